@@ -1,0 +1,534 @@
+//! The syntax tree of a script, as the parser builds it and the pretty-printer writes it.
+//!
+//! Nothing here is resolved: names are text, types are what the author wrote, macros and
+//! preprocessor conditions are already expanded. Every node carries its [`Span`].
+
+use std::sync::Arc;
+
+/// A name as written; cheap to clone.
+pub type Name = Arc<str>;
+/// The bytes of a string literal after its escapes are resolved (not always UTF-8).
+pub type Bytes = Arc<[u8]>;
+
+/// Which source file a span lies in: an index into [`crate::source::Sources`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct FileId(pub u32);
+
+/// A half-open range of byte offsets in one file. Tokens that a macro produced carry the span
+/// of the token in the macro's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Span {
+    /// The file.
+    pub file: FileId,
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+/// A name and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Ident {
+    /// The text.
+    pub name: Name,
+    /// Where.
+    pub span: Span,
+}
+
+/// One parsed file.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct File {
+    /// Its top-level items in source order.
+    pub items: Vec<Item>,
+}
+
+/// A top-level item.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Item {
+    /// `probe POINTS { ... }`
+    Probe(Probe),
+    /// `probe a = b = POINTS { ... }` and its `+=` form.
+    Alias(Alias),
+    /// `global a, b[10] = ...`
+    Global(GlobalDecl),
+    /// `function f:string(a:long) { ... }`
+    Function(Function),
+    /// `%{ ... %}` at top level.
+    Embedded(Embedded),
+}
+
+/// `probe POINTS BODY`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Probe {
+    /// The probe points, braces already expanded, in source order.
+    pub points: Vec<ProbePoint>,
+    /// The handler.
+    pub body: Block,
+    /// From `probe` to the closing brace.
+    pub span: Span,
+}
+
+/// How an alias body joins the handler of a probe that uses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AliasKind {
+    /// `=`: the body runs before the user's handler.
+    Prologue,
+    /// `+=`: the body runs after it.
+    Epilogue,
+}
+
+/// `probe NAME = POINTS BODY`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alias {
+    /// The alias names (`a = b = points` gives two); no arguments or suffixes.
+    pub names: Vec<ProbePoint>,
+    /// `=` or `+=`.
+    pub kind: AliasKind,
+    /// What they stand for.
+    pub points: Vec<ProbePoint>,
+    /// The first body (prologue for `=`, epilogue for `+=`).
+    pub body: Block,
+    /// The second body of `= POINTS {prologue}, {epilogue}`.
+    pub second: Option<Block>,
+    /// The comment block right above, if any (documentation of tapset aliases).
+    pub doc: Option<String>,
+    /// The whole item.
+    pub span: Span,
+}
+
+/// One probe point: `kernel.trace("x").return ? if (c)`
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProbePoint {
+    /// Dotted components.
+    pub components: Vec<Component>,
+    /// `?`
+    pub optional: bool,
+    /// `!`
+    pub sufficient: bool,
+    /// `if (EXPR)`
+    pub condition: Option<Box<Expr>>,
+    /// The point without the condition.
+    pub span: Span,
+}
+
+/// One component of a probe point. `name` can hold `*` and `**`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Component {
+    /// Text before the parenthesis.
+    pub name: Name,
+    /// The literal argument.
+    pub arg: Option<Literal>,
+    /// Where.
+    pub span: Span,
+}
+
+/// A literal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Literal {
+    /// A number (64-bit, wrapped).
+    Num(i64),
+    /// A string.
+    Str(Bytes),
+}
+
+/// `global a, b = 3, c%[100]`
+#[derive(Debug, Clone, PartialEq)]
+pub struct GlobalDecl {
+    /// `private global`
+    pub private: bool,
+    /// The variables.
+    pub vars: Vec<GlobalVar>,
+    /// The whole item.
+    pub span: Span,
+}
+
+/// One global variable.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GlobalVar {
+    /// Its name.
+    pub name: Ident,
+    /// `%`: the oldest element makes room for a new one.
+    pub wrap: bool,
+    /// `[N]`
+    pub max: Option<i64>,
+    /// `= LITERAL`
+    pub init: Option<Literal>,
+}
+
+/// A written type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TypeName {
+    /// `long`
+    Long,
+    /// `string`
+    String,
+}
+
+/// `function f:string(a:long, b) : PRIORITY { ... }`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Function {
+    /// `private function`
+    pub private: bool,
+    /// Name.
+    pub name: Ident,
+    /// Written return type.
+    pub ret: Option<TypeName>,
+    /// Parameters.
+    pub params: Vec<(Ident, Option<TypeName>)>,
+    /// `:N` after the parameter list.
+    pub priority: Option<i64>,
+    /// The body.
+    pub body: FnBody,
+    /// The comment block right above (documentation of tapset functions).
+    pub doc: Option<String>,
+    /// The whole item.
+    pub span: Span,
+}
+
+/// What a function consists of.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FnBody {
+    /// Statements.
+    Block(Block),
+    /// `%{ C %}`: parsed and refused by analysis.
+    Embedded(Embedded),
+}
+
+/// `%{ ... %}`: the text between, untouched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embedded {
+    /// The text.
+    pub text: Name,
+    /// Where, with the marks.
+    pub span: Span,
+}
+
+/// `{ ... }`
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Block {
+    /// The statements.
+    pub stmts: Vec<Stmt>,
+    /// With the braces.
+    pub span: Span,
+}
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stmt {
+    /// What it is.
+    pub kind: StmtKind,
+    /// Where.
+    pub span: Span,
+}
+
+/// The kinds of statements.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the fields are named in the syntax above them")]
+pub enum StmtKind {
+    /// `;`
+    Empty,
+    /// An expression for its effect.
+    Expr(Expr),
+    /// `{ ... }`
+    Block(Block),
+    /// `if (c) a else b`
+    If {
+        cond: Expr,
+        then: Box<Stmt>,
+        els: Option<Box<Stmt>>,
+    },
+    /// `while (c) s`
+    While { cond: Expr, body: Box<Stmt> },
+    /// `for (init; cond; step) s`
+    For {
+        init: Option<Expr>,
+        cond: Option<Expr>,
+        step: Option<Expr>,
+        body: Box<Stmt>,
+    },
+    /// `foreach`
+    Foreach(Box<Foreach>),
+    /// `break`
+    Break,
+    /// `continue`
+    Continue,
+    /// `return e`
+    Return(Option<Expr>),
+    /// `next`
+    Next,
+    /// `try { } catch (v) { }`
+    Try {
+        body: Block,
+        var: Option<Ident>,
+        handler: Block,
+    },
+    /// `delete e`: a scalar, an array, an element or a slice.
+    Delete(Expr),
+    /// `%{ %}` as a statement.
+    Embedded(Embedded),
+}
+
+/// `foreach (v = [a, b-] in arr[x, *] @count- limit e) s`
+#[derive(Debug, Clone, PartialEq)]
+pub struct Foreach {
+    /// `v =`
+    pub value: Option<Ident>,
+    /// The key variables.
+    pub keys: Vec<Ident>,
+    /// What is walked.
+    pub over: ForeachOver,
+    /// Slice of the array: one entry a key where written.
+    pub slice: Option<Vec<Key>>,
+    /// The sort order.
+    pub sort: Option<Sort>,
+    /// `limit e`
+    pub limit: Option<Expr>,
+    /// The body.
+    pub body: Stmt,
+}
+
+/// What a `foreach` walks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ForeachOver {
+    /// An array.
+    Array(Ident),
+    /// `@hist_log(x)` buckets.
+    Hist(Expr),
+}
+
+/// How a `foreach` is sorted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sort {
+    /// By which column.
+    pub by: SortBy,
+    /// `-`
+    pub descending: bool,
+    /// Where the mark stands.
+    pub span: Span,
+}
+
+/// What a `foreach` is sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SortBy {
+    /// Key column, from 0.
+    Key(u32),
+    /// The value (for statistics: `@count`).
+    Value,
+    /// A named extractor: `in a @sum-`.
+    Stat(StatOp),
+}
+
+/// An index of an array access: an expression or `*`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Key {
+    /// A value.
+    Expr(Expr),
+    /// Any.
+    Any(Span),
+}
+
+/// An expression.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// Where.
+    pub span: Span,
+}
+
+/// The kinds of expressions.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "the fields are named in the syntax above them")]
+pub enum ExprKind {
+    /// A number.
+    Num(i64),
+    /// A string literal (adjacent ones joined).
+    Str(Bytes),
+    /// A variable.
+    Var(Name),
+    /// `a[k, *]`, `@hist_log(x)[i]`; the base is `Var` or `Hist`.
+    Index { base: Box<Expr>, keys: Vec<Key> },
+    /// `f(a, b)`
+    Call { name: Ident, args: Vec<Expr> },
+    /// `- ! ~ +`
+    Unary(UnOp, Box<Expr>),
+    /// Two operands, without the assignments. `&&` and `||` included.
+    Binary(BinOp, Box<Expr>, Box<Expr>),
+    /// `c ? a : b`
+    Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// `l OP= r`; `op` is `None` for plain `=`.
+    Assign {
+        op: Option<BinOp>,
+        lhs: Box<Expr>,
+        rhs: Box<Expr>,
+    },
+    /// `l <<< r`
+    StatAdd { lhs: Box<Expr>, rhs: Box<Expr> },
+    /// `++x`, `x--` ...
+    IncDec {
+        prefix: bool,
+        inc: bool,
+        target: Box<Expr>,
+    },
+    /// `[k, *] in a`
+    In { keys: Vec<Key>, array: Ident },
+    /// `e =~ "re"`, `e !~ "re"`
+    Match {
+        negated: bool,
+        subject: Box<Expr>,
+        pattern: Bytes,
+        pattern_span: Span,
+    },
+    /// `@count(e)`, `@variance(e, 3)`
+    Stat {
+        op: StatOp,
+        arg: Box<Expr>,
+        params: Vec<i64>,
+    },
+    /// `@hist_log(e)`, `@hist_linear(e, lo, hi, step)`
+    Hist { kind: HistKind, arg: Box<Expr> },
+    /// `print` and its family.
+    Print { op: PrintOp, args: Vec<Expr> },
+    /// `$name->a[1]`, `&$name`, `$name$$`. The name keeps its leading `$` (`$fd`, `$$vars`);
+    /// a trailing `$` or `$$` is in `pretty` and not in the name.
+    Target {
+        name: Name,
+        addr_of: bool,
+        access: Vec<Access>,
+        pretty: Pretty,
+    },
+    /// An operator that starts with `@` and is none of the above. Only `Var` and `Cast` have
+    /// `addr_of`, `access` and `pretty`; on the others these are wrapped in [`ExprKind::Arrow`].
+    At {
+        op: AtOp,
+        args: Vec<Expr>,
+        addr_of: bool,
+        access: Vec<Access>,
+        pretty: Pretty,
+    },
+    /// `e->f`, `&e->f` on any other expression: automatic cast.
+    Arrow {
+        base: Box<Expr>,
+        addr_of: bool,
+        access: Vec<Access>,
+        pretty: Pretty,
+    },
+    /// `%{ expression %}`
+    Embedded(Embedded),
+}
+
+/// `$x$` shows one level of a structure, `$x$$` all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Pretty {
+    /// The value itself.
+    #[default]
+    None,
+    /// `$`
+    Shallow,
+    /// `$$`
+    Deep,
+}
+
+/// One step of a structure walk.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Access {
+    /// `->name`
+    Member(Ident),
+    /// `[expr]`
+    Index(Expr),
+}
+
+/// Unary operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UnOp {
+    /// `-`
+    Neg,
+    /// `!`
+    Not,
+    /// `~`
+    BitNot,
+    /// `+`
+    Plus,
+}
+
+/// Binary operators (also those of the assignments).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum BinOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+    Shl,
+    Shr,
+    /// `>>>`
+    UShr,
+    And,
+    Or,
+    Xor,
+    LogAnd,
+    LogOr,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Eq,
+    Ne,
+    /// `.`
+    Concat,
+}
+
+/// Statistics extractors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum StatOp {
+    Count,
+    Sum,
+    Min,
+    Max,
+    Avg,
+    Variance,
+}
+
+/// Histograms with their parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum HistKind {
+    Log,
+    Linear { low: i64, high: i64, step: i64 },
+}
+
+/// `print`, `println`, ...; the `s` forms return the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PrintOp {
+    /// `sprint*`: gives a string and prints nothing.
+    pub to_string: bool,
+    /// `printf`/`sprintf`: the first argument is the format.
+    pub format: bool,
+    /// `printd`, `printdln`: the first argument is the delimiter.
+    pub delim: bool,
+    /// `println`, `printdln`, ...: a newline at the end.
+    pub newline: bool,
+    /// `print_char(c)`: the argument is a byte.
+    pub char: bool,
+}
+
+/// `@`-operators whose arguments are expressions (literals where the language wants literals).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum AtOp {
+    Var,
+    Cast,
+    Defined,
+    ProbeWrite,
+    Entry,
+    Perf,
+    Enum,
+    EnumName,
+    Const,
+    KRegister,
+    KDeref,
+    URegister,
+    UDeref,
+}

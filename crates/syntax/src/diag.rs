@@ -1,0 +1,397 @@
+//! Diagnostics: what is wrong, where, and what to do; and their picture with source lines.
+
+use std::borrow::Cow;
+
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
+
+use crate::ast::{FileId, Span};
+use crate::source::{BAD_BYTE, SourceFile, Sources};
+
+/// After this many errors the rest are only counted.
+const MAX_KEPT: usize = 100;
+/// Source lines longer than this are shown in part.
+const MAX_LINE: usize = 240;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// For information.
+    Note,
+    /// The script still runs.
+    Warning,
+    /// The script cannot run.
+    Error,
+}
+
+/// A place and what is to say about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Where.
+    pub span: Span,
+    /// What; may be empty.
+    pub text: String,
+}
+
+/// One diagnostic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad.
+    pub severity: Severity,
+    /// Stable code, `E0110`; see [`crate::codes`].
+    pub code: &'static str,
+    /// One sentence without a full stop, lower case.
+    pub message: String,
+    /// The place it is about; `None` for one about the whole run.
+    pub primary: Option<Label>,
+    /// Other places that matter.
+    pub secondary: Vec<Label>,
+    /// Facts.
+    pub notes: Vec<String>,
+    /// What to write instead.
+    pub help: Vec<String>,
+}
+
+impl Diagnostic {
+    fn new(severity: Severity, code: &'static str, message: String) -> Self {
+        Self {
+            severity,
+            code,
+            message,
+            primary: None,
+            secondary: Vec::new(),
+            notes: Vec::new(),
+            help: Vec::new(),
+        }
+    }
+
+    /// An error.
+    pub fn error(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, code, message.into())
+    }
+
+    /// A warning.
+    pub fn warning(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, code, message.into())
+    }
+
+    /// A note.
+    pub fn note_only(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Severity::Note, code, message.into())
+    }
+
+    /// Sets the primary place, without text.
+    pub fn at(self, span: Span) -> Self {
+        self.label(span, "")
+    }
+
+    /// Sets the primary place and what stands under its caret.
+    pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.primary = Some(Label {
+            span,
+            text: text.into(),
+        });
+        self
+    }
+
+    /// Adds another place.
+    pub fn also(mut self, span: Span, text: impl Into<String>) -> Self {
+        self.secondary.push(Label {
+            span,
+            text: text.into(),
+        });
+        self
+    }
+
+    /// Adds a fact.
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.notes.push(text.into());
+        self
+    }
+
+    /// Adds a hint what to write.
+    pub fn help(mut self, text: impl Into<String>) -> Self {
+        self.help.push(text.into());
+        self
+    }
+
+    /// Adds ``did you mean `x`?`` where one of the candidates is near `name`.
+    pub fn did_you_mean<'a>(
+        self,
+        name: &str,
+        candidates: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        match suggest(name, candidates) {
+            Some(near) => self.help(format!("did you mean `{near}`?")),
+            None => self,
+        }
+    }
+
+    /// The picture, ending in a newline.
+    pub fn render(&self, sources: &Sources, color: bool) -> String {
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+            Severity::Note => Level::NOTE,
+        };
+        let mut group = Group::with_title(level.primary_title(clean(&self.message)).id(self.code));
+        for snippet in self.snippets(sources) {
+            group = group.element(snippet);
+        }
+        for n in &self.notes {
+            group = group.element(Level::NOTE.message(clean(n)));
+        }
+        for h in &self.help {
+            group = group.element(Level::HELP.message(clean(h)));
+        }
+        let renderer = if color {
+            Renderer::styled()
+        } else {
+            Renderer::plain()
+        };
+        let mut out = renderer.render(&[group]);
+        out.push('\n');
+        out
+    }
+
+    /// One snippet a file, the primary label's file first.
+    fn snippets<'a>(&'a self, sources: &'a Sources) -> Vec<Snippet<'a, Annotation<'a>>> {
+        let labels = self.primary.iter().map(|l| (l, AnnotationKind::Primary));
+        let others = self.secondary.iter().map(|l| (l, AnnotationKind::Context));
+        let labels: Vec<_> = labels.chain(others).collect();
+        let mut files: Vec<FileId> = Vec::new();
+        for (l, _) in &labels {
+            if !files.contains(&l.span.file) {
+                files.push(l.span.file);
+            }
+        }
+        let mut out = Vec::new();
+        for id in files {
+            let Some(file) = sources.get(id) else {
+                continue;
+            };
+            let here = labels.iter().filter(|(l, _)| l.span.file == id);
+            // Labels close together share one excerpt; far ones get their own, so that the
+            // picture of a large file costs no more than that of a small one.
+            let mut groups: Vec<Window<'a>> = Vec::new();
+            for (l, kind) in here {
+                let w = Window::around(file, l, *kind);
+                match groups
+                    .iter_mut()
+                    .find(|g| g.start <= w.end && w.start <= g.end)
+                {
+                    Some(g) => g.merge(w),
+                    None => groups.push(w),
+                }
+            }
+            out.extend(groups.into_iter().map(|g| g.snippet(file)));
+        }
+        out
+    }
+}
+
+/// A stretch of a file that the picture shows, with its labels.
+struct Window<'a> {
+    start: usize,
+    end: usize,
+    labels: Vec<(&'a Label, AnnotationKind, usize, usize)>,
+}
+
+impl<'a> Window<'a> {
+    fn around(file: &SourceFile, label: &'a Label, kind: AnnotationKind) -> Self {
+        let text = file.text();
+        let from = file.floor_char(label.span.start as usize);
+        // Only the first lines of a long construct are worth a picture.
+        let to = file
+            .floor_char((label.span.end as usize).min(from + MAX_LINE))
+            .max(from);
+        let before = file.floor_char(from.saturating_sub(MAX_LINE));
+        let start = match text[before..from].rfind('\n') {
+            Some(i) => before + i + 1,
+            None => before,
+        };
+        let after = file.floor_char(to + MAX_LINE);
+        let end = text[to..after].find('\n').map_or(after, |i| to + i);
+        // Of the line break `\r\n` neither half is shown.
+        let end = to + text[to..end].trim_end_matches('\r').len();
+        Self {
+            start,
+            end: end.max(to),
+            labels: vec![(label, kind, from, to)],
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.start = self.start.min(other.start);
+        self.end = self.end.max(other.end);
+        self.labels.extend(other.labels);
+    }
+
+    fn snippet(self, file: &'a SourceFile) -> Snippet<'a, Annotation<'a>> {
+        let line = file.line(self.start as u32) as usize;
+        let text = visible(&file.text()[self.start..self.end]);
+        let mut s = Snippet::source(text)
+            .line_start(line)
+            .path(file.name().to_owned());
+        for (l, kind, from, to) in self.labels {
+            let a = kind.span(from - self.start..to - self.start);
+            s = s.annotation(if l.text.is_empty() {
+                a
+            } else {
+                a.label(clean(&l.text))
+            });
+        }
+        s
+    }
+}
+
+/// Control characters would corrupt a terminal: they are shown as `?`, of the same length.
+fn visible(text: &str) -> Cow<'_, str> {
+    let bad = |c: char| c.is_ascii_control() && !matches!(c, '\n' | '\t' | '\r');
+    let lone_cr = text.replace("\r\n", "").contains('\r');
+    if !lone_cr && !text.contains(|c| bad(c) || c == BAD_BYTE as char) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let cr = c == '\r' && chars.peek() != Some(&'\n');
+        out.push(if bad(c) || cr { '?' } else { c });
+    }
+    Cow::Owned(out)
+}
+
+/// Messages can quote the script: no control characters in them.
+fn clean(text: &str) -> Cow<'_, str> {
+    if text.contains(|c: char| c.is_ascii_control() && c != '\n') {
+        let shown = |c: char| {
+            if c.is_ascii_control() && c != '\n' {
+                '?'
+            } else {
+                c
+            }
+        };
+        Cow::Owned(text.chars().map(shown).collect())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Where the passes put their diagnostics.
+#[derive(Debug, Default)]
+pub struct Diagnostics {
+    list: Vec<Diagnostic>,
+    errors: usize,
+    warnings: usize,
+}
+
+impl Diagnostics {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one. Past 100 of a severity they are only counted.
+    pub fn push(&mut self, d: Diagnostic) {
+        let count = match d.severity {
+            Severity::Error => &mut self.errors,
+            _ => &mut self.warnings,
+        };
+        *count += 1;
+        if *count <= MAX_KEPT {
+            self.list.push(d);
+        }
+    }
+
+    /// Whether there is an error.
+    pub fn has_errors(&self) -> bool {
+        self.errors > 0
+    }
+
+    /// How many errors, with those that were not kept.
+    pub fn error_count(&self) -> usize {
+        self.errors
+    }
+
+    /// How many warnings and notes, with those that were not kept.
+    pub fn warning_count(&self) -> usize {
+        self.warnings
+    }
+
+    /// All that were kept, in the order of their coming.
+    pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
+        self.list.iter()
+    }
+
+    /// Whether there is none of any severity.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Moves all of `other` here.
+    pub fn append(&mut self, other: Diagnostics) {
+        let (kept_e, kept_w) = other.kept();
+        self.errors += other.errors - kept_e;
+        self.warnings += other.warnings - kept_w;
+        for d in other.list {
+            self.push(d);
+        }
+    }
+
+    fn kept(&self) -> (usize, usize) {
+        let e = self
+            .list
+            .iter()
+            .filter(|d| d.severity == Severity::Error)
+            .count();
+        (e, self.list.len() - e)
+    }
+
+    /// Drops the warnings and notes (`-w`).
+    pub fn drop_warnings(&mut self) {
+        self.list.retain(|d| d.severity == Severity::Error);
+        self.warnings = 0;
+    }
+
+    /// The pictures of all, with a blank line between, and a line on those not kept.
+    pub fn render(&self, sources: &Sources, color: bool) -> String {
+        let mut out = String::new();
+        for d in &self.list {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            out.push_str(&d.render(sources, color));
+        }
+        let (kept_e, kept_w) = self.kept();
+        let more = (self.errors - kept_e, self.warnings - kept_w);
+        if more != (0, 0) {
+            out.push_str(&format!(
+                "\n... and {} more errors, {} more warnings\n",
+                more.0, more.1
+            ));
+        }
+        out
+    }
+}
+
+impl<'a> IntoIterator for &'a Diagnostics {
+    type Item = &'a Diagnostic;
+    type IntoIter = std::slice::Iter<'a, Diagnostic>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
+    }
+}
+
+/// The candidate that `name` is most likely a misspelling of: the least edit distance (with
+/// swaps), at most a third of the length; the first of equals.
+pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let len = name.chars().count();
+    let limit = (len / 3).max(1);
+    candidates
+        .into_iter()
+        .filter(|c| c.len().abs_diff(name.len()) <= limit * 2 && *c != name)
+        .map(|c| (strsim::osa_distance(name, c), c))
+        // A one-letter name is near everything.
+        .filter(|(d, _)| *d <= limit && *d < len)
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, c)| c)
+}

@@ -1,0 +1,410 @@
+//! Text to tokens, in one pass over the bytes.
+//!
+//! Command line arguments, macros and conditionals come out as tokens of their own and are
+//! resolved by [`crate::preproc`], so that those in branches not taken are never looked at.
+
+use crate::ast::{Bytes, FileId, Span};
+use crate::codes;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::source::{BAD_BYTE, MAX_SOURCE, Sources};
+use crate::token::{Tok, Token};
+
+/// Splits a file into tokens. No end-of-file token. A file that cannot be text at all (too
+/// large, NUL bytes) gives one error and no tokens.
+pub fn lex(sources: &Sources, file: FileId, diags: &mut Diagnostics) -> Vec<Token> {
+    let text = sources.text(file);
+    let bad_utf8 = sources.get(file).is_some_and(|f| f.has_bad_utf8());
+    if text.len() > MAX_SOURCE {
+        let message = format!("{} is too large: {} bytes", sources.name(file), text.len());
+        let d = Diagnostic::error(codes::TOO_LARGE, message);
+        diags.push(d.note(format!("the limit is {MAX_SOURCE} bytes")));
+        return Vec::new();
+    }
+    if let Some(at) = text.bytes().position(|b| b == 0) {
+        let span = Span::new(file, at as u32, at as u32 + 1);
+        let d = Diagnostic::error(codes::NUL_BYTE, "the file contains a NUL byte");
+        diags.push(
+            d.at(span)
+                .help("is this a script? Inside a string, write `\\0`"),
+        );
+        return Vec::new();
+    }
+    let mut lexer = Lexer {
+        text,
+        bytes: text.as_bytes(),
+        pos: 0,
+        file,
+        bad_utf8,
+        diags,
+        out: Vec::with_capacity(text.len() / 5),
+    };
+    lexer.run();
+    lexer.out
+}
+
+const NO_OPERATOR: u8 = u8::MAX;
+/// For each first byte the indices into [`Tok::OPERATORS`], in its order.
+static BY_FIRST: [[u8; 8]; 128] = {
+    let mut table = [[NO_OPERATOR; 8]; 128];
+    let mut i = 0;
+    while i < Tok::OPERATORS.len() {
+        let slots = &mut table[Tok::OPERATORS[i].1.as_bytes()[0] as usize];
+        let mut free = 0;
+        while slots[free] != NO_OPERATOR {
+            free += 1;
+        }
+        slots[free] = i as u8;
+        i += 1;
+    }
+    table
+};
+
+struct Lexer<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    pos: usize,
+    file: FileId,
+    bad_utf8: bool,
+    diags: &'a mut Diagnostics,
+    out: Vec<Token>,
+}
+
+fn is_ident_start(b: u8) -> bool {
+    b.is_ascii_alphabetic() || b == b'_' || b == b'$'
+}
+
+fn is_ident(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_' || b == b'$'
+}
+
+impl Lexer<'_> {
+    fn peek(&self, ahead: usize) -> u8 {
+        self.bytes.get(self.pos + ahead).copied().unwrap_or(0)
+    }
+
+    fn span(&self, start: usize) -> Span {
+        Span::new(self.file, start as u32, self.pos as u32)
+    }
+
+    fn push(&mut self, kind: Tok, start: usize) {
+        let span = self.span(start);
+        self.out.push(Token {
+            kind,
+            span,
+            expansion: 0,
+        });
+    }
+
+    fn error(&mut self, code: &'static str, span: Span, message: &str, label: &str) {
+        self.diags
+            .push(Diagnostic::error(code, message).label(span, label));
+    }
+
+    fn run(&mut self) {
+        // A `#!` line is a `#` comment like any other.
+        while let Some(&b) = self.bytes.get(self.pos) {
+            let start = self.pos;
+            match b {
+                b' ' | b'\t' | b'\n' | b'\r' | b'\x0b' | b'\x0c' => self.pos += 1,
+                b'#' => self.line_comment(),
+                b'/' if self.peek(1) == b'/' => self.line_comment(),
+                b'/' if self.peek(1) == b'*' => self.block_comment(),
+                b'"' => self.string(),
+                b'0'..=b'9' => self.number(),
+                b'$' if self.peek(1) == b'#' => self.fixed(Tok::ArgCount, 2),
+                b'@' if self.peek(1) == b'#' => self.fixed(Tok::ArgCountQuoted, 2),
+                b'$' if self.peek(1).is_ascii_digit() => self.argument(Tok::Arg),
+                b'@' if self.peek(1).is_ascii_digit() => self.argument(Tok::ArgQuoted),
+                b'@' if is_ident_start(self.peek(1)) => {
+                    self.pos += 1;
+                    self.take_while(is_ident);
+                    self.push(Tok::AtIdent, start);
+                }
+                b if is_ident_start(b) => {
+                    self.take_while(is_ident);
+                    let kind = Tok::keyword(&self.text[start..self.pos]).unwrap_or(Tok::Ident);
+                    self.push(kind, start);
+                }
+                b'%' if self.peek(1) == b'{' => self.embedded(),
+                _ => self.operator(),
+            }
+        }
+    }
+
+    fn take_while(&mut self, f: impl Fn(u8) -> bool) {
+        let rest = &self.bytes[self.pos..];
+        self.pos += rest.iter().position(|b| !f(*b)).unwrap_or(rest.len());
+    }
+
+    fn fixed(&mut self, kind: Tok, len: usize) {
+        let start = self.pos;
+        self.pos += len;
+        self.push(kind, start);
+    }
+
+    fn line_comment(&mut self) {
+        self.take_while(|b| b != b'\n');
+    }
+
+    fn block_comment(&mut self) {
+        let start = self.pos;
+        match self.text[start + 2..].find("*/") {
+            Some(n) => self.pos = start + n + 4,
+            None => {
+                self.pos = self.bytes.len();
+                let open = Span::new(self.file, start as u32, start as u32 + 2);
+                let message = "this comment is never closed";
+                self.error(
+                    codes::UNTERMINATED_COMMENT,
+                    open,
+                    message,
+                    "no `*/` after this",
+                );
+            }
+        }
+    }
+
+    fn embedded(&mut self) {
+        let start = self.pos;
+        match self.text[start + 2..].find("%}") {
+            Some(n) => {
+                self.pos = start + n + 4;
+                self.push(Tok::Embedded, start);
+            }
+            None => {
+                self.pos = self.bytes.len();
+                let open = Span::new(self.file, start as u32, start as u32 + 2);
+                let message = "embedded code is never closed";
+                self.error(
+                    codes::UNTERMINATED_EMBEDDED,
+                    open,
+                    message,
+                    "no `%}` after this",
+                );
+            }
+        }
+    }
+
+    fn string(&mut self) {
+        let start = self.pos;
+        self.pos += 1;
+        loop {
+            match self.bytes.get(self.pos) {
+                Some(b'"') => break,
+                Some(b'\\') if self.peek(1) != b'\n' => self.pos += 2,
+                Some(&BAD_BYTE) if self.bad_utf8 => {
+                    self.pos += 1;
+                    self.bad_utf8_error(self.pos - 1);
+                }
+                None | Some(b'\n' | b'\\') => {
+                    self.pos = self.pos.min(self.bytes.len());
+                    let span = self.span(start);
+                    let d = Diagnostic::error(
+                        codes::UNTERMINATED_STRING,
+                        "this string is not closed on its line",
+                    );
+                    let help = "end it with `\"`; for a line break write `\\n`; \
+                                strings that stand side by side are joined";
+                    self.diags.push(d.label(span, "no closing `\"`").help(help));
+                    // Stands in for the string, so that the parser does not complain as well.
+                    self.push(Tok::ArgStr, start);
+                    return;
+                }
+                Some(_) => self.pos += 1,
+            }
+        }
+        self.pos += 1;
+        self.push(Tok::Str, start);
+    }
+
+    fn number(&mut self) {
+        let start = self.pos;
+        self.take_while(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if self.peek(0) == b'.' && self.peek(1).is_ascii_digit() {
+            self.pos += 1;
+            self.take_while(is_ident);
+            let span = self.span(start);
+            let d = Diagnostic::error(codes::FLOAT_LITERAL, "there are no floating-point literals");
+            let d = d.label(span, "not a whole number");
+            self.diags
+                .push(d.help("use a smaller unit, or `string_to_fp(\"1.5\")`"));
+            self.push(Tok::Num, start);
+            return;
+        }
+        // Its digits are checked by the parser: in a probe point it can be part of a name.
+        self.push(Tok::Num, start);
+    }
+
+    fn argument(&mut self, kind: Tok) {
+        let start = self.pos;
+        self.pos += 1;
+        self.take_while(|b| b.is_ascii_digit());
+        self.push(kind, start);
+    }
+
+    fn operator(&mut self) {
+        let rest = &self.bytes[self.pos..];
+        let candidates = BY_FIRST.get(rest[0] as usize).map_or(&[][..], |c| &c[..]);
+        for &i in candidates.iter().take_while(|i| **i != NO_OPERATOR) {
+            let (kind, text) = Tok::OPERATORS[i as usize];
+            if rest.starts_with(text.as_bytes()) {
+                return self.fixed(kind, text.len());
+            }
+        }
+        self.bad_char();
+    }
+
+    fn bad_utf8_error(&mut self, at: usize) {
+        let span = Span::new(self.file, at as u32, at as u32 + 1);
+        let d = Diagnostic::error(codes::BAD_UTF8, "the script is not valid UTF-8 here");
+        self.diags.push(
+            d.label(span, "this byte")
+                .help("save it as UTF-8, or write the byte as `\\x..`"),
+        );
+    }
+
+    /// One error for a run of bad characters.
+    fn bad_char(&mut self) {
+        let start = self.pos;
+        if self.bad_utf8 && self.bytes[start] == BAD_BYTE {
+            self.take_while(|b| b == BAD_BYTE);
+            return self.bad_utf8_error(start);
+        }
+        let c = self.text[start..].chars().next().unwrap_or('?');
+        self.pos += c.len_utf8();
+        let more = |b: u8| !b.is_ascii() || (b.is_ascii_control() && !b.is_ascii_whitespace());
+        if more(self.bytes[start]) {
+            self.take_while(|b| more(b) && b != BAD_BYTE);
+        }
+        let shown = if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        };
+        let message = format!("no token begins with `{shown}`");
+        let span = self.span(start);
+        let d = Diagnostic::error(codes::BAD_CHAR, message).at(span);
+        let hint = match c {
+            '\'' => Some("strings are written with `\"`"),
+            '\u{201c}' | '\u{201d}' | '\u{201e}' => {
+                Some("a typographic quotation mark; write `\"`")
+            }
+            '\u{2013}' | '\u{2014}' | '\u{2212}' => Some("a typographic dash; write `-`"),
+            '@' => Some("an operator or a macro follows `@`, without a space"),
+            _ => None,
+        };
+        self.diags.push(match hint {
+            Some(h) => d.help(h),
+            None => d,
+        });
+    }
+}
+
+/// The value of a number literal: decimal, `0x` or octal with a leading 0; up to 2^64-1, values
+/// past 2^63-1 wrap to negative ones.
+pub fn parse_number(text: &str) -> Result<i64, String> {
+    let (digits, radix, what) = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&text[2..], 16, "hexadecimal"),
+        [b'0', _, ..] => (&text[1..], 8, "octal"),
+        _ => (text, 10, "decimal"),
+    };
+    if digits.is_empty() {
+        return Err(format!("`{text}` has no digits"));
+    }
+    if let Some(bad) = digits.chars().find(|c| !c.is_digit(radix)) {
+        return Err(format!("`{bad}` is no {what} digit"));
+    }
+    match u64::from_str_radix(digits, radix) {
+        Ok(n) => Ok(n as i64),
+        Err(_) => Err(format!("`{text}` does not fit in 64 bits")),
+    }
+}
+
+/// The bytes a string token stands for, `inner` being the text between its quotes, and the
+/// offsets in it of backslashes that begin no escape (they are dropped).
+pub fn unescape(inner: &str) -> (Bytes, Vec<usize>) {
+    if !inner.contains('\\') {
+        return (inner.as_bytes().into(), Vec::new());
+    }
+    let s = inner.as_bytes();
+    let mut out = Vec::with_capacity(s.len());
+    let mut unknown = Vec::new();
+    let mut i = 0;
+    while i < s.len() {
+        if s[i] != b'\\' || i + 1 == s.len() {
+            out.push(s[i]);
+            i += 1;
+            continue;
+        }
+        let simple = SIMPLE_ESCAPES.iter().find(|(c, _)| *c == s[i + 1]);
+        let (value, used) = match (simple, s[i + 1]) {
+            (Some((_, v)), _) => (*v, 2),
+            (None, b'0'..=b'7') => digits(&s[i + 1..], 3, 8, 1),
+            (None, b'x') if s.get(i + 2).is_some_and(u8::is_ascii_hexdigit) => {
+                digits(&s[i + 2..], 2, 16, 2)
+            }
+            (None, _) => {
+                unknown.push(i);
+                i += 1;
+                // The character itself may be several bytes long and is copied by the loop.
+                if s[i].is_ascii() {
+                    out.push(s[i]);
+                    i += 1;
+                }
+                continue;
+            }
+        };
+        out.push(value);
+        i += used;
+    }
+    (out.into(), unknown)
+}
+
+const SIMPLE_ESCAPES: &[(u8, u8)] = &[
+    (b'a', 7),
+    (b'b', 8),
+    (b't', b'\t'),
+    (b'n', b'\n'),
+    (b'v', 11),
+    (b'f', 12),
+    (b'r', b'\r'),
+    (b'\\', b'\\'),
+    (b'"', b'"'),
+];
+
+/// Up to `max` digits of `radix`; the low byte, and how much was used with the `prefix`.
+fn digits(s: &[u8], max: usize, radix: u32, prefix: usize) -> (u8, usize) {
+    let taken = s
+        .iter()
+        .take(max)
+        .map_while(|b| (*b as char).to_digit(radix));
+    let (value, n) = taken.fold((0u32, 0), |(v, n), d| (v * radix + d, n + 1));
+    (value as u8, n + prefix)
+}
+
+/// A string literal for these bytes, with its quotes.
+pub fn escape(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(bytes.len() + 2);
+    out.push('"');
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match SIMPLE_ESCAPES
+                .iter()
+                .find(|(_, v)| u32::from(*v) == u32::from(c))
+            {
+                Some((e, _)) => out.extend(['\\', *e as char]),
+                // Three digits always: a digit may follow.
+                None if c.is_ascii_control() => {
+                    let _ = write!(out, "\\{:03o}", c as u32);
+                }
+                None => out.push(c),
+            }
+        }
+        for b in chunk.invalid() {
+            let _ = write!(out, "\\{b:03o}");
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,19 @@
+//! Text to syntax tree: sources, lexer, preprocessor, parser, pretty-printer, diagnostics.
+//!
+//! ```text
+//! Sources ─► lexer ─► preproc (arguments, macros, conditionals) ─► parser ─► ast::File
+//! ```
+//!
+//! No I/O: files come in as bytes, the environment as [`preproc::PreprocEnv`]. Every pass works
+//! in time linear in its input, never panics, and goes on after an error so that one run shows
+//! several.
+pub mod ast;
+pub mod codes;
+pub mod diag;
+pub mod lexer;
+pub mod parser;
+pub mod preproc;
+pub mod pretty;
+pub mod source;
+pub mod token;
+pub mod visit;

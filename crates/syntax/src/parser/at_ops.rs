@@ -1,0 +1,217 @@
+//! Operators that begin with `@`.
+
+use super::{Also, Failed, Parse, Parser};
+use crate::ast::*;
+use crate::codes;
+use crate::diag::Diagnostic;
+use crate::token::{Tok, Token};
+
+/// Statistics extractors by name.
+pub(crate) const STATS: &[(&str, StatOp)] = &[
+    ("@count", StatOp::Count),
+    ("@sum", StatOp::Sum),
+    ("@min", StatOp::Min),
+    ("@max", StatOp::Max),
+    ("@avg", StatOp::Avg),
+    ("@variance", StatOp::Variance),
+];
+
+/// What an operand of an `@`-operator has to be.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Operand {
+    Any,
+    Text,
+    Number,
+}
+
+/// An `@`-operator: its operands, and how many of them may be left out.
+pub(crate) struct AtSyntax {
+    pub name: &'static str,
+    pub op: AtOp,
+    pub operands: &'static [Operand],
+    pub optional: usize,
+}
+
+/// The operators other than statistics and histograms.
+pub(crate) const AT_OPS: &[AtSyntax] = {
+    use Operand::{Any, Number, Text};
+    const fn row(
+        name: &'static str,
+        op: AtOp,
+        operands: &'static [Operand],
+        optional: usize,
+    ) -> AtSyntax {
+        AtSyntax {
+            name,
+            op,
+            operands,
+            optional,
+        }
+    }
+    &[
+        row("@var", AtOp::Var, &[Text, Text], 1),
+        row("@cast", AtOp::Cast, &[Any, Text, Text], 1),
+        row("@defined", AtOp::Defined, &[Any], 0),
+        row("@probewrite", AtOp::ProbeWrite, &[Any], 0),
+        row("@entry", AtOp::Entry, &[Any], 0),
+        row("@perf", AtOp::Perf, &[Text], 0),
+        row("@enum", AtOp::Enum, &[Text, Text], 1),
+        row("@enumname", AtOp::EnumName, &[Any, Text, Text], 2),
+        row("@const", AtOp::Const, &[Text], 0),
+        row("@kregister", AtOp::KRegister, &[Number], 0),
+        row("@kderef", AtOp::KDeref, &[Number, Any], 0),
+        row("@uregister", AtOp::URegister, &[Number], 0),
+        row("@uderef", AtOp::UDeref, &[Number, Any], 0),
+    ]
+};
+
+pub(super) fn stat_op(text: &str) -> Option<StatOp> {
+    STATS.iter().find(|(n, _)| *n == text).map(|(_, op)| *op)
+}
+
+impl Parser<'_> {
+    pub(super) fn at_operator(&mut self) -> Parse<Box<Expr>> {
+        let t = self.bump();
+        let text = self.text(t);
+        if let Some(op) = stat_op(text) {
+            return self.stat(t, op);
+        }
+        match text {
+            "@hist_log" => return self.hist(t, false),
+            "@hist_linear" => return self.hist(t, true),
+            _ => {}
+        }
+        match AT_OPS.iter().find(|a| a.name == text) {
+            Some(syntax) => self.at_call(t, syntax),
+            None => self.unknown_operator(t),
+        }
+    }
+
+    fn unknown_operator<T>(&mut self, t: Token) -> Parse<T> {
+        let text = self.text(t);
+        let message = format!("`{text}` is neither an operator nor a macro");
+        let d = Diagnostic::error(codes::UNKNOWN_OPERATOR, message).at(t.span);
+        let hists = ["hist_log", "hist_linear"];
+        let stats = STATS.iter().map(|s| &s.0[1..]);
+        let ops = AT_OPS.iter().map(|a| &a.name[1..]);
+        let known = hists
+            .into_iter()
+            .chain(stats)
+            .chain(ops)
+            .chain(self.macros.names());
+        let near = crate::diag::suggest(&text[1..], known);
+        let d = match near {
+            Some(n) => d.help(format!("did you mean `@{n}`?")),
+            None => d,
+        };
+        self.fail(d)
+    }
+
+    /// `(e, 1, 2)`: a value and numbers.
+    fn value_and_numbers(&mut self) -> Parse<(Box<Expr>, Vec<i64>)> {
+        let open = self.expect(Tok::LParen)?;
+        let arg = self.boxed_expr()?;
+        let mut params = Vec::new();
+        while self.accept(Tok::Comma).is_some() {
+            params.push(self.number("a number")?);
+        }
+        self.expect_close(Tok::RParen, open)?;
+        Ok((arg, params))
+    }
+
+    /// The wrong number of operands for the operator `t`.
+    #[inline(never)]
+    fn operand_count(&mut self, t: Token, takes: &str) -> Failed {
+        let message = format!("`{}` takes {takes}", self.text(t));
+        let span = self.since(t.span);
+        self.report_at(codes::OPERAND_COUNT, span, &message, Also::default())
+    }
+
+    /// `@variance(e, 3)`
+    fn stat(&mut self, t: Token, op: StatOp) -> Parse<Box<Expr>> {
+        let (arg, params) = self.value_and_numbers()?;
+        let below = self.height;
+        match (op, params.len()) {
+            (_, 0) | (StatOp::Variance, 1) => {}
+            (StatOp::Variance, _) => {
+                self.operand_count(t, "a statistic and one number");
+            }
+            _ => {
+                self.operand_count(t, "a statistic alone");
+            }
+        }
+        self.made(ExprKind::Stat { op, arg, params }, t.span, below)
+    }
+
+    /// `@hist_log(e)`, `@hist_linear(e, low, high, step)`, either with `[i]`.
+    fn hist(&mut self, t: Token, linear: bool) -> Parse<Box<Expr>> {
+        let (arg, params) = self.value_and_numbers()?;
+        let below = self.height;
+        let kind = match (linear, &params[..]) {
+            (false, []) => HistKind::Log,
+            (true, &[low, high, step]) => HistKind::Linear { low, high, step },
+            (true, _) => return Err(self.operand_count(t, "(statistic, low, high, step)")),
+            (false, _) => return Err(self.operand_count(t, "a statistic alone")),
+        };
+        let hist = self.made(ExprKind::Hist { kind, arg }, t.span, below)?;
+        let Some(open) = self.accept(Tok::LBracket) else {
+            return Ok(hist);
+        };
+        let below = self.height;
+        let keys = self.keys(open, false)?;
+        let below = below.max(self.height);
+        self.made(ExprKind::Index { base: hist, keys }, t.span, below)
+    }
+
+    fn at_call(&mut self, t: Token, syntax: &AtSyntax) -> Parse<Box<Expr>> {
+        let args = self.args()?;
+        let mut below = self.height;
+        self.check_operands(t, syntax, &args)?;
+        let (mut access, mut pretty) = (Vec::new(), Pretty::None);
+        if let AtOp::Var | AtOp::Cast = syntax.op {
+            let dollars = |text: &str| matches!(text, "$" | "$$");
+            if self.at(Tok::Ident) && dollars(self.text(self.token())) {
+                let p = self.bump();
+                pretty = if self.text(p) == "$" {
+                    Pretty::Shallow
+                } else {
+                    Pretty::Deep
+                };
+            } else {
+                (access, pretty) = self.access()?;
+                below = below.max(self.height);
+            }
+        }
+        let kind = ExprKind::At {
+            op: syntax.op,
+            args,
+            addr_of: false,
+            access,
+            pretty,
+        };
+        self.made(kind, t.span, below)
+    }
+
+    #[inline(never)]
+    fn check_operands(&mut self, t: Token, syntax: &AtSyntax, args: &[Expr]) -> Parse<()> {
+        let most = syntax.operands.len();
+        if args.len() > most || args.len() < most - syntax.optional {
+            let wanted = match syntax.optional {
+                0 => format!("{most} operands, not {}", args.len()),
+                n => format!("{} to {most} operands, not {}", most - n, args.len()),
+            };
+            return Err(self.operand_count(t, &wanted));
+        }
+        for (a, kind) in args.iter().zip(syntax.operands) {
+            let wanted = match (kind, &a.kind) {
+                (Operand::Text, ExprKind::Str(_)) | (Operand::Number, ExprKind::Num(_)) => continue,
+                (Operand::Any, _) => continue,
+                (Operand::Text, _) => "a string in quotes",
+                (Operand::Number, _) => "a number",
+            };
+            let message = format!("this operand of `{}` must be {wanted}", syntax.name);
+            self.report_at(codes::LITERAL_WANTED, a.span, &message, Also::default());
+        }
+        Ok(())
+    }
+}

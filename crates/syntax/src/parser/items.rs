@@ -1,0 +1,286 @@
+//! Top-level items, and the comments that document them.
+
+use super::{Failed, Parse, Parser};
+use crate::ast::*;
+use crate::codes;
+use crate::diag::Diagnostic;
+use crate::token::{Tok, Token};
+
+/// What can begin an item.
+const ITEM_START: &[Tok] = &[
+    Tok::KwProbe,
+    Tok::KwGlobal,
+    Tok::KwPrivate,
+    Tok::KwFunction,
+    Tok::Embedded,
+];
+
+impl Parser<'_> {
+    pub(super) fn file(&mut self) -> File {
+        let mut file = File::default();
+        while !self.at(Tok::Eof) {
+            let before = self.pos;
+            match self.item() {
+                Ok(Some(item)) => file.items.push(item),
+                Ok(None) => {}
+                Err(Failed) => self.skip_to_item(before),
+            }
+        }
+        file
+    }
+
+    fn skip_to_item(&mut self, before: usize) {
+        if self.pos == before {
+            self.bump();
+        }
+        let mut depth = 0usize;
+        while !self.at(Tok::Eof) && !ITEM_START.contains(&self.kind()) {
+            match self.bump().kind {
+                Tok::LBrace => depth += 1,
+                // The end of the body of what was meant to be an item.
+                Tok::RBrace if depth <= 1 => return,
+                Tok::RBrace => depth -= 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn item(&mut self) -> Parse<Option<Item>> {
+        let t = self.token();
+        let private = self.accept(Tok::KwPrivate).is_some();
+        match self.kind() {
+            Tok::KwGlobal => Ok(Some(Item::Global(self.global(t, private)?))),
+            Tok::KwFunction => Ok(Some(Item::Function(self.function(t, private)?))),
+            _ if private => self.unexpected("`global` or `function`"),
+            Tok::KwProbe => Ok(Some(self.probe(t)?)),
+            Tok::Embedded => Ok(Some(Item::Embedded(self.embedded()))),
+            Tok::Semi => {
+                self.bump();
+                Ok(None)
+            }
+            _ => {
+                let message = format!(
+                    "expected `probe`, `global` or `function`, found {}",
+                    self.found(t)
+                );
+                let d = Diagnostic::error(codes::UNEXPECTED, message);
+                let d = d.label(t.span, "this is outside of any probe and function");
+                let near = ["probe", "global", "function", "private"];
+                let text = self.text(t);
+                self.fail(d.did_you_mean(text, near))
+            }
+        }
+    }
+
+    pub(super) fn embedded(&mut self) -> Embedded {
+        let t = self.bump();
+        let text = self.text(t);
+        let inner = text.get(2..text.len().saturating_sub(2)).unwrap_or("");
+        Embedded {
+            text: inner.into(),
+            span: t.span,
+        }
+    }
+
+    /// `global a, b = 3, c[100], d%, e%[10]`
+    fn global(&mut self, start: Token, private: bool) -> Parse<GlobalDecl> {
+        self.expect(Tok::KwGlobal)?;
+        let mut vars = Vec::new();
+        loop {
+            vars.push(self.global_var()?);
+            if self.accept(Tok::Comma).is_none() {
+                break;
+            }
+        }
+        let span = self.since(start.span);
+        self.accept(Tok::Semi);
+        Ok(GlobalDecl {
+            private,
+            vars,
+            span,
+        })
+    }
+
+    fn global_var(&mut self) -> Parse<GlobalVar> {
+        let name = self.new_ident("the name of a global")?;
+        let wrap = self.accept(Tok::Percent).is_some();
+        let max = match self.accept(Tok::LBracket) {
+            Some(open) => {
+                let n = self.number("the array's size")?;
+                self.expect_close(Tok::RBracket, open)?;
+                Some(n)
+            }
+            None => None,
+        };
+        let init = match self.accept(Tok::Assign) {
+            Some(_) => Some(self.literal("the initial value")?),
+            None => None,
+        };
+        Ok(GlobalVar {
+            name,
+            wrap,
+            max,
+            init,
+        })
+    }
+
+    fn type_name(&mut self) -> Parse<TypeName> {
+        let t = self.token();
+        let ty = match t.kind {
+            Tok::KwLong => TypeName::Long,
+            Tok::KwString => TypeName::String,
+            _ => {
+                let message = format!("expected a type, found {}", self.found(t));
+                let d = Diagnostic::error(codes::BAD_TYPE, message).at(t.span);
+                return self.fail(d.help("the types are `long` and `string`"));
+            }
+        };
+        self.bump();
+        Ok(ty)
+    }
+
+    fn opt_type(&mut self) -> Parse<Option<TypeName>> {
+        match self.accept(Tok::Colon) {
+            Some(_) => self.type_name().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// `function f:string(a:long, b) :1 { ... }`
+    fn function(&mut self, start: Token, private: bool) -> Parse<Function> {
+        self.expect(Tok::KwFunction)?;
+        let name = self.new_ident("the name of a function")?;
+        let ret = self.opt_type()?;
+        let open = self.expect(Tok::LParen)?;
+        let mut params = Vec::new();
+        while !self.at(Tok::RParen) {
+            let param = self.new_ident("the name of a parameter")?;
+            params.push((param, self.opt_type()?));
+            if self.accept(Tok::Comma).is_none() {
+                break;
+            }
+        }
+        self.expect_close(Tok::RParen, open)?;
+        let priority = match self.accept(Tok::Colon) {
+            Some(_) => Some(self.number("the function's priority")?),
+            None => None,
+        };
+        let body = match self.kind() {
+            Tok::Embedded => FnBody::Embedded(self.embedded()),
+            _ => FnBody::Block(self.block("the function's body")?),
+        };
+        let doc = self.doc_comment(start.span);
+        Ok(Function {
+            private,
+            name,
+            ret,
+            params,
+            priority,
+            body,
+            doc,
+            span: self.since(start.span),
+        })
+    }
+
+    /// `probe POINTS { }` or an alias.
+    fn probe(&mut self, start: Token) -> Parse<Item> {
+        self.expect(Tok::KwProbe)?;
+        let mut points = self.probe_points()?;
+        let mut names = Vec::new();
+        let kind = loop {
+            match self.kind() {
+                Tok::Assign => {
+                    self.bump();
+                    names.extend(self.alias_names(points)?);
+                    points = self.probe_points()?;
+                    if !matches!(self.kind(), Tok::Assign | Tok::AddAssign) {
+                        break Some(AliasKind::Prologue);
+                    }
+                }
+                Tok::AddAssign => {
+                    self.bump();
+                    names.extend(self.alias_names(points)?);
+                    points = self.probe_points()?;
+                    break Some(AliasKind::Epilogue);
+                }
+                _ => break None,
+            }
+        };
+        let body = self.block("the handler of the probe")?;
+        let Some(kind) = kind else {
+            return Ok(Item::Probe(Probe {
+                points,
+                body,
+                span: self.since(start.span),
+            }));
+        };
+        let second = match (kind, self.accept(Tok::Comma)) {
+            (AliasKind::Prologue, Some(_)) => Some(self.block("the alias's epilogue")?),
+            (AliasKind::Epilogue, Some(_)) => return self.unexpected("the end of the alias"),
+            (_, None) => None,
+        };
+        let doc = self.doc_comment(start.span);
+        let span = self.since(start.span);
+        Ok(Item::Alias(Alias {
+            names,
+            kind,
+            points,
+            body,
+            second,
+            doc,
+            span,
+        }))
+    }
+
+    /// Checks that what stands left of `=` can be a name.
+    fn alias_names(&mut self, points: Vec<ProbePoint>) -> Parse<Vec<ProbePoint>> {
+        for p in &points {
+            let plain = |c: &Component| c.arg.is_none() && !c.name.contains('*');
+            let suffix = p.optional || p.sufficient || p.condition.is_some();
+            if suffix || !p.components.iter().all(plain) {
+                let message = "the name of an alias has no arguments, wildcards or suffixes";
+                return self.fail(Diagnostic::error(codes::BAD_PROBE_POINT, message).at(p.span));
+            }
+        }
+        Ok(points)
+    }
+
+    /// The comment block that ends on the line above, without its marks.
+    fn doc_comment(&self, item: Span) -> Option<String> {
+        let text = self.sources.text(item.file);
+        let before = text.get(..item.start as usize)?;
+        let line_start = before.rfind('\n')?;
+        if !before[line_start..].trim().is_empty() {
+            return None;
+        }
+        let above = before[..line_start].trim_end_matches('\r');
+        let block = above.trim_end_matches([' ', '\t']);
+        if block.ends_with("*/") {
+            let start = block.rfind("/*")?;
+            let inner = block.get(start + 2..block.len() - 2)?;
+            let strip = |l: &str| {
+                let l = l.trim();
+                let l = l.trim_start_matches('*');
+                l.strip_prefix(' ').unwrap_or(l).trim_end().to_owned()
+            };
+            return tidy(inner.lines().map(strip).collect());
+        }
+        let mut lines: Vec<String> = Vec::new();
+        for line in above.rsplit('\n') {
+            let line = line.trim();
+            let Some(rest) = line.strip_prefix("//").or_else(|| line.strip_prefix('#')) else {
+                break;
+            };
+            lines.push(rest.strip_prefix(' ').unwrap_or(rest).to_owned());
+        }
+        lines.reverse();
+        tidy(lines)
+    }
+}
+
+/// Joins the lines without empty ones at both ends.
+fn tidy(lines: Vec<String>) -> Option<String> {
+    let text = lines.join("\n");
+    let text = text.trim_matches(['\n', ' ', '\t']);
+    (!text.is_empty()).then(|| text.to_owned())
+}

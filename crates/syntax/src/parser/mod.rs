@@ -1,0 +1,426 @@
+//! Tokens to syntax tree: recursive descent for items and statements, precedence climbing for
+//! expressions.
+//!
+//! Each grammar function is a production. One that fails has reported its error and returns
+//! `Failed`; the nearest list (statements of a block, items of a file) then skips to a token
+//! that can begin the next element and goes on, always past at least one token.
+//!
+//! Limits: [`MAX_NESTING`] bounds the recursion of the parser and the height of every
+//! expression, so that passes over the tree can recurse without fear for the stack: a tree is
+//! never higher than twice that.
+
+pub(crate) mod at_ops;
+pub(crate) mod expr;
+mod items;
+mod probe;
+mod stmt;
+
+use crate::ast::{Bytes, File, FileId, Ident, Literal, Name, ProbePoint, Span};
+use crate::codes;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::lexer::{parse_number, unescape};
+use crate::preproc::{self, MacroLibrary, PreprocEnv};
+use crate::source::Sources;
+use crate::token::{Tok, Token};
+
+/// How deeply statements and expressions may nest, each.
+pub const MAX_NESTING: u32 = 300;
+
+/// The error is already reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Failed;
+
+type Parse<T> = Result<T, Failed>;
+
+/// Lexes, preprocesses and parses one script or tapset file. What could be parsed comes back
+/// even where there are errors; run nothing of it if `diags` has any.
+pub fn parse_file(
+    sources: &mut Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+) -> File {
+    let output = preproc::preprocess(sources, file, env, macros, diags);
+    let mut p = Parser::new(sources, file, &output, macros, diags);
+    p.file()
+}
+
+/// Reads a `.stpm` file: the public macros it defines.
+pub fn parse_macros(
+    sources: &mut Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    diags: &mut Diagnostics,
+) -> MacroLibrary {
+    preproc::macro_file(sources, file, env, diags)
+}
+
+/// Parses probe points alone, as `-l` and `-L` take them; braces are expanded. The text becomes
+/// a file of `sources` called `name`. Empty where there is an error.
+pub fn parse_probe_points(
+    sources: &mut Sources,
+    name: &str,
+    text: &str,
+    diags: &mut Diagnostics,
+) -> Vec<ProbePoint> {
+    let file = sources.add(name, text.as_bytes().to_vec());
+    let env = PreprocEnv::new("", "");
+    let none = MacroLibrary::new();
+    let output = preproc::preprocess(sources, file, &env, &none, diags);
+    let before = diags.error_count();
+    let mut p = Parser::new(sources, file, &output, &none, diags);
+    let points = p.probe_points().and_then(|points| {
+        p.expect(Tok::Eof)?;
+        Ok(points)
+    });
+    match points {
+        Ok(points) if p.diags.error_count() == before => points,
+        _ => Vec::new(),
+    }
+}
+
+/// What a short error says beside its message.
+#[derive(Default, Clone, Copy)]
+struct Also {
+    label: &'static str,
+    second: Option<(Span, &'static str)>,
+}
+
+/// A text under the caret.
+fn label(label: &'static str) -> Also {
+    Also {
+        label,
+        second: None,
+    }
+}
+
+/// A text under the caret, and another place.
+fn labels(label: &'static str, at: Span, text: &'static str) -> Also {
+    Also {
+        label,
+        second: Some((at, text)),
+    }
+}
+
+struct Parser<'a> {
+    sources: &'a Sources,
+    tokens: &'a [Token],
+    expansions: &'a [Span],
+    macros: &'a MacroLibrary,
+    diags: &'a mut Diagnostics,
+    pos: usize,
+    eof: Token,
+    /// How deep the parser's recursion is.
+    depth: u32,
+    /// Height of the expression that was parsed last.
+    height: u32,
+    /// Where the last error was reported: no second one at the same token.
+    last_error: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(
+        sources: &'a Sources,
+        file: FileId,
+        output: &'a preproc::Output,
+        macros: &'a MacroLibrary,
+        diags: &'a mut Diagnostics,
+    ) -> Self {
+        let end = sources.text(file).trim_ascii_end().len() as u32;
+        let eof = Token {
+            kind: Tok::Eof,
+            span: Span::new(file, end, end),
+            expansion: 0,
+        };
+        Self {
+            sources,
+            tokens: &output.tokens,
+            expansions: &output.expansions,
+            macros,
+            diags,
+            pos: 0,
+            eof,
+            depth: 0,
+            height: 0,
+            last_error: usize::MAX,
+        }
+    }
+
+    fn token(&self) -> Token {
+        self.tokens.get(self.pos).copied().unwrap_or(self.eof)
+    }
+
+    fn kind(&self) -> Tok {
+        self.token().kind
+    }
+
+    fn nth(&self, ahead: usize) -> Tok {
+        self.tokens
+            .get(self.pos + ahead)
+            .map_or(Tok::Eof, |t| t.kind)
+    }
+
+    fn text(&self, t: Token) -> &'a str {
+        self.sources.slice(t.span)
+    }
+
+    fn at(&self, kind: Tok) -> bool {
+        self.kind() == kind
+    }
+
+    fn bump(&mut self) -> Token {
+        let t = self.token();
+        self.pos = (self.pos + 1).min(self.tokens.len());
+        t
+    }
+
+    fn accept(&mut self, kind: Tok) -> Option<Token> {
+        (self.kind() == kind && kind != Tok::Eof).then(|| self.bump())
+    }
+
+    /// Span of the token before the current one.
+    fn prev_span(&self) -> Span {
+        match self.pos.checked_sub(1) {
+            Some(i) => self.tokens[i].span,
+            None => self.token().span,
+        }
+    }
+
+    /// From `start` to the last token read.
+    fn since(&self, start: Span) -> Span {
+        start.to(self.prev_span())
+    }
+
+    fn expect(&mut self, kind: Tok) -> Parse<Token> {
+        if self.kind() == kind {
+            return Ok(self.bump());
+        }
+        self.unexpected(kind.describe())
+    }
+
+    /// The closer of something opened at `open`.
+    fn expect_close(&mut self, kind: Tok, open: Token) -> Parse<Token> {
+        if self.kind() == kind {
+            return Ok(self.bump());
+        }
+        let t = self.token();
+        let code = if t.kind == Tok::Eof {
+            codes::UNCLOSED
+        } else {
+            codes::UNEXPECTED
+        };
+        let message = format!("expected {}, found {}", kind.describe(), self.found(t));
+        let label = format!("{} expected here", kind.describe());
+        let d = Diagnostic::error(code, message).label(t.span, label);
+        let opens = format!("closes this {}", open.kind.describe());
+        self.fail(d.also(open.span, opens))
+    }
+
+    /// How messages name a token that is not welcome.
+    fn found(&self, t: Token) -> String {
+        match t.kind {
+            Tok::Ident | Tok::AtIdent | Tok::Num if t.span.len() <= 40 => {
+                format!("`{}`", self.text(t))
+            }
+            kind if kind.is_keyword() => format!("the keyword {}", kind.describe()),
+            kind => kind.describe().to_owned(),
+        }
+    }
+
+    fn unexpected<T>(&mut self, wanted: &str) -> Parse<T> {
+        let t = self.token();
+        let message = format!("expected {wanted}, found {}", self.found(t));
+        let d = Diagnostic::error(codes::UNEXPECTED, message);
+        self.fail(d.label(t.span, format!("{wanted} expected here")))
+    }
+
+    /// Reports an error unless one was already reported at this token.
+    fn report(&mut self, d: Diagnostic) {
+        if self.last_error == self.pos {
+            return;
+        }
+        self.last_error = self.pos;
+        let call = |t: Option<&Token>| {
+            let index = (t?.expansion as usize).checked_sub(1)?;
+            self.expansions.get(index).copied()
+        };
+        let here = call(self.tokens.get(self.pos));
+        let before = self
+            .pos
+            .checked_sub(1)
+            .and_then(|i| call(self.tokens.get(i)));
+        self.diags.push(match (here, before) {
+            (Some(call), _) => d.also(call, "it comes from here"),
+            (None, Some(call)) => d.also(call, "what stands before it comes from here"),
+            _ => d,
+        });
+    }
+
+    /// [`Self::report`] for productions that recurse: a diagnostic built in place would make
+    /// their stack frames several times as large in builds without optimisation.
+    #[inline(never)]
+    fn report_at(&mut self, code: &'static str, span: Span, message: &str, also: Also) -> Failed {
+        let d = Diagnostic::error(code, message).label(span, also.label);
+        self.report(match also.second {
+            Some((span, text)) => d.also(span, text),
+            None => d,
+        });
+        Failed
+    }
+
+    fn fail<T>(&mut self, d: Diagnostic) -> Parse<T> {
+        self.report(d);
+        Err(Failed)
+    }
+
+    /// Runs a production one level deeper.
+    fn nested<T>(&mut self, f: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
+        if self.depth >= MAX_NESTING {
+            return self.too_deep();
+        }
+        self.depth += 1;
+        let result = f(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn too_deep<T>(&mut self) -> Parse<T> {
+        let t = self.token();
+        let d = Diagnostic::error(codes::TOO_DEEP, "nested too deeply");
+        let d = d.label(t.span, format!("level {MAX_NESTING}"));
+        self.report(d.help("split it with variables or functions"));
+        // All that encloses it fails as well: nothing useful can be said about the rest.
+        self.pos = self.tokens.len();
+        self.last_error = self.pos;
+        Err(Failed)
+    }
+
+    fn name(&self, t: Token) -> Name {
+        self.text(t).into()
+    }
+
+    fn ident(&mut self, what: &str) -> Parse<Ident> {
+        let t = self.token();
+        match t.kind {
+            Tok::Ident if !self.text(t).starts_with('$') => {
+                self.bump();
+                Ok(Ident {
+                    name: self.name(t),
+                    span: t.span,
+                })
+            }
+            Tok::Ident => {
+                let message = format!(
+                    "expected {what}, found the target variable `{}`",
+                    self.text(t)
+                );
+                self.fail(Diagnostic::error(codes::UNEXPECTED, message).at(t.span))
+            }
+            kind if kind.is_keyword() => {
+                let message = format!("the keyword {} cannot be {what}", kind.describe());
+                let d = Diagnostic::error(codes::RESERVED_NAME, message).at(t.span);
+                self.fail(d.help("choose another name"))
+            }
+            _ => self.unexpected(what),
+        }
+    }
+
+    /// A name that is being given to something: the built-in ones are taken.
+    fn new_ident(&mut self, what: &str) -> Parse<Ident> {
+        let id = self.ident(what)?;
+        if expr::print_op(&id.name).is_some() {
+            let message = format!("`{}` is built in and cannot be {what}", id.name);
+            let d = Diagnostic::error(codes::RESERVED_NAME, message).at(id.span);
+            self.diags.push(d.help("choose another name"));
+        }
+        Ok(id)
+    }
+
+    /// One or more string literals side by side.
+    fn string(&mut self) -> Parse<(Bytes, Span)> {
+        let start = self.token().span;
+        let mut joined: Option<Bytes> = None;
+        while matches!(self.kind(), Tok::Str | Tok::ArgStr) {
+            let t = self.bump();
+            let next = self.string_value(t);
+            joined = Some(match joined {
+                None => next,
+                Some(mut one) => {
+                    // Many pieces must not cost the square of their length.
+                    let mut all = one.to_vec();
+                    all.extend_from_slice(&next);
+                    while matches!(self.kind(), Tok::Str | Tok::ArgStr) {
+                        let t = self.bump();
+                        all.extend_from_slice(&self.string_value(t));
+                    }
+                    one = all.into();
+                    one
+                }
+            });
+        }
+        match joined {
+            Some(s) => Ok((s, self.since(start))),
+            None => self.unexpected("a string literal"),
+        }
+    }
+
+    fn string_value(&mut self, t: Token) -> Bytes {
+        let text = self.text(t);
+        if t.kind == Tok::ArgStr {
+            return text.as_bytes().into();
+        }
+        let inner = text.get(1..text.len() - 1).unwrap_or("");
+        let (bytes, unknown) = unescape(inner);
+        for at in unknown {
+            let start = t.span.start + 1 + at as u32;
+            let c = inner[at + 1..].chars().next().unwrap_or(' ');
+            let span = Span::new(t.span.file, start, start + 1 + c.len_utf8() as u32);
+            let message = format!("`\\{c}` is no escape and stands for `{c}`");
+            let d = Diagnostic::warning(codes::UNKNOWN_ESCAPE, message).at(span);
+            self.diags.push(d.help("for a backslash write `\\\\`"));
+        }
+        bytes
+    }
+
+    /// A number literal, `-` allowed.
+    fn number(&mut self, what: &str) -> Parse<i64> {
+        let minus = self.at(Tok::Minus) && self.nth(1) == Tok::Num;
+        if minus {
+            self.bump();
+        }
+        if !self.at(Tok::Num) {
+            return self.unexpected(what);
+        }
+        let t = self.bump();
+        let n = self.num_value(t);
+        Ok(if minus { n.wrapping_neg() } else { n })
+    }
+
+    fn num_value(&mut self, t: Token) -> i64 {
+        parse_number(self.text(t)).unwrap_or_else(|why| {
+            // Those with a point are reported by the lexer, stand-ins for bad macros and
+            // arguments by the preprocessor.
+            let text = self.text(t);
+            if !text.contains('.') && text.starts_with(|c: char| c.is_ascii_digit()) {
+                self.diags
+                    .push(Diagnostic::error(codes::BAD_NUMBER, why).at(t.span));
+            }
+            0
+        })
+    }
+
+    fn literal(&mut self, what: &str) -> Parse<Literal> {
+        match self.kind() {
+            Tok::Str | Tok::ArgStr => Ok(Literal::Str(self.string()?.0)),
+            Tok::Num => Ok(Literal::Num(self.number(what)?)),
+            Tok::Minus if self.nth(1) == Tok::Num => Ok(Literal::Num(self.number(what)?)),
+            _ => {
+                let t = self.token();
+                let message = format!("expected {what}, found {}", self.found(t));
+                let d = Diagnostic::error(codes::LITERAL_WANTED, message);
+                self.fail(d.label(t.span, "a number or a string in quotes is expected here"))
+            }
+        }
+    }
+}

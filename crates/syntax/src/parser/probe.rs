@@ -1,0 +1,183 @@
+//! Probe points: `a.b(1).{c, d("x")}.* ? if (cond), ...`
+
+use super::{Parse, Parser};
+use crate::ast::*;
+use crate::codes;
+use crate::diag::Diagnostic;
+use crate::token::{Tok, Token};
+
+/// How many points the braces of one probe may expand to.
+const MAX_POINTS: usize = 10_000;
+
+/// How many components a point may have outside braces.
+const MAX_COMPONENTS: usize = 64;
+
+/// One of the points that braces expand to, perhaps only a part of it.
+#[derive(Clone, Default)]
+struct Alternative {
+    components: Vec<Component>,
+    optional: bool,
+    sufficient: bool,
+}
+
+impl Alternative {
+    fn then(&self, tail: &Self) -> Self {
+        Self {
+            components: [&self.components[..], &tail.components[..]].concat(),
+            optional: self.optional || tail.optional,
+            sufficient: self.sufficient || tail.sufficient,
+        }
+    }
+}
+
+impl Parser<'_> {
+    /// A comma-separated list, braces expanded.
+    pub(super) fn probe_points(&mut self) -> Parse<Vec<ProbePoint>> {
+        let mut points = Vec::new();
+        loop {
+            self.probe_point(&mut points)?;
+            if self.accept(Tok::Comma).is_none() {
+                return Ok(points);
+            }
+        }
+    }
+
+    /// One point with its suffix.
+    fn probe_point(&mut self, out: &mut Vec<ProbePoint>) -> Parse<()> {
+        let start = self.token().span;
+        let all = self.dotted()?;
+        let suffix = self.suffix();
+        let span = self.since(start);
+        let condition = match self.accept(Tok::KwIf) {
+            Some(_) => {
+                let open = self.expect(Tok::LParen)?;
+                let c = self.expr()?;
+                self.expect_close(Tok::RParen, open)?;
+                Some(Box::new(c))
+            }
+            None => None,
+        };
+        if let Tok::Question | Tok::Bang = self.kind() {
+            let d = Diagnostic::error(codes::BAD_PROBE_POINT, "a suffix too many");
+            let d = d.at(self.token().span);
+            return self.fail(d.help("`?` or `!` stands before `if (...)`, and only one of them"));
+        }
+        if out.len() + all.len() > MAX_POINTS {
+            return self.too_many(start);
+        }
+        for a in all {
+            let sufficient = a.sufficient || suffix.1;
+            let optional = (a.optional || suffix.0) && !sufficient;
+            let condition = condition.clone();
+            let components = a.components;
+            out.push(ProbePoint {
+                components,
+                optional,
+                sufficient,
+                condition,
+                span,
+            });
+        }
+        Ok(())
+    }
+
+    /// `?` or `!`: whether optional, whether sufficient.
+    fn suffix(&mut self) -> (bool, bool) {
+        let optional = self.accept(Tok::Question).is_some();
+        (optional, !optional && self.accept(Tok::Bang).is_some())
+    }
+
+    fn too_many<T>(&mut self, at: Span) -> Parse<T> {
+        let message = format!("the braces give more than {MAX_POINTS} probe points");
+        self.fail(Diagnostic::error(codes::TOO_MANY_POINTS, message).at(at))
+    }
+
+    /// Dotted components; each brace group multiplies the alternatives.
+    fn dotted(&mut self) -> Parse<Vec<Alternative>> {
+        let start = self.token().span;
+        let mut all = vec![Alternative::default()];
+        for length in 0.. {
+            if let Some(open) = self.accept(Tok::LBrace) {
+                let group = self.nested(|p| p.brace_group(open))?;
+                if all.len().saturating_mul(group.len()) > MAX_POINTS {
+                    return self.too_many(start);
+                }
+                all = all
+                    .iter()
+                    .flat_map(|h| group.iter().map(|t| h.then(t)))
+                    .collect();
+            } else {
+                let c = self.component()?;
+                all.iter_mut().for_each(|p| p.components.push(c.clone()));
+            }
+            if self.accept(Tok::Dot).is_none() {
+                break;
+            }
+            if length > MAX_COMPONENTS {
+                let message = "a probe point has too many components";
+                return self.fail(Diagnostic::error(codes::BAD_PROBE_POINT, message).at(start));
+            }
+        }
+        Ok(all)
+    }
+
+    /// `a.b, c?, d!}`
+    fn brace_group(&mut self, open: Token) -> Parse<Vec<Alternative>> {
+        let mut group = Vec::new();
+        loop {
+            let mut one = self.dotted()?;
+            let (optional, sufficient) = self.suffix();
+            for a in &mut one {
+                a.optional |= optional;
+                a.sufficient |= sufficient;
+            }
+            group.append(&mut one);
+            if group.len() > MAX_POINTS {
+                return self.too_many(open.span);
+            }
+            if self.accept(Tok::Comma).is_none() {
+                self.expect_close(Tok::RBrace, open)?;
+                return Ok(group);
+            }
+        }
+    }
+
+    /// `name(literal)`; the name can be a keyword and is made of adjacent `*`, names, numbers.
+    fn component(&mut self) -> Parse<Component> {
+        let start = self.token();
+        let piece = |k: Tok| matches!(k, Tok::Ident | Tok::Star | Tok::Num) || k.is_keyword();
+        if !piece(start.kind) {
+            let message = format!(
+                "expected a part of a probe point, found {}",
+                self.found(start)
+            );
+            let d = Diagnostic::error(codes::BAD_PROBE_POINT, message).at(start.span);
+            return self.fail(d);
+        }
+        let mut text = String::new();
+        let mut end = start.span;
+        while piece(self.kind()) {
+            let t = self.token();
+            let adjacent = t.span.file == end.file && t.span.start == end.end;
+            if !text.is_empty() && !adjacent {
+                break;
+            }
+            text.push_str(self.text(t));
+            end = t.span;
+            self.bump();
+        }
+        let arg = match self.accept(Tok::LParen) {
+            Some(open) => {
+                let arg = self.literal("the argument of a probe point")?;
+                self.expect_close(Tok::RParen, open)?;
+                Some(arg)
+            }
+            None => None,
+        };
+        Ok(Component {
+            name: text.into(),
+            arg,
+            span: self.since(start.span),
+        })
+    }
+}

@@ -1,0 +1,733 @@
+//! The preprocessor: arguments, macros and conditionals; tokens in, tokens out.
+//!
+//! SystemTap describes two passes, macros first and conditionals second. Here both are one lazy
+//! stream: conditionals pull from macro expansion, macro expansion pulls from a stack of frames
+//! (the file, macro bodies, macro arguments, command line arguments). The result is the same
+//! except that branches not taken are never expanded, so nothing in them can be an error but
+//! unbalanced `%(`.
+//!
+//! ```text
+//! lexer ─► frames ─► expand (@macro, $1) ─► conditionals (%( %? %: %)) ─► parser
+//! ```
+//!
+//! Macro arguments expand where they are used, with the meaning that names had where the macro
+//! was called: each frame carries its scope.
+
+mod cond;
+mod env;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::ast::{FileId, Name, Span};
+use crate::codes;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::lexer::{escape, lex};
+use crate::source::Sources;
+use crate::token::{Tok, Token};
+
+pub use env::{NoConfig, PreprocEnv, Privilege, RUNTIME, SYSTEMTAP_VERSION};
+
+/// How deeply macros and their arguments may nest.
+pub const MAX_MACRO_DEPTH: usize = 200;
+/// How many tokens macros may give in one file.
+pub const MAX_MACRO_TOKENS: usize = 2_000_000;
+/// The largest number of a command line argument, `$999`.
+pub const MAX_ARG: usize = 999;
+
+/// One `@define`.
+#[derive(Debug, Clone)]
+pub struct Macro {
+    /// Its name without `@`.
+    pub name: Name,
+    /// Parameter names.
+    pub params: Vec<Name>,
+    /// Its body.
+    pub body: Arc<[Token]>,
+    /// Where its name stands.
+    pub span: Span,
+}
+
+/// Public macros, from `.stpm` files.
+#[derive(Debug, Clone, Default)]
+pub struct MacroLibrary {
+    macros: HashMap<Name, Arc<Macro>>,
+}
+
+impl MacroLibrary {
+    /// An empty library.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Looks a macro up by its name without `@`.
+    pub fn get(&self, name: &str) -> Option<&Arc<Macro>> {
+        self.macros.get(name)
+    }
+
+    /// The names, in no particular order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.macros.keys().map(|n| &**n)
+    }
+
+    /// Defines a macro without parameters, such as `@MAXSTRINGLEN`; replaces one of that name.
+    pub fn define(
+        &mut self,
+        sources: &mut Sources,
+        name: &str,
+        text: &str,
+        diags: &mut Diagnostics,
+    ) {
+        let file = sources.add(format!("<definition of {name}>"), text.as_bytes().to_vec());
+        let body = lex(sources, file, diags).into();
+        let span = Span::new(file, 0, text.len() as u32);
+        let name: Name = name.into();
+        let m = Macro {
+            name: name.clone(),
+            params: Vec::new(),
+            body,
+            span,
+        };
+        self.macros.insert(name, Arc::new(m));
+    }
+
+    /// Adds the macros of another library; those of `other` win.
+    pub fn extend(&mut self, other: MacroLibrary) {
+        self.macros.extend(other.macros);
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.macros.is_empty()
+    }
+}
+
+/// What the preprocessor gives the parser.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Only tokens of the grammar.
+    pub tokens: Vec<Token>,
+    /// Call places of macros and arguments; [`Token::expansion`] counts them from 1.
+    pub expansions: Vec<Span>,
+}
+
+/// Lexes and preprocesses one script or tapset file.
+pub fn preprocess(
+    sources: &mut Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+) -> Output {
+    let tokens = lex(sources, file, diags);
+    let args = Arguments::collect(sources, &tokens, env, diags);
+    let mut p = Preproc::new(sources, args, env, macros, diags);
+    p.push_file(tokens);
+    p.run();
+    Output {
+        tokens: p.out,
+        expansions: p.expansions,
+    }
+}
+
+/// Lexes and preprocesses a `.stpm` file, which holds nothing but `@define`.
+pub fn macro_file(
+    sources: &mut Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    diags: &mut Diagnostics,
+) -> MacroLibrary {
+    let tokens = lex(sources, file, diags);
+    let args = Arguments::collect(sources, &tokens, env, diags);
+    let none = MacroLibrary::new();
+    let mut p = Preproc::new(sources, args, env, &none, diags);
+    p.push_file(tokens);
+    p.run();
+    let (out, local) = (p.out, p.local);
+    if let Some(first) = out.first() {
+        let d = Diagnostic::error(codes::NOT_A_DEFINE, "a macro library only holds `@define`");
+        let found = format!("{} is not part of a macro", first.kind.describe());
+        diags.push(d.label(first.span, found));
+    }
+    MacroLibrary { macros: local }
+}
+
+/// The command line arguments as tokens of virtual files.
+#[derive(Default)]
+struct Arguments {
+    /// For `$N`: its tokens; for `@N`: its one token.
+    raw: Vec<Arc<[Token]>>,
+    quoted: Vec<Token>,
+    count: Option<Token>,
+}
+
+impl Arguments {
+    /// Adds the virtual files, only where the file uses arguments at all.
+    fn collect(
+        sources: &mut Sources,
+        tokens: &[Token],
+        env: &PreprocEnv,
+        diags: &mut Diagnostics,
+    ) -> Self {
+        let is_arg = |t: &Token| {
+            matches!(
+                t.kind,
+                Tok::Arg | Tok::ArgQuoted | Tok::ArgCount | Tok::ArgCountQuoted
+            )
+        };
+        if !tokens.iter().any(is_arg) {
+            return Self::default();
+        }
+        let whole = |sources: &mut Sources, name: String, text: String, kind| {
+            let end = text.len() as u32;
+            let file = sources.add(name, text.into_bytes());
+            Token {
+                kind,
+                span: Span::new(file, 0, end),
+                expansion: 0,
+            }
+        };
+        let mut args = Self::default();
+        let count = env.args.len().to_string();
+        args.count = Some(whole(sources, "<argument count>".into(), count, Tok::Num));
+        // Only those that are used: a raw argument need not be lexable.
+        let used = |n: usize, sources: &Sources| {
+            tokens
+                .iter()
+                .any(|t| t.kind == Tok::Arg && arg_number(sources, t) == Some(n))
+        };
+        for (i, a) in env.args.iter().take(MAX_ARG).enumerate() {
+            let name = format!("<argument {}>", i + 1);
+            let t = whole(sources, name, a.clone(), Tok::ArgStr);
+            let used = used(i + 1, sources);
+            let raw = if used {
+                lex(sources, t.span.file, diags)
+            } else {
+                Vec::new()
+            };
+            args.quoted.push(t);
+            args.raw.push(raw.into());
+        }
+        args
+    }
+}
+
+impl Arguments {
+    /// Whether a file is the text of an argument.
+    fn contains(&self, file: FileId) -> bool {
+        self.quoted.iter().any(|t| t.span.file == file)
+    }
+}
+
+/// The `7` of `$7` or `@7`.
+fn arg_number(sources: &Sources, t: &Token) -> Option<usize> {
+    sources.slice(t.span).get(1..)?.parse().ok()
+}
+
+/// What names mean at a place: the parameters of the macro whose body it is.
+struct Scope {
+    of: Arc<Macro>,
+    args: Vec<Arc<[Token]>>,
+    /// Where the macro was called.
+    parent: Option<Rc<Scope>>,
+    depth: usize,
+    expansion: u32,
+}
+
+/// Tokens on their way in.
+struct Frame {
+    tokens: Arc<[Token]>,
+    pos: usize,
+    scope: Option<Rc<Scope>>,
+    /// Of its tokens.
+    expansion: u32,
+    is_arg: bool,
+}
+
+struct Preproc<'a> {
+    sources: &'a Sources,
+    args: Arguments,
+    env: &'a PreprocEnv,
+    library: &'a MacroLibrary,
+    diags: &'a mut Diagnostics,
+    local: HashMap<Name, Arc<Macro>>,
+    frames: Vec<Frame>,
+    /// Open conditionals whose taken branch is being read: where, and whether `%:` was passed.
+    open: Vec<(Span, bool)>,
+    out: Vec<Token>,
+    expansions: Vec<Span>,
+    from_macros: usize,
+}
+
+impl<'a> Preproc<'a> {
+    fn new(
+        sources: &'a Sources,
+        args: Arguments,
+        env: &'a PreprocEnv,
+        library: &'a MacroLibrary,
+        diags: &'a mut Diagnostics,
+    ) -> Self {
+        Self {
+            sources,
+            args,
+            env,
+            library,
+            diags,
+            local: HashMap::new(),
+            frames: Vec::new(),
+            open: Vec::new(),
+            out: Vec::new(),
+            expansions: Vec::new(),
+            from_macros: 0,
+        }
+    }
+
+    fn push_file(&mut self, tokens: Vec<Token>) {
+        self.out.reserve(tokens.len());
+        let tokens = tokens.into();
+        self.frames.push(Frame {
+            tokens,
+            pos: 0,
+            scope: None,
+            expansion: 0,
+            is_arg: false,
+        });
+    }
+
+    /// The whole stream: conditionals over expanded tokens.
+    fn run(&mut self) {
+        while let Some(t) = self.next() {
+            match t.kind {
+                Tok::PpOpen => self.conditional(t),
+                Tok::PpElse => match self.open.last_mut() {
+                    Some((_, seen_else @ false)) => {
+                        *seen_else = true;
+                        let at = self.open.last().map_or(t.span, |o| o.0);
+                        if self.skip(at, false) {
+                            self.open.pop();
+                        }
+                    }
+                    _ => self.stray(t),
+                },
+                Tok::PpClose if self.open.pop().is_some() => {}
+                Tok::PpClose | Tok::PpThen => self.stray(t),
+                _ => self.out.push(t),
+            }
+        }
+        while let Some((at, _)) = self.open.pop() {
+            self.unclosed(at);
+        }
+    }
+
+    fn stray(&mut self, t: Token) {
+        let message = format!("{} without `%(`", t.kind.describe());
+        self.diags
+            .push(Diagnostic::error(codes::STRAY_CONDITION, message).at(t.span));
+    }
+
+    fn unclosed(&mut self, at: Span) {
+        let d = Diagnostic::error(codes::UNCLOSED_CONDITION, "this `%(` is never closed");
+        self.diags.push(d.label(at, "no `%)` after this"));
+    }
+
+    /// The next token as written, and the scope it is in. Frames that ended are dropped.
+    fn raw(&mut self) -> Option<Token> {
+        loop {
+            let f = self.frames.last_mut()?;
+            if let Some(t) = f.tokens.get(f.pos) {
+                f.pos += 1;
+                let t = Token {
+                    expansion: f.expansion,
+                    ..*t
+                };
+                if self.frames.len() > 1 && !self.count_macro_token(t) {
+                    return None;
+                }
+                return Some(t);
+            }
+            self.frames.pop();
+        }
+    }
+
+    /// The next token of the current frame without taking it.
+    fn peek_here(&self) -> Option<Tok> {
+        let f = self.frames.last()?;
+        f.tokens.get(f.pos).map(|t| t.kind)
+    }
+
+    /// The next token after macros and arguments are expanded and definitions taken out.
+    fn next(&mut self) -> Option<Token> {
+        loop {
+            let t = self.raw()?;
+            match t.kind {
+                Tok::AtIdent => {
+                    if !self.at_ident(t) {
+                        return Some(t);
+                    }
+                }
+                Tok::Arg | Tok::ArgQuoted | Tok::ArgCount | Tok::ArgCountQuoted => {
+                    if let Some(t) = self.argument(t) {
+                        return Some(t);
+                    }
+                }
+                _ => return Some(t),
+            }
+        }
+    }
+
+    /// Guards against macros that double at each level.
+    fn count_macro_token(&mut self, t: Token) -> bool {
+        self.from_macros += 1;
+        if self.from_macros <= MAX_MACRO_TOKENS {
+            return true;
+        }
+        let message = format!("macros expand to more than {MAX_MACRO_TOKENS} tokens");
+        self.diags
+            .push(Diagnostic::error(codes::MACRO_TOO_LARGE, message).at(t.span));
+        self.frames.clear();
+        self.open.clear();
+        false
+    }
+
+    /// A command line argument: a token in its place, or a frame of its tokens.
+    fn argument(&mut self, t: Token) -> Option<Token> {
+        let stand_in = |found: Option<&Token>, kind: Tok| {
+            found.map(|a| Token {
+                kind,
+                expansion: t.expansion,
+                ..*a
+            })
+        };
+        match t.kind {
+            Tok::ArgCount => return stand_in(self.args.count.as_ref(), Tok::Num),
+            Tok::ArgCountQuoted => return stand_in(self.args.count.as_ref(), Tok::ArgStr),
+            _ => {}
+        }
+        let number = arg_number(self.sources, &t).filter(|n| (1..=MAX_ARG).contains(n));
+        // Arguments inside arguments are not substituted: they could repeat for ever.
+        let nested = self.frames.last().is_some_and(|f| f.is_arg);
+        let index = number.filter(|_| !nested).map_or(usize::MAX, |n| n - 1);
+        if t.kind == Tok::ArgQuoted
+            && let Some(a) = self.args.quoted.get(index).copied()
+        {
+            return Some(Token {
+                expansion: self.expansion(t.span),
+                ..a
+            });
+        }
+        if let Some(tokens) = self.args.raw.get(index) {
+            let tokens = tokens.clone();
+            let expansion = self.expansion(t.span);
+            self.frames.push(Frame {
+                tokens,
+                pos: 0,
+                scope: None,
+                expansion,
+                is_arg: true,
+            });
+            return None;
+        }
+        let text = self.sources.slice(t.span);
+        let given = match self.env.args.len() {
+            0 => "no arguments were given".to_owned(),
+            1 => "one argument was given".to_owned(),
+            n => format!("{n} arguments were given"),
+        };
+        let d = Diagnostic::error(codes::ARG_RANGE, format!("`{text}` is not there"));
+        self.diags.push(
+            d.label(t.span, given)
+                .help("arguments follow the name of the script"),
+        );
+        // A value all the same, so that the parser does not complain as well.
+        let kind = if t.kind == Tok::Arg {
+            Tok::Num
+        } else {
+            Tok::ArgStr
+        };
+        Some(Token { kind, ..t })
+    }
+
+    /// A name after `@`: definition, macro parameter or macro. `false`: an operator.
+    fn at_ident(&mut self, t: Token) -> bool {
+        let sources = self.sources;
+        let name = &sources.slice(t.span)[1..];
+        let scope = self.frames.last().and_then(|f| f.scope.clone());
+        if name == "define" {
+            if scope.is_some() {
+                let d = Diagnostic::error(codes::BAD_DEFINE, "`@define` inside a macro");
+                self.diags.push(d.at(t.span));
+            }
+            self.define(t);
+            return true;
+        }
+        if let Some(s) = &scope
+            && let Some(i) = s.of.params.iter().position(|p| **p == *name)
+        {
+            let tokens = s.args[i].clone();
+            let parent = s.parent.clone();
+            if self.deep_enough(t, 0) {
+                let expansion = parent.as_ref().map_or(0, |p| p.expansion);
+                self.frames.push(Frame {
+                    tokens,
+                    pos: 0,
+                    scope: parent,
+                    expansion,
+                    is_arg: false,
+                });
+            }
+            return true;
+        }
+        let Some(m) = self
+            .local
+            .get(name)
+            .or_else(|| self.library.get(name))
+            .cloned()
+        else {
+            return false;
+        };
+        self.invoke(t, m, scope);
+        true
+    }
+
+    fn deep_enough(&mut self, t: Token, scopes: usize) -> bool {
+        // Ended frames do not count: they are dropped late.
+        self.frames.retain(|f| f.pos < f.tokens.len());
+        if self.frames.len().max(scopes) < MAX_MACRO_DEPTH {
+            return true;
+        }
+        let message = format!("macros nest more than {MAX_MACRO_DEPTH} deep");
+        self.diags
+            .push(Diagnostic::error(codes::MACRO_TOO_LARGE, message).at(t.span));
+        false
+    }
+
+    fn invoke(&mut self, t: Token, m: Arc<Macro>, scope: Option<Rc<Scope>>) {
+        let mut up = scope.as_ref();
+        while let Some(s) = up {
+            if Arc::ptr_eq(&s.of, &m) {
+                let d =
+                    Diagnostic::error(codes::MACRO_RECURSION, format!("`@{}` uses itself", m.name));
+                self.diags.push(d.at(t.span).also(m.span, "defined here"));
+                return self.stand_in(t);
+            }
+            up = s.parent.as_ref();
+        }
+        let mut args = Vec::new();
+        if !m.params.is_empty() {
+            if self.peek_here() != Some(Tok::LParen) {
+                return self.bad_args(t, &m, 0);
+            }
+            match self.macro_args(t) {
+                Some(a) => args = a,
+                None => return self.stand_in(t),
+            }
+            // Nested calls copy their inner ones at each level.
+            self.from_macros += args.iter().map(|a| a.len()).sum::<usize>();
+            if args.len() != m.params.len() {
+                return self.bad_args(t, &m, args.len());
+            }
+        } else if self.peek_here() == Some(Tok::LParen) && self.peek_at(1) == Some(Tok::RParen) {
+            // `@m()` for a macro without parameters.
+            self.raw();
+            self.raw();
+        }
+        let depth = scope.as_ref().map_or(0, |s| s.depth) + 1;
+        if !self.deep_enough(t, depth) {
+            return;
+        }
+        let expansion = self.expansion(t.span);
+        let tokens = m.body.clone();
+        let scope = Some(Rc::new(Scope {
+            of: m,
+            args,
+            parent: scope,
+            depth,
+            expansion,
+        }));
+        self.frames.push(Frame {
+            tokens,
+            pos: 0,
+            scope,
+            expansion,
+            is_arg: false,
+        });
+    }
+
+    /// A number for tokens that come from the macro or argument at `call`.
+    fn expansion(&mut self, call: Span) -> u32 {
+        self.expansions.push(call);
+        self.expansions.len() as u32
+    }
+
+    fn peek_at(&self, ahead: usize) -> Option<Tok> {
+        let f = self.frames.last()?;
+        f.tokens.get(f.pos + ahead).map(|t| t.kind)
+    }
+
+    fn bad_args(&mut self, t: Token, m: &Macro, given: usize) {
+        let wanted = m.params.len();
+        let message = format!("`@{}` takes {wanted} arguments, not {given}", m.name);
+        let d = Diagnostic::error(codes::MACRO_ARGS, message).at(t.span);
+        self.diags.push(d.also(m.span, "defined here"));
+        self.stand_in(t);
+    }
+
+    /// A value in place of a macro that cannot be expanded: one error is enough.
+    fn stand_in(&mut self, t: Token) {
+        let tokens = [Token {
+            kind: Tok::Num,
+            ..t
+        }]
+        .into();
+        let expansion = t.expansion;
+        self.frames.push(Frame {
+            tokens,
+            pos: 0,
+            scope: None,
+            expansion,
+            is_arg: false,
+        });
+    }
+
+    /// The arguments of a macro call, unexpanded; the next token is `(`.
+    fn macro_args(&mut self, call: Token) -> Option<Vec<Arc<[Token]>>> {
+        let f = self.frames.last_mut()?;
+        let mut args = Vec::new();
+        let mut current: Vec<Token> = Vec::new();
+        let mut depth = 0usize;
+        let start = f.pos;
+        while let Some(t) = f.tokens.get(f.pos) {
+            f.pos += 1;
+            match t.kind {
+                Tok::LParen | Tok::LBracket | Tok::LBrace | Tok::PpOpen => {
+                    depth += 1;
+                    if depth == 1 {
+                        continue;
+                    }
+                }
+                Tok::RParen | Tok::RBracket | Tok::RBrace | Tok::PpClose => {
+                    depth -= 1;
+                    if depth == 0 {
+                        args.push(current.into());
+                        return Some(args);
+                    }
+                }
+                Tok::Comma if depth == 1 => {
+                    args.push(std::mem::take(&mut current).into());
+                    continue;
+                }
+                _ => {}
+            }
+            current.push(*t);
+        }
+        f.pos = start + 1;
+        let d = Diagnostic::error(codes::MACRO_ARGS, "the arguments of this macro never end");
+        self.diags.push(d.label(call.span, "no `)` after this"));
+        None
+    }
+
+    /// `@define NAME [(a, b)] %( BODY %)`, after `@define`.
+    fn define(&mut self, at: Token) {
+        match self.definition(at) {
+            Ok(m) => {
+                if let Some(old) = self.local.get(&m.name) {
+                    let message = format!("`@{}` is defined twice", m.name);
+                    let d = Diagnostic::error(codes::MACRO_TWICE, message).at(m.span);
+                    self.diags.push(d.also(old.span, "first defined here"));
+                }
+                self.local.insert(m.name.clone(), Arc::new(m));
+            }
+            Err(d) => {
+                self.diags.push(*d);
+                self.skip_macro_body();
+            }
+        }
+    }
+
+    /// After a malformed head: drops the body, where one begins close by.
+    fn skip_macro_body(&mut self) {
+        let Some(f) = self.frames.last_mut() else {
+            return;
+        };
+        // The token that was wrong may be the `%(` itself.
+        let from = f.pos.saturating_sub(1);
+        let close = f.tokens[from..]
+            .iter()
+            .take(16)
+            .position(|t| t.kind == Tok::PpOpen);
+        if let Some(n) = close {
+            let open = f.tokens[from + n].span;
+            f.pos = from + n + 1;
+            self.skip(open, false);
+        }
+    }
+
+    fn definition(&mut self, at: Token) -> Result<Macro, Box<Diagnostic>> {
+        let sources = self.sources;
+        let bad = |span: Span, wanted: &str| {
+            let d = Diagnostic::error(codes::BAD_DEFINE, "malformed `@define`");
+            let d = d.label(span, format!("{wanted} expected"));
+            Box::new(d.help("write `@define name(a, b) %( ... %)`"))
+        };
+        let here = |t: Option<Token>| t.map_or(at.span, |t| t.span);
+        let name = match self.raw() {
+            Some(t) if t.kind == Tok::Ident || t.kind.is_keyword() => t,
+            t => return Err(bad(here(t), "a name")),
+        };
+        let mut params: Vec<Name> = Vec::new();
+        let mut t = self.raw();
+        if t.is_some_and(|t| t.kind == Tok::LParen) {
+            loop {
+                match self.raw() {
+                    Some(p) if p.kind == Tok::Ident || p.kind.is_keyword() => {
+                        params.push(sources.slice(p.span).into());
+                    }
+                    Some(p) if p.kind == Tok::RParen && params.is_empty() => break,
+                    p => return Err(bad(here(p), "a parameter name")),
+                }
+                match self.raw() {
+                    Some(p) if p.kind == Tok::Comma => {}
+                    Some(p) if p.kind == Tok::RParen => break,
+                    p => return Err(bad(here(p), "`,` or `)`")),
+                }
+            }
+            t = self.raw();
+        }
+        let open = match t {
+            Some(t) if t.kind == Tok::PpOpen => t,
+            t => return Err(bad(here(t), "`%(`")),
+        };
+        let mut body = Vec::new();
+        let mut depth = 0;
+        while let Some(t) = self.raw() {
+            match t.kind {
+                Tok::PpOpen => depth += 1,
+                Tok::PpClose if depth == 0 => {
+                    let name = sources.slice(name.span).into();
+                    return Ok(Macro {
+                        name,
+                        params,
+                        body: body.into(),
+                        span: at.span,
+                    });
+                }
+                Tok::PpClose => depth -= 1,
+                Tok::AtIdent if sources.slice(t.span) == "@define" => {
+                    let d = Diagnostic::error(codes::BAD_DEFINE, "`@define` inside a macro");
+                    self.diags.push(d.at(t.span).also(name.span, "the macro"));
+                    continue;
+                }
+                _ => {}
+            }
+            body.push(t);
+        }
+        let d = Diagnostic::error(codes::BAD_DEFINE, "the body of this macro never ends");
+        Err(Box::new(d.label(open.span, "no `%)` after this")))
+    }
+}
+
+/// For messages: text of an argument as a literal.
+fn quoted(text: &str) -> String {
+    escape(text.as_bytes())
+}

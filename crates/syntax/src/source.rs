@@ -1,0 +1,241 @@
+//! The source files of a run: their text, and where lines begin.
+//!
+//! A file that is not UTF-8 is kept with each bad byte replaced by [`BAD_BYTE`], one for one, so
+//! that every span is a byte offset in the original file as well.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+pub use crate::ast::{FileId, Span};
+
+/// The largest file the lexer accepts, in bytes (8 MiB); the largest known tapset file is under
+/// 1 MiB. Larger files get `E0109`.
+pub const MAX_SOURCE: usize = 8 << 20;
+
+/// Stands for a byte that is not valid UTF-8 (ASCII SUBSTITUTE).
+pub const BAD_BYTE: u8 = 0x1a;
+
+impl Span {
+    /// A span in `file` from byte `start` up to byte `end`.
+    pub fn new(file: FileId, start: u32, end: u32) -> Self {
+        Self { file, start, end }
+    }
+
+    /// From the start of `self` to the end of `other`. Where a macro makes the two lie in
+    /// different places, `self` alone.
+    pub fn to(self, other: Span) -> Self {
+        if self.file == other.file && self.start <= other.start && self.end <= other.end {
+            Self {
+                end: other.end,
+                ..self
+            }
+        } else {
+            self
+        }
+    }
+
+    /// The empty span right after `self`.
+    pub fn after(self) -> Self {
+        Self {
+            start: self.end,
+            ..self
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(self) -> usize {
+        self.end.saturating_sub(self.start) as usize
+    }
+
+    /// Whether it covers nothing.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One source file.
+#[derive(Debug)]
+pub struct SourceFile {
+    name: String,
+    text: Cow<'static, str>,
+    bad_utf8: bool,
+    lines: OnceLock<Vec<u32>>,
+}
+
+/// A position as people count: both from 1, the column in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LineCol {
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub col: u32,
+}
+
+impl SourceFile {
+    /// The name shown to the user.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text; bytes that are not UTF-8 are [`BAD_BYTE`].
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether some bytes were replaced by [`BAD_BYTE`].
+    pub fn has_bad_utf8(&self) -> bool {
+        self.bad_utf8
+    }
+
+    /// Offsets of the first byte of each line.
+    pub fn line_starts(&self) -> &[u32] {
+        self.lines.get_or_init(|| {
+            let newlines = self.text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
+            std::iter::once(0)
+                .chain(newlines.map(|(i, _)| i as u32 + 1))
+                .collect()
+        })
+    }
+
+    /// Line of a byte offset, from 1; cheaper than [`Self::line_col`] on long lines.
+    pub fn line(&self, offset: u32) -> u32 {
+        self.line_starts().partition_point(|&s| s <= offset).max(1) as u32
+    }
+
+    /// Line and column of a byte offset; an offset past the end counts as the end.
+    pub fn line_col(&self, offset: u32) -> LineCol {
+        let offset = self.floor_char(offset as usize);
+        let starts = self.line_starts();
+        let line = starts.partition_point(|&s| s as usize <= offset).max(1);
+        let col = self.text[starts[line - 1] as usize..offset].chars().count();
+        LineCol {
+            line: line as u32,
+            col: col as u32 + 1,
+        }
+    }
+
+    /// The nearest character boundary at or before `offset`.
+    pub fn floor_char(&self, offset: usize) -> usize {
+        let mut at = offset.min(self.text.len());
+        while !self.text.is_char_boundary(at) {
+            at -= 1;
+        }
+        at
+    }
+}
+
+/// All source files of a run. Only grows: a [`FileId`] stays valid.
+#[derive(Debug, Default)]
+pub struct Sources {
+    files: Vec<SourceFile>,
+}
+
+impl Sources {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file. `name` is what diagnostics show. Static text is not copied.
+    pub fn add(
+        &mut self,
+        name: impl Into<String>,
+        content: impl Into<Cow<'static, [u8]>>,
+    ) -> FileId {
+        let (text, bad_utf8) = match content.into() {
+            Cow::Borrowed(b) => match std::str::from_utf8(b) {
+                Ok(s) => (Cow::Borrowed(s), false),
+                Err(_) => (Cow::Owned(replace_bad(b)), true),
+            },
+            Cow::Owned(b) => match String::from_utf8(b) {
+                Ok(s) => (Cow::Owned(s), false),
+                Err(e) => (Cow::Owned(replace_bad(e.as_bytes())), true),
+            },
+        };
+        self.files.push(SourceFile {
+            name: name.into(),
+            text,
+            bad_utf8,
+            lines: OnceLock::new(),
+        });
+        FileId(self.files.len() as u32 - 1)
+    }
+
+    /// The file, or `None` where the id is of another [`Sources`].
+    pub fn get(&self, id: FileId) -> Option<&SourceFile> {
+        self.files.get(id.0 as usize)
+    }
+
+    /// Name of a file; `?` for an unknown one.
+    pub fn name(&self, id: FileId) -> &str {
+        self.get(id).map_or("?", SourceFile::name)
+    }
+
+    /// Text of a file; empty for an unknown one.
+    pub fn text(&self, id: FileId) -> &str {
+        self.get(id).map_or("", SourceFile::text)
+    }
+
+    /// The text a span covers; empty where the span is not on character boundaries.
+    pub fn slice(&self, span: Span) -> &str {
+        self.text(span.file)
+            .get(span.start as usize..span.end as usize)
+            .unwrap_or("")
+    }
+
+    /// Line and column where a span begins.
+    pub fn line_col(&self, span: Span) -> LineCol {
+        self.get(span.file)
+            .map_or(LineCol { line: 1, col: 1 }, |f| f.line_col(span.start))
+    }
+
+    /// `name:line:col`, the way SystemTap's run-time errors name a token.
+    pub fn location(&self, span: Span) -> String {
+        let at = self.line_col(span);
+        format!("{}:{}:{}", self.name(span.file), at.line, at.col)
+    }
+
+    /// All files with their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (FileId, &SourceFile)> {
+        self.files
+            .iter()
+            .enumerate()
+            .map(|(i, f)| (FileId(i as u32), f))
+    }
+}
+
+/// `bytes` as text of the same length, every byte outside valid UTF-8 as [`BAD_BYTE`].
+fn replace_bad(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        out.extend(chunk.invalid().iter().map(|_| BAD_BYTE as char));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_and_column() {
+        let mut s = Sources::new();
+        let f = s.add("a", b"ab\n\xc3\xa9x\r\n".to_vec());
+        assert_eq!(s.line_col(Span::new(f, 0, 1)), LineCol { line: 1, col: 1 });
+        assert_eq!(s.line_col(Span::new(f, 5, 6)), LineCol { line: 2, col: 2 });
+        assert_eq!(
+            s.line_col(Span::new(f, 99, 99)),
+            LineCol { line: 3, col: 1 }
+        );
+        assert_eq!(s.location(Span::new(f, 3, 4)), "a:2:1");
+    }
+
+    #[test]
+    fn bad_bytes_keep_offsets() {
+        let mut s = Sources::new();
+        let f = s.add("a", b"x\xff\xc3y".to_vec());
+        assert_eq!(s.text(f), "x\u{1a}\u{1a}y");
+        assert!(s.get(f).is_some_and(SourceFile::has_bad_utf8));
+    }
+}

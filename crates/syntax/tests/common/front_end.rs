@@ -1,0 +1,25 @@
+//! What the fuzz target and the short run under `cargo test` have in common.
+
+/// Runs the whole front end over arbitrary bytes and renders what it says. What parses without
+/// errors must also parse after pretty-printing.
+pub fn front_end(data: &[u8]) {
+    use spile_syntax::{diag, parser, preproc, pretty, source};
+    let env = preproc::PreprocEnv::new("6.12.0-1-amd64", "x86_64").with_args(["7", "a b", "\"x\""]);
+    let parse = |text: Vec<u8>| {
+        let mut sources = source::Sources::new();
+        let mut diags = diag::Diagnostics::new();
+        let library = sources.add("lib.stpm", &b"@define two(a, b) %( @a + @b %)"[..]);
+        let library = parser::parse_macros(&mut sources, library, &env, &mut diags);
+        let file = sources.add("input.stp", text);
+        let ast = parser::parse_file(&mut sources, file, &env, &library, &mut diags);
+        let picture = diags.render(&sources, data.len().is_multiple_of(2));
+        (ast, diags.has_errors(), picture)
+    };
+    let (ast, failed, _) = parse(data.to_vec());
+    if !failed {
+        let text = pretty::file(&ast);
+        let (again, failed, picture) = parse(text.clone().into_bytes());
+        assert!(!failed, "{picture}\n{text}");
+        assert_eq!(text, pretty::file(&again));
+    }
+}

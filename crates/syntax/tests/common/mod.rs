@@ -1,0 +1,97 @@
+//! What the tests share.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+
+use spile_syntax::ast::File;
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::{parse_file, parse_macros};
+use spile_syntax::preproc::PreprocEnv;
+use spile_syntax::source::Sources;
+
+/// Where Debian's `systemtap-doc` puts the scripts.
+const EXAMPLES: &str = "/usr/share/systemtap/examples";
+
+/// Macros that scripts expect.
+const LIBRARY: &str = include_str!("library.stpm");
+
+/// Every installed example script, sorted; empty where the package is not installed.
+pub fn example_scripts() -> Vec<PathBuf> {
+    fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, out);
+            } else if path.extension().is_some_and(|e| e == "stp") {
+                out.push(path);
+            }
+        }
+    }
+    let mut out = Vec::new();
+    walk(Path::new(EXAMPLES), &mut out);
+    out.sort();
+    out
+}
+
+/// Not a script but a text with gaps to fill in: `probe X.Y.Z if(c) {...}`.
+pub const TEMPLATE: &str = "security-bandaid-template.stp";
+
+/// Arguments that suit a script: numbers, but one script calls its third as a function.
+pub fn dummy_args(path: &Path) -> Vec<String> {
+    let third = if path.ends_with("measureinterval.stp") {
+        "@count"
+    } else {
+        "3"
+    };
+    ["1", "2", third, "4"].map(str::to_owned).to_vec()
+}
+
+/// A fixed environment.
+pub fn env(args: Vec<String>) -> PreprocEnv {
+    PreprocEnv::new("6.12.0-1-amd64", "x86_64").with_args(args)
+}
+
+/// Parses; the errors and warnings as pictures without colour.
+pub fn parse(name: &str, text: Vec<u8>, args: Vec<String>) -> (File, String) {
+    let mut sources = Sources::new();
+    let mut diags = Diagnostics::new();
+    let env = env(args);
+    let library = sources.add("library.stpm", LIBRARY.as_bytes());
+    let library = parse_macros(&mut sources, library, &env, &mut diags);
+    let file = sources.add(name, text);
+    let ast = parse_file(&mut sources, file, &env, &library, &mut diags);
+    (ast, diags.render(&sources, false))
+}
+
+/// The tree as text without its spans.
+pub fn shape(ast: &File) -> String {
+    let text = format!("{ast:?}");
+    let mut parts = text.split("Span { file");
+    let mut out = parts.next().unwrap_or("").to_owned();
+    for part in parts {
+        out.push_str(part.split_once('}').map_or("", |p| p.1));
+    }
+    out
+}
+
+/// Pretty-prints and parses again: the tree is the same.
+pub fn assert_round_trip(ast: &File) {
+    let text = spile_syntax::pretty::file(ast);
+    let (again, out) = parse("pretty", text.clone().into_bytes(), Vec::new());
+    assert!(out.is_empty(), "{out}\n{text}");
+    let (a, b) = (shape(ast), shape(&again));
+    if a != b {
+        let at = a
+            .bytes()
+            .zip(b.bytes())
+            .position(|(x, y)| x != y)
+            .unwrap_or(0);
+        let near = |s: &str| {
+            s.chars()
+                .skip(at.saturating_sub(80))
+                .take(160)
+                .collect::<String>()
+        };
+        panic!("{text}\nbefore: {}\nafter:  {}", near(&a), near(&b));
+    }
+}

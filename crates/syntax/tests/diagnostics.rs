@@ -1,0 +1,178 @@
+//! The pictures of the diagnostics, at least one for each code.
+
+mod common;
+
+use spile_syntax::codes::SYNTAX_CODES;
+
+/// Code, what about it, script.
+const CASES: &[(&str, &str, &str)] = &[
+    ("E0101", "typographic_quote", "probe begin { print(“hi”) }"),
+    ("E0101", "single_quote", "probe begin { x = 'a' }"),
+    (
+        "E0104",
+        "string",
+        "probe begin {\n\tprint(\"hello)\n\tx = 1\n}",
+    ),
+    ("E0105", "comment", "probe begin { } /* and so on"),
+    ("E0106", "embedded", "%{ #include <linux/fs.h>"),
+    (
+        "E0107",
+        "range",
+        "global x = 18446744073709551616\nglobal y = 18446744073709551615",
+    ),
+    ("E0107", "octal", "global x = 089"),
+    ("E0108", "float", "probe timer.s(1) { x = 1.5 }"),
+    (
+        "E0110",
+        "several",
+        "probe begin { x = ; y = 1 z = = 2; if x { } w = 3 }\nprobe end { a + }",
+    ),
+    (
+        "E0110",
+        "misspelt_item",
+        "prob begin { }\nfunctoin f() { return 1 }\nprobe end { }",
+    ),
+    (
+        "E0110",
+        "two_sorts",
+        "probe end { foreach ([a+, b-] in c) { } }",
+    ),
+    ("E0110", "else", "probe end { else { } }"),
+    ("E0111", "block", "probe begin {\n  if (1) {\n    x = 1\n"),
+    (
+        "E0111",
+        "missing_brace",
+        "probe begin {\n  if (1) {\n}\n\nprobe end { }",
+    ),
+    ("E0113", "assign", "probe begin { if (f(1) = 2) { } 3++ }"),
+    (
+        "E0114",
+        "format",
+        "probe begin { printf(x, 1) if (a =~ b) next }\nglobal g = h",
+    ),
+    ("E0115", "near", "probe end { println(@cuont(x)) }"),
+    (
+        "E0116",
+        "suffix",
+        "probe begin if (x) ? { }\nprobe a(1) = begin { }\nprobe = x { }",
+    ),
+    (
+        "E0117",
+        "operands",
+        "probe end { print(@hist_linear(x, 1)) print(@cast(p)) print(@sum(x, 1)) }",
+    ),
+    (
+        "E0118",
+        "keyword",
+        "global next\nfunction print() { return 1 }",
+    ),
+    ("E0119", "address", "probe begin { x = &y }"),
+    ("E0120", "type", "function f:int(a:char) { }"),
+    ("E0121", "star", "probe begin { x = a[*] }"),
+    (
+        "E0201",
+        "argument",
+        "probe begin { x = $2 println(@3) %( 1 == 2 %? x = $9 %) }",
+    ),
+    (
+        "E0202",
+        "define",
+        "@define m(a b) %( 1 %)\n@define %( %)\n@define n %( 1",
+    ),
+    (
+        "E0203",
+        "count",
+        "@define m(a, b) %( @a + @b %)\nprobe begin { x = @m(1) }",
+    ),
+    (
+        "E0204",
+        "recursion",
+        "@define a %( @b %)\n@define b %( @a %)\nprobe begin { x = @a }",
+    ),
+    (
+        "E0206",
+        "condition",
+        "%( arch %? global x %)\n%( (1 == 1) %? global y %)",
+    ),
+    (
+        "E0207",
+        "unknown",
+        "%( kernel_version >= \"3.0\" %? global x %)",
+    ),
+    (
+        "E0208",
+        "types",
+        "%( kernel_v >= 3 %? global x %: global y %)",
+    ),
+    ("E0209", "unclosed", "%( arch == \"x86_64\" %? global x\n"),
+    ("E0210", "stray", "global x %)\n%: global y"),
+    ("E0212", "twice", "@define a %( 1 %)\n@define a %( 2 %)"),
+    (
+        "W0101",
+        "escape",
+        "probe begin { if (x =~ \"a\\.b\") println(\"\\d\") }",
+    ),
+    (
+        "E0110",
+        "macro",
+        "@define m(a) %( @a + %)\nprobe begin { x = @m(1); }",
+    ),
+    (
+        "E0110",
+        "tabs_and_crlf",
+        "probe begin {\r\n\tx =\t\t) 1\r\n}\r\n",
+    ),
+    ("E0110", "argument", "probe begin { $1 }"),
+];
+
+#[test]
+fn pictures() {
+    for (code, name, script) in CASES {
+        let args = vec!["1 +".to_owned()];
+        let (_, out) = common::parse("t.stp", script.as_bytes().to_vec(), args);
+        assert!(out.contains(&format!("[{code}]")), "{code} {name}: {out}");
+        insta::assert_snapshot!(format!("{code}_{name}"), format!("{script}\n---\n{out}"));
+    }
+}
+
+#[test]
+fn bytes() {
+    let cases: &[(&str, &str, &[u8])] = &[
+        (
+            "E0102",
+            "utf8",
+            b"# caf\xe9 is fine here\nprobe begin { print(\"caf\xe9\") \xff\xfe x = 1 }",
+        ),
+        ("E0103", "nul", b"probe begin {\n  x = 1 \0 }"),
+    ];
+    for (code, name, script) in cases {
+        let (_, out) = common::parse("t.stp", script.to_vec(), Vec::new());
+        assert!(out.contains(&format!("[{code}]")), "{code} {name}: {out}");
+        insta::assert_snapshot!(format!("{code}_{name}"), out);
+    }
+}
+
+#[test]
+fn every_code_has_a_test() {
+    let elsewhere = [
+        "E0102", "E0103", "E0109", "E0112", "E0122", "E0205", "E0211",
+    ];
+    for c in SYNTAX_CODES {
+        let here = CASES.iter().any(|(code, ..)| *code == c.code);
+        assert!(
+            here || elsewhere.contains(&c.code),
+            "{} has no test",
+            c.code
+        );
+    }
+}
+
+#[test]
+fn macro_library_with_something_else() {
+    use spile_syntax::{diag::Diagnostics, parser::parse_macros, source::Sources};
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let file = sources.add("x.stpm", &b"@define a %( 1 %)\nglobal x"[..]);
+    let library = parse_macros(&mut sources, file, &common::env(Vec::new()), &mut diags);
+    assert!(library.get("a").is_some());
+    assert!(diags.render(&sources, false).contains("E0211"));
+}
