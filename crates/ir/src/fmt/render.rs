@@ -1,0 +1,206 @@
+//! Rendering of formats, as C's `printf` does with 64-bit integers.
+//!
+//! Departures from C, all SystemTap's: `%p` is `%#x`; `%#x` marks 0 too (`0x0`); `%b` writes
+//! raw bytes; `%m` and `%M` read memory; `%#s` and `%#c` escape as C source does.
+
+use super::{Conv, ConvKind, Count, Format, Piece};
+use crate::Space;
+use crate::interp::{Fault, Value};
+
+/// Reads memory for `%m` and `%M`: fills the buffer from the address.
+pub type ReadMemory<'a> = dyn FnMut(Space, u64, &mut [u8]) -> Result<(), Fault> + 'a;
+
+/// Most bytes that one `%m` or `%M` reads: a page.
+const MAX_MEM: usize = 4096;
+/// Widths and precisions taken from arguments are cut to this.
+const MAX_ARG: i64 = 65_536;
+
+/// Appends the rendered format to `out`. Missing arguments read as 0 or "".
+///
+/// # Errors
+/// What `memory` fails with.
+pub fn render(
+    format: &Format,
+    args: &[Value],
+    memory: &mut ReadMemory<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let mut args = args.iter();
+    for piece in &format.pieces {
+        match piece {
+            Piece::Lit(text) => out.extend_from_slice(text),
+            Piece::Conv(c) => conversion(c, &mut args, memory, out)?,
+        }
+    }
+    Ok(())
+}
+
+fn conversion<'v>(
+    c: &Conv,
+    args: &mut impl Iterator<Item = &'v Value>,
+    memory: &mut ReadMemory<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let mut left = c.left;
+    let mut number = || args.next().map_or(0, Value::as_long);
+    let width = match c.width {
+        Count::None => None,
+        Count::Fixed(n) => Some(n as usize),
+        Count::Arg => {
+            // A negative width means `-`.
+            let w = number();
+            left |= w < 0;
+            Some(w.unsigned_abs().min(MAX_ARG as u64) as usize)
+        }
+    };
+    let precision = match c.precision {
+        Count::None => None,
+        Count::Fixed(n) => Some(n as usize),
+        // A negative precision means none.
+        Count::Arg => usize::try_from(number().min(MAX_ARG)).ok(),
+    };
+    let columns = width.unwrap_or(0);
+    let value = args.next();
+    let n = value.map_or(0, Value::as_long);
+    match c.kind {
+        ConvKind::Str => {
+            let text = value.map_or(&b""[..], |v| v.as_bytes());
+            let escaped = if c.alt { escape_text(text) } else { Vec::new() };
+            let text = if c.alt { &escaped[..] } else { text };
+            let text = &text[..precision.unwrap_or(text.len()).min(text.len())];
+            pad(out, text, columns, left);
+        }
+        ConvKind::Char => {
+            let byte = [n as u8];
+            if c.alt {
+                pad(out, &escape_text(&byte), columns, left);
+            } else {
+                pad(out, &byte, columns, left);
+            }
+        }
+        ConvKind::Binary => {
+            let size = match width {
+                Some(1) => 1,
+                Some(2) => 2,
+                Some(4) => 4,
+                _ => 8,
+            };
+            if cfg!(target_endian = "little") {
+                out.extend_from_slice(&n.to_le_bytes()[..size]);
+            } else {
+                out.extend_from_slice(&n.to_be_bytes()[8 - size..]);
+            }
+        }
+        ConvKind::Mem | ConvKind::MemHex => {
+            // The precision is the length; the width alone gives it too.
+            let len = precision.or(width).unwrap_or(1).min(MAX_MEM);
+            let mut bytes = vec![0; len];
+            let space = if c.alt { Space::User } else { Space::Kernel };
+            memory(space, n as u64, &mut bytes)?;
+            if c.kind == ConvKind::MemHex {
+                let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+                bytes = hex.into_bytes();
+            }
+            pad(out, &bytes, columns, left);
+        }
+        _ => integer(
+            c,
+            n,
+            Shape {
+                columns,
+                left,
+                precision,
+            },
+            out,
+        ),
+    }
+    Ok(())
+}
+
+/// Width, side and precision after `*` was looked up.
+struct Shape {
+    columns: usize,
+    left: bool,
+    precision: Option<usize>,
+}
+
+fn integer(c: &Conv, n: i64, shape: Shape, out: &mut Vec<u8>) {
+    let signed = c.kind == ConvKind::Dec;
+    let (mut digits, mark) = match c.kind {
+        ConvKind::Dec => (n.unsigned_abs().to_string(), ""),
+        ConvKind::Octal => (format!("{:o}", n as u64), ""),
+        ConvKind::Hex => (format!("{:x}", n as u64), if c.alt { "0x" } else { "" }),
+        ConvKind::HexUpper => (format!("{:X}", n as u64), if c.alt { "0X" } else { "" }),
+        ConvKind::Pointer => (format!("{:x}", n as u64), "0x"),
+        _ => ((n as u64).to_string(), ""),
+    };
+    if n == 0 && shape.precision == Some(0) {
+        digits.clear();
+    }
+    let mut zeros = shape.precision.unwrap_or(0).saturating_sub(digits.len());
+    if c.kind == ConvKind::Octal && c.alt && zeros == 0 && !digits.starts_with('0') {
+        zeros = 1;
+    }
+    let sign = match () {
+        () if signed && n < 0 => "-",
+        () if signed && c.plus => "+",
+        () if signed && c.space => " ",
+        () => "",
+    };
+    let used = sign.len() + mark.len() + zeros + digits.len();
+    let fill = shape.columns.saturating_sub(used);
+    let zero_fill = c.zero && !shape.left && shape.precision.is_none();
+    if zero_fill {
+        zeros += fill;
+    } else if !shape.left {
+        out.extend(std::iter::repeat_n(b' ', fill));
+    }
+    out.extend_from_slice(sign.as_bytes());
+    out.extend_from_slice(mark.as_bytes());
+    out.extend(std::iter::repeat_n(b'0', zeros));
+    out.extend_from_slice(digits.as_bytes());
+    if shape.left {
+        out.extend(std::iter::repeat_n(b' ', fill));
+    }
+}
+
+fn pad(out: &mut Vec<u8>, text: &[u8], columns: usize, left: bool) {
+    let fill = std::iter::repeat_n(b' ', columns.saturating_sub(text.len()));
+    if left {
+        out.extend_from_slice(text);
+        out.extend(fill);
+    } else {
+        out.extend(fill);
+        out.extend_from_slice(text);
+    }
+}
+
+/// A text with everything but plain ASCII escaped as in C source: `\n`, `\"`, `\\`, `\033`.
+pub fn escape_text(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for b in text {
+        let letter = match b {
+            b'"' | b'\\' => *b,
+            0x07 => b'a',
+            0x08 => b'b',
+            b'\t' => b't',
+            b'\n' => b'n',
+            0x0b => b'v',
+            0x0c => b'f',
+            b'\r' => b'r',
+            b' '..=b'~' => {
+                out.push(*b);
+                continue;
+            }
+            _ => {
+                out.extend(format!("\\{b:03o}").bytes());
+                continue;
+            }
+        };
+        out.extend([b'\\', letter]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! What the interpreter asks of the world.
+
+use super::{Element, Fault, Value};
+use crate::intrinsics::Intrinsic;
+use crate::stats::Stat;
+use crate::{GlobalId, Space, Stream};
+
+/// Everything outside a handler's registers: globals, the machine, output. Implementations
+/// may rely on keys and values having the global's types and widths.
+///
+/// Reads of missing array elements give the type's zero and add nothing.
+pub trait Env {
+    /// A scalar's value.
+    ///
+    /// # Errors
+    /// What the memory behind it fails with; like every error here, it goes to the script.
+    fn gload(&mut self, g: GlobalId) -> Result<Value, Fault>;
+    /// Sets a scalar.
+    ///
+    /// # Errors
+    /// See [`Env::gload`].
+    fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault>;
+    /// Adds to a number; gives the value before.
+    ///
+    /// # Errors
+    /// See [`Env::gload`].
+    fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault>;
+    /// An element of an array of scalars.
+    ///
+    /// # Errors
+    /// See [`Env::gload`].
+    fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault>;
+    /// Sets an element.
+    ///
+    /// # Errors
+    /// `Array overflow, check MAXMAPENTRIES`.
+    fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault>;
+    /// Adds to an element, a missing one counts as 0; gives the value before.
+    ///
+    /// # Errors
+    /// `Array overflow, check MAXMAPENTRIES`.
+    fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault>;
+    /// Whether an element matches; `None` is `*`.
+    ///
+    /// # Errors
+    /// See [`Env::gload`].
+    fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault>;
+    /// Deletes the elements that match; `None` is `*`.
+    ///
+    /// # Errors
+    /// See [`Env::gload`].
+    fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault>;
+    /// Empties an array or a statistic, sets a scalar to 0 or "".
+    ///
+    /// # Errors
+    /// See [`Env::gload`].
+    fn gclear(&mut self, g: GlobalId) -> Result<(), Fault>;
+    /// Adds a value to a statistic.
+    ///
+    /// # Errors
+    /// `Array overflow, check MAXMAPENTRIES`.
+    fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault>;
+    /// A copy of a statistic; `None` when it is missing or empty.
+    ///
+    /// # Errors
+    /// See [`Env::gload`].
+    fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault>;
+    /// A copy of the elements that match, in the order of their insertion. `slice` is empty
+    /// or has one entry a key; `None` is `*`.
+    ///
+    /// # Errors
+    /// See [`Env::gload`].
+    fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault>;
+    /// An intrinsic that needs the world. Pure work on strings does not come here.
+    ///
+    /// # Errors
+    /// The intrinsic's own, see its row in the table.
+    fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault>;
+    /// Fills `buf` from memory.
+    ///
+    /// # Errors
+    /// `read fault at 0x...`.
+    fn read_memory(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<(), Fault>;
+    /// Output of the script; never split further than the script's own statements.
+    fn print(&mut self, stream: Stream, text: &[u8]);
+    /// A string was cut to fit its place.
+    fn truncated(&mut self);
+}

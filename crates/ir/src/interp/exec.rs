@@ -1,0 +1,571 @@
+//! The machine: frames, blocks, instructions.
+
+use super::strings::{self, Tokens};
+use super::{Cell, Element, Env, Fault, ScriptError, Value, sort_elements};
+use crate::fmt::render;
+use crate::*;
+
+/// How much one run may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Statements (`Tick`).
+    pub actions: u64,
+    /// Calls inside one another.
+    pub nesting: u32,
+}
+
+impl Limit {
+    /// The program's limits for a handler of this event: those that SystemTap runs on behalf of
+    /// a process may do ten times as much as the others (MAXACTION_INTERRUPTIBLE).
+    pub fn of(limits: &Limits, event: &Event) -> Limit {
+        let actions = match event {
+            Event::Begin(_)
+            | Event::End(_)
+            | Event::Error(_)
+            | Event::Prometheus
+            | Event::InputLine
+            | Event::InputChar => limits.maxaction_interruptible,
+            _ => limits.maxaction,
+        };
+        Limit {
+            actions,
+            nesting: limits.maxnesting,
+        }
+    }
+}
+
+/// Runs a handler to its end. An id that does not exist runs nothing.
+///
+/// # Errors
+/// The first error that no `catch` took.
+pub fn run<E: Env + ?Sized>(
+    program: &Program,
+    handler: HandlerId,
+    env: &mut E,
+) -> Result<(), ScriptError> {
+    match program.handlers.get(handler.index()) {
+        Some(h) => run_body(program, &h.body, Limit::of(&program.limits, &h.event), env),
+        None => Ok(()),
+    }
+}
+
+/// Runs a body as a handler, with the limits given.
+///
+/// # Errors
+/// The first error that no `catch` took.
+pub fn run_body<E: Env + ?Sized>(
+    program: &Program,
+    body: &Body,
+    limit: Limit,
+    env: &mut E,
+) -> Result<(), ScriptError> {
+    let mut machine = Machine {
+        program,
+        env,
+        limit,
+        message: Value::zero(Ty::Str(8)),
+        tokens: Tokens::default(),
+        frames: vec![Frame::new(body)],
+    };
+    machine.run()
+}
+
+/// A running body.
+struct Frame<'p> {
+    body: &'p Body,
+    regs: Vec<Value>,
+    iters: Vec<Iter>,
+    block: usize,
+    /// The next instruction.
+    pc: usize,
+}
+
+/// A `foreach` in progress: the elements left, last first.
+type Iter = Vec<Element>;
+
+impl<'p> Frame<'p> {
+    fn new(body: &'p Body) -> Frame<'p> {
+        Frame {
+            body,
+            regs: body.regs.iter().map(|t| Value::zero(*t)).collect(),
+            iters: vec![Iter::new(); body.iters as usize],
+            block: 0,
+            pc: 0,
+        }
+    }
+
+    fn goto(&mut self, b: BlockId) {
+        (self.block, self.pc) = (b.index(), 0);
+    }
+}
+
+struct Machine<'p, 'e, E: ?Sized> {
+    program: &'p Program,
+    env: &'e mut E,
+    limit: Limit,
+    /// The current error.
+    message: Value,
+    tokens: Tokens,
+    /// Never empty while running; the last one runs.
+    frames: Vec<Frame<'p>>,
+}
+
+/// What happens after a step.
+enum Flow<'p> {
+    Next,
+    Call(&'p Func, Vec<Value>),
+    Goto(BlockId),
+    Return(Option<Value>),
+    End,
+}
+
+fn invalid() -> Fault {
+    Fault::from("invalid program")
+}
+
+impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
+    fn run(&mut self) -> Result<(), ScriptError> {
+        loop {
+            let Some(frame) = self.frames.last_mut() else {
+                return Ok(());
+            };
+            let body = frame.body;
+            let Some(block) = body.blocks.get(frame.block) else {
+                return self.fail(invalid(), SiteId(0));
+            };
+            let (flow, site) = match block.insts.get(frame.pc) {
+                Some((inst, site)) => {
+                    frame.pc += 1;
+                    (self.step(inst), *site)
+                }
+                None => {
+                    let site = block.insts.last().map_or(SiteId(0), |(_, s)| *s);
+                    (self.term(&block.term), site)
+                }
+            };
+            match flow {
+                Ok(Flow::Next) => {}
+                Ok(Flow::Goto(b)) => self.top().goto(b),
+                Ok(Flow::End) => return Ok(()),
+                Ok(Flow::Call(func, args)) => {
+                    if self.frames.len() > self.limit.nesting as usize {
+                        self.fail(Fault::from("MAXNESTING exceeded"), site)?;
+                        continue;
+                    }
+                    self.frames.push(Frame::new(&func.body));
+                    for (r, v) in func.params.iter().zip(args) {
+                        self.set(*r, v);
+                    }
+                }
+                Ok(Flow::Return(v)) => {
+                    self.frames.pop();
+                    if self.frames.is_empty() {
+                        return Ok(());
+                    }
+                    self.finish_call(v);
+                }
+                Err(fault) => self.fail(fault, site)?,
+            }
+        }
+    }
+
+    /// The running frame; there is one whenever a step runs.
+    fn top(&mut self) -> &mut Frame<'p> {
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    /// Goes to the innermost catch block, out of functions that have none.
+    fn fail(&mut self, fault: Fault, site: SiteId) -> Result<(), ScriptError> {
+        let mut callers = Vec::new();
+        while let Some(frame) = self.frames.last_mut() {
+            let block = frame.body.blocks.get(frame.block);
+            if let Some(to) = block.and_then(|b| b.catch) {
+                frame.goto(to);
+                self.message = Value::from(fault.message());
+                return Ok(());
+            }
+            self.frames.pop();
+            if let Some((_, s)) = self.call_in_progress() {
+                callers.push(s);
+            }
+        }
+        Err(ScriptError {
+            message: fault,
+            site,
+            callers,
+        })
+    }
+
+    /// The call that the top frame waits for.
+    fn call_in_progress(&self) -> Option<(&'p Inst, SiteId)> {
+        let frame = self.frames.last()?;
+        let (inst, site) = frame
+            .body
+            .blocks
+            .get(frame.block)?
+            .insts
+            .get(frame.pc.checked_sub(1)?)?;
+        Some((inst, *site))
+    }
+
+    fn finish_call(&mut self, v: Option<Value>) {
+        if let Some((Inst::Call { dst: Some(dst), .. }, _)) = self.call_in_progress()
+            && let Some(v) = v
+        {
+            self.set(*dst, v);
+        }
+    }
+
+    fn set(&mut self, r: Reg, v: Value) {
+        let frame = self.top();
+        let Some(ty) = frame.body.regs.get(r.index()).copied() else {
+            return;
+        };
+        let (v, cut) = v.fit(ty);
+        if let Some(place) = frame.regs.get_mut(r.index()) {
+            *place = v;
+        }
+        if cut {
+            self.env.truncated();
+        }
+    }
+
+    fn val(&mut self, v: Val) -> Value {
+        match v {
+            Val::Imm(n) => Value::Long(n),
+            Val::Str(s) => match self.program.strings.get(s.index()) {
+                Some(s) => Value::Str(s.clone()),
+                None => Value::Str(Bytes::default()),
+            },
+            Val::Reg(r) => self
+                .top()
+                .regs
+                .get(r.index())
+                .cloned()
+                .unwrap_or(Value::Long(0)),
+        }
+    }
+
+    fn long(&mut self, v: Val) -> i64 {
+        match v {
+            Val::Imm(n) => n,
+            Val::Reg(r) => self.top().regs.get(r.index()).map_or(0, Value::as_long),
+            Val::Str(_) => 0,
+        }
+    }
+
+    fn vals(&mut self, vs: &[Val]) -> Vec<Value> {
+        vs.iter().map(|v| self.val(*v)).collect()
+    }
+
+    /// A value cut to the width of the global's place for it.
+    fn fitted(&mut self, v: Val, ty: Option<Ty>) -> Result<Value, Fault> {
+        let (v, cut) = self.val(v).fit(ty.ok_or_else(invalid)?);
+        if cut {
+            self.env.truncated();
+        }
+        Ok(v)
+    }
+
+    fn key_ty(&self, g: GlobalId, i: usize) -> Option<Ty> {
+        match &self.program.globals.get(g.index())?.kind {
+            GlobalKind::Array { keys, .. } => keys.get(i).copied(),
+            _ => None,
+        }
+    }
+
+    fn value_ty(&self, g: GlobalId) -> Option<Ty> {
+        match &self.program.globals.get(g.index())?.kind {
+            GlobalKind::Scalar(ty) => Some(*ty),
+            GlobalKind::Array {
+                value: ElemTy::Scalar(ty),
+                ..
+            } => Some(*ty),
+            _ => None,
+        }
+    }
+
+    fn keys(&mut self, g: GlobalId, keys: &[Val]) -> Result<Vec<Value>, Fault> {
+        let mut out = Vec::with_capacity(keys.len());
+        for (i, k) in keys.iter().enumerate() {
+            out.push(self.fitted(*k, self.key_ty(g, i))?);
+        }
+        Ok(out)
+    }
+
+    fn pattern(&mut self, g: GlobalId, keys: &[Option<Val>]) -> Result<Vec<Option<Value>>, Fault> {
+        let mut out = Vec::with_capacity(keys.len());
+        for (i, k) in keys.iter().enumerate() {
+            let v = k.map(|k| self.fitted(k, self.key_ty(g, i))).transpose()?;
+            out.push(v);
+        }
+        Ok(out)
+    }
+
+    fn hist(&self, g: GlobalId) -> Result<Hist, Fault> {
+        let spec = self
+            .program
+            .globals
+            .get(g.index())
+            .and_then(|g| g.kind.stats());
+        spec.and_then(|s| s.hist).ok_or_else(invalid)
+    }
+
+    fn format(&mut self, fmt: FormatId, args: &[Val]) -> Result<Vec<u8>, Fault> {
+        let format = self.program.formats.get(fmt.index()).ok_or_else(invalid)?;
+        let args = self.vals(args);
+        let mut out = Vec::new();
+        let env = &mut *self.env;
+        render(
+            format,
+            &args,
+            &mut |s, a, b| env.read_memory(s, a, b),
+            &mut out,
+        )?;
+        Ok(out)
+    }
+
+    fn term(&mut self, term: &'p Term) -> Result<Flow<'p>, Fault> {
+        Ok(match term {
+            Term::Jump(b) => Flow::Goto(*b),
+            Term::Branch { cond, then, els } => {
+                Flow::Goto(if self.long(*cond) != 0 { *then } else { *els })
+            }
+            Term::IterNext {
+                it,
+                keys,
+                value,
+                body,
+                done,
+            } => {
+                let Some(e) = self.top().iters.get_mut(it.index()).and_then(Vec::pop) else {
+                    return Ok(Flow::Goto(*done));
+                };
+                for (r, k) in keys.iter().zip(e.keys.iter()) {
+                    self.set(*r, k.clone());
+                }
+                if let Some(r) = value {
+                    self.set(*r, e.cell.value());
+                }
+                Flow::Goto(*body)
+            }
+            Term::Ret(v) => Flow::Return(v.map(|v| self.val(v))),
+            Term::EndHandler => Flow::End,
+        })
+    }
+
+    fn step(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
+        let (dst, value) = match inst {
+            Inst::Call { func, args, .. } => {
+                let func = self.program.funcs.get(func.index()).ok_or_else(invalid)?;
+                return Ok(Flow::Call(func, self.vals(args)));
+            }
+            Inst::Tick { n } => {
+                let left = self.limit.actions.checked_sub(u64::from(*n));
+                self.limit.actions = left.ok_or_else(|| Fault::from("MAXACTION exceeded"))?;
+                return Ok(Flow::Next);
+            }
+            Inst::Raise { msg } => return Err(Fault::from(self.val(*msg).as_bytes().to_vec())),
+            _ if inst.global().is_some() => return self.global(inst),
+            Inst::Copy { dst, src } => (*dst, self.val(*src)),
+            Inst::Un { dst, op, a } => (*dst, op.eval(self.long(*a)).into()),
+            Inst::Bin { dst, op, a, b } => {
+                let v = op.eval(self.long(*a), self.long(*b));
+                (*dst, v.ok_or_else(|| Fault::from("division by 0"))?.into())
+            }
+            Inst::StrCmp { dst, op, a, b } => {
+                let (a, b) = (self.val(*a), self.val(*b));
+                (*dst, i64::from(op.eval(a.as_bytes(), b.as_bytes())).into())
+            }
+            Inst::Concat { dst, a, b } => {
+                let (a, b) = (self.val(*a), self.val(*b));
+                (*dst, [a.as_bytes(), b.as_bytes()].concat()[..].into())
+            }
+            Inst::TableGet { dst, table, idx } => {
+                let idx = usize::try_from(self.long(*idx)).ok();
+                let table = self.program.tables.get(table.index()).ok_or_else(invalid)?;
+                let entry = idx.and_then(|i| table.entries.get(i));
+                (*dst, Value::Str(entry.cloned().unwrap_or_default()))
+            }
+            Inst::Sprint { dst, fmt, args } => (*dst, self.format(*fmt, args)?[..].into()),
+            Inst::Print { stream, fmt, args } => {
+                let text = self.format(*fmt, args)?;
+                self.env.print(*stream, &text);
+                return Ok(Flow::Next);
+            }
+            Inst::Intr { dst, f, args } => {
+                let args = self.vals(args);
+                let v = match f {
+                    Intrinsic::Tokenize => match &args[..] {
+                        [a, b] => self.tokens.next(a.as_bytes(), b.as_bytes()).into(),
+                        _ => return Err(invalid()),
+                    },
+                    _ => match strings::pure(*f, &args) {
+                        Some(v) => v,
+                        None => self.env.intrinsic(*f, &args)?,
+                    },
+                };
+                match dst {
+                    Some(dst) => (*dst, v),
+                    None => return Ok(Flow::Next),
+                }
+            }
+            Inst::Load {
+                dst,
+                space,
+                addr,
+                size,
+                signed,
+            } => {
+                let addr = self.long(*addr) as u64;
+                (*dst, self.load(*space, addr, *size, *signed)?.into())
+            }
+            Inst::CatchMsg { dst } => (*dst, self.message.clone()),
+            _ => return Err(invalid()),
+        };
+        self.set(dst, value);
+        Ok(Flow::Next)
+    }
+
+    /// An instruction on a global.
+    fn global(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
+        let (dst, value) = match inst {
+            Inst::GLoad { dst, g } => (*dst, self.env.gload(*g)?),
+            Inst::GStore { g, val } => {
+                let v = self.fitted(*val, self.value_ty(*g))?;
+                self.env.gstore(*g, v)?;
+                return Ok(Flow::Next);
+            }
+            Inst::GAdd { g, val, old } => {
+                let v = self.long(*val);
+                let before = self.env.gadd(*g, v)?;
+                let Some(dst) = old else {
+                    return Ok(Flow::Next);
+                };
+                (*dst, before.into())
+            }
+            Inst::AGet { dst, g, keys } => {
+                let keys = self.keys(*g, keys)?;
+                (*dst, self.env.aget(*g, &keys)?)
+            }
+            Inst::ASet { g, keys, val } => {
+                let keys = self.keys(*g, keys)?;
+                let v = self.fitted(*val, self.value_ty(*g))?;
+                self.env.aset(*g, &keys, v)?;
+                return Ok(Flow::Next);
+            }
+            Inst::AAdd { g, keys, val, old } => {
+                let keys = self.keys(*g, keys)?;
+                let v = self.long(*val);
+                let before = self.env.aadd(*g, &keys, v)?;
+                let Some(dst) = old else {
+                    return Ok(Flow::Next);
+                };
+                (*dst, before.into())
+            }
+            Inst::AHas { dst, g, keys } => {
+                let keys = self.pattern(*g, keys)?;
+                (*dst, i64::from(self.env.ahas(*g, &keys)?).into())
+            }
+            _ => return self.global_rest(inst),
+        };
+        self.set(dst, value);
+        Ok(Flow::Next)
+    }
+
+    /// Deletions, statistics and iterators.
+    fn global_rest(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
+        match inst {
+            Inst::ADel { g, keys } => {
+                let keys = self.pattern(*g, keys)?;
+                self.env.adel(*g, &keys)?;
+            }
+            Inst::GClear { g } => self.env.gclear(*g)?,
+            Inst::StatAdd { g, keys, val } => {
+                let keys = self.keys(*g, keys)?;
+                let v = self.long(*val);
+                self.env.stat_add(*g, &keys, v)?;
+            }
+            Inst::StatGet {
+                dst, g, keys, what, ..
+            } => {
+                let keys = self.keys(*g, keys)?;
+                let s = self.env.stat_get(*g, &keys)?.unwrap_or_default();
+                let v = s
+                    .extract(*what)
+                    .map_err(|_| Fault::from("empty aggregate"))?;
+                self.set(*dst, v.into());
+            }
+            Inst::HistGet { dst, g, keys, idx } => {
+                let keys = self.keys(*g, keys)?;
+                let (hist, idx) = (self.hist(*g)?, self.long(*idx));
+                if !(0..i64::from(hist.buckets())).contains(&idx) {
+                    return Err("histogram index out of range".into());
+                }
+                let s = self.env.stat_get(*g, &keys)?.unwrap_or_default();
+                let count = s.buckets.get(idx as usize).copied().unwrap_or(0);
+                self.set(*dst, (count as i64).into());
+            }
+            Inst::PrintHist { g, keys } => {
+                let keys = self.keys(*g, keys)?;
+                let hist = self.hist(*g)?;
+                let s = self.env.stat_get(*g, &keys)?.ok_or("empty aggregate")?;
+                self.env
+                    .print(Stream::Out, hist.draw(&s.buckets).as_bytes());
+            }
+            Inst::IterNew {
+                it,
+                g,
+                slice,
+                sort,
+                limit,
+            } => {
+                let slice = self.pattern(*g, slice)?;
+                let limit = limit.map(|l| self.long(l).max(0) as usize);
+                let mut elements = self.env.elements(*g, &slice)?;
+                if let Some(spec) = sort {
+                    sort_elements(&mut elements, *spec);
+                }
+                elements.truncate(limit.unwrap_or(usize::MAX));
+                self.start(*it, elements)?;
+            }
+            Inst::IterHist { it, g, keys } => {
+                let keys = self.keys(*g, keys)?;
+                let s = self.env.stat_get(*g, &keys)?.unwrap_or_default();
+                let full = s.buckets.iter().enumerate().filter(|(_, n)| **n != 0);
+                let elements = full.map(|(i, n)| Element {
+                    keys: [Value::Long(i as i64)].into(),
+                    cell: Cell::Scalar(Value::Long(*n as i64)),
+                });
+                self.start(*it, elements.collect())?;
+            }
+            _ => return Err(invalid()),
+        }
+        Ok(Flow::Next)
+    }
+
+    fn start(&mut self, it: IterId, mut elements: Vec<Element>) -> Result<(), Fault> {
+        elements.reverse();
+        *self.top().iters.get_mut(it.index()).ok_or_else(invalid)? = elements;
+        Ok(())
+    }
+
+    fn load(&mut self, space: Space, addr: u64, size: u8, signed: bool) -> Result<i64, Fault> {
+        let size = usize::from(size.clamp(1, 8));
+        let mut bytes = [0u8; 8];
+        self.env.read_memory(space, addr, &mut bytes[..size])?;
+        let raw = if cfg!(target_endian = "little") {
+            u64::from_le_bytes(bytes)
+        } else {
+            u64::from_be_bytes(bytes) >> (64 - 8 * size)
+        };
+        let spare = 64 - 8 * size as u32;
+        let raw = raw << spare;
+        Ok(if signed {
+            raw as i64 >> spare
+        } else {
+            (raw >> spare) as i64
+        })
+    }
+}

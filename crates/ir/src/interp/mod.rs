@@ -1,0 +1,23 @@
+//! The reference interpreter: what every other executor must agree with, and the executor of
+//! controller handlers.
+//!
+//! It keeps its own call stack (bounded by MAXNESTING), so no script can overflow the host's.
+//! It never panics: a program that the verifier refuses ends in an error. Runs are
+//! deterministic given the [`Env`].
+
+mod env;
+mod exec;
+mod globals;
+mod sort;
+mod strings;
+mod value;
+
+pub use env::Env;
+pub use exec::{Limit, run, run_body};
+pub use globals::{ARRAY_OVERFLOW, Cell, Element, MemArray, MemGlobals, matches};
+pub use sort::sort_elements;
+pub use strings::{Tokens, pure as pure_intrinsic, strtol, substr};
+pub use value::{Fault, ScriptError, Value};
+
+#[cfg(any(test, feature = "testgen"))]
+pub mod testenv;

@@ -1,0 +1,31 @@
+//! The orders of `foreach`.
+
+use std::cmp::Ordering;
+
+use super::{Cell, Element, Value};
+use crate::{SortKey, SortSpec};
+
+/// Sorts elements; equal ones stay in their order in both directions. Numbers compare as
+/// numbers, strings byte by byte, statistics by their count or by an extractor (0 where the
+/// statistic is empty).
+pub fn sort_elements(elements: &mut [Element], spec: SortSpec) {
+    let compare = |a: &Element, b: &Element| match spec.by {
+        SortKey::Key(i) => match (a.keys.get(i as usize), b.keys.get(i as usize)) {
+            (Some(a), Some(b)) => a.cmp(b),
+            _ => Ordering::Equal,
+        },
+        SortKey::Value => a.cell.value().cmp(&b.cell.value()),
+        SortKey::Stat(what) => {
+            let get = |c: &Cell| match c {
+                Cell::Stats(s) => s.extract(what).unwrap_or(0),
+                Cell::Scalar(v) => Value::as_long(v),
+            };
+            get(&a.cell).cmp(&get(&b.cell))
+        }
+    };
+    if spec.descending {
+        elements.sort_by(|a, b| compare(b, a));
+    } else {
+        elements.sort_by(compare);
+    }
+}

@@ -1,0 +1,167 @@
+//! The operations that tapset functions are made of, as one table: name, parameters, result,
+//! where each may run, whether it can fail, whether calls with equal operands may be merged,
+//! and what it does. The enum, the text form, the type rules, the interpreter's dispatch and
+//! the generator's dispatch all come from this table.
+
+/// Parameter and result kinds in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An integer.
+    Long,
+    /// A string.
+    Str,
+}
+
+/// Where an intrinsic may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Places {
+    /// In kernel handlers (which ones can be narrower, see the doc text).
+    pub kernel: bool,
+    /// In controller handlers.
+    pub controller: bool,
+}
+
+/// One row.
+#[derive(Debug)]
+pub struct Info {
+    /// Name in the text form and in tapset files (`__name`).
+    pub name: &'static str,
+    /// Parameters.
+    pub params: &'static [Kind],
+    /// Result.
+    pub ret: Option<Kind>,
+    /// Largest length in bytes of a string result, 0 = MAXSTRINGLEN.
+    pub max_len: u16,
+    /// Where.
+    pub places: Places,
+    /// Can fail with an error.
+    pub fails: bool,
+    /// No effect; the same operands give the same result within one run of a handler.
+    pub pure_: bool,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+const K: Places = Places {
+    kernel: true,
+    controller: false,
+};
+const C: Places = Places {
+    kernel: false,
+    controller: true,
+};
+const KC: Places = Places {
+    kernel: true,
+    controller: true,
+};
+
+macro_rules! intrinsics {
+    ($($var:ident $name:literal ($($p:ident),*) $(-> $r:ident $([$len:literal])?)?, $places:ident $(, $flag:ident)*; $doc:literal)*) => {
+        /// An intrinsic operation.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Intrinsic {
+            $(#[doc = $doc] $var,)*
+        }
+
+        impl Intrinsic {
+            /// All of them, in table order.
+            pub const ALL: &'static [Intrinsic] = &[$(Intrinsic::$var),*];
+
+            /// Its row.
+            pub fn info(self) -> &'static Info {
+                &TABLE[self as usize]
+            }
+
+            /// By name in the text form.
+            pub fn by_name(name: &str) -> Option<Intrinsic> {
+                Self::ALL.iter().copied().find(|i| i.info().name == name)
+            }
+        }
+
+        static TABLE: &[Info] = &[$(
+            Info {
+                name: $name,
+                params: &[$(Kind::$p),*],
+                ret: intrinsics!(@ret $($r)?),
+                max_len: intrinsics!(@len $($($len)?)?),
+                places: $places,
+                fails: intrinsics!(@has fails $($flag)*),
+                pure_: intrinsics!(@has pure $($flag)*),
+                doc: $doc,
+            }
+        ),*];
+    };
+    (@ret) => { None };
+    (@ret $r:ident) => { Some(Kind::$r) };
+    (@len) => { 0 };
+    (@len $l:literal) => { $l };
+    (@has fails) => { false };
+    (@has fails fails $($rest:ident)*) => { true };
+    (@has fails $other:ident $($rest:ident)*) => { intrinsics!(@has fails $($rest)*) };
+    (@has pure) => { false };
+    (@has pure pure $($rest:ident)*) => { true };
+    (@has pure $other:ident $($rest:ident)*) => { intrinsics!(@has pure $($rest)*) };
+}
+
+intrinsics! {
+    // The event.
+    CtxArg "ctx_arg" (Long) -> Long, K, pure; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits)."
+    SysNr "sys_nr" () -> Long, K, pure; "System-call number as in `NrSet`: native, or COMPAT + 32-bit number. System-call events only."
+    SysArg "sys_arg" (Long) -> Long, K, pure; "Argument n (constant, 0 to 5) of the system call, on entry and on return. 32-bit calls: zero-extended."
+    SysRet "sys_ret" () -> Long, K, pure; "Result of the system call. `SysExit` only."
+    SysName "sys_name" () -> Str[31], K, pure; "Name of the system call; `syscall_N` where the table has none."
+    SysArgstr "sys_argstr" () -> Str, K; "The system call's arguments as text, decoded by the system-call table. `SysEnter` only: user memory is read now."
+    SysRetstr "sys_retstr" () -> Str[47], K, pure; "The system call's result as text: number, hex, or `-2 (ENOENT)`. `SysExit` only."
+    RegArg "reg_arg" (Long) -> Long, K, pure; "Register argument n (constant, from 1) by the system-call convention, as `int_arg(n)` reads it; at a return, 1 is the result. System-call events only."
+    UserMode "user_mode" () -> Long, K, pure; "1 when the interrupted context was user mode (perf events), 0 in other events."
+    // The current task.
+    Pid "pid" () -> Long, KC, pure; "Process id (thread group), in the initial namespace. In the controller: its own."
+    Tid "tid" () -> Long, KC, pure; "Thread id."
+    Ppid "ppid" () -> Long, KC, pure; "Parent's process id."
+    Pgrp "pgrp" () -> Long, KC, pure; "Process group id."
+    Sid "sid" () -> Long, KC, pure; "Session id."
+    Uid "uid" () -> Long, KC, pure; "Real user id."
+    Euid "euid" () -> Long, KC, pure; "Effective user id."
+    Gid "gid" () -> Long, KC, pure; "Real group id."
+    Egid "egid" () -> Long, KC, pure; "Effective group id."
+    Execname "execname" () -> Str[15], KC, pure; "Name of the current task (comm)."
+    TaskCurrent "task_current" () -> Long, K, pure; "Address of the current task_struct."
+    Cmdline "cmdline" () -> Str, KC; "Command line of the current process, arguments joined by spaces. In kernel handlers only what is in memory: \"\" where its first page is not."
+    Cpu "cpu" () -> Long, KC, pure; "Current CPU."
+    // Time.
+    RealNs "real_ns" () -> Long, KC; "Wall-clock time, nanoseconds since 1970."
+    MonoNs "mono_ns" () -> Long, KC; "CLOCK_MONOTONIC in nanoseconds."
+    CpuClock "cpu_clock" (Long) -> Long, KC; "Scheduler clock of a CPU in nanoseconds (monotonic clock here)."
+    Jiffies "jiffies" () -> Long, KC; "The kernel's jiffies counter."
+    Cycles "cycles" () -> Long, KC; "A counter of processor cycles for differences of times. Kernel handlers have no instruction for it: both executors give the monotonic clock, a cycle a nanosecond."
+    TzOffset "tz_offset" () -> Long, KC, pure; "Seconds WEST of UTC of the controller's time zone at start."
+    TzName "tz_name" () -> Str[15], KC, pure; "Abbreviation of the controller's time zone at start."
+    // The session.
+    Exit "exit" (), KC; "Asks the session to end after this handler."
+    Target "target" () -> Long, KC, pure; "Pid given with -x or started with -c, or 0."
+    InputText "input_text" () -> Str, C, pure; "The line or character of an input probe."
+    Rand "rand" () -> Long, KC; "Random 32-bit number."
+    Ftrace "ftrace" (Str), C; "Writes to the kernel's trace buffer."
+    // Memory.
+    KernelStr "kernel_str" (Long, Long) -> Str, KC, fails; "String at a kernel address, at most n bytes (constant) kept; fails on a bad address."
+    UserStr "user_str" (Long, Long) -> Str, K, fails; "String at a user address of the current task, at most n bytes (constant) kept; fails on a bad address."
+    KernelBuf "kernel_buf" (Long, Long) -> Str, K, fails; "Bytes at a kernel address up to n or a NUL."
+    UserBuf "user_buf" (Long, Long) -> Str, K, fails; "Bytes at a user address up to n or a NUL."
+    // Strings.
+    Strlen "strlen" (Str) -> Long, KC, pure; "Length in bytes."
+    Substr "substr" (Str, Long, Long) -> Str, KC, pure; "Bytes start..start+len; out of range gives the part that exists."
+    Stringat "stringat" (Str, Long) -> Long, KC, pure; "Byte at a position as a number; 0 past the end."
+    Isinstr "isinstr" (Str, Str) -> Long, KC, pure; "1 when the second occurs in the first."
+    Strpos "strpos" (Str, Str) -> Long, C, pure; "Position of the second in the first, -1 when absent."
+    StrReplace "str_replace" (Str, Str, Str) -> Str, C, pure; "All occurrences of the second in the first replaced by the third."
+    Strtol "strtol" (Str, Long) -> Long, KC, pure; "Number at the start of a string, base 0, 8, 10 or 16, as C's strtol."
+    Tokenize "tokenize" (Str, Str) -> Str, C; "Next token of the string given first (or of the one before, when empty), split at any byte of the second."
+    TextStr "text_str" (Str) -> Str, C, pure; "Unprintable bytes escaped as in C."
+    StringQuoted "string_quoted" (Str) -> Str, C, pure; "Quoted and escaped as in C."
+    // Symbols.
+    SymName "sym_name" (Long) -> Str, C, pure; "Kernel symbol of an address, or the address in hex."
+    SymData "sym_data" (Long) -> Str, C, pure; "`name+0xoff/0xsize [module]` of a kernel address, or the address in hex."
+    SymFileLine "sym_fileline" (Long) -> Str, C, pure; "Source file and line of a kernel address where known, otherwise the address in hex."
+    // Output of whole structures.
+    MetricText "metric_text" (Str) -> Str, C, pure; "Escapes a label value of the Prometheus text format (backslash, quote, newline)."
+}

@@ -1,0 +1,34 @@
+//! The intermediate representation: definition, text form and reader, verifier, storage
+//! classes, optimiser, and the reference interpreter. No I/O.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`program`] | the definition: globals, functions, handlers, blocks, instructions |
+//! | [`intrinsics`] | the table of operations that tapset functions are made of |
+//! | [`fmt`] | `printf` formats: reader and rendering |
+//! | [`interp`] | the reference interpreter, and globals in ordinary memory |
+//! | [`text`], [`reader`] | the text form |
+//! | [`opt`], [`liveness`] | the optimiser, and the analysis it shares with register allocation |
+//! | [`verify`] | the invariants of the IR |
+//! | [`storage`] | how each global is stored |
+//! | [`visit`], [`eval`] | what instructions read, write and compute |
+//! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
+pub mod eval;
+pub mod fmt;
+pub mod hist;
+pub mod interp;
+pub mod intrinsics;
+pub mod liveness;
+pub mod opt;
+pub mod program;
+pub mod reader;
+pub mod stats;
+pub mod storage;
+#[cfg(any(test, feature = "testgen"))]
+pub mod testgen;
+pub mod text;
+pub mod verify;
+pub mod visit;
+
+pub use intrinsics::Intrinsic;
+pub use program::*;

@@ -1,0 +1,262 @@
+//! Inlining of function calls.
+//!
+//! Kernel handlers have no calls: every call that is not part of a recursion is replaced by
+//! the function's code. Controller handlers keep calls of large functions.
+//!
+//! The block with the call is cut in two. The callee's registers, blocks and iterators are
+//! appended to the caller's; its `ret`s become jumps to the second half. A callee block without
+//! a `catch` gets the call block's. A callee starts with all its registers 0 or "", so the
+//! copy clears those that can be read before they are written, since a call in a loop finds
+//! the values of the round before.
+
+use crate::liveness::Liveness;
+use crate::*;
+
+/// Functions with at most this many instructions are inlined into controller handlers.
+const SMALL: usize = 12;
+/// A body does not grow beyond this many instructions by inlining.
+const MAX_INSTS: usize = 200_000;
+
+/// The functions that can call themselves, directly or through others.
+pub fn recursive(program: &Program) -> Vec<FuncId> {
+    let n = program.funcs.len();
+    let callees: Vec<Vec<usize>> = program.funcs.iter().map(|f| calls(&f.body)).collect();
+    let mut found = Vec::new();
+    for start in 0..n {
+        // Depth-first search for a way back.
+        let (mut seen, mut stack) = (vec![false; n], callees[start].clone());
+        while let Some(f) = stack.pop() {
+            if f == start {
+                found.push(FuncId(start as u32));
+                break;
+            }
+            if f < n && !std::mem::replace(&mut seen[f], true) {
+                stack.extend(&callees[f]);
+            }
+        }
+    }
+    found
+}
+
+fn calls(body: &Body) -> Vec<usize> {
+    let insts = body.blocks.iter().flat_map(|b| &b.insts);
+    insts
+        .filter_map(|(i, _)| match i {
+            Inst::Call { func, .. } => Some(func.index()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Inlines calls: into functions and kernel handlers all that are not recursive, into
+/// controller handlers the small ones. Functions that nobody calls any more stay in the table
+/// (ids do not change) with an empty body.
+pub fn inline(program: &mut Program) {
+    if program.funcs.is_empty() {
+        return;
+    }
+    let empty = program.intern(b"");
+    let mut skip = vec![false; program.funcs.len()];
+    for f in recursive(program) {
+        skip[f.index()] = true;
+    }
+    // Callees first, so that each function is complete when it is copied.
+    let mut done = skip.clone();
+    for start in 0..program.funcs.len() {
+        let mut stack = vec![start];
+        while let Some(&f) = stack.last() {
+            let open: Vec<usize> = match program.funcs.get(f) {
+                Some(func) if !done[f] => calls(&func.body)
+                    .into_iter()
+                    .filter(|c| done.get(*c) == Some(&false))
+                    .collect(),
+                _ => Vec::new(),
+            };
+            if open.is_empty() {
+                stack.pop();
+                if !done[f] {
+                    done[f] = true;
+                    let body = std::mem::take(&mut program.funcs[f].body);
+                    program.funcs[f].body = inline_body(body, program, &skip, usize::MAX, empty);
+                }
+            } else {
+                stack.extend(open);
+            }
+        }
+    }
+    for i in 0..program.handlers.len() {
+        let limit = if program.handlers[i].event.in_kernel() {
+            usize::MAX
+        } else {
+            SMALL
+        };
+        let body = std::mem::take(&mut program.handlers[i].body);
+        program.handlers[i].body = inline_body(body, program, &skip, limit, empty);
+    }
+    drop_uncalled(program, empty);
+}
+
+fn size(body: &Body) -> usize {
+    body.blocks.iter().map(|b| b.insts.len() + 1).sum()
+}
+
+/// Empties the functions that no handler reaches.
+fn drop_uncalled(program: &mut Program, empty: StrId) {
+    let mut called = vec![false; program.funcs.len()];
+    let mut stack: Vec<usize> = program
+        .handlers
+        .iter()
+        .flat_map(|h| calls(&h.body))
+        .collect();
+    while let Some(f) = stack.pop() {
+        if f < called.len() && !std::mem::replace(&mut called[f], true) {
+            stack.extend(calls(&program.funcs[f].body));
+        }
+    }
+    for (func, called) in program.funcs.iter_mut().zip(called) {
+        if !called {
+            let value = func.ret.map(|ty| match ty {
+                Ty::Long => Val::Imm(0),
+                Ty::Str(_) => Val::Str(empty),
+            });
+            let params = func
+                .params
+                .iter()
+                .map(|p| func.body.regs.get(p.index()).copied());
+            let regs = params.map(|t| t.unwrap_or(Ty::Long)).collect();
+            func.params = (0..func.params.len() as u32).map(Reg).collect();
+            let block = Block {
+                insts: Vec::new(),
+                term: Term::Ret(value),
+                catch: None,
+            };
+            func.body = Body {
+                regs,
+                blocks: vec![block],
+                iters: 0,
+            };
+        }
+    }
+}
+
+/// Replaces the calls in a body; `skip` names the functions that stay calls.
+fn inline_body(
+    mut body: Body,
+    program: &Program,
+    skip: &[bool],
+    limit: usize,
+    empty: StrId,
+) -> Body {
+    let mut b = 0;
+    while b < body.blocks.len() {
+        let call = body.blocks[b].insts.iter().position(|(i, _)| match i {
+            Inst::Call { func, .. } => {
+                program.funcs.get(func.index()).is_some_and(|f| {
+                    !skip[func.index()] && size(&f.body) <= limit && !f.body.blocks.is_empty()
+                }) && size(&body) < MAX_INSTS
+            }
+            _ => false,
+        });
+        match call {
+            // The second half and the callee's copy are later blocks; callees are complete
+            // (or too large to copy), so only the second half has calls to look at.
+            Some(at) => splice(&mut body, b, at, program, empty),
+            None => b += 1,
+        }
+    }
+    body
+}
+
+/// Replaces the call at `body.blocks[b].insts[at]`.
+fn splice(body: &mut Body, b: usize, at: usize, program: &Program, empty: StrId) {
+    let catch = body.blocks[b].catch;
+    let rest = body.blocks[b].insts.split_off(at + 1);
+    let Some((Inst::Call { dst, func, args }, site)) = body.blocks[b].insts.pop() else {
+        return;
+    };
+    let func = &program.funcs[func.index()];
+    let (reg0, iter0) = (body.regs.len() as u32, body.iters);
+    let block0 = body.blocks.len() as u32 + 1;
+    let after = BlockId(body.blocks.len() as u32);
+    body.regs.extend(&func.body.regs);
+    body.iters += func.body.iters;
+
+    let term = std::mem::replace(&mut body.blocks[b].term, Term::Jump(BlockId(block0)));
+    let insts = &mut body.blocks[b].insts;
+    let entry = Liveness::of(&func.body);
+    for r in entry
+        .live_in(BlockId(0))
+        .filter(|r| !func.params.contains(r))
+    {
+        let dst = Reg(r.0 + reg0);
+        match func.body.regs.get(r.index()) {
+            Some(Ty::Long) => insts.push((
+                Inst::Copy {
+                    dst,
+                    src: Val::Imm(0),
+                },
+                site,
+            )),
+            Some(Ty::Str(_)) => insts.push((
+                Inst::Copy {
+                    dst,
+                    src: Val::Str(empty),
+                },
+                site,
+            )),
+            None => {}
+        }
+    }
+    for (p, a) in func.params.iter().zip(args) {
+        insts.push((
+            Inst::Copy {
+                dst: Reg(p.0 + reg0),
+                src: a,
+            },
+            site,
+        ));
+    }
+    body.blocks.push(Block {
+        insts: rest,
+        term,
+        catch,
+    });
+    for block in &func.body.blocks {
+        let mut block = block.clone();
+        block.catch = block.catch.map(|c| BlockId(c.0 + block0)).or(catch);
+        for (inst, _) in &mut block.insts {
+            shift_inst(inst, reg0, iter0);
+        }
+        shift_term(&mut block.term, reg0, iter0, block0);
+        if let Term::Ret(v) = block.term {
+            if let (Some(dst), Some(src)) = (dst, v) {
+                block.insts.push((Inst::Copy { dst, src }, site));
+            }
+            block.term = Term::Jump(after);
+        }
+        body.blocks.push(block);
+    }
+}
+
+fn shift_inst(inst: &mut Inst, reg0: u32, iter0: u32) {
+    inst.dst_mut(|r| r.0 += reg0);
+    inst.uses_mut(|v| shift_val(v, reg0));
+    if let Inst::IterNew { it, .. } | Inst::IterHist { it, .. } = inst {
+        it.0 += iter0;
+    }
+}
+
+fn shift_term(term: &mut Term, reg0: u32, iter0: u32, block0: u32) {
+    term.uses_mut(|v| shift_val(v, reg0));
+    term.dsts_mut(|r| r.0 += reg0);
+    term.targets_mut(|b| b.0 += block0);
+    if let Term::IterNext { it, .. } = term {
+        it.0 += iter0;
+    }
+}
+
+fn shift_val(v: &mut Val, reg0: u32) {
+    if let Val::Reg(r) = v {
+        r.0 += reg0;
+    }
+}

@@ -1,0 +1,306 @@
+//! Constants, copies and common subexpressions along straight ways.
+//!
+//! Blocks are visited from the entry on. A block that only one other leads to (not as its
+//! `catch`) starts with what is known at that one's end, other blocks start with nothing.
+
+use std::collections::HashMap;
+
+use crate::*;
+
+/// What is known at a point.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    /// Registers that hold the same value as an operand.
+    copies: HashMap<Reg, Val>,
+    /// Values computed and still held: the instruction (with the register it wrote).
+    exprs: Vec<(Inst, Reg)>,
+}
+
+impl Known {
+    /// Forgets what depends on a register's old value.
+    fn written(&mut self, r: Reg) {
+        let v = Val::Reg(r);
+        self.copies.retain(|k, c| *k != r && *c != v);
+        self.exprs.retain(|(inst, dst)| {
+            let mut uses = *dst == r;
+            inst.for_each_use(|u| uses |= u == v);
+            !uses
+        });
+    }
+
+    /// Forgets reads of a global; of all with `None`.
+    fn global_written(&mut self, g: Option<GlobalId>) {
+        self.exprs.retain(|(inst, _)| match (inst.global(), g) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(h), Some(g)) => h != g,
+        });
+    }
+
+    fn resolve(&self, v: &mut Val) {
+        if let Val::Reg(r) = v
+            && let Some(known) = self.copies.get(r)
+        {
+            *v = *known;
+        }
+    }
+
+    /// The instruction that computed what a register holds.
+    fn def(&self, v: Val) -> Option<&Inst> {
+        self.exprs
+            .iter()
+            .find(|(_, d)| Val::Reg(*d) == v)
+            .map(|(i, _)| i)
+    }
+}
+
+/// The most expressions remembered; the search is linear.
+const MAX_EXPRS: usize = 64;
+
+/// Runs the pass.
+pub fn run(program: &mut Program, body: &mut Body) {
+    let preds = body.predecessors();
+    let mut ends: Vec<Option<Known>> = vec![None; body.blocks.len()];
+    let mut order = vec![BlockId(0)];
+    let mut seen = vec![false; body.blocks.len()];
+    while let Some(b) = order.pop() {
+        if b.index() >= seen.len() || std::mem::replace(&mut seen[b.index()], true) {
+            continue;
+        }
+        let mut known = match preds[b.index()][..] {
+            [p] if b.0 != 0 && body.blocks[p.index()].catch != Some(b) => {
+                ends[p.index()].clone().unwrap_or_default()
+            }
+            _ => Known::default(),
+        };
+        block(program, body, b, &mut known);
+        order.extend(body.blocks[b.index()].successors());
+        ends[b.index()] = Some(known);
+    }
+}
+
+fn block(program: &mut Program, body: &mut Body, b: BlockId, known: &mut Known) {
+    let mut insts = std::mem::take(&mut body.blocks[b.index()].insts);
+    for (inst, _) in &mut insts {
+        inst.uses_mut(|v| known.resolve(v));
+        if let Some(new) = simplify(program, known, inst) {
+            *inst = new;
+        }
+        let same = known.exprs.iter().find(|(e, r)| {
+            equal(e, inst)
+                && inst
+                    .dst()
+                    .is_some_and(|d| type_of(body, d) == type_of(body, *r))
+        });
+        if let (Some((_, r)), Some(dst)) = (same, inst.dst()) {
+            *inst = Inst::Copy {
+                dst,
+                src: Val::Reg(*r),
+            };
+        }
+        learn(program, body, known, inst);
+    }
+    let block = &mut body.blocks[b.index()];
+    block.insts = insts;
+    block.term.uses_mut(|v| known.resolve(v));
+    if let Term::Branch { cond, then, els } = &mut block.term {
+        match known.def(*cond) {
+            Some(Inst::Un {
+                op: UnOp::Not, a, ..
+            }) => {
+                *cond = *a;
+                std::mem::swap(then, els);
+            }
+            Some(Inst::Bin {
+                op: BinOp::Ne,
+                a,
+                b: Val::Imm(0),
+                ..
+            }) => *cond = *a,
+            Some(Inst::Bin {
+                op: BinOp::Eq,
+                a,
+                b: Val::Imm(0),
+                ..
+            }) => {
+                *cond = *a;
+                std::mem::swap(then, els);
+            }
+            _ => {}
+        }
+    }
+    block.term.clone().dsts_mut(|r| known.written(*r));
+}
+
+fn type_of(body: &Body, r: Reg) -> Option<Ty> {
+    body.regs.get(r.index()).copied()
+}
+
+/// Whether two instructions are the same but for the register they write.
+fn equal(a: &Inst, b: &Inst) -> bool {
+    // Most differ in kind; that needs no copy.
+    if std::mem::discriminant(a) != std::mem::discriminant(b) {
+        return false;
+    }
+    let mut b = b.clone();
+    if let Some(r) = a.dst() {
+        b.dst_mut(|d| *d = r);
+    }
+    *a == b
+}
+
+/// Notes what holds after an instruction.
+fn learn(program: &Program, body: &Body, known: &mut Known, inst: &Inst) {
+    match inst {
+        Inst::Call { .. } => known.global_written(None),
+        _ if inst.writes_global() => known.global_written(inst.global()),
+        _ => {}
+    }
+    let Some(dst) = inst.dst() else { return };
+    known.written(dst);
+    if let Inst::Copy { src, .. } = inst {
+        if *src != Val::Reg(dst) && whole(program, body, *src, dst) {
+            known.copies.insert(dst, *src);
+        }
+        return;
+    }
+    let mut own = false;
+    inst.for_each_use(|v| own |= v == Val::Reg(dst));
+    let reread = inst.removable(program) && !matches!(inst, Inst::CatchMsg { .. });
+    if reread && !own {
+        if known.exprs.len() == MAX_EXPRS {
+            known.exprs.remove(0);
+        }
+        known.exprs.push((inst.clone(), dst));
+    }
+}
+
+/// Whether a copy of `src` to `dst` keeps the whole value.
+fn whole(program: &Program, body: &Body, src: Val, dst: Reg) -> bool {
+    let (Some(from), Some(to)) = (program.type_of(body, src), type_of(body, dst)) else {
+        return false;
+    };
+    match src {
+        Val::Str(s) => !program.strings[s.index()].contains(&0) && from.size() <= to.size(),
+        _ => from.size() <= to.size(),
+    }
+}
+
+/// A simpler instruction with the same effect.
+fn simplify(program: &mut Program, known: &Known, inst: &Inst) -> Option<Inst> {
+    let constant = |program: &Program, v: &Val| match v {
+        Val::Str(s) => program.strings.get(s.index()).cloned(),
+        _ => None,
+    };
+    let imm = |dst: &Reg, n: i64| {
+        Some(Inst::Copy {
+            dst: *dst,
+            src: Val::Imm(n),
+        })
+    };
+    match inst {
+        Inst::Un {
+            dst,
+            op,
+            a: Val::Imm(n),
+        } => imm(dst, op.eval(*n)),
+        Inst::Un {
+            dst,
+            op: UnOp::Not,
+            a,
+        } => match known.def(*a) {
+            Some(Inst::Bin { op, a, b, .. }) => {
+                let op = opposite(*op)?;
+                Some(Inst::Bin {
+                    dst: *dst,
+                    op,
+                    a: *a,
+                    b: *b,
+                })
+            }
+            _ => None,
+        },
+        Inst::Bin {
+            dst,
+            op,
+            a: Val::Imm(a),
+            b: Val::Imm(b),
+        } => imm(dst, op.eval(*a, *b)?),
+        Inst::Bin { dst, op, a, b } => bin(*dst, *op, *a, *b),
+        Inst::StrCmp { dst, op, a, b } if a == b => imm(dst, i64::from(op.eval(b"", b""))),
+        Inst::StrCmp { dst, op, a, b } => {
+            let (a, b) = (constant(program, a)?, constant(program, b)?);
+            imm(dst, i64::from(op.eval(&a, &b)))
+        }
+        Inst::Concat { dst, a, b } => {
+            let (x, y) = (constant(program, a), constant(program, b));
+            let src = match (&x, &y) {
+                (Some(x), _) if x.is_empty() => *b,
+                (_, Some(y)) if y.is_empty() => *a,
+                (Some(x), Some(y)) => Val::Str(program.intern(&[&x[..], &y[..]].concat())),
+                _ => return None,
+            };
+            Some(Inst::Copy { dst: *dst, src })
+        }
+        Inst::TableGet {
+            dst,
+            table,
+            idx: Val::Imm(n),
+        } => {
+            let entries = &program.tables.get(table.index())?.entries;
+            let text = usize::try_from(*n)
+                .ok()
+                .and_then(|i| entries.get(i))
+                .cloned();
+            let src = Val::Str(program.intern(&text.unwrap_or_default()));
+            Some(Inst::Copy { dst: *dst, src })
+        }
+        Inst::Intr {
+            dst: Some(dst),
+            f: Intrinsic::Strlen,
+            args,
+        } => {
+            let text = constant(program, args.first()?)?;
+            (!text.contains(&0)).then(|| Inst::Copy {
+                dst: *dst,
+                src: Val::Imm(text.len() as i64),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// The comparison that is true where `op` is false.
+fn opposite(op: BinOp) -> Option<BinOp> {
+    Some(match op {
+        BinOp::Eq => BinOp::Ne,
+        BinOp::Ne => BinOp::Eq,
+        BinOp::Lt => BinOp::Ge,
+        BinOp::Ge => BinOp::Lt,
+        BinOp::Gt => BinOp::Le,
+        BinOp::Le => BinOp::Gt,
+        _ => return None,
+    })
+}
+
+/// Identities with one constant, or with the same operand twice. The constant of a commutative
+/// operation goes to the right.
+fn bin(dst: Reg, op: BinOp, a: Val, b: Val) -> Option<Inst> {
+    use BinOp::*;
+    let copy = |src| Some(Inst::Copy { dst, src });
+    match (op, a, b) {
+        (Add | Sub | Or | Xor | Shl | Shr | UShr, a, Val::Imm(0)) => copy(a),
+        (Mul | Div, a, Val::Imm(1)) | (And, a, Val::Imm(-1)) => copy(a),
+        (Mul | And, _, Val::Imm(0)) | (Mod, _, Val::Imm(1)) => copy(Val::Imm(0)),
+        (Add | Mul | And | Or | Xor | Eq | Ne, Val::Imm(_), b) => Some(Inst::Bin {
+            dst,
+            op,
+            a: b,
+            b: a,
+        }),
+        (And | Or, a, b) if a == b => copy(a),
+        (Sub | Xor | Ne | Lt | Gt, a, b) if a == b => copy(Val::Imm(0)),
+        (Eq | Le | Ge, a, b) if a == b => copy(Val::Imm(1)),
+        _ => None,
+    }
+}

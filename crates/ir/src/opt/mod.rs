@@ -1,0 +1,90 @@
+//! The optimiser: passes over the IR that keep what a program does.
+//!
+//! | pass | what |
+//! |---|---|
+//! | [`inline`](mod@inline) | calls become the function's code |
+//! | [`local`] | constants, copies and common subexpressions along straight ways |
+//! | [`cfg`](mod@cfg) | decided branches, unreachable blocks, chains of blocks, idle `catch`es |
+//! | [`fuse`] | load, add, store of one global becomes one addition |
+//! | [`dead`] | instructions whose result nobody reads |
+//! | [`narrow`] | strings get the width of what is written to them |
+//!
+//! An instruction that can fail or has an effect is never removed, moved over another such
+//! instruction, or run twice. What may differ afterwards is only the number of strings counted
+//! as cut, where the cut string was never used.
+
+pub mod cfg;
+pub mod dead;
+pub mod fuse;
+pub mod inline;
+pub mod local;
+pub mod narrow;
+
+pub use inline::{inline, recursive};
+
+use crate::{Body, Program, verify};
+
+/// Rounds of the passes on one body; each round can only open a few chances for the next.
+const ROUNDS: usize = 4;
+
+/// Inlines, and with `on` runs all other passes.
+///
+/// Debug builds verify the program after each pass if it was right before.
+pub fn optimise(program: &mut Program, on: bool) {
+    let valid = cfg!(debug_assertions) && verify::verify(program).is_ok();
+    inline(program);
+    check(program, valid, "inline");
+    if !on {
+        return;
+    }
+    for _ in 0..ROUNDS {
+        let before = program.clone();
+        each_body(program, local::run);
+        check(program, valid, "local");
+        each_body(program, |p, b| cfg::run(p, b));
+        check(program, valid, "cfg");
+        each_body(program, |p, b| fuse::run(p, b));
+        check(program, valid, "fuse");
+        each_body(program, |p, b| dead::run(p, b));
+        check(program, valid, "dead");
+        if *program == before {
+            break;
+        }
+    }
+    for i in 0..program.handlers.len() {
+        let mut body = std::mem::take(&mut program.handlers[i].body);
+        narrow::run(program, &mut body);
+        program.handlers[i].body = body;
+    }
+    check(program, valid, "narrow");
+}
+
+/// Runs a pass on every body, which is out of the program meanwhile.
+fn each_body(program: &mut Program, mut pass: impl FnMut(&mut Program, &mut Body)) {
+    for i in 0..program.handlers.len() {
+        let mut body = std::mem::take(&mut program.handlers[i].body);
+        pass(program, &mut body);
+        program.handlers[i].body = body;
+    }
+    for i in 0..program.funcs.len() {
+        let mut body = std::mem::take(&mut program.funcs[i].body);
+        pass(program, &mut body);
+        program.funcs[i].body = body;
+    }
+}
+
+fn check(program: &Program, valid: bool, pass: &str) {
+    if cfg!(debug_assertions)
+        && valid
+        && let Err(errors) = verify::verify(program)
+    {
+        debug_assert!(
+            false,
+            "pass {pass} broke the program: {}\n{program}",
+            errors[0]
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

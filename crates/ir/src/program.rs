@@ -1,0 +1,610 @@
+//! The intermediate representation: what analysis makes and every executor runs.
+//!
+//! A [`Program`] is a set of globals, functions and handlers. Code is three-address code over
+//! typed, mutable virtual registers in basic blocks. Registers hold a 64-bit integer or a
+//! string of bounded width. Operations on globals, strings and output are single instructions;
+//! each executor (interpreter, eBPF) decides how to do them.
+//!
+//! # Semantics every executor keeps
+//! - Integers wrap at 64 bits. Shifts use the low six bits of the count. `i64::MIN / -1` wraps.
+//! - A register reads as 0 or "" before its first write.
+//! - A string is a run of bytes without NUL, shorter than its register's width. Writing a
+//!   longer one cuts it and counts a truncation.
+//! - An instruction that fails (see [`Inst::fallible`]) sets the current error and goes to its
+//!   block's [`Block::catch`] block; with none it ends the handler with that error.
+//! - Reading a missing array element gives 0, "" or an empty aggregate and adds nothing.
+
+use std::sync::Arc;
+
+use crate::fmt::Format;
+use crate::intrinsics::Intrinsic;
+use crate::storage::Storage;
+
+macro_rules! ids {
+    ($($(#[$m:meta])* $name:ident),*) => {$(
+        $(#[$m])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u32);
+        impl $name {
+            /// As an index.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+ids! {
+    /// A virtual register of one body.
+    Reg,
+    /// A basic block of one body; block 0 is the entry.
+    BlockId,
+    /// Index into [`Program::globals`].
+    GlobalId,
+    /// Index into [`Program::funcs`].
+    FuncId,
+    /// Index into [`Program::handlers`].
+    HandlerId,
+    /// Index into [`Program::formats`].
+    FormatId,
+    /// Index into [`Program::strings`].
+    StrId,
+    /// Index into [`Program::tables`].
+    TableId,
+    /// Index into [`Program::sites`].
+    SiteId,
+    /// A `foreach` of one body.
+    IterId
+}
+
+/// Bytes of a string constant, without a terminating NUL.
+pub type Bytes = Arc<[u8]>;
+
+/// A whole script, ready to run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Program {
+    /// Global variables.
+    pub globals: Vec<Global>,
+    /// User and tapset functions that are still called (others are inlined).
+    pub funcs: Vec<Func>,
+    /// Handlers in the order in which they run when they share an event.
+    pub handlers: Vec<Handler>,
+    /// Formats of `print` and `sprint` instructions.
+    pub formats: Vec<Format>,
+    /// String constants.
+    pub strings: Vec<Bytes>,
+    /// Constant tables from number to string.
+    pub tables: Vec<Table>,
+    /// Places in the script that errors name. Entry 0 is "unknown".
+    pub sites: Vec<Site>,
+    /// The run's limits.
+    pub limits: Limits,
+}
+
+/// The limits that a script runs under (`-D NAME=VALUE`); names and defaults are SystemTap's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Limits {
+    pub maxaction: u64,
+    pub maxaction_interruptible: u64,
+    /// Bytes of a string without its NUL: one less than a multiple of 8, at most 4,095.
+    /// (`-D MAXSTRINGLEN` counts the NUL, as in SystemTap.)
+    pub maxstringlen: u32,
+    pub maxmapentries: u32,
+    pub maxerrors: u64,
+    pub maxskipped: u64,
+    pub maxnesting: u32,
+    pub maxtrylock: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            maxaction: 1000,
+            maxaction_interruptible: 10_000,
+            maxstringlen: 511,
+            maxmapentries: 2048,
+            maxerrors: 0,
+            maxskipped: 100,
+            maxnesting: 10,
+            maxtrylock: 100,
+        }
+    }
+}
+
+/// The type of a register, an array key or a scalar value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ty {
+    /// 64-bit signed integer.
+    Long,
+    /// String; the width in bytes with its NUL, a multiple of 8 from 8 to 4,104.
+    Str(u16),
+}
+
+impl Ty {
+    /// The string type that holds `len` bytes and a NUL.
+    pub fn str_for_len(len: usize) -> Ty {
+        Ty::Str(((len + 8) / 8 * 8).min(4104) as u16)
+    }
+
+    /// Size in bytes of a value in memory (a multiple of 8).
+    pub fn size(self) -> u32 {
+        match self {
+            Ty::Long => 8,
+            Ty::Str(w) => u32::from(w),
+        }
+    }
+}
+
+/// What a global holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum GlobalKind {
+    /// One number or string.
+    Scalar(Ty),
+    /// One statistic.
+    Stats(StatsSpec),
+    /// An associative array.
+    Array {
+        /// One to eight key types.
+        keys: Vec<Ty>,
+        /// The elements.
+        value: ElemTy,
+        /// Most elements.
+        max: u32,
+        /// `%`: the oldest element makes room, no overflow error.
+        wrap: bool,
+    },
+}
+
+/// The element type of an array.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ElemTy {
+    /// A number or a string.
+    Scalar(Ty),
+    /// A statistic.
+    Stats(StatsSpec),
+}
+
+/// What a statistic must keep: the union of what the script extracts from it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StatsSpec {
+    /// `@sum` or `@avg` is used. (The count is always kept.)
+    pub sum: bool,
+    /// `@min`
+    pub min: bool,
+    /// `@max`
+    pub max: bool,
+    /// `@variance`: an exact 128-bit sum of squares is kept, and the sum.
+    pub variance: bool,
+    /// Histogram buckets.
+    pub hist: Option<Hist>,
+}
+
+/// The histogram of a statistic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Hist {
+    /// `@hist_log`: 128 buckets. Bucket 64 holds 0; a positive v goes to 64 + bits(v), a
+    /// negative to 64 - bits(-v), clamped to 0..=127, where bits(v) is the position of the
+    /// highest set bit counted from 1.
+    Log,
+    /// `@hist_linear`: bucket 0 underflow, 1..=n, then overflow.
+    Linear {
+        /// First value of bucket 1.
+        low: i64,
+        /// Last bucket starts at or below this.
+        high: i64,
+        /// Width of a bucket.
+        step: i64,
+    },
+}
+
+impl Hist {
+    /// How many buckets, the ones for under- and overflow included.
+    pub fn buckets(self) -> u32 {
+        match self {
+            Hist::Log => 128,
+            Hist::Linear { low, high, step } => {
+                ((high.wrapping_sub(low)) / step.max(1) + 3).clamp(3, 4096) as u32
+            }
+        }
+    }
+}
+
+/// A global variable.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Global {
+    /// Its name, made unique if private (`name@file`).
+    pub name: Arc<str>,
+    /// What it holds.
+    pub kind: GlobalKind,
+    /// Initial value of a scalar.
+    pub init: Option<Init>,
+    /// How it is stored; [`crate::storage::classify`] decides.
+    pub storage: Storage,
+    /// Printed at the end because no handler reads it.
+    pub display: bool,
+    /// Where it is declared.
+    pub site: SiteId,
+}
+
+/// The initial value of a scalar global.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Init {
+    Long(i64),
+    Str(Bytes),
+}
+
+/// A function that handlers call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Func {
+    /// Name, for messages and the text form.
+    pub name: Arc<str>,
+    /// The registers that receive the arguments.
+    pub params: Vec<Reg>,
+    /// Type of the result.
+    pub ret: Option<Ty>,
+    /// The code.
+    pub body: Body,
+}
+
+/// What a handler is attached to, and its code.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Handler {
+    /// `pp()`: the probe point with wildcards and aliases resolved.
+    pub point: Arc<str>,
+    /// Every point served (a handler of `syscall.*` serves hundreds).
+    pub points: u32,
+    /// What makes it run.
+    pub event: Event,
+    /// The code; it ends with [`Term::Ret`] of nothing.
+    pub body: Body,
+    /// The probe in the script.
+    pub site: SiteId,
+}
+
+/// What makes a handler run. The first group runs in the controller, the rest in the kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// At the start, in ascending order.
+    Begin(i64),
+    /// At the end, in ascending order.
+    End(i64),
+    /// At the end, when an error ended the session.
+    Error(i64),
+    /// Never: checked and not run.
+    Never,
+    /// Every `period_ns`, plus or minus a random part up to `randomize_ns`.
+    Timer {
+        /// Nanoseconds between two runs.
+        period_ns: u64,
+        /// Largest random deviation in nanoseconds.
+        randomize_ns: u64,
+    },
+    /// A scrape of the metrics address.
+    Prometheus,
+    /// A line of standard input.
+    InputLine,
+    /// A character of standard input.
+    InputChar,
+
+    /// A raw tracepoint, by the kernel's name without its system.
+    Tracepoint(Arc<str>),
+    /// Entry to a system call.
+    SysEnter(NrSet),
+    /// Return from a system call.
+    SysExit(NrSet),
+    /// A perf event, on every CPU.
+    Perf {
+        /// `perf_event_attr.type`
+        ty: u32,
+        /// `perf_event_attr.config`
+        config: u64,
+        /// Events between two hits, or hits a second.
+        sample: Sample,
+    },
+}
+
+impl Event {
+    /// Whether the handler runs in the kernel.
+    pub fn in_kernel(&self) -> bool {
+        matches!(
+            self,
+            Event::Tracepoint(_) | Event::SysEnter(_) | Event::SysExit(_) | Event::Perf { .. }
+        )
+    }
+}
+
+/// How often a perf event hits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sample {
+    /// Every so many events.
+    Period(u64),
+    /// So many times a second.
+    Freq(u64),
+}
+
+/// Which system calls a handler serves. Numbers: the native table's number, or
+/// [`NrSet::COMPAT`] plus the 32-bit table's number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NrSet {
+    /// All, also unknown numbers.
+    All,
+    /// These, ascending.
+    List(Vec<u32>),
+}
+
+impl NrSet {
+    /// Offset of the 32-bit table's numbers.
+    pub const COMPAT: u32 = 1024;
+}
+
+/// A constant table from small numbers to strings (names of system calls, errors, signals).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// For the text form.
+    pub name: Arc<str>,
+    /// Entry `i` is the string for `i`; "" where there is none or out of range.
+    pub entries: Vec<Bytes>,
+}
+
+/// A place in the script, as errors print it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Site {
+    /// `identifier 'x' at script.stp:3:4`, as in `near identifier 'x' at ...`.
+    pub near: Arc<str>,
+}
+
+/// Code: registers and blocks.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Body {
+    /// Type of each register.
+    pub regs: Vec<Ty>,
+    /// Blocks; 0 is the entry.
+    pub blocks: Vec<Block>,
+    /// How many `foreach` iterators it has.
+    pub iters: u32,
+}
+
+/// A basic block.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Block {
+    /// The instructions.
+    pub insts: Vec<(Inst, SiteId)>,
+    /// How it ends.
+    pub term: Term,
+    /// Where a failing instruction of this block goes.
+    pub catch: Option<BlockId>,
+}
+
+/// An operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Val {
+    /// A register.
+    Reg(Reg),
+    /// A number.
+    Imm(i64),
+    /// A string constant.
+    Str(StrId),
+}
+
+/// Two-operand integer operations; comparisons are signed and give 0 or 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+#[rustfmt::skip]
+pub enum BinOp { Add, Sub, Mul, Div, Mod, And, Or, Xor, Shl, Shr, UShr, Eq, Ne, Lt, Le, Gt, Ge }
+
+/// Comparisons of strings, byte by byte; 0 or 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+#[rustfmt::skip]
+pub enum CmpOp { Eq, Ne, Lt, Le, Gt, Ge }
+
+/// One-operand integer operations. `Not` is logical.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+#[rustfmt::skip]
+pub enum UnOp { Neg, Not, BitNot }
+
+/// What is read from a statistic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+#[rustfmt::skip]
+pub enum Extract { Count, Sum, Min, Max, Avg, Variance }
+
+/// Which memory an address is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+#[rustfmt::skip]
+pub enum Space { Kernel, User }
+
+/// Where a `print` goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// The script's output.
+    Out,
+    /// Standard error, as `WARNING: text`.
+    Warn,
+    /// A command for the shell (`system()`).
+    System,
+}
+
+/// How a `foreach` is sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SortSpec {
+    /// By what.
+    pub by: SortKey,
+    /// Largest first.
+    pub descending: bool,
+}
+
+/// What a `foreach` is sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SortKey {
+    /// Key column.
+    Key(u32),
+    /// The value; an aggregate's count.
+    Value,
+    /// An extractor of an aggregate.
+    Stat(Extract),
+}
+
+/// An instruction. "Keys" are one operand per key of the array, none for a scalar.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum Inst {
+    /// `dst = src`, also a constant.
+    Copy { dst: Reg, src: Val },
+    /// `dst = op a`
+    Un { dst: Reg, op: UnOp, a: Val },
+    /// `dst = a op b`; `Div` and `Mod` fail when b is 0.
+    Bin { dst: Reg, op: BinOp, a: Val, b: Val },
+    /// `dst = a op b` on strings.
+    StrCmp { dst: Reg, op: CmpOp, a: Val, b: Val },
+    /// `dst = a . b`
+    Concat { dst: Reg, a: Val, b: Val },
+    /// `dst = table[idx]`
+    TableGet { dst: Reg, table: TableId, idx: Val },
+    /// `dst = sprintf(...)`; `%m` and the like can fail.
+    Sprint {
+        dst: Reg,
+        fmt: FormatId,
+        args: Vec<Val>,
+    },
+    /// `printf(...)`
+    Print {
+        stream: Stream,
+        fmt: FormatId,
+        args: Vec<Val>,
+    },
+    /// Draws the histogram of a statistic (as `print(@hist_log(x))`); fails when it is empty.
+    PrintHist { g: GlobalId, keys: Vec<Val> },
+    /// An operation from the table of intrinsics.
+    Intr {
+        dst: Option<Reg>,
+        f: Intrinsic,
+        args: Vec<Val>,
+    },
+    /// `dst = g`, a scalar.
+    GLoad { dst: Reg, g: GlobalId },
+    /// `g = val`, a scalar.
+    GStore { g: GlobalId, val: Val },
+    /// `g += val`, a number; `old` gets the value before.
+    GAdd {
+        g: GlobalId,
+        val: Val,
+        old: Option<Reg>,
+    },
+    /// `dst = g[keys]`
+    AGet {
+        dst: Reg,
+        g: GlobalId,
+        keys: Vec<Val>,
+    },
+    /// `g[keys] = val`; fails when the array is full and does not wrap.
+    ASet {
+        g: GlobalId,
+        keys: Vec<Val>,
+        val: Val,
+    },
+    /// `g[keys] += val`; `old` gets the value before. Fails like `ASet`.
+    AAdd {
+        g: GlobalId,
+        keys: Vec<Val>,
+        val: Val,
+        old: Option<Reg>,
+    },
+    /// `dst = [keys] in g`; `None` is `*`.
+    AHas {
+        dst: Reg,
+        g: GlobalId,
+        keys: Vec<Option<Val>>,
+    },
+    /// `delete g[keys]`; `None` is `*`.
+    ADel { g: GlobalId, keys: Vec<Option<Val>> },
+    /// `delete g`: empties an array, resets a scalar.
+    GClear { g: GlobalId },
+    /// `g[keys] <<< val`; fails like `ASet`.
+    StatAdd {
+        g: GlobalId,
+        keys: Vec<Val>,
+        val: Val,
+    },
+    /// `dst = @what(g[keys])`. `Min`, `Max`, `Avg`, `Variance` fail when it is empty.
+    StatGet {
+        dst: Reg,
+        g: GlobalId,
+        keys: Vec<Val>,
+        what: Extract,
+        shift: u8,
+    },
+    /// `dst = @hist(g[keys])[idx]`; fails when idx is out of range.
+    HistGet {
+        dst: Reg,
+        g: GlobalId,
+        keys: Vec<Val>,
+        idx: Val,
+    },
+    /// Starts (or starts again) iterator `it` over the elements of `g` as they are now.
+    /// `slice` is empty or one entry a key; `limit` is the most elements (negative: as 0).
+    IterNew {
+        it: IterId,
+        g: GlobalId,
+        slice: Vec<Option<Val>>,
+        sort: Option<SortSpec>,
+        limit: Option<Val>,
+    },
+    /// Starts an iterator over the non-empty buckets of a histogram; its one key is the
+    /// bucket's number, its value the count.
+    IterHist {
+        it: IterId,
+        g: GlobalId,
+        keys: Vec<Val>,
+    },
+    /// `dst` = `size` bytes (1, 2, 4, 8) at `addr`, extended; fails on a bad address.
+    Load {
+        dst: Reg,
+        space: Space,
+        addr: Val,
+        size: u8,
+        signed: bool,
+    },
+    /// Fails with this message.
+    Raise { msg: Val },
+    /// `dst` = the message of the error that led to this catch block.
+    CatchMsg { dst: Reg },
+    /// `dst = func(args)`
+    Call {
+        dst: Option<Reg>,
+        func: FuncId,
+        args: Vec<Val>,
+    },
+    /// Counts `n` statements against MAXACTION; fails when they run out.
+    Tick { n: u32 },
+}
+
+/// How a block ends.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum Term {
+    /// Goes on there.
+    Jump(BlockId),
+    /// Goes to `then` when `cond` is not 0, to `els` otherwise.
+    Branch {
+        cond: Val,
+        then: BlockId,
+        els: BlockId,
+    },
+    /// Fetches the iterator's next element into the registers and goes to `body`, or to
+    /// `done` when there is none. `value` gets the element (an aggregate: its count).
+    IterNext {
+        it: IterId,
+        keys: Vec<Reg>,
+        value: Option<Reg>,
+        body: BlockId,
+        done: BlockId,
+    },
+    /// Ends the function or the handler.
+    Ret(Option<Val>),
+    /// Ends the handler from inside a function.
+    EndHandler,
+}

@@ -1,0 +1,452 @@
+//! The reader of the text form that [`crate::text`] writes. It checks the form only; what the
+//! ids and types must satisfy is [`crate::verify`]'s part.
+
+mod inst;
+mod token;
+
+use token::{Token, tokens};
+
+use crate::fmt::Format;
+use crate::storage::Storage;
+use crate::*;
+
+/// What is wrong with a text, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadError {
+    /// Line, from 1.
+    pub line: usize,
+    /// What was expected.
+    pub message: String,
+}
+
+impl std::fmt::Display for ReadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.message)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+type Res<T> = Result<T, ReadError>;
+
+/// The limits by name, as the text form has them.
+pub(crate) fn limit_fields(l: &mut Limits) -> Vec<(&'static str, u64)> {
+    let mut out = Vec::new();
+    each_limit(l, &mut |name, get, _| out.push((name, get)));
+    out
+}
+
+/// Is given a limit's name, its value, and a way to set it.
+type EachLimit<'a> = dyn FnMut(&'static str, u64, &mut dyn FnMut(u64)) + 'a;
+
+/// Calls `f` with each limit's name, value, and a way to set it.
+fn each_limit(l: &mut Limits, f: &mut EachLimit<'_>) {
+    macro_rules! field {
+        ($($name:ident),*) => {$(
+            let now = u64::from(l.$name);
+            f(stringify!($name), now, &mut |n| l.$name = n.try_into().unwrap_or(now as _));
+        )*};
+    }
+    field!(
+        maxaction,
+        maxaction_interruptible,
+        maxstringlen,
+        maxmapentries
+    );
+    field!(maxerrors, maxskipped, maxnesting, maxtrylock);
+}
+
+/// Reads a program.
+///
+/// # Errors
+/// The first place that is not as [`crate::text`] describes.
+pub fn read(text: &str) -> Result<Program, ReadError> {
+    let mut r = Reader {
+        tokens: tokens(text)?,
+        pos: 0,
+    };
+    let mut p = Program::default();
+    while let Some(word) = r.opt_word() {
+        r.item(&word, &mut p)?;
+    }
+    match r.peek() {
+        None => Ok(p),
+        Some(_) => r.error("`site`, `str`, `fmt`, `global`, `func` or `handler`"),
+    }
+}
+
+struct Reader {
+    tokens: Vec<(Token, usize)>,
+    pos: usize,
+}
+
+impl Reader {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.pos).map(|(t, _)| t)
+    }
+
+    fn error<T>(&self, expected: &str) -> Res<T> {
+        let line = self
+            .tokens
+            .get(self.pos)
+            .or(self.tokens.last())
+            .map_or(1, |(_, l)| *l);
+        let found = self
+            .peek()
+            .map_or("the end".to_string(), |t| format!("{t:?}"));
+        Err(ReadError {
+            line,
+            message: format!("expected {expected}, found {found}"),
+        })
+    }
+
+    fn opt_word(&mut self) -> Option<String> {
+        match self.peek() {
+            Some(Token::Word(w)) => {
+                let w = w.clone();
+                self.pos += 1;
+                Some(w)
+            }
+            _ => None,
+        }
+    }
+
+    fn word(&mut self) -> Res<String> {
+        self.opt_word().map_or_else(|| self.error("a word"), Ok)
+    }
+
+    /// Takes a certain word if it comes next.
+    fn opt(&mut self, want: &str) -> bool {
+        let yes = matches!(self.peek(), Some(Token::Word(w)) if w == want);
+        self.pos += usize::from(yes);
+        yes
+    }
+
+    fn want(&mut self, want: &str) -> Res<()> {
+        if self.opt(want) {
+            Ok(())
+        } else {
+            self.error(&format!("`{want}`"))
+        }
+    }
+
+    fn opt_punct(&mut self, want: char) -> bool {
+        let yes = self.peek() == Some(&Token::Punct(want));
+        self.pos += usize::from(yes);
+        yes
+    }
+
+    fn punct(&mut self, want: char) -> Res<()> {
+        if self.opt_punct(want) {
+            Ok(())
+        } else {
+            self.error(&format!("`{want}`"))
+        }
+    }
+
+    fn number<T: TryFrom<i128>>(&mut self) -> Res<T> {
+        if let Some(Token::Num(n)) = self.peek()
+            && let Ok(n) = T::try_from(*n)
+        {
+            self.pos += 1;
+            return Ok(n);
+        }
+        self.error("a number in range")
+    }
+
+    fn bytes(&mut self) -> Res<Vec<u8>> {
+        match self.peek() {
+            Some(Token::Str(s)) => {
+                let s = s.clone();
+                self.pos += 1;
+                Ok(s)
+            }
+            _ => self.error("a string"),
+        }
+    }
+
+    fn text(&mut self) -> Res<String> {
+        match String::from_utf8(self.bytes()?) {
+            Ok(s) => Ok(s),
+            Err(_) => self.error("UTF-8 in the string before"),
+        }
+    }
+
+    /// An id: its letters and a number.
+    fn id(&mut self, prefix: &str) -> Res<u32> {
+        match self.opt_id(prefix) {
+            Some(n) => Ok(n),
+            None => self.error(&format!("`{prefix}` and a number")),
+        }
+    }
+
+    fn opt_id(&mut self, prefix: &str) -> Option<u32> {
+        let Some(Token::Word(w)) = self.peek() else {
+            return None;
+        };
+        let digits = w.strip_prefix(prefix)?;
+        let n = digits
+            .parse()
+            .ok()
+            .filter(|_| digits.starts_with(|c: char| c.is_ascii_digit()))?;
+        self.pos += 1;
+        Some(n)
+    }
+
+    /// The id of an entry, which must be the next one.
+    fn index(&mut self, prefix: &str, next: usize) -> Res<()> {
+        if self.opt_id(prefix) == Some(next as u32) {
+            return Ok(());
+        }
+        self.error(&format!("`{prefix}{next}`"))
+    }
+
+    /// Items between brackets, with commas.
+    fn list<T>(
+        &mut self,
+        open: char,
+        close: char,
+        mut item: impl FnMut(&mut Self) -> Res<T>,
+    ) -> Res<Vec<T>> {
+        self.punct(open)?;
+        let mut out = Vec::new();
+        while !self.opt_punct(close) {
+            if !out.is_empty() {
+                self.punct(',')?;
+            }
+            out.push(item(self)?);
+        }
+        Ok(out)
+    }
+
+    fn item(&mut self, word: &str, p: &mut Program) -> Res<()> {
+        match word {
+            "limits" => {
+                while let Some(name) = self.opt_word() {
+                    self.punct('=')?;
+                    let n: u64 = self.number()?;
+                    let mut known = false;
+                    each_limit(&mut p.limits, &mut |field, _, set| {
+                        if field == name {
+                            set(n);
+                            known = true;
+                        }
+                    });
+                    if !known {
+                        return self.error("a limit's name");
+                    }
+                    if !matches!(self.tokens.get(self.pos + 1), Some((Token::Punct('='), _))) {
+                        break;
+                    }
+                }
+            }
+            "site" => {
+                self.index("@", p.sites.len())?;
+                p.sites.push(Site {
+                    near: self.text()?.into(),
+                });
+            }
+            "str" => {
+                self.index("s", p.strings.len())?;
+                p.strings.push(self.bytes()?.into());
+            }
+            "table" => {
+                self.index("t", p.tables.len())?;
+                let name = self.text()?.into();
+                let mut entries = Vec::new();
+                while let Some(Token::Str(_)) = self.peek() {
+                    entries.push(self.bytes()?.into());
+                }
+                p.tables.push(Table { name, entries });
+            }
+            "fmt" => {
+                self.index("f", p.formats.len())?;
+                let text = self.bytes()?;
+                match Format::parse(&text) {
+                    Ok(f) => p.formats.push(f),
+                    Err(e) => return self.error(&format!("a format before here ({e})")),
+                }
+            }
+            "global" => {
+                self.index("g", p.globals.len())?;
+                let g = self.global()?;
+                p.globals.push(g);
+            }
+            "func" => {
+                self.index("fn", p.funcs.len())?;
+                let name = self.text()?.into();
+                let params = self.list('(', ')', |r| r.id("r").map(Reg))?;
+                let ret = if self.peek() == Some(&Token::Punct('{')) {
+                    None
+                } else {
+                    Some(self.ty()?)
+                };
+                let body = self.body()?;
+                p.funcs.push(Func {
+                    name,
+                    params,
+                    ret,
+                    body,
+                });
+            }
+            "handler" => {
+                let point = self.text()?.into();
+                self.want("points")?;
+                let points = self.number()?;
+                let event = self.event()?;
+                let site = SiteId(self.id("@")?);
+                let body = self.body()?;
+                p.handlers.push(Handler {
+                    point,
+                    points,
+                    event,
+                    body,
+                    site,
+                });
+            }
+            _ => {
+                self.pos -= 1;
+                return self.error("`site`, `str`, `fmt`, `global`, `func` or `handler`");
+            }
+        }
+        Ok(())
+    }
+
+    fn ty(&mut self) -> Res<Ty> {
+        if self.opt("long") {
+            return Ok(Ty::Long);
+        }
+        let width = self.id("str")?;
+        u16::try_from(width).map_or_else(|_| self.error("a string width"), |w| Ok(Ty::Str(w)))
+    }
+
+    fn spec(&mut self) -> Res<StatsSpec> {
+        let mut spec = StatsSpec::default();
+        let words = self.list('(', ')', |r| {
+            let word = r.word()?;
+            match word.as_str() {
+                "sum" => spec.sum = true,
+                "min" => spec.min = true,
+                "max" => spec.max = true,
+                "variance" => spec.variance = true,
+                "hist_log" => spec.hist = Some(Hist::Log),
+                "hist_linear" => {
+                    let (low, high, step) = (r.number()?, r.number()?, r.number()?);
+                    spec.hist = Some(Hist::Linear { low, high, step });
+                }
+                _ => return r.error("a part of a statistic"),
+            }
+            Ok(())
+        });
+        words.map(|_| spec)
+    }
+
+    fn global(&mut self) -> Res<Global> {
+        let name = self.text()?.into();
+        let kind = if self.peek() == Some(&Token::Punct('[')) {
+            let keys = self.list('[', ']', Reader::ty)?;
+            let value = if self.opt("stats") {
+                ElemTy::Stats(self.spec()?)
+            } else {
+                ElemTy::Scalar(self.ty()?)
+            };
+            self.want("max")?;
+            let max = self.number()?;
+            GlobalKind::Array {
+                keys,
+                value,
+                max,
+                wrap: self.opt("wrap"),
+            }
+        } else if self.opt("stats") {
+            GlobalKind::Stats(self.spec()?)
+        } else {
+            GlobalKind::Scalar(self.ty()?)
+        };
+        let init = match self.opt_punct('=') {
+            false => None,
+            true if matches!(self.peek(), Some(Token::Str(_))) => {
+                Some(Init::Str(self.bytes()?.into()))
+            }
+            true => Some(Init::Long(self.number()?)),
+        };
+        let storage = match self.word()?.as_str() {
+            "controller" => Storage::Controller,
+            "shared" => Storage::Shared {
+                lock: self.opt("lock"),
+            },
+            "percpu" => Storage::PerCpu {
+                double: self.opt("double"),
+            },
+            _ => return self.error("a storage class before here"),
+        };
+        let display = self.opt("display");
+        Ok(Global {
+            name,
+            kind,
+            init,
+            storage,
+            display,
+            site: SiteId(self.id("@")?),
+        })
+    }
+
+    fn event(&mut self) -> Res<Event> {
+        let word = self.word()?;
+        if let Some(plain) = match word.as_str() {
+            "never" => Some(Event::Never),
+            "prometheus" => Some(Event::Prometheus),
+            "input_line" => Some(Event::InputLine),
+            "input_char" => Some(Event::InputChar),
+            _ => None,
+        } {
+            return Ok(plain);
+        }
+        self.punct('(')?;
+        let event = match word.as_str() {
+            "begin" => Event::Begin(self.number()?),
+            "end" => Event::End(self.number()?),
+            "error" => Event::Error(self.number()?),
+            "timer" => {
+                let period_ns = self.number()?;
+                self.punct(',')?;
+                Event::Timer {
+                    period_ns,
+                    randomize_ns: self.number()?,
+                }
+            }
+            "tracepoint" => Event::Tracepoint(self.text()?.into()),
+            "sys_enter" => Event::SysEnter(self.nrs()?),
+            "sys_exit" => Event::SysExit(self.nrs()?),
+            "perf" => {
+                let ty = self.number()?;
+                self.punct(',')?;
+                let config = self.number()?;
+                self.punct(',')?;
+                let sample = match self.word()?.as_str() {
+                    "period" => Sample::Period(self.number()?),
+                    "freq" => Sample::Freq(self.number()?),
+                    _ => return self.error("`period` or `freq` before here"),
+                };
+                Event::Perf { ty, config, sample }
+            }
+            _ => return self.error("an event before here"),
+        };
+        self.punct(')')?;
+        Ok(event)
+    }
+
+    fn nrs(&mut self) -> Res<NrSet> {
+        if self.opt("all") {
+            return Ok(NrSet::All);
+        }
+        let mut nrs = Vec::new();
+        while self.peek() != Some(&Token::Punct(')')) {
+            if !nrs.is_empty() {
+                self.punct(',')?;
+            }
+            nrs.push(self.number()?);
+        }
+        Ok(NrSet::List(nrs))
+    }
+}

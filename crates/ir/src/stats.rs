@@ -1,0 +1,223 @@
+//! The value of a statistic: what `<<<` adds up and the extractors read.
+
+use crate::{Extract, Hist, StatsSpec};
+
+/// A statistic's running totals. Sums wrap like all integers of the language; squares are
+/// kept in 128 bits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// How many values.
+    pub count: u64,
+    /// Their sum, wrapping at 64 bits.
+    pub sum: i64,
+    /// The smallest; `i64::MAX` when empty.
+    pub min: i64,
+    /// The largest; `i64::MIN` when empty.
+    pub max: i64,
+    /// The sum of their squares.
+    pub sumsq: u128,
+    /// The histogram's buckets, none without a histogram.
+    pub buckets: Vec<u64>,
+}
+
+impl Default for Stat {
+    fn default() -> Self {
+        Stat {
+            count: 0,
+            sum: 0,
+            min: i64::MAX,
+            max: i64::MIN,
+            sumsq: 0,
+            buckets: Vec::new(),
+        }
+    }
+}
+
+/// An extractor that needs a value was used on a statistic without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EmptyAggregate;
+
+impl std::fmt::Display for EmptyAggregate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("empty aggregate")
+    }
+}
+
+impl Stat {
+    /// An empty one, with the buckets that `spec` asks for.
+    pub fn new(spec: &StatsSpec) -> Stat {
+        let buckets = spec.hist.map_or(0, |h| h.buckets() as usize);
+        Stat {
+            buckets: vec![0; buckets],
+            ..Stat::default()
+        }
+    }
+
+    /// Adds one value.
+    pub fn add(&mut self, hist: Option<Hist>, v: i64) {
+        self.count = self.count.wrapping_add(1);
+        self.sum = self.sum.wrapping_add(v);
+        self.min = self.min.min(v);
+        self.max = self.max.max(v);
+        let abs = u128::from(v.unsigned_abs());
+        self.sumsq = self.sumsq.wrapping_add(abs * abs);
+        if let Some(hist) = hist
+            && let Some(b) = self.buckets.get_mut(hist.bucket(v))
+        {
+            *b = b.wrapping_add(1);
+        }
+    }
+
+    /// Adds all values of another one.
+    pub fn merge(&mut self, other: &Stat) {
+        if other.count == 0 {
+            return;
+        }
+        self.count = self.count.wrapping_add(other.count);
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.sumsq = self.sumsq.wrapping_add(other.sumsq);
+        if self.buckets.len() < other.buckets.len() {
+            self.buckets.resize(other.buckets.len(), 0);
+        }
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine = mine.wrapping_add(*theirs);
+        }
+    }
+
+    /// Whether nothing was added yet.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What an extractor gives. The bit shift of `@variance(x, shift)` scales values up before
+    /// the division and the result down after it; the variance here is exact before it is cut
+    /// to an integer, so every shift gives the same number.
+    ///
+    /// # Errors
+    /// `Min`, `Max`, `Avg` and `Variance` of an empty statistic.
+    pub fn extract(&self, what: Extract) -> Result<i64, EmptyAggregate> {
+        match what {
+            Extract::Count => return Ok(self.count as i64),
+            Extract::Sum => return Ok(self.sum),
+            _ if self.count == 0 => return Err(EmptyAggregate),
+            _ => {}
+        }
+        Ok(match what {
+            Extract::Min => self.min,
+            Extract::Max => self.max,
+            Extract::Avg => (i128::from(self.sum) / i128::from(self.count)) as i64,
+            _ => self.variance(),
+        })
+    }
+
+    /// `(n * sumsq - sum^2) / (n * (n - 1))`, without a rounding step before the division;
+    /// 0 for one value, the largest number where it does not fit.
+    fn variance(&self) -> i64 {
+        if self.count < 2 {
+            return 0;
+        }
+        let (hi, lo) = mul_wide(self.sumsq, self.count);
+        let abs = u128::from(self.sum.unsigned_abs());
+        let (lo, borrow) = lo.overflowing_sub(abs * abs);
+        let Some(hi) = hi.checked_sub(u128::from(borrow)) else {
+            return 0;
+        };
+        let n = u128::from(self.count);
+        i64::try_from(div_wide(hi, lo, n * (n - 1))).unwrap_or(i64::MAX)
+    }
+}
+
+/// `a * b` as high and low 128 bits.
+fn mul_wide(a: u128, b: u64) -> (u128, u128) {
+    let b = u128::from(b);
+    let low = (a & u128::from(u64::MAX)) * b;
+    let high = (a >> 64) * b + (low >> 64);
+    (high >> 64, (high << 64) | (low & u128::from(u64::MAX)))
+}
+
+/// `(hi * 2^128 + lo) / d`, `u128::MAX` where it does not fit. `d` is not 0.
+fn div_wide(hi: u128, lo: u128, d: u128) -> u128 {
+    if hi == 0 {
+        return lo / d;
+    }
+    if hi >= d {
+        return u128::MAX;
+    }
+    // Long division bit by bit; `hi` is the running remainder, always below `d`.
+    let (mut rem, mut quot) = (hi, 0u128);
+    for i in (0..128).rev() {
+        let carry = rem >> 127 != 0;
+        rem = (rem << 1) | ((lo >> i) & 1);
+        quot <<= 1;
+        if carry || rem >= d {
+            rem = rem.wrapping_sub(d);
+            quot |= 1;
+        }
+    }
+    quot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: &[i64]) -> Stat {
+        let mut s = Stat::default();
+        values.iter().for_each(|v| s.add(None, *v));
+        s
+    }
+
+    #[test]
+    fn extractors_of_small_sets() {
+        let s = of(&[1, 2, 3, 4, 10]);
+        let get = |w| s.extract(w).unwrap();
+        assert_eq!(get(Extract::Count), 5);
+        assert_eq!(get(Extract::Sum), 20);
+        assert_eq!(get(Extract::Min), 1);
+        assert_eq!(get(Extract::Max), 10);
+        assert_eq!(get(Extract::Avg), 4);
+        // Squares of the distances: 9+4+1+0+36 = 50, over 4.
+        assert_eq!(get(Extract::Variance), 12);
+        assert_eq!(of(&[7]).extract(Extract::Variance), Ok(0));
+        assert_eq!(of(&[-3, -4]).extract(Extract::Avg), Ok(-3));
+    }
+
+    #[test]
+    fn empty_has_a_count_and_a_sum_only() {
+        let s = Stat::default();
+        assert_eq!(s.extract(Extract::Count), Ok(0));
+        assert_eq!(s.extract(Extract::Sum), Ok(0));
+        for w in [Extract::Min, Extract::Max, Extract::Avg, Extract::Variance] {
+            assert_eq!(s.extract(w), Err(EmptyAggregate));
+        }
+    }
+
+    #[test]
+    fn variance_of_large_values_is_exact() {
+        let big = 1 << 40;
+        let s = of(&[big, big + 2, big + 4]);
+        assert_eq!(s.extract(Extract::Variance), Ok(4));
+        let s = of(&[i64::MIN, i64::MAX]);
+        assert_eq!(s.extract(Extract::Variance), Ok(i64::MAX));
+    }
+
+    #[test]
+    fn merging_equals_adding() {
+        let h = Some(Hist::Log);
+        let spec = StatsSpec {
+            hist: h,
+            ..StatsSpec::default()
+        };
+        let (mut a, mut b, mut all) = (Stat::new(&spec), Stat::new(&spec), Stat::new(&spec));
+        for i in -50..80i64 {
+            let v = i * i * i;
+            if i % 3 == 0 { &mut a } else { &mut b }.add(h, v);
+            all.add(h, v);
+        }
+        a.merge(&b);
+        a.merge(&Stat::default());
+        assert_eq!(a, all);
+    }
+}

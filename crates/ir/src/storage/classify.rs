@@ -1,0 +1,404 @@
+//! The decision, see the parent module for the rules.
+
+use super::Storage;
+use crate::liveness::Liveness;
+use crate::*;
+
+/// Why each global is stored as it is, one line each, for `-v`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Explanation {
+    /// In the order of the globals.
+    pub lines: Vec<Line>,
+}
+
+/// The line of a global.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// Its class.
+    pub storage: Storage,
+    /// The reason.
+    pub why: String,
+}
+
+impl std::fmt::Display for Explanation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for line in &self.lines {
+            writeln!(f, "{}: {} ({})", line.name, line.storage, line.why)?;
+        }
+        Ok(())
+    }
+}
+
+/// An instruction of a handler (or of a function that it calls) on a global.
+struct Access<'p> {
+    g: GlobalId,
+    inst: &'p Inst,
+    /// Can run more than once in a run of the handler.
+    repeated: bool,
+    /// Its first key is the current thread's id.
+    by_tid: bool,
+}
+
+struct HandlerUse<'p> {
+    handler: &'p Handler,
+    accesses: Vec<Access<'p>>,
+}
+
+impl HandlerUse<'_> {
+    fn kernel(&self) -> bool {
+        self.handler.event.in_kernel()
+    }
+
+    /// Whether every thread that it runs in has an id of its own: the idle threads of all CPUs
+    /// are thread 0, and only system calls never come from them.
+    fn own_tid(&self) -> bool {
+        matches!(self.handler.event, Event::SysEnter(_) | Event::SysExit(_))
+    }
+
+    fn running(&self) -> bool {
+        !matches!(
+            self.handler.event,
+            Event::Begin(_) | Event::End(_) | Event::Error(_)
+        )
+    }
+
+    fn of(&self, g: GlobalId) -> impl Iterator<Item = &Access<'_>> {
+        self.accesses.iter().filter(move |a| a.g == g)
+    }
+}
+
+/// Sets [`Global::storage`] of all globals and says why. `old` results that nobody reads are
+/// dropped first, so that they do not count as reads.
+pub fn classify(program: &mut Program) -> Explanation {
+    drop_unused_old(program);
+    let uses = uses(program);
+    let mut classes: Vec<(Storage, String)> = (0..program.globals.len())
+        .map(|g| class_of(&uses, GlobalId(g as u32)))
+        .collect();
+    locks(program, &uses, &mut classes);
+    while let Some(g) = torn(&uses, &classes) {
+        classes[g].0 = Storage::Shared { lock: false };
+        locks(program, &uses, &mut classes);
+    }
+    let mut out = Explanation::default();
+    for (global, (storage, why)) in program.globals.iter_mut().zip(classes) {
+        global.storage = storage;
+        out.lines.push(Line {
+            name: global.name.to_string(),
+            storage,
+            why,
+        });
+    }
+    out
+}
+
+/// Forgets results of additions that no instruction reads.
+fn drop_unused_old(program: &mut Program) {
+    for body in program.bodies_mut() {
+        let mut read = liveness::RegSet::new(body.regs.len());
+        for block in &body.blocks {
+            let mut add = |v: Val| {
+                if let Val::Reg(r) = v {
+                    read.insert(r);
+                }
+            };
+            block
+                .insts
+                .iter()
+                .for_each(|(i, _)| i.for_each_use(&mut add));
+            block.term.for_each_use(&mut add);
+        }
+        for (inst, _) in body.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+            if let Inst::GAdd { old, .. } | Inst::AAdd { old, .. } = inst
+                && old.is_some_and(|r| !read.contains(r))
+            {
+                *old = None;
+            }
+        }
+    }
+}
+
+fn uses(program: &Program) -> Vec<HandlerUse<'_>> {
+    let handlers = program.handlers.iter().filter(|h| h.event != Event::Never);
+    handlers
+        .map(|handler| {
+            let mut accesses = Vec::new();
+            let mut called = vec![false; program.funcs.len()];
+            let mut todo = body_accesses(&handler.body, false, &mut accesses);
+            while let Some(f) = todo.pop() {
+                if let Some(func) = program.funcs.get(f.index())
+                    && !std::mem::replace(&mut called[f.index()], true)
+                {
+                    // A function can be called from several places: count it as repeated.
+                    todo.extend(body_accesses(&func.body, true, &mut accesses));
+                }
+            }
+            // The verifier refuses ids out of range; here they only must not do harm.
+            accesses.retain(|a| a.g.index() < program.globals.len());
+            HandlerUse { handler, accesses }
+        })
+        .collect()
+}
+
+/// Collects the accesses of a body; gives the functions it calls.
+fn body_accesses<'p>(body: &'p Body, repeated: bool, out: &mut Vec<Access<'p>>) -> Vec<FuncId> {
+    let looping = looping_blocks(body);
+    let tids = if repeated {
+        Vec::new()
+    } else {
+        tid_registers(body)
+    };
+    let mut called = Vec::new();
+    for (i, block) in body.blocks.iter().enumerate() {
+        for (inst, _) in &block.insts {
+            if let Inst::Call { func, .. } = inst {
+                called.push(*func);
+            }
+            let Some(g) = inst.global() else { continue };
+            let first = match inst {
+                Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => {
+                    keys.first().copied().flatten()
+                }
+                Inst::IterNew { .. } => None,
+                _ => inst.keys().and_then(|k| k.first().copied()),
+            };
+            let by_tid = matches!(first, Some(Val::Reg(r)) if tids.get(r.index()) == Some(&true));
+            out.push(Access {
+                g,
+                inst,
+                repeated: repeated || looping[i],
+                by_tid,
+            });
+        }
+    }
+    called
+}
+
+/// The blocks from which a way leads back to themselves.
+fn looping_blocks(body: &Body) -> Vec<bool> {
+    let n = body.blocks.len();
+    (0..n)
+        .map(|start| {
+            let mut seen = vec![false; n];
+            let mut stack = body.blocks[start].successors();
+            while let Some(b) = stack.pop() {
+                if b.index() == start {
+                    return true;
+                }
+                if b.index() < n && !std::mem::replace(&mut seen[b.index()], true) {
+                    stack.extend(body.blocks[b.index()].successors());
+                }
+            }
+            false
+        })
+        .collect()
+}
+
+/// The registers that only ever hold the current thread's id.
+fn tid_registers(body: &Body) -> Vec<bool> {
+    let mut tid = vec![true; body.regs.len()];
+    let mut written = vec![false; body.regs.len()];
+    // A register that can be read before it is written reads as 0.
+    for r in Liveness::of(body).live_in(BlockId(0)) {
+        tid[r.index()] = false;
+    }
+    let mut changed = true;
+    while changed {
+        changed = false;
+        let mut write = |r: Reg, ok: bool| {
+            if let (Some(t), Some(w)) = (tid.get_mut(r.index()), written.get_mut(r.index())) {
+                changed |= *t && !ok;
+                *t &= ok;
+                *w = true;
+            }
+        };
+        let mut copies = Vec::new();
+        for block in &body.blocks {
+            for (inst, _) in &block.insts {
+                match inst {
+                    Inst::Intr {
+                        dst: Some(dst),
+                        f: Intrinsic::Tid,
+                        ..
+                    } => write(*dst, true),
+                    Inst::Copy {
+                        dst,
+                        src: Val::Reg(src),
+                    } => copies.push((*dst, *src)),
+                    _ => inst.dst().into_iter().for_each(|r| write(r, false)),
+                }
+            }
+            block.term.for_each_dst(|r| write(r, false));
+        }
+        for (dst, src) in copies {
+            let ok = tid.get(src.index()) == Some(&true);
+            if let (Some(t), Some(w)) = (tid.get_mut(dst.index()), written.get_mut(dst.index())) {
+                changed |= *t && !ok;
+                *t &= ok;
+                *w = true;
+            }
+        }
+    }
+    tid.iter().zip(written).map(|(t, w)| *t && w).collect()
+}
+
+fn class_of(uses: &[HandlerUse<'_>], g: GlobalId) -> (Storage, String) {
+    let mut kernel = uses
+        .iter()
+        .filter(|u| u.kernel())
+        .flat_map(|u| u.of(g))
+        .peekable();
+    if kernel.peek().is_none() {
+        return (Storage::Controller, "no kernel handler touches it".into());
+    }
+    if kernel.all(|a| a.inst.add_only()) {
+        let reader = uses
+            .iter()
+            .find(|u| u.running() && !u.kernel() && u.of(g).next().is_some());
+        let why = match reader {
+            Some(u) => format!(
+                "kernel handlers only add to it, `{}` reads it",
+                u.handler.point
+            ),
+            None => "kernel handlers only add to it".to_string(),
+        };
+        return (
+            Storage::PerCpu {
+                double: reader.is_some(),
+            },
+            why,
+        );
+    }
+    (Storage::Shared { lock: false }, String::new())
+}
+
+/// A per-CPU global that some handlers of the kernel and of the controller both touch together
+/// with one locked global: its deltas are drained before the lock is taken, so what a kernel
+/// handler did in between would be seen in the one and not in the other.
+fn torn(uses: &[HandlerUse<'_>], classes: &[(Storage, String)]) -> Option<usize> {
+    let is = |g: usize, class: Storage| classes[g].0 == class;
+    let touches = |u: &HandlerUse<'_>, g: usize| u.of(GlobalId(g as u32)).next().is_some();
+    let meet = |g: usize, locked: usize| {
+        let both = |u: &&HandlerUse<'_>| u.running() && touches(u, g) && touches(u, locked);
+        uses.iter().filter(both).any(HandlerUse::kernel)
+            && uses.iter().filter(both).any(|u| !u.kernel())
+    };
+    let locked: Vec<usize> = (0..classes.len())
+        .filter(|g| is(*g, Storage::Shared { lock: true }))
+        .collect();
+    (0..classes.len())
+        .filter(|g| is(*g, Storage::PerCpu { double: true }))
+        .find(|g| locked.iter().any(|l| meet(*g, *l)))
+}
+
+/// Decides [`Storage::Shared::lock`] and fills in the reasons.
+fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, String)]) {
+    let running: Vec<&HandlerUse<'_>> = uses.iter().filter(|u| u.running()).collect();
+    let facts: Vec<Facts> = (0..classes.len())
+        .map(|g| Facts::of(program, &running, GlobalId(g as u32)))
+        .collect();
+    let contended: Vec<bool> = classes
+        .iter_mut()
+        .zip(&facts)
+        .map(|((storage, why), f)| {
+            if !matches!(storage, Storage::Shared { .. }) {
+                return false;
+            }
+            let free = match () {
+                () if !f.written => Some("nothing writes it while handlers run"),
+                () if f.by_tid => Some("each thread touches its own elements only"),
+                () => None,
+            };
+            *why = free
+                .unwrap_or("every handler takes one atomic step")
+                .to_string();
+            free.is_none()
+        })
+        .collect();
+    for u in &running {
+        let touched: Vec<&Access<'_>> = u
+            .accesses
+            .iter()
+            .filter(|a| contended[a.g.index()])
+            .collect();
+        let simple = match &touched[..] {
+            [] => true,
+            [a] => !a.repeated && facts[a.g.index()].atomic(program, a, u.kernel()),
+            _ => false,
+        };
+        if simple {
+            continue;
+        }
+        let several = touched.iter().any(|a| a.g != touched[0].g);
+        for a in &touched {
+            let (storage, why) = &mut classes[a.g.index()];
+            *storage = Storage::Shared { lock: true };
+            let what = if several {
+                "it with other globals"
+            } else {
+                "it in more than one step"
+            };
+            *why = format!("`{}` touches {what}", u.handler.point);
+        }
+    }
+}
+
+/// What running handlers do with a global.
+struct Facts {
+    written: bool,
+    /// Rule 2.
+    by_tid: bool,
+    stores: bool,
+    deletes: bool,
+    only_stores: bool,
+}
+
+impl Facts {
+    fn of(program: &Program, running: &[&HandlerUse<'_>], g: GlobalId) -> Facts {
+        let wraps = matches!(
+            program.globals[g.index()].kind,
+            GlobalKind::Array { wrap: true, .. }
+        );
+        let all = || {
+            running
+                .iter()
+                .flat_map(|u| u.of(g).map(|a| (u.kernel(), a)))
+        };
+        let store = |a: &Access<'_>| matches!(a.inst, Inst::ASet { .. });
+        Facts {
+            written: all().any(|(_, a)| a.inst.writes_global()),
+            by_tid: !wraps
+                && running
+                    .iter()
+                    .all(|u| u.of(g).all(|a| u.own_tid() && a.by_tid)),
+            stores: all().any(|(_, a)| store(a)),
+            deletes: all().any(|(_, a)| matches!(a.inst, Inst::ADel { .. } | Inst::GClear { .. })),
+            only_stores: all().all(|(kernel, a)| kernel && store(a)),
+        }
+    }
+
+    /// Whether an access is atomic in itself.
+    fn atomic(&self, program: &Program, a: &Access<'_>, kernel: bool) -> bool {
+        match &program.globals[a.g.index()].kind {
+            GlobalKind::Scalar(ty) => *ty == Ty::Long,
+            GlobalKind::Stats(_) => false,
+            GlobalKind::Array { value, wrap, .. } => {
+                if *wrap || self.deletes || *value != ElemTy::Scalar(Ty::Long) {
+                    return false;
+                }
+                match a.inst {
+                    Inst::ASet { .. } => self.only_stores,
+                    Inst::AAdd { .. } => kernel && !self.stores,
+                    Inst::AGet { .. } => !self.stores,
+                    Inst::AHas { keys, .. } => !self.stores && keys.iter().all(Option::is_some),
+                    _ => false,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! A case for each rule. Programs are written in the text form with some shorthand.
+
+use super::*;
+
+/// Classifies a program of `n: long`, `m: long`, `a: [long] long`, `s: stats`,
+/// `x: [str16] stats`, `w: string`, `p: [long] long wrap`, with one register of each type;
+/// handlers are `event: lines`. Gives the class of global `g`.
+fn class(g: &str, handlers: &[(&str, &str)]) -> String {
+    let mut text = String::from(
+        "site @0 \"\"\nstr s0 \"k\"\n\
+         global g0 \"n\" long controller @0\n\
+         global g1 \"m\" long controller @0\n\
+         global g2 \"a\" [long] long max 9 controller @0\n\
+         global g3 \"s\" stats() controller @0\n\
+         global g4 \"x\" [str16] stats() max 9 controller @0\n\
+         global g5 \"w\" str64 controller @0\n\
+         global g6 \"p\" [long] long max 9 wrap controller @0\n",
+    );
+    for (event, code) in handlers {
+        text.push_str(&format!(
+            "handler \"h\" points 1 {event} @0 {{ regs r0: long, r1: long, r2: str64 \
+             b0: {code} ret }}\n"
+        ));
+    }
+    let mut program = reader::read(&text).unwrap();
+    let explanation = classify(&mut program);
+    let line = explanation.lines.iter().find(|l| l.name == g).unwrap();
+    assert!(!line.why.is_empty());
+    line.storage.to_string()
+}
+
+const K: &str = "sys_enter(all)";
+const K2: &str = "sys_exit(all)";
+const T: &str = "timer(5, 0)";
+const B: &str = "begin(0)";
+const E: &str = "end(0)";
+
+#[test]
+fn controller_only() {
+    assert_eq!(
+        class(
+            "n",
+            &[(B, "gstore g0, 1"), (T, "r0 = gload g0 gstore g0, r0")]
+        ),
+        "controller"
+    );
+    assert_eq!(
+        class("n", &[("never", "gstore g0, 1"), (K, "tick 1")]),
+        "controller"
+    );
+}
+
+#[test]
+fn add_only_is_per_cpu() {
+    let add = (K, "gadd g0, 1");
+    assert_eq!(class("n", &[add]), "percpu");
+    assert_eq!(class("n", &[add, (E, "r0 = gload g0")]), "percpu");
+    assert_eq!(class("n", &[add, (B, "gstore g0, 4")]), "percpu");
+    assert_eq!(class("n", &[add, (T, "r0 = gload g0")]), "percpu double");
+    assert_eq!(class("n", &[add, (T, "gclear g0")]), "percpu double");
+    assert_eq!(
+        class(
+            "x",
+            &[(K, "stat_add g4[s0], 1"), ("prometheus", "gclear g4")]
+        ),
+        "percpu double"
+    );
+    assert_eq!(
+        class("s", &[(K, "stat_add g3[], 1"), (K2, "stat_add g3[], 2")]),
+        "percpu"
+    );
+    assert_eq!(class("a", &[(K, "aadd g2[1], 1")]), "percpu");
+    // A result that nobody reads is not a read.
+    assert_eq!(class("n", &[(K, "r0 = gadd g0, 1")]), "percpu");
+    assert_eq!(
+        class("n", &[(K, "r0 = gadd g0, 1 gstore g1, r0")]),
+        "shared lock"
+    );
+}
+
+#[test]
+fn single_atomic_steps_need_no_lock() {
+    assert_eq!(class("n", &[(K, "gstore g0, 1")]), "shared");
+    assert_eq!(
+        class("n", &[(K, "gstore g0, 1"), (K2, "r0 = gload g0")]),
+        "shared"
+    );
+    assert_eq!(
+        class("n", &[(K, "gadd g0, 1"), (K2, "r0 = gload g0")]),
+        "shared"
+    );
+    assert_eq!(
+        class("n", &[(K, "r0 = gload g0"), (T, "r0 = gadd g0, 1")]),
+        "shared"
+    );
+    assert_eq!(
+        class("a", &[(K, "aadd g2[1], 1"), (K2, "r0 = aget g2[1]")]),
+        "shared"
+    );
+    assert_eq!(class("a", &[(K, "aset g2[1], 1")]), "shared");
+}
+
+#[test]
+fn compound_touches_need_a_lock() {
+    assert_eq!(
+        class("n", &[(K, "r0 = gload g0 gstore g0, r0")]),
+        "shared lock"
+    );
+    assert_eq!(
+        class(
+            "n",
+            &[(K, "gstore g0, 1"), (K2, "r0 = gload g0 r1 = gload g0")]
+        ),
+        "shared lock"
+    );
+    assert_eq!(
+        class("a", &[(K, "r0 = aget g2[1] aset g2[1], r0")]),
+        "shared lock"
+    );
+    // Another handler's locks: the plain reader must take them too, so the class says so.
+    let two = [(K, "gstore g0, 1 gstore g1, 1"), (K2, "r0 = gload g0")];
+    assert_eq!(class("n", &two), "shared lock");
+    assert_eq!(class("m", &[two[0], (K2, "r0 = gload g1")]), "shared lock");
+    // In a loop.
+    assert_eq!(
+        class("n", &[(K, "gstore g0, 1 jump b0 b1:")]),
+        "shared lock"
+    );
+}
+
+#[test]
+fn unwritten_while_running_needs_none() {
+    let read = (K, "r0 = gload g0 r1 = gload g0 r1 = gload g1");
+    assert_eq!(class("n", &[read]), "shared");
+    assert_eq!(
+        class("n", &[read, (B, "gstore g0, 1 gstore g1, 1")]),
+        "shared"
+    );
+    assert_eq!(class("n", &[read, (E, "gstore g0, 1")]), "shared");
+    assert_eq!(class("n", &[read, (T, "gstore g0, 1")]), "shared lock");
+    assert_eq!(
+        class("w", &[(K, "r2 = gload g5"), (B, "gstore g5, s0")]),
+        "shared"
+    );
+}
+
+#[test]
+fn what_is_not_one_word_needs_a_lock() {
+    assert_eq!(class("w", &[(K, "gstore g5, s0")]), "shared lock");
+    assert_eq!(
+        class(
+            "s",
+            &[(K, "stat_add g3[], 1"), (K2, "r0 = stat_get count g3[]")]
+        ),
+        "shared lock"
+    );
+    assert_eq!(
+        class("a", &[(K, "aset g2[1], 1"), (K2, "r0 = aget g2[1]")]),
+        "shared lock"
+    );
+    assert_eq!(
+        class("a", &[(K, "r0 = aget g2[1]"), (K2, "adel g2[1]")]),
+        "shared lock"
+    );
+    assert_eq!(
+        class(
+            "a",
+            &[
+                (K, "r0 = aadd g2[1], 1 print out f0(r0)"),
+                (T, "aset g2[1], 2")
+            ]
+        ),
+        "shared lock"
+    );
+    assert_eq!(
+        class("a", &[(K, "aset g2[1], 1"), (T, "iter i0 g2[]")]),
+        "shared lock"
+    );
+    assert_eq!(class("p", &[(K, "aset g6[1], 1")]), "shared lock");
+}
+
+#[test]
+fn elements_of_the_own_thread_need_none() {
+    let set = (K, "r0 = intr tid() aset g2[r0], 1");
+    let get = (
+        K2,
+        "r0 = intr tid() r1 = copy r0 r0 = aget g2[r1] adel g2[r1]",
+    );
+    // r0 is not always the thread's id in `get`, but r1 is a copy of it: refused.
+    assert_eq!(class("a", &[set, get]), "shared lock");
+    let get = (K2, "r0 = intr tid() r1 = aget g2[r0] adel g2[r0]");
+    assert_eq!(class("a", &[set, get]), "shared");
+    assert_eq!(class("a", &[set, get, (E, "gclear g2")]), "shared");
+    assert_eq!(class("a", &[set, get, (T, "gclear g2")]), "shared lock");
+    assert_eq!(
+        class("a", &[set, get, ("sys_exit(1)", "adel g2[*]")]),
+        "shared lock"
+    );
+    assert_eq!(
+        class("a", &[(K, "r0 = intr pid() aset g2[r0], 1 aset g2[r0], 2")]),
+        "shared lock"
+    );
+    // Another global in the same handler does not matter.
+    let both = (
+        K2,
+        "r0 = intr tid() r1 = aget g2[r0] adel g2[r0] gstore g0, r1",
+    );
+    assert_eq!(class("a", &[set, both]), "shared");
+    assert_eq!(class("n", &[set, both, (T, "r0 = gload g0")]), "shared");
+    // Idle threads all have the id 0.
+    let idle = ("tracepoint(\"sched_switch\")", set.1);
+    assert_eq!(class("a", &[idle, get]), "shared lock");
+    // Wrapping arrays lose elements to other threads.
+    let wrap = (K, "r0 = intr tid() r1 = aget g6[r0] aset g6[r0], 1");
+    assert_eq!(class("p", &[wrap]), "shared lock");
+    // Read before it is written, the register is 0 for every thread.
+    let early = (K, "aset g2[r0], 1 r1 = aget g2[r0] r0 = intr tid()");
+    assert_eq!(class("a", &[early]), "shared lock");
+}
+
+#[test]
+fn what_is_read_with_a_locked_global_is_locked_too() {
+    let both = (K, "r0 = gload g0 gstore g0, 7 aadd g2[1], r0");
+    let reads = (T, "r0 = gload g0 gstore g0, 0 r1 = aget g2[1] gclear g2");
+    assert_eq!(class("n", &[both, reads]), "shared lock");
+    assert_eq!(class("a", &[both, reads]), "shared lock");
+    // Read by itself it stays per-CPU, and so it does where it is read at the end only.
+    assert_eq!(class("a", &[both, (T, "gclear g2")]), "percpu double");
+    let at_end = (E, "r0 = gload g0 r1 = aget g2[1]");
+    assert_eq!(class("a", &[both, at_end]), "percpu");
+}

@@ -1,0 +1,562 @@
+//! The verifier: what every program must satisfy between passes.
+//!
+//! # Invariants
+//! 1. Every body has a block 0; jump targets and catch blocks exist.
+//! 2. Registers, globals, functions, formats, strings, tables, sites and iterators named by an
+//!    instruction exist. Sites: index 0 may be missing (unknown).
+//! 3. Operands and results have the type that the instruction asks for: numbers or strings of
+//!    any width. A string operand is a string register or a string constant.
+//! 4. Register and key widths are multiples of 8 from 8 to 4,104; arrays have 1 to 8 keys and
+//!    room for at least one element; a linear histogram has a positive step.
+//! 5. Operations fit the kind of their global: scalar, statistic, array of scalars, array of
+//!    statistics; additions only on numbers; as many keys as the array has. Histogram
+//!    operations only on statistics with a histogram, extractors (other than the count) only on
+//!    statistics that keep what they need. Initial values have the scalar's type.
+//! 6. A format's arguments are as many and of the types that it needs.
+//! 7. Intrinsics have the table's parameters and results, and run where the handler runs;
+//!    functions are checked against the handlers that reach them. A constant parameter of
+//!    `ctx_arg` and the like is an immediate.
+//! 8. Calls pass as many arguments of the right types as the function has parameters, and only
+//!    take a result from a function that has one. `ret` in a function gives a value of its
+//!    type, or nothing; in a handler nothing.
+//! 9. `next` only fetches from iterators, with as many registers as the array has keys (one
+//!    for a histogram) of the types of its keys; an iterator is of one array throughout.
+//! 10. `load` has a size of 1, 2, 4 or 8. `catch_msg` writes a string.
+
+use crate::intrinsics::Kind;
+use crate::*;
+
+/// A broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifyError {
+    /// The body: a handler's point or a function's name, "" for the program itself.
+    pub body: String,
+    /// The block, if it is about one.
+    pub block: Option<BlockId>,
+    /// The instruction in text form with what is wrong.
+    pub message: String,
+}
+
+impl std::fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let block = self.block.map_or(String::new(), |b| format!(" {b}"));
+        write!(f, "{}{block}: {}", self.body, self.message)
+    }
+}
+
+impl std::error::Error for VerifyError {}
+
+type Check = Result<(), String>;
+
+fn ensure(ok: bool, message: &str) -> Check {
+    if ok { Ok(()) } else { Err(message.to_string()) }
+}
+
+/// Checks a program.
+///
+/// # Errors
+/// All broken invariants found, at most one an instruction.
+pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
+    let mut errors = Vec::new();
+    for g in &program.globals {
+        if let Err(message) = global(g) {
+            let message = format!("global {}: {message}", g.name);
+            errors.push(VerifyError {
+                body: String::new(),
+                block: None,
+                message,
+            });
+        }
+    }
+    let (kernel, controller) = reached(program);
+    for (i, f) in program.funcs.iter().enumerate() {
+        let places = (kernel[i], controller[i]);
+        let mut c = Checker {
+            program,
+            body: &f.body,
+            places,
+            ret: Some(f.ret),
+            errors: Vec::new(),
+        };
+        for p in &f.params {
+            c.report(None, c.reg(*p).map(|_| ()), &"parameter");
+        }
+        c.check(&f.name, &mut errors);
+    }
+    for h in &program.handlers {
+        let k = h.event.in_kernel();
+        let mut c = Checker {
+            program,
+            body: &h.body,
+            places: (k, !k),
+            ret: None,
+            errors: Vec::new(),
+        };
+        c.report(None, c.site(h.site), &"handler");
+        c.check(&h.point, &mut errors);
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors)
+    }
+}
+
+/// Which functions kernel handlers reach, and which controller handlers.
+fn reached(program: &Program) -> (Vec<bool>, Vec<bool>) {
+    let n = program.funcs.len();
+    let mut out = (vec![false; n], vec![false; n]);
+    for h in &program.handlers {
+        let seen = if h.event.in_kernel() {
+            &mut out.0
+        } else {
+            &mut out.1
+        };
+        let mut stack = vec![&h.body];
+        while let Some(body) = stack.pop() {
+            for (inst, _) in body.blocks.iter().flat_map(|b| &b.insts) {
+                if let Inst::Call { func, .. } = inst
+                    && let Some(f) = program.funcs.get(func.index())
+                    && !std::mem::replace(&mut seen[func.index()], true)
+                {
+                    stack.push(&f.body);
+                }
+            }
+        }
+    }
+    out
+}
+
+fn width(ty: Ty) -> Check {
+    let ok = match ty {
+        Ty::Long => true,
+        Ty::Str(w) => (8..=4104).contains(&w) && w % 8 == 0,
+    };
+    ensure(ok, "string width is not a multiple of 8 from 8 to 4104")
+}
+
+fn global(g: &Global) -> Check {
+    if let Some(Hist::Linear { step, .. }) = g.kind.stats().and_then(|s| s.hist) {
+        ensure(step > 0, "histogram step is not positive")?;
+    }
+    match &g.kind {
+        GlobalKind::Scalar(ty) => {
+            width(*ty)?;
+            let ok = matches!(
+                (&g.init, ty),
+                (None, _) | (Some(Init::Long(_)), Ty::Long) | (Some(Init::Str(_)), Ty::Str(_))
+            );
+            return ensure(ok, "initial value of another type");
+        }
+        GlobalKind::Stats(_) => {}
+        GlobalKind::Array {
+            keys, value, max, ..
+        } => {
+            ensure((1..=8).contains(&keys.len()), "not 1 to 8 keys")?;
+            ensure(*max > 0, "room for no element")?;
+            keys.iter().try_for_each(|k| width(*k))?;
+            if let ElemTy::Scalar(ty) = value {
+                width(*ty)?;
+            }
+        }
+    }
+    ensure(
+        g.init.is_none(),
+        "initial value of something else than a scalar",
+    )
+}
+
+struct Checker<'p> {
+    program: &'p Program,
+    body: &'p Body,
+    /// Runs in the kernel, in the controller.
+    places: (bool, bool),
+    /// A function's result; `None` in a handler.
+    ret: Option<Option<Ty>>,
+    errors: Vec<(Option<BlockId>, String)>,
+}
+
+fn is_str(ty: Ty) -> bool {
+    matches!(ty, Ty::Str(_))
+}
+
+impl Checker<'_> {
+    fn report(&mut self, block: Option<BlockId>, check: Check, what: &dyn std::fmt::Display) {
+        if let Err(message) = check {
+            self.errors.push((block, format!("`{what}`: {message}")));
+        }
+    }
+
+    fn check(mut self, name: &str, out: &mut Vec<VerifyError>) {
+        self.report(
+            None,
+            ensure(!self.body.blocks.is_empty(), "no block 0"),
+            &"body",
+        );
+        for ty in &self.body.regs {
+            self.report(None, width(*ty), ty);
+        }
+        let iters = self.iterators();
+        for (i, block) in self.body.blocks.iter().enumerate() {
+            let at = Some(BlockId(i as u32));
+            if let Some(c) = block.catch {
+                self.report(at, self.block(c), &"catch");
+            }
+            for (inst, site) in &block.insts {
+                let check = self.site(*site).and_then(|()| self.inst(inst, &iters));
+                self.report(at, check, inst);
+            }
+            self.report(at, self.term(&block.term, &iters), &block.term);
+        }
+        out.extend(self.errors.into_iter().map(|(block, message)| VerifyError {
+            body: name.to_string(),
+            block,
+            message,
+        }));
+    }
+
+    /// The key types of each iterator.
+    fn iterators(&self) -> Vec<Option<Vec<Ty>>> {
+        let mut out = vec![None; self.body.iters as usize];
+        for (inst, _) in self.body.blocks.iter().flat_map(|b| &b.insts) {
+            let (it, keys) = match inst {
+                Inst::IterNew { it, g, .. } => {
+                    let kind = self.program.globals.get(g.index()).map(|g| &g.kind);
+                    (it, kind.map_or(Vec::new(), |k| k.keys().to_vec()))
+                }
+                Inst::IterHist { it, .. } => (it, vec![Ty::Long]),
+                _ => continue,
+            };
+            if let Some(place) = out.get_mut(it.index()) {
+                place.get_or_insert(keys);
+            }
+        }
+        out
+    }
+
+    fn site(&self, s: SiteId) -> Check {
+        ensure(
+            s.0 == 0 || s.index() < self.program.sites.len(),
+            "no such site",
+        )
+    }
+
+    fn block(&self, b: BlockId) -> Check {
+        ensure(b.index() < self.body.blocks.len(), "no such block")
+    }
+
+    fn reg(&self, r: Reg) -> Result<Ty, String> {
+        self.body
+            .regs
+            .get(r.index())
+            .copied()
+            .ok_or_else(|| format!("no register {r}"))
+    }
+
+    fn ty(&self, v: Val) -> Result<Ty, String> {
+        self.program
+            .type_of(self.body, v)
+            .ok_or_else(|| format!("no operand {v}"))
+    }
+
+    fn want(&self, v: Val, string: bool) -> Check {
+        let ok = is_str(self.ty(v)?) == string;
+        ensure(
+            ok,
+            &format!("{v} is not a {}", if string { "string" } else { "number" }),
+        )
+    }
+
+    fn dst(&self, r: Reg, string: bool) -> Check {
+        self.reg(r).and_then(|_| self.want(Val::Reg(r), string))
+    }
+
+    fn same(&self, v: Val, ty: Ty) -> Check {
+        self.want(v, is_str(ty))
+    }
+
+    fn kind(&self, g: GlobalId) -> Result<&GlobalKind, String> {
+        Ok(&self
+            .program
+            .globals
+            .get(g.index())
+            .ok_or("no such global")?
+            .kind)
+    }
+
+    /// The element type of an array, after a check of the keys.
+    fn element(&self, g: GlobalId, keys: &[Option<Val>]) -> Result<&ElemTy, String> {
+        let GlobalKind::Array {
+            keys: types, value, ..
+        } = self.kind(g)?
+        else {
+            return Err("not an array".into());
+        };
+        ensure(types.len() == keys.len(), "wrong number of keys")?;
+        for (k, ty) in keys.iter().zip(types) {
+            if let Some(k) = k {
+                self.same(*k, *ty)?;
+            }
+        }
+        Ok(value)
+    }
+
+    fn scalar_element(&self, g: GlobalId, keys: &[Val]) -> Result<Ty, String> {
+        let keys: Vec<Option<Val>> = keys.iter().copied().map(Some).collect();
+        match self.element(g, &keys)? {
+            ElemTy::Scalar(ty) => Ok(*ty),
+            ElemTy::Stats(_) => Err("an array of statistics".into()),
+        }
+    }
+
+    fn scalar(&self, g: GlobalId) -> Result<Ty, String> {
+        match self.kind(g)? {
+            GlobalKind::Scalar(ty) => Ok(*ty),
+            _ => Err("not a scalar".into()),
+        }
+    }
+
+    fn stats(&self, g: GlobalId, keys: &[Val]) -> Result<&StatsSpec, String> {
+        let keys: Vec<Option<Val>> = keys.iter().copied().map(Some).collect();
+        if let GlobalKind::Stats(spec) = self.kind(g)? {
+            ensure(keys.is_empty(), "keys of a scalar")?;
+            return Ok(spec);
+        }
+        match self.element(g, &keys)? {
+            ElemTy::Stats(spec) => Ok(spec),
+            ElemTy::Scalar(_) => Err("not a statistic".into()),
+        }
+    }
+
+    fn format(&self, f: FormatId, args: &[Val]) -> Check {
+        let format = self
+            .program
+            .formats
+            .get(f.index())
+            .ok_or("no such format")?;
+        let kinds = format.arg_kinds();
+        ensure(
+            kinds.len() == args.len(),
+            "wrong number of arguments for the format",
+        )?;
+        kinds
+            .iter()
+            .zip(args)
+            .try_for_each(|(k, a)| self.want(*a, *k == Kind::Str))
+    }
+
+    fn iter(&self, it: IterId) -> Check {
+        ensure(it.0 < self.body.iters, "no such iterator")
+    }
+
+    fn term(&self, term: &Term, iters: &[Option<Vec<Ty>>]) -> Check {
+        let mut check = Ok(());
+        term.for_each_target(|b| {
+            if check.is_ok() {
+                check = self.block(b);
+            }
+        });
+        check?;
+        match term {
+            Term::Branch { cond, .. } => self.want(*cond, false),
+            Term::IterNext {
+                it, keys, value, ..
+            } => {
+                self.iter(*it)?;
+                let Some(Some(types)) = iters.get(it.index()) else {
+                    return Err("iterator is never started".into());
+                };
+                ensure(types.len() == keys.len(), "wrong number of keys")?;
+                for (k, ty) in keys.iter().zip(types) {
+                    self.dst(*k, is_str(*ty))?;
+                }
+                value.map_or(Ok(()), |v| self.reg(v).map(|_| ()))
+            }
+            Term::Ret(v) => match (self.ret, v) {
+                (_, None) => Ok(()),
+                (Some(Some(ty)), Some(v)) => self.same(*v, ty),
+                _ => Err("result where there is none".into()),
+            },
+            Term::Jump(_) | Term::EndHandler => Ok(()),
+        }
+    }
+
+    fn inst(&self, inst: &Inst, iters: &[Option<Vec<Ty>>]) -> Check {
+        match inst {
+            Inst::Copy { dst, src } => self.dst(*dst, is_str(self.ty(*src)?)),
+            Inst::Un { dst, a, .. } => self.want(*a, false).and_then(|()| self.dst(*dst, false)),
+            Inst::Bin { dst, a, b, .. } => {
+                self.want(*a, false)?;
+                self.want(*b, false)?;
+                self.dst(*dst, false)
+            }
+            Inst::StrCmp { dst, a, b, .. } => {
+                self.want(*a, true)?;
+                self.want(*b, true)?;
+                self.dst(*dst, false)
+            }
+            Inst::Concat { dst, a, b } => {
+                self.want(*a, true)?;
+                self.want(*b, true)?;
+                self.dst(*dst, true)
+            }
+            Inst::TableGet { dst, table, idx } => {
+                ensure(table.index() < self.program.tables.len(), "no such table")?;
+                self.want(*idx, false)?;
+                self.dst(*dst, true)
+            }
+            Inst::Sprint { dst, fmt, args } => {
+                self.format(*fmt, args)?;
+                self.dst(*dst, true)
+            }
+            Inst::Print { fmt, args, .. } => self.format(*fmt, args),
+            Inst::Intr { dst, f, args } => self.intrinsic(*dst, *f, args),
+            Inst::Load {
+                dst, addr, size, ..
+            } => {
+                ensure(matches!(size, 1 | 2 | 4 | 8), "bad size")?;
+                self.want(*addr, false)?;
+                self.dst(*dst, false)
+            }
+            Inst::Raise { msg } => self.want(*msg, true),
+            Inst::CatchMsg { dst } => self.dst(*dst, true),
+            Inst::Call { dst, func, args } => {
+                let f = self
+                    .program
+                    .funcs
+                    .get(func.index())
+                    .ok_or("no such function")?;
+                ensure(f.params.len() == args.len(), "wrong number of arguments")?;
+                for (p, a) in f.params.iter().zip(args) {
+                    let ty = f.body.regs.get(p.index()).ok_or("no such parameter")?;
+                    self.same(*a, *ty)?;
+                }
+                match (dst, f.ret) {
+                    (None, _) => Ok(()),
+                    (Some(dst), Some(ty)) => self.dst(*dst, is_str(ty)),
+                    (Some(_), None) => Err("result of a function without one".into()),
+                }
+            }
+            Inst::Tick { .. } => Ok(()),
+            _ => self.on_global(inst, iters),
+        }
+    }
+
+    fn intrinsic(&self, dst: Option<Reg>, f: Intrinsic, args: &[Val]) -> Check {
+        let info = f.info();
+        ensure(
+            info.places.kernel || !self.places.0,
+            "not in kernel handlers",
+        )?;
+        ensure(
+            info.places.controller || !self.places.1,
+            "not in controller handlers",
+        )?;
+        ensure(info.params.len() == args.len(), "wrong number of arguments")?;
+        for (k, a) in info.params.iter().zip(args) {
+            self.want(*a, *k == Kind::Str)?;
+        }
+        use Intrinsic::{CtxArg, RegArg, SysArg};
+        if matches!(f, CtxArg | RegArg | SysArg) {
+            let ok = args.iter().all(|a| matches!(a, Val::Imm(_)));
+            ensure(ok || !self.places.0, "argument is not a constant")?;
+        }
+        match (dst, info.ret) {
+            (None, _) => Ok(()),
+            (Some(dst), Some(kind)) => self.dst(dst, kind == Kind::Str),
+            (Some(_), None) => Err("result of an intrinsic without one".into()),
+        }
+    }
+
+    fn on_global(&self, inst: &Inst, iters: &[Option<Vec<Ty>>]) -> Check {
+        let number = |ty: Ty| ensure(ty == Ty::Long, "adding to something else than a number");
+        match inst {
+            Inst::GLoad { dst, g } => self.dst(*dst, is_str(self.scalar(*g)?)),
+            Inst::GStore { g, val } => self.same(*val, self.scalar(*g)?),
+            Inst::GAdd { g, val, old } => {
+                number(self.scalar(*g)?)?;
+                self.want(*val, false)?;
+                old.map_or(Ok(()), |o| self.dst(o, false))
+            }
+            Inst::AGet { dst, g, keys } => self.dst(*dst, is_str(self.scalar_element(*g, keys)?)),
+            Inst::ASet { g, keys, val } => self.same(*val, self.scalar_element(*g, keys)?),
+            Inst::AAdd { g, keys, val, old } => {
+                number(self.scalar_element(*g, keys)?)?;
+                self.want(*val, false)?;
+                old.map_or(Ok(()), |o| self.dst(o, false))
+            }
+            Inst::AHas { dst, g, keys } => {
+                self.element(*g, keys)?;
+                self.dst(*dst, false)
+            }
+            Inst::ADel { g, keys } => self.element(*g, keys).map(|_| ()),
+            Inst::GClear { g } => self.kind(*g).map(|_| ()),
+            Inst::StatAdd { g, keys, val } => {
+                self.stats(*g, keys)?;
+                self.want(*val, false)
+            }
+            Inst::StatGet {
+                dst,
+                g,
+                keys,
+                what,
+                shift,
+            } => {
+                let s = self.stats(*g, keys)?;
+                let kept = match what {
+                    Extract::Count => true,
+                    Extract::Sum | Extract::Avg => s.sum || s.variance,
+                    Extract::Min => s.min,
+                    Extract::Max => s.max,
+                    Extract::Variance => s.variance,
+                };
+                ensure(kept, "the statistic does not keep that")?;
+                ensure(*shift <= 62, "shift above 62")?;
+                self.dst(*dst, false)
+            }
+            Inst::HistGet { dst, g, keys, idx } => {
+                ensure(self.stats(*g, keys)?.hist.is_some(), "no histogram")?;
+                self.want(*idx, false)?;
+                self.dst(*dst, false)
+            }
+            Inst::PrintHist { g, keys } => {
+                ensure(self.stats(*g, keys)?.hist.is_some(), "no histogram")
+            }
+            Inst::IterNew {
+                it,
+                g,
+                slice,
+                sort,
+                limit,
+            } => {
+                self.iter(*it)?;
+                let keys = self.kind(*g)?.keys();
+                ensure(!keys.is_empty(), "not an array")?;
+                if !slice.is_empty() {
+                    self.element(*g, slice)?;
+                }
+                ensure(
+                    iters[it.index()].as_deref() == Some(keys),
+                    "iterator of another array",
+                )?;
+                match sort.map(|s| s.by) {
+                    Some(SortKey::Key(k)) => ensure((k as usize) < keys.len(), "no such key")?,
+                    Some(SortKey::Stat(_)) => {
+                        ensure(self.kind(*g)?.stats().is_some(), "not statistics")?;
+                    }
+                    _ => {}
+                }
+                limit.map_or(Ok(()), |l| self.want(l, false))
+            }
+            Inst::IterHist { it, g, keys } => {
+                self.iter(*it)?;
+                ensure(self.stats(*g, keys)?.hist.is_some(), "no histogram")?;
+                ensure(
+                    iters[it.index()].as_deref() == Some(&[Ty::Long]),
+                    "iterator of something else",
+                )
+            }
+            _ => Err("not checked".into()),
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! What an instruction reads, writes and can do: the questions every pass asks.
+
+use crate::fmt::{ConvKind, Piece};
+use crate::*;
+
+/// Which register an instruction writes: `$must` where there always is one, `$may` where there
+/// can be one, `$none` for the rest.
+macro_rules! dst {
+    ($inst:expr, $dst:ident, $must:expr, $may:expr, $none:expr) => {
+        match $inst {
+            Inst::Copy { dst: $dst, .. }
+            | Inst::Un { dst: $dst, .. }
+            | Inst::Bin { dst: $dst, .. }
+            | Inst::StrCmp { dst: $dst, .. }
+            | Inst::Concat { dst: $dst, .. }
+            | Inst::TableGet { dst: $dst, .. }
+            | Inst::Sprint { dst: $dst, .. }
+            | Inst::GLoad { dst: $dst, .. }
+            | Inst::AGet { dst: $dst, .. }
+            | Inst::AHas { dst: $dst, .. }
+            | Inst::StatGet { dst: $dst, .. }
+            | Inst::HistGet { dst: $dst, .. }
+            | Inst::Load { dst: $dst, .. }
+            | Inst::CatchMsg { dst: $dst } => $must,
+            Inst::Intr { dst: $dst, .. }
+            | Inst::Call { dst: $dst, .. }
+            | Inst::GAdd { old: $dst, .. }
+            | Inst::AAdd { old: $dst, .. } => $may,
+            Inst::Print { .. }
+            | Inst::PrintHist { .. }
+            | Inst::GStore { .. }
+            | Inst::ASet { .. }
+            | Inst::ADel { .. }
+            | Inst::GClear { .. }
+            | Inst::StatAdd { .. }
+            | Inst::IterNew { .. }
+            | Inst::IterHist { .. }
+            | Inst::Raise { .. }
+            | Inst::Tick { .. } => $none,
+        }
+    };
+}
+
+/// Which operands an instruction has, for reading (`iter`) and for changing (`iter_mut`).
+macro_rules! uses {
+    ($inst:expr, $f:expr, $iter:ident) => {{
+        let mut f = $f;
+        match $inst {
+            Inst::Copy { src: v, .. }
+            | Inst::Un { a: v, .. }
+            | Inst::TableGet { idx: v, .. }
+            | Inst::GStore { val: v, .. }
+            | Inst::GAdd { val: v, .. }
+            | Inst::Load { addr: v, .. }
+            | Inst::Raise { msg: v } => f(v),
+            Inst::Bin { a, b, .. } | Inst::StrCmp { a, b, .. } | Inst::Concat { a, b, .. } => {
+                f(a);
+                f(b);
+            }
+            Inst::Sprint { args: vs, .. }
+            | Inst::Print { args: vs, .. }
+            | Inst::PrintHist { keys: vs, .. }
+            | Inst::Intr { args: vs, .. }
+            | Inst::AGet { keys: vs, .. }
+            | Inst::StatGet { keys: vs, .. }
+            | Inst::IterHist { keys: vs, .. }
+            | Inst::Call { args: vs, .. } => vs.$iter().for_each(f),
+            Inst::ASet { keys, val, .. }
+            | Inst::AAdd { keys, val, .. }
+            | Inst::StatAdd { keys, val, .. }
+            | Inst::HistGet { keys, idx: val, .. } => {
+                keys.$iter().for_each(&mut f);
+                f(val);
+            }
+            Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => {
+                keys.$iter().flatten().for_each(f);
+            }
+            Inst::IterNew { slice, limit, .. } => {
+                slice.$iter().flatten().for_each(&mut f);
+                limit.$iter().for_each(f);
+            }
+            Inst::GLoad { .. }
+            | Inst::GClear { .. }
+            | Inst::CatchMsg { .. }
+            | Inst::Tick { .. } => {}
+        }
+    }};
+}
+
+impl Inst {
+    /// The register it writes.
+    pub fn dst(&self) -> Option<Reg> {
+        dst!(self, dst, Some(*dst), *dst, None)
+    }
+
+    /// Calls `f` with the register it writes.
+    pub fn dst_mut(&mut self, mut f: impl FnMut(&mut Reg)) {
+        dst!(self, dst, f(dst), dst.iter_mut().for_each(f), ())
+    }
+
+    /// Calls `f` with every operand, in order.
+    pub fn for_each_use(&self, mut f: impl FnMut(Val)) {
+        uses!(self, |v: &Val| f(*v), iter)
+    }
+
+    /// Calls `f` with every operand, in order, to change it.
+    pub fn uses_mut(&mut self, f: impl FnMut(&mut Val)) {
+        uses!(self, f, iter_mut)
+    }
+
+    /// The global it touches.
+    pub fn global(&self) -> Option<GlobalId> {
+        match self {
+            Inst::PrintHist { g, .. }
+            | Inst::GLoad { g, .. }
+            | Inst::GStore { g, .. }
+            | Inst::GAdd { g, .. }
+            | Inst::AGet { g, .. }
+            | Inst::ASet { g, .. }
+            | Inst::AAdd { g, .. }
+            | Inst::AHas { g, .. }
+            | Inst::ADel { g, .. }
+            | Inst::GClear { g }
+            | Inst::StatAdd { g, .. }
+            | Inst::StatGet { g, .. }
+            | Inst::HistGet { g, .. }
+            | Inst::IterNew { g, .. }
+            | Inst::IterHist { g, .. } => Some(*g),
+            _ => None,
+        }
+    }
+
+    /// The keys with which it touches one element of an array (not with a wildcard).
+    pub fn keys(&self) -> Option<&[Val]> {
+        match self {
+            Inst::PrintHist { keys, .. }
+            | Inst::AGet { keys, .. }
+            | Inst::ASet { keys, .. }
+            | Inst::AAdd { keys, .. }
+            | Inst::StatAdd { keys, .. }
+            | Inst::StatGet { keys, .. }
+            | Inst::HistGet { keys, .. }
+            | Inst::IterHist { keys, .. } => Some(keys),
+            _ => None,
+        }
+    }
+
+    /// Whether it changes its global.
+    pub fn writes_global(&self) -> bool {
+        matches!(
+            self,
+            Inst::GStore { .. }
+                | Inst::GAdd { .. }
+                | Inst::ASet { .. }
+                | Inst::AAdd { .. }
+                | Inst::ADel { .. }
+                | Inst::GClear { .. }
+                | Inst::StatAdd { .. }
+        )
+    }
+
+    /// Whether it only adds to its global, with nobody looking at the value.
+    pub fn add_only(&self) -> bool {
+        matches!(
+            self,
+            Inst::StatAdd { .. } | Inst::GAdd { old: None, .. } | Inst::AAdd { old: None, .. }
+        )
+    }
+
+    /// Whether it can fail (a block's `catch` may be entered from it).
+    pub fn fallible(&self, program: &Program) -> bool {
+        let grows = |g: &GlobalId| {
+            matches!(
+                program.globals.get(g.index()).map(|g| &g.kind),
+                Some(GlobalKind::Array { wrap: false, .. })
+            )
+        };
+        match self {
+            Inst::Bin {
+                op: BinOp::Div | BinOp::Mod,
+                b,
+                ..
+            } => !matches!(b, Val::Imm(n) if *n != 0),
+            Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => grows(g),
+            Inst::Sprint { fmt, .. } | Inst::Print { fmt, .. } => {
+                program.formats.get(fmt.index()).is_none_or(reads_memory)
+            }
+            Inst::StatGet { what, .. } => !matches!(what, Extract::Count | Extract::Sum),
+            Inst::Intr { f, .. } => f.info().fails,
+            Inst::PrintHist { .. }
+            | Inst::HistGet { .. }
+            | Inst::Load { .. }
+            | Inst::Raise { .. }
+            | Inst::Call { .. }
+            | Inst::Tick { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it does nothing but write its register, from its operands alone: it can be
+    /// dropped when the register is dead, and two with equal operands give the same value.
+    pub fn pure_(&self, program: &Program) -> bool {
+        match self {
+            Inst::Copy { .. }
+            | Inst::Un { .. }
+            | Inst::Bin { .. }
+            | Inst::StrCmp { .. }
+            | Inst::Concat { .. }
+            | Inst::TableGet { .. }
+            | Inst::Sprint { .. } => !self.fallible(program),
+            Inst::Intr { f, .. } => f.info().pure_ && !f.info().fails,
+            _ => false,
+        }
+    }
+
+    /// Whether it can be dropped when the register it writes is dead: [`Inst::pure_`], and
+    /// reads of globals that cannot fail.
+    pub fn removable(&self, program: &Program) -> bool {
+        match self {
+            Inst::GLoad { .. } | Inst::AGet { .. } | Inst::AHas { .. } | Inst::CatchMsg { .. } => {
+                true
+            }
+            Inst::StatGet { .. } => !self.fallible(program),
+            _ => self.pure_(program),
+        }
+    }
+}
+
+/// Whether a format has a conversion that reads memory.
+pub fn reads_memory(format: &crate::fmt::Format) -> bool {
+    format
+        .pieces
+        .iter()
+        .any(|p| matches!(p, Piece::Conv(c) if matches!(c.kind, ConvKind::Mem | ConvKind::MemHex)))
+}
+
+impl Term {
+    /// Calls `f` with every block it can go to (not the catch block).
+    pub fn for_each_target(&self, mut f: impl FnMut(BlockId)) {
+        self.clone().targets_mut(|b| f(*b));
+    }
+
+    /// Calls `f` with every block it can go to, to change it.
+    pub fn targets_mut(&mut self, mut f: impl FnMut(&mut BlockId)) {
+        match self {
+            Term::Jump(b) => f(b),
+            Term::Branch { then, els, .. } => {
+                f(then);
+                f(els);
+            }
+            Term::IterNext { body, done, .. } => {
+                f(body);
+                f(done);
+            }
+            Term::Ret(_) | Term::EndHandler => {}
+        }
+    }
+
+    /// Calls `f` with every operand.
+    pub fn for_each_use(&self, mut f: impl FnMut(Val)) {
+        self.clone().uses_mut(|v| f(*v));
+    }
+
+    /// Calls `f` with every operand, to change it.
+    pub fn uses_mut(&mut self, mut f: impl FnMut(&mut Val)) {
+        match self {
+            Term::Branch { cond, .. } => f(cond),
+            Term::Ret(Some(v)) => f(v),
+            _ => {}
+        }
+    }
+
+    /// Calls `f` with every register it writes.
+    pub fn dsts_mut(&mut self, mut f: impl FnMut(&mut Reg)) {
+        if let Term::IterNext { keys, value, .. } = self {
+            keys.iter_mut().for_each(&mut f);
+            value.iter_mut().for_each(f);
+        }
+    }
+
+    /// Calls `f` with every register it writes.
+    pub fn for_each_dst(&self, mut f: impl FnMut(Reg)) {
+        self.clone().dsts_mut(|r| f(*r));
+    }
+}
+
+impl Program {
+    /// Every body, handlers first.
+    pub fn bodies(&self) -> impl Iterator<Item = &Body> {
+        self.handlers
+            .iter()
+            .map(|h| &h.body)
+            .chain(self.funcs.iter().map(|f| &f.body))
+    }
+
+    /// Every body, handlers first, to change it.
+    pub fn bodies_mut(&mut self) -> impl Iterator<Item = &mut Body> {
+        self.handlers
+            .iter_mut()
+            .map(|h| &mut h.body)
+            .chain(self.funcs.iter_mut().map(|f| &mut f.body))
+    }
+
+    /// The id of a string constant, added when it is missing.
+    pub fn intern(&mut self, text: &[u8]) -> StrId {
+        let found = self.strings.iter().position(|s| **s == *text);
+        StrId(found.unwrap_or_else(|| {
+            self.strings.push(text.into());
+            self.strings.len() - 1
+        }) as u32)
+    }
+
+    /// The type of an operand in a body; `None` when it names nothing.
+    pub fn type_of(&self, body: &Body, v: Val) -> Option<Ty> {
+        match v {
+            Val::Reg(r) => body.regs.get(r.index()).copied(),
+            Val::Imm(_) => Some(Ty::Long),
+            Val::Str(s) => self
+                .strings
+                .get(s.index())
+                .map(|s| Ty::str_for_len(s.len())),
+        }
+    }
+}
+
+impl Body {
+    /// The blocks that can run before each block: jumps, and failing instructions for catch
+    /// blocks (any block may fail).
+    pub fn predecessors(&self) -> Vec<Vec<BlockId>> {
+        let mut preds = vec![Vec::new(); self.blocks.len()];
+        for (i, block) in self.blocks.iter().enumerate() {
+            let mut add = |b: BlockId| {
+                if let Some(p) = preds.get_mut(b.index())
+                    && p.last() != Some(&BlockId(i as u32))
+                {
+                    p.push(BlockId(i as u32));
+                }
+            };
+            block.term.for_each_target(&mut add);
+            block.catch.iter().copied().for_each(&mut add);
+        }
+        preds
+    }
+}
+
+impl Block {
+    /// Every block that can run next: the jumps' targets and the catch block.
+    pub fn successors(&self) -> Vec<BlockId> {
+        let mut out = Vec::with_capacity(3);
+        self.term.for_each_target(|b| out.push(b));
+        out.extend(self.catch);
+        out
+    }
+}

@@ -1,0 +1,90 @@
+//! Runs `tests/filetests/*.ir`: a program in text form below `; test PASS` headers, followed by
+//! what the pass gives, as comments after a line `; ----`. With `BLESS=1` the expectations are
+//! written anew.
+//!
+//! | pass | shows |
+//! |---|---|
+//! | `opt` | the optimised program |
+//! | `inline` | the program after inlining only |
+//! | `interp` | output and error of every handler, in order |
+//! | `verify` | the broken invariants |
+//! | `storage` | the storage class of each global and why |
+
+use std::fmt::Write;
+use std::path::Path;
+
+use spile_ir::interp::testenv::TestEnv;
+use spile_ir::{HandlerId, Program, interp, opt, reader, storage, verify};
+
+const MARK: &str = "; ----\n";
+
+fn show(pass: &str, mut p: Program) -> String {
+    let mut out = String::new();
+    match pass {
+        "opt" => {
+            opt::optimise(&mut p, true);
+            out = p.to_string();
+        }
+        "inline" => {
+            opt::inline(&mut p);
+            out = p.to_string();
+        }
+        "verify" => match verify::verify(&p) {
+            Ok(()) => out.push_str("ok\n"),
+            Err(errors) => errors.iter().for_each(|e| writeln!(out, "{e}").unwrap()),
+        },
+        "storage" => out = storage::classify(&mut p).to_string(),
+        "interp" => {
+            let mut env = TestEnv::new(&p);
+            for (i, h) in p.handlers.iter().enumerate() {
+                let result = interp::run(&p, HandlerId(i as u32), &mut env);
+                writeln!(out, "[{}]", h.point).unwrap();
+                out.push_str(&String::from_utf8_lossy(&std::mem::take(&mut env.out)));
+                if let Err(e) = result {
+                    let near = &p.sites[e.site.index()].near;
+                    write!(out, "ERROR: {e} near {near}").unwrap();
+                    for s in &e.callers {
+                        write!(out, " (called from {})", p.sites[s.index()].near).unwrap();
+                    }
+                    out.push('\n');
+                }
+            }
+            if env.cuts != 0 {
+                writeln!(out, "cuts: {}", env.cuts).unwrap();
+            }
+        }
+        _ => panic!("unknown pass {pass}"),
+    }
+    out
+}
+
+#[test]
+fn filetests() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests");
+    let mut failed = Vec::new();
+    let mut count = 0;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let source = text.split(MARK).next().unwrap();
+        let program = reader::read(source).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let mut want = source.to_string();
+        for pass in source.lines().filter_map(|l| l.strip_prefix("; test ")) {
+            want.push_str(MARK);
+            for line in show(pass, program.clone()).lines() {
+                want.push_str(format!("; {line}").trim_end());
+                want.push('\n');
+            }
+        }
+        count += 1;
+        if want != text {
+            if std::env::var_os("BLESS").is_some() {
+                std::fs::write(&path, &want).unwrap();
+            } else {
+                failed.push(format!("{}: got\n{want}", path.display()));
+            }
+        }
+    }
+    assert!(count > 0, "no file tests found");
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
