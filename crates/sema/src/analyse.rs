@@ -1,0 +1,244 @@
+//! The second half of analysis as one call: from resolved probes to a program.
+
+use std::collections::HashSet;
+
+use spile_ir::{Limits, Program};
+use spile_syntax::ast::{Bytes, FileId, Span};
+use spile_syntax::diag::{Diagnostic, Diagnostics};
+use spile_syntax::source::Sources;
+
+use crate::check;
+use crate::dump;
+use crate::facts::Facts;
+use crate::library::Library;
+use crate::lower::lower;
+use crate::probe::{Derived, PROBE_NAME_TABLE, probe_name_table, resolve_file, resolve_script};
+use crate::types::codes;
+use crate::types::prune;
+use crate::types::resolve::{Host, Input, Resolved, Resolver};
+use crate::types::sink;
+
+/// Calls can nest no deeper, whatever the script asks for.
+const MAX_NESTING: u32 = 1000;
+
+/// What the command line says about a run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `-D NAME=VALUE`, in order.
+    pub defines: Vec<(String, String)>,
+    /// `-G NAME=VALUE`, in order.
+    pub globals: Vec<(String, String)>,
+    /// Globals that are written and never read print themselves at the end.
+    pub display: bool,
+    /// `--suppress-time-limits`: no MAXACTION.
+    pub no_time_limits: bool,
+    /// Process id of the session.
+    pub session_pid: i64,
+    /// User id of the session.
+    pub session_uid: i64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            defines: Vec::new(),
+            globals: Vec::new(),
+            display: true,
+            no_time_limits: false,
+            session_pid: 0,
+            session_uid: 0,
+        }
+    }
+}
+
+/// What analysis gives.
+#[derive(Debug)]
+pub struct Analysis {
+    /// The program; storage classes are not decided yet.
+    pub program: Program,
+    /// The text of `-p2`: globals, functions and probes with their types.
+    pub dump: String,
+}
+
+/// Everything that analysis reads.
+pub struct Inputs<'a> {
+    /// The user's and the library's files, indexed.
+    pub library: &'a Library,
+    /// Their texts, for the places that run-time errors name.
+    pub sources: &'a Sources,
+    /// The machine.
+    pub facts: &'a dyn Facts,
+    /// Constant tables by name: `errno`, `signal`; entry `i` is the string for `i`. The names of
+    /// system calls come from `facts`.
+    pub tables: &'a dyn Fn(&str) -> Option<Vec<Bytes>>,
+    /// The run.
+    pub options: &'a Options,
+}
+
+/// Resolves the points of a library file's probes.
+pub type Derive<'a> = dyn FnMut(FileId, &mut Diagnostics) -> Vec<Derived> + 'a;
+
+struct Callbacks<'c, 'd> {
+    facts: &'c dyn Facts,
+    derive: &'c mut Derive<'d>,
+    tables: &'c dyn Fn(&str) -> Option<Vec<Bytes>>,
+}
+
+impl Host for Callbacks<'_, '_> {
+    fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<Derived> {
+        (self.derive)(file, diags)
+    }
+
+    fn table(&mut self, name: &str) -> Option<Vec<Bytes>> {
+        match name {
+            PROBE_NAME_TABLE => Some(probe_name_table(self.facts)),
+            "syscall" => Some(syscall_table(self.facts)),
+            _ => (self.tables)(name),
+        }
+    }
+}
+
+/// There are errors among the diagnostics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed;
+
+/// The names of system calls by number as in [`spile_ir::NrSet`].
+fn syscall_table(facts: &dyn Facts) -> Vec<Bytes> {
+    let calls = facts.syscalls();
+    let len = calls
+        .iter()
+        .map(|c| c.nr as usize + 1)
+        .max()
+        .unwrap_or(0)
+        .min(1 << 16);
+    let mut table: Vec<Bytes> = vec![Bytes::from(&b""[..]); len];
+    for c in calls {
+        if let Some(slot) = table.get_mut(c.nr as usize) {
+            *slot = c.name.as_bytes().into();
+        }
+    }
+    table
+}
+
+/// From the script's files to the program: probe points, names, types, checks, lowering.
+///
+/// # Errors
+/// When `diags` has errors, its own or older ones; all that can be found are found.
+pub fn analyse(inputs: &Inputs, diags: &mut Diagnostics) -> Result<Analysis, Failed> {
+    let handlers = resolve_script(inputs.library, inputs.facts, diags);
+    let mut derive =
+        |file, diags: &mut Diagnostics| resolve_file(inputs.library, inputs.facts, file, diags);
+    analyse_bodies(inputs, handlers, &mut derive, diags)
+}
+
+/// From the script's resolved probes to the program; `derive` resolves the probes of library
+/// files that come in on the way.
+///
+/// # Errors
+/// When `diags` has errors, its own or older ones; all that can be found are found.
+pub fn analyse_bodies(
+    inputs: &Inputs,
+    handlers: Vec<Derived>,
+    derive: &mut Derive,
+    diags: &mut Diagnostics,
+) -> Result<Analysis, Failed> {
+    let options = inputs.options;
+    let mut limits = limits(options, diags);
+    let mut host = Callbacks {
+        facts: inputs.facts,
+        derive,
+        tables: inputs.tables,
+    };
+    let input = Input {
+        globals: &options.globals,
+        session: (options.session_pid, options.session_uid),
+    };
+    let Resolved { mut tree, types } = Resolver::run(
+        inputs.facts,
+        inputs.library,
+        &mut host,
+        diags,
+        input,
+        handlers,
+    );
+    let is_user = |span: Span| inputs.library.is_user(span.file);
+    if diags.has_errors() {
+        return Err(Failed);
+    }
+    prune::warn(&tree, diags, &is_user);
+    let called: HashSet<Span> = tree.units.iter().map(|u| u.span).collect();
+    for (file, f) in inputs.library.all_functions() {
+        if inputs.library.is_user(file) && !called.contains(&f.name.span) {
+            let text = format!("function `{}` is never called", f.name.name);
+            diags.push(Diagnostic::warning(codes::UNUSED_FUNCTION, text).at(f.name.span));
+        }
+    }
+    let dump = dump::dump(&tree, &types);
+    prune::prune(&mut tree);
+    sink::sink(&mut tree);
+    check::check(&tree, diags, &is_user);
+    if diags.has_errors() {
+        return Err(Failed);
+    }
+    if !options.defines.iter().any(|(name, _)| name == "MAXNESTING") {
+        // As deep as the calls can go, and the default more where a function calls itself.
+        let (depth, recursive) = check::nesting(&tree);
+        let more = if recursive { limits.maxnesting } else { 1 };
+        limits.maxnesting = (depth + more).min(MAX_NESTING);
+    }
+    let program = lower(&tree, &types, inputs.sources, limits, options.display);
+    Ok(Analysis { program, dump })
+}
+
+/// The limits after `-D`. Names that mean nothing here are reported and have no effect.
+fn limits(options: &Options, diags: &mut Diagnostics) -> Limits {
+    let mut l = Limits::default();
+    let mut interruptible = None;
+    for (name, value) in &options.defines {
+        let Some(n) = number(value) else {
+            let text = format!("-D {name}={value}: not a number");
+            diags.push(Diagnostic::error(codes::UNKNOWN_OPTION, text));
+            continue;
+        };
+        let short = |low: u32, high: u32| u32::try_from(n).unwrap_or(high).clamp(low, high);
+        match name.as_str() {
+            "MAXACTION" => l.maxaction = n,
+            "MAXACTION_INTERRUPTIBLE" => interruptible = Some(n),
+            // Buffers are whole words; SystemTap's number counts the NUL.
+            "MAXSTRINGLEN" => l.maxstringlen = short(8, 4096).next_multiple_of(8) - 1,
+            "MAXMAPENTRIES" => l.maxmapentries = short(1, 1 << 24),
+            "MAXERRORS" => l.maxerrors = n,
+            "MAXSKIPPED" => l.maxskipped = n,
+            "MAXNESTING" => l.maxnesting = short(1, MAX_NESTING),
+            "MAXTRYLOCK" => l.maxtrylock = short(0, 1_000_000),
+            // Limits of SystemTap's that nothing here corresponds to.
+            _ => {
+                let known = [
+                    "MAXACTION",
+                    "MAXACTION_INTERRUPTIBLE",
+                    "MAXSTRINGLEN",
+                    "MAXMAPENTRIES",
+                    "MAXERRORS",
+                    "MAXSKIPPED",
+                    "MAXNESTING",
+                    "MAXTRYLOCK",
+                ];
+                let text = format!("-D {name} has no effect");
+                let d = Diagnostic::warning(codes::OPTION_WITHOUT_EFFECT, text);
+                diags.push(d.did_you_mean(name, known));
+            }
+        }
+    }
+    l.maxaction_interruptible = interruptible.unwrap_or_else(|| l.maxaction.saturating_mul(10));
+    if options.no_time_limits {
+        (l.maxaction, l.maxaction_interruptible) = (u64::MAX, u64::MAX);
+    }
+    l
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}

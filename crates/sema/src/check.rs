@@ -1,0 +1,411 @@
+//! Placement: what a handler may do where it runs. Kernel handlers cannot do everything yet;
+//! what they cannot do is refused here, at the place in the script, and never left to the
+//! kernel's verifier. Functions are judged for each handler that calls them.
+
+use std::collections::HashSet;
+
+use spile_ir::fmt::{ConvKind, Format, Piece};
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{Event, Extract, Space};
+use spile_syntax::ast::Span;
+use spile_syntax::diag::{Diagnostic, Diagnostics};
+
+use crate::types::codes;
+use crate::types::hir::*;
+
+/// Something that a handler does and may not.
+struct Finding {
+    code: &'static str,
+    span: Span,
+    text: String,
+    help: &'static str,
+}
+
+/// How deeply calls are followed.
+const MAX_CALLS: usize = 100;
+const MOVE_LOOP: &str =
+    "walk arrays in `probe timer.s(1)`, `probe end` or the like: these handlers have no such limit";
+const MOVE_STEPS: &str =
+    "write the rounds out, or do this in `probe timer`, `probe begin` or `probe end`";
+const MOVE_TEXT: &str = "keep the number in a global here, and convert it in `probe timer` or `probe end`, where it is printed";
+
+/// Checks all handlers. `is_user` tells the script's files, whose places come first in
+/// messages.
+pub fn check(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
+    let mut seen = HashSet::new();
+    for u in &tree.units {
+        let UnitKind::Handler { event, point, .. } = &u.kind else {
+            continue;
+        };
+        if *event == Event::Never {
+            continue;
+        }
+        let mut walk = Walk {
+            tree,
+            event,
+            point,
+            chain: Vec::new(),
+            open: Vec::new(),
+            done: HashSet::new(),
+            known: Vec::new(),
+            out: Vec::new(),
+        };
+        walk.body(&u.body);
+        for (f, chain) in walk.out {
+            let d = diagnostic(f, &chain, is_user);
+            let at = d.primary.as_ref().map(|l| l.span).unwrap_or_default();
+            if seen.insert((d.code, at, d.message.clone())) {
+                diags.push(d);
+            }
+        }
+    }
+}
+
+/// The finding at the innermost place that is the user's; the calls on the way as other places.
+fn diagnostic(f: Finding, chain: &[Span], is_user: &dyn Fn(Span) -> bool) -> Diagnostic {
+    let mut places: Vec<Span> = vec![f.span];
+    places.extend(chain.iter().rev());
+    let primary = places.iter().position(|s| is_user(*s)).unwrap_or(0);
+    let mut d = Diagnostic::error(f.code, f.text).at(places[primary]);
+    for (n, p) in places
+        .iter()
+        .enumerate()
+        .filter(|(n, p)| *n > primary && is_user(**p))
+    {
+        d = d.also(*p, if n == 0 { "here" } else { "called from here" });
+    }
+    if f.help.is_empty() { d } else { d.help(f.help) }
+}
+
+struct Walk<'a> {
+    tree: &'a Tree,
+    event: &'a Event,
+    point: &'a str,
+    /// Calls that lead to where the walk is.
+    chain: Vec<Span>,
+    /// Functions that the walk is in.
+    open: Vec<UnitIx>,
+    /// Functions that were looked at, with the numbers that their parameters are known to be.
+    done: HashSet<(UnitIx, Vec<Option<i64>>)>,
+    /// The same for the function that the walk is in.
+    known: Vec<Option<i64>>,
+    out: Vec<(Finding, Vec<Span>)>,
+}
+
+impl Walk<'_> {
+    fn found(&mut self, code: &'static str, span: Span, text: String, help: &'static str) {
+        self.out.push((
+            Finding {
+                code,
+                span,
+                text,
+                help,
+            },
+            self.chain.clone(),
+        ));
+    }
+
+    fn body(&mut self, body: &[Stmt]) {
+        let kernel = self.event.in_kernel();
+        let (mut loops, mut exprs) = (Vec::new(), Vec::new());
+        walk_stmts(body, &mut |s| match s.kind {
+            StmtKind::Loop { .. } => loops.push((s.span, "loops")),
+            StmtKind::Foreach(_) => loops.push((s.span, "`foreach`")),
+            _ => {}
+        });
+        walk_exprs(body, &mut |e| exprs.push(e));
+        let assigned = assigned(&exprs);
+        if kernel {
+            for (span, what) in loops {
+                let text = format!("{what} cannot run in a kernel handler yet");
+                let first = first_word(span);
+                let help = if what == "loops" {
+                    MOVE_STEPS
+                } else {
+                    MOVE_LOOP
+                };
+                self.found(codes::KERNEL_LOOP, first, text, help);
+            }
+        }
+        for e in exprs {
+            match &e.kind {
+                ExprKind::Call { func, args } => {
+                    let known = args.iter().map(|a| self.constant(a, &assigned)).collect();
+                    self.call(*func, known, e.span);
+                }
+                ExprKind::Intr { f, args } => {
+                    self.intrinsic(*f, e.span);
+                    if kernel {
+                        self.constant_operand(*f, args, &assigned, e.span);
+                    }
+                }
+                ExprKind::Load {
+                    space: Space::User, ..
+                } if !kernel => {
+                    self.no_event("memory of the current process", e.span);
+                }
+                ExprKind::Stat {
+                    what: Extract::Variance,
+                    ..
+                } if kernel => {
+                    self.statistic("`@variance`", e.span);
+                }
+                ExprKind::HistGet { .. } | ExprKind::PrintHist { .. } if kernel => {
+                    self.statistic("histograms", e.span);
+                }
+                ExprKind::Print {
+                    form: PrintForm::Format(f),
+                    ..
+                } if kernel => {
+                    if let Some(kind) = self.tree.formats.get(*f).and_then(not_in_kernel) {
+                        self.format(kind, e.span);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn format(&mut self, kind: ConvKind, span: Span) {
+        let text = format!("`%{}` cannot run in a kernel handler yet", kind.letter());
+        let help = "read numbers with `@kderef`, or text with `kernel_string_n`";
+        self.found(codes::KERNEL_FORMAT, span, text, help);
+    }
+
+    fn statistic(&mut self, what: &str, span: Span) {
+        let text = format!("{what} cannot be read in a kernel handler");
+        self.found(
+            codes::KERNEL_STATISTIC,
+            span,
+            text,
+            "read the statistic in `probe timer` or `probe end`",
+        );
+    }
+
+    fn no_event(&mut self, what: &str, span: Span) {
+        let text = format!("there is no {what} in `probe {}`", self.point);
+        self.found(
+            codes::NO_EVENT,
+            span,
+            text,
+            "this handler runs in user space, outside any kernel event",
+        );
+    }
+
+    fn call(&mut self, func: UnitIx, known: Vec<Option<i64>>, span: Span) {
+        if self.open.contains(&func) {
+            if self.event.in_kernel() {
+                let name = &self.tree.units[func.0].name;
+                let text =
+                    format!("function `{name}` calls itself, which a kernel handler cannot do yet");
+                let help = "call it from `probe timer`, `probe begin` or `probe end`";
+                self.found(codes::KERNEL_RECURSION, span, text, help);
+            }
+            return;
+        }
+        if self.open.len() >= MAX_CALLS {
+            if self.event.in_kernel() {
+                let text = format!("calls nest more than {MAX_CALLS} deep");
+                let help = "handlers in the kernel hold all functions that they call";
+                self.found(codes::KERNEL_RECURSION, span, text, help);
+            }
+            return;
+        }
+        if !self.done.insert((func, known.clone())) {
+            return;
+        }
+        let outer = std::mem::replace(&mut self.known, known);
+        self.open.push(func);
+        self.chain.push(span);
+        let u = &self.tree.units[func.0];
+        self.body(&u.body);
+        if let UnitKind::Func {
+            next_alt: Some(alt),
+            ..
+        } = u.kind
+        {
+            let known = self.known.clone();
+            self.call(alt, known, u.span);
+        }
+        self.known = outer;
+        self.chain.pop();
+        self.open.pop();
+    }
+
+    /// The number that an argument is known to be.
+    fn constant(&self, e: &Expr, assigned: &HashSet<LocalIx>) -> Option<i64> {
+        match &e.kind {
+            ExprKind::Num(n) => Some(*n),
+            ExprKind::Read(Place::Local(l)) if !assigned.contains(l) => {
+                self.known.get(l.0).copied().flatten()
+            }
+            _ => None,
+        }
+    }
+
+    /// Operands that are part of the generated code have to be constants, in range.
+    fn constant_operand(
+        &mut self,
+        f: Intrinsic,
+        args: &[Expr],
+        assigned: &HashSet<LocalIx>,
+        span: Span,
+    ) {
+        let range = match f {
+            Intrinsic::RegArg => 1..=6,
+            Intrinsic::SysArg | Intrinsic::CtxArg => 0..=11,
+            _ => return,
+        };
+        let value = args.first().and_then(|a| self.constant(a, assigned));
+        if value.is_some_and(|v| range.contains(&v)) {
+            return;
+        }
+        let text = match value {
+            Some(v) => format!(
+                "the number of an argument is {v} and has to be {} to {}",
+                range.start(),
+                range.end()
+            ),
+            None => "the number of an argument has to be a constant in a kernel handler".into(),
+        };
+        self.found(codes::KERNEL_CONSTANT, span, text, "");
+    }
+
+    fn intrinsic(&mut self, f: Intrinsic, span: Span) {
+        let info = f.info();
+        if !self.event.in_kernel() {
+            if !info.places.controller {
+                self.no_event(needs(f).unwrap_or("current kernel event"), span);
+            }
+            return;
+        }
+        if !info.places.kernel {
+            // The library's function is what the script names.
+            let library = self
+                .open
+                .iter()
+                .map(|u| &self.tree.units[u.0])
+                .find(|u| !u.user);
+            let name = library.map_or(info.name, |u| &*u.name);
+            let text = format!("`{name}` is not available in a kernel handler");
+            self.found(codes::KERNEL_UNAVAILABLE, span, text, MOVE_TEXT);
+            return;
+        }
+        if let Some(what) = needs(f)
+            && !has(self.event, f)
+        {
+            let text = format!("there is no {what} in `probe {}`", self.point);
+            self.found(codes::NO_EVENT, span, text, "");
+        }
+    }
+}
+
+/// The conversion of a format that kernel handlers do not have.
+fn not_in_kernel(format: &Format) -> Option<ConvKind> {
+    format.pieces.iter().find_map(|p| match p {
+        Piece::Conv(c) if matches!(c.kind, ConvKind::Mem | ConvKind::MemHex) => Some(c.kind),
+        _ => None,
+    })
+}
+
+/// What an intrinsic needs of the event, as messages call it.
+fn needs(f: Intrinsic) -> Option<&'static str> {
+    Some(match f {
+        Intrinsic::CtxArg => "argument of a tracepoint",
+        Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName | Intrinsic::RegArg => {
+            "system call"
+        }
+        Intrinsic::SysArgstr => "entry to a system call",
+        Intrinsic::SysRet | Intrinsic::SysRetstr => "return from a system call",
+        Intrinsic::UserStr | Intrinsic::UserBuf => "memory of the current process",
+        Intrinsic::TaskCurrent => "current task of the kernel",
+        _ => return None,
+    })
+}
+
+/// Whether an event has what an intrinsic needs.
+fn has(event: &Event, f: Intrinsic) -> bool {
+    match f {
+        Intrinsic::CtxArg => matches!(event, Event::Tracepoint(_)),
+        Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName | Intrinsic::RegArg => {
+            matches!(event, Event::SysEnter(_) | Event::SysExit(_))
+        }
+        Intrinsic::SysArgstr => matches!(event, Event::SysEnter(_)),
+        Intrinsic::SysRet | Intrinsic::SysRetstr => matches!(event, Event::SysExit(_)),
+        _ => true,
+    }
+}
+
+/// The keyword at the start of a statement: the whole loop would be too much of a picture.
+fn first_word(span: Span) -> Span {
+    Span {
+        end: span.end.min(span.start + 5),
+        ..span
+    }
+}
+
+/// Locals that these expressions assign to.
+fn assigned(exprs: &[&Expr]) -> HashSet<LocalIx> {
+    let place = |e: &&Expr| match &e.kind {
+        ExprKind::Assign {
+            place: Place::Local(l),
+            ..
+        }
+        | ExprKind::IncDec {
+            place: Place::Local(l),
+            ..
+        } => Some(*l),
+        _ => None,
+    };
+    exprs.iter().filter_map(place).collect()
+}
+
+/// The deepest nesting of calls that any handler can reach, and whether a function calls
+/// itself (it then counts once).
+pub fn nesting(tree: &Tree) -> (u32, bool) {
+    let calls: Vec<Vec<UnitIx>> = tree
+        .units
+        .iter()
+        .map(|u| {
+            let mut out = Vec::new();
+            walk_exprs(&u.body, &mut |e| {
+                if let ExprKind::Call { func, .. } = e.kind {
+                    out.push(func);
+                }
+            });
+            if let UnitKind::Func { next_alt, .. } = u.kind {
+                out.extend(next_alt);
+            }
+            out
+        })
+        .collect();
+    let (mut deepest, mut recursive) = (0, false);
+    let mut depth: Vec<Option<u32>> = vec![None; calls.len()];
+    let mut open = vec![false; calls.len()];
+    for root in 0..calls.len() {
+        // A walk with its own stack: chains of calls can be long.
+        let mut stack = vec![(root, 0)];
+        while let Some((unit, next)) = stack.pop() {
+            if next == 0 && (depth[unit].is_some() || open[unit]) {
+                recursive |= open[unit];
+                continue;
+            }
+            open[unit] = true;
+            if let Some(callee) = calls[unit].get(next) {
+                stack.push((unit, next + 1));
+                stack.push((callee.0, 0));
+                continue;
+            }
+            let below = calls[unit]
+                .iter()
+                .filter_map(|c| depth[c.0])
+                .max()
+                .unwrap_or(0);
+            let own = below + u32::from(matches!(tree.units[unit].kind, UnitKind::Func { .. }));
+            depth[unit] = Some(own);
+            open[unit] = false;
+            deepest = deepest.max(own);
+        }
+    }
+    (deepest, recursive)
+}

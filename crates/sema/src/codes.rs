@@ -1,0 +1,40 @@
+//! The stable codes of the first half of analysis: probe points and C types.
+//!
+//! `E03xx` probe points and context variables, `E04xx` C types. Those of the
+//! second half are in [`crate::types::codes`].
+
+use spile_syntax::code_table;
+
+code_table! { PROBE_CODES:
+    NO_SUCH_POINT = "E0301", "A probe point that neither a family nor an alias defines.";
+    NO_MATCH = "E0302", "A pattern that matches no probe point.";
+    BAD_ARGUMENT = "E0303", "A probe point component with a wrong, missing or unexpected argument.";
+    BAD_SUFFIX = "E0304", "A component behind a probe point that does not take it.";
+    ALIAS_LOOP = "E0305", "An alias that stands for itself.";
+    FAMILY_NOT_THERE = "E0306", "A SystemTap probe family that this version does not have.";
+    NO_TRACEPOINT = "E0307", "A tracepoint that the running kernel does not have.";
+    NO_SYSCALL = "E0308", "A system call that this architecture does not have.";
+    NO_PERF_EVENT = "E0309", "A perf event that has no such name.";
+    TOO_MANY_PROBES = "E0310", "Aliases that expand to too many probe points.";
+    NO_PROBES = "E0311", "A script in which no probe point is left.";
+
+    NO_TARGET = "E0320", "A context variable that the probe point does not have.";
+    NO_CONTEXT = "E0321", "A context variable where there are none.";
+    BAD_ENTRY = "E0322", "`@entry` outside of the return probe of a system call.";
+    TEXT_ONLY = "E0324", "A text form of an argument that only `argstr` has.";
+
+    NO_TYPE = "E0401", "A C type that the kernel does not have.";
+    NO_MEMBER = "E0402", "A member that a structure does not have.";
+    NOT_STRUCT = "E0403", "`->` on a C type that is not a structure.";
+    CANNOT_DEREF = "E0404", "A dereference of something that is not a pointer.";
+    BAD_ADDRESS = "E0406", "The address of something that has none.";
+    NOT_SCALAR = "E0407", "A C value that is neither a number nor an address.";
+    NO_CONSTANT = "E0408", "An enumeration constant that the kernel does not have.";
+    NO_VARIABLE = "E0409", "A kernel variable of which nothing is known.";
+    LITERAL_NAME = "E0410", "An operator that wants the name of a type, variable or constant as a literal.";
+}
+
+/// The documentation of a code of this table.
+pub fn explain(code: &str) -> Option<&'static str> {
+    PROBE_CODES.iter().find(|c| c.code == code).map(|c| c.doc)
+}

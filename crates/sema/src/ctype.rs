@@ -1,0 +1,563 @@
+//! C types of expressions, and walks through structures.
+//!
+//! A walk turns `$x->a->b[i].c` into a list of [`Step`]s from a base value, and what is done at
+//! the end. All functions are pure functions of [`Facts`]; [`crate::access`] finds the base.
+//!
+//! While walking, a position is either a value in a register or the address of an object in
+//! memory; pointers that lie in memory are followed with [`Step::Deref`].
+
+use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
+use spile_syntax::diag::Diagnostic;
+
+use crate::codes;
+use crate::facts::{CType, CTypeId, Facts};
+
+/// A C type: something the kernel's type information has, or a plain integer, and pointers
+/// around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CTy {
+    /// What is at the bottom.
+    pub base: CBase,
+    /// How many levels of pointers are around it.
+    pub ptrs: u8,
+}
+
+/// The bottom of a [`CTy`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CBase {
+    /// A type of the kernel (it can be a pointer itself).
+    Id(CTypeId),
+    /// An integer.
+    Int {
+        /// Bytes: 1, 2, 4 or 8.
+        size: u8,
+        /// Sign.
+        signed: bool,
+        /// `char`: arrays of it are strings.
+        char: bool,
+    },
+}
+
+/// A C type looked at from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shape {
+    /// An integer or enumeration.
+    Int {
+        /// Bytes.
+        size: u8,
+        /// Sign.
+        signed: bool,
+        /// `char`
+        char: bool,
+    },
+    /// A pointer.
+    Ptr(CTy),
+    /// An array.
+    Array {
+        /// Element.
+        elem: CTy,
+        /// How many; 0 when unknown.
+        count: u32,
+    },
+    /// A structure or union; its type and size in bytes.
+    Struct(CTypeId, u32),
+    /// `void`, functions, floating point, structures that are only declared.
+    Other,
+}
+
+impl CTy {
+    /// A 64-bit signed number.
+    pub const LONG: CTy = CTy::int(8, true);
+
+    /// A type of the kernel.
+    pub const fn id(id: CTypeId) -> CTy {
+        CTy {
+            base: CBase::Id(id),
+            ptrs: 0,
+        }
+    }
+
+    /// An integer of 1, 2, 4 or 8 bytes.
+    pub const fn int(size: u8, signed: bool) -> CTy {
+        CTy {
+            base: CBase::Int {
+                size,
+                signed,
+                char: false,
+            },
+            ptrs: 0,
+        }
+    }
+
+    /// A pointer to this type.
+    #[must_use]
+    pub const fn pointer(self) -> CTy {
+        CTy {
+            ptrs: self.ptrs.saturating_add(1),
+            ..self
+        }
+    }
+
+    /// What it is.
+    pub fn shape(self, facts: &dyn Facts) -> Shape {
+        if self.ptrs > 0 {
+            return Shape::Ptr(CTy {
+                ptrs: self.ptrs - 1,
+                ..self
+            });
+        }
+        match self.base {
+            CBase::Int { size, signed, char } => Shape::Int { size, signed, char },
+            CBase::Id(id) => match facts.ctype(id) {
+                CType::Int { size, signed, char } => Shape::Int { size, signed, char },
+                CType::Enum { size, signed } => Shape::Int {
+                    size,
+                    signed,
+                    char: false,
+                },
+                CType::Ptr(to) => Shape::Ptr(CTy::id(to)),
+                CType::Array { elem, count } => Shape::Array {
+                    elem: CTy::id(elem),
+                    count,
+                },
+                CType::Struct { size, .. } => Shape::Struct(id, size),
+                CType::Void | CType::Func | CType::Unknown => Shape::Other,
+            },
+        }
+    }
+
+    /// Bytes of a value; `None` where it has no size.
+    pub fn size(self, facts: &dyn Facts) -> Option<u64> {
+        match self.shape(facts) {
+            Shape::Int { size, .. } => Some(size.into()),
+            Shape::Ptr(_) => Some(8),
+            Shape::Struct(_, size) => Some(size.into()),
+            Shape::Array { elem, count } => {
+                // Arrays of arrays end after a few levels in sound type information.
+                elem.size_within(facts, 8)?.checked_mul(count.into())
+            }
+            Shape::Other => None,
+        }
+    }
+
+    fn size_within(self, facts: &dyn Facts, depth: u32) -> Option<u64> {
+        match self.shape(facts) {
+            Shape::Array { elem, count } => elem
+                .size_within(facts, depth.checked_sub(1)?)?
+                .checked_mul(count.into()),
+            _ => self.size(facts),
+        }
+    }
+
+    /// As C spells it.
+    pub fn spell(self, facts: &dyn Facts) -> String {
+        let mut text = match self.base {
+            CBase::Id(id) => facts.c_name(id),
+            CBase::Int { char: true, .. } => "char".to_owned(),
+            CBase::Int { size, signed, .. } => {
+                let word = match size {
+                    1 => "char",
+                    2 => "short",
+                    4 => "int",
+                    _ => "long",
+                };
+                if signed {
+                    word.to_owned()
+                } else {
+                    format!("unsigned {word}")
+                }
+            }
+        };
+        if self.ptrs > 0 {
+            if !text.ends_with('*') {
+                text.push(' ');
+            }
+            text.extend(std::iter::repeat_n('*', self.ptrs.into()));
+        }
+        text
+    }
+}
+
+/// A type from the text that `@cast` takes: `task_struct`, `struct task_struct *`,
+/// `unsigned long`. `None` when the kernel has no such type.
+pub fn parse_type(facts: &dyn Facts, text: &str) -> Option<CTy> {
+    let mut ptrs: u8 = 0;
+    let mut words: Vec<&str> = Vec::new();
+    for piece in text.split_inclusive('*') {
+        let (body, star) = match piece.strip_suffix('*') {
+            Some(body) => (body, true),
+            None => (piece, false),
+        };
+        for word in body.split_whitespace() {
+            match word {
+                "const" | "volatile" | "restrict" | "__user" | "__rcu" => {}
+                _ if ptrs > 0 => return None,
+                _ => words.push(word),
+            }
+        }
+        if star {
+            ptrs = ptrs.checked_add(1)?;
+        }
+    }
+    let base = match basic_type(&words) {
+        Some(base) => base,
+        None if words.is_empty() => return None,
+        None => CBase::Id(facts.type_by_name(&words.join(" "))?),
+    };
+    Some(CTy { base, ptrs })
+}
+
+/// `unsigned long int` and its like, in any order of words.
+fn basic_type(words: &[&str]) -> Option<CBase> {
+    let count = |w: &str| words.iter().filter(|x| **x == w).count();
+    let known = ["unsigned", "signed", "long", "short", "int", "char"];
+    if words.is_empty() || !words.iter().all(|w| known.contains(w)) {
+        return None;
+    }
+    let size = match (count("char"), count("short"), count("long")) {
+        (1, 0, 0) => 1,
+        (0, 1, 0) => 2,
+        (0, 0, 0) => 4,
+        (0, 0, 1 | 2) => 8,
+        _ => return None,
+    };
+    Some(CBase::Int {
+        size,
+        signed: count("unsigned") == 0,
+        char: size == 1,
+    })
+}
+
+/// One step of a walk; the walk's value starts as the base's value (a number or an address).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// `v += n`
+    Add(i64),
+    /// `v += expr * scale`; the expression is one of the script.
+    Index {
+        /// The index.
+        expr: Box<Expr>,
+        /// Bytes of an element.
+        scale: u32,
+    },
+    /// `v = *(u64 *)v`: follows a pointer that lies in memory.
+    Deref,
+}
+
+/// What is done at the end of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Final {
+    /// The value itself: its low `size` bytes, extended to 64 bits (8: as it is).
+    Value {
+        /// 1, 2, 4 or 8.
+        size: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// Reads that many bytes at the address.
+    Load {
+        /// 1, 2, 4 or 8.
+        size: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// Reads `size` bytes at the address, unsigned, then takes `width` bits from bit `shift`
+    /// on and extends them.
+    BitField {
+        /// Bytes to read: 1, 2, 4 or 8.
+        size: u8,
+        /// Bits to the right of the field.
+        shift: u8,
+        /// Bits of the field, at least 1; `shift + width <= size * 8`.
+        width: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// The address is the result: `&`, a structure, or an array.
+    Address,
+}
+
+/// A walk from a base value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Walk {
+    /// The steps in order; neighbouring [`Step::Add`]s are one, none adds 0.
+    pub steps: Vec<Step>,
+    /// What is done at the end.
+    pub last: Final,
+    /// The C type of the result: for [`Final::Address`] a pointer (to the structure, or to an
+    /// element of the array), otherwise the object's own type.
+    pub ty: CTy,
+}
+
+/// What the base of a walk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// A value of the type.
+    Value(CTy),
+    /// The address of an object of the type. A first index is an index over such objects,
+    /// as `&@cast(0, "t")[1]` needs it.
+    Object(CTy),
+}
+
+/// A position on the way.
+#[derive(Clone, Copy)]
+enum At {
+    Value(CTy),
+    Object(CTy),
+    BitField { bits: u32, width: u32, ty: CTy },
+}
+
+/// Walks from a base through `access`; `addr_of` wants the address of what is there.
+///
+/// # Errors
+/// A diagnostic at the first access that is not possible.
+pub fn walk(
+    facts: &dyn Facts,
+    from: From,
+    access: &[Access],
+    addr_of: bool,
+    span: Span,
+) -> Result<Walk, Box<Diagnostic>> {
+    let mut w = Walker {
+        facts,
+        steps: Vec::new(),
+    };
+    let mut at = match from {
+        From::Value(ty) => At::Value(ty),
+        From::Object(ty) => At::Object(ty),
+    };
+    for (n, a) in access.iter().enumerate() {
+        at = match a {
+            Access::Member(name) => w.member(at, name)?,
+            Access::Index(e) => {
+                let over_objects = n == 0 && matches!(from, From::Object(_));
+                w.index(at, e, over_objects, span)?
+            }
+        };
+    }
+    w.finish(at, addr_of, span)
+}
+
+struct Walker<'a> {
+    facts: &'a dyn Facts,
+    steps: Vec<Step>,
+}
+
+impl Walker<'_> {
+    fn add(&mut self, n: i64) {
+        match self.steps.last_mut() {
+            Some(Step::Add(m)) => {
+                *m = m.wrapping_add(n);
+                if *m == 0 {
+                    self.steps.pop();
+                }
+            }
+            _ if n == 0 => {}
+            _ => self.steps.push(Step::Add(n)),
+        }
+    }
+
+    fn member(&mut self, at: At, name: &Ident) -> Result<At, Box<Diagnostic>> {
+        let (holder, ty) = match at {
+            At::Object(ty) => match ty.shape(self.facts) {
+                Shape::Ptr(to) => {
+                    self.steps.push(Step::Deref);
+                    (to, ty)
+                }
+                _ => (ty, ty),
+            },
+            At::Value(ty) => match ty.shape(self.facts) {
+                Shape::Ptr(to) => (to, ty),
+                _ => return Err(self.not_struct(ty, name)),
+            },
+            At::BitField { ty, .. } => return Err(self.not_struct(ty, name)),
+        };
+        let Shape::Struct(id, _) = holder.shape(self.facts) else {
+            return Err(self.not_struct(ty, name));
+        };
+        let Some(m) = self.facts.member(id, &name.name) else {
+            return Err(self.no_member(id, name));
+        };
+        let ty = CTy::id(m.ty);
+        if m.bit_size == 0 {
+            self.add(i64::from(m.bit_offset / 8));
+            return Ok(At::Object(ty));
+        }
+        Ok(At::BitField {
+            bits: m.bit_offset,
+            width: m.bit_size,
+            ty,
+        })
+    }
+
+    fn index(&mut self, at: At, e: &Expr, over: bool, span: Span) -> Result<At, Box<Diagnostic>> {
+        let refuse = |ty: CTy| {
+            Box::new(
+                Diagnostic::error(
+                    codes::CANNOT_DEREF,
+                    format!("cannot index a value of type `{}`", ty.spell(self.facts)),
+                )
+                .label(e.span, "not a pointer or an array"),
+            )
+        };
+        let elem = match at {
+            At::Object(ty) if over => ty,
+            At::Object(ty) => match ty.shape(self.facts) {
+                Shape::Ptr(to) => {
+                    self.steps.push(Step::Deref);
+                    to
+                }
+                Shape::Array { elem, .. } => elem,
+                _ => return Err(refuse(ty)),
+            },
+            At::Value(ty) => match ty.shape(self.facts) {
+                Shape::Ptr(to) => to,
+                _ => return Err(refuse(ty)),
+            },
+            At::BitField { ty, .. } => return Err(refuse(ty)),
+        };
+        let Some(scale) = elem.size(self.facts).and_then(|s| u32::try_from(s).ok()) else {
+            return Err(Box::new(
+                Diagnostic::error(
+                    codes::CANNOT_DEREF,
+                    format!("the size of `{}` is not known", elem.spell(self.facts)),
+                )
+                .at(span),
+            ));
+        };
+        match constant(e) {
+            Some(i) => self.add(i.wrapping_mul(scale.into())),
+            None => self.steps.push(Step::Index {
+                expr: Box::new(e.clone()),
+                scale,
+            }),
+        }
+        Ok(At::Object(elem))
+    }
+
+    fn finish(mut self, at: At, addr_of: bool, span: Span) -> Result<Walk, Box<Diagnostic>> {
+        let (last, ty) = match (at, addr_of) {
+            (At::Object(ty), true) => (Final::Address, ty.pointer()),
+            (At::Value(_), true) => {
+                return Err(Box::new(
+                    Diagnostic::error(codes::BAD_ADDRESS, "this value has no address")
+                        .label(span, "is in no memory")
+                        .help("take the address of a member: `&$x->member`"),
+                ));
+            }
+            (At::BitField { .. }, true) => {
+                return Err(Box::new(
+                    Diagnostic::error(codes::BAD_ADDRESS, "a bit-field has no address").at(span),
+                ));
+            }
+            (At::Object(ty), false) => match ty.shape(self.facts) {
+                Shape::Int {
+                    size: size @ (1 | 2 | 4 | 8),
+                    signed,
+                    ..
+                } => (Final::Load { size, signed }, ty),
+                Shape::Ptr(_) => (
+                    Final::Load {
+                        size: 8,
+                        signed: false,
+                    },
+                    ty,
+                ),
+                Shape::Struct(..) => (Final::Address, ty.pointer()),
+                Shape::Array { elem, .. } => (Final::Address, elem.pointer()),
+                _ => return Err(self.not_scalar(ty, span)),
+            },
+            (At::Value(ty), false) => match ty.shape(self.facts) {
+                Shape::Int {
+                    size: size @ (1 | 2 | 4 | 8),
+                    signed,
+                    ..
+                } => (Final::Value { size, signed }, ty),
+                Shape::Ptr(_) => (
+                    Final::Value {
+                        size: 8,
+                        signed: false,
+                    },
+                    ty,
+                ),
+                _ => return Err(self.not_scalar(ty, span)),
+            },
+            (At::BitField { bits, width, ty }, false) => {
+                let Some(last) = self.bit_field(bits, width, ty) else {
+                    return Err(self.not_scalar(ty, span));
+                };
+                (last, ty)
+            }
+        };
+        Ok(Walk {
+            steps: self.steps,
+            last,
+            ty,
+        })
+    }
+
+    /// Chooses the bytes to read: aligned to their size, so that no read leaves the structure.
+    fn bit_field(&mut self, bits: u32, width: u32, ty: CTy) -> Option<Final> {
+        let signed = matches!(ty.shape(self.facts), Shape::Int { signed: true, .. });
+        [8u32, 16, 32, 64].into_iter().find_map(|unit| {
+            let shift = bits % unit;
+            if shift + width > unit || width == 0 {
+                return None;
+            }
+            self.add(i64::from((bits - shift) / 8));
+            Some(Final::BitField {
+                size: (unit / 8) as u8,
+                shift: shift as u8,
+                width: width as u8,
+                signed,
+            })
+        })
+    }
+
+    fn not_struct(&self, ty: CTy, name: &Ident) -> Box<Diagnostic> {
+        Box::new(
+            Diagnostic::error(
+                codes::NOT_STRUCT,
+                format!("`{}` has no member `{}`", ty.spell(self.facts), name.name),
+            )
+            .label(
+                name.span,
+                "not a structure, or the kernel does not tell its members",
+            ),
+        )
+    }
+
+    fn no_member(&self, id: CTypeId, name: &Ident) -> Box<Diagnostic> {
+        let members = self.facts.members(id);
+        Box::new(
+            Diagnostic::error(
+                codes::NO_MEMBER,
+                format!("`{}` has no member `{}`", self.facts.c_name(id), name.name),
+            )
+            .label(name.span, "no such member in this kernel")
+            .did_you_mean(&name.name, members.iter().map(|m| &*m.name)),
+        )
+    }
+
+    fn not_scalar(&self, ty: CTy, span: Span) -> Box<Diagnostic> {
+        Box::new(
+            Diagnostic::error(
+                codes::NOT_SCALAR,
+                format!("a value of type `{}` cannot be used", ty.spell(self.facts)),
+            )
+            .label(span, "neither a number nor an address"),
+        )
+    }
+}
+
+/// The value of a literal index.
+fn constant(e: &Expr) -> Option<i64> {
+    match &e.kind {
+        ExprKind::Num(n) => Some(*n),
+        ExprKind::Unary(spile_syntax::ast::UnOp::Neg, inner) => match inner.kind {
+            ExprKind::Num(n) => Some(n.wrapping_neg()),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,199 @@
+//! What analysis asks about the machine: tracepoints, C types, system calls, perf events.
+//!
+//! Analysis does no I/O. The command line implements [`Facts`] over the running kernel, tests
+//! over a small table ([`crate::fake::FakeFacts`]). Every question is answered lazily; an
+//! implementation caches what is dear. Questions about names that do not exist answer `None`
+//! or an empty list, never an error.
+
+use std::sync::Arc;
+
+/// A C type, by its number in the kernel's type information; 0 is `void`.
+pub type CTypeId = u32;
+
+/// A C type with `typedef`, `const`, `volatile`, `restrict` and type tags removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CType {
+    /// `void`
+    Void,
+    /// An integer, `_Bool` included.
+    Int {
+        /// Bytes: 1, 2, 4, 8 or 16.
+        size: u8,
+        /// Sign.
+        signed: bool,
+        /// `char` of any sign (arrays of it are strings).
+        char: bool,
+    },
+    /// A pointer to the type.
+    Ptr(CTypeId),
+    /// An array.
+    Array {
+        /// Type of an element.
+        elem: CTypeId,
+        /// Number of elements; 0 for a flexible array member.
+        count: u32,
+    },
+    /// A structure or union with known members.
+    Struct {
+        /// Its tag, empty when it has none.
+        name: Arc<str>,
+        /// Bytes.
+        size: u32,
+        /// Whether it is a union.
+        union: bool,
+    },
+    /// An enumeration.
+    Enum {
+        /// Bytes.
+        size: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// A function.
+    Func,
+    /// Floating point, a structure that is only declared, or anything else without a value.
+    Unknown,
+}
+
+/// A member of a structure, seen from the structure that was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its name; never empty in answers to [`Facts::members`] (inner anonymous structures are
+    /// flattened).
+    pub name: Arc<str>,
+    /// Bits from the start of the structure that was asked.
+    pub bit_offset: u32,
+    /// Bits of a bit-field; 0 for an ordinary member.
+    pub bit_size: u32,
+    /// Its type as declared.
+    pub ty: CTypeId,
+}
+
+/// An argument of a tracepoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracepointArg {
+    /// Its name in the kernel's source.
+    pub name: Arc<str>,
+    /// Its type.
+    pub ty: CTypeId,
+}
+
+/// A system call of one table (native or 32-bit).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SysCall {
+    /// Its number as in [`spile_ir::NrSet`]: the native one, or `NrSet::COMPAT` plus the
+    /// 32-bit one.
+    pub nr: u32,
+    /// The kernel's name of it (`newfstatat`), which `syscall_any` reports.
+    pub name: &'static str,
+    /// Name as in `syscall.NAME` and in that probe's `name` (`fstatat`).
+    pub probe: &'static str,
+    /// Its arguments in order.
+    pub args: Vec<SysArg>,
+}
+
+/// An argument of a system call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SysArg {
+    /// The variable that scripts read (`buf_uaddr`).
+    pub var: &'static str,
+    /// The kernel's name of it (`buf`), for `$buf`.
+    pub kernel: &'static str,
+    /// Which argument word it is in, from 0.
+    pub word: u8,
+    /// What it is.
+    pub kind: SysArgKind,
+}
+
+/// What an argument of a system call is, as far as its value in a script goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SysArgKind {
+    /// An integer of 1, 2, 4 or 8 bytes.
+    Int {
+        /// Bytes.
+        size: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// The number of a signal.
+    Signal,
+    /// An address in user space; the value is the address.
+    Ptr,
+    /// The address of a string in user space; the value is the quoted string.
+    Str,
+    /// The address of a vector of strings in user space, which only `argstr` shows.
+    StrVec,
+    /// A 64-bit number in this 32-bit word (low) and the next.
+    Pair,
+}
+
+impl SysCall {
+    /// Whether it belongs to the table of 32-bit programs.
+    pub fn is_compat(&self) -> bool {
+        self.nr >= spile_ir::NrSet::COMPAT
+    }
+}
+
+/// A perf event that has a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PerfEvent {
+    /// `sw`, `hw` or `cache`: the second component of the probe point.
+    pub group: &'static str,
+    /// Name as in `perf.sw.NAME`.
+    pub name: Arc<str>,
+    /// `perf_event_attr.type`
+    pub ty: u32,
+    /// `perf_event_attr.config`
+    pub config: u64,
+}
+
+/// What is known about a variable of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelVar {
+    /// Its address in the running kernel.
+    pub address: u64,
+    /// Its type.
+    pub ty: CTypeId,
+}
+
+/// The machine that a script is compiled for.
+pub trait Facts {
+    /// Names of tracepoints without their system (`sched_switch`) that match a glob of `*`,
+    /// `?` and `[...]`, sorted. A pattern without these asks whether one exists.
+    fn tracepoints(&self, glob: &str) -> Vec<Arc<str>>;
+    /// The system of a tracepoint (`sched`), where known.
+    fn tracepoint_system(&self, name: &str) -> Option<Arc<str>>;
+    /// The arguments of a tracepoint; `None` when there is no such tracepoint or nothing is
+    /// known about its arguments.
+    fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>>;
+
+    /// A type without typedefs and qualifiers.
+    fn ctype(&self, id: CTypeId) -> CType;
+    /// The type as C spells it, typedefs kept: `struct task_struct *`.
+    fn c_name(&self, id: CTypeId) -> String;
+    /// A type by name: `struct x`, `union x`, `enum x`, a typedef, a basic type, or a bare tag.
+    fn type_by_name(&self, name: &str) -> Option<CTypeId>;
+    /// A member by name, inner anonymous structures included.
+    fn member(&self, id: CTypeId, name: &str) -> Option<Member>;
+    /// All members in order, inner anonymous structures flattened; empty for other types.
+    fn members(&self, id: CTypeId) -> Vec<Member>;
+    /// The value of an enumeration constant.
+    fn enum_constant(&self, name: &str) -> Option<i64>;
+    /// The constants of an enumeration type; empty for other types.
+    fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)>;
+    /// A variable of the kernel with known address and type.
+    fn variable(&self, name: &str) -> Option<KernelVar>;
+    /// Whether the running kernel has a symbol of that name.
+    fn symbol_exists(&self, name: &str) -> bool;
+
+    /// The system calls of both tables, native ones first.
+    fn syscalls(&self) -> &[SysCall];
+    /// The perf events that have names.
+    fn perf_events(&self) -> Vec<PerfEvent>;
+    /// Timer interrupts a second (CONFIG_HZ).
+    fn hz(&self) -> u64;
+    /// The architecture as the language's `arch` condition spells it (`x86_64`).
+    fn arch(&self) -> &str;
+    /// `uname -r`
+    fn release(&self) -> &str;
+}

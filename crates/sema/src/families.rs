@@ -1,0 +1,599 @@
+//! The built-in probe families, as one table: how their points are written, what they are for,
+//! what makes them run, and which variables they have.
+//!
+//! Resolution ([`crate::probe::resolve`]), listings and `--dump-probe-types` all read it.
+
+use std::sync::Arc;
+
+use spile_ir::{Event, Sample};
+use spile_syntax::ast::{Component, Literal};
+use spile_syntax::diag::Diagnostic;
+
+use crate::codes;
+use crate::facts::Facts;
+use crate::probe::ContextKind;
+use crate::probe::pattern::{MAX_PATTERN, is_pattern, matches};
+
+/// What stands in the parentheses of a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arg {
+    /// Nothing.
+    None,
+    /// A number or nothing.
+    OptNum,
+    /// A number.
+    Num,
+    /// A string.
+    Str,
+}
+
+/// The name of a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// This word.
+    Is(&'static str),
+    /// The name of a system call.
+    Syscall,
+    /// The name of a perf event of the component before.
+    PerfEvent,
+}
+
+/// A component.
+#[derive(Debug, Clone, Copy)]
+pub struct Comp(pub Word, pub Arg);
+
+/// A family of probe points.
+#[derive(Debug)]
+pub struct Family {
+    /// The components.
+    pub comps: &'static [Comp],
+    /// Components that can follow, at most one of them.
+    pub options: &'static [Comp],
+    /// What makes it run.
+    pub(crate) make: Make,
+    /// Where its handlers run and which variables they have.
+    pub context: ContextKind,
+    /// One line for `--dump-probe-types`.
+    pub doc: &'static str,
+}
+
+/// How the event is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Make {
+    /// `begin`, `end`, `error` with a sequence number.
+    Ordered(fn(i64) -> Event),
+    /// No argument.
+    Plain(fn() -> Event),
+    /// `timer.UNIT(N)`: nanoseconds of a unit.
+    Timer(u64),
+    /// `timer.jiffies(N)`
+    Jiffies,
+    /// `timer.hz(N)`
+    Hz,
+    /// A tick on every CPU, CONFIG_HZ times a second.
+    Tick,
+    /// `timer.profile.freq.hz(N)`
+    ProfileHz,
+    /// `perf.type(N).config(M)`
+    PerfRaw,
+    /// `perf.GROUP.NAME`
+    PerfNamed,
+    /// `kernel.trace("name")`
+    Trace,
+    /// System calls by name; true: on return.
+    Syscall(bool),
+    /// All system calls; true: on return.
+    SyscallAny(bool),
+}
+
+/// What a matched point stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Hit {
+    /// One event and its point.
+    Event {
+        event: Event,
+        point: String,
+        kind: ContextKind,
+    },
+    /// A tracepoint.
+    Trace {
+        name: Arc<str>,
+        /// Known where the script gives it, also as a pattern.
+        system: Option<Arc<str>>,
+    },
+    /// System calls: indexes into [`Facts::syscalls`].
+    Syscalls { calls: Vec<usize>, ret: bool },
+    /// All system calls.
+    SyscallAny { ret: bool },
+}
+
+const fn w(word: &'static str) -> Comp {
+    Comp(Word::Is(word), Arg::None)
+}
+const fn n(word: &'static str) -> Comp {
+    Comp(Word::Is(word), Arg::Num)
+}
+const fn o(word: &'static str) -> Comp {
+    Comp(Word::Is(word), Arg::OptNum)
+}
+const CALL: Comp = Comp(Word::Syscall, Arg::None);
+const PERF: Comp = Comp(Word::PerfEvent, Arg::None);
+const RANDOM: &[Comp] = &[n("randomize")];
+const SAMPLE: &[Comp] = &[n("sample"), n("hz")];
+
+const NS: u64 = 1;
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000_000_000;
+
+macro_rules! families {
+    ($([$($comp:expr),*] $options:expr, $make:expr, $ctx:ident, $doc:literal;)*) => {
+        /// All families.
+        pub static FAMILIES: &[Family] = &[$(Family {
+            comps: &[$($comp),*],
+            options: $options,
+            make: $make,
+            context: ContextKind::$ctx,
+            doc: $doc,
+        }),*];
+    };
+}
+
+families! {
+    [o("begin")] &[], Make::Ordered(Event::Begin), Controller, "at the start, in ascending order of N";
+    [o("end")] &[], Make::Ordered(Event::End), Controller, "at the end, in ascending order of N";
+    [o("error")] &[], Make::Ordered(Event::Error), Controller, "at the end, when an error ended the session";
+    [w("never")] &[], Make::Plain(|| Event::Never), Controller, "never: the handler is checked and not run";
+    [w("prometheus")] &[], Make::Plain(|| Event::Prometheus), Controller, "at each request for metrics";
+    [w("input"), w("char")] &[], Make::Plain(|| Event::InputChar), Controller, "a character of standard input";
+    [w("input"), w("line")] &[], Make::Plain(|| Event::InputLine), Controller, "a line of standard input";
+    [w("timer"), n("s")] RANDOM, Make::Timer(S), Controller, "every N seconds";
+    [w("timer"), n("sec")] RANDOM, Make::Timer(S), Controller, "every N seconds";
+    [w("timer"), n("ms")] RANDOM, Make::Timer(MS), Controller, "every N milliseconds";
+    [w("timer"), n("msec")] RANDOM, Make::Timer(MS), Controller, "every N milliseconds";
+    [w("timer"), n("us")] RANDOM, Make::Timer(US), Controller, "every N microseconds";
+    [w("timer"), n("usec")] RANDOM, Make::Timer(US), Controller, "every N microseconds";
+    [w("timer"), n("ns")] RANDOM, Make::Timer(NS), Controller, "every N nanoseconds";
+    [w("timer"), n("nsec")] RANDOM, Make::Timer(NS), Controller, "every N nanoseconds";
+    [w("timer"), n("jiffies")] RANDOM, Make::Jiffies, Controller, "every N ticks of the kernel";
+    [w("timer"), n("hz")] &[], Make::Hz, Controller, "N times a second";
+    [w("timer"), w("profile")] &[], Make::Tick, Perf, "on every CPU, at the kernel's tick rate";
+    [w("timer"), w("profile"), w("tick")] &[], Make::Tick, Perf, "on every CPU, at the kernel's tick rate";
+    [w("timer"), w("profile"), w("freq"), n("hz")] &[], Make::ProfileHz, Perf, "on every CPU, N times a second";
+    [w("perf"), n("type"), n("config")] SAMPLE, Make::PerfRaw, Perf, "a perf event by its numbers";
+    [w("perf"), w("sw"), PERF] SAMPLE, Make::PerfNamed, Perf, "a perf event of the kernel's software";
+    [w("perf"), w("hw"), PERF] SAMPLE, Make::PerfNamed, Perf, "a perf event of the processor";
+    [w("kernel"), Comp(Word::Is("trace"), Arg::Str)] &[], Make::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
+    [w("syscall_any")] &[], Make::SyscallAny(false), SysEnter, "entry to any system call";
+    [w("syscall_any"), w("return")] &[], Make::SyscallAny(true), SysExit, "return from any system call";
+    [w("syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
+    [w("syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
+    [w("nd_syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
+    [w("nd_syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
+    [w("tp_syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
+    [w("tp_syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
+}
+
+/// Families of SystemTap that are not there, by their first words, and what to use instead.
+pub(crate) static ABSENT: &[(&[&str], &str)] = &[
+    (
+        &["kernel", "function"],
+        "probes of kernel functions are not available yet; `kernel.trace` has the tracepoints",
+    ),
+    (
+        &["kernel", "statement"],
+        "statement probes are not available yet",
+    ),
+    (
+        &["kernel", "inline"],
+        "probes of inlined functions are not available yet",
+    ),
+    (
+        &["kernel", "data"],
+        "hardware watchpoints are not available yet",
+    ),
+    (
+        &["kprobe"],
+        "probes of kernel functions are not available yet; `kernel.trace` has the tracepoints",
+    ),
+    (
+        &["module"],
+        "probes of module functions are not available yet; `kernel.trace` has the tracepoints",
+    ),
+    (
+        &["process"],
+        "user-space probes are not available yet; `syscall.*` has the system calls",
+    ),
+    (&["python2"], "Python probes are not available yet"),
+    (&["python3"], "Python probes are not available yet"),
+    (&["java"], "Java probes are not available yet"),
+    (
+        &["procfs"],
+        "procfs files need a kernel module; `prometheus` serves values over HTTP",
+    ),
+    (&["netfilter"], "netfilter probes are not available yet"),
+    (&["lsm"], "LSM probes are not available yet"),
+    (&["vfs"], LATER),
+    (&["vm"], LATER),
+    (&["netdev"], LATER),
+    (&["socket"], LATER),
+    (&["tcp"], LATER),
+    (&["udp"], LATER),
+    (&["tcpmib"], LATER),
+    (&["ipmib"], LATER),
+    (&["linuxmib"], LATER),
+    (&["nfs"], LATER),
+    (&["nfsd"], LATER),
+    (&["sunrpc"], LATER),
+    (&["ioblock_trace"], LATER),
+    (&["ioscheduler"], LATER),
+    (&["ioscheduler_trace"], LATER),
+    (&["irq_handler"], LATER),
+    (&["softirq"], LATER),
+    (&["workqueue"], LATER),
+    (&["scsi"], LATER),
+    (&["stap"], LATER),
+    (&["json_data"], LATER),
+];
+
+const LATER: &str = "these aliases of SystemTap's library are not available yet; `kernel.trace` has the tracepoints";
+
+/// How the components of a point fit a family.
+pub(crate) enum Fit<'a> {
+    /// They do; the option that follows, if any.
+    Yes(Option<&'a Component>),
+    /// They fit up to a component, which has a wrong argument.
+    BadArg(&'a Component, Arg),
+    /// They fit, but this component follows.
+    Extra(&'a Component),
+    /// They do not.
+    No,
+}
+
+impl Family {
+    /// `timer.ms(N)`, as the documentation writes it.
+    pub fn text(&self) -> String {
+        let comps: Vec<String> = self.comps.iter().map(comp_text).collect();
+        let mut text = comps.join(".");
+        let options: Vec<String> = self.options.iter().map(comp_text).collect();
+        if !options.is_empty() {
+            text.push_str(&format!("[.{}]", options.join("|.")));
+        }
+        text
+    }
+
+    /// Compares with the components of a point. Wildcards match words that need no argument.
+    pub(crate) fn fit<'a>(&self, comps: &'a [Component]) -> Fit<'a> {
+        if comps.len() < self.comps.len() {
+            return Fit::No;
+        }
+        let (head, tail) = comps.split_at(self.comps.len());
+        for (have, want) in head.iter().zip(self.comps) {
+            if let Word::Is(word) = want.0
+                && !(*have.name == *word
+                    || is_pattern(&have.name) && matches(&have.name, word, true))
+            {
+                return Fit::No;
+            }
+        }
+        for (have, want) in head.iter().zip(self.comps) {
+            if !arg_fits(have, want.1) {
+                return if is_pattern(&have.name) {
+                    Fit::No
+                } else {
+                    Fit::BadArg(have, want.1)
+                };
+            }
+        }
+        match tail {
+            [] => Fit::Yes(None),
+            [c] => match self
+                .options
+                .iter()
+                .find(|o| matches!(o.0, Word::Is(w) if *w == *c.name))
+            {
+                Some(o) if arg_fits(c, o.1) => Fit::Yes(Some(c)),
+                Some(o) => Fit::BadArg(c, o.1),
+                None => Fit::Extra(c),
+            },
+            [c, ..] => Fit::Extra(c),
+        }
+    }
+
+    /// The components with the family's words where wildcards stood for them; wildcards for
+    /// names stay.
+    pub(crate) fn shown(&self, comps: &[Component]) -> Vec<Component> {
+        let mut shown = comps.to_vec();
+        for (c, want) in shown.iter_mut().zip(self.comps) {
+            if let Word::Is(w) = want.0 {
+                c.name = w.into();
+            }
+        }
+        shown
+    }
+
+    /// What a point of this family stands for; the components are as [`Family::shown`] gives
+    /// them.
+    ///
+    /// # Errors
+    /// A diagnostic when what it names does not exist or a number is out of range.
+    pub(crate) fn hits(
+        &self,
+        facts: &dyn Facts,
+        comps: &[Component],
+        option: Option<&Component>,
+    ) -> Result<Vec<Hit>, Box<Diagnostic>> {
+        let Some(last) = comps.get(self.comps.len() - 1) else {
+            return Ok(Vec::new());
+        };
+        let event = |event| {
+            let point = point_text(comps);
+            Ok(vec![Hit::Event {
+                event,
+                point,
+                kind: self.context,
+            }])
+        };
+        match self.make {
+            Make::Ordered(f) => event(f(num(last).unwrap_or(0))),
+            Make::Plain(f) => event(f()),
+            Make::Timer(unit) => event(timer(last, unit, option)?),
+            Make::Jiffies => event(timer(last, S / facts.hz().max(1), option)?),
+            Make::Hz => {
+                let hz = positive(last)?;
+                event(Event::Timer {
+                    period_ns: (S / hz).max(1),
+                    randomize_ns: 0,
+                })
+            }
+            Make::Tick => event(cpu_clock(facts.hz().max(1))),
+            Make::ProfileHz => event(cpu_clock(positive(last)?)),
+            Make::PerfRaw => {
+                let ty = comps.get(1).map_or(Ok(0), in_u32)?;
+                let config = num(last).unwrap_or(0) as u64;
+                event(Event::Perf {
+                    ty,
+                    config,
+                    sample: sample(option)?,
+                })
+            }
+            Make::PerfNamed => perf_named(facts, comps, last, option),
+            Make::Trace => tracepoints(facts, last),
+            Make::SyscallAny(ret) => Ok(vec![Hit::SyscallAny { ret }]),
+            Make::Syscall(ret) => {
+                let Some(name) = comps.get(1) else {
+                    return Ok(Vec::new());
+                };
+                Ok(vec![Hit::Syscalls {
+                    calls: syscalls(facts, name)?,
+                    ret,
+                }])
+            }
+        }
+    }
+}
+
+fn comp_text(c: &Comp) -> String {
+    let word = match c.0 {
+        Word::Is(w) => w,
+        Word::Syscall | Word::PerfEvent => "NAME",
+    };
+    match c.1 {
+        Arg::None => word.to_owned(),
+        Arg::OptNum => format!("{word}[(N)]"),
+        Arg::Num => format!("{word}(N)"),
+        Arg::Str => format!("{word}(\"NAME\")"),
+    }
+}
+
+fn arg_fits(c: &Component, want: Arg) -> bool {
+    matches!(
+        (&c.arg, want),
+        (None, Arg::None | Arg::OptNum)
+            | (Some(Literal::Num(_)), Arg::Num | Arg::OptNum)
+            | (Some(Literal::Str(_)), Arg::Str)
+    )
+}
+
+/// A point as a script writes it.
+pub(crate) fn point_text(comps: &[Component]) -> String {
+    let mut text = String::new();
+    for c in comps {
+        if !text.is_empty() {
+            text.push('.');
+        }
+        text.push_str(&c.name);
+        if let Some(arg) = &c.arg {
+            text.push_str(&format!("({})", spile_syntax::pretty::literal(arg)));
+        }
+    }
+    text
+}
+
+fn num(c: &Component) -> Option<i64> {
+    match c.arg {
+        Some(Literal::Num(n)) => Some(n),
+        _ => None,
+    }
+}
+
+fn bad_number(c: &Component, what: &str) -> Box<Diagnostic> {
+    let text = format!("`{}` needs {what}", c.name);
+    Box::new(Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span))
+}
+
+fn positive(c: &Component) -> Result<u64, Box<Diagnostic>> {
+    let n = num(c)
+        .and_then(|n| u64::try_from(n).ok())
+        .filter(|n| *n > 0);
+    n.ok_or_else(|| bad_number(c, "a number above 0"))
+}
+
+fn in_u32(c: &Component) -> Result<u32, Box<Diagnostic>> {
+    let n = num(c).and_then(|n| u32::try_from(n).ok());
+    n.ok_or_else(|| bad_number(c, "a number of 32 bits"))
+}
+
+fn timer(c: &Component, unit: u64, option: Option<&Component>) -> Result<Event, Box<Diagnostic>> {
+    // Longer than a year would overflow elsewhere and is a mistake.
+    const MOST: u64 = 366 * 86_400 * S;
+    let period_ns = positive(c)?
+        .checked_mul(unit)
+        .filter(|ns| *ns <= MOST)
+        .ok_or_else(|| bad_number(c, "a time of at most a year"))?;
+    let randomize_ns = match option {
+        None => 0,
+        Some(r) => num(r)
+            .and_then(|n| u64::try_from(n).ok())
+            .and_then(|n| n.checked_mul(unit))
+            .filter(|ns| *ns <= period_ns)
+            .ok_or_else(|| bad_number(r, "a number from 0 up to the timer's own"))?,
+    };
+    Ok(Event::Timer {
+        period_ns,
+        randomize_ns,
+    })
+}
+
+/// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
+fn cpu_clock(hz: u64) -> Event {
+    Event::Perf {
+        ty: 1,
+        config: 0,
+        sample: Sample::Freq(hz),
+    }
+}
+
+/// SystemTap's default is one hit a million events.
+fn sample(option: Option<&Component>) -> Result<Sample, Box<Diagnostic>> {
+    match option {
+        None => Ok(Sample::Period(1_000_000)),
+        Some(c) if &*c.name == "hz" => Ok(Sample::Freq(positive(c)?)),
+        Some(c) => Ok(Sample::Period(positive(c)?)),
+    }
+}
+
+fn perf_named(
+    facts: &dyn Facts,
+    comps: &[Component],
+    name: &Component,
+    option: Option<&Component>,
+) -> Result<Vec<Hit>, Box<Diagnostic>> {
+    let group = comps.get(1).map_or("", |c| &*c.name);
+    let events = facts.perf_events();
+    let in_group = || events.iter().filter(|e| matches(group, e.group, true));
+    let mut hits = Vec::new();
+    for e in in_group().filter(|e| matches(&name.name, &e.name, true)) {
+        let sample = sample(option)?;
+        let mut point = format!("perf.{}.{}", e.group, e.name);
+        if let Some(o) = option {
+            point = format!("{point}.{}", point_text(std::slice::from_ref(o)));
+        }
+        let event = Event::Perf {
+            ty: e.ty,
+            config: e.config,
+            sample,
+        };
+        hits.push(Hit::Event {
+            event,
+            point,
+            kind: ContextKind::Perf,
+        });
+    }
+    if hits.is_empty() {
+        let text = format!("there is no perf event `{}`", point_text(comps));
+        return Err(Box::new(
+            Diagnostic::error(codes::NO_PERF_EVENT, text)
+                .at(name.span)
+                .did_you_mean(&name.name, in_group().map(|e| &*e.name)),
+        ));
+    }
+    Ok(hits)
+}
+
+fn tracepoints(facts: &dyn Facts, c: &Component) -> Result<Vec<Hit>, Box<Diagnostic>> {
+    let Some(Literal::Str(bytes)) = &c.arg else {
+        return Ok(Vec::new());
+    };
+    let text = String::from_utf8_lossy(bytes);
+    let (system, name) = match text.split_once(':') {
+        Some((s, n)) => (Some(s), n),
+        None => (None, &*text),
+    };
+    let known = if text.len() > MAX_PATTERN {
+        Vec::new()
+    } else {
+        facts.tracepoints(name)
+    };
+    let hits: Vec<Hit> = known
+        .into_iter()
+        .map(|name| Hit::Trace {
+            // Systems are dear to ask for: where none is given, whoever needs it asks.
+            system: system.and_then(|given| {
+                facts
+                    .tracepoint_system(&name)
+                    .or_else(|| (!is_pattern(given)).then(|| given.into()))
+            }),
+            name,
+        })
+        .filter(|hit| match (hit, system) {
+            (
+                Hit::Trace {
+                    system: Some(have), ..
+                },
+                Some(want),
+            ) => matches(want, have, false),
+            // Where the systems are not known, the name alone decides.
+            _ => true,
+        })
+        .collect();
+    if hits.is_empty() {
+        let d = Diagnostic::error(
+            codes::NO_TRACEPOINT,
+            format!("the running kernel has no tracepoint `{text}`"),
+        )
+        .at(c.span);
+        if is_pattern(&text) {
+            return Err(Box::new(d));
+        }
+        // A name is nearly always right at its start.
+        let start: String = name.chars().take(4).collect();
+        let near = facts.tracepoints(&format!("{start}*"));
+        return Err(Box::new(d.did_you_mean(name, near.iter().map(|n| &**n))));
+    }
+    Ok(hits)
+}
+
+fn syscalls(facts: &dyn Facts, c: &Component) -> Result<Vec<usize>, Box<Diagnostic>> {
+    let all = facts.syscalls();
+    let named = |want: &str, compat_only: bool| -> Vec<usize> {
+        let fits = |(_, s): &(usize, &crate::facts::SysCall)| {
+            (s.probe == want || s.name == want) && (!compat_only || s.is_compat())
+        };
+        all.iter()
+            .enumerate()
+            .filter(fits)
+            .map(|(i, _)| i)
+            .collect()
+    };
+    let mut calls = if is_pattern(&c.name) {
+        let fits = |i: &usize| matches(&c.name, all[*i].probe, true);
+        (0..all.len()).filter(fits).collect()
+    } else {
+        named(&c.name, false)
+    };
+    if calls.is_empty()
+        && let Some(rest) = c.name.strip_prefix("compat_")
+    {
+        calls = named(rest.strip_prefix("sys_").unwrap_or(rest), true);
+    }
+    if calls.is_empty() {
+        let text = format!("this architecture has no system call `{}`", c.name);
+        return Err(Box::new(
+            Diagnostic::error(codes::NO_SYSCALL, text)
+                .at(c.span)
+                .did_you_mean(&c.name, all.iter().map(|s| s.probe)),
+        ));
+    }
+    Ok(calls)
+}

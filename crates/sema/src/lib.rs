@@ -1,0 +1,25 @@
+//! Syntax tree to typed program: probe points, names, types, lowering to IR. No I/O.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`facts`] | what analysis asks about the machine |
+//! | [`library`] | the files of a run, indexed |
+//! | [`families`], [`probe`] | probe points to handlers with their contexts |
+//! | [`ctype`] | C types and walks through structures |
+//! | [`types`] | names and types of bodies |
+//! | [`check`] | what may run where |
+//! | [`lower`] | resolved bodies to IR |
+//! | [`analyse`] | bodies to a program, as one call |
+//! | [`dump`] | the text of `-p2` |
+//! | [`codes`] | diagnostic codes of probe points and C types |
+pub mod analyse;
+pub mod check;
+pub mod codes;
+pub mod ctype;
+pub mod dump;
+pub mod facts;
+pub mod families;
+pub mod library;
+pub mod lower;
+pub mod probe;
+pub mod types;

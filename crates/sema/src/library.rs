@@ -1,0 +1,310 @@
+//! The files of a run, indexed: functions, globals, aliases and probes by name.
+//!
+//! User files see their own items and the library's public ones; library files see their own
+//! and the library's public ones, never the user's. A user's function hides the library's of
+//! the same name and number of parameters. Private items are seen in their own file only.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+use spile_syntax::ast::{
+    self, Alias, AliasKind, Block, Expr, FileId, Function, GlobalVar, Item, Name, ProbePoint,
+};
+
+use crate::probe::Part;
+use crate::probe::mentions::point_functions;
+
+/// All files, indexed.
+#[derive(Debug, Default)]
+pub struct Library {
+    files: Vec<LibFile>,
+    by_id: HashMap<FileId, usize>,
+    functions: HashMap<Name, Vec<FnEntry>>,
+    globals: HashMap<Name, Vec<GlobalEntry>>,
+    aliases: Vec<AliasEntry>,
+    alias_names: HashMap<Box<str>, Vec<usize>>,
+    /// See [`Library::shows_point`].
+    point_functions: OnceLock<HashSet<Name>>,
+}
+
+#[derive(Debug)]
+struct LibFile {
+    id: FileId,
+    user: bool,
+    probes: Vec<ProbeEntry>,
+}
+
+#[derive(Debug)]
+struct FnEntry {
+    file: FileId,
+    user: bool,
+    func: Arc<Function>,
+}
+
+#[derive(Debug)]
+struct GlobalEntry {
+    file: FileId,
+    user: bool,
+    private: bool,
+    var: GlobalVar,
+}
+
+/// A probe of a file, ready for resolution.
+#[derive(Debug)]
+pub(crate) struct ProbeEntry {
+    pub points: Vec<PointEntry>,
+    pub part: Part,
+}
+
+/// A probe point whose condition can be shared.
+#[derive(Debug, Clone)]
+pub(crate) struct PointEntry {
+    pub point: ProbePoint,
+    pub condition: Option<Arc<Expr>>,
+}
+
+/// One name of an alias.
+#[derive(Debug)]
+pub(crate) struct AliasEntry {
+    /// The components, joined by dots.
+    pub name: Box<str>,
+    /// How many components.
+    pub len: usize,
+    pub user: bool,
+    pub body: Arc<AliasBody>,
+}
+
+/// What an alias stands for; shared by its names.
+#[derive(Debug)]
+pub(crate) struct AliasBody {
+    pub points: Vec<PointEntry>,
+    pub before: Option<Part>,
+    pub after: Option<Part>,
+    pub file: FileId,
+    pub span: ast::Span,
+}
+
+impl Library {
+    /// An empty library.
+    pub fn new() -> Library {
+        Library::default()
+    }
+
+    /// Adds a parsed file; `user` for the script itself, otherwise it belongs to the library.
+    /// Of two files that define the same alias, the one added first counts, but a user's file
+    /// counts before any of the library.
+    pub fn add(&mut self, id: FileId, file: ast::File, user: bool) {
+        let mut probes = Vec::new();
+        for item in file.items {
+            match item {
+                Item::Probe(p) => probes.push(ProbeEntry {
+                    points: p.points.into_iter().map(point_entry).collect(),
+                    part: Part {
+                        body: Arc::new(p.body),
+                        file: id,
+                    },
+                }),
+                Item::Alias(a) => self.add_alias(id, a, user),
+                Item::Function(f) => {
+                    self.functions
+                        .entry(f.name.name.clone())
+                        .or_default()
+                        .push(FnEntry {
+                            file: id,
+                            user,
+                            func: Arc::new(f),
+                        })
+                }
+                Item::Global(g) => {
+                    for var in g.vars {
+                        self.globals
+                            .entry(var.name.name.clone())
+                            .or_default()
+                            .push(GlobalEntry {
+                                file: id,
+                                user,
+                                private: g.private,
+                                var,
+                            });
+                    }
+                }
+                Item::Embedded(_) => {}
+            }
+        }
+        self.by_id.insert(id, self.files.len());
+        self.files.push(LibFile { id, user, probes });
+    }
+
+    fn add_alias(&mut self, file: FileId, a: Alias, user: bool) {
+        let part = |b: Block| {
+            let empty = b.stmts.is_empty();
+            (!empty).then(|| Part {
+                body: Arc::new(b),
+                file,
+            })
+        };
+        let (before, after) = match a.kind {
+            AliasKind::Prologue => (part(a.body), a.second.and_then(part)),
+            AliasKind::Epilogue => (None, part(a.body)),
+        };
+        let body = Arc::new(AliasBody {
+            points: a.points.into_iter().map(point_entry).collect(),
+            before,
+            after,
+            file,
+            span: a.span,
+        });
+        for n in &a.names {
+            let name = dotted(n);
+            let ix = self.aliases.len();
+            self.alias_names.entry(name.clone()).or_default().push(ix);
+            self.aliases.push(AliasEntry {
+                name,
+                len: n.components.len(),
+                user,
+                body: body.clone(),
+            });
+        }
+    }
+
+    /// The functions of that name that `from` can see, in the order of files. A private one of
+    /// `from` itself hides public ones with as many parameters, a user's hides the library's.
+    pub fn functions(&self, name: &str, from: FileId) -> Vec<(FileId, Arc<Function>)> {
+        let Some(all) = self.functions.get(name) else {
+            return Vec::new();
+        };
+        let user = self.is_user(from);
+        let visible: Vec<&FnEntry> = all
+            .iter()
+            .filter(|f| {
+                if f.func.private {
+                    f.file == from
+                } else {
+                    user || !f.user
+                }
+            })
+            .collect();
+        let rank = |f: &FnEntry| (f.func.private, f.user);
+        visible
+            .iter()
+            .filter(|f| {
+                let same = |o: &&&FnEntry| o.func.params.len() == f.func.params.len();
+                visible.iter().filter(same).all(|o| rank(o) <= rank(f))
+            })
+            .map(|f| (f.file, f.func.clone()))
+            .collect()
+    }
+
+    /// The global of that name that `from` can see.
+    pub fn global(&self, name: &str, from: FileId) -> Option<(FileId, &GlobalVar)> {
+        let user = self.is_user(from);
+        self.globals
+            .get(name)?
+            .iter()
+            .filter(|g| {
+                if g.private {
+                    g.file == from
+                } else {
+                    user || !g.user
+                }
+            })
+            .max_by_key(|g| (g.file == from, g.user))
+            .map(|g| (g.file, &g.var))
+    }
+
+    /// Whether the file is the user's. Unknown files are the library's.
+    pub fn is_user(&self, file: FileId) -> bool {
+        self.file(file).is_some_and(|f| f.user)
+    }
+
+    /// The global variables of the user's files in source order: file, whether private, which.
+    pub fn user_globals(&self) -> Vec<(FileId, bool, &GlobalVar)> {
+        let all = self.globals.values().flatten().filter(|g| g.user);
+        let mut out: Vec<_> = all.map(|g| (g.file, g.private, &g.var)).collect();
+        out.sort_by_key(|(file, _, v)| (*file, v.name.span.start));
+        out
+    }
+
+    /// Whether a function's result can depend on the probe point: `pp()` and its like, and the
+    /// user's functions that lead to one of them.
+    pub(crate) fn shows_point(&self, name: &str) -> bool {
+        let found = self.point_functions.get_or_init(|| {
+            let user = self.functions.values().flatten().filter(|f| f.user);
+            point_functions(user.map(|f| &*f.func))
+        });
+        found.contains(name)
+    }
+
+    /// Names of all public functions.
+    pub fn function_names(&self) -> Vec<Name> {
+        let public = |f: &FnEntry| !f.func.private;
+        let mut names: Vec<Name> = self
+            .functions
+            .iter()
+            .filter(|(n, all)| !n.starts_with("__") && all.iter().any(public))
+            .map(|(n, _)| n.clone())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// All public functions with their file, sorted by name and number of parameters.
+    pub fn all_functions(&self) -> Vec<(FileId, &Arc<Function>)> {
+        let mut all: Vec<_> = self
+            .functions
+            .values()
+            .flatten()
+            .filter(|f| !f.func.private)
+            .map(|f| (f.file, &f.func))
+            .collect();
+        all.sort_by(|a, b| {
+            let key = |f: &Function| (f.name.name.clone(), f.params.len());
+            key(a.1).cmp(&key(b.1))
+        });
+        all
+    }
+
+    /// The files with their kind, in the order in which they were added: `true` for the user's.
+    pub fn file_ids(&self) -> impl Iterator<Item = (FileId, bool)> {
+        self.files.iter().map(|f| (f.id, f.user))
+    }
+
+    fn file(&self, id: FileId) -> Option<&LibFile> {
+        self.files.get(*self.by_id.get(&id)?)
+    }
+
+    pub(crate) fn probes(&self, file: FileId) -> &[ProbeEntry] {
+        self.file(file).map_or(&[], |f| &f.probes)
+    }
+
+    /// The alias of that exact name; a user's first.
+    pub(crate) fn alias(&self, name: &str) -> Option<usize> {
+        let all = self.alias_names.get(name)?;
+        let user = all.iter().find(|ix| self.aliases[**ix].user);
+        user.or(all.first()).copied()
+    }
+
+    pub(crate) fn alias_entry(&self, ix: usize) -> &AliasEntry {
+        &self.aliases[ix]
+    }
+
+    /// All alias names that count, unsorted.
+    pub(crate) fn aliases(&self) -> impl Iterator<Item = (usize, &AliasEntry)> {
+        let counts = |(ix, a): &(usize, &AliasEntry)| self.alias(&a.name) == Some(*ix);
+        self.aliases.iter().enumerate().filter(counts)
+    }
+}
+
+fn point_entry(mut p: ProbePoint) -> PointEntry {
+    let condition = p.condition.take().map(|c| Arc::new(*c));
+    PointEntry {
+        point: p,
+        condition,
+    }
+}
+
+/// The names of the components, joined by dots.
+pub(crate) fn dotted(p: &ProbePoint) -> Box<str> {
+    let names: Vec<&str> = p.components.iter().map(|c| &*c.name).collect();
+    names.join(".").into()
+}

@@ -1,0 +1,222 @@
+//! One body under construction: registers, blocks, the current place.
+
+use spile_ir::{Block, BlockId, Body, Inst, Reg, SiteId, Term, Ty, Val};
+use spile_syntax::ast::Span;
+
+use super::Lower;
+use crate::types::hir::{LocalIx, StmtKind, Unit, UnitIx, UnitKind, walk_stmts};
+
+/// The body of one unit under construction.
+pub(super) struct Builder<'l, 'a> {
+    pub(super) l: &'l mut Lower<'a>,
+    pub(super) unit: UnitIx,
+    pub(super) body: Body,
+    at: BlockId,
+    pub(super) catch: Option<BlockId>,
+    /// Targets of `break` and `continue`.
+    pub(super) loops: Vec<(BlockId, BlockId)>,
+    /// Hidden parameters for `pp()` and `pn()`.
+    pub(super) names: [Option<Reg>; 2],
+    /// Copies of the arguments as they came, for `next`.
+    pub(super) saved: Vec<Reg>,
+    /// The Tick that further statements of this block add to.
+    tick: Option<(BlockId, usize)>,
+}
+
+impl<'l, 'a> Builder<'l, 'a> {
+    pub(super) fn new(l: &'l mut Lower<'a>, unit: UnitIx) -> Self {
+        let u = &l.tree.units[unit.0];
+        let mut regs: Vec<Ty> = (0..u.locals.len())
+            .map(|n| l.widths.local(l.types, l.tree, unit, LocalIx(n)))
+            .collect();
+        let mut names = [None; 2];
+        if let UnitKind::Func { .. } = u.kind {
+            for (n, wanted) in l.names[unit.0].iter().enumerate() {
+                if *wanted {
+                    names[n] = Some(Reg(regs.len() as u32));
+                    regs.push(Ty::str_for_len(l.widths.probe_name(l.tree)));
+                }
+            }
+        }
+        let body = Body {
+            regs,
+            blocks: Vec::new(),
+            iters: 0,
+        };
+        let mut b = Builder {
+            l,
+            unit,
+            body,
+            at: BlockId(0),
+            catch: None,
+            loops: Vec::new(),
+            names,
+            saved: Vec::new(),
+            tick: None,
+        };
+        b.at = b.block();
+        b
+    }
+
+    /// The unit.
+    pub(super) fn source(&self) -> &'a Unit {
+        &self.l.tree.units[self.unit.0]
+    }
+
+    /// Registers of the parameters, the hidden ones last.
+    pub(super) fn params(&self) -> Vec<Reg> {
+        match &self.source().kind {
+            UnitKind::Func { params, .. } => params
+                .iter()
+                .map(|p| Reg(p.0 as u32))
+                .chain(self.names.iter().flatten().copied())
+                .collect(),
+            UnitKind::Handler { .. } => Vec::new(),
+        }
+    }
+
+    /// Keeps the arguments where a `next` will hand them on.
+    pub(super) fn save_arguments(&mut self) {
+        let UnitKind::Func {
+            next_alt: Some(_),
+            params,
+            ..
+        } = &self.source().kind
+        else {
+            return;
+        };
+        let mut has_next = false;
+        walk_stmts(&self.source().body, &mut |s| {
+            has_next |= matches!(s.kind, StmtKind::Next)
+        });
+        if !has_next {
+            return;
+        }
+        let span = self.source().span;
+        for p in params {
+            let from = Reg(p.0 as u32);
+            let dst = self.reg(self.body.regs[from.index()]);
+            self.emit(
+                Inst::Copy {
+                    dst,
+                    src: Val::Reg(from),
+                },
+                span,
+            );
+            self.saved.push(dst);
+        }
+    }
+
+    pub(super) fn reg(&mut self, ty: Ty) -> Reg {
+        self.body.regs.push(ty);
+        Reg(self.body.regs.len() as u32 - 1)
+    }
+
+    pub(super) fn long(&mut self) -> Reg {
+        self.reg(Ty::Long)
+    }
+
+    pub(super) fn local(&self, l: LocalIx) -> Reg {
+        Reg(l.0 as u32)
+    }
+
+    /// A new block in the current `try`.
+    pub(super) fn block(&mut self) -> BlockId {
+        self.body.blocks.push(Block {
+            insts: Vec::new(),
+            term: Term::Ret(None),
+            catch: self.catch,
+        });
+        BlockId(self.body.blocks.len() as u32 - 1)
+    }
+
+    /// Goes on in that block.
+    pub(super) fn go(&mut self, b: BlockId) {
+        self.at = b;
+    }
+
+    /// Ends the current block.
+    pub(super) fn end(&mut self, term: Term) {
+        self.body.blocks[self.at.index()].term = term;
+    }
+
+    /// Ends the current block with a jump and goes on there.
+    pub(super) fn jump(&mut self, to: BlockId) {
+        self.end(Term::Jump(to));
+        self.go(to);
+    }
+
+    /// Ends the current block; what follows is not reached and goes into a block of its own.
+    pub(super) fn leave(&mut self, term: Term) {
+        self.end(term);
+        let dead = self.block();
+        self.go(dead);
+    }
+
+    pub(super) fn emit(&mut self, inst: Inst, span: Span) {
+        let site = self.l.sites.at(span);
+        self.emit_at(inst, site);
+    }
+
+    pub(super) fn emit_at(&mut self, inst: Inst, site: SiteId) {
+        self.body.blocks[self.at.index()].insts.push((inst, site));
+    }
+
+    /// Counts one statement.
+    pub(super) fn tick(&mut self, span: Span) {
+        if let Some((block, n)) = self.tick
+            && block == self.at
+            && let Some((Inst::Tick { n }, _)) = self.body.blocks[block.index()].insts.get_mut(n)
+        {
+            *n += 1;
+            return;
+        }
+        self.tick = Some((self.at, self.body.blocks[self.at.index()].insts.len()));
+        self.emit(Inst::Tick { n: 1 }, span);
+    }
+
+    /// The body, without the blocks that nothing reaches.
+    pub(super) fn finish(mut self) -> Body {
+        let count = self.body.blocks.len();
+        let mut order = vec![None; count];
+        let mut stack = vec![BlockId(0)];
+        while let Some(b) = stack.pop() {
+            if order[b.index()].replace(BlockId(0)).is_some() {
+                continue;
+            }
+            let block = &mut self.body.blocks[b.index()];
+            successors(&mut block.term, &mut |s| stack.push(*s));
+            stack.extend(block.catch);
+        }
+        for (new, slot) in order.iter_mut().flatten().enumerate() {
+            *slot = BlockId(new as u32);
+        }
+        let old = std::mem::take(&mut self.body.blocks);
+        for (block, kept) in old.into_iter().zip(&order) {
+            if kept.is_some() {
+                self.body.blocks.push(block);
+            }
+        }
+        let new_id = |b: BlockId| order[b.index()].unwrap_or(BlockId(0));
+        for block in &mut self.body.blocks {
+            successors(&mut block.term, &mut |s| *s = new_id(*s));
+            block.catch = block.catch.map(new_id);
+        }
+        self.body
+    }
+}
+
+fn successors(term: &mut Term, f: &mut dyn FnMut(&mut BlockId)) {
+    match term {
+        Term::Jump(b) => f(b),
+        Term::Branch { then, els, .. } => {
+            f(then);
+            f(els);
+        }
+        Term::IterNext { body, done, .. } => {
+            f(body);
+            f(done);
+        }
+        Term::Ret(_) | Term::EndHandler => {}
+    }
+}

@@ -1,0 +1,612 @@
+//! Expressions.
+
+use spile_ir::{BinOp, BlockId, CmpOp, GlobalId, Inst, Reg, Term, Ty, UnOp, Val};
+use spile_syntax::ast::Span;
+
+use super::builder::Builder;
+use crate::types::hir::*;
+use crate::types::unify::Base;
+
+/// A place after its keys are evaluated.
+enum Target {
+    Local(Reg),
+    Scalar(GlobalId, Ty),
+    Elem(GlobalId, Vec<Val>, Ty),
+}
+
+impl Builder<'_, '_> {
+    /// A global; `None` where nothing needs it.
+    pub(super) fn global(&self, g: GlobalIx) -> Option<GlobalId> {
+        self.l.globals[g.0]
+    }
+
+    /// 0 or "", whichever the register holds.
+    pub(super) fn zero(&mut self, r: Reg) -> Val {
+        match self.body.regs[r.index()] {
+            Ty::Long => Val::Imm(0),
+            Ty::Str(_) => self.l.string(&[]),
+        }
+    }
+
+    fn ty(&self, e: &Expr) -> Ty {
+        self.l.widths.expr(self.l.tree, self.l.types, self.unit, e)
+    }
+
+    fn is_str(&self, e: &Expr) -> bool {
+        self.l.types.get(e.ty) == Some(Base::Str)
+    }
+
+    /// Evaluates for the effect alone.
+    pub(super) fn effect(&mut self, e: &Expr) {
+        match &e.kind {
+            ExprKind::Assign { place, op, rhs } => {
+                self.assign(place, *op, rhs, false, e.span);
+            }
+            ExprKind::IncDec { place, prefix, inc } => {
+                self.inc_dec(place, *prefix, *inc, false, e.span);
+            }
+            ExprKind::Logic { and, a, b } => {
+                let (more, join) = (self.block(), self.block());
+                if *and {
+                    self.branch(a, more, join)
+                } else {
+                    self.branch(a, join, more)
+                }
+                self.go(more);
+                self.effect(b);
+                self.jump(join);
+            }
+            ExprKind::Ternary(c, a, b) => {
+                let (yes, no, join) = (self.block(), self.block(), self.block());
+                self.branch(c, yes, no);
+                for (block, e) in [(yes, a), (no, b)] {
+                    self.go(block);
+                    self.effect(e);
+                    self.end(Term::Jump(join));
+                }
+                self.go(join);
+            }
+            _ => {
+                self.value(e);
+            }
+        }
+    }
+
+    /// The operands from left to right. A local that a later one changes is copied first.
+    pub(super) fn operands(&mut self, list: &[Expr]) -> Vec<Val> {
+        let refs: Vec<&Expr> = list.iter().collect();
+        self.operand_refs(&refs)
+    }
+
+    fn operand_refs(&mut self, list: &[&Expr]) -> Vec<Val> {
+        let mut out = Vec::with_capacity(list.len());
+        for (n, e) in list.iter().enumerate() {
+            let v = self.value(e);
+            out.push(self.keep(v, &list[n + 1..], e.span));
+        }
+        out
+    }
+
+    fn keep(&mut self, v: Val, later: &[&Expr], span: Span) -> Val {
+        let Val::Reg(r) = v else { return v };
+        let mut changed = false;
+        for e in later {
+            walk_expr(e, &mut |e| {
+                if let ExprKind::Assign {
+                    place: Place::Local(l),
+                    ..
+                }
+                | ExprKind::IncDec {
+                    place: Place::Local(l),
+                    ..
+                } = &e.kind
+                {
+                    changed |= l.0 == r.index();
+                }
+            });
+        }
+        if !changed {
+            return v;
+        }
+        let dst = self.reg(self.body.regs[r.index()]);
+        self.emit(Inst::Copy { dst, src: v }, span);
+        Val::Reg(dst)
+    }
+
+    pub(super) fn optional_operands(&mut self, keys: &[Option<Expr>]) -> Vec<Option<Val>> {
+        let present: Vec<&Expr> = keys.iter().flatten().collect();
+        let mut vals = self.operand_refs(&present).into_iter();
+        keys.iter()
+            .map(|k| k.as_ref().and_then(|_| vals.next()))
+            .collect()
+    }
+
+    /// Two operands.
+    fn pair(&mut self, a: &Expr, b: &Expr) -> (Val, Val) {
+        let va = self.value(a);
+        let va = self.keep(va, &[b], a.span);
+        (va, self.value(b))
+    }
+
+    /// Branches on a condition, without making a number of it where possible.
+    pub(super) fn branch(&mut self, cond: &Expr, then: BlockId, els: BlockId) {
+        match &cond.kind {
+            ExprKind::Logic { and, a, b } => {
+                let more = self.block();
+                if *and {
+                    self.branch(a, more, els)
+                } else {
+                    self.branch(a, then, more)
+                }
+                self.go(more);
+                self.branch(b, then, els);
+            }
+            ExprKind::Un(UnOp::Not, a) => self.branch(a, els, then),
+            _ => {
+                let cond = self.value(cond);
+                self.end(Term::Branch { cond, then, els });
+            }
+        }
+    }
+
+    /// The value of an expression.
+    pub(super) fn value(&mut self, e: &Expr) -> Val {
+        match &e.kind {
+            ExprKind::Num(n) => Val::Imm(*n),
+            ExprKind::Str(s) => self.l.string(s),
+            ExprKind::Read(Place::Local(l)) => Val::Reg(self.local(*l)),
+            ExprKind::ProbeName { alias } => self.probe_name(*alias),
+            ExprKind::Assign { place, op, rhs } => self.assign(place, *op, rhs, true, e.span),
+            ExprKind::IncDec { place, prefix, inc } => {
+                self.inc_dec(place, *prefix, *inc, true, e.span)
+            }
+            ExprKind::Raise(m) => {
+                let msg = self.value(m);
+                self.emit(Inst::Raise { msg }, e.span);
+                Val::Imm(0)
+            }
+            ExprKind::StatAdd { place, rhs } => {
+                let Some((g, keys)) = place.global() else {
+                    return Val::Imm(0);
+                };
+                let Some(g) = self.global(g) else {
+                    return Val::Imm(0);
+                };
+                let mut list: Vec<&Expr> = keys.iter().collect();
+                list.push(rhs);
+                let mut keys = self.operand_refs(&list);
+                let val = keys.pop().unwrap_or(Val::Imm(0));
+                self.emit(Inst::StatAdd { g, keys, val }, e.span);
+                val
+            }
+            ExprKind::Print {
+                stream,
+                to_string: false,
+                form,
+                args,
+            } => {
+                self.print(*stream, form, args, e.span);
+                Val::Imm(0)
+            }
+            ExprKind::PrintHist { place, newline } => {
+                self.print_hist(place, *newline, e.span);
+                Val::Imm(0)
+            }
+            ExprKind::Call { func, args } if self.l.result(*func).is_none() => {
+                self.call(None, *func, args, e.span);
+                Val::Imm(0)
+            }
+            ExprKind::Intr { f, args } if f.info().ret.is_none() => {
+                let args = self.operands(args);
+                self.emit(
+                    Inst::Intr {
+                        dst: None,
+                        f: *f,
+                        args,
+                    },
+                    e.span,
+                );
+                Val::Imm(0)
+            }
+            _ => {
+                let ty = self.ty(e);
+                let dst = self.reg(ty);
+                self.value_to(dst, e);
+                Val::Reg(dst)
+            }
+        }
+    }
+
+    fn call(&mut self, dst: Option<Reg>, func: UnitIx, args: &[Expr], span: Span) {
+        let mut args = self.operands(args);
+        args.extend(self.hidden_args(func));
+        let func = self.l.func_id(func);
+        self.emit(Inst::Call { dst, func, args }, span);
+    }
+
+    /// `pp()` and `pn()` for a function that wants them.
+    pub(super) fn hidden_args(&mut self, func: UnitIx) -> Vec<Val> {
+        let wanted = self.l.names[func.0];
+        [false, true]
+            .into_iter()
+            .filter(|alias| wanted[usize::from(*alias)])
+            .map(|alias| self.probe_name(alias))
+            .collect()
+    }
+
+    fn probe_name(&mut self, alias: bool) -> Val {
+        match &self.source().kind {
+            UnitKind::Handler { point, name, .. } => {
+                let text = if alias { name } else { point };
+                self.l.string(text.as_bytes())
+            }
+            UnitKind::Func { .. } => match self.names[usize::from(alias)] {
+                Some(r) => Val::Reg(r),
+                None => self.l.string(&[]),
+            },
+        }
+    }
+
+    /// Evaluates into a register; an operand may be that register itself, so it is written
+    /// last.
+    fn value_to(&mut self, dst: Reg, e: &Expr) {
+        match &e.kind {
+            ExprKind::Read(p @ (Place::Scalar(_) | Place::Elem(..))) => {
+                let Some(t) = self.target(p) else { return };
+                self.read(dst, &t, e.span);
+            }
+            ExprKind::Call { func, args } if self.l.result(*func).is_some() => {
+                self.call(Some(dst), *func, args, e.span);
+            }
+            ExprKind::Intr { f, args } if f.info().ret.is_some() => {
+                let args = self.operands(args);
+                self.emit(
+                    Inst::Intr {
+                        dst: Some(dst),
+                        f: *f,
+                        args,
+                    },
+                    e.span,
+                );
+            }
+            ExprKind::Table { table, idx } => {
+                let idx = self.value(idx);
+                let table = self.l.table(*table);
+                self.emit(Inst::TableGet { dst, table, idx }, e.span);
+            }
+            ExprKind::Un(op, a) => {
+                let a = self.value(a);
+                self.emit(Inst::Un { dst, op: *op, a }, e.span);
+            }
+            ExprKind::Bin(op, x, y) => {
+                let (a, b) = self.pair(x, y);
+                let site = self.l.sites.between(x.span, y.span, e.span);
+                self.emit_at(Inst::Bin { dst, op: *op, a, b }, site);
+            }
+            ExprKind::Cmp(op, x, y) => {
+                let text = self.is_str(x);
+                let (a, b) = self.pair(x, y);
+                let inst = if text {
+                    Inst::StrCmp { dst, op: *op, a, b }
+                } else {
+                    Inst::Bin {
+                        dst,
+                        op: number_cmp(*op),
+                        a,
+                        b,
+                    }
+                };
+                self.emit(inst, e.span);
+            }
+            ExprKind::Concat(x, y) => {
+                let (a, b) = self.pair(x, y);
+                self.emit(Inst::Concat { dst, a, b }, e.span);
+            }
+            ExprKind::Logic { .. } | ExprKind::Ternary(..) => self.choice_to(dst, e),
+            ExprKind::In { .. } | ExprKind::Stat { .. } | ExprKind::HistGet { .. } => {
+                self.element_to(dst, e);
+            }
+            ExprKind::Load {
+                space,
+                addr,
+                size,
+                signed,
+            } => {
+                let addr = self.value(addr);
+                let inst = Inst::Load {
+                    dst,
+                    space: *space,
+                    addr,
+                    size: *size,
+                    signed: *signed,
+                };
+                self.emit(inst, e.span);
+            }
+            ExprKind::Print {
+                to_string: true,
+                form,
+                args,
+                ..
+            } => {
+                self.sprint(dst, form, args, e.span);
+            }
+            // What `value` does without a register of its own.
+            _ => {
+                let src = self.value(e);
+                self.emit(Inst::Copy { dst, src }, e.span);
+            }
+        }
+    }
+
+    /// A value that depends on a branch.
+    fn choice_to(&mut self, dst: Reg, e: &Expr) {
+        match &e.kind {
+            ExprKind::Logic { .. } => {
+                let (yes, no, join) = (self.block(), self.block(), self.block());
+                self.branch(e, yes, no);
+                for (b, n) in [(yes, 1), (no, 0)] {
+                    self.go(b);
+                    self.emit(
+                        Inst::Copy {
+                            dst,
+                            src: Val::Imm(n),
+                        },
+                        e.span,
+                    );
+                    self.end(Term::Jump(join));
+                }
+                self.go(join);
+            }
+            ExprKind::Ternary(c, x, y) => {
+                let (yes, no, join) = (self.block(), self.block(), self.block());
+                self.branch(c, yes, no);
+                for (b, v) in [(yes, x), (no, y)] {
+                    self.go(b);
+                    self.value_to(dst, v);
+                    self.end(Term::Jump(join));
+                }
+                self.go(join);
+            }
+            _ => {}
+        }
+    }
+
+    /// What is asked of an array or a statistic.
+    fn element_to(&mut self, dst: Reg, e: &Expr) {
+        match &e.kind {
+            ExprKind::In { g, keys } => {
+                let Some(g) = self.global(*g) else { return };
+                let keys = self.optional_operands(keys);
+                self.emit(Inst::AHas { dst, g, keys }, e.span);
+            }
+            ExprKind::Stat { place, what, shift } => {
+                let Some((g, keys)) = place.global() else {
+                    return;
+                };
+                let Some(g) = self.global(g) else { return };
+                let keys = self.operands(keys);
+                self.emit(
+                    Inst::StatGet {
+                        dst,
+                        g,
+                        keys,
+                        what: *what,
+                        shift: *shift,
+                    },
+                    e.span,
+                );
+            }
+            ExprKind::HistGet { place, idx } => {
+                let Some((g, keys)) = place.global() else {
+                    return;
+                };
+                let Some(g) = self.global(g) else { return };
+                let mut list: Vec<&Expr> = keys.iter().collect();
+                list.push(idx);
+                let mut keys = self.operand_refs(&list);
+                let idx = keys.pop().unwrap_or(Val::Imm(0));
+                self.emit(Inst::HistGet { dst, g, keys, idx }, e.span);
+            }
+            _ => {}
+        }
+    }
+
+    fn target(&mut self, p: &Place) -> Option<Target> {
+        let ty = |g: GlobalIx| self.l.widths.value(self.l.types, self.l.tree, g);
+        Some(match p {
+            Place::Local(l) => Target::Local(self.local(*l)),
+            Place::Scalar(g) => Target::Scalar(self.global(*g)?, ty(*g)),
+            Place::Elem(g, keys) => {
+                let (id, ty) = (self.global(*g)?, ty(*g));
+                Target::Elem(id, self.operands(keys), ty)
+            }
+        })
+    }
+
+    fn read(&mut self, dst: Reg, t: &Target, span: Span) {
+        let inst = match t {
+            Target::Local(r) => Inst::Copy {
+                dst,
+                src: Val::Reg(*r),
+            },
+            Target::Scalar(g, _) => Inst::GLoad { dst, g: *g },
+            Target::Elem(g, keys, _) => Inst::AGet {
+                dst,
+                g: *g,
+                keys: keys.clone(),
+            },
+        };
+        self.emit(inst, span);
+    }
+
+    fn write(&mut self, t: &Target, val: Val, span: Span) {
+        let inst = match t {
+            Target::Local(r) => Inst::Copy { dst: *r, src: val },
+            Target::Scalar(g, _) => Inst::GStore { g: *g, val },
+            Target::Elem(g, keys, _) => Inst::ASet {
+                g: *g,
+                keys: keys.clone(),
+                val,
+            },
+        };
+        self.emit(inst, span);
+    }
+
+    fn assign(
+        &mut self,
+        place: &Place,
+        op: Option<AssignOp>,
+        rhs: &Expr,
+        used: bool,
+        span: Span,
+    ) -> Val {
+        if let (Place::Local(l), None) = (place, op) {
+            let dst = self.local(*l);
+            self.value_to(dst, rhs);
+            return Val::Reg(dst);
+        }
+        // Keys first, then the right side, which may change what a key was computed from.
+        let Some(mut t) = self.target(place) else {
+            return self.value(rhs);
+        };
+        if let Target::Elem(_, keys, _) = &mut t {
+            for k in keys.iter_mut() {
+                *k = self.keep(*k, &[rhs], span);
+            }
+        }
+        let val = self.value(rhs);
+        match (op, &t) {
+            (None, _) => {
+                self.write(&t, val, span);
+                val
+            }
+            (Some(AssignOp::Num(BinOp::Add)), Target::Scalar(..) | Target::Elem(..)) => {
+                self.add(&t, val, used, span).0
+            }
+            (Some(AssignOp::Num(BinOp::Sub)), Target::Scalar(..) | Target::Elem(..)) => {
+                let neg = self.negated(val, span);
+                self.add(&t, neg, used, span).0
+            }
+            (Some(op), _) => self.update(&t, op, val, span),
+        }
+    }
+
+    fn negated(&mut self, val: Val, span: Span) -> Val {
+        match val {
+            Val::Imm(n) => Val::Imm(n.wrapping_neg()),
+            v => {
+                let dst = self.long();
+                self.emit(
+                    Inst::Un {
+                        dst,
+                        op: UnOp::Neg,
+                        a: v,
+                    },
+                    span,
+                );
+                Val::Reg(dst)
+            }
+        }
+    }
+
+    /// Adds to a global; gives the values after and before.
+    fn add(&mut self, t: &Target, val: Val, used: bool, span: Span) -> (Val, Val) {
+        let old = used.then(|| self.long());
+        match t {
+            Target::Scalar(g, _) => self.emit(Inst::GAdd { g: *g, val, old }, span),
+            Target::Elem(g, keys, _) => {
+                self.emit(
+                    Inst::AAdd {
+                        g: *g,
+                        keys: keys.clone(),
+                        val,
+                        old,
+                    },
+                    span,
+                );
+            }
+            Target::Local(_) => {}
+        }
+        let Some(old) = old else {
+            return (Val::Imm(0), Val::Imm(0));
+        };
+        let dst = self.long();
+        self.emit(
+            Inst::Bin {
+                dst,
+                op: BinOp::Add,
+                a: Val::Reg(old),
+                b: val,
+            },
+            span,
+        );
+        (Val::Reg(dst), Val::Reg(old))
+    }
+
+    /// Reads, computes, writes back.
+    fn update(&mut self, t: &Target, op: AssignOp, val: Val, span: Span) -> Val {
+        let (current, dst) = match t {
+            Target::Local(r) => (*r, *r),
+            Target::Scalar(_, ty) | Target::Elem(_, _, ty) => {
+                let current = self.reg(*ty);
+                self.read(current, t, span);
+                (current, self.reg(*ty))
+            }
+        };
+        let a = Val::Reg(current);
+        self.emit(
+            match op {
+                AssignOp::Num(op) => Inst::Bin { dst, op, a, b: val },
+                AssignOp::Concat => Inst::Concat { dst, a, b: val },
+            },
+            span,
+        );
+        if !matches!(t, Target::Local(_)) {
+            self.write(t, Val::Reg(dst), span);
+        }
+        Val::Reg(dst)
+    }
+
+    fn inc_dec(&mut self, place: &Place, prefix: bool, inc: bool, used: bool, span: Span) -> Val {
+        let Some(t) = self.target(place) else {
+            return Val::Imm(0);
+        };
+        let by = Val::Imm(if inc { 1 } else { -1 });
+        let Target::Local(r) = t else {
+            let (after, before) = self.add(&t, by, used, span);
+            return if prefix { after } else { before };
+        };
+        let before = (used && !prefix).then(|| {
+            let dst = self.long();
+            self.emit(
+                Inst::Copy {
+                    dst,
+                    src: Val::Reg(r),
+                },
+                span,
+            );
+            dst
+        });
+        self.emit(
+            Inst::Bin {
+                dst: r,
+                op: BinOp::Add,
+                a: Val::Reg(r),
+                b: by,
+            },
+            span,
+        );
+        Val::Reg(before.unwrap_or(r))
+    }
+}
+
+fn number_cmp(op: CmpOp) -> BinOp {
+    match op {
+        CmpOp::Eq => BinOp::Eq,
+        CmpOp::Ne => BinOp::Ne,
+        CmpOp::Lt => BinOp::Lt,
+        CmpOp::Le => BinOp::Le,
+        CmpOp::Gt => BinOp::Gt,
+        CmpOp::Ge => BinOp::Ge,
+    }
+}

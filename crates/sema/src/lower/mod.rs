@@ -1,0 +1,291 @@
+//! The resolved tree to IR.
+//!
+//! | file | what |
+//! |---|---|
+//! | `builder` | blocks, registers, instructions of one body |
+//! | `expr`, `stmt` | the walk over expressions and statements |
+//! | `print` | print calls |
+//! | `sites` | the places that run-time errors name |
+
+mod builder;
+mod expr;
+mod print;
+mod sites;
+mod stmt;
+
+use std::collections::{HashMap, VecDeque};
+
+use spile_ir::fmt::Format;
+use spile_ir::{
+    Body, Bytes, ElemTy, FormatId, Func, FuncId, Global, GlobalId, GlobalKind, Handler, Init,
+    Limits, Program, StatsSpec, StrId, Table, TableId, Term, Ty, Val,
+};
+use spile_syntax::ast::Literal;
+use spile_syntax::source::Sources;
+
+use crate::types::hir::{self, ExprKind, GlobalIx, Tree, UnitIx, UnitKind};
+use crate::types::unify::{Base, Types};
+use crate::types::width::{Widths, widths};
+use builder::Builder;
+use sites::Sites;
+
+/// Everything that bodies share while they are lowered.
+pub(crate) struct Lower<'a> {
+    tree: &'a Tree,
+    types: &'a Types,
+    widths: Widths,
+    sites: Sites<'a>,
+    program: Program,
+    globals: Vec<Option<GlobalId>>,
+    funcs: HashMap<UnitIx, FuncId>,
+    queue: VecDeque<UnitIx>,
+    strings: HashMap<Bytes, StrId>,
+    formats: HashMap<String, FormatId>,
+    tables: HashMap<usize, TableId>,
+    /// Which units want `pp()` and `pn()` as hidden parameters.
+    names: Vec<[bool; 2]>,
+}
+
+/// Lowers all handlers, and the functions that they call.
+pub fn lower(
+    tree: &Tree,
+    types: &Types,
+    sources: &Sources,
+    limits: Limits,
+    display: bool,
+) -> Program {
+    let widths = widths(tree, types, limits.maxstringlen as usize);
+    let mut l = Lower {
+        tree,
+        types,
+        widths,
+        sites: Sites::new(sources),
+        program: Program {
+            limits,
+            ..Program::default()
+        },
+        globals: Vec::new(),
+        funcs: HashMap::new(),
+        queue: VecDeque::new(),
+        strings: HashMap::new(),
+        formats: HashMap::new(),
+        tables: HashMap::new(),
+        names: probe_names(tree),
+    };
+    for g in 0..tree.globals.len() {
+        let id = l.global(GlobalIx(g), display);
+        l.globals.push(id);
+    }
+    // The library's handlers first: they keep what the script's functions ask for.
+    let handlers = |user: bool| {
+        tree.units
+            .iter()
+            .enumerate()
+            .filter(move |(_, u)| u.user == user && matches!(u.kind, UnitKind::Handler { .. }))
+            .map(|(i, _)| UnitIx(i))
+    };
+    for unit in handlers(false).chain(handlers(true)) {
+        l.handler(unit);
+    }
+    while let Some(unit) = l.queue.pop_front() {
+        l.func(unit);
+    }
+    l.program.sites = l.sites.finish();
+    l.program
+}
+
+/// Which units mention `pp()` or `pn()`, themselves or through calls.
+fn probe_names(tree: &Tree) -> Vec<[bool; 2]> {
+    let mut out = vec![[false; 2]; tree.units.len()];
+    let add = |out: &mut Vec<[bool; 2]>, to: usize, from: UnitIx| {
+        let [pp, pn] = out[from.0];
+        out[to] = [out[to][0] | pp, out[to][1] | pn];
+    };
+    loop {
+        let before = out.clone();
+        for (i, u) in tree.units.iter().enumerate().rev() {
+            hir::walk_exprs(&u.body, &mut |e| match e.kind {
+                ExprKind::ProbeName { alias } => out[i][usize::from(alias)] = true,
+                ExprKind::Call { func, .. } => add(&mut out, i, func),
+                _ => {}
+            });
+            if let UnitKind::Func {
+                next_alt: Some(alt),
+                ..
+            } = u.kind
+            {
+                add(&mut out, i, alt);
+            }
+        }
+        if out == before {
+            return out;
+        }
+    }
+}
+
+impl<'a> Lower<'a> {
+    fn global(&mut self, ix: GlobalIx, display: bool) -> Option<GlobalId> {
+        let g = &self.tree.globals[ix.0];
+        if !(g.read || g.written) {
+            return None;
+        }
+        let keys = g.keys.as_ref()?;
+        self.types.get(g.value)?;
+        let display = display && g.user && g.written && !g.read;
+        let is_stats = self.types.get(g.value) == Some(Base::Stats);
+        let mut spec: StatsSpec = g.stats.clone();
+        if display {
+            (spec.sum, spec.min, spec.max) = (true, true, true);
+        }
+        let scalar = self.widths.value(self.types, self.tree, ix);
+        let kind = match (keys.is_empty(), is_stats) {
+            (true, true) => GlobalKind::Stats(spec),
+            (true, false) => GlobalKind::Scalar(scalar),
+            (false, _) => GlobalKind::Array {
+                keys: (0..keys.len())
+                    .map(|n| self.widths.key(self.types, keys[n], ix, n))
+                    .collect(),
+                value: if is_stats {
+                    ElemTy::Stats(spec)
+                } else {
+                    ElemTy::Scalar(scalar)
+                },
+                max: g
+                    .max
+                    .and_then(|n| u32::try_from(n).ok())
+                    .unwrap_or(self.program.limits.maxmapentries)
+                    .max(1),
+                wrap: g.wrap,
+            },
+        };
+        let init = g.init.as_ref().map(|i| match i {
+            Literal::Num(n) => Init::Long(*n),
+            Literal::Str(s) => Init::Str(s.clone()),
+        });
+        let site = self.sites.at(g.span);
+        self.program.globals.push(Global {
+            name: g.unique.clone(),
+            kind,
+            init,
+            storage: Default::default(),
+            display,
+            site,
+        });
+        Some(GlobalId(self.program.globals.len() as u32 - 1))
+    }
+
+    fn handler(&mut self, unit: UnitIx) {
+        let u = &self.tree.units[unit.0];
+        let UnitKind::Handler {
+            point,
+            points,
+            event,
+            ..
+        } = &u.kind
+        else {
+            return;
+        };
+        if u.body.is_empty() && !u.user {
+            // What was left of a library file's probe when nobody needed its variables.
+            return;
+        }
+        let site = self.sites.at(u.span);
+        let mut b = Builder::new(self, unit);
+        b.stmts(&u.body);
+        b.end(Term::Ret(None));
+        let body: Body = b.finish();
+        self.program.handlers.push(Handler {
+            point: point.clone(),
+            points: *points,
+            event: event.clone(),
+            body,
+            site,
+        });
+    }
+
+    /// The function of a unit; its body is lowered later.
+    fn func_id(&mut self, unit: UnitIx) -> FuncId {
+        if let Some(id) = self.funcs.get(&unit) {
+            return *id;
+        }
+        let u = &self.tree.units[unit.0];
+        let id = FuncId(self.program.funcs.len() as u32);
+        self.program.funcs.push(Func {
+            name: u.name.clone(),
+            params: Vec::new(),
+            ret: self.result(unit),
+            body: Body::default(),
+        });
+        self.funcs.insert(unit, id);
+        self.queue.push_back(unit);
+        id
+    }
+
+    /// Type of a function's result.
+    fn result(&self, unit: UnitIx) -> Option<Ty> {
+        match self.tree.units[unit.0].kind {
+            UnitKind::Func {
+                ret,
+                has_value: true,
+                ..
+            } => Some(self.widths.result(self.types, ret, unit)),
+            _ => None,
+        }
+    }
+
+    fn func(&mut self, unit: UnitIx) {
+        let id = self.func_id(unit);
+        let u = &self.tree.units[unit.0];
+        let fall = match self.result(unit) {
+            None => Term::Ret(None),
+            Some(Ty::Long) => Term::Ret(Some(Val::Imm(0))),
+            Some(Ty::Str(_)) => Term::Ret(Some(self.string(&[]))),
+        };
+        let mut b = Builder::new(self, unit);
+        b.save_arguments();
+        b.stmts(&u.body);
+        b.end(fall);
+        let params = b.params();
+        let body = b.finish();
+        let f = &mut self.program.funcs[id.index()];
+        f.params = params;
+        f.body = body;
+    }
+
+    fn string(&mut self, s: &[u8]) -> Val {
+        if let Some(id) = self.strings.get(s) {
+            return Val::Str(*id);
+        }
+        let bytes: Bytes = s.into();
+        let id = StrId(self.program.strings.len() as u32);
+        self.program.strings.push(bytes.clone());
+        self.strings.insert(bytes, id);
+        Val::Str(id)
+    }
+
+    fn format(&mut self, f: Format) -> FormatId {
+        // Formats are few and short: their text form is a good enough key.
+        let key = format!("{f:?}");
+        if let Some(id) = self.formats.get(&key) {
+            return *id;
+        }
+        let id = FormatId(self.program.formats.len() as u32);
+        self.formats.insert(key, id);
+        self.program.formats.push(f);
+        id
+    }
+
+    fn table(&mut self, ix: usize) -> TableId {
+        if let Some(id) = self.tables.get(&ix) {
+            return *id;
+        }
+        let (name, entries) = &self.tree.tables[ix];
+        let id = TableId(self.program.tables.len() as u32);
+        self.program.tables.push(Table {
+            name: name.clone(),
+            entries: entries.clone(),
+        });
+        self.tables.insert(ix, id);
+        id
+    }
+}

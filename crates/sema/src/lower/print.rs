@@ -1,0 +1,106 @@
+//! Print calls.
+
+use spile_ir::fmt::{Conv, ConvKind, Count, Format, Piece};
+use spile_ir::{FormatId, Inst, Reg, Stream, Val};
+use spile_syntax::ast::Span;
+
+use super::builder::Builder;
+use crate::types::hir::*;
+use crate::types::unify::Base;
+
+/// A conversion without flags.
+fn plain(kind: ConvKind) -> Piece {
+    Piece::Conv(Conv {
+        kind,
+        left: false,
+        plus: false,
+        space: false,
+        zero: false,
+        alt: false,
+        width: Count::None,
+        precision: Count::None,
+    })
+}
+
+/// Adds text, joined to text that is already at the end.
+fn literal(pieces: &mut Vec<Piece>, text: &[u8]) {
+    match pieces.last_mut() {
+        _ if text.is_empty() => {}
+        Some(Piece::Lit(before)) => *before = [&**before, text].concat().into(),
+        _ => pieces.push(Piece::Lit(text.into())),
+    }
+}
+
+impl Builder<'_, '_> {
+    /// A print that writes.
+    pub(super) fn print(&mut self, stream: Stream, form: &PrintForm, args: &[Expr], span: Span) {
+        let (fmt, args) = self.form(form, args);
+        self.emit(Inst::Print { stream, fmt, args }, span);
+    }
+
+    /// A print that gives its text.
+    pub(super) fn sprint(&mut self, dst: Reg, form: &PrintForm, args: &[Expr], span: Span) {
+        let (fmt, args) = self.form(form, args);
+        self.emit(Inst::Sprint { dst, fmt, args }, span);
+    }
+
+    /// `print(@hist_log(x))`
+    pub(super) fn print_hist(&mut self, place: &Place, newline: bool, span: Span) {
+        let Some((g, keys)) = place.global() else {
+            return;
+        };
+        let Some(g) = self.global(g) else { return };
+        let keys = self.operands(keys);
+        self.emit(Inst::PrintHist { g, keys }, span);
+        if newline {
+            let fmt = self.l.format(Format {
+                pieces: vec![Piece::Lit(b"\n".as_slice().into())],
+            });
+            self.emit(
+                Inst::Print {
+                    stream: Stream::Out,
+                    fmt,
+                    args: Vec::new(),
+                },
+                span,
+            );
+        }
+    }
+
+    fn form(&mut self, form: &PrintForm, args: &[Expr]) -> (FormatId, Vec<Val>) {
+        match form {
+            PrintForm::Format(f) => {
+                let f = self.l.tree.formats[*f].clone();
+                let args = self.operands(args);
+                (self.l.format(f), args)
+            }
+            PrintForm::Char => {
+                let args = self.operands(args);
+                let pieces = args.iter().map(|_| plain(ConvKind::Char)).collect();
+                (self.l.format(Format { pieces }), args)
+            }
+            PrintForm::Plain { delim, newline } => {
+                let mut pieces = Vec::new();
+                let mut rest = Vec::new();
+                for (n, a) in args.iter().enumerate() {
+                    if n > 0 {
+                        literal(&mut pieces, delim.as_deref().unwrap_or_default());
+                    }
+                    match &a.kind {
+                        ExprKind::Str(s) => literal(&mut pieces, s),
+                        _ => {
+                            let text = self.l.types.get(a.ty) == Some(Base::Str);
+                            pieces.push(plain(if text { ConvKind::Str } else { ConvKind::Dec }));
+                            rest.push(a.clone());
+                        }
+                    }
+                }
+                if *newline {
+                    literal(&mut pieces, b"\n");
+                }
+                let args = self.operands(&rest);
+                (self.l.format(Format { pieces }), args)
+            }
+        }
+    }
+}

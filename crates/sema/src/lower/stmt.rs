@@ -1,0 +1,215 @@
+//! Statements.
+
+use spile_ir::{Inst, IterId, Term, Val};
+use spile_syntax::ast::Span;
+
+use super::builder::Builder;
+use crate::types::hir::*;
+
+impl Builder<'_, '_> {
+    pub(super) fn stmts(&mut self, list: &[Stmt]) {
+        for s in list {
+            self.stmt(s);
+        }
+    }
+
+    fn stmt(&mut self, s: &Stmt) {
+        if !matches!(s.kind, StmtKind::Block(_) | StmtKind::Try { .. }) {
+            self.tick(s.span);
+        }
+        match &s.kind {
+            StmtKind::Expr(e) => self.effect(e),
+            StmtKind::Block(b) => self.stmts(b),
+            StmtKind::If { cond, then, els } => self.if_stmt(cond, then, els),
+            StmtKind::Loop { cond, step, body } => {
+                self.loop_stmt(cond.as_ref(), step.as_ref(), body, s.span);
+            }
+            StmtKind::Foreach(f) => self.foreach(f, s.span),
+            StmtKind::Break => self.leave_loop(|(done, _)| done),
+            StmtKind::Continue => self.leave_loop(|(_, next)| next),
+            StmtKind::Return(e) => {
+                let v = e.as_ref().map(|e| self.value(e));
+                let v = match (v, self.l.result(self.unit)) {
+                    (v, Some(_)) => Some(v.unwrap_or_else(|| self.default_result())),
+                    (_, None) => None,
+                };
+                self.leave(Term::Ret(v));
+            }
+            StmtKind::Next => self.next(s.span),
+            StmtKind::Try { body, var, handler } => self.try_stmt(body, *var, handler, s.span),
+            StmtKind::DeleteLocal(ix) => {
+                let dst = self.local(*ix);
+                let src = self.zero(dst);
+                self.emit(Inst::Copy { dst, src }, s.span);
+            }
+            StmtKind::DeleteAll(g) => {
+                if let Some(g) = self.global(*g) {
+                    self.emit(Inst::GClear { g }, s.span);
+                }
+            }
+            StmtKind::DeleteElem(g, keys) => {
+                if let Some(g) = self.global(*g) {
+                    let keys = self.optional_operands(keys);
+                    self.emit(Inst::ADel { g, keys }, s.span);
+                }
+            }
+        }
+    }
+
+    fn leave_loop(
+        &mut self,
+        pick: impl Fn((spile_ir::BlockId, spile_ir::BlockId)) -> spile_ir::BlockId,
+    ) {
+        if let Some(targets) = self.loops.last().copied() {
+            self.leave(Term::Jump(pick(targets)));
+        }
+    }
+
+    fn if_stmt(&mut self, cond: &Expr, then: &[Stmt], els: &[Stmt]) {
+        let then_b = self.block();
+        let els_b = if els.is_empty() {
+            None
+        } else {
+            Some(self.block())
+        };
+        let join = self.block();
+        self.branch(cond, then_b, els_b.unwrap_or(join));
+        self.go(then_b);
+        self.stmts(then);
+        self.end(Term::Jump(join));
+        if let Some(b) = els_b {
+            self.go(b);
+            self.stmts(els);
+            self.end(Term::Jump(join));
+        }
+        self.go(join);
+    }
+
+    fn loop_stmt(&mut self, cond: Option<&Expr>, step: Option<&Expr>, body: &[Stmt], span: Span) {
+        let head = self.block();
+        let body_b = self.block();
+        let next = if step.is_some() { self.block() } else { head };
+        let done = self.block();
+        self.jump(head);
+        // Each round counts, also of a loop with an empty body.
+        self.tick(span);
+        match cond {
+            Some(c) => self.branch(c, body_b, done),
+            None => self.end(Term::Jump(body_b)),
+        }
+        self.go(body_b);
+        self.loops.push((done, next));
+        self.stmts(body);
+        self.loops.pop();
+        self.end(Term::Jump(next));
+        if let Some(e) = step {
+            self.go(next);
+            self.effect(e);
+            self.end(Term::Jump(head));
+        }
+        self.go(done);
+    }
+
+    fn foreach(&mut self, f: &Foreach, span: Span) {
+        let Some(g) = self.global(f.global) else {
+            return;
+        };
+        let it = IterId(self.body.iters);
+        self.body.iters += 1;
+        match &f.hist {
+            Some(keys) => {
+                let keys = self.operands(keys);
+                self.emit(Inst::IterHist { it, g, keys }, span);
+            }
+            None => {
+                let slice = self.optional_operands(&f.slice);
+                let limit = f.limit.as_ref().map(|e| self.value(e));
+                self.emit(
+                    Inst::IterNew {
+                        it,
+                        g,
+                        slice,
+                        sort: f.sort,
+                        limit,
+                    },
+                    span,
+                );
+            }
+        }
+        let head = self.block();
+        let body = self.block();
+        let done = self.block();
+        self.jump(head);
+        let keys = f.keys.iter().map(|k| self.local(*k)).collect();
+        let value = f.value.map(|v| self.local(v));
+        self.end(Term::IterNext {
+            it,
+            keys,
+            value,
+            body,
+            done,
+        });
+        self.go(body);
+        self.tick(span);
+        self.loops.push((done, head));
+        self.stmts(&f.body);
+        self.loops.pop();
+        self.end(Term::Jump(head));
+        self.go(done);
+    }
+
+    fn try_stmt(&mut self, body: &[Stmt], var: Option<LocalIx>, handler: &[Stmt], span: Span) {
+        let join = self.block();
+        let catch = self.block();
+        let outer = self.catch.replace(catch);
+        let inner = self.block();
+        self.jump(inner);
+        self.stmts(body);
+        self.end(Term::Jump(join));
+        self.catch = outer;
+        self.go(catch);
+        if let Some(v) = var {
+            let dst = self.local(v);
+            self.emit(Inst::CatchMsg { dst }, span);
+        }
+        self.stmts(handler);
+        self.end(Term::Jump(join));
+        self.go(join);
+    }
+
+    /// `next`: ends a handler; in a function, goes on with the function's next body.
+    fn next(&mut self, span: Span) {
+        let UnitKind::Func { next_alt, .. } = self.source().kind else {
+            self.leave(Term::Ret(None));
+            return;
+        };
+        match next_alt {
+            Some(alt) => {
+                let mut args: Vec<Val> = self.saved.iter().map(|r| Val::Reg(*r)).collect();
+                args.extend(self.hidden_args(alt));
+                let dst = self.l.result(alt).map(|ty| self.reg(ty));
+                let func = self.l.func_id(alt);
+                self.emit(Inst::Call { dst, func, args }, span);
+                let v = match (dst, self.l.result(self.unit)) {
+                    (_, None) => None,
+                    (Some(r), Some(_)) => Some(Val::Reg(r)),
+                    (None, Some(_)) => Some(self.default_result()),
+                };
+                self.leave(Term::Ret(v));
+            }
+            None => {
+                let msg = self.l.string(b"all functions exhausted");
+                self.emit(Inst::Raise { msg }, span);
+                let v = self.l.result(self.unit).map(|_| self.default_result());
+                self.leave(Term::Ret(v));
+            }
+        }
+    }
+
+    fn default_result(&mut self) -> Val {
+        match self.l.result(self.unit) {
+            Some(spile_ir::Ty::Str(_)) => self.l.string(&[]),
+            _ => Val::Imm(0),
+        }
+    }
+}

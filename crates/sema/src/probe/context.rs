@@ -1,0 +1,279 @@
+//! What names mean at an event: context variables and predefined plain variables.
+
+use std::sync::Arc;
+
+use spile_syntax::ast::{BinOp, Expr, ExprKind, Ident, Name, Span};
+
+use super::derived::{Context, ContextKind, PlainVar, Target, TargetSource};
+use super::mentions::Mentions;
+use crate::ctype::{CBase, CTy};
+use crate::facts::{Facts, SysArg, SysArgKind, SysCall};
+
+/// What a plain variable stands for at one system call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Bind {
+    /// Not predefined.
+    Absent,
+    /// An argument's value.
+    Value(u8, SysArgKind),
+    /// The string that an argument points to, in quotes.
+    Quoted(u8),
+    /// The string itself.
+    Unquoted(u8),
+    /// Name of a signal.
+    SignalName(u8),
+    /// Text that is only decoded in `argstr`.
+    TextOnly,
+}
+
+/// What the plain variable `name` stands for at a call.
+///
+/// With BASE for the argument's name less `_uaddr` or `_str`: a number has its name (value) and
+/// BASE_str (text), a signal BASE_name; a string has BASE and BASE_str (in quotes),
+/// BASE_unquoted and BASE_str_unquoted, and BASE_uaddr (address).
+pub(crate) fn bind(call: &SysCall, name: &str) -> Bind {
+    let exact = call.args.iter().find(|a| a.var == name);
+    exact
+        .into_iter()
+        .chain(&call.args)
+        .find_map(|a| bind_arg(a, name))
+        .unwrap_or(Bind::Absent)
+}
+
+fn bind_arg(a: &SysArg, name: &str) -> Option<Bind> {
+    let base = a.var.strip_suffix("_uaddr").unwrap_or(a.var);
+    let base = base.strip_suffix("_str").unwrap_or(base);
+    let suffix = name.strip_prefix(base)?;
+    let value = |kind| Bind::Value(a.word, kind);
+    match (a.kind, suffix) {
+        (SysArgKind::Str | SysArgKind::StrVec, "_uaddr") => Some(value(SysArgKind::Ptr)),
+        (SysArgKind::Str, "" | "_str") => Some(Bind::Quoted(a.word)),
+        (SysArgKind::Str, "_unquoted" | "_str_unquoted") => Some(Bind::Unquoted(a.word)),
+        (SysArgKind::StrVec, "" | "_str" | "_unquoted" | "_str_unquoted") => Some(Bind::TextOnly),
+        (SysArgKind::Str | SysArgKind::StrVec, _) => None,
+        _ if name == a.var => Some(value(a.kind)),
+        (SysArgKind::Signal, "_name") => Some(Bind::SignalName(a.word)),
+        (_, "_str") => Some(Bind::TextOnly),
+        _ => None,
+    }
+}
+
+/// A 32-bit call with the argument kinds of the native call where that makes no difference:
+/// argument words of 32-bit programs arrive zero-extended, so that an unsigned number of 32
+/// bits is one of 64 bits as well. The two can then share a handler.
+pub(crate) fn like_native(call: &SysCall, native: &SysCall) -> SysCall {
+    let mut call = call.clone();
+    for (a, n) in call.args.iter_mut().zip(&native.args) {
+        let unsigned = |k| matches!(k, SysArgKind::Int { signed: false, .. });
+        let wide = matches!(n.kind, SysArgKind::Int { size: 4 | 8, .. });
+        if a.word == n.word && unsigned(a.kind) && unsigned(n.kind) && wide {
+            a.kind = n.kind;
+        }
+    }
+    call
+}
+
+/// Makes expressions for initial values, all at one place.
+pub(crate) struct Make(pub Span);
+
+impl Make {
+    fn expr(&self, kind: ExprKind) -> Expr {
+        Expr { kind, span: self.0 }
+    }
+
+    fn num(&self, n: i64) -> Expr {
+        self.expr(ExprKind::Num(n))
+    }
+
+    pub(crate) fn text(&self, s: &str) -> Expr {
+        self.expr(ExprKind::Str(s.as_bytes().into()))
+    }
+
+    pub(crate) fn call(&self, name: &str, args: Vec<Expr>) -> Expr {
+        let name = Ident {
+            name: name.into(),
+            span: self.0,
+        };
+        self.expr(ExprKind::Call { name, args })
+    }
+
+    fn bin(&self, op: BinOp, a: Expr, n: i64) -> Expr {
+        self.expr(ExprKind::Binary(op, Box::new(a), Box::new(self.num(n))))
+    }
+
+    fn word(&self, n: u8) -> Expr {
+        self.call("__sys_arg", vec![self.num(n.into())])
+    }
+
+    /// The low bytes of a number, extended.
+    fn extended(&self, v: Expr, size: u8, signed: bool) -> Expr {
+        if size >= 8 || size == 0 {
+            return v;
+        }
+        let bits = i64::from(size) * 8;
+        if signed {
+            self.bin(BinOp::Shr, self.bin(BinOp::Shl, v, 64 - bits), 64 - bits)
+        } else {
+            self.bin(BinOp::And, v, (1 << bits) - 1)
+        }
+    }
+
+    /// The value of a binding; `None` where there is none.
+    pub(crate) fn value(&self, b: Bind) -> Option<Expr> {
+        Some(match b {
+            Bind::Absent | Bind::TextOnly => return None,
+            Bind::Value(w, SysArgKind::Int { size, signed }) => {
+                self.extended(self.word(w), size, signed)
+            }
+            Bind::Value(w, SysArgKind::Signal) => self.extended(self.word(w), 4, true),
+            Bind::Value(w, SysArgKind::Pair) => {
+                let low = self.extended(self.word(w), 4, false);
+                let high = self.bin(BinOp::Shl, self.word(w.saturating_add(1)), 32);
+                self.expr(ExprKind::Binary(BinOp::Or, Box::new(low), Box::new(high)))
+            }
+            Bind::Value(w, _) => self.word(w),
+            Bind::Quoted(w) => self.call("user_string_quoted", vec![self.word(w)]),
+            Bind::Unquoted(w) => self.call("user_string", vec![self.word(w)]),
+            Bind::SignalName(w) => {
+                self.call("signal_str", vec![self.extended(self.word(w), 4, true)])
+            }
+        })
+    }
+
+    /// The number of the current system call in its own table.
+    pub(crate) fn syscall_nr(&self) -> Expr {
+        let nr = || self.call("__sys_nr", Vec::new());
+        let compat = i64::from(spile_ir::NrSet::COMPAT);
+        let is = self.bin(BinOp::Ge, nr(), compat);
+        let own = self.bin(BinOp::Sub, nr(), compat);
+        self.expr(ExprKind::Ternary(
+            Box::new(is),
+            Box::new(own),
+            Box::new(nr()),
+        ))
+    }
+}
+
+/// The C type of an argument for `$name`.
+fn arg_type(kind: SysArgKind) -> CTy {
+    match kind {
+        SysArgKind::Int {
+            size: size @ (1 | 2 | 4),
+            signed,
+        } => CTy::int(size, signed),
+        SysArgKind::Int { signed, .. } => CTy::int(8, signed),
+        SysArgKind::Signal => CTy::int(4, true),
+        SysArgKind::Str => {
+            let base = CBase::Int {
+                size: 1,
+                signed: true,
+                char: true,
+            };
+            CTy { base, ptrs: 1 }
+        }
+        SysArgKind::Ptr | SysArgKind::StrVec | SysArgKind::Pair => CTy::int(8, false),
+    }
+}
+
+/// The `$` variables of a call, of which only those that `keep` wants.
+pub(crate) fn call_targets(call: &SysCall, ret: bool, keep: impl Fn(&str) -> bool) -> Vec<Target> {
+    let mut targets: Vec<Target> = call
+        .args
+        .iter()
+        .filter(|a| keep(a.kernel))
+        .map(|a| Target {
+            name: a.kernel.into(),
+            source: TargetSource::SysArg(a.word),
+            ty: arg_type(a.kind),
+        })
+        .collect();
+    if ret {
+        targets.push(Target {
+            name: "return".into(),
+            source: TargetSource::SysRet,
+            ty: CTy::LONG,
+        });
+    }
+    targets
+}
+
+/// The context of a tracepoint; with its arguments only where they are wanted.
+pub(crate) fn tracepoint(
+    facts: &dyn Facts,
+    name: &Arc<str>,
+    system: Option<Arc<str>>,
+    wanted: bool,
+) -> Context {
+    let args = wanted.then(|| facts.tracepoint_args(name)).flatten();
+    let args = args.unwrap_or_default();
+    let targets = args
+        .into_iter()
+        .enumerate()
+        .filter_map(|(i, a)| {
+            let n = u8::try_from(i).ok()?;
+            Some(Target {
+                name: a.name,
+                source: TargetSource::CtxArg(n),
+                ty: CTy::id(a.ty),
+            })
+        })
+        .collect();
+    Context {
+        kind: ContextKind::Tracepoint,
+        vars: Vec::new(),
+        targets,
+        name: Some(name.clone()),
+        system,
+    }
+}
+
+/// The context of all system calls.
+pub(crate) fn syscall_any(m: &Mentions, ret: bool, span: Span) -> Context {
+    let make = Make(span);
+    let mut vars = Vec::new();
+    let mut add = |name: &str, init: Expr| {
+        if m.reads.contains(name) {
+            vars.push(PlainVar {
+                name: Name::from(name),
+                init,
+            });
+        }
+    };
+    add("name", make.call("__sys_name", Vec::new()));
+    add("syscall_nr", make.syscall_nr());
+    if ret {
+        add("retval", make.call("__sys_ret", Vec::new()));
+    }
+    // SystemTap does not have these here: a script's own variables come first.
+    let mut extra = |name: &str, init: Expr| {
+        if !m.writes.contains(name) {
+            add(name, init);
+        }
+    };
+    if ret {
+        extra("retstr", make.call("__sys_retstr", Vec::new()));
+        extra(
+            "errno",
+            make.call("errno_p", vec![make.call("__sys_ret", Vec::new())]),
+        );
+    } else {
+        extra("argstr", make.call("__sys_argstr", Vec::new()));
+    }
+    let kind = if ret {
+        ContextKind::SysExit
+    } else {
+        ContextKind::SysEnter
+    };
+    let mut ctx = Context {
+        vars,
+        ..Context::empty(kind)
+    };
+    if ret {
+        ctx.targets.push(Target {
+            name: "return".into(),
+            source: TargetSource::SysRet,
+            ty: CTy::LONG,
+        });
+    }
+    ctx
+}

@@ -1,0 +1,338 @@
+//! From [`Found`] events to [`Derived`] handlers.
+//!
+//! System calls that one point matches share a handler wherever the bodies mean the same: when
+//! all variables that they mention stand for the same argument of the same kind.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use spile_ir::{Event, NrSet};
+use spile_syntax::ast::{Bytes, FileId, Name};
+use spile_syntax::diag::{Diagnostic, Diagnostics};
+
+use super::context::{self, Bind, Make};
+use super::derived::{Context, ContextKind, Derived, PlainVar};
+use super::mentions::Mentions;
+use super::resolve::{Found, Search};
+use crate::codes;
+use crate::facts::{Facts, SysCall};
+use crate::families::Hit;
+use crate::library::Library;
+
+/// The name of the constant table from numbers as in [`NrSet`] to the names that probe points
+/// use. Handlers of several system calls read `name` from it.
+pub const PROBE_NAME_TABLE: &str = "syscall_probe";
+
+/// Entries of [`PROBE_NAME_TABLE`].
+pub fn probe_name_table(facts: &dyn Facts) -> Vec<Bytes> {
+    let calls = facts.syscalls();
+    let len = calls
+        .iter()
+        .map(|c| c.nr as usize + 1)
+        .max()
+        .unwrap_or(0)
+        .min(1 << 16);
+    let mut table: Vec<Bytes> = vec![Bytes::from(&b""[..]); len];
+    for c in calls {
+        if let Some(slot) = table.get_mut(c.nr as usize) {
+            *slot = c.probe.as_bytes().into();
+        }
+    }
+    table
+}
+
+/// Resolves all probes of the user's files, in the order of the files and within them. Problems
+/// go to `diags`; a script without any probe is one.
+pub fn resolve_script(lib: &Library, facts: &dyn Facts, diags: &mut Diagnostics) -> Vec<Derived> {
+    let mut derived = Vec::new();
+    for (file, user) in lib.file_ids() {
+        if user {
+            derived.extend(resolve_file(lib, facts, file, diags));
+        }
+    }
+    if derived.is_empty() && !diags.has_errors() {
+        diags.push(
+            Diagnostic::error(codes::NO_PROBES, "the script has no probe to run")
+                .help("write one: `probe begin { println(\"hello\") exit() }`"),
+        );
+    }
+    derived
+}
+
+/// Resolves the probes of one file (of the library: when something of it is first used).
+pub fn resolve_file(
+    lib: &Library,
+    facts: &dyn Facts,
+    file: FileId,
+    diags: &mut Diagnostics,
+) -> Vec<Derived> {
+    let mut derived = Vec::new();
+    for probe in lib.probes(file) {
+        let mut search = Search::new(lib, facts);
+        for d in search.probe(&probe.points, &probe.part) {
+            diags.push(d);
+        }
+        for found in search.found {
+            derive(lib, facts, found, &mut derived, diags);
+        }
+    }
+    derived
+}
+
+fn derive(
+    lib: &Library,
+    facts: &dyn Facts,
+    found: Found,
+    out: &mut Vec<Derived>,
+    diags: &mut Diagnostics,
+) {
+    let Found {
+        hit,
+        point,
+        family,
+        layer,
+    } = found;
+    let mut mentions = Mentions::default();
+    layer.parts.iter().for_each(|p| mentions.part(lib, p));
+    layer
+        .conditions
+        .iter()
+        .for_each(|(c, file)| mentions.condition(lib, c, *file));
+    let mut push = |event, shown: String, ctx, points| {
+        out.push(Derived {
+            event,
+            name: layer.alias.clone().unwrap_or_else(|| shown.as_str().into()),
+            point: shown.into(),
+            conditions: layer.conditions.clone(),
+            parts: layer.parts.clone(),
+            ctx,
+            span: layer.span,
+            points,
+        });
+    };
+    match hit {
+        Hit::Event { event, point, kind } => push(event, point, Context::empty(kind), 1),
+        Hit::Trace { name, system } => {
+            let asked = || mentions.system.then(|| facts.tracepoint_system(&name))?;
+            let system = system.or_else(asked);
+            let shown = match &system {
+                Some(s) => format!("kernel.trace(\"{s}:{name}\")"),
+                None => format!("kernel.trace(\"{name}\")"),
+            };
+            // Arguments are dear to look up, and most handlers of many tracepoints want none.
+            let wanted = mentions.all_targets || !mentions.targets.is_empty();
+            let ctx = context::tracepoint(facts, &name, system, wanted);
+            push(Event::Tracepoint(name), shown, ctx, 1);
+        }
+        Hit::SyscallAny { ret } => {
+            let event = if ret {
+                Event::SysExit(NrSet::All)
+            } else {
+                Event::SysEnter(NrSet::All)
+            };
+            push(
+                event,
+                point,
+                context::syscall_any(&mentions, ret, layer.span),
+                1,
+            );
+        }
+        Hit::Syscalls { calls, ret } => {
+            for group in groups(facts, &calls, &mentions, ret) {
+                report_text_only(&group, &mentions, layer.span, diags);
+                let shown = match &*group.names {
+                    [one] if ret => format!("{family}.{one}.return"),
+                    [one] => format!("{family}.{one}"),
+                    _ => point.clone(),
+                };
+                let ctx = group_context(&group, &mentions, ret, layer.span);
+                let nrs = NrSet::List(group.nrs);
+                let event = if ret {
+                    Event::SysExit(nrs)
+                } else {
+                    Event::SysEnter(nrs)
+                };
+                push(event, shown, ctx, group.names.len() as u32);
+            }
+        }
+    }
+}
+
+/// System calls that one handler serves.
+struct Group<'a> {
+    /// Any of them.
+    first: &'a SysCall,
+    /// Ascending.
+    nrs: Vec<u32>,
+    /// Names as in probe points, sorted.
+    names: Vec<&'static str>,
+    /// The kernel's own names are the same.
+    own_names: bool,
+    /// The variables that are mentioned.
+    binds: Vec<(Name, Bind)>,
+}
+
+/// So many calls are looked up one by one.
+const FEW: usize = 8;
+
+/// Variables that all system calls have; an argument of such a name is no variable.
+const FIXED: &[&str] = &["name", "argstr", "retval", "retstr", "errno"];
+
+/// What must be equal within a group.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    binds: Vec<String>,
+    point: &'static str,
+}
+
+/// Groups the calls by what the bodies mean there, in the order of their first call.
+fn groups<'a>(facts: &'a dyn Facts, calls: &[usize], m: &Mentions, ret: bool) -> Vec<Group<'a>> {
+    let all = facts.syscalls();
+    // On return the arguments are an addition to SystemTap's variables: a script's own
+    // variable of that name comes first.
+    let own = |n: &Name| ret && m.writes.contains(n);
+    let fixed = |n: &Name| FIXED.contains(&&**n);
+    let mut reads: Vec<&Name> = m.reads.iter().filter(|n| !own(n) && !fixed(n)).collect();
+    reads.sort();
+    let mut targets: Vec<&str> = m.targets.iter().map(|t| &**t).collect();
+    targets.sort_unstable();
+    let natives = || all.iter().filter(|c| !c.is_compat());
+    // For a few calls a table would cost more than it saves.
+    let table: Option<HashMap<&str, &SysCall>> =
+        (calls.len() > FEW).then(|| natives().map(|c| (c.probe, c)).collect());
+    let native = |probe: &str| match &table {
+        Some(table) => table.get(probe).copied(),
+        None => natives().find(|c| c.probe == probe),
+    };
+    let mut order: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut list: Vec<Group<'a>> = Vec::new();
+    for call in calls.iter().filter_map(|i| all.get(*i)) {
+        let like = call.is_compat().then(|| native(call.probe)).flatten();
+        let adapted = like.map(|like| context::like_native(call, like));
+        let adapted = adapted.as_ref().unwrap_or(call);
+        let binds: Vec<(Name, Bind)> = reads
+            .iter()
+            .map(|n| ((*n).clone(), context::bind(adapted, n)))
+            .collect();
+        let key = Key {
+            binds: key_text(adapted, &binds, &targets, m.all_targets),
+            point: if m.point { call.probe } else { "" },
+        };
+        let at = *order.entry(key).or_insert(list.len());
+        if at == list.len() {
+            list.push(Group {
+                first: call,
+                nrs: Vec::new(),
+                names: Vec::new(),
+                own_names: true,
+                binds,
+            });
+        }
+        let group = &mut list[at];
+        group.nrs.push(call.nr);
+        group.own_names &= call.name == call.probe;
+        group.names.push(call.probe);
+    }
+    for g in &mut list {
+        g.nrs.sort_unstable();
+        g.nrs.dedup();
+        g.names.sort_unstable();
+        g.names.dedup();
+    }
+    list
+}
+
+fn key_text(
+    call: &SysCall,
+    binds: &[(Name, Bind)],
+    targets: &[&str],
+    all_targets: bool,
+) -> Vec<String> {
+    let bound = binds
+        .iter()
+        .filter(|(_, b)| *b != Bind::Absent)
+        .map(|b| format!("{b:?}"));
+    let args = call
+        .args
+        .iter()
+        .filter(|a| all_targets || targets.contains(&a.kernel))
+        .map(|a| format!("${}:{}:{:?}", a.kernel, a.word, a.kind));
+    bound.chain(args).collect()
+}
+
+fn group_context(g: &Group<'_>, m: &Mentions, ret: bool, span: spile_syntax::ast::Span) -> Context {
+    let make = Make(span);
+    let mut vars = Vec::new();
+    let mut add = |name: &str, init: spile_syntax::ast::Expr| {
+        if m.reads.contains(name) {
+            vars.push(PlainVar {
+                name: name.into(),
+                init,
+            });
+        }
+    };
+    let single = match &*g.names {
+        [one] => Some(*one),
+        _ => None,
+    };
+    add(
+        "name",
+        match single {
+            Some(one) => make.text(one),
+            None if g.own_names => make.call("__sys_name", Vec::new()),
+            None => {
+                let nr = make.call("__sys_nr", Vec::new());
+                make.call("__table", vec![make.text(PROBE_NAME_TABLE), nr])
+            }
+        },
+    );
+    if ret {
+        let result = || make.call("__sys_ret", Vec::new());
+        add("retval", result());
+        add("retstr", make.call("__sys_retstr", Vec::new()));
+        if !m.writes.contains("errno") {
+            add("errno", make.call("errno_p", vec![result()]));
+        }
+    } else {
+        add("argstr", make.call("__sys_argstr", Vec::new()));
+    }
+    for (name, b) in &g.binds {
+        if let Some(init) = make.value(*b) {
+            vars.push(PlainVar {
+                name: name.clone(),
+                init,
+            });
+        }
+    }
+    let keep = |t: &str| single.is_some() || m.all_targets || m.targets.contains(t);
+    Context {
+        kind: if ret {
+            ContextKind::SysExit
+        } else {
+            ContextKind::SysEnter
+        },
+        vars,
+        targets: context::call_targets(g.first, ret, keep),
+        name: single.map(Arc::from),
+        system: None,
+    }
+}
+
+/// Variables whose text only `argstr` has are an error where they are read.
+fn report_text_only(
+    g: &Group<'_>,
+    m: &Mentions,
+    span: spile_syntax::ast::Span,
+    diags: &mut Diagnostics,
+) {
+    for (name, b) in &g.binds {
+        if *b == Bind::TextOnly && !m.writes.contains(name) {
+            let text = format!("`{name}` of `{}` is not available yet", g.first.probe);
+            diags.push(
+                Diagnostic::error(codes::TEXT_ONLY, text)
+                    .at(span)
+                    .help("`argstr` has all arguments as text"),
+            );
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A probe after its points are resolved.
+
+use std::sync::Arc;
+
+use spile_ir::Event;
+use spile_syntax::ast::{Block, Expr, FileId, Name, Span};
+
+use crate::ctype::CTy;
+
+/// One handler: what it is attached to and what it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Derived {
+    /// What makes it run.
+    pub event: Event,
+    /// `pp()`: the probe point with aliases and wildcards resolved. A handler that serves
+    /// several points has the pattern as written.
+    pub point: Arc<str>,
+    /// `pn()`: the probe point as the script's alias names it.
+    pub name: Arc<str>,
+    /// Conditions of the point and of the aliases on the way; all must hold, or nothing runs.
+    pub conditions: Vec<(Arc<Expr>, FileId)>,
+    /// The bodies in the order in which they run: prologues of aliases, the last alias on the
+    /// way first, then the script's body, then epilogues, the first alias first. All share one
+    /// scope of local variables; globals and functions resolve per part. `next` in any of them
+    /// ends all.
+    pub parts: Vec<Part>,
+    /// What `$x` and predefined variables mean.
+    pub ctx: Context,
+    /// The probe's point in the script.
+    pub span: Span,
+    /// How many points this handler serves.
+    pub points: u32,
+}
+
+/// A piece of a handler, and the file whose private names it sees.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// The statements.
+    pub body: Arc<Block>,
+    /// The file.
+    pub file: FileId,
+}
+
+/// Which family of contexts a handler runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ContextKind {
+    /// In the controller: no context variables.
+    Controller,
+    /// A tracepoint.
+    Tracepoint,
+    /// Entry to a system call.
+    SysEnter,
+    /// Return from a system call.
+    SysExit,
+    /// A perf event.
+    Perf,
+}
+
+/// What names mean at a probe point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Context {
+    /// The family.
+    pub kind: ContextKind,
+    /// Predefined plain variables that the bodies mention, in the order in which they must be
+    /// set. Analysis sets each before the first part runs: `name = init`. They are ordinary
+    /// local variables, scripts may assign to them.
+    pub vars: Vec<PlainVar>,
+    /// The `$` variables; those of tracepoints and of handlers for several system calls only
+    /// where the bodies mention any.
+    pub targets: Vec<Target>,
+    /// `$$name`: the tracepoint's or system call's name.
+    pub name: Option<Arc<str>>,
+    /// `$$system`: the tracepoint's system.
+    pub system: Option<Arc<str>>,
+}
+
+/// A predefined plain variable.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlainVar {
+    /// Its name.
+    pub name: Name,
+    /// Its value: calls of `__intrinsics` and of public tapset functions, literals, and
+    /// variables that stand earlier in the list.
+    pub init: Expr,
+}
+
+/// A `$` variable.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Its name without the `$`.
+    pub name: Arc<str>,
+    /// Where its value comes from.
+    pub source: TargetSource,
+    /// Its C type.
+    pub ty: CTy,
+}
+
+/// Where the value of a `$` variable comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TargetSource {
+    /// Argument n of the raw tracepoint, from 0 (intrinsic `ctx_arg`).
+    CtxArg(u8),
+    /// Argument n of the system call, from 0 (intrinsic `sys_arg`).
+    SysArg(u8),
+    /// The system call's result (intrinsic `sys_ret`).
+    SysRet,
+}
+
+impl Context {
+    /// A context without any variables.
+    pub fn empty(kind: ContextKind) -> Context {
+        Context {
+            kind,
+            vars: Vec::new(),
+            targets: Vec::new(),
+            name: None,
+            system: None,
+        }
+    }
+
+    /// The `$` variable of that name (given without `$`).
+    pub fn target(&self, name: &str) -> Option<&Target> {
+        self.targets.iter().find(|t| &*t.name == name)
+    }
+}

@@ -1,0 +1,331 @@
+//! Listings of probe points, aliases and functions: `-l`, `-L`, `--dump-probe-types`,
+//! `--dump-probe-aliases`, `--dump-functions`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spile_syntax::ast::{
+    Expr, ExprKind, FileId, Function, ProbePoint, Span, Stmt, StmtKind, TypeName,
+};
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::pretty;
+use spile_syntax::visit::{Visitor, walk_expr, walk_stmt};
+
+use super::Part;
+use super::context::{self, Bind};
+use super::mentions::Mentions;
+use super::resolve::{Found, Search};
+use crate::facts::{Facts, SysCall};
+use crate::families::{Arg, FAMILIES, Hit, Word};
+use crate::library::{Library, PointEntry};
+
+/// A probe point of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listed {
+    /// The point.
+    pub point: String,
+    /// Plain variables that its handlers can read, with `long` or `string`.
+    pub vars: Vec<(String, &'static str)>,
+    /// `$` variables with their C types.
+    pub targets: Vec<(String, String)>,
+}
+
+impl Listed {
+    /// The line of `-L`.
+    pub fn long_line(&self) -> String {
+        let mut line = self.point.clone();
+        for (name, ty) in &self.vars {
+            line.push_str(&format!(" {name}:{ty}"));
+        }
+        for (name, ty) in &self.targets {
+            line.push_str(&format!(" ${name}:{ty}"));
+        }
+        line
+    }
+}
+
+/// The points that `points` match, sorted, each once. Problems go to `diags`.
+pub fn list(
+    lib: &Library,
+    facts: &dyn Facts,
+    points: &[ProbePoint],
+    diags: &mut Diagnostics,
+) -> Vec<Listed> {
+    let mut all = BTreeMap::new();
+    for p in points {
+        let entry = PointEntry {
+            point: p.clone(),
+            condition: None,
+        };
+        let mut search = Search::new(lib, facts);
+        // The part has no statements; listings ask for the bodies of aliases only.
+        let part = Part {
+            body: Default::default(),
+            file: p.span.file,
+        };
+        for d in search.probe(&[entry], &part) {
+            diags.push(d);
+        }
+        for found in &search.found {
+            for one in listed(lib, facts, found, p.span) {
+                all.entry(one.point.clone()).or_insert(one);
+            }
+        }
+    }
+    all.into_values().collect()
+}
+
+fn listed(lib: &Library, facts: &dyn Facts, found: &Found, span: Span) -> Vec<Listed> {
+    let mut vars = BTreeMap::new();
+    for part in &found.layer.parts {
+        Assigned {
+            lib,
+            file: part.file,
+            vars: &mut vars,
+        }
+        .block(&part.body);
+    }
+    let alias = found.layer.alias.as_deref();
+    let named = |own: String| alias.map_or(own, str::to_owned);
+    let spelled = |ctx: &super::Context| -> Vec<(String, String)> {
+        ctx.targets
+            .iter()
+            .map(|t| (t.name.to_string(), t.ty.spell(facts)))
+            .collect()
+    };
+    let own = || vars.iter().map(|(n, t)| (n.clone(), *t)).collect();
+    match &found.hit {
+        Hit::Event { point, .. } => {
+            vec![Listed {
+                point: named(point.clone()),
+                vars: own(),
+                targets: Vec::new(),
+            }]
+        }
+        Hit::Trace { name, system } => {
+            let system = system.clone().or_else(|| facts.tracepoint_system(name));
+            let ctx = context::tracepoint(facts, name, system.clone(), true);
+            let system = system.as_deref().map_or(String::new(), |s| format!("{s}:"));
+            let point = named(format!("kernel.trace(\"{system}{name}\")"));
+            vec![Listed {
+                point,
+                vars: own(),
+                targets: spelled(&ctx),
+            }]
+        }
+        Hit::SyscallAny { ret } => {
+            let mut m = Mentions::default();
+            let all = ["name", "syscall_nr", "retval", "retstr", "errno", "argstr"];
+            m.reads.extend(all.map(Into::into));
+            let ctx = context::syscall_any(&m, *ret, span);
+            let text = |n: &str| matches!(n, "name" | "retstr" | "argstr");
+            let ty = |n: &str| if text(n) { "string" } else { "long" };
+            let mut vars: Vec<_> = ctx
+                .vars
+                .iter()
+                .map(|v| (v.name.to_string(), ty(&v.name)))
+                .collect();
+            vars.extend::<Vec<_>>(own());
+            let targets = spelled(&ctx);
+            vec![Listed {
+                point: named(found.point.clone()),
+                vars,
+                targets,
+            }]
+        }
+        Hit::Syscalls { calls, ret } => {
+            let all = facts.syscalls();
+            calls
+                .iter()
+                .filter_map(|i| all.get(*i))
+                .map(|call| {
+                    let end = if *ret { ".return" } else { "" };
+                    let point = named(format!("{}.{}{end}", found.family, call.probe));
+                    let mut vars = call_vars(call, *ret);
+                    vars.extend::<Vec<_>>(own());
+                    let targets = context::call_targets(call, *ret, |_| true);
+                    let spelled = targets
+                        .iter()
+                        .map(|t| (t.name.to_string(), t.ty.spell(facts)));
+                    Listed {
+                        point,
+                        vars,
+                        targets: spelled.collect(),
+                    }
+                })
+                .collect()
+        }
+    }
+}
+
+/// The plain variables of a system call.
+fn call_vars(call: &SysCall, ret: bool) -> Vec<(String, &'static str)> {
+    let fixed: &[(&str, &str)] = if ret {
+        &[
+            ("name", "string"),
+            ("retval", "long"),
+            ("retstr", "string"),
+            ("errno", "long"),
+        ]
+    } else {
+        &[("name", "string"), ("argstr", "string")]
+    };
+    let mut vars: Vec<(String, &'static str)> =
+        fixed.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect();
+    for a in &call.args {
+        match context::bind(call, a.var) {
+            Bind::Quoted(_) | Bind::Unquoted(_) => vars.push((a.var.to_owned(), "string")),
+            Bind::Value(..) => vars.push((a.var.to_owned(), "long")),
+            _ => {}
+        }
+    }
+    vars
+}
+
+/// Collects the local variables that the body of an alias sets.
+struct Assigned<'a> {
+    lib: &'a Library,
+    file: FileId,
+    vars: &'a mut BTreeMap<String, &'static str>,
+}
+
+impl Assigned<'_> {
+    /// `string` where the expression says so, otherwise `long`.
+    fn ty(&self, e: &Expr) -> &'static str {
+        let string = match &e.kind {
+            ExprKind::Str(_) => true,
+            ExprKind::Binary(op, ..) => *op == spile_syntax::ast::BinOp::Concat,
+            ExprKind::Print { op, .. } => op.to_string,
+            ExprKind::Ternary(_, a, _) => return self.ty(a),
+            ExprKind::Target { name, .. } => name.starts_with("$$"),
+            ExprKind::Call { name, args } => {
+                let intrinsic = name.name.strip_prefix("__");
+                match intrinsic.and_then(spile_ir::intrinsics::Intrinsic::by_name) {
+                    Some(i) => i.info().ret == Some(spile_ir::intrinsics::Kind::Str),
+                    None => self
+                        .lib
+                        .functions(&name.name, self.file)
+                        .iter()
+                        .any(|(_, f)| {
+                            f.params.len() == args.len() && f.ret == Some(TypeName::String)
+                        }),
+                }
+            }
+            ExprKind::Var(name) => return self.vars.get(&**name).copied().unwrap_or("long"),
+            _ => false,
+        };
+        if string { "string" } else { "long" }
+    }
+}
+
+impl Visitor for Assigned<'_> {
+    fn expr(&mut self, e: &Expr) {
+        if let ExprKind::Assign { lhs, rhs, .. } = &e.kind
+            && let ExprKind::Var(name) = &lhs.kind
+            && !name.starts_with("__")
+            && self.lib.global(name, self.file).is_none()
+        {
+            let ty = self.ty(rhs);
+            self.vars.entry(name.to_string()).or_insert(ty);
+        }
+        walk_expr(self, e);
+    }
+
+    fn stmt(&mut self, s: &Stmt) {
+        if !matches!(s.kind, StmtKind::Embedded(_)) {
+            walk_stmt(self, s);
+        }
+    }
+}
+
+/// The lines of `--dump-probe-types`.
+pub fn probe_types() -> Vec<String> {
+    let lines: BTreeSet<String> = FAMILIES.iter().map(|f| f.text()).collect();
+    lines.into_iter().collect()
+}
+
+/// The lines of `--dump-probe-aliases`: `name = point, point`.
+pub fn probe_aliases(lib: &Library) -> Vec<String> {
+    let mut lines: Vec<String> = lib
+        .aliases()
+        .filter(|(_, a)| !a.name.starts_with('_'))
+        .map(|(_, a)| {
+            let points: Vec<String> = a
+                .body
+                .points
+                .iter()
+                .map(|p| pretty::probe_point(&p.point))
+                .collect();
+            format!("{} = {}", a.name, points.join(", "))
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// The lines of `--dump-functions`: `name:type (parameter:type, ...)`.
+pub fn functions(lib: &Library) -> Vec<String> {
+    let shown = |f: &Function| !f.name.name.starts_with('_');
+    let all = lib.all_functions();
+    all.iter()
+        .filter(|(_, f)| shown(f))
+        .map(|(_, f)| signature(f))
+        .collect()
+}
+
+/// A function as listings show it.
+pub fn signature(f: &Function) -> String {
+    let ty = |t: Option<TypeName>| match t {
+        Some(TypeName::Long) => ":long",
+        Some(TypeName::String) => ":string",
+        None => "",
+    };
+    let params: Vec<String> = f
+        .params
+        .iter()
+        .map(|(name, t)| format!("{}{}", name.name, ty(*t)))
+        .collect();
+    format!("{}{} ({})", f.name.name, ty(f.ret), params.join(", "))
+}
+
+/// The points of the built-in families that need no argument, by dotted name.
+pub(crate) fn family_points(facts: &dyn Facts) -> Vec<String> {
+    let mut points = Vec::new();
+    for f in FAMILIES {
+        if f.comps.iter().any(|c| matches!(c.1, Arg::Num | Arg::Str)) {
+            continue;
+        }
+        let mut list = vec![String::new()];
+        for c in f.comps {
+            let names: Vec<String> = match c.0 {
+                Word::Is(w) => vec![w.to_owned()],
+                Word::Syscall => facts
+                    .syscalls()
+                    .iter()
+                    .map(|s| s.probe.to_owned())
+                    .collect(),
+                Word::PerfEvent => {
+                    let group = list
+                        .first()
+                        .and_then(|p| p.rsplit('.').next())
+                        .unwrap_or("");
+                    let events = facts.perf_events().into_iter();
+                    events
+                        .filter(|e| e.group == group)
+                        .map(|e| e.name.to_string())
+                        .collect()
+                }
+            };
+            list = list
+                .iter()
+                .flat_map(|head| {
+                    let dot = if head.is_empty() { "" } else { "." };
+                    names.iter().map(move |n| format!("{head}{dot}{n}"))
+                })
+                .collect();
+        }
+        points.append(&mut list);
+    }
+    points.sort_unstable();
+    points.dedup();
+    points
+}

@@ -1,0 +1,164 @@
+//! Which names the bodies of a handler mention: only what is mentioned gets computed.
+
+use std::collections::{HashMap, HashSet};
+
+use spile_syntax::ast::{
+    Expr, ExprKind, FileId, FnBody, Foreach, ForeachOver, Function, Name, Stmt, StmtKind,
+};
+use spile_syntax::visit::{Visitor, walk_expr, walk_stmt};
+
+use super::Part;
+use crate::library::Library;
+
+/// Names in the bodies of one handler.
+#[derive(Debug, Default)]
+pub(crate) struct Mentions {
+    /// Plain variables that are read and are no globals.
+    pub reads: HashSet<Name>,
+    /// Plain variables that are written and are no globals.
+    pub writes: HashSet<Name>,
+    /// `$` variables, without the `$`.
+    pub targets: HashSet<Box<str>>,
+    /// `$$vars`, `$$parms` and the like: all arguments matter.
+    pub all_targets: bool,
+    /// `pp()` and its like: each point needs its own handler.
+    pub point: bool,
+    /// The system of a tracepoint shows: `$$system`, or in the text of `pp()`.
+    pub system: bool,
+}
+
+/// Functions whose result depends on the probe point.
+const POINT_FUNCTIONS: &[&str] = &["pp", "pn", "ppfunc", "probefunc", "probemod"];
+
+/// The functions of [`POINT_FUNCTIONS`], and those of the given ones that lead to them.
+pub(crate) fn point_functions<'a>(functions: impl Iterator<Item = &'a Function>) -> HashSet<Name> {
+    let mut callers: HashMap<Name, Vec<Name>> = HashMap::new();
+    for f in functions {
+        let mut calls = Calls(HashSet::new());
+        if let FnBody::Block(b) = &f.body {
+            calls.block(b);
+        }
+        for callee in calls.0 {
+            callers.entry(callee).or_default().push(f.name.name.clone());
+        }
+    }
+    let mut found: HashSet<Name> = HashSet::new();
+    let mut todo: Vec<Name> = POINT_FUNCTIONS.iter().map(|n| Name::from(*n)).collect();
+    while let Some(name) = todo.pop() {
+        todo.extend(callers.remove(&name).into_iter().flatten());
+        found.insert(name);
+    }
+    found
+}
+
+/// Names of the functions that are called.
+struct Calls(HashSet<Name>);
+
+impl Visitor for Calls {
+    fn expr(&mut self, e: &Expr) {
+        if let ExprKind::Call { name, .. } = &e.kind {
+            self.0.insert(name.name.clone());
+        }
+        walk_expr(self, e);
+    }
+}
+
+struct Collect<'a> {
+    lib: &'a Library,
+    file: FileId,
+    out: &'a mut Mentions,
+}
+
+impl Mentions {
+    /// Adds those of a part.
+    pub(crate) fn part(&mut self, lib: &Library, part: &Part) {
+        Collect {
+            lib,
+            file: part.file,
+            out: self,
+        }
+        .block(&part.body);
+    }
+
+    /// Adds those of a condition.
+    pub(crate) fn condition(&mut self, lib: &Library, e: &Expr, file: FileId) {
+        Collect {
+            lib,
+            file,
+            out: self,
+        }
+        .expr(e);
+    }
+}
+
+impl Collect<'_> {
+    fn read(&mut self, name: &Name) {
+        if !self.out.reads.contains(name) && self.lib.global(name, self.file).is_none() {
+            self.out.reads.insert(name.clone());
+        }
+    }
+
+    fn write(&mut self, name: &Name) {
+        if !self.out.writes.contains(name) && self.lib.global(name, self.file).is_none() {
+            self.out.writes.insert(name.clone());
+        }
+    }
+}
+
+impl Visitor for Collect<'_> {
+    fn expr(&mut self, e: &Expr) {
+        match &e.kind {
+            ExprKind::Var(name) => self.read(name),
+            ExprKind::Assign { op: None, lhs, rhs } => {
+                if let ExprKind::Var(name) = &lhs.kind {
+                    self.write(name);
+                    return self.expr(rhs);
+                }
+            }
+            ExprKind::Assign {
+                op: Some(_), lhs, ..
+            }
+            | ExprKind::IncDec { target: lhs, .. } => {
+                if let ExprKind::Var(name) = &lhs.kind {
+                    self.write(name);
+                }
+            }
+            ExprKind::Call { name, .. } => {
+                let point = self.lib.shows_point(&name.name);
+                self.out.point |= point;
+                self.out.system |= point;
+            }
+            ExprKind::Target { name, .. } => {
+                if let Some(all) = name.strip_prefix("$$") {
+                    self.out.all_targets |= !matches!(all, "name" | "system" | "provider");
+                    self.out.point |= all == "name";
+                    self.out.system |= matches!(all, "system" | "provider");
+                } else {
+                    self.out.targets.insert(name.trim_start_matches('$').into());
+                }
+            }
+            _ => {}
+        }
+        walk_expr(self, e);
+    }
+
+    fn stmt(&mut self, s: &Stmt) {
+        match &s.kind {
+            StmtKind::Foreach(f) => self.foreach(f),
+            StmtKind::Try { var: Some(v), .. } => self.write(&v.name),
+            _ => {}
+        }
+        walk_stmt(self, s);
+    }
+}
+
+impl Collect<'_> {
+    fn foreach(&mut self, f: &Foreach) {
+        for v in f.keys.iter().chain(&f.value) {
+            self.write(&v.name);
+        }
+        if let ForeachOver::Array(a) = &f.over {
+            self.read(&a.name);
+        }
+    }
+}

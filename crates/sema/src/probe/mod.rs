@@ -1,0 +1,22 @@
+//! Probe points: from what a script writes to what handlers are attached to.
+//!
+//! | file | what |
+//! |---|---|
+//! | `derived` | the outcome: event, bodies, context |
+//! | `pattern` | wildcards |
+//! | `resolve` | aliases, families, wildcards, `?`, `!`, `if` |
+//! | `mentions` | which names the bodies use |
+//! | `context` | what names mean at an event |
+//! | `derive` | events to handlers; grouping of system calls |
+//! | `list` | listings: `-l`, `-L`, `--dump-probe-*` |
+
+pub(crate) mod context;
+pub mod derive;
+pub mod derived;
+pub mod list;
+pub(crate) mod mentions;
+pub mod pattern;
+pub(crate) mod resolve;
+
+pub use derive::{PROBE_NAME_TABLE, probe_name_table, resolve_file, resolve_script};
+pub use derived::{Context, ContextKind, Derived, Part, PlainVar, Target, TargetSource};

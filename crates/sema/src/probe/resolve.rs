@@ -1,0 +1,440 @@
+//! From probe points to [`Found`] events: aliases, families, wildcards, `?`, `!`, `if`.
+//!
+//! A point is looked up in this order: the longest alias of exactly its name, the built-in
+//! families, then shorter aliases, which pass the rest of the point on to what they stand for.
+//! A point with wildcards takes all aliases and families that match. What fails below a
+//! wildcard is left out, as long as something is left.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use spile_syntax::ast::{Component, Expr, FileId, Span};
+use spile_syntax::diag::{Diagnostic, suggest};
+
+use super::Part;
+use super::pattern::{is_pattern, matches};
+use crate::codes;
+use crate::facts::Facts;
+use crate::families::{ABSENT, Arg, FAMILIES, Family, Fit, Hit, Word, point_text};
+use crate::library::{Library, PointEntry};
+
+/// More events of one script than this are a mistake.
+const MAX_FOUND: usize = 50_000;
+/// An alias can stand for an alias this often.
+const MAX_DEPTH: usize = 64;
+
+/// What lies between a script's probe and the event: the aliases on the way.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Layer {
+    pub conditions: Vec<(Arc<Expr>, FileId)>,
+    /// In the order in which they run.
+    pub parts: Vec<Part>,
+    /// The outermost alias, as it was named.
+    pub alias: Option<Arc<str>>,
+    /// The point in the script.
+    pub span: Span,
+    stack: Vec<usize>,
+}
+
+/// An event that a point stands for.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub hit: Hit,
+    /// The innermost point, as written.
+    pub point: String,
+    /// First component of the innermost point.
+    pub family: String,
+    pub layer: Layer,
+}
+
+/// The state of one resolution.
+pub(crate) struct Search<'a> {
+    pub lib: &'a Library,
+    pub facts: &'a dyn Facts,
+    pub found: Vec<Found>,
+    steps: usize,
+}
+
+type Errors = Vec<Diagnostic>;
+
+impl<'a> Search<'a> {
+    pub(crate) fn new(lib: &'a Library, facts: &'a dyn Facts) -> Search<'a> {
+        Search {
+            lib,
+            facts,
+            found: Vec::new(),
+            steps: 0,
+        }
+    }
+
+    /// The points of a probe; the layer's span is set for each.
+    pub(crate) fn probe(&mut self, points: &[PointEntry], part: &Part) -> Errors {
+        let layer = Layer {
+            parts: vec![part.clone()],
+            ..Layer::default()
+        };
+        self.points(points, &[], &layer, part.file)
+    }
+
+    /// A list of points, each followed by `suffix`.
+    fn points(
+        &mut self,
+        points: &[PointEntry],
+        suffix: &[Component],
+        layer: &Layer,
+        file: FileId,
+    ) -> Errors {
+        let mut errors = Vec::new();
+        for p in points {
+            let mut layer = layer.clone();
+            if layer.stack.is_empty() {
+                layer.span = p.point.span;
+            }
+            if let Some(c) = &p.condition {
+                layer.conditions.push((c.clone(), file));
+            }
+            let mut comps = p.point.components.clone();
+            comps.extend_from_slice(suffix);
+            let before = self.found.len();
+            let failed = self.point(&comps, &layer);
+            let lenient = p.point.optional || p.point.sufficient;
+            if failed.is_empty() {
+                if p.point.sufficient && self.found.len() > before {
+                    break;
+                }
+            } else if lenient {
+                self.found.truncate(before);
+            } else {
+                errors.extend(failed);
+            }
+        }
+        errors
+    }
+
+    fn point(&mut self, comps: &[Component], layer: &Layer) -> Errors {
+        self.steps += 1;
+        if self.steps > MAX_FOUND || self.found.len() > MAX_FOUND {
+            let text = "this probe expands to too many points";
+            return vec![Diagnostic::error(codes::TOO_MANY_PROBES, text).at(layer.span)];
+        }
+        if comps.iter().any(|c| is_pattern(&c.name)) {
+            return self.pattern(comps, layer);
+        }
+        if let Some(ix) = self.exact_alias(comps, comps.len()) {
+            return self.alias(ix, comps, layer);
+        }
+        let error = match self.families(comps, layer) {
+            Ok(true) => return Vec::new(),
+            Ok(false) => None,
+            Err(d) => Some(*d),
+        };
+        for len in (1..comps.len()).rev() {
+            if let Some(ix) = self.exact_alias(comps, len) {
+                return self.alias(ix, comps, layer);
+            }
+        }
+        vec![error.unwrap_or_else(|| self.unknown(comps, layer))]
+    }
+
+    /// The alias that is the first `len` components, none of which has an argument.
+    fn exact_alias(&self, comps: &[Component], len: usize) -> Option<usize> {
+        let head = comps.get(..len)?;
+        if head.iter().any(|c| c.arg.is_some()) {
+            return None;
+        }
+        let names: Vec<&str> = head.iter().map(|c| &*c.name).collect();
+        self.lib.alias(&names.join("."))
+    }
+
+    fn alias(&mut self, ix: usize, comps: &[Component], layer: &Layer) -> Errors {
+        let entry = self.lib.alias_entry(ix);
+        if layer.stack.contains(&ix) || layer.stack.len() >= MAX_DEPTH {
+            let text = format!("the alias `{}` stands for itself", entry.name);
+            let d = Diagnostic::error(codes::ALIAS_LOOP, text)
+                .at(layer.span)
+                .also(entry.body.span, "defined here");
+            return vec![d];
+        }
+        let body = entry.body.clone();
+        let suffix = &comps[entry.len.min(comps.len())..];
+        let mut inner = layer.clone();
+        inner.stack.push(ix);
+        if inner.alias.is_none() {
+            let mut name = entry.name.to_string();
+            if !suffix.is_empty() {
+                name = format!("{name}.{}", point_text(suffix));
+            }
+            inner.alias = Some(name.into());
+        }
+        // The alias nearest to the event runs first.
+        inner.parts.splice(0..0, body.before.iter().cloned());
+        inner.parts.extend(body.after.iter().cloned());
+        let errors = self.points(&body.points, suffix, &inner, body.file);
+        let user = self.lib.is_user(body.file);
+        // Places in the library say nothing to the user; the probe itself does.
+        errors
+            .into_iter()
+            .map(|mut d| {
+                if !user && d.primary.as_ref().is_some_and(|l| l.span.file == body.file) {
+                    d = d.label(layer.span, format!("needed for `{}`", entry.name));
+                }
+                d
+            })
+            .collect()
+    }
+
+    /// Tries the families. `false` when none is near.
+    fn families(&mut self, comps: &[Component], layer: &Layer) -> Result<bool, Box<Diagnostic>> {
+        let mut error = None;
+        for f in FAMILIES {
+            match f.fit(comps) {
+                Fit::Yes(option) => {
+                    let shown = f.shown(comps);
+                    let hits = f.hits(self.facts, &shown, option)?;
+                    self.take(f, hits, &shown, layer);
+                    return Ok(true);
+                }
+                Fit::BadArg(c, want) => {
+                    error = Some(bad_argument(c, want, f));
+                }
+                Fit::Extra(c) => {
+                    let text = format!("`{}` does not take `.{}`", f.text(), c.name);
+                    error.get_or_insert(Diagnostic::error(codes::BAD_SUFFIX, text).at(c.span));
+                }
+                Fit::No => {}
+            }
+        }
+        error.map_or(Ok(false), |d| Err(Box::new(d)))
+    }
+
+    fn take(&mut self, family: &Family, hits: Vec<Hit>, comps: &[Component], layer: &Layer) {
+        let first = match family.comps.first() {
+            Some(crate::families::Comp(Word::Is(w), _)) => *w,
+            _ => "",
+        };
+        let point = point_text(comps);
+        self.found.extend(hits.into_iter().map(|hit| Found {
+            hit,
+            point: point.clone(),
+            family: first.to_owned(),
+            layer: layer.clone(),
+        }));
+    }
+
+    /// A point with wildcards.
+    fn pattern(&mut self, comps: &[Component], layer: &Layer) -> Errors {
+        let before = self.found.len();
+        let mut failed = Vec::new();
+        for (ix, named) in self.matching_aliases(comps) {
+            let start = self.found.len();
+            let errors = self.alias(ix, &named, layer);
+            if !errors.is_empty() {
+                self.found.truncate(start);
+                failed.extend(errors);
+            }
+        }
+        if comps.iter().any(|c| c.name.contains("**")) {
+            for point in super::list::family_points(self.facts) {
+                if comps.iter().all(|c| c.arg.is_none())
+                    && matches(&point_text(comps), &point, true)
+                {
+                    let plain = components(&point, comps.first().map_or(layer.span, |c| c.span));
+                    if let Err(d) = self.families(&plain, layer) {
+                        failed.push(*d);
+                    }
+                }
+            }
+        } else {
+            for f in FAMILIES {
+                match f.fit(comps) {
+                    Fit::Yes(option) => {
+                        let shown = f.shown(comps);
+                        match f.hits(self.facts, &shown, option) {
+                            Ok(hits) => self.take(f, hits, &shown, layer),
+                            Err(d) => failed.push(*d),
+                        }
+                    }
+                    Fit::BadArg(c, want) => failed.push(bad_argument(c, want, f)),
+                    Fit::Extra(_) | Fit::No => {}
+                }
+            }
+        }
+        if self.found.len() > before {
+            return Vec::new();
+        }
+        if failed.is_empty() {
+            let text = format!("no probe point matches `{}`", point_text(comps));
+            let d = Diagnostic::error(codes::NO_MATCH, text).at(layer.span);
+            failed.push(absent(comps, layer).unwrap_or(d));
+        }
+        failed.truncate(1);
+        failed
+    }
+
+    /// The aliases that match, with the point in which their own names stand for the
+    /// wildcards, sorted by name. Of `a.b` with a suffix and `a.b.c` the longer one counts.
+    fn matching_aliases(&self, comps: &[Component]) -> Vec<(usize, Vec<Component>)> {
+        let across = comps.iter().any(|c| c.name.contains("**"));
+        let mut all: Vec<(&str, usize, Vec<Component>)> = Vec::new();
+        for (ix, entry) in self.lib.aliases() {
+            if across {
+                if comps.iter().all(|c| c.arg.is_none())
+                    && matches(&point_text(comps), &entry.name, true)
+                    && let Some(first) = comps.first()
+                {
+                    all.push((&entry.name, ix, components(&entry.name, first.span)));
+                }
+                continue;
+            }
+            let Some(head) = comps.get(..entry.len) else {
+                continue;
+            };
+            let words: Vec<&str> = entry.name.split('.').collect();
+            let fits = |(c, w): (&Component, &&str)| c.arg.is_none() && matches(&c.name, w, true);
+            if !head.iter().zip(&words).all(fits) {
+                continue;
+            }
+            // What is passed on has no wildcards: those mean the alias's own names.
+            if comps[entry.len..].iter().any(|c| is_pattern(&c.name)) {
+                continue;
+            }
+            let mut named = comps.to_vec();
+            for (c, w) in named.iter_mut().zip(&words) {
+                c.name = (*w).into();
+            }
+            all.push((&entry.name, ix, named));
+        }
+        all.sort_by_key(|(name, ..)| *name);
+        let names: HashSet<&str> = all.iter().map(|(name, ..)| *name).collect();
+        let full = |named: &[Component]| point_text(named);
+        all.iter()
+            .filter(|(name, _, named)| {
+                let text = full(named);
+                text == **name || !longer_prefixes(name, &text).any(|p| names.contains(p))
+            })
+            .map(|(_, ix, named)| (*ix, named.clone()))
+            .collect()
+    }
+
+    /// The error for a point that nothing defines.
+    fn unknown(&self, comps: &[Component], layer: &Layer) -> Diagnostic {
+        if let Some(d) = absent(comps, layer) {
+            return d;
+        }
+        let text = point_text(comps);
+        let span = layer.span;
+        let d = Diagnostic::error(
+            codes::NO_SUCH_POINT,
+            format!("there is no probe point `{text}`"),
+        )
+        .at(span);
+        let bare: Vec<&str> = comps.iter().map(|c| &*c.name).collect();
+        match self.near(&bare.join(".")) {
+            Some(near) => d.help(format!("did you mean `{near}`?")),
+            None => match self.below(&bare.join(".")) {
+                list if list.is_empty() => d,
+                list => d.note(format!("there are {}", list.join(", "))),
+            },
+        }
+    }
+
+    /// The nearest known point to a dotted name.
+    fn near(&self, name: &str) -> Option<String> {
+        let points = super::list::family_points(self.facts);
+        let words = FAMILIES.iter().map(bare_text).collect::<Vec<_>>();
+        let aliases = self.lib.aliases().map(|(_, a)| &*a.name);
+        suggest(
+            name,
+            aliases
+                .chain(words.iter().map(|w| &**w))
+                .chain(points.iter().map(|p| &**p)),
+        )
+        .map(str::to_owned)
+    }
+
+    /// Some points that begin with the name's first component.
+    fn below(&self, name: &str) -> Vec<String> {
+        let first = name.split('.').next().unwrap_or("");
+        let starts = |n: &&str| n.split('.').next() == Some(first);
+        let mut list: Vec<String> = self
+            .lib
+            .aliases()
+            .map(|(_, a)| &*a.name)
+            .filter(starts)
+            .map(|n| format!("`{n}`"))
+            .collect();
+        list.extend(
+            FAMILIES
+                .iter()
+                .filter(|f| starts(&&*bare_text(f)))
+                .map(|f| format!("`{}`", f.text())),
+        );
+        list.sort();
+        list.dedup();
+        if list.len() > 8 {
+            list.truncate(8);
+            list.push("others".to_owned());
+        }
+        list
+    }
+}
+
+/// The error for a family of SystemTap's that is not there.
+fn absent(comps: &[Component], layer: &Layer) -> Option<Diagnostic> {
+    let starts = |words: &[&str]| {
+        comps.len() >= words.len() && comps.iter().zip(words).all(|(c, w)| *c.name == **w)
+    };
+    let (_, remark) = ABSENT.iter().find(|(words, _)| starts(words))?;
+    let text = format!("the probe point `{}` is not available", point_text(comps));
+    Some(
+        Diagnostic::error(codes::FAMILY_NOT_THERE, text)
+            .at(layer.span)
+            .help(*remark),
+    )
+}
+
+/// The dotted prefixes of `text` that are longer than `name`.
+fn longer_prefixes<'t>(name: &str, text: &'t str) -> impl Iterator<Item = &'t str> {
+    let from = name.len() + 1;
+    text.match_indices('.')
+        .map(|(i, _)| i)
+        .chain([text.len()])
+        .filter(move |i| *i > from)
+        .map(move |i| &text[..i])
+}
+
+fn bare_text(f: &Family) -> String {
+    let words: Vec<&str> = f
+        .comps
+        .iter()
+        .map(|c| match c.0 {
+            Word::Is(w) => w,
+            Word::Syscall | Word::PerfEvent => "*",
+        })
+        .collect();
+    words.join(".")
+}
+
+/// Components without arguments.
+fn components(dotted: &str, span: Span) -> Vec<Component> {
+    dotted
+        .split('.')
+        .map(|w| Component {
+            name: w.into(),
+            arg: None,
+            span,
+        })
+        .collect()
+}
+
+fn bad_argument(c: &Component, want: Arg, f: &Family) -> Diagnostic {
+    let what = match want {
+        Arg::None => "takes no argument",
+        Arg::OptNum => "takes a number or nothing",
+        Arg::Num => "needs a number",
+        Arg::Str => "needs a string",
+    };
+    Diagnostic::error(codes::BAD_ARGUMENT, format!("`{}` {what}", c.name))
+        .at(c.span)
+        .help(format!("write it as `{}`", f.text()))
+}

@@ -1,0 +1,50 @@
+//! The stable codes of the second half of analysis: names, types, checks.
+//!
+//! `E05xx` names and types, `E06xx` placement (what can run where), `W05xx` warnings.
+
+use spile_syntax::code_table;
+
+code_table! { BODY_CODES:
+    UNKNOWN_FUNCTION = "E0501", "A call of a function that neither the script nor the library has.";
+    UNKNOWN_ARRAY = "E0502", "An indexed variable that is not declared `global`.";
+    ARGUMENT_COUNT = "E0503", "A call with a number of arguments that no form of the function takes.";
+    TYPE_MISMATCH = "E0504", "Two uses of one value need different types.";
+    UNRESOLVED_TYPE = "E0505", "Nothing says whether a variable holds numbers or strings.";
+    INDEX_COUNT = "E0506", "An array is used with different numbers of indexes.";
+    TOO_MANY_KEYS = "E0507", "An array has more than eight indexes.";
+    DUPLICATE_GLOBAL = "E0508", "A global variable is declared twice.";
+    BAD_FORMAT = "E0510", "A malformed conversion in a format.";
+    FORMAT_ARGUMENTS = "E0511", "A format needs more or fewer arguments than are given.";
+    OUTSIDE_LOOP = "E0512", "`break` or `continue` outside a loop.";
+    OUTSIDE_FUNCTION = "E0513", "`return` outside a function, or with a value where there is none.";
+    NO_VALUE = "E0514", "The value of something that has none is used.";
+    NOT_A_STATISTIC = "E0515", "A statistic is needed at this place.";
+    HISTOGRAM_CONFLICT = "E0516", "One statistic is used with two different histograms.";
+    FOREACH_KEYS = "E0517", "`foreach` has a number of key variables that the array does not have.";
+    NOT_SUPPORTED = "E0521", "A part of the language that is not available.";
+    INTRINSIC = "E0522", "A wrong use of an internal operation in a library file.";
+    DUPLICATE_PARAMETER = "E0523", "Two parameters of a function have the same name.";
+    BAD_INITIALISER = "E0525", "An initial value that the variable cannot have.";
+    UNKNOWN_OPTION = "E0526", "An option names a variable or limit that does not exist.";
+    BAD_OPERAND = "E0527", "An operand that is out of range or has to be a literal.";
+    TYPED_OPERAND = "E0528", "`->` on a value whose C type is not known.";
+
+    KERNEL_LOOP = "E0601", "A loop in a handler that runs in the kernel.";
+    KERNEL_RECURSION = "E0602", "A recursive function in a handler that runs in the kernel.";
+    KERNEL_UNAVAILABLE = "E0603", "An operation that only controller handlers can do.";
+    NO_EVENT = "E0604", "An operation that needs the current kernel event, in a handler that has none.";
+    KERNEL_STATISTIC = "E0605", "A kernel handler reads a statistic's histogram or variance.";
+    KERNEL_CONSTANT = "E0606", "An operand that has to be a constant in a kernel handler.";
+    KERNEL_FORMAT = "E0607", "A conversion of a format that kernel handlers do not have.";
+
+    NEVER_ASSIGNED = "W0501", "A local variable is read and never assigned.";
+    UNUSED_VARIABLE = "W0502", "A variable is never read.";
+    NO_EFFECT = "W0503", "A statement has no effect.";
+    UNUSED_FUNCTION = "W0504", "A function is never called.";
+    OPTION_WITHOUT_EFFECT = "W0505", "A limit that `-D` sets and that means nothing here.";
+}
+
+/// The documentation of a code of this table.
+pub fn explain(code: &str) -> Option<&'static str> {
+    BODY_CODES.iter().find(|c| c.code == code).map(|c| c.doc)
+}

@@ -1,0 +1,526 @@
+//! The resolved tree: what name resolution and type inference make of the syntax tree, and
+//! what lowering reads. Names are indexes, `$variables` are loads, dead branches are gone.
+
+use std::sync::Arc;
+
+use spile_ir::fmt::Format;
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{BinOp, CmpOp, Event, Extract, SortSpec, Space, StatsSpec, Stream, UnOp};
+use spile_syntax::ast::{Bytes, Literal, Name, Span};
+
+use super::unify::TyVar;
+
+/// Index into [`Tree::globals`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GlobalIx(pub usize);
+/// Index into [`Tree::units`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UnitIx(pub usize);
+/// Index into [`Unit::locals`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LocalIx(pub usize);
+
+/// A resolved script.
+#[derive(Debug, Default)]
+pub struct Tree {
+    /// User globals, then those of the library and synthesised ones, as they were first used.
+    pub globals: Vec<Global>,
+    /// Functions and handlers.
+    pub units: Vec<Unit>,
+    /// Formats.
+    pub formats: Vec<Format>,
+    /// Constant tables: name and entries.
+    pub tables: Vec<(Arc<str>, Vec<Bytes>)>,
+}
+
+/// A global variable.
+#[derive(Debug)]
+pub struct Global {
+    /// Name as written.
+    pub name: Name,
+    /// Name in the program; differs for private ones.
+    pub unique: Name,
+    /// The declaration.
+    pub span: Span,
+    /// Declared in the user's script.
+    pub user: bool,
+    /// Made by analysis (`@entry`).
+    pub synthetic: bool,
+    /// `%`
+    pub wrap: bool,
+    /// `[N]`
+    pub max: Option<i64>,
+    /// Initial value.
+    pub init: Option<Literal>,
+    /// Types of the keys; `None` until the first use says how many.
+    pub keys: Option<Vec<TyVar>>,
+    /// Where the number of keys was first seen.
+    pub keys_at: Span,
+    /// Type of the scalar or of the elements.
+    pub value: TyVar,
+    /// Some code reads it.
+    pub read: bool,
+    /// Some code writes it.
+    pub written: bool,
+    /// What the script extracts, if it is a statistic.
+    pub stats: StatsSpec,
+    /// Where its histogram was first seen.
+    pub hist_at: Span,
+}
+
+/// A local variable or parameter.
+#[derive(Debug, Clone)]
+pub struct Local {
+    /// Name.
+    pub name: Name,
+    /// First use.
+    pub span: Span,
+    /// Type.
+    pub ty: TyVar,
+    /// Is a parameter.
+    pub param: bool,
+    /// Some code reads it.
+    pub read: bool,
+    /// Some code writes it.
+    pub written: bool,
+    /// A `foreach` or `catch` sets it, or analysis made it: nobody has to read it.
+    pub bound: bool,
+}
+
+/// What a unit is.
+#[derive(Debug)]
+pub enum UnitKind {
+    /// A function.
+    Func {
+        /// Parameters in order.
+        params: Vec<LocalIx>,
+        /// Type of the result.
+        ret: TyVar,
+        /// Some `return` has a value, or the script says the type.
+        has_value: bool,
+        /// The body that `next` falls to.
+        next_alt: Option<UnitIx>,
+    },
+    /// A handler.
+    Handler {
+        /// `pp()`
+        point: Arc<str>,
+        /// `pn()`
+        name: Arc<str>,
+        /// How many points it serves.
+        points: u32,
+        /// What makes it run.
+        event: Event,
+    },
+}
+
+/// A function body or a handler.
+#[derive(Debug)]
+pub struct Unit {
+    /// Name of the function, text of the probe point.
+    pub name: Name,
+    /// The item.
+    pub span: Span,
+    /// From the user's script.
+    pub user: bool,
+    /// Function or handler.
+    pub kind: UnitKind,
+    /// Local variables.
+    pub locals: Vec<Local>,
+    /// The code.
+    pub body: Vec<Stmt>,
+}
+
+impl Unit {
+    /// Whether it runs in the kernel; functions: no.
+    pub fn in_kernel(&self) -> bool {
+        matches!(&self.kind, UnitKind::Handler { event, .. } if event.in_kernel())
+    }
+}
+
+/// A statement.
+#[derive(Debug, Clone)]
+pub struct Stmt {
+    /// What.
+    pub kind: StmtKind,
+    /// Where.
+    pub span: Span,
+}
+
+/// The kinds of statements.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub enum StmtKind {
+    Expr(Expr),
+    Block(Vec<Stmt>),
+    If {
+        cond: Expr,
+        then: Vec<Stmt>,
+        els: Vec<Stmt>,
+    },
+    /// All loops but `foreach`; `continue` goes to `step`.
+    Loop {
+        cond: Option<Expr>,
+        step: Option<Expr>,
+        body: Vec<Stmt>,
+    },
+    Foreach(Box<Foreach>),
+    Break,
+    Continue,
+    Return(Option<Expr>),
+    Next,
+    Try {
+        body: Vec<Stmt>,
+        var: Option<LocalIx>,
+        handler: Vec<Stmt>,
+    },
+    /// `delete` of a local: it becomes 0 or "".
+    DeleteLocal(LocalIx),
+    /// `delete` of a whole global.
+    DeleteAll(GlobalIx),
+    /// `delete` of an element or slice.
+    DeleteElem(GlobalIx, Vec<Option<Expr>>),
+}
+
+/// `foreach`
+#[derive(Debug, Clone)]
+pub struct Foreach {
+    /// Key variables.
+    pub keys: Vec<LocalIx>,
+    /// Value variable.
+    pub value: Option<LocalIx>,
+    /// The array, or the array or scalar whose histogram is walked.
+    pub global: GlobalIx,
+    /// `Some`: walks the histogram of this element.
+    pub hist: Option<Vec<Expr>>,
+    /// Slice; empty for all.
+    pub slice: Vec<Option<Expr>>,
+    /// Order.
+    pub sort: Option<SortSpec>,
+    /// Limit.
+    pub limit: Option<Expr>,
+    /// Body.
+    pub body: Vec<Stmt>,
+}
+
+/// Something that can be assigned to.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// A local variable.
+    Local(LocalIx),
+    /// A global scalar.
+    Scalar(GlobalIx),
+    /// An element of a global array.
+    Elem(GlobalIx, Vec<Expr>),
+}
+
+/// An expression.
+#[derive(Debug, Clone)]
+pub struct Expr {
+    /// What.
+    pub kind: ExprKind,
+    /// Its type.
+    pub ty: TyVar,
+    /// Where.
+    pub span: Span,
+}
+
+/// The operator of a compound assignment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AssignOp {
+    /// On numbers.
+    Num(BinOp),
+    /// `.=`
+    Concat,
+}
+
+/// How a print call makes its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PrintForm {
+    /// `printf`
+    Format(usize),
+    /// `print`, `println`, `printd`: a conversion by type for each argument.
+    Plain {
+        /// Between the arguments.
+        delim: Option<Bytes>,
+        /// At the end.
+        newline: bool,
+    },
+    /// `print_char`
+    Char,
+}
+
+/// The kinds of expressions.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub enum ExprKind {
+    Num(i64),
+    Str(Bytes),
+    /// `pp()`; `alias`: `pn()`.
+    ProbeName {
+        alias: bool,
+    },
+    Read(Place),
+    Call {
+        func: UnitIx,
+        args: Vec<Expr>,
+    },
+    Intr {
+        f: Intrinsic,
+        args: Vec<Expr>,
+    },
+    Table {
+        table: usize,
+        idx: Box<Expr>,
+    },
+    /// Fails with this message.
+    Raise(Box<Expr>),
+    Un(UnOp, Box<Expr>),
+    /// On numbers.
+    Bin(BinOp, Box<Expr>, Box<Expr>),
+    /// On numbers or strings.
+    Cmp(CmpOp, Box<Expr>, Box<Expr>),
+    Concat(Box<Expr>, Box<Expr>),
+    /// `&&` and `||`
+    Logic {
+        and: bool,
+        a: Box<Expr>,
+        b: Box<Expr>,
+    },
+    Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
+    Assign {
+        place: Place,
+        op: Option<AssignOp>,
+        rhs: Box<Expr>,
+    },
+    IncDec {
+        place: Place,
+        prefix: bool,
+        inc: bool,
+    },
+    StatAdd {
+        place: Place,
+        rhs: Box<Expr>,
+    },
+    In {
+        g: GlobalIx,
+        keys: Vec<Option<Expr>>,
+    },
+    Stat {
+        place: Place,
+        what: Extract,
+        shift: u8,
+    },
+    HistGet {
+        place: Place,
+        idx: Box<Expr>,
+    },
+    Load {
+        space: Space,
+        addr: Box<Expr>,
+        size: u8,
+        signed: bool,
+    },
+    /// `print` and its family; `to_string` gives the text.
+    Print {
+        stream: Stream,
+        to_string: bool,
+        form: PrintForm,
+        args: Vec<Expr>,
+    },
+    /// `print(@hist_log(x))`
+    PrintHist {
+        place: Place,
+        newline: bool,
+    },
+}
+
+impl Place {
+    /// The global it is in, with its keys.
+    pub fn global(&self) -> Option<(GlobalIx, &[Expr])> {
+        match self {
+            Place::Local(_) => None,
+            Place::Scalar(g) => Some((*g, &[])),
+            Place::Elem(g, keys) => Some((*g, keys)),
+        }
+    }
+}
+
+/// Calls `f` on the direct operands of `e`.
+pub fn children<'a>(e: &'a Expr, f: &mut dyn FnMut(&'a Expr)) {
+    let place = |p: &'a Place, f: &mut dyn FnMut(&'a Expr)| {
+        if let Place::Elem(_, keys) = p {
+            keys.iter().for_each(f);
+        }
+    };
+    match &e.kind {
+        ExprKind::Num(_) | ExprKind::Str(_) | ExprKind::ProbeName { .. } => {}
+        ExprKind::Read(p) | ExprKind::IncDec { place: p, .. } => place(p, f),
+        ExprKind::Stat { place: p, .. } | ExprKind::PrintHist { place: p, .. } => place(p, f),
+        ExprKind::Call { args, .. }
+        | ExprKind::Intr { args, .. }
+        | ExprKind::Print { args, .. } => args.iter().for_each(f),
+        ExprKind::Table { idx: a, .. }
+        | ExprKind::Raise(a)
+        | ExprKind::Un(_, a)
+        | ExprKind::Load { addr: a, .. } => f(a),
+        ExprKind::Bin(_, a, b)
+        | ExprKind::Cmp(_, a, b)
+        | ExprKind::Concat(a, b)
+        | ExprKind::Logic { a, b, .. } => {
+            f(a);
+            f(b);
+        }
+        ExprKind::Ternary(a, b, c) => {
+            f(a);
+            f(b);
+            f(c);
+        }
+        ExprKind::Assign { place: p, rhs, .. } | ExprKind::StatAdd { place: p, rhs } => {
+            place(p, f);
+            f(rhs);
+        }
+        ExprKind::In { keys, .. } => keys.iter().flatten().for_each(f),
+        ExprKind::HistGet { place: p, idx } => {
+            place(p, f);
+            f(idx);
+        }
+    }
+}
+
+/// Calls `f` on `e` and everything in it, operands first.
+pub fn walk_expr<'a>(e: &'a Expr, f: &mut dyn FnMut(&'a Expr)) {
+    children(e, &mut |c| walk_expr(c, f));
+    f(e);
+}
+
+/// The expressions of a statement itself, without those of the statements in it.
+pub fn own_exprs<'a>(s: &'a Stmt, f: &mut dyn FnMut(&'a Expr)) {
+    match &s.kind {
+        StmtKind::Expr(e) | StmtKind::If { cond: e, .. } | StmtKind::Return(Some(e)) => f(e),
+        StmtKind::Loop { cond, step, .. } => cond.iter().chain(step).for_each(f),
+        StmtKind::Foreach(fe) => {
+            fe.hist.iter().flatten().for_each(&mut *f);
+            fe.slice.iter().flatten().for_each(&mut *f);
+            fe.limit.iter().for_each(f);
+        }
+        StmtKind::DeleteElem(_, keys) => keys.iter().flatten().for_each(f),
+        _ => {}
+    }
+}
+
+/// Calls `f` on each statement, outer ones first.
+pub fn walk_stmts<'a>(list: &'a [Stmt], f: &mut dyn FnMut(&'a Stmt)) {
+    for s in list {
+        f(s);
+        match &s.kind {
+            StmtKind::Block(b) | StmtKind::Loop { body: b, .. } => walk_stmts(b, f),
+            StmtKind::If { then, els, .. } => {
+                walk_stmts(then, f);
+                walk_stmts(els, f);
+            }
+            StmtKind::Foreach(fe) => walk_stmts(&fe.body, f),
+            StmtKind::Try { body, handler, .. } => {
+                walk_stmts(body, f);
+                walk_stmts(handler, f);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Calls `f` on every expression of these statements, operands first.
+pub fn walk_exprs<'a>(list: &'a [Stmt], f: &mut dyn FnMut(&'a Expr)) {
+    walk_stmts(list, &mut |s| own_exprs(s, &mut |e| walk_expr(e, f)));
+}
+
+/// The lists of statements directly inside a statement.
+pub fn inner_blocks<'a>(s: &'a Stmt, f: &mut dyn FnMut(&'a [Stmt])) {
+    match &s.kind {
+        StmtKind::Block(b) | StmtKind::Loop { body: b, .. } => f(b),
+        StmtKind::If { then, els, .. } => {
+            f(then);
+            f(els);
+        }
+        StmtKind::Foreach(fe) => f(&fe.body),
+        StmtKind::Try { body, handler, .. } => {
+            f(body);
+            f(handler);
+        }
+        _ => {}
+    }
+}
+
+/// Calls `f` on the direct operands of `e`.
+pub fn children_mut(e: &mut Expr, f: &mut dyn FnMut(&mut Expr)) {
+    let place = |p: &mut Place, f: &mut dyn FnMut(&mut Expr)| {
+        if let Place::Elem(_, keys) = p {
+            keys.iter_mut().for_each(f);
+        }
+    };
+    match &mut e.kind {
+        ExprKind::Num(_) | ExprKind::Str(_) | ExprKind::ProbeName { .. } => {}
+        ExprKind::Read(p) | ExprKind::IncDec { place: p, .. } => place(p, f),
+        ExprKind::Stat { place: p, .. } | ExprKind::PrintHist { place: p, .. } => place(p, f),
+        ExprKind::Call { args, .. }
+        | ExprKind::Intr { args, .. }
+        | ExprKind::Print { args, .. } => args.iter_mut().for_each(f),
+        ExprKind::Table { idx: a, .. }
+        | ExprKind::Raise(a)
+        | ExprKind::Un(_, a)
+        | ExprKind::Load { addr: a, .. } => f(a),
+        ExprKind::Bin(_, a, b)
+        | ExprKind::Cmp(_, a, b)
+        | ExprKind::Concat(a, b)
+        | ExprKind::Logic { a, b, .. } => {
+            f(a);
+            f(b);
+        }
+        ExprKind::Ternary(a, b, c) => {
+            f(a);
+            f(b);
+            f(c);
+        }
+        ExprKind::Assign { place: p, rhs, .. } | ExprKind::StatAdd { place: p, rhs } => {
+            place(p, f);
+            f(rhs);
+        }
+        ExprKind::In { keys, .. } => keys.iter_mut().flatten().for_each(f),
+        ExprKind::HistGet { place: p, idx } => {
+            place(p, f);
+            f(idx);
+        }
+    }
+}
+
+/// Calls `f` on the outermost expressions of a statement and of all statements in it.
+pub fn stmt_exprs_mut(s: &mut Stmt, f: &mut dyn FnMut(&mut Expr)) {
+    let all = |list: &mut [Stmt], f: &mut dyn FnMut(&mut Expr)| {
+        list.iter_mut().for_each(|s| stmt_exprs_mut(s, f));
+    };
+    match &mut s.kind {
+        StmtKind::Expr(e) | StmtKind::Return(Some(e)) => f(e),
+        StmtKind::Block(b) => all(b, f),
+        StmtKind::If { cond, then, els } => {
+            f(cond);
+            all(then, f);
+            all(els, f);
+        }
+        StmtKind::Loop { cond, step, body } => {
+            cond.iter_mut().chain(step).for_each(&mut *f);
+            all(body, f);
+        }
+        StmtKind::Foreach(fe) => {
+            fe.hist.iter_mut().flatten().for_each(&mut *f);
+            fe.slice.iter_mut().flatten().for_each(&mut *f);
+            fe.limit.iter_mut().for_each(&mut *f);
+            all(&mut fe.body, f);
+        }
+        StmtKind::Try { body, handler, .. } => {
+            all(body, f);
+            all(handler, f);
+        }
+        StmtKind::DeleteElem(_, keys) => keys.iter_mut().flatten().for_each(f),
+        _ => {}
+    }
+}

@@ -1,0 +1,19 @@
+//! From syntax trees to the resolved tree: names, types, string widths.
+//!
+//! | file | what |
+//! |---|---|
+//! | `codes` | diagnostic codes of this half |
+//! | `hir` | the resolved tree |
+//! | `unify` | type variables |
+//! | `resolve` | the walk that makes the tree |
+//! | `prune` | removes what nobody needs; warnings about it |
+//! | `sink` | moves predefined values to where they are used |
+//! | `width` | string widths |
+
+pub mod codes;
+pub mod hir;
+pub mod prune;
+pub mod resolve;
+pub mod sink;
+pub mod unify;
+pub mod width;

@@ -1,0 +1,220 @@
+//! Removes assignments to local variables that nobody reads, where computing the value has no
+//! effect. Library aliases set a dozen variables of which a script reads two; the others must
+//! cost nothing, and must not fail. Also the warnings about what the script itself does not use.
+
+use std::collections::HashSet;
+
+use spile_ir::intrinsics::Intrinsic;
+use spile_syntax::ast::Span;
+use spile_syntax::diag::{Diagnostic, Diagnostics};
+
+use super::codes;
+use super::hir::*;
+
+/// Each round finds what the one before made useless; long chains of that are not worth it.
+const ROUNDS: usize = 16;
+/// Past this many warnings, looking for near names is not worth the time.
+const SUGGESTIONS: usize = 50;
+
+/// Whether calling it changes something that others see.
+fn has_effect(f: Intrinsic) -> bool {
+    matches!(f, Intrinsic::Exit | Intrinsic::Ftrace | Intrinsic::Tokenize)
+}
+
+/// For each unit, whether running it has an effect (or may not end).
+pub(super) fn effects(tree: &Tree) -> Vec<bool> {
+    let mut out = vec![false; tree.units.len()];
+    loop {
+        let mut changed = false;
+        // Callers stand before what they call: backwards, most is known in one round.
+        for (i, u) in tree.units.iter().enumerate().rev() {
+            if out[i] {
+                continue;
+            }
+            let mut effect = false;
+            walk_stmts(&u.body, &mut |s| {
+                effect |= matches!(
+                    s.kind,
+                    StmtKind::Loop { .. }
+                        | StmtKind::DeleteAll(_)
+                        | StmtKind::DeleteElem(..)
+                        | StmtKind::Next
+                );
+                own_exprs(s, &mut |e| effect |= expr_effect(e, &out, true));
+            });
+            if effect {
+                out[i] = true;
+                changed = true;
+            }
+        }
+        if !changed {
+            return out;
+        }
+    }
+}
+
+/// Whether evaluating an expression has an effect besides failing; `locals_free`: assignments
+/// to local variables do not count.
+fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
+    let mut effect = false;
+    walk_expr(e, &mut |e| {
+        effect |= match &e.kind {
+            ExprKind::Call { func, .. } => units[func.0],
+            ExprKind::Intr { f, .. } => has_effect(*f),
+            ExprKind::Print { to_string, .. } => !to_string,
+            ExprKind::Raise(_) | ExprKind::PrintHist { .. } | ExprKind::StatAdd { .. } => true,
+            ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {
+                !(locals_free && matches!(place, Place::Local(_)))
+            }
+            _ => false,
+        }
+    });
+    effect
+}
+
+/// Removes useless assignments in all units, until there are none.
+pub fn prune(tree: &mut Tree) {
+    let effects = effects(tree);
+    for u in &mut tree.units {
+        for _ in 0..ROUNDS {
+            let mut read = HashSet::new();
+            reads(&u.body, &mut read);
+            let before = count(&u.body);
+            drop_dead(&mut u.body, &read, &effects);
+            if count(&u.body) == before {
+                break;
+            }
+        }
+    }
+}
+
+fn count(body: &[Stmt]) -> usize {
+    let mut n = 0;
+    walk_stmts(body, &mut |_| n += 1);
+    n
+}
+
+/// The locals whose value something uses. A compound assignment reads its own target, which
+/// alone keeps nothing alive when it stands as a statement.
+fn reads(body: &[Stmt], out: &mut HashSet<LocalIx>) {
+    walk_stmts(body, &mut |s| {
+        let outer = match &s.kind {
+            StmtKind::Expr(e) => Some(std::ptr::from_ref(e)),
+            _ => None,
+        };
+        own_exprs(s, &mut |root| {
+            walk_expr(root, &mut |e| {
+                let discarded = outer == Some(std::ptr::from_ref(e));
+                match &e.kind {
+                    ExprKind::Read(Place::Local(ix)) => {
+                        out.insert(*ix);
+                    }
+                    ExprKind::IncDec {
+                        place: Place::Local(ix),
+                        ..
+                    }
+                    | ExprKind::Assign {
+                        place: Place::Local(ix),
+                        ..
+                    } if !discarded => {
+                        out.insert(*ix);
+                    }
+                    _ => {}
+                }
+            });
+        });
+    });
+}
+
+fn drop_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool]) {
+    body.retain_mut(|s| match &mut s.kind {
+        StmtKind::Expr(e) => match &e.kind {
+            ExprKind::Assign {
+                place: Place::Local(ix),
+                rhs,
+                ..
+            } => read.contains(ix) || expr_effect(rhs, effects, false),
+            ExprKind::IncDec {
+                place: Place::Local(ix),
+                ..
+            } => read.contains(ix),
+            _ => true,
+        },
+        StmtKind::DeleteLocal(ix) => read.contains(ix),
+        StmtKind::Block(b) => {
+            drop_dead(b, read, effects);
+            !b.is_empty()
+        }
+        StmtKind::Loop { body, .. } => {
+            drop_dead(body, read, effects);
+            true
+        }
+        StmtKind::Foreach(f) => {
+            drop_dead(&mut f.body, read, effects);
+            true
+        }
+        StmtKind::If { cond, then, els } => {
+            let had = !then.is_empty() || !els.is_empty();
+            drop_dead(then, read, effects);
+            drop_dead(els, read, effects);
+            // An `if` that has become empty goes with what it held.
+            !(had && then.is_empty() && els.is_empty() && !expr_effect(cond, effects, false))
+        }
+        StmtKind::Try { body, handler, .. } => {
+            drop_dead(body, read, effects);
+            drop_dead(handler, read, effects);
+            true
+        }
+        _ => true,
+    });
+}
+
+/// Warnings about variables and functions of the script. Must run before [`prune`].
+/// `is_user` tells the script's files.
+pub fn warn(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
+    let mut seen = HashSet::new();
+    let mut list = Vec::new();
+    for u in &tree.units {
+        for l in u.locals.iter().filter(|l| !l.param && is_user(l.span)) {
+            let (code, text) = if l.read && !l.written {
+                (
+                    codes::NEVER_ASSIGNED,
+                    format!("local variable `{}` is never assigned", l.name),
+                )
+            } else if l.written && !l.read && !l.bound {
+                (
+                    codes::UNUSED_VARIABLE,
+                    format!("local variable `{}` is never read", l.name),
+                )
+            } else {
+                continue;
+            };
+            if seen.insert((code, l.span)) {
+                let d = Diagnostic::warning(code, text).at(l.span);
+                if list.len() >= SUGGESTIONS {
+                    list.push(d);
+                    continue;
+                }
+                let near: Vec<&str> = tree
+                    .globals
+                    .iter()
+                    .filter(|g| g.user)
+                    .map(|g| &*g.name)
+                    .chain(u.locals.iter().filter(|o| o.written).map(|o| &*o.name))
+                    .collect();
+                list.push(d.did_you_mean(&l.name, near));
+            }
+        }
+    }
+    for g in tree
+        .globals
+        .iter()
+        .filter(|g| g.user && !g.read && !g.written)
+    {
+        let text = format!("global variable `{}` is never used", g.name);
+        list.push(Diagnostic::warning(codes::UNUSED_VARIABLE, text).at(g.span));
+    }
+    // In the order of the script.
+    list.sort_by_key(|d| d.primary.as_ref().map(|l| (l.span.file, l.span.start)));
+    list.into_iter().for_each(|d| diags.push(d));
+}

@@ -1,0 +1,313 @@
+//! Calls: functions of the script and of the library, and the library's internal operations.
+
+use std::sync::Arc;
+
+use spile_ir::Stream;
+use spile_ir::intrinsics::{Intrinsic, Kind};
+use spile_syntax::ast::{self, FileId, Span, TypeName};
+use spile_syntax::diag::Diagnostic;
+
+use super::{FnDecl, Resolver, SUGGESTIONS};
+use crate::probe::{PROBE_NAME_TABLE, probe_name_table};
+use crate::types::codes;
+use crate::types::hir::*;
+use crate::types::unify::Base;
+
+type Found = (FileId, Arc<ast::Function>);
+
+impl Resolver<'_> {
+    /// A call; `value` says whether its value is used.
+    pub(super) fn call(
+        &mut self,
+        name: &ast::Ident,
+        args: &[ast::Expr],
+        span: Span,
+        value: bool,
+    ) -> Expr {
+        let found = self.lib.functions(&name.name, self.cur.file);
+        if found.is_empty() {
+            if self.cur.tapset && name.name.starts_with("__") {
+                return self.internal(name, args, span, value);
+            }
+            self.unknown_function(name);
+            for a in args {
+                self.expr(a);
+            }
+            return self.bad(span);
+        }
+        let mut fits: Vec<&Found> = found
+            .iter()
+            .filter(|(_, f)| f.params.len() == args.len())
+            .collect();
+        if fits.is_empty() {
+            self.wrong_count(name, args.len(), &found);
+            return self.bad(span);
+        }
+        // Bodies of one signature run by priority, then in source order.
+        fits.sort_by_key(|(_, f)| f.priority.unwrap_or(0));
+        let fits: Vec<Found> = fits.into_iter().cloned().collect();
+        let func = self.units_of(&fits);
+        let args: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
+        let UnitKind::Func { params, ret, .. } = &self.tree.units[func.0].kind else {
+            return self.bad(span);
+        };
+        let (params, ret) = (params.clone(), *ret);
+        for (a, p) in args.iter().zip(params) {
+            let ty = self.tree.units[func.0].locals[p.0].ty;
+            self.same(a.ty, ty, a.span);
+        }
+        if value {
+            self.value_calls.push((func, span));
+        }
+        Expr {
+            kind: ExprKind::Call { func, args },
+            ty: ret,
+            span,
+        }
+    }
+
+    /// The unit of the first of these bodies; the others hang behind it for `next`.
+    fn units_of(&mut self, fits: &[Found]) -> UnitIx {
+        let mut first: Option<UnitIx> = None;
+        let mut last: Option<UnitIx> = None;
+        for (file, f) in fits {
+            let unit = self.unit_of(*file, f);
+            if let Some(prev) = last
+                && prev != unit
+            {
+                self.chain(prev, unit);
+            }
+            first.get_or_insert(unit);
+            last = Some(unit);
+        }
+        // `fits` is never empty.
+        first.unwrap_or(UnitIx(0))
+    }
+
+    fn chain(&mut self, prev: UnitIx, unit: UnitIx) {
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for (u, out) in [(prev, &mut a), (unit, &mut b)] {
+            if let UnitKind::Func { params, ret, .. } = &self.tree.units[u.0].kind {
+                let locals = &self.tree.units[u.0].locals;
+                out.extend(params.iter().map(|p| (locals[p.0].ty, locals[p.0].span)));
+                out.push((*ret, self.tree.units[u.0].span));
+            }
+        }
+        for ((a, _), (b, at)) in a.into_iter().zip(b) {
+            self.same(b, a, at);
+        }
+        if let UnitKind::Func { next_alt, .. } = &mut self.tree.units[prev.0].kind {
+            *next_alt = Some(unit);
+        }
+    }
+
+    fn unit_of(&mut self, file: FileId, f: &Arc<ast::Function>) -> UnitIx {
+        let key = Arc::as_ptr(f) as usize;
+        if let Some(d) = self.functions.get(&key) {
+            return d.unit;
+        }
+        let tapset = !self.is_user(file);
+        let base = |t: TypeName| match t {
+            TypeName::Long => Base::Long,
+            TypeName::String => Base::Str,
+        };
+        let ret = match f.ret {
+            Some(t) => self.types.known(base(t), f.name.span),
+            None => self.types.fresh(),
+        };
+        let mut locals: Vec<Local> = Vec::new();
+        for (id, ty) in &f.params {
+            let ty = match ty {
+                Some(t) => self.types.known(base(*t), id.span),
+                None => self.types.fresh(),
+            };
+            if let Some(other) = locals.iter().find(|l| l.name == id.name) {
+                let text = format!("two parameters are called `{}`", id.name);
+                let d = Diagnostic::error(codes::DUPLICATE_PARAMETER, text);
+                let d = d.at(id.span).also(other.span, "the other one");
+                self.report(d);
+            }
+            locals.push(Local {
+                name: id.name.clone(),
+                span: id.span,
+                ty,
+                param: true,
+                read: false,
+                written: true,
+                bound: false,
+            });
+        }
+        let unit = UnitIx(self.tree.units.len());
+        let params = (0..locals.len()).map(LocalIx).collect();
+        let has_value = f.ret.is_some();
+        self.tree.units.push(Unit {
+            name: f.name.name.clone(),
+            span: f.name.span,
+            user: !tapset,
+            kind: UnitKind::Func {
+                params,
+                ret,
+                has_value,
+                next_alt: None,
+            },
+            locals,
+            body: Vec::new(),
+        });
+        self.functions.insert(
+            key,
+            FnDecl {
+                func: f.clone(),
+                file,
+                tapset,
+                unit,
+            },
+        );
+        self.queue.push_back(key);
+        self.pull(file);
+        unit
+    }
+
+    fn unknown_function(&mut self, name: &ast::Ident) {
+        if self.trial > 0 {
+            self.trial_failed = true;
+            return;
+        }
+        let names = match self.diags.error_count() {
+            0..=SUGGESTIONS => self.lib.function_names(),
+            _ => Vec::new(),
+        };
+        let text = format!("there is no function `{}`", name.name);
+        self.report(
+            Diagnostic::error(codes::UNKNOWN_FUNCTION, text)
+                .at(name.span)
+                .did_you_mean(&name.name, names.iter().map(|n| &**n)),
+        );
+    }
+
+    fn wrong_count(&mut self, name: &ast::Ident, n: usize, found: &[Found]) {
+        let mut counts: Vec<usize> = found.iter().map(|(_, f)| f.params.len()).collect();
+        counts.sort_unstable();
+        counts.dedup();
+        let counts: Vec<String> = counts.iter().map(usize::to_string).collect();
+        let text = format!(
+            "`{}` takes {} arguments, not {n}",
+            name.name,
+            counts.join(" or ")
+        );
+        let mut d = Diagnostic::error(codes::ARGUMENT_COUNT, text).at(name.span);
+        if let Some((file, f)) = found.first()
+            && self.is_user(*file)
+        {
+            d = d.also(f.name.span, "defined here");
+        }
+        self.report(d);
+    }
+
+    /// `__name(args)` in a library file.
+    fn internal(&mut self, name: &ast::Ident, args: &[ast::Expr], span: Span, value: bool) -> Expr {
+        let short = &name.name[2..];
+        if short == "table" {
+            return self.table_get(args, span);
+        }
+        let checked: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
+        match (short, checked.as_slice()) {
+            ("pp", []) => return self.str(ExprKind::ProbeName { alias: false }, span),
+            ("pn", []) => return self.str(ExprKind::ProbeName { alias: true }, span),
+            ("session_pid", []) => return self.num(ExprKind::Num(self.input.session.0), span),
+            ("session_uid", []) => return self.num(ExprKind::Num(self.input.session.1), span),
+            ("error" | "raise", [msg]) => {
+                self.decide(msg.ty, Base::Str, msg.span);
+                let kind = ExprKind::Raise(Box::new(msg.clone()));
+                return self.valueless(kind, span, value);
+            }
+            ("warn" | "system", [msg]) => {
+                self.decide(msg.ty, Base::Str, msg.span);
+                let stream = if short == "warn" {
+                    Stream::Warn
+                } else {
+                    Stream::System
+                };
+                let form = PrintForm::Plain {
+                    delim: None,
+                    newline: false,
+                };
+                let kind = ExprKind::Print {
+                    stream,
+                    to_string: false,
+                    form,
+                    args: checked,
+                };
+                return self.valueless(kind, span, value);
+            }
+            _ => {}
+        }
+        let Some(f) = Intrinsic::by_name(short) else {
+            let text = format!("there is no internal operation `{}`", name.name);
+            self.report(Diagnostic::error(codes::INTRINSIC, text).at(name.span));
+            return self.bad(span);
+        };
+        let info = f.info();
+        if info.params.len() != checked.len() {
+            let text = format!(
+                "`{}` takes {} arguments, not {}",
+                name.name,
+                info.params.len(),
+                args.len()
+            );
+            self.report(Diagnostic::error(codes::INTRINSIC, text).at(span));
+            return self.bad(span);
+        }
+        for (a, kind) in checked.iter().zip(info.params) {
+            let base = if *kind == Kind::Long {
+                Base::Long
+            } else {
+                Base::Str
+            };
+            self.decide(a.ty, base, a.span);
+        }
+        let kind = ExprKind::Intr { f, args: checked };
+        match info.ret {
+            Some(Kind::Long) => self.num(kind, span),
+            Some(Kind::Str) => self.str(kind, span),
+            None => self.valueless(kind, span, value),
+        }
+    }
+
+    /// An operation without a value.
+    pub(super) fn valueless(&mut self, kind: ExprKind, span: Span, value: bool) -> Expr {
+        if value {
+            self.report(Diagnostic::error(codes::NO_VALUE, "this gives no value").at(span));
+        }
+        let ty = self.types.fresh();
+        Expr { kind, ty, span }
+    }
+
+    fn table_get(&mut self, args: &[ast::Expr], span: Span) -> Expr {
+        let [name, idx] = args else {
+            let text = "`__table` takes a name and a number";
+            self.report(Diagnostic::error(codes::INTRINSIC, text).at(span));
+            return self.bad(span);
+        };
+        let name = match &name.kind {
+            ast::ExprKind::Str(s) => String::from_utf8_lossy(s).into_owned(),
+            _ => String::new(),
+        };
+        let table = match self.tables.get(&name) {
+            Some(t) => *t,
+            None => {
+                let own = name == PROBE_NAME_TABLE;
+                let own = own.then(|| probe_name_table(self.facts));
+                let Some(entries) = own.or_else(|| self.host.table(&name)) else {
+                    let text = format!("there is no table `{name}`");
+                    self.report(Diagnostic::error(codes::INTRINSIC, text).at(span));
+                    return self.bad(span);
+                };
+                self.tree.tables.push((name.as_str().into(), entries));
+                self.tables.insert(name, self.tree.tables.len() - 1);
+                self.tree.tables.len() - 1
+            }
+        };
+        let idx = Box::new(self.number(idx));
+        self.str(ExprKind::Table { table, idx }, span)
+    }
+}

@@ -1,0 +1,633 @@
+//! Expressions without calls, prints and target variables, which have their own files.
+
+use spile_ir::{BinOp, CmpOp, Extract, Hist, UnOp};
+use spile_syntax::ast::{self, Key, Span, StatOp};
+use spile_syntax::diag::Diagnostic;
+
+use super::{Resolver, Var};
+use crate::ctype::CTy;
+use crate::types::codes;
+use crate::types::hir::*;
+use crate::types::unify::Base;
+
+/// Arithmetic operators.
+fn num_op(op: ast::BinOp) -> Option<BinOp> {
+    Some(match op {
+        ast::BinOp::Add => BinOp::Add,
+        ast::BinOp::Sub => BinOp::Sub,
+        ast::BinOp::Mul => BinOp::Mul,
+        ast::BinOp::Div => BinOp::Div,
+        ast::BinOp::Mod => BinOp::Mod,
+        ast::BinOp::Shl => BinOp::Shl,
+        ast::BinOp::Shr => BinOp::Shr,
+        ast::BinOp::UShr => BinOp::UShr,
+        ast::BinOp::And => BinOp::And,
+        ast::BinOp::Or => BinOp::Or,
+        ast::BinOp::Xor => BinOp::Xor,
+        _ => return None,
+    })
+}
+
+/// Comparison operators.
+fn cmp_op(op: ast::BinOp) -> Option<CmpOp> {
+    Some(match op {
+        ast::BinOp::Lt => CmpOp::Lt,
+        ast::BinOp::Le => CmpOp::Le,
+        ast::BinOp::Gt => CmpOp::Gt,
+        ast::BinOp::Ge => CmpOp::Ge,
+        ast::BinOp::Eq => CmpOp::Eq,
+        ast::BinOp::Ne => CmpOp::Ne,
+        _ => return None,
+    })
+}
+
+impl Resolver<'_> {
+    /// An expression whose value is used.
+    pub(super) fn expr(&mut self, e: &ast::Expr) -> Expr {
+        self.typed_expr(e).0
+    }
+
+    /// An expression that stands as a statement: a call without a value is fine.
+    pub(super) fn effect(&mut self, e: &ast::Expr) -> Expr {
+        match &e.kind {
+            ast::ExprKind::Call { name, args } => self.call(name, args, e.span, false),
+            ast::ExprKind::Print { op, args } => self.print(*op, args, e.span),
+            ast::ExprKind::Ternary(c, a, b) => {
+                let c = self.number(c);
+                if let ExprKind::Num(n) = c.kind {
+                    return self.effect(if n != 0 { a } else { b });
+                }
+                let (a, b) = (self.effect(a), self.effect(b));
+                let kind = ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b));
+                Expr {
+                    kind,
+                    ty: self.types.fresh(),
+                    span: e.span,
+                }
+            }
+            _ => {
+                self.cur.discard = true;
+                self.expr(e)
+            }
+        }
+    }
+
+    /// An expression that has to be a number.
+    pub(super) fn number(&mut self, e: &ast::Expr) -> Expr {
+        let v = self.expr(e);
+        self.decide(v.ty, Base::Long, v.span);
+        v
+    }
+
+    fn string(&mut self, e: &ast::Expr) -> Expr {
+        let v = self.expr(e);
+        self.decide(v.ty, Base::Str, v.span);
+        v
+    }
+
+    /// A number node.
+    pub(super) fn num(&mut self, kind: ExprKind, span: Span) -> Expr {
+        let ty = self.types.known(Base::Long, span);
+        Expr { kind, ty, span }
+    }
+
+    /// A string node.
+    pub(super) fn str(&mut self, kind: ExprKind, span: Span) -> Expr {
+        let ty = self.types.known(Base::Str, span);
+        Expr { kind, ty, span }
+    }
+
+    /// Stands for an expression that was reported as wrong.
+    pub(super) fn bad(&mut self, span: Span) -> Expr {
+        let ty = self.types.fresh();
+        Expr {
+            kind: ExprKind::Num(0),
+            ty,
+            span,
+        }
+    }
+
+    /// An expression and its C type where it has one.
+    pub(super) fn typed_expr(&mut self, e: &ast::Expr) -> (Expr, Option<CTy>) {
+        let span = e.span;
+        // Whether nobody uses the value; true for the outermost expression only.
+        let used = !std::mem::take(&mut self.cur.discard);
+        let plain = match &e.kind {
+            ast::ExprKind::Num(n) => self.num(ExprKind::Num(*n), span),
+            ast::ExprKind::Str(s) => self.str(ExprKind::Str(s.clone()), span),
+            ast::ExprKind::Var(name) => return self.read_var(name, span),
+            ast::ExprKind::Index { base, keys } => self.index(base, keys, span),
+            ast::ExprKind::Call { name, args } => self.call(name, args, span, true),
+            ast::ExprKind::Unary(op, a) => self.unary(*op, a, span),
+            ast::ExprKind::Binary(op, a, b) => self.binary(*op, a, b, span),
+            ast::ExprKind::Ternary(c, a, b) => return self.ternary(c, a, b, span),
+            ast::ExprKind::Assign { op, lhs, rhs } => {
+                return self.assign(*op, lhs, rhs, span, used);
+            }
+            ast::ExprKind::StatAdd { lhs, rhs } => self.stat_add(lhs, rhs, span),
+            ast::ExprKind::IncDec {
+                prefix,
+                inc,
+                target,
+            } => {
+                let Some((place, ty)) = self.place(target, true, used) else {
+                    return (self.bad(span), None);
+                };
+                self.decide(ty, Base::Long, target.span);
+                self.num(
+                    ExprKind::IncDec {
+                        place,
+                        prefix: *prefix,
+                        inc: *inc,
+                    },
+                    span,
+                )
+            }
+            ast::ExprKind::In { keys, array } => self.membership(keys, array, span),
+            ast::ExprKind::Match { subject, .. } => {
+                self.string(subject);
+                self.report(
+                    Diagnostic::error(
+                        codes::NOT_SUPPORTED,
+                        "regular expressions are not available yet",
+                    )
+                    .at(span)
+                    .help("`isinstr(text, \"part\")` tests for a fixed part"),
+                );
+                self.bad(span)
+            }
+            ast::ExprKind::Stat { op, arg, params } => self.stat(*op, arg, params, span),
+            ast::ExprKind::Hist { .. } => {
+                self.report(
+                    Diagnostic::error(codes::NO_VALUE, "a histogram has no value of its own")
+                        .at(span)
+                        .help(
+                            "print it, `print(@hist_log(x))`, or read a bucket, `@hist_log(x)[i]`",
+                        ),
+                );
+                self.bad(span)
+            }
+            ast::ExprKind::Print { op, args } => self.print(*op, args, span),
+            ast::ExprKind::Target { .. }
+            | ast::ExprKind::At { .. }
+            | ast::ExprKind::Arrow { .. } => {
+                return self.target_expr(e);
+            }
+            ast::ExprKind::Embedded(c) => {
+                self.embedded(c.span);
+                self.bad(span)
+            }
+        };
+        (plain, None)
+    }
+
+    fn read_var(&mut self, name: &ast::Name, span: Span) -> (Expr, Option<CTy>) {
+        match self.var(name, span) {
+            Var::Local(ix) => {
+                let l = &mut self.cur.locals[ix.0];
+                l.read = true;
+                let e = Expr {
+                    kind: ExprKind::Read(Place::Local(ix)),
+                    ty: l.ty,
+                    span,
+                };
+                (e, self.cur.ctypes.get(&ix).copied())
+            }
+            Var::Global(g) => {
+                if self.global_keys(g, 0, span).is_none() {
+                    return (self.bad(span), None);
+                }
+                self.tree.globals[g.0].read = true;
+                let ty = self.tree.globals[g.0].value;
+                (
+                    Expr {
+                        kind: ExprKind::Read(Place::Scalar(g)),
+                        ty,
+                        span,
+                    },
+                    None,
+                )
+            }
+        }
+    }
+
+    fn index(&mut self, base: &ast::Expr, keys: &[Key], span: Span) -> Expr {
+        if let ast::ExprKind::Hist { .. } = base.kind {
+            let [Key::Expr(idx)] = keys else {
+                let text = "a histogram has one index, the number of the bucket";
+                self.report(Diagnostic::error(codes::INDEX_COUNT, text).at(span));
+                return self.bad(span);
+            };
+            let Some(place) = self.histogram(base) else {
+                return self.bad(span);
+            };
+            let idx = Box::new(self.number(idx));
+            return self.num(ExprKind::HistGet { place, idx }, span);
+        }
+        match self.element(base, keys, span) {
+            Some((place, ty)) => {
+                if let Some((g, _)) = place.global() {
+                    self.tree.globals[g.0].read = true;
+                }
+                Expr {
+                    kind: ExprKind::Read(place),
+                    ty,
+                    span,
+                }
+            }
+            None => self.bad(span),
+        }
+    }
+
+    /// `a[k]` as a place.
+    fn element(
+        &mut self,
+        base: &ast::Expr,
+        keys: &[Key],
+        span: Span,
+    ) -> Option<(Place, crate::types::unify::TyVar)> {
+        let ast::ExprKind::Var(name) = &base.kind else {
+            let text = "only arrays and histograms can be indexed";
+            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+            return None;
+        };
+        let g = self.array(name, base.span)?;
+        let types = self.global_keys(g, keys.len(), span)?;
+        let keys = self
+            .keys(keys, &types)
+            .into_iter()
+            .collect::<Option<Vec<_>>>()?;
+        Some((Place::Elem(g, keys), self.tree.globals[g.0].value))
+    }
+
+    /// Something that is assigned to (`written`) or also read before (`read`).
+    pub(super) fn place(
+        &mut self,
+        e: &ast::Expr,
+        written: bool,
+        read: bool,
+    ) -> Option<(Place, crate::types::unify::TyVar)> {
+        match &e.kind {
+            ast::ExprKind::Var(name) => match self.var(name, e.span) {
+                Var::Local(ix) => {
+                    let l = &mut self.cur.locals[ix.0];
+                    l.written |= written;
+                    l.read |= read;
+                    Some((Place::Local(ix), l.ty))
+                }
+                Var::Global(g) => {
+                    self.global_keys(g, 0, e.span)?;
+                    self.touch(g, written, read);
+                    Some((Place::Scalar(g), self.tree.globals[g.0].value))
+                }
+            },
+            ast::ExprKind::Index { base, keys } => {
+                let (place, ty) = self.element(base, keys, e.span)?;
+                if let Some((g, _)) = place.global() {
+                    self.touch(g, written, read);
+                }
+                Some((place, ty))
+            }
+            _ => {
+                self.report_unwritable(e);
+                None
+            }
+        }
+    }
+
+    fn report_unwritable(&mut self, e: &ast::Expr) {
+        let d = match e.kind {
+            ast::ExprKind::Target { .. }
+            | ast::ExprKind::At { .. }
+            | ast::ExprKind::Arrow { .. } => Diagnostic::error(
+                codes::NOT_SUPPORTED,
+                "the kernel's variables cannot be written",
+            )
+            .note("eBPF programs only read kernel memory"),
+            _ => Diagnostic::error(codes::BAD_OPERAND, "this cannot be assigned to"),
+        };
+        self.report(d.at(e.span));
+    }
+
+    /// A compound assignment whose value nobody uses does not count as a read: a counter that
+    /// is never read otherwise shows itself at the end.
+    fn touch(&mut self, g: GlobalIx, written: bool, read: bool) {
+        self.tree.globals[g.0].written |= written;
+        self.tree.globals[g.0].read |= read;
+    }
+
+    fn unary(&mut self, op: ast::UnOp, a: &ast::Expr, span: Span) -> Expr {
+        let a = self.number(a);
+        let folded = match (op, &a.kind) {
+            (ast::UnOp::Plus, _) => return a,
+            (ast::UnOp::Neg, ExprKind::Num(n)) => Some(n.wrapping_neg()),
+            (ast::UnOp::Not, ExprKind::Num(n)) => Some(i64::from(*n == 0)),
+            (ast::UnOp::BitNot, ExprKind::Num(n)) => Some(!n),
+            _ => None,
+        };
+        if let Some(n) = folded {
+            return self.num(ExprKind::Num(n), span);
+        }
+        let op = match op {
+            ast::UnOp::Neg | ast::UnOp::Plus => UnOp::Neg,
+            ast::UnOp::Not => UnOp::Not,
+            ast::UnOp::BitNot => UnOp::BitNot,
+        };
+        self.num(ExprKind::Un(op, Box::new(a)), span)
+    }
+
+    fn binary(&mut self, op: ast::BinOp, a: &ast::Expr, b: &ast::Expr, span: Span) -> Expr {
+        if let ast::BinOp::LogAnd | ast::BinOp::LogOr = op {
+            return self.logic(op == ast::BinOp::LogAnd, a, b, span);
+        }
+        if op == ast::BinOp::Concat {
+            let (a, b) = (self.string(a), self.string(b));
+            if let (ExprKind::Str(x), ExprKind::Str(y)) = (&a.kind, &b.kind) {
+                let joined: Vec<u8> = x.iter().chain(y.iter()).copied().collect();
+                return self.str(ExprKind::Str(joined.into()), span);
+            }
+            return self.str(ExprKind::Concat(Box::new(a), Box::new(b)), span);
+        }
+        if let Some(op) = cmp_op(op) {
+            let (a, b) = (self.expr(a), self.expr(b));
+            self.same(b.ty, a.ty, b.span);
+            let kind = match fold_cmp(op, &a.kind, &b.kind) {
+                Some(v) => ExprKind::Num(i64::from(v)),
+                None => ExprKind::Cmp(op, Box::new(a), Box::new(b)),
+            };
+            return self.num(kind, span);
+        }
+        let (a, b) = (self.number(a), self.number(b));
+        // `num_op` knows every operator that is left.
+        let op = num_op(op).unwrap_or(BinOp::Add);
+        let kind = match (&a.kind, &b.kind) {
+            (ExprKind::Num(x), ExprKind::Num(y)) => fold_num(op, *x, *y).map(ExprKind::Num),
+            _ => None,
+        };
+        let kind = kind.unwrap_or_else(|| ExprKind::Bin(op, Box::new(a), Box::new(b)));
+        self.num(kind, span)
+    }
+
+    fn logic(&mut self, and: bool, a: &ast::Expr, b: &ast::Expr, span: Span) -> Expr {
+        let a = self.number(a);
+        if let ExprKind::Num(n) = a.kind {
+            // The right side of `0 && x` and `1 || x` is dead and not looked at.
+            if (n == 0) == and {
+                return self.num(ExprKind::Num(i64::from(!and)), span);
+            }
+            let b = self.number(b);
+            if let ExprKind::Num(n) = b.kind {
+                return self.num(ExprKind::Num(i64::from(n != 0)), span);
+            }
+            let zero = self.num(ExprKind::Num(0), span);
+            return self.num(ExprKind::Cmp(CmpOp::Ne, Box::new(b), Box::new(zero)), span);
+        }
+        let b = self.number(b);
+        self.num(
+            ExprKind::Logic {
+                and,
+                a: Box::new(a),
+                b: Box::new(b),
+            },
+            span,
+        )
+    }
+
+    fn ternary(
+        &mut self,
+        c: &ast::Expr,
+        a: &ast::Expr,
+        b: &ast::Expr,
+        span: Span,
+    ) -> (Expr, Option<CTy>) {
+        let c = self.number(c);
+        if let ExprKind::Num(n) = c.kind {
+            return self.typed_expr(if n != 0 { a } else { b });
+        }
+        let ((a, ct), (b, cb)) = (self.typed_expr(a), self.typed_expr(b));
+        self.same(b.ty, a.ty, b.span);
+        let ty = a.ty;
+        let kind = ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b));
+        (Expr { kind, ty, span }, ct.or(cb))
+    }
+
+    fn assign(
+        &mut self,
+        op: Option<ast::BinOp>,
+        lhs: &ast::Expr,
+        rhs: &ast::Expr,
+        span: Span,
+        used: bool,
+    ) -> (Expr, Option<CTy>) {
+        let Some((place, ty)) = self.place(lhs, true, op.is_some() && used) else {
+            self.expr(rhs);
+            return (self.bad(span), None);
+        };
+        let (rhs, cty) = self.typed_expr(rhs);
+        self.same(rhs.ty, ty, rhs.span);
+        let op = match op {
+            None => None,
+            Some(ast::BinOp::Concat) => {
+                self.decide(ty, Base::Str, span);
+                Some(AssignOp::Concat)
+            }
+            Some(op) => {
+                self.decide(ty, Base::Long, span);
+                num_op(op).map(AssignOp::Num)
+            }
+        };
+        if let (Place::Local(ix), Some(c), None) = (&place, cty, op) {
+            self.cur.ctypes.entry(*ix).or_insert(c);
+        }
+        (
+            Expr {
+                kind: ExprKind::Assign {
+                    place,
+                    op,
+                    rhs: Box::new(rhs),
+                },
+                ty,
+                span,
+            },
+            cty,
+        )
+    }
+
+    fn stat_add(&mut self, lhs: &ast::Expr, rhs: &ast::Expr, span: Span) -> Expr {
+        let place = self.place(lhs, true, false);
+        let rhs = Box::new(self.number(rhs));
+        let Some((place, ty)) = place else {
+            return self.bad(span);
+        };
+        if let Place::Local(_) = place {
+            self.not_statistic(lhs);
+            return self.bad(span);
+        }
+        self.decide(ty, Base::Stats, lhs.span);
+        self.num(ExprKind::StatAdd { place, rhs }, span)
+    }
+
+    fn not_statistic(&mut self, e: &ast::Expr) {
+        self.report(
+            Diagnostic::error(
+                codes::NOT_A_STATISTIC,
+                "a statistic has to be a global variable",
+            )
+            .label(e.span, "not declared `global`"),
+        );
+    }
+
+    fn membership(&mut self, keys: &[Key], array: &ast::Ident, span: Span) -> Expr {
+        let Some(g) = self.array(&array.name, array.span) else {
+            return self.bad(span);
+        };
+        let Some(types) = self.global_keys(g, keys.len(), span) else {
+            return self.bad(span);
+        };
+        self.tree.globals[g.0].read = true;
+        let keys = self.keys(keys, &types);
+        self.num(ExprKind::In { g, keys }, span)
+    }
+
+    /// The operand of `@count(...)` and the like.
+    fn stat_place(&mut self, arg: &ast::Expr) -> Option<(Place, GlobalIx)> {
+        let (place, ty) = self.place(arg, false, false)?;
+        let Some((g, _)) = place.global() else {
+            self.not_statistic(arg);
+            return None;
+        };
+        self.decide(ty, Base::Stats, arg.span);
+        self.tree.globals[g.0].read = true;
+        Some((place, g))
+    }
+
+    /// Notes what is extracted from a statistic.
+    pub(super) fn extract(&mut self, g: GlobalIx, op: StatOp) -> Extract {
+        let s = &mut self.tree.globals[g.0].stats;
+        match op {
+            StatOp::Count => Extract::Count,
+            StatOp::Sum => {
+                s.sum = true;
+                Extract::Sum
+            }
+            StatOp::Avg => {
+                s.sum = true;
+                Extract::Avg
+            }
+            StatOp::Min => {
+                s.min = true;
+                Extract::Min
+            }
+            StatOp::Max => {
+                s.max = true;
+                Extract::Max
+            }
+            StatOp::Variance => {
+                s.sum = true;
+                s.variance = true;
+                Extract::Variance
+            }
+        }
+    }
+
+    fn stat(&mut self, op: StatOp, arg: &ast::Expr, params: &[i64], span: Span) -> Expr {
+        let Some((place, g)) = self.stat_place(arg) else {
+            return self.bad(span);
+        };
+        let shift = params.first().copied().unwrap_or(0);
+        if !(0..=62).contains(&shift) {
+            let text = "the shift of `@variance` is 0 to 62";
+            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+        }
+        let what = self.extract(g, op);
+        self.num(
+            ExprKind::Stat {
+                place,
+                what,
+                shift: shift.clamp(0, 62) as u8,
+            },
+            span,
+        )
+    }
+
+    /// `@hist_log(x)`: the statistic, after noting its histogram.
+    pub(super) fn histogram(&mut self, e: &ast::Expr) -> Option<Place> {
+        let ast::ExprKind::Hist { kind, arg } = &e.kind else {
+            self.report(
+                Diagnostic::error(codes::BAD_OPERAND, "a histogram is needed here").at(e.span),
+            );
+            return None;
+        };
+        let (place, g) = self.stat_place(arg)?;
+        let hist = match *kind {
+            ast::HistKind::Log => Hist::Log,
+            ast::HistKind::Linear { low, high, step } => {
+                if step <= 0
+                    || low >= high
+                    || (i128::from(high) - i128::from(low)) / i128::from(step) > 4093
+                {
+                    let text = "`@hist_linear` needs low < high, a step above 0, and at most 4,093 buckets";
+                    self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(e.span));
+                    return None;
+                }
+                Hist::Linear { low, high, step }
+            }
+        };
+        let global = &mut self.tree.globals[g.0];
+        match global.stats.hist {
+            Some(other) if other != hist => {
+                let (name, before) = (global.name.clone(), global.hist_at);
+                self.report(
+                    Diagnostic::error(
+                        codes::HISTOGRAM_CONFLICT,
+                        format!("`{name}` is used with two different histograms"),
+                    )
+                    .at(e.span)
+                    .also(before, "the other one")
+                    .help("use a second statistic for the second histogram"),
+                );
+                None
+            }
+            _ => {
+                global.stats.hist = Some(hist);
+                global.hist_at = e.span;
+                Some(place)
+            }
+        }
+    }
+}
+
+/// The value of an operation on two numbers; `None` where it fails.
+fn fold_num(op: BinOp, a: i64, b: i64) -> Option<i64> {
+    Some(match op {
+        BinOp::Add => a.wrapping_add(b),
+        BinOp::Sub => a.wrapping_sub(b),
+        BinOp::Mul => a.wrapping_mul(b),
+        BinOp::Div if b != 0 => a.wrapping_div(b),
+        BinOp::Mod if b != 0 => a.wrapping_rem(b),
+        BinOp::And => a & b,
+        BinOp::Or => a | b,
+        BinOp::Xor => a ^ b,
+        BinOp::Shl => a.wrapping_shl(b as u32 & 63),
+        BinOp::Shr => a.wrapping_shr(b as u32 & 63),
+        BinOp::UShr => ((a as u64) >> (b as u32 & 63)) as i64,
+        _ => return None,
+    })
+}
+
+/// The outcome of comparing two literals.
+fn fold_cmp(op: CmpOp, a: &ExprKind, b: &ExprKind) -> Option<bool> {
+    let ord = match (a, b) {
+        (ExprKind::Num(a), ExprKind::Num(b)) => a.cmp(b),
+        (ExprKind::Str(a), ExprKind::Str(b)) => a.cmp(b),
+        _ => return None,
+    };
+    Some(match op {
+        CmpOp::Eq => ord.is_eq(),
+        CmpOp::Ne => ord.is_ne(),
+        CmpOp::Lt => ord.is_lt(),
+        CmpOp::Le => ord.is_le(),
+        CmpOp::Gt => ord.is_gt(),
+        CmpOp::Ge => ord.is_ge(),
+    })
+}

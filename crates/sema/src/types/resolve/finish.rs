@@ -1,0 +1,119 @@
+//! What can only be said when everything is resolved: deferred constraints, types that nothing
+//! decides, calls without a value, statistics used as values.
+
+use spile_syntax::ast::Span;
+use spile_syntax::diag::Diagnostic;
+
+use super::Resolver;
+use crate::types::codes;
+use crate::types::hir::*;
+use crate::types::unify::Base;
+
+impl Resolver<'_> {
+    pub(super) fn finish(&mut self) {
+        for (var, elem, at) in std::mem::take(&mut self.foreach_values) {
+            match self.types.get(elem) {
+                Some(Base::Stats) => self.decide(var, Base::Long, at),
+                _ => self.same(var, elem, at),
+            }
+        }
+        for (unit, at) in std::mem::take(&mut self.value_calls) {
+            let u = &mut self.tree.units[unit.0];
+            let UnitKind::Func {
+                has_value: has_value @ false,
+                ret,
+                ..
+            } = &mut u.kind
+            else {
+                continue;
+            };
+            // Where the use says what the value is, it is 0 or "", as in SystemTap.
+            if self.types.get(*ret).is_some() {
+                *has_value = true;
+                continue;
+            }
+            let text = format!("function `{}` returns no value", u.name);
+            let d = Diagnostic::error(codes::NO_VALUE, text).at(at);
+            let d = if u.user {
+                d.also(u.span, "defined here")
+            } else {
+                d
+            };
+            self.report(d);
+        }
+        // With other errors on the table, missing types are only their echo.
+        if !self.diags.has_errors() {
+            self.unresolved();
+        }
+        if !self.diags.has_errors() {
+            self.statistics_as_values();
+        }
+    }
+
+    fn unresolved(&mut self) {
+        let mut missing: Vec<(Span, String)> = Vec::new();
+        for g in self.tree.globals.iter().filter(|g| g.read || g.written) {
+            let types = g.keys.iter().flatten().chain([&g.value]);
+            let open = types.into_iter().any(|t| self.types.get(*t).is_none());
+            if open && g.read {
+                missing.push((g.span, format!("global variable `{}`", g.name)));
+            }
+        }
+        for u in &self.tree.units {
+            for l in &u.locals {
+                if l.read && self.types.get(l.ty).is_none() {
+                    let what = if l.param { "parameter" } else { "variable" };
+                    missing.push((l.span, format!("{what} `{}`", l.name)));
+                }
+            }
+            if let UnitKind::Func {
+                ret,
+                has_value: true,
+                ..
+            } = u.kind
+                && self.types.get(ret).is_none()
+            {
+                missing.push((u.span, format!("result of `{}`", u.name)));
+            }
+        }
+        for (span, what) in missing {
+            self.report(
+                Diagnostic::error(codes::UNRESOLVED_TYPE, format!("unresolved type of {what}"))
+                    .label(span, "a number or a string?")
+                    .help("assign a value to it, or use it where only one type fits"),
+            );
+        }
+    }
+
+    /// A statistic can only be added to, read by an extractor, walked, and deleted.
+    fn statistics_as_values(&mut self) {
+        let mut found: Vec<(Span, String)> = Vec::new();
+        for u in &self.tree.units {
+            walk_exprs(&u.body, &mut |e| {
+                let place = match &e.kind {
+                    ExprKind::Read(p) | ExprKind::Assign { place: p, .. } => p,
+                    _ => return,
+                };
+                if self.types.get(e.ty) == Some(Base::Stats) {
+                    let name = match place {
+                        Place::Local(ix) => &u.locals[ix.0].name,
+                        Place::Scalar(g) | Place::Elem(g, _) => &self.tree.globals[g.0].name,
+                    };
+                    found.push((e.span, name.to_string()));
+                }
+            });
+        }
+        for (span, name) in found {
+            self.report(
+                Diagnostic::error(
+                    codes::NOT_A_STATISTIC,
+                    format!("`{name}` is a statistic, which has no value of its own"),
+                )
+                .at(span)
+                .help(format!(
+                    "read it with an extractor: `@count({name})`, `@sum({name})`"
+                )),
+            );
+        }
+    }
+}

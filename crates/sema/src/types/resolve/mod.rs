@@ -1,0 +1,657 @@
+//! Name resolution and type inference in one walk: the syntax tree of handlers and functions
+//! becomes the resolved [`Tree`]. Functions and globals of the library come in as they are
+//! named, and with them their file's probes, until nothing new comes.
+
+mod call;
+mod entry;
+mod expr;
+mod finish;
+mod pretty;
+mod print;
+mod stmt;
+mod target;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use spile_ir::Event;
+use spile_syntax::ast::{self, FileId, Name, Span};
+use spile_syntax::diag::{Diagnostic, Diagnostics};
+
+use super::codes;
+use super::hir::*;
+use super::unify::{Base, TyVar, Types};
+use crate::ctype::CTy;
+use crate::facts::{CTypeId, Facts};
+use crate::library::Library;
+use crate::probe::{Context, Derived};
+
+/// What resolution asks for as it goes.
+pub trait Host {
+    /// The probes of a library file; asked once a file, when something of it is first used.
+    fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<Derived>;
+    /// Constant tables: entry `i` is the string for `i`.
+    fn table(&mut self, name: &str) -> Option<Vec<ast::Bytes>>;
+}
+
+/// What the run says about the script.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Input<'a> {
+    /// `-G NAME=VALUE`
+    pub globals: &'a [(String, String)],
+    /// Process id and user id of the session, for `__session_pid()` and `__session_uid()`.
+    pub session: (i64, i64),
+}
+
+/// Past this many errors, looking for near names is not worth the time.
+const SUGGESTIONS: usize = 50;
+
+/// What a variable's name stands for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Var {
+    Local(LocalIx),
+    Global(GlobalIx),
+}
+
+/// A function that was found, and its unit once it is queued.
+struct FnDecl {
+    func: Arc<ast::Function>,
+    file: FileId,
+    tapset: bool,
+    unit: UnitIx,
+}
+
+/// State of the unit that is being resolved.
+#[derive(Default)]
+struct Cur {
+    locals: Vec<Local>,
+    by_name: HashMap<Name, LocalIx>,
+    /// C types of locals that hold kernel pointers.
+    ctypes: HashMap<LocalIx, CTy>,
+    file: FileId,
+    tapset: bool,
+    /// Type of the result, in functions.
+    ret: Option<TyVar>,
+    has_value: bool,
+    loops: usize,
+    /// The handler's context; `None` in functions.
+    ctx: Option<Arc<Context>>,
+    event: Option<Event>,
+    /// The next expression's value is not used.
+    discard: bool,
+    /// The `@entry` expressions so far.
+    entries: entry::Entries,
+}
+
+/// The walk over everything.
+pub struct Resolver<'a> {
+    facts: &'a dyn Facts,
+    lib: &'a Library,
+    host: &'a mut dyn Host,
+    diags: &'a mut Diagnostics,
+    input: Input<'a>,
+    pub(super) types: Types,
+    pub(super) tree: Tree,
+    /// Names of globals in the program.
+    names: HashSet<Name>,
+    /// By the file of the declaration and the name.
+    globals: HashMap<(FileId, Name), GlobalIx>,
+    /// By address of the syntax tree's node, which the Arc keeps alive.
+    functions: HashMap<usize, FnDecl>,
+    queue: VecDeque<usize>,
+    pulled: HashSet<FileId>,
+    /// Probes of pulled files that wait.
+    waiting: Vec<Derived>,
+    reported: HashSet<(&'static str, Span, String)>,
+    /// Depth of `@defined`, and whether something failed in it.
+    trial: usize,
+    trial_failed: bool,
+    /// Value variables of `foreach`, with the array's element type.
+    foreach_values: Vec<(TyVar, TyVar, Span)>,
+    /// Calls whose value is used.
+    value_calls: Vec<(UnitIx, Span)>,
+    tables: HashMap<String, usize>,
+    entries: usize,
+    /// Hidden functions that make texts of structures, by type and depth.
+    pretty_units: HashMap<(CTypeId, u8), UnitIx>,
+    cur: Cur,
+}
+
+/// What resolution gives.
+pub struct Resolved {
+    /// The tree.
+    pub tree: Tree,
+    /// Types of everything in it.
+    pub types: Types,
+}
+
+impl<'a> Resolver<'a> {
+    /// Resolves all handlers and what they use. Problems go to `diags`.
+    pub fn run(
+        facts: &'a dyn Facts,
+        lib: &'a Library,
+        host: &'a mut dyn Host,
+        diags: &'a mut Diagnostics,
+        input: Input<'a>,
+        handlers: Vec<Derived>,
+    ) -> Resolved {
+        let mut r = Resolver {
+            facts,
+            lib,
+            host,
+            diags,
+            input,
+            types: Types::default(),
+            tree: Tree::default(),
+            names: HashSet::new(),
+            globals: HashMap::new(),
+            functions: HashMap::new(),
+            queue: VecDeque::new(),
+            pulled: HashSet::new(),
+            waiting: Vec::new(),
+            reported: HashSet::new(),
+            trial: 0,
+            trial_failed: false,
+            foreach_values: Vec::new(),
+            value_calls: Vec::new(),
+            tables: HashMap::new(),
+            entries: 0,
+            pretty_units: HashMap::new(),
+            cur: Cur::default(),
+        };
+        r.declare();
+        for d in &handlers {
+            r.handler(d, true);
+        }
+        r.drain();
+        r.finish();
+        Resolved {
+            tree: r.tree,
+            types: r.types,
+        }
+    }
+
+    /// Functions in the queue and probes of pulled files, until there are none.
+    fn drain(&mut self) {
+        loop {
+            if let Some(key) = self.queue.pop_front() {
+                self.function(key);
+            } else if let Some(d) = self.waiting.pop() {
+                self.handler(&d, false);
+            } else {
+                break;
+            }
+        }
+    }
+
+    fn is_user(&self, file: FileId) -> bool {
+        self.lib.is_user(file)
+    }
+
+    /// Passes a diagnostic on; in `@defined` it only counts. The copies of one body that
+    /// serve several points report a problem once.
+    fn report(&mut self, d: Diagnostic) {
+        if self.trial > 0 {
+            self.trial_failed |= d.severity == spile_syntax::diag::Severity::Error;
+            return;
+        }
+        let at = d.primary.as_ref().map(|l| l.span).unwrap_or_default();
+        if self.reported.insert((d.code, at, d.message.clone())) {
+            self.diags.push(d);
+        }
+    }
+
+    /// The script's globals, used or not, and what `-G` says about them.
+    fn declare(&mut self) {
+        let lib = self.lib;
+        let mut public: HashMap<Name, Span> = HashMap::new();
+        for (file, private, v) in lib.user_globals() {
+            let key = (file, v.name.name.clone());
+            let before = match self.globals.get(&key) {
+                Some(ix) => Some(self.tree.globals[ix.0].span),
+                None if private => None,
+                None => public.get(&v.name.name).copied(),
+            };
+            if let Some(span) = before {
+                let text = format!("global variable `{}` is declared twice", v.name.name);
+                self.report(
+                    Diagnostic::error(codes::DUPLICATE_GLOBAL, text)
+                        .at(v.name.span)
+                        .also(span, "declared here first"),
+                );
+                continue;
+            }
+            if !private {
+                public.insert(v.name.name.clone(), v.name.span);
+            }
+            self.declare_global(file, v, true);
+        }
+        for (name, value) in self.input.globals {
+            self.override_global(name, value);
+        }
+    }
+
+    fn declare_global(&mut self, file: FileId, v: &ast::GlobalVar, user: bool) -> GlobalIx {
+        let taken = !self.names.insert(v.name.name.clone());
+        let unique = match taken {
+            true => format!("{}@{}", v.name.name, file.0).into(),
+            false => v.name.name.clone(),
+        };
+        let ix = self.add_global(v, unique, user);
+        self.globals.insert((file, v.name.name.clone()), ix);
+        ix
+    }
+
+    fn add_global(&mut self, v: &ast::GlobalVar, unique: Name, user: bool) -> GlobalIx {
+        let ix = GlobalIx(self.tree.globals.len());
+        let value = self.types.fresh();
+        self.tree.globals.push(Global {
+            name: v.name.name.clone(),
+            unique,
+            span: v.name.span,
+            user,
+            synthetic: false,
+            wrap: v.wrap,
+            max: v.max,
+            init: v.init.clone(),
+            keys: None,
+            keys_at: v.name.span,
+            value,
+            read: false,
+            written: false,
+            stats: Default::default(),
+            hist_at: v.name.span,
+        });
+        if v.wrap || v.max.is_some() {
+            if let Some(n) = v.max.filter(|n| !(1..=1 << 24).contains(n)) {
+                let text = format!("an array cannot have {n} elements");
+                self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(v.name.span));
+            }
+            if v.init.is_some() {
+                let text = format!("the array `{}` cannot have an initial value", v.name.name);
+                self.report(Diagnostic::error(codes::BAD_INITIALISER, text).at(v.name.span));
+            }
+        }
+        match &v.init {
+            Some(ast::Literal::Num(_)) => self.scalar_init(ix, Base::Long),
+            Some(ast::Literal::Str(_)) => self.scalar_init(ix, Base::Str),
+            None => {}
+        }
+        ix
+    }
+
+    fn scalar_init(&mut self, g: GlobalIx, base: Base) {
+        let span = self.tree.globals[g.0].span;
+        self.global_keys(g, 0, span);
+        self.decide(self.tree.globals[g.0].value, base, span);
+    }
+
+    /// `-G NAME=VALUE`: a new initial value, of the type that its text has.
+    fn override_global(&mut self, name: &str, value: &str) {
+        let found = self
+            .tree
+            .globals
+            .iter()
+            .position(|g| *g.name == *name && g.user);
+        let Some(ix) = found.map(GlobalIx) else {
+            let text = format!("-G {name}: the script has no such global variable");
+            let names = self.global_names();
+            self.report(
+                Diagnostic::error(codes::UNKNOWN_OPTION, text)
+                    .did_you_mean(name, names.iter().map(|n| &**n)),
+            );
+            return;
+        };
+        let was_string = matches!(self.tree.globals[ix.0].init, Some(ast::Literal::Str(_)));
+        let (init, base) = match parse_number(value) {
+            Some(n) if !was_string => (ast::Literal::Num(n), Base::Long),
+            _ => (ast::Literal::Str(value.as_bytes().into()), Base::Str),
+        };
+        self.tree.globals[ix.0].init = Some(init);
+        self.scalar_init(ix, base);
+    }
+
+    /// The type of `v` is `base` because of what stands at `at`.
+    fn decide(&mut self, v: TyVar, base: Base, at: Span) {
+        if let Err(c) = self.types.set(v, base, at) {
+            self.mismatch(c, at);
+        }
+    }
+
+    /// The newer `a`, which stands at `at`, has the type of `b`.
+    fn same(&mut self, a: TyVar, b: TyVar, at: Span) {
+        if let Err(c) = self.types.unify(a, b) {
+            self.mismatch(c, at);
+        }
+    }
+
+    fn mismatch(&mut self, c: super::unify::Conflict, at: Span) {
+        let own = c.before_at == at;
+        let text = match own {
+            true => format!(
+                "type mismatch: {} where {} is needed",
+                c.before.name(),
+                c.here.name()
+            ),
+            false => format!("type mismatch: {} and {}", c.before.name(), c.here.name()),
+        };
+        let label = match own {
+            true => format!("{} is needed here", c.here.name()),
+            false => format!("{} here", c.here.name()),
+        };
+        let mut d = Diagnostic::error(codes::TYPE_MISMATCH, text).label(at, label);
+        if !own {
+            d = d.also(c.before_at, format!("{} because of this", c.before.name()));
+        }
+        if c.here_at != at && c.here_at != c.before_at {
+            d = d.also(c.here_at, format!("{} because of this", c.here.name()));
+        }
+        if c.before == Base::Stats || c.here == Base::Stats {
+            d = d.help("read a statistic with @count, @sum, @min, @max or @avg");
+        }
+        self.report(d);
+    }
+
+    /// The local of that name, made on first use.
+    fn local(&mut self, name: &Name, span: Span) -> LocalIx {
+        if let Some(ix) = self.cur.by_name.get(name) {
+            return *ix;
+        }
+        let ty = self.types.fresh();
+        let ix = LocalIx(self.cur.locals.len());
+        self.cur.locals.push(Local {
+            name: name.clone(),
+            span,
+            ty,
+            param: false,
+            read: false,
+            written: false,
+            bound: false,
+        });
+        self.cur.by_name.insert(name.clone(), ix);
+        ix
+    }
+
+    /// What a name means here: a parameter, a visible global, or else a local.
+    fn var(&mut self, name: &Name, span: Span) -> Var {
+        if let Some(ix) = self.cur.by_name.get(name)
+            && (self.cur.locals[ix.0].param || self.cur.tapset)
+        {
+            return Var::Local(*ix);
+        }
+        match self.find_global(name) {
+            Some(g) => Var::Global(g),
+            None => Var::Local(self.local(name, span)),
+        }
+    }
+
+    /// For suggestions; none where there are too many errors for that.
+    fn global_names(&self) -> Vec<Name> {
+        if self.diags.error_count() > SUGGESTIONS {
+            return Vec::new();
+        }
+        self.tree
+            .globals
+            .iter()
+            .filter(|g| g.user)
+            .map(|g| g.name.clone())
+            .collect()
+    }
+
+    fn find_global(&mut self, name: &Name) -> Option<GlobalIx> {
+        let lib = self.lib;
+        let (from, var) = lib.global(name, self.cur.file)?;
+        if let Some(g) = self.globals.get(&(from, name.clone())) {
+            return Some(*g);
+        }
+        let g = self.declare_global(from, var, self.is_user(from));
+        self.pull(from);
+        Some(g)
+    }
+
+    /// Queues the probes of a library file when something of it is first used.
+    fn pull(&mut self, file: FileId) {
+        if !self.is_user(file) && self.pulled.insert(file) {
+            let mut probes = self.host.probes(file, self.diags);
+            probes.reverse();
+            self.waiting.splice(0..0, probes);
+        }
+    }
+
+    /// A global that is used with indexes.
+    fn array(&mut self, name: &Name, span: Span) -> Option<GlobalIx> {
+        if let Some(g) = self.find_global(name) {
+            return Some(g);
+        }
+        let names = self.global_names();
+        let d = Diagnostic::error(codes::UNKNOWN_ARRAY, format!("there is no array `{name}`"))
+            .at(span)
+            .did_you_mean(name, names.iter().map(|n| &**n))
+            .help(format!("arrays have to be declared: `global {name}`"));
+        self.report(d);
+        None
+    }
+
+    /// The key types of a global that is used with `n` indexes (0 for a scalar).
+    fn global_keys(&mut self, g: GlobalIx, n: usize, span: Span) -> Option<Vec<TyVar>> {
+        if n > 8 {
+            let text = format!("an array has at most eight indexes, not {n}");
+            self.report(Diagnostic::error(codes::TOO_MANY_KEYS, text).at(span));
+            return None;
+        }
+        if let Some(keys) = &self.tree.globals[g.0].keys {
+            if keys.len() == n {
+                return Some(keys.clone());
+            }
+            let (name, at) = (
+                self.tree.globals[g.0].name.clone(),
+                self.tree.globals[g.0].keys_at,
+            );
+            let shown = |n: usize| match n {
+                0 => "no index".to_owned(),
+                1 => "1 index".to_owned(),
+                n => format!("{n} indexes"),
+            };
+            let text = format!(
+                "`{name}` is used with {} and with {}",
+                shown(n),
+                shown(keys.len())
+            );
+            let before = format!("{} here", shown(keys.len()));
+            self.report(
+                Diagnostic::error(codes::INDEX_COUNT, text)
+                    .label(span, format!("{} here", shown(n)))
+                    .also(at, before),
+            );
+            return None;
+        }
+        let keys: Vec<TyVar> = (0..n).map(|_| self.types.fresh()).collect();
+        let global = &mut self.tree.globals[g.0];
+        global.keys = Some(keys.clone());
+        global.keys_at = span;
+        if n == 0 && (global.wrap || global.max.is_some()) {
+            let text = format!("`{}` is declared as an array", global.name);
+            let decl = global.span;
+            self.report(
+                Diagnostic::error(codes::INDEX_COUNT, text)
+                    .label(span, "used without an index")
+                    .also(decl, "declared here"),
+            );
+        }
+        Some(keys)
+    }
+
+    fn embedded(&mut self, span: Span) {
+        self.report(
+            Diagnostic::error(codes::NOT_SUPPORTED, "embedded C cannot run in eBPF")
+                .at(span)
+                .help("use functions of the library, `@cast` and `@kderef` instead"),
+        );
+    }
+
+    /// Resolves one handler. Those of the library run before the script's.
+    fn handler(&mut self, d: &Derived, user: bool) {
+        self.cur = Cur {
+            ctx: Some(Arc::new(d.ctx.clone())),
+            event: Some(d.event.clone()),
+            ..Cur::default()
+        };
+        let mut body = Vec::new();
+        // Predefined variables are library code: internal operations are visible to them.
+        self.cur.tapset = true;
+        self.cur.file = FileId(u32::MAX);
+        let input = match d.event {
+            Event::InputLine => Some("line"),
+            Event::InputChar => Some("char"),
+            _ => None,
+        };
+        if let Some(name) = input.filter(|n| d.ctx.vars.iter().all(|v| *v.name != **n)) {
+            let f = spile_ir::Intrinsic::InputText;
+            let init = self.str(
+                ExprKind::Intr {
+                    f,
+                    args: Vec::new(),
+                },
+                d.span,
+            );
+            let set = self.predefine(&name.into(), init);
+            body.push(set);
+        }
+        for v in &d.ctx.vars {
+            let init = self.expr(&v.init);
+            let set = self.predefine(&v.name, init);
+            body.push(set);
+        }
+        for (cond, file) in &d.conditions {
+            self.enter_file(*file);
+            let cond = self.number(cond);
+            let span = cond.span;
+            if let ExprKind::Num(n) = cond.kind
+                && n != 0
+            {
+                continue;
+            }
+            let next = Stmt {
+                kind: StmtKind::Next,
+                span,
+            };
+            body.push(Stmt {
+                kind: StmtKind::If {
+                    cond,
+                    then: Vec::new(),
+                    els: vec![next],
+                },
+                span,
+            });
+        }
+        for p in &d.parts {
+            self.enter_file(p.file);
+            body.extend(self.block(&p.body));
+        }
+        let mut cur = std::mem::take(&mut self.cur);
+        let (preamble, at_entry) = self.finish_entries(std::mem::take(&mut cur.entries), d);
+        body.splice(0..0, preamble);
+        self.tree.units.push(Unit {
+            name: d.point.clone(),
+            span: d.span,
+            user,
+            kind: UnitKind::Handler {
+                point: d.point.clone(),
+                name: d.name.clone(),
+                points: d.points,
+                event: d.event.clone(),
+            },
+            locals: cur.locals,
+            body,
+        });
+        self.tree.units.extend(at_entry);
+    }
+
+    /// `name = init`, ahead of the body.
+    fn predefine(&mut self, name: &Name, init: Expr) -> Stmt {
+        let span = init.span;
+        let ix = self.local(name, span);
+        self.cur.locals[ix.0].written = true;
+        self.cur.locals[ix.0].bound = true;
+        let ty = self.cur.locals[ix.0].ty;
+        self.same(init.ty, ty, span);
+        let rhs = Box::new(init);
+        let kind = ExprKind::Assign {
+            place: Place::Local(ix),
+            op: None,
+            rhs,
+        };
+        Stmt {
+            kind: StmtKind::Expr(Expr { kind, ty, span }),
+            span,
+        }
+    }
+
+    fn enter_file(&mut self, file: FileId) {
+        self.cur.file = file;
+        self.cur.tapset = !self.is_user(file);
+    }
+
+    /// Resolves a queued function.
+    fn function(&mut self, key: usize) {
+        let Some(decl) = self.functions.get(&key) else {
+            return;
+        };
+        let (f, unit, tapset, file) = (decl.func.clone(), decl.unit, decl.tapset, decl.file);
+        let UnitKind::Func {
+            params,
+            ret,
+            has_value,
+            ..
+        } = &self.tree.units[unit.0].kind
+        else {
+            return;
+        };
+        let (ret, has_value, params) = (*ret, *has_value, params.clone());
+        let locals = self.tree.units[unit.0].locals.clone();
+        let by_name = params
+            .iter()
+            .map(|p| (locals[p.0].name.clone(), *p))
+            .collect();
+        self.cur = Cur {
+            locals,
+            by_name,
+            file,
+            tapset,
+            ret: Some(ret),
+            has_value,
+            ..Cur::default()
+        };
+        let body = match &f.body {
+            ast::FnBody::Block(b) => self.block(b),
+            ast::FnBody::Embedded(e) => {
+                self.embedded(e.span);
+                Vec::new()
+            }
+        };
+        let cur = std::mem::take(&mut self.cur);
+        let u = &mut self.tree.units[unit.0];
+        u.locals = cur.locals;
+        u.body = body;
+        if let UnitKind::Func { has_value, .. } = &mut u.kind {
+            *has_value |= cur.has_value;
+        }
+    }
+}
+
+/// A number as the language writes it, with an optional minus.
+fn parse_number(text: &str) -> Option<i64> {
+    let (neg, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let n = if let Some(hex) = digits.strip_prefix("0x") {
+        u64::from_str_radix(hex, 16)
+    } else if digits.len() > 1 && digits.starts_with('0') {
+        u64::from_str_radix(&digits[1..], 8)
+    } else {
+        digits.parse()
+    };
+    let n = n.ok()? as i64;
+    Some(if neg { n.wrapping_neg() } else { n })
+}

@@ -1,0 +1,361 @@
+//! `$x$` and `$x$$`: a structure as text, `{.pid=1, .comm="init", .se={...}}`.
+//!
+//! A structure's text is made by a hidden function of its address, one a type and depth, which
+//! gives `ERROR` where memory cannot be read. `$` shows the structure's own members, `$$` those
+//! of inner structures too; what lies deeper, or goes past the length of a string, is `...`.
+
+use spile_ir::fmt::{Conv, ConvKind, Count, Format, Piece};
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{BinOp, Space, Stream};
+use spile_syntax::ast::{Pretty, Span};
+
+use super::Resolver;
+use crate::ctype::{CTy, Shape};
+use crate::facts::{CTypeId, Member};
+use crate::types::hir::*;
+use crate::types::unify::Base;
+
+/// Bytes of a text in a structure that are shown.
+const TEXT: i64 = 63;
+/// Elements of an array that are shown.
+const ELEMENTS: u32 = 8;
+/// No more text is made than this; a string ends there or before.
+const ROOM: usize = 480;
+
+/// A text in the making.
+#[derive(Default)]
+struct Text {
+    lit: String,
+    pieces: Vec<Piece>,
+    args: Vec<Expr>,
+    /// The least length so far.
+    len: usize,
+}
+
+impl Text {
+    fn lit(&mut self, text: &str) {
+        self.lit.push_str(text);
+        self.len += text.len();
+    }
+
+    fn conv(&mut self, kind: ConvKind, alt: bool, arg: Expr) {
+        self.flush();
+        self.pieces.push(Piece::Conv(Conv {
+            kind,
+            left: false,
+            plus: false,
+            space: false,
+            zero: false,
+            alt,
+            width: Count::None,
+            precision: Count::None,
+        }));
+        self.args.push(arg);
+        self.len += 1;
+    }
+
+    fn flush(&mut self) {
+        if !self.lit.is_empty() {
+            let lit = std::mem::take(&mut self.lit);
+            self.pieces.push(Piece::Lit(lit.into_bytes().into()));
+        }
+    }
+
+    fn full(&self) -> bool {
+        self.len > ROOM
+    }
+}
+
+/// How many levels of members are shown.
+fn levels(pretty: Pretty) -> u8 {
+    match pretty {
+        Pretty::None => 0,
+        Pretty::Shallow => 1,
+        Pretty::Deep => 2,
+    }
+}
+
+impl Resolver<'_> {
+    /// The text of a value of this C type.
+    pub(super) fn pretty(
+        &mut self,
+        value: Expr,
+        ty: CTy,
+        space: Space,
+        pretty: Pretty,
+        span: Span,
+    ) -> Expr {
+        let mut text = Text::default();
+        self.pretty_value(&mut text, value, ty, space, levels(pretty), span);
+        self.sprint(text, span)
+    }
+
+    /// `name=text name=text`
+    pub(super) fn pretty_list(
+        &mut self,
+        list: Vec<(std::sync::Arc<str>, Expr, CTy, Space)>,
+        pretty: Pretty,
+        span: Span,
+    ) -> Expr {
+        let mut text = Text::default();
+        for (n, (name, value, ty, space)) in list.into_iter().enumerate() {
+            text.lit(if n > 0 { " " } else { "" });
+            text.lit(&format!("{name}="));
+            match pretty {
+                Pretty::None => text.conv(ConvKind::Hex, true, value),
+                _ => self.pretty_value(&mut text, value, ty, space, levels(pretty), span),
+            }
+        }
+        self.sprint(text, span)
+    }
+
+    fn sprint(&mut self, mut text: Text, span: Span) -> Expr {
+        text.flush();
+        let Text { pieces, args, .. } = text;
+        self.tree.formats.push(Format { pieces });
+        let form = PrintForm::Format(self.tree.formats.len() - 1);
+        let kind = ExprKind::Print {
+            stream: Stream::Out,
+            to_string: true,
+            form,
+            args,
+        };
+        self.str(kind, span)
+    }
+
+    /// A value in a register; pointers to structures and texts are followed.
+    fn pretty_value(
+        &mut self,
+        text: &mut Text,
+        value: Expr,
+        ty: CTy,
+        space: Space,
+        depth: u8,
+        span: Span,
+    ) {
+        match ty.shape(self.facts) {
+            Shape::Int { signed: true, .. } => text.conv(ConvKind::Dec, false, value),
+            Shape::Int { .. } => text.conv(ConvKind::Unsigned, false, value),
+            Shape::Ptr(to) => match to.shape(self.facts) {
+                Shape::Struct(id, _) if space == Space::Kernel => {
+                    let func = self.struct_text(id, depth, span);
+                    let args = vec![value];
+                    let call = self.str(ExprKind::Call { func, args }, span);
+                    text.conv(ConvKind::Str, false, call);
+                }
+                Shape::Int { char: true, .. } => self.quoted(text, value, space, span),
+                _ => text.conv(ConvKind::Pointer, false, value),
+            },
+            // A structure by its address.
+            Shape::Struct(id, _) if space == Space::Kernel => {
+                let func = self.struct_text(id, depth, span);
+                let args = vec![value];
+                let call = self.str(ExprKind::Call { func, args }, span);
+                text.conv(ConvKind::Str, false, call);
+            }
+            _ => text.conv(ConvKind::Pointer, false, value),
+        }
+    }
+
+    /// A text in memory, in quotes.
+    fn quoted(&mut self, text: &mut Text, addr: Expr, space: Space, span: Span) {
+        let f = match space {
+            Space::Kernel => Intrinsic::KernelStr,
+            Space::User => Intrinsic::UserStr,
+        };
+        let func = self.text_function(f, span);
+        let args = vec![addr];
+        let call = self.str(ExprKind::Call { func, args }, span);
+        text.conv(ConvKind::Str, false, call);
+    }
+
+    /// The hidden function that gives a structure's text.
+    fn struct_text(&mut self, id: CTypeId, depth: u8, span: Span) -> UnitIx {
+        if let Some(unit) = self.pretty_units.get(&(id, depth)) {
+            return *unit;
+        }
+        let unit = self.hidden_function("pretty", span);
+        self.pretty_units.insert((id, depth), unit);
+        let mut text = Text::default();
+        let addr = self.parameter(unit, span);
+        self.pretty_struct(&mut text, &addr, id, depth, span);
+        let value = self.sprint(text, span);
+        self.guarded(unit, value, "ERROR", span);
+        unit
+    }
+
+    /// The hidden function that reads a text and puts it in quotes.
+    fn text_function(&mut self, f: Intrinsic, span: Span) -> UnitIx {
+        let key = (CTypeId::MAX, (f == Intrinsic::UserStr).into());
+        if let Some(unit) = self.pretty_units.get(&key) {
+            return *unit;
+        }
+        let unit = self.hidden_function("pretty_text", span);
+        self.pretty_units.insert(key, unit);
+        let addr = self.parameter(unit, span);
+        let room = self.num(ExprKind::Num(TEXT), span);
+        let args = vec![addr, room];
+        let read = self.str(ExprKind::Intr { f, args }, span);
+        let mut text = Text::default();
+        text.lit("\"");
+        text.conv(ConvKind::Str, false, read);
+        text.lit("\"");
+        let value = self.sprint(text, span);
+        self.guarded(unit, value, "<unknown>", span);
+        unit
+    }
+
+    /// A function of one number that gives a string; its body comes later.
+    fn hidden_function(&mut self, name: &str, span: Span) -> UnitIx {
+        let ty = self.types.known(Base::Long, span);
+        let ret = self.types.known(Base::Str, span);
+        self.tree.units.push(Unit {
+            name: name.into(),
+            span,
+            user: false,
+            kind: UnitKind::Func {
+                params: vec![LocalIx(0)],
+                ret,
+                has_value: true,
+                next_alt: None,
+            },
+            locals: vec![Local {
+                name: "addr".into(),
+                span,
+                ty,
+                param: true,
+                read: true,
+                written: true,
+                bound: true,
+            }],
+            body: Vec::new(),
+        });
+        UnitIx(self.tree.units.len() - 1)
+    }
+
+    fn parameter(&mut self, unit: UnitIx, span: Span) -> Expr {
+        let ty = self.tree.units[unit.0].locals[0].ty;
+        let kind = ExprKind::Read(Place::Local(LocalIx(0)));
+        Expr { kind, ty, span }
+    }
+
+    /// `try { return value } catch { return error }`
+    fn guarded(&mut self, unit: UnitIx, value: Expr, error: &str, span: Span) {
+        let error = self.str(ExprKind::Str(error.as_bytes().into()), span);
+        let ret = |e| Stmt {
+            kind: StmtKind::Return(Some(e)),
+            span,
+        };
+        let kind = StmtKind::Try {
+            body: vec![ret(value)],
+            var: None,
+            handler: vec![ret(error)],
+        };
+        self.tree.units[unit.0].body = vec![Stmt { kind, span }];
+    }
+
+    /// The members of a structure at an address.
+    fn pretty_struct(&mut self, text: &mut Text, addr: &Expr, id: CTypeId, depth: u8, span: Span) {
+        if depth == 0 {
+            return text.lit("{...}");
+        }
+        text.lit("{");
+        for (n, m) in self.facts.members(id).into_iter().enumerate() {
+            text.lit(if n > 0 { ", " } else { "" });
+            if text.full() {
+                text.lit("...");
+                break;
+            }
+            text.lit(&format!(".{}=", m.name));
+            self.pretty_member(text, addr, &m, depth - 1, span);
+        }
+        text.lit("}");
+    }
+
+    fn pretty_member(&mut self, text: &mut Text, addr: &Expr, m: &Member, depth: u8, span: Span) {
+        let ty = CTy::id(m.ty);
+        if m.bit_size == 0 {
+            let at = self.offset(addr, i64::from(m.bit_offset / 8), span);
+            return self.pretty_object(text, at, ty, depth, span);
+        }
+        let Shape::Int { size, signed, .. } = ty.shape(self.facts) else {
+            return text.lit("?");
+        };
+        // The word of the field's own type that holds it, or the 8 bytes from its first byte.
+        let word = u32::from(size.clamp(1, 8)) * 8;
+        let (start, size) = match m.bit_offset % word + m.bit_size <= word {
+            true => (m.bit_offset / word * word, size),
+            false => (m.bit_offset / 8 * 8, 8),
+        };
+        let at = self.offset(addr, i64::from(start / 8), span);
+        let raw = self.load(Space::Kernel, at, size, false, span);
+        let shift = (m.bit_offset - start) as u8;
+        let value = self.extend(raw, shift, m.bit_size.min(64) as u8, signed, span);
+        text.conv(ConvKind::Dec, false, value);
+    }
+
+    /// An object in memory.
+    fn pretty_object(&mut self, text: &mut Text, at: Expr, ty: CTy, depth: u8, span: Span) {
+        match ty.shape(self.facts) {
+            Shape::Int { size, signed, .. } => {
+                let value = self.load(Space::Kernel, at, size.min(8), signed, span);
+                let kind = if signed {
+                    ConvKind::Dec
+                } else {
+                    ConvKind::Unsigned
+                };
+                text.conv(kind, false, value);
+            }
+            Shape::Ptr(to) => {
+                let value = self.load(Space::Kernel, at, 8, false, span);
+                match to.shape(self.facts) {
+                    Shape::Int { char: true, .. } => {
+                        self.quoted(text, value, Space::Kernel, span);
+                    }
+                    _ => text.conv(ConvKind::Pointer, false, value),
+                }
+            }
+            Shape::Array { elem, count } => self.pretty_array(text, at, elem, count, depth, span),
+            Shape::Struct(id, _) => self.pretty_struct(text, &at, id, depth, span),
+            Shape::Other => text.lit("?"),
+        }
+    }
+
+    fn pretty_array(
+        &mut self,
+        text: &mut Text,
+        at: Expr,
+        elem: CTy,
+        count: u32,
+        depth: u8,
+        span: Span,
+    ) {
+        if let Shape::Int { char: true, .. } = elem.shape(self.facts) {
+            text.lit("\"");
+            let room = self.num(ExprKind::Num(TEXT.min(count.into()).max(1)), span);
+            let f = Intrinsic::KernelStr;
+            let args = vec![at, room];
+            let read = self.str(ExprKind::Intr { f, args }, span);
+            text.conv(ConvKind::Str, false, read);
+            return text.lit("\"");
+        }
+        let size = elem.size(self.facts).and_then(|n| i64::try_from(n).ok());
+        let Some(size) = size.filter(|_| depth > 0) else {
+            return text.lit("[...]");
+        };
+        text.lit("[");
+        for n in 0..count.min(ELEMENTS) {
+            text.lit(if n > 0 { ", " } else { "" });
+            if text.full() {
+                break;
+            }
+            let at = self.offset(&at, size.saturating_mul(n.into()), span);
+            self.pretty_object(text, at, elem, depth - 1, span);
+        }
+        text.lit(if count > ELEMENTS { ", ...]" } else { "]" });
+    }
+
+    fn offset(&mut self, addr: &Expr, n: i64, span: Span) -> Expr {
+        self.op_imm(BinOp::Add, addr.clone(), n, span)
+    }
+}

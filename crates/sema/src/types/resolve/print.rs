@@ -1,0 +1,138 @@
+//! `print` and its family; formats are read and checked here, once.
+
+use spile_ir::Stream;
+use spile_ir::fmt::Format;
+use spile_ir::intrinsics::Kind;
+use spile_syntax::ast::{self, PrintOp, Span};
+use spile_syntax::diag::Diagnostic;
+
+use super::Resolver;
+use crate::types::codes;
+use crate::types::hir::*;
+use crate::types::unify::Base;
+
+impl Resolver<'_> {
+    /// A print call. One that writes has the value 0.
+    pub(super) fn print(&mut self, op: PrintOp, args: &[ast::Expr], span: Span) -> Expr {
+        if let [
+            arg @ ast::Expr {
+                kind: ast::ExprKind::Hist { .. },
+                ..
+            },
+        ] = args
+            && !op.to_string
+        {
+            let Some(place) = self.histogram(arg) else {
+                return self.bad(span);
+            };
+            return self.num(
+                ExprKind::PrintHist {
+                    place,
+                    newline: op.newline,
+                },
+                span,
+            );
+        }
+        let (form, rest) = if op.format {
+            match self.format(args, span) {
+                Some(found) => found,
+                None => return self.bad(span),
+            }
+        } else {
+            self.plain(op, args, span)
+        };
+        let kind = ExprKind::Print {
+            stream: Stream::Out,
+            to_string: op.to_string,
+            form,
+            args: rest,
+        };
+        if op.to_string {
+            self.str(kind, span)
+        } else {
+            self.num(kind, span)
+        }
+    }
+
+    fn plain(&mut self, op: PrintOp, args: &[ast::Expr], span: Span) -> (PrintForm, Vec<Expr>) {
+        if op.char {
+            let args = args.iter().map(|a| self.number(a)).collect();
+            return (PrintForm::Char, args);
+        }
+        let (delim, rest) = match args {
+            [first, rest @ ..] if op.delim => match &first.kind {
+                ast::ExprKind::Str(s) => (Some(s.clone()), rest),
+                _ => {
+                    let text = "the delimiter has to be a string literal";
+                    self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(first.span));
+                    (None, rest)
+                }
+            },
+            all => (None, all),
+        };
+        if rest.is_empty() && !op.newline {
+            let text = "there is nothing to print";
+            self.report(Diagnostic::error(codes::ARGUMENT_COUNT, text).at(span));
+        }
+        let rest = rest.iter().map(|a| self.expr(a)).collect();
+        (
+            PrintForm::Plain {
+                delim,
+                newline: op.newline,
+            },
+            rest,
+        )
+    }
+
+    fn format(&mut self, args: &[ast::Expr], span: Span) -> Option<(PrintForm, Vec<Expr>)> {
+        let Some((
+            ast::Expr {
+                kind: ast::ExprKind::Str(text),
+                span: fspan,
+            },
+            rest,
+        )) = args.split_first()
+        else {
+            let text = "the format has to be a string literal";
+            self.report(Diagnostic::error(codes::BAD_FORMAT, text).at(span));
+            return None;
+        };
+        let format = match Format::parse(text) {
+            Ok(f) => f,
+            Err(e) => {
+                self.report(Diagnostic::error(codes::BAD_FORMAT, e.message).at(*fspan));
+                return None;
+            }
+        };
+        let wanted = format.arg_kinds();
+        if wanted.len() != rest.len() {
+            let plural = |n: usize| if n == 1 { "" } else { "s" };
+            let text = format!(
+                "the format takes {} argument{}, and there {} {}",
+                wanted.len(),
+                plural(wanted.len()),
+                if rest.len() == 1 { "is" } else { "are" },
+                rest.len()
+            );
+            let d = Diagnostic::error(codes::FORMAT_ARGUMENTS, text).at(*fspan);
+            let d = match rest.get(wanted.len()) {
+                Some(extra) => d.also(extra.span, "not used by the format"),
+                None => d,
+            };
+            self.report(d);
+            return None;
+        }
+        let mut args = Vec::new();
+        for (a, kind) in rest.iter().zip(wanted) {
+            let base = match kind {
+                Kind::Long => Base::Long,
+                Kind::Str => Base::Str,
+            };
+            let v = self.expr(a);
+            self.decide(v.ty, base, v.span);
+            args.push(v);
+        }
+        self.tree.formats.push(format);
+        Some((PrintForm::Format(self.tree.formats.len() - 1), args))
+    }
+}

@@ -1,0 +1,367 @@
+//! Statements.
+
+use spile_ir::{SortKey, SortSpec};
+use spile_syntax::ast::{self, Key, Span};
+use spile_syntax::diag::Diagnostic;
+
+use super::{Resolver, Var};
+use crate::types::codes;
+use crate::types::hir::*;
+use crate::types::unify::Base;
+
+impl Resolver<'_> {
+    /// Resolves a block's statements; dead branches leave nothing.
+    pub(super) fn block(&mut self, b: &ast::Block) -> Vec<Stmt> {
+        let mut out = Vec::new();
+        for s in &b.stmts {
+            self.stmt(s, &mut out);
+        }
+        out
+    }
+
+    fn nested(&mut self, s: &ast::Stmt) -> Vec<Stmt> {
+        let mut out = Vec::new();
+        self.stmt(s, &mut out);
+        out
+    }
+
+    fn in_loop(&mut self, s: &ast::Stmt) -> Vec<Stmt> {
+        self.cur.loops += 1;
+        let out = self.nested(s);
+        self.cur.loops -= 1;
+        out
+    }
+
+    fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) {
+        let kind = match &s.kind {
+            ast::StmtKind::Empty => return,
+            ast::StmtKind::Expr(e) => {
+                let e = self.effect(e);
+                self.warn_without_effect(&e);
+                StmtKind::Expr(e)
+            }
+            ast::StmtKind::Block(b) => StmtKind::Block(self.block(b)),
+            ast::StmtKind::If { cond, then, els } => {
+                match self.if_stmt(cond, then, els.as_deref()) {
+                    Some(kind) => kind,
+                    None => return,
+                }
+            }
+            ast::StmtKind::While { cond, body } => {
+                let cond = Some(self.number(cond));
+                StmtKind::Loop {
+                    cond,
+                    step: None,
+                    body: self.in_loop(body),
+                }
+            }
+            ast::StmtKind::For {
+                init,
+                cond,
+                step,
+                body,
+            } => {
+                if let Some(e) = init {
+                    let e = self.effect(e);
+                    out.push(Stmt {
+                        span: e.span,
+                        kind: StmtKind::Expr(e),
+                    });
+                }
+                let cond = cond.as_ref().map(|c| self.number(c));
+                let body = self.in_loop(body);
+                let step = step.as_ref().map(|e| self.effect(e));
+                StmtKind::Loop { cond, step, body }
+            }
+            ast::StmtKind::Foreach(f) => match self.foreach(f, s.span) {
+                Some(kind) => kind,
+                None => return,
+            },
+            ast::StmtKind::Break | ast::StmtKind::Continue if self.cur.loops == 0 => {
+                let word = if s.kind == ast::StmtKind::Break {
+                    "break"
+                } else {
+                    "continue"
+                };
+                let text = format!("`{word}` outside a loop");
+                self.report(Diagnostic::error(codes::OUTSIDE_LOOP, text).at(s.span));
+                return;
+            }
+            ast::StmtKind::Break => StmtKind::Break,
+            ast::StmtKind::Continue => StmtKind::Continue,
+            ast::StmtKind::Return(e) => match self.return_stmt(e.as_ref(), s.span) {
+                Some(kind) => kind,
+                None => return,
+            },
+            ast::StmtKind::Next => StmtKind::Next,
+            ast::StmtKind::Try { body, var, handler } => {
+                let body = self.block(body);
+                let mut pre = Vec::new();
+                let var = var.as_ref().map(|v| self.receiver(v, Base::Str, &mut pre));
+                pre.extend(self.block(handler));
+                StmtKind::Try {
+                    body,
+                    var,
+                    handler: pre,
+                }
+            }
+            ast::StmtKind::Delete(e) => match self.delete(e) {
+                Some(kind) => kind,
+                None => return,
+            },
+            ast::StmtKind::Embedded(e) => {
+                self.embedded(e.span);
+                return;
+            }
+        };
+        out.push(Stmt { kind, span: s.span });
+    }
+
+    /// An `if`; of one whose condition is constant, only what runs.
+    fn if_stmt(
+        &mut self,
+        cond: &ast::Expr,
+        then: &ast::Stmt,
+        els: Option<&ast::Stmt>,
+    ) -> Option<StmtKind> {
+        let cond = self.number(cond);
+        Some(match (&cond.kind, els) {
+            (ExprKind::Num(0), None) => return None,
+            (ExprKind::Num(0), Some(e)) => StmtKind::Block(self.nested(e)),
+            (ExprKind::Num(_), _) => StmtKind::Block(self.nested(then)),
+            _ => {
+                let then = self.nested(then);
+                let els = els.map(|e| self.nested(e)).unwrap_or_default();
+                StmtKind::If { cond, then, els }
+            }
+        })
+    }
+
+    fn return_stmt(&mut self, e: Option<&ast::Expr>, span: Span) -> Option<StmtKind> {
+        let Some(ret) = self.cur.ret else {
+            self.report(
+                Diagnostic::error(codes::OUTSIDE_FUNCTION, "`return` outside a function")
+                    .at(span)
+                    .help("`next` ends a probe handler"),
+            );
+            return None;
+        };
+        Some(StmtKind::Return(e.map(|e| {
+            let v = self.expr(e);
+            self.same(v.ty, ret, v.span);
+            self.cur.has_value = true;
+            v
+        })))
+    }
+
+    fn warn_without_effect(&mut self, e: &Expr) {
+        if self.cur.tapset || matches!(e.kind, ExprKind::Num(_)) {
+            return;
+        }
+        let mut effect = false;
+        walk_expr(e, &mut |e| {
+            effect |= match &e.kind {
+                ExprKind::Call { .. }
+                | ExprKind::Raise(_)
+                | ExprKind::Assign { .. }
+                | ExprKind::IncDec { .. }
+                | ExprKind::StatAdd { .. }
+                | ExprKind::PrintHist { .. } => true,
+                ExprKind::Intr { f, .. } => !f.info().pure_,
+                ExprKind::Print { to_string, .. } => !to_string,
+                _ => false,
+            }
+        });
+        if !effect {
+            let d = Diagnostic::warning(codes::NO_EFFECT, "this statement has no effect");
+            self.report(d.at(e.span));
+        }
+    }
+
+    /// The local that a construct stores into. A global of that name gets its value by an
+    /// assignment added to `pre`.
+    fn receiver(&mut self, v: &ast::Ident, base: Base, pre: &mut Vec<Stmt>) -> LocalIx {
+        let ix = self.receiver_any(v, pre);
+        let ty = self.cur.locals[ix.0].ty;
+        self.decide(ty, base, v.span);
+        ix
+    }
+
+    fn receiver_any(&mut self, v: &ast::Ident, pre: &mut Vec<Stmt>) -> LocalIx {
+        match self.var(&v.name, v.span) {
+            Var::Local(ix) => {
+                self.cur.locals[ix.0].written = true;
+                self.cur.locals[ix.0].bound = true;
+                ix
+            }
+            Var::Global(g) => {
+                let hidden: ast::Name = format!("{}@foreach", v.name).into();
+                let ix = self.local(&hidden, v.span);
+                self.cur.locals[ix.0].written = true;
+                self.cur.locals[ix.0].read = true;
+                self.cur.locals[ix.0].bound = true;
+                let ty = self.cur.locals[ix.0].ty;
+                self.global_keys(g, 0, v.span);
+                self.tree.globals[g.0].written = true;
+                let gty = self.tree.globals[g.0].value;
+                self.same(ty, gty, v.span);
+                let read = Expr {
+                    kind: ExprKind::Read(Place::Local(ix)),
+                    ty,
+                    span: v.span,
+                };
+                let assign = ExprKind::Assign {
+                    place: Place::Scalar(g),
+                    op: None,
+                    rhs: Box::new(read),
+                };
+                let e = Expr {
+                    kind: assign,
+                    ty,
+                    span: v.span,
+                };
+                pre.push(Stmt {
+                    span: v.span,
+                    kind: StmtKind::Expr(e),
+                });
+                ix
+            }
+        }
+    }
+
+    fn foreach(&mut self, f: &ast::Foreach, span: Span) -> Option<StmtKind> {
+        let (global, hist, name_span) = match &f.over {
+            ast::ForeachOver::Array(id) => (self.array(&id.name, id.span)?, None, id.span),
+            ast::ForeachOver::Hist(e) => {
+                let place = self.histogram(e)?;
+                let (g, keys) = place.global()?;
+                (g, Some(keys.to_vec()), e.span)
+            }
+        };
+        let mut pre = Vec::new();
+        let slice = match &f.slice {
+            None => Vec::new(),
+            Some(keys) => {
+                let types = self.global_keys(global, keys.len(), name_span)?;
+                self.keys(keys, &types)
+            }
+        };
+        let keys: Vec<LocalIx> = f
+            .keys
+            .iter()
+            .map(|k| self.receiver_any(k, &mut pre))
+            .collect();
+        let key_types = match hist {
+            None => {
+                self.global_keys(global, keys.len(), f.keys.first().map_or(span, |k| k.span))?
+            }
+            Some(_) => vec![self.types.known(Base::Long, name_span)],
+        };
+        if keys.len() != key_types.len() {
+            let text = "a histogram has one key, the number of the bucket";
+            self.report(Diagnostic::error(codes::FOREACH_KEYS, text).at(name_span));
+            return None;
+        }
+        for (k, ty) in f.keys.iter().zip(keys.iter().zip(&key_types)) {
+            let (ix, want) = ty;
+            let have = self.cur.locals[ix.0].ty;
+            self.same(have, *want, k.span);
+        }
+        let value = f.value.as_ref().map(|v| {
+            let ix = self.receiver_any(v, &mut pre);
+            let ty = self.cur.locals[ix.0].ty;
+            if hist.is_some() {
+                self.decide(ty, Base::Long, v.span);
+            } else {
+                let gty = self.tree.globals[global.0].value;
+                self.foreach_values.push((ty, gty, v.span));
+            }
+            ix
+        });
+        self.tree.globals[global.0].read = true;
+        let sort = f
+            .sort
+            .as_ref()
+            .and_then(|s| self.sort(s, global, key_types.len()));
+        let limit = f.limit.as_ref().map(|e| self.number(e));
+        pre.extend(self.in_loop(&f.body));
+        Some(StmtKind::Foreach(Box::new(Foreach {
+            keys,
+            value,
+            global,
+            hist,
+            slice,
+            sort,
+            limit,
+            body: pre,
+        })))
+    }
+
+    fn sort(&mut self, s: &ast::Sort, g: GlobalIx, keys: usize) -> Option<SortSpec> {
+        let by = match s.by {
+            ast::SortBy::Key(n) if (n as usize) >= keys => return None,
+            ast::SortBy::Key(n) => SortKey::Key(n),
+            ast::SortBy::Value => SortKey::Value,
+            ast::SortBy::Stat(op) => {
+                let ty = self.tree.globals[g.0].value;
+                self.decide(ty, Base::Stats, s.span);
+                SortKey::Stat(self.extract(g, op))
+            }
+        };
+        Some(SortSpec {
+            by,
+            descending: s.descending,
+        })
+    }
+
+    fn delete(&mut self, e: &ast::Expr) -> Option<StmtKind> {
+        match &e.kind {
+            ast::ExprKind::Var(name) => match self.var(name, e.span) {
+                Var::Local(ix) => {
+                    self.cur.locals[ix.0].written = true;
+                    Some(StmtKind::DeleteLocal(ix))
+                }
+                Var::Global(g) => Some(StmtKind::DeleteAll(g)),
+            },
+            ast::ExprKind::Index { base, keys } => {
+                let ast::ExprKind::Var(name) = &base.kind else {
+                    return self.cannot_delete(e.span);
+                };
+                let g = self.array(name, base.span)?;
+                let types = self.global_keys(g, keys.len(), e.span)?;
+                let keys = self.keys(keys, &types);
+                if keys.iter().all(Option::is_none) {
+                    return Some(StmtKind::DeleteAll(g));
+                }
+                Some(StmtKind::DeleteElem(g, keys))
+            }
+            _ => self.cannot_delete(e.span),
+        }
+    }
+
+    fn cannot_delete(&mut self, span: Span) -> Option<StmtKind> {
+        let text = "only variables, arrays and their elements can be deleted";
+        self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+        None
+    }
+
+    /// The indexes of an element or a slice.
+    pub(super) fn keys(
+        &mut self,
+        keys: &[Key],
+        types: &[crate::types::unify::TyVar],
+    ) -> Vec<Option<Expr>> {
+        let mut out = Vec::new();
+        for (k, ty) in keys.iter().zip(types) {
+            out.push(match k {
+                Key::Any(_) => None,
+                Key::Expr(e) => {
+                    let v = self.expr(e);
+                    self.same(v.ty, *ty, v.span);
+                    Some(v)
+                }
+            });
+        }
+        out
+    }
+}

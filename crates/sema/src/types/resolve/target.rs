@@ -1,0 +1,486 @@
+//! `$variables`, `@cast` and the other `@`-operators: loads, constants, hidden arrays.
+
+use std::sync::Arc;
+
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{BinOp, Space};
+use spile_syntax::ast::{self, Access, AtOp, Pretty, Span};
+use spile_syntax::diag::Diagnostic;
+
+use super::Resolver;
+use crate::codes as probe_codes;
+use crate::ctype::{self, CBase, CTy, Final, From, Step, Walk};
+use crate::probe::{Context, ContextKind, Target, TargetSource};
+use crate::types::codes;
+use crate::types::hir::*;
+
+type Typed = (Expr, Option<CTy>);
+
+/// Which memory the addresses in a variable mean.
+fn space_of(source: TargetSource) -> Space {
+    match source {
+        TargetSource::SysArg(_) => Space::User,
+        TargetSource::CtxArg(_) | TargetSource::SysRet => Space::Kernel,
+    }
+}
+
+impl Resolver<'_> {
+    /// The three forms that walk structures, and the operators.
+    pub(super) fn target_expr(&mut self, e: &ast::Expr) -> Typed {
+        let span = e.span;
+        match &e.kind {
+            ast::ExprKind::Target {
+                name,
+                addr_of,
+                access,
+                pretty,
+            } => self.target(name, *addr_of, access, *pretty, span),
+            ast::ExprKind::At {
+                op,
+                args,
+                addr_of,
+                access,
+                pretty,
+            } => {
+                let typed = match op {
+                    AtOp::Cast => self.cast(args, *addr_of, access, span),
+                    AtOp::Var => self.kernel_var(args, *addr_of, access, span),
+                    _ => return (self.operator(*op, args, span), None),
+                };
+                self.prettied(typed, Space::Kernel, *pretty, span)
+            }
+            ast::ExprKind::Arrow {
+                base,
+                addr_of,
+                access,
+                pretty,
+            } => {
+                let (base, cty) = self.typed_expr(base);
+                let Some(cty) = cty else {
+                    self.report(
+                        Diagnostic::error(
+                            codes::TYPED_OPERAND,
+                            "`->` needs a value whose C type is known",
+                        )
+                        .at(base.span)
+                        .help("say the type: `@cast(x, \"struct task_struct\")->pid`"),
+                    );
+                    return (self.bad(span), None);
+                };
+                let space = Space::Kernel;
+                let typed = self.walk(base, From::Value(cty), access, *addr_of, space, span);
+                self.prettied(typed, space, *pretty, span)
+            }
+            _ => (self.bad(span), None),
+        }
+    }
+
+    /// The text of a value, where `$` or `$$` asks for it.
+    fn prettied(&mut self, typed: Typed, space: Space, pretty: Pretty, span: Span) -> Typed {
+        match typed {
+            (value, Some(cty)) if pretty != Pretty::None => {
+                (self.pretty(value, cty, space, pretty, span), None)
+            }
+            typed => typed,
+        }
+    }
+
+    fn target(
+        &mut self,
+        name: &str,
+        addr_of: bool,
+        access: &[Access],
+        pretty: Pretty,
+        span: Span,
+    ) -> Typed {
+        let ctx = match &self.cur.ctx {
+            Some(c) if c.kind != ContextKind::Controller => c.clone(),
+            _ => {
+                let place = if self.cur.ret.is_some() {
+                    "function"
+                } else {
+                    "probe"
+                };
+                self.report(
+                    Diagnostic::error(
+                        probe_codes::NO_CONTEXT,
+                        format!("there is no `{name}` in this {place}"),
+                    )
+                    .at(span)
+                    .help("context variables exist in probes of kernel events; functions get them as arguments"),
+                );
+                return (self.bad(span), None);
+            }
+        };
+        if let Some(e) = self.collective(name, &ctx, pretty, span) {
+            return (e, None);
+        }
+        let short = name.trim_start_matches('$');
+        let Some(t) = ctx.target(short).filter(|_| !name.starts_with("$$")) else {
+            let names: Vec<String> = ctx.targets.iter().map(|t| format!("${}", t.name)).collect();
+            let mut d = Diagnostic::error(
+                probe_codes::NO_TARGET,
+                format!("this probe has no variable `{name}`"),
+            )
+            .at(span)
+            .did_you_mean(name, names.iter().map(String::as_str));
+            if !names.is_empty() {
+                d = d.note(format!("it has {}", names.join(", ")));
+            }
+            self.report(d);
+            return (self.bad(span), None);
+        };
+        let base = self.source(t.source, span);
+        let space = space_of(t.source);
+        let typed = self.walk(base, From::Value(t.ty), access, addr_of, space, span);
+        self.prettied(typed, space, pretty, span)
+    }
+
+    fn source(&mut self, source: TargetSource, span: Span) -> Expr {
+        let (f, n) = match source {
+            TargetSource::CtxArg(n) => (Intrinsic::CtxArg, Some(n)),
+            TargetSource::SysArg(n) => (Intrinsic::SysArg, Some(n)),
+            TargetSource::SysRet => (Intrinsic::SysRet, None),
+        };
+        let args = n
+            .map(|n| self.num(ExprKind::Num(n.into()), span))
+            .into_iter()
+            .collect();
+        self.num(ExprKind::Intr { f, args }, span)
+    }
+
+    /// `$$name`, `$$system`, `$$vars` and their like.
+    fn collective(
+        &mut self,
+        name: &str,
+        ctx: &Arc<Context>,
+        pretty: Pretty,
+        span: Span,
+    ) -> Option<Expr> {
+        let text = |s: &Option<Arc<str>>| s.as_deref().unwrap_or("").as_bytes().into();
+        let wanted = |t: &&Target| t.source != TargetSource::SysRet;
+        let listed: Vec<&Target> = match name {
+            "$$name" => return Some(self.str(ExprKind::Str(text(&ctx.name)), span)),
+            "$$system" | "$$provider" => {
+                return Some(self.str(ExprKind::Str(text(&ctx.system)), span));
+            }
+            "$$vars" | "$$parms" => ctx.targets.iter().filter(wanted).collect(),
+            "$$locals" => Vec::new(),
+            "$$return" => ctx.targets.iter().filter(|t| !wanted(t)).collect(),
+            _ => return None,
+        };
+        let mut list = Vec::new();
+        for t in listed {
+            let base = self.source(t.source, span);
+            // A structure passed by value has no number; its address stands for it.
+            let value = match ctype::walk(self.facts, From::Value(t.ty), &[], false, span) {
+                Ok(w) => self.apply(base, w, Space::Kernel, span),
+                Err(_) => base,
+            };
+            list.push((t.name.clone(), value, t.ty, space_of(t.source)));
+        }
+        Some(self.pretty_list(list, pretty, span))
+    }
+
+    fn walk(
+        &mut self,
+        base: Expr,
+        from: From,
+        access: &[Access],
+        addr_of: bool,
+        space: Space,
+        span: Span,
+    ) -> Typed {
+        match ctype::walk(self.facts, from, access, addr_of, span) {
+            Ok(w) => {
+                let ty = w.ty;
+                (self.apply(base, w, space, span), Some(ty))
+            }
+            Err(d) => {
+                self.report(*d);
+                (self.bad(span), None)
+            }
+        }
+    }
+
+    fn apply(&mut self, base: Expr, w: Walk, space: Space, span: Span) -> Expr {
+        let mut v = base;
+        for step in w.steps {
+            v = match step {
+                Step::Add(n) => self.op_imm(BinOp::Add, v, n, span),
+                Step::Index { expr, scale } => {
+                    let i = self.number(&expr);
+                    let i = self.op_imm(BinOp::Mul, i, scale.into(), span);
+                    self.num(ExprKind::Bin(BinOp::Add, Box::new(v), Box::new(i)), span)
+                }
+                Step::Deref => self.load(space, v, 8, false, span),
+            };
+        }
+        match w.last {
+            Final::Address | Final::Value { size: 8, .. } => v,
+            Final::Value { size, signed } => {
+                self.extend(v, 0, size.saturating_mul(8), signed, span)
+            }
+            Final::Load { size, signed } => self.load(space, v, size, signed, span),
+            Final::BitField {
+                size,
+                shift,
+                width,
+                signed,
+            } => {
+                let word = self.load(space, v, size, false, span);
+                self.extend(word, shift, width, signed, span)
+            }
+        }
+    }
+
+    pub(super) fn load(
+        &mut self,
+        space: Space,
+        addr: Expr,
+        size: u8,
+        signed: bool,
+        span: Span,
+    ) -> Expr {
+        self.num(
+            ExprKind::Load {
+                space,
+                addr: Box::new(addr),
+                size,
+                signed,
+            },
+            span,
+        )
+    }
+
+    /// Bits `shift .. shift + width` of a number.
+    pub(super) fn extend(
+        &mut self,
+        v: Expr,
+        shift: u8,
+        width: u8,
+        signed: bool,
+        span: Span,
+    ) -> Expr {
+        let (shift, width) = (i64::from(shift), i64::from(width.clamp(1, 64)));
+        if signed {
+            let v = self.op_imm(BinOp::Shl, v, 64 - shift - width, span);
+            self.op_imm(BinOp::Shr, v, 64 - width, span)
+        } else {
+            let v = self.op_imm(BinOp::UShr, v, shift, span);
+            let mask = if width == 64 { -1 } else { (1 << width) - 1 };
+            self.op_imm(BinOp::And, v, mask, span)
+        }
+    }
+
+    /// An operation with a constant; nothing where it changes nothing.
+    pub(super) fn op_imm(&mut self, op: BinOp, v: Expr, n: i64, span: Span) -> Expr {
+        match (op, n, &v.kind) {
+            (BinOp::Add | BinOp::Shl | BinOp::Shr | BinOp::UShr, 0, _)
+            | (BinOp::Mul, 1, _)
+            | (BinOp::And, -1, _) => return v,
+            (BinOp::Add, _, ExprKind::Num(m)) => {
+                return self.num(ExprKind::Num(m.wrapping_add(n)), span);
+            }
+            (BinOp::Mul, _, ExprKind::Num(m)) => {
+                return self.num(ExprKind::Num(m.wrapping_mul(n)), span);
+            }
+            _ => {}
+        }
+        let n = Box::new(self.num(ExprKind::Num(n), span));
+        self.num(ExprKind::Bin(op, Box::new(v), n), span)
+    }
+
+    /// The literal that stands at this position of an operator.
+    fn literal(&mut self, args: &[ast::Expr], n: usize, what: &str, span: Span) -> Option<String> {
+        if let Some(ast::ExprKind::Str(s)) = args.get(n).map(|a| &a.kind) {
+            return Some(String::from_utf8_lossy(s).into_owned());
+        }
+        let text = format!("{what} has to be written as a string literal");
+        self.report(Diagnostic::error(probe_codes::LITERAL_NAME, text).at(span));
+        None
+    }
+
+    fn cast(&mut self, args: &[ast::Expr], addr_of: bool, access: &[Access], span: Span) -> Typed {
+        let Some(first) = args.first() else {
+            return (self.bad(span), None);
+        };
+        let base = self.number(first);
+        let Some(name) = self.literal(args, 1, "the type of `@cast`", span) else {
+            return (self.bad(span), None);
+        };
+        let Some(ty) = ctype::parse_type(self.facts, &name) else {
+            let text = format!("the kernel has no type `{name}`");
+            let at = args.get(1).map_or(span, |a| a.span);
+            self.report(Diagnostic::error(probe_codes::NO_TYPE, text).at(at));
+            return (self.bad(span), None);
+        };
+        if access.is_empty() && !addr_of {
+            return (base, Some(ty.pointer()));
+        }
+        self.walk(base, From::Object(ty), access, addr_of, Space::Kernel, span)
+    }
+
+    fn kernel_var(
+        &mut self,
+        args: &[ast::Expr],
+        addr_of: bool,
+        access: &[Access],
+        span: Span,
+    ) -> Typed {
+        let Some(name) = self.literal(args, 0, "the name of the variable", span) else {
+            return (self.bad(span), None);
+        };
+        let short = name.split('@').next().unwrap_or(&name);
+        let Some(var) = self.facts.variable(short) else {
+            let text = format!("nothing is known about a kernel variable `{short}`");
+            self.report(Diagnostic::error(probe_codes::NO_VARIABLE, text).at(span));
+            return (self.bad(span), None);
+        };
+        let base = self.num(ExprKind::Num(var.address as i64), span);
+        self.walk(
+            base,
+            From::Object(CTy::id(var.ty)),
+            access,
+            addr_of,
+            Space::Kernel,
+            span,
+        )
+    }
+
+    fn operator(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> Expr {
+        match op {
+            AtOp::Defined => {
+                let defined = args.iter().all(|a| self.is_defined(a));
+                self.num(ExprKind::Num(defined.into()), span)
+            }
+            AtOp::ProbeWrite => self.num(ExprKind::Num(0), span),
+            AtOp::Entry => match args {
+                [e] => self.entry(e, span),
+                _ => self.bad(span),
+            },
+            AtOp::Enum | AtOp::Const => {
+                let Some(name) = self.literal(args, 0, "the constant", span) else {
+                    return self.bad(span);
+                };
+                match self
+                    .facts
+                    .enum_constant(&name)
+                    .or_else(|| super::parse_number(&name))
+                {
+                    Some(n) => self.num(ExprKind::Num(n), span),
+                    None => {
+                        let text = format!("the kernel has no enumeration constant `{name}`");
+                        self.report(
+                            Diagnostic::error(probe_codes::NO_CONSTANT, text)
+                                .at(span)
+                                .note(
+                                    "names from `#define` are not in the kernel's type information",
+                                ),
+                        );
+                        self.bad(span)
+                    }
+                }
+            }
+            AtOp::EnumName => self.enum_name(args, span),
+            AtOp::KDeref | AtOp::UDeref => self.deref(op, args, span),
+            AtOp::Perf => self.unsupported(
+                "`@perf` is not available",
+                "`probe perf.hw.cpu_cycles` samples the counter",
+                span,
+            ),
+            AtOp::KRegister | AtOp::URegister => self.unsupported(
+                "registers by number are not available yet",
+                "arguments are in `$name`, or `long_arg(n)` at system calls",
+                span,
+            ),
+            AtOp::Cast | AtOp::Var => self.bad(span),
+        }
+    }
+
+    fn unsupported(&mut self, text: &str, help: &str, span: Span) -> Expr {
+        self.report(
+            Diagnostic::error(codes::NOT_SUPPORTED, text)
+                .at(span)
+                .help(help),
+        );
+        self.bad(span)
+    }
+
+    /// Whether an expression resolves; nothing of the attempt stays.
+    fn is_defined(&mut self, e: &ast::Expr) -> bool {
+        let outer = std::mem::replace(&mut self.trial_failed, false);
+        let locals = self.cur.locals.len();
+        self.trial += 1;
+        self.typed_expr(e);
+        self.trial -= 1;
+        let failed = std::mem::replace(&mut self.trial_failed, outer);
+        self.cur.locals.truncate(locals);
+        self.cur.by_name.retain(|_, ix| ix.0 < locals);
+        !failed
+    }
+
+    fn deref(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> Expr {
+        let [size, addr] = args else {
+            return self.bad(span);
+        };
+        let (size, addr) = (self.number(size), self.number(addr));
+        let ExprKind::Num(n @ (1 | 2 | 4 | 8)) = size.kind else {
+            let text = "the size has to be 1, 2, 4 or 8";
+            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(size.span));
+            return self.bad(span);
+        };
+        let space = if op == AtOp::KDeref {
+            Space::Kernel
+        } else {
+            Space::User
+        };
+        self.load(space, addr, n as u8, false, span)
+    }
+
+    /// `@enumname(e, "type")`: the constant's name, or the number.
+    fn enum_name(&mut self, args: &[ast::Expr], span: Span) -> Expr {
+        let Some(first) = args.first() else {
+            return self.bad(span);
+        };
+        let (value, cty) = self.typed_expr(first);
+        self.decide(value.ty, crate::types::unify::Base::Long, value.span);
+        let id = match args.get(1) {
+            Some(_) => self
+                .literal(args, 1, "the enumeration", span)
+                .and_then(|n| self.facts.type_by_name(&n)),
+            None => cty.and_then(|c| match c.base {
+                CBase::Id(id) if c.ptrs == 0 => Some(id),
+                _ => None,
+            }),
+        };
+        let values = id.map(|id| self.facts.enum_values(id)).unwrap_or_default();
+        let last = values.iter().map(|(_, n)| *n).max().unwrap_or(-1);
+        if values.is_empty() || !(0..4096).contains(&last) {
+            let text = "no enumeration is known for this value";
+            self.report(
+                Diagnostic::error(probe_codes::NO_TYPE, text)
+                    .at(span)
+                    .help("name it: `@enumname(x, \"enum pid_type\")`"),
+            );
+            return self.bad(span);
+        }
+        let mut entries: Vec<ast::Bytes> = vec![Vec::new().into(); last as usize + 1];
+        for (name, n) in &values {
+            if let Some(slot) = usize::try_from(*n).ok().and_then(|n| entries.get_mut(n)) {
+                *slot = name.as_bytes().into();
+            }
+        }
+        self.tree
+            .tables
+            .push((format!("enum@{}", self.tree.tables.len()).into(), entries));
+        let table = self.tree.tables.len() - 1;
+        self.str(
+            ExprKind::Table {
+                table,
+                idx: Box::new(value),
+            },
+            span,
+        )
+    }
+}

@@ -1,0 +1,240 @@
+//! Moves the values of predefined variables to where they are used. A library alias sets its
+//! variables before the script's body runs; with most bodies starting with a test that turns
+//! most hits away, computing a name or reading a structure first would be most of the cost.
+//!
+//! An assignment at the top of a kernel handler moves to the one place that reads its variable,
+//! if nothing it depends on can change in between and if it has no effect. Cheap numbers move
+//! to all places that read them; the optimiser merges them again where that pays.
+
+use std::collections::{HashMap, HashSet};
+
+use spile_ir::intrinsics::Intrinsic;
+
+use super::hir::*;
+use super::prune::effects;
+
+/// The largest expression that is repeated.
+const CHEAP: usize = 6;
+
+/// The largest expression that moves: moved values nest inside one another.
+const LARGEST: usize = 64;
+/// How many assignments at the top are looked at.
+const PREFIX: usize = 256;
+
+/// How a handler uses a local.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    reads: usize,
+    writes: usize,
+    in_loop: bool,
+}
+
+/// Moves what can be moved, in all kernel handlers.
+pub fn sink(tree: &mut Tree) {
+    let effects = effects(tree);
+    // A function is steady when all that it calls is.
+    let mut quiet: Vec<bool> = tree
+        .units
+        .iter()
+        .zip(&effects)
+        .map(|(u, effect)| !effect && steady(u))
+        .collect();
+    loop {
+        let next: Vec<bool> = (0..quiet.len())
+            .map(|n| quiet[n] && calls_only(&tree.units[n], &quiet))
+            .collect();
+        if next == quiet {
+            break;
+        }
+        quiet = next;
+    }
+    for u in tree.units.iter_mut().filter(|u| u.in_kernel()) {
+        handler(&mut u.body, &quiet);
+    }
+}
+
+fn calls_only(u: &Unit, quiet: &[bool]) -> bool {
+    let mut ok = true;
+    walk_exprs(&u.body, &mut |e| {
+        if let ExprKind::Call { func, .. } = e.kind {
+            ok &= quiet[func.0];
+        }
+    });
+    ok
+}
+
+/// Whether a function gives the same for the same arguments within one run of a handler.
+fn steady(u: &Unit) -> bool {
+    let mut ok = true;
+    walk_exprs(&u.body, &mut |e| ok &= steady_node(e, true));
+    ok
+}
+
+fn steady_node(e: &Expr, locals: bool) -> bool {
+    match &e.kind {
+        ExprKind::Intr { f, .. } => {
+            f.info().pure_ || matches!(f, Intrinsic::KernelStr | Intrinsic::SysArgstr)
+        }
+        ExprKind::Read(Place::Local(_))
+        | ExprKind::Num(_)
+        | ExprKind::Str(_)
+        | ExprKind::ProbeName { .. }
+        | ExprKind::Call { .. }
+        | ExprKind::Table { .. }
+        | ExprKind::Un(..)
+        | ExprKind::Bin(..)
+        | ExprKind::Cmp(..)
+        | ExprKind::Concat(..)
+        | ExprKind::Logic { .. }
+        | ExprKind::Ternary(..)
+        | ExprKind::Load { .. }
+        | ExprKind::Print {
+            to_string: true, ..
+        } => true,
+        ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {
+            locals && matches!(place, Place::Local(_))
+        }
+        _ => false,
+    }
+}
+
+fn handler(body: &mut Vec<Stmt>, quiet: &[bool]) {
+    flatten(body);
+    let mut at = 0;
+    // Locals whose one assignment stands before `at`.
+    let mut settled = HashSet::new();
+    for _ in 0..PREFIX {
+        if at >= body.len() {
+            break;
+        }
+        // What `@entry` keeps is deleted ahead of everything; moved values read no globals.
+        if let StmtKind::DeleteElem(..) = body[at].kind {
+            at += 1;
+            continue;
+        }
+        let StmtKind::Expr(Expr {
+            kind:
+                ExprKind::Assign {
+                    place: Place::Local(l),
+                    op: None,
+                    rhs,
+                },
+            ..
+        }) = &body[at].kind
+        else {
+            break;
+        };
+        let (l, rhs) = (*l, (**rhs).clone());
+        let uses = uses(body);
+        if !movable(l, &rhs, &uses, &settled, quiet) {
+            settled.insert(l);
+            at += 1;
+            continue;
+        }
+        body.remove(at);
+        for s in body.iter_mut().skip(at) {
+            stmt_exprs_mut(s, &mut |e| replace(e, l, &rhs));
+        }
+    }
+}
+
+/// Blocks at the top (bodies of aliases) are as good as their statements.
+fn flatten(body: &mut Vec<Stmt>) {
+    while let Some(at) = body
+        .iter()
+        .position(|s| matches!(s.kind, StmtKind::Block(_)))
+    {
+        if let StmtKind::Block(inner) =
+            std::mem::replace(&mut body[at].kind, StmtKind::Block(Vec::new()))
+        {
+            body.splice(at..=at, inner);
+        }
+    }
+}
+
+fn movable(
+    l: LocalIx,
+    rhs: &Expr,
+    uses: &HashMap<LocalIx, Use>,
+    settled: &HashSet<LocalIx>,
+    quiet: &[bool],
+) -> bool {
+    let of = |l: &LocalIx| uses.get(l).copied().unwrap_or_default();
+    let own = of(&l);
+    if own.writes != 1 || own.in_loop {
+        return false;
+    }
+    let (mut ok, mut size, mut pure_only) = (true, 0, true);
+    walk_expr(rhs, &mut |e| {
+        size += 1;
+        ok &= steady_node(e, false);
+        match &e.kind {
+            ExprKind::Call { func, .. } => {
+                ok &= quiet[func.0];
+                pure_only = false;
+            }
+            // What it is computed from must not change on the way.
+            ExprKind::Read(Place::Local(from)) => {
+                let writes = of(from).writes;
+                ok &= writes == 0 || (writes == 1 && settled.contains(from));
+            }
+            ExprKind::Intr { f, .. } => pure_only &= f.info().pure_ && f.info().max_len == 0,
+            ExprKind::Num(_) | ExprKind::Bin(..) | ExprKind::Un(..) => {}
+            _ => pure_only = false,
+        }
+    });
+    ok && size <= LARGEST && (own.reads == 1 || (pure_only && size <= CHEAP))
+}
+
+fn uses(body: &[Stmt]) -> HashMap<LocalIx, Use> {
+    let mut out: HashMap<LocalIx, Use> = HashMap::new();
+    count(body, false, &mut out);
+    out
+}
+
+fn count(body: &[Stmt], in_loop: bool, out: &mut HashMap<LocalIx, Use>) {
+    for s in body {
+        let inner_loop = in_loop || matches!(s.kind, StmtKind::Loop { .. } | StmtKind::Foreach(_));
+        own_exprs(s, &mut |root| {
+            walk_expr(root, &mut |e| {
+                let mut note = |l: LocalIx, read: usize, write: usize| {
+                    let u = out.entry(l).or_default();
+                    u.reads += read;
+                    u.writes += write;
+                    u.in_loop |= inner_loop;
+                };
+                match &e.kind {
+                    ExprKind::Read(Place::Local(l)) => note(*l, 1, 0),
+                    ExprKind::Assign {
+                        place: Place::Local(l),
+                        op,
+                        ..
+                    } => {
+                        note(*l, usize::from(op.is_some()), 1);
+                    }
+                    ExprKind::IncDec {
+                        place: Place::Local(l),
+                        ..
+                    } => note(*l, 1, 1),
+                    _ => {}
+                }
+            });
+        });
+        let mut bound = |l: LocalIx| out.entry(l).or_default().writes += 1;
+        match &s.kind {
+            StmtKind::DeleteLocal(l) => bound(*l),
+            StmtKind::Foreach(f) => f.keys.iter().chain(&f.value).for_each(|l| bound(*l)),
+            StmtKind::Try { var: Some(l), .. } => bound(*l),
+            _ => {}
+        }
+        inner_blocks(s, &mut |b| count(b, inner_loop, out));
+    }
+}
+
+fn replace(e: &mut Expr, l: LocalIx, with: &Expr) {
+    if matches!(e.kind, ExprKind::Read(Place::Local(r)) if r == l) {
+        e.kind = with.kind.clone();
+        return;
+    }
+    children_mut(e, &mut |c| replace(c, l, with));
+}

@@ -1,0 +1,454 @@
+//! String widths: for every local, result, key and value that holds strings, the most bytes it
+//! ever holds. Widths only grow from what is assigned, so this is a fixpoint; whatever still
+//! grows after a few rounds (`s = s . "x"`) gets MAXSTRINGLEN. Narrow widths matter: a key of
+//! `a[execname()]` takes 16 bytes instead of 520.
+
+use spile_ir::Ty;
+use spile_ir::fmt::{Conv, ConvKind, Count, Format, Piece};
+use spile_ir::intrinsics::Intrinsic;
+use spile_syntax::ast::Literal;
+
+use super::hir::*;
+use super::unify::{Base, TyVar, Types};
+
+/// Rounds of growth before a width is taken to be unbounded.
+const ROUNDS: usize = 6;
+
+/// The widths, in bytes without the NUL.
+#[derive(Debug)]
+pub struct Widths {
+    locals: Vec<Vec<usize>>,
+    results: Vec<usize>,
+    keys: Vec<Vec<usize>>,
+    values: Vec<usize>,
+    max: usize,
+    changed: bool,
+    unbounded: bool,
+}
+
+/// Where an expression is evaluated: in a unit, or in a small function as if it stood at the
+/// call, so that `substr(s, 0, 8)` is 8 bytes wide whatever other calls ask for.
+#[derive(Clone, Copy)]
+struct Frame<'a> {
+    unit: usize,
+    call: Option<(&'a [Expr], &'a Frame<'a>)>,
+    depth: u32,
+}
+
+impl Frame<'_> {
+    fn of(unit: usize) -> Self {
+        Frame {
+            unit,
+            call: None,
+            depth: 0,
+        }
+    }
+
+    /// The argument that a parameter stands for. Functions of one `return` cannot change
+    /// their parameters but in that expression, which then is no plain read.
+    fn argument(&self, p: &Place) -> Option<&Expr> {
+        match (p, self.call) {
+            (Place::Local(l), Some((args, _))) => args.get(l.0),
+            _ => None,
+        }
+    }
+
+    /// The number that an expression is known to be.
+    fn constant(&self, e: &Expr) -> Option<i64> {
+        match (&e.kind, self.call) {
+            (ExprKind::Num(n), _) => Some(*n),
+            (ExprKind::Read(p), Some((_, caller))) => caller.constant(self.argument(p)?),
+            _ => None,
+        }
+    }
+}
+
+/// The expression that a function of one `return` gives.
+fn single_return(u: &Unit) -> Option<&Expr> {
+    match (u.body.as_slice(), &u.kind) {
+        (
+            [
+                Stmt {
+                    kind: StmtKind::Return(Some(e)),
+                    ..
+                },
+            ],
+            UnitKind::Func { next_alt: None, .. },
+        ) => Some(e),
+        _ => None,
+    }
+}
+
+/// What is known besides the widths themselves.
+struct Env<'a> {
+    tree: &'a Tree,
+    types: &'a Types,
+}
+
+impl Env<'_> {
+    fn is_str(&self, v: TyVar) -> bool {
+        self.types.get(v) == Some(Base::Str)
+    }
+}
+
+/// Computes all widths; `max` is MAXSTRINGLEN.
+pub fn widths(tree: &Tree, types: &Types, max: usize) -> Widths {
+    let mut w = Widths {
+        locals: tree.units.iter().map(|u| vec![0; u.locals.len()]).collect(),
+        results: vec![0; tree.units.len()],
+        keys: tree
+            .globals
+            .iter()
+            .map(|g| vec![0; g.keys.iter().flatten().count()])
+            .collect(),
+        values: tree.globals.iter().map(init_len).collect(),
+        max,
+        changed: true,
+        unbounded: false,
+    };
+    let env = Env { tree, types };
+    let mut round = 0;
+    while w.changed {
+        w.changed = false;
+        w.unbounded = round >= ROUNDS;
+        // Arguments flow to functions, which stand later; results flow back.
+        for n in 0..tree.units.len() {
+            let unit = if round % 2 == 0 {
+                n
+            } else {
+                tree.units.len() - 1 - n
+            };
+            w.unit(&env, unit);
+        }
+        round += 1;
+    }
+    w
+}
+
+fn init_len(g: &Global) -> usize {
+    match &g.init {
+        Some(Literal::Str(s)) => s.len(),
+        _ => 0,
+    }
+}
+
+impl Widths {
+    /// Type of a local.
+    pub fn local(&self, types: &Types, tree: &Tree, unit: UnitIx, l: LocalIx) -> Ty {
+        self.ty(
+            types,
+            tree.units[unit.0].locals[l.0].ty,
+            self.locals[unit.0][l.0],
+        )
+    }
+
+    /// Bytes of the longest probe point, for `pp()` and `pn()` in functions.
+    pub fn probe_name(&self, tree: &Tree) -> usize {
+        probe_name_len(tree).min(self.max)
+    }
+
+    /// Type of a function's result.
+    pub fn result(&self, types: &Types, ret: TyVar, unit: UnitIx) -> Ty {
+        self.ty(types, ret, self.results[unit.0])
+    }
+
+    /// Type of a key.
+    pub fn key(&self, types: &Types, v: TyVar, g: GlobalIx, n: usize) -> Ty {
+        self.ty(types, v, self.keys[g.0].get(n).copied().unwrap_or(0))
+    }
+
+    /// Type of a global's scalar or element that is no statistic.
+    pub fn value(&self, types: &Types, tree: &Tree, g: GlobalIx) -> Ty {
+        self.ty(types, tree.globals[g.0].value, self.values[g.0])
+    }
+
+    fn ty(&self, types: &Types, v: TyVar, len: usize) -> Ty {
+        match types.get(v) {
+            Some(Base::Str) => Ty::str_for_len(len.min(self.max)),
+            _ => Ty::Long,
+        }
+    }
+
+    /// Type of an expression's value.
+    pub fn expr(&self, tree: &Tree, types: &Types, unit: UnitIx, e: &Expr) -> Ty {
+        let env = Env { tree, types };
+        self.ty(types, e.ty, self.len(&env, unit.0, e))
+    }
+
+    fn grow(slot: &mut usize, len: usize, max: usize, unbounded: bool) -> bool {
+        let len = len.min(max);
+        if len <= *slot {
+            return false;
+        }
+        *slot = if unbounded { max } else { len };
+        true
+    }
+
+    fn grow_local(&mut self, unit: usize, l: LocalIx, len: usize) {
+        let slot = &mut self.locals[unit][l.0];
+        self.changed |= Self::grow(slot, len, self.max, self.unbounded);
+    }
+
+    fn grow_key(&mut self, g: GlobalIx, n: usize, len: usize) {
+        if let Some(slot) = self.keys[g.0].get_mut(n) {
+            self.changed |= Self::grow(slot, len, self.max, self.unbounded);
+        }
+    }
+
+    fn grow_place(&mut self, unit: usize, place: &Place, len: usize) {
+        match place {
+            Place::Local(l) => self.grow_local(unit, *l, len),
+            Place::Scalar(g) | Place::Elem(g, _) => {
+                let slot = &mut self.values[g.0];
+                self.changed |= Self::grow(slot, len, self.max, self.unbounded);
+            }
+        }
+    }
+
+    /// Keys that are read count like those that are written: cut to a narrower width, a long
+    /// key could equal another one.
+    fn grow_keys<'k>(
+        &mut self,
+        env: &Env,
+        unit: usize,
+        g: GlobalIx,
+        keys: impl Iterator<Item = Option<&'k Expr>>,
+    ) {
+        for (n, k) in keys.enumerate() {
+            if let Some(k) = k.filter(|k| env.is_str(k.ty)) {
+                let len = self.len(env, unit, k);
+                self.grow_key(g, n, len);
+            }
+        }
+    }
+
+    fn place_keys(&mut self, env: &Env, unit: usize, place: &Place) {
+        if let Place::Elem(g, keys) = place {
+            self.grow_keys(env, unit, *g, keys.iter().map(Some));
+        }
+    }
+
+    fn unit(&mut self, env: &Env, unit: usize) {
+        let u = &env.tree.units[unit];
+        walk_stmts(&u.body, &mut |s| match &s.kind {
+            StmtKind::Return(Some(e)) if env.is_str(e.ty) => {
+                let len = self.len(env, unit, e);
+                let slot = &mut self.results[unit];
+                self.changed |= Self::grow(slot, len, self.max, self.unbounded);
+            }
+            StmtKind::Try { var: Some(v), .. } => self.grow_local(unit, *v, self.max),
+            StmtKind::Foreach(f) => {
+                self.grow_keys(env, unit, f.global, f.slice.iter().map(Option::as_ref));
+                for (n, k) in f.keys.iter().enumerate() {
+                    let len = self.keys[f.global.0].get(n).copied().unwrap_or(0);
+                    self.grow_local(unit, *k, len);
+                }
+                if let Some(v) = f.value {
+                    self.grow_local(unit, v, self.values[f.global.0]);
+                }
+            }
+            StmtKind::DeleteElem(g, keys) => {
+                self.grow_keys(env, unit, *g, keys.iter().map(Option::as_ref));
+            }
+            _ => {}
+        });
+        walk_exprs(&u.body, &mut |e| match &e.kind {
+            ExprKind::Assign { place, rhs, op } => {
+                let len = if !env.is_str(rhs.ty) {
+                    0
+                } else if *op == Some(AssignOp::Concat) {
+                    self.len(env, unit, rhs) + self.place_len(unit, place)
+                } else {
+                    self.len(env, unit, rhs)
+                };
+                self.grow_place(unit, place, len);
+                self.place_keys(env, unit, place);
+            }
+            ExprKind::Read(place)
+            | ExprKind::StatAdd { place, .. }
+            | ExprKind::IncDec { place, .. }
+            | ExprKind::Stat { place, .. }
+            | ExprKind::PrintHist { place, .. }
+            | ExprKind::HistGet { place, .. } => self.place_keys(env, unit, place),
+            ExprKind::In { g, keys } => {
+                self.grow_keys(env, unit, *g, keys.iter().map(Option::as_ref));
+            }
+            ExprKind::Call { func, args } => self.arguments(env, unit, *func, args),
+            _ => {}
+        });
+        if let UnitKind::Func {
+            next_alt: Some(alt),
+            params,
+            ..
+        } = &u.kind
+        {
+            // `next` hands the arguments on and the result back.
+            for (n, p) in params.iter().enumerate() {
+                let len = self.locals[unit][p.0];
+                self.grow_local(alt.0, LocalIx(n), len);
+            }
+            let len = self.results[alt.0];
+            let slot = &mut self.results[unit];
+            self.changed |= Self::grow(slot, len, self.max, self.unbounded);
+        }
+    }
+
+    fn arguments(&mut self, env: &Env, unit: usize, func: UnitIx, args: &[Expr]) {
+        for (n, a) in args.iter().enumerate() {
+            if env.is_str(a.ty) {
+                let len = self.len(env, unit, a);
+                self.grow_local(func.0, LocalIx(n), len);
+            }
+        }
+    }
+
+    fn place_len(&self, unit: usize, p: &Place) -> usize {
+        match p {
+            Place::Local(l) => self.locals[unit][l.0],
+            Place::Scalar(g) | Place::Elem(g, _) => self.values[g.0],
+        }
+    }
+
+    /// The most bytes that a string expression gives.
+    fn len(&self, env: &Env, unit: usize, e: &Expr) -> usize {
+        self.len_in(env, &Frame::of(unit), e)
+    }
+
+    fn len_in(&self, env: &Env, f: &Frame, e: &Expr) -> usize {
+        let len = match &e.kind {
+            ExprKind::Str(s) => s.len(),
+            ExprKind::ProbeName { .. } => match &env.tree.units[f.unit].kind {
+                UnitKind::Handler { point, name, .. } => point.len().max(name.len()),
+                UnitKind::Func { .. } => probe_name_len(env.tree),
+            },
+            ExprKind::Read(p) => match (f.argument(p), f.call) {
+                (Some(a), Some((_, caller))) => self.len_in(env, caller, a),
+                _ => self.place_len(f.unit, p),
+            },
+            ExprKind::Call { func, args } => self.call_len(env, f, *func, args),
+            ExprKind::Intr { f: i, args } => self.intrinsic_len(env, f, *i, args),
+            ExprKind::Table { table, .. } => env.tree.tables[*table]
+                .1
+                .iter()
+                .map(|e| e.len())
+                .max()
+                .unwrap_or(0),
+            ExprKind::Concat(a, b) => self.len_in(env, f, a) + self.len_in(env, f, b),
+            ExprKind::Ternary(_, a, b) => self.len_in(env, f, a).max(self.len_in(env, f, b)),
+            ExprKind::Assign {
+                place, op: Some(_), ..
+            } => self.place_len(f.unit, place),
+            ExprKind::Assign { rhs, .. } => self.len_in(env, f, rhs),
+            ExprKind::Print { form, args, .. } => self.print_len(env, f, form, args),
+            _ => 0,
+        };
+        len.min(self.max)
+    }
+
+    fn call_len(&self, env: &Env, f: &Frame, func: UnitIx, args: &[Expr]) -> usize {
+        let general = self.results[func.0];
+        match single_return(&env.tree.units[func.0]) {
+            Some(e) if f.depth < 4 => {
+                let inner = Frame {
+                    unit: func.0,
+                    call: Some((args, f)),
+                    depth: f.depth + 1,
+                };
+                self.len_in(env, &inner, e).min(general)
+            }
+            _ => general,
+        }
+    }
+
+    fn intrinsic_len(&self, env: &Env, f: &Frame, i: Intrinsic, args: &[Expr]) -> usize {
+        let constant = |n: usize| match args.get(n).and_then(|a| f.constant(a)) {
+            Some(n) => usize::try_from(n).unwrap_or(0),
+            None => self.max,
+        };
+        let arg = |n: usize| args.get(n).map_or(0, |a| self.len_in(env, f, a));
+        match i {
+            Intrinsic::Substr => arg(0).min(constant(2)),
+            Intrinsic::KernelStr
+            | Intrinsic::UserStr
+            | Intrinsic::KernelBuf
+            | Intrinsic::UserBuf => constant(1),
+            Intrinsic::Tokenize => self.max,
+            _ => match i.info().max_len {
+                0 => self.max,
+                n => usize::from(n),
+            },
+        }
+    }
+
+    fn print_len(&self, env: &Env, f: &Frame, form: &PrintForm, args: &[Expr]) -> usize {
+        let value = |a: &Expr| {
+            if env.is_str(a.ty) {
+                self.len_in(env, f, a)
+            } else {
+                20
+            }
+        };
+        match form {
+            PrintForm::Char => 1,
+            PrintForm::Plain { delim, newline } => {
+                let delims = args.len().saturating_sub(1) * delim.as_ref().map_or(0, |d| d.len());
+                args.iter().map(value).sum::<usize>() + delims + usize::from(*newline)
+            }
+            PrintForm::Format(n) => {
+                let lens: Vec<usize> = args.iter().map(value).collect();
+                format_len(&env.tree.formats[*n], &lens, self.max)
+            }
+        }
+    }
+}
+
+fn probe_name_len(tree: &Tree) -> usize {
+    let names = tree.units.iter().filter_map(|u| match &u.kind {
+        UnitKind::Handler { point, name, .. } => Some(point.len().max(name.len())),
+        UnitKind::Func { .. } => None,
+    });
+    names.max().unwrap_or(0)
+}
+
+/// The most bytes a format gives for arguments of these lengths.
+pub fn format_len(f: &Format, args: &[usize], max: usize) -> usize {
+    let mut args = args.iter();
+    let mut len = 0;
+    for p in &f.pieces {
+        len += match p {
+            Piece::Lit(s) => s.len(),
+            Piece::Conv(c) => {
+                let star = |count: Count| count == Count::Arg;
+                let stars = usize::from(star(c.width)) + usize::from(star(c.precision));
+                args.by_ref().take(stars).for_each(drop);
+                conversion_len(c, args.next().copied().unwrap_or(0), max)
+            }
+        };
+    }
+    len.min(max)
+}
+
+fn conversion_len(c: &Conv, arg: usize, max: usize) -> usize {
+    let fixed = |count: Count| match count {
+        Count::None => 0,
+        Count::Fixed(n) => n as usize,
+        Count::Arg => max,
+    };
+    let (width, precision) = (fixed(c.width), fixed(c.precision));
+    let limited = c.precision != Count::None;
+    let body = match c.kind {
+        ConvKind::Str if limited => arg.min(precision),
+        // `%#s` escapes, at most four bytes for one.
+        ConvKind::Str if c.alt => arg * 4,
+        ConvKind::Str => arg,
+        ConvKind::Char => 4,
+        ConvKind::Binary => 8,
+        ConvKind::Mem if limited => precision,
+        ConvKind::MemHex if limited => precision * 2,
+        ConvKind::Mem | ConvKind::MemHex => max,
+        ConvKind::Dec | ConvKind::Unsigned => precision.max(20) + 1,
+        ConvKind::Octal => precision.max(22) + 2,
+        ConvKind::Hex | ConvKind::HexUpper | ConvKind::Pointer => precision.max(16) + 2,
+    };
+    body.max(width)
+}

@@ -1,0 +1,235 @@
+//! Walks through C types.
+
+mod fake;
+
+use fake::*;
+use spile_sema::ctype::{CTy, Final, From, Step, Walk, parse_type, walk};
+use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
+
+fn member(name: &str) -> Access {
+    Access::Member(Ident {
+        name: name.into(),
+        span: Span::default(),
+    })
+}
+
+fn index(kind: ExprKind) -> Access {
+    Access::Index(Expr {
+        kind,
+        span: Span::default(),
+    })
+}
+
+fn num(n: i64) -> Access {
+    index(ExprKind::Num(n))
+}
+
+/// A walk from a `struct task_struct *` value.
+fn task(access: &[Access], addr_of: bool) -> Result<Walk, String> {
+    let from = From::Value(CTy::id(TASK_PTR));
+    walk(&Machine::new(), from, access, addr_of, Span::default()).map_err(|d| d.message)
+}
+
+fn steps(access: &[Access]) -> (Vec<Step>, Final) {
+    let w = task(access, false).unwrap();
+    (w.steps, w.last)
+}
+
+#[test]
+fn members() {
+    let int = Final::Load {
+        size: 4,
+        signed: true,
+    };
+    assert_eq!(steps(&[member("pid")]), (vec![], int));
+    let (s, last) = steps(&[member("parent"), member("parent"), member("pid")]);
+    assert_eq!(s, [Step::Add(16), Step::Deref, Step::Add(16), Step::Deref]);
+    assert_eq!(last, int);
+    let (s, last) = steps(&[member("tasks"), member("prev"), member("next")]);
+    assert_eq!(s, [Step::Add(48), Step::Deref]);
+    assert_eq!(
+        last,
+        Final::Load {
+            size: 8,
+            signed: false
+        }
+    );
+}
+
+#[test]
+fn bit_fields() {
+    let (s, last) = steps(&[member("in_iowait")]);
+    assert_eq!(s, [Step::Add(4)]);
+    assert_eq!(
+        last,
+        Final::BitField {
+            size: 1,
+            shift: 5,
+            width: 1,
+            signed: false
+        }
+    );
+    // Bits 60 to 69 cross every aligned unit but none of 64 bits holds them: refused.
+    assert!(task(&[member("wide")], false).is_err());
+    assert!(task(&[member("in_iowait")], true).is_err());
+}
+
+#[test]
+fn arrays() {
+    let w = task(&[member("comm")], false).unwrap();
+    assert_eq!((w.steps, w.last), (vec![Step::Add(24)], Final::Address));
+    assert_eq!(w.ty, CTy::id(CHAR).pointer());
+    let (s, last) = steps(&[member("comm"), num(3)]);
+    assert_eq!(
+        (s, last),
+        (
+            vec![Step::Add(27)],
+            Final::Load {
+                size: 1,
+                signed: true
+            }
+        )
+    );
+    let (s, _) = steps(&[member("peers"), num(2), member("pid")]);
+    assert_eq!(s, [Step::Add(72), Step::Deref]);
+    let var = ExprKind::Var("i".into());
+    let (s, _) = steps(&[member("peers"), index(var), member("parent")]);
+    assert!(matches!(
+        &s[..],
+        [
+            Step::Add(56),
+            Step::Index { scale: 8, .. },
+            Step::Deref,
+            Step::Add(16)
+        ]
+    ));
+    // Pointers are arrays, too.
+    let (s, last) = steps(&[num(2), member("parent")]);
+    assert_eq!(
+        (s, last),
+        (
+            vec![Step::Add(272)],
+            Final::Load {
+                size: 8,
+                signed: false
+            }
+        )
+    );
+}
+
+#[test]
+fn addresses() {
+    let w = task(&[member("parent")], true).unwrap();
+    assert_eq!((w.steps, w.last), (vec![Step::Add(16)], Final::Address));
+    assert_eq!(w.ty, CTy::id(TASK_PTR).pointer());
+    assert!(task(&[], true).is_err());
+    let w = task(&[member("tasks")], false).unwrap();
+    assert_eq!((w.last, w.ty), (Final::Address, CTy::id(LIST).pointer()));
+}
+
+#[test]
+fn casts() {
+    let m = Machine::new();
+    let ty = parse_type(&m, "struct task_struct").unwrap();
+    let w = walk(&m, From::Object(ty), &[num(1)], true, Span::default()).unwrap();
+    assert_eq!((w.steps, w.last), (vec![Step::Add(128)], Final::Address));
+    let w = walk(
+        &m,
+        From::Object(ty),
+        &[member("tasks")],
+        true,
+        Span::default(),
+    )
+    .unwrap();
+    assert_eq!(w.steps, [Step::Add(40)]);
+    let ptr = parse_type(&m, "const struct task_struct *").unwrap();
+    let w = walk(
+        &m,
+        From::Value(ptr),
+        &[member("pid")],
+        false,
+        Span::default(),
+    )
+    .unwrap();
+    assert_eq!(
+        (w.steps, w.last),
+        (
+            vec![],
+            Final::Load {
+                size: 4,
+                signed: true
+            }
+        )
+    );
+}
+
+#[test]
+fn type_names() {
+    let m = Machine::new();
+    let spell = |s: &str| parse_type(&m, s).map(|t| t.spell(&m));
+    for (text, expected) in [
+        ("unsigned long int", Some("unsigned long")),
+        ("long unsigned", Some("unsigned long")),
+        ("char *", Some("char *")),
+        ("const char * const *", Some("char **")),
+        ("task_struct*", Some("struct task_struct *")),
+        ("pid_t", Some("int")),
+        ("unsigned", Some("unsigned int")),
+        ("", None),
+        ("*", None),
+        ("struct nothing", None),
+        ("task_struct * x", None),
+        ("short char", None),
+    ] {
+        assert_eq!(spell(text).as_deref(), expected, "{text}");
+    }
+    assert_eq!(parse_type(&m, "char").unwrap().size(&m), Some(1));
+}
+
+#[test]
+fn values() {
+    let m = Machine::new();
+    let value =
+        |id| walk(&m, From::Value(CTy::id(id)), &[], false, Span::default()).map(|w| w.last);
+    assert_eq!(
+        value(UINT).unwrap(),
+        Final::Value {
+            size: 4,
+            signed: false
+        }
+    );
+    assert_eq!(
+        value(TASK_PTR).unwrap(),
+        Final::Value {
+            size: 8,
+            signed: false
+        }
+    );
+    assert!(value(TASK).is_err());
+    assert!(value(FWD).is_err());
+}
+
+#[test]
+fn problems() {
+    for (access, expected) in [
+        (
+            vec![member("pidd")],
+            "`struct task_struct` has no member `pidd`",
+        ),
+        (vec![member("pid"), member("x")], "`int` has no member `x`"),
+        (
+            vec![member("pid"), num(0)],
+            "cannot index a value of type `int`",
+        ),
+        (
+            vec![member("secret"), member("x")],
+            "`struct secret *` has no member `x`",
+        ),
+        (
+            vec![member("secret"), num(1)],
+            "the size of `struct secret` is not known",
+        ),
+    ] {
+        assert_eq!(task(&access, false).unwrap_err(), expected);
+    }
+}

@@ -1,0 +1,167 @@
+//! Every diagnostic of the second half, each with the script that provokes it.
+
+mod support;
+
+use spile_sema::analyse::Options;
+use spile_sema::types::codes::BODY_CODES;
+use support::{run, run_lib, run_with};
+
+/// A script and the code that it must give.
+const CASES: &[(&str, &str)] = &[
+    ("E0501", "probe begin { println(excename()) }"),
+    (
+        "E0502",
+        "global count probe begin { cuont[1] = 2; count[1] = 1 }",
+    ),
+    (
+        "E0503",
+        "function f(a) { return a } probe begin { println(f(1, 2)) }",
+    ),
+    (
+        "E0504",
+        "global x probe begin { x = 1 } probe end { x = \"a\" println(x) }",
+    ),
+    ("E0505", "probe begin { println(x) }"),
+    (
+        "E0506",
+        "global a probe begin { a[1] = 2; println(a[1, 2]) }",
+    ),
+    ("E0507", "global a probe begin { a[1,2,3,4,5,6,7,8,9] = 2 }"),
+    ("E0508", "global a, a probe begin { a = 2 println(a) }"),
+    ("E0510", "probe begin { printf(\"%y\", 1) }"),
+    ("E0511", "probe begin { printf(\"%d\", 1, 2) }"),
+    ("E0512", "probe begin { break }"),
+    ("E0513", "probe begin { return 1 }"),
+    (
+        "E0514",
+        "function f() { println(1) } probe begin { println(f()) }",
+    ),
+    (
+        "E0515",
+        "global s probe begin { s <<< 1; println(@count(s)); println(s) }",
+    ),
+    (
+        "E0516",
+        "global s probe begin { s <<< 1; print(@hist_log(s)); print(@hist_linear(s,1,9,1)) }",
+    ),
+    (
+        "E0517",
+        "global s probe begin { s <<< 1; foreach ([a, b] in @hist_log(s)) println(a + b) }",
+    ),
+    ("E0521", "function f() %{ int x; %} probe begin { f() }"),
+    (
+        "E0523",
+        "function f(a, a) { return a } probe begin { println(f(1, 2)) }",
+    ),
+    ("E0525", "global a[10] = 1 probe begin { println(a) }"),
+    ("E0527", "global a[0] probe begin { a[1] = 1 }"),
+    ("E0528", "probe begin { x = 1; println(x->pid) }"),
+    (
+        "E0601",
+        "global a probe syscall.x { foreach (k in a) println(k); a[1] = 1 }",
+    ),
+    (
+        "E0602",
+        "function f(n) { return n > 0 ? f(n - 1) : 0 } probe syscall.x { println(f(3)) }",
+    ),
+    (
+        "E0603",
+        "function show(a) { println(symname(a)) }\nprobe syscall.x { show(1) }",
+    ),
+    ("E0604", "probe begin { println(argstr()) }"),
+    (
+        "E0605",
+        "global s probe syscall.x { s <<< 1; println(@variance(s)) }",
+    ),
+    (
+        "E0606",
+        "function f(n) { return arg(n) }
+probe syscall.x { x = 3; println(f(x)); println(f(2)) println(f(7)) }",
+    ),
+    ("E0607", "probe syscall.x { printf(\"%4m\", pid()) }"),
+    ("W0501", "probe begin { println(x + 1) }"),
+    ("W0502", "probe begin { x = 1 }"),
+    ("W0503", "global s probe begin { s <<< 1; @count(s) }"),
+    (
+        "W0504",
+        "function f() { println(1) } probe begin { exit() }",
+    ),
+];
+
+/// More scripts that must fail, for the pictures.
+const MORE: &[&str] = &[
+    "probe begin { println($x) }",
+    "probe kernel.trace(\"x\") { println($perv) println($prev->piid) }",
+    "probe syscall.read { println(@entry(1)) }",
+    "probe begin { @perf(\"cycles\") }",
+    "probe begin { if (\"a\" =~ \"b\") println(1) }",
+    "global s probe begin { t <<< 1; @count(s) }",
+    "probe begin { println(user_long(1)) }",
+    "probe kernel.trace(\"x\") { println(argstr()) }",
+    "probe syscall.x { while (1) { } }",
+    "global a probe begin { a[1] = \"x\"; a[\"y\"] = \"z\" } probe end { println(a[1]) }",
+    "probe begin { println(1 . 2) }",
+    "function f(x:string) { return x } probe begin { println(f(1)) }",
+    "probe begin { __exit() }",
+];
+
+#[test]
+fn every_code_has_a_case() {
+    for (code, script) in CASES {
+        let r = run(script);
+        let got: Vec<&str> = r.diags.iter().map(|d| d.code).collect();
+        assert!(got.contains(code), "{code}: {script}: {got:?}");
+        assert_eq!(r.analysis.is_none(), code.starts_with('E'), "{script}");
+    }
+    // These come from the command line or from library files.
+    let others = ["E0522", "E0526", "W0505"];
+    for c in BODY_CODES {
+        let known = CASES.iter().any(|(code, _)| *code == c.code) || others.contains(&c.code);
+        assert!(known, "{} has no case", c.code);
+    }
+}
+
+#[test]
+fn pictures() {
+    let mut out = String::new();
+    for script in CASES.iter().map(|(_, s)| s).chain(MORE) {
+        let r = run(script);
+        out.push_str(&r.diags.render(&r.sources, false));
+        out.push('\n');
+    }
+    insta::assert_snapshot!(out);
+}
+
+#[test]
+fn library_mistakes() {
+    for bad in [
+        "__nothing()",
+        "__strlen()",
+        "__table(\"nothing\", 1)",
+        "__table(1)",
+    ] {
+        let lib = format!("function broken:long() {{ println({bad}) return 1 }}");
+        let r = run_lib(
+            &lib,
+            "probe begin { println(broken()) }",
+            &Options::default(),
+        );
+        let got: Vec<&str> = r.diags.iter().map(|d| d.code).collect();
+        assert!(got.contains(&"E0522"), "{bad}: {got:?}");
+    }
+}
+
+#[test]
+fn wrong_options() {
+    let options = Options {
+        defines: vec![
+            ("MAXACTION".into(), "x".into()),
+            ("MAXMAPENTRIE".into(), "1".into()),
+        ],
+        globals: vec![("cuont".into(), "1".into())],
+        ..Default::default()
+    };
+    let r = run_with("global count probe begin { count = 1 }", &options);
+    let got: Vec<&str> = r.diags.iter().map(|d| d.code).collect();
+    assert_eq!(got, ["E0526", "W0505", "E0526"]);
+}

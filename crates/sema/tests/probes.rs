@@ -1,0 +1,251 @@
+//! Probe points to handlers: families, aliases, wildcards, contexts, diagnostics.
+
+mod fake;
+
+use fake::{Machine, resolve};
+use spile_sema::probe::list;
+
+fn handlers(script: &str) -> String {
+    let s = resolve(script);
+    assert!(!s.diags.has_errors(), "{}", s.errors());
+    s.text()
+}
+
+fn errors(script: &str) -> String {
+    resolve(script).errors()
+}
+
+#[test]
+fn families() {
+    insta::assert_snapshot!(handlers(
+        r#"
+        probe begin {} probe begin(-5) {} probe end {} probe end(3) {} probe error {}
+        probe never {} probe prometheus {} probe input.char, input.line {}
+        probe timer.s(1), timer.sec(1), timer.ms(5).randomize(2), timer.us(7), timer.ns(9) {}
+        probe timer.jiffies(10), timer.hz(50), timer.profile, timer.profile.tick {}
+        probe timer.profile.freq.hz(97) {}
+        probe perf.sw.cpu_clock, perf.hw.cpu_cycles.sample(500), perf.type(1).config(2).hz(10) {}
+        "#
+    ));
+}
+
+#[test]
+fn tracepoints() {
+    insta::assert_snapshot!(handlers(
+        r#"
+        probe kernel.trace("sched_switch") { println($prev) }
+        probe kernel.trace("sched:sched_process_*") { println($$vars) }
+        probe kernel.trace("s*l:*") {}
+        "#
+    ));
+}
+
+#[test]
+fn system_calls() {
+    insta::assert_snapshot!(handlers(
+        r#"
+        probe syscall.open { println(name, filename, flags, argstr, $mode) }
+        probe nd_syscall.read.return { println(name, retval, retstr, count) }
+        probe tp_syscall.kill { println(sig_name, sig) }
+        probe syscall.compat_open { println(filename_unquoted, filename_uaddr) }
+        probe syscall_any { println(name, syscall_nr) }
+        probe syscall_any.return { errno = retval; println(name, errno) }
+        probe syscall.close.return { println(errno) }
+        probe syscall.close.return { errno = 3; fd = 4; println(errno, fd) }
+        "#
+        .replace(
+            "println(name, filename, flags, argstr, $mode)",
+            "printd(\" \", name, filename, flags, argstr, $mode)"
+        )
+        .replace("println(", "printd(\" \", \"\", ")
+        .as_str()
+    ));
+}
+
+#[test]
+fn system_calls_share_handlers() {
+    insta::assert_snapshot!(handlers(
+        r#"
+        global name_of, count
+        probe syscall.* { name_of[tid()] = argstr }
+        probe syscall.*.return { count[name] <<< retval }
+        probe syscall.* { if (fd == 3) next; if (@defined($count)) println($count) }
+        probe syscall.{read,open} { println(pp()) }
+        probe syscall.* { println($$vars) }
+        "#
+    ));
+}
+
+/// `pp()` is the point that was hit, also where a function of the script asks.
+#[test]
+fn points_in_functions() {
+    for call in ["println(pp())", "outer()"] {
+        let text = handlers(&format!(
+            "function inner() {{ println(pp()) }} function outer() {{ if (1) inner() }}
+             probe syscall.{{read,open}} {{ {call} }} probe kernel.trace(\"sched_switch\") {{ {call} }}"
+        ));
+        let points = [
+            "syscall.read ",
+            "syscall.open ",
+            "kernel.trace(\"sched:sched_switch\") ",
+        ];
+        assert!(points.iter().all(|p| text.contains(p)), "{text}");
+    }
+}
+
+#[test]
+fn a_global_is_no_predefined_variable() {
+    let text = handlers("global name probe syscall.read { println(name) name = argstr }");
+    assert!(
+        !text.contains("name = \"read\"") && text.contains("argstr = "),
+        "{text}"
+    );
+}
+
+#[test]
+fn aliases() {
+    insta::assert_snapshot!(handlers(
+        r#"
+        probe outer if (x) { u = 0 }
+        probe middle2 { u = 1 }
+        probe oneshot { println("hello") }
+        probe scheduler.cpu_on, scheduler.exit { println(task) }
+        probe kprocess.exec { println(filename) }
+        probe first_there { }
+        "#
+    ));
+}
+
+#[test]
+fn wildcards_over_aliases() {
+    insta::assert_snapshot!(handlers(
+        r#"
+        probe scheduler.* {}
+        probe io.*.return {}
+        probe io.** {}
+        probe *.read {}
+        probe perf.sw.* {}
+        probe timer.prof* {}
+        "#
+    ));
+}
+
+#[test]
+fn optional_points_may_be_missing() {
+    let s = resolve(
+        r#"probe kernel.trace("gone")?, syscall.nothing ?, nothing.at.all?, begin {} probe never_was ? {}"#,
+    );
+    assert!(s.diags.is_empty(), "{}", s.errors());
+    assert_eq!(s.derived.len(), 1);
+}
+
+#[test]
+fn sufficient_points_end_the_search() {
+    let s = resolve(r#"probe nothing!, begin!, end! {}"#);
+    assert_eq!(s.text().lines().next(), Some("begin pn=begin points=1"));
+    assert_eq!(s.derived.len(), 1);
+}
+
+#[test]
+fn probes_of_a_library_file() {
+    let mut s = resolve("probe begin {}");
+    let m = Machine::new();
+    let derived = spile_sema::probe::resolve_file(&s.lib, &m, s.tapset, &mut s.diags);
+    assert_eq!(derived.len(), 1);
+    assert_eq!(&*derived[0].point, "begin(-7)");
+}
+
+#[test]
+fn who_sees_what() {
+    let s = resolve("global mine function helper(a) { return 2 } function own() {} probe begin {}");
+    assert!(s.lib.global("mine", s.user).is_some() && s.lib.global("mine", s.tapset).is_none());
+    assert!(s.lib.global("hidden", s.user).is_some() && s.lib.global("hidden", s.tapset).is_some());
+    assert!(s.lib.functions("secret", s.user).is_empty());
+    assert_eq!(s.lib.functions("secret", s.tapset).len(), 1);
+    assert!(s.lib.functions("own", s.tapset).is_empty());
+    let helpers = s.lib.functions("helper", s.user);
+    let seen: Vec<(bool, usize)> = helpers
+        .iter()
+        .map(|(file, f)| (*file == s.user, f.params.len()))
+        .collect();
+    assert_eq!(seen, [(true, 1), (false, 2)]);
+}
+
+#[test]
+fn diagnostics() {
+    let scripts = [
+        "probe beginn {}",
+        "probe timer.s {}",
+        "probe timer.s(\"x\") {}",
+        "probe timer.s(0) {}",
+        "probe timer.ms(5).randomize(9) {}",
+        "probe timer.weeks(2) {}",
+        "probe begin.return {}",
+        "probe syscall.opne {}",
+        "probe syscall.zz* {}",
+        "probe kernel.trace(\"sched_swich\") {}",
+        "probe kernel.trace(\"nothing*\") {}",
+        "probe kernel.trace(5) {}",
+        "probe kernel.function(\"vfs_read\") {}",
+        "probe process(\"/bin/ls\").mark(\"x\") {}",
+        "probe perf.sw.cpu_clok {}",
+        "probe loop {}",
+        "probe scheduler.cpu_onn {}",
+        "probe scheduler.gone {}",
+        "probe nothing.* {}",
+        "probe netfilter.*.* {}",
+        "probe vfs.read.return {}",
+        "probe syscall.execve { println(argv_str) }",
+        "function f() {}",
+    ];
+    let mut out = String::new();
+    for s in scripts {
+        out.push_str(&errors(s));
+        out.push('\n');
+    }
+    insta::assert_snapshot!(out);
+}
+
+#[test]
+fn several_errors_in_one_run() {
+    let s = resolve("probe beginn, endd {} probe timer.s {} probe begin {}");
+    assert_eq!(s.diags.error_count(), 3);
+}
+
+#[test]
+fn aliases_that_explode_are_refused() {
+    let mut script = String::from("probe begin {} probe a0 = begin, end {}\n");
+    for i in 1..40 {
+        script.push_str(&format!("probe a{i} = a{}, a{} {{}}\n", i - 1, i - 1));
+    }
+    script.push_str("probe a39 {}");
+    let text = errors(&script);
+    assert!(text.contains("E0310"), "{text}");
+}
+
+#[test]
+fn listings() {
+    let mut s = resolve("probe begin {}");
+    let m = Machine::new();
+    let mut out = String::new();
+    for pattern in [
+        "syscall.*",
+        "scheduler.*",
+        "kernel.trace(\"sched*\")",
+        "syscall_any*",
+        "begin",
+        "**.return",
+    ] {
+        let points = s.points(pattern);
+        for l in list::list(&s.lib, &m, &points, &mut s.diags) {
+            out.push_str(&l.long_line());
+            out.push('\n');
+        }
+        out.push('\n');
+    }
+    assert!(s.diags.is_empty(), "{}", s.errors());
+    insta::assert_snapshot!(out);
+    insta::assert_snapshot!("listings_aliases", list::probe_aliases(&s.lib).join("\n"));
+    insta::assert_snapshot!("listings_functions", list::functions(&s.lib).join("\n"));
+    insta::assert_snapshot!("listings_types", list::probe_types().join("\n"));
+}

@@ -1,0 +1,344 @@
+//! Runs the second half of analysis on a script, with a small machine and probes made by hand.
+
+// Each test file uses a part of it.
+#![allow(dead_code, unused_imports)]
+
+use std::sync::Arc;
+
+use spile_bpf::layout::{Features, KernelOffsets, Options as BpfOptions};
+use spile_ir::{Event, NrSet};
+use spile_sema::analyse::{Analysis, Inputs, Options, analyse_bodies};
+use spile_sema::ctype::CTy;
+use spile_sema::facts::*;
+use spile_sema::library::Library;
+use spile_sema::probe::{Context, ContextKind, Derived, Part, Target, TargetSource};
+use spile_syntax::ast::{self, FileId, Literal};
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::parse_file;
+use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
+use spile_syntax::source::Sources;
+
+/// A machine with one structure and one tracepoint.
+pub struct Machine;
+
+const LONG: CTypeId = 1;
+const INT: CTypeId = 2;
+const TASK: CTypeId = 3;
+const TASK_PTR: CTypeId = 4;
+const CHAR: CTypeId = 5;
+const COMM: CTypeId = 6;
+const BITS: CTypeId = 7;
+const STATE: CTypeId = 8;
+
+impl Facts for Machine {
+    fn tracepoints(&self, _: &str) -> Vec<Arc<str>> {
+        vec!["sched_switch".into()]
+    }
+    fn tracepoint_system(&self, _: &str) -> Option<Arc<str>> {
+        Some("sched".into())
+    }
+    fn tracepoint_args(&self, _: &str) -> Option<Vec<TracepointArg>> {
+        None
+    }
+    fn ctype(&self, id: CTypeId) -> CType {
+        match id {
+            LONG => CType::Int {
+                size: 8,
+                signed: true,
+                char: false,
+            },
+            INT => CType::Int {
+                size: 4,
+                signed: true,
+                char: false,
+            },
+            BITS => CType::Int {
+                size: 4,
+                signed: false,
+                char: false,
+            },
+            CHAR => CType::Int {
+                size: 1,
+                signed: true,
+                char: true,
+            },
+            TASK => CType::Struct {
+                name: "task_struct".into(),
+                size: 64,
+                union: false,
+            },
+            TASK_PTR => CType::Ptr(TASK),
+            COMM => CType::Array {
+                elem: CHAR,
+                count: 16,
+            },
+            STATE => CType::Enum {
+                size: 4,
+                signed: false,
+            },
+            _ => CType::Void,
+        }
+    }
+    fn c_name(&self, id: CTypeId) -> String {
+        if id == TASK {
+            "struct task_struct".into()
+        } else {
+            format!("type{id}")
+        }
+    }
+    fn type_by_name(&self, name: &str) -> Option<CTypeId> {
+        match name {
+            "task_struct" | "struct task_struct" => Some(TASK),
+            "enum state" => Some(STATE),
+            _ => None,
+        }
+    }
+    fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
+        self.members(id).into_iter().find(|m| &*m.name == name)
+    }
+    fn members(&self, id: CTypeId) -> Vec<Member> {
+        let m = |name: &str, bit_offset, bit_size, ty| Member {
+            name: name.into(),
+            bit_offset,
+            bit_size,
+            ty,
+        };
+        match id {
+            TASK => vec![
+                m("pid", 0, 0, INT),
+                m("flags", 32, 3, BITS),
+                m("parent", 64, 0, TASK_PTR),
+                m("comm", 128, 0, COMM),
+            ],
+            _ => Vec::new(),
+        }
+    }
+    fn enum_constant(&self, name: &str) -> Option<i64> {
+        (name == "STOPPED").then_some(2)
+    }
+    fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
+        match id {
+            STATE => vec![("RUNNING".into(), 0), ("STOPPED".into(), 2)],
+            _ => Vec::new(),
+        }
+    }
+    fn variable(&self, name: &str) -> Option<KernelVar> {
+        (name == "jiffies").then_some(KernelVar {
+            address: 0x1000,
+            ty: LONG,
+        })
+    }
+    fn symbol_exists(&self, _: &str) -> bool {
+        false
+    }
+    fn syscalls(&self) -> &[SysCall] {
+        &[]
+    }
+    fn perf_events(&self) -> Vec<PerfEvent> {
+        Vec::new()
+    }
+    fn hz(&self) -> u64 {
+        1000
+    }
+    fn arch(&self) -> &str {
+        "x86_64"
+    }
+    fn release(&self) -> &str {
+        "6.12.0"
+    }
+}
+
+/// A small library.
+pub const TAPSET: &str = r#"
+global __hits
+probe begin(-5) { __hits["start"] = 1 }
+function execname:string() { return __execname() }
+function pid:long() { return __pid() }
+function tid:long() { return __tid() }
+function exit() { __exit() }
+function pp:string() { return __pp() }
+function now:long() { return __real_ns() }
+function error(msg:string) { __error(msg) }
+function warn(msg:string) { __warn(msg) }
+function log(msg:string) { println(msg) }
+function errno_str:string(n:long) { return __table("errno", n) }
+function arg:long(n:long) { return __reg_arg(n) }
+function symname:string(addr:long) { return __sym_name(addr) }
+function argstr:string() { return __sys_argstr() }
+function task_pid:long(task:long) { return @cast(task, "task_struct")->pid }
+function task_comm:string(task:long) { return __kernel_str(&@cast(task, "task_struct")->comm, 15) }
+function kernel_string:string(a:long) { return __kernel_str(a, 511) }
+function hit:long(name:string) { return __hits[name] }
+function kernel_string_n:string(a:long, n:long) { return __kernel_str(a, n) }
+function user_long:long(a:long) { try { return @uderef(8, a) } catch { return 0 } }
+function substr:string(s:string, start:long, len:long) { return __substr(s, start, len) }
+"#;
+
+/// What came out.
+pub struct Run {
+    pub analysis: Option<Analysis>,
+    pub diags: Diagnostics,
+    pub sources: Sources,
+}
+
+/// Analyses a script.
+pub fn run(script: &str) -> Run {
+    run_with(script, &Options::default())
+}
+
+pub fn run_with(script: &str, options: &Options) -> Run {
+    run_lib(TAPSET, script, options)
+}
+
+/// With another library.
+pub fn run_lib(tapset: &str, script: &str, options: &Options) -> Run {
+    let mut sources = Sources::new();
+    let mut diags = Diagnostics::new();
+    let env = PreprocEnv::new("6.12.0", "x86_64");
+    let macros = MacroLibrary::new();
+    let mut library = Library::new();
+    let mut parse = |name: &str, text: &str, user: bool| {
+        let id = sources.add(name, text.as_bytes().to_vec());
+        let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
+        let probes = derive(&file, id);
+        library.add(id, file, user);
+        probes
+    };
+    let mut tapset = Some(parse("lib.stp", tapset, false));
+    let handlers = parse("test.stp", script, true);
+    assert!(!diags.has_errors(), "{}", diags.render(&sources, false));
+    let inputs = Inputs {
+        library: &library,
+        sources: &sources,
+        facts: &Machine,
+        tables: &|name| {
+            (name == "errno").then(|| {
+                ["", "EPERM", "ENOENT"]
+                    .map(|s| s.as_bytes().into())
+                    .to_vec()
+            })
+        },
+        options,
+    };
+    let mut pull = |_: FileId, _: &mut Diagnostics| tapset.take().unwrap_or_default();
+    let analysis = analyse_bodies(&inputs, handlers, &mut pull, &mut diags).ok();
+    Run {
+        analysis,
+        diags,
+        sources,
+    }
+}
+
+fn derive(file: &ast::File, id: FileId) -> Vec<Derived> {
+    let mut out = Vec::new();
+    for item in &file.items {
+        let ast::Item::Probe(p) = item else { continue };
+        let body = Arc::new(p.body.clone());
+        for point in &p.points {
+            let (event, ctx) = event(point);
+            let text: Vec<&str> = point.components.iter().map(|c| &*c.name).collect();
+            out.push(Derived {
+                event,
+                point: text.join(".").into(),
+                name: text.join(".").into(),
+                conditions: point
+                    .condition
+                    .iter()
+                    .map(|c| (Arc::new((**c).clone()), id))
+                    .collect(),
+                parts: vec![Part {
+                    body: body.clone(),
+                    file: id,
+                }],
+                ctx,
+                span: p.span,
+                points: 1,
+            });
+        }
+    }
+    out
+}
+
+fn event(p: &ast::ProbePoint) -> (Event, Context) {
+    let target = |name: &str, source, ty| Target {
+        name: name.into(),
+        source,
+        ty,
+    };
+    let order = match p.components[0].arg {
+        Some(Literal::Num(n)) => n,
+        _ => 0,
+    };
+    let names: Vec<&str> = p.components.iter().map(|c| &*c.name).collect();
+    match names.as_slice() {
+        ["begin"] => (Event::Begin(order), Context::empty(ContextKind::Controller)),
+        ["end"] => (Event::End(order), Context::empty(ContextKind::Controller)),
+        ["never"] => (Event::Never, Context::empty(ContextKind::Controller)),
+        ["timer", ..] => (
+            Event::Timer {
+                period_ns: 1_000_000_000,
+                randomize_ns: 0,
+            },
+            Context::empty(ContextKind::Controller),
+        ),
+        ["kernel", ..] => {
+            let mut c = Context::empty(ContextKind::Tracepoint);
+            c.name = Some("sched_switch".into());
+            c.targets = vec![
+                target("prev", TargetSource::CtxArg(1), CTy::id(TASK_PTR)),
+                target("state", TargetSource::CtxArg(3), CTy::id(STATE)),
+                target("prio", TargetSource::CtxArg(4), CTy::id(INT)),
+            ];
+            (Event::Tracepoint("sched_switch".into()), c)
+        }
+        ["syscall", .., "return"] => {
+            let mut c = Context::empty(ContextKind::SysExit);
+            c.targets = vec![
+                target("fd", TargetSource::SysArg(0), CTy::int(4, true)),
+                target("return", TargetSource::SysRet, CTy::int(8, true)),
+            ];
+            (Event::SysExit(NrSet::All), c)
+        }
+        _ => {
+            let mut c = Context::empty(ContextKind::SysEnter);
+            c.targets = vec![target("fd", TargetSource::SysArg(0), CTy::int(4, true))];
+            (Event::SysEnter(NrSet::All), c)
+        }
+    }
+}
+
+/// A machine for the code generator.
+pub fn bpf_options() -> BpfOptions {
+    BpfOptions {
+        cpus: 4,
+        ring_bytes: 1 << 20,
+        timing: false,
+        offsets: KernelOffsets {
+            task_pid: Some(1256),
+            task_tgid: Some(1260),
+            task_comm: Some(1832),
+            task_real_parent: Some(1272),
+            task_cred: Some(1800),
+            task_mm: Some(1120),
+            task_signal: Some(1928),
+            mm_arg_start: Some(320),
+            mm_arg_end: Some(328),
+            cred_uid: Some(8),
+            cred_gid: Some(12),
+            cred_euid: Some(24),
+            cred_egid: Some(28),
+            task_ti_status: Some(16),
+            signal_pgrp: Some(360),
+            signal_session: Some(368),
+            pid_nr: Some(96),
+        },
+        features: Features {
+            may_goto: true,
+            for_each: true,
+            bpf_loop: true,
+            atomics: true,
+            task_pt_regs: true,
+        },
+        syscalls: Vec::new(),
+    }
+}

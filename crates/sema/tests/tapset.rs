@@ -1,0 +1,304 @@
+//! The library itself: every function compiles in a kernel handler or in a controller handler,
+//! or is refused with a place; every alias gives all its variables.
+//!
+//! The machine has every structure with every member, so that only the library is tested.
+
+mod support;
+
+use std::sync::Arc;
+
+use spile_sema::analyse::{Analysis, Inputs, Options, analyse};
+use spile_sema::facts::*;
+use spile_sema::library::Library;
+use spile_syntax::ast::{Item, TypeName};
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::{parse_file, parse_macros};
+use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
+use spile_syntax::source::Sources;
+use support::bpf_options;
+
+const STRUCT: CTypeId = 1;
+const POINTER: CTypeId = 2;
+
+/// A machine that has everything.
+struct Everything {
+    calls: Vec<SysCall>,
+    files: Vec<(String, String)>,
+}
+
+impl Facts for Everything {
+    fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
+        vec![glob.into()]
+    }
+    fn tracepoint_system(&self, _: &str) -> Option<Arc<str>> {
+        None
+    }
+    /// What the library's probes of it mention.
+    fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
+        let point = format!("kernel.trace(\"{name}\")");
+        let mut names: Vec<&str> = Vec::new();
+        for (_, text) in &self.files {
+            for (at, _) in text.match_indices(&point) {
+                let rest = &text[at..];
+                let body = &rest[..rest.find("\n}").unwrap_or(rest.len())];
+                names.extend(targets(body));
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        let arg = |n: &str| TracepointArg {
+            name: n.into(),
+            ty: POINTER,
+        };
+        Some(names.into_iter().map(arg).collect())
+    }
+    fn ctype(&self, id: CTypeId) -> CType {
+        match id {
+            STRUCT => CType::Struct {
+                name: "any".into(),
+                size: 4096,
+                union: false,
+            },
+            _ => CType::Ptr(STRUCT),
+        }
+    }
+    fn c_name(&self, _: CTypeId) -> String {
+        "struct any *".into()
+    }
+    fn type_by_name(&self, _: &str) -> Option<CTypeId> {
+        Some(STRUCT)
+    }
+    fn member(&self, _: CTypeId, name: &str) -> Option<Member> {
+        Some(Member {
+            name: name.into(),
+            bit_offset: 64,
+            bit_size: 0,
+            ty: POINTER,
+        })
+    }
+    fn members(&self, _: CTypeId) -> Vec<Member> {
+        Vec::new()
+    }
+    fn enum_constant(&self, _: &str) -> Option<i64> {
+        Some(1)
+    }
+    fn enum_values(&self, _: CTypeId) -> Vec<(Arc<str>, i64)> {
+        Vec::new()
+    }
+    fn variable(&self, _: &str) -> Option<KernelVar> {
+        None
+    }
+    fn symbol_exists(&self, _: &str) -> bool {
+        true
+    }
+    fn syscalls(&self) -> &[SysCall] {
+        &self.calls
+    }
+    fn perf_events(&self) -> Vec<PerfEvent> {
+        Vec::new()
+    }
+    fn hz(&self) -> u64 {
+        1000
+    }
+    fn arch(&self) -> &str {
+        "x86_64"
+    }
+    fn release(&self) -> &str {
+        "6.12.0"
+    }
+}
+
+/// The library's files, by name.
+fn files() -> Vec<(String, String)> {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tapset");
+    let mut files: Vec<(String, String)> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .map(|p| {
+            let name = p.file_name().unwrap().to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(&p).unwrap())
+        })
+        .collect();
+    files.sort();
+    let limit = "@define MAXSTRINGLEN %( 512 %)\n".to_owned();
+    files.push(("limits.stpm".into(), limit));
+    files
+}
+
+/// The names behind `$` in a text.
+fn targets(text: &str) -> impl Iterator<Item = &str> {
+    text.split('$').skip(1).map(|rest| {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+        &rest[..end.unwrap_or(rest.len())]
+    })
+}
+
+fn machine(files: &[(String, String)]) -> Everything {
+    let call = |nr: u32, name: &'static str| SysCall {
+        nr,
+        name,
+        probe: name,
+        args: Vec::new(),
+    };
+    Everything {
+        calls: vec![call(0, "read"), call(59, "execve"), call(322, "execveat")],
+        files: files.to_vec(),
+    }
+}
+
+fn environment() -> PreprocEnv {
+    PreprocEnv::new("6.12.0", "x86_64")
+}
+
+/// The public macros.
+fn macros(
+    files: &[(String, String)],
+    sources: &mut Sources,
+    diags: &mut Diagnostics,
+) -> MacroLibrary {
+    let mut macros = MacroLibrary::new();
+    for (name, text) in files.iter().filter(|(n, _)| n.ends_with(".stpm")) {
+        let id = sources.add(name.as_str(), text.clone().into_bytes());
+        macros.extend(parse_macros(sources, id, &environment(), diags));
+    }
+    macros
+}
+
+/// The items of all files with the files' texts.
+fn items(files: &[(String, String)]) -> Vec<(String, Item)> {
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let macros = macros(files, &mut sources, &mut diags);
+    let mut out = Vec::new();
+    for (name, text) in files.iter().filter(|(n, _)| n.ends_with(".stp")) {
+        let id = sources.add(name.as_str(), text.clone().into_bytes());
+        let file = parse_file(&mut sources, id, &environment(), &macros, &mut diags);
+        out.extend(file.items.into_iter().map(|i| (text.clone(), i)));
+    }
+    assert!(diags.is_empty(), "{}", diags.render(&sources, false));
+    out
+}
+
+/// Analyses a script with the real library.
+fn run(files: &[(String, String)], facts: &Everything, script: &str) -> Result<Analysis, String> {
+    let mut sources = Sources::new();
+    let mut diags = Diagnostics::new();
+    let env = environment();
+    let mut library = Library::new();
+    let macros = macros(files, &mut sources, &mut diags);
+    let id = sources.add("test.stp", script.as_bytes().to_vec());
+    let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
+    library.add(id, file, true);
+    for (name, text) in files.iter().filter(|(n, _)| n.ends_with(".stp")) {
+        let id = sources.add(name.as_str(), text.clone().into_bytes());
+        let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
+        library.add(id, file, false);
+    }
+    let inputs = Inputs {
+        library: &library,
+        sources: &sources,
+        facts,
+        tables: &|name| {
+            ["errno", "signal"]
+                .contains(&name)
+                .then(|| vec![b"".as_slice().into(), b"ONE".as_slice().into()])
+        },
+        options: &Options::default(),
+    };
+    match analyse(&inputs, &mut diags) {
+        Ok(a) => Ok(a),
+        Err(_) if diags.iter().all(|d| d.primary.is_some()) => Err(diags.render(&sources, false)),
+        Err(_) => panic!("refused without a place: {}", diags.render(&sources, false)),
+    }
+}
+
+/// What analysis lets through compiles.
+fn compile(a: Analysis, script: &str) {
+    let mut p = a.program;
+    spile_ir::opt::optimise(&mut p, true);
+    spile_ir::storage::classify(&mut p);
+    spile_ir::verify::verify(&p).unwrap_or_else(|e| panic!("{script}: {e:?}"));
+    if p.handlers.iter().any(|h| h.event.in_kernel()) {
+        spile_bpf::compile(&p, &bpf_options()).unwrap_or_else(|e| panic!("{script}: {e}"));
+    }
+}
+
+/// Where one function may run, with what it says where it may not.
+fn places(
+    files: &[(String, String)],
+    facts: &Everything,
+    call: &str,
+) -> [(&'static str, Option<String>); 3] {
+    ["begin", "syscall.read.return", "kernel.trace(\"x\")"].map(|point| {
+        let script = format!("probe {point} {{ {call} }}");
+        let a = match run(files, facts, &script) {
+            Ok(a) => a,
+            Err(text) => return (point, Some(text)),
+        };
+        compile(a, &script);
+        (point, None)
+    })
+}
+
+#[test]
+fn functions() {
+    let files = files();
+    let facts = machine(&files);
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for (_, item) in items(&files) {
+        let Item::Function(f) = item else { continue };
+        if f.name.name.starts_with("__") {
+            continue;
+        }
+        // A constant for what wants one.
+        let args = f.params.iter().map(|(_, ty)| match ty {
+            Some(TypeName::String) => "execname()",
+            _ => "2",
+        });
+        let args: Vec<&str> = args.collect();
+        let call = format!("{}({})", f.name.name, args.join(", "));
+        let call = match f.ret {
+            Some(_) => format!("println({call})"),
+            None => call,
+        };
+        let found = places(&files, &facts, &call);
+        count += 1;
+        if found.iter().all(|(_, refused)| refused.is_some()) {
+            wrong.push(format!("{call} runs nowhere: {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 150, "{count}");
+}
+
+/// Variables that only handlers in user space could compute.
+const NOT_IN_KERNEL: &[&str] = &["caller_function"];
+
+#[test]
+fn aliases() {
+    let files = files();
+    let facts = machine(&files);
+    let mut count = 0;
+    for (text, item) in items(&files) {
+        let Item::Alias(a) = item else { continue };
+        let words: Vec<&str> = a.names[0].components.iter().map(|c| &*c.name).collect();
+        let point = words.join(".");
+        let head = format!("probe {point} =");
+        let body = text.split(&head).nth(1).unwrap_or_default();
+        let vars = body
+            .lines()
+            .skip(1)
+            .take_while(|l| !l.starts_with('}'))
+            .filter_map(|l| l.trim().split_once(" = "))
+            .map(|(var, _)| var)
+            .filter(|v| !NOT_IN_KERNEL.contains(v));
+        let prints: Vec<String> = vars.map(|v| format!("println({v})")).collect();
+        let script = format!("probe {point} {{ println(pn()) {} }}", prints.join(" "));
+        match run(&files, &facts, &script) {
+            Ok(a) => compile(a, &script),
+            Err(text) => panic!("{script}\n{text}"),
+        }
+        count += 1;
+    }
+    assert!(count > 25, "{count}");
+}
