@@ -1,0 +1,255 @@
+//! What is loaded: programs, maps and links by number, and their counters.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::attr::Attr;
+use super::{BpfError, Command, Errno};
+
+/// Kinds of objects that the kernel numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// Programs.
+    Prog,
+    /// Maps.
+    Map,
+    /// Links.
+    Link,
+}
+
+impl ObjectKind {
+    fn next(self) -> Command {
+        match self {
+            ObjectKind::Prog => Command::ProgGetNextId,
+            ObjectKind::Map => Command::MapGetNextId,
+            ObjectKind::Link => Command::LinkGetNextId,
+        }
+    }
+}
+
+/// What the kernel says about a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgInfo {
+    /// One of [`super::prog_type`].
+    pub ty: u32,
+    /// Its number.
+    pub id: u32,
+    /// Its name, up to 15 bytes.
+    pub name: String,
+    /// Nanoseconds that it ran, while statistics were on.
+    pub run_time_ns: u64,
+    /// How often it ran, while statistics were on.
+    pub run_count: u64,
+    /// Runs that were skipped because it was running on that CPU already.
+    pub recursion_misses: u64,
+}
+
+/// What the kernel says about a map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MapInfo {
+    /// One of [`super::map_type`].
+    pub ty: u32,
+    /// Its number.
+    pub id: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// Most entries.
+    pub max_entries: u32,
+    /// `BPF_F_...`
+    pub flags: u32,
+    /// Its name, up to 15 bytes.
+    pub name: String,
+}
+
+/// What the kernel says about a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// `BPF_LINK_TYPE_...`
+    pub ty: u32,
+    /// Its number.
+    pub id: u32,
+    /// The program that it attaches.
+    pub prog_id: u32,
+}
+
+/// The numbers of all objects of a kind, in order.
+///
+/// # Errors
+/// [`BpfError::Call`]: `EPERM` without CAP_SYS_ADMIN.
+pub fn ids(kind: ObjectKind) -> Result<Vec<u32>, BpfError> {
+    let mut ids = Vec::new();
+    let mut last = 0;
+    loop {
+        let mut attr = Attr::new().u32(0, last);
+        // SAFETY: the attribute holds no pointers.
+        match unsafe { attr.call(kind.next()) } {
+            Ok(_) => last = attr.get(4),
+            Err(BpfError::Call {
+                errno: Errno::NOENT,
+                ..
+            }) => return Ok(ids),
+            Err(e) => return Err(e),
+        }
+        ids.push(last);
+    }
+}
+
+/// A descriptor of a program by its number.
+///
+/// # Errors
+/// [`BpfError::Call`]: `ENOENT` if it is gone.
+pub fn prog_by_id(id: u32) -> Result<OwnedFd, BpfError> {
+    by_id(Command::ProgGetFdById, id)
+}
+
+/// A descriptor of a map by its number.
+///
+/// # Errors
+/// [`BpfError::Call`]: `ENOENT` if it is gone.
+pub fn map_by_id(id: u32) -> Result<OwnedFd, BpfError> {
+    by_id(Command::MapGetFdById, id)
+}
+
+fn by_id(command: Command, id: u32) -> Result<OwnedFd, BpfError> {
+    let mut attr = Attr::new().u32(0, id);
+    // SAFETY: the attribute holds no pointers; the command returns a descriptor.
+    unsafe { attr.open(command) }
+}
+
+/// All programs that are loaded now.
+///
+/// # Errors
+/// [`BpfError::Call`]; objects that go away meanwhile are left out.
+pub fn programs() -> Result<Vec<ProgInfo>, BpfError> {
+    each(ObjectKind::Prog, Command::ProgGetFdById, prog_info)
+}
+
+/// All maps that exist now.
+///
+/// # Errors
+/// [`BpfError::Call`]; objects that go away meanwhile are left out.
+pub fn maps() -> Result<Vec<MapInfo>, BpfError> {
+    each(ObjectKind::Map, Command::MapGetFdById, map_info)
+}
+
+/// All links that exist now.
+///
+/// # Errors
+/// [`BpfError::Call`]; objects that go away meanwhile are left out.
+pub fn links() -> Result<Vec<LinkInfo>, BpfError> {
+    each(ObjectKind::Link, Command::LinkGetFdById, |fd| {
+        let info = raw_info(fd)?;
+        Ok(LinkInfo {
+            ty: info.u32(0),
+            id: info.u32(4),
+            prog_id: info.u32(8),
+        })
+    })
+}
+
+fn each<T>(
+    kind: ObjectKind,
+    open: Command,
+    info: impl Fn(BorrowedFd<'_>) -> Result<T, BpfError>,
+) -> Result<Vec<T>, BpfError> {
+    let mut found = Vec::new();
+    for id in ids(kind)? {
+        match by_id(open, id) {
+            Ok(fd) => found.push(info(fd.as_fd())?),
+            Err(BpfError::Call {
+                errno: Errno::NOENT,
+                ..
+            }) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(found)
+}
+
+/// What the kernel says about a program.
+///
+/// # Errors
+/// [`BpfError::Call`].
+pub fn prog_info(fd: BorrowedFd<'_>) -> Result<ProgInfo, BpfError> {
+    let info = raw_info(fd)?;
+    Ok(ProgInfo {
+        ty: info.u32(0),
+        id: info.u32(4),
+        name: info.name(64),
+        run_time_ns: info.u64(192),
+        run_count: info.u64(200),
+        recursion_misses: info.u64(208),
+    })
+}
+
+/// What the kernel says about a map.
+///
+/// # Errors
+/// [`BpfError::Call`].
+pub fn map_info(fd: BorrowedFd<'_>) -> Result<MapInfo, BpfError> {
+    let info = raw_info(fd)?;
+    Ok(MapInfo {
+        ty: info.u32(0),
+        id: info.u32(4),
+        key_size: info.u32(8),
+        value_size: info.u32(12),
+        max_entries: info.u32(16),
+        flags: info.u32(20),
+        name: info.name(24),
+    })
+}
+
+/// A `struct bpf_{prog,map,link}_info`; fields of newer kernels than the
+/// running one read as zero.
+struct RawInfo([u8; INFO_LEN]);
+
+/// That of a program up to `recursion_misses`, the longest that is read here.
+const INFO_LEN: usize = 216;
+
+impl RawInfo {
+    fn u32(&self, at: usize) -> u32 {
+        self.0[at..]
+            .first_chunk()
+            .map_or(0, |b| u32::from_ne_bytes(*b))
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        self.0[at..]
+            .first_chunk()
+            .map_or(0, |b| u64::from_ne_bytes(*b))
+    }
+
+    fn name(&self, at: usize) -> String {
+        let bytes = &self.0[at..at + 16];
+        let len = memchr::memchr(0, bytes).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    }
+}
+
+fn raw_info(fd: BorrowedFd<'_>) -> Result<RawInfo, BpfError> {
+    let mut info = RawInfo([0; INFO_LEN]);
+    let mut attr = Attr::new()
+        .fd(0, fd)
+        .u32(4, INFO_LEN as u32)
+        .output(8, &mut info.0);
+    // SAFETY: the kernel writes no more than the length given. All pointers in
+    // the buffer are null with counts of zero, so it writes through none.
+    unsafe { attr.call(Command::ObjGetInfoByFd) }?;
+    Ok(info)
+}
+
+/// Keeps run-time statistics of all programs on while it lives.
+#[derive(Debug)]
+pub struct Stats(#[allow(dead_code)] OwnedFd);
+
+/// Turns on run times and counts (`run_time_ns`, `run_count`) for the whole
+/// machine until the value is dropped (Linux 5.8). Costs each run some 20 ns.
+///
+/// # Errors
+/// [`BpfError::Call`].
+pub fn enable_stats() -> Result<Stats, BpfError> {
+    let mut attr = Attr::new(); // type 0: BPF_STATS_RUN_TIME
+    // SAFETY: the attribute holds no pointers; the command returns a descriptor.
+    unsafe { attr.open(Command::EnableStats) }.map(Stats)
+}

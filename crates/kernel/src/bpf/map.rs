@@ -1,0 +1,287 @@
+//! Maps: created, read and written by descriptor.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::attr::Attr;
+use super::{BpfError, Command, Errno, MapInfo, map_info};
+use crate::machine;
+
+/// Types of maps that this project uses, numbered as in the kernel.
+#[allow(missing_docs)]
+pub mod map_type {
+    pub const HASH: u32 = 1;
+    pub const ARRAY: u32 = 2;
+    pub const PERCPU_HASH: u32 = 5;
+    pub const PERCPU_ARRAY: u32 = 6;
+    pub const LRU_PERCPU_HASH: u32 = 10;
+    pub const PERCPU_CGROUP_STORAGE: u32 = 21;
+    pub const RINGBUF: u32 = 27;
+    pub const TASK_STORAGE: u32 = 29;
+}
+
+/// What a new map shall be.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MapSpec<'a> {
+    /// One of [`map_type`].
+    pub ty: u32,
+    /// Bytes of a key; 0 for a ring buffer.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// Entries; bytes for a ring buffer.
+    pub max_entries: u32,
+    /// `BPF_F_...`
+    pub flags: u32,
+    /// Shown by tools; up to 15 bytes.
+    pub name: &'a str,
+}
+
+/// Creates a map.
+///
+/// # Errors
+/// [`BpfError::Call`].
+pub fn map_create(spec: &MapSpec<'_>) -> Result<OwnedFd, BpfError> {
+    let mut attr = Attr::new()
+        .u32(0, spec.ty)
+        .u32(4, spec.key_size)
+        .u32(8, spec.value_size)
+        .u32(12, spec.max_entries)
+        .u32(16, spec.flags)
+        .name(28, spec.name);
+    // SAFETY: the attribute holds no pointers; the command returns a descriptor.
+    unsafe { attr.open(Command::MapCreate) }
+}
+
+/// A map whose sizes are known, so that keys and values can be checked.
+#[derive(Debug)]
+pub struct Map<F> {
+    fd: F,
+    info: MapInfo,
+    /// Bytes that a look-up gives.
+    value_len: usize,
+}
+
+/// What a batched command did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// Entries read or deleted.
+    pub count: usize,
+    /// Whether the end of the map was reached.
+    pub done: bool,
+}
+
+impl<F: AsFd> Map<F> {
+    /// Asks the kernel for the sizes of the map behind a descriptor.
+    ///
+    /// # Errors
+    /// [`BpfError::Call`], for one that is no map as well.
+    pub fn new(fd: F) -> Result<Map<F>, BpfError> {
+        let info = map_info(fd.as_fd())?;
+        let size = info.value_size as usize;
+        // Per-CPU maps give one value per possible CPU, each on 8 bytes.
+        let value_len = match info.ty {
+            map_type::PERCPU_HASH
+            | map_type::PERCPU_ARRAY
+            | map_type::LRU_PERCPU_HASH
+            | map_type::PERCPU_CGROUP_STORAGE => {
+                size.next_multiple_of(8) * machine::possible_cpus().len()
+            }
+            _ => size,
+        };
+        Ok(Map {
+            fd,
+            info,
+            value_len,
+        })
+    }
+
+    /// What the kernel says about it.
+    #[must_use]
+    pub fn info(&self) -> &MapInfo {
+        &self.info
+    }
+
+    /// Bytes of a key.
+    #[must_use]
+    pub fn key_len(&self) -> usize {
+        self.info.key_size as usize
+    }
+
+    /// Bytes of a value as read and written: of a per-CPU map, those of all
+    /// possible CPUs, each rounded up to 8.
+    #[must_use]
+    pub fn value_len(&self) -> usize {
+        self.value_len
+    }
+
+    fn checked(&self, key: usize, value: Option<usize>) -> Result<(), BpfError> {
+        if key != self.key_len() {
+            return Err(BpfError::Argument("a key of another size than the map's"));
+        }
+        if value.is_some_and(|len| len != self.value_len) {
+            return Err(BpfError::Argument("a value of another size than the map's"));
+        }
+        Ok(())
+    }
+
+    /// Reads the value of a key; `false` if the map has none.
+    ///
+    /// # Errors
+    /// [`BpfError`].
+    pub fn lookup(&self, key: &[u8], value: &mut [u8]) -> Result<bool, BpfError> {
+        self.checked(key.len(), Some(value.len()))?;
+        let mut attr = Attr::new()
+            .fd(0, self.fd.as_fd())
+            .input(8, key)
+            .output(16, value);
+        // SAFETY: key and value have the map's sizes, as just checked.
+        present(unsafe { attr.call(Command::MapLookupElem) })
+    }
+
+    /// Writes the value of a key; flags are 0, `BPF_NOEXIST` (1) or `BPF_EXIST` (2).
+    ///
+    /// # Errors
+    /// [`BpfError`]; `E2BIG` where the map is full.
+    pub fn update(&self, key: &[u8], value: &[u8], flags: u64) -> Result<(), BpfError> {
+        self.checked(key.len(), Some(value.len()))?;
+        let mut attr = Attr::new()
+            .fd(0, self.fd.as_fd())
+            .input(8, key)
+            .input(16, value)
+            .u64(24, flags);
+        // SAFETY: key and value have the map's sizes, as just checked.
+        unsafe { attr.call(Command::MapUpdateElem) }.map(drop)
+    }
+
+    /// Deletes a key; `false` if the map had none.
+    ///
+    /// # Errors
+    /// [`BpfError`].
+    pub fn delete(&self, key: &[u8]) -> Result<bool, BpfError> {
+        self.checked(key.len(), None)?;
+        let mut attr = Attr::new().fd(0, self.fd.as_fd()).input(8, key);
+        // SAFETY: the key has the map's size, as just checked.
+        present(unsafe { attr.call(Command::MapDeleteElem) })
+    }
+
+    /// Gives the key after `key`, or the first; `false` at the end. A key that
+    /// was deleted meanwhile starts a hash map over.
+    ///
+    /// # Errors
+    /// [`BpfError`].
+    pub fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<bool, BpfError> {
+        self.checked(key.map_or(next.len(), <[u8]>::len), None)?;
+        self.checked(next.len(), None)?;
+        let mut attr = Attr::new().fd(0, self.fd.as_fd()).output(16, next);
+        if let Some(key) = key {
+            attr = attr.input(8, key);
+        }
+        // SAFETY: both keys have the map's size, as just checked.
+        present(unsafe { attr.call(Command::MapGetNextKey) })
+    }
+
+    /// Reads many entries at once, from the start or behind an earlier batch;
+    /// with `delete`, takes them out. `cursor` holds the place between calls:
+    /// start with an empty one. Buffers are cut into entries one after another.
+    ///
+    /// # Errors
+    /// [`BpfError`]; `ENOSPC` where a bucket of a hash map holds more entries
+    /// than the buffers: call again with larger ones.
+    pub fn batch(
+        &self,
+        cursor: &mut Vec<u8>,
+        keys: &mut [u8],
+        values: &mut [u8],
+        delete: bool,
+    ) -> Result<Batch, BpfError> {
+        let most = self.entries(keys.len(), Some(values.len()))?;
+        // Hash maps keep a bucket's number (4 bytes) here, arrays a key.
+        let mut after = vec![0; self.key_len().max(8)];
+        let mut attr = Attr::new()
+            .output(8, &mut after)
+            .output(16, keys)
+            .output(24, values)
+            .u32(32, most)
+            .fd(36, self.fd.as_fd());
+        if !cursor.is_empty() {
+            cursor.resize(self.key_len().max(8), 0);
+            attr = attr.input(0, cursor);
+        }
+        let command = if delete {
+            Command::MapLookupAndDeleteBatch
+        } else {
+            Command::MapLookupBatch
+        };
+        // SAFETY: there is room for `most` entries; cursors are at least as long
+        // as a key and as a bucket's number.
+        let result = unsafe { attr.call(command) };
+        let batch = self.batched(result, attr.get(32))?;
+        *cursor = after;
+        Ok(batch)
+    }
+
+    /// Deletes many keys at once, one after another in `keys`; stops at the
+    /// first one that is not there (`done` is then false).
+    ///
+    /// # Errors
+    /// [`BpfError`].
+    pub fn delete_batch(&self, keys: &[u8]) -> Result<Batch, BpfError> {
+        let count = self.entries(keys.len(), None)?;
+        let mut attr = Attr::new()
+            .input(16, keys)
+            .u32(32, count)
+            .fd(36, self.fd.as_fd());
+        // SAFETY: `keys` holds `count` keys.
+        match unsafe { attr.call(Command::MapDeleteBatch) } {
+            Ok(_) => Ok(Batch {
+                count: count as usize,
+                done: true,
+            }),
+            Err(BpfError::Call {
+                errno: Errno::NOENT,
+                ..
+            }) => Ok(Batch {
+                count: attr.get(32) as usize,
+                done: false,
+            }),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn batched(&self, result: Result<i32, BpfError>, count: u32) -> Result<Batch, BpfError> {
+        let count = count as usize;
+        match result {
+            Ok(_) => Ok(Batch { count, done: false }),
+            Err(BpfError::Call {
+                errno: Errno::NOENT,
+                ..
+            }) => Ok(Batch { count, done: true }),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// How many entries the buffers hold.
+    fn entries(&self, keys: usize, values: Option<usize>) -> Result<u32, BpfError> {
+        let by_keys = keys.checked_div(self.key_len()).unwrap_or(0);
+        let by_values = match values {
+            Some(len) => len.checked_div(self.value_len).unwrap_or(0),
+            None => by_keys,
+        };
+        match u32::try_from(by_keys.min(by_values)) {
+            Ok(count) if count > 0 => Ok(count),
+            _ => Err(BpfError::Argument("buffers that hold no entry")),
+        }
+    }
+}
+
+/// Turns "no such entry" into `false`.
+fn present(result: Result<i32, BpfError>) -> Result<bool, BpfError> {
+    match result {
+        Ok(_) => Ok(true),
+        Err(BpfError::Call {
+            errno: Errno::NOENT,
+            ..
+        }) => Ok(false),
+        Err(e) => Err(e),
+    }
+}

@@ -1,0 +1,105 @@
+//! The one funnel for `bpf(2)`.
+//!
+//! libbpf loads and attaches the compiled object; what else is asked of the
+//! kernel goes through here: maps by descriptor, lists of what is loaded, test
+//! runs, statistics, and the small programs that probe for features.
+//!
+//! Memory for programs and maps is charged to the control group since Linux
+//! 5.11: `RLIMIT_MEMLOCK` is never touched.
+
+mod attr;
+pub(crate) use attr::last_errno;
+mod info;
+mod map;
+mod prog;
+
+pub use info::{LinkInfo, MapInfo, ProgInfo, Stats, enable_stats, ids, links, maps, programs};
+pub use info::{ObjectKind, map_by_id, map_info, prog_by_id, prog_info};
+pub use map::{Batch, Map, MapSpec, map_create, map_type};
+pub use prog::{
+    ProgSpec, TestResult, insn, load, load_btf, prog_type, raw_tracepoint_open, test_run,
+};
+pub use rustix::io::Errno;
+
+use std::fmt;
+
+use crate::names;
+
+/// Commands of `bpf(2)`, with their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[allow(missing_docs)] // each is the kernel's own word
+pub enum Command {
+    MapCreate = 0,
+    MapLookupElem = 1,
+    MapUpdateElem = 2,
+    MapDeleteElem = 3,
+    MapGetNextKey = 4,
+    ProgLoad = 5,
+    ProgTestRun = 10,
+    ProgGetNextId = 11,
+    MapGetNextId = 12,
+    ProgGetFdById = 13,
+    MapGetFdById = 14,
+    ObjGetInfoByFd = 15,
+    RawTracepointOpen = 17,
+    BtfLoad = 18,
+    MapLookupBatch = 24,
+    MapLookupAndDeleteBatch = 25,
+    MapDeleteBatch = 27,
+    LinkGetFdById = 30,
+    LinkGetNextId = 31,
+    EnableStats = 32,
+}
+
+/// Why a request failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BpfError {
+    /// The kernel refused the command.
+    Call {
+        /// What was asked of `bpf(2)`.
+        command: Command,
+        /// Why not.
+        errno: Errno,
+    },
+    /// The verifier refused a program.
+    Rejected {
+        /// What it returned.
+        errno: Errno,
+        /// What it said.
+        log: String,
+    },
+    /// A key or value is not of the map's size, or a name holds a NUL byte;
+    /// nothing was asked of the kernel.
+    Argument(&'static str),
+}
+
+impl BpfError {
+    /// The error number, if the kernel gave one.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            BpfError::Call { errno, .. } | BpfError::Rejected { errno, .. } => Some(*errno),
+            BpfError::Argument(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for BpfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BpfError::Call { command, errno } => {
+                write!(f, "bpf({command:?}): {}", names::describe_errno(*errno))
+            }
+            BpfError::Rejected { errno, log } => {
+                write!(f, "bpf(ProgLoad): {}\n{log}", names::describe_errno(*errno))
+            }
+            BpfError::Argument(what) => write!(f, "bpf: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for BpfError {}
+
+#[cfg(test)]
+mod tests;

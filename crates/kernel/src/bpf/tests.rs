@@ -1,0 +1,226 @@
+//! The funnel on the running kernel; skipped with a reason without privileges.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::*;
+
+const EXIT: u64 = insn(0x95, 0, 0, 0, 0);
+
+/// `None`, and a note, where maps and programs can't be made.
+fn map(ty: u32, key_size: u32, value_size: u32) -> Option<Map<OwnedFd>> {
+    let spec = MapSpec {
+        ty,
+        key_size,
+        value_size,
+        max_entries: 64,
+        flags: 0,
+        name: "a-test",
+    };
+    match map_create(&spec) {
+        Ok(fd) => Some(Map::new(fd).expect("info")),
+        Err(why) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+    }
+}
+
+fn program(ty: u32, insns: &[u64]) -> Option<OwnedFd> {
+    match load(&ProgSpec {
+        ty,
+        insns,
+        name: "a.test",
+        ..Default::default()
+    }) {
+        Ok(fd) => Some(fd),
+        Err(why @ BpfError::Rejected { .. }) => panic!("{why}"),
+        Err(why) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+    }
+}
+
+#[test]
+fn instructions_have_the_kernels_layout() {
+    assert_eq!(
+        insn(0xb7, 1, 2, -1, 5).to_le_bytes(),
+        [0xb7, 0x21, 0xff, 0xff, 5, 0, 0, 0]
+    );
+}
+
+#[test]
+fn entries_of_a_hash_map() {
+    let Some(map) = map(map_type::HASH, 4, 8) else {
+        return;
+    };
+    assert_eq!((map.key_len(), map.value_len()), (4, 8));
+    assert_eq!(map.info().name, "a_test");
+    let key = |n: u32| n.to_ne_bytes();
+    let mut value = [0; 8];
+    assert_eq!(map.lookup(&key(1), &mut value), Ok(false));
+    for n in 0..10u32 {
+        map.update(&key(n), &u64::from(n * n).to_ne_bytes(), 0)
+            .expect("room");
+    }
+    assert_eq!(map.lookup(&key(7), &mut value), Ok(true));
+    assert_eq!(u64::from_ne_bytes(value), 49);
+    assert_eq!(map.delete(&key(7)), Ok(true));
+    assert_eq!(map.delete(&key(7)), Ok(false));
+    let exists = map.update(&key(1), &value, 1).expect_err("BPF_NOEXIST");
+    assert_eq!(exists.errno(), Some(Errno::EXIST));
+
+    let (mut seen, mut next) = (0, [0; 4]);
+    let mut last: Option<[u8; 4]> = None;
+    while map
+        .next_key(last.as_ref().map(|k| &k[..]), &mut next)
+        .expect("walk")
+    {
+        last = Some(next);
+        seen += 1;
+    }
+    assert_eq!(seen, 9);
+    assert!(matches!(
+        map.lookup(&[0; 3], &mut value),
+        Err(BpfError::Argument(_))
+    ));
+    assert!(matches!(
+        map.lookup(&key(1), &mut [0; 7]),
+        Err(BpfError::Argument(_))
+    ));
+}
+
+#[test]
+fn batches_read_and_drain() {
+    let Some(map) = map(map_type::PERCPU_HASH, 8, 12) else {
+        return;
+    };
+    let cpus = crate::machine::possible_cpus().len();
+    assert_eq!(map.value_len(), 16 * cpus);
+    for n in 0..50u64 {
+        map.update(&n.to_ne_bytes(), &vec![n as u8; map.value_len()], 0)
+            .expect("room");
+    }
+    let collect = |delete| {
+        let (mut cursor, mut all) = (Vec::new(), Vec::new());
+        let mut keys = vec![0; 8 * 40];
+        let mut values = vec![0; map.value_len() * 40];
+        loop {
+            let batch = map
+                .batch(&mut cursor, &mut keys, &mut values, delete)
+                .expect("batch");
+            for i in 0..batch.count {
+                assert_eq!(keys[i * 8], values[i * map.value_len()]);
+                all.push(keys[i * 8]);
+            }
+            if batch.done {
+                all.sort_unstable();
+                return all;
+            }
+        }
+    };
+    assert_eq!(collect(false), (0..50).collect::<Vec<u8>>());
+    let some: Vec<u8> = [3u64, 4, 5].iter().flat_map(|n| n.to_ne_bytes()).collect();
+    assert_eq!(
+        map.delete_batch(&some),
+        Ok(Batch {
+            count: 3,
+            done: true
+        })
+    );
+    assert!(!map.delete_batch(&some).expect("absent").done);
+    assert_eq!(collect(true).len(), 47);
+    assert_eq!(collect(true).len(), 0);
+    assert!(map.batch(&mut Vec::new(), &mut [], &mut [], false).is_err());
+}
+
+#[test]
+fn a_program_runs_on_demand() {
+    // r0 = *(u64 *)(r1 + 8): the second word of the context
+    let insns = [insn(0x79, 0, 1, 8, 0), EXIT];
+    let Some(prog) = program(prog_type::RAW_TRACEPOINT, &insns) else {
+        return;
+    };
+    let run = test_run(prog.as_fd(), &mut [1, 42], None).expect("runs");
+    assert_eq!(run.retval, 42);
+    for &cpu in &crate::machine::online_cpus() {
+        assert_eq!(
+            test_run(prog.as_fd(), &mut [1, 43], Some(cpu))
+                .expect("runs")
+                .retval,
+            43
+        );
+    }
+    let short = test_run(prog.as_fd(), &mut [1], None).expect_err("context too short");
+    assert_eq!(short.errno(), Some(Errno::INVAL));
+}
+
+#[test]
+fn what_the_verifier_says_is_told() {
+    if program(prog_type::RAW_TRACEPOINT, &[insn(0xb7, 0, 0, 0, 0), EXIT]).is_none() {
+        return;
+    }
+    let spec = ProgSpec {
+        ty: prog_type::RAW_TRACEPOINT,
+        insns: &[EXIT],
+        ..Default::default()
+    };
+    match load(&spec) {
+        Err(BpfError::Rejected { log, .. }) => assert!(log.contains("R0 !read_ok"), "{log}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn programs_are_listed_attached_and_counted() {
+    let insns = [insn(0xb7, 0, 0, 0, 0), EXIT];
+    let Some(prog) = program(prog_type::RAW_TRACEPOINT, &insns) else {
+        return;
+    };
+    let id = prog_info(prog.as_fd()).expect("info").id;
+    assert!(
+        programs()
+            .expect("list")
+            .iter()
+            .any(|p| p.id == id && p.name == "a.test")
+    );
+    let stats = enable_stats().expect("statistics");
+    let link = raw_tracepoint_open(Some("sys_enter"), prog.as_fd()).expect("attached");
+    assert!(links().expect("list").iter().any(|l| l.prog_id == id));
+    std::thread::yield_now();
+    assert!(prog_info(prog.as_fd()).expect("info").run_count > 0);
+    drop((link, stats));
+    let absent = raw_tracepoint_open(Some("no_such_tracepoint"), prog.as_fd());
+    assert_eq!(absent.expect_err("absent").errno(), Some(Errno::NOENT));
+    assert!(raw_tracepoint_open(Some("a\0b"), prog.as_fd()).is_err());
+    drop(prog);
+    // What a link held is let go of after a grace period.
+    let listed = || ids(ObjectKind::Prog).expect("list").contains(&id);
+    for _ in 0..400 {
+        if !listed() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(!listed());
+    assert_eq!(
+        prog_by_id(id).expect_err("gone").errno(),
+        Some(Errno::NOENT)
+    );
+}
+
+#[test]
+fn maps_are_listed() {
+    let Some(map) = map(map_type::ARRAY, 4, 8) else {
+        return;
+    };
+    let id = map.info().id;
+    assert!(
+        maps()
+            .expect("list")
+            .iter()
+            .any(|m| m.id == id && m.value_size == 8)
+    );
+    let again = Map::new(map_by_id(id).expect("by id")).expect("info");
+    assert_eq!(again.info(), map.info());
+}

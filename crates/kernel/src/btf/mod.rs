@@ -1,0 +1,387 @@
+//! An index over a BTF blob, such as `/sys/kernel/btf/vmlinux`.
+//!
+//! The kernel's blob holds some 120,000 types in 5 MB. Turning it into heap
+//! objects costs more than the whole start-up budget, so nothing of it is
+//! copied: one pass over the type records notes where each record starts, its
+//! name's offset and its kind, and every question reads the blob itself.
+//! A look-up by name finds the name in the string section first (`memmem`),
+//! then the records that carry that offset.
+//!
+//! * [`Btf`]: opening, the pass, look-ups by name.
+//! * `types`: the view of one type ([`Type`]) and its lists.
+//! * `query`: questions that walk types: `strip`, `member`, `size_of`, C names.
+//!
+//! The format is the kernel's `Documentation/bpf/btf.rst`. A blob is never
+//! trusted: what leads outside of it reads as absent, never as a panic.
+
+mod query;
+mod types;
+
+#[cfg(test)]
+pub(crate) mod testblob;
+#[cfg(test)]
+mod tests;
+
+pub use query::Member;
+pub use types::{Composite, Enum, EnumValue, FuncProto, Int, Kind, Param, RawMember, Type, TypeId};
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+
+use crate::sysfile::Blob;
+
+/// Where the running kernel shows its own BTF.
+pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+
+const MAGIC: u16 = 0xeb9f;
+const HEADER_LEN: usize = 24;
+
+/// A look-up by kind and name.
+type Query = (Kind, Box<str>);
+
+/// Why a BTF blob could not be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BtfError {
+    /// The file could not be opened or read (path, errno text). Absent on a
+    /// kernel built without `CONFIG_DEBUG_INFO_BTF`.
+    Io(PathBuf, String),
+    /// The blob is not BTF, or is damaged; says where and how.
+    Format(String),
+}
+
+impl fmt::Display for BtfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BtfError::Io(path, why) => write!(f, "cannot read BTF from {}: {why}", path.display()),
+            BtfError::Format(why) => write!(f, "malformed BTF: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for BtfError {}
+
+/// An indexed BTF blob. Cheap to share between threads; ids are those of the
+/// kernel (0 is `void`).
+pub struct Btf {
+    blob: Blob,
+    /// Offset in the blob of the record of each id; slot 0 unused.
+    records: Vec<u32>,
+    /// Name offset (in the string section) of each id.
+    names: Vec<u32>,
+    /// Kind of each id, as in the record.
+    kinds: Vec<u8>,
+    /// Ids of all enumerations, for look-ups of a constant.
+    enums: Vec<TypeId>,
+    strings: (usize, usize),
+    /// Look-ups by name done before; a script asks for the same few.
+    found: Mutex<HashMap<Query, Option<TypeId>>>,
+}
+
+impl fmt::Debug for Btf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Btf({} types)", self.records.len())
+    }
+}
+
+impl Btf {
+    /// The running kernel's BTF, opened at the first call and kept.
+    ///
+    /// # Errors
+    /// See [`Btf::open`]; the error is kept as well.
+    pub fn vmlinux() -> Result<&'static Btf, &'static BtfError> {
+        static KERNEL: OnceLock<Result<Btf, BtfError>> = OnceLock::new();
+        KERNEL.get_or_init(|| Btf::open(VMLINUX)).as_ref()
+    }
+
+    /// Opens a file of raw BTF. The kernel's own is mapped where it allows that
+    /// (since 6.16); any other file could change under a mapping and is read.
+    ///
+    /// # Errors
+    /// [`BtfError::Io`] if it cannot be read, [`BtfError::Format`] if it is not BTF.
+    pub fn open(path: impl AsRef<Path>) -> Result<Btf, BtfError> {
+        let path = path.as_ref();
+        let io = |e: std::io::Error| BtfError::Io(path.to_owned(), e.to_string());
+        let mut file = File::open(path).map_err(io)?;
+        let len = file.metadata().map_err(io)?.len() as usize;
+        let fixed = path.starts_with("/sys/kernel/btf");
+        let blob = match fixed.then(|| Blob::map(&file, len)).flatten() {
+            Some(blob) => blob,
+            None => {
+                let mut bytes = Vec::with_capacity(len + 1);
+                file.read_to_end(&mut bytes).map_err(io)?;
+                Blob::from(bytes)
+            }
+        };
+        Btf::index(blob)
+    }
+
+    /// Indexes raw BTF held in memory.
+    ///
+    /// # Errors
+    /// [`BtfError::Format`] if the bytes are not BTF of this byte order.
+    pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfError> {
+        Btf::index(Blob::from(bytes.into()))
+    }
+
+    fn index(blob: Blob) -> Result<Btf, BtfError> {
+        let bad = |why: &str| Err(BtfError::Format(why.to_owned()));
+        let bytes: &[u8] = &blob;
+        if bytes.len() < HEADER_LEN {
+            return bad("shorter than its header");
+        }
+        let magic = u16::from_ne_bytes([bytes[0], bytes[1]]);
+        if magic == MAGIC.swap_bytes() {
+            return bad("written for the other byte order");
+        }
+        if magic != MAGIC {
+            return bad("wrong magic number");
+        }
+        let word = |at: usize| types::word(bytes, at) as usize;
+        let header = word(4);
+        let (types_off, types_len, str_off, str_len) = (word(8), word(12), word(16), word(20));
+        let within = |off: usize, len: usize| {
+            let start = header.checked_add(off)?;
+            let end = start.checked_add(len)?;
+            (header >= HEADER_LEN && end <= bytes.len() && end <= u32::MAX as usize)
+                .then_some((start, end))
+        };
+        let Some(strings) = within(str_off, str_len) else {
+            return bad("its strings lie outside of it");
+        };
+        let Some((first, end)) = within(types_off, types_len) else {
+            return bad("its types lie outside of it");
+        };
+        if strings.0 == strings.1 || bytes[strings.0] != 0 || bytes[strings.1 - 1] != 0 {
+            return bad("its string section is not bounded by NUL bytes");
+        }
+        // A record with its name and members is some 28 bytes in kernels' BTF.
+        let guess = types_len / 24 + 1;
+        let mut btf = Btf {
+            records: Vec::with_capacity(guess),
+            names: Vec::with_capacity(guess),
+            kinds: Vec::with_capacity(guess),
+            enums: Vec::new(),
+            strings,
+            found: Mutex::default(),
+            blob,
+        };
+        btf.scan(first, end)?;
+        Ok(btf)
+    }
+
+    /// The one pass over the records in `first..end` of the blob.
+    fn scan(&mut self, first: usize, end: usize) -> Result<(), BtfError> {
+        let bytes: &[u8] = &self.blob;
+        self.records.push(0);
+        self.names.push(0);
+        self.kinds.push(0);
+        let mut at = first;
+        while at < end {
+            let id = self.records.len() as TypeId;
+            let cut = || BtfError::Format(format!("type {id} is cut short"));
+            let head = bytes[at..end].first_chunk::<12>().ok_or_else(cut)?;
+            let name = types::word(head, 0);
+            let info = types::word(head, 4);
+            let kind = (info >> 24 & 0x1f) as u8;
+            let Some(fixed) = types::trailer(kind) else {
+                return Err(BtfError::Format(format!(
+                    "type {id} has the unknown kind {kind}"
+                )));
+            };
+            let len = 12 + fixed.once + fixed.each * (info & 0xffff) as usize;
+            if end - at < len {
+                return Err(cut());
+            }
+            if kind == Kind::Enum as u8 || kind == Kind::Enum64 as u8 {
+                self.enums.push(id);
+            }
+            self.records.push(at as u32);
+            self.names.push(name);
+            self.kinds.push(kind);
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Number of types, `void` included: every id is below it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there is no type but `void`.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() <= 1
+    }
+
+    /// The kind of a type; `None` for void and for ids outside of the blob.
+    #[must_use]
+    pub fn kind(&self, id: TypeId) -> Option<Kind> {
+        Kind::from_raw(*self.kinds.get(id as usize)?)
+    }
+
+    /// The name of a type, empty if it has none.
+    #[must_use]
+    pub fn name(&self, id: TypeId) -> &str {
+        self.names
+            .get(id as usize)
+            .map_or("", |&off| self.string(off))
+    }
+
+    /// The first type of that kind and name, in the order of ids.
+    ///
+    /// Costs some 0.1 ms at the first call for a name on a kernel's BTF.
+    #[must_use]
+    pub fn find(&self, kind: Kind, name: &str) -> Option<TypeId> {
+        let key = (kind, Box::from(name));
+        if let Ok(found) = self.found.lock()
+            && let Some(&id) = found.get(&key)
+        {
+            return id;
+        }
+        let id = self.find_all(kind, name).next();
+        if let Ok(mut found) = self.found.lock() {
+            found.insert(key, id);
+        }
+        id
+    }
+
+    /// All types of that kind and name: different compilation units may each
+    /// have had their own `struct NAME`.
+    pub fn find_all(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> + '_ {
+        let offsets = self.string_offsets(name);
+        (1..self.names.len()).filter_map(move |id| {
+            (offsets.contains(&self.names[id]) && self.kinds[id] == kind as u8)
+                .then_some(id as TypeId)
+        })
+    }
+
+    /// `struct NAME`.
+    #[must_use]
+    pub fn find_struct(&self, name: &str) -> Option<TypeId> {
+        self.find(Kind::Struct, name)
+    }
+
+    /// `union NAME`.
+    #[must_use]
+    pub fn find_union(&self, name: &str) -> Option<TypeId> {
+        self.find(Kind::Union, name)
+    }
+
+    /// `enum NAME`, of either width.
+    #[must_use]
+    pub fn find_enum(&self, name: &str) -> Option<TypeId> {
+        self.find(Kind::Enum, name)
+            .or_else(|| self.find(Kind::Enum64, name))
+    }
+
+    /// `typedef … NAME`.
+    #[must_use]
+    pub fn find_typedef(&self, name: &str) -> Option<TypeId> {
+        self.find(Kind::Typedef, name)
+    }
+
+    /// The function NAME; its type is a [`Type::Func`] that leads to a prototype.
+    #[must_use]
+    pub fn find_func(&self, name: &str) -> Option<TypeId> {
+        self.find(Kind::Func, name)
+    }
+
+    /// Resolves what a C programmer writes as a type name: `struct task_struct`,
+    /// `union u`, `enum e`, `pid_t`, `unsigned int`. A bare name is tried as
+    /// typedef, basic type, struct, union and enum, in this order.
+    #[must_use]
+    pub fn find_type(&self, spelling: &str) -> Option<TypeId> {
+        let spelling = spelling.trim();
+        if let Some((tag, name)) = spelling.split_once(char::is_whitespace) {
+            let name = name.trim_start();
+            match tag {
+                "struct" => return self.find_struct(name),
+                "union" => return self.find_union(name),
+                "enum" => return self.find_enum(name),
+                _ => {}
+            }
+        }
+        [
+            Kind::Typedef,
+            Kind::Int,
+            Kind::Struct,
+            Kind::Union,
+            Kind::Enum,
+            Kind::Enum64,
+            Kind::Float,
+        ]
+        .into_iter()
+        .find_map(|kind| self.find(kind, spelling))
+    }
+
+    /// All types of one kind with their names, in the order of ids.
+    pub fn all(&self, kind: Kind) -> impl Iterator<Item = (TypeId, &str)> + '_ {
+        (1..self.kinds.len())
+            .filter(move |&id| self.kinds[id] == kind as u8)
+            .map(|id| (id as TypeId, self.string(self.names[id])))
+    }
+
+    /// The value of an enumerator, such as `TASK_COMM_LEN`, in whichever
+    /// enumeration has it; the first one if several do.
+    #[must_use]
+    pub fn enum_value(&self, name: &str) -> Option<i64> {
+        let offsets = self.string_offsets(name);
+        if offsets.is_empty() {
+            return None;
+        }
+        self.enums.iter().find_map(|&id| match self.ty(id) {
+            Type::Enum(e) => e.values_by_offset(&offsets).map(|v| v.value),
+            _ => None,
+        })
+    }
+
+    /// The NUL-terminated string at an offset of the string section; empty if
+    /// it lies outside or is not UTF-8.
+    pub(crate) fn string(&self, off: u32) -> &str {
+        let table = &self.blob[self.strings.0..self.strings.1];
+        let Some(rest) = table.get(off as usize..) else {
+            return "";
+        };
+        let len = memchr::memchr(0, rest).unwrap_or(0);
+        std::str::from_utf8(&rest[..len]).unwrap_or("")
+    }
+
+    /// Whether the string at `off` is `name`, without a search for its end.
+    pub(crate) fn string_is(&self, off: u32, name: &str) -> bool {
+        let table = &self.blob[self.strings.0..self.strings.1];
+        table
+            .get(off as usize..)
+            .and_then(|rest| rest.strip_prefix(name.as_bytes()))
+            .is_some_and(|rest| rest.first() == Some(&0))
+    }
+
+    /// Offsets of all strings equal to `name`: one in a deduplicated blob.
+    /// Writers of BTF store names whole, so tails of longer names don't count.
+    fn string_offsets(&self, name: &str) -> Vec<u32> {
+        if name.is_empty() || name.contains('\0') {
+            return Vec::new();
+        }
+        let table = &self.blob[self.strings.0..self.strings.1];
+        let mut needle = Vec::with_capacity(name.len() + 2);
+        needle.push(0);
+        needle.extend_from_slice(name.as_bytes());
+        needle.push(0);
+        memchr::memmem::find_iter(table, &needle)
+            .map(|at| at as u32 + 1)
+            .collect()
+    }
+
+    /// The bytes of the record of `id`, from its head to the end of the blob.
+    pub(crate) fn record(&self, id: TypeId) -> Option<&[u8]> {
+        if id == 0 {
+            return None;
+        }
+        self.blob.get(*self.records.get(id as usize)? as usize..)
+    }
+}

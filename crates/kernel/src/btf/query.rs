@@ -1,0 +1,235 @@
+//! Questions that walk from type to type. A damaged blob may hold cycles, so
+//! each walk is bounded.
+
+use super::{Btf, Composite, Type, TypeId};
+
+/// Longest chain of qualifiers, typedefs or inner structs that is followed.
+const MAX_DEPTH: u32 = 64;
+/// Most types that one question visits.
+const MAX_VISITS: u32 = 10_000;
+
+/// Where a member lies, seen from the struct that was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member {
+    /// Bits from the start of the struct that was asked.
+    pub bit_offset: u32,
+    /// Bits of a bit-field; 0 for an ordinary member.
+    pub bit_size: u32,
+    /// Type of the member as declared.
+    pub ty: TypeId,
+}
+
+impl Btf {
+    /// Follows typedefs, `const`, `volatile`, `restrict` and type tags to the
+    /// type underneath.
+    #[must_use]
+    pub fn strip(&self, id: TypeId) -> TypeId {
+        self.follow(id, true)
+    }
+
+    /// As [`Btf::strip`], but stops at a typedef.
+    #[must_use]
+    pub fn strip_qualifiers(&self, id: TypeId) -> TypeId {
+        self.follow(id, false)
+    }
+
+    fn follow(&self, mut id: TypeId, typedefs: bool) -> TypeId {
+        for _ in 0..MAX_DEPTH {
+            id = match self.ty(id) {
+                Type::Volatile(ty) | Type::Const(ty) | Type::Restrict(ty) => ty,
+                Type::TypeTag { ty, .. } => ty,
+                Type::Typedef { ty, .. } if typedefs => ty,
+                _ => return id,
+            };
+        }
+        0
+    }
+
+    /// The struct or union under typedefs and qualifiers.
+    #[must_use]
+    pub fn composite(&self, id: TypeId) -> Option<Composite<'_>> {
+        match self.ty(self.strip(id)) {
+            Type::Struct(body) | Type::Union(body) => Some(body),
+            _ => None,
+        }
+    }
+
+    /// What a pointer points to, seen through typedefs and qualifiers.
+    #[must_use]
+    pub fn pointee(&self, id: TypeId) -> Option<TypeId> {
+        match self.ty(self.strip(id)) {
+            Type::Ptr(to) => Some(to),
+            _ => None,
+        }
+    }
+
+    /// Finds a member by name in a struct or union (typedefs and qualifiers are
+    /// seen through), also within its anonymous inner structs and unions.
+    #[must_use]
+    pub fn member(&self, id: TypeId, name: &str) -> Option<Member> {
+        if name.is_empty() {
+            return None;
+        }
+        self.member_within(id, name, MAX_DEPTH, &mut { MAX_VISITS })
+    }
+
+    fn member_within(&self, id: TypeId, name: &str, depth: u32, left: &mut u32) -> Option<Member> {
+        *left = left.checked_sub(1)?;
+        let body = self.composite(id)?;
+        if let Some(m) = body.own_member(name) {
+            return Some(Member {
+                bit_offset: m.bit_offset,
+                bit_size: m.bit_size,
+                ty: m.ty,
+            });
+        }
+        let depth = depth.checked_sub(1)?;
+        body.anonymous().find_map(|inner| {
+            let mut found = self.member_within(inner.ty, name, depth, left)?;
+            found.bit_offset = found.bit_offset.checked_add(inner.bit_offset)?;
+            Some(found)
+        })
+    }
+
+    /// All member names of a struct, those of anonymous inner ones included,
+    /// for "did you mean" and for listings.
+    #[must_use]
+    pub fn member_names(&self, id: TypeId) -> Vec<&str> {
+        let mut names = Vec::new();
+        self.collect_names(id, &mut names, 8);
+        names
+    }
+
+    fn collect_names<'a>(&'a self, id: TypeId, names: &mut Vec<&'a str>, depth: u32) {
+        const MOST: usize = 4096;
+        let Some(body) = self.composite(id) else {
+            return;
+        };
+        for m in body.members() {
+            if names.len() >= MOST {
+                return;
+            }
+            if !m.name.is_empty() {
+                names.push(m.name);
+            } else if depth > 0 {
+                self.collect_names(m.ty, names, depth - 1);
+            }
+        }
+    }
+
+    /// Bytes of a value of the type; `None` for void, functions, types that are
+    /// only declared, and arrays too large to be real.
+    #[must_use]
+    pub fn size_of(&self, id: TypeId) -> Option<u64> {
+        self.size_within(id, MAX_DEPTH)
+    }
+
+    fn size_within(&self, id: TypeId, depth: u32) -> Option<u64> {
+        match self.ty(self.strip(id)) {
+            Type::Int(int) => Some(int.size.into()),
+            Type::Ptr(_) => Some(size_of::<usize>() as u64),
+            Type::Array { elem, len } => {
+                let elem = self.size_within(elem, depth.checked_sub(1)?)?;
+                elem.checked_mul(len.into())
+            }
+            Type::Struct(body) | Type::Union(body) => Some(body.size.into()),
+            Type::Enum(e) => Some(e.size.into()),
+            Type::Float { size, .. } => Some(size.into()),
+            Type::Var { ty, .. } => self.size_within(ty, depth.checked_sub(1)?),
+            _ => None,
+        }
+    }
+
+    /// The C spelling of a type: `struct task_struct *`, `const char *`,
+    /// `int (*)(void *)`, `char[16]`.
+    #[must_use]
+    pub fn c_name(&self, id: TypeId) -> String {
+        self.c_declaration(id, "")
+    }
+
+    /// The C declaration of `name` with that type: `char comm[16]`.
+    #[must_use]
+    pub fn c_declaration(&self, id: TypeId, name: &str) -> String {
+        self.declare(id, name.to_owned(), MAX_DEPTH, &mut { MAX_VISITS })
+    }
+
+    /// Wraps `inner`, a declarator built so far, into the type `id`.
+    fn declare(&self, id: TypeId, inner: String, depth: u32, left: &mut u32) -> String {
+        let (Some(depth), true) = (depth.checked_sub(1), *left > 0) else {
+            return join("...", &inner);
+        };
+        *left -= 1;
+        match self.ty(id) {
+            Type::Void => join("void", &inner),
+            Type::Int(int) => join(int.name, &inner),
+            Type::Float { name, .. } | Type::Typedef { name, .. } => join(name, &inner),
+            Type::Struct(body) => join(&tagged("struct", body.name), &inner),
+            Type::Union(body) => join(&tagged("union", body.name), &inner),
+            Type::Enum(e) => join(&tagged("enum", e.name), &inner),
+            Type::Fwd { name, is_union } => join(
+                &tagged(if is_union { "union" } else { "struct" }, name),
+                &inner,
+            ),
+            Type::Ptr(to) => match self.ty(self.strip_qualifiers(to)) {
+                Type::Array { .. } | Type::FuncProto(_) => {
+                    self.declare(to, format!("(*{inner})"), depth, left)
+                }
+                _ => self.declare(to, format!("*{inner}"), depth, left),
+            },
+            Type::Array { elem, len } => self.declare(elem, format!("{inner}[{len}]"), depth, left),
+            Type::FuncProto(proto) => {
+                let mut params: Vec<String> = proto
+                    .params()
+                    .map(|p| match p.ty {
+                        0 => "...".to_owned(),
+                        ty => self.declare(ty, p.name.to_owned(), depth.min(8), left),
+                    })
+                    .collect();
+                if params.is_empty() {
+                    params.push("void".to_owned());
+                }
+                self.declare(
+                    proto.ret,
+                    format!("{inner}({})", params.join(", ")),
+                    depth,
+                    left,
+                )
+            }
+            Type::Volatile(to) => self.qualify("volatile", to, inner, depth, left),
+            Type::Const(to) => self.qualify("const", to, inner, depth, left),
+            Type::Restrict(to) => self.qualify("restrict", to, inner, depth, left),
+            Type::TypeTag { ty, .. } | Type::DeclTag { ty, .. } => {
+                self.declare(ty, inner, depth, left)
+            }
+            Type::Func { name, proto } => {
+                self.declare(proto, format!("{name}{inner}"), depth, left)
+            }
+            Type::Var { name, ty } => self.declare(ty, format!("{name}{inner}"), depth, left),
+            Type::Datasec { name, .. } => join(name, &inner),
+        }
+    }
+
+    /// A qualifier of a pointer stands behind the star, of anything else in front.
+    fn qualify(&self, word: &str, to: TypeId, inner: String, depth: u32, left: &mut u32) -> String {
+        match self.ty(to) {
+            Type::Ptr(_) => self.declare(to, join(word, &inner), depth, left),
+            _ => format!("{word} {}", self.declare(to, inner, depth, left)),
+        }
+    }
+}
+
+fn join(base: &str, inner: &str) -> String {
+    match inner.chars().next() {
+        None => base.to_owned(),
+        Some('[') => format!("{base}{inner}"),
+        Some(_) => format!("{base} {inner}"),
+    }
+}
+
+fn tagged(tag: &str, name: &str) -> String {
+    if name.is_empty() {
+        format!("{tag} {{...}}")
+    } else {
+        format!("{tag} {name}")
+    }
+}

@@ -1,0 +1,238 @@
+//! BTF on blobs built here, on damaged ones, and on the running kernel's.
+
+use proptest::prelude::*;
+
+use super::testblob::Builder;
+use super::{Btf, BtfError, Kind, Member, Type};
+
+/// A bit of everything.
+fn sample() -> Builder {
+    let mut b = Builder::new();
+    let int = b.int("int", 4, true);
+    let uint = b.int("unsigned int", 4, false);
+    let ch = b.int("char", 1, true);
+    let task = b.body(
+        Kind::Struct,
+        "task",
+        64,
+        &[("pid", int, 0, 0), ("", 6, 32, 0), ("b", 9, 64, 0)],
+    );
+    let cch = b.link(Kind::Const, "", ch);
+    let inner = b.body(
+        Kind::Union,
+        "",
+        4,
+        &[("x", uint, 0, 0), ("low", uint, 3, 5)],
+    );
+    assert_eq!(inner, 6);
+    let pch = b.link(Kind::Ptr, "", cch);
+    b.link(Kind::Typedef, "name_t", pch);
+    let comm = b.raw(Kind::Array, "", false, 0, 0, &[ch, int, 16]);
+    assert_eq!(comm, 9);
+    let ptask = b.link(Kind::Ptr, "", task);
+    let cptr = b.link(Kind::Const, "", ptask);
+    let proto = b.proto(int, &[("data", ptask), ("msg", pch), ("", 0)]);
+    let fptr = b.link(Kind::Ptr, "", proto);
+    b.link(Kind::Func, "probe", proto);
+    b.enumeration("color", true, &[("RED", -1), ("BLUE", 7)]);
+    b.enumeration64("big", &[("HUGE", 1 << 40)]);
+    b.link(Kind::TypeTag, "user", cptr);
+    let arr = b.raw(Kind::Array, "", false, 0, 0, &[fptr, int, 3]);
+    b.link(Kind::Ptr, "", arr);
+    b
+}
+
+fn sample_btf() -> Btf {
+    Btf::parse(sample().bytes()).expect("a sound blob")
+}
+
+#[test]
+fn finds_by_name_and_kind() {
+    let btf = sample_btf();
+    let task = btf.find_struct("task").expect("task");
+    assert!(matches!(btf.ty(task), Type::Struct(s) if s.name == "task" && s.len() == 3));
+    assert_eq!(btf.find_struct("tas"), None);
+    assert_eq!(btf.find_struct("ask"), None);
+    assert_eq!(btf.find_union("task"), None);
+    assert_eq!(btf.find_type("struct task"), Some(task));
+    assert_eq!(btf.find_type("task"), Some(task));
+    assert_eq!(
+        btf.find_type("unsigned int"),
+        btf.find(Kind::Int, "unsigned int")
+    );
+    assert!(btf.find_func("probe").is_some() && btf.find_enum("big").is_some());
+    assert_eq!(btf.find_struct(""), None);
+}
+
+#[test]
+fn members_also_of_anonymous_bodies() {
+    let btf = sample_btf();
+    let task = btf.find_struct("task").expect("task");
+    let member = |name| btf.member(task, name);
+    assert_eq!(
+        member("pid"),
+        Some(Member {
+            bit_offset: 0,
+            bit_size: 0,
+            ty: 1
+        })
+    );
+    assert_eq!(
+        member("x"),
+        Some(Member {
+            bit_offset: 32,
+            bit_size: 0,
+            ty: 2
+        })
+    );
+    assert_eq!(
+        member("low"),
+        Some(Member {
+            bit_offset: 35,
+            bit_size: 5,
+            ty: 2
+        })
+    );
+    assert_eq!(member("nope"), None);
+    assert_eq!(member(""), None);
+    assert_eq!(btf.member_names(task), ["pid", "x", "low", "b"]);
+}
+
+#[test]
+fn sizes_and_c_names() {
+    let btf = sample_btf();
+    let name_t = btf.find_typedef("name_t").expect("name_t");
+    assert_eq!(btf.size_of(name_t), Some(8));
+    assert_eq!(btf.size_of(9), Some(16));
+    assert_eq!(btf.size_of(0), None);
+    assert_eq!(btf.c_name(btf.strip(name_t)), "const char *");
+    assert_eq!(btf.c_name(10), "struct task *");
+    assert_eq!(btf.c_name(11), "struct task *const");
+    assert_eq!(btf.c_declaration(9, "comm"), "char comm[16]");
+    let proto = "(struct task *data, const char *msg, ...)";
+    assert_eq!(btf.c_name(13), format!("int (*){proto}"));
+    assert_eq!(btf.c_name(14), format!("int probe{proto}"));
+    assert_eq!(btf.c_declaration(19, "x"), format!("int (*(*x)[3]){proto}"));
+    assert_eq!(btf.c_name(6), "union {...}");
+}
+
+#[test]
+fn constants() {
+    let btf = sample_btf();
+    assert_eq!(btf.enum_value("RED"), Some(-1));
+    assert_eq!(btf.enum_value("BLUE"), Some(7));
+    assert_eq!(btf.enum_value("HUGE"), Some(1 << 40));
+    assert_eq!(btf.enum_value("task"), None);
+}
+
+#[test]
+fn refuses_what_is_not_btf() {
+    let bytes = sample().bytes();
+    let format = |bytes: &[u8]| matches!(Btf::parse(bytes), Err(BtfError::Format(_)));
+    assert!(format(b""));
+    assert!(format(&[0; 64]));
+    assert!(format(&bytes[..bytes.len() - 1]));
+    let mut swapped = bytes.clone();
+    swapped.swap(0, 1);
+    assert!(format(&swapped));
+    assert!(matches!(
+        Btf::open("/nonexistent/btf"),
+        Err(BtfError::Io(..))
+    ));
+}
+
+#[test]
+fn cycles_end() {
+    let mut b = Builder::new();
+    b.link(Kind::Typedef, "loop", 1);
+    b.body(
+        Kind::Struct,
+        "s",
+        8,
+        &[("", 2, 0, 0), ("", 2, 0, 0), ("", 2, 0, 0)],
+    );
+    b.link(Kind::Ptr, "", 3);
+    b.proto(4, &[("a", 4), ("b", 4), ("c", 4)]);
+    b.raw(Kind::Array, "", false, 0, 0, &[5, 5, 2]);
+    let btf = Btf::parse(b.bytes()).expect("well-formed");
+    ask_everything(&btf);
+    assert_eq!(btf.strip(1), 0);
+    assert_eq!(btf.size_of(5), None);
+}
+
+/// Asks every question about every type; what matters is that it returns.
+fn ask_everything(btf: &Btf) {
+    for id in 0..btf.len() as u32 + 2 {
+        let _ = (
+            btf.ty(id),
+            btf.size_of(id),
+            btf.strip(id),
+            btf.member(id, "x"),
+        );
+        let _ = (
+            btf.c_name(id),
+            btf.member_names(id),
+            btf.name(id),
+            btf.pointee(id),
+        );
+        match btf.ty(id) {
+            Type::Struct(s) | Type::Union(s) => s.members().for_each(drop),
+            Type::Enum(e) => e.values().for_each(drop),
+            Type::FuncProto(p) => p.params().for_each(drop),
+            _ => {}
+        }
+    }
+    let _ = (
+        btf.enum_value("RED"),
+        btf.find_func("probe"),
+        btf.find_type("int"),
+    );
+}
+
+proptest! {
+    #[test]
+    fn damaged_blobs_never_panic(hits in prop::collection::vec((0usize..2000, any::<u8>()), 1..12), cut in 0usize..2000) {
+        let mut bytes = sample().bytes();
+        for (at, value) in hits {
+            let at = at % bytes.len();
+            bytes[at] = value;
+        }
+        if cut < 200 {
+            bytes.truncate(cut);
+        }
+        if let Ok(btf) = Btf::parse(bytes) {
+            ask_everything(&btf);
+        }
+    }
+
+    #[test]
+    fn arbitrary_words_never_panic(words in prop::collection::vec(0u32..40, 0..60)) {
+        let mut b = sample();
+        for w in words.chunks_exact(4) {
+            let kind = Kind::from_raw((w[0] % 19 + 1) as u8).expect("in range");
+            // Lengths are whatever comes: most blobs are refused, some are not.
+            b.raw(kind, "r", w[1] & 1 != 0, (w[2] % 2) as usize, w[3], &w[..(w[1] % 4) as usize]);
+        }
+        if let Ok(btf) = Btf::parse(b.bytes()) {
+            ask_everything(&btf);
+        }
+    }
+}
+
+#[test]
+fn the_running_kernel() {
+    let btf = match Btf::vmlinux() {
+        Ok(btf) => btf,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let task = btf.find_struct("task_struct").expect("task_struct");
+    let pid = btf.member(task, "pid").expect("pid");
+    assert_eq!(btf.c_name(pid.ty), "pid_t");
+    assert_eq!(btf.size_of(pid.ty), Some(4));
+    let comm = btf.member(task, "comm").expect("comm");
+    assert_eq!(btf.c_declaration(comm.ty, "comm"), "char comm[16]");
+    assert_eq!(btf.member(task, "comm").map(|m| m.bit_offset % 8), Some(0));
+    assert_eq!(btf.enum_value("BPF_PROG_TYPE_KPROBE"), Some(2));
+    assert!(btf.find_func("schedule").is_some());
+    assert!(btf.all(Kind::Struct).count() > 1000);
+}

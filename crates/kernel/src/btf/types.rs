@@ -1,0 +1,463 @@
+//! The view of one BTF type: an enum that borrows from the blob.
+
+use super::Btf;
+
+/// The number of a type in its blob; 0 is `void`.
+pub type TypeId = u32;
+
+/// The kinds of records, numbered as in the format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+#[allow(missing_docs)] // each is the format's own word
+pub enum Kind {
+    Int = 1,
+    Ptr = 2,
+    Array = 3,
+    Struct = 4,
+    Union = 5,
+    Enum = 6,
+    Fwd = 7,
+    Typedef = 8,
+    Volatile = 9,
+    Const = 10,
+    Restrict = 11,
+    Func = 12,
+    FuncProto = 13,
+    Var = 14,
+    Datasec = 15,
+    Float = 16,
+    DeclTag = 17,
+    TypeTag = 18,
+    Enum64 = 19,
+}
+
+const KINDS: [Kind; 19] = [
+    Kind::Int,
+    Kind::Ptr,
+    Kind::Array,
+    Kind::Struct,
+    Kind::Union,
+    Kind::Enum,
+    Kind::Fwd,
+    Kind::Typedef,
+    Kind::Volatile,
+    Kind::Const,
+    Kind::Restrict,
+    Kind::Func,
+    Kind::FuncProto,
+    Kind::Var,
+    Kind::Datasec,
+    Kind::Float,
+    Kind::DeclTag,
+    Kind::TypeTag,
+    Kind::Enum64,
+];
+
+impl Kind {
+    pub(super) fn from_raw(raw: u8) -> Option<Kind> {
+        KINDS.get(usize::from(raw).checked_sub(1)?).copied()
+    }
+}
+
+/// Bytes behind the 12-byte head of a record.
+pub(super) struct Trailer {
+    /// Bytes that the kind always has.
+    pub(super) once: usize,
+    /// Bytes for each of the `vlen` entries.
+    pub(super) each: usize,
+}
+
+const fn t(once: usize, each: usize) -> Trailer {
+    Trailer { once, each }
+}
+
+/// By kind number, less one.
+const TRAILERS: [Trailer; KINDS.len()] = [
+    t(4, 0),  // int
+    t(0, 0),  // ptr
+    t(12, 0), // array
+    t(0, 12), // struct
+    t(0, 12), // union
+    t(0, 8),  // enum
+    t(0, 0),  // fwd
+    t(0, 0),  // typedef
+    t(0, 0),  // volatile
+    t(0, 0),  // const
+    t(0, 0),  // restrict
+    t(0, 0),  // func: its vlen is the linkage
+    t(0, 8),  // func_proto
+    t(4, 0),  // var
+    t(0, 12), // datasec
+    t(0, 0),  // float
+    t(4, 0),  // decl_tag
+    t(0, 0),  // type_tag
+    t(0, 12), // enum64
+];
+
+/// What follows the head of a record of that kind; `None` if it is unknown.
+pub(super) fn trailer(kind: u8) -> Option<&'static Trailer> {
+    TRAILERS.get(usize::from(kind).checked_sub(1)?)
+}
+
+/// The 32-bit word at `at`; 0 outside of the bytes.
+pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk::<4>())
+        .map_or(0, |w| u32::from_ne_bytes(*w))
+}
+
+/// One type, as a view into the blob.
+#[derive(Debug, Clone, Copy)]
+pub enum Type<'a> {
+    /// `void`, and whatever an id outside of a damaged blob stands for.
+    Void,
+    /// A basic integer type.
+    Int(Int<'a>),
+    /// A pointer to the type.
+    Ptr(TypeId),
+    /// An array of `len` elements of `elem`.
+    Array {
+        /// Type of an element.
+        elem: TypeId,
+        /// Number of elements; 0 for a flexible array member.
+        len: u32,
+    },
+    /// `struct`.
+    Struct(Composite<'a>),
+    /// `union`.
+    Union(Composite<'a>),
+    /// `enum`, of 32 or 64 bits.
+    Enum(Enum<'a>),
+    /// A `struct` or `union` that is only declared.
+    Fwd {
+        /// Its tag.
+        name: &'a str,
+        /// Whether it is a union.
+        is_union: bool,
+    },
+    /// `typedef`.
+    Typedef {
+        /// The new name.
+        name: &'a str,
+        /// What it names.
+        ty: TypeId,
+    },
+    /// `volatile` type.
+    Volatile(TypeId),
+    /// `const` type.
+    Const(TypeId),
+    /// `restrict` pointer.
+    Restrict(TypeId),
+    /// A function.
+    Func {
+        /// Its name.
+        name: &'a str,
+        /// Its prototype, a [`Type::FuncProto`].
+        proto: TypeId,
+    },
+    /// The type of a function.
+    FuncProto(FuncProto<'a>),
+    /// A variable.
+    Var {
+        /// Its name.
+        name: &'a str,
+        /// Its type.
+        ty: TypeId,
+    },
+    /// A section of variables.
+    Datasec {
+        /// Such as `.data..percpu`.
+        name: &'a str,
+        /// Bytes.
+        size: u32,
+    },
+    /// A floating-point type.
+    Float {
+        /// Such as `double`.
+        name: &'a str,
+        /// Bytes.
+        size: u32,
+    },
+    /// An attribute of a declaration.
+    DeclTag {
+        /// Its text.
+        name: &'a str,
+        /// The type that it is on.
+        ty: TypeId,
+        /// The member or parameter that it is on; -1 for the type itself.
+        component: i32,
+    },
+    /// An attribute of a type, such as `user` or `rcu`.
+    TypeTag {
+        /// Its text.
+        name: &'a str,
+        /// The type that it qualifies.
+        ty: TypeId,
+    },
+}
+
+/// A basic integer type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Int<'a> {
+    /// Such as `long unsigned int`.
+    pub name: &'a str,
+    /// Bytes of storage.
+    pub size: u32,
+    /// Bits of value; fewer than the storage only in old bit-field encodings.
+    pub bits: u32,
+    /// Whether the value is signed.
+    pub signed: bool,
+    /// Whether it is marked as a character (compilers rarely do).
+    pub is_char: bool,
+    /// Whether it is `_Bool`.
+    pub is_bool: bool,
+}
+
+/// A `struct` or `union`.
+#[derive(Debug, Clone, Copy)]
+pub struct Composite<'a> {
+    /// Its tag, empty if anonymous.
+    pub name: &'a str,
+    /// Bytes.
+    pub size: u32,
+    btf: &'a Btf,
+    entries: &'a [u8],
+    bit_fields: bool,
+}
+
+/// One member as it stands in its own struct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawMember<'a> {
+    /// Empty for an anonymous struct or union.
+    pub name: &'a str,
+    /// Its type.
+    pub ty: TypeId,
+    /// Bits from the start of this struct.
+    pub bit_offset: u32,
+    /// Bits of a bit-field; 0 for an ordinary member.
+    pub bit_size: u32,
+}
+
+impl<'a> Composite<'a> {
+    /// Number of members.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len() / 12
+    }
+
+    /// Whether it has no members.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The members in order; anonymous inner structs are members without a name.
+    pub fn members(&self) -> impl Iterator<Item = RawMember<'a>> + use<'a> {
+        let this = *self;
+        this.entries.chunks_exact(12).map(move |e| this.member(e))
+    }
+
+    fn member(&self, entry: &'a [u8]) -> RawMember<'a> {
+        let packed = word(entry, 8);
+        let (bit_offset, bit_size) = if self.bit_fields {
+            (packed & 0xff_ffff, packed >> 24)
+        } else {
+            (packed, 0)
+        };
+        RawMember {
+            name: self.btf.string(word(entry, 0)),
+            ty: word(entry, 4),
+            bit_offset,
+            bit_size,
+        }
+    }
+
+    /// The member of that name in this struct itself.
+    pub(super) fn own_member(&self, name: &str) -> Option<RawMember<'a>> {
+        self.entries
+            .chunks_exact(12)
+            .find(|e| self.btf.string_is(word(e, 0), name))
+            .map(|e| self.member(e))
+    }
+
+    /// Members without a name: inner anonymous structs and unions, and padding.
+    pub(super) fn anonymous(&self) -> impl Iterator<Item = RawMember<'a>> + use<'a> {
+        let this = *self;
+        this.entries
+            .chunks_exact(12)
+            .filter(move |e| this.btf.string_is(word(e, 0), ""))
+            .map(move |e| this.member(e))
+    }
+}
+
+/// An enumeration.
+#[derive(Debug, Clone, Copy)]
+pub struct Enum<'a> {
+    /// Its tag, empty if anonymous.
+    pub name: &'a str,
+    /// Bytes.
+    pub size: u32,
+    /// Whether its values are signed.
+    pub signed: bool,
+    btf: &'a Btf,
+    entries: &'a [u8],
+    stride: usize,
+}
+
+/// A constant of an enumeration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EnumValue<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its value; an unsigned 64-bit one is shown as the same 64 bits.
+    pub value: i64,
+}
+
+impl<'a> Enum<'a> {
+    /// The constants in order.
+    pub fn values(&self) -> impl Iterator<Item = EnumValue<'a>> + use<'a> {
+        let this = *self;
+        this.entries
+            .chunks_exact(this.stride)
+            .map(move |e| this.value(e))
+    }
+
+    fn value(&self, entry: &'a [u8]) -> EnumValue<'a> {
+        let low = word(entry, 4);
+        let value = match (self.stride, self.signed) {
+            (12, _) => (u64::from(word(entry, 8)) << 32 | u64::from(low)) as i64,
+            (_, true) => i64::from(low as i32),
+            (_, false) => i64::from(low),
+        };
+        EnumValue {
+            name: self.btf.string(word(entry, 0)),
+            value,
+        }
+    }
+
+    /// The constant whose name stands at one of the offsets.
+    pub(super) fn values_by_offset(&self, offsets: &[u32]) -> Option<EnumValue<'a>> {
+        self.entries
+            .chunks_exact(self.stride)
+            .find(|e| offsets.contains(&word(e, 0)))
+            .map(|e| self.value(e))
+    }
+}
+
+/// The type of a function.
+#[derive(Debug, Clone, Copy)]
+pub struct FuncProto<'a> {
+    /// What it returns; 0 for nothing.
+    pub ret: TypeId,
+    btf: &'a Btf,
+    entries: &'a [u8],
+}
+
+/// A parameter of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Param<'a> {
+    /// Its name; empty in the prototype of a pointer.
+    pub name: &'a str,
+    /// Its type; 0 stands for `...` at the end.
+    pub ty: TypeId,
+}
+
+impl<'a> FuncProto<'a> {
+    /// The parameters in order.
+    pub fn params(&self) -> impl ExactSizeIterator<Item = Param<'a>> + use<'a> {
+        let btf = self.btf;
+        self.entries.chunks_exact(8).map(move |e| Param {
+            name: btf.string(word(e, 0)),
+            ty: word(e, 4),
+        })
+    }
+}
+
+impl Btf {
+    /// The view of a type. An id outside of the blob reads as [`Type::Void`]:
+    /// only a damaged blob has such ids.
+    #[must_use]
+    pub fn ty(&self, id: TypeId) -> Type<'_> {
+        let (Some(kind), Some(record)) = (self.kind(id), self.record(id)) else {
+            return Type::Void;
+        };
+        let info = word(record, 4);
+        let flag = info >> 31 != 0;
+        let size = word(record, 8); // or the id of the type referred to
+        let name = self.string(word(record, 0));
+        let fixed = &TRAILERS[kind as usize - 1];
+        let first = 12 + fixed.once;
+        // `scan` made sure that all entries lie within the blob.
+        let entries = record
+            .get(first..first + fixed.each * (info & 0xffff) as usize)
+            .unwrap_or_default();
+        match kind {
+            Kind::Int => Type::Int(int(name, size, word(record, 12))),
+            Kind::Ptr => Type::Ptr(size),
+            Kind::Array => Type::Array {
+                elem: word(record, 12),
+                len: word(record, 20),
+            },
+            Kind::Struct | Kind::Union => {
+                let body = Composite {
+                    name,
+                    size,
+                    btf: self,
+                    entries,
+                    bit_fields: flag,
+                };
+                if kind == Kind::Struct {
+                    Type::Struct(body)
+                } else {
+                    Type::Union(body)
+                }
+            }
+            Kind::Enum | Kind::Enum64 => Type::Enum(Enum {
+                name,
+                size,
+                signed: flag,
+                btf: self,
+                entries,
+                stride: fixed.each,
+            }),
+            Kind::Fwd => Type::Fwd {
+                name,
+                is_union: flag,
+            },
+            Kind::Typedef => Type::Typedef { name, ty: size },
+            Kind::Volatile => Type::Volatile(size),
+            Kind::Const => Type::Const(size),
+            Kind::Restrict => Type::Restrict(size),
+            Kind::Func => Type::Func { name, proto: size },
+            Kind::FuncProto => Type::FuncProto(FuncProto {
+                ret: size,
+                btf: self,
+                entries,
+            }),
+            Kind::Var => Type::Var { name, ty: size },
+            Kind::Datasec => Type::Datasec { name, size },
+            Kind::Float => Type::Float { name, size },
+            Kind::DeclTag => Type::DeclTag {
+                name,
+                ty: size,
+                component: word(record, 12) as i32,
+            },
+            Kind::TypeTag => Type::TypeTag { name, ty: size },
+        }
+    }
+}
+
+/// Decodes the extra word of an integer: encoding, offset (unused since
+/// bit-fields carry their own) and bits.
+fn int(name: &str, size: u32, extra: u32) -> Int<'_> {
+    let encoding = extra >> 24 & 0xf;
+    Int {
+        name,
+        size,
+        bits: extra & 0xff,
+        signed: encoding & 1 != 0,
+        is_char: encoding & 2 != 0,
+        is_bool: encoding & 4 != 0,
+    }
+}

@@ -1,0 +1,604 @@
+//! What the running kernel's BPF can do.
+//!
+//! Versions alone do not tell: distributions carry features to older numbers,
+//! and lock-down takes some away. Each question is answered by trying, mostly
+//! by loading a program of a few instructions; the answer is kept. A failure
+//! that says nothing about the feature (no privileges, for one) is
+//! [`Answer::Unknown`], never "no".
+//!
+//! Helpers and kfuncs are asked for as libbpf does: the program calls the
+//! function with no arguments set up. The verifier rejects it either way, but
+//! says whether the function or its arguments are at fault.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Mutex;
+
+use crate::bpf::{self, BpfError, Errno, MapSpec, ProgSpec, insn, map_type, prog_type};
+use crate::btf::Btf;
+use crate::perf::{self, PerfEvent, Sampling, Target};
+
+/// Whether the kernel has a feature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It has.
+    Yes,
+    /// It has not.
+    No,
+    /// It could not be found out, and why.
+    Unknown(String),
+}
+
+impl Answer {
+    /// Whether the answer is a certain yes.
+    #[must_use]
+    pub fn is_yes(&self) -> bool {
+        *self == Answer::Yes
+    }
+
+    /// Whether the answer is a certain no.
+    #[must_use]
+    pub fn is_no(&self) -> bool {
+        *self == Answer::No
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Yes => f.write_str("yes"),
+            Answer::No => f.write_str("no"),
+            Answer::Unknown(why) => write!(f, "could not tell: {why}"),
+        }
+    }
+}
+
+/// Something that a kernel may or may not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Feature {
+    /// `bpf(2)` itself, with the privilege to load tracing programs. No: the
+    /// kernel is built without it. Unknown: it is refused to this process.
+    Bpf,
+    /// BTF of the kernel itself (`CONFIG_DEBUG_INFO_BTF`).
+    Btf,
+    /// Programs of a type ([`prog_type`]).
+    ProgType(u32),
+    /// Maps of a type ([`map_type`]).
+    MapType(u32),
+    /// A helper ([`helper`]) in programs of a type.
+    Helper(u32, u32),
+    /// A kfunc by name in programs of a type.
+    Kfunc(u32, &'static str),
+    /// The bounded-loop instruction (6.9).
+    MayGoto,
+    /// Atomic instructions with a result: `xchg`, `cmpxchg`, fetching `add` (5.12).
+    Atomics,
+    /// Loops that the verifier follows to their end (5.3).
+    BoundedLoops,
+    /// Running a raw tracepoint program on demand (5.10).
+    TestRunRawTracepoint,
+    /// Run times and counts of programs (5.8).
+    Stats,
+    /// `perf_event_open` with the software clock.
+    PerfClock,
+    /// `perf_event_open` with hardware counters (cycles).
+    PerfHardware,
+    /// Probes on kernel functions through perf events (`CONFIG_KPROBE_EVENTS`).
+    Kprobes,
+    /// Probes on user-space code through perf events (`CONFIG_UPROBE_EVENTS`).
+    Uprobes,
+    /// `membarrier(MEMBARRIER_CMD_GLOBAL)`: waits until all CPUs have passed
+    /// through a grace period.
+    MembarrierGlobal,
+}
+
+/// For messages: what is missing, and the release of Linux that brought it.
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |table: &[(u32, &'static str)], number: u32| {
+            table
+                .iter()
+                .find(|entry| entry.0 == number)
+                .map(|entry| entry.1)
+        };
+        let program = |number| named(&PROGRAMS, number).unwrap_or("unnamed");
+        match *self {
+            Feature::Bpf => f.write_str("BPF (CONFIG_BPF_SYSCALL)"),
+            Feature::Btf => f.write_str("the kernel's BTF (CONFIG_DEBUG_INFO_BTF)"),
+            Feature::ProgType(ty) => write!(f, "BPF programs of type {} ({ty})", program(ty)),
+            Feature::MapType(ty) => {
+                write!(
+                    f,
+                    "BPF maps of type {} ({ty})",
+                    named(&MAPS, ty).unwrap_or("unnamed")
+                )
+            }
+            Feature::Helper(ty, number) => {
+                let name = named(&HELPERS, number).unwrap_or("unnamed");
+                write!(
+                    f,
+                    "the BPF helper {name} ({number}) in {} programs",
+                    program(ty)
+                )
+            }
+            Feature::Kfunc(ty, name) => {
+                write!(f, "the BPF kfunc {name} in {} programs", program(ty))
+            }
+            Feature::MayGoto => f.write_str("BPF's may_goto (Linux 6.9)"),
+            Feature::Atomics => f.write_str("BPF's atomic instructions (Linux 5.12)"),
+            Feature::BoundedLoops => f.write_str("bounded loops in BPF (Linux 5.3)"),
+            Feature::TestRunRawTracepoint => {
+                f.write_str("test runs of raw tracepoint programs (Linux 5.10)")
+            }
+            Feature::Stats => f.write_str("statistics of BPF programs (Linux 5.8)"),
+            Feature::PerfClock => f.write_str("perf's software clock (CONFIG_PERF_EVENTS)"),
+            Feature::PerfHardware => f.write_str("hardware performance counters"),
+            Feature::Kprobes => f.write_str("kernel probes (CONFIG_KPROBE_EVENTS)"),
+            Feature::Uprobes => f.write_str("user-space probes (CONFIG_UPROBE_EVENTS)"),
+            Feature::MembarrierGlobal => f.write_str("membarrier (CONFIG_MEMBARRIER)"),
+        }
+    }
+}
+
+const PROGRAMS: [(u32, &str); 7] = [
+    (prog_type::SOCKET_FILTER, "socket filter"),
+    (prog_type::KPROBE, "kprobe and uprobe"),
+    (prog_type::TRACEPOINT, "tracepoint"),
+    (prog_type::PERF_EVENT, "perf event"),
+    (prog_type::RAW_TRACEPOINT, "raw tracepoint"),
+    (prog_type::TRACING, "tracing"),
+    (prog_type::SYSCALL, "syscall"),
+];
+
+const MAPS: [(u32, &str); 8] = [
+    (map_type::HASH, "hash"),
+    (map_type::ARRAY, "array"),
+    (map_type::PERCPU_HASH, "per-CPU hash"),
+    (map_type::PERCPU_ARRAY, "per-CPU array"),
+    (map_type::LRU_PERCPU_HASH, "LRU per-CPU hash"),
+    (map_type::PERCPU_CGROUP_STORAGE, "per-CPU cgroup storage"),
+    (map_type::RINGBUF, "ring buffer, Linux 5.8"),
+    (map_type::TASK_STORAGE, "task storage, Linux 5.11"),
+];
+
+const HELPERS: [(u32, &str); 20] = [
+    (helper::GET_CURRENT_TASK_BTF, "get_current_task_btf"),
+    (helper::TASK_PT_REGS, "task_pt_regs"),
+    (helper::LOOP, "loop"),
+    (helper::FOR_EACH_MAP_ELEM, "for_each_map_elem"),
+    (helper::RINGBUF_OUTPUT, "ringbuf_output"),
+    (helper::RINGBUF_RESERVE, "ringbuf_reserve"),
+    (helper::PROBE_READ_KERNEL, "probe_read_kernel"),
+    (helper::PROBE_READ_USER, "probe_read_user"),
+    (helper::PROBE_READ_USER_STR, "probe_read_user_str"),
+    (helper::PROBE_READ_KERNEL_STR, "probe_read_kernel_str"),
+    (helper::GET_NS_CURRENT_PID_TGID, "get_ns_current_pid_tgid"),
+    (helper::KTIME_GET_BOOT_NS, "ktime_get_boot_ns"),
+    (helper::MAP_LOOKUP_PERCPU_ELEM, "map_lookup_percpu_elem"),
+    (helper::GET_STACKID, "get_stackid"),
+    (helper::GET_STACK, "get_stack"),
+    (helper::GET_FUNC_IP, "get_func_ip"),
+    (helper::COPY_FROM_USER, "copy_from_user"),
+    (helper::FIND_VMA, "find_vma"),
+    (helper::D_PATH, "d_path"),
+    (helper::STRNCMP, "strncmp"),
+];
+
+/// Numbers of helpers, from the kernel's `linux/bpf.h`.
+#[allow(missing_docs)]
+pub mod helper {
+    pub const GET_CURRENT_TASK_BTF: u32 = 158;
+    pub const TASK_PT_REGS: u32 = 175;
+    pub const LOOP: u32 = 181;
+    pub const FOR_EACH_MAP_ELEM: u32 = 164;
+    pub const RINGBUF_OUTPUT: u32 = 130;
+    pub const RINGBUF_RESERVE: u32 = 131;
+    pub const PROBE_READ_KERNEL: u32 = 113;
+    pub const PROBE_READ_USER: u32 = 112;
+    pub const PROBE_READ_USER_STR: u32 = 114;
+    pub const PROBE_READ_KERNEL_STR: u32 = 115;
+    pub const GET_NS_CURRENT_PID_TGID: u32 = 120;
+    pub const KTIME_GET_BOOT_NS: u32 = 125;
+    pub const MAP_LOOKUP_PERCPU_ELEM: u32 = 195;
+    pub const GET_STACKID: u32 = 27;
+    pub const GET_STACK: u32 = 67;
+    pub const GET_FUNC_IP: u32 = 173;
+    pub const COPY_FROM_USER: u32 = 148;
+    pub const FIND_VMA: u32 = 180;
+    pub const D_PATH: u32 = 147;
+    pub const STRNCMP: u32 = 182;
+}
+
+/// Whether the running kernel has the feature. The first question costs up to
+/// some 0.1 ms, more where BTF is not open yet; later ones nothing.
+#[must_use]
+pub fn has(feature: Feature) -> Answer {
+    static KNOWN: Mutex<Option<HashMap<Feature, Answer>>> = Mutex::new(None);
+    if let Ok(mut known) = KNOWN.lock()
+        && let Some(answer) = known.get_or_insert_default().get(&feature)
+    {
+        return answer.clone();
+    }
+    let answer = probe(feature);
+    if let Ok(mut known) = KNOWN.lock() {
+        known
+            .get_or_insert_default()
+            .insert(feature, answer.clone());
+    }
+    answer
+}
+
+fn probe(feature: Feature) -> Answer {
+    const RAW: u32 = prog_type::RAW_TRACEPOINT;
+    match feature {
+        Feature::Bpf => bpf_itself(),
+        Feature::Btf => match Btf::vmlinux() {
+            Ok(_) => Answer::Yes,
+            Err(crate::btf::BtfError::Io(path, _)) if !path.exists() => Answer::No,
+            Err(why) => Answer::Unknown(why.to_string()),
+        },
+        Feature::ProgType(ty) => program_type(ty),
+        Feature::MapType(ty) => map_of_type(ty),
+        Feature::Helper(ty, number) => helper_in(ty, number),
+        Feature::Kfunc(ty, name) => kfunc_in(ty, name),
+        Feature::MayGoto => accepted(load(RAW, &[MOV_R0_0, insn(0xe5, 0, 0, 0, 0), EXIT])),
+        Feature::Atomics => accepted(load(
+            RAW,
+            &[
+                MOV_R0_0,
+                insn(0x7b, 10, 0, -8, 0),    // *(u64 *)(r10 - 8) = r0
+                insn(0xb7, 1, 0, 0, 1),      // r1 = 1
+                insn(0xdb, 10, 1, -8, 0xf1), // r0 = cmpxchg(r10 - 8, r0, r1)
+                MOV_R0_0,
+                EXIT,
+            ],
+        )),
+        Feature::BoundedLoops => accepted(load(
+            RAW,
+            &[
+                insn(0xb7, 0, 0, 0, 10), // r0 = 10
+                insn(0x07, 0, 0, 0, -1), // r0 += -1
+                insn(0x55, 0, 0, -2, 0), // if r0 != 0 goto -2
+                EXIT,
+            ],
+        )),
+        Feature::TestRunRawTracepoint => match load(RAW, &[MOV_R0_0, EXIT]) {
+            Ok(prog) => {
+                use std::os::fd::AsFd;
+                answer(bpf::test_run(prog.as_fd(), &mut [], None))
+            }
+            Err(why) => Answer::Unknown(why.to_string()),
+        },
+        Feature::Stats => answer(bpf::enable_stats()),
+        Feature::PerfClock => perf_event(perf::CPU_CLOCK),
+        Feature::PerfHardware => perf_event(perf::Event {
+            ty: perf::TYPE_HARDWARE,
+            config: 0,
+        }),
+        Feature::Kprobes => event_source("kprobe"),
+        Feature::Uprobes => event_source("uprobe"),
+        Feature::MembarrierGlobal => membarrier_global(),
+    }
+}
+
+const MOV_R0_0: u64 = insn(0xb7, 0, 0, 0, 0);
+const EXIT: u64 = insn(0x95, 0, 0, 0, 0);
+
+type Loaded = Result<std::os::fd::OwnedFd, BpfError>;
+
+/// Loads a program of that type, with what the type needs besides.
+fn load(ty: u32, insns: &[u64]) -> Loaded {
+    const TRACE_RAW_TP: u32 = 23;
+    const SLEEPABLE: u32 = 1 << 4;
+    let mut spec = ProgSpec {
+        ty,
+        insns,
+        name: "probe",
+        ..ProgSpec::default()
+    };
+    if ty == prog_type::TRACING {
+        spec.attach_type = TRACE_RAW_TP;
+        let target = Btf::vmlinux()
+            .ok()
+            .and_then(|btf| btf.find_typedef("btf_trace_sched_switch"));
+        spec.attach_btf_id = target.unwrap_or(0);
+    }
+    if ty == prog_type::SYSCALL {
+        spec.flags = SLEEPABLE;
+    }
+    bpf::load(&spec)
+}
+
+/// For programs that the verifier accepts if and only if the feature is there.
+fn accepted(loaded: Loaded) -> Answer {
+    match loaded {
+        Ok(_) => Answer::Yes,
+        Err(BpfError::Rejected {
+            errno: Errno::INVAL,
+            ..
+        }) => Answer::No,
+        Err(why) => Answer::Unknown(why.to_string()),
+    }
+}
+
+/// For requests where "no such thing" has error numbers of its own.
+fn answer<T>(result: Result<T, BpfError>) -> Answer {
+    /// The kernel's own, with no name for programs.
+    const ENOTSUPP: i32 = 524;
+    match result {
+        Ok(_) => Answer::Yes,
+        Err(why) => match why.errno() {
+            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Answer::No,
+            Some(errno) if errno.raw_os_error() == ENOTSUPP => Answer::No,
+            _ => Answer::Unknown(why.to_string()),
+        },
+    }
+}
+
+fn bpf_itself() -> Answer {
+    match load(prog_type::RAW_TRACEPOINT, &[MOV_R0_0, EXIT]) {
+        Ok(_) => Answer::Yes,
+        Err(why) => match why.errno() {
+            Some(Errno::NOSYS) => Answer::No,
+            Some(Errno::PERM | Errno::ACCESS) => Answer::Unknown(
+                "loading is not permitted: root, or CAP_BPF and CAP_PERFMON, are needed".to_owned(),
+            ),
+            _ => Answer::Unknown(why.to_string()),
+        },
+    }
+}
+
+fn program_type(ty: u32) -> Answer {
+    match load(ty, &[MOV_R0_0, EXIT]) {
+        Ok(_) => Answer::Yes,
+        Err(BpfError::Call {
+            errno: Errno::INVAL,
+            ..
+        }) => Answer::No,
+        Err(why) => Answer::Unknown(why.to_string()),
+    }
+}
+
+fn map_of_type(ty: u32) -> Answer {
+    let page = crate::machine::page_size() as u32;
+    let spec = match ty {
+        map_type::RINGBUF => MapSpec {
+            ty,
+            max_entries: page,
+            ..MapSpec::default()
+        },
+        // Local storage wants BTF of its value: not asked for here.
+        map_type::TASK_STORAGE => {
+            return has(Feature::Helper(prog_type::RAW_TRACEPOINT, 156));
+        }
+        _ => MapSpec {
+            ty,
+            key_size: 4,
+            value_size: 8,
+            max_entries: 1,
+            ..MapSpec::default()
+        },
+    };
+    answer(bpf::map_create(&spec))
+}
+
+/// What the verifiers of 5.10 to 6.18 say of a helper that can't be called here.
+const HELPER_REFUSED: [&str; 5] = [
+    "unknown func",
+    "invalid func ",
+    "program of this type cannot use helper",
+    "not supported for program type",
+    "might sleep in a non-sleepable prog",
+];
+
+fn helper_in(ty: u32, number: u32) -> Answer {
+    let loaded = load(ty, &[insn(0x85, 0, 0, 0, number as i32), EXIT]);
+    // Of kernels from 5.10 to now, in this order.
+    called(loaded, &HELPER_REFUSED)
+}
+
+/// The same of a kfunc.
+const KFUNC_REFUSED: [&str; 3] = [
+    "is not allowed",
+    "calling kernel function is not supported",
+    "program must be sleepable",
+];
+
+fn kfunc_in(ty: u32, name: &str) -> Answer {
+    const PSEUDO_KFUNC_CALL: u8 = 2;
+    let btf = match Btf::vmlinux() {
+        Ok(btf) => btf,
+        Err(why) => return Answer::Unknown(why.to_string()),
+    };
+    let Some(id) = btf.find_func(name) else {
+        return Answer::No;
+    };
+    let call = insn(0x85, 0, PSEUDO_KFUNC_CALL, 0, id as i32);
+    called(load(ty, &[call, EXIT]), &KFUNC_REFUSED)
+}
+
+/// Whether a call to a function was rejected for the function's own sake.
+fn called(loaded: Loaded, refusals: &[&str]) -> Answer {
+    match loaded {
+        Ok(_) => Answer::Yes,
+        Err(BpfError::Rejected { log, .. }) => {
+            let refused = refusals.iter().any(|refusal| log.contains(refusal));
+            if refused { Answer::No } else { Answer::Yes }
+        }
+        Err(why) => Answer::Unknown(why.to_string()),
+    }
+}
+
+fn perf_event(event: perf::Event) -> Answer {
+    let cpu = crate::machine::online_cpus().first().copied().unwrap_or(0);
+    match PerfEvent::open(event, Target::Cpu(cpu), Sampling::Period(1_000_000_000)) {
+        Ok(_) => Answer::Yes,
+        Err(e) if matches!(e.errno, Errno::NOENT | Errno::NOSYS | Errno::OPNOTSUPP) => Answer::No,
+        Err(e) => Answer::Unknown(e.to_string()),
+    }
+}
+
+/// Sources of perf events that need no hardware show in sysfs.
+fn event_source(name: &str) -> Answer {
+    let sources = std::path::Path::new("/sys/bus/event_source/devices");
+    match sources.try_exists() {
+        Ok(true) if sources.join(name).exists() => Answer::Yes,
+        Ok(true) => Answer::No,
+        _ => Answer::Unknown(format!("{} cannot be read", sources.display())),
+    }
+}
+
+fn membarrier_global() -> Answer {
+    const QUERY: i32 = 0;
+    const GLOBAL: i64 = 1;
+    // SAFETY: takes and gives plain numbers.
+    let commands = unsafe { libc::syscall(libc::SYS_membarrier, QUERY, 0, 0) };
+    match commands {
+        0.. if commands & GLOBAL != 0 => Answer::Yes,
+        0.. => Answer::No,
+        _ => match crate::bpf::last_errno() {
+            Errno::NOSYS => Answer::No,
+            errno => Answer::Unknown(format!("membarrier: {errno}")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prog_type::{KPROBE, PERF_EVENT, RAW_TRACEPOINT, TRACEPOINT, TRACING};
+
+    #[test]
+    fn rejections_are_read_right() {
+        let rejected = |log: &str| {
+            Err(BpfError::Rejected {
+                errno: Errno::INVAL,
+                log: log.to_owned(),
+            })
+        };
+        let refusals = &["unknown func"];
+        assert!(called(rejected("0: (85) call unknown func#999"), refusals).is_no());
+        assert!(called(rejected("R1 !read_ok"), refusals).is_yes());
+        let denied = BpfError::Call {
+            command: bpf::Command::ProgLoad,
+            errno: Errno::PERM,
+        };
+        assert!(matches!(
+            called(Err(denied.clone()), refusals),
+            Answer::Unknown(_)
+        ));
+        assert!(matches!(accepted(Err(denied)), Answer::Unknown(_)));
+        assert!(accepted(rejected("unknown opcode e5")).is_no());
+    }
+
+    #[test]
+    fn features_are_named() {
+        let loops = Feature::Helper(RAW_TRACEPOINT, helper::LOOP).to_string();
+        assert_eq!(
+            loops,
+            "the BPF helper loop (181) in raw tracepoint programs"
+        );
+        assert_eq!(
+            Feature::MapType(27).to_string(),
+            "BPF maps of type ring buffer, Linux 5.8 (27)"
+        );
+        assert_eq!(Feature::MayGoto.to_string(), "BPF's may_goto (Linux 6.9)");
+    }
+
+    /// The names of helpers against those in the running kernel's enumeration.
+    #[test]
+    fn helpers_have_the_kernels_numbers() {
+        let Ok(btf) = Btf::vmlinux() else {
+            return eprintln!("skipped: no BTF");
+        };
+        for (number, name) in HELPERS {
+            let known = btf.enum_value(&format!("BPF_FUNC_{name}"));
+            assert_eq!(known, Some(i64::from(number)), "{name}");
+        }
+        for (number, name) in [
+            (prog_type::TRACING, "TRACING"),
+            (prog_type::SYSCALL, "SYSCALL"),
+        ] {
+            let known = btf.enum_value(&format!("BPF_PROG_TYPE_{name}"));
+            assert_eq!(known, Some(i64::from(number)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_running_kernel() {
+        let bpf = has(Feature::Bpf);
+        if !bpf.is_yes() {
+            return eprintln!("skipped: BPF: {bpf}");
+        }
+        // All kernels that this project supports have these.
+        for feature in [
+            Feature::BoundedLoops,
+            Feature::Atomics,
+            Feature::TestRunRawTracepoint,
+            Feature::Stats,
+            Feature::PerfClock,
+            Feature::ProgType(RAW_TRACEPOINT),
+            Feature::ProgType(KPROBE),
+            Feature::ProgType(TRACEPOINT),
+            Feature::ProgType(PERF_EVENT),
+            Feature::MapType(map_type::PERCPU_HASH),
+            Feature::MapType(map_type::RINGBUF),
+            Feature::MapType(map_type::TASK_STORAGE),
+        ] {
+            assert_eq!(has(feature), Answer::Yes, "{feature:?}");
+        }
+        for ty in [RAW_TRACEPOINT, KPROBE, TRACEPOINT, PERF_EVENT] {
+            for number in [
+                helper::GET_CURRENT_TASK_BTF,
+                helper::TASK_PT_REGS,
+                helper::LOOP,
+                helper::FOR_EACH_MAP_ELEM,
+                helper::RINGBUF_OUTPUT,
+                helper::PROBE_READ_USER_STR,
+            ] {
+                assert_eq!(
+                    has(Feature::Helper(ty, number)),
+                    Answer::Yes,
+                    "{ty} {number}"
+                );
+            }
+            assert_eq!(has(Feature::Helper(ty, 9999)), Answer::No);
+            assert_eq!(has(Feature::Helper(ty, helper::D_PATH)), Answer::No);
+        }
+        let func_ip = |ty| has(Feature::Helper(ty, helper::GET_FUNC_IP));
+        assert_eq!(
+            (func_ip(KPROBE), func_ip(RAW_TRACEPOINT)),
+            (Answer::Yes, Answer::No)
+        );
+        assert_eq!(
+            has(Feature::Helper(RAW_TRACEPOINT, helper::COPY_FROM_USER)),
+            Answer::No
+        );
+        assert_eq!(has(Feature::ProgType(9999)), Answer::No);
+        assert_eq!(has(Feature::MapType(9999)), Answer::No);
+        assert_eq!(
+            has(Feature::Kfunc(RAW_TRACEPOINT, "no_such_kfunc")),
+            Answer::No
+        );
+        println!("may_goto {}", has(Feature::MayGoto));
+        println!("kprobes {}", has(Feature::Kprobes));
+        println!("uprobes {}", has(Feature::Uprobes));
+        println!("membarrier {}", has(Feature::MembarrierGlobal));
+        println!("hardware counters {}", has(Feature::PerfHardware));
+        println!("tracing programs {}", has(Feature::ProgType(TRACING)));
+        for ty in [RAW_TRACEPOINT, KPROBE, TRACEPOINT, PERF_EVENT, TRACING] {
+            for name in [
+                "bpf_iter_num_new",
+                "bpf_task_from_pid",
+                "bpf_strlen",
+                "bpf_throw",
+            ] {
+                println!("{ty} {name} {}", has(Feature::Kfunc(ty, name)));
+            }
+            println!(
+                "{ty} get_func_ip {}",
+                has(Feature::Helper(ty, helper::GET_FUNC_IP))
+            );
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The running kernel as values.
+//!
+//! Everything that spile wants to know from the kernel, or asks of it besides
+//! what libbpf does, goes through this crate. All of it is lazy: nothing is
+//! opened, mapped or parsed before the first question that needs it.
+//!
+//! * [`btf`]: types of the kernel, by an index over its BTF.
+//! * [`bpf`]: the one funnel for `bpf(2)`.
+//! * [`features`]: what this kernel's BPF can do: yes, no, could not tell.
+//! * [`machine`]: CPUs, clocks, release and configuration.
+//! * [`names`]: error numbers and signals.
+//! * [`perf`]: events of `perf_event_open(2)`.
+//! * [`process`]: questions about one process.
+//! * [`symbols`]: the symbols of kernel and modules.
+//! * [`syscalls`]: the system calls and their arguments, as data.
+//! * [`tracepoints`]: tracepoints with their arguments; perf events by name.
+
+pub mod bpf;
+pub mod btf;
+pub mod features;
+pub mod glob;
+pub mod machine;
+pub mod names;
+pub mod perf;
+pub mod process;
+pub mod symbols;
+pub mod syscalls;
+mod sysfile;
+pub mod tracepoints;

@@ -1,0 +1,255 @@
+//! The machine and its kernel: CPUs, clocks, release and configuration.
+
+use std::fs::File;
+use std::io::Read;
+use std::sync::OnceLock;
+
+/// The CPUs that may ever be there, in order; per-CPU maps have a value for each.
+#[must_use]
+pub fn possible_cpus() -> &'static [u32] {
+    static CPUS: OnceLock<Vec<u32>> = OnceLock::new();
+    CPUS.get_or_init(|| listed_cpus("possible"))
+}
+
+/// The CPUs that run now, in order.
+#[must_use]
+pub fn online_cpus() -> Vec<u32> {
+    listed_cpus("online")
+}
+
+/// Reads a list such as `0-3,8`; without sysfs, as many as the C library counts.
+fn listed_cpus(name: &str) -> Vec<u32> {
+    let path = format!("/sys/devices/system/cpu/{name}");
+    let listed = std::fs::read_to_string(path)
+        .ok()
+        .and_then(|text| parse_cpus(&text));
+    listed.unwrap_or_else(|| {
+        // SAFETY: asks for a number; touches no memory of ours.
+        let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+        (0..u32::try_from(count).unwrap_or(1).max(1)).collect()
+    })
+}
+
+fn parse_cpus(text: &str) -> Option<Vec<u32>> {
+    /// More than any kernel is built for.
+    const MOST: u32 = 1 << 16;
+    let mut cpus = Vec::new();
+    for range in text.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || last >= MOST {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+/// The kernel's release, such as `6.12.9-amd64` (`uname -r`).
+#[must_use]
+pub fn release() -> String {
+    rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The build of the kernel (`uname -v`).
+#[must_use]
+pub fn version_text() -> String {
+    rustix::system::uname()
+        .version()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The machine's architecture (`uname -m`), such as `x86_64`.
+#[must_use]
+pub fn architecture() -> String {
+    rustix::system::uname()
+        .machine()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Version, patch level and sublevel of the running kernel; 0 for what its
+/// release does not say. Distributions carry features to older numbers: ask
+/// [`crate::features`] whether something works.
+#[must_use]
+pub fn version() -> (u32, u32, u32) {
+    parse_version(&release())
+}
+
+fn parse_version(release: &str) -> (u32, u32, u32) {
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .take(3)
+        .map(|number| number.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    (next(), next(), next())
+}
+
+/// A setting of the running kernel's configuration, such as `CONFIG_HZ`: `y`,
+/// `m`, a number, a string with its quotes. `None` if it is not set, or if
+/// there is no configuration to look at (see [`has_config`]).
+#[must_use]
+pub fn config(name: &str) -> Option<&'static str> {
+    lookup_config(config_text()?, name)
+}
+
+/// Whether the kernel's configuration can be read: from `/proc/config.gz`,
+/// `/boot/config-RELEASE` or the modules' directory.
+#[must_use]
+pub fn has_config() -> bool {
+    config_text().is_some()
+}
+
+fn config_text() -> Option<&'static str> {
+    static TEXT: OnceLock<Option<String>> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let mut text = String::new();
+        if let Ok(packed) = File::open("/proc/config.gz")
+            && flate2::read::GzDecoder::new(packed)
+                .read_to_string(&mut text)
+                .is_ok()
+        {
+            return Some(text);
+        }
+        let release = release();
+        [
+            format!("/boot/config-{release}"),
+            format!("/lib/modules/{release}/config"),
+        ]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok())
+    })
+    .as_deref()
+}
+
+fn lookup_config<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    memchr::memmem::find_iter(text.as_bytes(), name.as_bytes()).find_map(|at| {
+        let starts = at == 0 || text.as_bytes()[at - 1] == b'\n';
+        let value = text.get(at + name.len()..)?.strip_prefix('=')?;
+        (starts && !name.is_empty()).then(|| value.lines().next().unwrap_or(""))
+    })
+}
+
+/// The frequency of the kernel's timer tick (jiffies per second): from the coarse
+/// clock's resolution, else `CONFIG_HZ` (dear: the configuration is compressed),
+/// else 250 as most distributions have it.
+#[must_use]
+pub fn hz() -> u32 {
+    static HZ: OnceLock<u32> = OnceLock::new();
+    *HZ.get_or_init(|| {
+        coarse_hz()
+            .or_else(|| config("CONFIG_HZ").and_then(|hz| hz.parse().ok()))
+            .filter(|&hz| hz > 0)
+            .unwrap_or(250)
+    })
+}
+
+/// The coarse clock advances once per tick: its resolution is 1 s / HZ.
+fn coarse_hz() -> Option<u32> {
+    let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    let ns = u32::try_from(tick.tv_nsec).ok().filter(|&ns| ns > 0)?;
+    Some((1_000_000_000 + ns / 2) / ns)
+}
+
+/// Clock ticks of `/proc` per second (`USER_HZ`), 100 on nearly all machines.
+#[must_use]
+pub fn user_hz() -> u64 {
+    rustix::param::clock_ticks_per_second()
+}
+
+/// Bytes of a page.
+#[must_use]
+pub fn page_size() -> usize {
+    rustix::param::page_size()
+}
+
+/// Nanoseconds of a clock since its start.
+fn clock_ns(clock: rustix::time::ClockId) -> i64 {
+    let t = rustix::time::clock_gettime(clock);
+    t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// Nanoseconds since boot, time asleep not counted: what `bpf_ktime_get_ns` gives.
+#[must_use]
+pub fn monotonic_ns() -> i64 {
+    clock_ns(rustix::time::ClockId::Monotonic)
+}
+
+/// Nanoseconds since boot, time asleep counted (`bpf_ktime_get_boot_ns`).
+#[must_use]
+pub fn boottime_ns() -> i64 {
+    clock_ns(rustix::time::ClockId::Boottime)
+}
+
+/// Nanoseconds to add to the monotonic clock for the time since 1970. Good to
+/// a microsecond or so: of several readings, the one taken fastest counts. It
+/// changes when the clock is set.
+#[must_use]
+pub fn realtime_offset_ns() -> i64 {
+    (0..5)
+        .map(|_| {
+            let before = monotonic_ns();
+            let real = clock_ns(rustix::time::ClockId::Realtime);
+            let after = monotonic_ns();
+            (after - before, real - before - (after - before) / 2)
+        })
+        .min()
+        .map_or(0, |best| best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(parse_cpus("0\n"), Some(vec![0]));
+        assert_eq!(parse_cpus("0-2,5,7-8"), Some(vec![0, 1, 2, 5, 7, 8]));
+        assert_eq!(parse_cpus(""), None);
+        assert_eq!(parse_cpus("3-1"), None);
+        assert_eq!(parse_cpus("0-4000000000"), None);
+        assert!(!possible_cpus().is_empty());
+        assert!(
+            online_cpus()
+                .iter()
+                .all(|cpu| possible_cpus().contains(cpu))
+        );
+    }
+
+    #[test]
+    fn versions() {
+        assert_eq!(parse_version("6.18.44-fc"), (6, 18, 44));
+        assert_eq!(parse_version("6.1-rc3"), (6, 1, 0));
+        assert_eq!(parse_version("weird"), (0, 0, 0));
+        assert!(version() > (3, 0, 0));
+        assert!(!architecture().is_empty() && !version_text().is_empty());
+    }
+
+    #[test]
+    fn configuration() {
+        let text = "# CONFIG_NO is not set\nCONFIG_HZ_250=y\nCONFIG_HZ=250\nXCONFIG_A=1\n";
+        assert_eq!(lookup_config(text, "CONFIG_HZ"), Some("250"));
+        assert_eq!(lookup_config(text, "CONFIG_A"), None);
+        assert_eq!(lookup_config(text, "CONFIG_NO"), None);
+        assert_eq!(lookup_config(text, ""), None);
+        if !has_config() {
+            return eprintln!("skipped: no kernel configuration");
+        }
+        assert!(config("CONFIG_HZ").is_some());
+        assert_eq!(coarse_hz(), Some(hz()));
+    }
+
+    #[test]
+    fn clocks() {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.expect("after 1970").as_nanos() as i64;
+        let ours = monotonic_ns() + realtime_offset_ns();
+        assert!((ours - now).abs() < 1_000_000_000);
+        assert!(boottime_ns() >= monotonic_ns() - 1_000_000);
+        assert!(user_hz() > 0 && page_size() >= 4096);
+    }
+}

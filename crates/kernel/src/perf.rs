@@ -1,0 +1,314 @@
+//! Events of `perf_event_open(2)`: timers on each CPU, counters, and the names
+//! by which scripts know them.
+
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::bpf::last_errno;
+
+/// What to count: the `type` and `config` of `struct perf_event_attr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Event {
+    /// `PERF_TYPE_...`
+    pub ty: u32,
+    /// Which event of that type.
+    pub config: u64,
+}
+
+/// `PERF_TYPE_HARDWARE`
+pub const TYPE_HARDWARE: u32 = 0;
+/// `PERF_TYPE_SOFTWARE`
+pub const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_TYPE_TRACEPOINT`
+pub const TYPE_TRACEPOINT: u32 = 2;
+/// `PERF_TYPE_HW_CACHE`
+pub const TYPE_HW_CACHE: u32 = 3;
+/// `PERF_TYPE_BREAKPOINT`
+pub const TYPE_BREAKPOINT: u32 = 5;
+
+/// The clock that runs on every machine: one event per nanosecond of CPU time.
+pub const CPU_CLOCK: Event = Event {
+    ty: TYPE_SOFTWARE,
+    config: 0,
+};
+
+/// Events by name; synonyms as in perf's own list.
+const EVENTS: [(&str, Event); 24] = [
+    ("cpu_clock", CPU_CLOCK),
+    ("task_clock", sw(1)),
+    ("page_faults", sw(2)),
+    ("faults", sw(2)),
+    ("context_switches", sw(3)),
+    ("cs", sw(3)),
+    ("cpu_migrations", sw(4)),
+    ("migrations", sw(4)),
+    ("page_faults_min", sw(5)),
+    ("minor_faults", sw(5)),
+    ("page_faults_maj", sw(6)),
+    ("major_faults", sw(6)),
+    ("alignment_faults", sw(7)),
+    ("emulation_faults", sw(8)),
+    ("dummy", sw(9)),
+    ("cpu_cycles", hw(0)),
+    ("instructions", hw(1)),
+    ("cache_references", hw(2)),
+    ("cache_misses", hw(3)),
+    ("branch_instructions", hw(4)),
+    ("branch_misses", hw(5)),
+    ("bus_cycles", hw(6)),
+    ("stalled_cycles_frontend", hw(7)),
+    ("stalled_cycles_backend", hw(8)),
+];
+
+const fn sw(config: u64) -> Event {
+    Event {
+        ty: TYPE_SOFTWARE,
+        config,
+    }
+}
+
+const fn hw(config: u64) -> Event {
+    Event {
+        ty: TYPE_HARDWARE,
+        config,
+    }
+}
+
+/// The event of that name; `-` and `_` are the same in it.
+#[must_use]
+pub fn event(name: &str) -> Option<Event> {
+    let name = name.replace('-', "_");
+    EVENTS
+        .iter()
+        .find(|entry| entry.0 == name)
+        .map(|entry| entry.1)
+}
+
+/// The names of all events of a type ([`TYPE_SOFTWARE`], [`TYPE_HARDWARE`]).
+pub fn event_names(ty: u32) -> impl Iterator<Item = &'static str> {
+    EVENTS
+        .iter()
+        .filter(move |entry| entry.1.ty == ty)
+        .map(|entry| entry.0)
+}
+
+/// How often an event calls its program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sampling {
+    /// Never: it only counts.
+    Count,
+    /// Once per so many events (for a clock: nanoseconds).
+    Period(u64),
+    /// So many times a second.
+    Frequency(u64),
+}
+
+/// What to watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Everything on that CPU (needs CAP_PERFMON).
+    Cpu(u32),
+    /// That task, wherever it runs, and its children from then on.
+    Task(u32),
+}
+
+/// What was asked when the kernel refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerfError {
+    /// The call or ioctl.
+    pub action: &'static str,
+    /// Why not: `ENOENT` for events that this machine does not have, `EPERM`
+    /// or `EACCES` without privileges, `EOPNOTSUPP` without interrupts.
+    pub errno: Errno,
+}
+
+impl fmt::Display for PerfError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {}",
+            self.action,
+            crate::names::describe_errno(self.errno)
+        )
+    }
+}
+
+impl std::error::Error for PerfError {}
+
+/// An open event; it ends when dropped.
+#[derive(Debug)]
+pub struct PerfEvent(OwnedFd);
+
+const ATTR_LEN: usize = 112;
+
+impl PerfEvent {
+    /// Opens an event, not yet counting: see [`PerfEvent::enable`].
+    ///
+    /// # Errors
+    /// [`PerfError`].
+    pub fn open(event: Event, target: Target, sampling: Sampling) -> Result<PerfEvent, PerfError> {
+        const DISABLED: u64 = 1 << 0;
+        const INHERIT: u64 = 1 << 1;
+        const FREQUENCY: u64 = 1 << 10;
+        const CLOEXEC: u64 = 1 << 3;
+        let (sample, mut flags) = match sampling {
+            Sampling::Count => (0, DISABLED),
+            Sampling::Period(period) => (period, DISABLED),
+            Sampling::Frequency(hz) => (hz, DISABLED | FREQUENCY),
+        };
+        let (pid, cpu) = match target {
+            Target::Cpu(cpu) => (-1, cpu as i32),
+            Target::Task(pid) => {
+                flags |= INHERIT;
+                (pid as i32, -1)
+            }
+        };
+        let mut attr = [0u64; ATTR_LEN / 8];
+        let head = [event.ty.to_ne_bytes(), (ATTR_LEN as u32).to_ne_bytes()];
+        attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
+        attr[1] = event.config;
+        attr[2] = sample;
+        attr[5] = flags;
+        // SAFETY: the attribute is as long as its size field says.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                attr.as_ptr(),
+                pid,
+                cpu,
+                -1,
+                CLOEXEC,
+            )
+        };
+        if fd < 0 {
+            return Err(PerfError {
+                action: "perf_event_open",
+                errno: last_errno(),
+            });
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(PerfEvent(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    /// Has the event call a program of type `PERF_EVENT` (or, for tracepoints
+    /// and probes, `TRACEPOINT` and `KPROBE`).
+    ///
+    /// # Errors
+    /// [`PerfError`]: `EEXIST` if it has one.
+    pub fn set_bpf(&self, prog: BorrowedFd<'_>) -> Result<(), PerfError> {
+        const SET_BPF: u64 = 0x4004_2408;
+        self.ioctl("PERF_EVENT_IOC_SET_BPF", SET_BPF, prog.as_raw_fd())
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// [`PerfError`].
+    pub fn enable(&self) -> Result<(), PerfError> {
+        const ENABLE: u64 = 0x2400;
+        self.ioctl("PERF_EVENT_IOC_ENABLE", ENABLE, 0)
+    }
+
+    /// Stops it; it can be started again.
+    ///
+    /// # Errors
+    /// [`PerfError`].
+    pub fn disable(&self) -> Result<(), PerfError> {
+        const DISABLE: u64 = 0x2401;
+        self.ioctl("PERF_EVENT_IOC_DISABLE", DISABLE, 0)
+    }
+
+    /// The number of events so far.
+    ///
+    /// # Errors
+    /// [`PerfError`].
+    pub fn count(&self) -> Result<u64, PerfError> {
+        let mut bytes = [0; 8];
+        match rustix::io::read(&self.0, &mut bytes) {
+            Ok(_) => Ok(u64::from_ne_bytes(bytes)),
+            Err(errno) => Err(PerfError {
+                action: "read a perf event",
+                errno,
+            }),
+        }
+    }
+
+    fn ioctl(&self, action: &'static str, request: u64, argument: i32) -> Result<(), PerfError> {
+        // SAFETY: these requests take a plain number.
+        let ret = unsafe { libc::ioctl(self.0.as_raw_fd(), request as _, argument) };
+        if ret < 0 {
+            Err(PerfError {
+                action,
+                errno: last_errno(),
+            })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl AsFd for PerfEvent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl From<PerfEvent> for OwnedFd {
+    fn from(event: PerfEvent) -> OwnedFd {
+        event.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::{self, insn, prog_type};
+
+    #[test]
+    fn names() {
+        assert_eq!(event("cpu-clock"), Some(CPU_CLOCK));
+        assert_eq!(event("page_faults_maj"), Some(sw(6)));
+        assert_eq!(event("instructions"), Some(hw(1)));
+        assert_eq!(event("nosuch"), None);
+        assert_eq!(event_names(TYPE_HARDWARE).count(), 9);
+    }
+
+    #[test]
+    fn a_clock_runs_a_program() {
+        let spec = bpf::ProgSpec {
+            ty: prog_type::PERF_EVENT,
+            insns: &[insn(0xb7, 0, 0, 0, 0), insn(0x95, 0, 0, 0, 0)],
+            name: "tick",
+            ..Default::default()
+        };
+        let prog = match bpf::load(&spec) {
+            Ok(prog) => prog,
+            Err(why) => return eprintln!("skipped: {why}"),
+        };
+        let cpu = crate::machine::online_cpus()[0];
+        let tick = PerfEvent::open(CPU_CLOCK, Target::Cpu(cpu), Sampling::Period(1_000_000))
+            .expect("a software event");
+        tick.set_bpf(prog.as_fd()).expect("attached");
+        let stats = bpf::enable_stats().expect("statistics");
+        tick.enable().expect("enabled");
+        let runs = || bpf::prog_info(prog.as_fd()).expect("info").run_count;
+        for _ in 0..200 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            if runs() > 0 {
+                break;
+            }
+        }
+        tick.disable().expect("disabled");
+        assert!(runs() > 0);
+        drop(stats);
+        assert!(tick.count().expect("count") > 0);
+    }
+
+    #[test]
+    fn refusals_are_told() {
+        let nowhere = PerfEvent::open(CPU_CLOCK, Target::Cpu(1 << 20), Sampling::Count);
+        assert!(nowhere.is_err_and(|e| e.action == "perf_event_open"));
+    }
+}

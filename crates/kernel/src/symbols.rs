@@ -1,0 +1,303 @@
+//! Symbols of the running kernel, from `/proc/kallsyms`.
+//!
+//! The text is read once and kept; an index of addresses (sorted) points into
+//! it. Names are searched in the text itself. Some 120,000 symbols take about
+//! as long to read, which the kernel formats line by line, as everything else
+//! together, so nothing is read before the first question.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use crate::glob;
+
+/// Where the kernel lists its symbols.
+pub const KALLSYMS: &str = "/proc/kallsyms";
+
+/// Why symbols can't be looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SymbolError {
+    /// The list could not be read.
+    Unreadable(String),
+    /// The kernel shows all addresses as zero: `kernel.kptr_restrict` or
+    /// `kernel.perf_event_paranoid` hides them from this process.
+    Hidden,
+}
+
+impl fmt::Display for SymbolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SymbolError::Unreadable(why) => write!(f, "cannot read {KALLSYMS}: {why}"),
+            SymbolError::Hidden => f.write_str(
+                "the kernel hides its symbols' addresses (kernel.kptr_restrict); run as root",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SymbolError {}
+
+/// Whether the running kernel has a symbol of that name. Most functions stand
+/// in BTF as well, where a look-up is a hundred times cheaper: that is tried first.
+#[must_use]
+pub fn exists(name: &str) -> bool {
+    let function = |btf: &crate::btf::Btf| btf.find_func(name).is_some();
+    crate::btf::Btf::vmlinux().is_ok_and(function)
+        || Symbols::kernel().is_ok_and(|symbols| symbols.address_of(name).is_some())
+}
+
+/// A symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Symbol<'a> {
+    /// Its address.
+    pub address: u64,
+    /// The type letter of `nm`: `t` and `T` are text, capitals are global.
+    pub kind: char,
+    /// Its name.
+    pub name: &'a str,
+    /// The module that it belongs to (`bpf` for programs), if any.
+    pub module: Option<&'a str>,
+}
+
+impl Symbol<'_> {
+    /// Whether it is code.
+    #[must_use]
+    pub fn is_function(&self) -> bool {
+        matches!(self.kind, 't' | 'T' | 'w' | 'W')
+    }
+}
+
+/// All symbols of a kernel.
+pub struct Symbols {
+    text: Vec<u8>,
+    /// (address, offset of the line), by address; lines of one address in order.
+    by_address: Vec<(u64, u32)>,
+}
+
+impl fmt::Debug for Symbols {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Symbols({})", self.by_address.len())
+    }
+}
+
+impl Symbols {
+    /// The running kernel's symbols, read at the first call and kept: modules
+    /// and programs loaded later are not among them.
+    ///
+    /// # Errors
+    /// [`SymbolError`], kept as well.
+    pub fn kernel() -> Result<&'static Symbols, &'static SymbolError> {
+        static KERNEL: OnceLock<Result<Symbols, SymbolError>> = OnceLock::new();
+        KERNEL
+            .get_or_init(|| {
+                let text = crate::sysfile::read_fully(KALLSYMS)
+                    .map_err(|e| SymbolError::Unreadable(e.to_string()))?;
+                Symbols::parse(text)
+            })
+            .as_ref()
+    }
+
+    /// Indexes text in the format of `/proc/kallsyms`; lines that are not
+    /// understood are left out.
+    ///
+    /// # Errors
+    /// [`SymbolError::Hidden`] if no address differs from zero.
+    pub fn parse(text: impl Into<Vec<u8>>) -> Result<Symbols, SymbolError> {
+        let text = text.into();
+        let mut by_address = Vec::with_capacity(text.len() / 36);
+        let mut start = 0;
+        let mut sorted = true;
+        let mut last = 0;
+        for end in memchr::memchr_iter(b'\n', &text).chain([text.len()]) {
+            if let Some(address) = address(&text[start..end])
+                && start <= u32::MAX as usize
+            {
+                sorted &= address >= last;
+                last = address;
+                by_address.push((address, start as u32));
+            }
+            start = end + 1;
+        }
+        if by_address.iter().all(|entry| entry.0 == 0) {
+            return Err(SymbolError::Hidden);
+        }
+        if !sorted {
+            by_address.sort_unstable();
+        }
+        Ok(Symbols { text, by_address })
+    }
+
+    /// Number of symbols.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_address.len()
+    }
+
+    /// Whether there is none; never so for one that was made.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_address.is_empty()
+    }
+
+    /// The symbol that an address lies in, and the offset from its start. Where
+    /// several start at one place, a global one is preferred to a local one,
+    /// else the first. `None` below the first symbol.
+    #[must_use]
+    pub fn resolve(&self, address: u64) -> Option<(Symbol<'_>, u64)> {
+        let after = self.by_address.partition_point(|entry| entry.0 <= address);
+        let start = self.by_address[..after].last()?.0;
+        if start == 0 && address != 0 {
+            return None; // per-CPU offsets and absolute symbols, no addresses
+        }
+        let first = self.by_address[..after].partition_point(|entry| entry.0 < start);
+        let mut here = self.by_address[first..after]
+            .iter()
+            .filter_map(|e| self.line(e.1));
+        let best = here
+            .clone()
+            .find(|s| s.kind == 'T')
+            .or_else(|| here.next())?;
+        Some((best, address - start))
+    }
+
+    /// `name+0xOFFSET [module]` of an address, or the address itself.
+    #[must_use]
+    pub fn describe(&self, address: u64) -> String {
+        match self.resolve(address) {
+            None => format!("{address:#x}"),
+            Some((symbol, offset)) => match symbol.module {
+                None => format!("{}+{offset:#x}", symbol.name),
+                Some(module) => format!("{}+{offset:#x} [{module}]", symbol.name),
+            },
+        }
+    }
+
+    /// All symbols of that name: static functions may share one.
+    pub fn find<'a>(&'a self, name: &str) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
+        let needle = format!(" {name}");
+        let ends: Vec<usize> = if name.is_empty() {
+            Vec::new()
+        } else {
+            memchr::memmem::find_iter(&self.text, needle.as_bytes())
+                .filter(|at| {
+                    matches!(
+                        self.text.get(at + needle.len()),
+                        None | Some(b'\n' | b'\t' | b' ')
+                    )
+                })
+                .collect()
+        };
+        let name = name.to_owned();
+        ends.into_iter().filter_map(move |at| {
+            let start = memchr::memrchr(b'\n', &self.text[..at]).map_or(0, |nl| nl + 1);
+            self.line(start as u32).filter(|symbol| symbol.name == name)
+        })
+    }
+
+    /// The address of a symbol, the first if several have the name.
+    #[must_use]
+    pub fn address_of(&self, name: &str) -> Option<u64> {
+        self.find(name).next().map(|symbol| symbol.address)
+    }
+
+    /// All symbols by address.
+    pub fn all(&self) -> impl Iterator<Item = Symbol<'_>> {
+        self.by_address
+            .iter()
+            .filter_map(|entry| self.line(entry.1))
+    }
+
+    /// Functions whose names fit a pattern, by address.
+    pub fn functions<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = Symbol<'a>> {
+        self.all()
+            .filter(move |s| s.is_function() && glob::matches(pattern, s.name))
+    }
+
+    /// Reads the line that starts there: `ADDRESS KIND NAME[\t[MODULE]]`.
+    fn line(&self, start: u32) -> Option<Symbol<'_>> {
+        let rest = self.text.get(start as usize..)?;
+        let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+        let line = std::str::from_utf8(&rest[..end]).ok()?;
+        let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        let kind = words.next()?.chars().next()?;
+        let name = words.next()?;
+        let module = words.next().map(|m| m.trim_matches(['[', ']']));
+        Some(Symbol {
+            address,
+            kind,
+            name,
+            module,
+        })
+    }
+}
+
+/// The address at the head of a line.
+fn address(line: &[u8]) -> Option<u64> {
+    let len = line.iter().take(17).position(|&c| c == b' ')?;
+    if len == 0 {
+        return None;
+    }
+    line[..len].iter().try_fold(0u64, |sum, &c| {
+        let digit = match c {
+            b'0'..=b'9' => c - b'0',
+            b'a'..=b'f' => c - b'a' + 10,
+            b'A'..=b'F' => c - b'A' + 10,
+            _ => return None,
+        };
+        Some((sum << 4) | u64::from(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = "\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 t _stext_alias
+ffffffff81000000 T _stext
+ffffffff81000100 t helper
+ffffffff81000200 T sys_call
+no line
+ffffffffc0001000 t helper\t[xfs]
+ffffffffc0000000 T xfs_init\t[xfs]
+";
+
+    #[test]
+    fn addresses_and_names() {
+        let s = Symbols::parse(SAMPLE).expect("addresses");
+        assert_eq!(s.len(), 7);
+        assert_eq!(s.describe(0xffff_ffff_8100_0004), "_stext+0x4");
+        assert_eq!(s.describe(0xffff_ffff_8100_0100), "helper+0x0");
+        assert_eq!(s.describe(0xffff_ffff_c000_0010), "xfs_init+0x10 [xfs]");
+        assert_eq!(s.describe(0x10), "0x10");
+        assert_eq!(s.find("helper").count(), 2);
+        assert_eq!(s.address_of("sys_call"), Some(0xffff_ffff_8100_0200));
+        assert_eq!(s.address_of("sys_cal"), None);
+        assert_eq!(s.address_of("call"), None);
+        assert_eq!(s.address_of(""), None);
+        let names: Vec<&str> = s.functions("*helper").map(|f| f.name).collect();
+        assert_eq!(names, ["helper", "helper"]);
+    }
+
+    #[test]
+    fn hidden_addresses_are_told() {
+        let hidden = "0000000000000000 T _stext\n0000000000000000 T foo\n";
+        assert_eq!(Symbols::parse(hidden).err(), Some(SymbolError::Hidden));
+        assert_eq!(Symbols::parse("").err(), Some(SymbolError::Hidden));
+        assert!(Symbols::parse(vec![0xff; 100]).is_err());
+    }
+
+    #[test]
+    fn the_running_kernel() {
+        let symbols = match Symbols::kernel() {
+            Ok(symbols) => symbols,
+            Err(why) => return eprintln!("skipped: {why}"),
+        };
+        let address = symbols.address_of("schedule").expect("schedule");
+        let (symbol, offset) = symbols.resolve(address + 1).expect("text");
+        assert_eq!((symbol.name, offset), ("schedule", 1));
+        assert!(symbols.functions("sched_*").count() > 10);
+        assert!(exists("schedule") && exists("_stext") && !exists("no_such_symbol"));
+    }
+}

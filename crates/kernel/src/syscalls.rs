@@ -1,0 +1,451 @@
+//! The system calls of x86-64 and of i386 programs (compat), as data.
+//!
+//! `data/syscalls.tsv` holds numbers, names, arguments and how each is shown in
+//! `argstr`; `data/flags.tsv` holds the names of flags. The tables are parsed at
+//! the first question for each, in some 0.2 ms.
+//!
+//! An argument has two names: the tapset's (`syscall.openat` has `dfd`) and the
+//! kernel's own parameter (for `$`-variables). Names derived from the tapset's,
+//! such as `flags_str`, follow one rule: see [`Arg::form`].
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+/// The highest number in the tables.
+pub const MAX_NR: u32 = 469;
+
+const TABLE: &str = include_str!("../data/syscalls.tsv");
+const FLAGS: &str = include_str!("../data/flags.tsv");
+
+/// Which table a number belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Abi {
+    /// 64-bit calls.
+    X86_64,
+    /// Calls of 32-bit programs (`int 0x80`, and `sysenter` there): words of
+    /// 32 bits, other numbers, some other arguments.
+    I386,
+}
+
+/// A system call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Syscall {
+    /// Its table.
+    pub abi: Abi,
+    /// Its number there.
+    pub nr: u32,
+    /// Its own name (`__NR_name`): what `syscall_any` reports.
+    pub name: &'static str,
+    /// The tapset's probe point and its `name`: `fstatat` for `newfstatat`.
+    pub probe: &'static str,
+    /// The kernel's function without its `sys_`: `newfstat` for `fstat`.
+    pub entry: &'static str,
+    /// How its result is shown.
+    pub ret: Ret,
+    /// Its arguments in order.
+    pub args: Box<[Arg]>,
+}
+
+/// How a result is shown. A result from -4095 to -1 is an error number, always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ret {
+    /// In decimal.
+    Int,
+    /// In hexadecimal: an address.
+    Hex,
+    /// It never returns.
+    Never,
+}
+
+/// An argument of a system call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arg {
+    /// The name that the tapset uses, such as `buf_uaddr`.
+    pub name: &'static str,
+    /// The kernel's parameter, such as `buf`.
+    pub kernel_name: &'static str,
+    /// Which argument word it is, from 0; a [`ArgKind::Pair`] takes this and the next.
+    pub word: u8,
+    /// What it is.
+    pub kind: ArgKind,
+    /// How many low bits of the word count, as the kernel declares its parameter.
+    /// The rest may hold anything.
+    pub bits: u8,
+    /// Whether those bits are sign-extended to the value.
+    pub signed: bool,
+}
+
+/// What an argument is, and so how `argstr` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArgKind {
+    /// Signed, in decimal, of so many bits: `int`, `int16`, `long`.
+    Int(u8),
+    /// Unsigned, in decimal: `uint`, `ulong`.
+    Uint(u8),
+    /// In hexadecimal: `hex32`, `hex`.
+    Hex(u8),
+    /// A file mode, in octal: `mode` (of 16 bits), `mode32`.
+    Mode,
+    /// An address that is shown as such: `ptr`.
+    Ptr,
+    /// A string in user space, shown quoted: `str`.
+    Str,
+    /// A vector of strings in user space, shown one by one: `argv`.
+    Argv,
+    /// A vector of strings of which only the number is shown: `envp`.
+    Envp,
+    /// The number of a signal, shown by name: `signal`.
+    Signal,
+    /// A directory's descriptor, or `AT_FDCWD`: `dirfd`.
+    DirFd,
+    /// A set of flags: `|table`, or `|table:64` where the parameter is a long.
+    Flags(&'static str),
+    /// One of several values: `=table`, likewise.
+    Choice(&'static str),
+    /// Bytes in user space, as many as the argument word of that number says,
+    /// shown as a quoted string: `buf2`.
+    Buf(u8),
+    /// A `struct sockaddr`; the argument word of that number is its length: `sockaddr2`.
+    Sockaddr(u8),
+    /// A `struct timespec` whose fields have so many bits: `timespec`.
+    Timespec(u8),
+    /// A `struct timeval`, likewise: `timeval`.
+    Timeval(u8),
+    /// A `struct itimerspec`, likewise: `itimerspec`.
+    Itimerspec(u8),
+    /// A `struct itimerval`, likewise: `itimerval`.
+    Itimerval(u8),
+    /// A 64-bit number in two 32-bit words, the low one first: `pair`.
+    Pair,
+}
+
+/// In which form a variable gives an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The number itself, sign- or zero-extended as its kind says.
+    Value,
+    /// The text that `argstr` shows.
+    Text,
+    /// The string itself, without quotes.
+    Unquoted,
+    /// The address that was passed.
+    Address,
+}
+
+impl Arg {
+    /// The form in which the tapset's variable `name` gives this argument;
+    /// `None` if it belongs to another.
+    ///
+    /// With BASE for the argument's name less `_uaddr` or `_str`: a number has
+    /// its name (value) and, if it is shown as more than a number, `BASE_str` and
+    /// `BASE_uaddr_str` (text); a signal `BASE_name` too. A string or
+    /// vector of strings has BASE and `BASE_str` (text), `BASE_unquoted` and
+    /// `BASE_str_unquoted`, and `BASE_uaddr` (address).
+    #[must_use]
+    pub fn form(&self, name: &str) -> Option<Form> {
+        let base = self.name.strip_suffix("_uaddr").unwrap_or(self.name);
+        let base = base.strip_suffix("_str").unwrap_or(base);
+        let suffix = name.strip_prefix(base)?;
+        match self.kind {
+            ArgKind::Str | ArgKind::Argv | ArgKind::Envp => match suffix {
+                "" | "_str" => Some(Form::Text),
+                "_unquoted" | "_str_unquoted" => Some(Form::Unquoted),
+                "_uaddr" => Some(Form::Address),
+                _ => None,
+            },
+            _ if name == self.name => Some(Form::Value),
+            // Their text is the number again; the tapset has none either.
+            ArgKind::Int(_)
+            | ArgKind::Uint(_)
+            | ArgKind::Hex(_)
+            | ArgKind::Mode
+            | ArgKind::Ptr
+            | ArgKind::Pair => None,
+            ArgKind::Signal if suffix == "_name" => Some(Form::Text),
+            _ if suffix == "_str" || suffix == "_uaddr_str" => Some(Form::Text),
+            _ => None,
+        }
+    }
+}
+
+impl Syscall {
+    /// The argument that a variable of the tapset gives, and in which form.
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<(&Arg, Form)> {
+        let exact = self.args.iter().find(|arg| arg.name == name);
+        let mut all = exact.into_iter().chain(self.args.iter());
+        all.find_map(|arg| Some((arg, arg.form(name)?)))
+    }
+
+    /// The argument whose kernel parameter has that name (`$name`).
+    #[must_use]
+    pub fn kernel_argument(&self, name: &str) -> Option<&Arg> {
+        self.args.iter().find(|arg| arg.kernel_name == name)
+    }
+
+    /// Whether a probe point `syscall.NAME` means this call: by its own name or
+    /// the tapset's; `compat_NAME` means calls of 32-bit programs only.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        if name == self.name || name == self.probe {
+            return true;
+        }
+        self.abi == Abi::I386
+            && name.strip_prefix("compat_").is_some_and(|rest| {
+                let rest = rest.strip_prefix("sys_").unwrap_or(rest);
+                rest == self.name || rest == self.probe
+            })
+    }
+}
+
+/// Names of the values that an argument can have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlagTable {
+    /// The name by which arguments refer to it.
+    pub name: &'static str,
+    /// In the order in which they are shown.
+    pub flags: Box<[Flag]>,
+}
+
+/// A named value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag {
+    /// Such as `O_RDONLY`.
+    pub name: &'static str,
+    /// The value.
+    pub value: i64,
+    /// In a set: the bits that must equal `value` for the flag to be there.
+    pub mask: i64,
+}
+
+impl FlagTable {
+    /// The value of one choice by name; hexadecimal if it has none.
+    #[must_use]
+    pub fn show_choice(&self, value: i64) -> String {
+        match self.flags.iter().find(|flag| flag.value == value) {
+            Some(flag) => flag.name.to_owned(),
+            None => format!("{value:#x}"),
+        }
+    }
+
+    /// A set of flags joined by `|`, and what has no name in hexadecimal.
+    /// A flag that lies within another that is there is left out.
+    #[must_use]
+    pub fn show_set(&self, value: i64) -> String {
+        let mut text = String::new();
+        let mut rest = value;
+        let there = |flag: &Flag| value & flag.mask == flag.value;
+        for flag in self.flags.iter().filter(|flag| there(flag)) {
+            let within = |other: &Flag| {
+                other.mask != flag.mask && other.mask & flag.mask == flag.mask && there(other)
+            };
+            if self
+                .flags
+                .iter()
+                .any(|other| other.value != 0 && within(other))
+            {
+                continue;
+            }
+            rest &= !flag.mask;
+            if !text.is_empty() {
+                text.push('|');
+            }
+            text.push_str(flag.name);
+        }
+        if rest != 0 || text.is_empty() {
+            let bar = if text.is_empty() { "" } else { "|" };
+            let _ = write!(text, "{bar}{rest:#x}");
+        }
+        text
+    }
+}
+
+/// One table, with the place of each number in it.
+struct Table {
+    calls: Vec<Syscall>,
+    by_nr: Vec<u16>,
+}
+
+fn table(abi: Abi) -> &'static Table {
+    static TABLES: [OnceLock<Table>; 2] = [OnceLock::new(), OnceLock::new()];
+    TABLES[abi as usize].get_or_init(|| {
+        let calls = parse(abi);
+        let mut by_nr = vec![u16::MAX; MAX_NR as usize + 1];
+        for (i, call) in calls.iter().enumerate() {
+            if let Some(slot) = by_nr.get_mut(call.nr as usize) {
+                *slot = i as u16;
+            }
+        }
+        Table { calls, by_nr }
+    })
+}
+
+/// All calls of a table, in the order of numbers.
+#[must_use]
+pub fn all(abi: Abi) -> &'static [Syscall] {
+    &table(abi).calls
+}
+
+/// The call of that number; `None` for numbers without one.
+#[must_use]
+pub fn by_nr(abi: Abi, nr: u32) -> Option<&'static Syscall> {
+    let table = table(abi);
+    table.calls.get(usize::from(*table.by_nr.get(nr as usize)?))
+}
+
+/// The calls that `syscall.NAME` means (see [`Syscall::is_called`]): more than
+/// one where the tapset joins several, such as `stat` and `stat64` of i386.
+pub fn by_name(abi: Abi, name: &str) -> impl Iterator<Item = &'static Syscall> {
+    all(abi).iter().filter(move |call| call.is_called(name))
+}
+
+/// A table of flags by its name.
+#[must_use]
+pub fn flag_table(name: &str) -> Option<&'static FlagTable> {
+    static TABLES: OnceLock<Vec<FlagTable>> = OnceLock::new();
+    TABLES
+        .get_or_init(parse_flags)
+        .iter()
+        .find(|table| table.name == name)
+}
+
+fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.lines().filter(|line| !line.starts_with('#'))
+}
+
+fn parse(abi: Abi) -> Vec<Syscall> {
+    let mut calls: Vec<Syscall> = lines(TABLE)
+        .filter_map(|line| parse_call(abi, line))
+        .collect();
+    calls.sort_by_key(|call| call.nr);
+    calls
+}
+
+fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
+    let mut columns = line.split('\t');
+    let numbers = [columns.next()?, columns.next()?];
+    let nr = numbers[abi as usize].parse().ok()?;
+    let names = columns.next()?;
+    let (names, entry) = names
+        .split_once('@')
+        .map_or((names, None), |(n, e)| (n, Some(e)));
+    let (name, probe) = names.split_once('=').unwrap_or((names, names));
+    let ret = match columns.next()? {
+        "d" => Ret::Int,
+        "x" => Ret::Hex,
+        "-" => Ret::Never,
+        _ => return None,
+    };
+    // From 403 on, i386 has the calls that came with 64-bit time.
+    let word = if abi == Abi::X86_64 { 64 } else { 32 };
+    let time = if abi == Abi::I386 && nr < 403 { 32 } else { 64 };
+    let mut at = 0;
+    let args = columns
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .map(|text| {
+            let arg = parse_arg(text, at, word, time)?;
+            at += if arg.kind == ArgKind::Pair { 2 } else { 1 };
+            Some(arg)
+        })
+        .collect::<Option<Box<[Arg]>>>()?;
+    Some(Syscall {
+        abi,
+        nr,
+        name,
+        probe,
+        entry: entry.unwrap_or(name),
+        ret,
+        args,
+    })
+}
+
+fn parse_arg(text: &'static str, at: u8, word: u8, time: u8) -> Option<Arg> {
+    let (names, kind) = text.split_once(':')?;
+    let (name, kernel_name) = names.split_once('/').unwrap_or((names, names));
+    let (kind, long) = kind
+        .strip_suffix(":64")
+        .map_or((kind, false), |kind| (kind, true));
+    let native = if long { word } else { 32 };
+    let (kind, bits, signed) = match kind {
+        "int" => (ArgKind::Int(32), 32, true),
+        "int16" => (ArgKind::Int(16), 16, true),
+        "long" => (ArgKind::Int(word), word, true),
+        "uint" => (ArgKind::Uint(32), 32, false),
+        "ulong" => (ArgKind::Uint(word), word, false),
+        "hex32" => (ArgKind::Hex(32), 32, false),
+        "hex" => (ArgKind::Hex(word), word, false),
+        "mode" => (ArgKind::Mode, 16, false),
+        "mode32" => (ArgKind::Mode, 32, false),
+        "ptr" => (ArgKind::Ptr, word, false),
+        "str" => (ArgKind::Str, word, false),
+        "argv" => (ArgKind::Argv, word, false),
+        "envp" => (ArgKind::Envp, word, false),
+        "signal" => (ArgKind::Signal, 32, true),
+        "dirfd" => (ArgKind::DirFd, 32, true),
+        "timespec" => (ArgKind::Timespec(time), word, false),
+        "timeval" => (ArgKind::Timeval(time), word, false),
+        "itimerspec" => (ArgKind::Itimerspec(time), word, false),
+        "itimerval" => (ArgKind::Itimerval(time), word, false),
+        "pair" => (ArgKind::Pair, 64, true),
+        other => {
+            if let Some(table) = other.strip_prefix('|') {
+                (ArgKind::Flags(table), native, true)
+            } else if let Some(table) = other.strip_prefix('=') {
+                (ArgKind::Choice(table), native, true)
+            } else if let Some(len) = other.strip_prefix("buf") {
+                (ArgKind::Buf(len.parse().ok()?), word, false)
+            } else {
+                (
+                    ArgKind::Sockaddr(other.strip_prefix("sockaddr")?.parse().ok()?),
+                    word,
+                    false,
+                )
+            }
+        }
+    };
+    Some(Arg {
+        name,
+        kernel_name,
+        word: at,
+        kind,
+        bits,
+        signed,
+    })
+}
+
+fn parse_flags() -> Vec<FlagTable> {
+    lines(FLAGS)
+        .filter_map(|line| {
+            let (name, flags) = line.split_once('\t')?;
+            let flags = flags
+                .split_whitespace()
+                .map(parse_flag)
+                .collect::<Option<_>>()?;
+            Some(FlagTable { name, flags })
+        })
+        .collect()
+}
+
+fn parse_flag(text: &'static str) -> Option<Flag> {
+    let (name, value) = text.split_once('=')?;
+    let (value, mask) = value
+        .split_once('/')
+        .map_or((value, None), |(v, m)| (v, Some(m)));
+    let value = number(value)?;
+    let mask = mask.map_or(Some(value), number)?;
+    // A bare zero names a choice; in a set it would always be there.
+    let mask = if mask == 0 { -1 } else { mask };
+    Some(Flag { name, value, mask })
+}
+
+fn number(text: &str) -> Option<i64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! The tables of system calls against libc's numbers and the running kernel.
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::tracepoints::Tracefs;
+
+fn call(abi: Abi, name: &str) -> &'static Syscall {
+    by_name(abi, name).next().expect(name)
+}
+
+#[test]
+fn every_line_is_understood() {
+    for abi in [Abi::X86_64, Abi::I386] {
+        let column = abi as usize;
+        let rows = lines(TABLE)
+            .filter(|l| l.split('\t').nth(column) != Some("-"))
+            .count();
+        assert_eq!(all(abi).len(), rows);
+        assert_eq!(all(abi).iter().map(|c| c.nr).max(), Some(MAX_NR));
+        let numbers: HashSet<u32> = all(abi).iter().map(|c| c.nr).collect();
+        assert_eq!(numbers.len(), rows, "a number stands twice");
+        for call in all(abi) {
+            assert_eq!(by_nr(abi, call.nr), Some(call));
+            let words = call.args.last().map_or(0, |a| a.word + 1);
+            assert!(words <= 6, "{}", call.name);
+            for arg in &call.args {
+                if let ArgKind::Flags(t) | ArgKind::Choice(t) = arg.kind {
+                    assert!(flag_table(t).is_some(), "{} needs table {t}", call.name);
+                }
+                if let ArgKind::Buf(len) | ArgKind::Sockaddr(len) = arg.kind {
+                    assert!(len < words, "{}", call.name);
+                }
+            }
+        }
+    }
+    assert_eq!(parse_flags().len(), lines(FLAGS).count());
+    assert_eq!(by_nr(Abi::X86_64, 400), None);
+    assert_eq!(by_nr(Abi::X86_64, u32::MAX), None);
+}
+
+#[test]
+fn numbers_are_those_of_libc() {
+    for (name, nr) in [
+        ("read", libc::SYS_read),
+        ("execve", libc::SYS_execve),
+        ("openat", libc::SYS_openat),
+        ("futex", libc::SYS_futex),
+        ("perf_event_open", libc::SYS_perf_event_open),
+        ("bpf", libc::SYS_bpf),
+        ("pidfd_send_signal", libc::SYS_pidfd_send_signal),
+        ("clone3", libc::SYS_clone3),
+        ("futex_waitv", libc::SYS_futex_waitv),
+        ("cachestat", 451),
+        ("mseal", libc::SYS_mseal),
+        ("file_setattr", 469),
+    ] {
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(i64::from(call(Abi::X86_64, name).nr), nr, "{name}");
+        }
+    }
+}
+
+/// The C library's headers, where they are installed.
+#[test]
+fn numbers_are_those_of_the_headers() {
+    let dirs = ["/usr/include/x86_64-linux-gnu/asm", "/usr/include/asm"];
+    for (abi, file) in [(Abi::X86_64, "unistd_64.h"), (Abi::I386, "unistd_32.h")] {
+        let Some(text) = dirs
+            .iter()
+            .find_map(|d| std::fs::read_to_string(format!("{d}/{file}")).ok())
+        else {
+            eprintln!("skipped: no {file}");
+            continue;
+        };
+        let mut seen = 0;
+        for line in text.lines() {
+            let Some((name, nr)) = line
+                .strip_prefix("#define __NR_")
+                .and_then(|l| l.split_once(' '))
+            else {
+                continue;
+            };
+            let Ok(nr) = nr.trim().parse() else { continue };
+            assert_eq!(by_nr(abi, nr).map(|c| c.name), Some(name), "{file} {nr}");
+            seen += 1;
+        }
+        assert!(seen > 350, "{file}");
+    }
+}
+
+/// Bits of a parameter's type as C declares it.
+fn bits_of(ty: &str) -> u8 {
+    const LONG: [&str; 9] = [
+        "*",
+        "long",
+        "size_t",
+        "loff_t",
+        "off_t",
+        "aio_context_t",
+        "u64",
+        "cap_user_header_t",
+        "cap_user_data_t",
+    ];
+    match ty.trim_start_matches("const ") {
+        "umode_t" => 16,
+        ty if LONG.iter().any(|long| ty.contains(long)) => 64,
+        _ => 32,
+    }
+}
+
+/// The kernel describes the parameters of its system calls in tracefs.
+#[test]
+fn parameters_are_those_of_the_running_kernel() {
+    let fs = match Tracefs::open() {
+        Ok(fs) => fs,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let mut checked = 0;
+    for call in all(Abi::X86_64) {
+        let path = format!("events/syscalls/sys_enter_{}/format", call.entry);
+        let Ok(text) = fs.read(&path) else { continue };
+        let fields: Vec<(&str, &str)> = text
+            .lines()
+            .skip_while(|l| !l.contains("__syscall_nr"))
+            .skip(1)
+            .filter_map(|l| {
+                l.trim()
+                    .strip_prefix("field:")?
+                    .split(';')
+                    .next()?
+                    .rsplit_once(' ')
+            })
+            .collect();
+        let ours: Vec<&str> = call.args.iter().map(|a| a.kernel_name).collect();
+        let theirs: Vec<&str> = fields.iter().map(|f| f.1).collect();
+        assert_eq!(ours, theirs, "{}", call.name);
+        for (arg, (ty, _)) in call.args.iter().zip(&fields) {
+            // Declared long for old reasons, and used as an int: descriptors, pids.
+            let narrowed = arg.kind == ArgKind::Int(32) && bits_of(ty) == 64;
+            assert!(
+                narrowed || bits_of(ty) == arg.bits,
+                "{} {}: {ty}",
+                call.name,
+                arg.name
+            );
+        }
+        checked += 1;
+    }
+    if checked == 0 {
+        eprintln!("skipped: no events/syscalls");
+    }
+}
+
+#[test]
+fn variables() {
+    let open = call(Abi::X86_64, "openat");
+    let form = |call: &Syscall, name| call.variable(name).map(|(a, f)| (a.word, f));
+    assert_eq!(form(open, "dfd"), Some((0, Form::Value)));
+    assert_eq!(form(open, "dfd_str"), Some((0, Form::Text)));
+    assert_eq!(form(open, "filename"), Some((1, Form::Text)));
+    assert_eq!(form(open, "filename_unquoted"), Some((1, Form::Unquoted)));
+    assert_eq!(form(open, "filename_uaddr"), Some((1, Form::Address)));
+    assert_eq!(form(open, "flags"), Some((2, Form::Value)));
+    assert_eq!(form(open, "flags_str"), Some((2, Form::Text)));
+    assert_eq!(form(open, "nope"), None);
+    let write = call(Abi::X86_64, "write");
+    assert_eq!(form(write, "buf_uaddr"), Some((1, Form::Value)));
+    assert_eq!(form(write, "buf_str"), Some((1, Form::Text)));
+    let sleep = call(Abi::X86_64, "nanosleep");
+    assert_eq!(form(sleep, "req_str"), Some((0, Form::Text)));
+    assert_eq!(form(sleep, "req_uaddr"), Some((0, Form::Value)));
+    assert_eq!(form(write, "count_str"), None);
+    let kill = call(Abi::X86_64, "kill");
+    assert_eq!(form(kill, "sig_name"), Some((1, Form::Text)));
+    let xattr = call(Abi::X86_64, "setxattr");
+    assert_eq!(form(xattr, "name_str"), Some((1, Form::Text)));
+    assert_eq!(form(xattr, "name_uaddr"), Some((1, Form::Address)));
+    assert_eq!(
+        open.kernel_argument("mode").map(|a| a.kind),
+        Some(ArgKind::Mode)
+    );
+    assert_eq!(write.kernel_argument("buf").map(|a| a.word), Some(1));
+}
+
+#[test]
+fn names_of_probe_points() {
+    let names = |abi, name| by_name(abi, name).map(|c| c.nr).collect::<Vec<_>>();
+    assert_eq!(names(Abi::X86_64, "pread"), [17]);
+    assert_eq!(names(Abi::X86_64, "pread64"), [17]);
+    assert_eq!(names(Abi::I386, "fstat"), [28, 108, 197]);
+    assert_eq!(names(Abi::I386, "compat_nanosleep"), [162]);
+    assert!(names(Abi::X86_64, "compat_nanosleep").is_empty());
+    assert_eq!(call(Abi::X86_64, "mmap").ret, Ret::Hex);
+    assert_eq!(call(Abi::X86_64, "exit_group").ret, Ret::Never);
+}
+
+#[test]
+fn compat_words_are_short() {
+    let pread = by_nr(Abi::I386, 180).expect("pread64");
+    assert_eq!(pread.args[3].kind, ArgKind::Pair);
+    let fallocate = by_nr(Abi::I386, 324).expect("fallocate");
+    assert_eq!(
+        fallocate.args.iter().map(|a| a.word).collect::<Vec<_>>(),
+        [0, 1, 2, 4]
+    );
+    assert_eq!(
+        by_nr(Abi::I386, 3).expect("read").args[2].kind,
+        ArgKind::Uint(32)
+    );
+    assert_eq!(
+        by_nr(Abi::X86_64, 0).expect("read").args[2].kind,
+        ArgKind::Uint(64)
+    );
+    assert_eq!(
+        by_nr(Abi::I386, 162).expect("nanosleep").args[0].kind,
+        ArgKind::Timespec(32)
+    );
+    assert_eq!(
+        by_nr(Abi::I386, 407).expect("time64").args[2].kind,
+        ArgKind::Timespec(64)
+    );
+}
+
+#[test]
+fn flags_by_name() {
+    let set = |table, value| flag_table(table).expect(table).show_set(value);
+    let choice = |table, value| flag_table(table).expect(table).show_choice(value);
+    assert_eq!(set("open", 0), "O_RDONLY");
+    assert_eq!(set("open", 0x80241), "O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC");
+    assert_eq!(set("open", 0x101002), "O_RDWR|O_SYNC");
+    assert_eq!(set("open", 1 << 40), "O_RDONLY|0x10000000000");
+    assert_eq!(set("access", 0), "F_OK");
+    assert_eq!(set("prot", 3), "PROT_READ|PROT_WRITE");
+    assert_eq!(set("map", 0x22), "MAP_PRIVATE|MAP_ANONYMOUS");
+    assert_eq!(set("futex", 0x81), "FUTEX_WAKE|FUTEX_PRIVATE_FLAG");
+    assert_eq!(
+        set("clone", 0x1200011),
+        "CLONE_CHILD_CLEARTID|CLONE_CHILD_SETTID|SIGCHLD"
+    );
+    assert_eq!(set("msg", 0), "0x0");
+    assert_eq!(choice("seek", 0), "SEEK_SET");
+    assert_eq!(choice("rlimit", 7), "RLIMIT_NOFILE");
+    assert_eq!(choice("rusage", -1), "RUSAGE_CHILDREN");
+    assert_eq!(choice("seek", 77), "0x4d");
+}

@@ -1,0 +1,385 @@
+//! Tracepoints of the running kernel and their arguments; perf events by name.
+//!
+//! Each tracepoint NAME shows in the kernel's BTF as a typedef
+//! `btf_trace_NAME` (the prototype of its handler) and a function
+//! `__traceiter_NAME`, whose parameters have the names that the kernel's source
+//! gives them. Both start with a `void *` of the tracing itself, which is left
+//! out here: argument 0 is the first one that the tracepoint passes, word 0 of
+//! a raw tracepoint's context.
+//!
+//! The system of a tracepoint (`sched` of `sched:sched_switch`) is known only
+//! to tracefs, which need not be mounted: see [`Tracefs`].
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+use crate::btf::{Btf, Kind, Type, TypeId};
+use crate::glob;
+
+const TYPEDEF: &str = "btf_trace_";
+const ITERATOR: &str = "__traceiter_";
+
+/// A tracepoint and what it passes to handlers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tracepoint {
+    /// Its name, as for `BPF_RAW_TRACEPOINT_OPEN`.
+    pub name: String,
+    /// Its arguments in order.
+    pub args: Vec<TracepointArg>,
+}
+
+/// An argument of a tracepoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracepointArg {
+    /// The name in the kernel's source; `argN` (from 1) where BTF has none.
+    pub name: String,
+    /// Its type in the kernel's BTF.
+    pub ty: TypeId,
+}
+
+/// Whether the kernel has a tracepoint of that name.
+#[must_use]
+pub fn exists(btf: &Btf, name: &str) -> bool {
+    btf.find_typedef(&format!("{TYPEDEF}{name}")).is_some()
+}
+
+/// The tracepoint of that name.
+#[must_use]
+pub fn find(btf: &Btf, name: &str) -> Option<Tracepoint> {
+    let handler = btf.find_typedef(&format!("{TYPEDEF}{name}"))?;
+    let named = btf
+        .find_func(&format!("{ITERATOR}{name}"))
+        .and_then(|id| match btf.ty(id) {
+            Type::Func { proto, .. } => Some(proto),
+            _ => None,
+        });
+    let proto = named.or_else(|| btf.pointee(handler))?;
+    let Type::FuncProto(proto) = btf.ty(proto) else {
+        return None;
+    };
+    let args = proto
+        .params()
+        .skip(1)
+        .enumerate()
+        .map(|(i, p)| TracepointArg {
+            name: if p.name.is_empty() {
+                format!("arg{}", i + 1)
+            } else {
+                p.name.to_owned()
+            },
+            ty: p.ty,
+        })
+        .collect();
+    Some(Tracepoint {
+        name: name.to_owned(),
+        args,
+    })
+}
+
+/// The names of all tracepoints, sorted. Costs well under a millisecond.
+#[must_use]
+pub fn names(btf: &Btf) -> Vec<&str> {
+    let mut names: Vec<&str> = btf
+        .all(Kind::Typedef)
+        .filter_map(|(_, name)| name.strip_prefix(TYPEDEF))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The names of tracepoints that fit `name`, `pattern*` or `system:pattern`,
+/// sorted. tracefs is looked at only when a system is given.
+///
+/// # Errors
+/// [`TracefsError`] if a system is given and tracefs can't be read. A pattern
+/// that nothing fits is no error: the list is empty.
+pub fn matching(btf: &Btf, spec: &str) -> Result<Vec<String>, TracefsError> {
+    let Some((system, pattern)) = spec.split_once(':') else {
+        if !glob::is_pattern(spec) {
+            return Ok(exists(btf, spec)
+                .then(|| spec.to_owned())
+                .into_iter()
+                .collect());
+        }
+        let all = names(btf).into_iter();
+        return Ok(all
+            .filter(|n| glob::matches(spec, n))
+            .map(str::to_owned)
+            .collect());
+    };
+    let mut found = Tracefs::open()?.events(system, pattern)?;
+    if found.len() > 2 {
+        let all = names(btf);
+        found.retain(|name| all.binary_search(&name.as_str()).is_ok());
+    } else {
+        found.retain(|name| exists(btf, name));
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+/// tracefs could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TracefsError {
+    /// What was tried last.
+    pub action: &'static str,
+    /// Why it failed.
+    pub errno: Errno,
+}
+
+impl fmt::Display for TracefsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = crate::names::describe_errno(self.errno);
+        write!(f, "cannot look at tracefs ({}): {why}", self.action)
+    }
+}
+
+impl std::error::Error for TracefsError {}
+
+/// tracefs, whether or not it is mounted anywhere.
+///
+/// It is opened as a detached mount (`fsopen`, `fsmount`; Linux 5.2), which
+/// no other process sees and which goes with this value. Without the privilege
+/// for that, the usual places are tried.
+#[derive(Debug)]
+pub struct Tracefs {
+    root: OwnedFd,
+}
+
+impl Tracefs {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// If neither a detached mount can be made nor a mounted tracefs be found.
+    pub fn open() -> Result<Tracefs, TracefsError> {
+        let detached = detached_mount("tracefs");
+        let errno = match detached {
+            Ok(root) => return Ok(Tracefs { root }),
+            Err(errno) => errno,
+        };
+        ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+            .iter()
+            .find_map(|dir| {
+                let root = open_dir(CWD, dir).ok()?;
+                statat(&root, "events", AtFlags::empty()).ok()?;
+                Some(Tracefs { root })
+            })
+            .ok_or(TracefsError {
+                action: "mount",
+                errno,
+            })
+    }
+
+    /// The names of all systems, sorted.
+    ///
+    /// # Errors
+    /// If `events` cannot be listed.
+    pub fn systems(&self) -> Result<Vec<String>, TracefsError> {
+        self.list("events")
+    }
+
+    /// Names of events that fit `pattern` in systems that fit `system`; in the
+    /// order of systems. Events that are no tracepoints (system calls, dynamic
+    /// ones) are among them.
+    ///
+    /// # Errors
+    /// If tracefs cannot be read. A system that does not exist has no events.
+    pub fn events(&self, system: &str, pattern: &str) -> Result<Vec<String>, TracefsError> {
+        if system.contains('/') || pattern.contains('/') {
+            return Ok(Vec::new());
+        }
+        let systems = if glob::is_pattern(system) {
+            self.systems()?
+        } else {
+            vec![system.to_owned()]
+        };
+        let mut found = Vec::new();
+        for name in systems.iter().filter(|name| glob::matches(system, name)) {
+            let dir = format!("events/{name}");
+            if !glob::is_pattern(pattern) {
+                let path = format!("{dir}/{pattern}/enable");
+                if statat(&self.root, &path, AtFlags::empty()).is_ok() {
+                    found.push(pattern.to_owned());
+                }
+                continue;
+            }
+            match self.list(&dir) {
+                Ok(names) => found.extend(names.into_iter().filter(|n| glob::matches(pattern, n))),
+                Err(e) if e.errno == Errno::NOENT => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The system of an event, by trying each; the first in order of names.
+    ///
+    /// # Errors
+    /// If tracefs cannot be read.
+    pub fn system_of(&self, event: &str) -> Result<Option<String>, TracefsError> {
+        let systems = self.systems()?;
+        Ok(systems.into_iter().find(|system| {
+            let path = format!("events/{system}/{event}/enable");
+            statat(&self.root, &path, AtFlags::empty()).is_ok()
+        }))
+    }
+
+    /// The text of a file in it, such as `events/sched/sched_switch/format`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no text.
+    pub fn read(&self, path: &str) -> std::io::Result<String> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let mut text = String::new();
+        File::from(openat(&self.root, path, flags, Mode::empty())?).read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// The directories in a directory, sorted.
+    fn list(&self, path: &str) -> Result<Vec<String>, TracefsError> {
+        let failed = |errno| TracefsError {
+            action: "list events",
+            errno,
+        };
+        let dir = open_dir(&self.root, path).map_err(failed)?;
+        let mut names = Vec::new();
+        for entry in Dir::new(dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy();
+            if entry.file_type() == FileType::Directory && !name.starts_with('.') {
+                names.push(name.into_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+/// Mounts a file system of that type nowhere, and gives its root directory.
+fn detached_mount(fs: &str) -> Result<OwnedFd, Errno> {
+    let context = fsopen(fs, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    fsmount(
+        context.as_fd(),
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_RDONLY,
+    )
+}
+
+fn open_dir(at: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
+    openat(
+        at,
+        path,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btf::testblob::Builder;
+
+    fn sample() -> Btf {
+        let mut b = Builder::new();
+        let int = b.int("int", 4, true);
+        let ptr = b.link(Kind::Ptr, "", 0);
+        for name in ["one", "two"] {
+            let proto = b.proto(0, &[("", ptr), ("", int)]);
+            let to = b.link(Kind::Ptr, "", proto);
+            b.link(Kind::Typedef, &format!("btf_trace_{name}"), to);
+        }
+        let named = b.proto(int, &[("__data", ptr), ("prev", int)]);
+        b.link(Kind::Func, "__traceiter_one", named);
+        Btf::parse(b.bytes()).expect("sound")
+    }
+
+    #[test]
+    fn arguments_have_their_names() {
+        let btf = sample();
+        let one = find(&btf, "one").expect("one");
+        assert_eq!(
+            one.args,
+            [TracepointArg {
+                name: "prev".into(),
+                ty: 1
+            }]
+        );
+        let two = find(&btf, "two").expect("two");
+        assert_eq!(
+            two.args,
+            [TracepointArg {
+                name: "arg1".into(),
+                ty: 1
+            }]
+        );
+        assert_eq!(find(&btf, "three"), None);
+    }
+
+    #[test]
+    fn wildcards() {
+        let btf = sample();
+        assert_eq!(names(&btf), ["one", "two"]);
+        assert_eq!(matching(&btf, "t*").expect("no tracefs"), ["two"]);
+        assert_eq!(matching(&btf, "one").expect("no tracefs"), ["one"]);
+        assert!(matching(&btf, "zero").expect("no tracefs").is_empty());
+    }
+
+    #[test]
+    fn the_running_kernel() {
+        let btf = match Btf::vmlinux() {
+            Ok(btf) => btf,
+            Err(why) => return eprintln!("skipped: {why}"),
+        };
+        assert!(names(btf).len() > 300);
+        let switch = find(btf, "sched_switch").expect("sched_switch");
+        let names: Vec<&str> = switch.args.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(names[..3], ["preempt", "prev", "next"]);
+        assert_eq!(btf.c_name(switch.args[1].ty), "struct task_struct *");
+        let enter = find(btf, "sys_enter").expect("sys_enter");
+        assert_eq!(enter.args[1].name, "id");
+    }
+
+    #[test]
+    fn systems_without_a_mount() {
+        let Ok(btf) = Btf::vmlinux() else {
+            return eprintln!("skipped: no BTF");
+        };
+        let fs = match Tracefs::open() {
+            Ok(fs) => fs,
+            Err(why) => return eprintln!("skipped: {why}"),
+        };
+        let before = std::fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+        assert_eq!(
+            fs.system_of("sched_switch").expect("readable").as_deref(),
+            Some("sched")
+        );
+        assert_eq!(
+            matching(btf, "sched:sched_switch").expect("readable"),
+            ["sched_switch"]
+        );
+        assert!(
+            matching(btf, "nosuch:sched_switch")
+                .expect("readable")
+                .is_empty()
+        );
+        assert!(matching(btf, "nosuch:*").expect("readable").is_empty());
+        let all = matching(btf, "sched:*").expect("readable");
+        assert!(all.contains(&"sched_wakeup".to_owned()) && all.len() > 10);
+        assert!(
+            matching(btf, "irq*:*")
+                .expect("readable")
+                .contains(&"irq_handler_entry".to_owned())
+        );
+        let after = std::fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
+        assert_eq!(before, after);
+    }
+}
