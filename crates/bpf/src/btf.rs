@@ -1,0 +1,282 @@
+//! Writer of BTF, the type information that libbpf and the kernel read: `.BTF` ([`Btf`]) and
+//! `.BTF.ext` ([`ext`]).
+//!
+//! libbpf takes maps from it (a map is a variable in the `.maps` data section whose struct type
+//! spells the map's properties, see [`Btf::map_struct`]); the kernel takes from it the names
+//! of functions, which callbacks need, and the source lines for the verifier's log.
+//!
+//! Equal strings and equal types are stored once. Ids follow the order of the calls, so the
+//! bytes are the same for the same calls.
+//!
+//! Source of facts: `Documentation/bpf/btf.rst`.
+
+use std::collections::HashMap;
+
+const MAGIC: u16 = 0xeb9f;
+const VERSION: u8 = 1;
+const HEADER: u32 = 24;
+
+/// Kinds of types (bits 24-28 of a type's info word).
+mod kind {
+    pub const INT: u32 = 1;
+    pub const PTR: u32 = 2;
+    pub const ARRAY: u32 = 3;
+    pub const STRUCT: u32 = 4;
+    pub const CONST: u32 = 10;
+    pub const FUNC: u32 = 12;
+    pub const FUNC_PROTO: u32 = 13;
+    pub const VAR: u32 = 14;
+    pub const DATASEC: u32 = 15;
+}
+
+/// A type. `VOID` is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TypeId(u32);
+
+impl TypeId {
+    /// No type: the result of a function without one, or what a `void *` points to.
+    pub const VOID: TypeId = TypeId(0);
+}
+
+/// A string, as offset in the string section. 0 is the empty one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StrId(u32);
+
+/// Who can see a function or variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Linkage {
+    /// Only the object. A static function is verified for each of its callers.
+    Static = 0,
+    /// The loader too.
+    Global = 1,
+    /// Comes from elsewhere.
+    Extern = 2,
+}
+
+/// Types under construction.
+#[derive(Debug)]
+pub struct Btf {
+    types: Vec<u8>,
+    count: u32,
+    known: HashMap<Vec<u32>, TypeId>,
+    strings: Vec<u8>,
+    offsets: HashMap<Box<str>, StrId>,
+}
+
+impl Default for Btf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Btf {
+    /// No types but void.
+    pub fn new() -> Btf {
+        Btf {
+            types: Vec::new(),
+            count: 0,
+            known: HashMap::new(),
+            strings: vec![0],
+            offsets: HashMap::from([("".into(), StrId(0))]),
+        }
+    }
+
+    /// The id of a string. It is cut at the first NUL, which the format cannot hold.
+    pub fn string(&mut self, text: &str) -> StrId {
+        let text = text.split('\0').next().unwrap_or_default();
+        if let Some(id) = self.offsets.get(text) {
+            return *id;
+        }
+        let id = StrId(self.strings.len() as u32);
+        self.strings.extend_from_slice(text.as_bytes());
+        self.strings.push(0);
+        self.offsets.insert(text.into(), id);
+        id
+    }
+
+    /// Adds a type of these words: name, kind, count of parts, size or type, the rest.
+    fn add(&mut self, name: &str, kind: u32, parts: usize, third: u32, rest: &[u32]) -> TypeId {
+        let mut words = vec![self.string(name).0, kind << 24 | parts as u32, third];
+        words.extend_from_slice(rest);
+        if let Some(id) = self.known.get(&words) {
+            return *id;
+        }
+        self.types
+            .extend(words.iter().flat_map(|w| w.to_le_bytes()));
+        self.count += 1;
+        let id = TypeId(self.count);
+        self.known.insert(words, id);
+        id
+    }
+
+    /// An integer of so many bytes.
+    pub fn int(&mut self, name: &str, bytes: u32, signed: bool) -> TypeId {
+        self.add(
+            name,
+            kind::INT,
+            0,
+            bytes,
+            &[(u32::from(signed) << 24) | (bytes * 8)],
+        )
+    }
+
+    /// A pointer.
+    pub fn ptr(&mut self, to: TypeId) -> TypeId {
+        self.add("", kind::PTR, 0, to.0, &[])
+    }
+
+    /// The type with `const`.
+    pub fn constant(&mut self, of: TypeId) -> TypeId {
+        self.add("", kind::CONST, 0, of.0, &[])
+    }
+
+    /// An array.
+    pub fn array(&mut self, of: TypeId, len: u32) -> TypeId {
+        let index = self.int("int", 4, true);
+        self.add("", kind::ARRAY, 0, 0, &[of.0, index.0, len])
+    }
+
+    /// A struct of `bytes`; members are name, type, offset in bytes. Empty name: anonymous.
+    pub fn structure(&mut self, name: &str, bytes: u32, members: &[(&str, TypeId, u32)]) -> TypeId {
+        let mut rest = Vec::with_capacity(members.len() * 3);
+        for (name, ty, offset) in members {
+            rest.extend([self.string(name).0, ty.0, offset * 8]);
+        }
+        self.add(name, kind::STRUCT, members.len(), bytes, &rest)
+    }
+
+    /// The type of a function; parameters are name and type.
+    pub fn func_proto(&mut self, result: TypeId, params: &[(&str, TypeId)]) -> TypeId {
+        let mut rest = Vec::with_capacity(params.len() * 2);
+        for (name, ty) in params {
+            rest.extend([self.string(name).0, ty.0]);
+        }
+        self.add("", kind::FUNC_PROTO, params.len(), result.0, &rest)
+    }
+
+    /// A function of type `proto`.
+    pub fn func(&mut self, name: &str, proto: TypeId, linkage: Linkage) -> TypeId {
+        self.add(name, kind::FUNC, linkage as usize, proto.0, &[])
+    }
+
+    /// A variable.
+    pub fn var(&mut self, name: &str, ty: TypeId, linkage: Linkage) -> TypeId {
+        self.add(name, kind::VAR, 0, ty.0, &[linkage as u32])
+    }
+
+    /// A data section of `bytes` with its variables: variable, offset, size.
+    pub fn datasec(&mut self, name: &str, bytes: u32, vars: &[(TypeId, u32, u32)]) -> TypeId {
+        let rest: Vec<u32> = vars
+            .iter()
+            .flat_map(|(var, off, len)| [var.0, *off, *len])
+            .collect();
+        self.add(name, kind::DATASEC, vars.len(), bytes, &rest)
+    }
+
+    /// The struct that tells libbpf a map's numeric properties, and its size in bytes. A number
+    /// is spelled as a pointer to an array of that many elements (`__uint` in libbpf's
+    /// headers); elements are bytes, so that all 32-bit numbers are possible.
+    pub fn map_struct(&mut self, properties: &[(&str, u32)]) -> (TypeId, u32) {
+        let byte = self.int("char", 1, true);
+        let mut members = Vec::with_capacity(properties.len());
+        for (i, (name, value)) in properties.iter().enumerate() {
+            let array = self.array(byte, *value);
+            members.push((*name, self.ptr(array), i as u32 * 8));
+        }
+        let bytes = members.len() as u32 * 8;
+        (self.structure("", bytes, &members), bytes)
+    }
+
+    /// The contents of `.BTF`.
+    pub fn write(&self) -> Vec<u8> {
+        let mut out = header();
+        let (types, strings) = (self.types.len() as u32, self.strings.len() as u32);
+        put(&mut out, &[0, types, types, strings]);
+        out.extend_from_slice(&self.types);
+        out.extend_from_slice(&self.strings);
+        out
+    }
+}
+
+/// Magic, version, flags and header length, which both sections start with.
+fn header() -> Vec<u8> {
+    let mut out = MAGIC.to_le_bytes().to_vec();
+    out.extend([VERSION, 0]);
+    put(&mut out, &[HEADER]);
+    out
+}
+
+fn put(out: &mut Vec<u8>, words: &[u32]) {
+    out.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+}
+
+/// A source line of an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LineInfo {
+    /// Byte offset of the instruction in its section.
+    pub offset: u32,
+    /// File name.
+    pub file: StrId,
+    /// Text of the line.
+    pub text: StrId,
+    /// Line, at most 22 bits.
+    pub line: u32,
+    /// Column, at most 10 bits.
+    pub column: u32,
+}
+
+/// What `.BTF.ext` says about one code section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtSection {
+    /// Its name.
+    pub name: StrId,
+    /// Its functions: byte offset and `FUNC` type, in order.
+    pub funcs: Vec<(u32, TypeId)>,
+    /// Its lines, in order. The kernel wants one at the start of each function, or none in
+    /// the whole object.
+    pub lines: Vec<LineInfo>,
+}
+
+/// The contents of `.BTF.ext`.
+pub fn ext(sections: &[ExtSection]) -> Vec<u8> {
+    const LINE_MAX: u32 = (1 << 22) - 1;
+    const COLUMN_MAX: u32 = (1 << 10) - 1;
+    let (mut funcs, mut lines) = (Vec::new(), Vec::new());
+    put(&mut funcs, &[8]);
+    put(&mut lines, &[16]);
+    for section in sections {
+        if !section.funcs.is_empty() {
+            put(&mut funcs, &[section.name.0, section.funcs.len() as u32]);
+            section
+                .funcs
+                .iter()
+                .for_each(|(offset, ty)| put(&mut funcs, &[*offset, ty.0]));
+        }
+        if !section.lines.is_empty() {
+            put(&mut lines, &[section.name.0, section.lines.len() as u32]);
+            for l in &section.lines {
+                let place = l.line.min(LINE_MAX) << 10 | l.column.min(COLUMN_MAX);
+                put(&mut lines, &[l.offset, l.file.0, l.text.0, place]);
+            }
+        }
+    }
+    // A part without records has no record size either.
+    for part in [&mut funcs, &mut lines] {
+        if part.len() == 4 {
+            part.clear();
+        }
+    }
+    let mut out = header();
+    put(
+        &mut out,
+        &[
+            0,
+            funcs.len() as u32,
+            funcs.len() as u32,
+            lines.len() as u32,
+        ],
+    );
+    out.append(&mut funcs);
+    out.append(&mut lines);
+    out
+}

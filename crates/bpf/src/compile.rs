@@ -1,0 +1,411 @@
+//! From the IR to an object: which programs there are, and which handlers each one has.
+
+use std::fmt;
+
+use spile_ir::{Event, HandlerId, Inst, NrSet, Program, Ty};
+
+use crate::asm::{Asm, Function};
+use crate::dispatch::{self, Part};
+use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
+use crate::insn::{Reg::*, Size};
+use crate::layout::{Attach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat};
+use crate::lower::{CTX, Gen, NR, Pool, RING, TMP, output_piece};
+use crate::plan::{Needs, Plan};
+use crate::regalloc::{self, Alloc};
+
+/// More handlers than this in one program are made subprograms.
+const INLINE: usize = 4;
+/// Most subprograms for handlers: the kernel takes 256 in all.
+const MAX_PARTS: usize = 192;
+/// Most bytes of a ring buffer for errors alone: a hundred and more, though the first one
+/// ends a session. Pages of the buffer are allocated when it is made (4 MB: 1.5 ms with mapping).
+const ERRORS_BYTES: u32 = 64 << 10;
+
+/// Why a program cannot be compiled to BPF. Analysis refuses what kernel handlers cannot do,
+/// with a better message; this names what got past it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompileError {
+    /// The handler's probe point; empty where it is about the whole script.
+    pub handler: String,
+    /// The place in the script.
+    pub site: String,
+    /// The reason.
+    pub reason: String,
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cannot compile")?;
+        if !self.handler.is_empty() {
+            write!(f, " the handler of {}", self.handler)?;
+        }
+        write!(f, ": {}", self.reason)?;
+        if !self.site.is_empty() {
+            write!(f, ", near {}", self.site)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for CompileError {}
+
+fn whole(reason: impl Into<String>) -> CompileError {
+    CompileError {
+        handler: String::new(),
+        site: String::new(),
+        reason: reason.into(),
+    }
+}
+
+/// The object before it is written, and its key. Code can be looked at here.
+#[derive(Debug)]
+pub struct Compiled {
+    /// Maps, data, code.
+    pub spec: ObjectSpec,
+    /// Where everything is.
+    pub layout: Layout,
+}
+
+/// Compiles the kernel handlers of a program.
+///
+/// # Errors
+/// Something that kernel handlers cannot do, or too large; never a matter of the machine.
+pub fn compile(program: &Program, options: &Options) -> Result<Object, CompileError> {
+    let Compiled { spec, layout } = generate(program, options)?;
+    let elf = spec.write().map_err(|e| whole(e.to_string()))?;
+    Ok(Object { elf, layout })
+}
+
+/// [`compile`] without writing the ELF file.
+///
+/// # Errors
+/// As [`compile`].
+pub fn generate(program: &Program, options: &Options) -> Result<Compiled, CompileError> {
+    let mut allocs: Vec<Option<Alloc>> = Vec::new();
+    let mut needs = Needs::default();
+    for handler in &program.handlers {
+        if !handler.event.in_kernel() {
+            allocs.push(None);
+            continue;
+        }
+        let alloc = regalloc::allocate(&handler.body)
+            .ok_or_else(|| whole(format!("{}: a malformed body", handler.point)))?;
+        needs.frame = needs.frame.max(alloc.frame);
+        allocs.push(Some(alloc));
+    }
+    needs.piece = largest_piece(program);
+    let plan = Plan::new(program, options, needs).map_err(whole)?;
+    let mut pool = Pool::default();
+    let mut programs = Vec::new();
+    let mut infos = Vec::new();
+    for (i, (attach, handlers)) in groups(program).into_iter().enumerate() {
+        let unit = Unit {
+            program,
+            options,
+            plan: &plan,
+            allocs: &allocs,
+        };
+        let name = format!("p{i}_{}", identifier(&attach));
+        let function = unit.program(&name, &attach, &handlers, &mut pool)?;
+        let section = match &attach {
+            Attach::RawTracepoint(point) => format!("raw_tp/{point}"),
+            Attach::Perf { .. } => "perf_event".into(),
+        };
+        programs.push(ProgramSpec { section, function });
+        infos.push(ProgramInfo {
+            name,
+            attach,
+            handlers,
+        });
+    }
+    // Where no handler prints, only errors are sent.
+    let error = |r: &RecordShape| matches!(r.what, RecordWhat::Error { .. });
+    let ring = if pool.records.iter().all(error) {
+        options.ring_bytes.min(ERRORS_BYTES)
+    } else {
+        options.ring_bytes
+    };
+    let mut maps = plan.maps.clone();
+    maps.push(MapSpec {
+        name: RING.into(),
+        ty: MapType::Ringbuf,
+        key_size: 0,
+        value_size: 0,
+        max_entries: ring,
+        flags: 0,
+    });
+    let layout = Layout {
+        shared_size: plan.shared_size,
+        cpu_stride: plan.stride,
+        cpus: options.cpus,
+        globals: plan.globals.clone(),
+        handlers: plan.handlers.clone(),
+        programs: infos,
+        records: pool.records,
+    };
+    let spec = ObjectSpec {
+        maps,
+        bss_size: plan.bss_size(options),
+        rodata: pool.rodata,
+        programs,
+        subprograms: pool.subs.into_values().collect(),
+        kfuncs: Vec::new(),
+        license: LICENSE.into(),
+    };
+    Ok(Compiled { spec, layout })
+}
+
+/// Bytes of the largest piece of output.
+fn largest_piece(program: &Program) -> u32 {
+    let max = Ty::str_for_len(program.limits.maxstringlen as usize);
+    let mut largest = output_piece(&[max]);
+    for handler in program.handlers.iter().filter(|h| h.event.in_kernel()) {
+        for (inst, _) in handler.body.blocks.iter().flat_map(|b| &b.insts) {
+            if let Inst::Print { args, .. } = inst {
+                let fields: Vec<Ty> = args
+                    .iter()
+                    .map(|a| program.type_of(&handler.body, *a).unwrap_or(max))
+                    .collect();
+                largest = largest.max(output_piece(&fields));
+            }
+        }
+    }
+    largest
+}
+
+/// The programs, in the order of their first handler.
+fn groups(program: &Program) -> Vec<(Attach, Vec<HandlerId>)> {
+    let mut groups: Vec<(Attach, Vec<HandlerId>)> = Vec::new();
+    for (i, handler) in program.handlers.iter().enumerate() {
+        let attach = match &handler.event {
+            Event::Tracepoint(name) => Attach::RawTracepoint(name.to_string()),
+            Event::SysEnter(_) => Attach::RawTracepoint("sys_enter".into()),
+            Event::SysExit(_) => Attach::RawTracepoint("sys_exit".into()),
+            Event::Perf { ty, config, sample } => Attach::Perf {
+                ty: *ty,
+                config: *config,
+                sample: *sample,
+            },
+            _ => continue,
+        };
+        let id = HandlerId(i as u32);
+        match groups.iter_mut().find(|(a, _)| *a == attach) {
+            Some((_, handlers)) => handlers.push(id),
+            None => groups.push((attach, vec![id])),
+        }
+    }
+    groups
+}
+
+fn identifier(attach: &Attach) -> String {
+    match attach {
+        Attach::RawTracepoint(name) => name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect(),
+        Attach::Perf { .. } => "perf".into(),
+    }
+}
+
+/// What a BPF program is made from.
+struct Unit<'a> {
+    program: &'a Program,
+    options: &'a Options,
+    plan: &'a Plan,
+    allocs: &'a [Option<Alloc>],
+}
+
+impl Unit<'_> {
+    fn program(
+        &self,
+        name: &str,
+        attach: &Attach,
+        handlers: &[HandlerId],
+        pool: &mut Pool,
+    ) -> Result<Function, CompileError> {
+        let mut asm = Asm::new(name, &["ctx"]);
+        asm.store(Size::DW, R10, CTX, R1);
+        let number = self.number_needed(attach, handlers);
+        let mut task = false;
+        if let (true, Some(first)) = (number, handlers.first()) {
+            let event = &self.program.handlers[first.index()].event;
+            let entry = matches!(event, Event::SysEnter(_));
+            task = self.with(&mut asm, *first, pool, |g| {
+                g.number(entry)?;
+                Ok(g.task_kept)
+            })?;
+        }
+        if handlers.len() <= INLINE {
+            for id in handlers {
+                self.inline(&mut asm, *id, (number, task), pool)?;
+            }
+        } else {
+            let parts = self.parts(handlers);
+            for part in &parts {
+                let function = self.part_sub(part, number, pool)?;
+                pool.subs.insert(part.name.clone(), function);
+            }
+            for run in dispatch::runs(&parts) {
+                dispatch::emit(&mut asm, run, number);
+            }
+        }
+        asm.mov(R0, 0);
+        asm.exit();
+        asm.finish().map_err(|e| whole(e.to_string()))
+    }
+
+    /// A handler in the program itself, or only its leading tests. The pair: whether the
+    /// system call's number and the current task are on the stack.
+    fn inline(
+        &self,
+        asm: &mut Asm,
+        id: HandlerId,
+        (number, task): (bool, bool),
+        pool: &mut Pool,
+    ) -> Result<(), CompileError> {
+        let out = asm.label();
+        let Some(split) = self.with(asm, id, pool, |g| Ok(g.split()))? else {
+            self.with(asm, id, pool, |g| {
+                g.task_kept = task;
+                g.handler(out, false)
+            })?;
+            asm.bind(out);
+            return Ok(());
+        };
+        let name = format!("h{}", id.0);
+        let mut params = vec!["ctx"];
+        params.extend(number.then_some("nr"));
+        params.extend(["a", "b", "c"].iter().take(split.carried.len()));
+        let mut sub = Asm::new(&name, &params);
+        sub.store(Size::DW, R10, CTX, R1);
+        if number {
+            sub.store(Size::DW, R10, NR, R2);
+        }
+        let end = sub.label();
+        self.with(&mut sub, id, pool, |g| g.late(&split, number, end))?;
+        sub.bind(end);
+        sub.mov(R0, 0);
+        sub.exit();
+        let function = sub.finish().map_err(|e| whole(e.to_string()))?;
+        pool.subs.insert(name.clone(), function);
+        let alloc = self.alloc(id)?.on_stack([TMP[2], TMP[3], TMP[4]]);
+        self.with_alloc(asm, id, &alloc, pool, |g| {
+            g.task_kept = task;
+            g.early(&split, number, &name, out)
+        })?;
+        asm.bind(out);
+        Ok(())
+    }
+
+    /// The handlers in subprograms, few enough for the kernel.
+    fn parts(&self, handlers: &[HandlerId]) -> Vec<Part> {
+        let size = handlers.len().div_ceil(MAX_PARTS);
+        let numbers = |id: &HandlerId| match &self.program.handlers[id.index()].event {
+            Event::SysEnter(NrSet::List(list)) | Event::SysExit(NrSet::List(list)) => {
+                Some(list.clone())
+            }
+            _ => None,
+        };
+        let part = |ids: &[HandlerId]| {
+            let lists: Option<Vec<Vec<u32>>> = ids.iter().map(numbers).collect();
+            Part {
+                name: format!("h{}", ids[0].0),
+                handlers: ids.to_vec(),
+                numbers: lists.map(|l| l.into_iter().flatten().collect()),
+            }
+        };
+        let parts = handlers.chunks(size.max(1)).map(part);
+        // Nothing leads to handlers of no system call.
+        parts
+            .filter(|p| p.numbers.as_ref().is_none_or(|n| !n.is_empty()))
+            .collect()
+    }
+
+    /// Handlers as a subprogram of the context and the system call's number.
+    fn part_sub(
+        &self,
+        part: &Part,
+        number: bool,
+        pool: &mut Pool,
+    ) -> Result<Function, CompileError> {
+        let params: &[&'static str] = if number { &["ctx", "nr"] } else { &["ctx"] };
+        let mut asm = Asm::new(&part.name, params);
+        asm.store(Size::DW, R10, CTX, R1);
+        if number {
+            asm.store(Size::DW, R10, NR, R2);
+        }
+        let known = part.handlers.len() == 1;
+        for id in &part.handlers {
+            let out = asm.label();
+            self.with(&mut asm, *id, pool, |g| g.handler(out, known))?;
+            asm.bind(out);
+        }
+        asm.mov(R0, 0);
+        asm.exit();
+        asm.finish().map_err(|e| whole(e.to_string()))
+    }
+
+    /// Whether some handler asks which system call it is.
+    fn number_needed(&self, attach: &Attach, handlers: &[HandlerId]) -> bool {
+        use spile_ir::intrinsics::Intrinsic as I;
+        if !matches!(attach, Attach::RawTracepoint(p) if p == "sys_enter" || p == "sys_exit") {
+            return false;
+        }
+        let asks = |i: &Inst| {
+            matches!(
+                i,
+                Inst::Intr {
+                    f: I::SysNr | I::SysArg | I::RegArg | I::SysName | I::SysArgstr | I::SysRetstr,
+                    ..
+                }
+            )
+        };
+        handlers.iter().any(|id| {
+            let handler = &self.program.handlers[id.index()];
+            let list = matches!(
+                &handler.event,
+                Event::SysEnter(NrSet::List(_)) | Event::SysExit(NrSet::List(_))
+            );
+            let mut insts = handler.body.blocks.iter().flat_map(|b| &b.insts);
+            list || insts.any(|(i, _)| asks(i))
+        })
+    }
+
+    fn alloc(&self, id: HandlerId) -> Result<&Alloc, CompileError> {
+        match self.allocs.get(id.index()) {
+            Some(Some(alloc)) => Ok(alloc),
+            _ => Err(whole("a handler without registers")),
+        }
+    }
+
+    /// Runs a step with a generator for a handler; errors get their place.
+    fn with<T>(
+        &self,
+        asm: &mut Asm,
+        id: HandlerId,
+        pool: &mut Pool,
+        step: impl FnOnce(&mut Gen<'_>) -> Result<T, String>,
+    ) -> Result<T, CompileError> {
+        self.with_alloc(asm, id, self.alloc(id)?, pool, step)
+    }
+
+    fn with_alloc<T>(
+        &self,
+        asm: &mut Asm,
+        id: HandlerId,
+        alloc: &Alloc,
+        pool: &mut Pool,
+        step: impl FnOnce(&mut Gen<'_>) -> Result<T, String>,
+    ) -> Result<T, CompileError> {
+        let handler = &self.program.handlers[id.index()];
+        let mut generator = Gen::new(asm, self.program, self.options, self.plan, pool, id, alloc);
+        step(&mut generator).map_err(|reason| {
+            let site = self.program.sites.get(generator.site.index());
+            CompileError {
+                handler: handler.point.to_string(),
+                site: site.map(|s| s.near.to_string()).unwrap_or_default(),
+                reason,
+            }
+        })
+    }
+}

@@ -1,0 +1,444 @@
+//! What the loader and the controller must know about a compiled object: where everything is
+//! in the state memory, which maps hold which global, and which program serves which event.
+//!
+//! # Maps of an object
+//! | name | what |
+//! |---|---|
+//! | `.bss` (one mmap-able array element) | the **state memory**, see [`Layout`] |
+//! | `.rodata` | constant tables and strings |
+//! | `out` | ring buffer of [`Record`]s |
+//! | `g_NAME_INDEX` | shared hash map of an array global |
+//! | `g_NAME_INDEX_0`, `.._1` | per-CPU hash maps (one a generation) behind the cache of a per-CPU array global |
+//!
+//! # State memory
+//! ```text
+//! 0                  shared block: session words, locks, shared scalars
+//! shared_size        CPU 0's block: header, handler counters, caches, per-CPU scalars, frame
+//! + cpu_stride       CPU 1's block ...
+//! ```
+//! All words are 64-bit, native byte order. The memory may be longer than its blocks.
+
+use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};
+
+/// Word offsets (in bytes) in the shared block that every object has.
+pub mod shared {
+    /// Not 0 while handlers may run; the loader sets it when the `begin` probes are done.
+    pub const RUNNING: u32 = 0;
+    /// Low bit: the generation that handlers write per-CPU deltas to.
+    pub const GENERATION: u32 = 8;
+    /// The pid that `target()` gives.
+    pub const TARGET: u32 = 16;
+    /// Wall clock minus monotonic clock, nanoseconds; the controller keeps it right.
+    pub const CLOCK_OFFSET: u32 = 24;
+    /// Seconds west of UTC.
+    pub const TZ_OFFSET: u32 = 32;
+    /// 16 bytes: the zone's abbreviation.
+    pub const TZ_NAME: u32 = 40;
+    /// Set to 1 by `exit()`, and by an error when MAXERRORS is used up.
+    pub const EXIT: u32 = 56;
+    /// Errors so far in kernel handlers (atomic).
+    pub const ERRORS: u32 = 64;
+    /// Insertion counter of wrapping arrays (atomic).
+    pub const SEQ: u32 = 72;
+    /// First free word: locks and shared scalars follow.
+    pub const END: u32 = 128;
+}
+
+/// Word offsets (in bytes) in each CPU's block that every object has.
+pub mod percpu {
+    /// Not 0 while a handler runs on this CPU.
+    pub const BUSY: u32 = 0;
+    /// Hits turned away because a handler ran on this CPU already.
+    pub const SKIP_REENTRANT: u32 = 8;
+    /// Hits turned away because a lock could not be had.
+    pub const SKIP_LOCK: u32 = 16;
+    /// Ring-buffer records that did not fit.
+    pub const LOST_OUTPUT: u32 = 24;
+    /// Strings cut to their limit.
+    pub const TRUNCATED: u32 = 32;
+    /// Updates that the kernel refused for want of memory.
+    pub const NO_MEMORY: u32 = 40;
+    /// First free word: handler counters follow.
+    pub const END: u32 = 64;
+}
+
+/// Counters of one handler in each CPU's block, as word offsets from its
+/// [`HandlerInfo::counters`]. `TIME_*` only with [`Options::timing`].
+pub mod counters {
+    /// Hits that ran (not the ones turned away).
+    pub const HITS: u32 = 0;
+    /// Sum of run times, nanoseconds.
+    pub const TIME_SUM: u32 = 8;
+    /// Shortest, nanoseconds; 0 with no hits.
+    pub const TIME_MIN: u32 = 16;
+    /// Longest, nanoseconds.
+    pub const TIME_MAX: u32 = 24;
+    /// Sum of squares of run times.
+    pub const TIME_SQ: u32 = 32;
+    /// Bytes a handler takes.
+    pub const SIZE: u32 = 40;
+}
+
+/// What the compiler is told about the machine that the object is for.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Possible CPUs (highest number plus one).
+    pub cpus: u32,
+    /// Size of the ring buffer in bytes, a power of two and whole pages.
+    pub ring_bytes: u32,
+    /// Keep run times per handler (`-t`).
+    pub timing: bool,
+    /// Byte offsets of kernel structure fields that generated code reads.
+    pub offsets: KernelOffsets,
+    /// What the kernel's BPF has.
+    pub features: Features,
+    /// How argument strings of system calls are decoded, by number as in `NrSet`.
+    pub syscalls: Vec<SyscallDesc>,
+}
+
+/// Fields that generated code reads through the current task's pointer, from the kernel's BTF.
+/// A `None` makes intrinsics that need it fall back to a helper, or be refused.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs)]
+pub struct KernelOffsets {
+    pub task_pid: Option<u32>,
+    pub task_tgid: Option<u32>,
+    pub task_comm: Option<u32>,
+    pub task_real_parent: Option<u32>,
+    pub task_cred: Option<u32>,
+    pub task_mm: Option<u32>,
+    pub task_signal: Option<u32>,
+    pub mm_arg_start: Option<u32>,
+    pub mm_arg_end: Option<u32>,
+    /// `uid`, `gid`, `euid`, `egid` in `struct cred` (32-bit each).
+    pub cred_uid: Option<u32>,
+    pub cred_gid: Option<u32>,
+    pub cred_euid: Option<u32>,
+    pub cred_egid: Option<u32>,
+    /// `thread_info.status` in task_struct (x86: bit 1 marks a 32-bit system call).
+    pub task_ti_status: Option<u32>,
+    /// `signal_struct.pids[PIDTYPE_PGID]`, `[PIDTYPE_SID]`, and `struct pid.numbers[0].nr`.
+    pub signal_pgrp: Option<u32>,
+    pub signal_session: Option<u32>,
+    pub pid_nr: Option<u32>,
+}
+
+/// What the running kernel's BPF offers to generated code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Features {
+    /// `may_goto` (6.9).
+    pub may_goto: bool,
+    /// `bpf_for_each_map_elem` (5.13).
+    pub for_each: bool,
+    /// `bpf_loop` (5.17).
+    pub bpf_loop: bool,
+    /// Atomic fetch/xchg/cmpxchg (5.12).
+    pub atomics: bool,
+    /// `bpf_task_pt_regs` (5.15).
+    pub task_pt_regs: bool,
+}
+
+/// How one system call's arguments become text.
+#[derive(Debug, Clone)]
+pub struct SyscallDesc {
+    /// Number as in `NrSet`.
+    pub nr: u32,
+    /// Its name.
+    pub name: String,
+    /// Up to six arguments.
+    pub args: Vec<ArgDesc>,
+    /// The result is an address: printed in hex.
+    pub ret_hex: bool,
+}
+
+/// How an argument is printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArgDesc {
+    /// Signed, of so many bytes.
+    Int(u8),
+    /// Unsigned, of so many bytes.
+    Uint(u8),
+    /// `0x...`, of so many bytes.
+    Hex(u8),
+    /// Octal mode.
+    Octal,
+    /// Octal mode after the flags of `open`; shown only where they say that it is used.
+    OpenMode,
+    /// Quoted user string.
+    UserStr,
+    /// Directory descriptor: `AT_FDCWD` or a number.
+    Dirfd,
+    /// Signal number by name.
+    Signal,
+    /// Names of bits joined by `|`, the rest in hex: index into a flag table.
+    Flags(&'static FlagTable),
+    /// One of several values by name, otherwise a number.
+    Enum(&'static FlagTable),
+    /// NULL-terminated vector of user strings: `["a", "b"]`.
+    Argv,
+}
+
+/// Names of flag bits or values.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FlagTable {
+    /// For messages.
+    pub name: &'static str,
+    /// In order of output.
+    pub entries: &'static [Flag],
+}
+
+/// A named flag or value: it is there where the bits of `mask` are those of `bits`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag {
+    /// The bits that are looked at; not 0 in sets of flags.
+    pub mask: u64,
+    /// What they must be.
+    pub bits: u64,
+    /// Its name, at most 31 bytes.
+    pub name: &'static str,
+}
+
+/// A compiled script.
+#[derive(Debug)]
+pub struct Object {
+    /// The ELF file.
+    pub elf: Vec<u8>,
+    /// Its key.
+    pub layout: Layout,
+}
+
+/// Where things are.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// Bytes of the shared block.
+    pub shared_size: u32,
+    /// Bytes from one CPU's block to the next.
+    pub cpu_stride: u32,
+    /// CPU blocks.
+    pub cpus: u32,
+    /// Per global, in the program's order; `None` for the ones that only the controller has.
+    pub globals: Vec<Option<GlobalLayout>>,
+    /// Per handler, in the program's order; `None` for controller handlers.
+    pub handlers: Vec<Option<HandlerInfo>>,
+    /// The programs to attach.
+    pub programs: Vec<ProgramInfo>,
+    /// Shapes of [`Record`]s that carry output.
+    pub records: Vec<RecordShape>,
+}
+
+/// Where a global lives.
+#[derive(Debug, Clone)]
+pub struct GlobalLayout {
+    /// Offset of its lock word in the shared block: 0 free, otherwise held (CPU + 1, or
+    /// 0xffff_ffff for the controller).
+    pub lock: Option<u32>,
+    /// The place.
+    pub place: Place,
+}
+
+/// Where a global's value is.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// A number or string in the shared block.
+    Scalar {
+        /// Offset in the shared block.
+        offset: u32,
+        /// Its type.
+        ty: Ty,
+    },
+    /// A statistic in the shared block, updated under the lock.
+    Stats {
+        /// Offset in the shared block.
+        offset: u32,
+        /// Its words.
+        agg: AggLayout,
+    },
+    /// A hash map: key fields one after the other, each a multiple of 8 bytes; the value is
+    /// 8 bytes of insertion sequence (wrapping arrays only), then the element.
+    Hash {
+        /// Name of the map.
+        map: String,
+        /// Bytes of a key.
+        key_size: u32,
+        /// Types of the key's fields.
+        keys: Vec<Ty>,
+        /// Values begin with the insertion sequence.
+        seq: bool,
+        /// The element.
+        value: ValueLayout,
+        /// Most elements.
+        max: u32,
+    },
+    /// Deltas of a number (8 bytes) or statistic in each CPU's block, at this offset plus
+    /// `generation * gen_stride`.
+    PerCpuScalar {
+        /// Offset in each CPU's block.
+        offset: u32,
+        /// Bytes from one generation to the next; 0 with one generation.
+        gen_stride: u32,
+        /// The value.
+        value: ValueLayout,
+    },
+    /// Deltas of an array: in each CPU's block a direct-mapped cache of `slots` slots at
+    /// `cache + generation * gen_stride`, each `slot_size` bytes: a used word (0 = empty), the
+    /// key, the element; behind it one per-CPU hash map a generation. A key can be in the
+    /// cache and in the map; its delta is the sum over all CPUs of both.
+    PerCpuArray {
+        /// Offset of the cache in each CPU's block.
+        cache: u32,
+        /// Bytes from one generation's cache to the next.
+        gen_stride: u32,
+        /// Slots of a cache, a power of two.
+        slots: u32,
+        /// Bytes of a slot.
+        slot_size: u32,
+        /// Names of the maps, one a generation.
+        maps: Vec<String>,
+        /// Bytes of a key.
+        key_size: u32,
+        /// Types of the key's fields.
+        keys: Vec<Ty>,
+        /// The element.
+        value: ValueLayout,
+        /// Most elements; the maps of wrapping arrays have twice as many.
+        max: u32,
+    },
+}
+
+/// The layout of an element.
+#[derive(Debug, Clone)]
+pub enum ValueLayout {
+    /// A number or a string.
+    Scalar(Ty),
+    /// A statistic.
+    Stats(AggLayout),
+}
+
+impl ValueLayout {
+    /// Size in bytes.
+    pub fn size(&self) -> u32 {
+        match self {
+            ValueLayout::Scalar(ty) => ty.size(),
+            ValueLayout::Stats(a) => a.size,
+        }
+    }
+}
+
+/// The layout of a statistic: byte offsets of its 64-bit words. All zero means empty; `min`
+/// and `max` mean something only where `count` is not 0.
+#[derive(Debug, Clone)]
+pub struct AggLayout {
+    /// How many values.
+    pub count: u32,
+    /// Their sum (wraps).
+    pub sum: Option<u32>,
+    /// Smallest.
+    pub min: Option<u32>,
+    /// Largest.
+    pub max: Option<u32>,
+    /// Sum of squares, 128 bits, low word first.
+    pub sumsq: Option<u32>,
+    /// First bucket and how many.
+    pub hist: Option<(u32, u32)>,
+    /// Size in bytes.
+    pub size: u32,
+}
+
+/// A kernel handler.
+#[derive(Debug, Clone)]
+pub struct HandlerInfo {
+    /// Its id in the program.
+    pub id: HandlerId,
+    /// Offset of its counters in each CPU's block.
+    pub counters: u32,
+}
+
+/// One BPF program.
+#[derive(Debug, Clone)]
+pub struct ProgramInfo {
+    /// Name in the ELF file.
+    pub name: String,
+    /// What it is attached to.
+    pub attach: Attach,
+    /// The handlers in it, in running order.
+    pub handlers: Vec<HandlerId>,
+}
+
+/// What a program is attached to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Attach {
+    /// A raw tracepoint.
+    RawTracepoint(String),
+    /// A perf event on every online CPU.
+    Perf {
+        /// `perf_event_attr.type`
+        ty: u32,
+        /// `perf_event_attr.config`
+        config: u64,
+        /// How often it hits.
+        sample: spile_ir::Sample,
+    },
+}
+
+/// What one piece of output in a record holds.
+#[derive(Debug, Clone)]
+pub struct RecordShape {
+    /// Format, or the kind of message.
+    pub what: RecordWhat,
+    /// Fields in order; a number takes 8 bytes; a string takes 8 bytes of length (without the
+    /// NUL) and then its bytes padded with anything to a multiple of 8.
+    pub fields: Vec<Ty>,
+}
+
+/// The meaning of a piece of output.
+#[derive(Debug, Clone)]
+pub enum RecordWhat {
+    /// `print`: render the format with the fields.
+    Print {
+        /// Where the text goes.
+        stream: spile_ir::Stream,
+        /// What is rendered.
+        fmt: FormatId,
+    },
+    /// An error that nothing caught; fields: see [`ErrorKind`].
+    Error {
+        /// What went wrong.
+        kind: ErrorKind,
+        /// Where.
+        site: SiteId,
+        /// In which handler.
+        handler: HandlerId,
+    },
+}
+
+/// Errors of kernel handlers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// `division by 0`
+    DivisionByZero,
+    /// `empty aggregate`
+    EmptyAggregate,
+    /// `Array overflow, check MAXMAPENTRIES`; for aggregates `aggregation overflow in X`
+    Overflow(GlobalId),
+    /// `histogram index out of range`
+    HistIndex,
+    /// `read fault at 0x...`: one field, the address
+    ReadFault,
+    /// `kernel string copy fault at 0x...`: one field, the address
+    KernelStrFault,
+    /// `user string copy fault at 0x...`: one field, the address
+    UserStrFault,
+    /// `error("...")`: one field, the text
+    Raised,
+    /// `MAXACTION exceeded`
+    MaxAction,
+}
+
+/// # A record in the ring buffer
+/// One record holds all that one run of a handler sent:
+/// ```text
+/// u32 handler id | u32 bytes in use (this header included) | pieces...
+/// piece: u64 index into Layout::records | fields
+/// ```
+/// A record can be longer than its pieces; readers stop at "bytes in use".
+pub struct Record;

@@ -1,0 +1,17 @@
+//! IR to eBPF: instruction table, selection, register allocation, maps, BTF, ELF writer,
+//! disassembler. No I/O.
+pub mod asm;
+pub mod btf;
+pub mod disasm;
+pub mod elf;
+pub mod helpers;
+pub mod insn;
+pub mod layout;
+
+pub mod compile;
+mod dispatch;
+mod lower;
+pub mod plan;
+pub mod regalloc;
+
+pub use compile::{CompileError, Compiled, compile, generate};

@@ -1,0 +1,695 @@
+//! Arguments and results of system calls as text.
+//!
+//! The table of system calls becomes rows in `.rodata`: for each number six descriptors, for
+//! each set of flags or values a list of names. The subprogram `put_arg` turns a descriptor
+//! and a value into text, with the help of one subprogram a piece. All of them are global, so
+//! the verifier checks each one once; checked anew for each argument, string and name, they
+//! took it past its million instructions. User strings are quoted as they are: bytes are not
+//! escaped in the kernel. What does not fit is cut, and counted.
+
+use spile_ir::{Event, NrSet, Reg as IrReg};
+
+use super::format::{append_number, append_text, flag};
+use super::{Gen, NR, Res, Text, syscalls::arch};
+use crate::asm::{Asm, Function, Label, Section};
+use crate::helpers::Helper;
+use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
+use crate::layout::{ArgDesc, FlagTable, SyscallDesc};
+use crate::plan::Plan;
+
+/// Kinds of descriptors: the low byte.
+mod kind {
+    pub const SIGNED: i32 = 1;
+    pub const UNSIGNED: i32 = 2;
+    pub const HEX: i32 = 3;
+    pub const OCTAL: i32 = 4;
+    pub const USER_STR: i32 = 5;
+    pub const DIRFD: i32 = 6;
+    pub const FLAGS: i32 = 7;
+    pub const ENUM: i32 = 8;
+    pub const ARGV: i32 = 9;
+    pub const OPEN_MODE: i32 = 10;
+}
+
+/// Set in descriptors of all arguments but the first: a comma comes before.
+const FOLLOWS: u64 = 1 << 15;
+/// Flags of `open` that make it use its mode: O_CREAT, and the bit of its own of O_TMPFILE.
+const CREATES: i32 = 0x40_0040;
+
+/// Arguments of a system call.
+const ARGS: usize = 6;
+/// Bytes of a row: six descriptors.
+const ROW: i32 = 8 * ARGS as i32;
+/// Bytes of a name's entry: mask, bits, name.
+const ENTRY: i32 = 16 + NAME as i32;
+const NAME: usize = 32;
+/// Most names of a list that are tried.
+const MAX_NAMES: usize = 64;
+/// Most strings of a vector that are shown.
+const MAX_ARGV: i16 = 16;
+/// `AT_FDCWD`.
+const AT_FDCWD: i32 = -100;
+/// Largest number of an error.
+const MAX_ERRNO: i32 = 4095;
+
+/// Names of the errors from 1 on (`include/uapi/asm-generic/errno*.h`).
+const ERRNO: &str = "EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM \
+EACCES EFAULT ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY \
+ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOLCK ENOSYS \
+ENOTEMPTY ELOOP - ENOMSG EIDRM ECHRNG EL2NSYNC EL3HLT EL3RST ELNRNG EUNATCH ENOCSI EL2HLT EBADE \
+EBADR EXFULL ENOANO EBADRQC EBADSLT - EBFONT ENOSTR ENODATA ETIME ENOSR ENONET ENOPKG EREMOTE \
+ENOLINK EADV ESRMNT ECOMM EPROTO EMULTIHOP EDOTDOT EBADMSG EOVERFLOW ENOTUNIQ EBADFD EREMCHG \
+ELIBACC ELIBBAD ELIBSCN ELIBMAX ELIBEXEC EILSEQ ERESTART ESTRPIPE EUSERS ENOTSOCK EDESTADDRREQ \
+EMSGSIZE EPROTOTYPE ENOPROTOOPT EPROTONOSUPPORT ESOCKTNOSUPPORT EOPNOTSUPP EPFNOSUPPORT \
+EAFNOSUPPORT EADDRINUSE EADDRNOTAVAIL ENETDOWN ENETUNREACH ENETRESET ECONNABORTED ECONNRESET \
+ENOBUFS EISCONN ENOTCONN ESHUTDOWN ETOOMANYREFS ETIMEDOUT ECONNREFUSED EHOSTDOWN EHOSTUNREACH \
+EALREADY EINPROGRESS ESTALE EUCLEAN ENOTNAM ENAVAIL EISNAM EREMOTEIO EDQUOT ENOMEDIUM \
+EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD ENOTRECOVERABLE \
+ERFKILL EHWPOISON";
+
+/// Names of the signals from 1 on (x86-64, `signal(7)`).
+const SIGNALS: &str = "SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 \
+SIGSEGV SIGUSR2 SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN \
+SIGTTOU SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS";
+
+/// The lists of names, one after the other, as they stand in `.rodata`.
+#[derive(Default)]
+struct Lists {
+    bytes: Vec<u8>,
+    known: Vec<(&'static str, bool, u32)>,
+}
+
+impl Lists {
+    fn entry(&mut self, mask: u64, bits: u64, name: &str) {
+        self.bytes.extend(mask.to_ne_bytes());
+        self.bytes.extend(bits.to_ne_bytes());
+        let end = self.bytes.len() + NAME;
+        self.bytes.extend(name.bytes().take(NAME - 1));
+        self.bytes.resize(end, 0);
+    }
+
+    /// The end of a list: no name.
+    fn finish(&mut self) {
+        self.entry(0, 0, "");
+    }
+
+    /// Offset of a table's list.
+    fn table(&mut self, table: &'static FlagTable, exact: bool) -> u32 {
+        let same = |k: &&(&'static str, bool, u32)| (k.0, k.1) == (table.name, exact);
+        if let Some(found) = self.known.iter().find(same) {
+            return found.2;
+        }
+        let off = self.bytes.len() as u32;
+        for flag in table.entries.iter().take(MAX_NAMES) {
+            let mask = if exact { u64::MAX } else { flag.mask };
+            if mask != 0 {
+                self.entry(mask, flag.bits, flag.name);
+            }
+        }
+        self.finish();
+        self.known.push((table.name, exact, off));
+        off
+    }
+
+    fn signals(&mut self) -> u32 {
+        const KEY: &str = "signals";
+        if let Some(found) = self.known.iter().find(|k| k.0 == KEY) {
+            return found.2;
+        }
+        let off = self.bytes.len() as u32;
+        for (i, name) in SIGNALS.split_whitespace().enumerate() {
+            self.entry(u64::MAX, i as u64 + 1, name);
+        }
+        self.finish();
+        self.known.push((KEY, true, off));
+        off
+    }
+
+    /// Kind, bits to drop from the left of the value, list.
+    fn descriptor(&mut self, arg: &ArgDesc) -> u64 {
+        let sized = |kind: i32, size: u8| {
+            kind as u64 | u64::from(64 - 8 * u32::from(size.clamp(1, 8))) << 8
+        };
+        let listed = |kind: i32, off: u32| kind as u64 | u64::from(off) << 16;
+        match arg {
+            ArgDesc::Int(n) => sized(kind::SIGNED, *n),
+            ArgDesc::Uint(n) => sized(kind::UNSIGNED, *n),
+            ArgDesc::Hex(n) => sized(kind::HEX, *n),
+            ArgDesc::Octal => sized(kind::OCTAL, 4),
+            ArgDesc::UserStr => sized(kind::USER_STR, 8),
+            ArgDesc::Dirfd => sized(kind::DIRFD, 4),
+            ArgDesc::Signal => listed(kind::ENUM, self.signals()) | 32 << 8,
+            ArgDesc::Flags(t) => listed(kind::FLAGS, self.table(t, false)),
+            ArgDesc::Enum(t) => listed(kind::ENUM, self.table(t, true)),
+            ArgDesc::Argv => sized(kind::ARGV, 8),
+            ArgDesc::OpenMode => sized(kind::OPEN_MODE, 4),
+        }
+    }
+}
+
+/// Rows of descriptors, and the lists.
+fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, Lists) {
+    let most = 2 * NrSet::COMPAT;
+    let rows = syscalls
+        .iter()
+        .map(|s| s.nr + 1)
+        .filter(|n| *n <= most)
+        .max()
+        .unwrap_or(0);
+    let mut words = vec![0u64; rows as usize * ARGS];
+    let mut lists = Lists::default();
+    for s in syscalls.iter().filter(|s| s.nr < rows) {
+        for (i, arg) in s.args.iter().take(ARGS).enumerate() {
+            let follows = if i > 0 { FOLLOWS } else { 0 };
+            // The place of the argument before, for the kinds that look at it.
+            let before = match arg {
+                ArgDesc::OpenMode => (i as u64).saturating_sub(1) << 16,
+                _ => 0,
+            };
+            words[s.nr as usize * ARGS + i] = lists.descriptor(arg) | follows | before;
+        }
+    }
+    lists.finish();
+    (
+        words.iter().flat_map(|w| w.to_ne_bytes()).collect(),
+        rows,
+        lists,
+    )
+}
+
+impl Gen<'_> {
+    pub(super) fn sys_argstr(&mut self, dst: IrReg) -> Res {
+        let event = &self.program.handlers[self.handler.index()].event;
+        if !matches!(event, Event::SysEnter(_)) {
+            return Err("argstr in another event than the entry to a system call".into());
+        }
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let (rows, count, lists) = tables(&self.options.syscalls);
+        let rows = self.pool.constant(&rows);
+        let size = lists.bytes.len() as i32;
+        let lists = self.pool.constant(&lists.bytes);
+        self.put_subs(lists, size)?;
+        self.all_args()?;
+        self.begin_text(width);
+        let end = self.asm.label();
+        for i in 0..ARGS {
+            self.descriptor(rows, count, i, end);
+            self.asm.mov(R1, R2);
+            self.load(R2, self.plan.scratch.tmp + 16 + 8 * i as u32);
+            self.asm.call_sub("put_arg");
+        }
+        self.asm.bind(end);
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    /// `r2` = descriptor of argument i; `end` where the call has no such argument.
+    fn descriptor(&mut self, rows: u32, count: u32, i: usize, end: Label) {
+        self.asm.load(Size::DW, R1, R10, NR);
+        self.asm.jump_if(Cond::Ge, R1, count as i32, end);
+        self.asm.alu(AluOp::Mul, R1, ROW);
+        self.asm.ld_data(R3, Section::Rodata, rows);
+        self.asm.add(R3, R1);
+        self.asm.load(Size::DW, R2, R3, 8 * i as i16);
+        self.asm.jump_if(Cond::Eq, R2, 0, end);
+    }
+
+    /// All six arguments to the scratch words from the third on.
+    fn all_args(&mut self) -> Res {
+        let (native, end) = (self.asm.label(), self.asm.label());
+        let to = self.plan.scratch.tmp as i16 + 16;
+        self.regs()?;
+        self.asm.load(Size::DW, R1, R10, NR);
+        self.asm
+            .jump_if(Cond::Slt, R1, NrSet::COMPAT as i32, native);
+        for (i, off) in arch::ARGS_COMPAT.into_iter().enumerate() {
+            self.asm.load(Size::W, R1, R0, off);
+            self.asm.store(Size::DW, R7, to + 8 * i as i16, R1);
+        }
+        self.asm.jump(end);
+        self.asm.bind(native);
+        for (i, off) in arch::ARGS.into_iter().enumerate() {
+            self.asm.load(Size::DW, R1, R0, off);
+            self.asm.store(Size::DW, R7, to + 8 * i as i16, R1);
+        }
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    /// The result: `-2 (ENOENT)`, in hex where the table says so, otherwise a number.
+    pub(super) fn sys_retstr(&mut self, dst: IrReg) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let names: Vec<&[u8]> = std::iter::once(&b""[..])
+            .chain(
+                ERRNO
+                    .split_whitespace()
+                    .map(|n| if n == "-" { &b""[..] } else { n.as_bytes() }),
+            )
+            .collect();
+        let rows = names.len() as u32;
+        let base = self
+            .pool
+            .table(u32::MAX - 1, NAME as u32, names.into_iter());
+        let hex: Vec<u32> = self
+            .options
+            .syscalls
+            .iter()
+            .filter(|s| s.ret_hex)
+            .map(|s| s.nr)
+            .collect();
+        let plan = self.plan;
+        for n in [10, 16] {
+            let name = format!("append_number_{n}");
+            self.pool.sub(&name, |pool| append_number(plan, pool, n))?;
+        }
+        let (number, end) = (self.asm.label(), self.asm.label());
+        let unnamed = self.asm.label();
+        self.begin_text(width);
+        self.sys_ret()?;
+        self.asm.jump_if(Cond::Slt, R0, -MAX_ERRNO, number);
+        self.asm.jump_if(Cond::Sge, R0, 0, number);
+        self.number_of(R0, "append_number_10", flag::SIGNED);
+        self.sys_ret()?;
+        self.asm.neg(R0);
+        self.asm.jump_if(Cond::Ge, R0, rows as i32, unnamed);
+        self.append_text(
+            &Text::Const {
+                bytes: (*b" (").into(),
+            },
+            0,
+            None,
+        )?;
+        self.sys_ret()?;
+        self.asm.neg(R0);
+        self.asm.jump_if(Cond::Ge, R0, rows as i32, unnamed);
+        self.asm.alu(AluOp::Mul, R0, NAME as i32);
+        self.asm.ld_data(R2, Section::Rodata, base);
+        self.asm.add(R2, R0);
+        self.asm.mov(R1, R7);
+        self.asm.mov(R3, NAME as i32);
+        self.asm.mov(R4, 0);
+        self.asm.call_sub("append_text");
+        self.append_text(
+            &Text::Const {
+                bytes: (*b")").into(),
+            },
+            0,
+            None,
+        )?;
+        self.asm.bind(unnamed);
+        self.asm.jump(end);
+        self.asm.bind(number);
+        if !hex.is_empty() {
+            let decimal = self.asm.label();
+            self.dispatch(&NrSet::List(hex), decimal);
+            self.sys_ret()?;
+            self.number_of(R0, "append_number_16", flag::MARK);
+            self.asm.jump(end);
+            self.asm.bind(decimal);
+        }
+        self.sys_ret()?;
+        self.number_of(R0, "append_number_10", flag::SIGNED);
+        self.asm.bind(end);
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    fn number_of(&mut self, value: Reg, name: &str, flags: i32) {
+        self.asm.mov(R2, value);
+        self.asm.mov(R1, -1);
+        self.asm.mov(R3, flags);
+        self.asm.mov(R4, 0);
+        self.asm.call_sub(name);
+    }
+}
+
+/// The texts between names and strings, each in eight bytes of `.rodata`.
+const LITERALS: [&str; 8] = [", ", "|", "\"", "[", "]", ", ...", "AT_FDCWD", ""];
+
+/// The number of a literal.
+fn literal(text: &str) -> i32 {
+    let at = LITERALS.iter().position(|l| *l == text);
+    at.unwrap_or(LITERALS.len() - 1) as i32
+}
+
+/// Bytes of a literal with its NUL, padded.
+const LITERAL: i32 = 16;
+
+/// A subprogram that appends: r6 is the CPU's block, r7 and r8 its parameters.
+struct Put<'a> {
+    asm: Asm,
+    plan: &'a Plan,
+    end: Label,
+}
+
+impl<'a> Put<'a> {
+    fn new(name: &str, params: &[&'static str], plan: &'a Plan, cpus: u32) -> Put<'a> {
+        let mut asm = Asm::new(name, params);
+        let end = asm.label();
+        for (to, from) in [(R7, R1), (R8, R2)].into_iter().take(params.len()) {
+            asm.mov(to, from);
+        }
+        asm.call(Helper::GetSmpProcessorId);
+        asm.jump_if(Cond::Ge, R0, cpus as i32, end);
+        asm.alu(AluOp::Mul, R0, plan.stride as i32);
+        asm.ld_data(R6, Section::Bss, plan.shared_size);
+        asm.add(R6, R0);
+        Put { asm, plan, end }
+    }
+
+    fn finish(mut self) -> Result<Function, String> {
+        self.asm.bind(self.end);
+        self.asm.mov(R0, 0);
+        self.asm.exit();
+        self.asm.separate();
+        self.asm.finish().map_err(|e| e.to_string())
+    }
+
+    fn literal(&mut self, text: &str) {
+        self.asm.mov(R1, literal(text));
+        self.asm.call_sub("put_literal");
+    }
+
+    /// Appends a number as that kind does.
+    fn number(&mut self, value: Reg, kind: i32) {
+        self.asm.mov(R1, kind);
+        self.asm.mov(R2, value);
+        self.asm.call_sub("put_number");
+    }
+
+    /// Appends the text at r2 of that many bytes.
+    fn text(&mut self, size: i32) {
+        self.asm.mov(R1, R6);
+        self.asm.mov(R3, size);
+        self.asm.mov(R4, 0);
+        self.asm.call_sub("append_text");
+    }
+}
+
+impl Gen<'_> {
+    /// Makes sure of all subprograms that argument strings need.
+    fn put_subs(&mut self, lists: u32, size: i32) -> Res {
+        let (plan, cpus) = (self.plan, self.options.cpus);
+        let pool = &mut *self.pool;
+        pool.sub("append_text", |pool| append_text(plan, pool))?;
+        for base in [8, 10, 16] {
+            let name = format!("append_number_{base}");
+            pool.sub(&name, |pool| append_number(plan, pool, base))?;
+        }
+        let texts: Vec<u8> = LITERALS
+            .iter()
+            .flat_map(|l| {
+                let mut bytes = l.as_bytes().to_vec();
+                bytes.resize(LITERAL as usize, 0);
+                bytes
+            })
+            .collect();
+        let texts = pool.constant(&texts);
+        let put = |name: &str, params: &[&'static str]| Put::new(name, params, plan, cpus);
+        pool.sub("put_literal", |_| {
+            put_literal(put("put_literal", &["which"]), texts)
+        })?;
+        pool.sub("put_number", |_| {
+            put_number(put("put_number", &["kind", "value"]))
+        })?;
+        pool.sub("put_user", |_| put_user(put("put_user", &["address"])))?;
+        pool.sub("put_name", |_| {
+            put_name(put("put_name", &["entry"]), lists, size)
+        })?;
+        pool.sub("put_entry", |_| {
+            put_entry(put("put_entry", &["entry", "value"]), lists, size)
+        })?;
+        pool.sub("put_names", |_| {
+            put_names(put("put_names", &["descriptor", "value"]))
+        })?;
+        pool.sub("put_vector", |_| {
+            put_vector(put("put_vector", &["address"]))
+        })?;
+        pool.sub("put_arg", |_| {
+            put_arg(put("put_arg", &["descriptor", "value"]))
+        })
+    }
+}
+
+/// `put_literal(which)`
+fn put_literal(mut p: Put<'_>, texts: u32) -> Result<Function, String> {
+    p.asm.alu(AluOp::And, R7, LITERALS.len() as i32 - 1);
+    p.asm.alu(AluOp::Mul, R7, LITERAL);
+    p.asm.ld_data(R2, Section::Rodata, texts);
+    p.asm.add(R2, R7);
+    p.text(LITERAL);
+    p.finish()
+}
+
+/// `put_number(kind, value)`
+fn put_number(mut p: Put<'_>) -> Result<Function, String> {
+    let kinds = [
+        (kind::UNSIGNED, 10, 0),
+        (kind::HEX, 16, flag::MARK),
+        (kind::OCTAL, 8, flag::ALT_OCTAL),
+        (kind::SIGNED, 10, flag::SIGNED),
+    ];
+    for (code, base, flags) in kinds {
+        let no = p.asm.label();
+        if code != kind::SIGNED {
+            p.asm.jump_if(Cond::Ne, R7, code, no);
+        }
+        p.asm.mov(R1, -1);
+        p.asm.mov(R2, R8);
+        p.asm.mov(R3, flags);
+        p.asm.mov(R4, 0);
+        p.asm.call_sub(format!("append_number_{base}"));
+        if code != kind::SIGNED {
+            p.asm.jump(p.end);
+            p.asm.bind(no);
+        }
+    }
+    p.finish()
+}
+
+/// `put_user(address)`: the user string in quotes; the address where it cannot be read.
+fn put_user(mut p: Put<'_>) -> Result<Function, String> {
+    let (bad, pos) = (p.asm.label(), p.plan.scratch.text_pos as i16);
+    let (most, text) = (p.plan.max_string as i32, p.plan.scratch.text as i32);
+    p.asm.load(Size::DW, R3, R6, pos);
+    p.asm.jump_if(Cond::Gt, R3, most, p.end);
+    p.asm.mov(R1, R6);
+    p.asm.add(R1, text + 1);
+    p.asm.add(R1, R3);
+    p.asm.mov(R2, most);
+    p.asm.mov(R3, R7);
+    p.asm.call(Helper::ProbeReadUserStr);
+    p.asm.jump_if(Cond::Sle, R0, 0, bad);
+    // The opening quote goes before what was read.
+    p.asm.load(Size::DW, R3, R6, pos);
+    p.asm.jump_if(Cond::Gt, R3, most, p.end);
+    p.asm.mov(R1, R6);
+    p.asm.add(R1, text);
+    p.asm.add(R1, R3);
+    p.asm.store(Size::B, R1, 0, i32::from(b'"'));
+    p.asm.add(R3, R0);
+    p.asm.store(Size::DW, R6, pos, R3);
+    p.literal("\"");
+    p.asm.jump(p.end);
+    p.asm.bind(bad);
+    p.number(R7, kind::HEX);
+    p.finish()
+}
+
+/// `r1` = the entry at the offset in r2, which is checked.
+fn entry_at(asm: &mut Asm, lists: u32, size: i32, bad: Label) {
+    asm.jump_if(Cond::Gt, R2, (size - ENTRY).max(0), bad);
+    asm.ld_data(R1, Section::Rodata, lists);
+    asm.add(R1, R2);
+}
+
+/// `put_name(entry)`: the name of the entry at an offset of the lists.
+fn put_name(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> {
+    p.asm.mov(R2, R7);
+    entry_at(&mut p.asm, lists, size, p.end);
+    p.asm.mov(R2, R1);
+    p.asm.add(R2, 16);
+    p.text(NAME as i32);
+    p.finish()
+}
+
+/// Scratch words, behind the six arguments: the bits that no name stands for yet, and whether
+/// there was a name.
+const REST: u32 = 64;
+const ANY: u32 = 72;
+
+/// `put_entry(entry, value)`: the name at an offset of the lists, with what joins it to those
+/// before, where it is part of the value. 1 at the end of the list.
+fn put_entry(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> {
+    let tmp = p.plan.scratch.tmp;
+    let (rest, any) = ((tmp + REST) as i16, (tmp + ANY) as i16);
+    let [last, first] = std::array::from_fn(|_| p.asm.label());
+    let end = p.end;
+    let asm = &mut p.asm;
+    asm.mov(R2, R7);
+    entry_at(asm, lists, size, last);
+    asm.load(Size::DW, R2, R1, 0);
+    asm.load(Size::DW, R3, R1, 8);
+    asm.jump_if(Cond::Eq, R2, 0, last);
+    asm.alu(AluOp::And, R8, R2);
+    asm.jump_if(Cond::Ne, R8, R3, end);
+    // Bits that an earlier name stands for are not named again.
+    asm.load(Size::DW, R4, R6, rest);
+    asm.mov(R5, R4);
+    asm.alu(AluOp::And, R5, R3);
+    asm.jump_if(Cond::Ne, R5, R3, end);
+    asm.alu(AluOp::Xor, R2, -1);
+    asm.alu(AluOp::And, R4, R2);
+    asm.store(Size::DW, R6, rest, R4);
+    asm.load(Size::DW, R1, R6, any);
+    asm.jump_if(Cond::Eq, R1, 0, first);
+    p.literal("|");
+    let asm = &mut p.asm;
+    asm.bind(first);
+    asm.store(Size::DW, R6, any, 1);
+    asm.mov(R1, R7);
+    asm.call_sub("put_name");
+    asm.jump(end);
+    asm.bind(last);
+    asm.mov(R0, 1);
+    asm.exit();
+    p.finish()
+}
+
+/// `put_names(descriptor, value)`: the names of a value from the list of the descriptor.
+fn put_names(mut p: Put<'_>) -> Result<Function, String> {
+    let tmp = p.plan.scratch.tmp;
+    let (rest, any) = ((tmp + REST) as i16, (tmp + ANY) as i16);
+    let [last, named, number, again] = std::array::from_fn(|_| p.asm.label());
+    let asm = &mut p.asm;
+    asm.store(Size::DW, R6, rest, R8);
+    asm.store(Size::DW, R6, any, 0);
+    asm.mov(R9, 0);
+    asm.bind(again);
+    asm.mov(R1, R7);
+    asm.alu(AluOp::Rsh, R1, 16);
+    asm.add(R1, R9);
+    asm.mov(R2, R8);
+    asm.call_sub("put_entry");
+    asm.jump_if(Cond::Ne, R0, 0, last);
+    asm.add(R9, ENTRY);
+    asm.jump_if(Cond::Le, R9, MAX_NAMES as i32 * ENTRY, again);
+    asm.bind(last);
+    // What no name stands for, or all of it.
+    asm.load(Size::DW, R1, R6, any);
+    asm.jump_if(Cond::Ne, R1, 0, named);
+    asm.alu(AluOp::And, R7, 255);
+    asm.jump_if(Cond::Eq, R7, kind::ENUM, number);
+    asm.jump_if(Cond::Eq, R8, 0, number);
+    p.number(R8, kind::HEX);
+    p.asm.jump(p.end);
+    p.asm.bind(number);
+    p.number(R8, kind::SIGNED);
+    p.asm.jump(p.end);
+    p.asm.bind(named);
+    p.asm.load(Size::DW, R9, R6, rest);
+    p.asm.jump_if(Cond::Eq, R9, 0, p.end);
+    p.literal("|");
+    p.number(R9, kind::HEX);
+    p.finish()
+}
+
+/// `put_vector(address)`: the strings of a vector.
+fn put_vector(mut p: Put<'_>) -> Result<Function, String> {
+    let [close, more, first] = std::array::from_fn(|_| p.asm.label());
+    p.literal("[");
+    p.asm.mov(R9, 0);
+    p.asm.bind(more);
+    p.asm.mov(R1, R10);
+    p.asm.add(R1, -8);
+    p.asm.mov(R2, 8);
+    p.asm.mov(R3, R7);
+    p.asm.call(Helper::ProbeReadUser);
+    p.asm.jump_if(Cond::Ne, R0, 0, close);
+    p.asm.load(Size::DW, R8, R10, -8);
+    p.asm.jump_if(Cond::Eq, R8, 0, close);
+    p.asm.jump_if(Cond::Eq, R9, 0, first);
+    p.literal(", ");
+    p.asm.bind(first);
+    p.asm.mov(R1, R8);
+    p.asm.call_sub("put_user");
+    p.asm.add(R7, 8);
+    p.asm.add(R9, 1);
+    p.asm.jump_if(Cond::Ne, R9, i32::from(MAX_ARGV), more);
+    p.literal(", ...");
+    p.asm.bind(close);
+    p.literal("]");
+    p.finish()
+}
+
+/// `put_arg(descriptor, value)`
+fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
+    let [signed, sized, cwd, shown, first] = std::array::from_fn(|_| p.asm.label());
+    p.asm.mov(R9, R7);
+    p.asm.alu(AluOp::And, R9, 255);
+    // Without O_CREAT nobody passes a mode, and its register holds anything.
+    p.asm.jump_if(Cond::Ne, R9, kind::OPEN_MODE, shown);
+    p.asm.mov(R1, R7);
+    p.asm.alu(AluOp::Rsh, R1, 16);
+    p.asm.alu(AluOp::And, R1, 7);
+    p.asm.jump_if(Cond::Ge, R1, ARGS as i32, p.end);
+    p.asm.alu(AluOp::Lsh, R1, 3);
+    p.asm.add(R1, R6);
+    p.asm.load(Size::DW, R1, R1, p.plan.scratch.tmp as i16 + 16);
+    p.asm.alu(AluOp::And, R1, CREATES);
+    p.asm.jump_if(Cond::Eq, R1, 0, p.end);
+    p.asm.mov(R9, kind::OCTAL);
+    p.asm.bind(shown);
+    p.asm.mov(R1, R7);
+    p.asm.alu(AluOp::And, R1, FOLLOWS as i32);
+    p.asm.jump_if(Cond::Eq, R1, 0, first);
+    p.literal(", ");
+    p.asm.bind(first);
+    // The value in its size: signed for some kinds.
+    p.asm.mov(R1, R7);
+    p.asm.alu(AluOp::Rsh, R1, 8);
+    p.asm.alu(AluOp::And, R1, 63);
+    p.asm.alu(AluOp::Lsh, R8, R1);
+    for code in [kind::SIGNED, kind::DIRFD, kind::ENUM] {
+        p.asm.jump_if(Cond::Eq, R9, code, signed);
+    }
+    p.asm.alu(AluOp::Rsh, R8, R1);
+    p.asm.jump(sized);
+    p.asm.bind(signed);
+    p.asm.alu(AluOp::Arsh, R8, R1);
+    p.asm.bind(sized);
+    // Subprogram by kind, and whether it takes the descriptor too.
+    for (code, sub, both) in [
+        (kind::USER_STR, "put_user", false),
+        (kind::ARGV, "put_vector", false),
+        (kind::FLAGS, "put_names", true),
+        (kind::ENUM, "put_names", true),
+    ] {
+        let no = p.asm.label();
+        p.asm.jump_if(Cond::Ne, R9, code, no);
+        if both {
+            p.asm.mov(R1, R7);
+            p.asm.mov(R2, R8);
+        } else {
+            p.asm.mov(R1, R8);
+        }
+        p.asm.call_sub(sub);
+        p.asm.jump(p.end);
+        p.asm.bind(no);
+    }
+    let number = p.asm.label();
+    p.asm.jump_if(Cond::Ne, R9, kind::DIRFD, number);
+    p.asm.jump_if(Cond::Eq, R8, AT_FDCWD, cwd);
+    p.asm.bind(number);
+    p.asm.mov(R1, R9);
+    p.asm.mov(R2, R8);
+    p.asm.call_sub("put_number");
+    p.asm.jump(p.end);
+    p.asm.bind(cwd);
+    p.literal("AT_FDCWD");
+    p.finish()
+}

@@ -1,0 +1,144 @@
+//! What a handler can tell of the code that its event interrupted, and of the current process.
+
+use spile_ir::{Event, Reg as IrReg};
+
+use super::{CTX, Gen, Res, TMP};
+use crate::asm::{Asm, Function};
+use crate::helpers::Helper;
+use crate::insn::{AluOp, Cond, Reg::*, Size};
+use crate::layout::percpu;
+
+/// How the registers of a perf event (`struct bpf_perf_event_data`) tell the mode: x86-64.
+mod arch {
+    /// Offset of `cs`.
+    pub const MODE: i16 = 136;
+    /// Its bits that hold the privilege level.
+    pub const MASK: i32 = 3;
+    /// The level of user mode.
+    pub const USER: i32 = 3;
+}
+
+/// Smallest page of any machine: memory is there up to a multiple of it, or not.
+const PAGE: i32 = 4096;
+
+impl Gen<'_> {
+    /// `r0` = 1 where a perf event interrupted user mode. Other events come from kernel code,
+    /// system calls too: 0 there, as in SystemTap. Loses r1.
+    pub(super) fn user_mode(&mut self) {
+        let event = &self.program.handlers[self.handler.index()].event;
+        let perf = matches!(event, Event::Perf { .. });
+        self.asm.mov(R0, 0);
+        if perf {
+            let kernel = self.asm.label();
+            self.asm.load(Size::DW, R1, R10, CTX);
+            self.asm.load(Size::DW, R1, R1, arch::MODE);
+            self.asm.alu(AluOp::And, R1, arch::MASK);
+            self.asm.jump_if(Cond::Ne, R1, arch::USER, kernel);
+            self.asm.mov(R0, 1);
+            self.asm.bind(kernel);
+        }
+    }
+
+    /// `dst` = the current process's arguments joined by spaces; "" for kernel threads. What
+    /// is not in memory cannot be read here: a command line is read to the end of its page
+    /// then, or not at all.
+    pub(super) fn cmdline(&mut self, dst: IrReg) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let o = &self.options.offsets;
+        let fields = [o.task_mm, o.mm_arg_start, o.mm_arg_end];
+        let [Some(mm), Some(start), Some(end)] =
+            fields.map(|f| f.and_then(|f| i16::try_from(f).ok()))
+        else {
+            return Err("cmdline_str() needs fields that this kernel's BTF does not have".into());
+        };
+        self.pool.sub("join_args", |_| join_args())?;
+        let (fits, read, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let (length, from) = (TMP[0], TMP[1]);
+        self.fill_zero(off, width);
+        self.task();
+        self.asm.load(Size::DW, R1, R0, mm);
+        self.asm.jump_if(Cond::Eq, R1, 0, done);
+        self.asm.load(Size::DW, R3, R1, start);
+        self.asm.load(Size::DW, R2, R1, end);
+        self.asm.alu(AluOp::Sub, R2, R3);
+        self.asm.jump_if(Cond::Sle, R2, 0, done);
+        self.asm.store(Size::DW, R10, length, R2);
+        self.asm.store(Size::DW, R10, from, R3);
+        self.asm.jump_if(Cond::Le, R2, width as i32, fits);
+        self.asm.mov(R2, width as i32 - 1);
+        self.asm.bind(fits);
+        self.addr(R1, off);
+        self.asm.call(Helper::ProbeReadUser);
+        self.asm.jump_if(Cond::Eq, R0, 0, read);
+        // The first page alone, which is as much as there may be.
+        self.asm.load(Size::DW, R3, R10, from);
+        self.asm.mov(R2, R3);
+        self.asm.neg(R2);
+        self.asm.alu(AluOp::And, R2, PAGE - 1);
+        self.asm.jump_if(Cond::Eq, R2, 0, done);
+        let (short, inside) = (self.asm.label(), self.asm.label());
+        self.asm.load(Size::DW, R1, R10, length);
+        self.asm.jump_if(Cond::Le, R2, R1, short);
+        self.asm.mov(R2, R1);
+        self.asm.bind(short);
+        self.asm.jump_if(Cond::Le, R2, width as i32 - 1, inside);
+        self.asm.mov(R2, width as i32 - 1);
+        self.asm.bind(inside);
+        self.addr(R1, off);
+        self.asm.call(Helper::ProbeReadUser);
+        self.asm.jump_if(Cond::Ne, R0, 0, done);
+        self.asm.bind(read);
+        self.addr(R1, off);
+        self.asm.mov(R2, width as i32 - 8);
+        self.asm.call_sub("join_args");
+        self.cut(off, width);
+        self.asm.load(Size::DW, R1, R10, length);
+        self.asm.jump_if(Cond::Le, R1, width as i32, done);
+        self.count(percpu::TRUNCATED);
+        self.asm.bind(done);
+        Ok(())
+    }
+}
+
+/// `join_args(text, last)`: the zero bytes of a text become spaces, but for those behind its
+/// last other byte. `last` is the offset of its last word. Eight bytes go at a time, from the
+/// last word down: r3 carries in its top byte whether something stands above.
+fn join_args() -> Result<Function, String> {
+    let mut asm = Asm::new("join_args", &["text", "last"]);
+    let again = asm.label();
+    asm.mov(R3, 0);
+    asm.ld_imm64(R6, 0x7f7f_7f7f_7f7f_7f7f);
+    asm.bind(again);
+    asm.mov(R4, R1);
+    asm.add(R4, R2);
+    asm.load(Size::DW, R0, R4, 0);
+    // r3: a byte is not zero where it or one above it is not.
+    asm.alu(AluOp::Or, R3, R0);
+    for shift in [8, 16, 32] {
+        asm.mov(R5, R3);
+        asm.alu(AluOp::Rsh, R5, shift);
+        asm.alu(AluOp::Or, R3, R5);
+    }
+    // Top bits of the bytes that are not zero: r7 in r3, r8 in the word.
+    for (mark, word) in [(R7, R3), (R8, R0)] {
+        asm.mov(mark, word);
+        asm.alu(AluOp::And, mark, R6);
+        asm.add(mark, R6);
+        asm.alu(AluOp::Or, mark, word);
+        asm.alu(AluOp::Or, mark, R6);
+    }
+    asm.alu(AluOp::Xor, R8, -1);
+    asm.alu(AluOp::And, R8, R7);
+    // 0x80 becomes a space.
+    asm.alu(AluOp::Rsh, R8, 2);
+    asm.alu(AluOp::Or, R0, R8);
+    asm.store(Size::DW, R4, 0, R0);
+    asm.alu(AluOp::Lsh, R3, 56);
+    asm.add(R2, -8);
+    asm.jump_if(Cond::Sge, R2, 0, again);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}

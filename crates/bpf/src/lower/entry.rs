@@ -1,0 +1,593 @@
+//! What stands around a handler's body: dispatch, the pure prefix, the checks at entry,
+//! locks, counters, and the way out.
+
+use spile_ir::storage::Storage;
+use spile_ir::{BlockId, Event, Inst, Term, Ty, Val, intrinsics::Intrinsic};
+
+use super::{CTX, GEN, Gen, NR, Res, TASK, TMP};
+use crate::asm::{Asm, Function, Label};
+use crate::helpers::Helper;
+use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
+use crate::layout::{Place, counters, percpu, shared};
+use crate::regalloc::Home;
+
+/// Most tries for a lock that the verifier is made to follow.
+const MAX_TRIES: u32 = 1000;
+
+/// How long a try for a lock may take (TRYLOCKDELAY).
+const TRYLOCK_DELAY_NS: u32 = 10_000;
+
+/// Most numbers that are carried from the leading tests to the rest: what is left of five
+/// arguments.
+const MAX_CARRIED: usize = 3;
+
+/// A handler in two: its leading tests stay in the program, which needs no register that has
+/// to be saved for them, and the rest is a subprogram. Measured on 6.18 (AMD, return thunks) for
+/// `if (pid() != target()) next`, over an empty program: 17 ns with the rest in the same
+/// function, 5 to 10 with the rest apart, of which 5 to 7 are the one call of a helper.
+pub(crate) struct Split {
+    /// The block to go on with.
+    first: BlockId,
+    /// Numbers that the rest reads.
+    pub carried: Vec<spile_ir::Reg>,
+}
+
+/// A leading test.
+struct Step {
+    at: BlockId,
+    go_on: BlockId,
+    /// The block that ends the handler.
+    end: BlockId,
+}
+
+impl Gen<'_> {
+    /// The whole handler. The context and, in events of system calls, the number are on the
+    /// stack; the code ends at `out`, which the caller binds. `wanted`: only events that the
+    /// handler wants come here.
+    pub(crate) fn handler(&mut self, out: Label, wanted: bool) -> Res {
+        let event = &self.program.handlers[self.handler.index()].event;
+        if let (Event::SysEnter(set) | Event::SysExit(set), false) = (event, wanted) {
+            self.dispatch(set, out);
+        }
+        self.prepare()?;
+        let first = self.prefix(out)?;
+        self.rest(first, out)
+    }
+
+    /// What has to be known and done before any block.
+    fn prepare(&mut self) -> Res {
+        if self.alloc.cyclic {
+            return Err("a loop in a kernel handler".into());
+        }
+        self.ticking = self.longest() > self.program.limits.maxaction;
+        for r in self.alloc.undefined.clone() {
+            if matches!(self.home(r), Home::Reg(_) | Home::Stack(_)) {
+                self.set_long(r, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The handler from a block on.
+    fn rest(&mut self, first: BlockId, out: Label) -> Res {
+        let order = self.reachable(first);
+        self.keep_task(&order);
+        self.enter(out)?;
+        self.clear_undefined()?;
+        self.blocks(&order)?;
+        self.finish_cold()?;
+        self.asm.bind(self.done);
+        self.leave();
+        Ok(())
+    }
+
+    /// Gets the current task once where several instructions want it.
+    fn keep_task(&mut self, order: &[BlockId]) {
+        let insts = order
+            .iter()
+            .flat_map(|b| &self.body.blocks[b.index()].insts);
+        let wants = |i: &Inst| matches!(i, Inst::Intr { f, .. } if of_task(*f));
+        if !self.task_kept && insts.filter(|(i, _)| wants(i)).count() > 1 {
+            self.task();
+            self.asm.store(Size::DW, R10, TASK, R0);
+            self.task_kept = true;
+        }
+    }
+
+    /// Where the handler can be cut in two: behind its leading tests.
+    pub(crate) fn split(&mut self) -> Option<Split> {
+        self.ticking = self.longest() > self.program.limits.maxaction;
+        let path = self.early_path();
+        let first = path.last()?.go_on;
+        let mut read = vec![false; self.body.regs.len()];
+        for b in self.reachable(first) {
+            let block = &self.body.blocks[b.index()];
+            let mut mark = |v: Val| {
+                if let Val::Reg(r) = v {
+                    read[r.index()] = true;
+                }
+            };
+            block
+                .insts
+                .iter()
+                .for_each(|(i, _)| i.for_each_use(&mut mark));
+            block.term.for_each_use(&mut mark);
+        }
+        let mut carried: Vec<spile_ir::Reg> = path
+            .iter()
+            .flat_map(|step| &self.body.blocks[step.at.index()].insts)
+            .filter_map(|(i, _)| i.dst())
+            .filter(|r| read[r.index()])
+            .collect();
+        carried.sort_unstable_by_key(|r| r.index());
+        carried.dedup();
+        (carried.len() <= MAX_CARRIED).then_some(Split { first, carried })
+    }
+
+    /// The leading tests, with what is carried on their numbers to the subprogram.
+    pub(crate) fn early(&mut self, split: &Split, number: bool, sub: &str, out: Label) -> Res {
+        let event = &self.program.handlers[self.handler.index()].event;
+        if let Event::SysEnter(set) | Event::SysExit(set) = event {
+            self.dispatch(set, out);
+        }
+        self.prepare()?;
+        self.prefix(out)?;
+        let mut to = [R1, R2, R3, R4, R5].into_iter();
+        let stack = [(CTX, true), (NR, number)];
+        for (slot, reg) in stack.iter().filter(|s| s.1).zip(&mut to) {
+            self.asm.load(Size::DW, reg, R10, slot.0);
+        }
+        for (r, reg) in split.carried.iter().zip(to) {
+            self.long_into(Val::Reg(*r), reg)?;
+        }
+        self.asm.call_sub(sub);
+        Ok(())
+    }
+
+    /// The subprogram behind the tests.
+    pub(crate) fn late(&mut self, split: &Split, number: bool, out: Label) -> Res {
+        self.prepare()?;
+        let from = [R1, R2, R3, R4, R5].into_iter();
+        let first = 1 + usize::from(number);
+        for (r, reg) in split.carried.iter().zip(from.skip(first)) {
+            self.set_long(*r, reg)?;
+        }
+        self.rest(split.first, out)
+    }
+
+    /// The blocks that can run from `first` on, in order.
+    fn reachable(&self, first: BlockId) -> Vec<BlockId> {
+        let mut seen = vec![false; self.body.blocks.len()];
+        let mut todo = vec![first];
+        while let Some(b) = todo.pop() {
+            if !std::mem::replace(&mut seen[b.index()], true) {
+                let block = &self.body.blocks[b.index()];
+                block.term.for_each_target(|t| todo.push(t));
+                // A catch block that nothing jumps to must not be made.
+                if block.insts.iter().any(|(i, _)| self.jumps_to_catch(i)) {
+                    todo.extend(block.catch);
+                }
+            }
+        }
+        self.alloc
+            .order
+            .iter()
+            .copied()
+            .filter(|b| seen[b.index()])
+            .collect()
+    }
+
+    fn jumps_to_catch(&self, inst: &Inst) -> bool {
+        match inst {
+            Inst::Tick { n } => self.ticking && *n > 0,
+            Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => {
+                inst.fallible(self.program)
+                    && self
+                        .place(*g)
+                        .is_ok_and(|p| matches!(p, Place::Hash { .. } | Place::PerCpuArray { .. }))
+            }
+            Inst::Print { .. } | Inst::Sprint { .. } | Inst::Call { .. } => false,
+            _ => inst.fallible(self.program),
+        }
+    }
+
+    /// Leading tests of numbers that only decide whether the handler does anything at all run
+    /// before everything else: a hit that they turn away costs next to nothing. Gives the
+    /// block to go on with.
+    fn prefix(&mut self, out: Label) -> Res<BlockId> {
+        let mut first = BlockId(0);
+        for Step { at, go_on, end } in self.early_path() {
+            // The way out of the test is the handler's, not the block's.
+            let label = std::mem::replace(&mut self.labels[end.index()], out);
+            let entry = self.labels[at.index()];
+            self.asm.bind(entry);
+            self.block(&self.body.blocks[at.index()], Some(go_on))?;
+            self.labels[end.index()] = label;
+            let next = self.labels[go_on.index()];
+            self.asm.bind(next);
+            first = go_on;
+        }
+        Ok(first)
+    }
+
+    /// The leading tests, in order.
+    fn early_path(&self) -> Vec<Step> {
+        let mut path = Vec::new();
+        let mut at = BlockId(0);
+        if self.options.timing {
+            return path;
+        }
+        loop {
+            let block = &self.body.blocks[at.index()];
+            let Term::Branch { then, els, .. } = block.term else {
+                break;
+            };
+            let plain = |b: BlockId| {
+                let block = &self.body.blocks[b.index()];
+                let nothing = |i: &Inst| matches!(i, Inst::Tick { .. });
+                matches!(block.term, Term::Ret(_)) && block.insts.iter().all(|(i, _)| nothing(i))
+            };
+            let (go_on, end) = match (plain(then), plain(els)) {
+                (true, false) => (els, then),
+                (false, true) => (then, els),
+                _ => break,
+            };
+            let joins = self.body.predecessors()[go_on.index()].len() > 1;
+            if joins || !self.early_block(block) {
+                break;
+            }
+            path.push(Step { at, go_on, end });
+            at = go_on;
+        }
+        path
+    }
+
+    /// Whether a block can run before entry: nothing but numbers, nothing that can fail.
+    fn early_block(&self, block: &spile_ir::Block) -> bool {
+        let low = |r: spile_ir::Reg| !matches!(self.home(r), Home::Frame(_));
+        let inst = |i: &Inst| {
+            let mut ok = i.dst().is_none_or(low);
+            i.for_each_use(|v| {
+                ok &= match v {
+                    Val::Reg(r) => low(r) && self.body.regs[r.index()] == Ty::Long,
+                    Val::Imm(_) => true,
+                    Val::Str(_) => false,
+                }
+            });
+            ok && match i {
+                Inst::Copy { .. } | Inst::Un { .. } => true,
+                Inst::Bin { .. } => !i.fallible(self.program),
+                Inst::Tick { .. } => !self.ticking,
+                Inst::GLoad { g, .. } => matches!(
+                    self.program.globals.get(g.index()).map(|g| g.storage),
+                    Some(Storage::Shared { lock: false })
+                ),
+                Inst::Intr { f, .. } => early_intrinsic(*f),
+                _ => false,
+            }
+        };
+        let mut ok = block.insts.iter().all(|(i, _)| inst(i));
+        block
+            .term
+            .for_each_use(|v| ok &= matches!(v, Val::Reg(r) if low(r)));
+        ok
+    }
+
+    /// Statements on the longest way through the body.
+    fn longest(&self) -> u64 {
+        let mut sum = vec![0u64; self.body.blocks.len()];
+        let mut longest = 0;
+        for id in &self.alloc.order {
+            let block = &self.body.blocks[id.index()];
+            let own: u64 = block
+                .insts
+                .iter()
+                .map(|(i, _)| {
+                    if let Inst::Tick { n } = i {
+                        u64::from(*n)
+                    } else {
+                        0
+                    }
+                })
+                .sum();
+            let total = sum[id.index()].saturating_add(own);
+            longest = longest.max(total);
+            for next in block.successors() {
+                sum[next.index()] = sum[next.index()].max(total);
+            }
+        }
+        longest
+    }
+
+    /// The locks that this handler needs: offsets in the shared block, in global order.
+    fn locks(&self) -> Vec<u32> {
+        let touched = |g: usize| {
+            let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
+            insts.any(|(i, _)| i.global().is_some_and(|x| x.index() == g))
+        };
+        let all = self.plan.globals.iter().enumerate();
+        all.filter_map(|(i, g)| g.as_ref()?.lock.filter(|_| touched(i)))
+            .collect()
+    }
+
+    fn uses_generation(&self) -> bool {
+        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
+        insts.any(|(i, _)| {
+            i.global()
+                .and_then(|g| self.plan.globals.get(g.index())?.as_ref())
+                .is_some_and(|l| {
+                    matches!(
+                        l.place,
+                        Place::PerCpuScalar {
+                            gen_stride: 1..,
+                            ..
+                        } | Place::PerCpuArray {
+                            gen_stride: 1..,
+                            ..
+                        }
+                    )
+                })
+        })
+    }
+
+    /// Checks that the handler may run, and counts why not.
+    fn enter(&mut self, out: Label) -> Res {
+        let plan = self.plan;
+        let free = self.asm.label();
+        self.shared(R1, shared::RUNNING);
+        self.asm.load(Size::DW, R1, R1, 0);
+        self.asm.jump_if(Cond::Eq, R1, 0, out);
+        self.asm.call(Helper::GetSmpProcessorId);
+        self.asm
+            .jump_if(Cond::Ge, R0, self.options.cpus as i32, out);
+        let locks = self.locks();
+        if !locks.is_empty() {
+            self.asm.mov(R2, R0);
+            self.asm.add(R2, 1);
+            self.asm.store(Size::DW, R10, TMP[4], R2);
+        }
+        self.asm.alu(AluOp::Mul, R0, plan.stride as i32);
+        self.shared(R7, plan.shared_size);
+        self.asm.add(R7, R0);
+        self.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
+        self.asm.jump_if(Cond::Eq, R1, 0, free);
+        self.count(percpu::SKIP_REENTRANT);
+        self.asm.jump(out);
+        self.asm.bind(free);
+        self.asm.store(Size::DW, R7, percpu::BUSY as i16, 1);
+        self.lock(&locks, out)?;
+        let hits = self.counters() + counters::HITS;
+        self.count(hits);
+        if self.options.timing {
+            self.asm.call(Helper::KtimeGetNs);
+            self.store(plan.scratch.start, R0);
+        }
+        if self.uses_generation() {
+            self.shared(R1, shared::GENERATION);
+            self.asm.load(Size::DW, R1, R1, 0);
+            self.asm.alu(AluOp::And, R1, 1);
+            self.asm.store(Size::DW, R10, GEN, R1);
+        }
+        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
+        if insts.any(|(i, _)| matches!(i, Inst::CatchMsg { .. })) {
+            // Outside of a catch block the message is "", not that of an earlier hit.
+            self.store(plan.scratch.err_id, 0);
+        }
+        if self.ticking {
+            let n = self.program.limits.maxaction.min(i32::MAX as u64) as i32;
+            self.store(plan.scratch.ticks, n);
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> u32 {
+        match self.plan.handlers.get(self.handler.index()) {
+            Some(Some(info)) => info.counters,
+            _ => percpu::END,
+        }
+    }
+
+    /// Takes the locks in order; one that cannot be had gives back the others and skips.
+    fn lock(&mut self, locks: &[u32], out: Label) -> Res {
+        if locks.is_empty() {
+            return Ok(());
+        }
+        let tries = self.program.limits.maxtrylock.clamp(1, MAX_TRIES);
+        let waits = self.options.features.may_goto;
+        self.pool.sub("try_lock", |_| match waits {
+            true => wait_lock(tries),
+            false => try_lock(tries),
+        })?;
+        let mut missed = Vec::new();
+        for lock in locks {
+            let miss = self.asm.label();
+            self.shared(R1, *lock);
+            self.asm.load(Size::DW, R2, R10, TMP[4]);
+            self.asm.call_sub("try_lock");
+            self.asm.jump_if(Cond::Eq, R0, 0, miss);
+            missed.push((miss, *lock));
+        }
+        let locked = self.asm.label();
+        self.asm.jump(locked);
+        for (i, (miss, _)) in missed.iter().enumerate().rev() {
+            self.asm.bind(*miss);
+            if i > 0 {
+                self.unlock(missed[i - 1].1);
+            }
+        }
+        self.count(percpu::SKIP_LOCK);
+        self.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
+        self.asm.jump(out);
+        self.asm.bind(locked);
+        Ok(())
+    }
+
+    /// An exchange, and not a store, so that what was written before is seen before it.
+    fn unlock(&mut self, lock: u32) {
+        self.shared(R1, lock);
+        self.asm.mov(R2, 0);
+        self.asm.atomic(AtomicOp::Xchg, R1, 0, R2);
+    }
+
+    /// Frame registers that may be read before they are written.
+    fn clear_undefined(&mut self) -> Res {
+        for r in self.alloc.undefined.clone() {
+            if let Home::Frame(off) = self.home(r) {
+                let bytes = self.body.regs[r.index()].size();
+                self.fill_zero(self.plan.scratch.frame + off, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Unlocks, sends the output, takes the time.
+    fn leave(&mut self) {
+        for lock in self.locks().into_iter().rev() {
+            self.unlock(lock);
+        }
+        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
+        if insts.any(|(i, _)| matches!(i, Inst::Print { .. }) || i.fallible(self.program)) {
+            self.flush();
+        }
+        if self.options.timing {
+            self.timing();
+        }
+        self.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
+    }
+
+    fn timing(&mut self) {
+        let at = |off: u32| (self.counters() + off) as i16;
+        let (sum, least, most, square) = (
+            at(counters::TIME_SUM),
+            at(counters::TIME_MIN),
+            at(counters::TIME_MAX),
+            at(counters::TIME_SQ),
+        );
+        self.asm.call(Helper::KtimeGetNs);
+        self.load(R1, self.plan.scratch.start);
+        self.asm.alu(AluOp::Sub, R0, R1);
+        let (store_min, no_min, no_max) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.load(Size::DW, R1, R7, sum);
+        self.asm.add(R1, R0);
+        self.asm.store(Size::DW, R7, sum, R1);
+        self.asm.load(Size::DW, R1, R7, least);
+        self.asm.jump_if(Cond::Eq, R1, 0, store_min);
+        self.asm.jump_if(Cond::Le, R1, R0, no_min);
+        self.asm.bind(store_min);
+        self.asm.store(Size::DW, R7, least, R0);
+        self.asm.bind(no_min);
+        self.asm.load(Size::DW, R1, R7, most);
+        self.asm.jump_if(Cond::Ge, R1, R0, no_max);
+        self.asm.store(Size::DW, R7, most, R0);
+        self.asm.bind(no_max);
+        self.asm.alu(AluOp::Mul, R0, R0);
+        self.asm.load(Size::DW, R1, R7, square);
+        self.asm.add(R1, R0);
+        self.asm.store(Size::DW, R7, square, R1);
+    }
+}
+
+/// Intrinsics that read through the current task.
+fn of_task(f: Intrinsic) -> bool {
+    use Intrinsic as I;
+    matches!(
+        f,
+        I::Execname
+            | I::SysArg
+            | I::RegArg
+            | I::SysArgstr
+            | I::Pid
+            | I::Tid
+            | I::Ppid
+            | I::Pgrp
+            | I::Sid
+            | I::Uid
+            | I::Euid
+            | I::Gid
+            | I::Egid
+    )
+}
+
+/// Intrinsics that need neither the CPU's block nor can fail.
+fn early_intrinsic(f: Intrinsic) -> bool {
+    use Intrinsic as I;
+    matches!(
+        f,
+        I::CtxArg
+            | I::SysNr
+            | I::SysArg
+            | I::RegArg
+            | I::SysRet
+            | I::UserMode
+            | I::Pid
+            | I::Tid
+            | I::Ppid
+            | I::Pgrp
+            | I::Sid
+            | I::Uid
+            | I::Euid
+            | I::Gid
+            | I::Egid
+            | I::TaskCurrent
+            | I::Cpu
+            | I::Target
+            | I::TzOffset
+    )
+}
+
+/// `try_lock(word, holder)` where loops need no bound: waits for as long as SystemTap does. The
+/// deadline, and no counter, ends the loop, so that the verifier follows it once.
+fn wait_lock(tries: u32) -> Result<Function, String> {
+    let mut asm = Asm::new("try_lock", &["word", "holder"]);
+    let [again, wait, late, got] = std::array::from_fn(|_| asm.label());
+    asm.mov(R0, 0);
+    asm.atomic(AtomicOp::CmpXchg, R1, 0, R2);
+    asm.jump_if(Cond::Eq, R0, 0, got);
+    asm.mov(R6, R1);
+    asm.mov(R7, R2);
+    // The controller's own system calls hit probes as well, while it holds locks.
+    asm.mov(R9, R0);
+    asm.alu(AluOp::Rsh, R9, 32);
+    asm.jump_if(Cond::Eq, R9, 0, wait);
+    asm.call(Helper::GetCurrentPidTgid);
+    asm.alu(AluOp::Rsh, R0, 32);
+    asm.jump_if(Cond::Eq, R0, R9, late);
+    asm.bind(wait);
+    asm.call(Helper::KtimeGetNs);
+    asm.mov(R8, R0);
+    asm.add(R8, (tries * TRYLOCK_DELAY_NS) as i32);
+    asm.bind(again);
+    asm.mov(R0, 0);
+    asm.atomic(AtomicOp::CmpXchg, R6, 0, R7);
+    asm.jump_if(Cond::Eq, R0, 0, got);
+    asm.call(Helper::KtimeGetNs);
+    asm.jump_if(Cond::Gt, R0, R8, late);
+    asm.may_goto(late);
+    asm.jump(again);
+    asm.bind(late);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(got);
+    asm.mov(R0, 1);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// `try_lock(word, holder)`: 1 when the lock could be had within so many tries without a pause.
+fn try_lock(tries: u32) -> Result<Function, String> {
+    let mut asm = Asm::new("try_lock", &["word", "holder"]);
+    let (again, got) = (asm.label(), asm.label());
+    asm.mov(R3, tries as i32);
+    asm.bind(again);
+    asm.mov(R0, 0);
+    asm.atomic(AtomicOp::CmpXchg, R1, 0, R2);
+    asm.jump_if(Cond::Eq, R0, 0, got);
+    asm.add(R3, -1);
+    asm.jump_if(Cond::Ne, R3, 0, again);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(got);
+    asm.mov(R0, 1);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}

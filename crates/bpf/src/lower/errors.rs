@@ -1,0 +1,257 @@
+//! Failing, catching, and the messages of caught errors.
+
+use spile_ir::{BlockId, Inst, Reg as IrReg, SiteId, Ty, Val};
+
+use super::{Cold, Gen, Res};
+use crate::asm::Label;
+use crate::insn::{AluOp, AtomicOp, Cond, Reg, Reg::*, Size, Src};
+use crate::layout::{ErrorKind, RecordShape, RecordWhat, shared};
+
+/// An error that goes to a catch block; its place in the list, plus one, is its id at run time.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Caught {
+    kind: ErrorKind,
+    catch: BlockId,
+}
+
+/// A place where an instruction fails, behind the handler's code.
+#[derive(Debug, Clone)]
+pub(crate) struct Fail {
+    label: Label,
+    kind: ErrorKind,
+    site: SiteId,
+    catch: Option<BlockId>,
+}
+
+/// What an error carries beside its kind.
+fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
+    match kind {
+        ErrorKind::ReadFault | ErrorKind::KernelStrFault | ErrorKind::UserStrFault => {
+            Some(Ty::Long)
+        }
+        ErrorKind::Raised => Some(Ty::Str(max_string as u16)),
+        _ => None,
+    }
+}
+
+impl Gen<'_> {
+    /// Where to jump for an error at the instruction at hand. The caller has put the address
+    /// of a fault into the scratch word `err_aux`, the text of `error()` into `err_text`.
+    pub(super) fn fail_label(&mut self, kind: ErrorKind) -> Label {
+        let same = |c: &Cold| match c {
+            Cold::Fail(f) if f.kind == kind && f.site == self.site && f.catch == self.catch => {
+                Some(f.label)
+            }
+            _ => None,
+        };
+        if let Some(label) = self.cold.iter().find_map(same) {
+            return label;
+        }
+        let label = self.asm.label();
+        self.cold.push(Cold::Fail(Fail {
+            label,
+            kind,
+            site: self.site,
+            catch: self.catch,
+        }));
+        label
+    }
+
+    /// Fails always. What follows stays reachable for the verifier.
+    pub(super) fn fail_now(&mut self, kind: ErrorKind) {
+        let label = self.fail_label(kind);
+        self.asm.mov(R0, 0);
+        self.asm.jump_if(Cond::Eq, R0, 0, label);
+    }
+
+    /// `err_aux = reg`; loses r5 where that is far.
+    pub(super) fn set_aux(&mut self, reg: Reg) {
+        self.store(self.plan.scratch.err_aux, reg);
+    }
+
+    /// The code of a failure.
+    pub(super) fn emit_fail(&mut self, fail: Fail) -> Res {
+        self.asm.bind(fail.label);
+        if let Some(catch) = fail.catch {
+            let id = self.caught_id(fail.kind, catch);
+            self.store(self.plan.scratch.err_id, id as i32);
+            self.asm.jump(self.labels[catch.index()]);
+            return Ok(());
+        }
+        let fields: Vec<Ty> = field(fail.kind, self.plan.max_string).into_iter().collect();
+        let shape = RecordShape {
+            what: RecordWhat::Error {
+                kind: fail.kind,
+                site: fail.site,
+                handler: self.handler,
+            },
+            fields: fields.clone(),
+        };
+        let aux = self.plan.scratch.err_aux;
+        let err_text = self.plan.scratch.err_text;
+        let max = self.plan.max_string;
+        self.piece(shape, &mut |g, i| {
+            debug_assert_eq!(i, 0);
+            Ok(match fields.first() {
+                Some(Ty::Str(_)) => super::output::Field::Text(super::Text::Slot {
+                    off: err_text,
+                    width: max,
+                }),
+                _ => {
+                    g.load(R1, aux);
+                    super::output::Field::Long(Src::Reg(R1))
+                }
+            })
+        })?;
+        self.count_error();
+        self.asm.jump(self.done);
+        Ok(())
+    }
+
+    /// Counts an error; one too many ends the session.
+    fn count_error(&mut self) {
+        self.shared(R1, 0);
+        self.asm.mov(R2, 1);
+        self.asm
+            .atomic(AtomicOp::FetchAdd, R1, shared::ERRORS as i16, R2);
+        self.asm.imm(
+            R3,
+            self.program.limits.maxerrors.min(i64::MAX as u64) as i64,
+        );
+        // r2: errors before this one.
+        self.asm.jump_if(Cond::Lt, R2, R3, self.done);
+        self.asm.store(Size::DW, R1, shared::EXIT as i16, 1);
+        self.asm.store(Size::DW, R1, shared::RUNNING as i16, 0);
+    }
+
+    fn caught_id(&mut self, kind: ErrorKind, catch: BlockId) -> u32 {
+        let caught = Caught { kind, catch };
+        let at = self.caught.iter().position(|c| *c == caught);
+        let at = at.unwrap_or_else(|| {
+            self.caught.push(caught);
+            self.caught.len() - 1
+        });
+        at as u32 + 1
+    }
+
+    pub(super) fn raise(&mut self, msg: Val) -> Res {
+        let text = self.text(msg)?;
+        self.copy_text(self.plan.scratch.err_text, self.plan.max_string, &text)?;
+        self.fail_now(ErrorKind::Raised);
+        Ok(())
+    }
+
+    /// The kinds of errors that can lead to a catch block, in a fixed order.
+    fn kinds(&self) -> Vec<ErrorKind> {
+        let mut kinds = vec![
+            ErrorKind::DivisionByZero,
+            ErrorKind::EmptyAggregate,
+            ErrorKind::HistIndex,
+            ErrorKind::ReadFault,
+            ErrorKind::KernelStrFault,
+            ErrorKind::UserStrFault,
+            ErrorKind::Raised,
+            ErrorKind::MaxAction,
+        ];
+        for block in &self.body.blocks {
+            for (inst, _) in &block.insts {
+                if let Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } = inst
+                    && !kinds.contains(&ErrorKind::Overflow(*g))
+                {
+                    kinds.push(ErrorKind::Overflow(*g));
+                }
+            }
+        }
+        kinds
+    }
+
+    /// Text of an error's message, before an address.
+    fn message(&self, kind: ErrorKind) -> String {
+        match kind {
+            ErrorKind::DivisionByZero => "division by 0".into(),
+            ErrorKind::EmptyAggregate => "empty aggregate".into(),
+            ErrorKind::HistIndex => "histogram index out of range".into(),
+            ErrorKind::ReadFault => "read fault at 0x".into(),
+            ErrorKind::KernelStrFault => "kernel string copy fault at 0x".into(),
+            ErrorKind::UserStrFault => "user string copy fault at 0x".into(),
+            ErrorKind::MaxAction => "MAXACTION exceeded".into(),
+            ErrorKind::Raised => String::new(),
+            ErrorKind::Overflow(g) => match self.program.globals.get(g.index()) {
+                Some(global) if self.is_stats(g) => {
+                    format!("aggregation overflow in {}", global.name)
+                }
+                _ => "Array overflow, check MAXMAPENTRIES".into(),
+            },
+        }
+    }
+
+    /// `dst` = message of the error that led here. Any kind may have: which ones do is known
+    /// only when all code is made, so a message is looked up by kind.
+    pub(super) fn catch_msg(&mut self, dst: IrReg) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let kinds = self.kinds();
+        let end = self.asm.label();
+        for kind in kinds {
+            // Errors are known by kind alone here, so that ids can be fixed before all code
+            // is made.
+            let ids = self.ids_of(kind);
+            if ids.is_empty() {
+                break;
+            }
+            let (hit, next) = (self.asm.label(), self.asm.label());
+            self.load(R1, self.plan.scratch.err_id);
+            for id in ids {
+                self.asm.jump_if(Cond::Eq, R1, id as i32, hit);
+            }
+            self.asm.jump(next);
+            self.asm.bind(hit);
+            match kind {
+                ErrorKind::Raised => {
+                    let text = super::Text::Slot {
+                        off: self.plan.scratch.err_text,
+                        width: self.plan.max_string,
+                    };
+                    self.copy_text(off, width, &text)?;
+                }
+                ErrorKind::ReadFault | ErrorKind::KernelStrFault | ErrorKind::UserStrFault => {
+                    let bytes = self.message(kind).into_bytes();
+                    self.build_message(off, width, &bytes)?;
+                }
+                _ => {
+                    let bytes: spile_ir::Bytes = self.message(kind).into_bytes().into();
+                    self.copy_text(off, width, &super::Text::Const { bytes })?;
+                }
+            }
+            self.asm.jump(end);
+            self.asm.bind(next);
+        }
+        self.fill_zero(off, width);
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    /// Ids of a kind: one for each catch block.
+    fn ids_of(&mut self, kind: ErrorKind) -> Vec<u32> {
+        let mut catches: Vec<BlockId> = self.body.blocks.iter().filter_map(|b| b.catch).collect();
+        catches.sort_unstable();
+        catches.dedup();
+        catches
+            .into_iter()
+            .map(|c| self.caught_id(kind, c))
+            .collect()
+    }
+
+    pub(super) fn tick(&mut self, n: u32) -> Res {
+        if !self.ticking || n == 0 {
+            return Ok(());
+        }
+        let fail = self.fail_label(ErrorKind::MaxAction);
+        self.load(R1, self.plan.scratch.ticks);
+        self.asm.alu(AluOp::Sub, R1, n as i32);
+        self.store(self.plan.scratch.ticks, R1);
+        self.asm.jump_if(Cond::Slt, R1, 0, fail);
+        Ok(())
+    }
+}

@@ -1,0 +1,364 @@
+//! The table of intrinsics: the event, the current task, time, memory, strings.
+
+use spile_ir::intrinsics::Intrinsic as I;
+use spile_ir::{Event, Reg as IrReg, Space, Ty, Val};
+
+use super::{CTX, Gen, Res, TMP};
+use crate::helpers::Helper;
+use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
+use crate::layout::{ErrorKind, shared};
+
+/// Most arguments of a raw tracepoint.
+const CTX_ARGS: i64 = 12;
+
+impl Gen<'_> {
+    pub(super) fn intrinsic(&mut self, dst: Option<IrReg>, f: I, args: &[Val]) -> Res {
+        if args.len() != f.info().params.len() {
+            return Err(format!("{} with {} arguments", f.info().name, args.len()));
+        }
+        let Some(dst) = dst else {
+            return match f {
+                I::Exit => self.exit_session(),
+                _ if !f.info().places.kernel => {
+                    Err(format!("{} in a kernel handler", f.info().name))
+                }
+                // Without its result only an error of it shows.
+                I::KernelStr | I::UserStr | I::KernelBuf | I::UserBuf => {
+                    let room = self.unused_room();
+                    self.read_string(room, f, args[0], args[1])
+                }
+                _ => Ok(()),
+            };
+        };
+        match f {
+            I::Execname => return self.execname(dst),
+            I::SysName => return self.sys_name(dst),
+            I::SysRetstr => return self.sys_retstr(dst),
+            I::SysArgstr => return self.sys_argstr(dst),
+            I::TzName => return self.tz_name(dst),
+            I::KernelStr | I::UserStr | I::KernelBuf | I::UserBuf => {
+                let slot = self.slot(dst)?.unwrap_or(self.unused_room());
+                return self.read_string(slot, f, args[0], args[1]);
+            }
+            I::Substr => return self.substr(dst, args[0], args[1], args[2]),
+            I::Stringat => return self.stringat(dst, args[0], args[1]),
+            I::Isinstr => return self.isinstr(dst, args[0], args[1]),
+            I::Strtol => return self.strtol(dst, args[0], args[1]),
+            I::Cmdline => return self.cmdline(dst),
+            I::Strlen => {
+                let text = self.text(args[0])?;
+                self.strlen(&text);
+            }
+            I::CtxArg => self.ctx_arg(args[0])?,
+            I::SysArg => self.sys_arg(args[0], 0)?,
+            // At a return, SystemTap's first argument is the result: scripts print it as such.
+            I::RegArg if matches!(self.event(), Event::SysExit(_)) && args[0] == Val::Imm(1) => {
+                self.sys_ret()?;
+            }
+            I::RegArg => self.sys_arg(args[0], 1)?,
+            I::SysNr => self.asm.load(Size::DW, R0, R10, super::NR),
+            I::SysRet => self.sys_ret()?,
+            I::Target => self.session_word(shared::TARGET),
+            I::TzOffset => self.session_word(shared::TZ_OFFSET),
+            I::RealNs => {
+                self.asm.call(Helper::KtimeGetNs);
+                self.shared(R1, shared::CLOCK_OFFSET);
+                self.asm.load(Size::DW, R1, R1, 0);
+                self.asm.add(R0, R1);
+            }
+            // BPF has no instruction that reads the counter: a clock of one cycle a nanosecond.
+            I::MonoNs | I::CpuClock | I::Cycles => self.asm.call(Helper::KtimeGetNs),
+            I::Jiffies => self.asm.call(Helper::Jiffies64),
+            I::Cpu => self.asm.call(Helper::GetSmpProcessorId),
+            I::Rand => self.asm.call(Helper::GetPrandomU32),
+            I::UserMode => self.user_mode(),
+            _ => self.task_number(f)?,
+        }
+        self.set_long(dst, R0)
+    }
+
+    /// `r0` = a word of the session.
+    fn session_word(&mut self, off: u32) {
+        self.shared(R1, off);
+        self.asm.load(Size::DW, R0, R1, 0);
+    }
+
+    fn exit_session(&mut self) -> Res {
+        self.shared(R1, 0);
+        self.asm.store(Size::DW, R1, shared::EXIT as i16, 1);
+        self.asm.store(Size::DW, R1, shared::RUNNING as i16, 0);
+        Ok(())
+    }
+
+    fn ctx_arg(&mut self, n: Val) -> Res {
+        let Val::Imm(n @ 0..CTX_ARGS) = n else {
+            return Err("the number of a tracepoint argument is not a small constant".into());
+        };
+        self.asm.load(Size::DW, R1, R10, CTX);
+        self.asm.load(Size::DW, R0, R1, 8 * n as i16);
+        Ok(())
+    }
+
+    /// `r0` = the current task, a pointer that can be read through.
+    pub(super) fn task(&mut self) {
+        if self.task_kept {
+            self.asm.load(Size::DW, R0, R10, super::TASK);
+            return;
+        }
+        self.asm.call(Helper::GetCurrentTaskBtf);
+    }
+
+    /// `r0` = a number about the current task, read through its pointer or with a helper.
+    fn task_number(&mut self, f: I) -> Res {
+        let o = &self.options.offsets;
+        // Pointers to follow, then the number; all but the last are 8 bytes.
+        let path: &[Option<u32>] = match f {
+            I::Pid => &[o.task_tgid],
+            I::Tid => &[o.task_pid],
+            I::Ppid => &[o.task_real_parent, o.task_tgid],
+            I::Pgrp => &[o.task_signal, o.signal_pgrp, o.pid_nr],
+            I::Sid => &[o.task_signal, o.signal_session, o.pid_nr],
+            I::Uid => &[o.task_cred, o.cred_uid],
+            I::Euid => &[o.task_cred, o.cred_euid],
+            I::Gid => &[o.task_cred, o.cred_gid],
+            I::Egid => &[o.task_cred, o.cred_egid],
+            I::TaskCurrent => {
+                self.asm.call(Helper::GetCurrentTask);
+                return Ok(());
+            }
+            _ => return Err(format!("{} in a kernel handler", f.info().name)),
+        };
+        let whole: Option<Vec<i16>> = path
+            .iter()
+            .map(|o| o.and_then(|o| i16::try_from(o).ok()))
+            .collect();
+        let Some(offsets) = whole else {
+            return self.task_number_by_helper(f);
+        };
+        self.task();
+        for (i, off) in offsets.iter().enumerate() {
+            let last = i + 1 == offsets.len();
+            let size = if last { Size::W } else { Size::DW };
+            self.asm.load(size, R0, R0, *off);
+        }
+        Ok(())
+    }
+
+    fn task_number_by_helper(&mut self, f: I) -> Res {
+        match f {
+            I::Pid | I::Gid => {
+                self.asm.call(if f == I::Pid {
+                    Helper::GetCurrentPidTgid
+                } else {
+                    Helper::GetCurrentUidGid
+                });
+                self.asm.alu(AluOp::Rsh, R0, 32);
+            }
+            I::Tid | I::Uid => {
+                self.asm.call(if f == I::Tid {
+                    Helper::GetCurrentPidTgid
+                } else {
+                    Helper::GetCurrentUidGid
+                });
+                self.asm.mov32(R0, R0);
+            }
+            _ => {
+                return Err(format!(
+                    "{} needs a field of a kernel structure that this kernel does not have",
+                    f.info().name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The name's 16 bytes, with whatever an older, longer name left behind its end removed.
+    fn execname(&mut self, dst: IrReg) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let comm = self
+            .options
+            .offsets
+            .task_comm
+            .and_then(|o| i16::try_from(o).ok());
+        if width < 16 {
+            self.short_execname(off, width, comm);
+            return Ok(());
+        }
+        let Some(comm) = comm else {
+            self.fill_zero(off, width);
+            self.addr(R1, off);
+            self.asm.mov(R2, 16);
+            self.asm.call(Helper::GetCurrentComm);
+            return Ok(());
+        };
+        self.task();
+        self.asm.load(Size::DW, R1, R0, comm);
+        self.asm.load(Size::DW, R2, R0, comm + 8);
+        self.asm.ld_imm64(R4, 0x0101_0101_0101_0101);
+        self.asm.ld_imm64(R5, 0x8080_8080_8080_8080);
+        let (long, end) = (self.asm.label(), self.asm.label());
+        self.zero_bytes(R1);
+        self.asm.jump_if(Cond::Eq, R3, 0, long);
+        self.keep_before_zero(R1);
+        self.asm.mov(R2, 0);
+        self.asm.jump(end);
+        self.asm.bind(long);
+        self.zero_bytes(R2);
+        self.keep_before_zero(R2);
+        self.asm.bind(end);
+        let (base, disp) = self.at(R3, off, 16);
+        self.asm.store(Size::DW, base, disp, R1);
+        self.asm.store(Size::DW, base, disp + 8, R2);
+        if width > 16 {
+            self.fill_zero(off + 16, width - 16);
+        }
+        Ok(())
+    }
+
+    /// The same in 8 bytes.
+    fn short_execname(&mut self, off: u32, width: u32, comm: Option<i16>) {
+        let Some(comm) = comm else {
+            // Two scratch words side by side.
+            self.asm.mov(R1, R10);
+            self.asm.add(R1, i32::from(TMP[1]));
+            self.asm.mov(R2, 16);
+            self.asm.call(Helper::GetCurrentComm);
+            self.asm.load(Size::DW, R1, R10, TMP[1]);
+            return self.put_short(off, width);
+        };
+        self.task();
+        self.asm.load(Size::DW, R1, R0, comm);
+        self.put_short(off, width);
+    }
+
+    /// Stores the word r1 up to its first zero byte.
+    fn put_short(&mut self, off: u32, width: u32) {
+        let long = self.asm.label();
+        self.asm.ld_imm64(R4, 0x0101_0101_0101_0101);
+        self.asm.ld_imm64(R5, 0x8080_8080_8080_8080);
+        self.zero_bytes(R1);
+        self.asm.jump_if(Cond::Eq, R3, 0, long);
+        self.keep_before_zero(R1);
+        self.asm.bind(long);
+        let (base, disp) = self.at(R3, off, 8);
+        self.asm.store(Size::DW, base, disp, R1);
+        self.cut(off, width);
+    }
+
+    /// `r3` = top bit of each zero byte of a word (right for the lowest one at least), with
+    /// r4 all 0x01 and r5 all 0x80. Loses r0.
+    fn zero_bytes(&mut self, word: crate::insn::Reg) {
+        self.asm.mov(R3, word);
+        self.asm.alu(AluOp::Sub, R3, R4);
+        self.asm.mov(R0, word);
+        self.asm.alu(AluOp::Xor, R0, -1);
+        self.asm.alu(AluOp::And, R3, R0);
+        self.asm.alu(AluOp::And, R3, R5);
+    }
+
+    /// Clears a word from its lowest zero byte on, which r3 marks.
+    fn keep_before_zero(&mut self, word: crate::insn::Reg) {
+        self.asm.mov(R0, R3);
+        self.asm.neg(R0);
+        self.asm.alu(AluOp::And, R3, R0);
+        self.asm.add(R3, -1);
+        self.asm.alu(AluOp::Rsh, R3, 7);
+        self.asm.alu(AluOp::And, word, R3);
+    }
+
+    fn tz_name(&mut self, dst: IrReg) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        self.shared(R3, shared::TZ_NAME);
+        for i in (0..width.min(16)).step_by(8) {
+            self.asm.load(Size::DW, R1, R3, i as i16);
+            let (base, disp) = self.at(R2, off + i, 8);
+            self.asm.store(Size::DW, base, disp, R1);
+        }
+        if width > 16 {
+            self.fill_zero(off + 16, width - 16);
+        } else {
+            self.cut(off, width);
+        }
+        Ok(())
+    }
+
+    /// Where a string goes that nothing reads: as wide as any.
+    fn unused_room(&self) -> (u32, u32) {
+        let width = self.plan.max_string;
+        (self.plan.scratch.text + 2 * width, width)
+    }
+
+    /// A slot = string or bytes at an address.
+    fn read_string(&mut self, (off, width): (u32, u32), f: I, addr: Val, n: Val) -> Res {
+        let user = matches!(f, I::UserStr | I::UserBuf);
+        let kind = if user {
+            ErrorKind::UserStrFault
+        } else {
+            ErrorKind::KernelStrFault
+        };
+        self.fill_zero(off, width);
+        // The helper counts the NUL.
+        match n {
+            Val::Imm(n) => {
+                let room = n.clamp(0, i64::from(width) - 1) + 1;
+                self.asm.mov(R2, room as i32);
+            }
+            n => {
+                let (some, fits) = (self.asm.label(), self.asm.label());
+                self.long_into(n, R2)?;
+                self.asm.jump_if(Cond::Sge, R2, 0, some);
+                self.asm.mov(R2, 0);
+                self.asm.bind(some);
+                self.asm.jump_if(Cond::Lt, R2, width as i32, fits);
+                self.asm.mov(R2, width as i32 - 1);
+                self.asm.bind(fits);
+                self.asm.add(R2, 1);
+            }
+        }
+        self.long_into(addr, R3)?;
+        self.set_aux(R3);
+        self.addr(R1, off);
+        self.asm.call(if user {
+            Helper::ProbeReadUserStr
+        } else {
+            Helper::ProbeReadKernelStr
+        });
+        let fail = self.fail_label(kind);
+        self.asm.jump_if(Cond::Slt, R0, 0, fail);
+        Ok(())
+    }
+
+    pub(super) fn memory_load(
+        &mut self,
+        dst: IrReg,
+        space: Space,
+        addr: Val,
+        size: u8,
+        signed: bool,
+    ) -> Res {
+        let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
+        self.long_into(addr, R3)?;
+        self.set_aux(R3);
+        self.asm.mov(R1, R10);
+        self.asm.add(R1, i32::from(TMP[0]));
+        self.asm.mov(R2, i32::from(size));
+        self.asm.call(match space {
+            Space::Kernel => Helper::ProbeReadKernel,
+            Space::User => Helper::ProbeReadUser,
+        });
+        let fail = self.fail_label(ErrorKind::ReadFault);
+        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        self.asm.load(access, R0, R10, TMP[0]);
+        if signed && size < 8 {
+            let shift = 64 - 8 * i32::from(size);
+            self.asm.alu(AluOp::Lsh, R0, shift);
+            self.asm.alu(AluOp::Arsh, R0, shift);
+        }
+        debug_assert!(matches!(self.body.regs[dst.index()], Ty::Long));
+        self.set_long(dst, Src::Reg(R0))
+    }
+}

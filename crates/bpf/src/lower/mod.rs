@@ -1,0 +1,540 @@
+//! Instruction selection: the code of one handler.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod` | operands, blocks, jumps |
+//! | `arith` | numbers |
+//! | `strings` | copies, comparisons, parts of strings |
+//! | `compare` | comparisons of wide strings |
+//! | `format` | text built from formats |
+//! | `search` | finding, numbers in text, escapes: byte by byte |
+//! | `globals` | scalars, and arrays in hash maps |
+//! | `aggregates` | statistics, per-CPU arrays with their caches |
+//! | `intrinsics` | the table of intrinsics; the current task; time |
+//! | `context` | the interrupted code, the current process's arguments |
+//! | `syscalls` | numbers, arguments and results of system calls |
+//! | `argstr` | arguments and results of system calls as text |
+//! | `errors` | failing, catching, messages |
+//! | `output` | records |
+//! | `entry` | what stands around a handler's body |
+//!
+//! # Registers
+//! `r7` is this CPU's block while the body runs. Numbers live in `r6`, `r8`, `r9`, on the
+//! stack or in the frame (see [`crate::regalloc`]); `r0`-`r5` are free inside an instruction.
+//! The top 72 bytes of the stack are: the context, the generation, the
+//! system call's number, five scratch words, the current task.
+//!
+//! # Strings
+//! A string fills its slot: after its bytes all is zero, up to the slot's width. So copies,
+//! comparisons and hashes go word by word with no look at the bytes.
+//!
+//! # The verifier
+//! It follows every path. Paths that leave different constants in registers would multiply;
+//! such values go through a scratch word of the CPU's block, which makes them plain numbers.
+
+pub(crate) mod aggregates;
+mod argstr;
+mod arith;
+mod compare;
+mod context;
+pub(crate) mod entry;
+mod errors;
+mod format;
+mod globals;
+mod intrinsics;
+mod output;
+mod pool;
+mod search;
+mod strings;
+mod syscalls;
+
+use spile_ir::{BinOp, Block, BlockId, Body, HandlerId, Inst, Program, SiteId, Term, Ty, Val};
+
+pub(crate) use output::{RING, piece_size as output_piece};
+pub(crate) use pool::Pool;
+
+use crate::asm::{Asm, Label, Section};
+use crate::insn::{Cond, Reg, Reg::*, Size, Src};
+use crate::layout::Options;
+use crate::plan::Plan;
+use crate::regalloc::{Alloc, Home};
+use errors::Caught;
+
+/// Why an instruction cannot be compiled.
+pub(crate) type Res<T = ()> = Result<T, String>;
+
+/// Stack slot of the context.
+pub(crate) const CTX: i16 = -8;
+/// Stack slot of the generation, 0 or 1.
+pub(crate) const GEN: i16 = -16;
+/// Stack slot of the system call's number.
+pub(crate) const NR: i16 = -24;
+/// Scratch stack slots.
+pub(crate) const TMP: [i16; 5] = [-32, -40, -48, -56, -64];
+/// Stack slot of the current task, where it is kept.
+pub(crate) const TASK: i16 = -72;
+/// Displacements reach so far.
+const REACH: u32 = 32_000;
+/// Up to so many words code is unrolled with no early end.
+const UNROLL: u32 = 16;
+
+/// A string operand.
+#[derive(Debug, Clone)]
+pub(crate) enum Text {
+    /// In this CPU's block.
+    Slot { off: u32, width: u32 },
+    /// A constant.
+    Const { bytes: spile_ir::Bytes },
+}
+
+impl Text {
+    /// Bytes of its slot.
+    pub fn width(&self) -> u32 {
+        match self {
+            Text::Slot { width, .. } => *width,
+            Text::Const { bytes } => Ty::str_for_len(bytes.len()).size(),
+        }
+    }
+
+    /// Word `i` of a constant.
+    fn const_word(bytes: &[u8], i: u32) -> u64 {
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(bytes.iter().skip(i as usize * 8)) {
+            *to = *from;
+        }
+        u64::from_ne_bytes(word)
+    }
+}
+
+/// Code that is placed behind the handler, out of the way of the straight path.
+pub(crate) enum Cold {
+    /// An error.
+    Fail(errors::Fail),
+    /// A miss in the cache of a per-CPU array.
+    Miss(aggregates::Miss),
+}
+
+/// The generator of one handler.
+pub(crate) struct Gen<'a> {
+    pub asm: &'a mut Asm,
+    pub program: &'a Program,
+    pub options: &'a Options,
+    pub plan: &'a Plan,
+    pub pool: &'a mut Pool,
+    pub handler: HandlerId,
+    pub body: &'a Body,
+    pub alloc: &'a Alloc,
+    /// Per block.
+    pub labels: Vec<Label>,
+    /// Where the handler ends.
+    pub done: Label,
+    /// Of the instruction at hand.
+    pub site: SiteId,
+    /// Of the block at hand.
+    pub catch: Option<BlockId>,
+    pub cold: Vec<Cold>,
+    pub caught: Vec<Caught>,
+    /// How often each register is read.
+    uses: Vec<u32>,
+    /// The global that the instruction at hand touches.
+    pub current: Option<spile_ir::GlobalId>,
+    /// Whether `Tick` must count.
+    pub ticking: bool,
+    /// Whether the current task is on the stack.
+    pub task_kept: bool,
+}
+
+impl<'a> Gen<'a> {
+    #[allow(clippy::too_many_arguments)]
+    pub fn new(
+        asm: &'a mut Asm,
+        program: &'a Program,
+        options: &'a Options,
+        plan: &'a Plan,
+        pool: &'a mut Pool,
+        handler: HandlerId,
+        alloc: &'a Alloc,
+    ) -> Gen<'a> {
+        let body = &program.handlers[handler.index()].body;
+        let mut uses = vec![0; body.regs.len()];
+        for block in alloc.order.iter().map(|b| &body.blocks[b.index()]) {
+            let mut count = |v: Val| {
+                if let Val::Reg(r) = v {
+                    uses[r.index()] += 1;
+                }
+            };
+            block
+                .insts
+                .iter()
+                .for_each(|(i, _)| i.for_each_use(&mut count));
+            block.term.for_each_use(&mut count);
+        }
+        let labels = body.blocks.iter().map(|_| asm.label()).collect();
+        let done = asm.label();
+        Gen {
+            asm,
+            program,
+            options,
+            plan,
+            pool,
+            handler,
+            body,
+            alloc,
+            labels,
+            done,
+            site: SiteId(0),
+            catch: None,
+            cold: Vec::new(),
+            caught: Vec::new(),
+            uses,
+            current: None,
+            ticking: false,
+            task_kept: false,
+        }
+    }
+
+    // Operands.
+
+    fn home(&self, r: spile_ir::Reg) -> Home {
+        self.alloc.homes[r.index()]
+    }
+
+    pub fn ty(&self, v: Val) -> Res<Ty> {
+        self.program
+            .type_of(self.body, v)
+            .ok_or_else(|| "an operand does not exist".into())
+    }
+
+    /// Base and displacement for `len` bytes at an offset of the CPU's block; puts the address
+    /// into `scratch` where a displacement does not reach.
+    pub fn at(&mut self, scratch: Reg, off: u32, len: u32) -> (Reg, i16) {
+        if off + len <= REACH {
+            return (R7, off as i16);
+        }
+        self.addr(scratch, off);
+        (scratch, 0)
+    }
+
+    /// `reg` = address of an offset of the CPU's block.
+    pub fn addr(&mut self, reg: Reg, off: u32) {
+        self.asm.mov(reg, R7);
+        if off != 0 {
+            self.asm.add(reg, off as i32);
+        }
+    }
+
+    /// `reg` = word at an offset of the CPU's block.
+    pub fn load(&mut self, reg: Reg, off: u32) {
+        let (base, disp) = self.at(reg, off, 8);
+        self.asm.load(Size::DW, reg, base, disp);
+    }
+
+    /// Word at an offset of the CPU's block = `src`; loses r5 where it is far.
+    pub fn store(&mut self, off: u32, src: impl Into<Src>) {
+        let (base, disp) = self.at(R5, off, 8);
+        self.asm.store(Size::DW, base, disp, src);
+    }
+
+    /// `reg` = address in the shared block.
+    pub fn shared(&mut self, reg: Reg, off: u32) {
+        self.asm.ld_data(reg, Section::Bss, off);
+    }
+
+    /// A number as it is handiest: a constant, its register, or loaded into `scratch`.
+    pub fn long(&mut self, v: Val, scratch: Reg) -> Res<Src> {
+        match v {
+            Val::Imm(n) => match i32::try_from(n) {
+                Ok(n) => return Ok(Src::Imm(n)),
+                Err(_) => self.asm.imm(scratch, n),
+            },
+            Val::Str(_) => return Err("a string where a number belongs".into()),
+            Val::Reg(r) => {
+                if self.body.regs[r.index()] != Ty::Long {
+                    return Err("a string where a number belongs".into());
+                }
+                match self.home(r) {
+                    Home::Reg(reg) => return Ok(Src::Reg(reg)),
+                    Home::Stack(off) => self.asm.load(Size::DW, scratch, R10, off),
+                    Home::Frame(off) => self.load(scratch, self.plan.scratch.frame + off),
+                    Home::None => self.asm.mov(scratch, 0),
+                }
+            }
+        }
+        Ok(Src::Reg(scratch))
+    }
+
+    /// A number in some register: its own, or `scratch`.
+    pub fn long_reg(&mut self, v: Val, scratch: Reg) -> Res<Reg> {
+        match self.long(v, scratch)? {
+            Src::Reg(r) => Ok(r),
+            Src::Imm(n) => {
+                self.asm.mov(scratch, n);
+                Ok(scratch)
+            }
+        }
+    }
+
+    /// A number in that register, which may be changed.
+    pub fn long_into(&mut self, v: Val, reg: Reg) -> Res {
+        let src = self.long(v, reg)?;
+        if src != Src::Reg(reg) {
+            self.asm.mov(reg, src);
+        }
+        Ok(())
+    }
+
+    /// `dst = src`; loses r5 where the frame is far.
+    pub fn set_long(&mut self, dst: spile_ir::Reg, src: impl Into<Src>) -> Res {
+        let src = src.into();
+        if self.body.regs.get(dst.index()) != Some(&Ty::Long) {
+            return Err("a number for a string register".into());
+        }
+        match self.home(dst) {
+            Home::Reg(reg) if src == Src::Reg(reg) => {}
+            Home::Reg(reg) => self.asm.mov(reg, src),
+            Home::Stack(off) => self.asm.store(Size::DW, R10, off, src),
+            Home::Frame(off) => self.store(self.plan.scratch.frame + off, src),
+            Home::None => {}
+        }
+        Ok(())
+    }
+
+    /// A string operand.
+    pub fn text(&mut self, v: Val) -> Res<Text> {
+        match v {
+            Val::Str(s) => match self.program.strings.get(s.index()) {
+                Some(bytes) => Ok(Text::Const {
+                    bytes: bytes.clone(),
+                }),
+                None => Err("a string constant does not exist".into()),
+            },
+            Val::Reg(r) => match (self.home(r), self.body.regs[r.index()]) {
+                (Home::Frame(off), Ty::Str(width)) => Ok(Text::Slot {
+                    off: self.plan.scratch.frame + off,
+                    width: width.into(),
+                }),
+                (Home::None, Ty::Str(_)) => Ok(Text::Const {
+                    bytes: (*b"").into(),
+                }),
+                _ => Err("a number where a string belongs".into()),
+            },
+            Val::Imm(_) => Err("a number where a string belongs".into()),
+        }
+    }
+
+    /// Offset and width of the slot of a string register; `None` when it is never read.
+    pub fn slot(&self, dst: spile_ir::Reg) -> Res<Option<(u32, u32)>> {
+        match (self.home(dst), self.body.regs[dst.index()]) {
+            (Home::Frame(off), Ty::Str(w)) => Ok(Some((self.plan.scratch.frame + off, w.into()))),
+            (Home::None, Ty::Str(_)) => Ok(None),
+            _ => Err("a string for a number register".into()),
+        }
+    }
+
+    /// `[r7 + counter] += 1`; loses r1.
+    pub fn count(&mut self, counter: u32) {
+        self.asm.load(Size::DW, R1, R7, counter as i16);
+        self.asm.add(R1, 1);
+        self.asm.store(Size::DW, R7, counter as i16, R1);
+    }
+
+    // Blocks.
+
+    /// These blocks, in that order.
+    pub fn blocks(&mut self, order: &[BlockId]) -> Res {
+        for (i, id) in order.iter().enumerate() {
+            let label = self.labels[id.index()];
+            self.asm.bind(label);
+            let block = &self.body.blocks[id.index()];
+            self.catch = block.catch;
+            self.block(block, order.get(i + 1).copied())?;
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: &Block, next: Option<BlockId>) -> Res {
+        let fused = self.fused(block);
+        let n = block.insts.len() - usize::from(fused);
+        for (inst, site) in &block.insts[..n] {
+            self.site = *site;
+            self.current = inst.global();
+            self.inst(inst)?;
+        }
+        match &block.term {
+            Term::Jump(to) => {
+                self.go(*to, next);
+                Ok(())
+            }
+            Term::Branch { cond, then, els } if fused => {
+                let _ = cond;
+                self.fused_branch(&block.insts[n].0, *then, *els, next)
+            }
+            Term::Branch { cond, then, els } => {
+                // Constants too: both targets must stay reachable for the verifier.
+                let cond = self.long_reg(*cond, R0)?;
+                self.branch(Cond::Ne, cond, Src::Imm(0), (*then, *els), next);
+                Ok(())
+            }
+            Term::Ret(_) | Term::EndHandler => {
+                self.asm.jump(self.done);
+                Ok(())
+            }
+            Term::IterNext { .. } => Err("foreach in a kernel handler".into()),
+        }
+    }
+
+    fn go(&mut self, to: BlockId, next: Option<BlockId>) {
+        if Some(to) != next {
+            self.asm.jump(self.labels[to.index()]);
+        }
+    }
+
+    /// Jumps to the first block where the condition holds, else to the second.
+    fn branch(
+        &mut self,
+        cond: Cond,
+        a: Reg,
+        b: Src,
+        (then, els): (BlockId, BlockId),
+        next: Option<BlockId>,
+    ) {
+        match cond.inverse() {
+            Some(inverse) if Some(then) == next => {
+                self.asm.jump_if(inverse, a, b, self.labels[els.index()]);
+            }
+            _ => {
+                self.asm.jump_if(cond, a, b, self.labels[then.index()]);
+                self.go(els, next);
+            }
+        }
+    }
+
+    /// Whether the last instruction is a comparison that only the branch reads.
+    pub(crate) fn fused(&self, block: &Block) -> bool {
+        let (
+            Term::Branch {
+                cond: Val::Reg(cond),
+                ..
+            },
+            Some((last, _)),
+        ) = (&block.term, block.insts.last())
+        else {
+            return false;
+        };
+        let compares = match last {
+            Inst::Bin { op, .. } => arith::condition(*op).is_some(),
+            Inst::StrCmp { .. } => true,
+            Inst::Un { op, .. } => *op == spile_ir::UnOp::Not,
+            _ => false,
+        };
+        compares && last.dst() == Some(*cond) && self.uses[cond.index()] == 1
+    }
+
+    fn fused_branch(
+        &mut self,
+        inst: &Inst,
+        then: BlockId,
+        els: BlockId,
+        next: Option<BlockId>,
+    ) -> Res {
+        match inst {
+            Inst::Bin { op, a, b, .. } => {
+                let cond = arith::condition(*op).ok_or("not a comparison")?;
+                let a = self.long_reg(*a, R0)?;
+                let b = self.long(*b, R1)?;
+                self.branch(cond, a, b, (then, els), next);
+            }
+            Inst::Un { a, .. } => {
+                let a = self.long_reg(*a, R0)?;
+                self.branch(Cond::Eq, a, Src::Imm(0), (then, els), next);
+            }
+            Inst::StrCmp { op, a, b, .. } => {
+                let (a, b) = (self.text(*a)?, self.text(*b)?);
+                let (yes, no) = (self.labels[then.index()], self.labels[els.index()]);
+                self.compare_texts(*op, &a, &b, yes, no)?;
+            }
+            _ => return Err("not a comparison".into()),
+        }
+        Ok(())
+    }
+
+    /// One instruction.
+    pub fn inst(&mut self, inst: &Inst) -> Res {
+        match inst {
+            Inst::Copy { dst, src } => self.copy(*dst, *src),
+            Inst::Un { dst, op, a } => self.unary(*dst, *op, *a),
+            Inst::Bin {
+                dst,
+                op: op @ (BinOp::Div | BinOp::Mod),
+                a,
+                b,
+            } => self.divide(*dst, *op, *a, *b),
+            Inst::Bin { dst, op, a, b } => self.binary(*dst, *op, *a, *b),
+            Inst::StrCmp { dst, op, a, b } => self.str_cmp(*dst, *op, *a, *b),
+            Inst::Concat { dst, a, b } => self.concat(*dst, *a, *b),
+            Inst::TableGet { dst, table, idx } => self.table_get(*dst, *table, *idx),
+            Inst::Sprint { dst, fmt, args } => self.sprint(*dst, *fmt, args),
+            Inst::Print { stream, fmt, args } => self.print(*stream, *fmt, args),
+            Inst::Intr { dst, f, args } => self.intrinsic(*dst, *f, args),
+            Inst::GLoad { dst, g } => self.global_load(*dst, *g),
+            Inst::GStore { g, val } => self.global_store(*g, *val),
+            Inst::GAdd { g, val, old } => self.global_add(*g, *val, *old),
+            Inst::GClear { g } => self.global_clear(*g),
+            Inst::AGet { dst, g, keys } => self.array_get(*dst, *g, keys),
+            Inst::ASet { g, keys, val } => self.array_set(*g, keys, *val),
+            Inst::AAdd { g, keys, val, old } => self.array_add(*g, keys, *val, *old),
+            Inst::AHas { dst, g, keys } => self.array_has(*dst, *g, keys),
+            Inst::ADel { g, keys } => self.array_delete(*g, keys),
+            Inst::StatAdd { g, keys, val } => self.stat_add(*g, keys, *val),
+            Inst::StatGet {
+                dst,
+                g,
+                keys,
+                what,
+                shift,
+            } => self.stat_get(*dst, *g, keys, *what, *shift),
+            Inst::Load {
+                dst,
+                space,
+                addr,
+                size,
+                signed,
+            } => self.memory_load(*dst, *space, *addr, *size, *signed),
+            Inst::Raise { msg } => self.raise(*msg),
+            Inst::CatchMsg { dst } => self.catch_msg(*dst),
+            Inst::Tick { n } => self.tick(*n),
+            Inst::PrintHist { .. } => Err("print(@hist) in a kernel handler".into()),
+            Inst::HistGet { .. } => Err("buckets of a histogram in a kernel handler".into()),
+            Inst::IterNew { .. } | Inst::IterHist { .. } => {
+                Err("foreach in a kernel handler".into())
+            }
+            Inst::Call { .. } => Err("a function that is not inlined".into()),
+        }
+    }
+
+    fn copy(&mut self, dst: spile_ir::Reg, src: Val) -> Res {
+        if self.ty(src)? == Ty::Long {
+            if let Home::Reg(reg) = self.home(dst) {
+                return self.long_into(src, reg);
+            }
+            let src = self.long(src, R1)?;
+            return self.set_long(dst, src);
+        }
+        let text = self.text(src)?;
+        match self.slot(dst)? {
+            Some((off, width)) => self.copy_text(off, width, &text),
+            None => Ok(()),
+        }
+    }
+
+    /// The code that was put off.
+    pub fn finish_cold(&mut self) -> Res {
+        while let Some(cold) = self.cold.pop() {
+            match cold {
+                Cold::Fail(fail) => self.emit_fail(fail)?,
+                Cold::Miss(miss) => self.emit_miss(miss)?,
+            }
+        }
+        Ok(())
+    }
+}

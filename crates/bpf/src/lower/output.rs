@@ -1,0 +1,181 @@
+//! Records: pieces of output are gathered in the CPU's buffer and sent at the handler's end.
+
+use spile_ir::{FormatId, Stream, Ty, Val};
+
+use super::{Gen, Res, Text};
+use crate::helpers::Helper;
+use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
+use crate::layout::{RecordShape, RecordWhat, percpu};
+
+/// Name of the ring buffer.
+pub(crate) const RING: &str = "out";
+/// Bytes of a record's header.
+const HEADER: i32 = 8;
+
+/// A field of a piece.
+pub(super) enum Field {
+    Long(Src),
+    Text(Text),
+}
+
+impl Gen<'_> {
+    pub(super) fn print(&mut self, stream: Stream, fmt: FormatId, args: &[Val]) -> Res {
+        let format = self
+            .program
+            .formats
+            .get(fmt.index())
+            .ok_or("no such format")?;
+        if spile_ir::visit::reads_memory(format) {
+            return Err("%m in a kernel handler".into());
+        }
+        let mut fields = Vec::new();
+        for arg in args {
+            fields.push(self.ty(*arg)?);
+        }
+        let shape = RecordShape {
+            what: RecordWhat::Print { stream, fmt },
+            fields,
+        };
+        self.piece(shape, &mut |g, i| {
+            Ok(match g.ty(args[i])? {
+                Ty::Long => Field::Long(g.long(args[i], R1)?),
+                Ty::Str(_) => Field::Text(g.text(args[i])?),
+            })
+        })
+    }
+
+    /// Appends a piece; a full buffer is sent first.
+    pub(super) fn piece(
+        &mut self,
+        shape: RecordShape,
+        field: &mut dyn FnMut(&mut Self, usize) -> Res<Field>,
+    ) -> Res {
+        let room = piece_size(&shape.fields) as i32;
+        let pos = self.plan.scratch.out_pos;
+        let size = self.plan.scratch.out_size as i32;
+        if room + HEADER > size {
+            return Err("a piece of output that is larger than the buffer".into());
+        }
+        let fields = shape.fields.clone();
+        let index = self.pool.record(shape);
+        let fits = self.asm.label();
+        self.load(R4, pos);
+        self.asm.jump_if(Cond::Le, R4, size - room, fits);
+        self.flush();
+        self.asm.mov(R4, 0);
+        self.asm.bind(fits);
+        let started = self.asm.label();
+        self.asm.jump_if(Cond::Ge, R4, HEADER, started);
+        self.asm.mov(R4, HEADER);
+        self.asm.bind(started);
+        // r4: position; r5 is the address in all that follows.
+        self.cursor();
+        self.asm.store(Size::DW, R5, 0, index as i32);
+        let mut at = 8i16;
+        for (i, ty) in fields.iter().enumerate() {
+            match (ty, field(self, i)?) {
+                (Ty::Long, Field::Long(src)) => {
+                    self.cursor();
+                    self.asm.store(Size::DW, R5, at, src);
+                    at += 8;
+                }
+                (Ty::Str(_), Field::Text(text)) => {
+                    self.text_field(&text, at)?;
+                    at = 0;
+                }
+                _ => return Err("an argument of the wrong type".into()),
+            }
+            if at > 30_000 {
+                self.asm.add(R4, i32::from(at));
+                at = 0;
+            }
+        }
+        self.asm.add(R4, i32::from(at));
+        let (base, disp) = self.at(R5, pos, 8);
+        self.asm.store(Size::DW, base, disp, R4);
+        Ok(())
+    }
+
+    /// `r5` = address of position r4 in the output buffer.
+    fn cursor(&mut self) {
+        self.addr(R5, self.plan.scratch.out);
+        self.asm.add(R5, R4);
+    }
+
+    /// A string at r4 + at: its length, its bytes; r4 goes behind them.
+    fn text_field(&mut self, text: &Text, at: i16) -> Res {
+        let tmp = self.plan.scratch.tmp;
+        let size = self.plan.scratch.out_size as i32;
+        if at != 0 {
+            self.asm.add(R4, i32::from(at));
+        }
+        if let Text::Const { bytes } = text {
+            self.cursor();
+            self.asm.store(Size::DW, R5, 0, bytes.len() as i32);
+            if bytes.len() <= 128 {
+                for i in 0..bytes.len().div_ceil(8) as u32 {
+                    let src = self.text_word(R1, text, i);
+                    self.asm.store(Size::DW, R5, 8 + 8 * i as i16, src);
+                }
+                self.asm.add(R4, 8 + bytes.len().next_multiple_of(8) as i32);
+                return Ok(());
+            }
+        }
+        let (base, disp) = self.at(R5, tmp, 8);
+        self.asm.store(Size::DW, base, disp, R4);
+        self.cursor();
+        self.asm.mov(R1, R5);
+        self.asm.add(R1, 8);
+        self.asm.mov(R2, text.width() as i32);
+        self.text_addr(R3, text);
+        self.asm.call(Helper::ProbeReadKernelStr);
+        // r0: bytes with the NUL. It is at least 1: the source is our own memory.
+        self.asm.add(R0, -1);
+        self.asm.alu(AluOp::And, R0, 0x1fff);
+        self.load(R4, tmp);
+        // True always; tells the verifier.
+        let bounded = self.asm.label();
+        self.asm.jump_if(Cond::Le, R4, size, bounded);
+        self.asm.mov(R4, 0);
+        self.asm.bind(bounded);
+        self.cursor();
+        self.asm.store(Size::DW, R5, 0, R0);
+        self.asm.add(R0, 15);
+        self.asm.alu(AluOp::And, R0, -8);
+        self.asm.add(R4, R0);
+        let inside = self.asm.label();
+        self.asm.jump_if(Cond::Le, R4, size, inside);
+        self.asm.mov(R4, 0);
+        self.asm.bind(inside);
+        Ok(())
+    }
+
+    /// Sends what the buffer has. Loses r0-r5.
+    pub(super) fn flush(&mut self) {
+        let end = self.asm.label();
+        let pos = self.plan.scratch.out_pos;
+        let size = self.plan.scratch.out_size as i32;
+        self.load(R3, pos);
+        self.asm.jump_if(Cond::Eq, R3, 0, end);
+        self.asm.jump_if(Cond::Gt, R3, size, end);
+        self.addr(R2, self.plan.scratch.out);
+        self.asm.store(Size::W, R2, 0, self.handler.0 as i32);
+        self.asm.store(Size::W, R2, 4, R3);
+        self.asm.ld_map(R1, RING);
+        self.asm.mov(R4, 0);
+        self.asm.call(Helper::RingbufOutput);
+        self.store(pos, 0);
+        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.count(percpu::LOST_OUTPUT);
+        self.asm.bind(end);
+    }
+}
+
+/// Most bytes of a piece with these fields.
+pub(crate) fn piece_size(fields: &[Ty]) -> u32 {
+    let field = |ty: &Ty| match ty {
+        Ty::Long => 8,
+        Ty::Str(w) => 8 + u32::from(*w),
+    };
+    8 + fields.iter().map(field).sum::<u32>()
+}

@@ -1,0 +1,540 @@
+//! Work on strings byte by byte: finding, numbers in text, escapes. The bytes are gone through
+//! by `bpf_loop`, whose callback the verifier follows once, whatever a string's length.
+
+use spile_ir::interp::strtol;
+use spile_ir::{Reg as IrReg, Val};
+
+use super::pool::Pool;
+use super::{Gen, Res, TMP, Text};
+use crate::asm::{Asm, Function, Label, Section};
+use crate::helpers::Helper;
+use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
+
+/// Slots of a subprogram's stack that its callback is given: addresses. Numbers are in the
+/// block's scratch words, where the verifier does not tell them apart.
+mod slot {
+    /// The string.
+    pub const TEXT: i16 = 0;
+    /// The other string.
+    pub const OTHER: i16 = 8;
+    /// The scratch words.
+    pub const WORDS: i16 = 16;
+    /// Bytes of them all.
+    pub const SIZE: i16 = 24;
+}
+
+/// Scratch words of `find`.
+mod find {
+    pub const LENGTH: i16 = 0;
+    pub const FOUND: i16 = 8;
+}
+
+/// Scratch words of `strtol`.
+mod number {
+    pub const BASE: i16 = 0;
+    pub const PHASE: i16 = 8;
+    pub const NEGATIVE: i16 = 16;
+    pub const VALUE: i16 = 24;
+    pub const TOO_LARGE: i16 = 32;
+}
+
+/// Scratch word of `escape`: how many bytes there are.
+const POS: i16 = 0;
+
+/// What the byte at hand can be, in `strtol`.
+mod phase {
+    pub const SPACES: i32 = 0;
+    pub const START: i32 = 1;
+    pub const DIGITS: i32 = 2;
+    /// The `x` of `0x`.
+    pub const MARK: i32 = 3;
+}
+
+/// Bytes of a row of the table of escapes: four of text, its length.
+const ESCAPE: i32 = 8;
+
+impl Gen<'_> {
+    fn needs_loop(&self, what: &str) -> Res {
+        if self.options.features.bpf_loop {
+            Ok(())
+        } else {
+            Err(format!(
+                "{what} in a kernel handler needs bpf_loop (Linux 5.17)"
+            ))
+        }
+    }
+
+    /// A string in the CPU's block, behind which memory can be read: constants are copied to
+    /// the room for copies.
+    fn in_block(&mut self, text: Text) -> Res<Text> {
+        match text {
+            Text::Slot { .. } => Ok(text),
+            Text::Const { .. } => {
+                let width = text.width().min(self.plan.max_string);
+                let off = self.plan.scratch.text + 2 * self.plan.max_string;
+                self.copy_text(off, width, &text)?;
+                Ok(Text::Slot { off, width })
+            }
+        }
+    }
+
+    /// `dst` = 1 where the second string occurs in the first.
+    pub(super) fn isinstr(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
+        let (text, part) = (self.text(text)?, self.text(part)?);
+        if let (Text::Const { bytes: a }, Text::Const { bytes: b }) = (&text, &part) {
+            let found = b.is_empty() || a.windows(b.len()).any(|w| w == &**b);
+            return self.set_long(dst, i32::from(found));
+        }
+        self.needs_loop("isinstr()")?;
+        let text = self.in_block(text)?;
+        let (wide, part_wide) = (text.width(), part.width());
+        let name = format!("find_{wide}_{part_wide}");
+        self.pool
+            .sub(&format!("{name}_at"), |_| find_at(&name, wide, part_wide))?;
+        self.pool.sub(&name, |_| find_sub(&name))?;
+        self.strlen(&part);
+        self.asm.store(Size::DW, R10, TMP[0], R0);
+        self.strlen(&text);
+        self.asm.mov(R4, R0);
+        self.text_addr(R1, &text);
+        self.text_addr(R2, &part);
+        self.asm.load(Size::DW, R3, R10, TMP[0]);
+        self.addr(R5, self.plan.scratch.tmp);
+        self.asm.call_sub(name);
+        self.set_long(dst, R0)
+    }
+
+    /// `dst` = number at the start of a string.
+    pub(super) fn strtol(&mut self, dst: IrReg, text: Val, base: Val) -> Res {
+        let text = self.text(text)?;
+        if let (Text::Const { bytes }, Val::Imm(base)) = (&text, base) {
+            self.asm.imm(R0, strtol(bytes, base));
+            return self.set_long(dst, R0);
+        }
+        self.needs_loop("strtol()")?;
+        let text = self.in_block(text)?;
+        let wide = text.width();
+        let name = format!("strtol_{wide}");
+        self.pool
+            .sub(&format!("{name}_at"), |_| strtol_at(&name, wide))?;
+        self.pool.sub(&name, |_| strtol_sub(&name, wide))?;
+        self.long_into(base, R2)?;
+        self.text_addr(R1, &text);
+        self.addr(R3, self.plan.scratch.tmp);
+        self.asm.call_sub(name);
+        self.set_long(dst, R0)
+    }
+
+    /// A string with its bytes escaped as in C source, in the room for copies.
+    pub(super) fn escaped(&mut self, text: &Text) -> Res<Text> {
+        let width = self.plan.max_string;
+        if let Text::Const { bytes } = text {
+            let bytes = spile_ir::fmt::escape_text(bytes);
+            let keep = bytes.len().min(width as usize);
+            return Ok(Text::Const {
+                bytes: bytes[..keep].into(),
+            });
+        }
+        self.needs_loop("%#s")?;
+        let table = escapes(self.pool);
+        let wide = text.width();
+        let name = format!("escape_{wide}");
+        self.pool.sub(&format!("{name}_at"), |_| {
+            escape_at(&name, wide, width, table)
+        })?;
+        self.pool.sub(&plain(wide), |_| plain_sub(wide))?;
+        self.pool.sub(&name, |_| escape_sub(&name, wide))?;
+        let off = self.plan.scratch.text + 3 * self.plan.max_string;
+        self.text_addr(R1, text);
+        self.addr(R2, off);
+        self.addr(R3, self.plan.scratch.tmp);
+        self.asm.call_sub(name);
+        Ok(Text::Slot { off, width })
+    }
+
+    /// Word at `tmp` = the escape of the byte r1. Loses r1, r2.
+    pub(super) fn escaped_char(&mut self, tmp: u32) {
+        let table = escapes(self.pool);
+        self.asm.alu(AluOp::And, R1, 255);
+        self.asm.alu(AluOp::Mul, R1, ESCAPE);
+        self.asm.ld_data(R2, Section::Rodata, table);
+        self.asm.add(R2, R1);
+        self.asm.load(Size::W, R1, R2, 0);
+        self.store(tmp, R1);
+    }
+}
+
+/// Offset of the table of escapes.
+fn escapes(pool: &mut Pool) -> u32 {
+    let mut table = Vec::new();
+    for byte in 0..=255 {
+        let text = spile_ir::fmt::escape_text(&[byte]);
+        let mut row = [0; ESCAPE as usize];
+        row[..text.len()].copy_from_slice(&text);
+        row[4] = text.len() as u8;
+        table.extend(row);
+    }
+    pool.constant(&table)
+}
+
+fn finish(asm: Asm) -> Result<Function, String> {
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// Ends a callback: 0 goes on, 1 stops.
+fn ends(asm: &mut Asm, go_on: Label, stop: Label) {
+    asm.bind(go_on);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(stop);
+    asm.mov(R0, 1);
+    asm.exit();
+}
+
+/// Fills the slots: the string is r1, another one r2, the scratch words are `words`.
+fn slots(asm: &mut Asm, words: Reg) {
+    for (slot, reg) in [(slot::TEXT, R1), (slot::OTHER, R2), (slot::WORDS, words)] {
+        asm.store(Size::DW, R10, slot - slot::SIZE, reg);
+    }
+}
+
+/// Calls `NAME_at` so often as r1 says; `r6` = the scratch words afterwards.
+fn each(asm: &mut Asm, name: &str) {
+    asm.ld_func(R2, format!("{name}_at"));
+    asm.mov(R3, R10);
+    asm.add(R3, -i32::from(slot::SIZE));
+    asm.mov(R4, 0);
+    asm.call(Helper::Loop);
+    asm.load(Size::DW, R6, R10, slot::WORDS - slot::SIZE);
+}
+
+/// `find(text, part, length of the part, length of the text, words)`: 1 or 0.
+fn find_sub(name: &str) -> Result<Function, String> {
+    let mut asm = Asm::new(name, &["text", "part", "length", "size", "words"]);
+    let (none, all) = (asm.label(), asm.label());
+    slots(&mut asm, R5);
+    asm.store(Size::DW, R5, find::LENGTH, R3);
+    asm.store(Size::DW, R5, find::FOUND, 0);
+    asm.jump_if(Cond::Sle, R3, 0, all);
+    asm.jump_if(Cond::Sgt, R3, R4, none);
+    asm.alu(AluOp::Sub, R4, R3);
+    asm.mov(R1, R4);
+    asm.add(R1, 1);
+    each(&mut asm, name);
+    asm.load(Size::DW, R0, R6, find::FOUND);
+    asm.exit();
+    asm.bind(all);
+    asm.mov(R0, 1);
+    asm.exit();
+    asm.bind(none);
+    asm.mov(R0, 0);
+    asm.exit();
+    finish(asm)
+}
+
+/// Whether the part stands at this position: word by word; the last word's bytes behind the
+/// part are shifted out.
+fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
+    let (go_on, stop, found, last) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let again = asm.label();
+    asm.jump_if(Cond::Ge, R1, wide as i32, stop);
+    asm.load(Size::DW, R6, R2, slot::WORDS);
+    asm.load(Size::DW, R7, R2, slot::TEXT);
+    asm.add(R7, R1);
+    asm.load(Size::DW, R8, R2, slot::OTHER);
+    asm.load(Size::DW, R9, R6, find::LENGTH);
+    asm.mov(R5, 0);
+    asm.bind(again);
+    asm.mov(R1, R7);
+    asm.add(R1, R5);
+    asm.load(Size::DW, R2, R1, 0);
+    asm.mov(R1, R8);
+    asm.add(R1, R5);
+    asm.load(Size::DW, R3, R1, 0);
+    asm.alu(AluOp::Xor, R2, R3);
+    asm.jump_if(Cond::Slt, R9, 8, last);
+    asm.jump_if(Cond::Ne, R2, 0, go_on);
+    asm.add(R9, -8);
+    asm.jump_if(Cond::Sle, R9, 0, found);
+    asm.add(R5, 8);
+    asm.jump_if(Cond::Lt, R5, part_wide as i32, again);
+    asm.jump(found);
+    asm.bind(last);
+    asm.mov(R3, 8);
+    asm.alu(AluOp::Sub, R3, R9);
+    asm.alu(AluOp::Lsh, R3, 3);
+    asm.alu(AluOp::And, R3, 63);
+    asm.alu(AluOp::Lsh, R2, R3);
+    asm.jump_if(Cond::Ne, R2, 0, go_on);
+    asm.bind(found);
+    asm.store(Size::DW, R6, find::FOUND, 1);
+    asm.jump(stop);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}
+
+/// `strtol(text, base, words)`.
+fn strtol_sub(name: &str, wide: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(name, &["text", "base", "words"]);
+    let (go, none, fits, positive) = (asm.label(), asm.label(), asm.label(), asm.label());
+    asm.store(Size::DW, R3, number::BASE, R2);
+    asm.store(Size::DW, R3, number::PHASE, phase::SPACES);
+    for off in [number::NEGATIVE, number::VALUE, number::TOO_LARGE] {
+        asm.store(Size::DW, R3, off, 0);
+    }
+    asm.jump_if(Cond::Eq, R2, 0, go);
+    asm.jump_if(Cond::Eq, R2, 1, none);
+    asm.jump_if(Cond::Gt, R2, 36, none);
+    asm.bind(go);
+    asm.mov(R2, R1);
+    slots(&mut asm, R3);
+    asm.mov(R1, wide as i32);
+    each(&mut asm, name);
+    asm.load(Size::DW, R0, R6, number::VALUE);
+    asm.load(Size::DW, R2, R6, number::NEGATIVE);
+    asm.load(Size::DW, R1, R6, number::TOO_LARGE);
+    asm.jump_if(Cond::Eq, R1, 0, fits);
+    // The largest number, or the smallest.
+    asm.ld_imm64(R0, i64::MAX as u64);
+    asm.add(R0, R2);
+    asm.exit();
+    asm.bind(fits);
+    asm.jump_if(Cond::Eq, R2, 0, positive);
+    asm.neg(R0);
+    asm.bind(positive);
+    asm.exit();
+    asm.bind(none);
+    asm.mov(R0, 0);
+    asm.exit();
+    finish(asm)
+}
+
+/// Takes one byte of a number.
+fn strtol_at(name: &str, wide: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
+    let (go_on, stop) = (asm.label(), asm.label());
+    let (digit, start, mark) = (asm.label(), asm.label(), asm.label());
+    asm.jump_if(Cond::Ge, R1, wide as i32, stop);
+    asm.load(Size::DW, R6, R2, slot::WORDS);
+    asm.load(Size::DW, R7, R2, slot::TEXT);
+    asm.add(R7, R1);
+    asm.load(Size::B, R8, R7, 0);
+    asm.load(Size::DW, R1, R6, number::PHASE);
+    asm.jump_if(Cond::Eq, R1, phase::DIGITS, digit);
+    asm.jump_if(Cond::Eq, R1, phase::START, start);
+    asm.jump_if(Cond::Eq, R1, phase::MARK, mark);
+    let (sign, minus) = (asm.label(), asm.label());
+    asm.jump_if(Cond::Eq, R8, i32::from(b' '), go_on);
+    asm.jump_if(Cond::Lt, R8, 9, sign);
+    asm.jump_if(Cond::Le, R8, 13, go_on);
+    asm.bind(sign);
+    asm.store(Size::DW, R6, number::PHASE, phase::START);
+    asm.jump_if(Cond::Eq, R8, i32::from(b'+'), go_on);
+    asm.jump_if(Cond::Eq, R8, i32::from(b'-'), minus);
+    asm.jump(start);
+    asm.bind(minus);
+    asm.store(Size::DW, R6, number::NEGATIVE, 1);
+    asm.jump(go_on);
+    asm.bind(mark);
+    asm.store(Size::DW, R6, number::PHASE, phase::DIGITS);
+    asm.jump(go_on);
+    asm.bind(start);
+    prefix(&mut asm, go_on);
+    asm.bind(digit);
+    take_digit(&mut asm, stop);
+    asm.jump(go_on);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}
+
+/// At the first byte r8 of a number at r7: settles the base.
+fn prefix(asm: &mut Asm, go_on: Label) {
+    let (known, plain, octal, hex, decimal) = (
+        asm.label(),
+        asm.label(),
+        asm.label(),
+        asm.label(),
+        asm.label(),
+    );
+    asm.store(Size::DW, R6, number::PHASE, phase::DIGITS);
+    asm.load(Size::DW, R1, R6, number::BASE);
+    asm.jump_if(Cond::Ne, R8, i32::from(b'0'), plain);
+    let may_be_hex = asm.label();
+    asm.jump_if(Cond::Eq, R1, 0, may_be_hex);
+    asm.jump_if(Cond::Ne, R1, 16, known);
+    asm.bind(may_be_hex);
+    asm.load(Size::B, R2, R7, 1);
+    asm.alu(AluOp::Or, R2, 0x20);
+    asm.jump_if(Cond::Ne, R2, i32::from(b'x'), octal);
+    asm.load(Size::B, R2, R7, 2);
+    for (from, to) in [(b'0', b'9'), (b'a', b'f'), (b'A', b'F')] {
+        let other = asm.label();
+        asm.jump_if(Cond::Lt, R2, i32::from(from), other);
+        asm.jump_if(Cond::Le, R2, i32::from(to), hex);
+        asm.bind(other);
+    }
+    asm.bind(octal);
+    asm.jump_if(Cond::Ne, R1, 0, known);
+    asm.store(Size::DW, R6, number::BASE, 8);
+    asm.jump(known);
+    asm.bind(hex);
+    asm.store(Size::DW, R6, number::BASE, 16);
+    asm.store(Size::DW, R6, number::PHASE, phase::MARK);
+    asm.jump(go_on);
+    asm.bind(plain);
+    asm.jump_if(Cond::Ne, R1, 0, decimal);
+    asm.store(Size::DW, R6, number::BASE, 10);
+    asm.bind(decimal);
+    asm.bind(known);
+}
+
+/// Adds the digit r8 to the number, or stops.
+fn take_digit(asm: &mut Asm, stop: Label) {
+    let (value, letter, large, end) = (asm.label(), asm.label(), asm.label(), asm.label());
+    asm.load(Size::DW, R1, R6, number::BASE);
+    asm.jump_if(Cond::Gt, R8, i32::from(b'9'), letter);
+    asm.add(R8, -i32::from(b'0'));
+    asm.jump_if(Cond::Slt, R8, 0, stop);
+    asm.jump(value);
+    asm.bind(letter);
+    asm.alu(AluOp::Or, R8, 0x20);
+    asm.jump_if(Cond::Lt, R8, i32::from(b'a'), stop);
+    asm.jump_if(Cond::Gt, R8, i32::from(b'z'), stop);
+    asm.add(R8, 10 - i32::from(b'a'));
+    asm.bind(value);
+    asm.jump_if(Cond::Ge, R8, R1, stop);
+    asm.load(Size::DW, R2, R6, number::VALUE);
+    asm.ld_imm64(R3, i64::MAX as u64);
+    asm.alu(AluOp::Div, R3, R1);
+    asm.jump_if(Cond::Gt, R2, R3, large);
+    asm.alu(AluOp::Mul, R2, R1);
+    asm.add(R2, R8);
+    asm.jump_if(Cond::Slt, R2, 0, large);
+    asm.store(Size::DW, R6, number::VALUE, R2);
+    asm.jump(end);
+    asm.bind(large);
+    asm.store(Size::DW, R6, number::TOO_LARGE, 1);
+    asm.jump(stop);
+    asm.bind(end);
+}
+
+/// `escape(text, to, words)`. Most texts have nothing to escape and are copied.
+fn escape_sub(name: &str, wide: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(name, &["text", "to", "words"]);
+    let special = asm.label();
+    asm.mov(R6, R1);
+    asm.mov(R7, R2);
+    asm.mov(R8, R3);
+    asm.call_sub(plain(wide));
+    asm.jump_if(Cond::Eq, R0, 0, special);
+    asm.mov(R1, R7);
+    asm.mov(R2, wide as i32);
+    asm.mov(R3, R6);
+    asm.call(Helper::ProbeReadKernelStr);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(special);
+    asm.mov(R1, R6);
+    asm.mov(R2, R7);
+    slots(&mut asm, R8);
+    asm.store(Size::DW, R8, POS, 0);
+    asm.mov(R1, wide as i32);
+    each(&mut asm, name);
+    asm.mov(R0, 0);
+    asm.exit();
+    finish(asm)
+}
+
+/// Name of [`plain_sub`].
+fn plain(wide: u32) -> String {
+    format!("plain_{wide}")
+}
+
+/// `plain(text)`: 1 where no byte before the NUL needs an escape. Eight bytes at a time, with
+/// marks in the top bits of bytes: a top bit itself, less than a space, one of three others.
+fn plain_sub(wide: u32) -> Result<Function, String> {
+    const TOP: u64 = 0x8080_8080_8080_8080;
+    const LOW: u64 = !TOP;
+    let every = |byte: u8| u64::from_ne_bytes([byte; 8]);
+    let mut asm = Asm::new(plain(wide), &["text"]);
+    let (again, none, found) = (asm.label(), asm.label(), asm.label());
+    asm.mov(R9, 0);
+    asm.ld_imm64(R7, TOP);
+    asm.ld_imm64(R8, LOW);
+    // `to` = marks of the bytes of r3 that are not zero, and more below; loses r3.
+    let not_zero = |asm: &mut Asm, to: Reg| {
+        asm.mov(to, R3);
+        asm.alu(AluOp::And, to, R8);
+        asm.add(to, R8);
+        asm.alu(AluOp::Or, to, R3);
+    };
+    asm.bind(again);
+    asm.mov(R2, R1);
+    asm.add(R2, R9);
+    asm.load(Size::DW, R0, R2, 0);
+    asm.mov(R3, R0);
+    not_zero(&mut asm, R6);
+    // r2: marks, of zero bytes too.
+    asm.mov(R2, R0);
+    asm.alu(AluOp::Or, R2, R7);
+    asm.ld_imm64(R4, every(b' '));
+    asm.alu(AluOp::Sub, R2, R4);
+    asm.alu(AluOp::Xor, R2, -1);
+    asm.alu(AluOp::Or, R2, R0);
+    for byte in [b'"', b'\\', 0x7f] {
+        asm.ld_imm64(R4, every(byte));
+        asm.mov(R3, R0);
+        asm.alu(AluOp::Xor, R3, R4);
+        not_zero(&mut asm, R5);
+        asm.alu(AluOp::Xor, R5, -1);
+        asm.alu(AluOp::Or, R2, R5);
+    }
+    // Only those before the first zero byte count: all bits below its mark.
+    asm.alu(AluOp::Xor, R6, -1);
+    asm.alu(AluOp::And, R6, R7);
+    asm.mov(R3, R6);
+    asm.neg(R3);
+    asm.alu(AluOp::And, R3, R6);
+    asm.add(R3, -1);
+    asm.alu(AluOp::And, R2, R7);
+    asm.alu(AluOp::And, R2, R3);
+    asm.jump_if(Cond::Ne, R2, 0, found);
+    asm.jump_if(Cond::Ne, R6, 0, none);
+    asm.add(R9, 8);
+    asm.jump_if(Cond::Lt, R9, wide as i32, again);
+    asm.bind(none);
+    asm.mov(R0, 1);
+    asm.exit();
+    asm.bind(found);
+    asm.mov(R0, 0);
+    asm.exit();
+    finish(asm)
+}
+
+/// Appends the escape of one byte and a NUL; stops at the end of the text, or of the room,
+/// which has some bytes more than `room`.
+fn escape_at(name: &str, wide: u32, room: u32, table: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
+    let (go_on, stop) = (asm.label(), asm.label());
+    asm.jump_if(Cond::Ge, R1, wide as i32, stop);
+    asm.load(Size::DW, R3, R2, slot::TEXT);
+    asm.add(R3, R1);
+    asm.load(Size::B, R1, R3, 0);
+    asm.jump_if(Cond::Eq, R1, 0, stop);
+    asm.alu(AluOp::Mul, R1, ESCAPE);
+    asm.ld_data(R3, Section::Rodata, table);
+    asm.add(R3, R1);
+    asm.load(Size::DW, R6, R2, slot::WORDS);
+    asm.load(Size::DW, R5, R6, POS);
+    asm.jump_if(Cond::Gt, R5, room as i32, stop);
+    asm.load(Size::DW, R4, R2, slot::OTHER);
+    asm.add(R4, R5);
+    asm.load(Size::W, R1, R3, 0);
+    asm.store(Size::DW, R4, 0, R1);
+    asm.load(Size::B, R1, R3, 4);
+    asm.add(R5, R1);
+    asm.store(Size::DW, R6, POS, R5);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}

@@ -1,0 +1,221 @@
+//! System calls: numbers, arguments, results, and their text.
+
+use spile_ir::{Event, NrSet, Reg as IrReg, Val};
+
+use super::{CTX, Gen, NR, Res, TASK};
+use crate::asm::Label;
+use crate::helpers::Helper;
+use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
+
+/// What stands where in `struct pt_regs`, and the bits of a number: x86-64.
+pub(super) mod arch {
+    /// Arguments of a native call: di, si, dx, r10, r8, r9.
+    pub const ARGS: [i16; 6] = [112, 104, 96, 56, 72, 64];
+    /// Arguments of a 32-bit call: bx, cx, dx, si, di, bp.
+    pub const ARGS_COMPAT: [i16; 6] = [40, 88, 96, 104, 112, 32];
+    /// The call's number.
+    pub const NUMBER: i16 = 120;
+    /// `thread_info.status`: in a 32-bit call.
+    pub const TS_COMPAT: i32 = 2;
+    /// Mark of an x32 call in its number.
+    pub const X32: i32 = 0x4000_0000;
+    /// `rt_sigreturn`, whose registers tell nothing at its end.
+    pub const SIGRETURN: i32 = 15;
+    /// The same of the 32-bit table.
+    pub const SIGRETURN_COMPAT: i32 = 173;
+}
+
+/// Table ids that no constant table of a program has.
+const NAMES: u32 = u32::MAX;
+/// Bytes of a name in the table.
+const NAME: u32 = 32;
+
+impl Gen<'_> {
+    /// `r0` = 1 in a 32-bit call, else 0 (a word with one bit). Loses r1-r5.
+    fn compat(&mut self) {
+        match self
+            .options
+            .offsets
+            .task_ti_status
+            .and_then(|o| i16::try_from(o).ok())
+        {
+            Some(off) => {
+                self.task();
+                self.asm.load(Size::W, R0, R0, off);
+                self.asm.alu(AluOp::And, R0, arch::TS_COMPAT);
+            }
+            None => self.asm.mov(R0, 0),
+        }
+    }
+
+    /// `r0` = registers of the current task, to be read through.
+    pub(super) fn regs(&mut self) -> Res {
+        if !self.options.features.task_pt_regs {
+            return Err("arguments of system calls need bpf_task_pt_regs (Linux 5.15)".into());
+        }
+        self.task();
+        self.asm.mov(R1, R0);
+        self.asm.call(Helper::TaskPtRegs);
+        Ok(())
+    }
+
+    /// The call's number as in `NrSet`, -1 for what no table has, and the current task to the
+    /// stack.
+    pub(crate) fn number(&mut self, entry: bool) -> Res {
+        let (native, known, end) = (self.asm.label(), self.asm.label(), self.asm.label());
+        if !entry || self.options.offsets.task_ti_status.is_some() {
+            self.task();
+            self.asm.store(Size::DW, R10, TASK, R0);
+            self.task_kept = true;
+        }
+        if entry {
+            self.asm.load(Size::DW, R1, R10, CTX);
+            self.asm.load(Size::DW, R1, R1, 8);
+        } else {
+            self.regs()?;
+            self.asm.load(Size::DW, R1, R0, arch::NUMBER);
+        }
+        self.asm.store(Size::DW, R10, NR, R1);
+        self.compat();
+        self.asm.load(Size::DW, R1, R10, NR);
+        self.asm.jump_if(Cond::Eq, R0, 0, native);
+        self.asm.mov32(R1, R1);
+        if !entry {
+            self.asm.jump_if32(Cond::Ne, R1, -1, known);
+            self.asm.mov(R1, arch::SIGRETURN_COMPAT);
+            self.asm.bind(known);
+        }
+        let unknown = self.asm.label();
+        self.asm
+            .jump_if(Cond::Ge, R1, NrSet::COMPAT as i32, unknown);
+        self.asm.add(R1, NrSet::COMPAT as i32);
+        self.asm.jump(end);
+        self.asm.bind(native);
+        self.asm.mov32(R1, R1);
+        if !entry {
+            let other = self.asm.label();
+            self.asm.jump_if32(Cond::Ne, R1, -1, other);
+            self.asm.mov(R1, arch::SIGRETURN);
+            self.asm.bind(other);
+        }
+        self.asm.alu(AluOp::And, R1, !arch::X32);
+        self.asm.mov32(R1, R1);
+        self.asm.jump_if(Cond::Lt, R1, NrSet::COMPAT as i32, end);
+        self.asm.bind(unknown);
+        self.asm.mov(R1, -1);
+        self.asm.bind(end);
+        self.asm.store(Size::DW, R10, NR, R1);
+        Ok(())
+    }
+
+    /// Goes on where the number (on the stack) is in the set, else to the label.
+    pub(crate) fn dispatch(&mut self, set: &NrSet, out: Label) {
+        let NrSet::List(list) = set else { return };
+        self.asm.load(Size::DW, R1, R10, NR);
+        let hit = self.asm.label();
+        match &list[..] {
+            [] => self.asm.mov(R1, -1),
+            [.., last] if list.len() <= 4 => {
+                for nr in &list[..list.len() - 1] {
+                    self.asm.jump_if(Cond::Eq, R1, *nr as i32, hit);
+                }
+                self.asm.jump_if(Cond::Ne, R1, *last as i32, out);
+            }
+            [.., last] => {
+                let words = *last as usize / 64 + 1;
+                let mut bits = vec![0u64; words];
+                list.iter()
+                    .for_each(|nr| bits[*nr as usize / 64] |= 1 << (nr % 64));
+                let bytes: Vec<u8> = bits.iter().flat_map(|w| w.to_ne_bytes()).collect();
+                let off = self.pool.constant(&bytes);
+                self.asm.jump_if(Cond::Ge, R1, words as i32 * 64, out);
+                self.asm.mov(R2, R1);
+                self.asm.alu(AluOp::Rsh, R2, 6);
+                self.asm.alu(AluOp::Lsh, R2, 3);
+                self.asm.ld_data(R3, crate::asm::Section::Rodata, off);
+                self.asm.add(R3, R2);
+                self.asm.load(Size::DW, R3, R3, 0);
+                self.asm.alu(AluOp::And, R1, 63);
+                self.asm.alu(AluOp::Rsh, R3, R1);
+                self.asm.alu(AluOp::And, R3, 1);
+                self.asm.jump_if(Cond::Eq, R3, 0, out);
+            }
+        }
+        if list.is_empty() {
+            self.asm.jump_if(Cond::Eq, R1, -1, out);
+        }
+        self.asm.bind(hit);
+    }
+
+    pub(super) fn event(&self) -> &Event {
+        &self.program.handlers[self.handler.index()].event
+    }
+
+    /// `r0` = argument n of the system call, counted from `first`.
+    pub(super) fn sys_arg(&mut self, n: Val, first: i64) -> Res {
+        if !matches!(self.event(), Event::SysEnter(_) | Event::SysExit(_)) {
+            return Err("arguments of a system call in another event".into());
+        }
+        let Val::Imm(n) = n else {
+            return Err("the number of a system call's argument is not a constant".into());
+        };
+        let n = usize::try_from(n - first).ok().filter(|n| *n < 6);
+        let n = n.ok_or("a system call has six arguments")?;
+        self.read_arg(n, R0)
+    }
+
+    /// `to` = argument n (0 to 5). Loses r0-r5.
+    pub(super) fn read_arg(&mut self, n: usize, to: Reg) -> Res {
+        let (native, end) = (self.asm.label(), self.asm.label());
+        self.regs()?;
+        self.asm.load(Size::DW, R1, R10, NR);
+        self.asm
+            .jump_if(Cond::Slt, R1, NrSet::COMPAT as i32, native);
+        self.asm.load(Size::W, to, R0, arch::ARGS_COMPAT[n]);
+        self.asm.jump(end);
+        self.asm.bind(native);
+        self.asm.load(Size::DW, to, R0, arch::ARGS[n]);
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    pub(super) fn sys_ret(&mut self) -> Res {
+        if !matches!(self.event(), Event::SysExit(_)) {
+            return Err("the result of a system call in another event".into());
+        }
+        self.asm.load(Size::DW, R1, R10, CTX);
+        self.asm.load(Size::DW, R0, R1, 8);
+        Ok(())
+    }
+
+    pub(super) fn sys_name(&mut self, dst: IrReg) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let rows = self
+            .options
+            .syscalls
+            .iter()
+            .map(|s| s.nr + 1)
+            .max()
+            .unwrap_or(0);
+        let rows = rows.min(4 * NrSet::COMPAT);
+        let mut names: Vec<&[u8]> = vec![b""; rows as usize];
+        for s in &self.options.syscalls {
+            if let Some(name) = names.get_mut(s.nr as usize) {
+                *name = s.name.as_bytes();
+            }
+        }
+        let base = self.pool.table(NAMES, NAME, names.into_iter());
+        self.asm.load(Size::DW, R1, R10, NR);
+        self.table_row(off, width, base, NAME, rows)?;
+        // A number without a name.
+        let named = self.asm.label();
+        let (r, disp) = self.at(R1, off, 8);
+        self.asm.load(Size::B, R1, r, disp);
+        self.asm.jump_if(Cond::Ne, R1, 0, named);
+        self.unnamed(off, width)?;
+        self.asm.bind(named);
+        Ok(())
+    }
+}

@@ -1,0 +1,422 @@
+//! Where everything lives: the shared block, each CPU's block, maps; decided before any code
+//! is made.
+//!
+//! A CPU's block is ordered so that what code touches most can be reached with a 16-bit
+//! displacement: header, counters, scratch words, per-CPU scalars, small frame slots, then
+//! text buffers, and the caches of arrays last.
+
+use spile_ir::storage::Storage;
+use spile_ir::{ElemTy, Global, GlobalKind, HandlerId, Hist, Program, StatsSpec, Ty};
+
+use crate::elf::{MapSpec, MapType};
+use crate::layout::{
+    AggLayout, GlobalLayout, HandlerInfo, Options, Place, ValueLayout, counters, percpu, shared,
+};
+
+/// `BPF_F_NO_PREALLOC`.
+const NO_PREALLOC: u32 = 1;
+/// Above so many bytes a hash map's elements are allocated when they are needed: filling the
+/// free list of a big one would cost more at the start than the rest of loading.
+const PREALLOC_BYTES: u64 = 1 << 20;
+/// Most bytes of one generation of a cache in one CPU's block.
+const CACHE_BYTES: u32 = 64 << 10;
+/// The same where there are many CPUs.
+const CACHE_BYTES_MANY: u32 = 16 << 10;
+/// Most slots of a cache.
+const CACHE_SLOTS: u32 = 1024;
+/// Displacements reach so far, with room for the words of a small string.
+const REACH: u32 = 32 << 10;
+/// Per-CPU statistics of more bytes than this are placed last.
+const SMALL: u32 = 64;
+/// Bytes of the output buffer beside the largest record.
+const OUT_BYTES: u32 = 8 << 10;
+
+/// Scratch words in each CPU's block, beside the documented header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scratch {
+    /// Bytes in the output buffer; 0 when nothing was printed in this run.
+    pub out_pos: u32,
+    /// Which error led to a catch block.
+    pub err_id: u32,
+    /// Its address or number.
+    pub err_aux: u32,
+    /// Position in the text being built.
+    pub text_pos: u32,
+    /// Statements left, where MAXACTION is not proved.
+    pub ticks: u32,
+    /// When the handler started.
+    pub start: u32,
+    /// Eight words for whatever an instruction needs. What went through them is a plain
+    /// number to the verifier, so paths that differ in it become one again.
+    pub tmp: u32,
+    /// Digits of a number: 128 bytes, the second half always zero.
+    pub digits: u32,
+    /// A key of a map.
+    pub key: u32,
+    /// A value of a map.
+    pub value: u32,
+    /// First byte of the frame.
+    pub frame: u32,
+    /// The text of the error that led to a catch block.
+    pub err_text: u32,
+    /// The text being built: appending goes up to three strings' lengths far; a fourth is
+    /// room for copies that only count.
+    pub text: u32,
+    /// The output buffer.
+    pub out: u32,
+    /// Its size.
+    pub out_size: u32,
+}
+
+/// What the compiler needs to know before it makes code.
+#[derive(Debug)]
+pub struct Plan {
+    /// Bytes of the shared block.
+    pub shared_size: u32,
+    /// Bytes of a CPU's block.
+    pub stride: u32,
+    /// How many there are.
+    pub cpus: u32,
+    /// Per global.
+    pub globals: Vec<Option<GlobalLayout>>,
+    /// Per handler.
+    pub handlers: Vec<Option<HandlerInfo>>,
+    /// Maps of the globals.
+    pub maps: Vec<MapSpec>,
+    /// Scratch words.
+    pub scratch: Scratch,
+    /// Bytes of the longest string with its NUL.
+    pub max_string: u32,
+}
+
+/// What the handlers' code needs of the frame.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Needs {
+    /// Bytes of frame slots of the hungriest handler.
+    pub frame: u32,
+    /// Bytes of the largest piece of output.
+    pub piece: u32,
+}
+
+/// Gives out offsets.
+struct Bump(u32);
+
+impl Bump {
+    fn take(&mut self, bytes: u32) -> u32 {
+        let at = self.0;
+        self.0 += bytes.next_multiple_of(8);
+        at
+    }
+}
+
+impl Plan {
+    /// Places everything. The error is the reason.
+    pub fn new(program: &Program, options: &Options, needs: Needs) -> Result<Plan, String> {
+        if options.cpus == 0 || options.cpus > 4096 {
+            return Err(format!("{} CPUs", options.cpus));
+        }
+        let max_string = Ty::str_for_len(program.limits.maxstringlen as usize).size();
+        let mut shared = Bump(shared::END);
+        let mut cpu = Bump(percpu::END);
+        let handlers = place_handlers(program, &mut cpu);
+        let (key, value) = buffer_sizes(program, max_string);
+        let mut scratch = Scratch {
+            out_pos: cpu.take(8),
+            err_id: cpu.take(8),
+            err_aux: cpu.take(8),
+            text_pos: cpu.take(8),
+            ticks: cpu.take(8),
+            start: cpu.take(8),
+            tmp: cpu.take(80),
+            digits: cpu.take(128),
+            key: 0,
+            value: 0,
+            frame: 0,
+            err_text: 0,
+            text: 0,
+            out: 0,
+            out_size: (needs.piece + 64).next_multiple_of(8).max(OUT_BYTES),
+        };
+        let mut places: Vec<_> = program
+            .globals
+            .iter()
+            .enumerate()
+            .map(|(i, g)| {
+                (!is_large(g))
+                    .then(|| place_in_memory(i, g, &mut shared, &mut cpu))
+                    .flatten()
+            })
+            .collect();
+        scratch.key = cpu.take(key);
+        scratch.value = cpu.take(value);
+        scratch.frame = cpu.take(needs.frame);
+        scratch.err_text = cpu.take(max_string);
+        scratch.text = cpu.take(4 * max_string + 256);
+        scratch.out = cpu.take(scratch.out_size);
+        if scratch.value > REACH - 1024 {
+            return Err("handlers and globals take more than 32 KB for each CPU".into());
+        }
+        let mut maps = Vec::new();
+        for (i, global) in program.globals.iter().enumerate() {
+            if is_large(global) {
+                places[i] = place_in_memory(i, global, &mut shared, &mut cpu);
+            }
+            if let (GlobalKind::Array { .. }, false) =
+                (&global.kind, global.storage == Storage::Controller)
+            {
+                places[i] = place_array(i, global, options, &mut shared, &mut cpu, &mut maps)?;
+            }
+        }
+        let stride = cpu.0.next_multiple_of(64);
+        let shared_size = shared.0.next_multiple_of(64);
+        let total = u64::from(stride) * u64::from(options.cpus) + u64::from(shared_size);
+        if total > 1 << 28 {
+            return Err(format!("the state memory would take {} MB", total >> 20));
+        }
+        Ok(Plan {
+            shared_size,
+            stride,
+            cpus: options.cpus,
+            globals: places,
+            handlers,
+            maps,
+            scratch,
+            max_string,
+        })
+    }
+
+    /// Bytes of `.bss`.
+    pub fn bss_size(&self, options: &Options) -> u32 {
+        // Behind the last block some room that no code reaches, but that bounds on positions
+        // in the output buffer cannot exclude.
+        self.shared_size + self.stride * options.cpus + self.scratch.out_size + 3 * 8192
+    }
+}
+
+fn place_handlers(program: &Program, cpu: &mut Bump) -> Vec<Option<HandlerInfo>> {
+    let place = |(i, h): (usize, &spile_ir::Handler)| {
+        h.event.in_kernel().then(|| HandlerInfo {
+            id: HandlerId(i as u32),
+            counters: cpu.take(counters::SIZE),
+        })
+    };
+    program.handlers.iter().enumerate().map(place).collect()
+}
+
+/// Sizes of the buffers for a key and for a value.
+fn buffer_sizes(program: &Program, max_string: u32) -> (u32, u32) {
+    let mut sizes = (8, max_string + 8);
+    for global in &program.globals {
+        if let (GlobalKind::Array { keys, value, .. }, false) =
+            (&global.kind, global.storage == Storage::Controller)
+        {
+            sizes.0 = sizes.0.max(keys.iter().map(|k| k.size()).sum());
+            sizes.1 = sizes.1.max(element(value).size() + 8);
+        }
+    }
+    sizes
+}
+
+/// Layout of an element.
+fn element(elem: &ElemTy) -> ValueLayout {
+    match elem {
+        ElemTy::Scalar(ty) => ValueLayout::Scalar(*ty),
+        ElemTy::Stats(spec) => ValueLayout::Stats(agg_layout(spec)),
+    }
+}
+
+/// Layout of a statistic.
+pub fn agg_layout(spec: &StatsSpec) -> AggLayout {
+    let mut at = Bump(0);
+    let count = at.take(8);
+    let mut word = |wanted: bool, bytes: u32| wanted.then(|| at.take(bytes));
+    let sum = word(spec.sum || spec.variance, 8);
+    let min = word(spec.min, 8);
+    let max = word(spec.max, 8);
+    let sumsq = word(spec.variance, 16);
+    let buckets = spec.hist.map(Hist::buckets);
+    let hist = buckets.map(|n| (at.take(8 * n), n));
+    AggLayout {
+        count,
+        sum,
+        min,
+        max,
+        sumsq,
+        hist,
+        size: at.0,
+    }
+}
+
+/// Whether a global stands behind what code reaches by displacement: a per-CPU statistic with
+/// a histogram, whose address is computed anyway.
+fn is_large(global: &Global) -> bool {
+    match (&global.kind, global.storage) {
+        (GlobalKind::Stats(spec), Storage::PerCpu { .. }) => agg_layout(spec).size > SMALL,
+        _ => false,
+    }
+}
+
+/// Scalars and single statistics; arrays only get their lock.
+fn place_in_memory(
+    index: usize,
+    global: &Global,
+    shared: &mut Bump,
+    cpu: &mut Bump,
+) -> Option<GlobalLayout> {
+    let _ = index;
+    match global.storage {
+        Storage::Controller => None,
+        Storage::Shared { lock } => {
+            let place = match &global.kind {
+                GlobalKind::Scalar(ty) => Place::Scalar {
+                    offset: shared.take(ty.size()),
+                    ty: *ty,
+                },
+                GlobalKind::Stats(spec) => {
+                    let agg = agg_layout(spec);
+                    Place::Stats {
+                        offset: shared.take(agg.size),
+                        agg,
+                    }
+                }
+                GlobalKind::Array { .. } => return None,
+            };
+            Some(GlobalLayout {
+                lock: lock.then(|| shared.take(8)),
+                place,
+            })
+        }
+        Storage::PerCpu { double } => {
+            let value = match &global.kind {
+                GlobalKind::Scalar(ty) => ValueLayout::Scalar(*ty),
+                GlobalKind::Stats(spec) => ValueLayout::Stats(agg_layout(spec)),
+                GlobalKind::Array { .. } => return None,
+            };
+            let generations = if double { 2 } else { 1 };
+            Some(GlobalLayout {
+                lock: None,
+                place: Place::PerCpuScalar {
+                    offset: cpu.take(value.size() * generations),
+                    gen_stride: if double { value.size() } else { 0 },
+                    value,
+                },
+            })
+        }
+    }
+}
+
+/// A map name from a global's: letters, digits and `_`, made unique by the index.
+fn map_name(index: usize, global: &Global, generation: Option<u32>) -> String {
+    let clean: String = global
+        .name
+        .chars()
+        .take_while(|c| *c != '@')
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .take(24)
+        .collect();
+    match generation {
+        None => format!("g_{clean}_{index}"),
+        Some(n) => format!("g_{clean}_{index}_{n}"),
+    }
+}
+
+fn place_array(
+    index: usize,
+    global: &Global,
+    options: &Options,
+    shared: &mut Bump,
+    cpu: &mut Bump,
+    maps: &mut Vec<MapSpec>,
+) -> Result<Option<GlobalLayout>, String> {
+    let GlobalKind::Array {
+        keys,
+        value,
+        max,
+        wrap,
+    } = &global.kind
+    else {
+        return Ok(None);
+    };
+    let value = element(value);
+    let key_size: u32 = keys.iter().map(|k| k.size()).sum();
+    let max = (*max).max(1);
+    if value.size() > 32 << 10 {
+        return Err(format!(
+            "an element of `{}` takes more than 32 KB",
+            global.name
+        ));
+    }
+    match global.storage {
+        Storage::Controller => Ok(None),
+        Storage::Shared { lock } => {
+            let name = map_name(index, global, None);
+            let value_size = value.size() + if *wrap { 8 } else { 0 };
+            let bytes = u64::from(key_size + value_size + 64) * u64::from(max);
+            maps.push(MapSpec {
+                name: name.clone(),
+                ty: MapType::Hash,
+                key_size,
+                value_size,
+                max_entries: max,
+                flags: if bytes > PREALLOC_BYTES {
+                    NO_PREALLOC
+                } else {
+                    0
+                },
+            });
+            Ok(Some(GlobalLayout {
+                lock: lock.then(|| shared.take(8)),
+                place: Place::Hash {
+                    map: name,
+                    key_size,
+                    keys: keys.clone(),
+                    seq: *wrap,
+                    value,
+                    max,
+                },
+            }))
+        }
+        Storage::PerCpu { double } => {
+            let slot_size = 8 + key_size + value.size();
+            let limit = if options.cpus > 32 {
+                CACHE_BYTES_MANY
+            } else {
+                CACHE_BYTES
+            };
+            let fit = (limit / slot_size).max(1);
+            let slots = (max.saturating_mul(2).next_power_of_two())
+                .min(CACHE_SLOTS)
+                .min(1 << fit.ilog2());
+            let generations = if double { 2 } else { 1 };
+            let names: Vec<_> = (0..generations)
+                .map(|n| map_name(index, global, Some(n)))
+                .collect();
+            // A wrapping array drops its oldest elements in the controller.
+            let entries = if *wrap { max.saturating_mul(2) } else { max };
+            for name in &names {
+                maps.push(MapSpec {
+                    name: name.clone(),
+                    ty: MapType::PercpuHash,
+                    key_size,
+                    value_size: value.size(),
+                    max_entries: entries,
+                    flags: NO_PREALLOC,
+                });
+            }
+            Ok(Some(GlobalLayout {
+                lock: None,
+                place: Place::PerCpuArray {
+                    cache: cpu.take(slots * slot_size * generations),
+                    gen_stride: if double { slots * slot_size } else { 0 },
+                    slots,
+                    slot_size,
+                    maps: names,
+                    key_size,
+                    keys: keys.clone(),
+                    value,
+                    max: entries,
+                },
+            }))
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Register allocation: where each register of a handler's body lives.
+//!
+//! Linear scan over the blocks in reverse post-order. Handlers have no loops, so an interval
+//! from the first to the last place where a register is live is exact enough. Numbers get one
+//! of the callee-saved machine registers, else a word of the stack, else a word of the frame.
+//! Strings get frame slots; slots are shared by registers that are not live together.
+
+use spile_ir::{BlockId, Body, Ty, Val};
+
+use crate::insn::Reg;
+
+/// Machine registers that hold numbers over calls. r7 is the CPU's block, r10 the stack.
+const POOL: [Reg; 3] = [Reg::R6, Reg::R8, Reg::R9];
+/// First stack byte for spilled numbers, below what the generator keeps there itself.
+const STACK_TOP: i16 = -72;
+/// Last; subprograms need the rest of the 512 bytes that all frames share before 6.13.
+const STACK_END: i16 = -256;
+
+/// Where a register lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Home {
+    /// Nowhere: it is never read.
+    None,
+    /// A number in a machine register.
+    Reg(Reg),
+    /// A number on the stack, at this displacement.
+    Stack(i16),
+    /// At this offset of the frame.
+    Frame(u32),
+}
+
+/// The result for one body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Alloc {
+    /// Per register.
+    pub homes: Vec<Home>,
+    /// Blocks that can run, in the order in which they are laid out.
+    pub order: Vec<BlockId>,
+    /// Registers that may be read before they are written.
+    pub undefined: Vec<spile_ir::Reg>,
+    /// Bytes of frame in use.
+    pub frame: u32,
+    /// Whether some block can run again: a loop.
+    pub cyclic: bool,
+}
+
+impl Alloc {
+    /// The same with the machine registers' numbers in these stack slots: for code that had
+    /// better save none.
+    pub(crate) fn on_stack(&self, slots: [i16; POOL.len()]) -> Alloc {
+        let mut alloc = self.clone();
+        for home in &mut alloc.homes {
+            if let Home::Reg(reg) = *home
+                && let Some(i) = POOL.iter().position(|r| *r == reg)
+            {
+                *home = Home::Stack(slots[i]);
+            }
+        }
+        alloc
+    }
+}
+
+/// A set of registers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn new(n: usize) -> Set {
+        Set(vec![0; n.div_ceil(64)])
+    }
+    fn insert(&mut self, r: usize) {
+        self.0[r / 64] |= 1 << (r % 64);
+    }
+    fn remove(&mut self, r: usize) {
+        self.0[r / 64] &= !(1 << (r % 64));
+    }
+    fn union(&mut self, other: &Set) -> bool {
+        let mut changed = false;
+        for (a, b) in self.0.iter_mut().zip(&other.0) {
+            changed |= *b & !*a != 0;
+            *a |= b;
+        }
+        changed
+    }
+    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        let bits = |(i, w): (usize, &u64)| {
+            let w = *w;
+            (0..64)
+                .filter(move |b| w >> b & 1 == 1)
+                .map(move |b| i * 64 + b)
+        };
+        self.0.iter().enumerate().flat_map(bits)
+    }
+}
+
+/// Allocates. `None` when the body names registers or blocks that do not exist.
+pub fn allocate(body: &Body) -> Option<Alloc> {
+    if body.blocks.is_empty() || !well_formed(body) {
+        return None;
+    }
+    let (order, cyclic) = reverse_post_order(body);
+    let live = live_in(body, &order);
+    let mut alloc = Alloc {
+        homes: vec![Home::None; body.regs.len()],
+        undefined: live[0].iter().map(|r| spile_ir::Reg(r as u32)).collect(),
+        order,
+        cyclic,
+        frame: 0,
+    };
+    assign(body, &mut alloc, &live);
+    Some(alloc)
+}
+
+fn well_formed(body: &Body) -> bool {
+    let mut ok = true;
+    let n = body.regs.len();
+    for block in &body.blocks {
+        for b in block.successors() {
+            ok &= b.index() < body.blocks.len();
+        }
+        let mut reg = |r: spile_ir::Reg| ok &= r.index() < n;
+        for (inst, _) in &block.insts {
+            inst.dst().into_iter().for_each(&mut reg);
+            inst.for_each_use(|v| uses(v).into_iter().for_each(&mut reg));
+        }
+        block
+            .term
+            .for_each_use(|v| uses(v).into_iter().for_each(&mut reg));
+        block.term.for_each_dst(&mut reg);
+    }
+    ok
+}
+
+fn uses(v: Val) -> Option<spile_ir::Reg> {
+    match v {
+        Val::Reg(r) => Some(r),
+        _ => None,
+    }
+}
+
+/// The blocks that can be reached, each before its successors unless there is a loop.
+fn reverse_post_order(body: &Body) -> (Vec<BlockId>, bool) {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Mark {
+        New,
+        Open,
+        Done,
+    }
+    let mut mark = vec![Mark::New; body.blocks.len()];
+    let mut order = Vec::new();
+    let mut cyclic = false;
+    // The path from the entry: each block with the successors still to visit. The jump's
+    // first target comes out next to its block.
+    let mut path = vec![(BlockId(0), body.blocks[0].successors())];
+    mark[0] = Mark::Open;
+    while let Some((block, rest)) = path.last_mut() {
+        match rest.pop() {
+            Some(next) => match mark[next.index()] {
+                Mark::New => {
+                    mark[next.index()] = Mark::Open;
+                    path.push((next, body.blocks[next.index()].successors()));
+                }
+                Mark::Open => cyclic = true,
+                Mark::Done => {}
+            },
+            None => {
+                mark[block.index()] = Mark::Done;
+                order.push(*block);
+                path.pop();
+            }
+        }
+    }
+    order.reverse();
+    (order, cyclic)
+}
+
+/// Registers live at the start of each block.
+fn live_in(body: &Body, order: &[BlockId]) -> Vec<Set> {
+    let mut live = vec![Set::new(body.regs.len()); body.blocks.len()];
+    let mut again = true;
+    while again {
+        again = false;
+        for id in order.iter().rev() {
+            let block = &body.blocks[id.index()];
+            let mut set = Set::new(body.regs.len());
+            block.term.for_each_target(|t| {
+                set.union(&live[t.index()]);
+            });
+            block.term.for_each_dst(|r| set.remove(r.index()));
+            block
+                .term
+                .for_each_use(|v| uses(v).into_iter().for_each(|r| set.insert(r.index())));
+            for (inst, _) in block.insts.iter().rev() {
+                if let Some(r) = inst.dst() {
+                    set.remove(r.index());
+                }
+                inst.for_each_use(|v| uses(v).into_iter().for_each(|r| set.insert(r.index())));
+            }
+            // Any instruction may go to the catch block, before or after any write.
+            if let Some(catch) = block.catch {
+                set.union(&live[catch.index()].clone());
+            }
+            again |= live[id.index()].union(&set);
+        }
+    }
+    live
+}
+
+/// First and last place where each register is live. An instruction reads at its even place
+/// and writes at the odd one; a string written never shares the slot of a string read.
+fn intervals(body: &Body, order: &[BlockId], live: &[Set]) -> Vec<Option<(u32, u32)>> {
+    let mut spans: Vec<Option<(u32, u32)>> = vec![None; body.regs.len()];
+    let mut at = 0;
+    let mut touch = |r: usize, at: u32| match &mut spans[r] {
+        Some((start, end)) => {
+            *start = (*start).min(at);
+            *end = (*end).max(at);
+        }
+        none => *none = Some((at, at)),
+    };
+    for id in order {
+        let block = &body.blocks[id.index()];
+        live[id.index()].iter().for_each(|r| touch(r, at));
+        for (inst, _) in &block.insts {
+            at += 2;
+            inst.for_each_use(|v| uses(v).into_iter().for_each(|r| touch(r.index(), at)));
+            inst.dst()
+                .into_iter()
+                .for_each(|r| touch(r.index(), at + 1));
+        }
+        at += 2;
+        block
+            .term
+            .for_each_use(|v| uses(v).into_iter().for_each(|r| touch(r.index(), at)));
+        block.term.for_each_dst(|r| touch(r.index(), at + 1));
+        let end = at + 1;
+        block
+            .term
+            .for_each_target(|t| live[t.index()].iter().for_each(|r| touch(r, end)));
+        if let Some(catch) = block.catch {
+            live[catch.index()].iter().for_each(|r| touch(r, end));
+        }
+        at += 2;
+    }
+    spans
+}
+
+/// A piece of frame or stack, taken until a place.
+struct Slot {
+    offset: u32,
+    size: u32,
+    until: u32,
+}
+
+fn assign(body: &Body, alloc: &mut Alloc, live: &[Set]) {
+    let spans = intervals(body, &alloc.order, live);
+    let mut by_start: Vec<usize> = (0..spans.len()).filter(|r| spans[*r].is_some()).collect();
+    // Small slots first: they are the ones reached by displacement.
+    by_start.sort_by_key(|r| spans[*r]);
+    let mut pool: Vec<(Reg, Option<u32>)> = POOL.iter().map(|r| (*r, None)).collect();
+    let mut stack: Vec<Option<u32>> = vec![None; ((STACK_TOP - STACK_END) / 8) as usize];
+    let mut frame: Vec<Slot> = Vec::new();
+    let free = |until: &Option<u32>, start: u32| until.is_none_or(|u| u < start);
+    let is_long = |r: &usize| body.regs[*r] == Ty::Long;
+    for r in by_start.iter().copied().filter(is_long) {
+        let Some((start, end)) = spans[r] else {
+            continue;
+        };
+        alloc.homes[r] = if let Some(p) = pool.iter_mut().find(|p| free(&p.1, start)) {
+            p.1 = Some(end);
+            Home::Reg(p.0)
+        } else if let Some(i) = stack.iter().position(|s| free(s, start)) {
+            stack[i] = Some(end);
+            Home::Stack(STACK_TOP - 8 - 8 * i as i16)
+        } else {
+            Home::Frame(take(&mut frame, &mut alloc.frame, 8, (start, end)))
+        };
+    }
+    let mut widths: Vec<u32> = body.regs.iter().map(|t| t.size()).collect();
+    widths.sort_unstable();
+    widths.dedup();
+    for width in widths {
+        let mine = |r: &usize| body.regs[*r] != Ty::Long && body.regs[*r].size() == width;
+        for r in by_start.iter().copied().filter(mine) {
+            let Some(span) = spans[r] else { continue };
+            alloc.homes[r] = Home::Frame(take(&mut frame, &mut alloc.frame, width, span));
+        }
+    }
+}
+
+/// A free slot of that size, or a new one.
+fn take(slots: &mut Vec<Slot>, top: &mut u32, size: u32, span: (u32, u32)) -> u32 {
+    let reuse = slots
+        .iter_mut()
+        .find(|s| s.size == size && s.until + 1 < span.0);
+    if let Some(slot) = reuse {
+        slot.until = span.1;
+        return slot.offset;
+    }
+    let offset = *top;
+    *top += size;
+    slots.push(Slot {
+        offset,
+        size,
+        until: span.1,
+    });
+    offset
+}

@@ -1,0 +1,656 @@
+//! Random kernel programs: every storage class, statistics with every part, histograms,
+//! wrapping arrays, slices, text with all conversions, errors and catch blocks, several
+//! handlers on one event. Blocks lead forwards only. The same seed gives the same program.
+
+use spile_ir::fmt::Format;
+use spile_ir::storage::{self, Storage};
+use spile_ir::*;
+
+/// Number registers of a body, then string registers of these widths.
+const LONGS: u32 = 7;
+const WIDTHS: [u16; 5] = [8, 16, 24, 64, 136];
+
+/// How a global is used in a program.
+#[derive(Clone, Copy, PartialEq)]
+enum Use {
+    /// Everything.
+    All,
+    /// Only what keeps it per CPU.
+    Adds,
+    /// Not at all.
+    No,
+}
+
+/// Formats with the kinds of their arguments (`d` number, `s` string).
+const FORMATS: &[(&str, &str)] = &[
+    ("%d %5d %-5d|\n", "ddd"),
+    ("%05d,%+d,% d", "ddd"),
+    ("%x %#x %X %o %#o", "ddddd"),
+    ("%u %.3d %8.4d|", "ddd"),
+    ("<%s|%10s|%-12s>", "sss"),
+    ("%.3s:%6.2s:%-6.4s", "sss"),
+    ("%d%s", "ds"),
+    ("%c%c", "cc"),
+    ("%p %i", "dd"),
+    ("100%% %s\n", "s"),
+    ("%-20s|%20d|", "sd"),
+    ("plain", ""),
+    ("%*d|%-*d", "wdwd"),
+    ("%.*s|%*s", "wsws"),
+    ("%*.*x", "wwd"),
+    ("%#s", "s"),
+    ("%5c|%-3c", "cc"),
+];
+
+const STRINGS: &[&str] = &[
+    "",
+    "a",
+    "hello",
+    "0x1f",
+    "1234567",
+    "12345678",
+    "a longer text of thirty bytes!",
+    "fifteen bytes..",
+    "a text that is longer than all of the narrow registers, by some hundred and more bytes, so that it is cut in each of them, as you will see",
+];
+
+const IMMEDIATES: &[i64] = &[
+    0,
+    1,
+    2,
+    3,
+    -1,
+    7,
+    63,
+    64,
+    65,
+    200,
+    -64,
+    1 << 31,
+    -(1 << 31),
+    1 << 40,
+    i64::MAX,
+    i64::MIN,
+    i64::MIN + 1,
+    0xffff_ffff,
+    1000,
+    -1000,
+];
+
+pub struct Generator {
+    state: u64,
+    p: Program,
+    uses: Vec<Use>,
+    /// Percent of instructions that touch globals.
+    globals: u32,
+    /// Catch blocks of the body.
+    catches: Vec<u32>,
+    /// Whether the block at hand is one.
+    caught: bool,
+}
+
+/// Makes the program of a seed, with about `size` instructions a handler.
+pub fn program(seed: u64, size: u32) -> Program {
+    let mut g = Generator {
+        state: seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x9e37_79b9_7f4a_7c15,
+        p: Program::default(),
+        uses: Vec::new(),
+        globals: 0,
+        catches: Vec::new(),
+        caught: false,
+    };
+    g.globals = g.pick(&[20, 40, 70]);
+    g.tables();
+    g.declare();
+    let handlers = g.pick(&[1, 1, 1, 2, 3, 6]);
+    for n in 0..handlers {
+        let body = g.body(size / handlers + 2);
+        g.p.handlers.push(Handler {
+            point: format!("random{n}").into(),
+            points: 1,
+            event: Event::Tracepoint("random".into()),
+            body,
+            site: SiteId(0),
+        });
+    }
+    g.p.limits.maxerrors = 1 << 20;
+    g.p.limits.maxaction = g.pick(&[1000, 1000, 30]);
+    let mut p = g.p.clone();
+    storage::classify(&mut p);
+    for global in &mut p.globals {
+        if global.storage == (Storage::PerCpu { double: false }) && g.chance(50) {
+            global.storage = Storage::PerCpu { double: true };
+        }
+    }
+    p
+}
+
+impl Generator {
+    /// A random number below `n`.
+    pub fn below(&mut self, n: u32) -> u32 {
+        // Splitmix64.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % u64::from(n.max(1))) as u32
+    }
+
+    fn chance(&mut self, percent: u32) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u32) as usize]
+    }
+
+    fn tables(&mut self) {
+        for i in 0..4 {
+            let near = format!("statement {i}").into();
+            self.p.sites.push(Site { near });
+        }
+        self.p.strings = STRINGS.iter().map(|s| s.as_bytes().into()).collect();
+        let entries = ["zero", "one", "", "a name of nineteen b"].map(|e| e.as_bytes().into());
+        self.p.tables.push(Table {
+            name: "t".into(),
+            entries: entries.to_vec(),
+        });
+        for (text, _) in FORMATS {
+            let format = Format::parse(text.as_bytes()).expect("a format");
+            self.p.formats.push(format);
+        }
+        let all = "%d ".repeat(LONGS as usize) + &"[%s]".repeat(WIDTHS.len()) + "\n";
+        self.p
+            .formats
+            .push(Format::parse(all.as_bytes()).expect("a format"));
+    }
+
+    fn spec(&mut self) -> StatsSpec {
+        let hist = match self.below(5) {
+            0 => Some(Hist::Log),
+            1 => Some(Hist::Linear {
+                low: -5,
+                high: 20,
+                step: 3,
+            }),
+            2 => Some(Hist::Linear {
+                low: i64::MIN,
+                high: i64::MIN + 100,
+                step: 7,
+            }),
+            _ => None,
+        };
+        StatsSpec {
+            sum: self.chance(60),
+            min: self.chance(60),
+            max: self.chance(60),
+            variance: self.chance(40),
+            hist,
+        }
+    }
+
+    fn declare(&mut self) {
+        let value = |v: Ty| ElemTy::Scalar(v);
+        let array = |keys: &[Ty], value: ElemTy, max: u32, wrap: bool| GlobalKind::Array {
+            keys: keys.to_vec(),
+            value,
+            max,
+            wrap,
+        };
+        use Ty::{Long, Str};
+        let specs: Vec<StatsSpec> = (0..5).map(|_| self.spec()).collect();
+        let stats = |n: usize| ElemTy::Stats(specs[n].clone());
+        let mixed = [Long, Str(8), Long, Str(24), Str(16), Long, Str(8), Long];
+        let kinds = [
+            GlobalKind::Scalar(Long),
+            GlobalKind::Scalar(Long),
+            GlobalKind::Scalar(Str(16)),
+            GlobalKind::Scalar(Str(136)),
+            GlobalKind::Stats(specs[0].clone()),
+            GlobalKind::Stats(specs[1].clone()),
+            array(&[Long], value(Long), 4, false),
+            array(&[Str(16), Long], value(Str(16)), 3, false),
+            array(&[Long], value(Long), 5, true),
+            array(&[Long, Str(24)], value(Str(24)), 3, true),
+            array(&[Long], stats(2), 4, false),
+            array(&[Str(8)], stats(3), 3, true),
+            array(&mixed, value(Long), 3, false),
+            array(&[Str(16), Long], stats(4), 20, false),
+        ];
+        for (i, kind) in kinds.into_iter().enumerate() {
+            let mut usage = self.pick(&[Use::All, Use::All, Use::Adds, Use::No]);
+            let addable = !matches!(
+                kind,
+                GlobalKind::Scalar(Str(_))
+                    | GlobalKind::Array {
+                        value: ElemTy::Scalar(Str(_)),
+                        ..
+                    }
+            );
+            // A wrapping array kept per CPU drops nothing before it is drained.
+            if usage == Use::Adds
+                && (!addable || matches!(kind, GlobalKind::Array { wrap: true, .. }))
+            {
+                usage = Use::All;
+            }
+            self.uses.push(usage);
+            let init = match &kind {
+                GlobalKind::Scalar(Long) if self.chance(30) => {
+                    Some(Init::Long(self.pick(IMMEDIATES)))
+                }
+                GlobalKind::Scalar(Str(_)) if self.chance(30) => {
+                    Some(Init::Str((*b"first").into()))
+                }
+                _ => None,
+            };
+            self.p.globals.push(Global {
+                name: format!("g{i}").into(),
+                kind,
+                init,
+                storage: Storage::Controller,
+                display: false,
+                site: SiteId(0),
+            });
+        }
+    }
+
+    fn long_reg(&mut self) -> Reg {
+        Reg(self.below(LONGS))
+    }
+
+    fn str_reg(&mut self) -> Reg {
+        Reg(LONGS + self.below(WIDTHS.len() as u32))
+    }
+
+    fn long(&mut self) -> Val {
+        match self.below(4) {
+            0 => Val::Imm(self.pick(IMMEDIATES)),
+            1 => Val::Imm(i64::from(self.below(6))),
+            _ => Val::Reg(self.long_reg()),
+        }
+    }
+
+    fn string(&mut self) -> Val {
+        if self.chance(45) {
+            Val::Str(StrId(self.below(STRINGS.len() as u32)))
+        } else {
+            Val::Reg(self.str_reg())
+        }
+    }
+
+    fn body(&mut self, size: u32) -> Body {
+        let widths = WIDTHS.iter().map(|w| Ty::Str(*w));
+        let regs = (0..LONGS).map(|_| Ty::Long).chain(widths).collect();
+        let blocks = 2 + size / 6;
+        let mut body = Body {
+            regs,
+            blocks: Vec::new(),
+            iters: 0,
+        };
+        // Only errors lead to catch blocks: there alone is a message.
+        self.catches = (1..blocks - 1).filter(|_| self.chance(25)).collect();
+        for b in 0..blocks {
+            let mut insts = Vec::new();
+            self.caught = self.catches.contains(&b);
+            if b == 0 {
+                for (dst, n) in [(0, 0), (1, 1)] {
+                    let args = vec![Val::Imm(n)];
+                    let (dst, f) = (Some(Reg(dst)), Intrinsic::CtxArg);
+                    insts.push((Inst::Intr { dst, f, args }, SiteId(0)));
+                }
+            }
+            if self.chance(30) {
+                insts.push((
+                    Inst::Tick {
+                        n: 1 + self.below(9),
+                    },
+                    SiteId(1),
+                ));
+            }
+            for _ in 0..self.below(2 * size / blocks + 1) {
+                let inst = self.inst();
+                insts.push((inst, SiteId(self.below(4))));
+            }
+            let last = b + 1 == blocks;
+            let later = self.catches.iter().copied().filter(|c| *c > b);
+            let later: Vec<u32> = later.collect();
+            let catch = (!later.is_empty() && self.chance(60)).then(|| BlockId(self.pick(&later)));
+            let term = if last {
+                let args = (0..LONGS + WIDTHS.len() as u32)
+                    .map(|r| Val::Reg(Reg(r)))
+                    .collect();
+                let fmt = FormatId(FORMATS.len() as u32);
+                insts.push((
+                    Inst::Print {
+                        stream: Stream::Out,
+                        fmt,
+                        args,
+                    },
+                    SiteId(0),
+                ));
+                Term::Ret(None)
+            } else {
+                self.jump(b, blocks)
+            };
+            body.blocks.push(Block { insts, term, catch });
+        }
+        body
+    }
+
+    fn jump(&mut self, b: u32, blocks: u32) -> Term {
+        let later: Vec<u32> = (b + 1..blocks)
+            .filter(|b| !self.catches.contains(b))
+            .collect();
+        let forward = |g: &mut Generator| BlockId(g.pick(&later[..later.len().min(3)]));
+        let (then, els) = (forward(self), forward(self));
+        match self.below(20) {
+            0 => Term::EndHandler,
+            1..8 => Term::Jump(then),
+            _ => Term::Branch {
+                cond: self.long(),
+                then,
+                els,
+            },
+        }
+    }
+
+    fn inst(&mut self) -> Inst {
+        loop {
+            let inst = if self.chance(self.globals) {
+                self.on_global()
+            } else {
+                match self.below(10) {
+                    0..4 => Some(self.number()),
+                    4..8 => Some(self.text()),
+                    _ => self.other(),
+                }
+            };
+            if let Some(inst) = inst {
+                return inst;
+            }
+        }
+    }
+
+    fn number(&mut self) -> Inst {
+        use BinOp::*;
+        let dst = self.long_reg();
+        match self.below(8) {
+            0 => Inst::Copy {
+                dst,
+                src: self.long(),
+            },
+            1 => Inst::Un {
+                dst,
+                op: self.pick(&[UnOp::Neg, UnOp::Not, UnOp::BitNot]),
+                a: self.long(),
+            },
+            _ => {
+                let ops = [
+                    Add, Sub, Mul, Div, Div, Mod, Mod, And, Or, Xor, Shl, Shr, UShr, Eq, Ne, Lt,
+                    Le, Gt, Ge,
+                ];
+                Inst::Bin {
+                    dst,
+                    op: self.pick(&ops),
+                    a: self.long(),
+                    b: self.long(),
+                }
+            }
+        }
+    }
+
+    /// Arguments for a format.
+    fn args(&mut self, fmt: usize) -> Vec<Val> {
+        let kinds = FORMATS[fmt].1;
+        kinds
+            .bytes()
+            .map(|k| match k {
+                b's' => self.string(),
+                b'w' if self.chance(60) => Val::Imm(i64::from(self.below(60)) - 30),
+                // A NUL would end the text.
+                b'c' => Val::Imm(33 + i64::from(self.below(90))),
+                _ => self.long(),
+            })
+            .collect()
+    }
+
+    fn text(&mut self) -> Inst {
+        use CmpOp::*;
+        let dst = self.str_reg();
+        let intr = |dst, f, args| Inst::Intr {
+            dst: Some(dst),
+            f,
+            args,
+        };
+        match self.below(13) {
+            0 | 1 => Inst::Copy {
+                dst,
+                src: self.string(),
+            },
+            2 => Inst::Concat {
+                dst,
+                a: self.string(),
+                b: self.string(),
+            },
+            3 => {
+                let op = self.pick(&[Eq, Ne, Lt, Le, Gt, Ge]);
+                Inst::StrCmp {
+                    dst: self.long_reg(),
+                    op,
+                    a: self.string(),
+                    b: self.string(),
+                }
+            }
+            4 => Inst::TableGet {
+                dst,
+                table: TableId(0),
+                idx: self.long(),
+            },
+            5..8 => {
+                let fmt = self.below(FORMATS.len() as u32);
+                let args = self.args(fmt as usize);
+                Inst::Sprint {
+                    dst,
+                    fmt: FormatId(fmt),
+                    args,
+                }
+            }
+            8 => {
+                let args = vec![self.string(), self.long(), self.long()];
+                intr(dst, Intrinsic::Substr, args)
+            }
+            10 => {
+                let args = vec![self.string(), self.string()];
+                intr(self.long_reg(), Intrinsic::Isinstr, args)
+            }
+            11 => {
+                let base = Val::Imm(self.pick(&[0, 8, 10, 16]));
+                let args = vec![self.string(), base];
+                intr(self.long_reg(), Intrinsic::Strtol, args)
+            }
+            9 => {
+                let args = vec![self.string()];
+                intr(self.long_reg(), Intrinsic::Strlen, args)
+            }
+            _ => {
+                let args = vec![self.string(), self.long()];
+                intr(self.long_reg(), Intrinsic::Stringat, args)
+            }
+        }
+    }
+
+    fn other(&mut self) -> Option<Inst> {
+        Some(match self.below(8) {
+            0..4 => {
+                let fmt = self.below(FORMATS.len() as u32);
+                let args = self.args(fmt as usize);
+                let stream = self.pick(&[Stream::Out, Stream::Out, Stream::Warn]);
+                Inst::Print {
+                    stream,
+                    fmt: FormatId(fmt),
+                    args,
+                }
+            }
+            4 if self.chance(30) => Inst::Raise { msg: self.string() },
+            5 if self.chance(60) => Inst::Load {
+                dst: self.long_reg(),
+                space: Space::Kernel,
+                addr: Val::Imm(i64::from(self.below(4096))),
+                size: self.pick(&[1, 2, 4, 8]),
+                signed: self.chance(50),
+            },
+            _ if self.caught => Inst::CatchMsg {
+                dst: self.str_reg(),
+            },
+            _ => return None,
+        })
+    }
+
+    fn keys(&mut self, types: &[Ty]) -> Vec<Val> {
+        let key = |g: &mut Generator, ty: &Ty| match ty {
+            Ty::Long if g.chance(70) => Val::Imm(i64::from(g.below(6))),
+            Ty::Long => g.long(),
+            Ty::Str(_) => g.string(),
+        };
+        types.iter().map(|t| key(self, t)).collect()
+    }
+
+    fn slice(&mut self, keys: &[Val]) -> Vec<Option<Val>> {
+        let wild = self.pick(&[0, 0, 60]);
+        keys.iter()
+            .map(|k| (!self.chance(wild)).then_some(*k))
+            .collect()
+    }
+
+    fn on_global(&mut self) -> Option<Inst> {
+        let n = self.below(self.p.globals.len() as u32);
+        let g = GlobalId(n);
+        let usage = self.uses[n as usize];
+        if usage == Use::No {
+            return None;
+        }
+        let adds = usage == Use::Adds;
+        let kind = self.p.globals[n as usize].kind.clone();
+        Some(match kind {
+            GlobalKind::Scalar(ty) => self.on_scalar(g, ty, adds),
+            GlobalKind::Stats(spec) => self.on_stats(g, vec![], &spec, adds),
+            GlobalKind::Array { keys, value, .. } => {
+                let keys = self.keys(&keys);
+                if !adds && self.chance(30) {
+                    return Some(match self.below(8) {
+                        0..4 => Inst::AHas {
+                            dst: self.long_reg(),
+                            g,
+                            keys: self.slice(&keys),
+                        },
+                        4..7 => Inst::ADel {
+                            g,
+                            keys: self.slice(&keys),
+                        },
+                        _ => Inst::GClear { g },
+                    });
+                }
+                match value {
+                    ElemTy::Scalar(ty) => self.on_element(g, keys, ty, adds),
+                    ElemTy::Stats(spec) => self.on_stats(g, keys, &spec, adds),
+                }
+            }
+        })
+    }
+
+    fn on_scalar(&mut self, g: GlobalId, ty: Ty, adds: bool) -> Inst {
+        let case = if adds { 0 } else { self.below(8) };
+        match (case, ty) {
+            (0 | 1, Ty::Long) => {
+                let old = (!adds && self.chance(50)).then(|| self.long_reg());
+                Inst::GAdd {
+                    g,
+                    val: self.long(),
+                    old,
+                }
+            }
+            (7, _) => Inst::GClear { g },
+            (0..4, Ty::Long) => Inst::GStore {
+                g,
+                val: self.long(),
+            },
+            (_, Ty::Long) => Inst::GLoad {
+                dst: self.long_reg(),
+                g,
+            },
+            (0..4, Ty::Str(_)) => Inst::GStore {
+                g,
+                val: self.string(),
+            },
+            (_, Ty::Str(_)) => Inst::GLoad {
+                dst: self.str_reg(),
+                g,
+            },
+        }
+    }
+
+    fn on_element(&mut self, g: GlobalId, keys: Vec<Val>, ty: Ty, adds: bool) -> Inst {
+        let case = if adds { 0 } else { self.below(6) };
+        match (case, ty) {
+            (0 | 1, Ty::Long) => {
+                let old = (!adds && self.chance(50)).then(|| self.long_reg());
+                Inst::AAdd {
+                    g,
+                    keys,
+                    val: self.long(),
+                    old,
+                }
+            }
+            (0..4, Ty::Long) => Inst::ASet {
+                g,
+                keys,
+                val: self.long(),
+            },
+            (_, Ty::Long) => Inst::AGet {
+                dst: self.long_reg(),
+                g,
+                keys,
+            },
+            (0..4, Ty::Str(_)) => Inst::ASet {
+                g,
+                keys,
+                val: self.string(),
+            },
+            (_, Ty::Str(_)) => Inst::AGet {
+                dst: self.str_reg(),
+                g,
+                keys,
+            },
+        }
+    }
+
+    fn on_stats(&mut self, g: GlobalId, keys: Vec<Val>, spec: &StatsSpec, adds: bool) -> Inst {
+        if adds || self.chance(55) {
+            return Inst::StatAdd {
+                g,
+                keys,
+                val: self.long(),
+            };
+        }
+        if keys.is_empty() && self.chance(10) {
+            return Inst::GClear { g };
+        }
+        let mut kinds = vec![Extract::Count];
+        if spec.sum {
+            kinds.extend([Extract::Sum, Extract::Avg]);
+        }
+        if spec.min {
+            kinds.push(Extract::Min);
+        }
+        if spec.max {
+            kinds.push(Extract::Max);
+        }
+        Inst::StatGet {
+            dst: self.long_reg(),
+            g,
+            keys,
+            what: self.pick(&kinds),
+            shift: 0,
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Where things are: nothing overlaps, everything is aligned and inside; registers that are
+//! alive together never share a home.
+
+use spile_bpf::layout::{Place, counters, percpu, shared};
+use spile_bpf::plan::{Needs, Plan, agg_layout};
+use spile_bpf::regalloc::{self, Alloc, Home};
+use spile_ir::liveness::Liveness;
+use spile_ir::storage::Storage;
+use spile_ir::*;
+
+use crate::generate;
+use crate::machine::{Absent, Contents, Kernel, options};
+
+/// Pieces of memory: where, how long, what.
+type Pieces = Vec<(u32, u32, String)>;
+
+fn disjoint(mut pieces: Pieces, end: u32) {
+    pieces.sort();
+    for (at, size, what) in &pieces {
+        assert!(
+            at % 8 == 0 && at + size <= end,
+            "{what} at {at}, {size} bytes, of {end}"
+        );
+    }
+    for pair in pieces.windows(2) {
+        assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?}");
+    }
+}
+
+fn check_plan(program: &Program, needs: Needs, cpus: u32) {
+    let mut options = options();
+    options.cpus = cpus;
+    let plan = Plan::new(program, &options, needs).expect("a plan");
+    let (mut block, mut common): (Pieces, Pieces) = Default::default();
+    block.push((0, percpu::END, "header".into()));
+    common.push((0, shared::END, "session".into()));
+    let s = &plan.scratch;
+    let max = plan.max_string;
+    for (at, size, what) in [
+        (s.out_pos, 8, "out_pos"),
+        (s.err_id, 8, "err_id"),
+        (s.err_aux, 8, "err_aux"),
+        (s.text_pos, 8, "text_pos"),
+        (s.ticks, 8, "ticks"),
+        (s.start, 8, "start"),
+        (s.tmp, 64, "tmp"),
+        (s.digits, 128, "digits"),
+        (s.frame, needs.frame, "frame"),
+        (s.err_text, max, "err_text"),
+        (s.text, 3 * max, "text"),
+        (s.out, s.out_size, "out"),
+    ] {
+        block.push((at, size, what.into()));
+    }
+    for handler in plan.handlers.iter().flatten() {
+        block.push((
+            handler.counters,
+            counters::SIZE,
+            format!("{:?}", handler.id),
+        ));
+    }
+    let (mut key, mut value) = (8, max);
+    for (global, layout) in program.globals.iter().zip(&plan.globals) {
+        let Some(layout) = layout else {
+            assert_eq!(global.storage, Storage::Controller, "{}", global.name);
+            continue;
+        };
+        let name = global.name.to_string();
+        if let Some(lock) = layout.lock {
+            common.push((lock, 8, format!("lock of {name}")));
+        }
+        match &layout.place {
+            Place::Scalar { offset, ty } => common.push((*offset, ty.size(), name)),
+            Place::Stats { offset, agg } => common.push((*offset, agg.size, name)),
+            Place::Hash {
+                map,
+                key_size,
+                value: v,
+                seq,
+                max,
+                ..
+            } => {
+                let spec = plan.maps.iter().find(|m| m.name == *map).expect("its map");
+                let size = v.size() + if *seq { 8 } else { 0 };
+                assert_eq!((spec.key_size, spec.value_size), (*key_size, size));
+                assert_eq!(spec.max_entries, *max);
+                (key, value) = (key.max(*key_size), value.max(size));
+            }
+            Place::PerCpuScalar {
+                offset,
+                gen_stride,
+                value,
+            } => {
+                let generations = if *gen_stride > 0 { 2 } else { 1 };
+                block.push((*offset, value.size() * generations, name));
+            }
+            Place::PerCpuArray {
+                cache,
+                gen_stride,
+                slots,
+                slot_size,
+                maps,
+                key_size,
+                value: v,
+                ..
+            } => {
+                assert!(slots.is_power_of_two() && 8 + key_size + v.size() <= *slot_size);
+                assert!(*gen_stride == 0 || *gen_stride == slots * slot_size);
+                block.push((*cache, slots * slot_size * maps.len() as u32, name));
+                key = key.max(*key_size);
+            }
+        }
+    }
+    block.push((s.key, key, "key".into()));
+    block.push((s.value, value, "value".into()));
+    disjoint(block, plan.stride);
+    disjoint(common, plan.shared_size);
+    assert!(plan.bss_size(&options) >= plan.shared_size + cpus * plan.stride);
+    let mut names: Vec<_> = plan.maps.iter().map(|m| &m.name).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), plan.maps.len(), "names of maps");
+}
+
+#[test]
+fn nothing_overlaps() {
+    for seed in 0..300 {
+        let program = generate::program(seed, 60);
+        let frame = (seed as u32 % 7) * 9000 / 8 * 8;
+        for cpus in [1, 2, 64, 130] {
+            check_plan(
+                &program,
+                Needs {
+                    frame,
+                    piece: 100 * seed as u32,
+                },
+                cpus,
+            );
+        }
+    }
+}
+
+#[test]
+fn statistics_keep_what_is_asked() {
+    let full = StatsSpec {
+        sum: true,
+        min: true,
+        max: true,
+        variance: true,
+        hist: Some(Hist::Log),
+    };
+    let agg = agg_layout(&full);
+    let (hist, buckets) = agg.hist.expect("histogram");
+    let mut pieces: Pieces = vec![
+        (agg.count, 8, "count".into()),
+        (hist, 8 * buckets, "hist".into()),
+    ];
+    for (at, size) in [(agg.sum, 8), (agg.min, 8), (agg.max, 8), (agg.sumsq, 16)] {
+        pieces.push((at.expect("kept"), size, "word".into()));
+    }
+    disjoint(pieces, agg.size);
+    assert_eq!(agg_layout(&StatsSpec::default()).size, 8);
+}
+
+/// The bytes of a home: kind, first, how many.
+fn bytes(alloc: &Alloc, body: &Body, r: Reg) -> Option<(u8, i64, i64)> {
+    Some(match alloc.homes[r.index()] {
+        Home::None => return None,
+        Home::Reg(reg) => (0, reg as i64, 1),
+        Home::Stack(off) => (1, i64::from(off), 8),
+        Home::Frame(off) => (2, i64::from(off), i64::from(body.regs[r.index()].size())),
+    })
+}
+
+fn apart(alloc: &Alloc, body: &Body, a: Reg, b: Reg) {
+    let (Some(x), Some(y)) = (bytes(alloc, body, a), bytes(alloc, body, b)) else {
+        return;
+    };
+    let overlap = x.0 == y.0 && x.1 < y.1 + y.2 && y.1 < x.1 + x.2;
+    assert!(!overlap, "{a} at {x:?} and {b} at {y:?}\n{body:?}");
+}
+
+fn check_alloc(body: &Body) {
+    let alloc = regalloc::allocate(body).expect("well-formed");
+    for r in (0..body.regs.len() as u32).map(Reg) {
+        match alloc.homes[r.index()] {
+            Home::Reg(_) | Home::Stack(_) => assert_eq!(body.regs[r.index()], Ty::Long),
+            Home::Frame(off) => {
+                assert!(off % 8 == 0 && off + body.regs[r.index()].size() <= alloc.frame);
+            }
+            Home::None => {}
+        }
+    }
+    let live = Liveness::of(body);
+    for id in &alloc.order {
+        let block = &body.blocks[id.index()];
+        let Some(mut set) = live.live_out_set(*id).cloned() else {
+            continue;
+        };
+        live.step_term(block, &mut set);
+        for (inst, _) in block.insts.iter().rev() {
+            let after: Vec<Reg> = set.iter().collect();
+            for (i, a) in after.iter().enumerate() {
+                assert_ne!(alloc.homes[a.index()], Home::None, "{a} is alive");
+                after[..i].iter().for_each(|b| apart(&alloc, body, *a, *b));
+            }
+            if let Some(dst) = inst.dst() {
+                let others = after.iter().filter(|r| **r != dst);
+                others.for_each(|r| apart(&alloc, body, dst, *r));
+                // Text is built while its parts are read.
+                let text = |r: Reg| body.regs[r.index()] != Ty::Long;
+                inst.for_each_use(|v| match v {
+                    Val::Reg(r) if r != dst && text(r) && text(dst) => apart(&alloc, body, dst, r),
+                    _ => {}
+                });
+            }
+            live.step(block, inst, &mut set);
+        }
+        assert!(set.iter().all(|r| live.live_in(*id).any(|x| x == r)) || block.catch.is_some());
+    }
+    for r in live.live_in(BlockId(0)) {
+        assert!(
+            alloc.undefined.contains(&r),
+            "{r} is read before it is written"
+        );
+    }
+}
+
+#[test]
+fn homes_of_living_registers_are_apart() {
+    for seed in 0..300 {
+        let mut program = generate::program(seed, 20 + (seed as u32 % 5) * 30);
+        if seed % 2 == 1 {
+            opt::optimise(&mut program, true);
+        }
+        program.handlers.iter().for_each(|h| check_alloc(&h.body));
+    }
+}
+
+/// Histograms of many statistics take more of a CPU's block than displacements reach.
+#[test]
+fn many_histograms() {
+    let mut text = "site @0 \"\"\n".to_string();
+    let mut code = String::new();
+    for g in 0..24 {
+        text += &format!("global g{g} \"h{g}\" stats(hist_linear 0 2000 4) percpu double @0\n");
+        code += &format!("    stat_add g{g}[], r0\n");
+    }
+    text += &format!(
+        "handler \"x\" points 1 tracepoint(\"x\") @0 {{\n  regs r0: long\n  b0:\n    \
+         r0 = intr ctx_arg(0)\n{code}    ret\n}}\n"
+    );
+    let program = reader::read(&text).expect("reads");
+    check_plan(&program, Needs::default(), 2);
+    let mut kernel = match Kernel::new(&program) {
+        Ok(kernel) => kernel,
+        Err(Absent::Privileges) => return,
+        Err(Absent::Refused(why)) => panic!("{why}"),
+    };
+    [0, 4, 5, 2000].iter().for_each(|n| kernel.run(&[*n]));
+    for contents in kernel.outcome().globals {
+        let Some(Contents::One(interp::Cell::Stats(stat))) = contents else {
+            panic!("{contents:?}")
+        };
+        assert_eq!(stat.buckets[..4], [0, 1, 2, 0]);
+        assert_eq!(stat.buckets.iter().sum::<u64>(), 4);
+    }
+}

@@ -1,0 +1,408 @@
+//! A program in the kernel: loaded, run on chosen CPUs, and what it leaves behind.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::thread::CpuSet;
+use spile_bpf::layout::{
+    ErrorKind, Features, KernelOffsets, Object, Options, Place, RecordWhat, counters, percpu,
+    shared,
+};
+use spile_ir::interp::{Cell, Value};
+use spile_ir::{ElemTy, Global, GlobalKind, Init, Program, SiteId, StatsSpec};
+use spile_kernel::bpf::test_run;
+use spile_kernel::machine::{online_cpus, possible_cpus};
+use spile_runtime::drain::{self, Deltas};
+use spile_runtime::load::Loaded;
+use spile_runtime::maps::{KernelMap, Table};
+use spile_runtime::record::{self, Field};
+use spile_runtime::state::{State, cell_bytes, read_cell, read_keys, word_of};
+
+/// What a global holds: one value, or elements by key.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Contents {
+    /// Of a scalar.
+    One(Cell),
+    /// Of an array.
+    Elements(BTreeMap<Vec<Value>, Cell>),
+}
+
+/// An error that ended a handler.
+pub type Failure = (String, SiteId);
+
+/// What a program did.
+#[derive(Debug, PartialEq, Default)]
+pub struct Outcome {
+    /// Printed text.
+    pub out: String,
+    /// Errors that nothing caught.
+    pub errors: Vec<Failure>,
+    /// Per global; `None` for the controller's own.
+    pub globals: Vec<Option<Contents>>,
+    /// Strings cut.
+    pub cuts: u64,
+}
+
+/// What the code generator is told.
+pub fn options() -> Options {
+    Options {
+        cpus: possible_cpus().last().map_or(1, |c| c + 1),
+        ring_bytes: 1 << 20,
+        timing: false,
+        offsets: KernelOffsets::default(),
+        features: Features {
+            may_goto: true,
+            for_each: true,
+            bpf_loop: true,
+            atomics: true,
+            task_pt_regs: true,
+        },
+        syscalls: Vec::new(),
+    }
+}
+
+/// A loaded program.
+pub struct Kernel<'p> {
+    program: &'p Program,
+    object: Object,
+    pub loaded: Loaded,
+    pub state: State,
+    records: Arc<Mutex<Vec<Vec<u8>>>>,
+    ring: Option<libbpf_rs::RingBuffer<'static>>,
+    base: Vec<Option<Contents>>,
+}
+
+/// Why there is nothing to test.
+pub enum Absent {
+    /// BPF is not allowed here.
+    Privileges,
+    /// The compiler or the verifier refused.
+    Refused(String),
+}
+
+impl<'p> Kernel<'p> {
+    /// Compiles and loads.
+    pub fn new(program: &'p Program) -> Result<Kernel<'p>, Absent> {
+        Kernel::with(program, &options())
+    }
+
+    /// The same with other options.
+    pub fn with(program: &'p Program, options: &Options) -> Result<Kernel<'p>, Absent> {
+        let object = spile_bpf::compile(program, options)
+            .map_err(|e| Absent::Refused(format!("compiler: {e}")))?;
+        let (loaded, state) = match Loaded::new(&object, program) {
+            Ok(loaded) => loaded,
+            Err(spile_runtime::Error::Privileges | spile_runtime::Error::NoBpf) => {
+                eprintln!("skipped: loading BPF programs is not permitted here");
+                return Err(Absent::Privileges);
+            }
+            Err(e) => return Err(Absent::Refused(format!("verifier: {e}"))),
+        };
+        let records = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&records);
+        let ring = loaded
+            .ring(move |bytes| {
+                let mut all = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                all.push(bytes.to_vec());
+                0
+            })
+            .expect("ring buffer");
+        let kernel = Kernel {
+            base: program.globals.iter().map(|g| empty(program, g)).collect(),
+            program,
+            object,
+            loaded,
+            state,
+            records,
+            ring,
+        };
+        kernel.initialise();
+        kernel.state.set_running(true);
+        Ok(kernel)
+    }
+
+    fn initialise(&self) {
+        for (global, layout) in self.program.globals.iter().zip(&self.object.layout.globals) {
+            if let (Some(layout), Some(Contents::One(cell))) = (layout, initial(global))
+                && let Place::Scalar { offset, ty } = layout.place
+            {
+                let layout = spile_bpf::layout::ValueLayout::Scalar(ty);
+                let bytes = cell_bytes(&cell, &layout);
+                assert!(!bytes.is_empty());
+                self.state.set(offset, &layout, &cell);
+            }
+        }
+    }
+
+    /// Runs the first program once, on this CPU.
+    pub fn run(&self, args: &[u64]) {
+        let mut context = args.to_vec();
+        let name = &self.object.layout.programs[0].name;
+        self.loaded
+            .with_program(name, |fd| test_run(fd, &mut context, None))
+            .expect("program")
+            .expect("test run");
+    }
+
+    /// Sum over all CPUs of a word of their headers.
+    pub fn header(&self, at: u32) -> u64 {
+        self.state.sum(at)
+    }
+
+    /// Hits of a handler, all CPUs together.
+    pub fn hits(&self, handler: usize) -> u64 {
+        let info = self.object.layout.handlers[handler]
+            .as_ref()
+            .expect("in the kernel");
+        self.state.sum(info.counters + counters::HITS)
+    }
+
+    /// Records that were sent and not yet taken.
+    fn take_records(&self) -> Vec<Vec<u8>> {
+        if let Some(ring) = &self.ring {
+            ring.consume().expect("records");
+        }
+        let mut all = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut all)
+    }
+
+    /// Adds the deltas of one generation to the base.
+    pub fn drain(&mut self, generation: u32) {
+        for (i, layout) in self.object.layout.globals.iter().enumerate() {
+            let Some(layout) = layout else { continue };
+            let (maps, double): (&[String], bool) = match &layout.place {
+                Place::PerCpuArray {
+                    maps, gen_stride, ..
+                } => (maps, *gen_stride > 0),
+                Place::PerCpuScalar { gen_stride, .. } => (&[], *gen_stride > 0),
+                _ => continue,
+            };
+            if generation > 0 && !double {
+                continue;
+            }
+            let mut map = maps
+                .get(generation as usize)
+                .map(|name| KernelMap::new(self.loaded.map_fd(name).expect("map")).expect("map"));
+            let table = map.as_mut().map(|m| m as &mut dyn Table);
+            let deltas = drain::take(&self.state, &layout.place, generation, table)
+                .expect("drain")
+                .expect("deltas");
+            merge(
+                self.base[i].as_mut().expect("per-CPU"),
+                deltas,
+                &layout.place,
+            );
+        }
+    }
+
+    /// What a global holds.
+    fn contents(&self, i: usize) -> Option<Contents> {
+        let layout = self.object.layout.globals[i].as_ref()?;
+        Some(match &layout.place {
+            Place::Scalar { offset, ty } => {
+                let layout = spile_bpf::layout::ValueLayout::Scalar(*ty);
+                Contents::One(self.state.get(*offset, &layout))
+            }
+            Place::Stats { offset, agg } => {
+                let layout = spile_bpf::layout::ValueLayout::Stats(agg.clone());
+                Contents::One(self.state.get(*offset, &layout))
+            }
+            Place::Hash {
+                map,
+                keys,
+                seq,
+                value,
+                ..
+            } => {
+                let skip = if *seq { 8 } else { 0 };
+                let map = KernelMap::new(self.loaded.map_fd(map).expect("map")).expect("map");
+                let entries = map.entries().expect("entries");
+                Contents::Elements(
+                    entries
+                        .iter()
+                        .map(|(k, v)| {
+                            let cell = read_cell(value, |o| word_of(v, o + skip));
+                            (read_keys(keys, k), cell)
+                        })
+                        .collect(),
+                )
+            }
+            Place::PerCpuScalar { .. } | Place::PerCpuArray { .. } => self.base[i].clone()?,
+        })
+    }
+
+    /// Everything so far; per-CPU deltas are drained.
+    pub fn outcome(&mut self) -> Outcome {
+        for generation in 0..2 {
+            self.drain(generation);
+        }
+        let mut outcome = Outcome {
+            globals: (0..self.program.globals.len())
+                .map(|i| self.contents(i))
+                .collect(),
+            cuts: self.header(percpu::TRUNCATED),
+            ..Outcome::default()
+        };
+        assert_eq!(self.header(percpu::LOST_OUTPUT), 0, "lost output");
+        assert_eq!(self.header(percpu::BUSY), 0, "still busy");
+        for layout in self.object.layout.globals.iter().flatten() {
+            let held = layout.lock.map(|at| {
+                self.state
+                    .shared(at)
+                    .load(std::sync::atomic::Ordering::SeqCst)
+            });
+            assert_eq!(held.unwrap_or(0), 0, "a lock is still held");
+        }
+        let mut out = Vec::new();
+        for record in self.take_records() {
+            self.read(&record, &mut out, &mut outcome.errors);
+        }
+        outcome.out = String::from_utf8_lossy(&out).into_owned();
+        outcome
+    }
+
+    fn read(&self, bytes: &[u8], out: &mut Vec<u8>, errors: &mut Vec<Failure>) {
+        let shapes = &self.object.layout.records;
+        let (_, pieces) = record::open(bytes, shapes).expect("a record");
+        for piece in pieces {
+            let piece = piece.expect("a piece");
+            let fields: Vec<Value> = piece
+                .fields
+                .iter()
+                .map(|f| match f {
+                    Field::Long(n) => Value::Long(*n),
+                    Field::Str(s) => Value::from(*s),
+                })
+                .collect();
+            match &shapes[piece.shape].what {
+                RecordWhat::Print { stream, fmt } => {
+                    out.extend_from_slice(crate::world::mark(*stream));
+                    let memory = &mut |_: spile_ir::Space, _: u64, _: &mut [u8]| Ok(());
+                    let format = &self.program.formats[fmt.index()];
+                    spile_ir::fmt::render(format, &fields, memory, out).expect("renders");
+                }
+                RecordWhat::Error { kind, site, .. } => {
+                    errors.push((message(*kind, &fields, self.program), *site));
+                }
+            }
+        }
+    }
+
+    /// Errors that the shared block counts.
+    pub fn errors(&self) -> u64 {
+        self.state
+            .shared(shared::ERRORS)
+            .load(std::sync::atomic::Ordering::SeqCst)
+    }
+}
+
+/// Goes to the `n`th CPU, counted round and round. (A test run sent to another CPU would run
+/// in an interrupt, where the kernel cannot get more memory.)
+pub fn go_to(n: u64) {
+    let cpus = online_cpus();
+    let mut set = CpuSet::new();
+    set.set(cpus[n as usize % cpus.len()] as usize);
+    rustix::thread::sched_setaffinity(None, &set).expect("affinity");
+}
+
+/// What a full array of this kind says.
+pub fn overflow(program: &Program, g: spile_ir::GlobalId) -> String {
+    let global = &program.globals[g.index()];
+    spile_runtime::message::overflow(&global.name, &global.kind)
+}
+
+fn message(kind: ErrorKind, fields: &[Value], program: &Program) -> String {
+    let address = || format!("0x{:x}", fields[0].as_long());
+    match kind {
+        ErrorKind::DivisionByZero => "division by 0".into(),
+        ErrorKind::EmptyAggregate => "empty aggregate".into(),
+        ErrorKind::Overflow(g) => overflow(program, g),
+        ErrorKind::HistIndex => "histogram index out of range".into(),
+        ErrorKind::ReadFault => format!("read fault at {}", address()),
+        ErrorKind::KernelStrFault => format!("kernel string copy fault at {}", address()),
+        ErrorKind::UserStrFault => format!("user string copy fault at {}", address()),
+        ErrorKind::Raised => String::from_utf8_lossy(fields[0].as_bytes()).into_owned(),
+        ErrorKind::MaxAction => "MAXACTION exceeded".into(),
+    }
+}
+
+/// The value of a scalar before anything runs.
+fn initial(global: &Global) -> Option<Contents> {
+    let GlobalKind::Scalar(ty) = &global.kind else {
+        return None;
+    };
+    let value = match global.init.as_ref()? {
+        Init::Long(n) => Value::Long(*n),
+        Init::Str(s) => Value::Str(s.clone()),
+    };
+    Some(Contents::One(Cell::Scalar(value.fit(*ty).0)))
+}
+
+/// What the controller keeps of a global at first.
+fn empty(_: &Program, global: &Global) -> Option<Contents> {
+    Some(match &global.kind {
+        GlobalKind::Scalar(ty) => {
+            initial(global).unwrap_or(Contents::One(Cell::Scalar(Value::zero(*ty))))
+        }
+        GlobalKind::Stats(spec) => Contents::One(Cell::Stats(spile_ir::stats::Stat::new(spec))),
+        GlobalKind::Array { .. } => Contents::Elements(BTreeMap::new()),
+    })
+}
+
+fn add(to: &mut Cell, delta: Cell) {
+    match (to, delta) {
+        (Cell::Scalar(Value::Long(a)), Cell::Scalar(Value::Long(b))) => *a = a.wrapping_add(b),
+        (Cell::Stats(a), Cell::Stats(b)) => a.merge(&b),
+        other => panic!("deltas of a string: {other:?}"),
+    }
+}
+
+fn merge(base: &mut Contents, deltas: Deltas, place: &Place) {
+    match (base, deltas, place) {
+        (Contents::One(cell), Deltas::Scalar(delta), _) => add(cell, delta),
+        (Contents::Elements(all), Deltas::Array(deltas), Place::PerCpuArray { keys, .. }) => {
+            for (key, delta) in deltas {
+                match all.entry(read_keys(keys, &key)) {
+                    std::collections::btree_map::Entry::Occupied(mut e) => add(e.get_mut(), delta),
+                    std::collections::btree_map::Entry::Vacant(e) => {
+                        e.insert(delta);
+                    }
+                }
+            }
+        }
+        other => panic!("deltas of another kind: {:?}", other.1),
+    }
+}
+
+/// Only what the specification keeps of a statistic.
+pub fn kept(global: &Global, cell: &Cell) -> Cell {
+    let spec: &StatsSpec = match &global.kind {
+        GlobalKind::Stats(spec) => spec,
+        GlobalKind::Array {
+            value: ElemTy::Stats(spec),
+            ..
+        } => spec,
+        _ => return cell.clone(),
+    };
+    let Cell::Stats(stat) = cell else {
+        return cell.clone();
+    };
+    let mut stat = stat.clone();
+    let empty = spile_ir::stats::Stat::default();
+    if !(spec.sum || spec.variance) {
+        stat.sum = empty.sum;
+    }
+    if !spec.min {
+        stat.min = empty.min;
+    }
+    if !spec.max {
+        stat.max = empty.max;
+    }
+    if !spec.variance {
+        stat.sumsq = empty.sumsq;
+    }
+    if stat.buckets.is_empty() {
+        stat.buckets = vec![0; spec.hist.map_or(0, |h| h.buckets() as usize)];
+    }
+    Cell::Stats(stat)
+}

@@ -1,0 +1,12 @@
+//! Compiled handlers against the reference interpreter, on the running kernel: the same
+//! program gives the same output, the same errors, the same globals. Without the privileges
+//! each test says so and ends.
+
+mod directed;
+mod generate;
+mod layouts;
+mod listings;
+mod machine;
+mod races;
+mod random;
+mod world;

@@ -1,0 +1,255 @@
+//! Attached programs with several CPUs at work: what is counted is exact, what is locked is
+//! never torn, what is turned away is counted.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, getpid, test_kill_process};
+use spile_bpf::layout::percpu;
+use spile_ir::interp::{Cell, Value};
+use spile_ir::{Program, reader};
+use spile_runtime::grace::Grace;
+
+use crate::machine::{Absent, Contents, Kernel, Outcome, go_to};
+
+/// One at a time: they all count the same system call of this process.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// `kill`: with signal 0 it does nothing, whatever its first argument is.
+const NR: u32 = 62;
+
+/// A handler of that call by this process: its argument is in r0, the code is block b2.
+fn handler(regs: &str, code: &str) -> String {
+    format!(
+        "handler \"sys\" points 1 sys_enter({NR}) @0 {{\n  regs r0: long, r1: long{regs}\n  b0:\n    \
+         r1 = intr pid()\n    r1 = eq r1, {}\n    branch r1, b2, b1\n  b1:\n    ret\n  b2:\n    \
+         r0 = intr sys_arg(0)\n{code}}}\n",
+        getpid().as_raw_nonzero()
+    )
+}
+
+const HEAD: &str = "limits maxskipped=1000000000 maxerrors=100\nsite @0 \"\"\nsite @1 \"x\"\n";
+
+/// `call(n)` for n below `calls`, on each CPU, spread over `keys` arguments.
+fn hammer(cpu: u64, calls: u64, keys: u64) {
+    go_to(cpu);
+    for n in 0..calls {
+        let key = 1 + (n.wrapping_mul(7) + cpu) % keys;
+        // Whether there is such a process does not matter.
+        let _ = Pid::from_raw(key as i32).map(test_kill_process);
+    }
+}
+
+/// Attaches, makes the calls on two CPUs while `meanwhile` runs again and again, detaches.
+fn run(
+    text: &str,
+    calls: u64,
+    keys: u64,
+    mut meanwhile: impl FnMut(&mut Kernel<'_>),
+    check: impl FnOnce(&Kernel<'_>, Outcome),
+) {
+    let _one = ONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let program: Program = reader::read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let mut kernel = match Kernel::new(&program) {
+        Ok(kernel) => kernel,
+        Err(Absent::Privileges) => return,
+        Err(Absent::Refused(why)) => panic!("{why}"),
+    };
+    let links = kernel.loaded.attach().expect("attached");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let workers: Vec<_> = (0..2)
+            .map(|cpu| s.spawn(move || hammer(cpu, calls, keys)))
+            .collect();
+        let waiter = s.spawn(|| {
+            let ended: Vec<_> = workers.into_iter().map(|w| w.join()).collect();
+            done.store(true, Ordering::SeqCst);
+            assert!(ended.iter().all(Result::is_ok));
+        });
+        while !done.load(Ordering::SeqCst) {
+            meanwhile(&mut kernel);
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        waiter.join().expect("waiter");
+    });
+    drop(links);
+    kernel.state.set_running(false);
+    assert!(Grace::choose().wait(&kernel.state));
+    let outcome = kernel.outcome();
+    assert_eq!(outcome.errors, [], "errors");
+    check(&kernel, outcome);
+}
+
+fn number(outcome: &Outcome, g: usize) -> u64 {
+    match &outcome.globals[g] {
+        Some(Contents::One(Cell::Scalar(v))) => v.as_long() as u64,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn array(outcome: &Outcome, g: usize) -> Vec<(Vec<Value>, i64)> {
+    match &outcome.globals[g] {
+        Some(Contents::Elements(all)) => all
+            .iter()
+            .map(|(k, c)| (k.clone(), c.value().as_long()))
+            .collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn drains_lose_nothing() {
+    let text = HEAD.to_string()
+        + "global g0 \"n\" long percpu double @0\n\
+           global g1 \"a\" [long] stats(sum, min, max) max 8000 percpu double @0\n\
+           global g2 \"b\" [long, long] long max 8000 percpu double @0\n"
+        + &handler(
+            "",
+            "    gadd g0, 1\n    stat_add g1[r0], r0\n    aadd g2[r0, 7], 2\n    ret\n",
+        );
+    let (calls, keys) = (60_000, 3000);
+    let grace = Grace::choose();
+    let mut drains = 0;
+    let drain = |kernel: &mut Kernel<'_>| {
+        let old = kernel.state.flip();
+        assert!(grace.wait(&kernel.state));
+        kernel.drain(old);
+        drains += 1;
+    };
+    run(&text, calls, keys, drain, |kernel, outcome| {
+        let events = 2 * calls;
+        assert_eq!(kernel.hits(0), events);
+        assert_eq!(kernel.header(percpu::NO_MEMORY), 0);
+        assert_eq!(number(&outcome, 0), events);
+        let counts = array(&outcome, 1);
+        assert_eq!(counts.len() as u64, keys);
+        assert_eq!(counts.iter().map(|e| e.1).sum::<i64>() as u64, events);
+        let sums = array(&outcome, 2);
+        assert_eq!(sums.iter().map(|e| e.1).sum::<i64>() as u64, 2 * events);
+    });
+    assert!(drains == 0 || drains > 3, "{drains} drains");
+}
+
+#[test]
+fn compound_updates_are_never_torn() {
+    // `if (!(k in a)) a[k] = n++`; each key's token moves between b and c; a string is
+    // written as two equal copies and read back.
+    let text = HEAD.to_string()
+        + "str s0 \"a text of more than sixteen bytes, written whole or not at all: one\"\n\
+           str s1 \"another one of such texts, to be told from the first in every word\"\n\
+           global g0 \"a\" [long] long max 100 shared lock @0\n\
+           global g1 \"n\" long shared lock @0\n\
+           global g2 \"b\" [long] long max 100 shared lock @0\n\
+           global g3 \"c\" [long] long max 100 shared lock @0\n\
+           global g4 \"s\" str136 shared lock @0\n\
+           global g5 \"t\" str136 shared lock @0\n\
+           global g6 \"torn\" long shared lock @0\n"
+        + &handler(
+            ", r2: long, r3: str136, r4: str136",
+            "    r2 = ahas g0[r0]\n    branch r2, b4, b3\n  b3:\n    r2 = gadd g1, 1\n    \
+             aset g0[r0], r2\n    aset g2[r0], r0\n    jump b7\n  b4:\n    r2 = ahas g2[r0]\n    \
+             branch r2, b5, b6\n  b5:\n    r2 = aget g2[r0]\n    adel g2[r0]\n    aset g3[r0], r2\n    jump b7\n  \
+             b6:\n    r2 = aget g3[r0]\n    adel g3[r0]\n    aset g2[r0], r2\n    jump b7\n  b7:\n    \
+             r3 = gload g4\n    r4 = gload g5\n    r2 = str_ne r3, r4\n    r2 = gadd g6, r2\n    \
+             r2 = and r0, 1\n    branch r2, b8, b9\n  b8:\n    gstore g4, s0\n    gstore g5, s0\n    ret\n  \
+             b9:\n    gstore g4, s1\n    gstore g5, s1\n    ret\n",
+        );
+    let (calls, keys) = (40_000, 50);
+    run(
+        &text,
+        calls,
+        keys,
+        |_| (),
+        |kernel, outcome| {
+            let skipped = kernel.header(percpu::SKIP_LOCK) + kernel.header(percpu::SKIP_REENTRANT);
+            assert_eq!(kernel.hits(0) + skipped, 2 * calls);
+            assert_eq!(kernel.header(percpu::NO_MEMORY), 0);
+            let a = array(&outcome, 0);
+            let mut given: Vec<i64> = a.iter().map(|e| e.1).collect();
+            given.sort_unstable();
+            assert!(given.into_iter().eq(0..a.len() as i64), "each number once");
+            assert_eq!(number(&outcome, 1), a.len() as u64);
+            let mut tokens = array(&outcome, 2);
+            tokens.extend(array(&outcome, 3));
+            tokens.sort();
+            let keys = a.iter().map(|(k, _)| (k.clone(), k[0].as_long()));
+            assert!(
+                tokens.iter().cloned().eq(keys),
+                "each token once: {tokens:?}"
+            );
+            assert_eq!(outcome.globals[4], outcome.globals[5]);
+            assert_eq!(number(&outcome, 6), 0, "torn texts");
+        },
+    );
+}
+
+#[test]
+fn counters_shared_by_cpus_are_atomic() {
+    let text = HEAD.to_string()
+        + "global g0 \"n\" long shared @0\nglobal g1 \"a\" [long] long max 100 shared @0\n"
+        + &handler(
+            ", r2: long",
+            "    r2 = gadd g0, 1\n    aadd g1[r0], 1\n    ret\n",
+        );
+    let calls = 100_000;
+    run(
+        &text,
+        calls,
+        3,
+        |_| (),
+        |kernel, outcome| {
+            assert_eq!(kernel.hits(0), 2 * calls);
+            assert_eq!(number(&outcome, 0), 2 * calls);
+            let all = array(&outcome, 1);
+            assert_eq!(all.iter().map(|e| e.1).sum::<i64>() as u64, 2 * calls);
+        },
+    );
+}
+
+/// Interrupts in the middle of handlers are turned away and counted; nothing is lost.
+#[test]
+fn interrupts_do_not_disturb() {
+    let text = HEAD.to_string()
+        + "global g0 \"sys\" long percpu double @0\n\
+           global g1 \"ticks\" long percpu double @0\n\
+           global g2 \"a\" [long] stats(sum, variance) max 5000 percpu double @0\n\
+           global g3 \"locked\" [long] long max 5000 shared lock @0\n"
+        + &handler(
+            ", r2: long",
+            "    gadd g0, 1\n    stat_add g2[r0], 1\n    r2 = aget g3[1]\n    r2 = add r2, 1\n    \
+             aset g3[1], r2\n    ret\n",
+        )
+        + "handler \"tick\" points 1 perf(1, 0, freq 9000) @0 {\n  regs r0: long\n  b0:\n    \
+           gadd g1, 1\n    stat_add g2[1], 1\n    stat_add g2[9000], 1\n    r0 = aget g3[1]\n    \
+           r0 = add r0, 1\n    aset g3[1], r0\n    ret\n}\n";
+    let started = Instant::now();
+    run(
+        &text,
+        60_000,
+        2000,
+        |_| (),
+        |kernel, outcome| {
+            let (sys, ticks) = (kernel.hits(0), kernel.hits(1));
+            let skipped = kernel.header(percpu::SKIP_LOCK);
+            let turned_away = kernel.header(percpu::SKIP_REENTRANT);
+            assert!(
+                sys <= 120_000 && 120_000 <= sys + skipped,
+                "{sys} {skipped}"
+            );
+            assert!(ticks > 100, "{ticks} ticks in {:?}", started.elapsed());
+            assert_eq!(number(&outcome, 0), sys);
+            assert_eq!(number(&outcome, 1), ticks);
+            let counts = array(&outcome, 2);
+            let no_memory = kernel.header(percpu::NO_MEMORY) as i64;
+            let sum = counts.iter().map(|e| e.1).sum::<i64>();
+            assert_eq!(sum + no_memory, (sys + 2 * ticks) as i64);
+            assert_eq!(array(&outcome, 3)[0].1 as u64, sys + ticks);
+            eprintln!(
+                "{sys} calls, {ticks} ticks, {skipped} and {turned_away} turned away, {no_memory} without memory"
+            );
+        },
+    );
+}

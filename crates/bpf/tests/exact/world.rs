@@ -1,0 +1,139 @@
+//! The same program in the interpreter.
+
+use spile_ir::interp::{self, Cell, Element, Env, Fault, Value, testenv::TestEnv};
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::stats::Stat;
+use spile_ir::{GlobalId, GlobalKind, HandlerId, Program, Space, Stream};
+
+use crate::machine::{Contents, Outcome, overflow};
+
+/// How output of a stream is told apart in tests.
+pub fn mark(stream: Stream) -> &'static [u8] {
+    match stream {
+        Stream::Out => b"",
+        Stream::Warn => b"<warn>",
+        Stream::System => b"<system>",
+    }
+}
+
+/// The test environment, with the names of globals in messages and the event's arguments.
+pub struct World<'p> {
+    program: &'p Program,
+    pub env: TestEnv,
+    args: Vec<u64>,
+    outcome: Outcome,
+    /// Stores that failed: there the value was cut here, and not in the kernel.
+    pub failed: u64,
+}
+
+impl<'p> World<'p> {
+    pub fn new(program: &'p Program) -> World<'p> {
+        World {
+            program,
+            env: TestEnv::new(program),
+            args: Vec::new(),
+            outcome: Outcome::default(),
+            failed: 0,
+        }
+    }
+
+    /// Runs all handlers in order, as one event does.
+    pub fn run(&mut self, args: &[u64]) {
+        self.args = args.to_vec();
+        let program = self.program;
+        for h in 0..program.handlers.len() {
+            if let Err(e) = interp::run(program, HandlerId(h as u32), self) {
+                let message = String::from_utf8_lossy(e.message.message()).into_owned();
+                self.outcome.errors.push((message, e.site));
+            }
+        }
+    }
+
+    /// Everything so far.
+    pub fn outcome(mut self) -> Outcome {
+        self.outcome.out = String::from_utf8_lossy(&self.env.out).into_owned();
+        self.outcome.cuts = self.env.cuts;
+        for (i, global) in self.program.globals.iter().enumerate() {
+            let g = GlobalId(i as u32);
+            let globals = &mut self.env.globals;
+            let contents = match &global.kind {
+                GlobalKind::Scalar(_) => {
+                    Contents::One(Cell::Scalar(globals.gload(g).expect("scalar")))
+                }
+                GlobalKind::Stats(spec) => {
+                    let stat = globals.stat_get(g, &[]).expect("statistic");
+                    Contents::One(Cell::Stats(stat.unwrap_or_else(|| Stat::new(spec))))
+                }
+                GlobalKind::Array { .. } => Contents::Elements(
+                    globals
+                        .elements(g, &[])
+                        .expect("array")
+                        .into_iter()
+                        .map(|e| (e.keys.to_vec(), e.cell))
+                        .collect(),
+                ),
+            };
+            self.outcome.globals.push(Some(contents));
+        }
+        self.outcome
+    }
+}
+
+impl Env for World<'_> {
+    fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
+        self.env.gload(g)
+    }
+    fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
+        self.env.gstore(g, v)
+    }
+    fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
+        self.env.gadd(g, v)
+    }
+    fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
+        self.env.aget(g, keys)
+    }
+    fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
+        self.failed += 1;
+        self.env.aset(g, keys, v)?;
+        self.failed -= 1;
+        Ok(())
+    }
+    fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
+        self.env.aadd(g, keys, v)
+    }
+    fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
+        self.env.ahas(g, keys)
+    }
+    fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
+        self.env.adel(g, keys)
+    }
+    fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
+        self.env.gclear(g)
+    }
+    fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
+        let full = |_| overflow(self.program, g).into();
+        self.env.stat_add(g, keys, v).map_err(full)
+    }
+    fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
+        self.env.stat_get(g, keys)
+    }
+    fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
+        self.env.elements(g, slice)
+    }
+    fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
+        if f == Intrinsic::CtxArg {
+            let n = args.first().map_or(0, Value::as_long) as usize;
+            return Ok(Value::Long(self.args.get(n).copied().unwrap_or(0) as i64));
+        }
+        self.env.intrinsic(f, args)
+    }
+    fn read_memory(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        self.env.read_memory(space, addr, buf)
+    }
+    fn print(&mut self, stream: Stream, text: &[u8]) {
+        self.env.print(stream, text);
+    }
+    fn truncated(&mut self) {
+        self.env.truncated();
+    }
+}

@@ -1,0 +1,424 @@
+//! Compiled handlers in the running kernel: accepted by the verifier, and right. Without the
+//! privileges each test says so and ends.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libbpf_rs::{
+    ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput,
+    RingBufferBuilder,
+};
+use spile_bpf::layout::{
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, Place, RecordWhat, SyscallDesc,
+    shared,
+};
+use spile_bpf::{Compiled, generate};
+use spile_ir::interp::{self, Value, testenv::TestEnv};
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{HandlerId, Init, Program, Ty, reader, testgen};
+use spile_kernel::btf::Btf;
+
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+fn log() -> std::sync::MutexGuard<'static, String> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Fields of the running kernel's structures.
+fn offsets() -> KernelOffsets {
+    let Ok(btf) = Btf::vmlinux() else {
+        return KernelOffsets::default();
+    };
+    let of = |ty: &str, member: &str| {
+        let id = btf.find_struct(ty)?;
+        btf.member(id, member).map(|m| m.bit_offset / 8)
+    };
+    KernelOffsets {
+        task_pid: of("task_struct", "pid"),
+        task_tgid: of("task_struct", "tgid"),
+        task_comm: of("task_struct", "comm"),
+        task_real_parent: of("task_struct", "real_parent"),
+        task_ti_status: of("thread_info", "status"),
+        ..KernelOffsets::default()
+    }
+}
+
+fn options() -> Options {
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = possible
+        .trim()
+        .rsplit(['-', ','])
+        .next()
+        .and_then(|n| n.parse::<u32>().ok());
+    Options {
+        cpus: last.unwrap_or(0) + 1,
+        ring_bytes: 1 << 18,
+        timing: false,
+        offsets: offsets(),
+        features: Features {
+            may_goto: false,
+            for_each: true,
+            bpf_loop: true,
+            atomics: true,
+            task_pt_regs: true,
+        },
+        syscalls: Vec::new(),
+    }
+}
+
+/// Loads; `None` without privileges.
+fn load(compiled: &Compiled) -> Option<Object> {
+    let keep = |_: PrintLevel, text: String| log().push_str(&text);
+    libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
+    let bytes = compiled.spec.write().expect("complete");
+    let open = ObjectBuilder::default().open_memory(&bytes).expect("opens");
+    log().clear();
+    match open.load() {
+        Ok(object) => Some(object),
+        Err(e) if e.kind() == ErrorKind::PermissionDenied && log().contains("CAP_") => {
+            eprintln!("skipped: loading BPF programs is not permitted here");
+            None
+        }
+        Err(e) => {
+            let listing: Vec<_> = compiled
+                .spec
+                .programs
+                .iter()
+                .map(|p| p.function.listing())
+                .collect();
+            let log = log().clone();
+            let tail: String = log[log.len().saturating_sub(6000)..].into();
+            panic!("{e}\n{}\n{tail}", listing.join("\n"));
+        }
+    }
+}
+
+fn bss(object: &Object) -> libbpf_rs::MapHandle {
+    let map = object
+        .maps()
+        .find(|m| m.name().to_string_lossy().ends_with(".bss"))
+        .expect(".bss");
+    libbpf_rs::MapHandle::try_from(&map).expect("handle")
+}
+
+/// The records that a run sends, and the state memory after it.
+fn run(
+    object: &mut Object,
+    program: &str,
+    args: [u64; 2],
+    times: usize,
+    prepare: impl FnOnce(&mut [u8]),
+) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let state = bss(object);
+    let mut words = state
+        .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+        .expect("state")
+        .expect("element");
+    words[shared::RUNNING as usize] = 1;
+    prepare(&mut words);
+    state
+        .update(&0u32.to_ne_bytes(), &words, MapFlags::ANY)
+        .expect("state");
+    let records = Arc::new(Mutex::new(Vec::new()));
+    let out = object.maps().find(|m| m.name() == "out").expect("out");
+    let (seen, mut builder) = (Arc::clone(&records), RingBufferBuilder::new());
+    let keep = move |data: &[u8]| {
+        seen.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(data.to_vec());
+        0
+    };
+    builder.add(&out, keep).expect("ring");
+    let ring = builder.build().expect("ring");
+    for _ in 0..times {
+        let program = object
+            .progs_mut()
+            .find(|p| p.name() == program)
+            .expect("program");
+        let mut context: Vec<u8> = args.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            ..Default::default()
+        };
+        program.test_run(input).expect("run");
+        ring.consume().expect("records");
+    }
+    let words = state
+        .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+        .expect("state")
+        .expect("element");
+    let records = records.lock().expect("records").clone();
+    (records, words)
+}
+
+fn program(text: &str) -> Program {
+    reader::read(text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn compiled(program: &Program) -> Compiled {
+    generate(program, &options()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn count_by_name() {
+    let p = program(
+        "site @0 \"\"\n\
+         global g0 \"a\" [str16] stats(sum) max 2048 percpu double @0\n\
+         handler \"syscall_any\" points 1 sys_enter(all) @0 {\n\
+           regs r0: str16\n\
+           b0:\n\
+             r0 = intr execname()\n\
+             stat_add g0[r0], 1\n\
+             ret\n\
+         }\n",
+    );
+    let c = compiled(&p);
+    println!("{}", c.spec.programs[0].function.listing());
+    let Some(mut object) = load(&c) else { return };
+    let name = c.layout.programs[0].name.clone();
+    run(&mut object, &name, [0, 39], 10, |_| ());
+    let (_, words) = run(&mut object, &name, [0, 39], 10, |_| ());
+    assert_eq!(count(&c, &words), 20);
+}
+
+/// Sum of the element's first words in the caches of all CPUs.
+fn count(c: &Compiled, words: &[u8]) -> u64 {
+    let layout = c.layout.globals[0].as_ref().expect("global");
+    let spile_bpf::layout::Place::PerCpuArray {
+        cache,
+        slots,
+        slot_size,
+        key_size,
+        ..
+    } = layout.place
+    else {
+        panic!("{layout:?}");
+    };
+    let mut sum = 0;
+    for cpu in 0..c.layout.cpus {
+        for slot in 0..slots {
+            let at = c.layout.shared_size + cpu * c.layout.cpu_stride + cache + slot * slot_size;
+            let at = (at + 8 + key_size) as usize;
+            sum += u64::from_ne_bytes(words[at..at + 8].try_into().expect("8 bytes"));
+        }
+    }
+    sum
+}
+
+/// Sets the scalars to their initial values, as the controller does.
+fn initial(p: &Program, c: &Compiled, words: &mut [u8]) {
+    for (global, layout) in p.globals.iter().zip(&c.layout.globals) {
+        let Some(Place::Scalar { offset, .. }) = layout.as_ref().map(|l| &l.place) else {
+            continue;
+        };
+        let at = *offset as usize;
+        match &global.init {
+            Some(Init::Long(n)) => words[at..at + 8].copy_from_slice(&n.to_ne_bytes()),
+            Some(Init::Str(s)) => words[at..at + s.len()].copy_from_slice(s),
+            None => {}
+        }
+    }
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+/// What the records print, and whether an error ended the handler.
+fn text(p: &Program, c: &Compiled, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>) {
+    let (mut out, mut errors) = (Vec::new(), Vec::new());
+    for record in records {
+        let used = (long(record, 0) >> 32) as usize;
+        let mut at = 8;
+        while at < used {
+            let shape = &c.layout.records[long(record, at) as usize];
+            at += 8;
+            let mut fields = Vec::new();
+            for ty in &shape.fields {
+                let word = long(record, at);
+                at += 8;
+                fields.push(match ty {
+                    Ty::Long => Value::Long(word as i64),
+                    Ty::Str(_) => {
+                        let len = word as usize;
+                        let v = Value::from(&record[at..at + len]);
+                        at += len.next_multiple_of(8);
+                        v
+                    }
+                });
+            }
+            match &shape.what {
+                RecordWhat::Print { fmt, .. } => {
+                    let format = &p.formats[fmt.index()];
+                    let memory = &mut |_: spile_ir::Space, _: u64, _: &mut [u8]| Ok(());
+                    spile_ir::fmt::render(format, &fields, memory, &mut out).expect("renders");
+                }
+                RecordWhat::Error { kind, .. } => errors.push(format!("{kind:?}")),
+            }
+        }
+        assert_eq!(at, used, "a record is as long as its pieces");
+    }
+    (out, errors)
+}
+
+/// Runs random programs here and in the interpreter. Gives how many were refused.
+fn compare(seeds: std::ops::Range<u64>) -> Option<usize> {
+    let mut refused = 0;
+    for seed in seeds {
+        let config = testgen::Config {
+            kernel: true,
+            calls: false,
+            loops: false,
+            ..Default::default()
+        };
+        let mut p = testgen::program(seed, config);
+        p.limits.maxerrors = 1000;
+        spile_ir::storage::classify(&mut p);
+        let c = match generate(&p, &options()) {
+            Ok(c) => c,
+            Err(e) => {
+                refused += 1;
+                eprintln!("seed {seed}: {e}");
+                continue;
+            }
+        };
+        let mut object = load(&c)?;
+        let name = c.layout.programs[0].name.clone();
+        let (records, _) = run(&mut object, &name, [0, 39], 3, |words| {
+            initial(&p, &c, words)
+        });
+        let (out, errors) = text(&p, &c, &records);
+        let mut env = TestEnv::new(&p);
+        env.answers
+            .push((Intrinsic::Pid, Value::Long(std::process::id().into())));
+        let failed = (0..3)
+            .filter(|_| interp::run(&p, HandlerId(0), &mut env).is_err())
+            .count();
+        let (got, want) = (
+            String::from_utf8_lossy(&out),
+            String::from_utf8_lossy(&env.out),
+        );
+        if got != want || errors.len() != failed {
+            panic!("seed {seed}: {errors:?}, {failed}\n{got}\n--- interpreter:\n{want}\n{p}");
+        }
+    }
+    Some(refused)
+}
+
+#[test]
+fn random_programs() {
+    if let Some(refused) = compare(0..150) {
+        assert!(refused <= 15, "{refused} refused");
+    }
+}
+
+static BITS: FlagTable = FlagTable {
+    name: "bits",
+    entries: &[
+        Flag {
+            mask: 3,
+            bits: 0,
+            name: "ZERO",
+        },
+        Flag {
+            mask: 3,
+            bits: 1,
+            name: "ONE",
+        },
+        Flag {
+            mask: 3,
+            bits: 2,
+            name: "TWO",
+        },
+        Flag {
+            mask: 4,
+            bits: 4,
+            name: "FOUR",
+        },
+        Flag {
+            mask: 8,
+            bits: 8,
+            name: "EIGHT",
+        },
+    ],
+};
+
+/// Text about the system call that runs the program: `bpf(BPF_PROG_TEST_RUN, attr, size)`.
+#[test]
+fn text_of_system_calls() {
+    let text_of = |event: &str, value: &str, context: [u64; 2]| {
+        let p = program(&format!(
+            "site @0 \"\"\n\
+             fmt f0 \"%s\"\n\
+             handler \"x\" points 1 {event}(all) @0 {{\n\
+               regs r0: str520\n\
+               b0:\n\
+                 r0 = intr {value}()\n\
+                 print out f0(r0)\n\
+                 ret\n\
+             }}\n"
+        ));
+        let mut options = options();
+        let all = [
+            ArgDesc::Flags(&BITS),
+            ArgDesc::Hex(8),
+            ArgDesc::Int(4),
+            ArgDesc::UserStr,
+        ];
+        options.syscalls = vec![
+            SyscallDesc {
+                nr: 321,
+                name: "bpf".into(),
+                args: all[..1].to_vec(),
+                ret_hex: false,
+            },
+            SyscallDesc {
+                nr: 322,
+                name: "listed".into(),
+                args: vec![
+                    ArgDesc::Enum(&BITS),
+                    ArgDesc::Dirfd,
+                    ArgDesc::Octal,
+                    ArgDesc::Argv,
+                    ArgDesc::Signal,
+                ],
+                ret_hex: true,
+            },
+            SyscallDesc {
+                nr: 323,
+                name: "all".into(),
+                args: all.to_vec(),
+                ret_hex: true,
+            },
+        ];
+        let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+        let mut object = load(&c)?;
+        let name = c.layout.programs[0].name.clone();
+        let (records, _) = run(&mut object, &name, context, 1, |_| ());
+        Some(String::from_utf8_lossy(&text(&p, &c, &records).0).into_owned())
+    };
+    let Some(args) = text_of("sys_enter", "sys_argstr", [0, 321]) else {
+        return;
+    };
+    assert_eq!(args, "TWO|EIGHT");
+    let args = text_of("sys_enter", "sys_argstr", [0, 322]).expect("loads");
+    assert!(args.starts_with("10, "), "{args}");
+    let args = text_of("sys_enter", "sys_argstr", [0, 323]).expect("loads");
+    assert!(args.starts_with("TWO|EIGHT, 0x"), "{args}");
+    assert_eq!(
+        text_of("sys_enter", "sys_argstr", [0, 5]).expect("loads"),
+        ""
+    );
+    assert_eq!(
+        text_of("sys_enter", "sys_name", [0, 322]).expect("loads"),
+        "listed"
+    );
+    assert_eq!(
+        text_of("sys_enter", "sys_name", [0, 700]).expect("loads"),
+        "syscall_700"
+    );
+    let ret = |n: i64| text_of("sys_exit", "sys_retstr", [0, n as u64]).expect("loads");
+    assert_eq!(ret(-2), "-2 (ENOENT)");
+    assert_eq!(ret(-133), "-133 (EHWPOISON)");
+    assert_eq!(ret(-514), "-514");
+    assert_eq!(ret(17), "17");
+}
