@@ -1,0 +1,210 @@
+//! The account of a session: what went wrong or was lost, by kind. Everything zero means that
+//! the numbers a script printed are exact.
+
+use std::fmt::Write;
+
+use spile_ir::Limits;
+
+/// Hits that did not run, by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Skipped {
+    /// Another handler ran on the CPU.
+    pub reentrancy: u64,
+    /// A lock could not be had within MAXTRYLOCK tries.
+    pub lock: u64,
+    /// The kernel had no memory for an update.
+    pub no_memory: u64,
+    /// The kernel itself turned the hit away because the same program ran on the CPU.
+    pub kernel_recursion: u64,
+}
+
+impl Skipped {
+    /// Of all kinds.
+    pub fn total(&self) -> u64 {
+        self.by_reason().iter().map(|(n, _)| n).sum()
+    }
+
+    /// With a name a reason.
+    fn by_reason(&self) -> [(u64, &'static str); 4] {
+        [
+            (self.lock, "lock timeout"),
+            (self.reentrancy, "reentrancy"),
+            (self.no_memory, "no memory"),
+            (self.kernel_recursion, "kernel recursion"),
+        ]
+    }
+}
+
+/// What a session counted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Account {
+    /// Errors of handlers that nothing caught.
+    pub errors: u64,
+    /// Hits that did not run.
+    pub skipped: Skipped,
+    /// Records of output that did not fit in the ring buffer.
+    pub lost_output: u64,
+    /// Strings cut to their limit.
+    pub truncated: u64,
+    /// Elements of arrays that came from several CPUs and did not fit together.
+    pub overflows: u64,
+    /// Records that were not as the layout says.
+    pub malformed: u64,
+    /// Lock names with the misses of controller handlers.
+    pub controller_lock_timeouts: Vec<(String, u64)>,
+}
+
+impl Account {
+    /// Hits that did not run, in the kernel and in the controller.
+    pub fn skipped_total(&self) -> u64 {
+        self.skipped.total()
+            + self
+                .controller_lock_timeouts
+                .iter()
+                .map(|(_, n)| n)
+                .sum::<u64>()
+    }
+
+    /// Counts a controller handler that could not have a lock.
+    pub fn controller_missed(&mut self, global: &str) {
+        match self
+            .controller_lock_timeouts
+            .iter_mut()
+            .find(|(name, _)| name == global)
+        {
+            Some((_, n)) => *n += 1,
+            None => self.controller_lock_timeouts.push((global.to_owned(), 1)),
+        }
+    }
+
+    /// Whether nothing is to be told.
+    pub fn is_clean(&self) -> bool {
+        *self == Account::default()
+    }
+
+    /// Whether errors end the session.
+    pub fn too_many_errors(&self, limits: &Limits) -> bool {
+        self.errors > limits.maxerrors
+    }
+
+    /// Whether skipped hits end the session.
+    pub fn too_many_skipped(&self, limits: &Limits) -> bool {
+        self.skipped_total() > limits.maxskipped
+    }
+
+    /// The text for standard error at the end: empty when all is well; `details` adds a line a
+    /// reason.
+    pub fn text(&self, details: bool) -> String {
+        let mut out = String::new();
+        let skipped = self.skipped_total();
+        if self.errors + skipped > 0 {
+            line(
+                &mut out,
+                format_args!(
+                    "Number of errors: {}, skipped probes: {skipped}",
+                    self.errors
+                ),
+            );
+        }
+        if details {
+            for (name, n) in &self.controller_lock_timeouts {
+                line(
+                    &mut out,
+                    format_args!("Skipped due to global '{name}' lock timeout: {n}"),
+                );
+            }
+            for (n, reason) in self.skipped.by_reason() {
+                if n > 0 {
+                    line(&mut out, format_args!("Skipped due to {reason}: {n}"));
+                }
+            }
+        }
+        let rest = [
+            (
+                self.lost_output,
+                "lost messages; a larger buffer helps: -s MB",
+            ),
+            (
+                self.truncated,
+                "strings cut to their limit; see -D MAXSTRINGLEN=N",
+            ),
+            (
+                self.overflows,
+                "array elements that did not fit; see -D MAXMAPENTRIES=N",
+            ),
+            (
+                self.malformed,
+                "records that could not be read: a bug in spile, please report it",
+            ),
+        ];
+        for (n, what) in rest {
+            if n > 0 {
+                line(&mut out, format_args!("There were {n} {what}."));
+            }
+        }
+        out
+    }
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "WARNING: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_to_tell() {
+        let account = Account::default();
+        assert!(account.is_clean());
+        assert_eq!(account.text(true), "");
+    }
+
+    #[test]
+    fn totals_and_details() {
+        let mut account = Account {
+            errors: 2,
+            lost_output: 7,
+            ..Account::default()
+        };
+        account.skipped.reentrancy = 3;
+        account.skipped.lock = 1;
+        account.controller_missed("x");
+        account.controller_missed("x");
+        assert_eq!(account.skipped_total(), 6);
+        assert_eq!(
+            account.text(false),
+            "WARNING: Number of errors: 2, skipped probes: 6\n\
+             WARNING: There were 7 lost messages; a larger buffer helps: -s MB.\n"
+        );
+        assert_eq!(
+            account
+                .text(true)
+                .lines()
+                .skip(1)
+                .take(3)
+                .collect::<Vec<_>>(),
+            [
+                "WARNING: Skipped due to global 'x' lock timeout: 2",
+                "WARNING: Skipped due to lock timeout: 1",
+                "WARNING: Skipped due to reentrancy: 3",
+            ]
+        );
+    }
+
+    #[test]
+    fn limits() {
+        let limits = Limits::default();
+        let mut account = Account {
+            errors: 1,
+            ..Account::default()
+        };
+        assert!(account.too_many_errors(&limits));
+        account.skipped.lock = 100;
+        assert!(!account.too_many_skipped(&limits));
+        account.skipped.no_memory = 1;
+        assert!(account.too_many_skipped(&limits));
+    }
+}

@@ -1,0 +1,300 @@
+//! The processes that a session follows: the command of `-c`, started but held back until the
+//! probes are armed, and the process of `-x`. Both are watched through a process descriptor.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+
+/// A process that ends the session when it ends.
+pub struct Watched {
+    pid: Pid,
+    pidfd: OwnedFd,
+    /// For a child of ours: the pipe where a byte lets it run its command.
+    gate: Option<OwnedFd>,
+    child: bool,
+}
+
+/// Characters that mean something to a shell where they are not quoted.
+const SHELL: &[char] = &[
+    '$', '`', '|', '&', ';', '<', '>', '(', ')', '{', '}', '*', '?', '[', ']', '~', '#', '!', '\n',
+];
+/// Those that mean something in double quotes.
+const IN_QUOTES: &[char] = &['$', '`'];
+
+/// Whether a command has anything but words, quoted ones among them.
+fn needs_shell(command: &str) -> bool {
+    let mut quote = None;
+    let mut chars = command.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(q), c) if c == q => quote = None,
+            (None | Some('"'), '\\') => _ = chars.next(),
+            (None, c) if SHELL.contains(&c) => return true,
+            (Some('"'), c) if IN_QUOTES.contains(&c) => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The program and its arguments: the words of the command, or a shell where it needs one.
+fn words(command: &str) -> Vec<String> {
+    match shlex::split(command) {
+        // `NAME=VALUE command` is for the shell too.
+        Some(words) if words.first().is_some_and(|w| !w.contains('=')) && !needs_shell(command) => {
+            words
+        }
+        _ => shell(command),
+    }
+}
+
+/// A shell that runs the command.
+fn shell(command: &str) -> Vec<String> {
+    vec!["/bin/sh".into(), "-c".into(), command.into()]
+}
+
+fn c_strings(words: Vec<String>) -> io::Result<Vec<CString>> {
+    let nul = |_| io::Error::other("the command holds a NUL byte");
+    words
+        .into_iter()
+        .map(|w| CString::new(w).map_err(nul))
+        .collect()
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings
+        .iter()
+        .map(|s| s.as_ptr())
+        .chain([std::ptr::null()])
+        .collect()
+}
+
+impl Watched {
+    /// Forks a child that waits to become `command`.
+    pub fn start(command: &str) -> io::Result<Watched> {
+        // What the command's words do not name, a shell may know: it gets the second try.
+        let (args, shell) = (c_strings(words(command))?, c_strings(shell(command))?);
+        let (argv, fallback) = (pointers(&args), pointers(&shell));
+        let (wait, gate) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        // SAFETY: the child calls nothing but functions that are safe after a fork
+        // (async-signal-safe ones, on memory that was made before), and then becomes another
+        // program or ends.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                // SAFETY: as above; both lists are NULL-terminated and their strings alive.
+                unsafe { become_command(wait.as_raw_fd(), gate.as_raw_fd(), [&argv, &fallback]) }
+            }
+            _ => {
+                let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::Other)?;
+                let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+                Ok(Watched {
+                    pid,
+                    pidfd,
+                    gate: Some(gate),
+                    child: true,
+                })
+            }
+        }
+    }
+
+    /// Follows a process that runs already.
+    pub fn follow(pid: i32) -> io::Result<Watched> {
+        let none = || io::Error::from_raw_os_error(libc::ESRCH);
+        let pid = Some(pid)
+            .filter(|p| *p > 0)
+            .and_then(Pid::from_raw)
+            .ok_or_else(none)?;
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        Ok(Watched {
+            pid,
+            pidfd,
+            gate: None,
+            child: false,
+        })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    /// Lets the command run.
+    pub fn release(&mut self) {
+        if let Some(gate) = self.gate.take() {
+            // A child that died meanwhile shows in its status.
+            let _ = rustix::io::write(&gate, b"!");
+        }
+    }
+
+    /// Whether the command may run already.
+    pub fn released(&self) -> bool {
+        self.gate.is_none()
+    }
+
+    /// How it ended, once it has: `None` while it runs. A process that is not ours ends well.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        if !self.child {
+            return Some(ExitStatus::from_raw(0));
+        }
+        let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let status = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), flags).ok()??;
+        let raw = match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => (code & 0xff) << 8,
+            (None, Some(signal)) => signal & 0x7f,
+            (None, None) => 0,
+        };
+        Some(ExitStatus::from_raw(raw))
+    }
+
+    /// Ends a command that never got to run, or asks a running one to end; and reaps it, if it
+    /// has ended.
+    pub fn stop(&mut self) {
+        if !self.child {
+            return;
+        }
+        let signal = if self.released() {
+            Signal::TERM
+        } else {
+            Signal::KILL
+        };
+        if self.ended().is_none() {
+            // It can have ended meanwhile; then there is nothing to do.
+            let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
+        }
+        let wait = if signal == Signal::KILL {
+            WaitIdOptions::empty()
+        } else {
+            WaitIdOptions::NOHANG
+        };
+        let _ = rustix::process::waitid(
+            WaitId::PidFd(self.pidfd.as_fd()),
+            WaitIdOptions::EXITED | wait,
+        );
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !self.released() {
+            self.stop();
+        }
+    }
+}
+
+impl AsFd for Watched {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+/// In the child: waits for the gate, then runs the command.
+///
+/// # Safety
+/// Only to be called in a freshly forked child; the tries are NULL-terminated and alive.
+unsafe fn become_command(wait: i32, gate: i32, tries: [&[*const libc::c_char]; 2]) -> ! {
+    // SAFETY: all of these are async-signal-safe, and the memory is alive and ours.
+    unsafe {
+        libc::close(gate);
+        let mut byte = 0u8;
+        let got = loop {
+            let got = libc::read(wait, (&raw mut byte).cast(), 1);
+            if got >= 0 || *libc::__errno_location() != libc::EINTR {
+                break got;
+            }
+        };
+        // The pipe ends without a byte when the session is over before the probes are armed.
+        if got != 1 {
+            libc::_exit(127);
+        }
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        for argv in tries {
+            libc::execvp(argv[0], argv.as_ptr());
+        }
+        libc::_exit(127)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(watched: &Watched) -> ExitStatus {
+        for _ in 0..2000 {
+            if let Some(status) = watched.ended() {
+                return status;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("the command did not end");
+    }
+
+    #[test]
+    fn commands_wait_for_the_gate() {
+        let mut child = Watched::start("sh -c exit").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(child.ended().is_none());
+        child.release();
+        assert_eq!(wait(&child).code(), Some(0));
+        child.stop();
+    }
+
+    #[test]
+    fn how_commands_end() {
+        for (command, code, signal) in [
+            ("exit 3", Some(3), None),
+            ("sh -c 'exit 4'", Some(4), None),
+            ("kill -9 $$", None, Some(9)),
+            ("/no/such/program", Some(127), None),
+        ] {
+            let mut child = Watched::start(command).unwrap();
+            child.release();
+            let status = wait(&child);
+            assert_eq!(
+                (status.code(), status.signal()),
+                (code, signal),
+                "{command}"
+            );
+            child.stop();
+        }
+    }
+
+    #[test]
+    fn held_back_commands_can_be_stopped() {
+        let mut child = Watched::start("sleep 100").unwrap();
+        child.stop();
+        assert!(Watched::follow(child.pid()).is_err());
+        let child = Watched::start("sleep 100").unwrap();
+        let pid = child.pid();
+        drop(child);
+        assert!(Watched::follow(pid).is_err());
+    }
+
+    #[test]
+    fn following() {
+        assert!(Watched::follow(0).is_err());
+        assert!(Watched::follow(-1).is_err());
+        assert_eq!(Watched::follow(1).unwrap().pid(), 1);
+    }
+
+    #[test]
+    fn splitting() {
+        assert_eq!(words("ls  -l /"), ["ls", "-l", "/"]);
+        assert_eq!(words("a | b"), ["/bin/sh", "-c", "a | b"]);
+        assert_eq!(words(" ")[0], "/bin/sh");
+        assert_eq!(words("sh -c 'a; b' \"c d\""), ["sh", "-c", "a; b", "c d"]);
+        assert_eq!(words("dd if=/dev/zero"), ["dd", "if=/dev/zero"]);
+        for shell in ["A=1 b", "echo \"$A\"", "a 'b", "echo *"] {
+            assert_eq!(words(shell), ["/bin/sh", "-c", shell]);
+        }
+    }
+}

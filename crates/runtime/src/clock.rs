@@ -1,0 +1,130 @@
+//! Clocks and the time zone of the controller.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+
+use rustix::time::{ClockId, clock_gettime};
+use spile_kernel::machine::hz;
+pub use spile_kernel::machine::{monotonic_ns as mono_ns, realtime_offset_ns as offset_ns};
+
+/// Nanoseconds of a clock.
+fn ns(id: ClockId) -> i64 {
+    let t = clock_gettime(id);
+    t.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec)
+}
+
+/// Wall-clock time, nanoseconds since 1970.
+pub fn real_ns() -> i64 {
+    ns(ClockId::Realtime)
+}
+
+/// The time zone: seconds west of UTC, and its abbreviation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone {
+    /// Seconds west of UTC, daylight saving time included.
+    pub west: i64,
+    /// `CET` and the like; at most 15 bytes.
+    pub name: String,
+}
+
+/// The zone that is in force now.
+pub fn zone() -> Zone {
+    let now = real_ns() / 1_000_000_000;
+    // SAFETY: both pointers are to live values of the right type; the zone's name is a string
+    // of the C library's that stays until the zone changes, and it is copied here.
+    unsafe {
+        let mut tm = std::mem::zeroed::<libc::tm>();
+        tzset();
+        if libc::localtime_r(&raw const now, &raw mut tm).is_null() || tm.tm_zone.is_null() {
+            return Zone {
+                west: 0,
+                name: "UTC".into(),
+            };
+        }
+        let name = std::ffi::CStr::from_ptr(tm.tm_zone).to_string_lossy();
+        Zone {
+            west: -tm.tm_gmtoff,
+            name: name.chars().filter(char::is_ascii).take(15).collect(),
+        }
+    }
+}
+
+/// Fills in `strftime` forms with the local time of now.
+pub fn strftime(format: &str) -> io::Result<String> {
+    if !format.contains('%') {
+        return Ok(format.to_owned());
+    }
+    // A text that comes out empty looks like one that does not fit: one more byte tells them
+    // apart.
+    let padded = CString::new(format!("{format}_"))?;
+    let now = real_ns() / 1_000_000_000;
+    let mut text = vec![0u8; 4096];
+    // SAFETY: the time, the broken-down time and the format are live values of the right types,
+    // and the length given is that of the buffer.
+    let len = unsafe {
+        let mut tm = std::mem::zeroed::<libc::tm>();
+        tzset();
+        if libc::localtime_r(&raw const now, &raw mut tm).is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let to = text.as_mut_ptr().cast();
+        libc::strftime(to, text.len(), padded.as_ptr(), &raw const tm)
+    };
+    // 0 says that it did not fit.
+    let len = len.checked_sub(1).ok_or(io::ErrorKind::InvalidFilename)?;
+    text.truncate(len);
+    String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidFilename.into())
+}
+
+unsafe extern "C" {
+    /// Reads the zone from the environment; `localtime_r` alone need not.
+    safe fn tzset();
+}
+
+/// The kernel's `jiffies`: ticks since start plus the value that it starts with (five minutes
+/// before the 32-bit counter wraps).
+pub fn jiffies() -> i64 {
+    let hz = i64::from(hz());
+    let initial = i64::from((-300i32).wrapping_mul(hz as i32) as u32);
+    (ns(ClockId::MonotonicCoarse) / (1_000_000_000 / hz.max(1))).wrapping_add(initial)
+}
+
+/// The name of this task, as the kernel has it.
+pub fn comm() -> Vec<u8> {
+    let mut name = fs::read("/proc/thread-self/comm").unwrap_or_default();
+    if name.last() == Some(&b'\n') {
+        name.pop();
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_agree() {
+        let by_offset = mono_ns() + offset_ns();
+        assert!((real_ns() - by_offset).abs() < 50_000_000);
+    }
+
+    #[test]
+    fn names_with_a_date() {
+        assert_eq!(strftime("plain_").unwrap(), "plain_");
+        assert_eq!(strftime("100%%").unwrap(), "100%");
+        let year = strftime("x-%Y.log").unwrap();
+        assert!(year.len() == 10 && year["x-".len()..6].parse::<u32>().unwrap() > 2000);
+        assert_eq!(strftime("%F").unwrap().len(), "2000-01-01".len());
+        assert!(strftime(&"%c".repeat(1000)).is_err());
+        assert!(strftime("%Y\0").is_err());
+    }
+
+    #[test]
+    fn plausible() {
+        let zone = zone();
+        assert!(zone.west.abs() <= 86_400 && !zone.name.is_empty());
+        assert!(jiffies() > 0);
+        assert!(!comm().is_empty());
+    }
+}

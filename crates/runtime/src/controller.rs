@@ -1,0 +1,692 @@
+//! Runs controller handlers through the interpreter, and turns what kernel handlers sent into
+//! output and errors.
+//!
+//! A handler holds the locks of the globals that it shares with kernel handlers from its first
+//! statement to its last; what it prints is collected and delivered after they are given back.
+
+use std::process::{Child, Command};
+use std::rc::Rc;
+use std::time::Instant;
+
+use spile_bpf::layout::{ErrorKind, RecordShape, RecordWhat};
+use spile_ir::interp::{Element, Env, Fault, MemGlobals, ScriptError, Value};
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::stats::Stat;
+use spile_ir::{GlobalId, HandlerId, Program, SiteId, Space, Stream};
+
+use crate::account::Account;
+use crate::globals::{Globals, Raw};
+use crate::host::Host;
+use crate::kernel_side::Kernel;
+use crate::message;
+use crate::needs::{self, Needs};
+use crate::output::{self, Output};
+use crate::record::{self, Field, Piece};
+use crate::report::Hits;
+use crate::urgent::Urgent;
+
+/// Controller handlers and everything that they touch.
+pub struct Controller {
+    world: World,
+    needs: Vec<Needs>,
+    /// The script's output.
+    pub out: Output,
+    /// What went wrong so far.
+    pub account: Account,
+    /// Hits of controller handlers, by handler.
+    pub hits: Vec<Hits>,
+    /// An error ends the session.
+    pub failed: bool,
+    /// Records taken from the ring buffer so far.
+    pub records: u64,
+    /// An error record came since the kernel's counters were last read.
+    errors_seen: bool,
+    controller_errors: u64,
+    kernel_errors: u64,
+    kernel_truncated: u64,
+    quiet: bool,
+    /// Shapes of output in records.
+    shapes: Rc<[RecordShape]>,
+    children: Vec<Child>,
+}
+
+/// What the interpreter asks.
+struct World {
+    program: Rc<Program>,
+    kernel: Option<Kernel>,
+    mem: MemGlobals,
+    host: Host,
+    printed: Vec<(Stream, Vec<u8>)>,
+    truncated: u64,
+    /// Globals that the running handler reads from a copy.
+    copied: Vec<GlobalId>,
+}
+
+impl World {
+    fn globals(&mut self) -> Globals<'_> {
+        Globals {
+            program: &self.program,
+            kernel: self.kernel.as_ref(),
+            mem: &mut self.mem,
+            copied: &self.copied,
+        }
+    }
+
+    /// What the locked globals hold, all at one moment.
+    fn snapshot(&mut self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Fault> {
+        let globals = self.globals();
+        let mut all = Vec::new();
+        for (g, _) in &needs.locks {
+            all.extend(globals.raw(*g)?.map(|raw| (*g, raw)));
+        }
+        Ok(all)
+    }
+
+    /// Lets the handler read these instead of what the kernel goes on to change.
+    fn copy(&mut self, all: Vec<(GlobalId, Raw)>) -> Result<(), Fault> {
+        let ids: Vec<GlobalId> = all.iter().map(|(g, _)| *g).collect();
+        for (g, raw) in all {
+            self.globals().copy(g, raw)?;
+        }
+        self.copied = ids;
+        Ok(())
+    }
+
+    /// Drops the copies.
+    fn forget(&mut self) {
+        for g in std::mem::take(&mut self.copied) {
+            // The global exists, or there would be no copy of it.
+            let _ = self.mem.gclear(g);
+        }
+    }
+
+    /// Moves per-CPU deltas into the controller's values.
+    fn drain(&mut self) -> Result<Vec<(GlobalId, u64)>, Fault> {
+        match &mut self.kernel {
+            Some(kernel) => kernel.drain(&self.program, &mut self.mem),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Env for World {
+    fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
+        self.globals().gload(g)
+    }
+
+    fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
+        self.globals().gstore(g, v)
+    }
+
+    fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
+        self.globals().gadd(g, v)
+    }
+
+    fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
+        self.globals().aget(g, keys)
+    }
+
+    fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
+        self.globals().aset(g, keys, v)
+    }
+
+    fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
+        self.globals().aadd(g, keys, v)
+    }
+
+    fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
+        self.globals().ahas(g, keys)
+    }
+
+    fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
+        self.globals().adel(g, keys)
+    }
+
+    fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
+        self.globals().gclear(g)
+    }
+
+    fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
+        self.globals().stat_add(g, keys, v)
+    }
+
+    fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
+        self.globals().stat_get(g, keys)
+    }
+
+    fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
+        self.globals().elements(g, slice)
+    }
+
+    fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
+        self.host.intrinsic(f, args)
+    }
+
+    fn read_memory(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        let fault = || Fault::from(format!("read fault at {addr:#x}"));
+        match space {
+            Space::Kernel if self.host.read_kernel(addr, buf)? => Ok(()),
+            // A controller handler has no user process to read from.
+            Space::Kernel | Space::User => Err(fault()),
+        }
+    }
+
+    fn print(&mut self, stream: Stream, text: &[u8]) {
+        match self.printed.last_mut() {
+            Some((Stream::Out, all)) if stream == Stream::Out => all.extend_from_slice(text),
+            _ => self.printed.push((stream, text.to_vec())),
+        }
+    }
+
+    fn truncated(&mut self) {
+        self.truncated += 1;
+    }
+}
+
+impl Controller {
+    /// For a program and what is loaded of it in the kernel.
+    pub fn new(
+        program: Rc<Program>,
+        kernel: Option<Kernel>,
+        out: Output,
+        target: i64,
+        quiet: bool,
+    ) -> Controller {
+        if let Some(kernel) = &kernel {
+            kernel.initialise(&program);
+        }
+        let shapes = kernel
+            .as_ref()
+            .map_or(&[][..], |k| &k.layout().records)
+            .into();
+        Controller {
+            shapes,
+            needs: needs::of_program(&program, kernel.as_ref().map(Kernel::layout)),
+            hits: vec![Hits::default(); program.handlers.len()],
+            world: World {
+                mem: MemGlobals::new(&program.globals),
+                kernel,
+                program,
+                host: Host::new(target),
+                printed: Vec::new(),
+                truncated: 0,
+                copied: Vec::new(),
+            },
+            out,
+            account: Account::default(),
+            failed: false,
+            records: 0,
+            errors_seen: false,
+            controller_errors: 0,
+            kernel_errors: 0,
+            kernel_truncated: 0,
+            quiet,
+            children: Vec::new(),
+        }
+    }
+
+    /// What is loaded in the kernel.
+    pub fn kernel(&self) -> Option<&Kernel> {
+        self.world.kernel.as_ref()
+    }
+
+    /// A random number.
+    pub fn random(&mut self) -> u64 {
+        self.world.host.random()
+    }
+
+    /// Sets what the next input probe reads.
+    pub fn set_input(&mut self, text: Vec<u8>) {
+        self.world.host.input = text;
+    }
+
+    /// Whether a handler, here or in the kernel, wants the session to end.
+    pub fn exit_wanted(&self) -> bool {
+        self.failed
+            || self.world.host.exit
+            || self.kernel().is_some_and(|k| k.state().exit_wanted())
+    }
+
+    /// Runs a handler.
+    pub fn run(&mut self, id: HandlerId) {
+        let result = self.run_collecting(id);
+        self.deliver();
+        if let Err(error) = result {
+            self.script_error(&error, id);
+        }
+    }
+
+    /// Runs handlers and gives what they print instead of printing it; nothing after an error,
+    /// because half of it would be taken for the whole.
+    pub fn capture(&mut self, ids: &[HandlerId]) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        for id in ids {
+            if self.exit_wanted() {
+                break;
+            }
+            let result = self.run_collecting(*id);
+            self.world.printed.retain_mut(|(stream, text)| {
+                let out = *stream == Stream::Out;
+                if out {
+                    body.append(text);
+                }
+                !out
+            });
+            self.deliver();
+            if let Err(error) = result {
+                self.script_error(&error, *id);
+                return None;
+            }
+        }
+        Some(body)
+    }
+
+    /// Runs a handler; what it prints stays collected.
+    fn run_collecting(&mut self, id: HandlerId) -> Result<(), ScriptError> {
+        let Some(needs) = self.needs.get(id.index()).cloned() else {
+            return Ok(());
+        };
+        if needs.drain {
+            let drained = self.world.drain();
+            self.drained(drained);
+        }
+        let mut urgent = None;
+        if !needs.locks.is_empty() {
+            urgent = Urgent::begin();
+        }
+        if let Some(kernel) = self.kernel()
+            && let Err(global) = kernel.lock(&needs)
+        {
+            let name = self
+                .world
+                .program
+                .globals
+                .get(global.index())
+                .map(|g| g.name.clone());
+            self.account
+                .controller_missed(name.as_deref().unwrap_or("?"));
+            return Ok(());
+        }
+        // A handler that only reads does not keep kernel handlers waiting while it runs.
+        let mut copied = Ok(());
+        if needs.reads_only {
+            let all = self.world.snapshot(&needs);
+            self.unlock(&needs, urgent.take());
+            copied = all.and_then(|all| self.world.copy(all));
+        }
+        let since = Instant::now();
+        let program = Rc::clone(&self.world.program);
+        let result = match copied {
+            Ok(()) => spile_ir::interp::run(&program, id, &mut self.world),
+            Err(message) => Err(ScriptError {
+                message,
+                site: program.handlers[id.index()].site,
+                callers: Vec::new(),
+            }),
+        };
+        let ns = since.elapsed().as_nanos() as u64;
+        if !needs.reads_only {
+            self.unlock(&needs, urgent);
+        }
+        self.world.forget();
+        if let Some(hits) = self.hits.get_mut(id.index()) {
+            hits.add(ns);
+        }
+        result
+    }
+
+    /// Gives the locks back, and then the urgency with which they were held.
+    fn unlock(&self, needs: &Needs, urgent: Option<Urgent>) {
+        if let Some(kernel) = self.kernel() {
+            kernel.unlock(needs);
+        }
+        drop(urgent);
+    }
+
+    /// Writes what a handler printed.
+    fn deliver(&mut self) {
+        for (stream, text) in std::mem::take(&mut self.world.printed) {
+            self.write(stream, &text);
+        }
+    }
+
+    fn write(&mut self, stream: Stream, text: &[u8]) {
+        match stream {
+            Stream::Out => self.out.push(text),
+            Stream::Warn => {
+                let text = String::from_utf8_lossy(text);
+                self.warn(text.trim_end_matches('\n'));
+            }
+            Stream::System => self.system(text),
+        }
+    }
+
+    fn warn(&mut self, text: &str) {
+        if !self.quiet {
+            // Both go to the same terminal as often as not: keep the order.
+            self.out.flush();
+            output::warn(text);
+        }
+    }
+
+    /// Runs a command in the background.
+    fn system(&mut self, command: &[u8]) {
+        use std::os::unix::ffi::OsStrExt;
+        self.out.flush();
+        let command = std::ffi::OsStr::from_bytes(command);
+        match Command::new("/bin/sh").arg("-c").arg(command).spawn() {
+            Ok(child) => self.children.push(child),
+            Err(e) => self.warn(&format!("cannot run {}: {e}", command.display())),
+        }
+    }
+
+    /// Buries commands that ended.
+    pub fn reap(&mut self) {
+        self.children
+            .retain_mut(|c| matches!(c.try_wait(), Ok(None)));
+    }
+
+    /// Prints one record of the kernel.
+    pub fn record(&mut self, bytes: &[u8]) {
+        self.records += 1;
+        let program = Rc::clone(&self.world.program);
+        let shapes = Rc::clone(&self.shapes);
+        let Ok((_, pieces)) = record::open(bytes, &shapes) else {
+            self.account.malformed += 1;
+            return;
+        };
+        for piece in pieces {
+            match piece {
+                Ok(piece) => match &shapes[piece.shape].what {
+                    RecordWhat::Print { stream, fmt } => {
+                        self.kernel_print(&program, *stream, *fmt, &piece);
+                    }
+                    RecordWhat::Error {
+                        kind,
+                        site,
+                        handler,
+                    } => {
+                        self.kernel_error(*kind, &piece, *site, *handler);
+                    }
+                },
+                Err(record::Malformed) => self.account.malformed += 1,
+            }
+        }
+    }
+
+    fn kernel_print(
+        &mut self,
+        program: &Program,
+        stream: Stream,
+        fmt: spile_ir::FormatId,
+        piece: &Piece<'_>,
+    ) {
+        let Some(format) = program.formats.get(fmt.index()) else {
+            self.account.malformed += 1;
+            return;
+        };
+        let args: Vec<Value> = piece
+            .fields
+            .iter()
+            .map(|f| match f {
+                Field::Long(n) => Value::Long(*n),
+                Field::Str(s) => Value::from(*s),
+            })
+            .collect();
+        let mut text = Vec::new();
+        let world = &mut self.world;
+        let mut memory = |space, addr, buf: &mut [u8]| world.read_memory(space, addr, buf);
+        if spile_ir::fmt::render(format, &args, &mut memory, &mut text).is_err() {
+            self.account.malformed += 1;
+        }
+        self.write(stream, &text);
+    }
+
+    fn kernel_error(
+        &mut self,
+        kind: ErrorKind,
+        piece: &Piece<'_>,
+        site: SiteId,
+        handler: HandlerId,
+    ) {
+        let message = message::kernel_error(kind, &piece.fields, &self.world.program);
+        let line = message::error_line(&message, site, &[], Some(handler), &self.world.program);
+        self.out.flush();
+        output::complain(&line);
+        self.errors_seen = true;
+    }
+
+    /// Whether error records came since the last call.
+    pub fn kernel_errors_seen(&mut self) -> bool {
+        std::mem::take(&mut self.errors_seen)
+    }
+
+    /// Takes over what the kernel counted: errors, and strings cut short.
+    pub fn set_kernel_counts(&mut self, errors: u64, truncated: u64) {
+        self.kernel_errors = errors;
+        self.kernel_truncated = truncated;
+        self.sum_up();
+    }
+
+    /// Adds up what both halves counted; too many errors end the session.
+    pub fn sum_up(&mut self) {
+        self.account.errors = self.controller_errors + self.kernel_errors;
+        self.account.truncated = self.kernel_truncated + self.world.truncated;
+        self.failed |= self.account.too_many_errors(&self.world.program.limits);
+    }
+
+    fn script_error(&mut self, error: &ScriptError, handler: HandlerId) {
+        let line = message::error_line(
+            &String::from_utf8_lossy(error.message.message()),
+            error.site,
+            &error.callers,
+            Some(handler),
+            &self.world.program,
+        );
+        self.error_line(&line);
+    }
+
+    fn error_line(&mut self, line: &str) {
+        self.out.flush();
+        output::complain(line);
+        self.controller_errors += 1;
+        self.sum_up();
+    }
+
+    /// An error that is nobody's in particular and ends the session.
+    pub fn fatal(&mut self, text: &str) {
+        self.error_line(&format!("ERROR: {text}\n"));
+        self.failed = true;
+    }
+
+    /// Reports what a drain could not keep.
+    fn drained(&mut self, result: Result<Vec<(GlobalId, u64)>, Fault>) {
+        let program = Rc::clone(&self.world.program);
+        match result {
+            Ok(full) => {
+                for (g, missed) in full {
+                    self.account.overflows += missed;
+                    if let Some(global) = program.globals.get(g.index()) {
+                        let text = message::overflow(&global.name, &global.kind);
+                        let line = message::error_line(&text, global.site, &[], None, &program);
+                        self.error_line(&line);
+                    }
+                }
+            }
+            Err(e) => self.fatal(&e.to_string()),
+        }
+    }
+
+    /// All kernel handlers are detached: takes their last deltas.
+    pub fn kernel_is_off(&mut self) {
+        let world = &mut self.world;
+        let Some(kernel) = &mut world.kernel else {
+            return;
+        };
+        let drained = kernel.off(&world.program, &mut world.mem);
+        self.drained(drained);
+    }
+
+    /// Lets go of everything in the kernel.
+    pub fn close_kernel(&mut self) {
+        self.world.kernel = None;
+    }
+
+    /// Prints the globals that no handler reads.
+    pub fn display_globals(&mut self) {
+        let text = crate::display::text(&mut self.world.globals());
+        self.out.push(&text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_bpf::layout::{GlobalLayout, Layout, Place, shared};
+    use spile_ir::fmt::{Format, Piece as FmtPiece};
+    use spile_ir::storage::Storage;
+    use spile_ir::{
+        Block, Body, Event, FormatId, Global, GlobalKind, Handler, Inst, Site, Term, Ty,
+    };
+    use std::sync::atomic::Ordering;
+
+    /// One locked shared number that the handler sets, and a format without conversions.
+    fn program() -> Program {
+        let store = Inst::GStore {
+            g: GlobalId(0),
+            val: spile_ir::Val::Imm(5),
+        };
+        let block = Block {
+            insts: vec![(store, SiteId(0))],
+            term: Term::Ret(None),
+            catch: None,
+        };
+        Program {
+            globals: vec![Global {
+                name: "x".into(),
+                kind: GlobalKind::Scalar(Ty::Long),
+                init: None,
+                storage: Storage::Shared { lock: true },
+                display: true,
+                site: SiteId(0),
+            }],
+            handlers: vec![Handler {
+                point: "timer.s(1)".into(),
+                points: 1,
+                event: Event::Timer {
+                    period_ns: 1,
+                    randomize_ns: 0,
+                },
+                body: Body {
+                    blocks: vec![block],
+                    ..Body::default()
+                },
+                site: SiteId(0),
+            }],
+            formats: vec![Format {
+                pieces: vec![FmtPiece::Lit(b"hit\n"[..].into())],
+            }],
+            sites: vec![Site::default()],
+            ..Program::default()
+        }
+    }
+
+    fn controller() -> Controller {
+        let print = RecordWhat::Print {
+            stream: Stream::Out,
+            fmt: FormatId(0),
+        };
+        let bad = RecordWhat::Print {
+            stream: Stream::Out,
+            fmt: FormatId(9),
+        };
+        let error = RecordWhat::Error {
+            kind: ErrorKind::DivisionByZero,
+            site: SiteId(0),
+            handler: HandlerId(0),
+        };
+        let shape = |what| RecordShape {
+            what,
+            fields: vec![],
+        };
+        let layout = Layout {
+            shared_size: 256,
+            cpu_stride: 64,
+            cpus: 1,
+            globals: vec![Some(GlobalLayout {
+                lock: Some(128),
+                place: Place::Scalar {
+                    offset: 136,
+                    ty: Ty::Long,
+                },
+            })],
+            handlers: vec![None],
+            programs: vec![],
+            records: vec![shape(print), shape(error), shape(bad)],
+        };
+        let kernel = Kernel::plain(&layout, vec![vec![]]);
+        let out = Output::open(&output::Target::Memory, None).unwrap();
+        Controller::new(Rc::new(program()), Some(kernel), out, 0, true)
+    }
+
+    fn record(shapes: &[u64]) -> Vec<u8> {
+        let mut bytes = 0u32.to_ne_bytes().to_vec();
+        bytes.extend((8 + 8 * shapes.len() as u32).to_ne_bytes());
+        bytes.extend(shapes.iter().flat_map(|s| s.to_ne_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn records_become_output_and_errors() {
+        let mut c = controller();
+        c.record(&record(&[0, 0]));
+        c.record(&record(&[]));
+        assert!(!c.kernel_errors_seen());
+        c.record(&record(&[0, 1]));
+        assert!(c.kernel_errors_seen() && !c.kernel_errors_seen());
+        assert_eq!((c.records, c.account.malformed), (3, 0));
+        c.record(&record(&[7]));
+        c.record(&record(&[2]));
+        c.record(b"x");
+        assert_eq!(c.account.malformed, 3);
+        assert_eq!(c.out.take(), b"hit\nhit\nhit\n");
+        c.set_kernel_counts(1, 4);
+        assert!(c.failed && c.account.errors == 1 && c.account.truncated == 4);
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_had_skips_the_handler() {
+        let mut c = controller();
+        let word = |c: &Controller, at| {
+            c.kernel()
+                .unwrap()
+                .state()
+                .shared(at)
+                .load(Ordering::Relaxed)
+        };
+        c.kernel()
+            .unwrap()
+            .state()
+            .shared(128)
+            .store(1, Ordering::Relaxed);
+        c.run(HandlerId(0));
+        assert_eq!((word(&c, 136), c.account.skipped_total()), (0, 1));
+        c.kernel()
+            .unwrap()
+            .state()
+            .shared(128)
+            .store(0, Ordering::Relaxed);
+        c.run(HandlerId(0));
+        assert_eq!((word(&c, 136), word(&c, 128)), (5, 0));
+        assert_eq!(c.hits[0].count, 1);
+        assert!(!c.exit_wanted());
+        c.kernel()
+            .unwrap()
+            .state()
+            .shared(shared::EXIT)
+            .store(1, Ordering::Relaxed);
+        assert!(c.exit_wanted());
+        c.display_globals();
+        assert_eq!(c.out.take(), b"x=5\n");
+    }
+}

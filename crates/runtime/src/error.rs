@@ -1,0 +1,98 @@
+//! Why a session could not start or go on.
+
+use std::fmt;
+use std::io;
+
+/// An error of a session; its text says what to do where something can be done.
+#[derive(Debug)]
+pub enum Error {
+    /// BPF programs may not be loaded.
+    Privileges,
+    /// The kernel has no BPF.
+    NoBpf,
+    /// The verifier refused a program.
+    Rejected {
+        /// Its name in the object.
+        program: String,
+        /// The handlers in it.
+        handlers: Vec<String>,
+        /// The end of the verifier's log.
+        log: String,
+    },
+    /// A program could not be attached to this.
+    Attach(String, io::Error),
+    /// The process of `-x` is not there.
+    NoProcess(i32, io::Error),
+    /// The command of `-c` could not be started.
+    Command(String, io::Error),
+    /// The output file could not be opened.
+    Output(String, io::Error),
+    /// The metrics address could not be listened at.
+    Listen(String, io::Error),
+    /// A system call failed while doing this.
+    System(&'static str, io::Error),
+    /// The compiler and the runtime disagree: a bug.
+    Internal(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Privileges => write!(
+                f,
+                "no permission to load BPF programs: run as root, or give the program \
+                 CAP_BPF and CAP_PERFMON (setcap cap_bpf,cap_perfmon+ep)"
+            ),
+            Error::NoBpf => write!(
+                f,
+                "this kernel cannot load BPF programs (CONFIG_BPF_SYSCALL is needed, \
+                 Linux 6.1 or newer)"
+            ),
+            Error::Rejected {
+                program,
+                handlers,
+                log,
+            } => {
+                writeln!(f, "the kernel's verifier refused the program {program} of")?;
+                for handler in handlers {
+                    writeln!(f, "    {handler}")?;
+                }
+                writeln!(
+                    f,
+                    "This is a bug in spile, please report it with the script and this:"
+                )?;
+                write!(f, "{log}")
+            }
+            Error::Attach(what, e) => {
+                write!(f, "cannot attach to {what}: {e}")?;
+                match e.raw_os_error() {
+                    Some(libc::ENOENT) => write!(f, " (the running kernel does not have it)"),
+                    Some(libc::EPERM | libc::EACCES) => {
+                        write!(f, " (run as root, or with CAP_BPF and CAP_PERFMON)")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Error::NoProcess(pid, e) => write!(f, "cannot follow process {pid}: {e}"),
+            Error::Command(command, e) => write!(f, "cannot start {command}: {e}"),
+            Error::Output(path, e) => write!(f, "cannot write {path}: {e}"),
+            Error::Listen(addr, e) => write!(f, "cannot listen at {addr}: {e}"),
+            Error::System(what, e) => write!(f, "{what}: {e}"),
+            Error::Internal(what) => write!(f, "internal error, please report it: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Attach(_, e)
+            | Error::NoProcess(_, e)
+            | Error::Command(_, e)
+            | Error::Output(_, e)
+            | Error::Listen(_, e)
+            | Error::System(_, e) => Some(e),
+            Error::Privileges | Error::NoBpf | Error::Rejected { .. } | Error::Internal(_) => None,
+        }
+    }
+}

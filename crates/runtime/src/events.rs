@@ -1,0 +1,340 @@
+//! What a session waits for, on one epoll instance.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+/// Something that can be ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Records from the kernel.
+    Ring,
+    /// A signal arrived.
+    Signal,
+    /// The followed process ended.
+    Child,
+    /// Standard input.
+    Stdin,
+    /// A client of the metrics address.
+    Listener,
+    /// A timer, by its place in the session's list.
+    Timer(u32),
+    /// A connection of the metrics address, by token.
+    Conn(u64),
+}
+
+impl Source {
+    fn pack(self) -> u64 {
+        match self {
+            Source::Ring => 0,
+            Source::Signal => 1,
+            Source::Child => 2,
+            Source::Stdin => 3,
+            Source::Listener => 4,
+            Source::Timer(n) => 1 << 32 | u64::from(n),
+            Source::Conn(n) => 1 << 63 | n,
+        }
+    }
+
+    fn unpack(word: u64) -> Option<Source> {
+        match word {
+            0 => Some(Source::Ring),
+            1 => Some(Source::Signal),
+            2 => Some(Source::Child),
+            3 => Some(Source::Stdin),
+            4 => Some(Source::Listener),
+            _ if word >> 63 == 1 => Some(Source::Conn(word & !(1 << 63))),
+            _ if word >> 32 == 1 => Some(Source::Timer(word as u32)),
+            _ => None,
+        }
+    }
+}
+
+/// An epoll instance.
+pub struct Events {
+    epoll: OwnedFd,
+}
+
+impl Events {
+    /// A new one.
+    pub fn new() -> io::Result<Events> {
+        Ok(Events {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        })
+    }
+
+    /// Waits for bytes to read (or whatever makes a descriptor readable).
+    pub fn add(&self, fd: BorrowedFd<'_>, source: Source) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(source.pack());
+        Ok(epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?)
+    }
+
+    /// Waits for room to write, or for bytes to read again.
+    pub fn want(&self, fd: BorrowedFd<'_>, source: Source, write: bool) -> io::Result<()> {
+        let flags = if write {
+            epoll::EventFlags::OUT
+        } else {
+            epoll::EventFlags::IN
+        };
+        Ok(epoll::modify(
+            &self.epoll,
+            fd,
+            epoll::EventData::new_u64(source.pack()),
+            flags,
+        )?)
+    }
+
+    /// No longer waits for it.
+    pub fn remove(&self, fd: BorrowedFd<'_>) {
+        // It can have been closed already, which removes it too.
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// What is ready, after at most `timeout`; in the order in which it became ready.
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Vec<Source>> {
+        let timeout = timeout.map(|t| Timespec {
+            tv_sec: t.as_secs() as i64,
+            tv_nsec: i64::from(t.subsec_nanos()),
+        });
+        let mut ready = Vec::with_capacity(32);
+        match epoll::wait(&self.epoll, spare_capacity(&mut ready), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        Ok(ready
+            .iter()
+            .filter_map(|e| Source::unpack(e.data.u64()))
+            .collect())
+    }
+}
+
+/// A timer that hits every `period`, give or take up to `randomize`.
+pub struct Timer {
+    fd: OwnedFd,
+    period: Duration,
+    randomize: Duration,
+}
+
+fn timespec(d: Duration) -> Timespec {
+    Timespec {
+        tv_sec: d.as_secs() as i64,
+        tv_nsec: i64::from(d.subsec_nanos()),
+    }
+}
+
+impl Timer {
+    /// A new one, not started.
+    pub fn new(period_ns: u64, randomize_ns: u64) -> io::Result<Timer> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Timer {
+            fd: timerfd_create(TimerfdClockId::Monotonic, flags)?,
+            period: Duration::from_nanos(period_ns.max(1)),
+            randomize: Duration::from_nanos(randomize_ns),
+        })
+    }
+
+    /// Starts it; `random` is any number, used for the deviation.
+    pub fn start(&self, random: u64) -> io::Result<()> {
+        let (first, interval) = if self.randomize.is_zero() {
+            (self.period, self.period)
+        } else {
+            (deviate(self.period, self.randomize, random), Duration::ZERO)
+        };
+        let spec = Itimerspec {
+            it_interval: timespec(interval),
+            it_value: timespec(first),
+        };
+        timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &spec)?;
+        Ok(())
+    }
+
+    /// Takes note that it hit and starts it again where its period varies; whether it had
+    /// really hit. Several hits that nobody had time for count as one.
+    pub fn hit(&self, random: u64) -> io::Result<bool> {
+        let mut count = [0u8; 8];
+        match rustix::io::read(&self.fd, &mut count) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::AGAIN) => return Ok(false),
+            Err(e) => return Err(e.into()),
+        }
+        if !self.randomize.is_zero() {
+            self.start(random)?;
+        }
+        Ok(true)
+    }
+}
+
+impl AsFd for Timer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The period with a deviation of at most `most` either way; never zero.
+fn deviate(period: Duration, most: Duration, random: u64) -> Duration {
+    let most = most.as_nanos() as u64;
+    let span = most.saturating_mul(2).saturating_add(1);
+    let period = period.as_nanos() as u64;
+    Duration::from_nanos(
+        period
+            .saturating_sub(most)
+            .saturating_add(random % span)
+            .max(1),
+    )
+}
+
+/// What a session takes notice of.
+const SIGNALS: [libc::c_int; 5] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGCHLD,
+];
+
+/// Whether a signal is ignored, as SIGHUP is under `nohup`.
+fn ignored(signal: libc::c_int) -> bool {
+    // SAFETY: the structure is plain data that the call fills; nothing is changed.
+    unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// The signals that a session takes as events; blocked while this lives.
+pub struct Signals {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+}
+
+/// A signal that a session takes notice of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Somebody wants the session to end.
+    End,
+    /// A child ended.
+    Child,
+}
+
+impl Signals {
+    /// Blocks them in this thread and takes them as events from now on.
+    pub fn new() -> io::Result<Signals> {
+        // SAFETY: a signal set is plain data that the calls below fill.
+        let (mut set, mut before) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        // SAFETY: both sets are alive; the descriptor is new and owned by nobody else.
+        let fd = unsafe {
+            libc::sigemptyset(&raw mut set);
+            for signal in SIGNALS {
+                if signal != libc::SIGHUP || !ignored(signal) {
+                    libc::sigaddset(&raw mut set, signal);
+                }
+            }
+            if libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if fd < 0 {
+                let e = io::Error::last_os_error();
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+                return Err(e);
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        Ok(Signals { fd, before })
+    }
+
+    /// The next signal that arrived.
+    pub fn next(&self) -> Option<Signal> {
+        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+        match rustix::io::read(&self.fd, &mut info) {
+            Ok(n) if n == info.len() => {}
+            _ => return None,
+        }
+        let number = u32::from_ne_bytes(*info.first_chunk().unwrap_or(&[0; 4]));
+        Some(if number == libc::SIGCHLD as u32 {
+            Signal::Child
+        } else {
+            Signal::End
+        })
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // SAFETY: `before` is what the kernel gave.
+        unsafe {
+            libc::pthread_sigmask(
+                libc::SIG_SETMASK,
+                &raw const self.before,
+                std::ptr::null_mut(),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_survive_packing() {
+        for source in [
+            Source::Ring,
+            Source::Signal,
+            Source::Child,
+            Source::Stdin,
+            Source::Listener,
+            Source::Timer(0),
+            Source::Timer(u32::MAX),
+            Source::Conn(0),
+            Source::Conn(1 << 40),
+        ] {
+            assert_eq!(Source::unpack(source.pack()), Some(source));
+        }
+    }
+
+    #[test]
+    fn deviations_stay_in_range() {
+        let (period, most) = (Duration::from_millis(10), Duration::from_millis(3));
+        for random in [0, 1, u64::MAX, 12_345_678] {
+            let d = deviate(period, most, random);
+            assert!(d >= period - most && d <= period + most);
+        }
+        assert!(deviate(most, period, 0) > Duration::ZERO);
+    }
+
+    #[test]
+    fn timers_hit() {
+        let events = Events::new().unwrap();
+        let timers = [
+            Timer::new(2_000_000, 0).unwrap(),
+            Timer::new(1_000_000, 500_000).unwrap(),
+        ];
+        for (i, timer) in timers.iter().enumerate() {
+            events.add(timer.as_fd(), Source::Timer(i as u32)).unwrap();
+            timer.start(7).unwrap();
+        }
+        let mut hits = [0; 2];
+        while hits[0] < 3 || hits[1] < 3 {
+            for source in events.wait(Some(Duration::from_secs(1))).unwrap() {
+                let Source::Timer(i) = source else {
+                    panic!("{source:?}")
+                };
+                hits[i as usize] += u32::from(timers[i as usize].hit(3).unwrap());
+            }
+        }
+    }
+}

@@ -1,0 +1,706 @@
+//! Operations on globals by storage class: ordinary memory for what is the controller's (with
+//! the per-CPU deltas already drained into it), words of the state memory or system calls on a
+//! hash map for what it shares with the kernel.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use spile_bpf::layout::{Place, ValueLayout, shared};
+use spile_ir::interp::{ARRAY_OVERFLOW, Cell, Element, Fault, MemGlobals, Value, matches};
+use spile_ir::stats::Stat;
+use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Program, StatsSpec, Ty};
+
+use crate::kernel_side::Kernel;
+use crate::maps::Table;
+use crate::state::{cell_bytes, key_bytes, read_cell, read_keys, word_of};
+
+/// All globals of a program.
+pub struct Globals<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// The kernel's half, if there is one.
+    pub kernel: Option<&'a Kernel>,
+    /// Everything that is the controller's.
+    pub mem: &'a mut MemGlobals,
+    /// Globals that are read from a copy in `mem`, see [`Globals::copy`].
+    pub copied: &'a [GlobalId],
+}
+
+/// What a global held at one moment, as it came from the kernel.
+pub enum Raw {
+    /// A number, a string or a statistic.
+    Cell(Cell),
+    /// Keys and values of a hash map.
+    Entries(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+/// A hash map with what is needed to read it.
+struct Hash<'a> {
+    kernel: &'a Kernel,
+    table: std::cell::RefMut<'a, Box<dyn Table>>,
+    types: &'a [Ty],
+    seq: bool,
+    value: &'a ValueLayout,
+}
+
+fn system(e: std::io::Error) -> Fault {
+    Fault::from(format!("reading a map: {e}"))
+}
+
+impl Hash<'_> {
+    /// Bytes before the element.
+    fn skip(&self) -> usize {
+        if self.seq { 8 } else { 0 }
+    }
+
+    fn cell(&self, value: &[u8]) -> Cell {
+        let element = value.get(self.skip()..).unwrap_or_default();
+        read_cell(self.value, |o| word_of(element, o))
+    }
+
+    fn get(&self, keys: &[Value]) -> Result<Option<Cell>, Fault> {
+        let found = self
+            .table
+            .get(&key_bytes(self.types, keys))
+            .map_err(system)?;
+        Ok(found.map(|v| self.cell(&v)))
+    }
+
+    fn set(&mut self, keys: &[Value], cell: &Cell) -> Result<(), Fault> {
+        let key = key_bytes(self.types, keys);
+        let mut value = Vec::new();
+        if self.seq {
+            // An element keeps its age; a new one is the youngest.
+            let old = self.table.get(&key).map_err(system)?;
+            let next = || {
+                self.kernel
+                    .state()
+                    .shared(shared::SEQ)
+                    .fetch_add(1, Ordering::Relaxed)
+            };
+            let age = old.map_or_else(next, |v| word_of(&v, 0));
+            value.extend(age.to_ne_bytes());
+        }
+        value.extend(cell_bytes(cell, self.value));
+        while !self.table.set(&key, &value).map_err(system)? {
+            if !self.seq || !self.evict()? {
+                return Err(ARRAY_OVERFLOW.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest element; false when there is none.
+    fn evict(&mut self) -> Result<bool, Fault> {
+        let entries = self.table.entries().map_err(system)?;
+        let Some((key, _)) = entries.iter().min_by_key(|(_, v)| word_of(v, 0)) else {
+            return Ok(false);
+        };
+        self.table.remove(key).map_err(system)?;
+        Ok(true)
+    }
+
+    /// Elements that match: by age where it is known, otherwise by key, so that the order does
+    /// not change from one time to the next.
+    fn elements(&self, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
+        Ok(self.decode(self.table.entries().map_err(system)?, slice))
+    }
+
+    fn decode(&self, entries: Vec<(Vec<u8>, Vec<u8>)>, slice: &[Option<Value>]) -> Vec<Element> {
+        let mut found: Vec<(u64, Element)> = entries
+            .into_iter()
+            .map(|(key, value)| {
+                let keys: Arc<[Value]> = read_keys(self.types, &key).into();
+                let age = if self.seq { word_of(&value, 0) } else { 0 };
+                (
+                    age,
+                    Element {
+                        keys,
+                        cell: self.cell(&value),
+                    },
+                )
+            })
+            .filter(|(_, e)| matches(slice, &e.keys))
+            .collect();
+        found.sort_by(|a, b| (a.0, &a.1.keys).cmp(&(b.0, &b.1.keys)));
+        found.into_iter().map(|(_, e)| e).collect()
+    }
+}
+
+impl<'a> Globals<'a> {
+    /// The place that is shared with the kernel.
+    fn shared(&self, g: GlobalId) -> Option<(&'a Kernel, &'a Place)> {
+        let kernel = self.kernel.filter(|_| !self.copied.contains(&g))?;
+        Some((kernel, &kernel.shared(g)?.place))
+    }
+
+    /// What a shared global holds now. Little is done here, because its lock is held.
+    pub fn raw(&self, g: GlobalId) -> Result<Option<Raw>, Fault> {
+        if let Some(hash) = self.hash(g) {
+            return Ok(Some(Raw::Entries(hash.table.entries().map_err(system)?)));
+        }
+        let layout = match self.shared(g) {
+            Some((_, Place::Scalar { offset, ty })) => (*offset, ValueLayout::Scalar(*ty)),
+            Some((_, Place::Stats { offset, agg })) => (*offset, ValueLayout::Stats(agg.clone())),
+            _ => return Ok(None),
+        };
+        let kernel = self.kernel.map(|k| k.state().get(layout.0, &layout.1));
+        Ok(kernel.map(Raw::Cell))
+    }
+
+    /// Makes `mem` hold what the kernel's side held.
+    pub fn copy(&mut self, g: GlobalId, raw: Raw) -> Result<(), Fault> {
+        let elements = match raw {
+            Raw::Cell(cell) => vec![(Vec::new(), cell)],
+            Raw::Entries(entries) => {
+                let Some(hash) = self.hash(g) else {
+                    return Ok(());
+                };
+                let found = hash.decode(entries, &[]);
+                found
+                    .into_iter()
+                    .map(|e| (e.keys.to_vec(), e.cell))
+                    .collect()
+            }
+        };
+        self.mem.gclear(g)?;
+        for (keys, cell) in elements {
+            match cell {
+                Cell::Stats(s) => self.mem.stat_merge(g, &keys, &s)?,
+                Cell::Scalar(v) if keys.is_empty() => self.mem.gstore(g, v)?,
+                Cell::Scalar(v) => self.mem.aset(g, &keys, v)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn hash(&self, g: GlobalId) -> Option<Hash<'a>> {
+        let (kernel, place) = self.shared(g)?;
+        let Place::Hash {
+            keys, seq, value, ..
+        } = place
+        else {
+            return None;
+        };
+        let table = kernel.table(g)?.borrow_mut();
+        Some(Hash {
+            kernel,
+            table,
+            types: keys,
+            seq: *seq,
+            value,
+        })
+    }
+
+    /// What a missing element of an array reads as.
+    fn zero(&self, g: GlobalId) -> Cell {
+        match self.program.globals.get(g.index()).map(|g| &g.kind) {
+            Some(
+                GlobalKind::Array {
+                    value: ElemTy::Scalar(ty),
+                    ..
+                }
+                | GlobalKind::Scalar(ty),
+            ) => Cell::Scalar(Value::zero(*ty)),
+            Some(
+                GlobalKind::Array {
+                    value: ElemTy::Stats(spec),
+                    ..
+                }
+                | GlobalKind::Stats(spec),
+            ) => Cell::Stats(Stat::new(spec)),
+            None => Cell::Scalar(Value::Long(0)),
+        }
+    }
+
+    fn hist(&self, g: GlobalId) -> Option<Hist> {
+        let spec: &StatsSpec = match &self.program.globals.get(g.index())?.kind {
+            GlobalKind::Array {
+                value: ElemTy::Stats(spec),
+                ..
+            }
+            | GlobalKind::Stats(spec) => spec,
+            _ => return None,
+        };
+        spec.hist
+    }
+
+    /// A scalar's value.
+    pub fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
+        match self.shared(g) {
+            Some((kernel, Place::Scalar { offset, ty })) => Ok(kernel
+                .state()
+                .get(*offset, &ValueLayout::Scalar(*ty))
+                .value()),
+            _ => self.mem.gload(g),
+        }
+    }
+
+    /// Sets a scalar.
+    pub fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
+        match self.shared(g) {
+            Some((kernel, Place::Scalar { offset, ty })) => {
+                let cell = Cell::Scalar(v.fit(*ty).0);
+                kernel
+                    .state()
+                    .set(*offset, &ValueLayout::Scalar(*ty), &cell);
+                Ok(())
+            }
+            _ => self.mem.gstore(g, v),
+        }
+    }
+
+    /// Adds to a number, in one atomic step.
+    pub fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
+        match self.shared(g) {
+            Some((
+                kernel,
+                Place::Scalar {
+                    offset,
+                    ty: Ty::Long,
+                },
+            )) => Ok(kernel
+                .state()
+                .shared(*offset)
+                .fetch_add(v as u64, Ordering::AcqRel) as i64),
+            _ => self.mem.gadd(g, v),
+        }
+    }
+
+    /// An element.
+    pub fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
+        match self.hash(g) {
+            Some(hash) => Ok(hash.get(keys)?.unwrap_or_else(|| self.zero(g)).value()),
+            None => self.mem.aget(g, keys),
+        }
+    }
+
+    /// Sets an element.
+    pub fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
+        match self.hash(g) {
+            Some(mut hash) => hash.set(keys, &Cell::Scalar(v)),
+            None => self.mem.aset(g, keys, v),
+        }
+    }
+
+    /// Adds to an element.
+    pub fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
+        match self.hash(g) {
+            Some(mut hash) => {
+                let before = hash.get(keys)?.map_or(0, |c| c.value().as_long());
+                hash.set(keys, &Cell::Scalar(Value::Long(before.wrapping_add(v))))?;
+                Ok(before)
+            }
+            None => self.mem.aadd(g, keys, v),
+        }
+    }
+
+    /// Whether an element matches.
+    pub fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
+        match self.hash(g) {
+            Some(hash) => match exact(keys) {
+                Some(keys) => Ok(hash.get(&keys)?.is_some()),
+                None => Ok(!hash.elements(keys)?.is_empty()),
+            },
+            None => self.mem.ahas(g, keys),
+        }
+    }
+
+    /// Deletes the elements that match.
+    pub fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
+        let Some(mut hash) = self.hash(g) else {
+            return self.mem.adel(g, keys);
+        };
+        let gone = match exact(keys) {
+            Some(keys) => vec![key_bytes(hash.types, &keys)],
+            None => {
+                let found = hash.elements(keys)?;
+                found
+                    .iter()
+                    .map(|e| key_bytes(hash.types, &e.keys))
+                    .collect()
+            }
+        };
+        gone.iter()
+            .try_for_each(|key| hash.table.remove(key).map_err(system))
+    }
+
+    /// Empties an array or a statistic, sets a scalar to 0 or "".
+    pub fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
+        if let Some(mut hash) = self.hash(g) {
+            return hash.table.drain().map(drop).map_err(system);
+        }
+        let zero = self.zero(g);
+        match self.shared(g) {
+            Some((kernel, Place::Scalar { offset, ty })) => {
+                kernel
+                    .state()
+                    .set(*offset, &ValueLayout::Scalar(*ty), &zero);
+                Ok(())
+            }
+            Some((kernel, Place::Stats { offset, agg })) => {
+                kernel
+                    .state()
+                    .set(*offset, &ValueLayout::Stats(agg.clone()), &zero);
+                Ok(())
+            }
+            _ => self.mem.gclear(g),
+        }
+    }
+
+    /// Adds a value to a statistic.
+    pub fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
+        let hist = self.hist(g);
+        let add = |cell: Option<Cell>, zero: Cell| {
+            let mut cell = cell.unwrap_or(zero);
+            if let Cell::Stats(s) = &mut cell {
+                s.add(hist, v);
+            }
+            cell
+        };
+        if let Some(mut hash) = self.hash(g) {
+            let sum = add(hash.get(keys)?, self.zero(g));
+            return hash.set(keys, &sum);
+        }
+        match self.shared(g) {
+            Some((kernel, Place::Stats { offset, agg })) => {
+                let layout = ValueLayout::Stats(agg.clone());
+                let sum = add(Some(kernel.state().get(*offset, &layout)), self.zero(g));
+                kernel.state().set(*offset, &layout, &sum);
+                Ok(())
+            }
+            _ => self.mem.stat_add(g, keys, v),
+        }
+    }
+
+    /// A copy of a statistic; `None` when it is missing or empty.
+    pub fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
+        let cell = match (self.hash(g), self.shared(g)) {
+            (Some(hash), _) => hash.get(keys)?,
+            (None, Some((kernel, Place::Stats { offset, agg }))) => Some(
+                kernel
+                    .state()
+                    .get(*offset, &ValueLayout::Stats(agg.clone())),
+            ),
+            _ => return self.mem.stat_get(g, keys),
+        };
+        Ok(match cell {
+            Some(Cell::Stats(s)) if !s.is_empty() => Some(s),
+            _ => None,
+        })
+    }
+
+    /// A copy of the elements that match.
+    pub fn elements(
+        &mut self,
+        g: GlobalId,
+        slice: &[Option<Value>],
+    ) -> Result<Vec<Element>, Fault> {
+        match self.hash(g) {
+            Some(hash) => hash.elements(slice),
+            None => self.mem.elements(g, slice),
+        }
+    }
+}
+
+/// The keys of a pattern without `*`.
+fn exact(keys: &[Option<Value>]) -> Option<Vec<Value>> {
+    keys.iter().cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel_side::BoxedTable;
+    use crate::maps::PlainMap;
+    use spile_bpf::layout::{AggLayout, GlobalLayout, Layout};
+    use spile_ir::storage::Storage;
+    use spile_ir::{Global, Init, SiteId};
+    use std::cell::RefCell;
+
+    fn global(kind: GlobalKind, storage: Storage) -> Global {
+        Global {
+            name: "g".into(),
+            kind,
+            init: None,
+            storage,
+            display: false,
+            site: SiteId(0),
+        }
+    }
+
+    fn spec() -> StatsSpec {
+        StatsSpec {
+            sum: true,
+            max: true,
+            ..StatsSpec::default()
+        }
+    }
+
+    fn agg() -> AggLayout {
+        AggLayout {
+            count: 0,
+            sum: Some(8),
+            min: None,
+            max: Some(16),
+            sumsq: None,
+            hist: None,
+            size: 24,
+        }
+    }
+
+    const LOCKED: Storage = Storage::Shared { lock: true };
+    const NUMBER: GlobalId = GlobalId(0);
+    const TEXT: GlobalId = GlobalId(1);
+    const STATS: GlobalId = GlobalId(2);
+    const ARRAY: GlobalId = GlobalId(3);
+    const WRAP: GlobalId = GlobalId(4);
+    const DELTAS: GlobalId = GlobalId(5);
+    const OWN: GlobalId = GlobalId(6);
+    const STAT_ARRAY: GlobalId = GlobalId(7);
+
+    fn array(value: ElemTy, max: u32, wrap: bool) -> GlobalKind {
+        GlobalKind::Array {
+            keys: vec![Ty::Str(16), Ty::Long],
+            value,
+            max,
+            wrap,
+        }
+    }
+
+    fn program() -> Program {
+        let long = || ElemTy::Scalar(Ty::Long);
+        let mut number = global(
+            GlobalKind::Scalar(Ty::Long),
+            Storage::Shared { lock: false },
+        );
+        number.init = Some(Init::Long(40));
+        Program {
+            globals: vec![
+                number,
+                global(GlobalKind::Scalar(Ty::Str(16)), LOCKED),
+                global(GlobalKind::Stats(spec()), LOCKED),
+                global(array(long(), 3, false), LOCKED),
+                global(array(long(), 3, true), LOCKED),
+                global(array(long(), 3, false), Storage::PerCpu { double: true }),
+                global(array(long(), 3, false), Storage::Controller),
+                global(array(ElemTy::Stats(spec()), 3, false), LOCKED),
+            ],
+            ..Program::default()
+        }
+    }
+
+    /// The program's globals in plain memory instead of a kernel's.
+    fn kernel() -> Kernel {
+        let keys = vec![Ty::Str(16), Ty::Long];
+        let hash = |seq, value| Place::Hash {
+            map: "m".into(),
+            key_size: 24,
+            keys: keys.clone(),
+            seq,
+            value,
+            max: 3,
+        };
+        let long = || ValueLayout::Scalar(Ty::Long);
+        let deltas = Place::PerCpuArray {
+            cache: 64,
+            gen_stride: 512,
+            slots: 4,
+            slot_size: 40,
+            maps: vec!["m0".into(), "m1".into()],
+            key_size: 24,
+            keys: keys.clone(),
+            value: long(),
+            max: 3,
+        };
+        let places = [
+            Place::Scalar {
+                offset: 128,
+                ty: Ty::Long,
+            },
+            Place::Scalar {
+                offset: 136,
+                ty: Ty::Str(16),
+            },
+            Place::Stats {
+                offset: 152,
+                agg: agg(),
+            },
+            hash(false, long()),
+            hash(true, long()),
+            deltas,
+        ];
+        let place = |place| Some(GlobalLayout { lock: None, place });
+        let mut globals: Vec<_> = places.into_iter().map(place).collect();
+        globals.push(None);
+        globals.push(place(hash(false, ValueLayout::Stats(agg()))));
+        let layout = Layout {
+            shared_size: 256,
+            cpu_stride: 2048,
+            cpus: 2,
+            globals,
+            handlers: vec![],
+            programs: vec![],
+            records: vec![],
+        };
+        let table = || -> BoxedTable {
+            RefCell::new(Box::new(PlainMap {
+                max: 3,
+                ..PlainMap::default()
+            }))
+        };
+        let counts = [0, 0, 0, 1, 1, 2, 0, 1];
+        let tables = counts
+            .iter()
+            .map(|n| (0..*n).map(|_| table()).collect())
+            .collect();
+        Kernel::plain(&layout, tables)
+    }
+
+    fn key(name: &str, n: i64) -> Vec<Value> {
+        vec![name.into(), n.into()]
+    }
+
+    fn some(keys: &[Value]) -> Vec<Option<Value>> {
+        keys.iter().cloned().map(Some).collect()
+    }
+
+    /// Runs with the globals of [`program`] and [`kernel`].
+    fn with(f: impl FnOnce(&mut Globals<'_>)) {
+        let (program, kernel) = (program(), kernel());
+        kernel.initialise(&program);
+        let mut mem = MemGlobals::new(&program.globals);
+        f(&mut Globals {
+            program: &program,
+            kernel: Some(&kernel),
+            mem: &mut mem,
+            copied: &[],
+        });
+    }
+
+    #[test]
+    fn shared_scalars_are_words() {
+        with(|g| {
+            assert_eq!(g.gload(NUMBER).unwrap(), Value::Long(40));
+            assert_eq!(g.gadd(NUMBER, 2).unwrap(), 40);
+            assert_eq!(
+                g.kernel
+                    .unwrap()
+                    .state()
+                    .shared(128)
+                    .load(Ordering::Relaxed),
+                42
+            );
+            g.gstore(TEXT, "a text that is far too long".into())
+                .unwrap();
+            assert_eq!(g.gload(TEXT).unwrap(), "a text that is ".into());
+            g.gclear(TEXT).unwrap();
+            assert_eq!(g.gload(TEXT).unwrap(), "".into());
+            assert_eq!(g.stat_get(STATS, &[]).unwrap(), None);
+            g.stat_add(STATS, &[], -4).unwrap();
+            g.stat_add(STATS, &[], -6).unwrap();
+            let stat = g.stat_get(STATS, &[]).unwrap().unwrap();
+            assert_eq!((stat.count, stat.sum, stat.max), (2, -10, -4));
+        });
+    }
+
+    #[test]
+    fn arrays_behave_the_same_wherever_they_are() {
+        for id in [ARRAY, OWN, DELTAS] {
+            with(|g| {
+                g.aset(id, &key("a", 1), 5.into()).unwrap();
+                assert_eq!(g.aadd(id, &key("a", 1), 2).unwrap(), 5);
+                assert_eq!(g.aadd(id, &key("b", 1), 1).unwrap(), 0);
+                g.aset(id, &key("b", 2), 9.into()).unwrap();
+                let full = g.aset(id, &key("c", 1), 1.into()).unwrap_err();
+                assert_eq!(full.message(), ARRAY_OVERFLOW.as_bytes());
+                assert_eq!(g.aget(id, &key("a", 1)).unwrap(), 7.into());
+                assert_eq!(g.aget(id, &key("z", 1)).unwrap(), 0.into());
+                assert!(g.ahas(id, &some(&key("b", 2))).unwrap());
+                assert!(g.ahas(id, &[None, Some(2.into())]).unwrap());
+                assert!(!g.ahas(id, &[Some("a".into()), Some(2.into())]).unwrap());
+                let slice = [Some("b".into()), None];
+                let keys: Vec<_> = g
+                    .elements(id, &slice)
+                    .unwrap()
+                    .iter()
+                    .map(|e| e.keys.to_vec())
+                    .collect();
+                assert_eq!(keys, [key("b", 1), key("b", 2)]);
+                g.adel(id, &slice).unwrap();
+                assert_eq!(g.elements(id, &[]).unwrap().len(), 1);
+                g.adel(id, &some(&key("a", 1))).unwrap();
+                assert!(g.elements(id, &[]).unwrap().is_empty());
+                g.aset(id, &key("a", 1), 5.into()).unwrap();
+                g.gclear(id).unwrap();
+                assert!(g.elements(id, &[]).unwrap().is_empty());
+            });
+        }
+    }
+
+    #[test]
+    fn wrapping_arrays_give_up_the_oldest() {
+        with(|g| {
+            for n in [0, 1, 2, 0, 3, 4] {
+                // An update, of 0 here, does not make an element younger.
+                g.aset(WRAP, &key("k", n), n.into()).unwrap();
+            }
+            let left: Vec<_> = g
+                .elements(WRAP, &[])
+                .unwrap()
+                .iter()
+                .map(|e| e.keys[1].as_long())
+                .collect();
+            assert_eq!(left, [2, 3, 4]);
+            g.aset(WRAP, &key("k", 2), 22.into()).unwrap();
+            assert_eq!(g.aget(WRAP, &key("k", 2)).unwrap(), 22.into());
+        });
+    }
+
+    #[test]
+    fn statistics_in_a_map() {
+        with(|g| {
+            assert_eq!(g.stat_get(STAT_ARRAY, &key("a", 1)).unwrap(), None);
+            g.stat_add(STAT_ARRAY, &key("a", 1), 3).unwrap();
+            g.stat_add(STAT_ARRAY, &key("a", 1), 4).unwrap();
+            let stat = g.stat_get(STAT_ARRAY, &key("a", 1)).unwrap().unwrap();
+            assert_eq!((stat.count, stat.sum, stat.max), (2, 7, 4));
+        });
+    }
+
+    #[test]
+    fn drains_move_deltas_and_report_what_does_not_fit() {
+        let (program, mut kernel) = (program(), kernel());
+        let mut mem = MemGlobals::new(&program.globals);
+        let hit = |kernel: &Kernel, cpu: u32, slot: u32, n: i64, by: u64| {
+            let at = 64 + kernel.state().generation() * 512 + slot * 40;
+            let key = key_bytes(&[Ty::Str(16), Ty::Long], &key("k", n));
+            kernel.state().cpu(cpu, at).store(1, Ordering::Relaxed);
+            for o in (0..24).step_by(8) {
+                let word = word_of(&key, o);
+                kernel
+                    .state()
+                    .cpu(cpu, at + 8 + o)
+                    .store(word, Ordering::Relaxed);
+            }
+            kernel
+                .state()
+                .cpu(cpu, at + 32)
+                .fetch_add(by, Ordering::Relaxed);
+        };
+        hit(&kernel, 0, 0, 1, 5);
+        hit(&kernel, 1, 3, 1, 6);
+        assert_eq!(kernel.drain(&program, &mut mem).unwrap(), []);
+        hit(&kernel, 1, 2, 1, 10);
+        for n in 2..5 {
+            hit(&kernel, 0, n as u32 - 2, n, 1);
+        }
+        assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 11.into());
+        assert_eq!(kernel.drain(&program, &mut mem).unwrap(), [(DELTAS, 1)]);
+        assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 21.into());
+        hit(&kernel, 0, 0, 1, 100);
+        assert_eq!(kernel.off(&program, &mut mem).unwrap(), []);
+        assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 121.into());
+        assert_eq!(kernel.drain(&program, &mut mem).unwrap(), []);
+    }
+}

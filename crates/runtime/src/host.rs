@@ -1,0 +1,219 @@
+//! The intrinsics that ask the machine, for controller handlers: this process, clocks, symbols,
+//! kernel memory. What a kernel handler says about the current task, a controller handler says
+//! about the controller itself.
+
+use std::fs;
+
+use spile_ir::interp::{Fault, Value};
+use spile_ir::intrinsics::Intrinsic;
+use spile_kernel::symbols::Symbols;
+
+use crate::clock::{self, Zone};
+use crate::kmem::KernelMemory;
+
+/// The machine, as controller handlers see it.
+pub struct Host {
+    /// What `target()` gives.
+    pub target: i64,
+    /// The line or character of the input probe that runs.
+    pub input: Vec<u8>,
+    /// A handler called `exit()`.
+    pub exit: bool,
+    zone: Zone,
+    random: u64,
+    memory: Option<Result<KernelMemory, String>>,
+}
+
+/// Most bytes of a string that is read from memory.
+const MOST_STRING: i64 = 4096;
+
+impl Host {
+    /// For a session with this target.
+    pub fn new(target: i64) -> Host {
+        let seed = clock::mono_ns() as u64 ^ u64::from(std::process::id()) << 32;
+        Host {
+            target,
+            input: Vec::new(),
+            exit: false,
+            zone: clock::zone(),
+            random: seed | 1,
+            memory: None,
+        }
+    }
+
+    /// A random number (splitmix64).
+    pub fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// Runs one of the intrinsics.
+    pub fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
+        let number = |i: usize| args.get(i).map_or(0, Value::as_long);
+        if let Some(n) = self.number(f) {
+            return Ok(Value::Long(n));
+        }
+        Ok(match f {
+            Intrinsic::Execname => Value::from(&clock::comm()[..]),
+            Intrinsic::Cmdline => Value::from(&command_line()[..]),
+            Intrinsic::TzName => Value::from(&*self.zone.name),
+            Intrinsic::InputText => Value::from(&self.input[..]),
+            Intrinsic::Exit => {
+                self.exit = true;
+                Value::Long(0)
+            }
+            Intrinsic::Ftrace => {
+                trace(args.first().map_or(&b""[..], |v| v.as_bytes()));
+                Value::Long(0)
+            }
+            Intrinsic::KernelStr => self.kernel_string(number(0) as u64, number(1))?,
+            Intrinsic::SymName => Value::from(&*symbol_name(number(0) as u64)),
+            Intrinsic::SymData | Intrinsic::SymFileLine => {
+                // Lines need debug information, which is read by whoever has it; without it
+                // SystemTap too gives the address.
+                let address = number(0) as u64;
+                let text = match f {
+                    Intrinsic::SymData => symbol_data(address),
+                    _ => format!("{address:#x}"),
+                };
+                Value::from(&*text)
+            }
+            _ => return Err(Fault::from(format!("{} has no event here", f.info().name))),
+        })
+    }
+
+    /// The intrinsics without arguments that give a number.
+    fn number(&mut self, f: Intrinsic) -> Option<i64> {
+        use rustix::process as p;
+        let pid = |pid: p::Pid| i64::from(pid.as_raw_nonzero().get());
+        Some(match f {
+            Intrinsic::Pid => i64::from(std::process::id()),
+            Intrinsic::Tid => pid(rustix::thread::gettid()),
+            Intrinsic::Ppid => p::getppid().map_or(0, pid),
+            Intrinsic::Pgrp => pid(p::getpgrp()),
+            Intrinsic::Sid => p::getsid(None).map_or(0, pid),
+            Intrinsic::Uid => i64::from(p::getuid().as_raw()),
+            Intrinsic::Euid => i64::from(p::geteuid().as_raw()),
+            Intrinsic::Gid => i64::from(p::getgid().as_raw()),
+            Intrinsic::Egid => i64::from(p::getegid().as_raw()),
+            Intrinsic::Cpu => rustix::thread::sched_getcpu() as i64,
+            Intrinsic::RealNs => clock::real_ns(),
+            Intrinsic::MonoNs | Intrinsic::CpuClock => clock::mono_ns(),
+            Intrinsic::Jiffies => clock::jiffies(),
+            Intrinsic::Cycles => clock::mono_ns(),
+            Intrinsic::TzOffset => self.zone.west,
+            Intrinsic::Target => self.target,
+            Intrinsic::Rand => (self.random() >> 32) as i64,
+            Intrinsic::UserMode => 0,
+            _ => return None,
+        })
+    }
+
+    /// Fills a buffer from kernel memory.
+    pub fn read_kernel(&mut self, addr: u64, buf: &mut [u8]) -> Result<bool, Fault> {
+        let memory = self
+            .memory
+            .get_or_insert_with(|| KernelMemory::open().map_err(|e| e.to_string()));
+        match memory {
+            Ok(memory) => memory
+                .read(addr, buf)
+                .map_err(|e| Fault::from(e.to_string())),
+            Err(e) => Err(Fault::from(format!("reading kernel memory: {e}"))),
+        }
+    }
+
+    /// A string at a kernel address.
+    fn kernel_string(&mut self, addr: u64, most: i64) -> Result<Value, Fault> {
+        let most = most.clamp(0, MOST_STRING) as usize;
+        let mut text = Vec::new();
+        // Piece by piece up to the next multiple of 64, so that no page is touched that the
+        // string does not reach.
+        while text.len() < most {
+            let at = addr.wrapping_add(text.len() as u64);
+            let len = (64 - (at % 64) as usize).min(most - text.len());
+            let mut piece = [0; 64];
+            if !self.read_kernel(at, &mut piece[..len])? {
+                return Err(Fault::from(format!(
+                    "kernel string copy fault at {addr:#x}"
+                )));
+            }
+            match piece[..len].iter().position(|&b| b == 0) {
+                Some(end) => {
+                    text.extend_from_slice(&piece[..end]);
+                    break;
+                }
+                None => text.extend_from_slice(&piece[..len]),
+            }
+        }
+        Ok(Value::from(&text[..]))
+    }
+}
+
+/// This process's command line, arguments joined by spaces.
+fn command_line() -> Vec<u8> {
+    let mut text = fs::read("/proc/self/cmdline").unwrap_or_default();
+    while text.last() == Some(&0) {
+        text.pop();
+    }
+    text.iter_mut().filter(|b| **b == 0).for_each(|b| *b = b' ');
+    text
+}
+
+/// Writes to the kernel's trace buffer, where tracefs is mounted.
+fn trace(text: &[u8]) {
+    let marker = [
+        "/sys/kernel/tracing/trace_marker",
+        "/sys/kernel/debug/tracing/trace_marker",
+    ];
+    for path in marker {
+        // Without tracefs nobody reads the buffer either.
+        if fs::write(path, text).is_ok() {
+            return;
+        }
+    }
+}
+
+fn symbol_name(address: u64) -> String {
+    let symbols = Symbols::kernel().ok();
+    match symbols.and_then(|s| s.resolve(address)) {
+        Some((symbol, _)) => symbol.name.to_owned(),
+        None => format!("{address:#x}"),
+    }
+}
+
+fn symbol_data(address: u64) -> String {
+    Symbols::kernel().map_or_else(|_| format!("{address:#x}"), |s| s.describe(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_texts() {
+        let mut host = Host::new(77);
+        let mut get = |f| host.intrinsic(f, &[]).unwrap();
+        assert_eq!(get(Intrinsic::Target), Value::Long(77));
+        assert_eq!(
+            get(Intrinsic::Pid),
+            Value::Long(i64::from(std::process::id()))
+        );
+        assert!(get(Intrinsic::RealNs).as_long() > 1_600_000_000_000_000_000);
+        assert!(!get(Intrinsic::Execname).as_bytes().is_empty());
+        assert!(!get(Intrinsic::Cmdline).as_bytes().is_empty());
+        let (a, b) = (get(Intrinsic::Rand), get(Intrinsic::Rand));
+        assert!(a != b && (0..1 << 32).contains(&a.as_long()));
+        assert!(host.intrinsic(Intrinsic::SysNr, &[]).is_err());
+        host.intrinsic(Intrinsic::Exit, &[]).unwrap();
+        assert!(host.exit);
+    }
+
+    #[test]
+    fn unknown_addresses_stay_numbers() {
+        assert_eq!(symbol_name(1), "0x1");
+        assert_eq!(symbol_data(1), "0x1");
+    }
+}

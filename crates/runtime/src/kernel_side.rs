@@ -1,0 +1,244 @@
+//! The kernel's half of a session as the controller sees it: state memory, hash maps, locks,
+//! and the deltas that handlers leave on each CPU.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use spile_bpf::layout::{GlobalLayout, Layout, Object, Place};
+use spile_ir::interp::{Cell, Fault, MemGlobals, Value};
+use spile_ir::storage::Storage;
+use spile_ir::{GlobalId, Init, Program};
+
+use crate::drain::{self, Deltas};
+use crate::error::Error;
+use crate::grace::Grace;
+use crate::load::Loaded;
+use crate::maps::{KernelMap, Table};
+use crate::needs::Needs;
+use crate::state::{State, read_keys};
+
+/// How long the controller waits for a lock. A kernel handler holds one for microseconds; only
+/// a controller that is starved for CPU time sees this pass.
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
+
+/// A hash map behind a global.
+pub type BoxedTable = RefCell<Box<dyn Table>>;
+
+/// What is loaded in the kernel; or, in tests, what stands for it.
+pub struct Kernel {
+    loaded: Option<Loaded>,
+    state: State,
+    layout: Layout,
+    /// Per global: its hash map, or one a generation.
+    tables: Vec<Vec<BoxedTable>>,
+    grace: Grace,
+    /// Handlers can run: deltas keep coming.
+    live: bool,
+}
+
+impl Kernel {
+    /// Opens the maps of a loaded object.
+    pub fn new(loaded: Loaded, state: State, object: &Object) -> Result<Kernel, Error> {
+        let open = |name: &String| {
+            let map = KernelMap::new(loaded.map_fd(name)?);
+            let map = map.map_err(|e| Error::System("opening a map", e))?;
+            Ok::<BoxedTable, Error>(RefCell::new(Box::new(map)))
+        };
+        let tables = object
+            .layout
+            .globals
+            .iter()
+            .map(|g| match g.as_ref().map(|g| &g.place) {
+                Some(Place::Hash { map, .. }) => Ok(vec![open(map)?]),
+                Some(Place::PerCpuArray { maps, .. }) => maps.iter().map(open).collect(),
+                _ => Ok(Vec::new()),
+            });
+        let tables = tables.collect::<Result<_, Error>>()?;
+        Ok(Kernel {
+            state,
+            layout: object.layout.clone(),
+            tables,
+            grace: Grace::choose(),
+            live: true,
+            loaded: Some(loaded),
+        })
+    }
+
+    /// One in plain memory.
+    #[cfg(test)]
+    pub fn plain(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> Kernel {
+        Kernel {
+            loaded: None,
+            state: State::plain(layout).expect("a layout that fits"),
+            layout: layout.clone(),
+            tables,
+            grace: Grace::Visit,
+            live: true,
+        }
+    }
+
+    /// The state memory.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Where everything is.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Hits that the kernel itself turned away.
+    pub fn misses(&self) -> u64 {
+        self.loaded.as_ref().map_or(0, Loaded::kernel_misses)
+    }
+
+    /// The place of a global that the controller and the kernel share; `None` for one whose
+    /// value is the controller's.
+    pub fn shared(&self, g: GlobalId) -> Option<&GlobalLayout> {
+        let layout = self.layout.globals.get(g.index())?.as_ref()?;
+        match layout.place {
+            Place::Scalar { .. } | Place::Stats { .. } | Place::Hash { .. } => Some(layout),
+            Place::PerCpuScalar { .. } | Place::PerCpuArray { .. } => None,
+        }
+    }
+
+    /// The hash map of a shared array.
+    pub fn table(&self, g: GlobalId) -> Option<&BoxedTable> {
+        self.tables.get(g.index())?.first()
+    }
+
+    /// Gives scalars in the shared block their initial values.
+    pub fn initialise(&self, program: &Program) {
+        for (i, global) in program.globals.iter().enumerate() {
+            let place = self.shared(GlobalId(i as u32)).map(|l| &l.place);
+            let (Some(Place::Scalar { offset, ty }), Some(init)) = (place, &global.init) else {
+                continue;
+            };
+            let value = match init {
+                Init::Long(n) => Value::Long(*n),
+                Init::Str(s) => Value::Str(s.clone()),
+            };
+            let layout = spile_bpf::layout::ValueLayout::Scalar(*ty);
+            self.state
+                .set(*offset, &layout, &Cell::Scalar(value.fit(*ty).0));
+        }
+    }
+
+    /// Takes the locks of a handler, all or none; gives the one that could not be had.
+    pub fn lock(&self, needs: &Needs) -> Result<(), GlobalId> {
+        for (n, (global, at)) in needs.locks.iter().enumerate() {
+            if !self.state.lock(*at, LOCK_PATIENCE) {
+                needs.locks[..n]
+                    .iter()
+                    .for_each(|(_, at)| self.state.unlock(*at));
+                return Err(*global);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives them back.
+    pub fn unlock(&self, needs: &Needs) {
+        needs
+            .locks
+            .iter()
+            .for_each(|(_, at)| self.state.unlock(*at));
+    }
+
+    /// Moves the deltas so far into the controller's values; gives the globals whose elements
+    /// did not all fit, and how many did not.
+    pub fn drain(
+        &mut self,
+        program: &Program,
+        mem: &mut MemGlobals,
+    ) -> Result<Vec<(GlobalId, u64)>, Fault> {
+        if !self.live {
+            return Ok(Vec::new());
+        }
+        let old = self.state.flip();
+        if !self.grace.wait(&self.state) {
+            // Some handler may still add to the old generation. It keeps its deltas there, and
+            // the next drain finds them.
+            return Ok(Vec::new());
+        }
+        self.collect(program, mem, old, true)
+    }
+
+    /// No handler runs any more: moves all deltas and remembers that no more come.
+    pub fn off(
+        &mut self,
+        program: &Program,
+        mem: &mut MemGlobals,
+    ) -> Result<Vec<(GlobalId, u64)>, Fault> {
+        self.grace.wait(&self.state);
+        let now = self.state.generation();
+        // The older generation first: its elements came first.
+        let mut full = self.collect(program, mem, now ^ 1, true)?;
+        full.extend(self.collect(program, mem, now, false)?);
+        self.live = false;
+        Ok(full)
+    }
+
+    /// Moves the deltas of one generation; only of globals with two, or of all.
+    fn collect(
+        &self,
+        program: &Program,
+        mem: &mut MemGlobals,
+        generation: u32,
+        only_double: bool,
+    ) -> Result<Vec<(GlobalId, u64)>, Fault> {
+        let mut full = Vec::new();
+        for (i, layout) in self.layout.globals.iter().enumerate() {
+            let g = GlobalId(i as u32);
+            let (Some(layout), Some(global)) = (layout, program.globals.get(i)) else {
+                continue;
+            };
+            let double = global.storage == Storage::PerCpu { double: true };
+            if only_double && !double {
+                continue;
+            }
+            // A global with one generation has it at both numbers.
+            let generation = if double { generation } else { 0 };
+            let table = self.tables.get(i).and_then(|t| t.get(generation as usize));
+            let mut table = table.map(|t| t.borrow_mut());
+            let table = table.as_mut().map(|t| &mut ***t as &mut dyn Table);
+            let deltas = drain::take(&self.state, &layout.place, generation, table)
+                .map_err(|e| Fault::from(format!("reading {}: {e}", global.name)))?;
+            let missed = merge(g, &layout.place, deltas, mem)?;
+            if missed > 0 {
+                full.push((g, missed));
+            }
+        }
+        Ok(full)
+    }
+}
+
+/// Adds deltas to the controller's value; gives how many elements did not fit.
+fn merge(
+    g: GlobalId,
+    place: &Place,
+    deltas: Option<Deltas>,
+    mem: &mut MemGlobals,
+) -> Result<u64, Fault> {
+    match deltas {
+        None => Ok(0),
+        Some(Deltas::Scalar(Cell::Scalar(v))) => mem.gadd(g, v.as_long()).map(|_| 0),
+        Some(Deltas::Scalar(Cell::Stats(s))) => mem.stat_merge(g, &[], &s).map(|()| 0),
+        Some(Deltas::Array(elements)) => {
+            let Place::PerCpuArray { keys: types, .. } = place else {
+                return Ok(0);
+            };
+            let mut missed = 0;
+            for (key, delta) in elements {
+                let keys = read_keys(types, &key);
+                let added = match delta {
+                    Cell::Scalar(v) => mem.aadd(g, &keys, v.as_long()).map(|_| ()),
+                    Cell::Stats(s) => mem.stat_merge(g, &keys, &s),
+                };
+                // The array is full: nothing else fails here.
+                missed += u64::from(added.is_err());
+            }
+            Ok(missed)
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A session: load, attach, consume, print, run controller handlers, count what was lost,
+//! tear down.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | [`session`] | the whole run, and the event loop |
+//! | [`controller`] | controller handlers, and what kernel handlers sent |
+//! | [`globals`] | operations on globals, by storage class |
+//! | [`kernel_side`], [`drain`], [`grace`], [`needs`], [`urgent`] | locks and per-CPU deltas |
+//! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
+//! | [`load`] | loading and attaching |
+//! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
+//! | [`events`], [`child`], [`input`], [`output`], [`prometheus`] | the outside world |
+//! | [`host`], [`kmem`], [`clock`] | intrinsics of controller handlers |
+pub mod account;
+pub mod child;
+pub mod clock;
+pub mod controller;
+pub mod display;
+pub mod drain;
+pub mod error;
+pub mod events;
+pub mod globals;
+pub mod grace;
+pub mod host;
+pub mod input;
+pub mod kernel_side;
+pub mod kmem;
+pub mod load;
+pub mod maps;
+pub mod message;
+pub mod needs;
+pub mod output;
+pub mod prometheus;
+pub mod record;
+pub mod report;
+pub mod session;
+pub mod state;
+pub mod urgent;
+
+pub use account::Account;
+pub use error::Error;
+pub use session::{Options, Outcome, Session, Target};

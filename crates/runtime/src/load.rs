@@ -1,0 +1,364 @@
+//! Loads a compiled object with libbpf and attaches its programs. Everything lives in
+//! descriptors of this process: nothing is pinned, so nothing stays behind, however it ends.
+//!
+//! libbpf parses the kernel's whole BTF only for program types that need it (BTF tracepoints,
+//! fentry) and for CO-RE relocations; objects of this project have neither.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel};
+use spile_bpf::layout::{self, Attach, Layout, ProgramInfo};
+use spile_ir::{Program, Sample};
+use spile_kernel::bpf::{
+    BpfError, Errno, MapSpec, map_create, map_type, prog_info, raw_tracepoint_open,
+};
+use spile_kernel::machine::online_cpus;
+use spile_kernel::perf::{Event, PerfEvent, Sampling, Target};
+
+use crate::error::Error;
+use crate::state::State;
+
+/// What libbpf said; kept for messages, never printed by itself.
+static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Most lines of a verifier's log in a message.
+const LOG_LINES: usize = 25;
+
+fn log_line(_level: PrintLevel, text: String) {
+    LOG.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(text);
+}
+
+fn take_log() -> String {
+    LOG.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .drain(..)
+        .collect()
+}
+
+/// `BPF_F_MMAPABLE` of `linux/bpf.h`.
+const MMAPABLE: u32 = 1 << 10;
+
+/// Gives libbpf a new state memory, which is zero already: its own it would fill with zeros from
+/// a mapping that has to be paged in for that (2 ms for 300 KB). Where this fails libbpf makes
+/// it, and says what is wrong.
+fn provide_state(open: &mut OpenObject) {
+    let Some(mut map) = open
+        .maps_mut()
+        .find(|m| m.name().to_string_lossy().ends_with(".bss"))
+    else {
+        return;
+    };
+    let name = map.name().to_string_lossy().into_owned();
+    let spec = MapSpec {
+        ty: map_type::ARRAY,
+        key_size: 4,
+        value_size: map.value_size(),
+        max_entries: 1,
+        flags: MMAPABLE,
+        name: &name,
+    };
+    if let Ok(fd) = map_create(&spec) {
+        // A map that is not taken is closed again.
+        let _ = map.reuse_fd(fd.as_fd());
+    }
+}
+
+/// A loaded object.
+pub struct Loaded {
+    object: Object,
+    maps: HashMap<String, usize>,
+    programs: HashMap<String, usize>,
+    layout: Layout,
+}
+
+impl Loaded {
+    /// Loads an object and maps its state memory. The program is for messages only.
+    pub fn new(object: &layout::Object, program: &Program) -> Result<(Loaded, State), Error> {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, log_line)));
+        take_log();
+        let fail = |e: &libbpf_rs::Error| explain(e, &take_log(), &object.layout, program);
+        let mut builder = ObjectBuilder::default();
+        builder.name("spile").map_err(|e| fail(&e))?;
+        let mut open = builder.open_memory(&object.elf).map_err(|e| fail(&e))?;
+        provide_state(&mut open);
+        let loaded = open.load().map_err(|e| fail(&e))?;
+        let maps: HashMap<String, usize> = loaded
+            .maps()
+            .enumerate()
+            .map(|(i, m)| (m.name().to_string_lossy().into_owned(), i))
+            .collect();
+        let programs = loaded
+            .progs()
+            .enumerate()
+            .map(|(i, p)| (p.name().to_string_lossy().into_owned(), i))
+            .collect();
+        let layout = object.layout.clone();
+        let bss = maps
+            .iter()
+            .find(|(name, _)| name.ends_with(".bss"))
+            .map(|(_, i)| *i);
+        let bss = bss
+            .and_then(|i| loaded.maps().nth(i))
+            .ok_or_else(|| Error::Internal("the object has no state memory".into()))?;
+        let state = State::map(&layout, bss.as_fd(), bss.value_size() as usize)
+            .map_err(|e| Error::Internal(e.0))?;
+        Ok((
+            Loaded {
+                object: loaded,
+                maps,
+                programs,
+                layout,
+            },
+            state,
+        ))
+    }
+
+    /// A descriptor of a map of its own.
+    pub fn map_fd(&self, name: &str) -> Result<OwnedFd, Error> {
+        let map = self.maps.get(name).and_then(|i| self.object.maps().nth(*i));
+        let map = map.ok_or_else(|| Error::Internal(format!("the object has no map {name}")))?;
+        map.as_fd()
+            .try_clone_to_owned()
+            .map_err(|e| Error::System("duplicating a map", e))
+    }
+
+    /// The ring buffer, whose records go to `sink`; `None` when the object has none.
+    pub fn ring(
+        &self,
+        sink: impl FnMut(&[u8]) -> i32 + 'static,
+    ) -> Result<Option<libbpf_rs::RingBuffer<'static>>, Error> {
+        let Some(map) = self
+            .maps
+            .get("out")
+            .and_then(|i| self.object.maps().nth(*i))
+        else {
+            return Ok(None);
+        };
+        let bad = |e: libbpf_rs::Error| Error::System("opening the ring buffer", into_io(&e));
+        let mut builder = libbpf_rs::RingBufferBuilder::new();
+        builder.add(&map, sink).map_err(bad)?;
+        builder.build().map(Some).map_err(bad)
+    }
+
+    /// Runs a function on the descriptor of a program.
+    pub fn with_program<T>(
+        &self,
+        name: &str,
+        f: impl FnOnce(BorrowedFd<'_>) -> T,
+    ) -> Result<T, Error> {
+        let program = self
+            .programs
+            .get(name)
+            .and_then(|i| self.object.progs().nth(*i));
+        let program =
+            program.ok_or_else(|| Error::Internal(format!("the object has no program {name}")))?;
+        Ok(f(program.as_fd()))
+    }
+
+    /// Hits that the kernel itself turned away because the program ran on the CPU already.
+    pub fn kernel_misses(&self) -> u64 {
+        self.object
+            .progs()
+            .map(|p| prog_info(p.as_fd()).map_or(0, |info| info.recursion_misses))
+            .sum()
+    }
+
+    /// Attaches all programs but the ones that are run on demand.
+    pub fn attach(&self) -> Result<Links, Error> {
+        let mut links = Links(Vec::new(), Vec::new());
+        for info in &self.layout.programs {
+            self.with_program(&info.name, |fd| attach(info, fd, &mut links))??;
+        }
+        Ok(links)
+    }
+}
+
+/// Attached programs; dropping it detaches them.
+pub struct Links(Vec<OwnedFd>, Vec<PerfEvent>);
+
+impl Links {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len() + self.1.len()
+    }
+
+    /// Whether nothing is attached.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty() && self.1.is_empty()
+    }
+}
+
+fn attach(info: &ProgramInfo, fd: BorrowedFd<'_>, links: &mut Links) -> Result<(), Error> {
+    match &info.attach {
+        Attach::RawTracepoint(name) => {
+            let link = raw_tracepoint_open(Some(name), fd);
+            links
+                .0
+                .push(link.map_err(|e| refused(format!("tracepoint {name}"), e))?);
+        }
+        Attach::Perf { ty, config, sample } => {
+            let event = Event {
+                ty: *ty,
+                config: *config,
+            };
+            perf(event, *sample, fd, &mut links.1)?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens an event on every online CPU, with the program on it.
+fn perf(
+    event: Event,
+    sample: Sample,
+    program: BorrowedFd<'_>,
+    links: &mut Vec<PerfEvent>,
+) -> Result<(), Error> {
+    let sampling = match sample {
+        Sample::Period(n) => Sampling::Period(n),
+        Sample::Freq(n) => Sampling::Frequency(n),
+    };
+    for cpu in online_cpus() {
+        let opened = PerfEvent::open(event, Target::Cpu(cpu), sampling).and_then(|opened| {
+            opened.set_bpf(program)?;
+            opened.enable()?;
+            Ok(opened)
+        });
+        match opened {
+            Ok(opened) => links.push(opened),
+            // The CPU went away meanwhile.
+            Err(e) if e.errno == Errno::NODEV => {}
+            Err(e) => {
+                let what = format!("perf event type {} config {}", event.ty, event.config);
+                return Err(Error::Attach(what, e.errno.into()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What `spile-kernel` says, as an error of attaching.
+fn refused(what: String, e: BpfError) -> Error {
+    match e {
+        BpfError::Call { errno, .. } => Error::Attach(what, errno.into()),
+        e => Error::Attach(what, io::Error::other(e)),
+    }
+}
+
+/// A libbpf-rs error as an I/O error with the same kind.
+fn into_io(e: &libbpf_rs::Error) -> io::Error {
+    io::Error::other(e.to_string())
+}
+
+/// What a failed load means to the user.
+fn explain(e: &libbpf_rs::Error, log: &str, layout: &Layout, program: &Program) -> Error {
+    if let Some(rejection) = rejection(log, layout, program) {
+        return rejection;
+    }
+    use libbpf_rs::ErrorKind as K;
+    match e.kind() {
+        K::PermissionDenied => Error::Privileges,
+        K::Unsupported => Error::NoBpf,
+        _ if log.contains("Operation not permitted") => Error::Privileges,
+        _ if log.contains("Function not implemented") => Error::NoBpf,
+        _ => {
+            let tail = last_lines(log, LOG_LINES);
+            Error::Internal(format!("libbpf cannot load the program: {e:#}\n{tail}"))
+        }
+    }
+}
+
+/// The verifier's rejection that libbpf's log tells of, if one does.
+fn rejection(log: &str, layout: &Layout, program: &Program) -> Option<Error> {
+    let (before, rest) = log.split_once("-- BEGIN PROG LOAD LOG --")?;
+    let body = rest
+        .split_once("-- END PROG LOAD LOG --")
+        .map_or(rest, |(body, _)| body);
+    let name = before
+        .rsplit_once("prog '")?
+        .1
+        .split('\'')
+        .next()?
+        .to_owned();
+    let handlers = layout
+        .programs
+        .iter()
+        .find(|p| p.name == name)
+        .into_iter()
+        .flat_map(|p| &p.handlers)
+        .filter_map(|id| program.handlers.get(id.index()))
+        .map(|h| {
+            let near = program.sites.get(h.site.index()).map_or("", |s| &s.near);
+            format!("probe {} {near}", h.point).trim_end().to_owned()
+        })
+        .collect();
+    Some(Error::Rejected {
+        program: name,
+        handlers,
+        log: last_lines(body.trim(), LOG_LINES),
+    })
+}
+
+fn last_lines(text: &str, n: usize) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(n)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_bpf::layout::ProgramInfo;
+    use spile_ir::{Event, Handler, HandlerId, Site, SiteId};
+
+    #[test]
+    fn rejections_name_the_handler() {
+        let layout = Layout {
+            shared_size: 128,
+            cpu_stride: 64,
+            cpus: 1,
+            globals: vec![],
+            handlers: vec![],
+            programs: vec![ProgramInfo {
+                name: "tp_0".into(),
+                attach: Attach::RawTracepoint("x".into()),
+                handlers: vec![HandlerId(0)],
+            }],
+            records: vec![],
+        };
+        let program = Program {
+            sites: vec![
+                Site::default(),
+                Site {
+                    near: "keyword at a.stp:1:1".into(),
+                },
+            ],
+            handlers: vec![Handler {
+                point: "kernel.trace(\"x\")".into(),
+                points: 1,
+                event: Event::Never,
+                body: Default::default(),
+                site: SiteId(1),
+            }],
+            ..Program::default()
+        };
+        let log = "libbpf: prog 'tp_0': BPF program load failed: -13\n\
+                   libbpf: prog 'tp_0': -- BEGIN PROG LOAD LOG --\n0: r1 = 0\nR1 !read_ok\n\
+                   -- END PROG LOAD LOG --\nlibbpf: failed to load object";
+        let Some(Error::Rejected {
+            program,
+            handlers,
+            log,
+        }) = rejection(log, &layout, &program)
+        else {
+            panic!("no rejection seen")
+        };
+        assert_eq!(program, "tp_0");
+        assert_eq!(handlers, ["probe kernel.trace(\"x\") keyword at a.stp:1:1"]);
+        assert_eq!(log, "0: r1 = 0\nR1 !read_ok");
+    }
+}

@@ -1,0 +1,217 @@
+//! The hash maps behind array globals, as key and value bytes. [`Table`] is what the rest of
+//! the runtime sees: a kernel map, or plain memory in tests.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use spile_kernel::bpf::{BpfError, Errno, Map};
+
+/// Elements as byte strings. A per-CPU map's value is one value a possible CPU, one after the
+/// other, each padded to a multiple of 8 bytes.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A hash map from byte strings to byte strings.
+pub trait Table {
+    /// The value of a key.
+    fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>>;
+    /// Sets a value; `Ok(false)` when the map is full.
+    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool>;
+    /// Removes a key, if it is there.
+    fn remove(&mut self, key: &[u8]) -> io::Result<()>;
+    /// All elements as they are now.
+    fn entries(&self) -> io::Result<Entries>;
+    /// All elements, which are removed.
+    fn drain(&mut self) -> io::Result<Entries>;
+}
+
+/// A map of the kernel.
+pub struct KernelMap {
+    map: Map<OwnedFd>,
+}
+
+/// Most elements fetched with one system call; bounds the memory of a big array.
+const BATCH: usize = 4096;
+
+impl KernelMap {
+    /// The map behind a descriptor.
+    pub fn new(fd: OwnedFd) -> io::Result<KernelMap> {
+        Ok(KernelMap {
+            map: Map::new(fd).map_err(into_io)?,
+        })
+    }
+
+    /// Fetches everything in batches; removes it if `delete`.
+    fn fetch(&self, delete: bool) -> io::Result<Entries> {
+        let (key_len, value_len) = (self.map.key_len(), self.map.value_len());
+        let most = self.map.info().max_entries as usize;
+        // A whole bucket must fit; ENOSPC asks for more room.
+        let mut room = most.clamp(64, BATCH);
+        let (mut entries, mut cursor) = (Vec::new(), Vec::new());
+        loop {
+            let mut keys = vec![0u8; room * key_len];
+            let mut values = vec![0u8; room * value_len];
+            match self.map.batch(&mut cursor, &mut keys, &mut values, delete) {
+                Ok(batch) => {
+                    let pairs = keys
+                        .chunks_exact(key_len)
+                        .zip(values.chunks_exact(value_len));
+                    let pairs = pairs.take(batch.count);
+                    entries.extend(pairs.map(|(k, v)| (k.to_vec(), v.to_vec())));
+                    if batch.done {
+                        return Ok(entries);
+                    }
+                }
+                Err(e) if is(&e, Errno::NOSPC) && room <= most.max(64) => room *= 2,
+                Err(e) => return Err(into_io(e)),
+            }
+        }
+    }
+}
+
+/// Whether the kernel refused with this number.
+fn is(e: &BpfError, number: Errno) -> bool {
+    matches!(e, BpfError::Call { errno, .. } if *errno == number)
+}
+
+fn into_io(e: BpfError) -> io::Error {
+    match e {
+        BpfError::Call { errno, .. } => errno.into(),
+        e => io::Error::other(e),
+    }
+}
+
+impl Table for KernelMap {
+    fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let mut value = vec![0u8; self.map.value_len()];
+        let found = self.map.lookup(key, &mut value).map_err(into_io)?;
+        Ok(found.then_some(value))
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
+        match self.map.update(key, value, 0) {
+            Ok(()) => Ok(true),
+            Err(e) if is(&e, Errno::TOOBIG) => Ok(false),
+            Err(e) => Err(into_io(e)),
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) -> io::Result<()> {
+        self.map.delete(key).map(drop).map_err(into_io)
+    }
+
+    fn entries(&self) -> io::Result<Entries> {
+        self.fetch(false)
+    }
+
+    fn drain(&mut self) -> io::Result<Entries> {
+        self.fetch(true)
+    }
+}
+
+/// A table in plain memory, for programs without a kernel part and for tests.
+#[derive(Debug, Default)]
+pub struct PlainMap {
+    /// The elements.
+    pub elements: HashMap<Vec<u8>, Vec<u8>>,
+    /// Most elements.
+    pub max: usize,
+}
+
+impl Table for PlainMap {
+    fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.elements.get(key).cloned())
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
+        let fits = self.elements.contains_key(key) || self.elements.len() < self.max;
+        if fits {
+            self.elements.insert(key.to_vec(), value.to_vec());
+        }
+        Ok(fits)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> io::Result<()> {
+        self.elements.remove(key);
+        Ok(())
+    }
+
+    fn entries(&self) -> io::Result<Entries> {
+        Ok(self
+            .elements
+            .iter()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect())
+    }
+
+    fn drain(&mut self) -> io::Result<Entries> {
+        Ok(self.elements.drain().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_kernel::bpf::{MapSpec, map_create, map_type};
+    use spile_kernel::machine::possible_cpus;
+
+    /// A new map, or nothing where BPF is not allowed.
+    fn new(ty: u32, value_size: u32, max_entries: u32) -> Option<KernelMap> {
+        /// `BPF_F_NO_PREALLOC`
+        const NO_PREALLOC: u32 = 1;
+        let flags = NO_PREALLOC;
+        let spec = MapSpec {
+            ty,
+            key_size: 8,
+            value_size,
+            max_entries,
+            flags,
+            name: "test",
+        };
+        match map_create(&spec) {
+            Ok(fd) => Some(KernelMap::new(fd).unwrap()),
+            Err(e) => {
+                println!("skipped: {e}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn elements_come_and_go() {
+        let Some(mut map) = new(map_type::HASH, 16, 10_000) else {
+            return;
+        };
+        let value = |i: u64| [i.to_ne_bytes(), (i * 2).to_ne_bytes()].concat();
+        for i in 0..10_000u64 {
+            assert!(map.set(&i.to_ne_bytes(), &value(i)).unwrap());
+        }
+        assert!(!map.set(&10_000u64.to_ne_bytes(), &value(1)).unwrap());
+        assert_eq!(map.get(&7u64.to_ne_bytes()).unwrap(), Some(value(7)));
+        map.remove(&7u64.to_ne_bytes()).unwrap();
+        map.remove(&7u64.to_ne_bytes()).unwrap();
+        assert_eq!(map.get(&7u64.to_ne_bytes()).unwrap(), None);
+        assert!(map.get(b"short").is_err());
+        let mut all = map.entries().unwrap();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 9_999);
+        assert_eq!(map.drain().unwrap().len(), 9_999);
+        assert!(map.entries().unwrap().is_empty());
+    }
+
+    #[test]
+    fn per_cpu_maps_give_all_copies() {
+        let Some(mut map) = new(map_type::PERCPU_HASH, 12, 300) else {
+            return;
+        };
+        let copies = possible_cpus().len() * 16;
+        for i in 0..300u64 {
+            assert!(map.set(&i.to_ne_bytes(), &vec![i as u8; copies]).unwrap());
+        }
+        let all = map.drain().unwrap();
+        assert_eq!(all.len(), 300);
+        assert!(all.iter().all(|(_, v)| v.len() == copies));
+        assert!(map.drain().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,207 @@
+//! What each controller handler touches, found out once: whose locks it must hold, and whether
+//! per-CPU deltas must be drained before it runs.
+
+use std::collections::BTreeSet;
+
+use spile_bpf::layout::Layout;
+use spile_ir::storage::Storage;
+use spile_ir::{Body, FuncId, GlobalId, Inst, Intrinsic, Program};
+
+/// What a handler needs before it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// Globals to lock with the place of their lock word, in the order in which everybody
+    /// takes locks.
+    pub locks: Vec<(GlobalId, u32)>,
+    /// It changes none of these: a copy, made under the locks, serves it as well.
+    pub reads_only: bool,
+    /// It touches a global whose deltas are per CPU and are read while handlers run.
+    pub drain: bool,
+}
+
+/// The needs of each handler, in the program's order.
+pub fn of_program(program: &Program, layout: Option<&Layout>) -> Vec<Needs> {
+    let Some(layout) = layout else {
+        return vec![Needs::default(); program.handlers.len()];
+    };
+    program
+        .handlers
+        .iter()
+        .map(|h| of_body(program, layout, &h.body))
+        .collect()
+}
+
+fn of_body(program: &Program, layout: &Layout, body: &Body) -> Needs {
+    let mut globals = BTreeSet::new();
+    let mut changed = BTreeSet::new();
+    touched(program, body, &mut globals, &mut changed);
+    let mut needs = Needs::default();
+    for id in globals {
+        let Some(global) = program.globals.get(id.index()) else {
+            continue;
+        };
+        match global.storage {
+            Storage::Shared { lock: true } => {
+                let place = layout.globals.get(id.index()).and_then(Option::as_ref);
+                if let Some(at) = place.and_then(|p| p.lock) {
+                    needs.locks.push((id, at));
+                }
+            }
+            Storage::PerCpu { double } => needs.drain |= double,
+            Storage::Shared { lock: false } | Storage::Controller => {}
+        }
+    }
+    let unchanged = needs.locks.iter().all(|(g, _)| !changed.contains(g));
+    needs.reads_only = unchanged && !needs.locks.is_empty();
+    needs
+}
+
+/// Whether a kernel handler can end the session, functions included.
+pub fn kernel_exits(program: &Program) -> bool {
+    let exits = |body: &Body| {
+        let insts = body.blocks.iter().flat_map(|b| &b.insts);
+        insts.into_iter().any(|(i, _)| {
+            matches!(
+                i,
+                Inst::Intr {
+                    f: Intrinsic::Exit,
+                    ..
+                }
+            )
+        })
+    };
+    // Functions count wherever they are called from: being wrong costs a look at a word.
+    program.handlers.iter().any(|h| h.event.in_kernel())
+        && (program
+            .handlers
+            .iter()
+            .any(|h| h.event.in_kernel() && exits(&h.body))
+            || program.funcs.iter().any(|f| exits(&f.body)))
+}
+
+/// Collects the globals that code touches and those that it changes, functions included.
+fn touched(
+    program: &Program,
+    body: &Body,
+    globals: &mut BTreeSet<GlobalId>,
+    changed: &mut BTreeSet<GlobalId>,
+) {
+    let mut seen: BTreeSet<FuncId> = BTreeSet::new();
+    let mut todo = vec![body];
+    while let Some(body) = todo.pop() {
+        for (inst, _) in body.blocks.iter().flat_map(|b| &b.insts) {
+            globals.extend(inst.global());
+            changed.extend(inst.global().filter(|_| inst.writes_global()));
+            if let Inst::Call { func, .. } = inst
+                && seen.insert(*func)
+                && let Some(func) = program.funcs.get(func.index())
+            {
+                todo.push(&func.body);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_bpf::layout::{GlobalLayout, Place};
+    use spile_ir::{Block, Event, Func, Global, GlobalKind, Handler, SiteId, Term, Ty};
+
+    fn body(insts: Vec<Inst>) -> Body {
+        let insts = insts.into_iter().map(|i| (i, SiteId(0))).collect();
+        Body {
+            blocks: vec![Block {
+                insts,
+                term: Term::Ret(None),
+                catch: None,
+            }],
+            ..Body::default()
+        }
+    }
+
+    #[test]
+    fn functions_count_and_locks_are_sorted() {
+        let global = |storage| Global {
+            name: "g".into(),
+            kind: GlobalKind::Scalar(Ty::Long),
+            init: None,
+            storage,
+            display: false,
+            site: SiteId(0),
+        };
+        let clear = |g| Inst::GClear { g: GlobalId(g) };
+        let call = Inst::Call {
+            dst: None,
+            func: FuncId(0),
+            args: vec![],
+        };
+        let locked = Storage::Shared { lock: true };
+        let program = Program {
+            globals: vec![
+                global(locked),
+                global(locked),
+                global(Storage::Shared { lock: false }),
+                global(Storage::PerCpu { double: true }),
+            ],
+            funcs: vec![Func {
+                name: "f".into(),
+                params: vec![],
+                ret: None,
+                body: body(vec![clear(0), call.clone(), clear(3)]),
+            }],
+            handlers: vec![
+                Handler {
+                    point: "begin".into(),
+                    points: 1,
+                    event: Event::Begin(0),
+                    body: body(vec![clear(1), clear(2), call]),
+                    site: SiteId(0),
+                },
+                Handler {
+                    point: "end".into(),
+                    points: 1,
+                    event: Event::End(0),
+                    body: body(vec![]),
+                    site: SiteId(0),
+                },
+            ],
+            ..Program::default()
+        };
+        let place = |lock| {
+            Some(GlobalLayout {
+                lock,
+                place: Place::Scalar {
+                    offset: 128,
+                    ty: Ty::Long,
+                },
+            })
+        };
+        let layout = Layout {
+            shared_size: 256,
+            cpu_stride: 64,
+            cpus: 1,
+            globals: vec![place(Some(136)), place(Some(144)), place(None), place(None)],
+            handlers: vec![],
+            programs: vec![],
+            records: vec![],
+        };
+        let needs = of_program(&program, Some(&layout));
+        assert_eq!(needs[0].locks, [(GlobalId(0), 136), (GlobalId(1), 144)]);
+        assert!(needs[0].drain);
+        assert!(!needs[0].reads_only, "it stores to one of them");
+        assert_eq!(needs[1], Needs::default());
+        assert_eq!(of_program(&program, None)[0], Needs::default());
+        assert!(!kernel_exits(&program));
+        let mut exits = program.clone();
+        let exit = Inst::Intr {
+            dst: None,
+            f: Intrinsic::Exit,
+            args: vec![],
+        };
+        exits.handlers[1].body = body(vec![exit]);
+        assert!(!kernel_exits(&exits));
+        exits.handlers[1].event = Event::SysEnter(spile_ir::NrSet::All);
+        assert!(kernel_exits(&exits));
+    }
+}

@@ -1,0 +1,183 @@
+//! Records of the ring buffer taken apart: see [`spile_bpf::layout::Record`]. A record that is
+//! not as the layout says is an error, never a panic: it would be a bug of the generated code,
+//! and the session goes on and says so.
+
+use spile_bpf::layout::RecordShape;
+use spile_ir::{HandlerId, Ty};
+
+/// A value in a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field<'a> {
+    /// A number.
+    Long(i64),
+    /// A string without its NUL.
+    Str(&'a [u8]),
+}
+
+/// One piece of output.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// Index into `Layout::records`.
+    pub shape: usize,
+    /// As the shape says.
+    pub fields: Vec<Field<'a>>,
+}
+
+/// The record is not as the layout says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// The pieces of one record, in order.
+#[derive(Debug)]
+pub struct Pieces<'a, 's> {
+    rest: &'a [u8],
+    shapes: &'s [RecordShape],
+}
+
+/// Takes the header off: the handler, and its pieces.
+pub fn open<'a, 's>(
+    record: &'a [u8],
+    shapes: &'s [RecordShape],
+) -> Result<(HandlerId, Pieces<'a, 's>), Malformed> {
+    let header = record.first_chunk::<8>().ok_or(Malformed)?;
+    let [h0, h1, h2, h3, u0, u1, u2, u3] = *header;
+    let used = u32::from_ne_bytes([u0, u1, u2, u3]) as usize;
+    let rest = record.get(8..used).ok_or(Malformed)?;
+    Ok((
+        HandlerId(u32::from_ne_bytes([h0, h1, h2, h3])),
+        Pieces { rest, shapes },
+    ))
+}
+
+impl<'a> Pieces<'a, '_> {
+    fn word(&mut self) -> Result<u64, Malformed> {
+        let (word, rest) = self.rest.split_first_chunk::<8>().ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(u64::from_ne_bytes(*word))
+    }
+
+    fn string(&mut self) -> Result<&'a [u8], Malformed> {
+        let len = usize::try_from(self.word()?).map_err(|_| Malformed)?;
+        let padded = len.checked_next_multiple_of(8).ok_or(Malformed)?;
+        let (bytes, rest) = self.rest.split_at_checked(padded).ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(&bytes[..len])
+    }
+
+    fn piece(&mut self) -> Result<Piece<'a>, Malformed> {
+        let shape = usize::try_from(self.word()?).map_err(|_| Malformed)?;
+        let fields = &self.shapes.get(shape).ok_or(Malformed)?.fields;
+        let fields = fields
+            .iter()
+            .map(|ty| match ty {
+                Ty::Long => self.word().map(|w| Field::Long(w as i64)),
+                Ty::Str(_) => self.string().map(Field::Str),
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Piece { shape, fields })
+    }
+}
+
+impl<'a> Iterator for Pieces<'a, '_> {
+    type Item = Result<Piece<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let piece = self.piece();
+        if piece.is_err() {
+            self.rest = &[];
+        }
+        Some(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use spile_bpf::layout::RecordWhat;
+
+    fn print() -> RecordWhat {
+        RecordWhat::Print {
+            stream: spile_ir::Stream::Out,
+            fmt: spile_ir::FormatId(0),
+        }
+    }
+
+    fn shapes() -> Vec<RecordShape> {
+        vec![
+            RecordShape {
+                what: print(),
+                fields: vec![],
+            },
+            RecordShape {
+                what: print(),
+                fields: vec![Ty::Long, Ty::Str(16)],
+            },
+        ]
+    }
+
+    fn record(used: u32, words: &[u64]) -> Vec<u8> {
+        let mut bytes = 3u32.to_ne_bytes().to_vec();
+        bytes.extend(used.to_ne_bytes());
+        bytes.extend(words.iter().flat_map(|w| w.to_ne_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn pieces_come_in_order() {
+        let abc = u64::from_ne_bytes(*b"abc\0xxxx");
+        let bytes = record(8 + 5 * 8, &[1, 42, 3, abc, 0, 77]);
+        let shapes = shapes();
+        let (handler, pieces) = open(&bytes, &shapes).unwrap();
+        assert_eq!(handler, HandlerId(3));
+        let pieces: Vec<_> = pieces.map(Result::unwrap).collect();
+        assert_eq!(pieces.len(), 2);
+        assert_eq!(pieces[0].fields, [Field::Long(42), Field::Str(b"abc")]);
+        assert_eq!(
+            pieces[1],
+            Piece {
+                shape: 0,
+                fields: vec![]
+            }
+        );
+    }
+
+    #[test]
+    fn lies_are_refused() {
+        let shapes = shapes();
+        assert!(open(b"short", &shapes).is_err());
+        assert!(open(&record(800, &[0]), &shapes).is_err());
+        for words in [
+            &[2][..],
+            &[1, 1][..],
+            &[1, 1, u64::MAX][..],
+            &[1, 1, 9, 0][..],
+        ] {
+            let bytes = record(8 + 8 * words.len() as u32, words);
+            let (_, mut pieces) = open(&bytes, &shapes).unwrap();
+            assert!(pieces.next().unwrap().is_err());
+            assert!(pieces.next().is_none());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_safe(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let shapes = shapes();
+            if let Ok((_, pieces)) = open(&bytes, &shapes) {
+                prop_assert!(pieces.count() <= bytes.len());
+            }
+        }
+
+        #[test]
+        fn any_words_are_safe(words in proptest::collection::vec(0u64..20, 0..40)) {
+            let shapes = shapes();
+            let bytes = record(8 + 8 * words.len() as u32, &words);
+            let (_, pieces) = open(&bytes, &shapes).unwrap();
+            prop_assert!(pieces.count() <= words.len());
+        }
+    }
+}

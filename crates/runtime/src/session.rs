@@ -1,0 +1,664 @@
+//! A session: everything from the loaded object to the last line of the account, on one thread.
+//!
+//! Order: programs are loaded and attached but turned away, `begin` probes run, then kernel
+//! handlers may run, the command of `-c` starts, and the event loop waits. At the end kernel
+//! handlers are turned off and detached, what they sent is printed, `end` probes run (after an
+//! error: `error` probes), unread globals print themselves unless there was an error, and the
+//! account closes the session.
+//! Before any handler of the controller runs, all records that the kernel sent so far are
+//! printed, so output has the order of events.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::RingBuffer;
+use spile_bpf::layout::{Object, percpu, shared};
+use spile_ir::{Event, HandlerId, Program};
+
+use crate::account::Account;
+use crate::child::Watched;
+use crate::clock;
+use crate::controller::Controller;
+use crate::error::Error;
+use crate::events::{Events, Signal, Signals, Source, Timer};
+use crate::input::{Input, Typed};
+use crate::kernel_side::Kernel;
+use crate::load::{Links, Loaded};
+use crate::needs;
+use crate::output::{self, Output};
+use crate::prometheus::{Next, Server, Wants};
+use crate::report::{self, CycleClock, Hits};
+use crate::state::State;
+
+/// How often the counters that the kernel cannot wake anybody for are looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// How often the word that `exit()` sets is looked at, where a kernel handler can set it: a
+/// handler that prints nothing wakes nobody.
+const EXIT_POLL: Duration = Duration::from_millis(10);
+/// Records taken from the ring buffer before anything else has its turn.
+const ROUND: usize = 16_384;
+
+/// What `target()` is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Target {
+    /// Nothing: 0.
+    #[default]
+    None,
+    /// `-x`: a process that runs; the session ends with it.
+    Pid(i32),
+    /// `-c`: a command that is started once the probes are armed; the session ends with it.
+    Command(String),
+}
+
+/// How a session runs.
+#[derive(Default)]
+pub struct Options {
+    /// `-x` or `-c`.
+    pub target: Target,
+    /// `-o`.
+    pub output: output::Target,
+    /// `-T`: the session ends after this.
+    pub timeout: Option<Duration>,
+    /// Where `prometheus` probes are served, `host:port`.
+    pub prometheus: Option<String>,
+    /// `-t`: the report and the details of the account.
+    pub timing: bool,
+    /// `-w`: no `WARNING:` lines.
+    pub quiet: bool,
+    /// Unread globals print themselves at the end; false with `--no-global-var-display`.
+    pub display_globals: bool,
+    /// Called once the probes are armed, right before the command of `-c` starts.
+    pub armed: Option<Box<dyn FnOnce()>>,
+}
+
+/// How a session went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// 0, or 1 after an error or when the command failed.
+    pub exit_code: i32,
+    /// What was lost.
+    pub account: Account,
+    /// From the wish to end until everything was detached and printed.
+    pub teardown: Duration,
+}
+
+/// Records fetched from the ring buffer, one after the other.
+#[derive(Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// A session that is loaded and attached, and not yet running.
+pub struct Session {
+    // Fields are dropped in this order: programs are detached first.
+    links: Option<Links>,
+    ring: Option<RingBuffer<'static>>,
+    batch: Rc<RefCell<Batch>>,
+    controller: Controller,
+    program: Rc<Program>,
+    timers: Vec<(Timer, HandlerId)>,
+    server: Option<Server>,
+    input: Option<Input>,
+    watched: Option<Watched>,
+    events: Events,
+    signals: Signals,
+    options: Options,
+    cycles: CycleClock,
+    kernel_exits: bool,
+    ended: bool,
+    /// A signal ended it.
+    interrupted: bool,
+}
+
+fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |e| Error::System(what, e)
+}
+
+impl Session {
+    /// Loads and attaches everything; no handler runs yet. `object` is `None` for a program
+    /// without kernel handlers.
+    pub fn new(
+        program: Program,
+        object: Option<&Object>,
+        options: Options,
+    ) -> Result<Session, Error> {
+        let cycles = CycleClock::start();
+        let program = Rc::new(program);
+        let signals = Signals::new().map_err(system("blocking signals"))?;
+        let events = Events::new().map_err(system("epoll"))?;
+        let watched = follow(&options.target)?;
+        let loaded = object.map(|o| Loaded::new(o, &program)).transpose()?;
+        let target = watched.as_ref().map_or(0, |w| i64::from(w.pid()));
+        if let Some((_, state)) = &loaded {
+            set_shared_words(state, target);
+        }
+        let batch = Rc::new(RefCell::new(Batch::default()));
+        let (mut links, mut ring) = (None, None);
+        if let Some((loaded, _)) = &loaded {
+            links = Some(loaded.attach()?);
+            let sink = Rc::clone(&batch);
+            ring = loaded.ring(move |record| {
+                let mut batch = sink.borrow_mut();
+                batch.bytes.extend_from_slice(record);
+                let end = batch.bytes.len();
+                batch.ends.push(end);
+                0
+            })?;
+        }
+        let interrupt = signals
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(system("signals"))?;
+        let out = Output::open(&options.output, Some(interrupt))?;
+        let kernel = match (loaded, object) {
+            (Some((loaded, state)), Some(object)) => Some(Kernel::new(loaded, state, object)?),
+            _ => None,
+        };
+        let controller = Controller::new(Rc::clone(&program), kernel, out, target, options.quiet);
+        let kernel_exits = links.is_some() && needs::kernel_exits(&program);
+        let mut session = Session {
+            links,
+            ring,
+            batch,
+            controller,
+            program,
+            timers: Vec::new(),
+            server: None,
+            input: None,
+            watched,
+            events,
+            signals,
+            options,
+            cycles,
+            kernel_exits,
+            ended: false,
+            interrupted: false,
+        };
+        session.open_sources()?;
+        Ok(session)
+    }
+
+    /// Opens what the event loop waits for.
+    fn open_sources(&mut self) -> Result<(), Error> {
+        let waiting = system("waiting for events");
+        self.events
+            .add(self.signals.as_fd(), Source::Signal)
+            .map_err(&waiting)?;
+        if let Some(ring) = &self.ring {
+            // SAFETY: the descriptor belongs to `ring`, which lives as long as this use.
+            let fd = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+            self.events.add(fd, Source::Ring).map_err(&waiting)?;
+        }
+        if let Some(watched) = &self.watched {
+            self.events
+                .add(watched.as_fd(), Source::Child)
+                .map_err(&waiting)?;
+        }
+        for (id, handler) in handlers(&self.program) {
+            if let Event::Timer {
+                period_ns,
+                randomize_ns,
+            } = handler.event
+            {
+                let timer = Timer::new(period_ns, randomize_ns).map_err(system("a timer"))?;
+                let at = self.timers.len() as u32;
+                self.events
+                    .add(timer.as_fd(), Source::Timer(at))
+                    .map_err(&waiting)?;
+                self.timers.push((timer, id));
+            }
+        }
+        if self.has(|e| matches!(e, Event::InputLine | Event::InputChar)) {
+            let mut input = Input::default();
+            // Files are refused by epoll, and are always ready.
+            input.always_ready = self.events.add(Input::fd(), Source::Stdin).is_err();
+            self.input = Some(input);
+        }
+        if let Some(addr) = self.options.prometheus.clone() {
+            let server = Server::bind(&addr).map_err(|e| Error::Listen(addr, e))?;
+            self.events
+                .add(server.listener(), Source::Listener)
+                .map_err(&waiting)?;
+            self.server = Some(server);
+        }
+        Ok(())
+    }
+
+    /// Where metrics are served, if they are.
+    pub fn prometheus_addr(&self) -> Option<std::net::SocketAddr> {
+        self.server.as_ref()?.local_addr().ok()
+    }
+
+    /// What was printed to [`output::Target::Memory`] so far.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        self.controller.out.take()
+    }
+
+    /// Runs to the end.
+    pub fn run(&mut self) -> Result<Outcome, Error> {
+        self.run_sorted(|e| match e {
+            Event::Begin(order) => Some(*order),
+            _ => None,
+        });
+        if !self.over() {
+            self.arm()?;
+            self.wait()?;
+        }
+        self.finish()
+    }
+
+    /// Lets kernel handlers run and starts timers and the command.
+    fn arm(&mut self) -> Result<(), Error> {
+        self.controller.out.flush();
+        if let Some(kernel) = self.controller.kernel() {
+            kernel.state().set_running(true);
+        }
+        if let Some(armed) = self.options.armed.take() {
+            armed();
+        }
+        for (timer, _) in &self.timers {
+            timer
+                .start(self.controller.random())
+                .map_err(system("a timer"))?;
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.release();
+        }
+        Ok(())
+    }
+
+    /// The event loop.
+    fn wait(&mut self) -> Result<(), Error> {
+        let deadline = self.options.timeout.map(|t| Instant::now() + t);
+        let mut next_tick = Instant::now() + TICK;
+        while !self.over() {
+            self.controller.out.flush();
+            let now = Instant::now();
+            if self.controller.out.broken() || deadline.is_some_and(|d| now >= d) {
+                break;
+            }
+            if now >= next_tick {
+                self.tick();
+                next_tick = now + TICK;
+                continue;
+            }
+            let expiry = self.server.as_mut().and_then(Server::expire);
+            let tick = self.links.is_some().then_some(next_tick);
+            let poll = self.kernel_exits.then_some(now + EXIT_POLL);
+            let until = [deadline, expiry, tick, poll].into_iter().flatten().min();
+            let mut timeout = until.map(|t| t.saturating_duration_since(now));
+            if self
+                .input
+                .as_ref()
+                .is_some_and(|i| i.always_ready && !i.ended)
+            {
+                timeout = Some(Duration::ZERO);
+                self.stdin();
+            }
+            let ready = self
+                .events
+                .wait(timeout)
+                .map_err(system("waiting for events"))?;
+            for source in ready {
+                if self.over() {
+                    break;
+                }
+                self.serve(source)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, source: Source) -> Result<(), Error> {
+        match source {
+            Source::Ring => self.consume(),
+            Source::Signal => {
+                while let Some(signal) = self.signals.next() {
+                    match signal {
+                        Signal::End => (self.ended, self.interrupted) = (true, true),
+                        Signal::Child => self.controller.reap(),
+                    }
+                }
+            }
+            Source::Child => {
+                self.consume();
+                self.ended = true;
+            }
+            Source::Stdin => self.stdin(),
+            Source::Listener => self.accept(),
+            Source::Conn(token) => self.connection(token),
+            Source::Timer(at) => {
+                let random = self.controller.random();
+                let Some((timer, id)) = self.timers.get(at as usize) else {
+                    return Ok(());
+                };
+                let id = *id;
+                if timer.hit(random).map_err(system("a timer"))? {
+                    self.consume();
+                    if !self.over() {
+                        self.controller.run(id);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at the words that nobody is woken for.
+    fn tick(&mut self) {
+        self.consume();
+        if let Some(kernel) = self.controller.kernel() {
+            let state = kernel.state();
+            let offset = clock::offset_ns() as u64;
+            state
+                .shared(shared::CLOCK_OFFSET)
+                .store(offset, Ordering::Relaxed);
+        }
+        self.count_kernel();
+        self.check_skipped();
+    }
+
+    /// Reads standard input and runs its probes.
+    fn stdin(&mut self) {
+        let Some(input) = &mut self.input else { return };
+        let typed = input.read();
+        if input.ended && !input.always_ready {
+            self.events.remove(Input::fd());
+        }
+        self.consume();
+        // A newline is a character and ends a line: both probes see it, in script order.
+        for Typed { byte, line } in typed {
+            for id in self.ids(|e| matches!(e, Event::InputLine | Event::InputChar)) {
+                let text = match self.program.handlers[id.index()].event {
+                    Event::InputLine => line.clone(),
+                    _ => byte.map(|b| vec![b]),
+                };
+                let Some(text) = text else { continue };
+                if self.over() {
+                    return;
+                }
+                self.controller.set_input(text);
+                self.controller.run(id);
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        while let Some((token, socket)) = server.accept() {
+            // A socket that cannot be waited for is dropped when its time is over.
+            let _ = self.events.add(socket, Source::Conn(token));
+        }
+    }
+
+    fn connection(&mut self, token: u64) {
+        self.consume();
+        let Some(mut server) = self.server.take() else {
+            return;
+        };
+        let ids = self.ids(|e| *e == Event::Prometheus);
+        let controller = &mut self.controller;
+        let next = server.serve(token, &mut || controller.capture(&ids));
+        if let (Next::Wait(wants), Some(socket)) = (next, server.socket(token)) {
+            let _ = self
+                .events
+                .want(socket, Source::Conn(token), wants == Wants::Write);
+        }
+        self.server = Some(server);
+    }
+
+    /// Prints what the kernel sent so far.
+    fn consume(&mut self) {
+        let Some(ring) = &self.ring else { return };
+        // A buffer that fills as fast as it is emptied must not keep signals from being seen.
+        let got = ring.consume_raw_n(ROUND);
+        if got <= 0 {
+            return;
+        }
+        let batch = self.batch.take();
+        let mut at = 0;
+        for end in &batch.ends {
+            self.controller.record(&batch.bytes[at..*end]);
+            at = *end;
+        }
+        // Its memory is used again.
+        let mut empty = batch;
+        empty.bytes.clear();
+        empty.ends.clear();
+        self.batch.replace(empty);
+        if self.controller.kernel_errors_seen() {
+            self.count_kernel();
+        }
+    }
+
+    /// Prints everything that the kernel sent, at the end.
+    fn consume_all(&mut self) {
+        let Some(kernel) = self.controller.kernel() else {
+            return;
+        };
+        debug_assert!(!kernel.state().running());
+        loop {
+            let before = self.controller.records;
+            self.consume();
+            if self.controller.records == before {
+                break;
+            }
+        }
+    }
+
+    /// Whether the session is to end.
+    fn over(&self) -> bool {
+        self.ended || self.controller.exit_wanted() || self.controller.out.broken()
+    }
+
+    fn has(&self, wanted: impl Fn(&Event) -> bool) -> bool {
+        self.program.handlers.iter().any(|h| wanted(&h.event))
+    }
+
+    fn ids(&self, wanted: impl Fn(&Event) -> bool) -> Vec<HandlerId> {
+        handlers(&self.program)
+            .filter(|(_, h)| wanted(&h.event))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    /// Runs handlers in ascending order of a number; those with the same in script order. One
+    /// that asks for the end keeps the others from running only while the session starts.
+    fn run_sorted(&mut self, order: impl Fn(&Event) -> Option<i64>) {
+        let mut ids: Vec<_> = handlers(&self.program)
+            .filter_map(|(id, h)| Some((order(&h.event)?, id)))
+            .collect();
+        ids.sort();
+        for (_, id) in ids {
+            if self.over() && !self.ended {
+                break;
+            }
+            self.controller.run(id);
+        }
+    }
+
+    /// Takes the kernel's counters into the account.
+    fn count_kernel(&mut self) {
+        let Some(kernel) = self.controller.kernel() else {
+            return;
+        };
+        let state = kernel.state();
+        let errors = state.shared(shared::ERRORS).load(Ordering::Relaxed);
+        let mut skipped = self.controller.account.skipped;
+        skipped.reentrancy = state.sum(percpu::SKIP_REENTRANT);
+        skipped.lock = state.sum(percpu::SKIP_LOCK);
+        skipped.no_memory = state.sum(percpu::NO_MEMORY);
+        let (lost, cut) = (state.sum(percpu::LOST_OUTPUT), state.sum(percpu::TRUNCATED));
+        let account = &mut self.controller.account;
+        account.skipped = skipped;
+        account.lost_output = lost;
+        self.controller.set_kernel_counts(errors, cut);
+    }
+
+    /// Ends the session with an error when too many hits were skipped.
+    fn check_skipped(&mut self) {
+        if !self.controller.failed
+            && self
+                .controller
+                .account
+                .too_many_skipped(&self.program.limits)
+        {
+            self.controller.fatal(
+                "Skipped too many probes, check MAXSKIPPED or try again with -t for more \
+                 details.",
+            );
+        }
+    }
+
+    /// Everything from the wish to end to the outcome.
+    fn finish(&mut self) -> Result<Outcome, Error> {
+        let since = Instant::now();
+        if let Some(kernel) = self.controller.kernel() {
+            kernel.state().set_running(false);
+        }
+        self.links = None;
+        self.controller.kernel_is_off();
+        self.consume_all();
+        self.count_kernel();
+        self.check_skipped();
+        self.timers.clear();
+        // From here on `exit()` has nothing left to do.
+        self.ended = true;
+        if self.controller.failed {
+            self.run_sorted(|e| match e {
+                Event::Error(order) => Some(*order),
+                _ => None,
+            });
+        } else {
+            self.run_sorted(|e| match e {
+                Event::End(order) => Some(*order),
+                _ => None,
+            });
+        }
+        // SystemTap shows them in an `end` probe, and those do not run after an error.
+        if self.options.display_globals && !self.controller.failed {
+            self.controller.display_globals();
+        }
+        self.controller.out.flush();
+        self.controller.sum_up();
+        let failed = self.controller.failed || self.controller.account.errors > 0;
+        let mut exit_code = i32::from(failed || self.controller.out.failed());
+        if let Some(warning) = self.child_failed() {
+            exit_code = 1;
+            self.warn(&warning);
+        }
+        self.close_account();
+        let account = self.controller.account.clone();
+        self.controller.close_kernel();
+        self.ring = None;
+        Ok(Outcome {
+            exit_code,
+            account,
+            teardown: since.elapsed(),
+        })
+    }
+
+    fn warn(&self, text: &str) {
+        if !self.options.quiet {
+            output::warn(text);
+        }
+    }
+
+    /// How the command of `-c` failed, if it did.
+    fn child_failed(&mut self) -> Option<String> {
+        let watched = self.watched.as_mut()?;
+        let ended = watched.ended();
+        watched.stop();
+        // Ctrl-C reaches the command as well; that it ended so is no failure.
+        let status = ended.filter(|s| !s.success() && !self.interrupted)?;
+        Some(match (status.code(), status.signal()) {
+            (Some(code), _) => format!("Child process exited with status {code}"),
+            (None, signal) => {
+                format!("Child process exited with signal {}", signal.unwrap_or(0))
+            }
+        })
+    }
+
+    /// Completes the account and prints it.
+    fn close_account(&mut self) {
+        if let Some(kernel) = self.controller.kernel() {
+            self.controller.account.skipped.kernel_recursion = kernel.misses();
+        }
+        if !self.options.quiet {
+            output::complain(&self.controller.account.text(self.options.timing));
+        }
+        if self.options.timing {
+            let hits = self.hits();
+            let layout = self.controller.kernel().map(|k| k.layout());
+            let text = report::text(
+                &self.program,
+                &hits,
+                self.cycles.per_ns(),
+                &self.controller.account,
+                layout,
+            );
+            output::complain(&text);
+        }
+    }
+
+    /// Hits of every handler so far.
+    pub fn hits(&self) -> Vec<Hits> {
+        let mut hits = self.controller.hits.clone();
+        if let Some(kernel) = self.controller.kernel() {
+            for (i, info) in kernel.layout().handlers.iter().enumerate() {
+                if let (Some(info), Some(h)) = (info, hits.get_mut(i)) {
+                    *h = Hits::of_kernel(kernel.state(), info.counters, self.options.timing);
+                }
+            }
+        }
+        hits
+    }
+}
+
+/// Handlers with their ids.
+fn handlers(program: &Program) -> impl Iterator<Item = (HandlerId, &spile_ir::Handler)> {
+    program
+        .handlers
+        .iter()
+        .enumerate()
+        .map(|(i, h)| (HandlerId(i as u32), h))
+}
+
+/// Starts or finds the process that the session follows.
+fn follow(target: &Target) -> Result<Option<Watched>, Error> {
+    match target {
+        Target::None => Ok(None),
+        Target::Pid(pid) => Watched::follow(*pid)
+            .map(Some)
+            .map_err(|e| Error::NoProcess(*pid, e)),
+        Target::Command(command) => Watched::start(command)
+            .map(Some)
+            .map_err(|e| Error::Command(command.clone(), e)),
+    }
+}
+
+/// Sets the words that kernel handlers read, before anything is attached.
+fn set_shared_words(state: &State, target: i64) {
+    let zone = clock::zone();
+    let mut name = [0u8; 16];
+    let len = zone.name.len().min(15);
+    name[..len].copy_from_slice(&zone.name.as_bytes()[..len]);
+    let words = [
+        (shared::RUNNING, 0),
+        (shared::TARGET, target as u64),
+        (shared::CLOCK_OFFSET, clock::offset_ns() as u64),
+        (shared::TZ_OFFSET, zone.west as u64),
+        (shared::TZ_NAME, crate::state::word_of(&name, 0)),
+        (shared::TZ_NAME + 8, crate::state::word_of(&name, 8)),
+    ];
+    for (at, word) in words {
+        state.shared(at).store(word, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,58 @@
+//! A short time in which this thread is not switched out for others.
+//!
+//! A controller handler that is switched out while it holds locks makes kernel handlers on all
+//! processors wait, and then skip their hits. So it holds them as a real-time thread of the
+//! lowest priority: only interrupts and other real-time threads come before it. Where this is
+//! not allowed (CAP_SYS_NICE), it goes on as it is; skipped hits are counted either way.
+
+/// Ends the urgency when it is dropped.
+#[derive(Debug)]
+pub struct Urgent {
+    policy: i32,
+    param: libc::sched_param,
+}
+
+impl Urgent {
+    /// Begins it; `None` where it is not allowed, or the thread is a real-time one already.
+    pub fn begin() -> Option<Urgent> {
+        // SAFETY: all-zero bytes are a valid `sched_param`; the calls read and write only it,
+        // and 0 means this thread.
+        unsafe {
+            let policy = libc::sched_getscheduler(0);
+            let mut param: libc::sched_param = std::mem::zeroed();
+            if policy != libc::SCHED_OTHER || libc::sched_getparam(0, &raw mut param) != 0 {
+                return None;
+            }
+            let urgent = libc::sched_param { sched_priority: 1 };
+            let fifo = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+            let allowed = libc::sched_setscheduler(0, fifo, &raw const urgent) == 0;
+            allowed.then_some(Urgent { policy, param })
+        }
+    }
+}
+
+impl Drop for Urgent {
+    fn drop(&mut self) {
+        // SAFETY: as in `begin`. Going back to what was is always allowed.
+        unsafe { libc::sched_setscheduler(0, self.policy, &raw const self.param) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> i32 {
+        // SAFETY: asks for this thread's policy; touches no memory.
+        unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK }
+    }
+
+    #[test]
+    fn it_ends() {
+        let before = policy();
+        let urgent = Urgent::begin();
+        assert_eq!(urgent.is_some(), policy() == libc::SCHED_FIFO);
+        drop(urgent);
+        assert_eq!(policy(), before);
+    }
+}
