@@ -1,0 +1,135 @@
+//! Workloads of known size for the tests and the benchmark.
+//!
+//! `load calls THREADS COUNT [MS]`: each thread makes COUNT getppid calls.
+//! `load errors COUNT [MS]`: COUNT calls each of close(-1) (EBADF) and of open of a missing file.
+//! `load forks COUNT`: COUNT children that end at once.
+//! `load signals COUNT`: COUNT signals 0 and COUNT SIGCHLD sent to itself.
+//! `load names COUNT`: renames its thread `nameN` for each N below COUNT, one getppid each.
+//! `load wait MS`: sleeps.
+//! `load naps COUNT MS [MS]`: sleeps COUNT times, with a system call each.
+//! `load spin MS`: computes, without a system call.
+//! With a last MS it stays that long afterwards, in one system call.
+
+use std::ffi::CString;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+fn number(args: &[String], i: usize) -> u64 {
+    args.get(i).and_then(|a| a.parse().ok()).unwrap_or_else(|| {
+        eprintln!("load: argument {i} must be a number");
+        std::process::exit(2)
+    })
+}
+
+fn getppid(n: u64) {
+    for _ in 0..n {
+        // SAFETY: getppid takes and touches no memory; the raw call is never cached.
+        unsafe { libc::syscall(libc::SYS_getppid) };
+    }
+}
+
+fn calls(threads: u64, count: u64) {
+    let start = Instant::now();
+    std::thread::scope(|s| {
+        for _ in 0..threads {
+            s.spawn(move || getppid(count));
+        }
+    });
+    let ns = start.elapsed().as_nanos() as f64 / count as f64;
+    // One write: lines of the tracer go to the same place.
+    let line = format!("{ns:.1} ns a call\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+fn errors(count: u64) {
+    let path = CString::new("/nonexistent/file").expect("no NUL");
+    for _ in 0..count {
+        // SAFETY: plain system calls; the path outlives the call.
+        unsafe {
+            libc::close(-1);
+            libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        }
+    }
+}
+
+fn forks(count: u64) {
+    for _ in 0..count {
+        // SAFETY: the child only calls _exit.
+        unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                libc::_exit(0);
+            }
+            libc::waitpid(pid, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+fn signals(count: u64) {
+    for _ in 0..count {
+        // SAFETY: signal 0 and an ignored signal to this process.
+        unsafe {
+            libc::kill(libc::getpid(), 0);
+            libc::kill(libc::getpid(), libc::SIGCHLD);
+        }
+    }
+}
+
+fn names(count: u64) {
+    for i in 0..count {
+        let name = CString::new(format!("name{i}")).expect("no NUL");
+        // SAFETY: the name outlives the call.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+        getppid(1);
+    }
+}
+
+fn naps(count: u64, ms: u64) {
+    for _ in 0..count {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
+}
+
+/// Stays in one system call for so long, if the argument is there.
+fn stay(args: &[String], i: usize) {
+    if args.len() > i {
+        let ms = number(args, i).min(i32::MAX as u64) as i32;
+        // SAFETY: no descriptors are given, and so no memory.
+        unsafe { libc::poll(std::ptr::null_mut(), 0, ms) };
+    }
+}
+
+fn spin(ms: u64) {
+    let end = Instant::now() + Duration::from_millis(ms);
+    // The clock is read without a system call.
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    match args.get(1).map(String::as_str) {
+        Some("calls") => {
+            calls(number(&args, 2), number(&args, 3));
+            stay(&args, 4);
+        }
+        Some("errors") => {
+            errors(number(&args, 2));
+            stay(&args, 3);
+        }
+        Some("forks") => forks(number(&args, 2)),
+        Some("signals") => signals(number(&args, 2)),
+        Some("names") => names(number(&args, 2)),
+        Some("wait") => std::thread::sleep(Duration::from_millis(number(&args, 2))),
+        Some("naps") => {
+            naps(number(&args, 2), number(&args, 3));
+            stay(&args, 4);
+        }
+        Some("spin") => spin(number(&args, 2)),
+        _ => {
+            eprintln!("usage: load calls|errors|forks|signals|names|wait|naps|spin NUMBERS");
+            std::process::exit(2);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The command line: `stap`'s options, their meaning unchanged, and a few of our own.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Runs SystemTap scripts on the live kernel by compiling them straight to eBPF.
+#[derive(Debug, Parser, Default)]
+#[command(
+    name = "spile",
+    disable_version_flag = true,
+    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN",
+    after_help = "FILE can be - for standard input. ARGS become $1, @1, ... in the script.\n\
+                  Options can stand before or after FILE; -- ends them."
+)]
+pub struct Cli {
+    /// Run this script instead of a file
+    #[arg(short = 'e', value_name = "SCRIPT")]
+    pub script: Option<String>,
+    /// Run this script as well (repeatable)
+    #[arg(short = 'E', value_name = "SCRIPT")]
+    pub extra: Vec<String>,
+    /// Start CMD when the probes are armed, end with it; target() is its pid
+    #[arg(short = 'c', value_name = "CMD", conflicts_with = "pid")]
+    pub command: Option<String>,
+    /// target() is PID; end when it ends
+    #[arg(short = 'x', value_name = "PID")]
+    pub pid: Option<u32>,
+    /// End after SECS seconds
+    #[arg(short = 'T', value_name = "SECS")]
+    pub timeout: Option<f64>,
+    /// Say more: passes with their times, storage of globals (repeatable)
+    #[arg(short = 'v', action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Report hits and times of each probe at the end
+    #[arg(short = 't')]
+    pub timing: bool,
+    /// Write the output to FILE (strftime's % forms are replaced)
+    #[arg(short = 'o', value_name = "FILE")]
+    pub output: Option<String>,
+    /// Stop after pass N: 1 parse, 2 analyse, 3 translate, 4 compile, 5 run
+    #[arg(short = 'p', value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub pass: Option<u8>,
+    /// List the probe points that match PATTERN
+    #[arg(short = 'l', value_name = "PATTERN")]
+    pub list: Option<String>,
+    /// List them with their variables
+    #[arg(short = 'L', value_name = "PATTERN", conflicts_with = "list")]
+    pub list_vars: Option<String>,
+    /// Give the global variable VAR its first value
+    #[arg(short = 'G', value_name = "VAR=VALUE")]
+    pub globals: Vec<String>,
+    /// Set a limit, e.g. MAXMAPENTRIES=10000
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    pub defines: Vec<String>,
+    /// Look for tapset files in DIR too (repeatable)
+    #[arg(short = 'I', value_name = "DIR")]
+    pub include: Vec<PathBuf>,
+    /// Size of the output buffer in megabytes
+    #[arg(short = 's', value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=2048))]
+    pub buffer_mb: Option<u32>,
+    /// Guru mode
+    #[arg(short = 'g')]
+    pub guru: bool,
+    /// No optimisation
+    #[arg(short = 'u')]
+    pub unoptimised: bool,
+    /// No warnings
+    #[arg(short = 'w')]
+    pub no_warnings: bool,
+    /// Warnings are errors
+    #[arg(short = 'W')]
+    pub warnings_are_errors: bool,
+    /// Print the version
+    #[arg(short = 'V', long = "version")]
+    pub version: bool,
+    /// Keep the compiled object (NAME.bpf.o in this directory)
+    #[arg(short = 'k')]
+    pub keep: bool,
+    /// Name of the compiled object
+    #[arg(short = 'm', value_name = "NAME")]
+    pub module: Option<String>,
+    /// Serve `prometheus` probes over HTTP at ADDR, e.g. 127.0.0.1:9900
+    #[arg(long, value_name = "ADDR")]
+    pub prometheus: Option<String>,
+    /// Do not print globals that the script writes and never reads
+    #[arg(long)]
+    pub no_global_var_display: bool,
+    /// List the functions of the tapset library
+    #[arg(long)]
+    pub dump_functions: bool,
+    /// List the probe aliases of the tapset library
+    #[arg(long)]
+    pub dump_probe_aliases: bool,
+    /// List the kinds of probe points
+    #[arg(long)]
+    pub dump_probe_types: bool,
+    /// Colours in messages: auto, always or never
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"])]
+    pub color: String,
+    /// Do not end the session on errors in handlers
+    #[arg(long)]
+    pub suppress_handler_errors: bool,
+    /// The script and its arguments
+    #[arg(value_name = "FILE", hide = true)]
+    pub rest: Vec<String>,
+}

@@ -1,0 +1,251 @@
+//! Answers analysis' questions about the machine from the running kernel.
+//!
+//! Everything is looked up when it is asked for, and what analysis asks again and again
+//! (members of structures, tracepoints) is cheap in the kernel crate's index.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use spile_ir::NrSet;
+use spile_kernel::btf::{Btf, Type};
+use spile_kernel::symbols::Symbols;
+use spile_kernel::syscalls::{self, Abi, ArgKind};
+use spile_kernel::tracepoints::{self, Tracefs};
+use spile_sema::facts::{
+    CType, CTypeId, Facts, KernelVar, Member, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg,
+};
+
+/// The running kernel, as analysis sees it.
+pub struct KernelFacts {
+    release: String,
+    arch: &'static str,
+    syscalls: OnceLock<Vec<SysCall>>,
+    tracefs: OnceLock<Option<Tracefs>>,
+    /// How often the system of a tracepoint was asked for.
+    asked: AtomicUsize,
+    /// The systems of all tracepoints, once many were asked for.
+    systems: OnceLock<HashMap<String, Arc<str>>>,
+}
+
+/// After so many single questions all systems are listed at once.
+const SINGLE_QUESTIONS: usize = 8;
+
+impl KernelFacts {
+    /// For the kernel of that release.
+    pub fn new(release: &str) -> KernelFacts {
+        let arch = std::env::consts::ARCH;
+        KernelFacts {
+            release: release.into(),
+            arch,
+            syscalls: OnceLock::new(),
+            tracefs: OnceLock::new(),
+            asked: AtomicUsize::new(0),
+            systems: OnceLock::new(),
+        }
+    }
+
+    fn tracefs(&self) -> Option<&Tracefs> {
+        self.tracefs.get_or_init(|| Tracefs::open().ok()).as_ref()
+    }
+
+    /// The system of each event; the first in order of names where several have one.
+    fn all_systems(&self) -> HashMap<String, Arc<str>> {
+        let mut all = HashMap::new();
+        let Some(tracefs) = self.tracefs() else {
+            return all;
+        };
+        for system in tracefs.systems().unwrap_or_default() {
+            let name: Arc<str> = system.as_str().into();
+            for event in tracefs.events(&system, "*").unwrap_or_default() {
+                all.entry(event).or_insert_with(|| name.clone());
+            }
+        }
+        all
+    }
+}
+
+/// The kernel's types; without them every look-up finds nothing.
+fn btf() -> Option<&'static Btf> {
+    Btf::vmlinux().ok()
+}
+
+fn arg_kind(arg: &syscalls::Arg) -> SysArgKind {
+    match arg.kind {
+        ArgKind::Signal => SysArgKind::Signal,
+        ArgKind::Str => SysArgKind::Str,
+        ArgKind::Argv | ArgKind::Envp => SysArgKind::StrVec,
+        ArgKind::Pair => SysArgKind::Pair,
+        ArgKind::Ptr
+        | ArgKind::Buf(_)
+        | ArgKind::Sockaddr(_)
+        | ArgKind::Timespec(_)
+        | ArgKind::Timeval(_)
+        | ArgKind::Itimerspec(_)
+        | ArgKind::Itimerval(_) => SysArgKind::Ptr,
+        _ => SysArgKind::Int {
+            size: arg.bits.div_ceil(8),
+            signed: arg.signed,
+        },
+    }
+}
+
+/// The system calls of both tables, native ones first.
+fn system_calls() -> Vec<SysCall> {
+    let tables = [(Abi::X86_64, 0), (Abi::I386, NrSet::COMPAT)];
+    let calls = tables.into_iter().flat_map(|(abi, base)| {
+        syscalls::all(abi).iter().map(move |call| SysCall {
+            nr: base + call.nr,
+            name: call.name,
+            probe: call.probe,
+            args: call
+                .args
+                .iter()
+                .map(|a| SysArg {
+                    var: a.name,
+                    kernel: a.kernel_name,
+                    word: a.word,
+                    kind: arg_kind(a),
+                })
+                .collect(),
+        })
+    });
+    calls.collect()
+}
+
+impl Facts for KernelFacts {
+    fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
+        let found = btf().and_then(|btf| tracepoints::matching(btf, glob).ok());
+        found
+            .unwrap_or_default()
+            .into_iter()
+            .map(Into::into)
+            .collect()
+    }
+
+    fn tracepoint_system(&self, name: &str) -> Option<Arc<str>> {
+        if self.asked.fetch_add(1, Ordering::Relaxed) < SINGLE_QUESTIONS {
+            return self.tracefs()?.system_of(name).ok()?.map(Into::into);
+        }
+        let systems = self.systems.get_or_init(|| self.all_systems());
+        systems.get(name).cloned()
+    }
+
+    fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
+        let found = tracepoints::find(btf()?, name)?;
+        let arg = |a: tracepoints::TracepointArg| TracepointArg {
+            name: a.name.into(),
+            ty: a.ty,
+        };
+        Some(found.args.into_iter().map(arg).collect())
+    }
+
+    fn ctype(&self, id: CTypeId) -> CType {
+        let Some(btf) = btf() else {
+            return CType::Unknown;
+        };
+        let composite = |c: spile_kernel::btf::Composite<'_>, union| CType::Struct {
+            name: c.name.into(),
+            size: c.size,
+            union,
+        };
+        match btf.ty(btf.strip(id)) {
+            Type::Void => CType::Void,
+            // Compilers do not mark characters: any one-byte integer called char is one.
+            Type::Int(i) => CType::Int {
+                size: i.size as u8,
+                signed: i.signed,
+                char: i.is_char || (i.size == 1 && i.name.contains("char")),
+            },
+            Type::Ptr(to) => CType::Ptr(to),
+            Type::Array { elem, len } => CType::Array { elem, count: len },
+            Type::Struct(c) => composite(c, false),
+            Type::Union(c) => composite(c, true),
+            Type::Enum(e) => CType::Enum {
+                size: e.size as u8,
+                signed: e.signed,
+            },
+            Type::Func { .. } | Type::FuncProto(_) => CType::Func,
+            _ => CType::Unknown,
+        }
+    }
+
+    fn c_name(&self, id: CTypeId) -> String {
+        btf().map_or_else(|| "?".into(), |btf| btf.c_name(id))
+    }
+
+    fn type_by_name(&self, name: &str) -> Option<CTypeId> {
+        let btf = btf()?;
+        btf.find_type(name)
+            .or_else(|| btf.find_struct(name))
+            .or_else(|| btf.find_union(name))
+            .or_else(|| btf.find_enum(name))
+    }
+
+    fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
+        let m = btf()?.member(id, name)?;
+        Some(Member {
+            name: name.into(),
+            bit_offset: m.bit_offset,
+            bit_size: m.bit_size,
+            ty: m.ty,
+        })
+    }
+
+    fn members(&self, id: CTypeId) -> Vec<Member> {
+        let Some(btf) = btf() else { return Vec::new() };
+        let names = btf.member_names(id);
+        names
+            .into_iter()
+            .filter_map(|name| self.member(id, name))
+            .collect()
+    }
+
+    fn enum_constant(&self, name: &str) -> Option<i64> {
+        btf()?.enum_value(name)
+    }
+
+    fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
+        let Some(btf) = btf() else { return Vec::new() };
+        match btf.ty(btf.strip(id)) {
+            Type::Enum(e) => e.values().map(|v| (v.name.into(), v.value)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Option<KernelVar> {
+        let btf = btf()?;
+        let (_, ty) = btf
+            .find_all(spile_kernel::btf::Kind::Var, name)
+            .find_map(|id| match btf.ty(id) {
+                Type::Var { name, ty } => Some((name, ty)),
+                _ => None,
+            })?;
+        let address = Symbols::kernel().ok()?.address_of(name)?;
+        Some(KernelVar { address, ty })
+    }
+
+    fn symbol_exists(&self, name: &str) -> bool {
+        spile_kernel::symbols::exists(name)
+    }
+
+    fn syscalls(&self) -> &[SysCall] {
+        self.syscalls.get_or_init(system_calls)
+    }
+
+    fn perf_events(&self) -> Vec<PerfEvent> {
+        crate::machine::perf_events()
+    }
+
+    fn hz(&self) -> u64 {
+        crate::machine::hz()
+    }
+
+    fn arch(&self) -> &str {
+        self.arch
+    }
+
+    fn release(&self) -> &str {
+        &self.release
+    }
+}

@@ -1,0 +1,115 @@
+//! Listings: `-l`, `-L`, `--dump-functions`, `--dump-probe-aliases`, `--dump-probe-types`.
+
+use spile_sema::probe::list;
+use spile_syntax::parser::parse_probe_points;
+
+use crate::cli::Cli;
+use crate::passes::Front;
+use crate::report::{Failure, fail, say};
+
+/// Whether the command line asks for a listing and not for a run.
+pub fn wanted(cli: &Cli) -> bool {
+    cli.list.is_some()
+        || cli.list_vars.is_some()
+        || cli.dump_functions
+        || cli.dump_probe_aliases
+        || cli.dump_probe_types
+}
+
+/// Prints it; fails when nothing matches.
+pub fn run(cli: &Cli, front: &mut Front, color: bool) -> Result<u8, Failure> {
+    front.report(cli, color)?;
+    let lines = if cli.dump_functions {
+        list::functions(&front.library)
+    } else if cli.dump_probe_aliases {
+        list::probe_aliases(&front.library)
+    } else if cli.dump_probe_types {
+        probe_types()
+    } else {
+        points(cli, front, color)?
+    };
+    let mut text = lines.join("\n");
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    say(text)?;
+    Ok(0)
+}
+
+fn points(cli: &Cli, front: &mut Front, color: bool) -> Result<Vec<String>, Failure> {
+    let long = cli.list_vars.is_some();
+    let Some(pattern) = cli.list_vars.as_ref().or(cli.list.as_ref()) else {
+        return Ok(Vec::new());
+    };
+    let Front {
+        sources,
+        diags,
+        library,
+        facts,
+        ..
+    } = front;
+    let points = parse_probe_points(sources, "<pattern>", pattern, diags);
+    let found = list::list(library, facts, &points, diags);
+    front.report(cli, color)?;
+    if found.is_empty() {
+        return Err(fail(format_args!("no probe point matches {pattern}")));
+    }
+    // Pointers are written as stap writes them, without a blank.
+    let line = |l: list::Listed| match long {
+        true => l.long_line().replace(" *", "*"),
+        false => l.point,
+    };
+    Ok(found.into_iter().map(line).collect())
+}
+
+/// The kinds of probe points, a line each, with the types of their literals.
+fn probe_types() -> Vec<String> {
+    let typed = |point: String| {
+        point
+            .replace("(\"NAME\")", "(string)")
+            .replace("(N)", "(number)")
+    };
+    let mut lines: Vec<String> = list::probe_types()
+        .iter()
+        .flat_map(|line| variants(line))
+        .map(typed)
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// `a[.b|.c]` as `a`, `a.b` and `a.c`.
+fn variants(line: &str) -> Vec<String> {
+    let Some((base, rest)) = line.split_once('[') else {
+        return vec![line.into()];
+    };
+    let endings = rest.trim_end_matches(']').split('|');
+    std::iter::once("")
+        .chain(endings)
+        .map(|ending| format!("{base}{ending}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_of_points() {
+        assert_eq!(variants("a"), ["a"]);
+        assert_eq!(
+            variants("a.b(N)[.c(N)|.d]"),
+            ["a.b(N)", "a.b(N).c(N)", "a.b(N).d"]
+        );
+        let types = probe_types();
+        for line in [
+            "begin",
+            "begin(number)",
+            "kernel.trace(string)",
+            "timer.profile",
+        ] {
+            assert!(types.iter().any(|t| t == line), "{line}: {types:?}");
+        }
+        assert!(!types.concat().contains(['[', '|']));
+    }
+}

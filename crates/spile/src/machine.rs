@@ -1,0 +1,181 @@
+//! What the code generator is told about the running machine.
+
+use std::collections::HashMap;
+
+use spile_bpf::layout::{ArgDesc, Features, Flag, FlagTable, KernelOffsets, SyscallDesc};
+use spile_ir::NrSet;
+use spile_kernel::bpf::prog_type;
+use spile_kernel::btf::Btf;
+use spile_kernel::features::{self, Feature, helper};
+use spile_kernel::syscalls::{self, Abi, ArgKind, Ret};
+use spile_kernel::{machine, perf};
+use spile_sema::facts::PerfEvent;
+
+/// The perf events that have names.
+pub fn perf_events() -> Vec<PerfEvent> {
+    let groups = [("sw", perf::TYPE_SOFTWARE), ("hw", perf::TYPE_HARDWARE)];
+    groups
+        .into_iter()
+        .flat_map(|(group, ty)| perf::event_names(ty).map(move |name| (group, name)))
+        .filter_map(|(group, name)| {
+            let event = perf::event(name)?;
+            Some(PerfEvent {
+                group,
+                name: name.into(),
+                ty: event.ty,
+                config: event.config,
+            })
+        })
+        .collect()
+}
+
+/// Timer interrupts a second.
+pub fn hz() -> u64 {
+    machine::hz().into()
+}
+
+/// CPU blocks that an object for this machine needs.
+pub fn cpus() -> u32 {
+    machine::possible_cpus().last().map_or(1, |last| last + 1)
+}
+
+/// Byte offset of `a.b.c` in a structure.
+fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
+    let mut ty = btf.find_struct(of)?;
+    let mut at = 0;
+    for name in path {
+        let member = btf.member(ty, name)?;
+        at += member.bit_offset / 8;
+        ty = member.ty;
+    }
+    Some(at)
+}
+
+/// Where generated code finds facts about the current task.
+pub fn offsets(btf: &Btf) -> KernelOffsets {
+    let task = |path: &[&str]| offset(btf, "task_struct", path);
+    let cred = |path: &[&str]| offset(btf, "cred", path);
+    let pointer = 8;
+    let pids = offset(btf, "signal_struct", &["pids"]);
+    let pid_type = |name| Some(u32::try_from(btf.enum_value(name)?).ok()? * pointer);
+    KernelOffsets {
+        task_pid: task(&["pid"]),
+        task_tgid: task(&["tgid"]),
+        task_comm: task(&["comm"]),
+        task_real_parent: task(&["real_parent"]),
+        task_cred: task(&["cred"]),
+        task_mm: task(&["mm"]),
+        task_signal: task(&["signal"]),
+        mm_arg_start: offset(btf, "mm_struct", &["arg_start"]),
+        mm_arg_end: offset(btf, "mm_struct", &["arg_end"]),
+        cred_uid: cred(&["uid"]),
+        cred_gid: cred(&["gid"]),
+        cred_euid: cred(&["euid"]),
+        cred_egid: cred(&["egid"]),
+        task_ti_status: task(&["thread_info", "status"]),
+        signal_pgrp: pids.zip(pid_type("PIDTYPE_PGID")).map(|(a, b)| a + b),
+        signal_session: pids.zip(pid_type("PIDTYPE_SID")).map(|(a, b)| a + b),
+        pid_nr: offset(btf, "pid", &["numbers"])
+            .zip(offset(btf, "upid", &["nr"]))
+            .map(|(a, b)| a + b),
+    }
+}
+
+/// What the running kernel's BPF has. Features that every kernel of some version has are
+/// told by the version; asking the kernel costs a system call or two each.
+pub fn bpf_features() -> Features {
+    let version = machine::version();
+    let raw = prog_type::RAW_TRACEPOINT;
+    let since = |major, minor, feature| {
+        (version.0, version.1) >= (major, minor) || features::has(feature).is_yes()
+    };
+    Features {
+        may_goto: since(6, 9, Feature::MayGoto),
+        for_each: since(5, 13, Feature::Helper(raw, helper::FOR_EACH_MAP_ELEM)),
+        bpf_loop: since(5, 17, Feature::Helper(raw, helper::LOOP)),
+        atomics: since(5, 12, Feature::Atomics),
+        task_pt_regs: since(5, 15, Feature::Helper(raw, helper::TASK_PT_REGS)),
+    }
+}
+
+/// The system calls as the generator prints them.
+pub fn syscall_descs() -> Vec<SyscallDesc> {
+    let mut tables = HashMap::new();
+    let mut list = Vec::new();
+    for (abi, base) in [(Abi::X86_64, 0), (Abi::I386, NrSet::COMPAT)] {
+        for call in syscalls::all(abi) {
+            list.push(SyscallDesc {
+                nr: base + call.nr,
+                name: call.name.into(),
+                args: arg_descs(&call.args, &mut tables),
+                ret_hex: call.ret == Ret::Hex,
+            });
+        }
+    }
+    list
+}
+
+type Tables = HashMap<&'static str, Option<&'static FlagTable>>;
+
+fn arg_descs(args: &[syscalls::Arg], tables: &mut Tables) -> Vec<ArgDesc> {
+    let mut before = None;
+    let mut descs = Vec::new();
+    for arg in args {
+        let optional = arg.kind == ArgKind::Mode && before == Some(ArgKind::Flags("open"));
+        descs.push(match optional {
+            true => ArgDesc::OpenMode,
+            false => arg_desc(arg.kind, tables),
+        });
+        before = Some(arg.kind);
+    }
+    descs
+}
+
+fn arg_desc(kind: ArgKind, tables: &mut Tables) -> ArgDesc {
+    let bytes = |bits: u8| bits.div_ceil(8);
+    match kind {
+        ArgKind::Int(bits) => ArgDesc::Int(bytes(bits)),
+        ArgKind::Uint(bits) => ArgDesc::Uint(bytes(bits)),
+        ArgKind::Hex(bits) => ArgDesc::Hex(bytes(bits)),
+        ArgKind::Mode => ArgDesc::Octal,
+        ArgKind::Str => ArgDesc::UserStr,
+        ArgKind::Argv => ArgDesc::Argv,
+        ArgKind::Signal => ArgDesc::Signal,
+        ArgKind::DirFd => ArgDesc::Dirfd,
+        ArgKind::Flags(name) => flags(name, tables).map_or(ArgDesc::Hex(8), ArgDesc::Flags),
+        ArgKind::Choice(name) => flags(name, tables).map_or(ArgDesc::Int(4), ArgDesc::Enum),
+        ArgKind::Pair => ArgDesc::Int(8),
+        ArgKind::Ptr
+        | ArgKind::Envp
+        | ArgKind::Buf(_)
+        | ArgKind::Sockaddr(_)
+        | ArgKind::Timespec(_)
+        | ArgKind::Timeval(_)
+        | ArgKind::Itimerspec(_)
+        | ArgKind::Itimerval(_) => ArgDesc::Hex(8),
+    }
+}
+
+/// A flag table in the generator's form. Tables are few, and live as long as the program.
+fn flags(name: &'static str, tables: &mut Tables) -> Option<&'static FlagTable> {
+    *tables.entry(name).or_insert_with(|| {
+        let table = syscalls::flag_table(name)?;
+        // A name for more bits goes before those for some of them, which are then left out.
+        let mut entries: Vec<Flag> = Vec::new();
+        for f in &table.flags {
+            let flag = Flag {
+                mask: f.mask as u64,
+                bits: f.value as u64,
+                name: f.name,
+            };
+            let within = |e: &Flag| e.mask != flag.mask && e.mask & flag.mask == e.mask;
+            let at = entries.iter().position(within).unwrap_or(entries.len());
+            entries.insert(at, flag);
+        }
+        let entries: &'static [_] = Box::leak(entries.into_boxed_slice());
+        Some(Box::leak(Box::new(FlagTable {
+            name: table.name,
+            entries,
+        })))
+    })
+}

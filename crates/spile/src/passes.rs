@@ -1,0 +1,436 @@
+//! The passes of a run: 1 parse, 2 analyse, 3 translate, 4 compile, 5 run.
+
+use std::io::Read;
+use std::time::Duration;
+
+use spile_bpf::layout::Object;
+use spile_ir::{Bytes, Program};
+use spile_kernel::syscalls::{self, Abi};
+use spile_kernel::{btf::Btf, machine as host, names};
+use spile_sema::analyse::{self, Analysis, Inputs};
+use spile_sema::library::Library;
+use spile_sema::probe;
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::parse_file;
+use spile_syntax::preproc::PreprocEnv;
+use spile_syntax::pretty;
+use spile_syntax::source::Sources;
+
+use crate::cli::Cli;
+use crate::facts::KernelFacts;
+use crate::report::{Failure, Stopwatch, fail, say, tell};
+use crate::{list, machine, tapset};
+
+/// Longest script, in bytes. (The longest of SystemTap's examples has 20 KB.)
+const MAX_SCRIPT: u64 = 4 << 20;
+
+/// Default size of the ring buffer.
+const RING_BYTES: u32 = 4 << 20;
+
+/// The script's texts and arguments.
+struct Script {
+    texts: Vec<(String, Vec<u8>)>,
+    args: Vec<String>,
+}
+
+/// What all passes share.
+pub struct Front {
+    /// All files.
+    pub sources: Sources,
+    /// What went wrong so far.
+    pub diags: Diagnostics,
+    /// The parsed files.
+    pub library: Library,
+    /// The machine.
+    pub facts: KernelFacts,
+    /// The user's files as `-p1` prints them.
+    pretty: String,
+    files: usize,
+}
+
+/// Does what the command line says; the result is the exit status.
+pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
+    let mut watch = Stopwatch::start(cli.verbose > 0);
+    let script = if list::wanted(cli) {
+        None
+    } else {
+        Some(script(cli)?)
+    };
+    let mut front = parse(cli, script)?;
+    watch.pass(
+        1,
+        format_args!("parsed user script and {} library scripts", front.files),
+    );
+    if list::wanted(cli) {
+        return list::run(cli, &mut front, color);
+    }
+    let last = cli.pass.unwrap_or(5);
+    front.report(cli, color)?;
+    if last == 1 {
+        say(&front.pretty)?;
+        return Ok(0);
+    }
+    let analysis = analyse(cli, &mut front);
+    if front.diags.has_errors()
+        && let Err(failure) = kernel_types()
+    {
+        // Without them tracepoints and structures are not found, whatever they are called.
+        let _ = front.report(cli, color);
+        return Err(failure);
+    }
+    front.report(cli, color)?;
+    let analysis = analysis.ok_or(Failure::Reported)?;
+    let mut program = analysis.program;
+    watch.pass(
+        2,
+        format_args!(
+            "analyzed script: {} probe(s), {} function(s), {} global(s)",
+            program.handlers.len(),
+            program.funcs.len(),
+            program.globals.len()
+        ),
+    );
+    if last == 2 {
+        say(&analysis.dump)?;
+        return Ok(0);
+    }
+    let explanation = translate(cli, &mut program)?;
+    watch.pass(
+        3,
+        format_args!("translated {} handler(s)", program.handlers.len()),
+    );
+    if cli.verbose > 0 {
+        tell(&explanation);
+    }
+    if last == 3 {
+        say(&program)?;
+        return Ok(0);
+    }
+    let object = compile(cli, &program)?;
+    watch.pass(
+        4,
+        match &object {
+            Some(o) => format!("compiled to eBPF: {} bytes", o.elf.len()),
+            None => "nothing to compile: no handler runs in the kernel".into(),
+        },
+    );
+    if last == 4 || cli.keep {
+        write_object(cli, object.as_ref(), last == 4)?;
+    }
+    if last == 4 {
+        return Ok(0);
+    }
+    let code = execute(cli, program, object)?;
+    watch.pass(5, "run completed");
+    Ok(code)
+}
+
+fn read_limited(mut from: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    from.by_ref()
+        .take(MAX_SCRIPT + 1)
+        .read_to_end(&mut text)
+        .map_err(|e| fail(format_args!("{name}: {e}")))?;
+    if text.len() as u64 > MAX_SCRIPT {
+        return Err(fail(format_args!(
+            "{name}: longer than {} MB; that is no script",
+            MAX_SCRIPT >> 20
+        )));
+    }
+    Ok(text)
+}
+
+fn script(cli: &Cli) -> Result<Script, Failure> {
+    let mut args = cli.rest.clone();
+    let mut texts = Vec::new();
+    if let Some(text) = &cli.script {
+        texts.push(("<input>".to_owned(), text.clone().into_bytes()));
+    } else if cli.extra.is_empty() || !args.is_empty() {
+        if args.is_empty() {
+            return Err(fail(
+                "no script: give a file, or -e SCRIPT (spile -h for help)",
+            ));
+        }
+        let name = args.remove(0);
+        let text = if name == "-" {
+            read_limited(std::io::stdin(), "standard input")?
+        } else {
+            let file = std::fs::File::open(&name).map_err(|e| fail(format_args!("{name}: {e}")))?;
+            read_limited(file, &name)?
+        };
+        texts.push((name, text));
+    }
+    for (i, text) in cli.extra.iter().enumerate() {
+        texts.push((format!("<-E {}>", i + 1), text.clone().into_bytes()));
+    }
+    Ok(Script { texts, args })
+}
+
+/// The value of a `-D NAME=VALUE`, the last one given.
+fn define(cli: &Cli, name: &str) -> Option<u32> {
+    let values = cli.defines.iter().rev().filter_map(|d| d.split_once('='));
+    values.into_iter().find(|(n, _)| *n == name)?.1.parse().ok()
+}
+
+fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
+    let release = host::release();
+    let script = script.unwrap_or(Script {
+        texts: Vec::new(),
+        args: Vec::new(),
+    });
+    let mut env = PreprocEnv::new(&release, std::env::consts::ARCH)
+        .with_args(script.args)
+        .with_config(|name: &str| host::config(name).map(|v| v.trim_matches('"').to_owned()));
+    env.guru = cli.guru;
+    let mut sources = Sources::new();
+    let mut diags = Diagnostics::new();
+    let mut library = Library::new();
+    let max_len = define(cli, "MAXSTRINGLEN").unwrap_or(512);
+    // The script's files come first, so that its messages do.
+    let user: Vec<_> = script
+        .texts
+        .into_iter()
+        .map(|(name, text)| sources.add(name, text))
+        .collect();
+    let lib = tapset::load(&mut sources, &env, &cli.include, max_len, &mut diags)
+        .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
+    let mut pretty = String::new();
+    for file in user {
+        let tree = parse_file(&mut sources, file, &env, &lib.macros, &mut diags);
+        if cli.pass == Some(1) {
+            pretty.push_str(&pretty::file(&tree));
+        }
+        library.add(file, tree, true);
+    }
+    let files = lib.files.len();
+    for (file, tree) in lib.files {
+        library.add(file, tree, false);
+    }
+    Ok(Front {
+        sources,
+        diags,
+        library,
+        facts: KernelFacts::new(&release),
+        pretty,
+        files,
+    })
+}
+
+impl Front {
+    /// Prints what was found so far; an error among it ends the run.
+    pub fn report(&mut self, cli: &Cli, color: bool) -> Result<(), Failure> {
+        if cli.no_warnings {
+            self.diags.drop_warnings();
+        }
+        let diags = std::mem::take(&mut self.diags);
+        if !diags.is_empty() {
+            tell(diags.render(&self.sources, color));
+        }
+        if diags.has_errors() {
+            return Err(Failure::Reported);
+        }
+        if cli.warnings_are_errors && diags.warning_count() > 0 {
+            return Err(fail("warnings are errors (-W)"));
+        }
+        Ok(())
+    }
+}
+
+/// `NAME=VALUE` options as pairs.
+fn pairs(options: &[String], letter: char) -> Result<Vec<(String, String)>, Failure> {
+    options
+        .iter()
+        .map(|text| match text.split_once('=') {
+            Some((name, value)) => Ok((name.into(), value.into())),
+            None if letter == 'D' => Ok((text.clone(), "1".into())),
+            None => Err(fail(format_args!("-{letter} {text}: expected NAME=VALUE"))),
+        })
+        .collect()
+}
+
+fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
+    let mut defines = match pairs(&cli.defines, 'D') {
+        Ok(pairs) => pairs,
+        Err(e) => {
+            e.print(false);
+            return None;
+        }
+    };
+    if cli.suppress_handler_errors {
+        defines.push(("MAXERRORS".into(), u64::MAX.to_string()));
+    }
+    let globals = match pairs(&cli.globals, 'G') {
+        Ok(pairs) => pairs,
+        Err(e) => {
+            e.print(false);
+            return None;
+        }
+    };
+    let options = analyse::Options {
+        defines,
+        globals,
+        display: !cli.no_global_var_display,
+        session_pid: std::process::id().into(),
+        session_uid: spile_kernel::process::own_uid().into(),
+        ..Default::default()
+    };
+    let Front {
+        sources,
+        diags,
+        library,
+        facts,
+        ..
+    } = front;
+    let (library, facts) = (&*library, &*facts);
+    let handlers = probe::resolve_script(library, facts, diags);
+    let tables = |name: &str| table(name, facts);
+    let inputs = Inputs {
+        library,
+        sources,
+        facts,
+        tables: &tables,
+        options: &options,
+    };
+    let mut derive =
+        |file, diags: &mut Diagnostics| probe::resolve_file(library, facts, file, diags);
+    analyse::analyse_bodies(&inputs, handlers, &mut derive, diags).ok()
+}
+
+/// The constant tables that tapset functions look names up in.
+fn table(name: &str, facts: &KernelFacts) -> Option<Vec<Bytes>> {
+    let indexed = |pairs: &mut dyn Iterator<Item = (u32, String)>| {
+        let mut table: Vec<Bytes> = Vec::new();
+        for (i, text) in pairs {
+            let i = i as usize;
+            if table.len() <= i {
+                table.resize(i + 1, Bytes::from(&b""[..]));
+            }
+            table[i] = text.as_bytes().into();
+        }
+        table
+    };
+    match name {
+        "errno" => Some(indexed(
+            &mut names::all_errors().map(|(n, t)| (n, t.to_owned())),
+        )),
+        "signal" => {
+            Some(indexed(&mut (1..=64).filter_map(|n| {
+                Some((n, names::signal_name(n)?.into_owned()))
+            })))
+        }
+        "syscall" => Some(indexed(
+            &mut syscalls::all(Abi::X86_64)
+                .iter()
+                .map(|c| (c.nr, c.name.to_owned())),
+        )),
+        probe::PROBE_NAME_TABLE => Some(probe::probe_name_table(facts)),
+        _ => None,
+    }
+}
+
+/// Optimises and decides how globals are stored; the text says how.
+fn translate(cli: &Cli, program: &mut Program) -> Result<String, Failure> {
+    spile_ir::opt::optimise(program, !cli.unoptimised);
+    let explanation = spile_ir::storage::classify(program);
+    if cfg!(debug_assertions)
+        && let Err(errors) = spile_ir::verify::verify(program)
+    {
+        let text: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        return Err(fail(format_args!("internal error: {}", text.join("; "))));
+    }
+    Ok(explanation.to_string())
+}
+
+/// The running kernel's BTF.
+fn kernel_types() -> Result<&'static Btf, Failure> {
+    Btf::vmlinux().map_err(|e| {
+        fail(format_args!(
+            "the kernel's own types cannot be read ({e}): a kernel with \
+             CONFIG_DEBUG_INFO_BTF=y is needed for probes in the kernel"
+        ))
+    })
+}
+
+fn compile(cli: &Cli, program: &Program) -> Result<Option<Object>, Failure> {
+    if !program.handlers.iter().any(|h| h.event.in_kernel()) {
+        return Ok(None);
+    }
+    let btf = kernel_types()?;
+    let options = spile_bpf::layout::Options {
+        cpus: machine::cpus(),
+        ring_bytes: ring_bytes(cli),
+        timing: cli.timing,
+        offsets: machine::offsets(btf),
+        features: machine::bpf_features(),
+        syscalls: machine::syscall_descs(),
+    };
+    spile_bpf::compile(program, &options)
+        .map(Some)
+        .map_err(fail)
+}
+
+/// A power of two of at least what `-s` asks for.
+fn ring_bytes(cli: &Cli) -> u32 {
+    match cli.buffer_mb {
+        Some(mb) => (mb << 20).next_power_of_two(),
+        None => RING_BYTES,
+    }
+}
+
+/// Writes the object file; `name_it` prints its name, as `stap -p4` does.
+fn write_object(cli: &Cli, object: Option<&Object>, name_it: bool) -> Result<(), Failure> {
+    let Some(object) = object else {
+        if !cli.no_warnings {
+            tell("WARNING: no object is written: no handler runs in the kernel\n");
+        }
+        return Ok(());
+    };
+    let name = format!("{}.bpf.o", cli.module.as_deref().unwrap_or("spile"));
+    std::fs::write(&name, &object.elf).map_err(|e| fail(format_args!("{name}: {e}")))?;
+    if name_it {
+        say(format_args!("{name}\n"))
+    } else {
+        tell(format_args!("Keeping the compiled object {name}\n"));
+        Ok(())
+    }
+}
+
+fn execute(cli: &Cli, program: Program, object: Option<Object>) -> Result<u8, Failure> {
+    use spile_runtime::{output, session};
+    let target = match (&cli.command, cli.pid) {
+        (Some(command), _) => session::Target::Command(command.clone()),
+        (None, Some(pid)) => session::Target::Pid(
+            i32::try_from(pid).map_err(|_| fail(format_args!("-x {pid}: no such process")))?,
+        ),
+        (None, None) => session::Target::None,
+    };
+    let timeout = match cli.timeout {
+        None => None,
+        Some(secs) => Some(
+            Duration::try_from_secs_f64(secs).map_err(|e| fail(format_args!("-T {secs}: {e}")))?,
+        ),
+    };
+    let verbose = cli.verbose > 0;
+    let options = session::Options {
+        target,
+        output: match &cli.output {
+            Some(file) => output::Target::File(file.clone()),
+            None => output::Target::Stdout,
+        },
+        timeout,
+        prometheus: cli.prometheus.clone(),
+        timing: cli.timing,
+        quiet: cli.no_warnings,
+        display_globals: !cli.no_global_var_display,
+        armed: verbose
+            .then(|| -> Box<dyn FnOnce()> { Box::new(|| tell("Pass 5: starting run.\n")) }),
+    };
+    let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;
+    if let (Some(asked), Some(addr)) = (&cli.prometheus, session.prometheus_addr())
+        && (verbose || asked.ends_with(":0"))
+    {
+        tell(format_args!("Metrics are at http://{addr}/metrics\n"));
+    }
+    let outcome = session.run().map_err(fail)?;
+    Ok(outcome.exit_code.clamp(0, 255) as u8)
+}

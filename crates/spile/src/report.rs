@@ -1,0 +1,101 @@
+//! How a run fails, and the lines that `-v` prints about passes.
+
+use std::fmt;
+use std::io::Write;
+use std::time::Instant;
+
+/// Why there is nothing to run. Diagnostics of the script were printed already.
+#[derive(Debug)]
+pub enum Failure {
+    /// The script is wrong; all that is to be said was said.
+    Reported,
+    /// Something else.
+    Other(String),
+}
+
+impl Failure {
+    /// Says it on the standard error.
+    pub fn print(&self, color: bool) {
+        match self {
+            Failure::Reported => {}
+            Failure::Other(text) if color => {
+                tell(format_args!("\x1b[1;31mERROR:\x1b[0m {text}\n"));
+            }
+            Failure::Other(text) => tell(format_args!("ERROR: {text}\n")),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Reported => f.write_str("the script has errors"),
+            Failure::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Prints to standard error, in one piece. Where that is closed or full nobody can be told.
+pub fn tell(text: impl fmt::Display) {
+    let text = text.to_string();
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Prints to standard output. A reader that has enough, as `head` does, is no failure.
+pub fn say(text: impl fmt::Display) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let done = write!(out, "{text}").and_then(|()| out.flush());
+    match done {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(fail(format_args!("cannot write to standard output: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes a failure of anything with a text.
+pub fn fail(text: impl fmt::Display) -> Failure {
+    Failure::Other(text.to_string())
+}
+
+/// Times of passes, as `-v` prints them.
+pub struct Stopwatch {
+    verbose: bool,
+    wall: Instant,
+    cpu: (f64, f64),
+}
+
+impl Stopwatch {
+    /// Starts; prints nothing later unless `verbose`.
+    pub fn start(verbose: bool) -> Stopwatch {
+        let cpu = if verbose {
+            spile_kernel::process::own_cpu_ms()
+        } else {
+            (0.0, 0.0)
+        };
+        Stopwatch {
+            verbose,
+            wall: Instant::now(),
+            cpu,
+        }
+    }
+
+    /// Ends a pass: says what it did and how long it took, and starts the next.
+    pub fn pass(&mut self, number: u8, what: impl fmt::Display) {
+        if !self.verbose {
+            return;
+        }
+        let (user, sys) = spile_kernel::process::own_cpu_ms();
+        tell(format_args!(
+            "Pass {number}: {what} in {:.1}usr/{:.1}sys/{:.1}real ms.\n",
+            user - self.cpu.0,
+            sys - self.cpu.1,
+            self.wall.elapsed().as_secs_f64() * 1e3
+        ));
+        *self = Stopwatch {
+            verbose: true,
+            wall: Instant::now(),
+            cpu: (user, sys),
+        };
+    }
+}

@@ -1,0 +1,326 @@
+//! End-to-end cases on the live kernel. The cases are data: `tests/cases/*.toml`.
+//!
+//! ```toml
+//! [[case]]
+//! name = "counts are exact"
+//! shell = "SPILE -e '...' | head -1"      # instead of all of these: a shell's command line
+//! script = 'global a; probe syscall_any { a <<< 1 } ...'   # or file = "path" (a real script)
+//! args = ["-c", "LOAD calls 1 1000"]      # LOAD is the workload program
+//! stdin = ""                              # text for standard input
+//! stdout = "exact text"
+//! stdout_has = ["regex", ...]             # each must match somewhere (multi-line mode)
+//! stdout_lacks = ["regex"]
+//! stderr_has = ["regex"]
+//! stderr_lacks = ["regex"]
+//! status = 0
+//! kernel = true                           # needs BPF; false: runs anywhere
+//! after_ms = 500                          # send `signal` after so long
+//! signal = "INT"
+//! lines = 3                               # number of lines on stdout
+//! scrape = ["regex", ...]                 # --prometheus is added; samples as the real parser
+//!                                         # prints them: name{label="value"} number
+//! scrape_after_ms = 1000                  # the first scrape
+//! ```
+//! `SPILE` and `LOAD` are the programs, `EXAMPLES` is the folder of SystemTap's examples, `DIR`
+//! an empty folder of the case. After each case no BPF program or map of it may be left.
+
+mod leaks;
+mod scrape;
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct CaseFile {
+    case: Vec<Case>,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    shell: Option<String>,
+    script: Option<String>,
+    file: Option<String>,
+    #[serde(default)]
+    args: Vec<String>,
+    stdin: Option<String>,
+    stdout: Option<String>,
+    #[serde(default)]
+    stdout_has: Vec<String>,
+    #[serde(default)]
+    stdout_lacks: Vec<String>,
+    #[serde(default)]
+    stderr_has: Vec<String>,
+    #[serde(default)]
+    stderr_lacks: Vec<String>,
+    #[serde(default)]
+    status: i32,
+    #[serde(default = "yes")]
+    kernel: bool,
+    after_ms: Option<u64>,
+    #[serde(default = "sigint")]
+    signal: String,
+    lines: Option<usize>,
+    #[serde(default)]
+    scrape: Vec<String>,
+    #[serde(default)]
+    scrape_after_ms: u64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn sigint() -> String {
+    "INT".into()
+}
+
+/// Longest a case may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The workload program, which cargo builds beside the tests.
+fn load() -> PathBuf {
+    let exe = std::env::current_exe().expect("own path");
+    exe.parent()
+        .and_then(Path::parent)
+        .expect("target folder")
+        .join("examples/load")
+}
+
+/// Where Debian and Fedora install SystemTap's examples.
+const EXAMPLES: [&str; 2] = [
+    "/usr/share/systemtap/examples",
+    "/usr/share/doc/systemtap-client/examples",
+];
+
+fn examples() -> &'static str {
+    EXAMPLES
+        .into_iter()
+        .find(|dir| Path::new(dir).is_dir())
+        .unwrap_or(EXAMPLES[0])
+}
+
+/// Replaces the words that stand for paths.
+fn fill(text: &str, dir: &Path) -> String {
+    text.replace("SPILE", env!("CARGO_BIN_EXE_spile"))
+        .replace("LOAD", &load().display().to_string())
+        .replace("EXAMPLES", examples())
+        .replace("DIR", &dir.display().to_string())
+}
+
+fn command(case: &Case, dir: &Path) -> Result<Command, Failed> {
+    let mut cmd = Command::new(match case.shell {
+        Some(_) => "/bin/sh",
+        None => env!("CARGO_BIN_EXE_spile"),
+    });
+    cmd.current_dir(root())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .stdin(Stdio::piped());
+    cmd.env("TZ", "UTC");
+    // Cargo sets it; the loader of every workload would look for libraries there.
+    cmd.env_remove("LD_LIBRARY_PATH");
+    match (&case.shell, &case.script, &case.file) {
+        (Some(line), None, None) => {
+            cmd.args(["-c", &fill(line, dir)]);
+        }
+        (None, Some(s), None) => {
+            cmd.args(["-e", s]);
+        }
+        (None, None, Some(f)) => {
+            let path = root().join(fill(f, dir));
+            if !path.exists() {
+                let path = path.display();
+                return Err(format!("{path} is not there: install systemtap-doc").into());
+            }
+            cmd.arg(path);
+        }
+        (None, None, None) => {}
+        _ => return Err("a case has one of shell, script and file".into()),
+    }
+    if !case.scrape.is_empty() {
+        cmd.args(["--prometheus", "127.0.0.1:0"]);
+    }
+    cmd.args(case.args.iter().map(|a| fill(a, dir)));
+    Ok(cmd)
+}
+
+/// What a stream gave so far.
+type Text = Arc<Mutex<Vec<u8>>>;
+
+/// Collects a stream in the background.
+fn reader(mut from: impl Read + Send + 'static) -> (Text, std::thread::JoinHandle<()>) {
+    let text = Text::default();
+    let all = Arc::clone(&text);
+    let thread = std::thread::spawn(move || {
+        let mut chunk = [0; 8192];
+        // A read error ends the text; the comparison then shows what is missing.
+        while let Ok(n @ 1..) = from.read(&mut chunk) {
+            all.lock().expect("no panic").extend_from_slice(&chunk[..n]);
+        }
+    });
+    (text, thread)
+}
+
+fn so_far(text: &Text) -> String {
+    String::from_utf8_lossy(&text.lock().expect("no panic")).into_owned()
+}
+
+fn signal(child: &Child, name: &str) -> Result<(), Failed> {
+    Command::new("kill")
+        .args(["-s", name, &child.id().to_string()])
+        .status()
+        .map(drop)
+        .map_err(|e| e.to_string().into())
+}
+
+fn run(case: &Case) -> Result<(), Failed> {
+    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let before = leaks::loaded();
+    let mut child = command(case, dir.path())?
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let (out, out_end) = reader(child.stdout.take().expect("piped"));
+    let (err, err_end) = reader(child.stderr.take().expect("piped"));
+    let mut stdin = child.stdin.take().expect("piped");
+    if let Some(text) = &case.stdin {
+        // The program may end without reading its input.
+        let _ = stdin.write_all(text.as_bytes());
+        drop(stdin);
+    }
+    let start = Instant::now();
+    let mut signalled = false;
+    let mut scraped = Ok(());
+    if !case.scrape.is_empty() {
+        std::thread::sleep(Duration::from_millis(case.scrape_after_ms));
+        scraped = scrape::until(&case.scrape, &|| so_far(&err));
+        signalled = true;
+        signal(&child, &case.signal)?;
+    }
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
+            break status;
+        }
+        if let (Some(ms), false) = (case.after_ms, signalled)
+            && start.elapsed() >= Duration::from_millis(ms)
+        {
+            signalled = true;
+            signal(&child, &case.signal)?;
+        }
+        if start.elapsed() > LIMIT {
+            let _ = child.kill();
+            let (out, err) = (so_far(&out), so_far(&err));
+            return Err(
+                format!("did not end in time\n--- stdout\n{out}\n--- stderr\n{err}").into(),
+            );
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    // Processes that the case left running may hold the streams: what came until then counts.
+    let patience = Instant::now() + Duration::from_secs(2);
+    while !(out_end.is_finished() && err_end.is_finished()) && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (out, err) = (so_far(&out), so_far(&err));
+    scraped
+        .and_then(|()| check(case, status.code(), &out, &err))
+        .and_then(|()| leaks::none_left(&before))
+        .map_err(|why| Failed::from(format!("{why}\n--- stdout\n{out}\n--- stderr\n{err}")))
+}
+
+/// Whether a pattern matches somewhere; `^` and `$` are those of lines.
+fn matches(pattern: &str, text: &str) -> Result<bool, String> {
+    let re = regex::Regex::new(&format!("(?m){pattern}")).map_err(|e| e.to_string())?;
+    Ok(re.is_match(text))
+}
+
+fn check(case: &Case, status: Option<i32>, out: &str, err: &str) -> Result<(), String> {
+    if status != Some(case.status) {
+        return Err(format!("exit status {status:?}, expected {}", case.status));
+    }
+    if let Some(want) = &case.stdout
+        && out != want
+    {
+        return Err(format!("stdout differs, expected:\n{want}"));
+    }
+    if let Some(n) = case.lines
+        && out.lines().count() != n
+    {
+        return Err(format!("{} lines, expected {n}", out.lines().count()));
+    }
+    for (text, name, patterns, wanted) in [
+        (out, "stdout", &case.stdout_has, true),
+        (out, "stdout", &case.stdout_lacks, false),
+        (err, "stderr", &case.stderr_has, true),
+        (err, "stderr", &case.stderr_lacks, false),
+    ] {
+        for p in patterns {
+            if matches(p, text)? != wanted {
+                let verb = if wanted { "lacks" } else { "has" };
+                return Err(format!("{name} {verb} /{p}/"));
+            }
+        }
+    }
+    if err.contains("panicked at") {
+        return Err("it panicked".into());
+    }
+    Ok(())
+}
+
+/// Why kernel cases cannot run here, if they cannot.
+fn no_kernel() -> Option<String> {
+    let out = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args([
+            "-e",
+            "probe kernel.trace(\"sched_switch\") { } probe begin { exit() }",
+        ])
+        .output()
+        .ok()?;
+    (!out.status.success()).then(|| String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+fn main() {
+    let mut args = Arguments::from_args();
+    // Cases count events of the whole machine and time things: one after the other.
+    args.test_threads = Some(1);
+    let mut files: Vec<_> = std::fs::read_dir(root().join("tests/cases"))
+        .expect("tests/cases")
+        .filter_map(|e| e.ok().map(|e| e.path()))
+        .filter(|p| p.extension().is_some_and(|e| e == "toml"))
+        .collect();
+    files.sort();
+    let no_kernel = no_kernel();
+    if let Some(why) = &no_kernel {
+        eprintln!("kernel cases are skipped: {why}");
+    }
+    let mut trials = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("readable");
+        let cases: CaseFile =
+            toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let stem = file
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        for case in cases.case {
+            let ignored = case.kernel && no_kernel.is_some();
+            trials.push(
+                Trial::test(format!("{stem}::{}", case.name), move || run(&case))
+                    .with_ignored_flag(ignored),
+            );
+        }
+    }
+    libtest_mimic::run(&args, trials).exit();
+}
