@@ -1,0 +1,194 @@
+//! The programs that are compared: how each is started for the same job, and how each says
+//! that it is armed.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// So long a tool may take until it is armed.
+const ARM_LIMIT: Duration = Duration::from_secs(20);
+/// So long a tool may take to end.
+const END_LIMIT: Duration = Duration::from_secs(5);
+/// Most bytes of a tool's output that are kept.
+const OUTPUT_LIMIT: usize = 1 << 20;
+
+/// A tracer at work.
+pub struct Running {
+    child: Child,
+    reader: JoinHandle<String>,
+    /// From the start of the process to its word that it is armed.
+    pub armed: Duration,
+}
+
+/// How a tool says that its probes are armed.
+#[derive(Clone)]
+pub enum Armed {
+    /// It prints a line that holds this text.
+    Line(&'static str),
+    /// It says nothing; this long is waited.
+    After(Duration),
+}
+
+/// A tool with its arguments.
+#[derive(Clone)]
+pub struct Tool {
+    /// Name in tables.
+    pub name: String,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// See [`Armed`].
+    pub armed: Armed,
+}
+
+impl Tool {
+    /// A tool that prints a line with this text when it is armed.
+    pub fn new(name: &str, argv: &[&str], line: &'static str) -> Tool {
+        Tool {
+            name: name.into(),
+            argv: argv.iter().map(|s| (*s).into()).collect(),
+            armed: Armed::Line(line),
+        }
+    }
+
+    /// Whether its program is there.
+    pub fn installed(&self) -> bool {
+        let program = Path::new(&self.argv[0]);
+        program.components().count() > 1 && program.exists()
+            || std::env::var_os("PATH")
+                .is_some_and(|p| std::env::split_paths(&p).any(|dir| dir.join(program).is_file()))
+    }
+
+    /// Starts it and waits until it is armed.
+    pub fn start(&self) -> Result<Running, String> {
+        let begin = Instant::now();
+        let mut child = Command::new(&self.argv[0])
+            .args(&self.argv[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| format!("{}: {e}", self.argv[0]))?;
+        let out = child.stdout.take().expect("piped");
+        let (line, wait) = match self.armed {
+            Armed::Line(text) => (text, ARM_LIMIT),
+            Armed::After(time) => ("", time),
+        };
+        let (say, said) = channel();
+        let reader = std::thread::spawn(move || read(out, line, &say));
+        let heard = match self.armed {
+            Armed::Line(_) => said.recv_timeout(wait).is_ok(),
+            Armed::After(_) => {
+                std::thread::sleep(wait);
+                matches!(child.try_wait(), Ok(None))
+            }
+        };
+        let armed = begin.elapsed();
+        if !heard {
+            let _ = child.kill();
+            let _ = child.wait();
+            let _ = reader.join();
+            return Err(format!(
+                "{} is not armed after {wait:?}, or ended",
+                self.name
+            ));
+        }
+        Ok(Running {
+            child,
+            reader,
+            armed,
+        })
+    }
+}
+
+/// Reads all that a tool prints, so that it never waits for us; says when the text came by.
+fn read(out: ChildStdout, wanted: &str, say: &Sender<()>) -> String {
+    let mut out = BufReader::new(out);
+    let (mut kept, mut line) = (String::new(), Vec::new());
+    let mut waiting = !wanted.is_empty();
+    while matches!(out.read_until(b'\n', &mut line), Ok(n) if n > 0) {
+        let text = String::from_utf8_lossy(&line);
+        if waiting && text.contains(wanted) {
+            waiting = false;
+            let _ = say.send(());
+        } else if kept.len() + text.len() < OUTPUT_LIMIT {
+            kept.push_str(&text);
+        }
+        line.clear();
+    }
+    kept
+}
+
+/// Kills the process unless the sender of this channel is dropped in time.
+fn watchdog(pid: u32, limit: Duration) -> Sender<()> {
+    let (keep, gone): (Sender<()>, Receiver<()>) = channel();
+    std::thread::spawn(move || {
+        if gone.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            // SAFETY: sends a signal to our own child, which is not waited for yet: the
+            // sender is dropped right after that.
+            unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+        }
+    });
+    keep
+}
+
+/// What a finished run cost.
+pub struct Cost {
+    /// From the signal to the end of the process.
+    pub tear_down: Duration,
+    /// Peak resident memory, kilobytes.
+    pub peak_kb: u64,
+    /// What it printed, but for the line that it is armed.
+    pub output: String,
+}
+
+impl Running {
+    /// Ends it with SIGINT and waits; kills it where that does not help.
+    pub fn stop(self) -> Cost {
+        let begin = Instant::now();
+        let mut status = 0;
+        let keep = watchdog(self.child.id(), END_LIMIT);
+        // SAFETY: an all-zero rusage is valid; wait4 fills it for our own child's pid, which
+        // nobody else has waited for.
+        let usage = unsafe {
+            libc::kill(self.child.id() as i32, libc::SIGINT);
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::wait4(self.child.id() as i32, &mut status, 0, &mut usage);
+            usage
+        };
+        let tear_down = begin.elapsed();
+        drop(keep);
+        Cost {
+            tear_down,
+            peak_kb: usage.ru_maxrss as u64,
+            output: self.reader.join().unwrap_or_default(),
+        }
+    }
+}
+
+/// What a program prints; it is killed when it takes longer than that.
+pub fn output(mut command: Command, limit: Duration) -> String {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(child) = child else {
+        return "cannot be started".into();
+    };
+    let keep = watchdog(child.id(), limit);
+    let done = child.wait_with_output();
+    drop(keep);
+    done.map_or_else(
+        |e| e.to_string(),
+        |o| String::from_utf8_lossy(&o.stdout).into_owned(),
+    )
+}
+
+/// A file beside this program in the target folder.
+pub fn built(name: &str) -> PathBuf {
+    let exe = std::env::current_exe().expect("own path");
+    exe.parent().expect("target folder").join(name)
+}
