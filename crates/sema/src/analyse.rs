@@ -58,6 +58,8 @@ pub struct Analysis {
     pub program: Program,
     /// The text of `-p2`: globals, functions and probes with their types.
     pub dump: String,
+    /// What was removed because nothing needs it, a line each; for `-v`.
+    pub removed: String,
 }
 
 /// Everything that analysis reads.
@@ -174,7 +176,7 @@ pub fn analyse_bodies(
         }
     }
     let dump = dump::dump(&tree, &types);
-    prune::prune(&mut tree);
+    let removed = prune::prune(&mut tree);
     sink::sink(&mut tree);
     check::check(&tree, diags, &is_user);
     if diags.has_errors() {
@@ -187,7 +189,36 @@ pub fn analyse_bodies(
         limits.maxnesting = (depth + more).min(MAX_NESTING);
     }
     let program = lower(&tree, &types, inputs.sources, limits, options.display);
-    Ok(Analysis { program, dump })
+    let removed = removed_text(removed, inputs, &is_user);
+    Ok(Analysis {
+        program,
+        dump,
+        removed,
+    })
+}
+
+/// The script's own statements one by one, those of the library as a number: aliases set
+/// variables for everybody, and most go.
+fn removed_text(
+    mut removed: Vec<prune::Removed>,
+    inputs: &Inputs,
+    is_user: &dyn Fn(Span) -> bool,
+) -> String {
+    let all = removed.len();
+    removed.retain(|r| is_user(r.span));
+    removed.sort_by_key(|r| (r.span.file, r.span.start));
+    // The copies of a body that serves several points lose the same.
+    let library = all - removed.len();
+    removed.dedup();
+    let mut text = String::new();
+    for r in &removed {
+        let at = inputs.sources.location(r.span);
+        text.push_str(&format!("eliding {} at {at}\n", r.what));
+    }
+    if library > 0 {
+        text.push_str(&format!("eliding {library} statement(s) of the library\n"));
+    }
+    text
 }
 
 /// The limits after `-D`. Names that mean nothing here are reported and have no effect.

@@ -48,6 +48,11 @@ const CASES: &[(&str, &str)] = &[
         "E0517",
         "global s probe begin { s <<< 1; foreach ([a, b] in @hist_log(s)) println(a + b) }",
     ),
+    (
+        "E0518",
+        "global a probe begin { a[1] = 2; foreach (k in a) delete a[k] }",
+    ),
+    ("E0519", "global n probe begin if (n++) { println(n) }"),
     ("E0521", "function f() %{ int x; %} probe begin { f() }"),
     (
         "E0523",

@@ -207,7 +207,7 @@ fn arrays() {
         ),
         (r#"delete a; printdln(" ", "x" in a, a["x"])"#, "0 0"),
         (
-            r#"foreach (k in a) { delete a[k] } printdln(" ", "x" in a, "y" in a)"#,
+            r#"foreach (k in a) { delete b[1, *]; delete a } printdln(" ", "x" in a, "y" in a)"#,
             "0 0",
         ),
         (

@@ -101,7 +101,76 @@ pub struct Cli {
     /// Do not end the session on errors in handlers
     #[arg(long)]
     pub suppress_handler_errors: bool,
+    /// Set no limit to the statements of a handler (MAXACTION)
+    #[arg(long)]
+    pub suppress_time_limits: bool,
+    /// The language of this release of SystemTap, the value of systemtap_v
+    #[arg(long, value_name = "VERSION")]
+    pub compatible: Option<String>,
     /// The script and its arguments
     #[arg(value_name = "FILE", hide = true)]
     pub rest: Vec<String>,
+}
+
+/// Options of `stap` that are not here, with the reason and, where there is one, the way out.
+const ABSENT: &[(&str, &str)] = &[
+    ("-a", "scripts run on the machine that compiles them"),
+    ("-r", "scripts run on the kernel that compiles them"),
+    ("-B", "there is no kernel module to build"),
+    (
+        "-R",
+        "there is no runtime to choose; the library of -I DIR comes first",
+    ),
+    ("-d", "symbols of programs are not available yet"),
+    (
+        "-F",
+        "the session ends with spile; start it with `setsid ... &` and -o FILE",
+    ),
+    (
+        "-S",
+        "the output is not split; pipe it into a program that does",
+    ),
+    ("-b", "output always goes through a ring buffer"),
+    ("-M", "output is always in order"),
+    ("-i", "the script is read at once"),
+    ("--all-modules", "symbols of programs are not available yet"),
+    ("--ldd", "symbols of programs are not available yet"),
+    ("--sysroot", "scripts run on the machine that compiles them"),
+    ("--sysenv", "scripts run on the machine that compiles them"),
+    (
+        "--target-namespaces",
+        "processes are those of the host's namespace",
+    ),
+    ("--remote", "run it there: `ssh HOST spile ...`"),
+    ("--runtime", "there is one runtime, eBPF"),
+    ("--bpf", "eBPF is the only runtime"),
+    ("--dyninst", "eBPF is the only runtime"),
+    ("--privilege", "the kernel decides what a user may do"),
+    ("--unprivileged", "the kernel decides what a user may do"),
+    (
+        "--monitor",
+        "use `probe timer.s(1)` to print what you watch",
+    ),
+    ("--example", "the examples are files; give their path"),
+    (
+        "--skip-badvars",
+        "what is not there is an error; `@defined($x)` asks first",
+    ),
+    ("--poison-cache", "nothing is cached"),
+    ("--clean-cache", "nothing is cached"),
+    (
+        "--use-server",
+        "compiling takes milliseconds; there is no server",
+    ),
+    ("--interactive", "give the script with -e or as a file"),
+    ("--disable-cache", "nothing is cached"),
+];
+
+/// What to say of an option of `stap` that spile does not have.
+pub fn absent(option: &str) -> Option<String> {
+    let name = option.split('=').next().unwrap_or(option);
+    let (name, why) = ABSENT.iter().find(|(o, _)| *o == name)?;
+    Some(format!(
+        "{name} is an option of stap that spile does not have: {why}"
+    ))
 }

@@ -12,6 +12,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use cli::Cli;
 
@@ -21,6 +22,13 @@ fn main() -> ExitCode {
         Err(e) => {
             // Help goes to the standard output and is a success.
             let wrong = e.use_stderr();
+            if e.kind() == ErrorKind::UnknownArgument
+                && let Some(ContextValue::String(option)) = e.get(ContextKind::InvalidArg)
+                && let Some(text) = cli::absent(option)
+            {
+                report::fail(text).print(false);
+                return ExitCode::FAILURE;
+            }
             // A closed standard output or error leaves nothing to say.
             let _ = e.print();
             return ExitCode::from(u8::from(wrong));

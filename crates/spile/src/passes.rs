@@ -12,7 +12,7 @@ use spile_sema::library::Library;
 use spile_sema::probe;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::parse_file;
-use spile_syntax::preproc::PreprocEnv;
+use spile_syntax::preproc::{KernelConfig, PreprocEnv};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
@@ -90,6 +90,9 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
             program.globals.len()
         ),
     );
+    if cli.verbose > 0 {
+        tell(&analysis.removed);
+    }
     if last == 2 {
         say(&analysis.dump)?;
         return Ok(0);
@@ -166,6 +169,19 @@ fn script(cli: &Cli) -> Result<Script, Failure> {
     Ok(Script { texts, args })
 }
 
+/// The running kernel's configuration, read when a script first asks.
+struct HostConfig;
+
+impl KernelConfig for HostConfig {
+    fn get(&self, name: &str) -> Option<String> {
+        host::config(name).map(|v| v.trim_matches('"').to_owned())
+    }
+
+    fn known(&self) -> bool {
+        host::has_config()
+    }
+}
+
 /// The value of a `-D NAME=VALUE`, the last one given.
 fn define(cli: &Cli, name: &str) -> Option<u32> {
     let values = cli.defines.iter().rev().filter_map(|d| d.split_once('='));
@@ -180,8 +196,11 @@ fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
     });
     let mut env = PreprocEnv::new(&release, std::env::consts::ARCH)
         .with_args(script.args)
-        .with_config(|name: &str| host::config(name).map(|v| v.trim_matches('"').to_owned()));
+        .with_config(HostConfig);
     env.guru = cli.guru;
+    if let Some(version) = &cli.compatible {
+        env.systemtap_version = version.clone();
+    }
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let mut library = Library::new();
@@ -272,7 +291,7 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
         display: !cli.no_global_var_display,
         session_pid: std::process::id().into(),
         session_uid: spile_kernel::process::own_uid().into(),
-        ..Default::default()
+        no_time_limits: cli.suppress_time_limits,
     };
     let Front {
         sources,
@@ -330,15 +349,35 @@ fn table(name: &str, facts: &KernelFacts) -> Option<Vec<Bytes>> {
 
 /// Optimises and decides how globals are stored; the text says how.
 fn translate(cli: &Cli, program: &mut Program) -> Result<String, Failure> {
+    let before = size(program);
     spile_ir::opt::optimise(program, !cli.unoptimised);
     let explanation = spile_ir::storage::classify(program);
+    let after = size(program);
     if cfg!(debug_assertions)
         && let Err(errors) = spile_ir::verify::verify(program)
     {
         let text: Vec<_> = errors.iter().map(ToString::to_string).collect();
         return Err(fail(format_args!("internal error: {}", text.join("; "))));
     }
-    Ok(explanation.to_string())
+    let how = if cli.unoptimised {
+        "inlined"
+    } else {
+        "optimised"
+    };
+    Ok(format!(
+        "{explanation}{how}: {} instructions of the intermediate form became {}\n",
+        before, after
+    ))
+}
+
+/// How many instructions a program has.
+fn size(program: &Program) -> usize {
+    let handlers = program.handlers.iter().map(|h| &h.body);
+    let bodies = handlers.chain(program.funcs.iter().map(|f| &f.body));
+    bodies
+        .flat_map(|b| &b.blocks)
+        .map(|b| b.insts.len() + 1)
+        .sum()
 }
 
 /// The running kernel's BTF.

@@ -59,6 +59,7 @@ code_table! { SYNTAX_CODES:
     NOT_A_DEFINE = "E0211", "A macro library may only contain `@define`.";
     MACRO_TWICE = "E0212", "A macro is defined twice.";
     UNKNOWN_ESCAPE = "W0101", "A `\\` before a character that is no escape; the `\\` is dropped.";
+    CONFIG_UNKNOWN = "W0102", "A condition on a kernel option where the kernel's configuration cannot be read.";
 }
 
 /// The documentation of a code of this crate.

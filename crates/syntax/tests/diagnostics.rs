@@ -104,6 +104,17 @@ const CASES: &[(&str, &str, &str)] = &[
         "types",
         "%( kernel_v >= 3 %? global x %: global y %)",
     ),
+    (
+        "E0208",
+        "order",
+        "%( arch < \"x\" %? global x %)\n%( runtime > \"a\" %? %)\n%( guru_mode >= 1 %? %)\n\
+         %( systemtap_privilege < \"stapsys\" %? %)\n%( CONFIG_X > \"y\" %? %)",
+    ),
+    (
+        "E0208",
+        "values",
+        "%( kernel_v < \"6.*\" %? global x %)\n%( guru_mode == 2 %? %)\n%( CONFIG_MOD == 1 %? %)",
+    ),
     ("E0209", "unclosed", "%( arch == \"x86_64\" %? global x\n"),
     ("E0210", "stray", "global x %)\n%: global y"),
     ("E0212", "twice", "@define a %( 1 %)\n@define a %( 2 %)"),
@@ -155,7 +166,7 @@ fn bytes() {
 #[test]
 fn every_code_has_a_test() {
     let elsewhere = [
-        "E0102", "E0103", "E0109", "E0112", "E0122", "E0205", "E0211",
+        "E0102", "E0103", "E0109", "E0112", "E0122", "E0205", "E0211", "W0102",
     ];
     for c in SYNTAX_CODES {
         let here = CASES.iter().any(|(code, ..)| *code == c.code);
@@ -175,4 +186,18 @@ fn macro_library_with_something_else() {
     let library = parse_macros(&mut sources, file, &common::env(Vec::new()), &mut diags);
     assert!(library.get("a").is_some());
     assert!(diags.render(&sources, false).contains("E0211"));
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_is_told_once() {
+    use spile_syntax::{diag::Diagnostics, parser::parse_file, preproc, source::Sources};
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let text = "%( CONFIG_X == \"y\" || CONFIG_Y != \"\" %? global no %: global yes %)";
+    let file = sources.add("x.stp", text.as_bytes());
+    let env = preproc::PreprocEnv::new("6.12.0", "x86_64").with_config(preproc::NoConfig);
+    let library = preproc::MacroLibrary::new();
+    let tree = parse_file(&mut sources, file, &env, &library, &mut diags);
+    assert_eq!(spile_syntax::pretty::file(&tree).trim(), "global yes");
+    assert_eq!((diags.error_count(), diags.warning_count()), (0, 1));
+    assert!(diags.render(&sources, false).contains("W0102"));
 }

@@ -240,6 +240,42 @@ fn preprocessor() {
         ),
         ("%( CONFIG_X == \"y\" %? global no %: global yes %)", "yes"),
         (
+            "%( CONFIG_HZ >= 100 && CONFIG_HZ < 1000 %? global yes %)",
+            "yes",
+        ),
+        ("%( CONFIG_NR_CPUS == 64 %? global yes %)", "yes"),
+        ("%( CONFIG_NR_CPUS < CONFIG_HZ %? global yes %)", "yes"),
+        // One that is not set is "" and 0.
+        (
+            "%( CONFIG_NO == \"\" && CONFIG_NO == 0 %? global yes %)",
+            "yes",
+        ),
+        (
+            "%( CONFIG_MOD == \"[ym]\" && CONFIG_MOD != \"y\" %? global yes %)",
+            "yes",
+        ),
+        ("%( CONFIG_MOD != CONFIG_NO %? global yes %)", "yes"),
+        (
+            "%( kernel_v != \"6.1.*\" && kernel_v == \"6.*\" %? global yes %)",
+            "yes",
+        ),
+        (
+            "%( arch == \"x86*\" && runtime == \"k*l\" %? global yes %)",
+            "yes",
+        ),
+        (
+            "%( systemtap_privilege != \"stapusr\" %? global yes %)",
+            "yes",
+        ),
+        (
+            "%( \"abc\" < \"abd\" && \"a*\" != \"abc\" && 2 <= 3 %? global yes %)",
+            "yes",
+        ),
+        (
+            "%( 1 == 2 %? global no %: %( 1 != 1 %? global no %: global yes %) %)",
+            "yes",
+        ),
+        (
             "%( $# == 2 %? %( @2 == \"x y\" %? global yes %) %: global no %)",
             "yes",
         ),

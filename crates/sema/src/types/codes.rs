@@ -27,6 +27,8 @@ code_table! { BODY_CODES:
     BAD_INITIALISER = "E0525", "An initial value that the variable cannot have.";
     UNKNOWN_OPTION = "E0526", "An option names a variable or limit that does not exist.";
     BAD_OPERAND = "E0527", "An operand that is out of range or has to be a literal.";
+    FOREACH_CHANGES = "E0518", "An array is modified inside a `foreach` over it.";
+    CONDITION_CHANGES = "E0519", "The condition of a probe point modifies a variable.";
     TYPED_OPERAND = "E0528", "`->` on a value whose C type is not known.";
 
     KERNEL_LOOP = "E0601", "A loop in a handler that runs in the kernel.";
@@ -37,7 +39,7 @@ code_table! { BODY_CODES:
     KERNEL_CONSTANT = "E0606", "An operand that has to be a constant in a kernel handler.";
     KERNEL_FORMAT = "E0607", "A conversion of a format that kernel handlers do not have.";
 
-    NEVER_ASSIGNED = "W0501", "A local variable is read and never assigned.";
+    NEVER_ASSIGNED = "W0501", "A variable is read and never assigned.";
     UNUSED_VARIABLE = "W0502", "A variable is never read.";
     NO_EFFECT = "W0503", "A statement has no effect.";
     UNUSED_FUNCTION = "W0504", "A function is never called.";

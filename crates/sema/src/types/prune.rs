@@ -72,21 +72,42 @@ fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
     effect
 }
 
-/// Removes useless assignments in all units, until there are none.
-pub fn prune(tree: &mut Tree) {
+/// A statement that was removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removed {
+    /// What, for people.
+    pub what: String,
+    /// Where it stood.
+    pub span: Span,
+}
+
+/// Removes useless assignments in all units, until there are none. The result says what went.
+pub fn prune(tree: &mut Tree) -> Vec<Removed> {
     let effects = effects(tree);
+    let mut removed = Vec::new();
     for u in &mut tree.units {
         for _ in 0..ROUNDS {
             let mut read = HashSet::new();
             reads(&u.body, &mut read);
             let before = count(&u.body);
-            drop_dead(&mut u.body, &read, &effects);
+            let mut gone = |what: &str, ix: Option<LocalIx>, span| {
+                let what = match ix {
+                    Some(ix) => format!("{what} `{}`", u.locals[ix.0].name),
+                    None => what.to_owned(),
+                };
+                removed.push(Removed { what, span });
+            };
+            drop_dead(&mut u.body, &read, &effects, &mut gone);
             if count(&u.body) == before {
                 break;
             }
         }
     }
+    removed
 }
+
+/// Told of each statement that goes: what, the variable it is about, where.
+type Gone<'a> = &'a mut dyn FnMut(&str, Option<LocalIx>, Span);
 
 fn count(body: &[Stmt]) -> usize {
     let mut n = 0;
@@ -126,46 +147,58 @@ fn reads(body: &[Stmt], out: &mut HashSet<LocalIx>) {
     });
 }
 
-fn drop_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool]) {
-    body.retain_mut(|s| match &mut s.kind {
-        StmtKind::Expr(e) => match &e.kind {
-            ExprKind::Assign {
-                place: Place::Local(ix),
-                rhs,
-                ..
-            } => read.contains(ix) || expr_effect(rhs, effects, false),
-            ExprKind::IncDec {
-                place: Place::Local(ix),
-                ..
-            } => read.contains(ix),
-            _ => true,
-        },
-        StmtKind::DeleteLocal(ix) => read.contains(ix),
-        StmtKind::Block(b) => {
-            drop_dead(b, read, effects);
-            !b.is_empty()
+fn drop_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], gone: Gone) {
+    body.retain_mut(|s| {
+        let dead = match &mut s.kind {
+            StmtKind::Expr(e) => match &e.kind {
+                ExprKind::Assign {
+                    place: Place::Local(ix),
+                    rhs,
+                    ..
+                } => (!read.contains(ix) && !expr_effect(rhs, effects, false))
+                    .then_some(("assignment to", Some(*ix))),
+                ExprKind::IncDec {
+                    place: Place::Local(ix),
+                    ..
+                } => (!read.contains(ix)).then_some(("change of", Some(*ix))),
+                _ => None,
+            },
+            StmtKind::DeleteLocal(ix) => (!read.contains(ix)).then_some(("delete of", Some(*ix))),
+            StmtKind::Block(b) => {
+                let had = !b.is_empty();
+                drop_dead(b, read, effects, gone);
+                if b.is_empty() && !had {
+                    return false;
+                }
+                b.is_empty().then_some(("block", None))
+            }
+            StmtKind::Loop { body, .. } => {
+                drop_dead(body, read, effects, gone);
+                None
+            }
+            StmtKind::Foreach(f) => {
+                drop_dead(&mut f.body, read, effects, gone);
+                None
+            }
+            StmtKind::If { cond, then, els } => {
+                let had = !then.is_empty() || !els.is_empty();
+                drop_dead(then, read, effects, gone);
+                drop_dead(els, read, effects, gone);
+                // An `if` that has become empty goes with what it held.
+                let empty = had && then.is_empty() && els.is_empty();
+                (empty && !expr_effect(cond, effects, false)).then_some(("empty `if`", None))
+            }
+            StmtKind::Try { body, handler, .. } => {
+                drop_dead(body, read, effects, gone);
+                drop_dead(handler, read, effects, gone);
+                None
+            }
+            _ => None,
+        };
+        if let Some((what, ix)) = dead {
+            gone(what, ix, s.span);
         }
-        StmtKind::Loop { body, .. } => {
-            drop_dead(body, read, effects);
-            true
-        }
-        StmtKind::Foreach(f) => {
-            drop_dead(&mut f.body, read, effects);
-            true
-        }
-        StmtKind::If { cond, then, els } => {
-            let had = !then.is_empty() || !els.is_empty();
-            drop_dead(then, read, effects);
-            drop_dead(els, read, effects);
-            // An `if` that has become empty goes with what it held.
-            !(had && then.is_empty() && els.is_empty() && !expr_effect(cond, effects, false))
-        }
-        StmtKind::Try { body, handler, .. } => {
-            drop_dead(body, read, effects);
-            drop_dead(handler, read, effects);
-            true
-        }
-        _ => true,
+        dead.is_none()
     });
 }
 
@@ -213,6 +246,13 @@ pub fn warn(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool
     {
         let text = format!("global variable `{}` is never used", g.name);
         list.push(Diagnostic::warning(codes::UNUSED_VARIABLE, text).at(g.span));
+    }
+    let unset = |g: &&Global| g.user && g.read && !g.written && g.init.is_none();
+    for g in tree.globals.iter().filter(unset) {
+        let text = format!("global variable `{}` is never assigned", g.name);
+        let d = Diagnostic::warning(codes::NEVER_ASSIGNED, text).at(g.span);
+        let near = tree.globals.iter().filter(|o| o.user && o.written);
+        list.push(d.did_you_mean(&g.name, near.map(|o| &*o.name)));
     }
     // In the order of the script.
     list.sort_by_key(|d| d.primary.as_ref().map(|l| (l.span.file, l.span.start)));

@@ -26,6 +26,10 @@ enum Value {
     Version(String),
     /// Text that a pattern may stand against.
     Pattern(String),
+    /// One of a few words, equal or not.
+    Word(String),
+    /// `guru_mode`
+    Guru(i64),
     Text(String),
     Num(i64),
     /// A kernel option that is perhaps not set.
@@ -112,17 +116,7 @@ impl Preproc<'_> {
             t => return Err(malformed(t.map_or(open.span, |t| t.span), "a comparison")),
         };
         let right = self.operand(open, false)?;
-        compare(left.1, op.kind, right.1).ok_or_else(|| {
-            let d = Diagnostic::error(codes::CONDITION_TYPES, "these cannot be compared");
-            let d = d
-                .label(op.span, "by this")
-                .also(left.0, "left")
-                .also(right.0, "right");
-            Box::new(d.help(
-                "versions compare with a version in quotes, strings with strings, numbers with \
-                 numbers",
-            ))
-        })
+        compare(left.1, op.kind, right.1).map_err(|why| why.diagnostic(left.0, op.span, right.0))
     }
 
     fn operand(&mut self, open: Token, is_left: bool) -> Result<(Span, Value), Fault> {
@@ -145,7 +139,12 @@ impl Preproc<'_> {
             }
             Tok::ArgStr => Value::Text(text.to_owned()),
             Tok::Ident => match self.name(text, is_left) {
-                Some(v) => v,
+                Some(v) => {
+                    if let Value::Config(_) = v {
+                        self.config_unknown(t.span);
+                    }
+                    v
+                }
                 // A word given as an argument is text; a word of the script a mistake.
                 None if self.args.contains(t.span.file) => Value::Text(text.to_owned()),
                 None => return Err(unknown(t.span, text)),
@@ -159,6 +158,19 @@ impl Preproc<'_> {
         Ok((t.span, value))
     }
 
+    /// Says once a file that all options count as not set, where nothing is known of them.
+    fn config_unknown(&mut self, span: Span) {
+        if self.config_warned || self.env.config.known() {
+            return;
+        }
+        self.config_warned = true;
+        let message = "the kernel's configuration cannot be read: no option counts as set";
+        let d = Diagnostic::warning(codes::CONFIG_UNKNOWN, message).at(span);
+        self.diags.push(d.help(
+            "it is looked for in /proc/config.gz, /boot/config-RELEASE and /lib/modules/RELEASE/config",
+        ));
+    }
+
     fn name(&self, text: &str, is_left: bool) -> Option<Value> {
         let env = self.env;
         let value = match text {
@@ -167,8 +179,8 @@ impl Preproc<'_> {
             "systemtap_v" => Value::Version(env.systemtap_version.clone()),
             "arch" => Value::Pattern(env.arch.clone()),
             "runtime" => Value::Pattern(env.runtime.clone()),
-            "systemtap_privilege" => Value::Text(env.privilege.name().to_owned()),
-            "guru_mode" => Value::Num(env.guru.into()),
+            "systemtap_privilege" => Value::Word(env.privilege.name().to_owned()),
+            "guru_mode" => Value::Guru(env.guru.into()),
             _ if text.starts_with("CONFIG_") => Value::Config(env.config.get(text)),
             _ => return None,
         };
@@ -191,34 +203,114 @@ fn unknown(span: Span, text: &str) -> Fault {
     )))
 }
 
-/// `None` where the two cannot be compared.
-fn compare(left: Value, op: Tok, right: Value) -> Option<bool> {
+/// Why a comparison cannot be made.
+enum Refusal {
+    /// The two sides are of different kinds.
+    Kinds,
+    /// It has no order: only `==` and `!=` can be asked.
+    Order,
+    /// A pattern has no order.
+    PatternOrder,
+    /// `guru_mode` is 0 or 1.
+    Guru,
+    /// The kernel option's value is no number.
+    ConfigNumber,
+}
+
+impl Refusal {
+    fn diagnostic(self, left: Span, op: Span, right: Span) -> Fault {
+        let (message, at, label, help) = match self {
+            Refusal::Kinds => {
+                let d = Diagnostic::error(codes::CONDITION_TYPES, "these cannot be compared");
+                let d = d
+                    .label(op, "by this")
+                    .also(left, "left")
+                    .also(right, "right");
+                return Box::new(d.help(
+                    "versions compare with a version in quotes, strings with strings, numbers \
+                     with numbers",
+                ));
+            }
+            Refusal::Order => (
+                "this has no order",
+                op,
+                "`==` or `!=` expected",
+                "only versions, texts, numbers and numeric CONFIG_... options are less or greater",
+            ),
+            Refusal::PatternOrder => (
+                "a pattern has no order",
+                right,
+                "a pattern because of `*`, `?` or `[`",
+                "compare with `==` or `!=`, or with a whole version",
+            ),
+            Refusal::Guru => (
+                "`guru_mode` is 0 or 1",
+                right,
+                "neither 0 nor 1",
+                "write `guru_mode == 1`",
+            ),
+            Refusal::ConfigNumber => (
+                "the value of this kernel option is not a number",
+                left,
+                "not a number",
+                "compare it with a string: `CONFIG_... == \"y\"`",
+            ),
+        };
+        let d = Diagnostic::error(codes::CONDITION_TYPES, message).label(at, label);
+        Box::new(d.help(help))
+    }
+}
+
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?', '['])
+}
+
+/// The number that a kernel option's value is; an option that is not set counts as 0.
+fn config_number(value: Option<&str>) -> Option<i64> {
+    match value {
+        None | Some("") => Some(0),
+        Some(v) => match v.strip_prefix('-') {
+            Some(v) => parse_number(v).ok().map(i64::wrapping_neg),
+            None => parse_number(v).ok(),
+        },
+    }
+}
+
+fn compare(left: Value, op: Tok, right: Value) -> Result<bool, Refusal> {
     let equality = matches!(op, Tok::EqEq | Tok::Ne);
+    let matched = |pattern: &str, text: &str| {
+        let hit = glob(pattern.as_bytes(), text.as_bytes());
+        equality
+            .then_some(hit == (op == Tok::EqEq))
+            .ok_or(Refusal::Order)
+    };
     let order = match (left, right) {
-        (Value::Version(l) | Value::Pattern(l), Value::Text(r))
-            if equality && r.contains(['*', '?', '[']) =>
-        {
-            return Some(glob(r.as_bytes(), l.as_bytes()) == (op == Tok::EqEq));
+        (Value::Version(l), Value::Text(r)) if is_pattern(&r) => {
+            return matched(&r, &l).map_err(|_| Refusal::PatternOrder);
         }
         (Value::Version(l), Value::Text(r)) => version_order(l.as_bytes(), r.as_bytes()),
-        (Value::Text(l) | Value::Pattern(l), Value::Text(r)) => l.cmp(&r),
-        (Value::Num(l), Value::Num(r)) => l.cmp(&r),
-        (Value::Config(l), Value::Text(r)) => {
-            let l = l.unwrap_or_default();
-            if equality && r.contains(['*', '?', '[']) {
-                return Some(glob(r.as_bytes(), l.as_bytes()) == (op == Tok::EqEq));
-            }
-            l.cmp(&r)
+        (Value::Pattern(l), Value::Text(r)) => return matched(&r, &l),
+        (Value::Config(l), Value::Text(r)) => return matched(&r, &l.unwrap_or_default()),
+        (Value::Word(_), Value::Text(_)) | (Value::Guru(_), Value::Num(_)) if !equality => {
+            return Err(Refusal::Order);
         }
-        (Value::Config(l), Value::Num(r)) => match l.and_then(|l| parse_number(&l).ok()) {
+        (Value::Word(l) | Value::Text(l), Value::Text(r)) => l.cmp(&r),
+        (Value::Guru(_), Value::Num(r)) if !matches!(r, 0 | 1) => return Err(Refusal::Guru),
+        (Value::Guru(l) | Value::Num(l), Value::Num(r)) => l.cmp(&r),
+        (Value::Config(l), Value::Num(r)) => match config_number(l.as_deref()) {
             Some(l) => l.cmp(&r),
-            // Not set, or no number: equal to no number, neither less nor greater.
-            None => return Some(op == Tok::Ne),
+            None => return Err(Refusal::ConfigNumber),
         },
-        (Value::Config(l), Value::Config(r)) => l.cmp(&r),
-        _ => return None,
+        (Value::Config(l), Value::Config(r)) => {
+            // Numbers where both are, otherwise texts.
+            match (config_number(l.as_deref()), config_number(r.as_deref())) {
+                (Some(l), Some(r)) => l.cmp(&r),
+                _ => l.unwrap_or_default().cmp(&r.unwrap_or_default()),
+            }
+        }
+        _ => return Err(Refusal::Kinds),
     };
-    Some(match op {
+    Ok(match op {
         Tok::EqEq => order.is_eq(),
         Tok::Ne => order.is_ne(),
         Tok::Lt => order.is_lt(),
@@ -228,26 +320,27 @@ fn compare(left: Value, op: Tok, right: Value) -> Option<bool> {
     })
 }
 
-/// The order of version texts: runs of digits by their value, all else by bytes.
-fn version_order(mut l: &[u8], mut r: &[u8]) -> Ordering {
-    let run = |s: &[u8]| s.iter().take_while(|b| b.is_ascii_digit()).count();
-    loop {
-        match (l.first(), r.first()) {
-            (None, None) => return Ordering::Equal,
-            (None, _) => return Ordering::Less,
-            (_, None) => return Ordering::Greater,
-            (Some(a), Some(b)) if a.is_ascii_digit() && b.is_ascii_digit() => {
-                let (a, b) = (l.split_at(run(l)), r.split_at(run(r)));
-                let value = |s: &'_ [u8]| s.iter().position(|b| *b != b'0').unwrap_or(s.len());
-                let (x, y) = (&a.0[value(a.0)..], &b.0[value(b.0)..]);
-                match x.len().cmp(&y.len()).then_with(|| x.cmp(y)) {
-                    Ordering::Equal => (l, r) = (a.1, b.1),
-                    other => return other,
-                }
-            }
-            (Some(a), Some(b)) if a == b => (l, r) = (&l[1..], &r[1..]),
-            (Some(a), Some(b)) => return a.cmp(b),
-        }
+/// The order of version texts, that of glibc's `strverscmp`: at the first difference runs of
+/// digits compare by their value, but runs that begin with 0 as fractions do; all else by bytes.
+fn version_order(l: &[u8], r: &[u8]) -> Ordering {
+    let same = l.iter().zip(r).take_while(|(a, b)| a == b).count();
+    let digits = |s: &[u8]| s.iter().take_while(|b| b.is_ascii_digit()).count();
+    // The run of digits in which the difference lies begins here.
+    let run = l[..same].iter().rev().take_while(|b| b.is_ascii_digit());
+    let start = same - run.count();
+    let whole = |s: &[u8]| matches!(s.get(start), Some(b'1'..=b'9'));
+    let bytes = |s: &[u8]| s.get(same).copied();
+    if whole(l) && whole(r) {
+        let by_length = digits(&l[same..]).cmp(&digits(&r[same..]));
+        return by_length.then_with(|| bytes(l).cmp(&bytes(r)));
+    }
+    let zeros = start < same && l[start..same].iter().all(|b| *b == b'0');
+    let digit = |s: &[u8]| bytes(s).is_some_and(|b| b.is_ascii_digit());
+    match (digit(l), digit(r)) {
+        // More zeros in front make a smaller fraction: `1.00` < `1.01` < `1.0`.
+        (true, false) if zeros => Ordering::Less,
+        (false, true) if zeros => Ordering::Greater,
+        _ => bytes(l).cmp(&bytes(r)),
     }
 }
 
@@ -319,7 +412,17 @@ mod tests {
         assert!(less("2.6.24", "6.1.0"));
         assert!(less("5.6", "5.6.1"));
         assert!(!less("6.12.0", "6.9"));
-        assert_eq!(version_order(b"1.02", b"1.2"), Ordering::Equal);
+        // The order that glibc documents for `strverscmp`.
+        let order = ["000", "00", "01", "010", "09", "0", "1", "9", "10"];
+        for (i, a) in order.iter().enumerate() {
+            for (j, b) in order.iter().enumerate() {
+                assert_eq!(
+                    version_order(a.as_bytes(), b.as_bytes()),
+                    i.cmp(&j),
+                    "{a} {b}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -40,6 +40,11 @@ impl Privilege {
 pub trait KernelConfig {
     /// The value of `CONFIG_NAME` (`y`, `m`, text without quotes, a number); `None` where not set.
     fn get(&self, name: &str) -> Option<String>;
+
+    /// Whether the configuration can be read at all.
+    fn known(&self) -> bool {
+        true
+    }
 }
 
 /// A kernel whose configuration is not known: nothing is set.
@@ -49,6 +54,10 @@ pub struct NoConfig;
 impl KernelConfig for NoConfig {
     fn get(&self, _: &str) -> Option<String> {
         None
+    }
+
+    fn known(&self) -> bool {
+        false
     }
 }
 

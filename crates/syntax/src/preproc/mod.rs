@@ -27,7 +27,7 @@ use crate::lexer::{escape, lex};
 use crate::source::Sources;
 use crate::token::{Tok, Token};
 
-pub use env::{NoConfig, PreprocEnv, Privilege, RUNTIME, SYSTEMTAP_VERSION};
+pub use env::{KernelConfig, NoConfig, PreprocEnv, Privilege, RUNTIME, SYSTEMTAP_VERSION};
 
 /// How deeply macros and their arguments may nest.
 pub const MAX_MACRO_DEPTH: usize = 200;
@@ -258,6 +258,8 @@ struct Preproc<'a> {
     out: Vec<Token>,
     expansions: Vec<Span>,
     from_macros: usize,
+    /// That the kernel's configuration is not known was said.
+    config_warned: bool,
 }
 
 impl<'a> Preproc<'a> {
@@ -280,6 +282,7 @@ impl<'a> Preproc<'a> {
             out: Vec::new(),
             expansions: Vec::new(),
             from_macros: 0,
+            config_warned: false,
         }
     }
 

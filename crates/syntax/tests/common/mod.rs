@@ -48,7 +48,15 @@ pub fn dummy_args(path: &Path) -> Vec<String> {
 
 /// A fixed environment.
 pub fn env(args: Vec<String>) -> PreprocEnv {
-    PreprocEnv::new("6.12.0-1-amd64", "x86_64").with_args(args)
+    let config = |name: &str| match name {
+        "CONFIG_HZ" => Some("250".to_owned()),
+        "CONFIG_NR_CPUS" => Some("0x40".to_owned()),
+        "CONFIG_MOD" => Some("m".to_owned()),
+        _ => None,
+    };
+    PreprocEnv::new("6.12.0-1-amd64", "x86_64")
+        .with_args(args)
+        .with_config(config)
 }
 
 /// Parses; the errors and warnings as pictures without colour.

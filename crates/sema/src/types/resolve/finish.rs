@@ -48,22 +48,24 @@ impl Resolver<'_> {
         if !self.diags.has_errors() {
             self.statistics_as_values();
         }
+        self.rules();
     }
 
     fn unresolved(&mut self) {
-        let mut missing: Vec<(Span, String)> = Vec::new();
+        let mut missing: Vec<(Span, String, bool)> = Vec::new();
         for g in self.tree.globals.iter().filter(|g| g.read || g.written) {
             let types = g.keys.iter().flatten().chain([&g.value]);
             let open = types.into_iter().any(|t| self.types.get(*t).is_none());
             if open && g.read {
-                missing.push((g.span, format!("global variable `{}`", g.name)));
+                missing.push((g.span, format!("global variable `{}`", g.name), g.written));
             }
         }
         for u in &self.tree.units {
             for l in &u.locals {
                 if l.read && self.types.get(l.ty).is_none() {
                     let what = if l.param { "parameter" } else { "variable" };
-                    missing.push((l.span, format!("{what} `{}`", l.name)));
+                    let set = l.param || l.written;
+                    missing.push((l.span, format!("{what} `{}`", l.name), set));
                 }
             }
             if let UnitKind::Func {
@@ -73,15 +75,17 @@ impl Resolver<'_> {
             } = u.kind
                 && self.types.get(ret).is_none()
             {
-                missing.push((u.span, format!("result of `{}`", u.name)));
+                missing.push((u.span, format!("result of `{}`", u.name), true));
             }
         }
-        for (span, what) in missing {
-            self.report(
-                Diagnostic::error(codes::UNRESOLVED_TYPE, format!("unresolved type of {what}"))
-                    .label(span, "a number or a string?")
-                    .help("assign a value to it, or use it where only one type fits"),
-            );
+        for (span, what, assigned) in missing {
+            let text = format!("unresolved type of {what}");
+            let d = Diagnostic::error(codes::UNRESOLVED_TYPE, text);
+            let d = match assigned {
+                true => d.label(span, "a number or a string?"),
+                false => d.label(span, "never assigned: a number or a string?"),
+            };
+            self.report(d.help("assign a value to it, or use it where only one type fits"));
         }
     }
 

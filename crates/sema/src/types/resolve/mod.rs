@@ -8,6 +8,7 @@ mod expr;
 mod finish;
 mod pretty;
 mod print;
+mod rules;
 mod stmt;
 mod target;
 
@@ -112,6 +113,8 @@ pub struct Resolver<'a> {
     value_calls: Vec<(UnitIx, Span)>,
     tables: HashMap<String, usize>,
     entries: usize,
+    /// Conditions of probe points.
+    conditions: Vec<Expr>,
     /// Hidden functions that make texts of structures, by type and depth.
     pretty_units: HashMap<(CTypeId, u8), UnitIx>,
     cur: Cur,
@@ -156,6 +159,7 @@ impl<'a> Resolver<'a> {
             value_calls: Vec::new(),
             tables: HashMap::new(),
             entries: 0,
+            conditions: Vec::new(),
             pretty_units: HashMap::new(),
             cur: Cur::default(),
         };
@@ -526,6 +530,7 @@ impl<'a> Resolver<'a> {
             self.enter_file(*file);
             let cond = self.number(cond);
             let span = cond.span;
+            self.conditions.push(cond.clone());
             if let ExprKind::Num(n) = cond.kind
                 && n != 0
             {

@@ -1,0 +1,151 @@
+//! Rules on whole programs: what must not change while something looks at it. An array is not
+//! modified inside a `foreach` over it, neither there nor by a function that is called there;
+//! the condition of a probe point modifies nothing.
+
+use std::collections::HashSet;
+
+use spile_syntax::ast::Span;
+use spile_syntax::diag::Diagnostic;
+
+use super::Resolver;
+use crate::types::codes;
+use crate::types::hir::*;
+
+impl Resolver<'_> {
+    pub(super) fn rules(&mut self) {
+        let found = check(&self.tree, &std::mem::take(&mut self.conditions));
+        found.into_iter().for_each(|d| self.report(d));
+    }
+}
+
+fn check(tree: &Tree, conditions: &[Expr]) -> Vec<Diagnostic> {
+    let modified: Vec<_> = tree.units.iter().map(|u| modified(&u.body)).collect();
+    let mut out = Vec::new();
+    for u in &tree.units {
+        walk_stmts(&u.body, &mut |s| {
+            if let StmtKind::Foreach(f) = &s.kind {
+                foreach(tree, f, &modified, &mut out);
+            }
+        });
+    }
+    let writes = writers(tree);
+    for c in conditions {
+        walk_expr(c, &mut |e| {
+            let (code, text) = match &e.kind {
+                ExprKind::Assign { .. } | ExprKind::IncDec { .. } | ExprKind::StatAdd { .. } => (
+                    codes::CONDITION_CHANGES,
+                    "the condition of a probe point must not modify a variable".to_owned(),
+                ),
+                ExprKind::Call { func, .. } if writes[func.0] => (
+                    codes::CONDITION_CHANGES,
+                    format!(
+                        "`{}` modifies a global variable, which the condition of a probe point \
+                         must not do",
+                        tree.units[func.0].name
+                    ),
+                ),
+                _ => return,
+            };
+            let help = "test it inside of the handler: `if (...) next`";
+            out.push(Diagnostic::error(code, text).at(e.span).help(help));
+        });
+    }
+    out
+}
+
+/// The arrays and statistics that a body itself modifies.
+fn modified(body: &[Stmt]) -> HashSet<GlobalIx> {
+    let mut out = HashSet::new();
+    changes(body, &mut |g, scalar, _| {
+        if !scalar {
+            out.insert(g);
+        }
+    });
+    walk_exprs(body, &mut |e| {
+        if let ExprKind::StatAdd { place, .. } = &e.kind {
+            out.extend(place.global().map(|(g, _)| g));
+        }
+    });
+    out
+}
+
+/// Calls `f` for each change of a global variable: which, whether as a scalar, where.
+fn changes(body: &[Stmt], f: &mut dyn FnMut(GlobalIx, bool, Span)) {
+    walk_stmts(body, &mut |s| {
+        if let StmtKind::DeleteElem(g, _) = &s.kind {
+            f(*g, false, s.span);
+        }
+    });
+    walk_exprs(body, &mut |e| {
+        if let ExprKind::Assign { place, .. }
+        | ExprKind::IncDec { place, .. }
+        | ExprKind::StatAdd { place, .. } = &e.kind
+            && let Some((g, _)) = place.global()
+        {
+            f(g, matches!(place, Place::Scalar(_)), e.span);
+        }
+    });
+}
+
+fn foreach(tree: &Tree, f: &Foreach, modified: &[HashSet<GlobalIx>], out: &mut Vec<Diagnostic>) {
+    let name = &tree.globals[f.global.0].name;
+    let help = "collect the keys in another array, and change this one after the loop";
+    changes(&f.body, &mut |g, scalar, at| {
+        if g == f.global && !scalar {
+            let text = format!("variable `{name}` modified during `foreach` iteration");
+            let d = Diagnostic::error(codes::FOREACH_CHANGES, text).at(at);
+            out.push(d.help(help));
+        }
+    });
+    walk_exprs(&f.body, &mut |e| {
+        let ExprKind::Call { func, .. } = &e.kind else {
+            return;
+        };
+        // All bodies that `next` can fall to.
+        let mut next = Some(*func);
+        while let Some(unit) = next {
+            if modified[unit.0].contains(&f.global) {
+                let text =
+                    format!("function call modifies variable `{name}` during `foreach` iteration");
+                let d = Diagnostic::error(codes::FOREACH_CHANGES, text).at(e.span);
+                out.push(d.help(help));
+                break;
+            }
+            next = next_body(tree, unit);
+        }
+    });
+}
+
+fn next_body(tree: &Tree, unit: UnitIx) -> Option<UnitIx> {
+    match &tree.units[unit.0].kind {
+        UnitKind::Func { next_alt, .. } => *next_alt,
+        UnitKind::Handler { .. } => None,
+    }
+}
+
+/// For each unit, whether it or something that it calls modifies a global variable.
+fn writers(tree: &Tree) -> Vec<bool> {
+    let mut out = vec![false; tree.units.len()];
+    loop {
+        let mut grown = false;
+        for i in 0..out.len() {
+            if out[i] {
+                continue;
+            }
+            let unit = &tree.units[i];
+            let mut writes = next_body(tree, UnitIx(i)).is_some_and(|n| out[n.0]);
+            changes(&unit.body, &mut |_, _, _| writes = true);
+            walk_stmts(&unit.body, &mut |s| {
+                writes |= matches!(s.kind, StmtKind::DeleteAll(_));
+            });
+            walk_exprs(&unit.body, &mut |e| {
+                writes |= matches!(&e.kind, ExprKind::Call { func, .. } if out[func.0]);
+            });
+            out[i] = writes;
+            grown |= writes;
+        }
+        if !grown {
+            return out;
+        }
+    }
+}
