@@ -9,7 +9,7 @@ use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::insn::{Reg::*, Size};
 use crate::layout::{Attach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat};
-use crate::lower::{CTX, Gen, NR, Pool, RING, TMP, output_piece};
+use crate::lower::{CTX, Gen, NR, Pool, RING, TMP, asks_number, output_piece};
 use crate::plan::{Needs, Plan};
 use crate::regalloc::{self, Alloc};
 
@@ -347,27 +347,16 @@ impl Unit<'_> {
 
     /// Whether some handler asks which system call it is.
     fn number_needed(&self, attach: &Attach, handlers: &[HandlerId]) -> bool {
-        use spile_ir::intrinsics::Intrinsic as I;
         if !matches!(attach, Attach::RawTracepoint(p) if p == "sys_enter" || p == "sys_exit") {
             return false;
         }
-        let asks = |i: &Inst| {
-            matches!(
-                i,
-                Inst::Intr {
-                    f: I::SysNr | I::SysArg | I::RegArg | I::SysName | I::SysArgstr | I::SysRetstr,
-                    ..
-                }
-            )
-        };
         handlers.iter().any(|id| {
             let handler = &self.program.handlers[id.index()];
             let list = matches!(
                 &handler.event,
                 Event::SysEnter(NrSet::List(_)) | Event::SysExit(NrSet::List(_))
             );
-            let mut insts = handler.body.blocks.iter().flat_map(|b| &b.insts);
-            list || insts.any(|(i, _)| asks(i))
+            list || asks_number(&handler.body)
         })
     }
 

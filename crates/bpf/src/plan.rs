@@ -46,6 +46,8 @@ pub struct Scratch {
     pub ticks: u32,
     /// When the handler started.
     pub start: u32,
+    /// Where a body that runs in steps goes on.
+    pub resume: u32,
     /// Eight words for whatever an instruction needs. What went through them is a plain
     /// number to the verifier, so paths that differ in it become one again.
     pub tmp: u32,
@@ -127,6 +129,7 @@ impl Plan {
             text_pos: cpu.take(8),
             ticks: cpu.take(8),
             start: cpu.take(8),
+            resume: cpu.take(8),
             tmp: cpu.take(80),
             digits: cpu.take(128),
             key: 0,

@@ -1,9 +1,13 @@
 //! Register allocation: where each register of a handler's body lives.
 //!
-//! Linear scan over the blocks in reverse post-order. Handlers have no loops, so an interval
-//! from the first to the last place where a register is live is exact enough. Numbers get one
-//! of the callee-saved machine registers, else a word of the stack, else a word of the frame.
-//! Strings get frame slots; slots are shared by registers that are not live together.
+//! Linear scan over the blocks in reverse post-order. What is live around a loop is live in all
+//! of its blocks, so an interval from the first to the last place where a register is live is
+//! exact enough. Numbers get one of the callee-saved machine registers, else a word of the
+//! stack, else a word of the frame. Strings get frame slots; slots are shared by registers that
+//! are not live together.
+//!
+//! A body with loops runs in steps (see [`crate::lower`]): a step begins at the entry or at the
+//! target of a jump back. Registers live there are in the frame, which outlives the step.
 
 use spile_ir::{BlockId, Body, Ty, Val};
 
@@ -15,6 +19,8 @@ const POOL: [Reg; 3] = [Reg::R6, Reg::R8, Reg::R9];
 const STACK_TOP: i16 = -72;
 /// Last; subprograms need the rest of the 512 bytes that all frames share before 6.13.
 const STACK_END: i16 = -256;
+/// The same for a body that runs in steps, whose program has a frame of its own.
+const STACK_END_STEPS: i16 = -160;
 
 /// Where a register lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +46,12 @@ pub struct Alloc {
     pub undefined: Vec<spile_ir::Reg>,
     /// Bytes of frame in use.
     pub frame: u32,
-    /// Whether some block can run again: a loop.
-    pub cyclic: bool,
+    /// The blocks where a step begins, the entry first; empty where there is no loop.
+    pub resume: Vec<BlockId>,
+    /// Place of each block in `order`.
+    pub place: Vec<usize>,
+    /// Whether some register is live at the start of each block.
+    pub carries: Vec<bool>,
 }
 
 impl Alloc {
@@ -74,6 +84,9 @@ impl Set {
     fn remove(&mut self, r: usize) {
         self.0[r / 64] &= !(1 << (r % 64));
     }
+    fn contains(&self, r: usize) -> bool {
+        self.0[r / 64] >> (r % 64) & 1 == 1
+    }
     fn union(&mut self, other: &Set) -> bool {
         let mut changed = false;
         for (a, b) in self.0.iter_mut().zip(&other.0) {
@@ -98,13 +111,19 @@ pub fn allocate(body: &Body) -> Option<Alloc> {
     if body.blocks.is_empty() || !well_formed(body) {
         return None;
     }
-    let (order, cyclic) = reverse_post_order(body);
+    let order = reverse_post_order(body);
     let live = live_in(body, &order);
+    let mut place = vec![usize::MAX; body.blocks.len()];
+    for (i, b) in order.iter().enumerate() {
+        place[b.index()] = i;
+    }
     let mut alloc = Alloc {
         homes: vec![Home::None; body.regs.len()],
         undefined: live[0].iter().map(|r| spile_ir::Reg(r as u32)).collect(),
+        resume: steps(body, &order, &place),
+        carries: live.iter().map(|l| l.iter().next().is_some()).collect(),
         order,
-        cyclic,
+        place,
         frame: 0,
     };
     assign(body, &mut alloc, &live);
@@ -138,40 +157,47 @@ fn uses(v: Val) -> Option<spile_ir::Reg> {
     }
 }
 
-/// The blocks that can be reached, each before its successors unless there is a loop.
-fn reverse_post_order(body: &Body) -> (Vec<BlockId>, bool) {
-    #[derive(Clone, Copy, PartialEq)]
-    enum Mark {
-        New,
-        Open,
-        Done,
+/// Where steps begin: the entry and the targets of jumps back, if there are any.
+fn steps(body: &Body, order: &[BlockId], place: &[usize]) -> Vec<BlockId> {
+    let mut begins = vec![false; body.blocks.len()];
+    for b in order {
+        for next in body.blocks[b.index()].successors() {
+            begins[next.index()] |= place[next.index()] <= place[b.index()];
+        }
     }
-    let mut mark = vec![Mark::New; body.blocks.len()];
+    if begins.contains(&true) {
+        begins[0] = true;
+    }
+    order
+        .iter()
+        .copied()
+        .filter(|b| begins[b.index()])
+        .collect()
+}
+
+/// The blocks that can be reached, each before its successors unless there is a loop.
+fn reverse_post_order(body: &Body) -> Vec<BlockId> {
+    let mut seen = vec![false; body.blocks.len()];
     let mut order = Vec::new();
-    let mut cyclic = false;
     // The path from the entry: each block with the successors still to visit. The jump's
     // first target comes out next to its block.
     let mut path = vec![(BlockId(0), body.blocks[0].successors())];
-    mark[0] = Mark::Open;
+    seen[0] = true;
     while let Some((block, rest)) = path.last_mut() {
         match rest.pop() {
-            Some(next) => match mark[next.index()] {
-                Mark::New => {
-                    mark[next.index()] = Mark::Open;
+            Some(next) => {
+                if !std::mem::replace(&mut seen[next.index()], true) {
                     path.push((next, body.blocks[next.index()].successors()));
                 }
-                Mark::Open => cyclic = true,
-                Mark::Done => {}
-            },
+            }
             None => {
-                mark[block.index()] = Mark::Done;
                 order.push(*block);
                 path.pop();
             }
         }
     }
     order.reverse();
-    (order, cyclic)
+    order
 }
 
 /// Registers live at the start of each block.
@@ -258,7 +284,15 @@ fn assign(body: &Body, alloc: &mut Alloc, live: &[Set]) {
     // Small slots first: they are the ones reached by displacement.
     by_start.sort_by_key(|r| spans[*r]);
     let mut pool: Vec<(Reg, Option<u32>)> = POOL.iter().map(|r| (*r, None)).collect();
-    let mut stack: Vec<Option<u32>> = vec![None; ((STACK_TOP - STACK_END) / 8) as usize];
+    let mut outlives = Set::new(body.regs.len());
+    for b in &alloc.resume {
+        outlives.union(&live[b.index()]);
+    }
+    let stack_end = match alloc.resume.is_empty() {
+        true => STACK_END,
+        false => STACK_END_STEPS,
+    };
+    let mut stack: Vec<Option<u32>> = vec![None; ((STACK_TOP - stack_end) / 8) as usize];
     let mut frame: Vec<Slot> = Vec::new();
     let free = |until: &Option<u32>, start: u32| until.is_none_or(|u| u < start);
     let is_long = |r: &usize| body.regs[*r] == Ty::Long;
@@ -266,7 +300,9 @@ fn assign(body: &Body, alloc: &mut Alloc, live: &[Set]) {
         let Some((start, end)) = spans[r] else {
             continue;
         };
-        alloc.homes[r] = if let Some(p) = pool.iter_mut().find(|p| free(&p.1, start)) {
+        alloc.homes[r] = if outlives.contains(r) {
+            Home::Frame(take(&mut frame, &mut alloc.frame, 8, (start, end)))
+        } else if let Some(p) = pool.iter_mut().find(|p| free(&p.1, start)) {
             p.1 = Some(end);
             Home::Reg(p.0)
         } else if let Some(i) = stack.iter().position(|s| free(s, start)) {

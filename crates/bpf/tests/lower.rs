@@ -267,7 +267,7 @@ fn compare(seeds: std::ops::Range<u64>) -> Option<usize> {
         let config = testgen::Config {
             kernel: true,
             calls: false,
-            loops: false,
+            loops: true,
             ..Default::default()
         };
         let mut p = testgen::program(seed, config);

@@ -25,8 +25,6 @@ struct Finding {
 const MAX_CALLS: usize = 100;
 const MOVE_LOOP: &str =
     "walk arrays in `probe timer.s(1)`, `probe end` or the like: these handlers have no such limit";
-const MOVE_STEPS: &str =
-    "write the rounds out, or do this in `probe timer`, `probe begin` or `probe end`";
 const MOVE_TEXT: &str = "keep the number in a global here, and convert it in `probe timer` or `probe end`, where it is printed";
 
 /// Checks all handlers. `is_user` tells the script's files, whose places come first in
@@ -109,22 +107,15 @@ impl Walk<'_> {
         let kernel = self.event.in_kernel();
         let (mut loops, mut exprs) = (Vec::new(), Vec::new());
         walk_stmts(body, &mut |s| match s.kind {
-            StmtKind::Loop { .. } => loops.push((s.span, "loops")),
-            StmtKind::Foreach(_) => loops.push((s.span, "`foreach`")),
+            StmtKind::Foreach(_) => loops.push(s.span),
             _ => {}
         });
         walk_exprs(body, &mut |e| exprs.push(e));
         let assigned = assigned(&exprs);
         if kernel {
-            for (span, what) in loops {
-                let text = format!("{what} cannot run in a kernel handler yet");
-                let first = first_word(span);
-                let help = if what == "loops" {
-                    MOVE_STEPS
-                } else {
-                    MOVE_LOOP
-                };
-                self.found(codes::KERNEL_LOOP, first, text, help);
+            for span in loops {
+                let text = "`foreach` cannot run in a kernel handler yet".into();
+                self.found(codes::KERNEL_LOOP, first_word(span), text, MOVE_LOOP);
             }
         }
         for e in exprs {

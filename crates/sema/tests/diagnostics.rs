@@ -103,7 +103,6 @@ const MORE: &[&str] = &[
     "global s probe begin { t <<< 1; @count(s) }",
     "probe begin { println(user_long(1)) }",
     "probe kernel.trace(\"x\") { println(argstr()) }",
-    "probe syscall.x { while (1) { } }",
     "global a probe begin { a[1] = \"x\"; a[\"y\"] = \"z\" } probe end { println(a[1]) }",
     "probe begin { println(1 . 2) }",
     "function f(x:string) { return x } probe begin { println(f(1)) }",

@@ -56,10 +56,7 @@ impl Gen<'_> {
 
     /// What has to be known and done before any block.
     fn prepare(&mut self) -> Res {
-        if self.alloc.cyclic {
-            return Err("a loop in a kernel handler".into());
-        }
-        self.ticking = self.longest() > self.program.limits.maxaction;
+        self.ticking = self.must_tick();
         for r in self.alloc.undefined.clone() {
             if matches!(self.home(r), Home::Reg(_) | Home::Stack(_)) {
                 self.set_long(r, 0)?;
@@ -74,7 +71,10 @@ impl Gen<'_> {
         self.keep_task(&order);
         self.enter(out)?;
         self.clear_undefined()?;
-        self.blocks(&order)?;
+        match self.alloc.resume.is_empty() {
+            true => self.blocks(&order)?,
+            false => self.in_steps(first, &order)?,
+        }
         self.finish_cold()?;
         self.asm.bind(self.done);
         self.leave();
@@ -96,7 +96,7 @@ impl Gen<'_> {
 
     /// Where the handler can be cut in two: behind its leading tests.
     pub(crate) fn split(&mut self) -> Option<Split> {
-        self.ticking = self.longest() > self.program.limits.maxaction;
+        self.ticking = self.must_tick();
         let path = self.early_path();
         let first = path.last()?.go_on;
         let mut read = vec![false; self.body.regs.len()];
@@ -201,6 +201,7 @@ impl Gen<'_> {
             let label = std::mem::replace(&mut self.labels[end.index()], out);
             let entry = self.labels[at.index()];
             self.asm.bind(entry);
+            self.here = at;
             self.block(&self.body.blocks[at.index()], Some(go_on))?;
             self.labels[end.index()] = label;
             let next = self.labels[go_on.index()];
@@ -214,7 +215,8 @@ impl Gen<'_> {
     fn early_path(&self) -> Vec<Step> {
         let mut path = Vec::new();
         let mut at = BlockId(0);
-        if self.options.timing {
+        // Nor where the entry is part of a loop.
+        if self.options.timing || !self.body.predecessors()[0].is_empty() {
             return path;
         }
         loop {
@@ -233,7 +235,9 @@ impl Gen<'_> {
                 _ => break,
             };
             let joins = self.body.predecessors()[go_on.index()].len() > 1;
-            if joins || !self.early_block(block) {
+            // A step finds nothing but what is in the frame.
+            let lost = !self.alloc.resume.is_empty() && self.alloc.carries[go_on.index()];
+            if joins || lost || !self.early_block(block) {
                 break;
             }
             path.push(Step { at, go_on, end });
@@ -273,7 +277,12 @@ impl Gen<'_> {
         ok
     }
 
-    /// Statements on the longest way through the body.
+    /// Whether MAXACTION has to be counted.
+    fn must_tick(&self) -> bool {
+        !self.alloc.resume.is_empty() || self.longest() > self.program.limits.maxaction
+    }
+
+    /// Statements on the longest way through a body without loops.
     fn longest(&self) -> u64 {
         let mut sum = vec![0u64; self.body.blocks.len()];
         let mut longest = 0;
@@ -310,7 +319,7 @@ impl Gen<'_> {
             .collect()
     }
 
-    fn uses_generation(&self) -> bool {
+    pub(super) fn uses_generation(&self) -> bool {
         let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
         insts.any(|(i, _)| {
             i.global()

@@ -20,7 +20,7 @@ pub(crate) struct Fail {
     label: Label,
     kind: ErrorKind,
     site: SiteId,
-    catch: Option<BlockId>,
+    catch: Option<(BlockId, Label)>,
 }
 
 /// What an error carries beside its kind.
@@ -38,8 +38,9 @@ impl Gen<'_> {
     /// Where to jump for an error at the instruction at hand. The caller has put the address
     /// of a fault into the scratch word `err_aux`, the text of `error()` into `err_text`.
     pub(super) fn fail_label(&mut self, kind: ErrorKind) -> Label {
+        let catch = self.catch.map(|c| (c, self.way_to(c)));
         let same = |c: &Cold| match c {
-            Cold::Fail(f) if f.kind == kind && f.site == self.site && f.catch == self.catch => {
+            Cold::Fail(f) if f.kind == kind && f.site == self.site && f.catch == catch => {
                 Some(f.label)
             }
             _ => None,
@@ -52,7 +53,7 @@ impl Gen<'_> {
             label,
             kind,
             site: self.site,
-            catch: self.catch,
+            catch,
         }));
         label
     }
@@ -72,10 +73,10 @@ impl Gen<'_> {
     /// The code of a failure.
     pub(super) fn emit_fail(&mut self, fail: Fail) -> Res {
         self.asm.bind(fail.label);
-        if let Some(catch) = fail.catch {
+        if let Some((catch, label)) = fail.catch {
             let id = self.caught_id(fail.kind, catch);
             self.store(self.plan.scratch.err_id, id as i32);
-            self.asm.jump(self.labels[catch.index()]);
+            self.asm.jump(label);
             return Ok(());
         }
         let fields: Vec<Ty> = field(fail.kind, self.plan.max_string).into_iter().collect();

@@ -17,6 +17,7 @@
 //! | `errors` | failing, catching, messages |
 //! | `output` | records |
 //! | `entry` | what stands around a handler's body |
+//! | `steps` | bodies with loops |
 //!
 //! # Registers
 //! `r7` is this CPU's block while the body runs. Numbers live in `r6`, `r8`, `r9`, on the
@@ -45,6 +46,7 @@ mod intrinsics;
 mod output;
 mod pool;
 mod search;
+mod steps;
 mod strings;
 mod syscalls;
 
@@ -52,6 +54,7 @@ use spile_ir::{BinOp, Block, BlockId, Body, HandlerId, Inst, Program, SiteId, Te
 
 pub(crate) use output::{RING, piece_size as output_piece};
 pub(crate) use pool::Pool;
+pub(crate) use syscalls::asks_number;
 
 use crate::asm::{Asm, Label, Section};
 use crate::insn::{Cond, Reg, Reg::*, Size, Src};
@@ -112,6 +115,8 @@ pub(crate) enum Cold {
     Fail(errors::Fail),
     /// A miss in the cache of a per-CPU array.
     Miss(aggregates::Miss),
+    /// A jump back.
+    Back(steps::Back),
 }
 
 /// The generator of one handler.
@@ -132,6 +137,8 @@ pub(crate) struct Gen<'a> {
     pub site: SiteId,
     /// Of the block at hand.
     pub catch: Option<BlockId>,
+    /// The block at hand.
+    pub here: BlockId,
     pub cold: Vec<Cold>,
     pub caught: Vec<Caught>,
     /// How often each register is read.
@@ -184,6 +191,7 @@ impl<'a> Gen<'a> {
             done,
             site: SiteId(0),
             catch: None,
+            here: BlockId(0),
             cold: Vec::new(),
             caught: Vec::new(),
             uses,
@@ -347,6 +355,7 @@ impl<'a> Gen<'a> {
             self.asm.bind(label);
             let block = &self.body.blocks[id.index()];
             self.catch = block.catch;
+            self.here = *id;
             self.block(block, order.get(i + 1).copied())?;
         }
         Ok(())
@@ -385,7 +394,8 @@ impl<'a> Gen<'a> {
 
     fn go(&mut self, to: BlockId, next: Option<BlockId>) {
         if Some(to) != next {
-            self.asm.jump(self.labels[to.index()]);
+            let label = self.way_to(to);
+            self.asm.jump(label);
         }
     }
 
@@ -400,10 +410,12 @@ impl<'a> Gen<'a> {
     ) {
         match cond.inverse() {
             Some(inverse) if Some(then) == next => {
-                self.asm.jump_if(inverse, a, b, self.labels[els.index()]);
+                let label = self.way_to(els);
+                self.asm.jump_if(inverse, a, b, label);
             }
             _ => {
-                self.asm.jump_if(cond, a, b, self.labels[then.index()]);
+                let label = self.way_to(then);
+                self.asm.jump_if(cond, a, b, label);
                 self.go(els, next);
             }
         }
@@ -450,7 +462,7 @@ impl<'a> Gen<'a> {
             }
             Inst::StrCmp { op, a, b, .. } => {
                 let (a, b) = (self.text(*a)?, self.text(*b)?);
-                let (yes, no) = (self.labels[then.index()], self.labels[els.index()]);
+                let (yes, no) = (self.way_to(then), self.way_to(els));
                 self.compare_texts(*op, &a, &b, yes, no)?;
             }
             _ => return Err("not a comparison".into()),
@@ -533,6 +545,7 @@ impl<'a> Gen<'a> {
             match cold {
                 Cold::Fail(fail) => self.emit_fail(fail)?,
                 Cold::Miss(miss) => self.emit_miss(miss)?,
+                Cold::Back(back) => self.emit_back(back),
             }
         }
         Ok(())

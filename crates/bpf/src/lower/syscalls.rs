@@ -30,6 +30,22 @@ const NAMES: u32 = u32::MAX;
 /// Bytes of a name in the table.
 const NAME: u32 = 32;
 
+/// Whether a body asks which system call it is.
+pub(crate) fn asks_number(body: &spile_ir::Body) -> bool {
+    use spile_ir::intrinsics::Intrinsic as I;
+    let asks = |i: &spile_ir::Inst| {
+        matches!(
+            i,
+            spile_ir::Inst::Intr {
+                f: I::SysNr | I::SysArg | I::RegArg | I::SysName | I::SysArgstr | I::SysRetstr,
+                ..
+            }
+        )
+    };
+    let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
+    insts.any(|(i, _)| asks(i))
+}
+
 impl Gen<'_> {
     /// `r0` = 1 in a 32-bit call, else 0 (a word with one bit). Loses r1-r5.
     fn compat(&mut self) {

@@ -1,0 +1,131 @@
+//! Bodies with loops, whose number of rounds the verifier need not know.
+//!
+//! The body is a subprogram that `bpf_loop` calls again and again (Linux 5.17). One call is a
+//! *step*: it runs until the body ends or a jump goes back. A jump back notes where to go on in a
+//! word of the CPU's block and returns; the next step begins there. Registers that are live where
+//! a step begins are in the frame, so the verifier knows nothing of them and has seen all after
+//! one round. MAXACTION ends a loop; the steps that `bpf_loop` makes at most (2^23) are beyond
+//! any useful limit, and are treated like it.
+
+use spile_ir::{BlockId, Event};
+
+use super::{CTX, GEN, Gen, NR, Res, TASK, TMP};
+use crate::asm::{Asm, Label};
+use crate::helpers::Helper;
+use crate::insn::{Cond, Reg::*, Size};
+use crate::layout::ErrorKind;
+
+/// Most steps of one run (the kernel's `BPF_MAX_LOOPS`).
+const STEPS: i32 = 1 << 23;
+/// What the word says when the body has ended.
+const ENDED: i32 = -1;
+/// Slot of the program's stack that holds the CPU's block while steps run.
+const BLOCK: i16 = TMP[0];
+
+/// A jump back to a block, behind the body's code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Back {
+    label: Label,
+    to: BlockId,
+}
+
+impl Gen<'_> {
+    /// Where to jump from the block at hand to get to another.
+    pub(super) fn way_to(&mut self, to: BlockId) -> Label {
+        let place = |b: BlockId| self.alloc.place[b.index()];
+        if self.alloc.resume.is_empty() || place(to) > place(self.here) {
+            return self.labels[to.index()];
+        }
+        let same = |c: &super::Cold| match c {
+            super::Cold::Back(b) if b.to == to => Some(b.label),
+            _ => None,
+        };
+        if let Some(label) = self.cold.iter().find_map(same) {
+            return label;
+        }
+        let label = self.asm.label();
+        self.cold.push(super::Cold::Back(Back { label, to }));
+        label
+    }
+
+    /// Ends the step; the next one begins at the block.
+    pub(super) fn emit_back(&mut self, back: Back) {
+        self.asm.bind(back.label);
+        let number = self.alloc.resume.iter().position(|b| *b == back.to);
+        debug_assert!(number.is_some(), "no step begins at {:?}", back.to);
+        self.store(self.plan.scratch.resume, number.unwrap_or(0) as i32);
+        self.asm.mov(R0, 0);
+        self.asm.exit();
+    }
+
+    /// Runs the body from `first` on in steps, in place of its code.
+    pub(super) fn in_steps(&mut self, first: BlockId, order: &[BlockId]) -> Res {
+        let name = format!("steps{}", self.handler.0);
+        let mut asm = Asm::new(&name, &["index", "stack"]);
+        let mut body = Gen::new(
+            &mut asm,
+            self.program,
+            self.options,
+            self.plan,
+            self.pool,
+            self.handler,
+            self.alloc,
+        );
+        body.ticking = self.ticking;
+        body.task_kept = self.task_kept;
+        body.step(first, order)?;
+        let function = asm.finish().map_err(|e| e.to_string())?;
+        self.pool.subs.insert(name.clone(), function);
+
+        let word = self.plan.scratch.resume;
+        self.store(word, 0);
+        self.asm.store(Size::DW, R10, BLOCK, R7);
+        self.asm.mov(R1, STEPS);
+        self.asm.ld_func(R2, name.as_str());
+        self.asm.mov(R3, R10);
+        self.asm.add(R3, i32::from(TASK));
+        self.asm.mov(R4, 0);
+        self.asm.call(Helper::Loop);
+        self.load(R1, word);
+        self.site = self.program.handlers[self.handler.index()].site;
+        self.catch = None;
+        let fail = self.fail_label(ErrorKind::MaxAction);
+        self.asm.jump_if(Cond::Ne, R1, ENDED, fail);
+        self.asm.jump(self.done);
+        Ok(())
+    }
+
+    /// The callback: one step.
+    fn step(&mut self, first: BlockId, order: &[BlockId]) -> Res {
+        let event = &self.program.handlers[self.handler.index()].event;
+        let call = matches!(event, Event::SysEnter(_) | Event::SysExit(_));
+        let call = call && super::asks_number(self.body);
+        let slots = [
+            (CTX, true),
+            (GEN, self.uses_generation()),
+            (NR, call),
+            (TASK, self.task_kept),
+        ];
+        for (slot, _) in slots.iter().filter(|s| s.1) {
+            self.asm.load(Size::DW, R1, R2, slot - TASK);
+            self.asm.store(Size::DW, R10, *slot, R1);
+        }
+        self.asm.load(Size::DW, R7, R2, BLOCK - TASK);
+        self.load(R1, self.plan.scratch.resume);
+        let entry = self.labels[first.index()];
+        for (i, b) in self.alloc.resume.iter().enumerate().skip(1) {
+            if order.contains(b) {
+                let label = self.labels[b.index()];
+                self.asm.jump_if(Cond::Eq, R1, i as i32, label);
+            }
+        }
+        self.asm.jump(entry);
+        self.blocks(order)?;
+        self.finish_cold()?;
+        self.asm.bind(self.done);
+        self.store(self.plan.scratch.resume, ENDED);
+        self.asm.mov(R0, 1);
+        self.asm.exit();
+        Ok(())
+    }
+}
