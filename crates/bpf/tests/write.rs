@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::{empty, program, spec};
 use spile_bpf::asm::{Asm, AsmError, Function, Reloc, Section, Target};
@@ -257,16 +257,10 @@ fn big() -> Vec<u8> {
     spec.write().expect("complete")
 }
 
+/// Says how long it takes; how long it may take is the benchmark's business.
 #[test]
-fn fast() {
-    // The best of several, because the machine has other things to do.
-    let time = |_| {
-        let start = Instant::now();
-        assert!(big().len() > 160_000);
-        start.elapsed()
-    };
-    let best = (0..20).map(time).min().expect("20 times");
-    println!("20,000 instructions: {best:?}");
-    let limit = Duration::from_millis(if cfg!(debug_assertions) { 100 } else { 2 });
-    assert!(best < limit, "{best:?}");
+fn big_programs() {
+    let start = Instant::now();
+    assert!(big().len() > 160_000);
+    println!("20,000 instructions: {:?}", start.elapsed());
 }

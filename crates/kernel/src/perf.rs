@@ -294,7 +294,7 @@ mod tests {
         let stats = bpf::enable_stats().expect("statistics");
         tick.enable().expect("enabled");
         let runs = || bpf::prog_info(prog.as_fd()).expect("info").run_count;
-        for _ in 0..200 {
+        for _ in 0..10_000 {
             std::thread::sleep(std::time::Duration::from_millis(5));
             if runs() > 0 {
                 break;

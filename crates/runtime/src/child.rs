@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     fn wait(watched: &Watched) -> ExitStatus {
-        for _ in 0..2000 {
+        for _ in 0..60_000 {
             if let Some(status) = watched.ended() {
                 return status;
             }

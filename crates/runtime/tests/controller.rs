@@ -278,7 +278,7 @@ fn missing_processes_are_refused() {
 fn metrics_are_served() {
     let options = Options {
         prometheus: Some("127.0.0.1:0".into()),
-        timeout: Some(Duration::from_secs(20)),
+        timeout: Some(Duration::from_secs(120)),
         ..options()
     };
     let mut handlers = vec![handler(Event::Begin(0), vec![])];

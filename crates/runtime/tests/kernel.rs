@@ -39,8 +39,13 @@ fn machine() -> Machine {
 /// Makes `calls` calls on each of `threads` threads once the probes are armed, then the one
 /// that ends the session; `None` where BPF is not allowed.
 fn run(text: &str, threads: usize, calls: usize) -> Option<(Outcome, String)> {
+    run_until(text, threads, calls, "    intr exit()")
+}
+
+/// The same with other code for the last call.
+fn run_until(text: &str, threads: usize, calls: usize, last: &str) -> Option<(Outcome, String)> {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let stop = handler("stop", STOP, "    intr exit()");
+    let stop = handler("stop", STOP, last);
     let program: Program = spile_ir::reader::read(&format!("{text}{stop}")).unwrap();
     let object = spile_bpf::compile(&program, &machine()).unwrap();
     let work = Arc::new(Mutex::new(None));
@@ -63,7 +68,7 @@ fn run(text: &str, threads: usize, calls: usize) -> Option<(Outcome, String)> {
     let options = Options {
         target: Target::Pid(std::process::id() as i32),
         output: output::Target::Memory,
-        timeout: Some(Duration::from_secs(60)),
+        timeout: Some(Duration::from_secs(300)),
         armed: Some(Box::new(armed)),
         display_globals: true,
         quiet: true,
@@ -92,7 +97,7 @@ fn bpf_descriptors() -> usize {
     let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let links = all.filter_map(|e| std::fs::read_link(e.path()).ok());
     links
-        .filter(|l| l.to_string_lossy().contains("bpf"))
+        .filter(|l| l.to_string_lossy().starts_with("anon_inode:bpf"))
         .count()
 }
 
@@ -126,6 +131,7 @@ global g0 \"n\" long percpu double @0
 global g1 \"s\" [long] stats(sum) max 100 percpu double @0
 global g2 \"total\" long controller @0
 global g3 \"rounds\" long controller @0
+global g4 \"over\" long shared @0
 func fn0 \"add\" () {{
   regs r0: long, r1: long
   iters 1
@@ -144,8 +150,18 @@ func fn0 \"add\" () {{
     ret
 }}
 {}handler \"timer\" points 1 timer(5000000, 0) @1 {{
+  regs r0: long, r1: long
   b0:
     call fn0()
+    r0 = gload g3
+    r0 = gt r0, 2
+    r1 = gload g4
+    r0 = and r0, r1
+    branch r0, b1, b2
+  b1:
+    intr exit()
+    jump b2
+  b2:
     ret
 }}
 handler \"end\" points 1 end(0) @1 {{
@@ -156,9 +172,6 @@ handler \"end\" points 1 end(0) @1 {{
     print out f0(r0)
     r0 = gload g2
     print out f0(r0)
-    r0 = gload g3
-    r0 = gt r0, 2
-    print out f0(r0)
     ret
 }}
 ",
@@ -168,10 +181,11 @@ handler \"end\" points 1 end(0) @1 {{
             "    gadd g0, 1\n    r2 = intr tid()\n    stat_add g1[r2], 2"
         )
     );
-    let Some((outcome, text)) = run(&text, 3, 200_000) else {
+    // The timer ends it, once it ran some times and the calls are made.
+    let Some((outcome, text)) = run_until(&text, 3, 200_000, "    gstore g4, 1") else {
         return;
     };
-    assert_eq!(text, "600000\n1200000\n1\n", "{outcome:?}");
+    assert_eq!(text, "600000\n1200000\n", "{outcome:?}");
     assert!(
         outcome.account.is_clean() && outcome.exit_code == 0,
         "{outcome:?}"

@@ -302,9 +302,9 @@ fn large_scripts_take_time_in_proportion() {
     script.push_str("println(f0(\"a\")); println(x20000) }\n");
     let start = std::time::Instant::now();
     program(&script);
-    // A guard against squares, not a measurement: quadratic passes take minutes here.
+    // A guard against squares, not a measurement: it takes a second, quadratic passes many minutes.
     assert!(
-        start.elapsed() < std::time::Duration::from_secs(20),
+        start.elapsed() < std::time::Duration::from_secs(300),
         "{:?}",
         start.elapsed()
     );

@@ -8,7 +8,7 @@
 //! `load wait MS`: sleeps.
 //! `load naps COUNT MS [MS]`: sleeps COUNT times, with a system call each.
 //! `load spin MS`: computes, without a system call.
-//! With a last MS it stays that long afterwards, in one system call.
+//! With a last MS it says `done` on standard error and stays that long, in one system call.
 
 use std::ffi::CString;
 use std::io::Write;
@@ -90,9 +90,10 @@ fn naps(count: u64, ms: u64) {
     }
 }
 
-/// Stays in one system call for so long, if the argument is there.
+/// Says that the work is done and stays in one system call for so long, if the argument is there.
 fn stay(args: &[String], i: usize) {
     if args.len() > i {
+        let _ = std::io::stderr().write_all(b"done\n");
         let ms = number(args, i).min(i32::MAX as u64) as i32;
         // SAFETY: no descriptors are given, and so no memory.
         unsafe { libc::poll(std::ptr::null_mut(), 0, ms) };

@@ -2,7 +2,7 @@
 //! never torn, what is turned away is counted.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, getpid, test_kill_process};
@@ -31,23 +31,51 @@ fn handler(regs: &str, code: &str) -> String {
 
 const HEAD: &str = "limits maxskipped=1000000000 maxerrors=100\nsite @0 \"\"\nsite @1 \"x\"\n";
 
-/// `call(n)` for n below `calls`, on each CPU, spread over `keys` arguments.
-fn hammer(cpu: u64, calls: u64, keys: u64) {
-    go_to(cpu);
-    for n in 0..calls {
-        let key = 1 + (n.wrapping_mul(7) + cpu) % keys;
-        // Whether there is such a process does not matter.
-        let _ = Pid::from_raw(key as i32).map(test_kill_process);
+/// How long the work goes on, at most, for what a test waits for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What the two CPUs that make calls have in common.
+#[derive(Default)]
+struct Work {
+    /// Nothing more is waited for: workers end once they made the least number of calls.
+    enough: AtomicBool,
+    /// Workers that ended.
+    ended: AtomicU64,
+    /// Calls made.
+    calls: AtomicU64,
+}
+
+/// Ends the workers however the main thread leaves.
+struct Stop<'w>(&'w Work);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.enough.store(true, Ordering::SeqCst);
     }
 }
 
-/// Attaches, makes the calls on two CPUs while `meanwhile` runs again and again, detaches.
+/// Calls on one CPU, spread over `keys` arguments: `least`, and on until they are enough.
+fn hammer(cpu: u64, least: u64, keys: u64, work: &Work) {
+    go_to(cpu);
+    let mut n = 0u64;
+    while n < least || !work.enough.load(Ordering::SeqCst) {
+        let key = 1 + (n.wrapping_mul(7) + cpu) % keys;
+        // Whether there is such a process does not matter.
+        let _ = Pid::from_raw(key as i32).map(test_kill_process);
+        n += 1;
+    }
+    work.calls.fetch_add(n, Ordering::SeqCst);
+    work.ended.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Attaches and makes at least `least` calls on each of two CPUs, and more until `enough`, which
+/// runs again and again meanwhile, says so. Then detaches and gives `check` the number of calls.
 fn run(
     text: &str,
-    calls: u64,
+    least: u64,
     keys: u64,
-    mut meanwhile: impl FnMut(&mut Kernel<'_>),
-    check: impl FnOnce(&Kernel<'_>, Outcome),
+    mut enough: impl FnMut(&mut Kernel<'_>) -> bool,
+    check: impl FnOnce(&Kernel<'_>, Outcome, u64),
 ) {
     let _one = ONE
         .lock()
@@ -59,28 +87,29 @@ fn run(
         Err(Absent::Refused(why)) => panic!("{why}"),
     };
     let links = kernel.loaded.attach().expect("attached");
-    let done = AtomicBool::new(false);
+    let work = Work::default();
+    let end = Instant::now() + PATIENCE;
     std::thread::scope(|s| {
-        let workers: Vec<_> = (0..2)
-            .map(|cpu| s.spawn(move || hammer(cpu, calls, keys)))
-            .collect();
-        let waiter = s.spawn(|| {
-            let ended: Vec<_> = workers.into_iter().map(|w| w.join()).collect();
-            done.store(true, Ordering::SeqCst);
-            assert!(ended.iter().all(Result::is_ok));
-        });
-        while !done.load(Ordering::SeqCst) {
-            meanwhile(&mut kernel);
+        let stop = Stop(&work);
+        for cpu in 0..2 {
+            let work = &work;
+            s.spawn(move || hammer(cpu, least, keys, work));
+        }
+        while work.ended.load(Ordering::SeqCst) < 2 {
+            assert!(Instant::now() < end, "not enough in {PATIENCE:?}");
+            if enough(&mut kernel) {
+                work.enough.store(true, Ordering::SeqCst);
+            }
             std::thread::sleep(Duration::from_micros(300));
         }
-        waiter.join().expect("waiter");
+        drop(stop);
     });
     drop(links);
     kernel.state.set_running(false);
     assert!(Grace::choose().wait(&kernel.state));
     let outcome = kernel.outcome();
     assert_eq!(outcome.errors, [], "errors");
-    check(&kernel, outcome);
+    check(&kernel, outcome, work.calls.load(Ordering::SeqCst));
 }
 
 fn number(outcome: &Outcome, g: usize) -> u64 {
@@ -110,7 +139,7 @@ fn drains_lose_nothing() {
             "",
             "    gadd g0, 1\n    stat_add g1[r0], r0\n    aadd g2[r0, 7], 2\n    ret\n",
         );
-    let (calls, keys) = (60_000, 3000);
+    let keys = 3000;
     let grace = Grace::choose();
     let mut drains = 0;
     let drain = |kernel: &mut Kernel<'_>| {
@@ -118,19 +147,23 @@ fn drains_lose_nothing() {
         assert!(grace.wait(&kernel.state));
         kernel.drain(old);
         drains += 1;
+        drains > 10
     };
-    run(&text, calls, keys, drain, |kernel, outcome| {
-        let events = 2 * calls;
-        assert_eq!(kernel.hits(0), events);
-        assert_eq!(kernel.header(percpu::NO_MEMORY), 0);
-        assert_eq!(number(&outcome, 0), events);
+    run(&text, 60_000, keys, drain, |kernel, outcome, calls| {
+        assert_eq!(kernel.hits(0), calls);
+        assert_eq!(number(&outcome, 0), calls);
         let counts = array(&outcome, 1);
-        assert_eq!(counts.len() as u64, keys);
-        assert_eq!(counts.iter().map(|e| e.1).sum::<i64>() as u64, events);
         let sums = array(&outcome, 2);
-        assert_eq!(sums.iter().map(|e| e.1).sum::<i64>() as u64, 2 * events);
+        let got = counts.iter().map(|e| e.1).sum::<i64>() + sums.iter().map(|e| e.1).sum::<i64>();
+        // An addition for which the kernel had no memory is counted, and is 1 or 2.
+        let missing = 3 * calls - got as u64;
+        let no_memory = kernel.header(percpu::NO_MEMORY);
+        assert!(
+            (no_memory..=2 * no_memory).contains(&missing),
+            "{missing} missing, {no_memory} without memory"
+        );
+        assert!(counts.len() as u64 == keys || no_memory > 0);
     });
-    assert!(drains == 0 || drains > 3, "{drains} drains");
 }
 
 #[test]
@@ -157,16 +190,18 @@ fn compound_updates_are_never_torn() {
              r2 = and r0, 1\n    branch r2, b8, b9\n  b8:\n    gstore g4, s0\n    gstore g5, s0\n    ret\n  \
              b9:\n    gstore g4, s1\n    gstore g5, s1\n    ret\n",
         );
-    let (calls, keys) = (40_000, 50);
     run(
         &text,
-        calls,
-        keys,
-        |_| (),
-        |kernel, outcome| {
+        40_000,
+        50,
+        |_| true,
+        |kernel, outcome, calls| {
             let skipped = kernel.header(percpu::SKIP_LOCK) + kernel.header(percpu::SKIP_REENTRANT);
-            assert_eq!(kernel.hits(0) + skipped, 2 * calls);
-            assert_eq!(kernel.header(percpu::NO_MEMORY), 0);
+            assert_eq!(kernel.hits(0) + skipped, calls);
+            // Where the kernel had no memory for an element, a token can be missing.
+            if kernel.header(percpu::NO_MEMORY) > 0 {
+                return;
+            }
             let a = array(&outcome, 0);
             let mut given: Vec<i64> = a.iter().map(|e| e.1).collect();
             given.sort_unstable();
@@ -194,17 +229,18 @@ fn counters_shared_by_cpus_are_atomic() {
             ", r2: long",
             "    r2 = gadd g0, 1\n    aadd g1[r0], 1\n    ret\n",
         );
-    let calls = 100_000;
     run(
         &text,
-        calls,
+        100_000,
         3,
-        |_| (),
-        |kernel, outcome| {
-            assert_eq!(kernel.hits(0), 2 * calls);
-            assert_eq!(number(&outcome, 0), 2 * calls);
+        |_| true,
+        |kernel, outcome, calls| {
+            assert_eq!(kernel.hits(0), calls);
+            assert_eq!(number(&outcome, 0), calls);
             let all = array(&outcome, 1);
-            assert_eq!(all.iter().map(|e| e.1).sum::<i64>() as u64, 2 * calls);
+            let no_memory = kernel.header(percpu::NO_MEMORY);
+            let sum = all.iter().map(|e| e.1).sum::<i64>() as u64;
+            assert_eq!(sum + no_memory, calls);
         },
     );
 }
@@ -225,21 +261,17 @@ fn interrupts_do_not_disturb() {
         + "handler \"tick\" points 1 perf(1, 0, freq 9000) @0 {\n  regs r0: long\n  b0:\n    \
            gadd g1, 1\n    stat_add g2[1], 1\n    stat_add g2[9000], 1\n    r0 = aget g3[1]\n    \
            r0 = add r0, 1\n    aset g3[1], r0\n    ret\n}\n";
-    let started = Instant::now();
     run(
         &text,
         60_000,
         2000,
-        |_| (),
-        |kernel, outcome| {
+        |kernel| kernel.hits(1) > 100,
+        |kernel, outcome, calls| {
             let (sys, ticks) = (kernel.hits(0), kernel.hits(1));
             let skipped = kernel.header(percpu::SKIP_LOCK);
             let turned_away = kernel.header(percpu::SKIP_REENTRANT);
-            assert!(
-                sys <= 120_000 && 120_000 <= sys + skipped,
-                "{sys} {skipped}"
-            );
-            assert!(ticks > 100, "{ticks} ticks in {:?}", started.elapsed());
+            let all = sys + skipped + turned_away;
+            assert!(sys <= calls && calls <= all, "{sys} of {calls}, {skipped}");
             assert_eq!(number(&outcome, 0), sys);
             assert_eq!(number(&outcome, 1), ticks);
             let counts = array(&outcome, 2);

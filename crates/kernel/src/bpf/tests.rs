@@ -196,7 +196,7 @@ fn programs_are_listed_attached_and_counted() {
     drop(prog);
     // What a link held is let go of after a grace period.
     let listed = || ids(ObjectKind::Prog).expect("list").contains(&id);
-    for _ in 0..400 {
+    for _ in 0..10_000 {
         if !listed() {
             break;
         }

@@ -7,7 +7,7 @@ use spile_kernel::bpf::{ObjectKind, ids};
 
 /// How long the kernel may take to free what nobody uses, and how long other tracers of the
 /// machine, which can have started meanwhile, may run.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ids of programs and maps.
 pub struct Loaded(BTreeSet<(&'static str, u32)>);

@@ -14,13 +14,16 @@
 //! stderr_lacks = ["regex"]
 //! status = 0
 //! kernel = true                           # needs BPF; false: runs anywhere
-//! after_ms = 500                          # send `signal` after so long
+//! signal_after = "regex"                  # send `signal` once stdout has it
 //! signal = "INT"
 //! lines = 3                               # number of lines on stdout
 //! scrape = ["regex", ...]                 # --prometheus is added; samples as the real parser
 //!                                         # prints them: name{label="value"} number
-//! scrape_after_ms = 1000                  # the first scrape
+//! scrape_after = "regex"                  # the first scrape once stderr has it
 //! ```
+//! No case may depend on how fast the machine is: what has to come first is waited for, and a
+//! sum over a time says at least, not at most.
+//!
 //! `SPILE` and `LOAD` are the programs, `EXAMPLES` is the folder of SystemTap's examples, `DIR`
 //! an empty folder of the case. After each case no BPF program or map of it may be left.
 
@@ -64,14 +67,13 @@ struct Case {
     status: i32,
     #[serde(default = "yes")]
     kernel: bool,
-    after_ms: Option<u64>,
+    signal_after: Option<String>,
     #[serde(default = "sigint")]
     signal: String,
     lines: Option<usize>,
     #[serde(default)]
     scrape: Vec<String>,
-    #[serde(default)]
-    scrape_after_ms: u64,
+    scrape_after: Option<String>,
 }
 
 fn yes() -> bool {
@@ -82,8 +84,11 @@ fn sigint() -> String {
     "INT".into()
 }
 
-/// Longest a case may take.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Longest a case may take: only one that hangs takes so long.
+const LIMIT: Duration = Duration::from_secs(300);
+/// How long the rest of the output may take to arrive. Processes that a case left running hold
+/// the streams open; then it is waited in vain.
+const STREAMS: Duration = Duration::from_secs(20);
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -203,8 +208,7 @@ fn run(case: &Case) -> Result<(), Failed> {
     let mut signalled = false;
     let mut scraped = Ok(());
     if !case.scrape.is_empty() {
-        std::thread::sleep(Duration::from_millis(case.scrape_after_ms));
-        scraped = scrape::until(&case.scrape, &|| so_far(&err));
+        scraped = scrape::until(&case.scrape, case.scrape_after.as_deref(), &|| so_far(&err));
         signalled = true;
         signal(&child, &case.signal)?;
     }
@@ -212,8 +216,8 @@ fn run(case: &Case) -> Result<(), Failed> {
         if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
             break status;
         }
-        if let (Some(ms), false) = (case.after_ms, signalled)
-            && start.elapsed() >= Duration::from_millis(ms)
+        if let (Some(pattern), false) = (&case.signal_after, signalled)
+            && matches(pattern, &so_far(&out))?
         {
             signalled = true;
             signal(&child, &case.signal)?;
@@ -227,8 +231,7 @@ fn run(case: &Case) -> Result<(), Failed> {
         }
         std::thread::sleep(Duration::from_millis(2));
     };
-    // Processes that the case left running may hold the streams: what came until then counts.
-    let patience = Instant::now() + Duration::from_secs(2);
+    let patience = Instant::now() + STREAMS;
     while !(out_end.is_finished() && err_end.is_finished()) && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(1));
     }

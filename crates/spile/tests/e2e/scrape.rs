@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the wanted samples may take to appear.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Prints a line a sample.
 const PARSER: &str = r#"
@@ -21,15 +21,24 @@ for family in parse(sys.stdin.read()):
 /// Pythons that can have the parser: the distribution's own first.
 const PYTHONS: [&str; 2] = ["/usr/bin/python3", "python3"];
 
-/// Scrapes until all patterns match the samples. `stderr` says where.
-pub fn until(patterns: &[String], stderr: &dyn Fn() -> String) -> Result<(), String> {
+/// Scrapes until all patterns match the samples. `stderr` says where, and has to match `after`
+/// before the first scrape.
+pub fn until(
+    patterns: &[String],
+    after: Option<&str>,
+    stderr: &dyn Fn() -> String,
+) -> Result<(), String> {
     let end = Instant::now() + PATIENCE;
     let mut last = "no address was announced".to_owned();
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(50));
-        let Some(addr) = address(&stderr()) else {
+        let said = stderr();
+        let Some(addr) = address(&said) else {
             continue;
         };
+        if !after.map_or(Ok(true), |p| crate::matches(p, &said))? {
+            continue;
+        }
         let samples = parse(&get(&addr)?)?;
         let missing = patterns
             .iter()
