@@ -1,4 +1,5 @@
-//! The command line: `stap`'s options, their meaning unchanged, and a few of our own.
+//! The command line: `stap`'s options, their meaning unchanged, and a few of our own; and the
+//! subcommands, which are such only as the very first argument (`./fmt` is a file).
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use clap::Parser;
 #[command(
     name = "spile",
     disable_version_flag = true,
-    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN",
+    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN\n       spile fmt [--check] [FILE]...",
     after_help = "FILE can be - for standard input. ARGS become $1, @1, ... in the script.\n\
                   Options can stand before or after FILE; -- ends them."
 )]
@@ -173,4 +174,23 @@ pub fn absent(option: &str) -> Option<String> {
     Some(format!(
         "{name} is an option of stap that spile does not have: {why}"
     ))
+}
+
+/// Formats SystemTap scripts.
+#[derive(Debug, Parser)]
+#[command(
+    name = "spile fmt",
+    bin_name = "spile fmt",
+    after_help = "Without FILE, or for -, standard input is formatted to standard output."
+)]
+pub struct Fmt {
+    /// Change nothing; print the names of files that would change, and fail if there are any
+    #[arg(long)]
+    pub check: bool,
+    /// Look for macros in the tapset files of DIR too (repeatable)
+    #[arg(short = 'I', value_name = "DIR")]
+    pub include: Vec<PathBuf>,
+    /// The scripts
+    #[arg(value_name = "FILE")]
+    pub files: Vec<String>,
 }

@@ -2,6 +2,7 @@
 
 mod cli;
 mod facts;
+mod fmt;
 mod list;
 mod machine;
 mod passes;
@@ -15,24 +16,55 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use cli::Cli;
+use report::Failure;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(e) => {
-            // Help goes to the standard output and is a success.
-            let wrong = e.use_stderr();
-            if e.kind() == ErrorKind::UnknownArgument
-                && let Some(ContextValue::String(option)) = e.get(ContextKind::InvalidArg)
-                && let Some(text) = cli::absent(option)
-            {
-                report::fail(text).print(false);
-                return ExitCode::FAILURE;
-            }
-            // A closed standard output or error leaves nothing to say.
-            let _ = e.print();
-            return ExitCode::from(u8::from(wrong));
+    let mut args = std::env::args_os();
+    match args.nth(1).as_deref().and_then(|a| a.to_str()) {
+        Some("fmt") => subcommand(|cli: cli::Fmt| fmt::run(&cli, std::io::stderr().is_terminal())),
+        _ => run(),
+    }
+}
+
+/// The arguments after the first, or the exit status of what is wrong with them.
+fn parse<C: Parser>(skip: usize) -> Result<C, ExitCode> {
+    C::try_parse_from(std::env::args_os().skip(skip)).map_err(|e| {
+        // Help goes to the standard output and is a success.
+        let wrong = e.use_stderr();
+        if e.kind() == ErrorKind::UnknownArgument
+            && let Some(ContextValue::String(option)) = e.get(ContextKind::InvalidArg)
+            && let Some(text) = cli::absent(option)
+        {
+            report::fail(text).print(false);
+            return ExitCode::FAILURE;
         }
+        // A closed standard output or error leaves nothing to say.
+        let _ = e.print();
+        ExitCode::from(u8::from(wrong))
+    })
+}
+
+fn subcommand<C: Parser>(run: impl FnOnce(C) -> Result<u8, Failure>) -> ExitCode {
+    match parse(1) {
+        Ok(cli) => exit(run(cli), std::io::stderr().is_terminal()),
+        Err(code) => code,
+    }
+}
+
+fn exit(result: Result<u8, Failure>, color: bool) -> ExitCode {
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            failure.print(color);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> ExitCode {
+    let cli: Cli = match parse(0) {
+        Ok(cli) => cli,
+        Err(code) => return code,
     };
     if cli.version {
         let said = report::say(format_args!(
@@ -48,11 +80,5 @@ fn main() -> ExitCode {
         "never" => false,
         _ => std::io::stderr().is_terminal(),
     };
-    match passes::run(&cli, color) {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            failure.print(color);
-            ExitCode::FAILURE
-        }
-    }
+    exit(passes::run(&cli, color), color)
 }

@@ -128,7 +128,8 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     Ok(code)
 }
 
-fn read_limited(mut from: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
+/// Reads a script; one that is too long is refused.
+pub fn read_limited(mut from: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     from.by_ref()
         .take(MAX_SCRIPT + 1)
@@ -188,15 +189,18 @@ fn define(cli: &Cli, name: &str) -> Option<u32> {
     values.into_iter().find(|(n, _)| *n == name)?.1.parse().ok()
 }
 
+/// What the preprocessor's conditions see of this machine.
+pub fn preproc_env(release: &str) -> PreprocEnv {
+    PreprocEnv::new(release, std::env::consts::ARCH).with_config(HostConfig)
+}
+
 fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
     let release = host::release();
     let script = script.unwrap_or(Script {
         texts: Vec::new(),
         args: Vec::new(),
     });
-    let mut env = PreprocEnv::new(&release, std::env::consts::ARCH)
-        .with_args(script.args)
-        .with_config(HostConfig);
+    let mut env = preproc_env(&release).with_args(script.args);
     env.guru = cli.guru;
     if let Some(version) = &cli.compatible {
         env.systemtap_version = version.clone();

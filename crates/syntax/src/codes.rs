@@ -46,6 +46,7 @@ code_table! { SYNTAX_CODES:
     BAD_TYPE = "E0120", "The only types that can be written are `long` and `string`.";
     STRAY_STAR = "E0121", "`*` as an index outside `in`, `delete` and `foreach` slices.";
     TOO_MANY_POINTS = "E0122", "Braces in one probe expand to too many probe points.";
+    NOT_FORMATTED = "E0123", "A script that `spile fmt` leaves as it is.";
     ARG_RANGE = "E0201", "A command line argument that was not given.";
     BAD_DEFINE = "E0202", "A malformed `@define`.";
     MACRO_ARGS = "E0203", "A macro is used with the wrong number of arguments.";

@@ -1,4 +1,5 @@
-//! Text to syntax tree: sources, lexer, preprocessor, parser, pretty-printer, diagnostics.
+//! Text to syntax tree: sources, lexer, preprocessor, parser, pretty-printer, formatter,
+//! diagnostics.
 //!
 //! ```text
 //! Sources ─► lexer ─► preproc (arguments, macros, conditionals) ─► parser ─► ast::File
@@ -10,6 +11,7 @@
 pub mod ast;
 pub mod codes;
 pub mod diag;
+pub mod fmt;
 pub mod lexer;
 pub mod parser;
 pub mod preproc;

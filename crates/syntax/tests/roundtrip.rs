@@ -582,4 +582,17 @@ proptest! {
     fn pretty_then_parse_is_identity(f in file()) {
         common::assert_round_trip(&f);
     }
+
+    #[test]
+    fn formatting_keeps_the_tree(f in file()) {
+        let text = spile_syntax::pretty::file(&f);
+        let out = spile_syntax::fmt::format(text.as_bytes());
+        prop_assert!(out.is_ok(), "{out:?}: {text}");
+        let (before, _) = common::parse("before", text.into_bytes(), Vec::new());
+        let (after, said) = common::parse("after", out.clone().unwrap_or_default(), Vec::new());
+        prop_assert!(said.is_empty(), "{said}");
+        prop_assert_eq!(common::shape(&before), common::shape(&after));
+        let again = spile_syntax::fmt::format(&out.clone().unwrap_or_default());
+        prop_assert_eq!(out, again);
+    }
 }

@@ -1,0 +1,103 @@
+//! Tokens with what stands between them: comments and line breaks, which the lexer drops.
+
+use std::ops::Range;
+
+use crate::token::{Tok, Token};
+
+/// A comment, as a range of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Comment {
+    /// Its text; line comments without the newline and trailing blanks.
+    pub at: Range<usize>,
+    /// `#` or `//`: it ends its line.
+    pub line: bool,
+    /// Newlines between it and what stands before.
+    pub newlines: usize,
+}
+
+/// A token and the gap before it.
+#[derive(Debug, Clone)]
+pub(super) struct Element {
+    /// Its kind; [`Tok::Eof`] for the last.
+    pub kind: Tok,
+    /// Its text.
+    pub at: Range<usize>,
+    /// Comments since the token before.
+    pub comments: Vec<Comment>,
+    /// Newlines between it and the last of these, or the token before.
+    pub newlines: usize,
+    /// Whether nothing at all stands before it since the last token.
+    pub adjacent: bool,
+}
+
+impl Element {
+    /// Whether it stood first on its line.
+    pub fn fresh(&self) -> bool {
+        self.newlines > 0
+    }
+
+    /// Whether the gap before it holds a line break.
+    pub fn broken(&self) -> bool {
+        self.fresh() || self.comments.iter().any(|c| c.newlines > 0 || c.line)
+    }
+}
+
+/// The tokens of a text with their gaps, and an end-of-file element.
+pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Element> {
+    let mut out = Vec::with_capacity(tokens.len() + 1);
+    let mut end = 0;
+    let spans = tokens
+        .iter()
+        .map(|t| (t.kind, t.span.start as usize..t.span.end as usize));
+    let last = (Tok::Eof, text.len()..text.len());
+    for (kind, at) in spans.chain([last]) {
+        let adjacent = at.start == end;
+        let (comments, newlines) = gap(text, end..at.start);
+        end = at.end;
+        out.push(Element {
+            kind,
+            at,
+            comments,
+            newlines,
+            adjacent,
+        });
+    }
+    out
+}
+
+/// The comments of a gap, and how many newlines follow the last.
+fn gap(text: &str, range: Range<usize>) -> (Vec<Comment>, usize) {
+    let bytes = text.as_bytes();
+    let (mut comments, mut newlines, mut at) = (Vec::new(), 0, range.start);
+    while at < range.end {
+        let rest = &bytes[at..range.end];
+        let (len, line) = match rest {
+            [b'#', ..] | [b'/', b'/', ..] => {
+                let len = rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
+                (len, true)
+            }
+            [b'/', b'*', inner @ ..] => {
+                let close = inner.windows(2).position(|w| w == b"*/");
+                (close.map_or(rest.len(), |n| n + 4), false)
+            }
+            [b, ..] => {
+                newlines += usize::from(*b == b'\n');
+                at += 1;
+                continue;
+            }
+            [] => break,
+        };
+        let end = match line {
+            true => at + rest[..len].trim_ascii_end().len(),
+            false => at + len,
+        };
+        comments.push(Comment {
+            at: at..end,
+            line,
+            newlines,
+        });
+        newlines = 0;
+        at += len;
+    }
+    (comments, newlines)
+}

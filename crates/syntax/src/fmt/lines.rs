@@ -1,0 +1,121 @@
+//! The text that is being written, line by line, and the columns of comments at line ends.
+
+/// Columns between code and the comment that ends its line.
+const BEFORE_COMMENT: usize = 2;
+/// Where tabs go.
+const TAB: usize = 8;
+
+/// One line of output.
+#[derive(Debug, Default)]
+struct Line {
+    text: Vec<u8>,
+    /// Columns of `text`.
+    width: usize,
+    /// A comment at its end, and the column where the author had it.
+    trailing: Option<(Vec<u8>, usize)>,
+}
+
+/// All lines so far; the last is being written.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    lines: Vec<Line>,
+    /// Columns of blanks at the start of the last line.
+    indent: usize,
+}
+
+/// Columns that a text takes, after `from`.
+pub(super) fn columns(text: &str, from: usize) -> usize {
+    text.chars().fold(from, |col, c| match c {
+        '\t' => (col / TAB + 1) * TAB,
+        _ => col + 1,
+    })
+}
+
+impl Lines {
+    /// Ends the line and begins one with this indentation, after an empty line if `blank`.
+    pub fn start(&mut self, indent: usize, blank: bool) {
+        if blank && !self.lines.is_empty() {
+            self.lines.push(Line::default());
+        }
+        let text = vec![b' '; indent];
+        self.lines.push(Line {
+            text,
+            width: indent,
+            trailing: None,
+        });
+        self.indent = indent;
+    }
+
+    /// Whether nothing was written on this line.
+    pub fn at_start(&self) -> bool {
+        self.lines
+            .last()
+            .is_none_or(|l| l.text.len() == self.indent && l.trailing.is_none())
+    }
+
+    /// Whether the line can take no more, because a comment ended it.
+    pub fn ended(&self) -> bool {
+        self.lines.last().is_none_or(|l| l.trailing.is_some())
+    }
+
+    /// The column where the next text goes.
+    pub fn column(&self) -> usize {
+        self.lines.last().map_or(0, |l| l.width)
+    }
+
+    /// The indentation of the current line.
+    pub fn indent(&self) -> usize {
+        self.indent
+    }
+
+    /// Writes a piece; `shown` is the same as text, for its width. It can span lines.
+    pub fn push(&mut self, bytes: &[u8], shown: &str) {
+        if self.lines.is_empty() {
+            self.start(0, false);
+        }
+        if let Some(line) = self.lines.last_mut() {
+            line.text.extend_from_slice(bytes);
+            line.width = match shown.rfind('\n') {
+                Some(at) => columns(&shown[at + 1..], 0),
+                None => columns(shown, line.width),
+            };
+        }
+    }
+
+    /// Ends the line with a comment that stood at the column `col`.
+    pub fn trailing(&mut self, comment: &[u8], col: usize) {
+        if let Some(line) = self.lines.last_mut() {
+            line.trailing = Some((comment.to_vec(), col));
+        }
+    }
+
+    /// The text. Comments of neighbouring lines that stood in one column do so again.
+    pub fn finish(self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut lines = &self.lines[..];
+        while let Some(first) = lines.first() {
+            let column = |l: &Line| l.trailing.as_ref().map(|t| t.1);
+            let run = match column(first) {
+                None => 1,
+                col => lines.iter().take_while(|l| column(l) == col).count(),
+            };
+            let (group, rest) = lines.split_at(run);
+            let width = group.iter().map(|l| l.width).max().unwrap_or(0);
+            for line in group {
+                out.extend_from_slice(&line.text);
+                if let Some((comment, _)) = &line.trailing {
+                    let blanks = width - line.width + BEFORE_COMMENT;
+                    out.resize(out.len() + blanks, b' ');
+                    out.extend_from_slice(comment);
+                }
+                let used = out.trim_ascii_end().len();
+                // A piece over several lines keeps its inner ones; only this line is trimmed.
+                let line_start = out.iter().rposition(|b| *b == b'\n').map_or(0, |n| n + 1);
+                out.truncate(used.max(line_start));
+                out.push(b'\n');
+            }
+            lines = rest;
+        }
+        out
+    }
+}

@@ -1,0 +1,706 @@
+//! Where statements begin and end, as far as tokens tell: what indentation and spaces follow from.
+//!
+//! The tokens are those before the preprocessor, so that nothing is a tree here: branches of
+//! conditionals can open a block that stands closed behind them. A conditional remembers the
+//! state before it, its second branch begins from there, and what follows goes on from the end
+//! of the first. Whatever the machine gets wrong, only the look suffers: tokens are never
+//! changed.
+
+mod conds;
+mod heads;
+
+use super::frames::{Cond, Frame, Group, Head, Phase, Pos, St};
+use super::gaps::Element;
+use crate::token::Tok;
+
+/// Columns of a level.
+pub(super) const LEVEL: usize = 2;
+/// Alignment behind an opening bracket goes no further than this column.
+const MAX_ALIGN: usize = 60;
+/// Deeper nesting is not formatted: the states that conditionals keep would grow too large.
+const MAX_FRAMES: usize = 1000;
+
+/// What a token is, for the blanks around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// A name, a number, a keyword: blanks on both sides.
+    Word,
+    /// An operator with two operands, a preprocessor mark: blanks on both sides.
+    Binary,
+    /// `(` or `[` where a value begins.
+    Open,
+    /// `(` or `[` of a call or index: nothing before it.
+    OpenTight,
+    /// `)`, `]`
+    Close,
+    /// An operator before its operand: no blank after it.
+    Prefix,
+    /// `,`, `;`, `x++`: no blank before it.
+    Suffix,
+    /// `->`: no blanks at all.
+    Tight,
+    /// The `{` and `}` of a block.
+    Brace,
+    /// Part of a probe point: blanks as the author has them.
+    AsIs,
+    /// `,` in the braces of a probe point: no blank before it, after it as the author has them.
+    PointComma,
+}
+
+/// Whether a token begins a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Break {
+    /// As the author has it.
+    Free,
+    /// It does.
+    Must,
+    /// It does not, unless a comment stands before it.
+    Never,
+}
+
+/// What is known of a token before it is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Decision {
+    pub class: Class,
+    pub line: Break,
+    /// Columns before it if it begins a line.
+    pub indent: usize,
+    /// Columns before comments that stand above it.
+    pub comments: usize,
+    /// No empty line above.
+    pub tight: bool,
+    /// A statement that no `;` parts from the one before.
+    pub apart: bool,
+}
+
+/// See the head of the file.
+pub(super) struct Machine<'a> {
+    all: &'a [Element],
+    /// For each `{`: its `}` is on the same line.
+    flat: Vec<bool>,
+    stack: Vec<Frame>,
+    conds: Vec<Cond>,
+    pos: Pos,
+    /// Columns that open conditionals add.
+    extra: usize,
+    /// Whether the `{` or `}` before was that of a block over several lines.
+    after_block: bool,
+    /// Nesting was too deep.
+    pub overflow: bool,
+}
+
+impl<'a> Machine<'a> {
+    pub fn new(all: &'a [Element], text: &str) -> Self {
+        let flat = flat_braces(all, text);
+        Machine {
+            all,
+            flat,
+            stack: Vec::new(),
+            conds: Vec::new(),
+            pos: Pos::Start,
+            extra: 0,
+            after_block: false,
+            overflow: false,
+        }
+    }
+
+    fn kind(&self, i: usize) -> Tok {
+        self.all.get(i).map_or(Tok::Eof, |e| e.kind)
+    }
+
+    fn previous(&self, i: usize) -> Tok {
+        i.checked_sub(1).map_or(Tok::Eof, |i| self.kind(i))
+    }
+
+    fn push(&mut self, f: Frame) {
+        if self.stack.len() + self.conds.len() >= MAX_FRAMES {
+            self.overflow = true;
+        } else {
+            self.stack.push(f);
+        }
+    }
+
+    /// Columns of a statement that begins here.
+    fn stmt_indent(&self) -> usize {
+        match self.stack.last() {
+            None => 0,
+            Some(
+                Frame::Block { indent, .. } | Frame::Define { indent } | Frame::Stmt { indent, .. },
+            ) => indent + LEVEL,
+            Some(Frame::Item { indent, .. }) => *indent,
+            Some(Frame::Group(_)) => self.cont_indent(),
+        }
+    }
+
+    /// Columns of a line that goes on with what is open.
+    fn cont_indent(&self) -> usize {
+        match self.stack.last() {
+            Some(Frame::Group(g)) => g.align.unwrap_or(g.base + g.hang()),
+            Some(Frame::Stmt {
+                indent,
+                kind: St::Simple,
+            }) => indent + LEVEL,
+            Some(Frame::Stmt { indent, .. }) => *indent,
+            Some(Frame::Item { indent, cont, .. }) => indent + cont,
+            _ => self.stmt_indent(),
+        }
+    }
+
+    fn in_group(&self) -> bool {
+        matches!(self.stack.last(), Some(Frame::Group(_)))
+    }
+
+    fn in_head(&self) -> Option<Head> {
+        match self.stack.last() {
+            Some(Frame::Item { head, .. }) => Some(*head),
+            _ => None,
+        }
+    }
+
+    /// Decides about token `i`; called once for each, in order.
+    pub fn decide(&mut self, i: usize) -> Decision {
+        let kind = self.kind(i);
+        let after_block = std::mem::take(&mut self.after_block);
+        let opened = after_block && self.previous(i) == Tok::LBrace;
+        let mut d = self.place(i, kind);
+        d.indent += self.extra;
+        d.comments += self.extra;
+        d.tight |= opened;
+        if after_block && d.line == Break::Free {
+            let joins = matches!(
+                kind,
+                Tok::Semi | Tok::Comma | Tok::PpClose | Tok::PpElse | Tok::RParen
+            );
+            if opened || !joins {
+                d.line = Break::Must;
+            }
+        }
+        d
+    }
+
+    /// Called when token `i` was written: where its text ended, and the line's indentation.
+    pub fn written(&mut self, i: usize, column: usize, line_indent: usize) {
+        let hangs = self.all.get(i + 1).is_none_or(Element::broken);
+        let extra = self.extra;
+        let is_open = matches!(self.kind(i), Tok::LParen | Tok::LBracket | Tok::LBrace);
+        match self.stack.last_mut() {
+            Some(Frame::Group(g)) if is_open && g.fresh => {
+                g.fresh = false;
+                g.base = line_indent.saturating_sub(extra);
+                g.align = (!hangs && column <= MAX_ALIGN).then(|| column.saturating_sub(extra));
+            }
+            _ => {}
+        }
+        if self.kind(i) == Tok::PpOpen
+            && let Some(c) = self.conds.last_mut()
+        {
+            c.line = line_indent.saturating_sub(c.outer);
+        }
+    }
+
+    fn place(&mut self, i: usize, kind: Tok) -> Decision {
+        match kind {
+            Tok::PpOpen => return self.pp_open(i),
+            Tok::PpThen | Tok::PpElse | Tok::PpClose => return self.pp_mark(kind),
+            _ => {}
+        }
+        if self.conds.last().is_some_and(|c| c.phase == Phase::Test) {
+            let indent = self.conds.last().map_or(0, |c| c.line) + 2 * LEVEL;
+            return self.expression(i, kind, indent);
+        }
+        if kind == Tok::RBrace {
+            return self.close_brace(i);
+        }
+        if self.in_group() {
+            return self.expression(i, kind, self.cont_indent());
+        }
+        if let Some(head) = self.in_head().filter(|_| self.pos != Pos::Done) {
+            if let Some(d) = self.head_token(i, kind, head) {
+                return d;
+            }
+            self.pos = Pos::Done;
+        }
+        if self.statement_ends(i, kind) {
+            self.stack.pop();
+            self.pos = Pos::Done;
+            return Decision {
+                apart: true,
+                ..self.statement(i, kind)
+            };
+        }
+        self.statement(i, kind)
+    }
+
+    /// A token outside of brackets and heads of items.
+    fn statement(&mut self, i: usize, kind: Tok) -> Decision {
+        match self.pos {
+            Pos::Done => {
+                if let Some(d) = self.settle(i, kind) {
+                    return d;
+                }
+                self.pos = Pos::Start;
+                self.begin(i, kind)
+            }
+            Pos::Start => self.begin(i, kind),
+            Pos::Body => self.body(i, kind),
+            Pos::HeadParen if kind == Tok::LParen => {
+                self.open_group(Group::head());
+                self.decision(Class::Open, self.cont_outer())
+            }
+            Pos::HeadParen => {
+                self.pos = Pos::Body;
+                self.body(i, kind)
+            }
+            _ => self.expression(i, kind, self.cont_indent()),
+        }
+    }
+
+    /// As [`Self::cont_indent`], before the group that was just opened.
+    fn cont_outer(&self) -> usize {
+        match self.stack.len().checked_sub(2).map(|n| &self.stack[n]) {
+            Some(Frame::Stmt { indent, .. }) => indent + 2 * LEVEL,
+            _ => self.stmt_indent(),
+        }
+    }
+
+    fn decision(&self, class: Class, indent: usize) -> Decision {
+        Decision {
+            class,
+            line: Break::Free,
+            indent,
+            comments: indent,
+            tight: false,
+            apart: false,
+        }
+    }
+
+    /// Whether the simple statement on top ends before this token.
+    fn statement_ends(&self, i: usize, kind: Tok) -> bool {
+        let simple = matches!(
+            self.stack.last(),
+            Some(Frame::Stmt {
+                kind: St::Simple,
+                ..
+            })
+        );
+        if !simple || kind == Tok::Semi {
+            return false;
+        }
+        let begins = begins_statement(kind) && self.pos != Pos::Member;
+        match self.pos {
+            Pos::End => true,
+            Pos::After => begins || !self.continues(i, kind),
+            _ => begins || matches!(kind, Tok::Eof | Tok::LBrace),
+        }
+    }
+
+    /// Whether a token after a value goes on with the expression, as the parser reads it.
+    fn continues(&self, i: usize, kind: Tok) -> bool {
+        match kind {
+            Tok::Str | Tok::ArgStr | Tok::ArgQuoted => {
+                matches!(self.previous(i), Tok::Str | Tok::ArgStr | Tok::ArgQuoted)
+            }
+            Tok::LParen => matches!(self.previous(i), Tok::Ident | Tok::AtIdent | Tok::Arg),
+            Tok::Inc | Tok::Dec => !self.all[i].fresh(),
+            Tok::LBracket | Tok::Arrow | Tok::Comma | Tok::Question | Tok::Colon => true,
+            Tok::KwIn | Tok::KwLimit => true,
+            _ => is_binary(kind),
+        }
+    }
+
+    /// After a statement: what of the enclosing ones ends with it. `Some` where the token goes on
+    /// with one of them.
+    fn settle(&mut self, i: usize, kind: Tok) -> Option<Decision> {
+        loop {
+            match (self.stack.last().copied(), kind) {
+                (
+                    Some(Frame::Stmt {
+                        kind: St::If,
+                        indent,
+                    }),
+                    Tok::KwElse,
+                ) => {
+                    self.stack.pop();
+                    self.push(Frame::Stmt {
+                        kind: St::Else,
+                        indent,
+                    });
+                    self.pos = Pos::Body;
+                    return Some(self.joined(i, indent));
+                }
+                (
+                    Some(Frame::Stmt {
+                        kind: St::Try,
+                        indent,
+                    }),
+                    Tok::KwCatch,
+                ) => {
+                    self.stack.pop();
+                    self.push(Frame::Stmt {
+                        kind: St::Catch,
+                        indent,
+                    });
+                    self.pos = Pos::HeadParen;
+                    return Some(self.joined(i, indent));
+                }
+                (
+                    Some(Frame::Item {
+                        head: Head::Probe,
+                        indent,
+                        ..
+                    }),
+                    Tok::Comma,
+                ) => {
+                    // A second body follows.
+                    self.pos = Pos::Operand;
+                    return Some(self.decision(Class::Suffix, indent));
+                }
+                (Some(Frame::Stmt { .. } | Frame::Item { .. }), _) => drop(self.stack.pop()),
+                _ => return None,
+            }
+        }
+    }
+
+    /// `else` or `catch`: on the line of the `}` before it.
+    fn joined(&self, i: usize, indent: usize) -> Decision {
+        let mut d = self.decision(Class::Word, indent);
+        if self.previous(i) == Tok::RBrace {
+            d.line = Break::Never;
+        }
+        d
+    }
+
+    /// The first token of a statement or an item.
+    fn begin(&mut self, i: usize, kind: Tok) -> Decision {
+        let indent = self.stmt_indent();
+        if kind == Tok::Eof {
+            return self.decision(Class::Word, indent);
+        }
+        if let Some(head) = self.item(i, kind) {
+            let fresh = Frame::Item {
+                head,
+                indent,
+                cont: head.hang(),
+            };
+            self.push(fresh);
+            self.pos = head.pos();
+            return self.decision(Class::Word, indent);
+        }
+        let (st, pos, class) = match kind {
+            Tok::LBrace => return self.open_block(i, indent, Break::Free),
+            Tok::Semi => {
+                self.pos = Pos::Done;
+                return self.decision(Class::Suffix, indent);
+            }
+            Tok::KwIf => (St::If, Pos::HeadParen, Class::Word),
+            Tok::KwWhile | Tok::KwFor | Tok::KwForeach => (St::Loop, Pos::HeadParen, Class::Word),
+            Tok::KwTry => (St::Try, Pos::Body, Class::Word),
+            Tok::KwElse => (St::Else, Pos::Body, Class::Word),
+            Tok::KwCatch => (St::Catch, Pos::HeadParen, Class::Word),
+            Tok::KwReturn | Tok::KwDelete => (St::Simple, Pos::Operand, Class::Word),
+            Tok::KwNext | Tok::KwBreak | Tok::KwContinue => (St::Simple, Pos::End, Class::Word),
+            _ => {
+                self.push(Frame::Stmt {
+                    kind: St::Simple,
+                    indent,
+                });
+                self.pos = Pos::Operand;
+                return self.expression(i, kind, indent);
+            }
+        };
+        self.push(Frame::Stmt { kind: st, indent });
+        self.pos = pos;
+        self.decision(class, indent)
+    }
+
+    /// The kind of item that begins with a token.
+    fn item(&self, i: usize, kind: Tok) -> Option<Head> {
+        match kind {
+            Tok::KwProbe => Some(Head::Probe),
+            Tok::KwGlobal => Some(Head::Global),
+            Tok::KwFunction => Some(Head::Function),
+            Tok::KwPrivate => Some(match self.kind(i + 1) {
+                Tok::KwFunction => Head::Function,
+                Tok::KwProbe => Head::Probe,
+                _ => Head::Global,
+            }),
+            Tok::AtIdent if self.is_define(i) => Some(Head::Macro),
+            _ => None,
+        }
+    }
+
+    fn is_define(&self, i: usize) -> bool {
+        // `@define` is seven bytes long, and a name and its body follow.
+        let named = matches!(self.kind(i + 1), Tok::Ident) || self.kind(i + 1).is_keyword();
+        let bodied = matches!(self.kind(i + 2), Tok::PpOpen | Tok::LParen);
+        self.all[i].at.len() == "@define".len() && named && bodied && !self.all[i + 1].adjacent
+    }
+
+    /// What the head of an `if` or a loop governs.
+    fn body(&mut self, i: usize, kind: Tok) -> Decision {
+        let parent = match self.stack.last() {
+            Some(Frame::Stmt { indent, .. }) => *indent,
+            _ => self.stmt_indent(),
+        };
+        match kind {
+            Tok::LBrace => self.open_block(i, parent, Break::Never),
+            Tok::Semi => {
+                self.pos = Pos::Done;
+                self.decision(Class::Suffix, parent + LEVEL)
+            }
+            _ => {
+                let own_line = self.all[i].broken();
+                self.pos = Pos::Start;
+                let d = self.begin(i, kind);
+                // `else if`, or the whole on one line: what follows stands under the head.
+                if !own_line && let Some(Frame::Stmt { indent, .. }) = self.stack.last_mut() {
+                    *indent = parent;
+                }
+                d
+            }
+        }
+    }
+
+    fn open_block(&mut self, i: usize, indent: usize, line: Break) -> Decision {
+        let flat = self.flat[i];
+        self.push(Frame::Block { indent, flat });
+        self.pos = Pos::Start;
+        self.after_block = !flat;
+        Decision {
+            line,
+            ..self.decision(Class::Brace, indent)
+        }
+    }
+
+    fn close_brace(&mut self, i: usize) -> Decision {
+        if matches!(self.stack.last(), Some(Frame::Group(g)) if g.brace) {
+            return self.close_group();
+        }
+        let block = self
+            .stack
+            .iter()
+            .rposition(|f| matches!(f, Frame::Block { .. } | Frame::Define { .. }));
+        let inner = self.stmt_indent_of_block(block);
+        let Some((at, Frame::Block { indent, flat })) = block.map(|n| (n, self.stack[n])) else {
+            self.pos = Pos::Done;
+            return self.decision(Class::Brace, self.stmt_indent());
+        };
+        self.stack.truncate(at);
+        self.pos = Pos::Done;
+        self.after_block = !flat;
+        let empty = self.previous(i) == Tok::LBrace && self.all[i].comments.is_empty();
+        let (class, line) = match (empty, flat) {
+            (true, _) => (Class::Close, Break::Never),
+            (false, true) => (Class::Brace, Break::Free),
+            (false, false) => (Class::Brace, Break::Must),
+        };
+        Decision {
+            class,
+            line,
+            indent,
+            comments: inner,
+            tight: true,
+            apart: false,
+        }
+    }
+
+    fn stmt_indent_of_block(&self, block: Option<usize>) -> usize {
+        match block.map(|n| &self.stack[n]) {
+            Some(Frame::Block { indent, .. } | Frame::Define { indent }) => indent + LEVEL,
+            _ => 0,
+        }
+    }
+
+    fn open_group(&mut self, group: Group) {
+        self.push(Frame::Group(Group {
+            fresh: true,
+            before: self.pos,
+            ..group
+        }));
+        self.pos = Pos::Operand;
+    }
+
+    fn close_group(&mut self) -> Decision {
+        let indent = match self.stack.pop() {
+            Some(Frame::Group(g)) => {
+                self.pos = match g {
+                    Group { head: true, .. } => Pos::Body,
+                    // In heads of items the position has its own meaning.
+                    _ if self.in_head().is_some() => match g.before {
+                        Pos::Operand => Pos::After,
+                        other => other,
+                    },
+                    _ => Pos::After,
+                };
+                g.align.map_or(g.base, |a| a.saturating_sub(1))
+            }
+            _ => self.stmt_indent(),
+        };
+        self.decision(Class::Close, indent)
+    }
+
+    /// A token of an expression.
+    fn expression(&mut self, i: usize, kind: Tok, indent: usize) -> Decision {
+        let value = matches!(self.pos, Pos::After);
+        let member = self.pos == Pos::Member;
+        let next = self.kind(i + 1);
+        let last_column = matches!(
+            next,
+            Tok::Comma | Tok::RBracket | Tok::RParen | Tok::KwIn | Tok::KwLimit
+        );
+        let in_points = matches!(self.stack.last(), Some(Frame::Group(g)) if g.brace);
+        let typed = matches!(self.stack.last(), Some(Frame::Group(g)) if g.params);
+        let (class, pos) = match kind {
+            Tok::RParen | Tok::RBracket => {
+                if self.in_group() {
+                    return self.close_group();
+                }
+                (Class::Close, Pos::After)
+            }
+            Tok::LParen | Tok::LBracket => {
+                let tight = value && (kind == Tok::LBracket || self.previous(i) != Tok::RParen)
+                    || in_points;
+                self.open_group(Group::default());
+                return self.decision(if tight { Class::OpenTight } else { Class::Open }, indent);
+            }
+            Tok::LBrace => {
+                self.open_group(Group::braces());
+                return self.decision(Class::OpenTight, indent);
+            }
+            Tok::Semi => {
+                if self.in_group() {
+                    (Class::Suffix, Pos::Operand)
+                } else {
+                    if matches!(
+                        self.stack.last(),
+                        Some(Frame::Stmt {
+                            kind: St::Simple,
+                            ..
+                        })
+                    ) {
+                        self.stack.pop();
+                    }
+                    (Class::Suffix, Pos::Done)
+                }
+            }
+            Tok::Comma if in_points => (Class::PointComma, Pos::Operand),
+            Tok::Comma => (Class::Suffix, Pos::Operand),
+            Tok::Arrow => (Class::Tight, Pos::Member),
+            Tok::Dot | Tok::Question | Tok::Bang if in_points => (Class::AsIs, Pos::Operand),
+            Tok::Colon if typed => (Class::Tight, Pos::Operand),
+            Tok::Star if !value && (last_column || in_points) => (Class::Word, Pos::After),
+            Tok::Plus | Tok::Minus if value && last_column => (Class::Suffix, Pos::After),
+            Tok::Inc | Tok::Dec if value => (Class::Suffix, Pos::After),
+            Tok::Inc | Tok::Dec | Tok::Bang | Tok::Tilde => (Class::Prefix, Pos::Operand),
+            Tok::Minus | Tok::Plus | Tok::Amp | Tok::Star if !value && !member => {
+                (Class::Prefix, Pos::Operand)
+            }
+            Tok::KwIn | Tok::KwLimit if !member => (Class::Word, Pos::Operand),
+            _ if is_binary(kind) || matches!(kind, Tok::Question | Tok::Colon) => {
+                (Class::Binary, Pos::Operand)
+            }
+            _ if in_points => (Class::AsIs, Pos::After),
+            _ => (Class::Word, Pos::After),
+        };
+        self.pos = pos;
+        self.decision(class, indent)
+    }
+}
+
+/// For each token whether it is a `{` with its `}` on the same line.
+fn flat_braces(all: &[Element], text: &str) -> Vec<bool> {
+    let mut flat = vec![false; all.len()];
+    let (mut open, mut marks): (Vec<(usize, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
+    let mut line = 0;
+    for (i, e) in all.iter().enumerate() {
+        let within = |r: &std::ops::Range<usize>| text[r.clone()].matches('\n').count();
+        line += e.newlines
+            + e.comments
+                .iter()
+                .map(|c| c.newlines + within(&c.at))
+                .sum::<usize>();
+        match e.kind {
+            Tok::LBrace => open.push((i, line)),
+            Tok::RBrace => {
+                if let Some((at, from)) = open.pop() {
+                    let empty = at + 1 == i && e.comments.is_empty();
+                    flat[at] = from == line || empty;
+                }
+            }
+            Tok::PpOpen => marks.push(open.len()),
+            Tok::PpElse => open.truncate(marks.last().copied().unwrap_or(0)),
+            Tok::PpClose => drop(marks.pop()),
+            _ => {}
+        }
+        if e.kind == Tok::Embedded {
+            line += within(&e.at);
+        }
+    }
+    flat
+}
+
+fn begins_statement(kind: Tok) -> bool {
+    use Tok::*;
+    matches!(
+        kind,
+        KwProbe
+            | KwGlobal
+            | KwPrivate
+            | KwFunction
+            | KwIf
+            | KwElse
+            | KwFor
+            | KwForeach
+            | KwReturn
+            | KwDelete
+            | KwWhile
+            | KwBreak
+            | KwContinue
+            | KwNext
+            | KwTry
+            | KwCatch
+    )
+}
+
+/// Operators between two operands.
+fn is_binary(kind: Tok) -> bool {
+    use Tok::*;
+    matches!(
+        kind,
+        StatAdd
+            | ShlAssign
+            | UShr
+            | ShrAssign
+            | Shl
+            | Shr
+            | Le
+            | Ge
+            | EqEq
+            | Ne
+            | Match
+            | NoMatch
+            | AndAnd
+            | OrOr
+            | AddAssign
+            | SubAssign
+            | MulAssign
+            | DivAssign
+            | ModAssign
+            | AndAssign
+            | OrAssign
+            | XorAssign
+            | ConcatAssign
+            | Plus
+            | Minus
+            | Star
+            | Slash
+            | Percent
+            | Amp
+            | Pipe
+            | Caret
+            | Lt
+            | Gt
+            | Assign
+            | Dot
+    )
+}

@@ -1,0 +1,118 @@
+//! Conditionals of the preprocessor, and the bodies of macros.
+
+use super::super::frames::{Cond, Frame, Head, Phase, Pos, St};
+use super::{Break, Class, Decision, LEVEL, MAX_FRAMES, Machine};
+use crate::token::Tok;
+
+impl Machine<'_> {
+    /// `%(`: a conditional, or the body of a macro.
+    pub(super) fn pp_open(&mut self, i: usize) -> Decision {
+        let define = self.in_head() == Some(Head::Macro) && self.pos != Pos::Done;
+        let simple = matches!(
+            self.stack.last(),
+            Some(
+                Frame::Stmt {
+                    kind: St::Simple,
+                    ..
+                } | Frame::Item {
+                    head: Head::Global,
+                    ..
+                }
+            )
+        );
+        if !define && simple && self.all[i].fresh() && matches!(self.pos, Pos::After | Pos::End) {
+            self.stack.pop();
+            self.pos = Pos::Done;
+        }
+        if self.pos == Pos::Done && self.settle(i, Tok::PpOpen).is_none() {
+            self.pos = Pos::Start;
+        }
+        let indent = match self.pos {
+            Pos::Start | Pos::Body => self.stmt_indent(),
+            _ => self.cont_indent(),
+        };
+        let nested = self
+            .stack
+            .iter()
+            .any(|f| matches!(f, Frame::Block { .. } | Frame::Group(_)));
+        let as_is = self.in_head() == Some(Head::Probe);
+        if self.conds.len() + self.stack.len() >= MAX_FRAMES {
+            self.overflow = true;
+            return self.decision(Class::Binary, indent);
+        }
+        self.conds.push(Cond {
+            phase: if define { Phase::Define } else { Phase::Test },
+            saved: (self.stack.clone(), self.pos),
+            then: None,
+            line: indent,
+            outer: self.extra,
+            adds: if nested && !define { LEVEL } else { 0 },
+        });
+        let mut d = self.decision(if as_is { Class::AsIs } else { Class::Binary }, indent);
+        if define {
+            d.line = Break::Never;
+            let at = match self.stack.pop() {
+                Some(Frame::Item { indent, .. }) => indent,
+                _ => 0,
+            };
+            self.push(Frame::Define { indent: at });
+            self.pos = Pos::Start;
+        } else {
+            self.pos = Pos::Operand;
+        }
+        d
+    }
+
+    /// `%?`, `%:`, `%)`
+    pub(super) fn pp_mark(&mut self, kind: Tok) -> Decision {
+        let comments = self.stmt_indent();
+        let Some(mut c) = self.conds.pop() else {
+            return self.decision(Class::Binary, comments);
+        };
+        let as_is = matches!(
+            c.saved.0.last(),
+            Some(Frame::Item {
+                head: Head::Probe,
+                ..
+            })
+        );
+        let class = if as_is { Class::AsIs } else { Class::Binary };
+        // Comments above the mark belong to the branch that ends; the columns are relative to
+        // what `decide` adds afterwards.
+        let (line, branch) = (c.line, self.extra);
+        match kind {
+            Tok::PpThen if c.phase == Phase::Test => {
+                (self.stack, self.pos) = c.saved.clone();
+                c.phase = Phase::Then;
+                self.extra = c.outer + c.adds;
+                self.conds.push(c);
+            }
+            Tok::PpElse if c.phase == Phase::Then => {
+                let saved = c.saved.clone();
+                c.then = Some((std::mem::replace(&mut self.stack, saved.0), self.pos));
+                self.pos = saved.1;
+                c.phase = Phase::Else;
+                self.conds.push(c);
+            }
+            Tok::PpClose => {
+                self.extra = c.outer;
+                if c.phase == Phase::Define {
+                    self.stack = c.saved.0;
+                    self.pos = Pos::Done;
+                } else if let Some(then) = c.then {
+                    (self.stack, self.pos) = then;
+                }
+            }
+            _ => self.conds.push(c),
+        }
+        let outer = match kind {
+            Tok::PpClose => self.extra,
+            _ => self.conds.last().map_or(0, |c| c.outer),
+        };
+        // `decide` adds `self.extra` to both.
+        let mut d = self.decision(class, (line + outer).saturating_sub(self.extra));
+        d.comments = (comments + branch).saturating_sub(self.extra);
+        d.tight = false;
+        d
+    }
+}

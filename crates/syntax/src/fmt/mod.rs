@@ -1,0 +1,319 @@
+//! `spile fmt`: scripts in one style, with the same tokens and the same comments.
+//!
+//! ```text
+//! lexer ─► gaps (comments, line breaks) ─► machine (where statements are) ─► lines ─► checks
+//! ```
+//!
+//! It works on tokens before the preprocessor, because the tree has neither comments nor
+//! macros. Line breaks stay where the author has them, but for braces: `{` stands on the line of
+//! its head, and what is in a block over several lines has lines of its own. Everything else
+//! between tokens is made anew: two columns a level, blanks around operators, at most one empty
+//! line. What comes out is compared with what went in before anybody gets it.
+
+mod frames;
+mod gaps;
+mod lines;
+mod machine;
+
+use std::ops::Range;
+
+use crate::ast::FileId;
+use crate::codes;
+use crate::diag::{Diagnostic, Diagnostics, Severity};
+use crate::lexer::lex;
+use crate::parser::{parse_file, parse_macros};
+use crate::preproc::{MacroLibrary, PreprocEnv};
+use crate::pretty;
+use crate::source::Sources;
+use crate::token::{Tok, Token};
+
+use gaps::{Comment, Element, elements};
+use lines::{Lines, columns};
+use machine::{Break, Class, Decision, Machine};
+
+/// Why a text was not formatted. Errors of the lexer are in the diagnostics already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The text has errors.
+    Errors,
+    /// Brackets and conditionals nest too deeply.
+    TooDeep,
+    /// The result would not be the same script. (A bug.)
+    Changed,
+}
+
+/// Formats the tokens of a text. `bytes` is the file as it is on the disk: what is not UTF-8 in
+/// comments stays as it is.
+///
+/// # Errors
+/// See [`Refusal`]. A text that has tokens but is no script comes out in some form; use
+/// [`format_script`] where that is not wanted.
+pub fn format(bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let (sources, file, tokens) = lexed(bytes)?;
+    let text = sources.text(file);
+    let all = elements(text, &tokens);
+    let out = Layout {
+        bytes,
+        text,
+        all: &all,
+        lines: Lines::default(),
+        cursor: (0, 0),
+    }
+    .run()?;
+    let (again_sources, again, again_tokens) = lexed(&out).map_err(|_| Refusal::Changed)?;
+    let again_text = again_sources.text(again);
+    let same = same_tokens((text, &tokens), (again_text, &again_tokens))
+        && comments(text, &all).eq(comments(again_text, &elements(again_text, &again_tokens)));
+    if same { Ok(out) } else { Err(Refusal::Changed) }
+}
+
+/// Formats a script, or a macro library if its name ends in `.stpm`. It has to parse, with the
+/// macros of the tapset, and the result has to parse to the same tree. Arguments need not be
+/// given. `None`: the reason is in `diags`.
+pub fn format_script(
+    sources: &mut Sources,
+    file: FileId,
+    bytes: &[u8],
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+) -> Option<Vec<u8>> {
+    let before = parsed(sources, file, env, macros, diags)?;
+    let refusal = match format(bytes) {
+        Ok(out) => {
+            let name = sources.name(file).to_owned();
+            let again = sources.add(name, out.clone());
+            let mut unheard = Diagnostics::new();
+            if parsed(sources, again, env, macros, &mut unheard) == Some(before) {
+                return Some(out);
+            }
+            Refusal::Changed
+        }
+        Err(refusal) => refusal,
+    };
+    let text = match refusal {
+        Refusal::TooDeep => "this nests too deeply to be formatted",
+        _ => "internal error: formatting would change this script",
+    };
+    diags.push(Diagnostic::error(
+        codes::NOT_FORMATTED,
+        format!("{}: {text}", sources.name(file)),
+    ));
+    None
+}
+
+/// The text of the tree; for macro libraries of the names.
+fn parsed(
+    sources: &mut Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+) -> Option<String> {
+    let mut found = Diagnostics::new();
+    let tree = if sources.name(file).ends_with(".stpm") {
+        let library = parse_macros(sources, file, env, &mut found);
+        let mut names: Vec<&str> = library.names().collect();
+        names.sort_unstable();
+        names.join(" ")
+    } else {
+        pretty::file(&parse_file(sources, file, env, macros, &mut found))
+    };
+    let wrong = |d: &&Diagnostic| d.severity == Severity::Error && d.code != codes::ARG_RANGE;
+    let errors: Vec<&Diagnostic> = found.into_iter().filter(wrong).collect();
+    let failed = !errors.is_empty();
+    errors.into_iter().for_each(|d| diags.push(d.clone()));
+    (!failed).then_some(tree)
+}
+
+fn lexed(bytes: &[u8]) -> Result<(Sources, FileId, Vec<Token>), Refusal> {
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let file = sources.add("", bytes.to_vec());
+    let tokens = lex(&sources, file, &mut diags);
+    match diags.has_errors() {
+        true => Err(Refusal::Errors),
+        false => Ok((sources, file, tokens)),
+    }
+}
+
+fn same_tokens(a: (&str, &[Token]), b: (&str, &[Token])) -> bool {
+    let piece =
+        |text: &'_ str, t: &Token| text[t.span.start as usize..t.span.end as usize].to_owned();
+    a.1.len() == b.1.len()
+        && a.1
+            .iter()
+            .zip(b.1)
+            .all(|(x, y)| x.kind == y.kind && piece(a.0, x) == piece(b.0, y))
+}
+
+/// The comments without the blanks at both ends of their lines.
+fn comments<'a>(text: &'a str, all: &'a [Element]) -> impl Iterator<Item = String> + use<'a> {
+    let each = all.iter().flat_map(|e| &e.comments);
+    each.map(|c| {
+        text[c.at.clone()]
+            .lines()
+            .map(str::trim)
+            .collect::<Vec<_>>()
+            .join("\n")
+    })
+}
+
+/// The walk that writes.
+struct Layout<'a> {
+    bytes: &'a [u8],
+    text: &'a str,
+    all: &'a [Element],
+    lines: Lines,
+    /// The last offset whose column was asked, and its column.
+    cursor: (usize, usize),
+}
+
+impl Layout<'_> {
+    fn run(mut self) -> Result<Vec<u8>, Refusal> {
+        let mut machine = Machine::new(self.all, self.text);
+        let mut before = Class::Open;
+        for i in 0..self.all.len() {
+            let d = machine.decide(i);
+            if machine.overflow {
+                return Err(Refusal::TooDeep);
+            }
+            let commented = self.comments(i, d);
+            if self.all[i].kind == Tok::Eof {
+                break;
+            }
+            self.token(i, d, before, commented);
+            machine.written(i, self.lines.column(), self.lines.indent());
+            before = d.class;
+        }
+        Ok(self.lines.finish())
+    }
+
+    fn push(&mut self, at: Range<usize>) {
+        self.lines.push(&self.bytes[at.clone()], &self.text[at]);
+    }
+
+    /// Writes the comments before token `i`. Whether there are any.
+    fn comments(&mut self, i: usize, d: Decision) -> bool {
+        let all = self.all;
+        for (n, c) in all[i].comments.iter().enumerate() {
+            let own_line = c.newlines > 0 || self.lines.ended();
+            if own_line {
+                let blank = c.newlines > 1 && !(n == 0 && d.tight && all[i].kind != Tok::RBrace);
+                let opened = n == 0 && i > 0 && all[i - 1].kind == Tok::LBrace;
+                self.lines.start(d.comments, blank && !opened);
+            }
+            if c.line && !self.lines.at_start() {
+                let col = self.column_of(c.at.start);
+                self.lines.trailing(&self.bytes[c.at.clone()], col);
+            } else {
+                if !self.lines.at_start() {
+                    self.lines.push(b" ", " ");
+                }
+                self.comment(c);
+            }
+        }
+        !all[i].comments.is_empty()
+    }
+
+    /// Writes a comment; further lines keep their place under the first.
+    fn comment(&mut self, c: &Comment) {
+        let (was, is) = (self.column_of(c.at.start), self.lines.column());
+        let mut at = c.at.start;
+        for (n, line) in self.text[c.at.clone()].split('\n').enumerate() {
+            let (from, to) = (at, at + line.len());
+            at = to + 1;
+            if n == 0 {
+                let end = from + line.trim_ascii_end().len();
+                self.push(from..end);
+                continue;
+            }
+            let body = line.trim_ascii_start();
+            let blanks = line.len() - body.len();
+            let col = (columns(&line[..blanks], 0) + is).saturating_sub(was);
+            let end = from + line.trim_ascii_end().len();
+            self.lines.push(b"\n", "\n");
+            if !body.is_empty() {
+                let pad = " ".repeat(col);
+                self.lines.push(pad.as_bytes(), &pad);
+                self.push(from + blanks..end);
+            }
+        }
+    }
+
+    /// The column of an offset in the author's text; offsets are asked in ascending order.
+    fn column_of(&mut self, at: usize) -> usize {
+        let (from, col) = self.cursor;
+        let between = &self.text[from..at];
+        let col = match between.rfind('\n') {
+            Some(n) => columns(&between[n + 1..], 0),
+            None => columns(between, col),
+        };
+        self.cursor = (at, col);
+        col
+    }
+
+    fn token(&mut self, i: usize, d: Decision, before: Class, commented: bool) {
+        let e = &self.all[i];
+        let breaks = match d.line {
+            Break::Free => e.fresh(),
+            Break::Must => true,
+            Break::Never => commented && e.fresh(),
+        };
+        // What a comment began is this token's line, unless it wants its own.
+        let begun = self.lines.at_start() && i > 0;
+        if i == 0 && !commented {
+            self.lines.start(d.indent, false);
+        } else if breaks && !begun || self.lines.ended() {
+            self.lines.start(d.indent, e.newlines > 1 && !d.tight);
+        } else if !self.lines.at_start() && (commented || self.spaced(i, before, d.class)) {
+            let glued = commented && matches!(d.class, Class::Close | Class::Suffix);
+            if !glued {
+                // Two blanks where nothing else shows that a statement ended.
+                let blanks = if d.apart && !commented { "  " } else { " " };
+                self.lines.push(blanks.as_bytes(), blanks);
+            }
+        }
+        self.push(self.all[i].at.clone());
+    }
+
+    /// Whether a blank stands between token `i` and the one before.
+    fn spaced(&self, i: usize, before: Class, class: Class) -> bool {
+        use Class::*;
+        let Some(previous) = i.checked_sub(1).map(|p| &self.all[p]) else {
+            return false;
+        };
+        let e = &self.all[i];
+        if matches!(before, AsIs | PointComma) && class == AsIs {
+            return !e.adjacent;
+        }
+        if matches!(previous.kind, Tok::PpThen | Tok::PpElse) {
+            return true;
+        }
+        let tight = matches!(before, Open | OpenTight | Prefix | Tight)
+            || matches!(class, Close | Suffix | PointComma | Tight | OpenTight);
+        !tight || merges(&self.text[previous.at.clone()], &self.text[e.at.clone()])
+    }
+}
+
+/// Whether two tokens side by side would be read as something else.
+fn merges(a: &str, b: &str) -> bool {
+    let word = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'$' | b'@');
+    let (Some(last), Some(first)) = (a.bytes().last(), b.bytes().next()) else {
+        return false;
+    };
+    if word(last) {
+        return word(first)
+            || first == b'#'
+            || a.starts_with(|c: char| c.is_ascii_digit()) && first == b'.';
+    }
+    let both = [a, b].concat();
+    let longer = |op: &str| op.len() > a.len() && both.starts_with(op);
+    Tok::OPERATORS.iter().any(|(_, op)| longer(op))
+        || matches!(
+            (last, first),
+            (b'/', b'/' | b'*') | (b'%', b'{') | (b'@', _) | (b'$', _)
+        )
+}
+
+#[cfg(test)]
+mod tests;
