@@ -40,6 +40,10 @@ pub mod shared {
     pub const ERRORS: u32 = 64;
     /// Insertion counter of wrapping arrays (atomic).
     pub const SEQ: u32 = 72;
+    /// Address of the first `struct page`; 0 where the loader could not find it out.
+    pub const PAGES: u32 = 80;
+    /// Address of the kernel's mapping of all memory.
+    pub const MEMORY: u32 = 88;
     /// First free word: locks and shared scalars follow.
     pub const END: u32 = 128;
 }
@@ -121,6 +125,34 @@ pub struct KernelOffsets {
     pub signal_pgrp: Option<u32>,
     pub signal_session: Option<u32>,
     pub pid_nr: Option<u32>,
+    /// How the page of a file is found, where `bpf_find_vma` (5.17) is there.
+    pub pages: Option<PageOffsets>,
+}
+
+/// Offsets on the way from a mapping of a process to the page of its file in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct PageOffsets {
+    /// In `struct vm_area_struct`.
+    pub vma_start: u32,
+    pub vma_flags: u32,
+    pub vma_pgoff: u32,
+    pub vma_file: u32,
+    pub vma_anon: u32,
+    /// `f_mapping` in `struct file`.
+    pub file_mapping: u32,
+    /// `i_pages.xa_head` in `struct address_space`.
+    pub mapping_head: u32,
+    /// In `struct xa_node`.
+    pub node_shift: u32,
+    pub node_slots: u32,
+    /// In `struct folio`.
+    pub folio_flags: u32,
+    pub folio_index: u32,
+    /// Bit of the flags: its bytes are the file's.
+    pub uptodate: u32,
+    /// Bytes of a `struct page`.
+    pub page_size: u32,
 }
 
 /// What the running kernel's BPF offers to generated code.

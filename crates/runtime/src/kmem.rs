@@ -1,5 +1,5 @@
-//! Reading kernel memory for controller handlers: a program of ten instructions that copies
-//! from an address into an array map, loaded at the first read and run on demand
+//! Reading kernel memory for controller handlers: a short program that copies from an
+//! address into an array map, loaded at the first read and run on demand
 //! (`BPF_PROG_TEST_RUN`). It belongs to no script, so a script without kernel handlers has it
 //! too.
 
@@ -33,16 +33,26 @@ impl KernelMemory {
         const PSEUDO_MAP_VALUE: u8 = 2;
         /// `bpf_probe_read_kernel`
         const PROBE_READ_KERNEL: i32 = 113;
+        /// `bpf_get_current_task`
+        const GET_CURRENT_TASK: i32 = 35;
+        let value = insn(0x18, 1, PSEUDO_MAP_VALUE, 0, map.as_fd().as_raw_fd());
         let insns = [
             insn(0x79, 3, 1, 0, 0),           // r3 = *(u64 *)(r1 + 0)
             insn(0x79, 2, 1, 8, 0),           // r2 = *(u64 *)(r1 + 8)
+            insn(0x15, 2, 0, 7, 0),           // if r2 == 0 goto +7
             insn(0x25, 2, 0, 4, MOST as i32), // if r2 > MOST goto +4
-            insn(0x18, 1, PSEUDO_MAP_VALUE, 0, map.as_fd().as_raw_fd()), // r1 = value of the map
+            value,                            // r1 = value of the map
             insn(0, 0, 0, 0, 0),
             insn(0x85, 0, 0, 0, PROBE_READ_KERNEL), // r0 = call
             insn(0x95, 0, 0, 0, 0),                 // exit
             insn(0xb7, 0, 0, 0, -1),                // r0 = -1
             insn(0x95, 0, 0, 0, 0),                 // exit
+            insn(0x85, 0, 0, 0, GET_CURRENT_TASK),  // r0 = call
+            value,                                  // r1 = value of the map
+            insn(0, 0, 0, 0, 0),
+            insn(0x7b, 1, 0, 0, 0), // *(u64 *)(r1 + 0) = r0
+            insn(0xb7, 0, 0, 0, 0), // r0 = 0
+            insn(0x95, 0, 0, 0, 0), // exit
         ];
         let program = bpf::load(&ProgSpec {
             ty: prog_type::RAW_TRACEPOINT,
@@ -54,6 +64,22 @@ impl KernelMemory {
             program,
             map: Map::new(map)?,
         })
+    }
+
+    /// Address of this thread's `task_struct`.
+    pub fn current_task(&self) -> Result<u64, BpfError> {
+        let mut value = vec![0; MOST];
+        test_run(self.program.as_fd(), &mut [0, 0], None)?;
+        self.map.lookup(&0u32.to_ne_bytes(), &mut value)?;
+        Ok(crate::state::word_of(&value, 0))
+    }
+
+    /// The word at a kernel address, where it can be read.
+    pub fn word(&self, addr: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.read(addr, &mut word)
+            .unwrap_or(false)
+            .then(|| u64::from_ne_bytes(word))
     }
 
     /// Fills `buf` from a kernel address; false when it cannot be read.

@@ -31,6 +31,7 @@ pub mod maps;
 pub mod message;
 pub mod needs;
 pub mod output;
+pub mod pages;
 pub mod prometheus;
 pub mod record;
 pub mod report;

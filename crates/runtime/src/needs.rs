@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use spile_bpf::layout::Layout;
 use spile_ir::storage::Storage;
-use spile_ir::{Body, FuncId, GlobalId, Inst, Intrinsic, Program};
+use spile_ir::{Body, FuncId, GlobalId, Inst, Intrinsic, Program, Space};
 
 /// What a handler needs before it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,6 +54,21 @@ fn of_body(program: &Program, layout: &Layout, body: &Body) -> Needs {
     let unchanged = needs.locks.iter().all(|(g, _)| !changed.contains(g));
     needs.reads_only = unchanged && !needs.locks.is_empty();
     needs
+}
+
+/// Whether a kernel handler reads memory of the current process, functions included.
+pub fn reads_user(program: &Program) -> bool {
+    use Intrinsic::{SysArgstr, UserBuf, UserStr};
+    let handlers = program.handlers.iter().filter(|h| h.event.in_kernel());
+    let bodies = handlers.map(|h| &h.body);
+    let bodies = bodies.chain(program.funcs.iter().map(|f| &f.body));
+    let reads = |inst: &Inst| match inst {
+        Inst::Intr { f, .. } => matches!(f, UserStr | UserBuf | SysArgstr),
+        Inst::Load { space, .. } => *space == Space::User,
+        _ => false,
+    };
+    let mut insts = bodies.flat_map(|b| b.blocks.iter().flat_map(|b| &b.insts));
+    insts.any(|(inst, _)| reads(inst))
 }
 
 /// Whether a kernel handler can end the session, functions included.

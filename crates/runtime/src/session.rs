@@ -30,6 +30,7 @@ use crate::kernel_side::Kernel;
 use crate::load::{Links, Loaded};
 use crate::needs;
 use crate::output::{self, Output};
+use crate::pages;
 use crate::prometheus::{Next, Server, Wants};
 use crate::report::{self, CycleClock, Hits};
 use crate::state::State;
@@ -136,6 +137,9 @@ impl Session {
         let target = watched.as_ref().map_or(0, |w| i64::from(w.pid()));
         if let Some((_, state)) = &loaded {
             set_shared_words(state, target);
+            if needs::reads_user(&program) {
+                set_page_words(state);
+            }
         }
         let batch = Rc::new(RefCell::new(Batch::default()));
         let (mut links, mut ring) = (None, None);
@@ -641,6 +645,17 @@ fn follow(target: &Target) -> Result<Option<Watched>, Error> {
         Target::Command(command) => Watched::start(command)
             .map(Some)
             .map_err(|e| Error::Command(command.clone(), e)),
+    }
+}
+
+/// Sets the words with which kernel handlers find the pages of files, where that can be.
+fn set_page_words(state: &State) {
+    let Some(places) = pages::find() else { return };
+    for (at, word) in [
+        (shared::PAGES, places.pages),
+        (shared::MEMORY, places.memory),
+    ] {
+        state.shared(at).store(word, Ordering::Relaxed);
     }
 }
 

@@ -8,6 +8,12 @@
 //! `load wait MS`: sleeps.
 //! `load naps COUNT MS [MS]`: sleeps COUNT times, with a system call each.
 //! `load spin MS`: computes, without a system call.
+//! `load cold FILE [MS]`: passes paths to access() that are in memory which it never touched:
+//! a file just mapped (`/cold/mapped`), the same across the end of a page (`/cold/crossing`),
+//! a file that the kernel dropped from its cache (`/cold/dropped`), a mapping of which another
+//! page was written (`/cold/written`), one with unprintable bytes (`/cold/\t\"\001`).
+//! `load gone FILE`: access() with `/cold/gone`, which is not in the cache, then a kill of
+//! itself.
 //! With a last MS it says `done` on standard error and stays that long, in one system call.
 
 use std::ffi::CString;
@@ -100,6 +106,66 @@ fn stay(args: &[String], i: usize) {
     }
 }
 
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+/// Writes a file of three pages with a path at that offset, and maps it without touching it.
+fn mapped(file: &std::path::Path, path: &[u8], at: usize, drop: bool, write: bool) -> *const u8 {
+    use std::os::fd::AsRawFd;
+    let mut bytes = vec![b'#'; 3 * PAGE];
+    bytes[at..at + path.len()].copy_from_slice(path);
+    bytes[at + path.len()] = 0;
+    let _ = std::fs::remove_file(file);
+    std::fs::write(file, &bytes).expect("a file");
+    let open = std::fs::File::open(file).expect("the file");
+    if drop {
+        open.sync_all().expect("synchronised");
+        // SAFETY: advice about an open file.
+        unsafe { libc::posix_fadvise(open.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    }
+    let prot = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
+    // SAFETY: a new private mapping of three pages, which stays; the last is written where asked.
+    unsafe {
+        let map = libc::mmap(
+            std::ptr::null_mut(),
+            3 * PAGE,
+            prot,
+            libc::MAP_PRIVATE,
+            open.as_raw_fd(),
+            0,
+        );
+        assert_ne!(map, libc::MAP_FAILED, "mapped");
+        if write {
+            *map.cast::<u8>().add(2 * PAGE) = 1;
+        }
+        libc::madvise(map, 2 * PAGE, libc::MADV_DONTNEED);
+        libc::madvise(map, 3 * PAGE, libc::MADV_RANDOM);
+        map.cast::<u8>().add(at)
+    }
+}
+
+/// Gives the kernel a path that it has to read.
+fn access(path: *const u8) {
+    // SAFETY: the text ends with NUL, and its mapping stays.
+    unsafe { libc::access(path.cast(), 0) };
+}
+
+fn cold(file: &str) {
+    let file = std::path::Path::new(file);
+    access(mapped(file, b"/cold/mapped", 0, false, false));
+    access(mapped(file, b"/cold/crossing", PAGE - 7, false, false));
+    access(mapped(file, b"/cold/\t\"\x01", 0, false, false));
+    access(mapped(file, b"/cold/dropped", 0, true, false));
+    access(mapped(file, b"/cold/written", 0, false, true));
+}
+
+fn gone(file: &str) {
+    let path = mapped(std::path::Path::new(file), b"/cold/gone", 0, true, false);
+    access(path);
+    // SAFETY: a signal to this process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
+
 fn spin(ms: u64) {
     let end = Instant::now() + Duration::from_millis(ms);
     // The clock is read without a system call.
@@ -128,8 +194,13 @@ fn main() {
             stay(&args, 4);
         }
         Some("spin") => spin(number(&args, 2)),
+        Some("cold") => {
+            cold(args.get(2).map_or("cold", String::as_str));
+            stay(&args, 3);
+        }
+        Some("gone") => gone(args.get(2).map_or("gone", String::as_str)),
         _ => {
-            eprintln!("usage: load calls|errors|forks|signals|names|wait|naps|spin NUMBERS");
+            eprintln!("usage: load calls|errors|forks|signals|names|wait|naps|spin|cold|gone ...");
             std::process::exit(2);
         }
     }

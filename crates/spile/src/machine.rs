@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use spile_bpf::layout::{ArgDesc, Features, Flag, FlagTable, KernelOffsets, SyscallDesc};
+use spile_bpf::layout::{
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, SyscallDesc,
+};
 use spile_ir::NrSet;
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
@@ -78,17 +80,45 @@ pub fn offsets(btf: &Btf) -> KernelOffsets {
         pid_nr: offset(btf, "pid", &["numbers"])
             .zip(offset(btf, "upid", &["nr"]))
             .map(|(a, b)| a + b),
+        pages: page_offsets(btf),
     }
+}
+
+/// How the page of a file is found, on processors where it is known.
+fn page_offsets(btf: &Btf) -> Option<PageOffsets> {
+    let find = Feature::Helper(prog_type::RAW_TRACEPOINT, helper::FIND_VMA);
+    if !cfg!(target_arch = "x86_64") || !since(5, 17, find) {
+        return None;
+    }
+    let vma = |name| offset(btf, "vm_area_struct", &[name]);
+    let folio = |name| offset(btf, "folio", &[name]);
+    Some(PageOffsets {
+        vma_start: vma("vm_start")?,
+        vma_flags: vma("vm_flags")?,
+        vma_pgoff: vma("vm_pgoff")?,
+        vma_file: vma("vm_file")?,
+        vma_anon: vma("anon_vma")?,
+        file_mapping: offset(btf, "file", &["f_mapping"])?,
+        mapping_head: offset(btf, "address_space", &["i_pages", "xa_head"])?,
+        node_shift: offset(btf, "xa_node", &["shift"])?,
+        node_slots: offset(btf, "xa_node", &["slots"])?,
+        folio_flags: folio("flags")?,
+        folio_index: folio("index")?,
+        uptodate: u32::try_from(btf.enum_value("PG_uptodate")?).ok()?,
+        page_size: u32::try_from(btf.size_of(btf.find_struct("page")?)?).ok()?,
+    })
+}
+
+/// Whether the kernel is that new, or has the feature all the same.
+fn since(major: u32, minor: u32, feature: Feature) -> bool {
+    let version = machine::version();
+    (version.0, version.1) >= (major, minor) || features::has(feature).is_yes()
 }
 
 /// What the running kernel's BPF has. Features that every kernel of some version has are
 /// told by the version; asking the kernel costs a system call or two each.
 pub fn bpf_features() -> Features {
-    let version = machine::version();
     let raw = prog_type::RAW_TRACEPOINT;
-    let since = |major, minor, feature| {
-        (version.0, version.1) >= (major, minor) || features::has(feature).is_yes()
-    };
     Features {
         may_goto: since(6, 9, Feature::MayGoto),
         for_each: since(5, 13, Feature::Helper(raw, helper::FOR_EACH_MAP_ELEM)),

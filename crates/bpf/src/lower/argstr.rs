@@ -4,13 +4,14 @@
 //! each set of flags or values a list of names. The subprogram `put_arg` turns a descriptor
 //! and a value into text, with the help of one subprogram a piece. All of them are global, so
 //! the verifier checks each one once; checked anew for each argument, string and name, they
-//! took it past its million instructions. User strings are quoted as they are: bytes are not
-//! escaped in the kernel. What does not fit is cut, and counted.
+//! took it past its million instructions. User strings are quoted, their unprintable bytes
+//! escaped. What does not fit is cut, and counted.
 
 use spile_ir::{Event, NrSet, Reg as IrReg};
 
 use super::format::{append_number, append_text, flag};
-use super::{Gen, NR, Res, Text, syscalls::arch};
+use super::usermem::{USER_TEXT, staging, use_user_text};
+use super::{Gen, NR, Res, Text, search, syscalls::arch};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
@@ -328,7 +329,7 @@ impl Gen<'_> {
 }
 
 /// The texts between names and strings, each in eight bytes of `.rodata`.
-const LITERALS: [&str; 8] = [", ", "|", "\"", "[", "]", ", ...", "AT_FDCWD", ""];
+const LITERALS: [&str; 8] = [", ", "|", "\"", "[", "]", ", ...", "AT_FDCWD", "NULL"];
 
 /// The number of a literal.
 fn literal(text: &str) -> i32 {
@@ -409,6 +410,9 @@ impl Gen<'_> {
             })
             .collect();
         let texts = pool.constant(&texts);
+        use_user_text(pool, plan, self.options)?;
+        let escape = search::use_escape(pool, plan, plan.max_string)?;
+        let pool = &mut *self.pool;
         let put = |name: &str, params: &[&'static str]| Put::new(name, params, plan, cpus);
         pool.sub("put_literal", |_| {
             put_literal(put("put_literal", &["which"]), texts)
@@ -416,7 +420,9 @@ impl Gen<'_> {
         pool.sub("put_number", |_| {
             put_number(put("put_number", &["kind", "value"]))
         })?;
-        pool.sub("put_user", |_| put_user(put("put_user", &["address"])))?;
+        pool.sub("put_user", |_| {
+            put_user(put("put_user", &["address"]), &escape)
+        })?;
         pool.sub("put_name", |_| {
             put_name(put("put_name", &["entry"]), lists, size)
         })?;
@@ -472,27 +478,40 @@ fn put_number(mut p: Put<'_>) -> Result<Function, String> {
 }
 
 /// `put_user(address)`: the user string in quotes; the address where it cannot be read.
-fn put_user(mut p: Put<'_>) -> Result<Function, String> {
-    let (bad, pos) = (p.asm.label(), p.plan.scratch.text_pos as i16);
-    let (most, text) = (p.plan.max_string as i32, p.plan.scratch.text as i32);
-    p.asm.load(Size::DW, R3, R6, pos);
-    p.asm.jump_if(Cond::Gt, R3, most, p.end);
-    p.asm.mov(R1, R6);
-    p.asm.add(R1, text + 1);
-    p.asm.add(R1, R3);
-    p.asm.mov(R2, most);
-    p.asm.mov(R3, R7);
-    p.asm.call(Helper::ProbeReadUserStr);
-    p.asm.jump_if(Cond::Sle, R0, 0, bad);
-    // The opening quote goes before what was read.
-    p.asm.load(Size::DW, R3, R6, pos);
-    p.asm.jump_if(Cond::Gt, R3, most, p.end);
-    p.asm.mov(R1, R6);
-    p.asm.add(R1, text);
-    p.asm.add(R1, R3);
-    p.asm.store(Size::B, R1, 0, i32::from(b'"'));
-    p.asm.add(R3, R0);
-    p.asm.store(Size::DW, R6, pos, R3);
+fn put_user(mut p: Put<'_>, escape: &str) -> Result<Function, String> {
+    let [bad, read, some] = std::array::from_fn(|_| p.asm.label());
+    let (most, from) = (p.plan.max_string as i32, staging(p.plan) as i32);
+    let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
+    let tmp = p.plan.scratch.tmp as i32;
+    p.asm.jump_if(Cond::Ne, R7, 0, some);
+    p.literal("NULL");
+    p.asm.jump(p.end);
+    p.asm.bind(some);
+    let asm = &mut p.asm;
+    // Where the text is full nothing is read.
+    asm.load(Size::DW, R3, R6, p.plan.scratch.text_pos as i16);
+    asm.jump_if(Cond::Gt, R3, most, p.end);
+    asm.mov(R1, R6);
+    asm.add(R1, from);
+    asm.mov(R2, most);
+    asm.mov(R3, R7);
+    asm.call(Helper::ProbeReadUserStr);
+    asm.jump_if(Cond::Sge, R0, 0, read);
+    asm.mov(R1, most - 1);
+    asm.mov(R2, R7);
+    asm.mov(R3, 0);
+    asm.call_sub(USER_TEXT);
+    asm.jump_if(Cond::Ne, R0, 0, bad);
+    asm.bind(read);
+    for (reg, off) in [(R1, from), (R2, to), (R3, tmp)] {
+        asm.mov(reg, R6);
+        asm.add(reg, off);
+    }
+    asm.call_sub(escape);
+    p.literal("\"");
+    p.asm.mov(R2, R6);
+    p.asm.add(R2, to);
+    p.text(most);
     p.literal("\"");
     p.asm.jump(p.end);
     p.asm.bind(bad);
@@ -598,18 +617,38 @@ fn put_names(mut p: Put<'_>) -> Result<Function, String> {
     p.finish()
 }
 
-/// `put_vector(address)`: the strings of a vector.
+/// `put_vector(address)`: the strings of a vector; where it cannot be read, the address.
 fn put_vector(mut p: Put<'_>) -> Result<Function, String> {
-    let [close, more, first] = std::array::from_fn(|_| p.asm.label());
-    p.literal("[");
+    let [close, more, first, read, bad, none] = std::array::from_fn(|_| p.asm.label());
     p.asm.mov(R9, 0);
+    let some = p.asm.label();
+    p.asm.jump_if(Cond::Ne, R7, 0, some);
+    p.literal("[");
+    p.asm.jump(close);
+    p.asm.bind(some);
     p.asm.bind(more);
-    p.asm.mov(R1, R10);
-    p.asm.add(R1, -8);
-    p.asm.mov(R2, 8);
-    p.asm.mov(R3, R7);
-    p.asm.call(Helper::ProbeReadUser);
-    p.asm.jump_if(Cond::Ne, R0, 0, close);
+    let asm = &mut p.asm;
+    asm.mov(R1, R10);
+    asm.add(R1, -8);
+    asm.mov(R2, 8);
+    asm.mov(R3, R7);
+    asm.call(Helper::ProbeReadUser);
+    asm.jump_if(Cond::Eq, R0, 0, read);
+    asm.mov(R1, 8);
+    asm.mov(R2, R7);
+    asm.mov(R3, 1);
+    asm.call_sub(USER_TEXT);
+    asm.jump_if(Cond::Ne, R0, 0, bad);
+    let from = staging(p.plan);
+    asm.mov(R1, R6);
+    asm.add(R1, from as i32);
+    asm.load(Size::DW, R1, R1, 0);
+    asm.store(Size::DW, R10, -8, R1);
+    asm.bind(read);
+    let begun = asm.label();
+    asm.jump_if(Cond::Ne, R9, 0, begun);
+    p.literal("[");
+    p.asm.bind(begun);
     p.asm.load(Size::DW, R8, R10, -8);
     p.asm.jump_if(Cond::Eq, R8, 0, close);
     p.asm.jump_if(Cond::Eq, R9, 0, first);
@@ -621,8 +660,16 @@ fn put_vector(mut p: Put<'_>) -> Result<Function, String> {
     p.asm.add(R9, 1);
     p.asm.jump_if(Cond::Ne, R9, i32::from(MAX_ARGV), more);
     p.literal(", ...");
+    p.asm.jump(close);
+    p.asm.bind(bad);
+    p.asm.jump_if(Cond::Eq, R9, 0, none);
+    p.literal(", ");
+    p.number(R7, kind::HEX);
     p.asm.bind(close);
     p.literal("]");
+    p.asm.jump(p.end);
+    p.asm.bind(none);
+    p.number(R7, kind::HEX);
     p.finish()
 }
 

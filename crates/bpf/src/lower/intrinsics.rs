@@ -301,24 +301,7 @@ impl Gen<'_> {
             ErrorKind::KernelStrFault
         };
         self.fill_zero(off, width);
-        // The helper counts the NUL.
-        match n {
-            Val::Imm(n) => {
-                let room = n.clamp(0, i64::from(width) - 1) + 1;
-                self.asm.mov(R2, room as i32);
-            }
-            n => {
-                let (some, fits) = (self.asm.label(), self.asm.label());
-                self.long_into(n, R2)?;
-                self.asm.jump_if(Cond::Sge, R2, 0, some);
-                self.asm.mov(R2, 0);
-                self.asm.bind(some);
-                self.asm.jump_if(Cond::Lt, R2, width as i32, fits);
-                self.asm.mov(R2, width as i32 - 1);
-                self.asm.bind(fits);
-                self.asm.add(R2, 1);
-            }
-        }
+        self.room_into(n, width)?;
         self.long_into(addr, R3)?;
         self.set_aux(R3);
         self.addr(R1, off);
@@ -328,7 +311,42 @@ impl Gen<'_> {
             Helper::ProbeReadKernelStr
         });
         let fail = self.fail_label(kind);
-        self.asm.jump_if(Cond::Slt, R0, 0, fail);
+        if !user {
+            self.asm.jump_if(Cond::Slt, R0, 0, fail);
+            return Ok(());
+        }
+        let read = self.asm.label();
+        self.asm.jump_if(Cond::Sge, R0, 0, read);
+        self.room_into(n, width)?;
+        self.asm.add(R2, -1);
+        self.asm.mov(R1, R2);
+        self.load(R2, self.plan.scratch.err_aux);
+        self.read_absent(false)?;
+        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        self.room_into(n, width)?;
+        self.addr(R1, off);
+        self.addr(R3, super::usermem::staging(self.plan));
+        self.asm.call(Helper::ProbeReadKernelStr);
+        self.asm.bind(read);
+        Ok(())
+    }
+
+    /// `r2` = the bytes that are read for `n` of text: helpers count the NUL.
+    fn room_into(&mut self, n: Val, width: u32) -> Res {
+        let Val::Imm(n) = n else {
+            let (some, fits) = (self.asm.label(), self.asm.label());
+            self.long_into(n, R2)?;
+            self.asm.jump_if(Cond::Sge, R2, 0, some);
+            self.asm.mov(R2, 0);
+            self.asm.bind(some);
+            self.asm.jump_if(Cond::Lt, R2, width as i32, fits);
+            self.asm.mov(R2, width as i32 - 1);
+            self.asm.bind(fits);
+            self.asm.add(R2, 1);
+            return Ok(());
+        };
+        let room = n.clamp(0, i64::from(width) - 1) + 1;
+        self.asm.mov(R2, room as i32);
         Ok(())
     }
 
@@ -351,7 +369,19 @@ impl Gen<'_> {
             Space::User => Helper::ProbeReadUser,
         });
         let fail = self.fail_label(ErrorKind::ReadFault);
-        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        if space == Space::User {
+            let read = self.asm.label();
+            self.asm.jump_if(Cond::Eq, R0, 0, read);
+            self.asm.mov(R1, i32::from(size));
+            self.load(R2, self.plan.scratch.err_aux);
+            self.read_absent(true)?;
+            self.asm.jump_if(Cond::Ne, R0, 0, fail);
+            self.load(R1, super::usermem::staging(self.plan));
+            self.asm.store(Size::DW, R10, TMP[0], R1);
+            self.asm.bind(read);
+        } else {
+            self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        }
         self.asm.load(access, R0, R10, TMP[0]);
         if signed && size < 8 {
             let shift = 64 - 8 * i32::from(size);

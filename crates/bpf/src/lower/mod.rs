@@ -13,6 +13,7 @@
 //! | `intrinsics` | the table of intrinsics; the current task; time |
 //! | `context` | the interrupted code, the current process's arguments |
 //! | `syscalls` | numbers, arguments and results of system calls |
+//! | `usermem` | user memory that is not resident |
 //! | `argstr` | arguments and results of system calls as text |
 //! | `errors` | failing, catching, messages |
 //! | `output` | records |
@@ -49,6 +50,7 @@ mod search;
 mod steps;
 mod strings;
 mod syscalls;
+mod usermem;
 
 use spile_ir::{BinOp, Block, BlockId, Body, HandlerId, Inst, Program, SiteId, Term, Ty, Val};
 

@@ -9,6 +9,7 @@ use super::{Gen, Res, TMP, Text};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
+use crate::plan::Plan;
 
 /// Slots of a subprogram's stack that its callback is given: addresses. Numbers are in the
 /// block's scratch words, where the verifier does not tell them apart.
@@ -136,14 +137,7 @@ impl Gen<'_> {
             });
         }
         self.needs_loop("%#s")?;
-        let table = escapes(self.pool);
-        let wide = text.width();
-        let name = format!("escape_{wide}");
-        self.pool.sub(&format!("{name}_at"), |_| {
-            escape_at(&name, wide, width, table)
-        })?;
-        self.pool.sub(&plain(wide), |_| plain_sub(wide))?;
-        self.pool.sub(&name, |_| escape_sub(&name, wide))?;
+        let name = use_escape(self.pool, self.plan, text.width())?;
         let off = self.plan.scratch.text + 3 * self.plan.max_string;
         self.text_addr(R1, text);
         self.addr(R2, off);
@@ -162,6 +156,18 @@ impl Gen<'_> {
         self.asm.load(Size::W, R1, R2, 0);
         self.store(tmp, R1);
     }
+}
+
+/// Makes sure of `escape(text, to, words)` for texts of that width, and gives its name.
+pub(super) fn use_escape(pool: &mut Pool, plan: &Plan, wide: u32) -> Result<String, String> {
+    let table = escapes(pool);
+    let name = format!("escape_{wide}");
+    pool.sub(&format!("{name}_at"), |_| {
+        escape_at(&name, wide, plan.max_string, table)
+    })?;
+    pool.sub(&plain(wide), |_| plain_sub(wide))?;
+    pool.sub(&name, |_| escape_sub(&name, wide))?;
+    Ok(name)
 }
 
 /// Offset of the table of escapes.

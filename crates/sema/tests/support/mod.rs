@@ -331,6 +331,7 @@ pub fn bpf_options() -> BpfOptions {
             signal_pgrp: Some(360),
             signal_session: Some(368),
             pid_nr: Some(96),
+            pages: None,
         },
         features: Features {
             may_goto: true,
