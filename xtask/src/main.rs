@@ -1,14 +1,17 @@
-//! Chores of the project: `cargo xtask bench [PART]...`.
+//! Chores of the project: `cargo xtask bench [PART]...`, `cargo xtask soak`.
 
 mod bench;
 mod peers;
+mod soak;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("bench") => bench::run(&args[1..]),
+        Some("soak") => soak::run(&args[1..]),
         _ => {
             eprintln!("usage: cargo xtask bench [start] [hits] [exact]");
+            eprintln!("       cargo xtask soak [--cases N] [--seed S]");
             std::process::exit(2);
         }
     }

@@ -1,7 +1,7 @@
 //! What analysis asks about the machine: tracepoints, C types, system calls, perf events.
 //!
 //! Analysis does no I/O. The command line implements [`Facts`] over the running kernel, tests
-//! over a small table ([`crate::fake::FakeFacts`]). Every question is answered lazily; an
+//! over small tables (`crate::fake`). Every question is answered lazily; an
 //! implementation caches what is dear. Questions about names that do not exist answer `None`
 //! or an empty list, never an error.
 

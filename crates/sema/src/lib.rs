@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`facts`] | what analysis asks about the machine |
+//! | `fake` | a small machine for tests (feature `fake`) |
 //! | [`library`] | the files of a run, indexed |
 //! | [`families`], [`probe`] | probe points to handlers with their contexts |
 //! | [`ctype`] | C types and walks through structures |
@@ -18,6 +19,8 @@ pub mod codes;
 pub mod ctype;
 pub mod dump;
 pub mod facts;
+#[cfg(feature = "fake")]
+pub mod fake;
 pub mod families;
 pub mod library;
 pub mod lower;

@@ -143,6 +143,8 @@ impl Gen<'_> {
         self.addr(R2, off);
         self.addr(R3, self.plan.scratch.tmp);
         self.asm.call_sub(name);
+        // Longer than any result can be: what does not fit is seen, and counted.
+        let width = width + 8;
         Ok(Text::Slot { off, width })
     }
 

@@ -31,7 +31,7 @@ pub enum Contents {
 pub type Failure = (String, SiteId);
 
 /// What a program did.
-#[derive(Debug, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     /// Printed text.
     pub out: String,

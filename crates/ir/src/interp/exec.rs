@@ -362,11 +362,19 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                 return Ok(Flow::Call(func, self.vals(args)));
             }
             Inst::Tick { n } => {
+                // Once they have run out, a `catch` has none left either.
                 let left = self.limit.actions.checked_sub(u64::from(*n));
-                self.limit.actions = left.ok_or_else(|| Fault::from("MAXACTION exceeded"))?;
-                return Ok(Flow::Next);
+                self.limit.actions = left.unwrap_or(0);
+                return match left {
+                    Some(_) => Ok(Flow::Next),
+                    None => Err("MAXACTION exceeded".into()),
+                };
             }
-            Inst::Raise { msg } => return Err(Fault::from(self.val(*msg).as_bytes().to_vec())),
+            Inst::Raise { msg } => {
+                let width = self.program.limits.maxstringlen + 1;
+                let message = self.fitted(*msg, Some(Ty::Str(width as u16)))?;
+                return Err(Fault::from(message.as_bytes().to_vec()));
+            }
             _ if inst.global().is_some() => return self.global(inst),
             Inst::Copy { dst, src } => (*dst, self.val(*src)),
             Inst::Un { dst, op, a } => (*dst, op.eval(self.long(*a)).into()),

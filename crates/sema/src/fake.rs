@@ -1,0 +1,315 @@
+//! A small machine for tests: a few types, tracepoints, system calls and events, the same
+//! everywhere.
+
+use std::sync::Arc;
+
+use spile_ir::NrSet;
+
+use crate::facts::*;
+
+/// `long`
+pub const LONG: CTypeId = 1;
+/// `int`
+pub const INT: CTypeId = 2;
+/// `struct task_struct`
+pub const TASK: CTypeId = 3;
+/// `struct task_struct *`
+pub const TASK_PTR: CTypeId = 4;
+/// `char`
+pub const CHAR: CTypeId = 5;
+/// `char [16]`
+pub const COMM: CTypeId = 6;
+/// `unsigned int`
+pub const UINT: CTypeId = 7;
+/// `_Bool`
+pub const BOOL: CTypeId = 8;
+/// `struct list_head`
+pub const LIST: CTypeId = 9;
+/// `struct list_head *`
+pub const LIST_PTR: CTypeId = 10;
+/// `struct task_struct *[4]`
+pub const TASKS: CTypeId = 11;
+/// A structure that is only declared.
+pub const FWD: CTypeId = 12;
+/// A pointer to it.
+pub const FWD_PTR: CTypeId = 13;
+
+/// The machine.
+pub struct Machine {
+    calls: Vec<SysCall>,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Machine::new()
+    }
+}
+
+impl Machine {
+    /// The machine, with a few system calls of both tables.
+    pub fn new() -> Machine {
+        use SysArgKind::*;
+        let int = Int {
+            size: 4,
+            signed: true,
+        };
+        let long = Int {
+            size: 8,
+            signed: true,
+        };
+        let ulong = Int {
+            size: 8,
+            signed: false,
+        };
+        let u32_ = Int {
+            size: 4,
+            signed: false,
+        };
+        let arg = |(var, kernel, kind): (&'static str, &'static str, SysArgKind), word| SysArg {
+            var,
+            kernel,
+            word,
+            kind,
+        };
+        let call = |nr, name, probe, args: &[(&'static str, &'static str, SysArgKind)]| SysCall {
+            nr,
+            name,
+            probe,
+            args: args.iter().zip(0..).map(|(a, w)| arg(*a, w)).collect(),
+        };
+        let c = NrSet::COMPAT;
+        let read = |count| {
+            [
+                ("fd", "fd", int),
+                ("buf_uaddr", "buf", Ptr),
+                ("count", "count", count),
+            ]
+        };
+        let open = [
+            ("filename", "filename", Str),
+            ("flags", "flags", int),
+            ("mode", "mode", u32_),
+        ];
+        let kill = [("pid", "pid", int), ("sig", "sig", Signal)];
+        Machine {
+            calls: vec![
+                call(0, "read", "read", &read(ulong)),
+                call(1, "write", "write", &read(ulong)),
+                call(2, "open", "open", &open),
+                call(3, "close", "close", &[("fd", "fd", int)]),
+                call(
+                    8,
+                    "lseek",
+                    "lseek",
+                    &[("fildes", "fd", int), ("offset", "offset", long)],
+                ),
+                call(39, "getpid", "getpid", &[]),
+                call(
+                    59,
+                    "execve",
+                    "execve",
+                    &[("filename", "filename", Str), ("argv_str", "argv", StrVec)],
+                ),
+                call(62, "kill", "kill", &kill),
+                call(
+                    262,
+                    "newfstatat",
+                    "fstatat",
+                    &[("dirfd", "dfd", int), ("path", "filename", Str)],
+                ),
+                call(c + 3, "read", "read", &read(u32_)),
+                call(c + 4, "write", "write", &read(u32_)),
+                call(c + 5, "open", "open", &open),
+                call(
+                    c + 300,
+                    "fstatat64",
+                    "fstatat",
+                    &[("dirfd", "dfd", int), ("path", "filename", Str)],
+                ),
+            ],
+        }
+    }
+}
+
+const TRACEPOINTS: &[(&str, &str)] = &[
+    ("numbers", "test"),
+    ("sched_process_exit", "sched"),
+    ("sched_process_fork", "sched"),
+    ("sched_switch", "sched"),
+    ("signal_generate", "signal"),
+];
+
+impl Facts for Machine {
+    fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
+        let fits = |n: &&str| crate::probe::pattern::matches(glob, n, false);
+        TRACEPOINTS
+            .iter()
+            .map(|(n, _)| *n)
+            .filter(fits)
+            .map(Into::into)
+            .collect()
+    }
+    fn tracepoint_system(&self, name: &str) -> Option<Arc<str>> {
+        TRACEPOINTS
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, s)| (*s).into())
+    }
+    fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
+        let arg = |name: &str, ty| TracepointArg {
+            name: name.into(),
+            ty,
+        };
+        match name {
+            "sched_switch" => Some(vec![
+                arg("preempt", BOOL),
+                arg("prev", TASK_PTR),
+                arg("next", TASK_PTR),
+                arg("prev_state", UINT),
+            ]),
+            "numbers" => Some(vec![arg("a", LONG), arg("b", LONG)]),
+            "sched_process_fork" => Some(vec![arg("parent", TASK_PTR), arg("child", TASK_PTR)]),
+            "sched_process_exit" => Some(vec![arg("p", TASK_PTR)]),
+            _ => None,
+        }
+    }
+    fn ctype(&self, id: CTypeId) -> CType {
+        match id {
+            LONG => CType::Int {
+                size: 8,
+                signed: true,
+                char: false,
+            },
+            INT => CType::Int {
+                size: 4,
+                signed: true,
+                char: false,
+            },
+            UINT => CType::Int {
+                size: 4,
+                signed: false,
+                char: false,
+            },
+            BOOL => CType::Int {
+                size: 1,
+                signed: false,
+                char: false,
+            },
+            CHAR => CType::Int {
+                size: 1,
+                signed: true,
+                char: true,
+            },
+            TASK => CType::Struct {
+                name: "task_struct".into(),
+                size: 128,
+                union: false,
+            },
+            LIST => CType::Struct {
+                name: "list_head".into(),
+                size: 16,
+                union: false,
+            },
+            TASK_PTR => CType::Ptr(TASK),
+            LIST_PTR => CType::Ptr(LIST),
+            FWD_PTR => CType::Ptr(FWD),
+            COMM => CType::Array {
+                elem: CHAR,
+                count: 16,
+            },
+            TASKS => CType::Array {
+                elem: TASK_PTR,
+                count: 4,
+            },
+            _ => CType::Unknown,
+        }
+    }
+    fn c_name(&self, id: CTypeId) -> String {
+        let name = match id {
+            LONG => "long int",
+            INT => "int",
+            UINT => "unsigned int",
+            BOOL => "_Bool",
+            CHAR => "char",
+            TASK => "struct task_struct",
+            TASK_PTR => "struct task_struct *",
+            LIST => "struct list_head",
+            LIST_PTR => "struct list_head *",
+            COMM => "char[16]",
+            TASKS => "struct task_struct *[4]",
+            FWD_PTR => "struct secret *",
+            _ => "struct secret",
+        };
+        name.to_owned()
+    }
+    fn type_by_name(&self, name: &str) -> Option<CTypeId> {
+        match name {
+            "task_struct" | "struct task_struct" => Some(TASK),
+            "list_head" | "struct list_head" => Some(LIST),
+            "pid_t" => Some(INT),
+            _ => None,
+        }
+    }
+    fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
+        self.members(id).into_iter().find(|m| &*m.name == name)
+    }
+    fn members(&self, id: CTypeId) -> Vec<Member> {
+        let m = |name: &str, bit_offset, bit_size, ty| Member {
+            name: name.into(),
+            bit_offset,
+            bit_size,
+            ty,
+        };
+        match id {
+            TASK => vec![
+                m("pid", 0, 0, INT),
+                m("in_iowait", 37, 1, UINT),
+                m("wide", 60, 10, INT),
+                m("parent", 128, 0, TASK_PTR),
+                m("comm", 192, 0, COMM),
+                m("tasks", 320, 0, LIST),
+                m("peers", 448, 0, TASKS),
+                m("secret", 704, 0, FWD_PTR),
+            ],
+            LIST => vec![m("next", 0, 0, LIST_PTR), m("prev", 64, 0, LIST_PTR)],
+            _ => Vec::new(),
+        }
+    }
+    fn enum_constant(&self, _: &str) -> Option<i64> {
+        None
+    }
+    fn enum_values(&self, _: CTypeId) -> Vec<(Arc<str>, i64)> {
+        Vec::new()
+    }
+    fn variable(&self, _: &str) -> Option<KernelVar> {
+        None
+    }
+    fn symbol_exists(&self, _: &str) -> bool {
+        false
+    }
+    fn syscalls(&self) -> &[SysCall] {
+        &self.calls
+    }
+    fn perf_events(&self) -> Vec<PerfEvent> {
+        let e = |group, name: &str, ty, config| PerfEvent {
+            group,
+            name: name.into(),
+            ty,
+            config,
+        };
+        vec![
+            e("sw", "cpu_clock", 1, 0),
+            e("sw", "page_faults", 1, 2),
+            e("hw", "cpu_cycles", 0, 0),
+        ]
+    }
+    fn hz(&self) -> u64 {
+        250
+    }
+    fn arch(&self) -> &str {
+        "x86_64"
+    }
+    fn release(&self) -> &str {
+        "6.12.0"
+    }
+}

@@ -1,0 +1,275 @@
+//! One script in all executors: compiled as it is and optimised, each in the interpreter and in
+//! the kernel. Outputs, errors and globals have to be equal in all four.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use spile_ir::storage::{self, Storage};
+use spile_ir::{Bytes, GlobalKind, Program, SiteId, opt, verify};
+use spile_sema::analyse::{self, Inputs, Options};
+use spile_sema::fake::Machine;
+use spile_sema::library::Library;
+use spile_syntax::ast;
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::parse_file;
+use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
+use spile_syntax::pretty;
+use spile_syntax::source::Sources;
+
+use crate::generate::Script;
+use crate::machine::{Absent, Contents, Kernel, Outcome, go_to, kept};
+use crate::world::World;
+
+/// Runs of each script.
+const RUNS: u64 = 4;
+
+/// The part of the library that random scripts use.
+const LIBRARY: &[(&str, &str)] = &[
+    (
+        "strings.stp",
+        include_str!("../../../../tapset/strings.stp"),
+    ),
+    (
+        "logging.stp",
+        include_str!("../../../../tapset/logging.stp"),
+    ),
+    ("errno.stp", include_str!("../../../../tapset/errno.stp")),
+];
+
+/// How it went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Same,
+    /// BPF is not permitted here.
+    Privileges,
+    Wrong(Kind, String),
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Analysis or the code generator refuse it.
+    Refused,
+    /// The verifier refuses it.
+    Rejected,
+    /// A panic.
+    Panic,
+    /// The kernel does something else than the interpreter.
+    Kernel,
+    /// The optimised program does something else.
+    Optimiser,
+}
+
+/// Parses a script; an error is the text of the diagnostics.
+pub fn parse(text: &str) -> Result<ast::File, String> {
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let env = PreprocEnv::new("6.12.0", "x86_64");
+    let id = sources.add("script.stp", text.as_bytes().to_vec());
+    let file = parse_file(&mut sources, id, &env, &MacroLibrary::new(), &mut diags);
+    match diags.has_errors() {
+        true => Err(diags.render(&sources, false)),
+        false => Ok(file),
+    }
+}
+
+/// A script as the pretty-printer writes it.
+pub fn printed(text: &str) -> Result<String, String> {
+    Ok(pretty::file(&parse(text)?))
+}
+
+fn tables(name: &str) -> Option<Vec<Bytes>> {
+    let names = ["", "EPERM", "ENOENT", "ESRCH", "EINTR"];
+    (name == "errno").then(|| names.map(|s| s.as_bytes().into()).to_vec())
+}
+
+/// The program of a script, not yet optimised.
+pub fn analyse(script: &Script) -> Result<Program, String> {
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let env = PreprocEnv::new("6.12.0", "x86_64");
+    let macros = MacroLibrary::new();
+    let mut library = Library::new();
+    let files = LIBRARY
+        .iter()
+        .map(|(n, t)| (*n, t.as_bytes().to_vec(), false));
+    let user = ("script.stp", script.text.as_bytes().to_vec(), true);
+    for (name, text, user) in std::iter::once(user).chain(files) {
+        let id = sources.add(name, text);
+        let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
+        library.add(id, file, user);
+    }
+    let options = Options {
+        defines: script.defines.clone(),
+        ..Options::default()
+    };
+    let inputs = Inputs {
+        library: &library,
+        sources: &sources,
+        facts: &Machine::new(),
+        tables: &tables,
+        options: &options,
+    };
+    let found = analyse::analyse(&inputs, &mut diags);
+    diags.drop_warnings();
+    match found {
+        Ok(analysis) if !diags.has_errors() => Ok(analysis.program),
+        _ => Err(diags.render(&sources, false)),
+    }
+}
+
+/// Optimises or not, and decides where globals are; only what runs in the kernel stays.
+fn translate(mut program: Program, optimised: bool) -> Program {
+    opt::optimise(&mut program, optimised);
+    storage::classify(&mut program);
+    program.handlers.retain(|h| h.event.in_kernel());
+    program
+}
+
+/// The event's arguments in run `n`.
+fn args(n: u64) -> [u64; 2] {
+    [n, [3, u64::MAX, 1 << 63, 64, 0, 5][n as usize % 6]]
+}
+
+/// The interpreter's outcome, and how many of its cuts may be missing in the kernel.
+fn interpret(program: &Program) -> (Outcome, u64) {
+    let mut world = World::new(program);
+    for n in 0..RUNS {
+        world.run(&args(n));
+    }
+    let failed = world.failed;
+    (world.outcome(), failed)
+}
+
+/// Only what both sides keep.
+fn comparable(program: &Program, outcome: &mut Outcome) {
+    for (global, contents) in program.globals.iter().zip(&mut outcome.globals) {
+        // A wrapping array kept per CPU gives up elements when it is drained.
+        let per_cpu = matches!(global.storage, Storage::PerCpu { .. });
+        if per_cpu && matches!(global.kind, GlobalKind::Array { wrap: true, .. }) {
+            *contents = None;
+        }
+        *contents = contents.take().map(|c| match c {
+            Contents::One(cell) => Contents::One(kept(global, &cell)),
+            Contents::Elements(all) => {
+                let all = all.into_iter().map(|(k, c)| (k, kept(global, &c)));
+                Contents::Elements(all.collect())
+            }
+        });
+    }
+}
+
+/// What differs, for people.
+fn difference(program: &Program, got: &Outcome, want: &Outcome) -> String {
+    let mut text = String::new();
+    if got.out != want.out {
+        text += &format!("output:\n{}\n--- wanted:\n{}\n---\n", got.out, want.out);
+    }
+    let places = |all: &[(String, SiteId)]| -> Vec<String> {
+        let near = |s: &SiteId| program.sites.get(s.index()).map_or("?", |s| &*s.near);
+        all.iter()
+            .map(|(m, s)| format!("{m} near {}", near(s)))
+            .collect()
+    };
+    if got.errors != want.errors {
+        let (got, want) = (places(&got.errors), places(&want.errors));
+        text += &format!("errors: {got:#?}\nwanted: {want:#?}\n");
+    }
+    if got.cuts != want.cuts {
+        text += &format!("strings cut: {}, wanted {}\n", got.cuts, want.cuts);
+    }
+    for (global, (got, want)) in program
+        .globals
+        .iter()
+        .zip(got.globals.iter().zip(&want.globals))
+    {
+        if got != want {
+            text += &format!("{}: {got:?}\nwanted: {want:?}\n", global.name);
+        }
+    }
+    text
+}
+
+/// In the kernel and in the interpreter; gives the interpreter's outcome.
+fn both(program: &Program) -> Result<Outcome, Verdict> {
+    let wrong = |kind, text: String| Err(Verdict::Wrong(kind, text));
+    let (mut want, failed) = interpret(program);
+    comparable(program, &mut want);
+    let mut kernel = match Kernel::new(program) {
+        Ok(kernel) => kernel,
+        Err(Absent::Privileges) => return Err(Verdict::Privileges),
+        Err(Absent::Refused(e)) if e.starts_with("compiler") => return wrong(Kind::Refused, e),
+        Err(Absent::Refused(e)) => return wrong(Kind::Rejected, e),
+    };
+    for n in 0..RUNS {
+        go_to(n);
+        kernel.run(&args(n));
+    }
+    let mut got = kernel.outcome();
+    comparable(program, &mut got);
+    if (want.cuts.saturating_sub(failed)..want.cuts).contains(&got.cuts) {
+        got.cuts = want.cuts;
+    }
+    let mut seen = want.clone();
+    for (got, want) in got.globals.iter().zip(&mut seen.globals) {
+        if got.is_none() {
+            *want = None;
+        }
+    }
+    for (seen, got) in seen.globals.iter().zip(&mut got.globals) {
+        if seen.is_none() {
+            *got = None;
+        }
+    }
+    let errors = kernel.errors();
+    if got != seen || errors != want.errors.len() as u64 {
+        let text = difference(program, &got, &seen);
+        return wrong(Kind::Kernel, format!("{text}{errors} errors counted\n"));
+    }
+    Ok(want)
+}
+
+fn in_all(script: &Script) -> Result<(), Verdict> {
+    let wrong = |kind, text: String| Err(Verdict::Wrong(kind, text));
+    let program = match analyse(script) {
+        Ok(program) => program,
+        Err(e) => return wrong(Kind::Refused, e),
+    };
+    let plain = translate(program.clone(), false);
+    let optimised = translate(program, true);
+    for program in [&plain, &optimised] {
+        if let Err(e) = verify::verify(program) {
+            return wrong(Kind::Panic, format!("invalid program: {e:?}"));
+        }
+    }
+    let mark = |what: &'static str| {
+        move |v| match v {
+            Verdict::Wrong(kind, text) => Verdict::Wrong(kind, format!("{what}: {text}")),
+            v => v,
+        }
+    };
+    let mut want = both(&plain).map_err(mark("unoptimised"))?;
+    let mut got = both(&optimised).map_err(mark("optimised"))?;
+    // The number of strings cut is the one thing that the optimiser may change.
+    (want.cuts, got.cuts) = (0, 0);
+    let both = want.globals.iter_mut().zip(&mut got.globals);
+    for (want, got) in both {
+        if want.is_none() || got.is_none() {
+            (*want, *got) = (None, None);
+        }
+    }
+    if got != want {
+        return wrong(Kind::Optimiser, difference(&optimised, &got, &want));
+    }
+    Ok(())
+}
+
+/// Compares a script everywhere.
+pub fn check(script: &Script) -> Verdict {
+    match catch_unwind(AssertUnwindSafe(|| in_all(script))) {
+        Ok(Ok(())) => Verdict::Same,
+        Ok(Err(verdict)) => verdict,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+            Verdict::Wrong(Kind::Panic, text.unwrap_or_default())
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What kernel handlers can do so far. A construct whose sample analysis refuses is left out of
+//! random scripts; it comes in by itself as soon as the sample is accepted.
+
+use crate::check;
+use crate::generate::Script;
+
+macro_rules! switches {
+    ($($name:ident $sample:literal)*) => {
+        /// A part of the language that kernel handlers may not have yet.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Switch { Always, $($name),* }
+
+        const SAMPLES: &[(Switch, &str)] = &[$((Switch::$name, $sample)),*];
+    };
+}
+
+switches! {
+    Loops "while (n < 3) n++ for (m = 0; m < 2; m++) n++"
+    Recursion "f(3)"
+    Foreach "foreach ([k, s] in a) n += k foreach (v = [k, s] in a- limit 3) n += v a[n, \"\"] = 1"
+    Hist "st <<< 1 n = @hist_log(st)[64] print(@hist_log(st)) foreach (b in @hist_log(st)) n += b"
+    Variance "st <<< 1 n = @variance(st)"
+    Regex "if (s =~ \"a+\") s = matched(0)"
+    Strpos "n = strpos(s, \"a\")"
+    Replace "s = str_replace(s, \"a\", \"b\")"
+    Tokenize "s = tokenize(s, \",\")"
+    Escapes "s = text_str(s) . string_quoted(s) . text_strn(s, 3, 1)"
+    Memory "printf(\"%4m %4M\", n, n)"
+}
+
+/// Which are on.
+pub struct Switches(Vec<Switch>);
+
+impl Switches {
+    /// Asks analysis.
+    pub fn ask() -> Switches {
+        let accepted = |(_, sample): &&(Switch, &str)| {
+            let text = format!(
+                "global a, st function f:long(n:long) {{ return n > 0 ? f(n - 1) : 0 }} \
+                 probe kernel.trace(\"numbers\") {{ n = $a s = \"x\" {sample} \
+                 println(n) println(s) }} probe never {{ a[1, \"\"] = 1 st <<< 1 f(1) }}"
+            );
+            let defines = Vec::new();
+            check::analyse(&Script { text, defines }).is_ok()
+        };
+        let on = SAMPLES.iter().filter(accepted).map(|(s, _)| *s);
+        Switches(on.collect())
+    }
+
+    /// Whether a construct can be used.
+    pub fn has(&self, s: Switch) -> bool {
+        s == Switch::Always || self.0.contains(&s)
+    }
+
+    /// The ones that are off.
+    pub fn off(&self) -> Vec<Switch> {
+        let all = SAMPLES.iter().map(|(s, _)| *s);
+        all.filter(|s| !self.has(*s)).collect()
+    }
+}
