@@ -14,9 +14,11 @@ use crate::library::Library;
 use crate::lower::lower;
 use crate::probe::{Derived, PROBE_NAME_TABLE, probe_name_table, resolve_file, resolve_script};
 use crate::types::codes;
+use crate::types::hir::Tree;
 use crate::types::prune;
 use crate::types::resolve::{Host, Input, Resolved, Resolver};
 use crate::types::sink;
+use crate::types::unify::Types;
 
 /// Calls can nest no deeper, whatever the script asks for.
 const MAX_NESTING: u32 = 1000;
@@ -144,6 +146,21 @@ pub fn analyse_bodies(
     derive: &mut Derive,
     diags: &mut Diagnostics,
 ) -> Result<Analysis, Failed> {
+    analyse_seen(inputs, handlers, derive, diags, &mut |_, _| {})
+}
+
+/// As [`analyse_bodies`]; `seen` gets the resolved tree and its types before anything is taken
+/// out of it, also where there are errors. For those who ask what names mean, as editors do.
+///
+/// # Errors
+/// As [`analyse_bodies`].
+pub fn analyse_seen(
+    inputs: &Inputs,
+    handlers: Vec<Derived>,
+    derive: &mut Derive,
+    diags: &mut Diagnostics,
+    seen: &mut dyn FnMut(&Tree, &Types),
+) -> Result<Analysis, Failed> {
     let options = inputs.options;
     let mut limits = limits(options, diags);
     let mut host = Callbacks {
@@ -163,6 +180,7 @@ pub fn analyse_bodies(
         input,
         handlers,
     );
+    seen(&tree, &types);
     let is_user = |span: Span| inputs.library.is_user(span.file);
     if diags.has_errors() {
         return Err(Failed);

@@ -15,7 +15,7 @@ use crate::probe::Part;
 use crate::probe::mentions::point_functions;
 
 /// All files, indexed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Library {
     files: Vec<LibFile>,
     by_id: HashMap<FileId, usize>,
@@ -27,21 +27,21 @@ pub struct Library {
     point_functions: OnceLock<HashSet<Name>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct LibFile {
     id: FileId,
     user: bool,
     probes: Vec<ProbeEntry>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct FnEntry {
     file: FileId,
     user: bool,
     func: Arc<Function>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct GlobalEntry {
     file: FileId,
     user: bool,
@@ -50,7 +50,7 @@ struct GlobalEntry {
 }
 
 /// A probe of a file, ready for resolution.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ProbeEntry {
     pub points: Vec<PointEntry>,
     pub part: Part,
@@ -64,7 +64,7 @@ pub(crate) struct PointEntry {
 }
 
 /// One name of an alias.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct AliasEntry {
     /// The components, joined by dots.
     pub name: Box<str>,
@@ -282,6 +282,29 @@ impl Library {
         let all = self.alias_names.get(name)?;
         let user = all.iter().find(|ix| self.aliases[**ix].user);
         user.or(all.first()).copied()
+    }
+
+    /// Where an alias is defined, and what it stands for.
+    pub fn alias_definition(&self, name: &str) -> Option<(FileId, ast::Span, Vec<&ProbePoint>)> {
+        let body = &self.aliases[self.alias(name)?].body;
+        let points = body.points.iter().map(|p| &p.point).collect();
+        Some((body.file, body.span, points))
+    }
+
+    /// The names of all aliases, unsorted.
+    pub fn alias_names(&self) -> impl Iterator<Item = &str> {
+        self.aliases().map(|(_, a)| &*a.name)
+    }
+
+    /// The names of the globals that a file sees, sorted.
+    pub fn global_names(&self, from: FileId) -> Vec<Name> {
+        let names = self.globals.keys();
+        let mut seen: Vec<Name> = names
+            .filter(|n| self.global(n, from).is_some())
+            .cloned()
+            .collect();
+        seen.sort_unstable();
+        seen
     }
 
     pub(crate) fn alias_entry(&self, ix: usize) -> &AliasEntry {

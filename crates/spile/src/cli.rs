@@ -10,7 +10,7 @@ use clap::Parser;
 #[command(
     name = "spile",
     disable_version_flag = true,
-    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN\n       spile fmt [--check] [FILE]...",
+    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN\n       spile fmt [--check] [FILE]...\n       spile lsp",
     after_help = "FILE can be - for standard input. ARGS become $1, @1, ... in the script.\n\
                   Options can stand before or after FILE; -- ends them."
 )]
@@ -193,4 +193,22 @@ pub struct Fmt {
     /// The scripts
     #[arg(value_name = "FILE")]
     pub files: Vec<String>,
+}
+
+/// A language server for editors, over standard input and output.
+#[derive(Debug, Parser)]
+#[command(name = "spile lsp", bin_name = "spile lsp")]
+pub struct Lsp {
+    /// Look for tapset files in DIR too (repeatable)
+    #[arg(short = 'I', value_name = "DIR")]
+    pub include: Vec<PathBuf>,
+    /// Set a limit, e.g. MAXMAPENTRIES=10000
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    pub defines: Vec<String>,
+    /// Guru mode
+    #[arg(short = 'g')]
+    pub guru: bool,
+    /// Standard input and output, which is what it always uses: some editors add this
+    #[arg(long)]
+    pub stdio: bool,
 }

@@ -4,6 +4,7 @@ mod cli;
 mod facts;
 mod fmt;
 mod list;
+mod lsp;
 mod machine;
 mod passes;
 mod report;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os();
     match args.nth(1).as_deref().and_then(|a| a.to_str()) {
         Some("fmt") => subcommand(|cli: cli::Fmt| fmt::run(&cli, std::io::stderr().is_terminal())),
+        Some("lsp") => subcommand(|cli: cli::Lsp| lsp::run(&cli)),
         _ => run(),
     }
 }

@@ -184,8 +184,8 @@ impl KernelConfig for HostConfig {
 }
 
 /// The value of a `-D NAME=VALUE`, the last one given.
-fn define(cli: &Cli, name: &str) -> Option<u32> {
-    let values = cli.defines.iter().rev().filter_map(|d| d.split_once('='));
+pub fn define(defines: &[String], name: &str) -> Option<u32> {
+    let values = defines.iter().rev().filter_map(|d| d.split_once('='));
     values.into_iter().find(|(n, _)| *n == name)?.1.parse().ok()
 }
 
@@ -208,7 +208,7 @@ fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let mut library = Library::new();
-    let max_len = define(cli, "MAXSTRINGLEN").unwrap_or(512);
+    let max_len = define(&cli.defines, "MAXSTRINGLEN").unwrap_or(512);
     // The script's files come first, so that its messages do.
     let user: Vec<_> = script
         .texts
@@ -260,7 +260,7 @@ impl Front {
 }
 
 /// `NAME=VALUE` options as pairs.
-fn pairs(options: &[String], letter: char) -> Result<Vec<(String, String)>, Failure> {
+pub fn pairs(options: &[String], letter: char) -> Result<Vec<(String, String)>, Failure> {
     options
         .iter()
         .map(|text| match text.split_once('=') {
@@ -320,7 +320,7 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
 }
 
 /// The constant tables that tapset functions look names up in.
-fn table(name: &str, facts: &KernelFacts) -> Option<Vec<Bytes>> {
+pub fn table(name: &str, facts: &KernelFacts) -> Option<Vec<Bytes>> {
     let indexed = |pairs: &mut dyn Iterator<Item = (u32, String)>| {
         let mut table: Vec<Bytes> = Vec::new();
         for (i, text) in pairs {
@@ -385,7 +385,7 @@ fn size(program: &Program) -> usize {
 }
 
 /// The running kernel's BTF.
-fn kernel_types() -> Result<&'static Btf, Failure> {
+pub fn kernel_types() -> Result<&'static Btf, Failure> {
     Btf::vmlinux().map_err(|e| {
         fail(format_args!(
             "the kernel's own types cannot be read ({e}): a kernel with \

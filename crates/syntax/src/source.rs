@@ -54,7 +54,7 @@ impl Span {
 }
 
 /// One source file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SourceFile {
     name: String,
     text: Cow<'static, str>,
@@ -125,7 +125,7 @@ impl SourceFile {
 }
 
 /// All source files of a run. Only grows: a [`FileId`] stays valid.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Sources {
     files: Vec<SourceFile>,
 }

@@ -288,7 +288,7 @@ pub fn signature(f: &Function) -> String {
 }
 
 /// The points of the built-in families that need no argument, by dotted name.
-pub(crate) fn family_points(facts: &dyn Facts) -> Vec<String> {
+pub fn family_points(facts: &dyn Facts) -> Vec<String> {
     let mut points = Vec::new();
     for f in FAMILIES {
         if f.comps.iter().any(|c| matches!(c.1, Arg::Num | Arg::Str)) {

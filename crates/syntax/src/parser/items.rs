@@ -245,37 +245,40 @@ impl Parser<'_> {
         Ok(points)
     }
 
-    /// The comment block that ends on the line above, without its marks.
     fn doc_comment(&self, item: Span) -> Option<String> {
-        let text = self.sources.text(item.file);
-        let before = text.get(..item.start as usize)?;
-        let line_start = before.rfind('\n')?;
-        if !before[line_start..].trim().is_empty() {
-            return None;
-        }
-        let above = before[..line_start].trim_end_matches('\r');
-        let block = above.trim_end_matches([' ', '\t']);
-        if block.ends_with("*/") {
-            let start = block.rfind("/*")?;
-            let inner = block.get(start + 2..block.len() - 2)?;
-            let strip = |l: &str| {
-                let l = l.trim();
-                let l = l.trim_start_matches('*');
-                l.strip_prefix(' ').unwrap_or(l).trim_end().to_owned()
-            };
-            return tidy(inner.lines().map(strip).collect());
-        }
-        let mut lines: Vec<String> = Vec::new();
-        for line in above.rsplit('\n') {
-            let line = line.trim();
-            let Some(rest) = line.strip_prefix("//").or_else(|| line.strip_prefix('#')) else {
-                break;
-            };
-            lines.push(rest.strip_prefix(' ').unwrap_or(rest).to_owned());
-        }
-        lines.reverse();
-        tidy(lines)
+        doc_comment(self.sources.text(item.file), item.start as usize)
     }
+}
+
+/// The comment block that ends on the line above the offset `item`, without its marks.
+pub fn doc_comment(text: &str, item: usize) -> Option<String> {
+    let before = text.get(..item)?;
+    let line_start = before.rfind('\n')?;
+    if !before[line_start..].trim().is_empty() {
+        return None;
+    }
+    let above = before[..line_start].trim_end_matches('\r');
+    let block = above.trim_end_matches([' ', '\t']);
+    if block.ends_with("*/") {
+        let start = block.rfind("/*")?;
+        let inner = block.get(start + 2..block.len() - 2)?;
+        let strip = |l: &str| {
+            let l = l.trim();
+            let l = l.trim_start_matches('*');
+            l.strip_prefix(' ').unwrap_or(l).trim_end().to_owned()
+        };
+        return tidy(inner.lines().map(strip).collect());
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for line in above.rsplit('\n') {
+        let line = line.trim();
+        let Some(rest) = line.strip_prefix("//").or_else(|| line.strip_prefix('#')) else {
+            break;
+        };
+        lines.push(rest.strip_prefix(' ').unwrap_or(rest).to_owned());
+    }
+    lines.reverse();
+    tidy(lines)
 }
 
 /// Joins the lines without empty ones at both ends.

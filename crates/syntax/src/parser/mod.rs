@@ -15,6 +15,8 @@ mod items;
 mod probe;
 mod stmt;
 
+pub use items::doc_comment;
+
 use crate::ast::{Bytes, File, FileId, Ident, Literal, Name, ProbePoint, Span};
 use crate::codes;
 use crate::diag::{Diagnostic, Diagnostics};

@@ -1,0 +1,318 @@
+//! A document after all passes: its diagnostics, and what its names are.
+
+use spile_sema::analyse::{Inputs, analyse_seen};
+use spile_sema::library::Library;
+use spile_sema::probe::{self, list};
+use spile_sema::types::hir::{Tree, UnitKind};
+use spile_sema::types::unify::{Base, TyVar, Types};
+use spile_syntax::ast::{self, FileId, Item, Name, Span};
+use spile_syntax::codes;
+use spile_syntax::diag::{Diagnostic, Diagnostics};
+use spile_syntax::lexer::lex;
+use spile_syntax::parser::{parse_file, parse_macros};
+use spile_syntax::source::Sources;
+use spile_syntax::token::{Tok, Token};
+
+use crate::world::World;
+
+/// What a document is, by its name and place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A script.
+    Script,
+    /// `.stpm`: only macros.
+    Macros,
+    /// A copy of a file of the tapset, which is analysed where it is used.
+    Tapset(FileId),
+}
+
+/// A variable with its type.
+#[derive(Debug, Clone)]
+pub(crate) struct Variable {
+    pub name: Name,
+    pub span: Span,
+    /// `long`, `string [long, long]`
+    pub ty: String,
+}
+
+/// A handler or a function with its variables.
+#[derive(Debug, Clone)]
+pub(crate) struct Unit {
+    pub span: Span,
+    pub locals: Vec<Variable>,
+    /// A function with the types that were inferred.
+    pub signature: Option<String>,
+}
+
+/// See the head of the file.
+pub(crate) struct Analysis {
+    /// The tapset's files and the document.
+    pub sources: Sources,
+    /// The document.
+    pub file: FileId,
+    /// The file whose private names the document sees.
+    pub scope: FileId,
+    /// Its tokens before the preprocessor.
+    pub tokens: Vec<Token>,
+    /// Its tree, as far as it could be parsed.
+    pub tree: ast::File,
+    /// The tapset with the document.
+    pub library: Library,
+    /// What is wrong.
+    pub diags: Diagnostics,
+    /// The globals that are used or the document's.
+    pub globals: Vec<Variable>,
+    /// The handlers and functions that are used or the document's.
+    pub units: Vec<Unit>,
+}
+
+impl Analysis {
+    /// Runs all passes.
+    pub fn new(world: &World, name: &str, text: &str, kind: Kind) -> Analysis {
+        let mut parsed = Parsed::new(world, name, text, kind, 0);
+        if parsed.diags.into_iter().any(|d| d.code == codes::ARG_RANGE) {
+            // It wants arguments; nobody knows yet which there will be.
+            let wanted = parsed.arguments();
+            parsed = Parsed::new(world, name, text, kind, wanted);
+        }
+        let Parsed {
+            sources,
+            file,
+            tokens,
+            tree,
+            diags,
+        } = parsed;
+        let mut library = world.library.clone();
+        let scope = match kind {
+            Kind::Tapset(original) => original,
+            _ => file,
+        };
+        let mut analysis = Analysis {
+            sources,
+            file,
+            scope,
+            tokens,
+            library: Library::new(),
+            diags,
+            globals: Vec::new(),
+            units: Vec::new(),
+            tree,
+        };
+        if kind == Kind::Script {
+            library.add(file, analysis.tree.clone(), true);
+        }
+        analysis.library = library;
+        if kind == Kind::Script {
+            analysis.names(world);
+        }
+        analysis
+    }
+
+    /// Probe points, names and types; where the syntax is wrong only for what is known, as on
+    /// the command line.
+    fn names(&mut self, world: &World) {
+        let mut diags = Diagnostics::new();
+        let library = &self.library;
+        let facts = &*world.facts;
+        let handlers = probe::resolve_script(library, facts, &mut diags);
+        let inputs = Inputs {
+            library,
+            sources: &self.sources,
+            facts,
+            tables: &*world.tables,
+            options: &world.options,
+        };
+        let mut derive =
+            |file, diags: &mut Diagnostics| probe::resolve_file(library, facts, file, diags);
+        let (mut globals, mut units) = (Vec::new(), Vec::new());
+        let mut seen = |tree: &Tree, types: &Types| {
+            globals = tree_globals(tree, types);
+            units = tree_units(tree, types);
+        };
+        let _ = analyse_seen(&inputs, handlers, &mut derive, &mut diags, &mut seen);
+        if !self.diags.has_errors() && world.blind.is_none() {
+            let known = |d: &&Diagnostic| !self.is_about_argument(d);
+            let known: Vec<Diagnostic> = diags.into_iter().filter(known).cloned().collect();
+            known.into_iter().for_each(|d| self.diags.push(d));
+        }
+        (self.globals, self.units) = (globals, units);
+    }
+
+    /// Whether a place is about an argument of the command line, whose value nobody knows.
+    fn is_about_argument(&self, d: &Diagnostic) -> bool {
+        let Some(span) = d.primary.as_ref().map(|l| l.span) else {
+            return false;
+        };
+        if self.sources.name(span.file).starts_with("<argument") {
+            return true;
+        }
+        let inside = |t: &Token| span.start <= t.span.start && t.span.end <= span.end;
+        let is_arg = |t: &&Token| matches!(t.kind, Tok::Arg | Tok::ArgQuoted);
+        span.file == self.file && self.tokens.iter().filter(is_arg).any(inside)
+    }
+
+    /// The document's text.
+    pub fn text(&self) -> &str {
+        self.sources.text(self.file)
+    }
+
+    /// The text of a token.
+    pub fn slice(&self, t: &Token) -> &str {
+        self.sources.slice(t.span)
+    }
+
+    /// The text of token `i`; empty past the end.
+    pub fn word(&self, i: usize) -> &str {
+        self.tokens.get(i).map_or("", |t| self.slice(t))
+    }
+
+    pub fn kind(&self, i: usize) -> Tok {
+        self.tokens.get(i).map_or(Tok::Eof, |t| t.kind)
+    }
+
+    /// The units whose item begins in a range of the document.
+    pub fn units_in(&self, start: usize, end: usize) -> impl Iterator<Item = &Unit> {
+        let inside = move |u: &&Unit| {
+            u.span.file == self.file && (start..end).contains(&(u.span.start as usize))
+        };
+        self.units.iter().filter(inside)
+    }
+
+    /// The functions of a name that the document sees, with their files.
+    pub fn functions(&self, name: &str) -> Vec<(FileId, std::sync::Arc<ast::Function>)> {
+        self.library.functions(name, self.scope)
+    }
+
+    /// A function as hovers and completions show it: with inferred types where it is used.
+    pub fn signature(&self, f: &ast::Function) -> String {
+        let known = self.units.iter().find(|u| u.span == f.name.span);
+        known
+            .and_then(|u| u.signature.clone())
+            .unwrap_or_else(|| list::signature(f))
+    }
+
+    /// Names of the document's functions, private ones as well.
+    pub fn own_functions(&self) -> impl Iterator<Item = &ast::Function> {
+        self.tree.items.iter().filter_map(|i| match i {
+            Item::Function(f) => Some(f),
+            _ => None,
+        })
+    }
+}
+
+/// Most arguments that are made up for a script.
+const MAX_ARGS: usize = 99;
+
+/// A document after the parser.
+struct Parsed {
+    sources: Sources,
+    file: FileId,
+    tokens: Vec<Token>,
+    tree: ast::File,
+    diags: Diagnostics,
+}
+
+impl Parsed {
+    /// Parses, with so many arguments.
+    fn new(world: &World, name: &str, text: &str, kind: Kind, args: usize) -> Parsed {
+        let mut sources = world.sources.clone();
+        let mut diags = Diagnostics::new();
+        let env = (world.env)(vec!["1".into(); args]);
+        let file = sources.add(name, text.as_bytes().to_vec());
+        let tokens = lex(&sources, file, &mut Diagnostics::new());
+        let tree = match kind {
+            Kind::Macros => {
+                parse_macros(&mut sources, file, &env, &mut diags);
+                ast::File::default()
+            }
+            _ => parse_file(&mut sources, file, &env, &world.macros, &mut diags),
+        };
+        Parsed {
+            sources,
+            file,
+            tokens,
+            tree,
+            diags,
+        }
+    }
+
+    /// The largest number of a `$1` or `@1`.
+    fn arguments(&self) -> usize {
+        let is_arg = |t: &&Token| matches!(t.kind, Tok::Arg | Tok::ArgQuoted);
+        let args = self.tokens.iter().filter(is_arg);
+        let number = |t: &Token| self.sources.slice(t.span).get(1..)?.parse().ok();
+        args.filter_map(number)
+            .filter(|n| *n <= MAX_ARGS)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+fn name(types: &Types, v: TyVar) -> &'static str {
+    match types.get(v) {
+        Some(Base::Long) => "long",
+        Some(Base::Str) => "string",
+        Some(Base::Stats) => "statistic",
+        None => "unknown",
+    }
+}
+
+fn tree_globals(tree: &Tree, types: &Types) -> Vec<Variable> {
+    let shown = tree.globals.iter().filter(|g| !g.synthetic);
+    shown
+        .map(|g| {
+            let keys = g.keys.iter().flatten().map(|k| name(types, *k));
+            let keys: Vec<&str> = keys.collect();
+            let mut ty = name(types, g.value).to_owned();
+            if !keys.is_empty() {
+                ty.push_str(&format!(" [{}]", keys.join(", ")));
+            }
+            Variable {
+                name: g.name.clone(),
+                span: g.span,
+                ty,
+            }
+        })
+        .collect()
+}
+
+fn tree_units(tree: &Tree, types: &Types) -> Vec<Unit> {
+    let shown = tree.units.iter().filter(|u| !u.name.starts_with('@'));
+    shown
+        .map(|u| {
+            let own = u.locals.iter().filter(|l| !l.name.starts_with(['@', '_']));
+            let signature = match &u.kind {
+                UnitKind::Func {
+                    params,
+                    ret,
+                    has_value,
+                    ..
+                } => {
+                    let typed = |l: &spile_sema::types::hir::Local| {
+                        format!("{}:{}", l.name, name(types, l.ty))
+                    };
+                    let params = params.iter().filter_map(|p| u.locals.get(p.0));
+                    let params: Vec<String> = params.map(typed).collect();
+                    let ret = if *has_value {
+                        format!(":{}", name(types, *ret))
+                    } else {
+                        String::new()
+                    };
+                    Some(format!("{}{ret} ({})", u.name, params.join(", ")))
+                }
+                UnitKind::Handler { .. } => None,
+            };
+            Unit {
+                span: u.span,
+                locals: own
+                    .map(|l| Variable {
+                        name: l.name.clone(),
+                        span: l.span,
+                        ty: name(types, l.ty).to_owned(),
+                    })
+                    .collect(),
+                signature,
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,76 @@
+//! Diagnostics of the command line as those of the protocol: the same codes, places and hints.
+
+use lsp_types::{
+    Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location,
+    NumberOrString, Range, Uri,
+};
+use spile_sema::types::codes::UNUSED_FUNCTION;
+use spile_syntax::diag::{self, Label, Severity};
+
+use crate::analysis::Analysis;
+use crate::text::{Encoding, Text};
+
+/// All of a document.
+pub(crate) fn diagnostics(
+    a: &Analysis,
+    text: &Text,
+    uri: &Uri,
+    encoding: Encoding,
+) -> Vec<Diagnostic> {
+    let each = a.diags.into_iter();
+    each.map(|d| one(a, d, text, uri, encoding)).collect()
+}
+
+fn one(
+    a: &Analysis,
+    d: &diag::Diagnostic,
+    text: &Text,
+    uri: &Uri,
+    encoding: Encoding,
+) -> Diagnostic {
+    let here = |l: &&Label| l.span.file == a.file;
+    let labels = || d.primary.iter().chain(&d.secondary);
+    // What is wrong in a macro shows where the script uses the macro.
+    let shown = labels().find(here);
+    let range = shown.map_or(Range::default(), |l| text.span(l.span, encoding));
+    let mut message = d.message.clone();
+    let mut say = |lead: &str, more: &str| {
+        if !more.is_empty() {
+            message.push_str(&format!("\n{lead}{more}"));
+        }
+    };
+    match &d.primary {
+        Some(l) if l.span.file == a.file => say("", &l.text),
+        Some(l) => say("in ", &a.sources.location(l.span)),
+        None => {}
+    }
+    d.notes.iter().for_each(|n| say("note: ", n));
+    d.help.iter().for_each(|h| say("help: ", h));
+    let related = labels()
+        .filter(here)
+        .filter(|l| !shown.is_some_and(|s| std::ptr::eq(s, *l)));
+    let related: Vec<_> = related
+        .map(|l| DiagnosticRelatedInformation {
+            location: Location::new(uri.clone(), text.span(l.span, encoding)),
+            message: if l.text.is_empty() {
+                d.message.clone()
+            } else {
+                l.text.clone()
+            },
+        })
+        .collect();
+    Diagnostic {
+        range,
+        severity: Some(match d.severity {
+            Severity::Error => DiagnosticSeverity::ERROR,
+            Severity::Warning => DiagnosticSeverity::WARNING,
+            Severity::Note => DiagnosticSeverity::INFORMATION,
+        }),
+        code: Some(NumberOrString::String(d.code.into())),
+        source: Some("spile".into()),
+        message,
+        related_information: (!related.is_empty()).then_some(related),
+        tags: (d.code == UNUSED_FUNCTION).then(|| vec![DiagnosticTag::UNNECESSARY]),
+        ..Diagnostic::default()
+    }
+}

@@ -1,0 +1,147 @@
+//! What a name is: its type, and the comment above its definition.
+
+use spile_syntax::ast::Span;
+use spile_syntax::parser::doc_comment;
+use spile_syntax::pretty;
+
+use crate::analysis::Analysis;
+use crate::cursor::points_of;
+use crate::goto::{Meaning, alias, family, meaning, member_type, parse_points};
+use crate::world::World;
+
+/// Longest list of variables or points in a hover.
+const MAX_SHOWN: usize = 24;
+
+/// The text about token `i`, in Markdown.
+pub(crate) fn hover(a: &Analysis, world: &World, i: usize) -> Option<String> {
+    Some(match meaning(a, world, i)? {
+        Meaning::Function(all) => {
+            let each = all.iter().map(|(file, f)| {
+                let doc = f.doc.as_deref().unwrap_or("");
+                let place = if *file == a.file {
+                    String::new()
+                } else {
+                    origin(a, f.name.span)
+                };
+                card(&format!("function {}", a.signature(f)), &[doc, &place])
+            });
+            each.collect::<Vec<_>>().join("\n\n---\n\n")
+        }
+        Meaning::Global(v) => {
+            let doc =
+                doc_comment(a.sources.text(v.span.file), line_start(a, v.span)).unwrap_or_default();
+            card(&typed("global ", &v.name, &v.ty), &[&doc])
+        }
+        Meaning::Local(v) => card(&typed("", &v.name, &v.ty), &[]),
+        Meaning::Context(name, ty) => {
+            card(&typed("", &name, &ty), &["a variable of the probe point"])
+        }
+        Meaning::Member(name, base) => {
+            let ty = member_type(world, base, &name)?.spell(&*world.facts);
+            let owner = base.spell(&*world.facts);
+            card(&typed("", &name, &ty), &[&format!("a member of `{owner}`")])
+        }
+        Meaning::Macro(name, span) => {
+            let text = a.sources.text(span.file);
+            let doc = doc_comment(text, span.start as usize).unwrap_or_default();
+            let rest = text.get(span.start as usize..).unwrap_or("");
+            let end = rest.find("%)").map_or(rest.len(), |n| n + 2);
+            let place = if span.file == a.file {
+                String::new()
+            } else {
+                origin(a, span)
+            };
+            let short: Vec<&str> = rest[..end].lines().take(MAX_SHOWN).collect();
+            let code = if short.is_empty() {
+                name
+            } else {
+                short.join("\n")
+            };
+            card(&code, &[&doc, &place])
+        }
+        Meaning::Point(text) => point(a, world, &text)?,
+        Meaning::Word(doc) => card(doc.usage, &[doc.doc]),
+        Meaning::Argument(n) => card(
+            &format!("argument {n}"),
+            &["of the command line, after the script's name"],
+        ),
+    })
+}
+
+fn typed(lead: &str, name: &str, ty: &str) -> String {
+    let colon = if ty.is_empty() { "" } else { ": " };
+    format!("{lead}{name}{colon}{ty}")
+}
+
+/// Code, and paragraphs below it.
+fn card(code: &str, texts: &[&str]) -> String {
+    let mut out = format!("```systemtap\n{code}\n```");
+    for text in texts.iter().filter(|t| !t.is_empty()) {
+        out.push_str(&format!("\n\n{text}"));
+    }
+    out
+}
+
+fn origin(a: &Analysis, span: Span) -> String {
+    format!("*{}*", a.sources.name(span.file))
+}
+
+fn line_start(a: &Analysis, span: Span) -> usize {
+    let before = a
+        .sources
+        .text(span.file)
+        .get(..span.start as usize)
+        .unwrap_or("");
+    before.rfind('\n').map_or(0, |n| n + 1)
+}
+
+/// A probe point: its documentation, what it stands for, its variables.
+fn point(a: &Analysis, world: &World, text: &str) -> Option<String> {
+    let points = parse_points(a, text);
+    let first = points.first()?;
+    let mut texts: Vec<String> = Vec::new();
+    let mut code = format!("probe {text}");
+    if let Some((name, file, span)) = alias(a, first) {
+        let means = a
+            .library
+            .alias_definition(&name)
+            .map(|(_, _, p)| p)
+            .unwrap_or_default();
+        let means: Vec<String> = means
+            .into_iter()
+            .take(MAX_SHOWN)
+            .map(pretty::probe_point)
+            .collect();
+        code = format!("probe {name} = {}", means.join(", "));
+        texts.extend(doc_comment(a.sources.text(file), span.start as usize));
+        if file != a.file {
+            texts.push(origin(a, span));
+        }
+    } else if let Some(f) = family(first) {
+        code = format!("probe {}", f.text());
+        texts.push(f.doc.into());
+    }
+    let listed = points_of(a, world, text);
+    if let [one] = &listed[..] {
+        let vars = one.vars.iter().map(|(n, t)| format!("`{n}`: {t}"));
+        let targets = one.targets.iter().map(|(n, t)| format!("`${n}`: {t}"));
+        let all: Vec<String> = vars.chain(targets).take(MAX_SHOWN).collect();
+        if !all.is_empty() {
+            texts.push(format!("Variables: {}", all.join(", ")));
+        }
+    } else if listed.len() > 1 {
+        let names: Vec<String> = listed
+            .iter()
+            .take(MAX_SHOWN)
+            .map(|l| format!("`{}`", l.point))
+            .collect();
+        let more = if listed.len() > MAX_SHOWN {
+            ", ..."
+        } else {
+            ""
+        };
+        texts.push(format!("Points: {}{more}", names.join(", ")));
+    }
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    Some(card(&code, &texts))
+}

@@ -1,0 +1,552 @@
+//! The protocol: one thread, one message after the other. What is waiting is looked through for
+//! cancellations first; diagnostics are made when the typing pauses.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use lsp_server::{Connection, ErrorCode, Message, Notification, Request, RequestId, Response};
+use lsp_types::notification::{self as note, Notification as _};
+use lsp_types::request::{self as ask, Request as _};
+use lsp_types::*;
+use serde_json::Value;
+use spile_syntax::ast::{FileId, Span};
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::fmt::format_script;
+
+use crate::analysis::{Analysis, Kind};
+use crate::text::{Encoding, Text};
+use crate::world::World;
+use crate::{complete, diagnostics, goto, hover, symbols};
+
+/// How long the typing has to pause before diagnostics are made.
+const PAUSE: Duration = Duration::from_millis(120);
+
+/// An open document.
+struct Document {
+    uri: Uri,
+    version: i32,
+    text: Text,
+    kind: Kind,
+    /// Of the current text.
+    analysis: Option<Rc<Analysis>>,
+    /// When diagnostics are to be sent.
+    due: Option<Instant>,
+}
+
+struct Server<'a> {
+    world: &'a World,
+    connection: &'a Connection,
+    encoding: Encoding,
+    documents: BTreeMap<String, Document>,
+    /// Messages that came and wait.
+    queue: VecDeque<Message>,
+    shut_down: bool,
+}
+
+/// Why a request has no answer.
+struct Refused(ErrorCode, String);
+
+/// Serves on standard input and output until the client says `exit` or goes away. Whether it
+/// ended as the protocol wants.
+///
+/// # Errors
+/// When the client does not speak the protocol.
+pub fn stdio(world: &World) -> Result<bool, String> {
+    let (connection, threads) = Connection::stdio();
+    let clean = serve(world, &connection);
+    drop(connection);
+    if clean.as_ref().is_ok_and(|clean| *clean) {
+        threads.join().map_err(|e| e.to_string())?;
+    }
+    clean
+}
+
+/// As [`stdio`], on any connection.
+///
+/// # Errors
+/// When the client does not speak the protocol.
+pub fn serve(world: &World, connection: &Connection) -> Result<bool, String> {
+    let (id, params) = match connection.initialize_start() {
+        Ok(started) => started,
+        Err(e) if e.channel_is_disconnected() => return Ok(false),
+        Err(e) => return Err(e.to_string()),
+    };
+    let encoding = encoding(&params);
+    let info = ServerInfo {
+        name: "spile".into(),
+        version: Some(env!("CARGO_PKG_VERSION").into()),
+    };
+    let answer = InitializeResult {
+        capabilities: capabilities(encoding),
+        server_info: Some(info),
+    };
+    let answer = serde_json::to_value(answer).map_err(|e| e.to_string())?;
+    if let Err(e) = connection.initialize_finish(id, answer) {
+        return if e.channel_is_disconnected() {
+            Ok(false)
+        } else {
+            Err(e.to_string())
+        };
+    }
+    let mut server = Server {
+        world,
+        connection,
+        encoding,
+        documents: BTreeMap::new(),
+        queue: VecDeque::new(),
+        shut_down: false,
+    };
+    if let Some(why) = &world.blind {
+        let params = ShowMessageParams {
+            typ: MessageType::WARNING,
+            message: why.clone(),
+        };
+        server.notify::<note::ShowMessage>(params);
+    }
+    server.run();
+    Ok(server.shut_down)
+}
+
+/// UTF-8 where the client offers it.
+fn encoding(params: &Value) -> Encoding {
+    let offered = params.pointer("/capabilities/general/positionEncodings");
+    let utf8 = offered
+        .and_then(Value::as_array)
+        .is_some_and(|all| all.iter().any(|e| e == "utf-8"));
+    if utf8 {
+        Encoding::Utf8
+    } else {
+        Encoding::Utf16
+    }
+}
+
+fn capabilities(encoding: Encoding) -> ServerCapabilities {
+    let sync = TextDocumentSyncOptions {
+        open_close: Some(true),
+        change: Some(TextDocumentSyncKind::INCREMENTAL),
+        save: Some(TextDocumentSyncSaveOptions::Supported(true)),
+        ..Default::default()
+    };
+    let triggers = [".", "$", "@", ">", "\"", ":"];
+    ServerCapabilities {
+        position_encoding: Some(match encoding {
+            Encoding::Utf8 => PositionEncodingKind::UTF8,
+            Encoding::Utf16 => PositionEncodingKind::UTF16,
+        }),
+        text_document_sync: Some(TextDocumentSyncCapability::Options(sync)),
+        completion_provider: Some(CompletionOptions {
+            trigger_characters: Some(triggers.map(str::to_owned).to_vec()),
+            ..Default::default()
+        }),
+        hover_provider: Some(HoverProviderCapability::Simple(true)),
+        definition_provider: Some(OneOf::Left(true)),
+        document_symbol_provider: Some(OneOf::Left(true)),
+        document_formatting_provider: Some(OneOf::Left(true)),
+        ..Default::default()
+    }
+}
+
+/// The parameters of a message.
+fn params<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Refused> {
+    serde_json::from_value(value).map_err(|e| Refused(ErrorCode::InvalidParams, e.to_string()))
+}
+
+fn answer<T: serde::Serialize>(value: T) -> Result<Value, Refused> {
+    serde_json::to_value(value).map_err(|e| Refused(ErrorCode::InternalError, e.to_string()))
+}
+
+impl Server<'_> {
+    fn run(&mut self) {
+        loop {
+            while let Ok(message) = self.connection.receiver.try_recv() {
+                self.queue.push_back(message);
+            }
+            if let Some(message) = self.queue.pop_front() {
+                if !self.message(message) {
+                    return;
+                }
+                continue;
+            }
+            let due = self.documents.values().filter_map(|d| d.due).min();
+            let message = match due {
+                None => self.connection.receiver.recv().ok(),
+                Some(at) => {
+                    let wait = at.saturating_duration_since(Instant::now());
+                    match self.connection.receiver.recv_timeout(wait) {
+                        Ok(message) => Some(message),
+                        Err(e) if e.is_timeout() => {
+                            self.publish_due();
+                            continue;
+                        }
+                        Err(_) => None,
+                    }
+                }
+            };
+            match message {
+                Some(message) => self.queue.push_back(message),
+                None => return,
+            }
+        }
+    }
+
+    /// Handles a message; `false` ends the server.
+    fn message(&mut self, message: Message) -> bool {
+        match message {
+            Message::Request(request) => self.request(request),
+            Message::Notification(n) if n.method == note::Exit::METHOD => return false,
+            // The server never ends because of a text: what a bug leaves behind is dropped.
+            Message::Notification(n) => {
+                drop(catch_unwind(AssertUnwindSafe(|| self.notification(n))))
+            }
+            Message::Response(_) => {}
+        }
+        true
+    }
+
+    fn send(&self, message: impl Into<Message>) {
+        // A client that went away shows at the next receive.
+        let _ = self.connection.sender.send(message.into());
+    }
+
+    fn notify<N: note::Notification>(&self, params: N::Params) {
+        if let Ok(params) = serde_json::to_value(params) {
+            self.send(Notification {
+                method: N::METHOD.into(),
+                params,
+            });
+        }
+    }
+
+    fn canceled(&self, id: &RequestId) -> bool {
+        self.queue.iter().any(|m| match m {
+            Message::Notification(n) if n.method == note::Cancel::METHOD => {
+                let given = n.params.get("id").cloned();
+                given
+                    .and_then(|v| serde_json::from_value::<RequestId>(v).ok())
+                    .as_ref()
+                    == Some(id)
+            }
+            _ => false,
+        })
+    }
+
+    fn request(&mut self, request: Request) {
+        let Request { id, method, params } = request;
+        let result = if self.shut_down {
+            Err(Refused(
+                ErrorCode::InvalidRequest,
+                "the server is shut down".into(),
+            ))
+        } else if self.canceled(&id) {
+            Err(Refused(ErrorCode::RequestCanceled, "canceled".into()))
+        } else {
+            let run = AssertUnwindSafe(|| self.dispatch(&method, params));
+            catch_unwind(run)
+                .unwrap_or_else(|_| Err(Refused(ErrorCode::InternalError, "a bug in spile".into())))
+        };
+        self.send(match result {
+            Ok(value) => Response {
+                id,
+                result: Some(value),
+                error: None,
+            },
+            Err(Refused(code, message)) => Response::new_err(id, code as i32, message),
+        });
+    }
+
+    fn dispatch(&mut self, method: &str, value: Value) -> Result<Value, Refused> {
+        match method {
+            ask::Shutdown::METHOD => {
+                self.shut_down = true;
+                Ok(Value::Null)
+            }
+            ask::Completion::METHOD => {
+                let p: CompletionParams = params(value)?;
+                answer(self.completion(&p.text_document_position))
+            }
+            ask::HoverRequest::METHOD => {
+                let p: HoverParams = params(value)?;
+                answer(self.hover(&p.text_document_position_params))
+            }
+            ask::GotoDefinition::METHOD => {
+                let p: GotoDefinitionParams = params(value)?;
+                answer(self.definition(&p.text_document_position_params))
+            }
+            ask::DocumentSymbolRequest::METHOD => {
+                let p: DocumentSymbolParams = params(value)?;
+                answer(self.symbols(&p.text_document.uri))
+            }
+            ask::Formatting::METHOD => {
+                let p: DocumentFormattingParams = params(value)?;
+                answer(self.formatting(&p.text_document.uri))
+            }
+            _ => Err(Refused(
+                ErrorCode::MethodNotFound,
+                format!("{method} is not there"),
+            )),
+        }
+    }
+
+    fn notification(&mut self, n: Notification) {
+        match n.method.as_str() {
+            note::DidOpenTextDocument::METHOD => {
+                if let Ok(p) = serde_json::from_value::<DidOpenTextDocumentParams>(n.params) {
+                    self.open(p.text_document);
+                }
+            }
+            note::DidChangeTextDocument::METHOD => {
+                if let Ok(p) = serde_json::from_value::<DidChangeTextDocumentParams>(n.params) {
+                    self.change(p);
+                }
+            }
+            note::DidSaveTextDocument::METHOD => {
+                if let Ok(p) = serde_json::from_value::<DidSaveTextDocumentParams>(n.params)
+                    && let Some(d) = self.documents.get_mut(p.text_document.uri.as_str())
+                {
+                    d.due = d.due.map(|_| Instant::now());
+                }
+            }
+            note::DidCloseTextDocument::METHOD => {
+                if let Ok(p) = serde_json::from_value::<DidCloseTextDocumentParams>(n.params) {
+                    let uri = p.text_document.uri;
+                    if self.documents.remove(uri.as_str()).is_some() {
+                        let none = PublishDiagnosticsParams::new(uri, Vec::new(), None);
+                        self.notify::<note::PublishDiagnostics>(none);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, item: TextDocumentItem) {
+        let document = Document {
+            kind: self.kind(&item.uri),
+            version: item.version,
+            text: Text::new(item.text),
+            analysis: None,
+            due: Some(Instant::now()),
+            uri: item.uri.clone(),
+        };
+        self.documents
+            .insert(item.uri.as_str().to_owned(), document);
+    }
+
+    fn change(&mut self, p: DidChangeTextDocumentParams) {
+        let encoding = self.encoding;
+        if let Some(d) = self.documents.get_mut(p.text_document.uri.as_str()) {
+            p.content_changes
+                .into_iter()
+                .for_each(|c| d.text.edit(c, encoding));
+            d.version = p.text_document.version;
+            d.analysis = None;
+            d.due = Some(Instant::now() + PAUSE);
+        }
+    }
+
+    fn kind(&self, uri: &Uri) -> Kind {
+        let path = path_of(uri.as_str());
+        let same = |(_, user): &(FileId, bool)| !user;
+        let mut library = self.world.library.file_ids().filter(same).map(|(id, _)| id);
+        let original = library.find(|id| {
+            let place = self.world.places.path(self.world.sources.name(*id));
+            place.is_some_and(|p| Some(p.as_os_str().as_encoded_bytes()) == path.as_deref())
+        });
+        match original {
+            Some(id) => Kind::Tapset(id),
+            None if uri.as_str().ends_with(".stpm") => Kind::Macros,
+            None => Kind::Script,
+        }
+    }
+
+    fn publish_due(&mut self) {
+        let now = Instant::now();
+        let due = |d: &&Document| d.due.is_some_and(|at| at <= now);
+        let uris: Vec<Uri> = self
+            .documents
+            .values()
+            .filter(due)
+            .map(|d| d.uri.clone())
+            .collect();
+        for uri in uris {
+            let list = catch_unwind(AssertUnwindSafe(|| {
+                let a = self.analysis(&uri)?;
+                let d = self.documents.get(uri.as_str())?;
+                Some(diagnostics::diagnostics(&a, &d.text, &uri, self.encoding))
+            }));
+            let Some(d) = self.documents.get_mut(uri.as_str()) else {
+                continue;
+            };
+            d.due = None;
+            let version = Some(d.version);
+            if let Ok(Some(list)) = list {
+                let all = PublishDiagnosticsParams::new(uri, list, version);
+                self.notify::<note::PublishDiagnostics>(all);
+            }
+        }
+    }
+
+    /// The analysis of a document's current text.
+    fn analysis(&mut self, uri: &Uri) -> Option<Rc<Analysis>> {
+        let world = self.world;
+        let d = self.documents.get_mut(uri.as_str())?;
+        if d.analysis.is_none() {
+            let name = path_of(uri.as_str()).map_or_else(
+                || uri.as_str().to_owned(),
+                |p| String::from_utf8_lossy(&p).into_owned(),
+            );
+            d.analysis = Some(Rc::new(Analysis::new(
+                world,
+                &name,
+                d.text.as_str(),
+                d.kind,
+            )));
+        }
+        d.analysis.clone()
+    }
+
+    /// The analysis, and the token at a position.
+    fn token(&mut self, at: &TextDocumentPositionParams) -> Option<(Rc<Analysis>, usize)> {
+        let uri = &at.text_document.uri;
+        let a = self.analysis(uri)?;
+        let offset = self
+            .documents
+            .get(uri.as_str())?
+            .text
+            .offset(at.position, self.encoding);
+        let i = a.token_at(offset)?;
+        Some((a, i))
+    }
+
+    fn completion(&mut self, at: &TextDocumentPositionParams) -> Option<CompletionResponse> {
+        let uri = &at.text_document.uri;
+        let a = self.analysis(uri)?;
+        let text = &self.documents.get(uri.as_str())?.text;
+        let offset = text.offset(at.position, self.encoding);
+        let items = complete::complete(&a, self.world, text, offset, self.encoding);
+        Some(CompletionResponse::Array(items))
+    }
+
+    fn hover(&mut self, at: &TextDocumentPositionParams) -> Option<Hover> {
+        let (a, i) = self.token(at)?;
+        let value = hover::hover(&a, self.world, i)?;
+        let text = &self.documents.get(at.text_document.uri.as_str())?.text;
+        Some(Hover {
+            contents: HoverContents::Markup(MarkupContent {
+                kind: MarkupKind::Markdown,
+                value,
+            }),
+            range: a.tokens.get(i).map(|t| text.span(t.span, self.encoding)),
+        })
+    }
+
+    fn definition(&mut self, at: &TextDocumentPositionParams) -> Option<GotoDefinitionResponse> {
+        let (a, i) = self.token(at)?;
+        let spans = goto::definitions(&a, self.world, i);
+        let places = spans
+            .into_iter()
+            .filter_map(|s| self.location(&a, s, &at.text_document.uri));
+        Some(GotoDefinitionResponse::Array(places.collect()))
+    }
+
+    fn location(&self, a: &Analysis, span: Span, uri: &Uri) -> Option<Location> {
+        if span.file == a.file {
+            let text = &self.documents.get(uri.as_str())?.text;
+            return Some(Location::new(uri.clone(), text.span(span, self.encoding)));
+        }
+        let text = a.sources.text(span.file);
+        let path = self.world.places.provide(a.sources.name(span.file), text)?;
+        let range = Text::new(text.to_owned()).span(span, self.encoding);
+        Some(Location::new(uri_of(&path)?, range))
+    }
+
+    fn symbols(&mut self, uri: &Uri) -> Option<DocumentSymbolResponse> {
+        let a = self.analysis(uri)?;
+        let text = &self.documents.get(uri.as_str())?.text;
+        Some(DocumentSymbolResponse::Nested(symbols::symbols(
+            &a,
+            text,
+            self.encoding,
+        )))
+    }
+
+    /// One edit that replaces the whole, or none. Nothing where the text has errors.
+    fn formatting(&mut self, uri: &Uri) -> Option<Vec<TextEdit>> {
+        let world = self.world;
+        let d = self.documents.get(uri.as_str())?;
+        let (mut sources, mut unheard) = (world.sources.clone(), Diagnostics::new());
+        let env = (world.env)(Vec::new());
+        let text = d.text.as_str();
+        let file = sources.add(uri.as_str(), text.as_bytes().to_vec());
+        let out = format_script(
+            &mut sources,
+            file,
+            text.as_bytes(),
+            &env,
+            &world.macros,
+            &mut unheard,
+        )?;
+        let out = String::from_utf8(out).ok()?;
+        if out == text {
+            return Some(Vec::new());
+        }
+        let range = d.text.range(0, text.len(), self.encoding);
+        Some(vec![TextEdit::new(range, out)])
+    }
+}
+
+/// The path of a `file:` URI.
+fn path_of(uri: &str) -> Option<Vec<u8>> {
+    let rest = uri.strip_prefix("file://")?;
+    let path = &rest.as_bytes()[rest.find('/')?..];
+    let (mut out, mut i) = (Vec::with_capacity(path.len()), 0);
+    while i < path.len() {
+        let hex = path
+            .get(i + 1..i + 3)
+            .and_then(|h| std::str::from_utf8(h).ok());
+        let byte = hex.and_then(|h| u8::from_str_radix(h, 16).ok());
+        match byte.filter(|_| path[i] == b'%') {
+            Some(b) => {
+                out.push(b);
+                i += 3;
+            }
+            None => {
+                out.push(path[i]);
+                i += 1;
+            }
+        }
+    }
+    Some(out)
+}
+
+/// A path as a `file:` URI.
+fn uri_of(path: &Path) -> Option<Uri> {
+    let mut text = String::from("file://");
+    for b in path.as_os_str().as_encoded_bytes() {
+        match b {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                text.push(char::from(*b));
+            }
+            _ => text.push_str(&format!("%{b:02X}")),
+        }
+    }
+    Uri::from_str(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_uris() {
+        let uri = uri_of(Path::new("/a b/\u{e9}%.stp")).expect("a URI");
+        assert_eq!(uri.as_str(), "file:///a%20b/%C3%A9%25.stp");
+        assert_eq!(path_of(uri.as_str()), Some("/a b/\u{e9}%.stp".into()));
+        assert_eq!(path_of("file://host/x%"), Some(b"/x%".to_vec()));
+        assert_eq!(path_of("untitled:1"), None);
+    }
+}

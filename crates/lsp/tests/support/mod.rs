@@ -1,0 +1,245 @@
+//! A client on a connection in memory, and a server with our tapset and a small machine.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use lsp_server::{Connection, Message, Notification, Request, Response};
+use serde_json::{Value, json};
+use spile_lsp::server::serve;
+use spile_lsp::world::{Places, World};
+use spile_sema::analyse::Options;
+use spile_sema::library::Library;
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::{parse_file, parse_macros};
+use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
+use spile_syntax::source::Sources;
+
+#[path = "../../../sema/tests/fake/mod.rs"]
+mod fake;
+
+/// The document that most tests speak of.
+pub const URI: &str = "file:///x.stp";
+
+/// A folder of the repository.
+pub fn folder(name: &str) -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name);
+    let mut paths: Vec<_> = std::fs::read_dir(dir)
+        .expect("a folder")
+        .flatten()
+        .map(|e| e.path())
+        .collect();
+    paths.sort();
+    paths
+}
+
+struct Nowhere;
+
+impl Places for Nowhere {
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        Some(Path::new("/cache").join(name))
+    }
+    fn provide(&self, name: &str, text: &str) -> Option<PathBuf> {
+        assert!(!text.is_empty());
+        self.path(name)
+    }
+}
+
+fn world() -> World {
+    let env = PreprocEnv::new("6.12.0", "x86_64");
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let (mut library, mut macros) = (Library::new(), MacroLibrary::new());
+    macros.define(&mut sources, "MAXSTRINGLEN", "512", &mut diags);
+    for only_macros in [true, false] {
+        for path in folder("tapset") {
+            let name = path
+                .file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned();
+            let text = std::fs::read(&path).expect("readable");
+            if name.ends_with(".stpm") != only_macros {
+                continue;
+            }
+            let file = sources.add(format!("tapset/{name}"), text);
+            if only_macros {
+                macros.extend(parse_macros(&mut sources, file, &env, &mut diags));
+            } else {
+                let tree = parse_file(&mut sources, file, &env, &macros, &mut diags);
+                library.add(file, tree, false);
+            }
+        }
+    }
+    assert!(diags.is_empty(), "{}", diags.render(&sources, false));
+    World {
+        sources,
+        library,
+        macros,
+        env: Box::new(|args| PreprocEnv::new("6.12.0", "x86_64").with_args(args)),
+        facts: Box::new(fake::Machine::new()),
+        tables: Box::new(|_| None),
+        options: Options::default(),
+        places: Box::new(Nowhere),
+        blind: None,
+    }
+}
+
+/// The client's end.
+pub struct Client {
+    connection: Connection,
+    server: Option<JoinHandle<Result<bool, String>>>,
+    count: i32,
+    /// Notifications that came while answers were awaited.
+    pub heard: Vec<Notification>,
+}
+
+impl Client {
+    /// Starts a server and says hello; `first` is sent before the server reads anything.
+    pub fn start(encodings: &[&str], first: Vec<Message>) -> (Client, Value) {
+        let (ours, theirs) = Connection::memory();
+        let hello = json!({"capabilities": {"general": {"positionEncodings": encodings}}});
+        let mut client = Client {
+            connection: ours,
+            server: None,
+            count: 0,
+            heard: Vec::new(),
+        };
+        client.send(Request::new(0.into(), "initialize".into(), hello));
+        client.notify("initialized", json!({}));
+        first.into_iter().for_each(|m| client.send(m));
+        client.server = Some(std::thread::spawn(move || serve(&world(), &theirs)));
+        let answer = client.answer(0).result.expect("a result");
+        (client, answer)
+    }
+
+    /// A server with one open document.
+    pub fn with(text: &str) -> Client {
+        let (mut client, _) = Client::start(&["utf-16"], Vec::new());
+        client.open(URI, text);
+        client
+    }
+
+    pub fn send(&self, message: impl Into<Message>) {
+        self.connection
+            .sender
+            .send(message.into())
+            .expect("the server is there");
+    }
+
+    pub fn notify(&self, method: &str, params: Value) {
+        self.send(Notification::new(method.into(), params));
+    }
+
+    pub fn open(&mut self, uri: &str, text: &str) {
+        let item = json!({"uri": uri, "languageId": "systemtap", "version": 1, "text": text});
+        self.notify("textDocument/didOpen", json!({"textDocument": item}));
+    }
+
+    /// A change of the whole text (`range` null) or a part.
+    pub fn change(&mut self, version: i32, range: Value, text: &str) {
+        let mut change = json!({"text": text});
+        if !range.is_null() {
+            change["range"] = range;
+        }
+        let document = json!({"uri": URI, "version": version});
+        self.notify(
+            "textDocument/didChange",
+            json!({"textDocument": document, "contentChanges": [change]}),
+        );
+    }
+
+    pub fn receive(&mut self) -> Message {
+        self.connection
+            .receiver
+            .recv_timeout(Duration::from_secs(120))
+            .expect("an answer")
+    }
+
+    pub fn answer(&mut self, id: i32) -> Response {
+        loop {
+            match self.receive() {
+                Message::Response(r) if r.id == id.into() => return r,
+                Message::Notification(n) => self.heard.push(n),
+                _ => {}
+            }
+        }
+    }
+
+    pub fn ask(&mut self, method: &str, params: Value) -> Response {
+        self.count += 1;
+        self.send(Request::new(self.count.into(), method.into(), params));
+        self.answer(self.count)
+    }
+
+    /// A request that has a result.
+    pub fn result(&mut self, method: &str, params: Value) -> Value {
+        let r = self.ask(method, params);
+        assert!(r.error.is_none(), "{method}: {:?}", r.error);
+        r.result.expect("a result")
+    }
+
+    /// The next diagnostics: version, and each as `line:from-to code message`.
+    pub fn diagnostics(&mut self) -> (Value, Vec<String>) {
+        loop {
+            let n = match self.heard.is_empty() {
+                false => self.heard.remove(0),
+                true => match self.receive() {
+                    Message::Notification(n) => n,
+                    _ => continue,
+                },
+            };
+            if n.method != "textDocument/publishDiagnostics" {
+                continue;
+            }
+            let list = n.params["diagnostics"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|d| {
+                    let r = &d["range"];
+                    let (s, e) = (&r["start"], &r["end"]);
+                    let code = d["code"].as_str().expect("a code");
+                    let message = d["message"].as_str().expect("a message");
+                    format!(
+                        "{}:{}-{} {code} {message}",
+                        s["line"], s["character"], e["character"]
+                    )
+                });
+            return (n.params["version"].clone(), list.collect());
+        }
+    }
+
+    /// Ends as the protocol wants.
+    pub fn stop(mut self) {
+        assert!(self.ask("shutdown", Value::Null).error.is_none());
+        assert!(self.ask("textDocument/hover", at(0, 0)).error.is_some());
+        self.notify("exit", Value::Null);
+        let ended = self
+            .server
+            .take()
+            .expect("a server")
+            .join()
+            .expect("no panic");
+        assert_eq!(ended, Ok(true));
+    }
+}
+
+/// The parameters of a request at a position of the document.
+pub fn at(line: usize, character: usize) -> Value {
+    json!({"textDocument": {"uri": URI}, "position": {"line": line, "character": character}})
+}
+
+/// A text with `§` for the cursor: the text without it, and the position (in UTF-16).
+pub fn cursor(marked: &str) -> (String, Value) {
+    let (before, after) = marked.split_once('§').expect("a cursor");
+    let line = before.matches('\n').count();
+    let last = before.rsplit('\n').next().unwrap_or("");
+    (
+        format!("{before}{after}"),
+        at(line, last.encode_utf16().count()),
+    )
+}

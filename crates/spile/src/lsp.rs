@@ -1,0 +1,121 @@
+//! `spile lsp`: gives the language server the tapset and the machine.
+//!
+//! The tapset is built into the program. When an editor goes to a definition in it, the file is
+//! written to the user's cache, `$XDG_CACHE_HOME/spile/tapset`, and nothing else is ever written.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use spile_kernel::machine as host;
+use spile_lsp::world::{Places, World};
+use spile_sema::analyse::Options;
+use spile_sema::library::Library;
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::source::Sources;
+
+use crate::cli::Lsp;
+use crate::facts::KernelFacts;
+use crate::passes::{define, kernel_types, pairs, preproc_env, table};
+use crate::report::{Failure, fail, tell};
+use crate::tapset;
+
+/// Serves until the editor ends; the result is the exit status that the protocol wants.
+pub fn run(cli: &Lsp) -> Result<u8, Failure> {
+    let release = host::release();
+    let (guru, kernel) = (cli.guru, release.clone());
+    let env = move |args: Vec<String>| {
+        let mut env = preproc_env(&kernel).with_args(args);
+        env.guru = guru;
+        env
+    };
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let max_len = define(&cli.defines, "MAXSTRINGLEN").unwrap_or(512);
+    // Whole paths, which tell them from the built-in files and mean the same to the editor.
+    let whole = |p: &PathBuf| p.canonicalize().unwrap_or_else(|_| p.clone());
+    let include: Vec<PathBuf> = cli.include.iter().map(whole).collect();
+    let lib = tapset::load(
+        &mut sources,
+        &env(Vec::new()),
+        &include,
+        max_len,
+        &mut diags,
+    )
+    .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
+    if diags.has_errors() {
+        // Editors keep what a server says there in a log.
+        tell(diags.render(&sources, false));
+    }
+    let mut library = Library::new();
+    for (file, tree) in lib.files {
+        library.add(file, tree, false);
+    }
+    let blind = match kernel_types() {
+        Err(Failure::Other(why)) => Some(why),
+        _ => None,
+    };
+    let facts = KernelFacts::new(&release);
+    let world = World {
+        sources,
+        library,
+        macros: lib.macros,
+        env: Box::new(env),
+        facts: Box::new(KernelFacts::new(&release)),
+        tables: Box::new(move |name| table(name, &facts)),
+        options: Options {
+            defines: pairs(&cli.defines, 'D')?,
+            ..Options::default()
+        },
+        places: Box::new(Cache(cache_dir())),
+        blind,
+    };
+    let clean = spile_lsp::server::stdio(&world).map_err(fail)?;
+    Ok(u8::from(!clean))
+}
+
+/// The user's cache, if the environment says where it is.
+fn cache_dir() -> Option<PathBuf> {
+    let var = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
+    let cache = var("XDG_CACHE_HOME").or_else(|| Some(var("HOME")?.join(".cache")))?;
+    Some(cache.join("spile/tapset"))
+}
+
+/// Where tapset files are: those of `-I` folders where they are, the built-in ones in the cache.
+struct Cache(Option<PathBuf>);
+
+impl Places for Cache {
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        match name.strip_prefix("tapset/") {
+            Some(built_in) => Some(self.0.as_ref()?.join(built_in)),
+            None => Some(name.into()),
+        }
+    }
+
+    fn provide(&self, name: &str, text: &str) -> Option<PathBuf> {
+        let path = self.path(name)?;
+        if !name.starts_with("tapset/") {
+            return Some(path);
+        }
+        let there = std::fs::read(&path).is_ok_and(|t| t == text.as_bytes());
+        if !there {
+            write(&path, text).ok()?;
+        }
+        Some(path)
+    }
+}
+
+/// Writes a file whole or not at all, and not writable: edits would have no effect.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(folder)?;
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    new.write_all(text.as_bytes())?;
+    new.as_file()
+        .set_permissions(std::fs::Permissions::from_mode(0o444))?;
+    new.persist(path)?;
+    Ok(())
+}
