@@ -17,9 +17,6 @@ use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
-#[path = "../../../sema/tests/fake/mod.rs"]
-mod fake;
-
 /// The document that most tests speak of.
 pub const URI: &str = "file:///x.stp";
 
@@ -80,7 +77,7 @@ fn world() -> World {
         library,
         macros,
         env: Box::new(|args| PreprocEnv::new("6.12.0", "x86_64").with_args(args)),
-        facts: Box::new(fake::Machine::new()),
+        facts: Box::new(spile_sema::fake::Machine::new()),
         tables: Box::new(|_| None),
         options: Options::default(),
         places: Box::new(Nowhere),
