@@ -9,7 +9,7 @@ use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::insn::{Reg::*, Size};
 use crate::layout::{Attach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat};
-use crate::lower::{CTX, Gen, NR, Pool, RING, TMP, asks_number, output_piece};
+use crate::lower::{CTX, Gen, NR, Pool, RING, TMP, asks_number, field_types, output_piece};
 use crate::plan::{Needs, Plan};
 use crate::regalloc::{self, Alloc};
 
@@ -161,11 +161,9 @@ fn largest_piece(program: &Program) -> u32 {
     let mut largest = output_piece(&[max]);
     for handler in program.handlers.iter().filter(|h| h.event.in_kernel()) {
         for (inst, _) in handler.body.blocks.iter().flat_map(|b| &b.insts) {
-            if let Inst::Print { args, .. } = inst {
-                let fields: Vec<Ty> = args
-                    .iter()
-                    .map(|a| program.type_of(&handler.body, *a).unwrap_or(max))
-                    .collect();
+            if let Inst::Print { args, fmt, .. } = inst {
+                let types = |a| program.type_of(&handler.body, a).unwrap_or(max);
+                let fields = field_types(program, *fmt, args, types);
                 largest = largest.max(output_piece(&fields));
             }
         }

@@ -5,13 +5,15 @@
 //! displacement: header, counters, scratch words, per-CPU scalars, small frame slots, then
 //! text buffers, and the caches of arrays last.
 
+use spile_ir::fmt::MAX_MEM;
 use spile_ir::storage::Storage;
-use spile_ir::{ElemTy, Global, GlobalKind, HandlerId, Hist, Program, StatsSpec, Ty};
+use spile_ir::{ElemTy, Global, GlobalKind, HandlerId, Hist, Inst, Program, StatsSpec, Ty};
 
 use crate::elf::{MapSpec, MapType};
 use crate::layout::{
     AggLayout, GlobalLayout, HandlerInfo, Options, Place, ValueLayout, counters, percpu, shared,
 };
+use crate::lower::{is_tokenize, reads_into_text};
 
 /// `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
@@ -64,6 +66,10 @@ pub struct Scratch {
     /// The text being built: appending goes up to three strings' lengths far; a fourth is
     /// room for copies that only count.
     pub text: u32,
+    /// What `tokenize` keeps in one run: the position, the text.
+    pub tokens: u32,
+    /// Bytes read by `%m` for a text.
+    pub memory: u32,
     /// The output buffer.
     pub out: u32,
     /// Its size.
@@ -137,6 +143,8 @@ impl Plan {
             frame: 0,
             err_text: 0,
             text: 0,
+            tokens: 0,
+            memory: 0,
             out: 0,
             out_size: (needs.piece + 64).next_multiple_of(8).max(OUT_BYTES),
         };
@@ -155,6 +163,12 @@ impl Plan {
         scratch.frame = cpu.take(needs.frame);
         scratch.err_text = cpu.take(max_string);
         scratch.text = cpu.take(4 * max_string + 256);
+        if insts(program).any(is_tokenize) {
+            scratch.tokens = cpu.take(8 + max_string);
+        }
+        if insts(program).any(|i| reads_into_text(program, i)) {
+            scratch.memory = cpu.take(MAX_MEM as u32 + 8);
+        }
         scratch.out = cpu.take(scratch.out_size);
         if scratch.value > REACH - 1024 {
             return Err("handlers and globals take more than 32 KB for each CPU".into());
@@ -194,6 +208,13 @@ impl Plan {
         // in the output buffer cannot exclude.
         self.shared_size + self.stride * options.cpus + self.scratch.out_size + 3 * 8192
     }
+}
+
+/// All instructions of kernel handlers.
+fn insts(program: &Program) -> impl Iterator<Item = &Inst> {
+    let kernel = program.handlers.iter().filter(|h| h.event.in_kernel());
+    let blocks = kernel.flat_map(|h| &h.body.blocks);
+    blocks.flat_map(|b| b.insts.iter().map(|(i, _)| i))
 }
 
 fn place_handlers(program: &Program, cpu: &mut Bump) -> Vec<Option<HandlerInfo>> {

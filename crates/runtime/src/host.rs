@@ -70,6 +70,15 @@ impl Host {
                 Value::Long(0)
             }
             Intrinsic::KernelStr => self.kernel_string(number(0) as u64, number(1))?,
+            Intrinsic::KernelQuoted => {
+                let addr = number(0) as u64;
+                let mut bytes = vec![0; number(1).clamp(0, MOST_STRING) as usize];
+                if !bytes.is_empty() && !self.read_kernel(addr, &mut bytes)? {
+                    return Err(string_fault(addr));
+                }
+                let room = usize::try_from(number(2)).unwrap_or(0);
+                Value::from(&spile_ir::fmt::escape_within(&bytes, room, true)[..])
+            }
             Intrinsic::SymName => Value::from(&*symbol_name(number(0) as u64)),
             Intrinsic::SymData | Intrinsic::SymFileLine => {
                 // Lines need debug information, which is read by whoever has it; without it
@@ -136,9 +145,7 @@ impl Host {
             let len = (64 - (at % 64) as usize).min(most - text.len());
             let mut piece = [0; 64];
             if !self.read_kernel(at, &mut piece[..len])? {
-                return Err(Fault::from(format!(
-                    "kernel string copy fault at {addr:#x}"
-                )));
+                return Err(string_fault(addr));
             }
             match piece[..len].iter().position(|&b| b == 0) {
                 Some(end) => {
@@ -150,6 +157,10 @@ impl Host {
         }
         Ok(Value::from(&text[..]))
     }
+}
+
+fn string_fault(addr: u64) -> Fault {
+    Fault::from(format!("kernel string copy fault at {addr:#x}"))
 }
 
 /// This process's command line, arguments joined by spaces.

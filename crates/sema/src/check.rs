@@ -4,7 +4,6 @@
 
 use std::collections::HashSet;
 
-use spile_ir::fmt::{ConvKind, Format, Piece};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Event, Extract, Space};
 use spile_syntax::ast::Span;
@@ -144,23 +143,9 @@ impl Walk<'_> {
                 ExprKind::HistGet { .. } | ExprKind::PrintHist { .. } if kernel => {
                     self.statistic("histograms", e.span);
                 }
-                ExprKind::Print {
-                    form: PrintForm::Format(f),
-                    ..
-                } if kernel => {
-                    if let Some(kind) = self.tree.formats.get(*f).and_then(not_in_kernel) {
-                        self.format(kind, e.span);
-                    }
-                }
                 _ => {}
             }
         }
-    }
-
-    fn format(&mut self, kind: ConvKind, span: Span) {
-        let text = format!("`%{}` cannot run in a kernel handler yet", kind.letter());
-        let help = "read numbers with `@kderef`, or text with `kernel_string_n`";
-        self.found(codes::KERNEL_FORMAT, span, text, help);
     }
 
     fn statistic(&mut self, what: &str, span: Span) {
@@ -291,14 +276,6 @@ impl Walk<'_> {
     }
 }
 
-/// The conversion of a format that kernel handlers do not have.
-fn not_in_kernel(format: &Format) -> Option<ConvKind> {
-    format.pieces.iter().find_map(|p| match p {
-        Piece::Conv(c) if matches!(c.kind, ConvKind::Mem | ConvKind::MemHex) => Some(c.kind),
-        _ => None,
-    })
-}
-
 /// What an intrinsic needs of the event, as messages call it.
 fn needs(f: Intrinsic) -> Option<&'static str> {
     Some(match f {
@@ -308,7 +285,9 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         }
         Intrinsic::SysArgstr => "entry to a system call",
         Intrinsic::SysRet | Intrinsic::SysRetstr => "return from a system call",
-        Intrinsic::UserStr | Intrinsic::UserBuf => "memory of the current process",
+        Intrinsic::UserStr | Intrinsic::UserBuf | Intrinsic::UserQuoted => {
+            "memory of the current process"
+        }
         Intrinsic::TaskCurrent => "current task of the kernel",
         _ => return None,
     })

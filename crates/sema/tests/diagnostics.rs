@@ -83,7 +83,6 @@ const CASES: &[(&str, &str)] = &[
         "function f(n) { return arg(n) }
 probe syscall.x { x = 3; println(f(x)); println(f(2)) println(f(7)) }",
     ),
-    ("E0607", "probe syscall.x { printf(\"%4m\", pid()) }"),
     ("W0501", "probe begin { println(x + 1) }"),
     ("W0502", "probe begin { x = 1 }"),
     ("W0503", "global s probe begin { s <<< 1; @count(s) }"),

@@ -71,6 +71,7 @@ impl Gen<'_> {
         self.keep_task(&order);
         self.enter(out)?;
         self.clear_undefined()?;
+        self.clear_tokens();
         match self.alloc.resume.is_empty() {
             true => self.blocks(&order)?,
             false => self.in_steps(first, &order)?,
@@ -186,7 +187,7 @@ impl Gen<'_> {
                         .place(*g)
                         .is_ok_and(|p| matches!(p, Place::Hash { .. } | Place::PerCpuArray { .. }))
             }
-            Inst::Print { .. } | Inst::Sprint { .. } | Inst::Call { .. } => false,
+            Inst::Call { .. } => false,
             _ => inst.fallible(self.program),
         }
     }

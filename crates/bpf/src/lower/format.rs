@@ -8,6 +8,7 @@
 use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
 use spile_ir::{FormatId, Reg as IrReg, Val};
 
+use super::memory::Memory;
 use super::pool::Pool;
 use super::{Gen, NR, Res, Text};
 use crate::asm::{Asm, Function, Label, Section};
@@ -36,14 +37,14 @@ const MAX_COUNT: i32 = 65_536;
 
 /// A width or precision: a number, or an argument.
 #[derive(Clone, Copy)]
-enum Amount {
+pub(super) enum Amount {
     Known(i32),
     At(Val),
 }
 
 /// Width (at least 0 when known), precision (below 0 for none), the side of the text.
 #[derive(Clone, Copy)]
-struct Field {
+pub(super) struct Field {
     width: Amount,
     precision: Amount,
     left: bool,
@@ -116,14 +117,15 @@ impl Gen<'_> {
             ConvKind::Char => self.append_char(c, value, field),
             ConvKind::Binary => self.append_bytes(value, width),
             ConvKind::Mem | ConvKind::MemHex => {
-                Err(format!("%{} in a kernel handler", c.kind.letter()))
+                let memory = Memory::new(c, value, precision);
+                self.append_memory(&memory, c.kind == ConvKind::MemHex, field)
             }
             _ => self.append_number(c, value, field),
         }
     }
 
     /// `reg` = a width; negative where the padding goes to the right.
-    fn width_into(&mut self, field: Field, reg: Reg) -> Res {
+    pub(super) fn width_into(&mut self, field: Field, reg: Reg) -> Res {
         match field.width {
             Amount::Known(n) => self.asm.mov(reg, if field.left { -n } else { n }),
             Amount::At(v) => {
@@ -150,7 +152,7 @@ impl Gen<'_> {
     /// Sends a number through a scratch word. To the verifier the paths to here become one,
     /// and what it learns of the number it does not learn of the register it came from, which
     /// would make paths that differ for all of the handler.
-    fn forget(&mut self, reg: Reg) {
+    pub(super) fn forget(&mut self, reg: Reg) {
         let word = self.plan.scratch.tmp as i16 + 56;
         self.asm.store(Size::DW, R7, word, reg);
         self.asm.load(Size::DW, reg, R7, word);
@@ -207,7 +209,7 @@ impl Gen<'_> {
         self.cut(off, width);
     }
 
-    fn use_append_text(&mut self) -> Res {
+    pub(super) fn use_append_text(&mut self) -> Res {
         let plan = self.plan;
         self.pool.sub("append_text", |pool| append_text(plan, pool))
     }
@@ -355,6 +357,20 @@ impl Gen<'_> {
             .sub("append_number_16", |pool| append_number(plan, pool, 16))?;
         self.load(R2, plan.scratch.err_aux);
         self.number_in_r2("append_number_16", 0);
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    /// A message that begins with the number in `err_aux`.
+    pub(super) fn build_count(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
+        let text = Text::Const { bytes: text.into() };
+        let plan = self.plan;
+        self.begin_text(width);
+        self.pool
+            .sub("append_number_10", |pool| append_number(plan, pool, 10))?;
+        self.load(R2, plan.scratch.err_aux);
+        self.number_in_r2("append_number_10", flag::SIGNED);
+        self.append_text(&text, 0, None)?;
         self.end_text(off, width);
         Ok(())
     }

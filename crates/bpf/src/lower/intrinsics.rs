@@ -16,6 +16,11 @@ impl Gen<'_> {
         if args.len() != f.info().params.len() {
             return Err(format!("{} with {} arguments", f.info().name, args.len()));
         }
+        match f {
+            I::Tokenize => return self.tokenize(dst, args[0], args[1]),
+            I::KernelQuoted | I::UserQuoted => return self.memory_quoted(dst, f, args),
+            _ => {}
+        }
         let Some(dst) = dst else {
             return match f {
                 I::Exit => self.exit_session(),
@@ -43,6 +48,9 @@ impl Gen<'_> {
             I::Substr => return self.substr(dst, args[0], args[1], args[2]),
             I::Stringat => return self.stringat(dst, args[0], args[1]),
             I::Isinstr => return self.isinstr(dst, args[0], args[1]),
+            I::Strpos => return self.strpos(dst, args[0], args[1]),
+            I::StrReplace => return self.str_replace(dst, args),
+            I::TextStrn => return self.text_strn(dst, args[0], args[1], args[2]),
             I::Strtol => return self.strtol(dst, args[0], args[1]),
             I::Cmdline => return self.cmdline(dst),
             I::Strlen => {

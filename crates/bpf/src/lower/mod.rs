@@ -8,6 +8,9 @@
 //! | `compare` | comparisons of wide strings |
 //! | `format` | text built from formats |
 //! | `search` | finding, numbers in text, escapes: byte by byte |
+//! | `replace` | replacing in strings, tokens |
+//! | `quote` | escaped text within a length |
+//! | `memory` | `%m` and `%M` |
 //! | `globals` | scalars, and arrays in hash maps |
 //! | `aggregates` | statistics, per-CPU arrays with their caches |
 //! | `intrinsics` | the table of intrinsics; the current task; time |
@@ -44,8 +47,11 @@ mod errors;
 mod format;
 mod globals;
 mod intrinsics;
+mod memory;
 mod output;
 mod pool;
+mod quote;
+mod replace;
 mod search;
 mod steps;
 mod strings;
@@ -54,8 +60,10 @@ mod usermem;
 
 use spile_ir::{BinOp, Block, BlockId, Body, HandlerId, Inst, Program, SiteId, Term, Ty, Val};
 
+pub(crate) use memory::{field_types, reads_into_text};
 pub(crate) use output::{RING, piece_size as output_piece};
 pub(crate) use pool::Pool;
+pub(crate) use replace::is_tokenize;
 pub(crate) use syscalls::asks_number;
 
 use crate::asm::{Asm, Label, Section};

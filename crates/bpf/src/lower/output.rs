@@ -2,6 +2,7 @@
 
 use spile_ir::{FormatId, Stream, Ty, Val};
 
+use super::memory::{self, Memory};
 use super::{Gen, Res, Text};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
@@ -16,6 +17,7 @@ const HEADER: i32 = 8;
 pub(super) enum Field {
     Long(Src),
     Text(Text),
+    Memory(Memory),
 }
 
 impl Gen<'_> {
@@ -25,23 +27,16 @@ impl Gen<'_> {
             .formats
             .get(fmt.index())
             .ok_or("no such format")?;
-        if spile_ir::visit::reads_memory(format) {
-            return Err("%m in a kernel handler".into());
-        }
-        let mut fields = Vec::new();
+        let memory = memory::of_args(format, args);
         for arg in args {
-            fields.push(self.ty(*arg)?);
+            self.ty(*arg)?;
         }
+        let types = |a| self.ty(a).unwrap_or(Ty::Long);
         let shape = RecordShape {
             what: RecordWhat::Print { stream, fmt },
-            fields,
+            fields: memory::field_types(self.program, fmt, args, types),
         };
-        self.piece(shape, &mut |g, i| {
-            Ok(match g.ty(args[i])? {
-                Ty::Long => Field::Long(g.long(args[i], R1)?),
-                Ty::Str(_) => Field::Text(g.text(args[i])?),
-            })
-        })
+        self.piece(shape, &mut |g, i| g.print_field(args[i], memory[i]))
     }
 
     /// Appends a piece; a full buffer is sent first.
@@ -83,6 +78,11 @@ impl Gen<'_> {
                     self.text_field(&text, at)?;
                     at = 0;
                 }
+                (Ty::Str(_), Field::Memory(memory)) => {
+                    self.asm.add(R4, i32::from(at));
+                    self.memory_field(&memory)?;
+                    at = 0;
+                }
                 _ => return Err("an argument of the wrong type".into()),
             }
             if at > 30_000 {
@@ -97,7 +97,7 @@ impl Gen<'_> {
     }
 
     /// `r5` = address of position r4 in the output buffer.
-    fn cursor(&mut self) {
+    pub(super) fn cursor(&mut self) {
         self.addr(R5, self.plan.scratch.out);
         self.asm.add(R5, R4);
     }

@@ -1,4 +1,4 @@
-//! Work on strings byte by byte: finding, numbers in text, escapes. The bytes are gone through
+//! Work on strings byte by byte: finding, numbers in text, escapes in formats. The bytes are gone through
 //! by `bpf_loop`, whose callback the verifier follows once, whatever a string's length.
 
 use spile_ir::interp::strtol;
@@ -52,10 +52,10 @@ mod phase {
 }
 
 /// Bytes of a row of the table of escapes: four of text, its length.
-const ESCAPE: i32 = 8;
+pub(super) const ESCAPE: i32 = 8;
 
 impl Gen<'_> {
-    fn needs_loop(&self, what: &str) -> Res {
+    pub(super) fn needs_loop(&self, what: &str) -> Res {
         if self.options.features.bpf_loop {
             Ok(())
         } else {
@@ -67,7 +67,7 @@ impl Gen<'_> {
 
     /// A string in the CPU's block, behind which memory can be read: constants are copied to
     /// the room for copies.
-    fn in_block(&mut self, text: Text) -> Res<Text> {
+    pub(super) fn in_block(&mut self, text: Text) -> Res<Text> {
         match text {
             Text::Slot { .. } => Ok(text),
             Text::Const { .. } => {
@@ -81,12 +81,37 @@ impl Gen<'_> {
 
     /// `dst` = 1 where the second string occurs in the first.
     pub(super) fn isinstr(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
+        if let Some(at) = self.find(text, part)? {
+            return self.set_long(dst, i32::from(at > 0));
+        }
+        let absent = self.asm.label();
+        self.asm.jump_if(Cond::Eq, R0, 0, absent);
+        self.asm.mov(R0, 1);
+        self.asm.bind(absent);
+        self.set_long(dst, R0)
+    }
+
+    /// `dst` = where the second string occurs in the first, or -1.
+    pub(super) fn strpos(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
+        if let Some(at) = self.find(text, part)? {
+            return self.set_long(dst, at - 1);
+        }
+        self.asm.add(R0, -1);
+        self.set_long(dst, R0)
+    }
+
+    /// `r0` = position of the second string in the first, plus one; 0 where it is not in it.
+    /// That number where it is known now.
+    fn find(&mut self, text: Val, part: Val) -> Res<Option<i32>> {
         let (text, part) = (self.text(text)?, self.text(part)?);
         if let (Text::Const { bytes: a }, Text::Const { bytes: b }) = (&text, &part) {
-            let found = b.is_empty() || a.windows(b.len()).any(|w| w == &**b);
-            return self.set_long(dst, i32::from(found));
+            let at = match b.is_empty() {
+                true => Some(0),
+                false => a.windows(b.len()).position(|w| w == &**b),
+            };
+            return Ok(Some(at.map_or(0, |at| at as i32 + 1)));
         }
-        self.needs_loop("isinstr()")?;
+        self.needs_loop("searching in a string")?;
         let text = self.in_block(text)?;
         let (wide, part_wide) = (text.width(), part.width());
         let name = format!("find_{wide}_{part_wide}");
@@ -102,7 +127,7 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R3, R10, TMP[0]);
         self.addr(R5, self.plan.scratch.tmp);
         self.asm.call_sub(name);
-        self.set_long(dst, R0)
+        Ok(None)
     }
 
     /// `dst` = number at the start of a string.
@@ -150,7 +175,7 @@ impl Gen<'_> {
 
     /// Word at `tmp` = the escape of the byte r1. Loses r1, r2.
     pub(super) fn escaped_char(&mut self, tmp: u32) {
-        let table = escapes(self.pool);
+        let table = table(self.pool, spile_ir::fmt::escape_char);
         self.asm.alu(AluOp::And, R1, 255);
         self.asm.alu(AluOp::Mul, R1, ESCAPE);
         self.asm.ld_data(R2, Section::Rodata, table);
@@ -172,11 +197,15 @@ pub(super) fn use_escape(pool: &mut Pool, plan: &Plan, wide: u32) -> Result<Stri
     Ok(name)
 }
 
-/// Offset of the table of escapes.
-fn escapes(pool: &mut Pool) -> u32 {
+/// Offset of the table of escapes in strings.
+pub(super) fn escapes(pool: &mut Pool) -> u32 {
+    table(pool, |byte| spile_ir::fmt::escape_text(&[byte]))
+}
+
+fn table(pool: &mut Pool, escape: fn(u8) -> Vec<u8>) -> u32 {
     let mut table = Vec::new();
     for byte in 0..=255 {
-        let text = spile_ir::fmt::escape_text(&[byte]);
+        let text = escape(byte);
         let mut row = [0; ESCAPE as usize];
         row[..text.len()].copy_from_slice(&text);
         row[4] = text.len() as u8;
@@ -185,12 +214,12 @@ fn escapes(pool: &mut Pool) -> u32 {
     pool.constant(&table)
 }
 
-fn finish(asm: Asm) -> Result<Function, String> {
+pub(super) fn finish(asm: Asm) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
 /// Ends a callback: 0 goes on, 1 stops.
-fn ends(asm: &mut Asm, go_on: Label, stop: Label) {
+pub(super) fn ends(asm: &mut Asm, go_on: Label, stop: Label) {
     asm.bind(go_on);
     asm.mov(R0, 0);
     asm.exit();
@@ -216,7 +245,7 @@ fn each(asm: &mut Asm, name: &str) {
     asm.load(Size::DW, R6, R10, slot::WORDS - slot::SIZE);
 }
 
-/// `find(text, part, length of the part, length of the text, words)`: 1 or 0.
+/// `find(text, part, length of the part, length of the text, words)`: where, plus one, or 0.
 fn find_sub(name: &str) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "part", "length", "size", "words"]);
     let (none, all) = (asm.label(), asm.label());
@@ -240,18 +269,32 @@ fn find_sub(name: &str) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Whether the part stands at this position: word by word; the last word's bytes behind the
-/// part are shifted out.
+/// Whether the part stands at this position.
 fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
-    let (go_on, stop, found, last) = (asm.label(), asm.label(), asm.label(), asm.label());
-    let again = asm.label();
+    let (go_on, stop, found) = (asm.label(), asm.label(), asm.label());
     asm.jump_if(Cond::Ge, R1, wide as i32, stop);
+    asm.store(Size::DW, R10, -8, R1);
     asm.load(Size::DW, R6, R2, slot::WORDS);
     asm.load(Size::DW, R7, R2, slot::TEXT);
     asm.add(R7, R1);
     asm.load(Size::DW, R8, R2, slot::OTHER);
     asm.load(Size::DW, R9, R6, find::LENGTH);
+    same(&mut asm, part_wide, found, go_on);
+    asm.bind(found);
+    asm.load(Size::DW, R1, R10, -8);
+    asm.add(R1, 1);
+    asm.store(Size::DW, R6, find::FOUND, R1);
+    asm.jump(stop);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}
+
+/// Compares the r9 bytes at r8 with those at r7, behind both of which memory can be read: word
+/// by word; the last word's bytes behind the part are shifted out. Falls to `yes`, or goes to
+/// one of the labels. Loses r1-r3, r5, r9.
+pub(super) fn same(asm: &mut Asm, part_wide: u32, yes: Label, no: Label) {
+    let (again, last) = (asm.label(), asm.label());
     asm.mov(R5, 0);
     asm.bind(again);
     asm.mov(R1, R7);
@@ -262,24 +305,19 @@ fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
     asm.load(Size::DW, R3, R1, 0);
     asm.alu(AluOp::Xor, R2, R3);
     asm.jump_if(Cond::Slt, R9, 8, last);
-    asm.jump_if(Cond::Ne, R2, 0, go_on);
+    asm.jump_if(Cond::Ne, R2, 0, no);
     asm.add(R9, -8);
-    asm.jump_if(Cond::Sle, R9, 0, found);
+    asm.jump_if(Cond::Sle, R9, 0, yes);
     asm.add(R5, 8);
     asm.jump_if(Cond::Lt, R5, part_wide as i32, again);
-    asm.jump(found);
+    asm.jump(yes);
     asm.bind(last);
     asm.mov(R3, 8);
     asm.alu(AluOp::Sub, R3, R9);
     asm.alu(AluOp::Lsh, R3, 3);
     asm.alu(AluOp::And, R3, 63);
     asm.alu(AluOp::Lsh, R2, R3);
-    asm.jump_if(Cond::Ne, R2, 0, go_on);
-    asm.bind(found);
-    asm.store(Size::DW, R6, find::FOUND, 1);
-    asm.jump(stop);
-    ends(&mut asm, go_on, stop);
-    finish(asm)
+    asm.jump_if(Cond::Ne, R2, 0, no);
 }
 
 /// `strtol(text, base, words)`.

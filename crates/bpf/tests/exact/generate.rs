@@ -21,7 +21,8 @@ enum Use {
     No,
 }
 
-/// Formats with the kinds of their arguments (`d` number, `s` string).
+/// Formats with the kinds of their arguments (`d` number, `s` string, `w` width, `c` byte, `m`
+/// address that nothing is at: the interpreter has other memory).
 const FORMATS: &[(&str, &str)] = &[
     ("%d %5d %-5d|\n", "ddd"),
     ("%05d,%+d,% d", "ddd"),
@@ -40,6 +41,9 @@ const FORMATS: &[(&str, &str)] = &[
     ("%*.*x", "wwd"),
     ("%#s", "s"),
     ("%5c|%-3c", "cc"),
+    ("%#c%#4c|", "cc"),
+    ("%d %.9m", "dm"),
+    ("%*.*M|%s", "wwms"),
 ];
 
 const STRINGS: &[&str] = &[
@@ -51,6 +55,8 @@ const STRINGS: &[&str] = &[
     "12345678",
     "a longer text of thirty bytes!",
     "fifteen bytes..",
+    "\t\"quotes\", \\ and\u{1}\u{e9}",
+    ", ",
     "a text that is longer than all of the narrow registers, by some hundred and more bytes, so that it is cut in each of them, as you will see",
 ];
 
@@ -409,6 +415,7 @@ impl Generator {
                 b'w' if self.chance(60) => Val::Imm(i64::from(self.below(60)) - 30),
                 // A NUL would end the text.
                 b'c' => Val::Imm(33 + i64::from(self.below(90))),
+                b'm' => Val::Imm(i64::from(self.below(4096))),
                 _ => self.long(),
             })
             .collect()
@@ -422,7 +429,7 @@ impl Generator {
             f,
             args,
         };
-        match self.below(13) {
+        match self.below(17) {
             0 | 1 => Inst::Copy {
                 dst,
                 src: self.string(),
@@ -471,6 +478,26 @@ impl Generator {
             9 => {
                 let args = vec![self.string()];
                 intr(self.long_reg(), Intrinsic::Strlen, args)
+            }
+            12 => {
+                let args = vec![self.string(), self.string()];
+                intr(self.long_reg(), Intrinsic::Strpos, args)
+            }
+            13 => {
+                let args = vec![self.string(), self.string(), self.string()];
+                intr(dst, Intrinsic::StrReplace, args)
+            }
+            14 | 15 => {
+                let args = vec![self.string(), self.string()];
+                intr(dst, Intrinsic::Tokenize, args)
+            }
+            16 => {
+                let room = match self.chance(60) {
+                    true => Val::Imm(i64::from(self.below(150))),
+                    false => self.long(),
+                };
+                let args = vec![self.string(), room, self.long()];
+                intr(dst, Intrinsic::TextStrn, args)
             }
             _ => {
                 let args = vec![self.string(), self.long()];

@@ -1,7 +1,8 @@
 //! Rendering of formats, as C's `printf` does with 64-bit integers.
 //!
 //! Departures from C, all SystemTap's: `%p` is `%#x`; `%#x` marks 0 too (`0x0`); `%b` writes
-//! raw bytes; `%m` and `%M` read memory; `%#s` and `%#c` escape as C source does.
+//! raw bytes; `%m` and `%M` read memory; `%#s` and `%#c` escape as C source does. Where an
+//! argument of `%m` or `%M` is a string, it is the memory's bytes, read before.
 
 use super::{Conv, ConvKind, Count, Format, Piece};
 use crate::Space;
@@ -11,7 +12,7 @@ use crate::interp::{Fault, Value};
 pub type ReadMemory<'a> = dyn FnMut(Space, u64, &mut [u8]) -> Result<(), Fault> + 'a;
 
 /// Most bytes that one `%m` or `%M` reads: a page.
-const MAX_MEM: usize = 4096;
+pub const MAX_MEM: i64 = 4096;
 /// Widths and precisions taken from arguments are cut to this.
 const MAX_ARG: i64 = 65_536;
 
@@ -53,12 +54,13 @@ fn conversion<'v>(
             Some(w.unsigned_abs().min(MAX_ARG as u64) as usize)
         }
     };
-    let precision = match c.precision {
-        Count::None => None,
-        Count::Fixed(n) => Some(n as usize),
-        // A negative precision means none.
-        Count::Arg => usize::try_from(number().min(MAX_ARG)).ok(),
+    let asked = match c.precision {
+        Count::None => -1,
+        Count::Fixed(n) => i64::from(n),
+        Count::Arg => number(),
     };
+    // A negative precision means none.
+    let precision = usize::try_from(asked.min(MAX_ARG)).ok();
     let columns = width.unwrap_or(0);
     let value = args.next();
     let n = value.map_or(0, Value::as_long);
@@ -73,7 +75,7 @@ fn conversion<'v>(
         ConvKind::Char => {
             let byte = [n as u8];
             if c.alt {
-                pad(out, &escape_text(&byte), columns, left);
+                pad(out, &escape_char(byte[0]), columns, left);
             } else {
                 pad(out, &byte, columns, left);
             }
@@ -92,11 +94,15 @@ fn conversion<'v>(
             }
         }
         ConvKind::Mem | ConvKind::MemHex => {
-            // The precision is the length; the width alone gives it too.
-            let len = precision.or(width).unwrap_or(1).min(MAX_MEM);
-            let mut bytes = vec![0; len];
-            let space = if c.alt { Space::User } else { Space::Kernel };
-            memory(space, n as u64, &mut bytes)?;
+            let mut bytes = match value {
+                Some(Value::Str(bytes)) => bytes.to_vec(),
+                _ => {
+                    let mut bytes = vec![0; memory_len(asked)?];
+                    let space = if c.alt { Space::User } else { Space::Kernel };
+                    memory(space, n as u64, &mut bytes)?;
+                    bytes
+                }
+            };
             if c.kind == ConvKind::MemHex {
                 let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
                 bytes = hex.into_bytes();
@@ -116,6 +122,18 @@ fn conversion<'v>(
     }
     Ok(())
 }
+
+/// How many bytes `%m` reads for a precision: at least one, at most a page.
+fn memory_len(precision: i64) -> Result<usize, Fault> {
+    match precision {
+        ..=1 => Ok(1),
+        2..=MAX_MEM => Ok(precision as usize),
+        _ => Err(format!("{precision}{TOO_MANY}").into()),
+    }
+}
+
+/// What follows the number in the error of a `%m` that would read more than [`MAX_MEM`].
+pub const TOO_MANY: &str = " is too many bytes for a memory dump";
 
 /// Width, side and precision after `*` was looked up.
 struct Shape {
@@ -200,6 +218,39 @@ pub fn escape_text(text: &[u8]) -> Vec<u8> {
         out.extend([b'\\', letter]);
     }
     out
+}
+
+/// One byte as `%#c` shows it: here single quotes are escaped, and double ones are not.
+pub fn escape_char(byte: u8) -> Vec<u8> {
+    match byte {
+        b'"' => vec![byte],
+        b'\'' => vec![b'\\', byte],
+        _ => escape_text(&[byte]),
+    }
+}
+
+/// A text escaped, in at most `room` bytes; in quotes, when asked for, which count. An escape
+/// that does not fit ends the text; in quotes a text with an end missing has `...` behind it.
+pub fn escape_within(text: &[u8], room: usize, quoted: bool) -> Vec<u8> {
+    let room = if quoted { room.max(5) - 2 } else { room };
+    let mut out = Vec::new();
+    let mut whole = true;
+    for b in text {
+        let one = escape_text(&[*b]);
+        whole = out.len() + one.len() <= room;
+        if !whole {
+            break;
+        }
+        out.extend(one);
+    }
+    if !quoted {
+        return out;
+    }
+    if !whole {
+        out.truncate(room - 3);
+    }
+    let end: &[u8] = if whole { b"\"" } else { b"\"..." };
+    [b"\"", &out[..], end].concat()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The intrinsics that only work on their arguments.
 
 use super::Value;
-use crate::fmt::escape_text;
+use crate::fmt::escape_within;
 use crate::intrinsics::Intrinsic;
 
 /// Runs an intrinsic of this group; `None` when it is not one of them.
@@ -19,12 +19,9 @@ pub fn pure(f: Intrinsic, args: &[Value]) -> Option<Value> {
         Intrinsic::Strpos => Value::Long(find(text(0), text(1)).map_or(-1, |p| p as i64)),
         Intrinsic::StrReplace => Value::from(&replace(text(0), text(1), text(2))[..]),
         Intrinsic::Strtol => Value::Long(strtol(text(0), num(1))),
-        Intrinsic::TextStr => Value::from(&escape_text(text(0))[..]),
-        Intrinsic::StringQuoted => {
-            let mut quoted = vec![b'"'];
-            quoted.extend(escape_text(text(0)));
-            quoted.push(b'"');
-            Value::from(&quoted[..])
+        Intrinsic::TextStrn => {
+            let room = usize::try_from(num(1)).unwrap_or(0);
+            Value::from(&escape_within(text(0), room, num(2) != 0)[..])
         }
         Intrinsic::MetricText => {
             let mut out = Vec::new();
@@ -195,10 +192,24 @@ mod tests {
         assert_eq!(run(Intrinsic::Isinstr, &["abc", "cb"]), 0.into());
         assert_eq!(run(Intrinsic::Strpos, &["abc", "c"]), 2.into());
         assert_eq!(run(Intrinsic::Strpos, &["abc", "x"]), (-1).into());
-        assert_eq!(
-            run(Intrinsic::StringQuoted, &["a\n\"\u{1}"]),
-            "\"a\\n\\\"\\001\"".into()
-        );
+        for (room, quoted, want) in [
+            (100, 1, r#""a\n\"\001""#),
+            (100, 0, r#"a\n\"\001"#),
+            (8, 0, r#"a\n\""#),
+            (4, 0, r"a\n"),
+            (0, 0, ""),
+            (11, 1, r#""a\n\"\001""#),
+            (10, 1, r#""a\n\""..."#),
+            (7, 1, r#""a\"..."#),
+            (-3, 1, r#"""..."#),
+        ] {
+            let args = ["a\n\"\u{1}".into(), room.into(), quoted.into()];
+            assert_eq!(
+                pure(Intrinsic::TextStrn, &args),
+                Some(want.into()),
+                "{room}"
+            );
+        }
         assert_eq!(
             run(Intrinsic::MetricText, &["a\n\"\\"]),
             "a\\n\\\"\\\\".into()

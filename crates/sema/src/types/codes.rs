@@ -37,7 +37,6 @@ code_table! { BODY_CODES:
     NO_EVENT = "E0604", "An operation that needs the current kernel event, in a handler that has none.";
     KERNEL_STATISTIC = "E0605", "A kernel handler reads a statistic's histogram or variance.";
     KERNEL_CONSTANT = "E0606", "An operand that has to be a constant in a kernel handler.";
-    KERNEL_FORMAT = "E0607", "A conversion of a format that kernel handlers do not have.";
 
     NEVER_ASSIGNED = "W0501", "A variable is read and never assigned.";
     UNUSED_VARIABLE = "W0502", "A variable is never read.";

@@ -372,7 +372,8 @@ impl Widths {
             | Intrinsic::UserStr
             | Intrinsic::KernelBuf
             | Intrinsic::UserBuf => constant(1),
-            Intrinsic::Tokenize => self.max,
+            Intrinsic::TextStrn => (arg(0) * 4 + 2).min(constant(1).max(5)),
+            Intrinsic::KernelQuoted | Intrinsic::UserQuoted => constant(2).max(5),
             _ => match i.info().max_len {
                 0 => self.max,
                 n => usize::from(n),
@@ -443,9 +444,8 @@ fn conversion_len(c: &Conv, arg: usize, max: usize) -> usize {
         ConvKind::Str => arg,
         ConvKind::Char => 4,
         ConvKind::Binary => 8,
-        ConvKind::Mem if limited => precision,
-        ConvKind::MemHex if limited => precision * 2,
-        ConvKind::Mem | ConvKind::MemHex => max,
+        ConvKind::Mem => precision.max(1),
+        ConvKind::MemHex => precision.max(1) * 2,
         ConvKind::Dec | ConvKind::Unsigned => precision.max(20) + 1,
         ConvKind::Octal => precision.max(22) + 2,
         ConvKind::Hex | ConvKind::HexUpper | ConvKind::Pointer => precision.max(16) + 2,

@@ -99,6 +99,8 @@ fn the_common_ones() {
     assert_eq!(long("%c", 0), "\0");
     assert_eq!(long("%#c", 0), "\\000");
     assert_eq!(long("%#c", 10), "\\n");
+    assert_eq!(long("%#c", 39), "\\'");
+    assert_eq!(long("%#c", 34), "\"");
 }
 
 #[test]
@@ -110,8 +112,24 @@ fn what_c_does_not_have() {
     );
     assert_eq!(show("%1b%1b%1blo", &[n(72), n(101), n(108)]), b"Hello");
     assert_eq!(show("%.3m", &[n(1)]), b"abc");
-    assert_eq!(show("%#3m", &[n(1)]), b"ABC");
+    assert_eq!(show("%#.3m", &[n(1)]), b"ABC");
     assert_eq!(show("%.2M", &[n(1)]), b"6162");
+    // The width is none of the length.
+    assert_eq!(show("%m|%3m|%.0m", &[n(1), n(1), n(1)]), b"a|  a|a");
+    assert_eq!(
+        show("%10.4m|%-10.4m|", &[n(1), n(1)]),
+        b"      abcd|abcd      |"
+    );
+    assert_eq!(show("%10.4M|", &[n(1)]), b"  61626364|");
+    assert_eq!(show("%.*M", &[n(-2), n(1)]), b"61");
+    assert_eq!(
+        show("%.*m", &[n(4097), n(1)]),
+        b"4097 is too many bytes for a memory dump"
+    );
+    assert_eq!(
+        show("%5.9m|%.9M", &["ab".into(), "c\0".into()]),
+        b"   ab|6300"
+    );
     assert_eq!(show("%.2M", &[n(0)]), b"read fault at 0x0");
     assert_eq!(show("%#s", &["a\"b\\\x1b\n".into()]), b"a\\\"b\\\\\\033\\n");
     assert_eq!(show("%*d|%-*d", &[n(4), n(7), n(3), n(8)]), b"   7|8  ");
