@@ -39,11 +39,12 @@ fn show(
             let value = Cell::Scalar(globals.gload(g)?);
             line(name, &[], &value, None, out);
         }
-        GlobalKind::Stats(spec) => {
-            if let Some(stat) = globals.stat_get(g, &[])? {
+        GlobalKind::Stats(spec) => match globals.stat_get(g, &[])? {
+            Some(stat) if stat.extract(Extract::Count).is_ok_and(|n| n > 0) => {
                 line(name, &[], &Cell::Stats(stat), Some(spec), out);
             }
-        }
+            _ => out.extend_from_slice(format!("{name} @count=0\n").as_bytes()),
+        },
         GlobalKind::Array { value, .. } => {
             let spec = match value {
                 ElemTy::Stats(spec) => Some(spec),

@@ -293,6 +293,25 @@ fn no_kernel() -> Option<String> {
     (!out.status.success()).then(|| String::from_utf8_lossy(&out.stderr).into_owned())
 }
 
+/// Files whose cases also run with `-u`: what a script does must not depend on the optimiser.
+const ALSO_UNOPTIMISED: [&str; 5] = [
+    "constructs",
+    "kernel-ops",
+    "language",
+    "operators",
+    "probes",
+];
+
+/// The case with `-u`, where that says something.
+fn unoptimised(stem: &str, case: &Case) -> Option<Case> {
+    let runs = case.script.is_some() && case.status == 0;
+    (runs && ALSO_UNOPTIMISED.contains(&stem)).then(|| {
+        let mut twin = case.clone();
+        twin.args.insert(0, "-u".into());
+        twin
+    })
+}
+
 fn main() {
     let mut args = Arguments::from_args();
     // Cases count events of the whole machine and time things: one after the other.
@@ -319,6 +338,12 @@ fn main() {
             .into_owned();
         for case in cases.case {
             let ignored = case.kernel && no_kernel.is_some();
+            if let Some(twin) = unoptimised(&stem, &case) {
+                trials.push(
+                    Trial::test(format!("-u {stem}::{}", case.name), move || run(&twin))
+                        .with_ignored_flag(ignored),
+                );
+            }
             trials.push(
                 Trial::test(format!("{stem}::{}", case.name), move || run(&case))
                     .with_ignored_flag(ignored),

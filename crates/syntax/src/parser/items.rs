@@ -51,7 +51,9 @@ impl Parser<'_> {
         match self.kind() {
             Tok::KwGlobal => Ok(Some(Item::Global(self.global(t, private)?))),
             Tok::KwFunction => Ok(Some(Item::Function(self.function(t, private)?))),
-            _ if private => self.unexpected("`global` or `function`"),
+            // `private x` is a global as well.
+            Tok::Ident if private => Ok(Some(Item::Global(self.global(t, private)?))),
+            _ if private => self.unexpected("`global`, `function` or a name"),
             Tok::KwProbe => Ok(Some(self.probe(t)?)),
             Tok::Embedded => Ok(Some(Item::Embedded(self.embedded()))),
             Tok::Semi => {
@@ -84,7 +86,9 @@ impl Parser<'_> {
 
     /// `global a, b = 3, c[100], d%, e%[10]`
     fn global(&mut self, start: Token, private: bool) -> Parse<GlobalDecl> {
-        self.expect(Tok::KwGlobal)?;
+        if !(private && self.at(Tok::Ident)) {
+            self.expect(Tok::KwGlobal)?;
+        }
         let mut vars = Vec::new();
         loop {
             vars.push(self.global_var()?);

@@ -1,0 +1,75 @@
+//! Histograms are drawn as in the pictures that come with SystemTap's examples: every picture is
+//! read back into counts and drawn again. Nothing to do where the examples are not installed.
+
+use std::path::{Path, PathBuf};
+
+use spile_ir::Hist;
+
+const EXAMPLES: &str = "/usr/share/systemtap/examples";
+
+fn texts(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            texts(&path, out);
+        } else if path.extension().is_some_and(|e| e == "txt") {
+            out.push(path);
+        }
+    }
+}
+
+/// The pictures of a text: from the header to the row before the first that is none.
+fn pictures(text: &str) -> Vec<Vec<&str>> {
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    let starts = (0..lines.len()).filter(|i| lines[*i].trim_start().starts_with("value |---"));
+    starts
+        .map(|i| {
+            let rows = lines[i + 1..].iter();
+            let rows = rows.take_while(|l| l.contains(" |") || l.trim() == "~");
+            std::iter::once(lines[i]).chain(rows.copied()).collect()
+        })
+        .collect()
+}
+
+/// The value and the count of a row; nothing for `~`, and for the rows beside a linear range.
+fn row(line: &str) -> Option<(i64, u64)> {
+    let (value, rest) = line.split_once(" |")?;
+    let count = rest.trim_start_matches('@').trim();
+    Some((value.trim().parse().ok()?, count.parse().ok()?))
+}
+
+#[test]
+fn pictures_of_the_examples() {
+    let mut paths = Vec::new();
+    texts(Path::new(EXAMPLES), &mut paths);
+    paths.sort();
+    let (mut drawn, mut wrong) = (0, String::new());
+    for path in &paths {
+        let text = std::fs::read(path).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        for picture in pictures(&text) {
+            let rows: Vec<(i64, u64)> = picture.iter().filter_map(|l| row(l)).collect();
+            let power = |v: i64| v == 0 || v.unsigned_abs().is_power_of_two();
+            if rows.is_empty() || !rows.iter().all(|(v, _)| power(*v)) {
+                continue;
+            }
+            let mut counts = vec![0; Hist::Log.buckets() as usize];
+            for (v, n) in &rows {
+                counts[Hist::Log.bucket(*v)] += n;
+            }
+            let got = Hist::Log.draw(&counts);
+            let want = picture.join("\n");
+            let got: Vec<&str> = got.lines().map(str::trim_end).collect();
+            drawn += 1;
+            if got[..got.len() - 1].join("\n") != want {
+                wrong.push_str(&format!("{}\n{want}\n{}\n", path.display(), got.join("\n")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    if paths.is_empty() {
+        eprintln!("skipped: no examples in {EXAMPLES}");
+    } else {
+        assert!(drawn > 10, "{drawn}");
+    }
+}
