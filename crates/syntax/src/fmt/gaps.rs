@@ -28,6 +28,8 @@ pub(super) struct Element {
     pub newlines: usize,
     /// Whether nothing at all stands before it since the last token.
     pub adjacent: bool,
+    /// Whether more than one character stands between it and the last token.
+    pub wide: bool,
 }
 
 impl Element {
@@ -52,6 +54,7 @@ pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Element> {
     let last = (Tok::Eof, text.len()..text.len());
     for (kind, at) in spans.chain([last]) {
         let adjacent = at.start == end;
+        let wide = at.start > end + 1;
         let (comments, newlines) = gap(text, end..at.start);
         end = at.end;
         out.push(Element {
@@ -60,6 +63,7 @@ pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Element> {
             comments,
             newlines,
             adjacent,
+            wide,
         });
     }
     out

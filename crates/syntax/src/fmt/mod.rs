@@ -268,8 +268,12 @@ impl Layout<'_> {
         } else if !self.lines.at_start() && (commented || self.spaced(i, before, d.class)) {
             let glued = commented && matches!(d.class, Class::Close | Class::Suffix);
             if !glued {
-                // Two blanks where nothing else shows that a statement ended.
-                let blanks = if d.apart && !commented { "  " } else { " " };
+                // Two blanks can show that a statement ended, where nothing else does.
+                let blanks = if d.apart && e.wide && !commented {
+                    "  "
+                } else {
+                    " "
+                };
                 self.lines.push(blanks.as_bytes(), blanks);
             }
         }

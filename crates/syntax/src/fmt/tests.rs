@@ -50,7 +50,7 @@ fn blanks_around_operators() {
     body("printf (\"%d\", @count ( x ))", "printf(\"%d\", @count(x))");
     body("v = $task -> comm [ 0 ]", "v = $task->comm[0]");
     body("return (a)", "return (a)");
-    body("a = 1  b = 2", "a = 1  b = 2");
+    body("a = 1   b = 2 c = 3", "a = 1  b = 2 c = 3");
 }
 
 #[test]
