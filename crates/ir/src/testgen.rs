@@ -41,7 +41,7 @@ impl Default for Config {
 /// Makes the program of a seed. Its last format prints all registers.
 pub fn program(seed: u64, config: Config) -> Program {
     let mut g = Gen {
-        state: seed ^ 0x9e37_79b9_7f4a_7c15,
+        rng: Rng::new(seed),
         config,
         p: Program::default(),
     };
@@ -89,30 +89,12 @@ const ST: GlobalId = GlobalId(6);
 const AST: GlobalId = GlobalId(7);
 
 struct Gen {
-    state: u64,
+    rng: Rng,
     config: Config,
     p: Program,
 }
 
 impl Gen {
-    /// A random number below `n`.
-    fn below(&mut self, n: u32) -> u32 {
-        // Splitmix64.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % u64::from(n.max(1))) as u32
-    }
-
-    fn chance(&mut self, percent: u32) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u32) as usize]
-    }
-
     fn declare(&mut self) {
         let p = &mut self.p;
         p.sites = vec![
@@ -187,24 +169,27 @@ impl Gen {
     }
 
     fn long_reg(&mut self) -> Reg {
-        Reg(self.below(LONGS))
+        Reg(self.rng.below(LONGS))
     }
 
     fn str_reg(&mut self) -> Reg {
-        Reg(LONGS + self.below(WIDTHS.len() as u32))
+        Reg(LONGS + self.rng.below(WIDTHS.len() as u32))
     }
 
     fn long(&mut self) -> Val {
-        match self.below(4) {
-            0 => Val::Imm(self.pick(&[0, 1, 2, -1, 7, 63, 64, 1 << 40, i64::MAX, i64::MIN])),
-            1 => Val::Imm(i64::from(self.below(5))),
+        match self.rng.below(4) {
+            0 => Val::Imm(
+                self.rng
+                    .pick(&[0, 1, 2, -1, 7, 63, 64, 1 << 40, i64::MAX, i64::MIN]),
+            ),
+            1 => Val::Imm(i64::from(self.rng.below(5))),
             _ => Val::Reg(self.long_reg()),
         }
     }
 
     fn string(&mut self) -> Val {
-        if self.chance(40) {
-            Val::Str(StrId(self.below(6)))
+        if self.rng.chance(40) {
+            Val::Str(StrId(self.rng.below(6)))
         } else {
             Val::Reg(self.str_reg())
         }
@@ -221,14 +206,14 @@ impl Gen {
         };
         for b in 0..blocks {
             let mut insts = Vec::new();
-            for _ in 0..self.below(2 * size / blocks + 1) {
+            for _ in 0..self.rng.below(2 * size / blocks + 1) {
                 let inst = self.inst(func);
-                let site = SiteId(self.below(2));
+                let site = SiteId(self.rng.below(2));
                 insts.push((inst, site));
             }
             let last = b + 1 == blocks;
-            let catch =
-                (!last && self.chance(30)).then(|| BlockId(b + 1 + self.below(blocks - b - 1)));
+            let catch = (!last && self.rng.chance(30))
+                .then(|| BlockId(b + 1 + self.rng.below(blocks - b - 1)));
             let term = if last {
                 self.last(&mut insts, func)
             } else {
@@ -263,21 +248,21 @@ impl Gen {
     }
 
     fn jump(&mut self, b: u32, blocks: u32, insts: &mut Vec<(Inst, SiteId)>) -> Term {
-        let forward = |g: &mut Gen| BlockId(b + 1 + g.below((blocks - b - 1).min(3)));
+        let forward = |g: &mut Gen| BlockId(b + 1 + g.rng.below((blocks - b - 1).min(3)));
         let (x, y) = (forward(self), forward(self));
-        if self.config.loops && !self.config.kernel && self.chance(20) {
+        if self.config.loops && !self.config.kernel && self.rng.chance(20) {
             insts.push((Inst::Tick { n: 50 }, SiteId(1)));
-            let back = BlockId(self.below(b + 1));
+            let back = BlockId(self.rng.below(b + 1));
             return Term::Branch {
                 cond: Val::Reg(self.long_reg()),
                 then: back,
                 els: x,
             };
         }
-        match self.below(10) {
+        match self.rng.below(10) {
             0..4 => Term::Jump(x),
             4 if self.config.arrays && !self.config.kernel => {
-                let sort = self.chance(50).then_some(SortSpec {
+                let sort = self.rng.chance(50).then_some(SortSpec {
                     by: SortKey::Value,
                     descending: true,
                 });
@@ -312,7 +297,7 @@ impl Gen {
 
     fn inst(&mut self, func: bool) -> Inst {
         loop {
-            let inst = match self.below(12) {
+            let inst = match self.rng.below(12) {
                 0..6 => Some(self.number()),
                 6..9 if self.config.strings => Some(self.text()),
                 9 | 10 => self.on_global(),
@@ -328,14 +313,14 @@ impl Gen {
     fn number(&mut self) -> Inst {
         use BinOp::*;
         let dst = self.long_reg();
-        match self.below(8) {
+        match self.rng.below(8) {
             0 => Inst::Copy {
                 dst,
                 src: self.long(),
             },
             1 => Inst::Un {
                 dst,
-                op: self.pick(&[UnOp::Neg, UnOp::Not, UnOp::BitNot]),
+                op: self.rng.pick(&[UnOp::Neg, UnOp::Not, UnOp::BitNot]),
                 a: self.long(),
             },
             _ => {
@@ -345,7 +330,7 @@ impl Gen {
                 ];
                 Inst::Bin {
                     dst,
-                    op: self.pick(&ops),
+                    op: self.rng.pick(&ops),
                     a: self.long(),
                     b: self.long(),
                 }
@@ -356,7 +341,7 @@ impl Gen {
     fn text(&mut self) -> Inst {
         use CmpOp::*;
         let dst = self.str_reg();
-        match self.below(9) {
+        match self.rng.below(9) {
             0 | 1 => Inst::Copy {
                 dst,
                 src: self.string(),
@@ -367,7 +352,7 @@ impl Gen {
                 b: self.string(),
             },
             3 => {
-                let op = self.pick(&[Eq, Ne, Lt, Le, Gt, Ge]);
+                let op = self.rng.pick(&[Eq, Ne, Lt, Le, Gt, Ge]);
                 Inst::StrCmp {
                     dst: self.long_reg(),
                     op,
@@ -416,17 +401,17 @@ impl Gen {
     }
 
     fn on_global(&mut self) -> Option<Inst> {
-        let n = GlobalId(N.0 + self.below(2));
-        let w = GlobalId(W.0 + self.below(2));
+        let n = GlobalId(N.0 + self.rng.below(2));
+        let w = GlobalId(W.0 + self.rng.below(2));
         let (dst, val) = (self.long_reg(), self.long());
-        let old = self.chance(50).then_some(dst);
-        let keys = vec![Val::Imm(i64::from(self.below(5)))];
-        let keys = if self.chance(50) {
+        let old = self.rng.chance(50).then_some(dst);
+        let keys = vec![Val::Imm(i64::from(self.rng.below(5)))];
+        let keys = if self.rng.chance(50) {
             vec![self.long()]
         } else {
             keys
         };
-        let case = self.below(16);
+        let case = self.rng.below(16);
         Some(match case {
             0 | 1 => Inst::GLoad { dst, g: n },
             2 => Inst::GStore { g: n, val },
@@ -464,7 +449,7 @@ impl Gen {
             },
             13 => {
                 use Extract::*;
-                let what = self.pick(&[Count, Sum, Min, Max, Avg, Variance]);
+                let what = self.rng.pick(&[Count, Sum, Min, Max, Avg, Variance]);
                 Inst::StatGet {
                     dst,
                     g: ST,
@@ -500,7 +485,7 @@ impl Gen {
 
     fn other(&mut self, func: bool) -> Option<Inst> {
         let out = Stream::Out;
-        Some(match self.below(5) {
+        Some(match self.rng.below(5) {
             0 => {
                 let args = vec![self.long(), self.long(), self.long()];
                 Inst::Print {
@@ -519,10 +504,10 @@ impl Gen {
             }
             2 if !func && self.config.calls => {
                 let args = vec![self.long(), self.string()];
-                let dst = self.chance(80).then(|| self.long_reg());
+                let dst = self.rng.chance(80).then(|| self.long_reg());
                 Inst::Call {
                     dst,
-                    func: FuncId(self.below(2)),
+                    func: FuncId(self.rng.below(2)),
                     args,
                 }
             }

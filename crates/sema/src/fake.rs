@@ -33,6 +33,8 @@ pub const TASKS: CTypeId = 11;
 pub const FWD: CTypeId = 12;
 /// A pointer to it.
 pub const FWD_PTR: CTypeId = 13;
+/// `enum state`
+pub const STATE: CTypeId = 14;
 
 /// The machine.
 pub struct Machine {
@@ -200,6 +202,10 @@ impl Facts for Machine {
                 signed: true,
                 char: true,
             },
+            STATE => CType::Enum {
+                size: 4,
+                signed: false,
+            },
             TASK => CType::Struct {
                 name: "task_struct".into(),
                 size: 128,
@@ -238,6 +244,7 @@ impl Facts for Machine {
             COMM => "char[16]",
             TASKS => "struct task_struct *[4]",
             FWD_PTR => "struct secret *",
+            STATE => "enum state",
             _ => "struct secret",
         };
         name.to_owned()
@@ -247,6 +254,7 @@ impl Facts for Machine {
             "task_struct" | "struct task_struct" => Some(TASK),
             "list_head" | "struct list_head" => Some(LIST),
             "pid_t" => Some(INT),
+            "enum state" => Some(STATE),
             _ => None,
         }
     }
@@ -263,6 +271,7 @@ impl Facts for Machine {
         match id {
             TASK => vec![
                 m("pid", 0, 0, INT),
+                m("flags", 32, 3, UINT),
                 m("in_iowait", 37, 1, UINT),
                 m("wide", 60, 10, INT),
                 m("parent", 128, 0, TASK_PTR),
@@ -275,14 +284,21 @@ impl Facts for Machine {
             _ => Vec::new(),
         }
     }
-    fn enum_constant(&self, _: &str) -> Option<i64> {
-        None
+    fn enum_constant(&self, name: &str) -> Option<i64> {
+        let states = self.enum_values(STATE);
+        states.iter().find(|(n, _)| &**n == name).map(|(_, v)| *v)
     }
-    fn enum_values(&self, _: CTypeId) -> Vec<(Arc<str>, i64)> {
-        Vec::new()
+    fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
+        match id {
+            STATE => vec![("RUNNING".into(), 0), ("STOPPED".into(), 2)],
+            _ => Vec::new(),
+        }
     }
-    fn variable(&self, _: &str) -> Option<KernelVar> {
-        None
+    fn variable(&self, name: &str) -> Option<KernelVar> {
+        (name == "jiffies").then_some(KernelVar {
+            address: 0x1000,
+            ty: LONG,
+        })
     }
     fn symbol_exists(&self, _: &str) -> bool {
         false

@@ -4,6 +4,7 @@
 
 use spile_ir::fmt::Format;
 use spile_ir::storage::{self, Storage};
+use spile_ir::testgen::Rng;
 use spile_ir::*;
 
 /// Number registers of a body, then string registers of these widths.
@@ -84,7 +85,7 @@ const IMMEDIATES: &[i64] = &[
 ];
 
 pub struct Generator {
-    state: u64,
+    rng: Rng,
     p: Program,
     uses: Vec<Use>,
     /// Percent of instructions that touch globals.
@@ -98,17 +99,17 @@ pub struct Generator {
 /// Makes the program of a seed, with about `size` instructions a handler.
 pub fn program(seed: u64, size: u32) -> Program {
     let mut g = Generator {
-        state: seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x9e37_79b9_7f4a_7c15,
+        rng: Rng::new(seed),
         p: Program::default(),
         uses: Vec::new(),
         globals: 0,
         catches: Vec::new(),
         caught: false,
     };
-    g.globals = g.pick(&[20, 40, 70]);
+    g.globals = g.rng.pick(&[20, 40, 70]);
     g.tables();
     g.declare();
-    let handlers = g.pick(&[1, 1, 1, 2, 3, 6]);
+    let handlers = g.rng.pick(&[1, 1, 1, 2, 3, 6]);
     for n in 0..handlers {
         let body = g.body(size / handlers + 2);
         g.p.handlers.push(Handler {
@@ -120,11 +121,11 @@ pub fn program(seed: u64, size: u32) -> Program {
         });
     }
     g.p.limits.maxerrors = 1 << 20;
-    g.p.limits.maxaction = g.pick(&[1000, 1000, 30]);
+    g.p.limits.maxaction = g.rng.pick(&[1000, 1000, 30]);
     let mut p = g.p.clone();
     storage::classify(&mut p);
     for global in &mut p.globals {
-        if global.storage == (Storage::PerCpu { double: false }) && g.chance(50) {
+        if global.storage == (Storage::PerCpu { double: false }) && g.rng.chance(50) {
             global.storage = Storage::PerCpu { double: true };
         }
     }
@@ -132,24 +133,6 @@ pub fn program(seed: u64, size: u32) -> Program {
 }
 
 impl Generator {
-    /// A random number below `n`.
-    pub fn below(&mut self, n: u32) -> u32 {
-        // Splitmix64.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % u64::from(n.max(1))) as u32
-    }
-
-    fn chance(&mut self, percent: u32) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u32) as usize]
-    }
-
     fn tables(&mut self) {
         for i in 0..4 {
             let near = format!("statement {i}").into();
@@ -172,7 +155,7 @@ impl Generator {
     }
 
     fn spec(&mut self) -> StatsSpec {
-        let hist = match self.below(5) {
+        let hist = match self.rng.below(5) {
             0 => Some(Hist::Log),
             1 => Some(Hist::Linear {
                 low: -5,
@@ -187,10 +170,10 @@ impl Generator {
             _ => None,
         };
         StatsSpec {
-            sum: self.chance(60),
-            min: self.chance(60),
-            max: self.chance(60),
-            variance: self.chance(40),
+            sum: self.rng.chance(60),
+            min: self.rng.chance(60),
+            max: self.rng.chance(60),
+            variance: self.rng.chance(40),
             hist,
         }
     }
@@ -224,7 +207,7 @@ impl Generator {
             array(&[Str(16), Long], stats(4), 20, false),
         ];
         for (i, kind) in kinds.into_iter().enumerate() {
-            let mut usage = self.pick(&[Use::All, Use::All, Use::Adds, Use::No]);
+            let mut usage = self.rng.pick(&[Use::All, Use::All, Use::Adds, Use::No]);
             let addable = !matches!(
                 kind,
                 GlobalKind::Scalar(Str(_))
@@ -241,10 +224,10 @@ impl Generator {
             }
             self.uses.push(usage);
             let init = match &kind {
-                GlobalKind::Scalar(Long) if self.chance(30) => {
-                    Some(Init::Long(self.pick(IMMEDIATES)))
+                GlobalKind::Scalar(Long) if self.rng.chance(30) => {
+                    Some(Init::Long(self.rng.pick(IMMEDIATES)))
                 }
-                GlobalKind::Scalar(Str(_)) if self.chance(30) => {
+                GlobalKind::Scalar(Str(_)) if self.rng.chance(30) => {
                     Some(Init::Str((*b"first").into()))
                 }
                 _ => None,
@@ -261,24 +244,24 @@ impl Generator {
     }
 
     fn long_reg(&mut self) -> Reg {
-        Reg(self.below(LONGS))
+        Reg(self.rng.below(LONGS))
     }
 
     fn str_reg(&mut self) -> Reg {
-        Reg(LONGS + self.below(WIDTHS.len() as u32))
+        Reg(LONGS + self.rng.below(WIDTHS.len() as u32))
     }
 
     fn long(&mut self) -> Val {
-        match self.below(4) {
-            0 => Val::Imm(self.pick(IMMEDIATES)),
-            1 => Val::Imm(i64::from(self.below(6))),
+        match self.rng.below(4) {
+            0 => Val::Imm(self.rng.pick(IMMEDIATES)),
+            1 => Val::Imm(i64::from(self.rng.below(6))),
             _ => Val::Reg(self.long_reg()),
         }
     }
 
     fn string(&mut self) -> Val {
-        if self.chance(45) {
-            Val::Str(StrId(self.below(STRINGS.len() as u32)))
+        if self.rng.chance(45) {
+            Val::Str(StrId(self.rng.below(STRINGS.len() as u32)))
         } else {
             Val::Reg(self.str_reg())
         }
@@ -294,7 +277,7 @@ impl Generator {
             iters: 0,
         };
         // Only errors lead to catch blocks: there alone is a message.
-        self.catches = (1..blocks - 1).filter(|_| self.chance(25)).collect();
+        self.catches = (1..blocks - 1).filter(|_| self.rng.chance(25)).collect();
         for b in 0..blocks {
             let mut insts = Vec::new();
             self.caught = self.catches.contains(&b);
@@ -305,22 +288,23 @@ impl Generator {
                     insts.push((Inst::Intr { dst, f, args }, SiteId(0)));
                 }
             }
-            if self.chance(30) {
+            if self.rng.chance(30) {
                 insts.push((
                     Inst::Tick {
-                        n: 1 + self.below(9),
+                        n: 1 + self.rng.below(9),
                     },
                     SiteId(1),
                 ));
             }
-            for _ in 0..self.below(2 * size / blocks + 1) {
+            for _ in 0..self.rng.below(2 * size / blocks + 1) {
                 let inst = self.inst();
-                insts.push((inst, SiteId(self.below(4))));
+                insts.push((inst, SiteId(self.rng.below(4))));
             }
             let last = b + 1 == blocks;
             let later = self.catches.iter().copied().filter(|c| *c > b);
             let later: Vec<u32> = later.collect();
-            let catch = (!later.is_empty() && self.chance(60)).then(|| BlockId(self.pick(&later)));
+            let catch =
+                (!later.is_empty() && self.rng.chance(60)).then(|| BlockId(self.rng.pick(&later)));
             let term = if last {
                 let args = (0..LONGS + WIDTHS.len() as u32)
                     .map(|r| Val::Reg(Reg(r)))
@@ -347,9 +331,9 @@ impl Generator {
         let later: Vec<u32> = (b + 1..blocks)
             .filter(|b| !self.catches.contains(b))
             .collect();
-        let forward = |g: &mut Generator| BlockId(g.pick(&later[..later.len().min(3)]));
+        let forward = |g: &mut Generator| BlockId(g.rng.pick(&later[..later.len().min(3)]));
         let (then, els) = (forward(self), forward(self));
-        match self.below(20) {
+        match self.rng.below(20) {
             0 => Term::EndHandler,
             1..8 => Term::Jump(then),
             _ => Term::Branch {
@@ -362,10 +346,10 @@ impl Generator {
 
     fn inst(&mut self) -> Inst {
         loop {
-            let inst = if self.chance(self.globals) {
+            let inst = if self.rng.chance(self.globals) {
                 self.on_global()
             } else {
-                match self.below(10) {
+                match self.rng.below(10) {
                     0..4 => Some(self.number()),
                     4..8 => Some(self.text()),
                     _ => self.other(),
@@ -380,14 +364,14 @@ impl Generator {
     fn number(&mut self) -> Inst {
         use BinOp::*;
         let dst = self.long_reg();
-        match self.below(8) {
+        match self.rng.below(8) {
             0 => Inst::Copy {
                 dst,
                 src: self.long(),
             },
             1 => Inst::Un {
                 dst,
-                op: self.pick(&[UnOp::Neg, UnOp::Not, UnOp::BitNot]),
+                op: self.rng.pick(&[UnOp::Neg, UnOp::Not, UnOp::BitNot]),
                 a: self.long(),
             },
             _ => {
@@ -397,7 +381,7 @@ impl Generator {
                 ];
                 Inst::Bin {
                     dst,
-                    op: self.pick(&ops),
+                    op: self.rng.pick(&ops),
                     a: self.long(),
                     b: self.long(),
                 }
@@ -412,10 +396,10 @@ impl Generator {
             .bytes()
             .map(|k| match k {
                 b's' => self.string(),
-                b'w' if self.chance(60) => Val::Imm(i64::from(self.below(60)) - 30),
+                b'w' if self.rng.chance(60) => Val::Imm(i64::from(self.rng.below(60)) - 30),
                 // A NUL would end the text.
-                b'c' => Val::Imm(33 + i64::from(self.below(90))),
-                b'm' => Val::Imm(i64::from(self.below(4096))),
+                b'c' => Val::Imm(33 + i64::from(self.rng.below(90))),
+                b'm' => Val::Imm(i64::from(self.rng.below(4096))),
                 _ => self.long(),
             })
             .collect()
@@ -429,7 +413,7 @@ impl Generator {
             f,
             args,
         };
-        match self.below(17) {
+        match self.rng.below(17) {
             0 | 1 => Inst::Copy {
                 dst,
                 src: self.string(),
@@ -440,7 +424,7 @@ impl Generator {
                 b: self.string(),
             },
             3 => {
-                let op = self.pick(&[Eq, Ne, Lt, Le, Gt, Ge]);
+                let op = self.rng.pick(&[Eq, Ne, Lt, Le, Gt, Ge]);
                 Inst::StrCmp {
                     dst: self.long_reg(),
                     op,
@@ -454,7 +438,7 @@ impl Generator {
                 idx: self.long(),
             },
             5..8 => {
-                let fmt = self.below(FORMATS.len() as u32);
+                let fmt = self.rng.below(FORMATS.len() as u32);
                 let args = self.args(fmt as usize);
                 Inst::Sprint {
                     dst,
@@ -471,7 +455,7 @@ impl Generator {
                 intr(self.long_reg(), Intrinsic::Isinstr, args)
             }
             11 => {
-                let base = Val::Imm(self.pick(&[0, 8, 10, 16]));
+                let base = Val::Imm(self.rng.pick(&[0, 8, 10, 16]));
                 let args = vec![self.string(), base];
                 intr(self.long_reg(), Intrinsic::Strtol, args)
             }
@@ -492,8 +476,8 @@ impl Generator {
                 intr(dst, Intrinsic::Tokenize, args)
             }
             16 => {
-                let room = match self.chance(60) {
-                    true => Val::Imm(i64::from(self.below(150))),
+                let room = match self.rng.chance(60) {
+                    true => Val::Imm(i64::from(self.rng.below(150))),
                     false => self.long(),
                 };
                 let args = vec![self.string(), room, self.long()];
@@ -507,24 +491,24 @@ impl Generator {
     }
 
     fn other(&mut self) -> Option<Inst> {
-        Some(match self.below(8) {
+        Some(match self.rng.below(8) {
             0..4 => {
-                let fmt = self.below(FORMATS.len() as u32);
+                let fmt = self.rng.below(FORMATS.len() as u32);
                 let args = self.args(fmt as usize);
-                let stream = self.pick(&[Stream::Out, Stream::Out, Stream::Warn]);
+                let stream = self.rng.pick(&[Stream::Out, Stream::Out, Stream::Warn]);
                 Inst::Print {
                     stream,
                     fmt: FormatId(fmt),
                     args,
                 }
             }
-            4 if self.chance(30) => Inst::Raise { msg: self.string() },
-            5 if self.chance(60) => Inst::Load {
+            4 if self.rng.chance(30) => Inst::Raise { msg: self.string() },
+            5 if self.rng.chance(60) => Inst::Load {
                 dst: self.long_reg(),
                 space: Space::Kernel,
-                addr: Val::Imm(i64::from(self.below(4096))),
-                size: self.pick(&[1, 2, 4, 8]),
-                signed: self.chance(50),
+                addr: Val::Imm(i64::from(self.rng.below(4096))),
+                size: self.rng.pick(&[1, 2, 4, 8]),
+                signed: self.rng.chance(50),
             },
             _ if self.caught => Inst::CatchMsg {
                 dst: self.str_reg(),
@@ -535,7 +519,7 @@ impl Generator {
 
     fn keys(&mut self, types: &[Ty]) -> Vec<Val> {
         let key = |g: &mut Generator, ty: &Ty| match ty {
-            Ty::Long if g.chance(70) => Val::Imm(i64::from(g.below(6))),
+            Ty::Long if g.rng.chance(70) => Val::Imm(i64::from(g.rng.below(6))),
             Ty::Long => g.long(),
             Ty::Str(_) => g.string(),
         };
@@ -543,14 +527,14 @@ impl Generator {
     }
 
     fn slice(&mut self, keys: &[Val]) -> Vec<Option<Val>> {
-        let wild = self.pick(&[0, 0, 60]);
+        let wild = self.rng.pick(&[0, 0, 60]);
         keys.iter()
-            .map(|k| (!self.chance(wild)).then_some(*k))
+            .map(|k| (!self.rng.chance(wild)).then_some(*k))
             .collect()
     }
 
     fn on_global(&mut self) -> Option<Inst> {
-        let n = self.below(self.p.globals.len() as u32);
+        let n = self.rng.below(self.p.globals.len() as u32);
         let g = GlobalId(n);
         let usage = self.uses[n as usize];
         if usage == Use::No {
@@ -563,8 +547,8 @@ impl Generator {
             GlobalKind::Stats(spec) => self.on_stats(g, vec![], &spec, adds),
             GlobalKind::Array { keys, value, .. } => {
                 let keys = self.keys(&keys);
-                if !adds && self.chance(30) {
-                    return Some(match self.below(8) {
+                if !adds && self.rng.chance(30) {
+                    return Some(match self.rng.below(8) {
                         0..4 => Inst::AHas {
                             dst: self.long_reg(),
                             g,
@@ -586,10 +570,10 @@ impl Generator {
     }
 
     fn on_scalar(&mut self, g: GlobalId, ty: Ty, adds: bool) -> Inst {
-        let case = if adds { 0 } else { self.below(8) };
+        let case = if adds { 0 } else { self.rng.below(8) };
         match (case, ty) {
             (0 | 1, Ty::Long) => {
-                let old = (!adds && self.chance(50)).then(|| self.long_reg());
+                let old = (!adds && self.rng.chance(50)).then(|| self.long_reg());
                 Inst::GAdd {
                     g,
                     val: self.long(),
@@ -617,10 +601,10 @@ impl Generator {
     }
 
     fn on_element(&mut self, g: GlobalId, keys: Vec<Val>, ty: Ty, adds: bool) -> Inst {
-        let case = if adds { 0 } else { self.below(6) };
+        let case = if adds { 0 } else { self.rng.below(6) };
         match (case, ty) {
             (0 | 1, Ty::Long) => {
-                let old = (!adds && self.chance(50)).then(|| self.long_reg());
+                let old = (!adds && self.rng.chance(50)).then(|| self.long_reg());
                 Inst::AAdd {
                     g,
                     keys,
@@ -652,14 +636,14 @@ impl Generator {
     }
 
     fn on_stats(&mut self, g: GlobalId, keys: Vec<Val>, spec: &StatsSpec, adds: bool) -> Inst {
-        if adds || self.chance(55) {
+        if adds || self.rng.chance(55) {
             return Inst::StatAdd {
                 g,
                 keys,
                 val: self.long(),
             };
         }
-        if keys.is_empty() && self.chance(10) {
+        if keys.is_empty() && self.rng.chance(10) {
             return Inst::GClear { g };
         }
         let mut kinds = vec![Extract::Count];
@@ -676,7 +660,7 @@ impl Generator {
             dst: self.long_reg(),
             g,
             keys,
-            what: self.pick(&kinds),
+            what: self.rng.pick(&kinds),
             shift: 0,
         }
     }

@@ -1,4 +1,4 @@
-//! Runs the second half of analysis on a script, with a small machine and probes made by hand.
+//! Runs the second half of analysis on a script, with probes made by hand.
 
 // Each test file uses a part of it.
 #![allow(dead_code, unused_imports)]
@@ -9,7 +9,7 @@ use spile_bpf::layout::{Features, KernelOffsets, Options as BpfOptions};
 use spile_ir::{Event, NrSet};
 use spile_sema::analyse::{Analysis, Inputs, Options, analyse_bodies};
 use spile_sema::ctype::CTy;
-use spile_sema::facts::*;
+use spile_sema::fake::{INT, Machine, STATE, TASK_PTR};
 use spile_sema::library::Library;
 use spile_sema::probe::{Context, ContextKind, Derived, Part, Target, TargetSource};
 use spile_syntax::ast::{self, FileId, Literal};
@@ -17,136 +17,6 @@ use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::parse_file;
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
-
-/// A machine with one structure and one tracepoint.
-pub struct Machine;
-
-const LONG: CTypeId = 1;
-const INT: CTypeId = 2;
-const TASK: CTypeId = 3;
-const TASK_PTR: CTypeId = 4;
-const CHAR: CTypeId = 5;
-const COMM: CTypeId = 6;
-const BITS: CTypeId = 7;
-const STATE: CTypeId = 8;
-
-impl Facts for Machine {
-    fn tracepoints(&self, _: &str) -> Vec<Arc<str>> {
-        vec!["sched_switch".into()]
-    }
-    fn tracepoint_system(&self, _: &str) -> Option<Arc<str>> {
-        Some("sched".into())
-    }
-    fn tracepoint_args(&self, _: &str) -> Option<Vec<TracepointArg>> {
-        None
-    }
-    fn ctype(&self, id: CTypeId) -> CType {
-        match id {
-            LONG => CType::Int {
-                size: 8,
-                signed: true,
-                char: false,
-            },
-            INT => CType::Int {
-                size: 4,
-                signed: true,
-                char: false,
-            },
-            BITS => CType::Int {
-                size: 4,
-                signed: false,
-                char: false,
-            },
-            CHAR => CType::Int {
-                size: 1,
-                signed: true,
-                char: true,
-            },
-            TASK => CType::Struct {
-                name: "task_struct".into(),
-                size: 64,
-                union: false,
-            },
-            TASK_PTR => CType::Ptr(TASK),
-            COMM => CType::Array {
-                elem: CHAR,
-                count: 16,
-            },
-            STATE => CType::Enum {
-                size: 4,
-                signed: false,
-            },
-            _ => CType::Void,
-        }
-    }
-    fn c_name(&self, id: CTypeId) -> String {
-        if id == TASK {
-            "struct task_struct".into()
-        } else {
-            format!("type{id}")
-        }
-    }
-    fn type_by_name(&self, name: &str) -> Option<CTypeId> {
-        match name {
-            "task_struct" | "struct task_struct" => Some(TASK),
-            "enum state" => Some(STATE),
-            _ => None,
-        }
-    }
-    fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
-        self.members(id).into_iter().find(|m| &*m.name == name)
-    }
-    fn members(&self, id: CTypeId) -> Vec<Member> {
-        let m = |name: &str, bit_offset, bit_size, ty| Member {
-            name: name.into(),
-            bit_offset,
-            bit_size,
-            ty,
-        };
-        match id {
-            TASK => vec![
-                m("pid", 0, 0, INT),
-                m("flags", 32, 3, BITS),
-                m("parent", 64, 0, TASK_PTR),
-                m("comm", 128, 0, COMM),
-            ],
-            _ => Vec::new(),
-        }
-    }
-    fn enum_constant(&self, name: &str) -> Option<i64> {
-        (name == "STOPPED").then_some(2)
-    }
-    fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
-        match id {
-            STATE => vec![("RUNNING".into(), 0), ("STOPPED".into(), 2)],
-            _ => Vec::new(),
-        }
-    }
-    fn variable(&self, name: &str) -> Option<KernelVar> {
-        (name == "jiffies").then_some(KernelVar {
-            address: 0x1000,
-            ty: LONG,
-        })
-    }
-    fn symbol_exists(&self, _: &str) -> bool {
-        false
-    }
-    fn syscalls(&self) -> &[SysCall] {
-        &[]
-    }
-    fn perf_events(&self) -> Vec<PerfEvent> {
-        Vec::new()
-    }
-    fn hz(&self) -> u64 {
-        1000
-    }
-    fn arch(&self) -> &str {
-        "x86_64"
-    }
-    fn release(&self) -> &str {
-        "6.12.0"
-    }
-}
 
 /// A small library.
 pub const TAPSET: &str = r#"
@@ -210,7 +80,7 @@ pub fn run_lib(tapset: &str, script: &str, options: &Options) -> Run {
     let inputs = Inputs {
         library: &library,
         sources: &sources,
-        facts: &Machine,
+        facts: &Machine::new(),
         tables: &|name| {
             (name == "errno").then(|| {
                 ["", "EPERM", "ENOENT"]
