@@ -8,13 +8,11 @@ use libbpf_rs::{
     RingBufferBuilder,
 };
 use spile_bpf::layout::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, Place, RecordWhat, SyscallDesc,
-    shared,
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, RecordWhat, SyscallDesc, shared,
 };
 use spile_bpf::{Compiled, generate};
-use spile_ir::interp::{self, Value, testenv::TestEnv};
-use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{HandlerId, Init, Program, Ty, reader, testgen};
+use spile_ir::interp::Value;
+use spile_ir::{Program, Ty, reader};
 use spile_kernel::btf::Btf;
 
 static LOG: Mutex<String> = Mutex::new(String::new());
@@ -204,21 +202,6 @@ fn count(c: &Compiled, words: &[u8]) -> u64 {
     sum
 }
 
-/// Sets the scalars to their initial values, as the controller does.
-fn initial(p: &Program, c: &Compiled, words: &mut [u8]) {
-    for (global, layout) in p.globals.iter().zip(&c.layout.globals) {
-        let Some(Place::Scalar { offset, .. }) = layout.as_ref().map(|l| &l.place) else {
-            continue;
-        };
-        let at = *offset as usize;
-        match &global.init {
-            Some(Init::Long(n)) => words[at..at + 8].copy_from_slice(&n.to_ne_bytes()),
-            Some(Init::Str(s)) => words[at..at + s.len()].copy_from_slice(s),
-            None => {}
-        }
-    }
-}
-
 fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
@@ -258,57 +241,6 @@ fn text(p: &Program, c: &Compiled, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>
         assert_eq!(at, used, "a record is as long as its pieces");
     }
     (out, errors)
-}
-
-/// Runs random programs here and in the interpreter. Gives how many were refused.
-fn compare(seeds: std::ops::Range<u64>) -> Option<usize> {
-    let mut refused = 0;
-    for seed in seeds {
-        let config = testgen::Config {
-            kernel: true,
-            calls: false,
-            loops: true,
-            ..Default::default()
-        };
-        let mut p = testgen::program(seed, config);
-        p.limits.maxerrors = 1000;
-        spile_ir::storage::classify(&mut p);
-        let c = match generate(&p, &options()) {
-            Ok(c) => c,
-            Err(e) => {
-                refused += 1;
-                eprintln!("seed {seed}: {e}");
-                continue;
-            }
-        };
-        let mut object = load(&c)?;
-        let name = c.layout.programs[0].name.clone();
-        let (records, _) = run(&mut object, &name, [0, 39], 3, |words| {
-            initial(&p, &c, words)
-        });
-        let (out, errors) = text(&p, &c, &records);
-        let mut env = TestEnv::new(&p);
-        env.answers
-            .push((Intrinsic::Pid, Value::Long(std::process::id().into())));
-        let failed = (0..3)
-            .filter(|_| interp::run(&p, HandlerId(0), &mut env).is_err())
-            .count();
-        let (got, want) = (
-            String::from_utf8_lossy(&out),
-            String::from_utf8_lossy(&env.out),
-        );
-        if got != want || errors.len() != failed {
-            panic!("seed {seed}: {errors:?}, {failed}\n{got}\n--- interpreter:\n{want}\n{p}");
-        }
-    }
-    Some(refused)
-}
-
-#[test]
-fn random_programs() {
-    if let Some(refused) = compare(0..150) {
-        assert!(refused <= 15, "{refused} refused");
-    }
 }
 
 static BITS: FlagTable = FlagTable {

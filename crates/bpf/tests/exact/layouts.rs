@@ -8,8 +8,8 @@ use spile_ir::liveness::Liveness;
 use spile_ir::storage::Storage;
 use spile_ir::*;
 
-use crate::generate;
 use crate::machine::{Absent, Contents, Kernel, options};
+use crate::random::generate;
 
 /// Pieces of memory: where, how long, what.
 type Pieces = Vec<(u32, u32, String)>;
@@ -125,7 +125,7 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
 #[test]
 fn nothing_overlaps() {
     for seed in 0..300 {
-        let program = generate::program(seed, 60);
+        let program = generate(seed, 60);
         let frame = (seed as u32 % 7) * 9000 / 8 * 8;
         for cpus in [1, 2, 64, 130] {
             check_plan(
@@ -229,7 +229,7 @@ fn check_alloc(body: &Body) {
 #[test]
 fn homes_of_living_registers_are_apart() {
     for seed in 0..300 {
-        let mut program = generate::program(seed, 20 + (seed as u32 % 5) * 30);
+        let mut program = generate(seed, 20 + (seed as u32 % 5) * 30);
         if seed % 2 == 1 {
             opt::optimise(&mut program, true);
         }

@@ -3,7 +3,6 @@
 //! each test says so and ends.
 
 mod directed;
-mod generate;
 mod layouts;
 mod listings;
 mod machine;

@@ -5,9 +5,9 @@
 use std::time::{Duration, Instant};
 
 use spile_ir::storage::Storage;
+use spile_ir::testgen::{self, Config};
 use spile_ir::{GlobalKind, Inst, Program, Term, opt, reader, verify};
 
-use crate::generate;
 use crate::machine::{Absent, Contents, Kernel, Outcome, go_to, kept};
 use crate::world::World;
 
@@ -15,6 +15,11 @@ use crate::world::World;
 const RUNS: u64 = 6;
 /// How long making a failing program smaller may take.
 const SHRINK: Duration = Duration::from_secs(60);
+
+/// A program of kernel handlers.
+pub fn generate(seed: u64, size: u32) -> Program {
+    testgen::program(seed, Config { kernel: true, size })
+}
 
 /// How a comparison ended.
 enum Verdict {
@@ -185,7 +190,7 @@ fn all(seeds: std::ops::Range<u64>) -> Option<Vec<String>> {
     let mut refused = Vec::new();
     for seed in seeds {
         let size = 10 + (seed % 8) as u32 * 10;
-        let plain = generate::program(seed, size);
+        let plain = generate(seed, size);
         verify::verify(&plain).unwrap_or_else(|e| panic!("seed {seed}: {e:?}\n{plain}"));
         let mut optimised = plain.clone();
         opt::optimise(&mut optimised, true);
@@ -238,7 +243,7 @@ fn kept_cases() {
 fn programs_have_all_instructions() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..150 {
-        let program = generate::program(seed, 40);
+        let program = generate(seed, 40);
         for block in program.handlers.iter().flat_map(|h| &h.body.blocks) {
             seen.extend(block.insts.iter().map(|(i, _)| name(i)));
         }

@@ -34,8 +34,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 400, ..ProptestConfig::default() })]
     #[test]
     fn same_results(seed in any::<u64>(), size in 1u32..80, kernel: bool) {
-        let config = Config { kernel, size, ..Config::default() };
-        let before = testgen::program(seed, config);
+        let before = testgen::program(seed, Config { kernel, size });
         prop_assert_eq!(verify::verify(&before), Ok(()), "{}", before);
         let want = outcome(&before);
         for on in [false, true] {
@@ -48,7 +47,7 @@ proptest! {
 
     #[test]
     fn text_round_trip(seed in any::<u64>(), size in 1u32..60, kernel: bool) {
-        let p = testgen::program(seed, Config { kernel, size, ..Config::default() });
+        let p = testgen::program(seed, Config { kernel, size });
         let text = p.to_string();
         prop_assert_eq!(reader::read(&text), Ok(p), "{}", text);
     }

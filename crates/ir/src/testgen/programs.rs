@@ -1,15 +1,29 @@
-//! Random kernel programs: every storage class, statistics with every part, histograms,
-//! wrapping arrays, slices, text with all conversions, errors and catch blocks, several
-//! handlers on one event. Blocks lead forwards only. The same seed gives the same program.
+//! Random programs: every storage class, statistics with every part, histograms, wrapping
+//! arrays, slices, text with all conversions, errors and catch blocks, several handlers on one
+//! event; for the controller also functions, jumps back and iterators. The same seed gives the
+//! same program, and all programs end.
 
-use spile_ir::fmt::Format;
-use spile_ir::storage::{self, Storage};
-use spile_ir::testgen::Rng;
-use spile_ir::*;
+use super::Rng;
+use crate::fmt::Format;
+use crate::storage::{self, Storage};
+use crate::*;
+
+/// What kind of program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Handlers of a raw tracepoint; otherwise of `begin`, with functions, jumps back and
+    /// iterators.
+    pub kernel: bool,
+    /// Instructions of a handler, about.
+    pub size: u32,
+}
 
 /// Number registers of a body, then string registers of these widths.
 const LONGS: u32 = 7;
 const WIDTHS: [u16; 5] = [8, 16, 24, 64, 136];
+
+/// The array of numbers by numbers.
+const NUMBERS: GlobalId = GlobalId(6);
 
 /// How a global is used in a program.
 #[derive(Clone, Copy, PartialEq)]
@@ -84,7 +98,8 @@ const IMMEDIATES: &[i64] = &[
     -1000,
 ];
 
-pub struct Generator {
+struct Generator {
+    kernel: bool,
     rng: Rng,
     p: Program,
     uses: Vec<Use>,
@@ -96,9 +111,11 @@ pub struct Generator {
     caught: bool,
 }
 
-/// Makes the program of a seed, with about `size` instructions a handler.
-pub fn program(seed: u64, size: u32) -> Program {
+/// Makes the program of a seed. Its last format prints all registers.
+pub fn program(seed: u64, config: Config) -> Program {
+    let Config { kernel, size } = config;
     let mut g = Generator {
+        kernel,
         rng: Rng::new(seed),
         p: Program::default(),
         uses: Vec::new(),
@@ -109,13 +126,25 @@ pub fn program(seed: u64, size: u32) -> Program {
     g.globals = g.rng.pick(&[20, 40, 70]);
     g.tables();
     g.declare();
+    for n in 0..if kernel { 0 } else { 2 } {
+        let func = Func {
+            name: format!("f{n}").into(),
+            params: vec![Reg(0), Reg(LONGS)],
+            ret: Some(Ty::Long),
+            body: g.body(size / 4, true),
+        };
+        g.p.funcs.push(func);
+    }
     let handlers = g.rng.pick(&[1, 1, 1, 2, 3, 6]);
     for n in 0..handlers {
-        let body = g.body(size / handlers + 2);
+        let body = g.body(size / handlers + 2, false);
         g.p.handlers.push(Handler {
             point: format!("random{n}").into(),
             points: 1,
-            event: Event::Tracepoint("random".into()),
+            event: match kernel {
+                true => Event::Tracepoint("random".into()),
+                false => Event::Begin(n.into()),
+            },
             body,
             site: SiteId(0),
         });
@@ -123,6 +152,9 @@ pub fn program(seed: u64, size: u32) -> Program {
     g.p.limits.maxerrors = 1 << 20;
     g.p.limits.maxaction = g.rng.pick(&[1000, 1000, 30]);
     let mut p = g.p.clone();
+    if !kernel {
+        return p;
+    }
     storage::classify(&mut p);
     for global in &mut p.globals {
         if global.storage == (Storage::PerCpu { double: false }) && g.rng.chance(50) {
@@ -267,21 +299,21 @@ impl Generator {
         }
     }
 
-    fn body(&mut self, size: u32) -> Body {
+    fn body(&mut self, size: u32, func: bool) -> Body {
         let widths = WIDTHS.iter().map(|w| Ty::Str(*w));
         let regs = (0..LONGS).map(|_| Ty::Long).chain(widths).collect();
         let blocks = 2 + size / 6;
         let mut body = Body {
             regs,
             blocks: Vec::new(),
-            iters: 0,
+            iters: u32::from(!self.kernel),
         };
         // Only errors lead to catch blocks: there alone is a message.
         self.catches = (1..blocks - 1).filter(|_| self.rng.chance(25)).collect();
         for b in 0..blocks {
             let mut insts = Vec::new();
             self.caught = self.catches.contains(&b);
-            if b == 0 {
+            if b == 0 && self.kernel {
                 for (dst, n) in [(0, 0), (1, 1)] {
                     let args = vec![Val::Imm(n)];
                     let (dst, f) = (Some(Reg(dst)), Intrinsic::CtxArg);
@@ -305,7 +337,9 @@ impl Generator {
             let later: Vec<u32> = later.collect();
             let catch =
                 (!later.is_empty() && self.rng.chance(60)).then(|| BlockId(self.rng.pick(&later)));
-            let term = if last {
+            let term = if last && func {
+                Term::Ret(Some(self.long()))
+            } else if last {
                 let args = (0..LONGS + WIDTHS.len() as u32)
                     .map(|r| Val::Reg(Reg(r)))
                     .collect();
@@ -320,19 +354,26 @@ impl Generator {
                 ));
                 Term::Ret(None)
             } else {
-                self.jump(b, blocks)
+                self.jump(b, blocks, &mut insts)
             };
             body.blocks.push(Block { insts, term, catch });
         }
         body
     }
 
-    fn jump(&mut self, b: u32, blocks: u32) -> Term {
+    fn jump(&mut self, b: u32, blocks: u32, insts: &mut Vec<(Inst, SiteId)>) -> Term {
         let later: Vec<u32> = (b + 1..blocks)
             .filter(|b| !self.catches.contains(b))
             .collect();
         let forward = |g: &mut Generator| BlockId(g.rng.pick(&later[..later.len().min(3)]));
         let (then, els) = (forward(self), forward(self));
+        if !self.kernel {
+            match self.rng.below(10) {
+                0 | 1 => return self.back(b, els, insts),
+                2 => return self.iterate(then, els, insts),
+                _ => {}
+            }
+        }
         match self.rng.below(20) {
             0 => Term::EndHandler,
             1..8 => Term::Jump(then),
@@ -341,6 +382,42 @@ impl Generator {
                 then,
                 els,
             },
+        }
+    }
+
+    /// A jump back, which costs so much that it does not happen often.
+    fn back(&mut self, b: u32, els: BlockId, insts: &mut Vec<(Inst, SiteId)>) -> Term {
+        insts.push((Inst::Tick { n: 50 }, SiteId(1)));
+        let before: Vec<u32> = (0..=b).filter(|b| !self.catches.contains(b)).collect();
+        if before.is_empty() {
+            return Term::Jump(els);
+        }
+        Term::Branch {
+            cond: Val::Reg(self.long_reg()),
+            then: BlockId(self.rng.pick(&before)),
+            els,
+        }
+    }
+
+    /// The first element of an array of numbers by numbers.
+    fn iterate(&mut self, body: BlockId, done: BlockId, insts: &mut Vec<(Inst, SiteId)>) -> Term {
+        let it = IterId(0);
+        let by = self.rng.pick(&[SortKey::Value, SortKey::Key(0)]);
+        let descending = self.rng.chance(50);
+        let new = Inst::IterNew {
+            it,
+            g: NUMBERS,
+            slice: vec![],
+            sort: self.rng.chance(50).then_some(SortSpec { by, descending }),
+            limit: self.rng.chance(20).then(|| self.long()),
+        };
+        insts.push((new, SiteId(0)));
+        Term::IterNext {
+            it,
+            keys: vec![self.long_reg()],
+            value: Some(self.long_reg()),
+            body,
+            done,
         }
     }
 
@@ -510,6 +587,14 @@ impl Generator {
                 size: self.rng.pick(&[1, 2, 4, 8]),
                 signed: self.rng.chance(50),
             },
+            6 if self.p.funcs.len() == 2 => {
+                let args = vec![self.long(), self.string()];
+                Inst::Call {
+                    dst: self.rng.chance(80).then(|| self.long_reg()),
+                    func: FuncId(self.rng.below(2)),
+                    args,
+                }
+            }
             _ if self.caught => Inst::CatchMsg {
                 dst: self.str_reg(),
             },
