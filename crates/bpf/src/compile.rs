@@ -9,7 +9,9 @@ use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::insn::{Reg::*, Size};
 use crate::layout::{Attach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat};
-use crate::lower::{CTX, Gen, NR, Pool, RING, TMP, asks_number, field_types, output_piece};
+use crate::lower::{
+    CTX, Gen, NR, Pool, RING, TMP, asks_number, field_types, output_piece, rethrown_fields,
+};
 use crate::plan::{Needs, Plan};
 use crate::regalloc::{self, Alloc};
 
@@ -91,6 +93,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         let alloc = regalloc::allocate(&handler.body)
             .ok_or_else(|| whole(format!("{}: a malformed body", handler.point)))?;
         needs.frame = needs.frame.max(alloc.frame);
+        needs.kept = needs.kept.max(kept(&handler.body));
         allocs.push(Some(alloc));
     }
     needs.piece = largest_piece(program);
@@ -119,7 +122,12 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         });
     }
     // Where no handler prints, only errors are sent.
-    let error = |r: &RecordShape| matches!(r.what, RecordWhat::Error { .. });
+    let error = |r: &RecordShape| {
+        matches!(
+            r.what,
+            RecordWhat::Error { .. } | RecordWhat::Rethrown { .. }
+        )
+    };
     let ring = if pool.records.iter().all(error) {
         options.ring_bytes.min(ERRORS_BYTES)
     } else {
@@ -155,10 +163,23 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
     Ok(Compiled { spec, layout })
 }
 
+/// Bytes that an activation keeps in this body.
+fn kept(body: &spile_ir::Body) -> u32 {
+    let end = |inst: &Inst| match inst {
+        Inst::Save {
+            src: spile_ir::Val::Reg(r),
+            at,
+        } => at + body.regs[r.index()].size(),
+        _ => 0,
+    };
+    let insts = body.blocks.iter().flat_map(|b| &b.insts);
+    insts.map(|(i, _)| end(i)).max().unwrap_or(0)
+}
+
 /// Bytes of the largest piece of output.
 fn largest_piece(program: &Program) -> u32 {
     let max = Ty::str_for_len(program.limits.maxstringlen as usize);
-    let mut largest = output_piece(&[max]);
+    let mut largest = output_piece(&rethrown_fields(max));
     for handler in program.handlers.iter().filter(|h| h.event.in_kernel()) {
         for (inst, _) in handler.body.blocks.iter().flat_map(|b| &b.insts) {
             if let Inst::Print { args, fmt, .. } = inst {

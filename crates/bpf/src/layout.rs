@@ -441,6 +441,15 @@ pub enum RecordWhat {
         /// In which handler.
         handler: HandlerId,
     },
+    /// The same for an error that passed through calls. Fields: index into `kinds`, site, number
+    /// of callers, [`spile_ir::MAX_CALLERS`] of them (innermost first), the kind's number, the
+    /// kind's text.
+    Rethrown {
+        /// The kinds it may be.
+        kinds: Vec<ErrorKind>,
+        /// In which handler.
+        handler: HandlerId,
+    },
 }
 
 /// Errors of kernel handlers.
@@ -464,6 +473,8 @@ pub enum ErrorKind {
     Raised,
     /// `MAXACTION exceeded`
     MaxAction,
+    /// `MAXNESTING exceeded`
+    MaxNesting,
 }
 
 /// # A record in the ring buffer

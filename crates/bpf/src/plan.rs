@@ -7,7 +7,9 @@
 
 use spile_ir::fmt::MAX_MEM;
 use spile_ir::storage::Storage;
-use spile_ir::{ElemTy, Global, GlobalKind, HandlerId, Hist, Inst, Program, StatsSpec, Ty};
+use spile_ir::{
+    ElemTy, Global, GlobalKind, HandlerId, Hist, Inst, MAX_CALLERS, Program, StatsSpec, Ty,
+};
 
 use crate::elf::{MapSpec, MapType};
 use crate::layout::{
@@ -50,6 +52,16 @@ pub struct Scratch {
     pub start: u32,
     /// Where a body that runs in steps goes on.
     pub resume: u32,
+    /// Activations in progress of functions that can call themselves.
+    pub depth: u32,
+    /// Site of the error that led to a catch block.
+    pub err_site: u32,
+    /// How many callers it passed, and behind it their sites.
+    pub err_callers: u32,
+    /// What activations keep, one after the other.
+    pub kept: u32,
+    /// Bytes that one keeps.
+    pub kept_size: u32,
     /// Eight words for whatever an instruction needs. What went through them is a plain
     /// number to the verifier, so paths that differ in it become one again.
     pub tmp: u32,
@@ -95,6 +107,8 @@ pub struct Plan {
     pub scratch: Scratch,
     /// Bytes of the longest string with its NUL.
     pub max_string: u32,
+    /// Bytes of all that activations keep.
+    kept_bytes: u32,
 }
 
 /// What the handlers' code needs of the frame.
@@ -104,6 +118,8 @@ pub struct Needs {
     pub frame: u32,
     /// Bytes of the largest piece of output.
     pub piece: u32,
+    /// Bytes that an activation of a function keeps.
+    pub kept: u32,
 }
 
 /// Gives out offsets.
@@ -136,6 +152,11 @@ impl Plan {
             ticks: cpu.take(8),
             start: cpu.take(8),
             resume: cpu.take(8),
+            depth: cpu.take(8),
+            err_site: cpu.take(8),
+            err_callers: cpu.take(8 + 8 * MAX_CALLERS as u32),
+            kept: 0,
+            kept_size: needs.kept,
             tmp: cpu.take(80),
             digits: cpu.take(128),
             key: 0,
@@ -170,6 +191,8 @@ impl Plan {
             scratch.memory = cpu.take(MAX_MEM as u32 + 8);
         }
         scratch.out = cpu.take(scratch.out_size);
+        let activations = program.limits.maxnesting;
+        scratch.kept = cpu.take(needs.kept.saturating_mul(activations));
         if scratch.value > REACH - 1024 {
             return Err("handlers and globals take more than 32 KB for each CPU".into());
         }
@@ -199,14 +222,16 @@ impl Plan {
             maps,
             scratch,
             max_string,
+            kept_bytes: needs.kept.saturating_mul(activations),
         })
     }
 
     /// Bytes of `.bss`.
     pub fn bss_size(&self, options: &Options) -> u32 {
         // Behind the last block some room that no code reaches, but that bounds on positions
-        // in the output buffer cannot exclude.
-        self.shared_size + self.stride * options.cpus + self.scratch.out_size + 3 * 8192
+        // in the output buffer and among activations cannot exclude.
+        let beyond = self.scratch.out_size.max(self.kept_bytes) + 3 * 8192;
+        self.shared_size + self.stride * options.cpus + beyond
     }
 }
 

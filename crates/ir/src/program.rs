@@ -243,6 +243,9 @@ pub struct Func {
     pub params: Vec<Reg>,
     /// Type of the result.
     pub ret: Option<Ty>,
+    /// Whether it can call itself, directly or through others: such activations count against
+    /// MAXNESTING. [`crate::opt::inline::mark_recursive`] finds out.
+    pub recursive: bool,
     /// The code.
     pub body: Body,
 }
@@ -352,6 +355,43 @@ pub struct Table {
 pub struct Site {
     /// `identifier 'x' at script.stp:3:4`, as in `near identifier 'x' at ...`.
     pub near: Arc<str>,
+    /// The call that brought the code here, where that is known: of inlined functions.
+    pub caller: Option<SiteId>,
+    /// In a file of the library and not of the script.
+    pub library: bool,
+}
+
+/// Most callers that a message names.
+pub const MAX_CALLERS: usize = 16;
+
+impl Site {
+    /// A place in the script.
+    pub fn at(near: impl Into<Arc<str>>) -> Site {
+        Site {
+            near: near.into(),
+            ..Site::default()
+        }
+    }
+}
+
+impl Program {
+    /// A place and the calls that led there, innermost first: those known when the code was
+    /// made (inlined functions) and those in progress at run time. Places in the library come
+    /// first only where there are no others: the script's author looks for his own line.
+    pub fn trace(&self, site: SiteId, callers: &[SiteId]) -> Vec<&Site> {
+        let mut all = Vec::new();
+        for start in [site].iter().chain(callers) {
+            let mut next = Some(*start);
+            while let Some(site) = next.and_then(|id| self.sites.get(id.index())) {
+                all.push(site);
+                next = site.caller;
+            }
+        }
+        let first = all.iter().position(|s| !s.library).unwrap_or(0);
+        all.drain(..first);
+        all.truncate(1 + MAX_CALLERS);
+        all
+    }
 }
 
 /// Code: registers and blocks.
@@ -580,6 +620,18 @@ pub enum Inst {
     },
     /// Counts `n` statements against MAXACTION; fails when they run out.
     Tick { n: u32 },
+    /// Begins an activation of a function that can call itself, with room for what `Save`
+    /// keeps; fails when MAXNESTING of them are in progress. Made by [`crate::opt::flatten`].
+    Enter,
+    /// Ends the activation begun last.
+    Leave,
+    /// Keeps a register for the activation begun last, at this byte of its room.
+    Save { src: Val, at: u32 },
+    /// `dst` = what was kept there.
+    Restore { dst: Reg, at: u32 },
+    /// Fails again with the error that led to this catch block; the instruction's place is one
+    /// more caller.
+    Rethrow,
 }
 
 /// How a block ends.

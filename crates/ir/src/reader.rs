@@ -70,7 +70,10 @@ pub fn read(text: &str) -> Result<Program, ReadError> {
         r.item(&word, &mut p)?;
     }
     match r.peek() {
-        None => Ok(p),
+        None => {
+            crate::opt::inline::mark_recursive(&mut p);
+            Ok(p)
+        }
         Some(_) => r.error("`site`, `str`, `fmt`, `global`, `func` or `handler`"),
     }
 }
@@ -242,8 +245,15 @@ impl Reader {
             }
             "site" => {
                 self.index("@", p.sites.len())?;
+                let near = self.text()?.into();
+                let caller = match self.opt("called") {
+                    true => Some(SiteId(self.id("@")?)),
+                    false => None,
+                };
                 p.sites.push(Site {
-                    near: self.text()?.into(),
+                    near,
+                    caller,
+                    library: self.opt("library"),
                 });
             }
             "str" => {
@@ -286,6 +296,8 @@ impl Reader {
                     name,
                     params,
                     ret,
+                    // Known at the end.
+                    recursive: false,
                     body,
                 });
             }

@@ -231,6 +231,11 @@ impl Display for Inst {
                 write!(f, "{}call {func}({})", old(dst), List(args.iter()))
             }
             Inst::Tick { n } => write!(f, "tick {n}"),
+            Inst::Enter => write!(f, "enter"),
+            Inst::Leave => write!(f, "leave"),
+            Inst::Save { src, at } => write!(f, "save {src}, {at}"),
+            Inst::Restore { dst, at } => write!(f, "{dst} = restore {at}"),
+            Inst::Rethrow => write!(f, "rethrow"),
         }
     }
 }
@@ -403,7 +408,9 @@ impl Display for Program {
             writeln!(f, "{}", self.limits)?;
         }
         for (i, s) in self.sites.iter().enumerate() {
-            writeln!(f, "site @{i} {}", Quoted(s.near.as_bytes()))?;
+            write!(f, "site @{i} {}", Quoted(s.near.as_bytes()))?;
+            s.caller.iter().try_for_each(|c| write!(f, " called {c}"))?;
+            writeln!(f, "{}", if s.library { " library" } else { "" })?;
         }
         for (i, s) in self.strings.iter().enumerate() {
             writeln!(f, "str s{i} {}", Quoted(s))?;

@@ -437,7 +437,10 @@ impl Checker<'_> {
                     (Some(_), None) => Err("result of a function without one".into()),
                 }
             }
-            Inst::Tick { .. } => Ok(()),
+            Inst::Save { src, .. } => ensure(matches!(src, Val::Reg(_)), "not a register")
+                .and_then(|()| self.ty(*src).map(|_| ())),
+            Inst::Restore { dst, .. } => self.reg(*dst).map(|_| ()),
+            Inst::Tick { .. } | Inst::Enter | Inst::Leave | Inst::Rethrow => Ok(()),
             _ => self.on_global(inst, iters),
         }
     }

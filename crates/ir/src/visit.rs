@@ -21,6 +21,7 @@ macro_rules! dst {
             | Inst::StatGet { dst: $dst, .. }
             | Inst::HistGet { dst: $dst, .. }
             | Inst::Load { dst: $dst, .. }
+            | Inst::Restore { dst: $dst, .. }
             | Inst::CatchMsg { dst: $dst } => $must,
             Inst::Intr { dst: $dst, .. }
             | Inst::Call { dst: $dst, .. }
@@ -36,6 +37,10 @@ macro_rules! dst {
             | Inst::IterNew { .. }
             | Inst::IterHist { .. }
             | Inst::Raise { .. }
+            | Inst::Enter
+            | Inst::Leave
+            | Inst::Save { .. }
+            | Inst::Rethrow
             | Inst::Tick { .. } => $none,
         }
     };
@@ -52,6 +57,7 @@ macro_rules! uses {
             | Inst::GStore { val: v, .. }
             | Inst::GAdd { val: v, .. }
             | Inst::Load { addr: v, .. }
+            | Inst::Save { src: v, .. }
             | Inst::Raise { msg: v } => f(v),
             Inst::Bin { a, b, .. } | Inst::StrCmp { a, b, .. } | Inst::Concat { a, b, .. } => {
                 f(a);
@@ -82,6 +88,10 @@ macro_rules! uses {
             Inst::GLoad { .. }
             | Inst::GClear { .. }
             | Inst::CatchMsg { .. }
+            | Inst::Enter
+            | Inst::Leave
+            | Inst::Restore { .. }
+            | Inst::Rethrow
             | Inst::Tick { .. } => {}
         }
     }};
@@ -192,6 +202,8 @@ impl Inst {
             | Inst::Load { .. }
             | Inst::Raise { .. }
             | Inst::Call { .. }
+            | Inst::Enter
+            | Inst::Rethrow
             | Inst::Tick { .. } => true,
             _ => false,
         }
@@ -217,9 +229,11 @@ impl Inst {
     /// reads of globals that cannot fail.
     pub fn removable(&self, program: &Program) -> bool {
         match self {
-            Inst::GLoad { .. } | Inst::AGet { .. } | Inst::AHas { .. } | Inst::CatchMsg { .. } => {
-                true
-            }
+            Inst::GLoad { .. }
+            | Inst::AGet { .. }
+            | Inst::AHas { .. }
+            | Inst::Restore { .. }
+            | Inst::CatchMsg { .. } => true,
             Inst::StatGet { .. } => !self.fallible(program),
             _ => self.pure_(program),
         }

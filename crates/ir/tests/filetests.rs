@@ -41,10 +41,12 @@ fn show(pass: &str, mut p: Program) -> String {
                 writeln!(out, "[{}]", h.point).unwrap();
                 out.push_str(&String::from_utf8_lossy(&std::mem::take(&mut env.out)));
                 if let Err(e) = result {
-                    let near = &p.sites[e.site.index()].near;
-                    write!(out, "ERROR: {e} near {near}").unwrap();
-                    for s in &e.callers {
-                        write!(out, " (called from {})", p.sites[s.index()].near).unwrap();
+                    write!(out, "ERROR: {e}").unwrap();
+                    for (i, s) in p.trace(e.site, &e.callers).into_iter().enumerate() {
+                        match i {
+                            0 => write!(out, " near {}", s.near).unwrap(),
+                            _ => write!(out, " (called from {})", s.near).unwrap(),
+                        }
                     }
                     out.push('\n');
                 }

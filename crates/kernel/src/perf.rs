@@ -34,6 +34,11 @@ pub const CPU_CLOCK: Event = Event {
     config: 0,
 };
 
+/// `PERF_COUNT_SW_TASK_CLOCK`; the clocks are the first two software events.
+const TASK_CLOCK: u64 = 1;
+/// In a second.
+const NANOSECONDS: u64 = 1_000_000_000;
+
 /// Events by name; synonyms as in perf's own list.
 const EVENTS: [(&str, Event); 24] = [
     ("cpu_clock", CPU_CLOCK),
@@ -153,7 +158,11 @@ impl PerfEvent {
         const INHERIT: u64 = 1 << 1;
         const FREQUENCY: u64 = 1 << 10;
         const CLOEXEC: u64 = 1 << 3;
+        let clock = event.ty == TYPE_SOFTWARE && event.config <= TASK_CLOCK;
         let (sample, mut flags) = match sampling {
+            // The kernel lowers the highest frequency that it grants when interrupts take it
+            // long. A clock's period says the same and has no such limit.
+            Sampling::Frequency(hz) if clock => (NANOSECONDS / hz.max(1), DISABLED),
             Sampling::Count => (0, DISABLED),
             Sampling::Period(period) => (period, DISABLED),
             Sampling::Frequency(hz) => (hz, DISABLED | FREQUENCY),

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::rc::Rc;
 use std::time::Instant;
 
-use spile_bpf::layout::{ErrorKind, RecordShape, RecordWhat};
+use spile_bpf::layout::{RecordShape, RecordWhat};
 use spile_ir::interp::{Element, Env, Fault, MemGlobals, ScriptError, Value};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::stats::Stat;
@@ -406,7 +406,16 @@ impl Controller {
                         site,
                         handler,
                     } => {
-                        self.kernel_error(*kind, &piece, *site, *handler);
+                        let text = message::kernel_error(*kind, &piece.fields, &self.world.program);
+                        self.kernel_error(&text, *site, &[], *handler);
+                    }
+                    RecordWhat::Rethrown { kinds, handler } => {
+                        match message::rethrown(kinds, &piece.fields, &program) {
+                            Some(e) => {
+                                self.kernel_error(&e.message, e.site, &e.callers, *handler);
+                            }
+                            None => self.account.malformed += 1,
+                        }
                     }
                 },
                 Err(record::Malformed) => self.account.malformed += 1,
@@ -444,13 +453,12 @@ impl Controller {
 
     fn kernel_error(
         &mut self,
-        kind: ErrorKind,
-        piece: &Piece<'_>,
+        message: &str,
         site: SiteId,
+        callers: &[SiteId],
         handler: HandlerId,
     ) {
-        let message = message::kernel_error(kind, &piece.fields, &self.world.program);
-        let line = message::error_line(&message, site, &[], Some(handler), &self.world.program);
+        let line = message::error_line(message, site, callers, Some(handler), &self.world.program);
         self.out.flush();
         output::complain(&line);
         self.errors_seen = true;
@@ -601,7 +609,7 @@ mod tests {
             fmt: FormatId(9),
         };
         let error = RecordWhat::Error {
-            kind: ErrorKind::DivisionByZero,
+            kind: spile_bpf::layout::ErrorKind::DivisionByZero,
             site: SiteId(0),
             handler: HandlerId(0),
         };

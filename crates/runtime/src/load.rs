@@ -331,12 +331,7 @@ mod tests {
             records: vec![],
         };
         let program = Program {
-            sites: vec![
-                Site::default(),
-                Site {
-                    near: "keyword at a.stp:1:1".into(),
-                },
-            ],
+            sites: vec![Site::default(), Site::at("keyword at a.stp:1:1")],
             handlers: vec![Handler {
                 point: "kernel.trace(\"x\")".into(),
                 points: 1,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use spile_bpf::layout::ErrorKind;
-use spile_ir::{ElemTy, GlobalKind, HandlerId, Program, SiteId};
+use spile_ir::{ElemTy, GlobalKind, HandlerId, MAX_CALLERS, Program, SiteId};
 
 use crate::record::Field;
 
@@ -29,7 +29,41 @@ pub fn kernel_error(kind: ErrorKind, fields: &[Field<'_>], program: &Program) ->
             _ => "error".into(),
         },
         ErrorKind::MaxAction => "MAXACTION exceeded".into(),
+        ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
     }
+}
+
+/// An error that passed through calls.
+pub struct Rethrown {
+    /// The message.
+    pub message: String,
+    /// Where it happened.
+    pub site: SiteId,
+    /// The calls that it passed, innermost first.
+    pub callers: Vec<SiteId>,
+}
+
+/// Takes apart the fields of a [`RecordWhat::Rethrown`]; `None` where they are not such.
+///
+/// [`RecordWhat::Rethrown`]: spile_bpf::layout::RecordWhat::Rethrown
+pub fn rethrown(kinds: &[ErrorKind], fields: &[Field<'_>], program: &Program) -> Option<Rethrown> {
+    let long = |i: usize| match fields.get(i) {
+        Some(Field::Long(n)) => Some(*n),
+        _ => None,
+    };
+    let site = |i: usize| Some(SiteId(u32::try_from(long(i)?).ok()?));
+    let kind = *kinds.get(usize::try_from(long(0)?).ok()?)?;
+    let count = usize::try_from(long(2)?).ok()?.min(MAX_CALLERS);
+    let callers = (3..3 + count).map(site).collect::<Option<_>>()?;
+    let carried = match kind {
+        ErrorKind::Raised => fields.get(4 + MAX_CALLERS..)?,
+        _ => fields.get(3 + MAX_CALLERS..)?,
+    };
+    Some(Rethrown {
+        message: kernel_error(kind, carried, program),
+        site: site(1)?,
+        callers,
+    })
 }
 
 /// What a full array says.
@@ -53,14 +87,14 @@ pub fn error_line(
     handler: Option<HandlerId>,
     program: &Program,
 ) -> String {
-    let near = |site: &SiteId| program.sites.get(site.index()).map_or("", |s| &*s.near);
     let mut line = format!("ERROR: {message}");
-    // Writing to a String cannot fail.
-    if !near(&site).is_empty() {
-        let _ = write!(line, " near {}", near(&site));
-    }
-    for caller in callers {
-        let _ = write!(line, " (called from {})", near(caller));
+    for (i, place) in program.trace(site, callers).iter().enumerate() {
+        // Writing to a String cannot fail.
+        let _ = match i {
+            _ if place.near.is_empty() => Ok(()),
+            0 => write!(line, " near {}", place.near),
+            _ => write!(line, " (called from {})", place.near),
+        };
     }
     if let Some(handler) = handler.and_then(|h| program.handlers.get(h.index())) {
         let _ = write!(line, " in probe {}", handler.point);
@@ -120,12 +154,8 @@ mod tests {
             }],
             sites: vec![
                 Site::default(),
-                Site {
-                    near: "operator '/' at x.stp:1:2".into(),
-                },
-                Site {
-                    near: "identifier 'f' at x.stp:9:9".into(),
-                },
+                Site::at("operator '/' at x.stp:1:2"),
+                Site::at("identifier 'f' at x.stp:9:9"),
             ],
             ..Program::default()
         };

@@ -163,6 +163,7 @@ mod tests {
                 name: "f".into(),
                 params: vec![],
                 ret: None,
+                recursive: false,
                 body: body(vec![clear(0), call.clone(), clear(3)]),
             }],
             handlers: vec![

@@ -218,9 +218,7 @@ mod tests {
             handlers: vec![handler("a"), handler("b")],
             sites: vec![
                 Default::default(),
-                spile_ir::Site {
-                    near: "keyword 'probe' at x.stp:1:1".into(),
-                },
+                spile_ir::Site::at("keyword 'probe' at x.stp:1:1"),
             ],
             ..Program::default()
         };

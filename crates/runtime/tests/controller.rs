@@ -108,12 +108,7 @@ fn program(handlers: Vec<Handler>) -> Program {
         }],
         handlers,
         formats: vec![number_format()],
-        sites: vec![
-            Site::default(),
-            Site {
-                near: "keyword at x.stp:1:1".into(),
-            },
-        ],
+        sites: vec![Site::default(), Site::at("keyword at x.stp:1:1")],
         ..Program::default()
     }
 }

@@ -206,7 +206,14 @@ pub fn analyse_seen(
         let more = if recursive { limits.maxnesting } else { 1 };
         limits.maxnesting = (depth + more).min(MAX_NESTING);
     }
-    let program = lower(&tree, &types, inputs.sources, limits, options.display);
+    let in_script = |file| inputs.library.is_user(file);
+    let program = lower(
+        &tree,
+        &types,
+        (inputs.sources, &in_script),
+        limits,
+        options.display,
+    );
     let removed = removed_text(removed, inputs, &is_user);
     Ok(Analysis {
         program,

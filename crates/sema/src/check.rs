@@ -20,8 +20,6 @@ struct Finding {
     help: &'static str,
 }
 
-/// How deeply calls are followed.
-const MAX_CALLS: usize = 100;
 const MOVE_LOOP: &str =
     "walk arrays in `probe timer.s(1)`, `probe end` or the like: these handlers have no such limit";
 const MOVE_TEXT: &str = "keep the number in a global here, and convert it in `probe timer` or `probe end`, where it is printed";
@@ -43,11 +41,16 @@ pub fn check(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> boo
             point,
             chain: Vec::new(),
             open: Vec::new(),
+            todo: Vec::new(),
             done: HashSet::new(),
             known: Vec::new(),
             out: Vec::new(),
         };
         walk.body(&u.body);
+        // Not by recursion: chains of calls can be long.
+        while let Some(visit) = walk.todo.pop() {
+            walk.visit(visit);
+        }
         for (f, chain) in walk.out {
             let d = diagnostic(f, &chain, is_user);
             let at = d.primary.as_ref().map(|l| l.span).unwrap_or_default();
@@ -74,6 +77,14 @@ fn diagnostic(f: Finding, chain: &[Span], is_user: &dyn Fn(Span) -> bool) -> Dia
     if f.help.is_empty() { d } else { d.help(f.help) }
 }
 
+/// A function to be looked at, and the way there.
+struct Visit {
+    func: UnitIx,
+    known: Vec<Option<i64>>,
+    chain: Vec<Span>,
+    open: Vec<UnitIx>,
+}
+
 struct Walk<'a> {
     tree: &'a Tree,
     event: &'a Event,
@@ -82,6 +93,8 @@ struct Walk<'a> {
     chain: Vec<Span>,
     /// Functions that the walk is in.
     open: Vec<UnitIx>,
+    /// Functions still to be looked at.
+    todo: Vec<Visit>,
     /// Functions that were looked at, with the numbers that their parameters are known to be.
     done: HashSet<(UnitIx, Vec<Option<i64>>)>,
     /// The same for the function that the walk is in.
@@ -169,43 +182,30 @@ impl Walk<'_> {
     }
 
     fn call(&mut self, func: UnitIx, known: Vec<Option<i64>>, span: Span) {
-        if self.open.contains(&func) {
-            if self.event.in_kernel() {
-                let name = &self.tree.units[func.0].name;
-                let text =
-                    format!("function `{name}` calls itself, which a kernel handler cannot do yet");
-                let help = "call it from `probe timer`, `probe begin` or `probe end`";
-                self.found(codes::KERNEL_RECURSION, span, text, help);
-            }
-            return;
+        if !self.open.contains(&func) && self.done.insert((func, known.clone())) {
+            let (mut chain, mut open) = (self.chain.clone(), self.open.clone());
+            chain.push(span);
+            open.push(func);
+            self.todo.push(Visit {
+                func,
+                known,
+                chain,
+                open,
+            });
         }
-        if self.open.len() >= MAX_CALLS {
-            if self.event.in_kernel() {
-                let text = format!("calls nest more than {MAX_CALLS} deep");
-                let help = "handlers in the kernel hold all functions that they call";
-                self.found(codes::KERNEL_RECURSION, span, text, help);
-            }
-            return;
-        }
-        if !self.done.insert((func, known.clone())) {
-            return;
-        }
-        let outer = std::mem::replace(&mut self.known, known);
-        self.open.push(func);
-        self.chain.push(span);
-        let u = &self.tree.units[func.0];
+    }
+
+    fn visit(&mut self, visit: Visit) {
+        (self.known, self.chain, self.open) = (visit.known, visit.chain, visit.open);
+        let u = &self.tree.units[visit.func.0];
         self.body(&u.body);
         if let UnitKind::Func {
             next_alt: Some(alt),
             ..
         } = u.kind
         {
-            let known = self.known.clone();
-            self.call(alt, known, u.span);
+            self.call(alt, self.known.clone(), u.span);
         }
-        self.known = outer;
-        self.chain.pop();
-        self.open.pop();
     }
 
     /// The number that an argument is known to be.

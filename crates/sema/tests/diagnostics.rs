@@ -66,10 +66,6 @@ const CASES: &[(&str, &str)] = &[
         "global a probe syscall.x { foreach (k in a) println(k); a[1] = 1 }",
     ),
     (
-        "E0602",
-        "function f(n) { return n > 0 ? f(n - 1) : 0 } probe syscall.x { println(f(3)) }",
-    ),
-    (
         "E0603",
         "function show(a) { println(symname(a)) }\nprobe syscall.x { show(1) }",
     ),

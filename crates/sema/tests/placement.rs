@@ -208,7 +208,7 @@ const BODIES: &[(bool, &str, &str)] = &[
         "s",
         "s <<< 1; foreach (b in @hist_log(s)) println(b)",
     ),
-    (false, "", "println(fact(3))"),
+    (true, "", "println(fact(3))"),
     (true, "", "printf(\"%4m\", 1)"),
     (true, "", "printf(\"%4M\", 1)"),
     (true, "", "println(sprintf(\"%4m\", 1))"),

@@ -383,6 +383,10 @@ impl Gen<'_> {
             // Outside of a catch block the message is "", not that of an earlier hit.
             self.store(plan.scratch.err_id, 0);
         }
+        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
+        if insts.any(|(i, _)| matches!(i, Inst::Enter)) {
+            self.store(plan.scratch.depth, 0);
+        }
         if self.ticking {
             let n = self.program.limits.maxaction.min(i32::MAX as u64) as i32;
             self.store(plan.scratch.ticks, n);

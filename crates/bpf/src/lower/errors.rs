@@ -7,13 +7,6 @@ use crate::asm::Label;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg, Reg::*, Size, Src};
 use crate::layout::{ErrorKind, RecordShape, RecordWhat, shared};
 
-/// An error that goes to a catch block; its place in the list, plus one, is its id at run time.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Caught {
-    kind: ErrorKind,
-    catch: BlockId,
-}
-
 /// A place where an instruction fails, behind the handler's code.
 #[derive(Debug, Clone)]
 pub(crate) struct Fail {
@@ -73,9 +66,13 @@ impl Gen<'_> {
     /// The code of a failure.
     pub(super) fn emit_fail(&mut self, fail: Fail) -> Res {
         self.asm.bind(fail.label);
-        if let Some((catch, label)) = fail.catch {
-            let id = self.caught_id(fail.kind, catch);
-            self.store(self.plan.scratch.err_id, id as i32);
+        if let Some((_, label)) = fail.catch {
+            let id = self.error_id(fail.kind)?;
+            self.store(self.plan.scratch.err_id, id);
+            if self.rethrows() {
+                self.store(self.plan.scratch.err_site, fail.site.0 as i32);
+                self.store(self.plan.scratch.err_callers, 0);
+            }
             self.asm.jump(label);
             return Ok(());
         }
@@ -110,7 +107,7 @@ impl Gen<'_> {
     }
 
     /// Counts an error; one too many ends the session.
-    fn count_error(&mut self) {
+    pub(super) fn count_error(&mut self) {
         self.shared(R1, 0);
         self.asm.mov(R2, 1);
         self.asm
@@ -125,14 +122,10 @@ impl Gen<'_> {
         self.asm.store(Size::DW, R1, shared::RUNNING as i16, 0);
     }
 
-    fn caught_id(&mut self, kind: ErrorKind, catch: BlockId) -> u32 {
-        let caught = Caught { kind, catch };
-        let at = self.caught.iter().position(|c| *c == caught);
-        let at = at.unwrap_or_else(|| {
-            self.caught.push(caught);
-            self.caught.len() - 1
-        });
-        at as u32 + 1
+    /// What a catch block knows an error by: its place in [`Gen::kinds`], plus one.
+    fn error_id(&self, kind: ErrorKind) -> Res<i32> {
+        let at = self.kinds().iter().position(|k| *k == kind);
+        at.map(|i| i as i32 + 1).ok_or("an unknown error".into())
     }
 
     pub(super) fn raise(&mut self, msg: Val) -> Res {
@@ -143,7 +136,7 @@ impl Gen<'_> {
     }
 
     /// The kinds of errors that can lead to a catch block, in a fixed order.
-    fn kinds(&self) -> Vec<ErrorKind> {
+    pub(super) fn kinds(&self) -> Vec<ErrorKind> {
         let mut kinds = vec![
             ErrorKind::DivisionByZero,
             ErrorKind::EmptyAggregate,
@@ -153,6 +146,7 @@ impl Gen<'_> {
             ErrorKind::UserStrFault,
             ErrorKind::Raised,
             ErrorKind::MaxAction,
+            ErrorKind::MaxNesting,
         ];
         for block in &self.body.blocks {
             for (inst, _) in &block.insts {
@@ -176,6 +170,7 @@ impl Gen<'_> {
             ErrorKind::KernelStrFault => "kernel string copy fault at 0x".into(),
             ErrorKind::UserStrFault => "user string copy fault at 0x".into(),
             ErrorKind::MaxAction => "MAXACTION exceeded".into(),
+            ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
             ErrorKind::Raised => String::new(),
             ErrorKind::Overflow(g) => match self.program.globals.get(g.index()) {
                 Some(global) if self.is_stats(g) => {
@@ -186,28 +181,17 @@ impl Gen<'_> {
         }
     }
 
-    /// `dst` = message of the error that led here. Any kind may have: which ones do is known
-    /// only when all code is made, so a message is looked up by kind.
+    /// `dst` = message of the error that led here. Any kind may have.
     pub(super) fn catch_msg(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
         let kinds = self.kinds();
         let end = self.asm.label();
-        for kind in kinds {
-            // Errors are known by kind alone here, so that ids can be fixed before all code
-            // is made.
-            let ids = self.ids_of(kind);
-            if ids.is_empty() {
-                break;
-            }
-            let (hit, next) = (self.asm.label(), self.asm.label());
+        for (i, kind) in kinds.into_iter().enumerate() {
+            let next = self.asm.label();
             self.load(R1, self.plan.scratch.err_id);
-            for id in ids {
-                self.asm.jump_if(Cond::Eq, R1, id as i32, hit);
-            }
-            self.asm.jump(next);
-            self.asm.bind(hit);
+            self.asm.jump_if(Cond::Ne, R1, i as i32 + 1, next);
             match kind {
                 ErrorKind::Raised => {
                     let text = super::Text::Slot {
@@ -231,17 +215,6 @@ impl Gen<'_> {
         self.fill_zero(off, width);
         self.asm.bind(end);
         Ok(())
-    }
-
-    /// Ids of a kind: one for each catch block.
-    fn ids_of(&mut self, kind: ErrorKind) -> Vec<u32> {
-        let mut catches: Vec<BlockId> = self.body.blocks.iter().filter_map(|b| b.catch).collect();
-        catches.sort_unstable();
-        catches.dedup();
-        catches
-            .into_iter()
-            .map(|c| self.caught_id(kind, c))
-            .collect()
     }
 
     pub(super) fn tick(&mut self, n: u32) -> Res {

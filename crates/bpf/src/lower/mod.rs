@@ -19,6 +19,7 @@
 //! | `usermem` | user memory that is not resident |
 //! | `argstr` | arguments and results of system calls as text |
 //! | `errors` | failing, catching, messages |
+//! | `calls` | activations of functions, errors that pass through them |
 //! | `output` | records |
 //! | `entry` | what stands around a handler's body |
 //! | `steps` | bodies with loops |
@@ -40,6 +41,7 @@
 pub(crate) mod aggregates;
 mod argstr;
 mod arith;
+mod calls;
 mod compare;
 mod context;
 pub(crate) mod entry;
@@ -60,6 +62,7 @@ mod usermem;
 
 use spile_ir::{BinOp, Block, BlockId, Body, HandlerId, Inst, Program, SiteId, Term, Ty, Val};
 
+pub(crate) use calls::fields as rethrown_fields;
 pub(crate) use memory::{field_types, reads_into_text};
 pub(crate) use output::{RING, piece_size as output_piece};
 pub(crate) use pool::Pool;
@@ -71,7 +74,6 @@ use crate::insn::{Cond, Reg, Reg::*, Size, Src};
 use crate::layout::Options;
 use crate::plan::Plan;
 use crate::regalloc::{Alloc, Home};
-use errors::Caught;
 
 /// Why an instruction cannot be compiled.
 pub(crate) type Res<T = ()> = Result<T, String>;
@@ -150,7 +152,6 @@ pub(crate) struct Gen<'a> {
     /// The block at hand.
     pub here: BlockId,
     pub cold: Vec<Cold>,
-    pub caught: Vec<Caught>,
     /// How often each register is read.
     uses: Vec<u32>,
     /// The global that the instruction at hand touches.
@@ -203,7 +204,6 @@ impl<'a> Gen<'a> {
             catch: None,
             here: BlockId(0),
             cold: Vec::new(),
-            caught: Vec::new(),
             uses,
             current: None,
             ticking: false,
@@ -525,12 +525,16 @@ impl<'a> Gen<'a> {
             Inst::Raise { msg } => self.raise(*msg),
             Inst::CatchMsg { dst } => self.catch_msg(*dst),
             Inst::Tick { n } => self.tick(*n),
+            Inst::Enter | Inst::Leave | Inst::Save { .. } | Inst::Restore { .. } => {
+                self.activation(inst)
+            }
+            Inst::Rethrow => self.rethrow(),
             Inst::PrintHist { .. } => Err("print(@hist) in a kernel handler".into()),
             Inst::HistGet { .. } => Err("buckets of a histogram in a kernel handler".into()),
             Inst::IterNew { .. } | Inst::IterHist { .. } => {
                 Err("foreach in a kernel handler".into())
             }
-            Inst::Call { .. } => Err("a function that is not inlined".into()),
+            Inst::Call { .. } => Err("a call that is not flattened".into()),
         }
     }
 

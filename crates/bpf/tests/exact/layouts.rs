@@ -133,6 +133,7 @@ fn nothing_overlaps() {
                 Needs {
                     frame,
                     piece: 100 * seed as u32,
+                    kept: 8 * seed as u32,
                 },
                 cpus,
             );

@@ -284,6 +284,11 @@ impl<'p> Kernel<'p> {
                 RecordWhat::Error { kind, site, .. } => {
                     errors.push((message(*kind, &fields, self.program), *site));
                 }
+                RecordWhat::Rethrown { kinds, .. } => {
+                    let e = spile_runtime::message::rethrown(kinds, &piece.fields, self.program)
+                        .expect("an error with callers");
+                    errors.push((e.message, e.site));
+                }
             }
         }
     }
@@ -323,6 +328,7 @@ fn message(kind: ErrorKind, fields: &[Value], program: &Program) -> String {
         ErrorKind::UserStrFault => format!("user string copy fault at {}", address()),
         ErrorKind::Raised => String::from_utf8_lossy(fields[0].as_bytes()).into_owned(),
         ErrorKind::MaxAction => "MAXACTION exceeded".into(),
+        ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
     }
 }
 

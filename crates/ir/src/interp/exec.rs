@@ -1,5 +1,7 @@
 //! The machine: frames, blocks, instructions.
 
+use std::collections::HashMap;
+
 use super::strings::{self, Tokens};
 use super::{Cell, Element, Env, Fault, ScriptError, Value, sort_elements};
 use crate::fmt::render;
@@ -63,9 +65,15 @@ pub fn run_body<E: Env + ?Sized>(
         program,
         env,
         limit,
-        message: Value::zero(Ty::Str(8)),
+        error: ScriptError {
+            message: Fault::from(""),
+            site: SiteId(0),
+            callers: Vec::new(),
+        },
+        active: 0,
+        kept: Vec::new(),
         tokens: Tokens::default(),
-        frames: vec![Frame::new(body)],
+        frames: vec![Frame::new(body, false)],
     };
     machine.run()
 }
@@ -78,15 +86,18 @@ struct Frame<'p> {
     block: usize,
     /// The next instruction.
     pc: usize,
+    /// Of a function that can call itself.
+    recursive: bool,
 }
 
 /// A `foreach` in progress: the elements left, last first.
 type Iter = Vec<Element>;
 
 impl<'p> Frame<'p> {
-    fn new(body: &'p Body) -> Frame<'p> {
+    fn new(body: &'p Body, recursive: bool) -> Frame<'p> {
         Frame {
             body,
+            recursive,
             regs: body.regs.iter().map(|t| Value::zero(*t)).collect(),
             iters: vec![Iter::new(); body.iters as usize],
             block: 0,
@@ -103,8 +114,12 @@ struct Machine<'p, 'e, E: ?Sized> {
     program: &'p Program,
     env: &'e mut E,
     limit: Limit,
-    /// The current error.
-    message: Value,
+    /// The error caught last.
+    error: ScriptError,
+    /// Activations of functions that can call themselves, `kept` not counted.
+    active: usize,
+    /// Those begun by `Enter`: the iterators of the activation before, and what was saved.
+    kept: Vec<(Vec<Iter>, HashMap<u32, Value>)>,
     tokens: Tokens,
     /// Never empty while running; the last one runs.
     frames: Vec<Frame<'p>>,
@@ -116,6 +131,7 @@ enum Flow<'p> {
     Call(&'p Func, Vec<Value>),
     Goto(BlockId),
     Return(Option<Value>),
+    Rethrow,
     End,
 }
 
@@ -148,21 +164,29 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                 Ok(Flow::Goto(b)) => self.top().goto(b),
                 Ok(Flow::End) => return Ok(()),
                 Ok(Flow::Call(func, args)) => {
-                    if self.frames.len() > self.limit.nesting as usize {
-                        self.fail(Fault::from("MAXNESTING exceeded"), site)?;
-                        continue;
+                    if func.recursive {
+                        if self.nested() {
+                            self.fail(Fault::from("MAXNESTING exceeded"), site)?;
+                            continue;
+                        }
+                        self.active += 1;
                     }
-                    self.frames.push(Frame::new(&func.body));
+                    self.frames.push(Frame::new(&func.body, func.recursive));
                     for (r, v) in func.params.iter().zip(args) {
                         self.set(*r, v);
                     }
                 }
                 Ok(Flow::Return(v)) => {
-                    self.frames.pop();
+                    self.pop();
                     if self.frames.is_empty() {
                         return Ok(());
                     }
                     self.finish_call(v);
+                }
+                Ok(Flow::Rethrow) => {
+                    let mut error = self.error.clone();
+                    error.callers.push(site);
+                    self.fail_with(error)?;
                 }
                 Err(fault) => self.fail(fault, site)?,
             }
@@ -175,26 +199,40 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         &mut self.frames[last]
     }
 
+    /// Whether MAXNESTING activations are in progress.
+    fn nested(&self) -> bool {
+        self.active + self.kept.len() >= self.limit.nesting as usize
+    }
+
+    fn pop(&mut self) {
+        if let Some(frame) = self.frames.pop() {
+            self.active -= usize::from(frame.recursive);
+        }
+    }
+
     /// Goes to the innermost catch block, out of functions that have none.
     fn fail(&mut self, fault: Fault, site: SiteId) -> Result<(), ScriptError> {
-        let mut callers = Vec::new();
+        self.fail_with(ScriptError {
+            message: fault,
+            site,
+            callers: Vec::new(),
+        })
+    }
+
+    fn fail_with(&mut self, mut error: ScriptError) -> Result<(), ScriptError> {
         while let Some(frame) = self.frames.last_mut() {
             let block = frame.body.blocks.get(frame.block);
             if let Some(to) = block.and_then(|b| b.catch) {
                 frame.goto(to);
-                self.message = Value::from(fault.message());
+                self.error = error;
                 return Ok(());
             }
-            self.frames.pop();
+            self.pop();
             if let Some((_, s)) = self.call_in_progress() {
-                callers.push(s);
+                error.callers.push(s);
             }
         }
-        Err(ScriptError {
-            message: fault,
-            site,
-            callers,
-        })
+        Err(error)
     }
 
     /// The call that the top frame waits for.
@@ -429,10 +467,39 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                 let addr = self.long(*addr) as u64;
                 (*dst, self.load(*space, addr, *size, *signed)?.into())
             }
-            Inst::CatchMsg { dst } => (*dst, self.message.clone()),
-            _ => return Err(invalid()),
+            Inst::CatchMsg { dst } => (*dst, Value::from(self.error.message.message())),
+            _ => return self.activation(inst),
         };
         self.set(dst, value);
+        Ok(Flow::Next)
+    }
+
+    /// What flattened calls are made of.
+    fn activation(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
+        match inst {
+            Inst::Enter if self.nested() => return Err("MAXNESTING exceeded".into()),
+            Inst::Enter => {
+                let fresh = vec![Iter::new(); self.top().iters.len()];
+                let iters = std::mem::replace(&mut self.top().iters, fresh);
+                self.kept.push((iters, HashMap::new()));
+            }
+            Inst::Leave => {
+                let (iters, _) = self.kept.pop().ok_or_else(invalid)?;
+                self.top().iters = iters;
+            }
+            Inst::Save { src, at } => {
+                let value = self.val(*src);
+                let (_, room) = self.kept.last_mut().ok_or_else(invalid)?;
+                room.insert(*at, value);
+            }
+            Inst::Restore { dst, at } => {
+                let (_, room) = self.kept.last().ok_or_else(invalid)?;
+                let value = room.get(at).cloned().ok_or_else(invalid)?;
+                self.set(*dst, value);
+            }
+            Inst::Rethrow => return Ok(Flow::Rethrow),
+            _ => return Err(invalid()),
+        }
         Ok(Flow::Next)
     }
 

@@ -1,13 +1,16 @@
 //! Inlining of function calls.
 //!
-//! Kernel handlers have no calls: every call that is not part of a recursion is replaced by
-//! the function's code. Controller handlers keep calls of large functions.
+//! In kernel handlers every call that is not part of a recursion is replaced by the function's
+//! code (what is left is [`flatten`](super::flatten)'s). Controller handlers keep calls of large
+//! functions.
 //!
 //! The block with the call is cut in two. The callee's registers, blocks and iterators are
 //! appended to the caller's; its `ret`s become jumps to the second half. A callee block without
 //! a `catch` gets the call block's. A callee starts with all its registers 0 or "", so the
 //! copy clears those that can be read before they are written, since a call in a loop finds
 //! the values of the round before.
+
+use std::collections::HashMap;
 
 use crate::liveness::Liveness;
 use crate::*;
@@ -38,7 +41,15 @@ pub fn recursive(program: &Program) -> Vec<FuncId> {
     found
 }
 
-fn calls(body: &Body) -> Vec<usize> {
+/// Notes which functions can call themselves.
+pub fn mark_recursive(program: &mut Program) {
+    for f in recursive(program) {
+        program.funcs[f.index()].recursive = true;
+    }
+}
+
+/// The functions that a body calls, by index.
+pub(super) fn calls(body: &Body) -> Vec<usize> {
     let insts = body.blocks.iter().flat_map(|b| &b.insts);
     insts
         .filter_map(|(i, _)| match i {
@@ -56,10 +67,12 @@ pub fn inline(program: &mut Program) {
         return;
     }
     let empty = program.intern(b"");
-    let mut skip = vec![false; program.funcs.len()];
-    for f in recursive(program) {
-        skip[f.index()] = true;
-    }
+    mark_recursive(program);
+    let skip: Vec<bool> = program.funcs.iter().map(|f| f.recursive).collect();
+    let mut sites = Sites {
+        list: std::mem::take(&mut program.sites),
+        made: HashMap::new(),
+    };
     // Callees first, so that each function is complete when it is copied.
     let mut done = skip.clone();
     for start in 0..program.funcs.len() {
@@ -77,7 +90,8 @@ pub fn inline(program: &mut Program) {
                 if !done[f] {
                     done[f] = true;
                     let body = std::mem::take(&mut program.funcs[f].body);
-                    program.funcs[f].body = inline_body(body, program, &skip, usize::MAX, empty);
+                    let how = (&skip[..], usize::MAX, empty);
+                    program.funcs[f].body = inline_body(body, program, how, &mut sites);
                 }
             } else {
                 stack.extend(open);
@@ -91,8 +105,10 @@ pub fn inline(program: &mut Program) {
             SMALL
         };
         let body = std::mem::take(&mut program.handlers[i].body);
-        program.handlers[i].body = inline_body(body, program, &skip, limit, empty);
+        let how = (&skip[..], limit, empty);
+        program.handlers[i].body = inline_body(body, program, how, &mut sites);
     }
+    program.sites = sites.list;
     drop_uncalled(program, empty);
 }
 
@@ -139,13 +155,38 @@ fn drop_uncalled(program: &mut Program, empty: StrId) {
     }
 }
 
-/// Replaces the calls in a body; `skip` names the functions that stay calls.
+/// The program's places, and those made for inlined code.
+struct Sites {
+    list: Vec<Site>,
+    made: HashMap<(SiteId, SiteId), SiteId>,
+}
+
+impl Sites {
+    /// A place of a function's code where that is called from another place.
+    fn called(&mut self, site: SiteId, call: SiteId) -> SiteId {
+        if let Some(id) = self.made.get(&(site, call)) {
+            return *id;
+        }
+        let Some(mut new) = self.list.get(site.index()).cloned() else {
+            return site;
+        };
+        new.caller = Some(match new.caller {
+            Some(outer) => self.called(outer, call),
+            None => call,
+        });
+        self.list.push(new);
+        let id = SiteId(self.list.len() as u32 - 1);
+        self.made.insert((site, call), id);
+        id
+    }
+}
+
+/// Replaces the calls in a body. `skip` names the functions that stay calls.
 fn inline_body(
     mut body: Body,
     program: &Program,
-    skip: &[bool],
-    limit: usize,
-    empty: StrId,
+    (skip, limit, empty): (&[bool], usize, StrId),
+    sites: &mut Sites,
 ) -> Body {
     let mut b = 0;
     while b < body.blocks.len() {
@@ -160,7 +201,7 @@ fn inline_body(
         match call {
             // The second half and the callee's copy are later blocks; callees are complete
             // (or too large to copy), so only the second half has calls to look at.
-            Some(at) => splice(&mut body, b, at, program, empty),
+            Some(at) => splice(&mut body, (b, at), program, empty, sites),
             None => b += 1,
         }
     }
@@ -168,7 +209,13 @@ fn inline_body(
 }
 
 /// Replaces the call at `body.blocks[b].insts[at]`.
-fn splice(body: &mut Body, b: usize, at: usize, program: &Program, empty: StrId) {
+fn splice(
+    body: &mut Body,
+    (b, at): (usize, usize),
+    program: &Program,
+    empty: StrId,
+    sites: &mut Sites,
+) {
     let catch = body.blocks[b].catch;
     let rest = body.blocks[b].insts.split_off(at + 1);
     let Some((Inst::Call { dst, func, args }, site)) = body.blocks[b].insts.pop() else {
@@ -183,30 +230,7 @@ fn splice(body: &mut Body, b: usize, at: usize, program: &Program, empty: StrId)
 
     let term = std::mem::replace(&mut body.blocks[b].term, Term::Jump(BlockId(block0)));
     let insts = &mut body.blocks[b].insts;
-    let entry = Liveness::of(&func.body);
-    for r in entry
-        .live_in(BlockId(0))
-        .filter(|r| !func.params.contains(r))
-    {
-        let dst = Reg(r.0 + reg0);
-        match func.body.regs.get(r.index()) {
-            Some(Ty::Long) => insts.push((
-                Inst::Copy {
-                    dst,
-                    src: Val::Imm(0),
-                },
-                site,
-            )),
-            Some(Ty::Str(_)) => insts.push((
-                Inst::Copy {
-                    dst,
-                    src: Val::Str(empty),
-                },
-                site,
-            )),
-            None => {}
-        }
-    }
+    clear_registers(func, reg0, empty, |inst| insts.push((inst, site)));
     for (p, a) in func.params.iter().zip(args) {
         insts.push((
             Inst::Copy {
@@ -224,7 +248,10 @@ fn splice(body: &mut Body, b: usize, at: usize, program: &Program, empty: StrId)
     for block in &func.body.blocks {
         let mut block = block.clone();
         block.catch = block.catch.map(|c| BlockId(c.0 + block0)).or(catch);
-        for (inst, _) in &mut block.insts {
+        for (inst, inner) in &mut block.insts {
+            if inst.fallible(program) {
+                *inner = sites.called(*inner, site);
+            }
             shift_inst(inst, reg0, iter0);
         }
         shift_term(&mut block.term, reg0, iter0, block0);
@@ -238,7 +265,23 @@ fn splice(body: &mut Body, b: usize, at: usize, program: &Program, empty: StrId)
     }
 }
 
-fn shift_inst(inst: &mut Inst, reg0: u32, iter0: u32) {
+/// Copies that set those registers of a function, shifted by `reg0`, that it reads before it
+/// writes them, as a fresh activation finds them.
+pub(super) fn clear_registers(func: &Func, reg0: u32, empty: StrId, mut push: impl FnMut(Inst)) {
+    for r in Liveness::of(&func.body).live_in(BlockId(0)) {
+        let src = match func.body.regs.get(r.index()) {
+            Some(Ty::Long) => Val::Imm(0),
+            Some(Ty::Str(_)) => Val::Str(empty),
+            None => continue,
+        };
+        if !func.params.contains(&r) {
+            let dst = Reg(r.0 + reg0);
+            push(Inst::Copy { dst, src });
+        }
+    }
+}
+
+pub(super) fn shift_inst(inst: &mut Inst, reg0: u32, iter0: u32) {
     inst.dst_mut(|r| r.0 += reg0);
     inst.uses_mut(|v| shift_val(v, reg0));
     if let Inst::IterNew { it, .. } | Inst::IterHist { it, .. } = inst {
@@ -246,7 +289,7 @@ fn shift_inst(inst: &mut Inst, reg0: u32, iter0: u32) {
     }
 }
 
-fn shift_term(term: &mut Term, reg0: u32, iter0: u32, block0: u32) {
+pub(super) fn shift_term(term: &mut Term, reg0: u32, iter0: u32, block0: u32) {
     term.uses_mut(|v| shift_val(v, reg0));
     term.dsts_mut(|r| r.0 += reg0);
     term.targets_mut(|b| b.0 += block0);

@@ -82,7 +82,10 @@ pub fn run(program: &mut Program, body: &mut Body) {
 fn block(program: &mut Program, body: &mut Body, b: BlockId, known: &mut Known) {
     let mut insts = std::mem::take(&mut body.blocks[b.index()].insts);
     for (inst, _) in &mut insts {
-        inst.uses_mut(|v| known.resolve(v));
+        // What is saved is the register as it is restored: of its width.
+        if !matches!(inst, Inst::Save { .. }) {
+            inst.uses_mut(|v| known.resolve(v));
+        }
         if let Some(new) = simplify(program, known, inst) {
             *inst = new;
         }
@@ -166,7 +169,8 @@ fn learn(program: &Program, body: &Body, known: &mut Known, inst: &Inst) {
     }
     let mut own = false;
     inst.for_each_use(|v| own |= v == Val::Reg(dst));
-    let reread = inst.removable(program) && !matches!(inst, Inst::CatchMsg { .. });
+    let changes = matches!(inst, Inst::CatchMsg { .. } | Inst::Restore { .. });
+    let reread = inst.removable(program) && !changes;
     if reread && !own {
         if known.exprs.len() == MAX_EXPRS {
             known.exprs.remove(0);

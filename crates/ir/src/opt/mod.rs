@@ -3,6 +3,7 @@
 //! | pass | what |
 //! |---|---|
 //! | [`inline`](mod@inline) | calls become the function's code |
+//! | [`flatten`] | what is left of a kernel handler's calls becomes jumps |
 //! | [`local`] | constants, copies and common subexpressions along straight ways |
 //! | [`cfg`](mod@cfg) | decided branches, unreachable blocks, chains of blocks, idle `catch`es |
 //! | [`fuse`] | load, add, store of one global becomes one addition |
@@ -15,6 +16,7 @@
 
 pub mod cfg;
 pub mod dead;
+pub mod flatten;
 pub mod fuse;
 pub mod inline;
 pub mod local;
@@ -27,16 +29,34 @@ use crate::{Body, Program, verify};
 /// Rounds of the passes on one body; each round can only open a few chances for the next.
 const ROUNDS: usize = 4;
 
-/// Inlines, and with `on` runs all other passes.
+/// Inlines and flattens calls, and with `on` runs all other passes.
 ///
 /// Debug builds verify the program after each pass if it was right before.
 pub fn optimise(program: &mut Program, on: bool) {
     let valid = cfg!(debug_assertions) && verify::verify(program).is_ok();
     inline(program);
     check(program, valid, "inline");
+    if on {
+        rounds(program, valid);
+    }
+    let flat = flatten::run(program);
+    check(program, valid, "flatten");
     if !on {
         return;
     }
+    if flat {
+        rounds(program, valid);
+    }
+    for i in 0..program.handlers.len() {
+        let mut body = std::mem::take(&mut program.handlers[i].body);
+        narrow::run(program, &mut body);
+        program.handlers[i].body = body;
+    }
+    check(program, valid, "narrow");
+}
+
+/// The passes on single bodies, until nothing changes.
+fn rounds(program: &mut Program, valid: bool) {
     for _ in 0..ROUNDS {
         let before = program.clone();
         each_body(program, local::run);
@@ -51,12 +71,6 @@ pub fn optimise(program: &mut Program, on: bool) {
             break;
         }
     }
-    for i in 0..program.handlers.len() {
-        let mut body = std::mem::take(&mut program.handlers[i].body);
-        narrow::run(program, &mut body);
-        program.handlers[i].body = body;
-    }
-    check(program, valid, "narrow");
 }
 
 /// Runs a pass on every body, which is out of the program meanwhile.

@@ -25,7 +25,9 @@ pub fn run(program: &Program, body: &mut Body) {
         };
         for block in &body.blocks {
             for (inst, _) in &block.insts {
+                // What is restored was in the register before.
                 if let Some(dst) = inst.dst()
+                    && !matches!(inst, Inst::Restore { .. })
                     && caps[dst.index()] > 0
                 {
                     let len = length(program, inst, &longest);

@@ -188,6 +188,17 @@ impl Reader {
             }
             "raise" => Inst::Raise { msg: self.val()? },
             "tick" => Inst::Tick { n: self.number()? },
+            "enter" => Inst::Enter,
+            "leave" => Inst::Leave,
+            "save" => {
+                let src = self.val()?;
+                self.punct(',')?;
+                Inst::Save {
+                    src,
+                    at: self.number()?,
+                }
+            }
+            "rethrow" => Inst::Rethrow,
             _ => return Ok(None),
         };
         Ok(Some(Line::Inst(inst)))
@@ -328,6 +339,10 @@ impl Reader {
                 }
             }
             "catch_msg" => Inst::CatchMsg { dst },
+            "restore" => Inst::Restore {
+                dst,
+                at: self.number()?,
+            },
             _ => return Ok(None),
         }))
     }

@@ -126,14 +126,18 @@ pub fn program(seed: u64, config: Config) -> Program {
     g.globals = g.rng.pick(&[20, 40, 70]);
     g.tables();
     g.declare();
-    for n in 0..if kernel { 0 } else { 2 } {
-        let func = Func {
+    for n in 0..if kernel { 0 } else { 3 } {
+        let mut body = g.body(size / 4, true);
+        if n == 2 {
+            g.recursion(&mut body, FuncId(n));
+        }
+        g.p.funcs.push(Func {
             name: format!("f{n}").into(),
             params: vec![Reg(0), Reg(LONGS)],
             ret: Some(Ty::Long),
-            body: g.body(size / 4, true),
-        };
-        g.p.funcs.push(func);
+            recursive: n == 2,
+            body,
+        });
     }
     let handlers = g.rng.pick(&[1, 1, 1, 2, 3, 6]);
     for n in 0..handlers {
@@ -165,10 +169,55 @@ pub fn program(seed: u64, config: Config) -> Program {
 }
 
 impl Generator {
+    /// Makes a function's body begin with a call of itself, a few times.
+    fn recursion(&mut self, body: &mut Body, itself: FuncId) {
+        let entry = BlockId(body.blocks.len() as u32);
+        for block in &mut body.blocks {
+            let moved = |b: &mut BlockId| {
+                if b.0 == 0 {
+                    *b = entry;
+                }
+            };
+            block.term.targets_mut(moved);
+            block.catch.iter_mut().for_each(moved);
+        }
+        let left = Reg(body.regs.len() as u32);
+        let less = Reg(left.0 + 1);
+        body.regs.extend([Ty::Long, Ty::Long]);
+        let catch = self.rng.chance(50).then_some(entry);
+        let call = Inst::Call {
+            dst: Some(Reg(1)),
+            func: itself,
+            args: vec![Val::Reg(less), Val::Reg(Reg(LONGS))],
+        };
+        let bin = |dst, op, a, n| Inst::Bin {
+            dst,
+            op,
+            a: Val::Reg(a),
+            b: Val::Imm(n),
+        };
+        let first = Block {
+            insts: vec![(bin(left, BinOp::And, Reg(0), 3), SiteId(1))],
+            term: Term::Branch {
+                cond: Val::Reg(left),
+                then: BlockId(entry.0 + 1),
+                els: entry,
+            },
+            catch: None,
+        };
+        let old = std::mem::replace(&mut body.blocks[0], first);
+        body.blocks.push(old);
+        let step = bin(less, BinOp::Sub, left, 1);
+        body.blocks.push(Block {
+            insts: vec![(step, SiteId(1)), (call, SiteId(1))],
+            term: Term::Jump(entry),
+            catch,
+        });
+    }
+
     fn tables(&mut self) {
         for i in 0..4 {
-            let near = format!("statement {i}").into();
-            self.p.sites.push(Site { near });
+            self.p.sites.push(Site::at(format!("statement {i}")));
         }
         self.p.strings = STRINGS.iter().map(|s| s.as_bytes().into()).collect();
         let entries = ["zero", "one", "", "a name of nineteen b"].map(|e| e.as_bytes().into());

@@ -21,7 +21,7 @@ use spile_ir::{
     Limits, Program, StatsSpec, StrId, Table, TableId, Term, Ty, Val,
 };
 use spile_syntax::ast::Literal;
-use spile_syntax::source::Sources;
+use spile_syntax::source::{FileId, Sources};
 
 use crate::types::hir::{self, ExprKind, GlobalIx, Tree, UnitIx, UnitKind};
 use crate::types::unify::{Base, Types};
@@ -46,11 +46,11 @@ pub(crate) struct Lower<'a> {
     names: Vec<[bool; 2]>,
 }
 
-/// Lowers all handlers, and the functions that they call.
+/// Lowers all handlers, and the functions that they call. `is_user` tells the script's files.
 pub fn lower(
     tree: &Tree,
     types: &Types,
-    sources: &Sources,
+    (sources, is_user): (&Sources, &dyn Fn(FileId) -> bool),
     limits: Limits,
     display: bool,
 ) -> Program {
@@ -59,7 +59,7 @@ pub fn lower(
         tree,
         types,
         widths,
-        sites: Sites::new(sources),
+        sites: Sites::new(sources, is_user),
         program: Program {
             limits,
             ..Program::default()
@@ -91,6 +91,7 @@ pub fn lower(
         l.func(unit);
     }
     l.program.sites = l.sites.finish();
+    spile_ir::opt::inline::mark_recursive(&mut l.program);
     l.program
 }
 
@@ -214,6 +215,7 @@ impl<'a> Lower<'a> {
             name: u.name.clone(),
             params: Vec::new(),
             ret: self.result(unit),
+            recursive: false,
             body: Body::default(),
         });
         self.funcs.insert(unit, id);

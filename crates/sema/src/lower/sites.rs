@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spile_ir::{Site, SiteId};
 use spile_syntax::ast::Span;
-use spile_syntax::source::Sources;
+use spile_syntax::source::{FileId, Sources};
 
 const KEYWORDS: &[&str] = &[
     "break", "catch", "continue", "delete", "else", "for", "foreach", "function", "global", "if",
@@ -15,17 +15,21 @@ const KEYWORDS: &[&str] = &[
 /// All sites so far.
 pub(crate) struct Sites<'a> {
     sources: &'a Sources,
+    is_user: &'a dyn Fn(FileId) -> bool,
     list: Vec<Site>,
     by_span: HashMap<(u32, u32), SiteId>,
 }
 
 impl<'a> Sites<'a> {
-    pub(crate) fn new(sources: &'a Sources) -> Self {
+    /// `is_user` tells the script's files.
+    pub(crate) fn new(sources: &'a Sources, is_user: &'a dyn Fn(FileId) -> bool) -> Self {
         let unknown = Site {
             near: "unknown".into(),
+            ..Site::default()
         };
         Sites {
             sources,
+            is_user,
             list: vec![unknown],
             by_span: HashMap::new(),
         }
@@ -45,7 +49,11 @@ impl<'a> Sites<'a> {
                     self.sources.location(span)
                 )
                 .into();
-                self.list.push(Site { near });
+                self.list.push(Site {
+                    near,
+                    caller: None,
+                    library: !(self.is_user)(span.file),
+                });
                 SiteId(self.list.len() as u32 - 1)
             }
         };
@@ -140,7 +148,7 @@ mod tests {
     fn operator_between() {
         let mut s = Sources::new();
         let f = s.add("t.stp", "(a) / b".as_bytes().to_vec());
-        let mut sites = Sites::new(&s);
+        let mut sites = Sites::new(&s, &|_| true);
         let id = sites.between(Span::new(f, 1, 2), Span::new(f, 6, 7), Span::new(f, 0, 7));
         assert_eq!(
             &*sites.finish()[id.index()].near,

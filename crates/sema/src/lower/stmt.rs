@@ -6,6 +6,14 @@ use spile_syntax::ast::Span;
 use super::builder::Builder;
 use crate::types::hir::*;
 
+/// Whether statements count against MAXACTION, whatever way they take.
+fn counts(list: &[Stmt]) -> bool {
+    list.iter().any(|s| match &s.kind {
+        StmtKind::Block(list) | StmtKind::Try { body: list, .. } => counts(list),
+        _ => true,
+    })
+}
+
 impl Builder<'_, '_> {
     pub(super) fn stmts(&mut self, list: &[Stmt]) {
         for s in list {
@@ -91,8 +99,10 @@ impl Builder<'_, '_> {
         let next = if step.is_some() { self.block() } else { head };
         let done = self.block();
         self.jump(head);
-        // Each round counts, also of a loop with an empty body.
-        self.tick(span);
+        // Each round counts: its statements, or the loop where there are none.
+        if !counts(body) {
+            self.tick(span);
+        }
         match cond {
             Some(c) => self.branch(c, body_b, done),
             None => self.end(Term::Jump(body_b)),

@@ -32,7 +32,6 @@ code_table! { BODY_CODES:
     TYPED_OPERAND = "E0528", "`->` on a value whose C type is not known.";
 
     KERNEL_LOOP = "E0601", "A loop in a handler that runs in the kernel.";
-    KERNEL_RECURSION = "E0602", "A recursive function in a handler that runs in the kernel.";
     KERNEL_UNAVAILABLE = "E0603", "An operation that only controller handlers can do.";
     NO_EVENT = "E0604", "An operation that needs the current kernel event, in a handler that has none.";
     KERNEL_STATISTIC = "E0605", "A kernel handler reads a statistic's histogram or variance.";

@@ -1,0 +1,152 @@
+//! Activations of functions that can call themselves, and errors that pass through calls
+//! (see [`spile_ir::opt::flatten`]).
+
+use spile_ir::{Inst, MAX_CALLERS, Ty, Val};
+
+use super::output::Field;
+use super::{Gen, Res, Text};
+use crate::helpers::Helper;
+use crate::insn::{AluOp, Cond, Reg, Reg::*, Size, Src};
+use crate::layout::{ErrorKind, RecordShape, RecordWhat};
+
+/// Fields of a [`RecordWhat::Rethrown`]; `max` is the type of the longest string.
+pub(crate) fn fields(max: Ty) -> Vec<Ty> {
+    let mut fields = vec![Ty::Long; 3 + MAX_CALLERS + 1];
+    fields.push(max);
+    fields
+}
+
+impl Gen<'_> {
+    /// The limit, as what is compared with.
+    fn nesting(&self) -> i32 {
+        self.program.limits.maxnesting.min(i32::MAX as u32) as i32
+    }
+
+    pub(super) fn activation(&mut self, inst: &Inst) -> Res {
+        let depth = self.plan.scratch.depth;
+        match inst {
+            Inst::Enter => {
+                let fail = self.fail_label(ErrorKind::MaxNesting);
+                self.load(R1, depth);
+                self.asm.jump_if(Cond::Ge, R1, self.nesting(), fail);
+                self.asm.add(R1, 1);
+                self.store(depth, R1);
+                Ok(())
+            }
+            Inst::Leave => {
+                self.load(R1, depth);
+                self.asm.add(R1, -1);
+                self.store(depth, R1);
+                Ok(())
+            }
+            Inst::Save { src, at } => self.save(*src, *at),
+            Inst::Restore { dst, at } => self.restore(*dst, *at),
+            _ => Err("not about activations".into()),
+        }
+    }
+
+    /// `reg` = address of a byte of what the last activation keeps; loses no other.
+    fn kept(&mut self, reg: Reg, at: u32) {
+        let scratch = self.plan.scratch;
+        self.load(reg, scratch.depth);
+        self.asm.add(reg, -1);
+        // Never so; tells the verifier.
+        self.asm.jump_if(Cond::Ge, reg, self.nesting(), self.done);
+        self.asm.alu(AluOp::Mul, reg, scratch.kept_size as i32);
+        self.asm.add(reg, (scratch.kept + at) as i32);
+        self.asm.add(reg, R7);
+    }
+
+    fn save(&mut self, src: Val, at: u32) -> Res {
+        if self.ty(src)? == Ty::Long {
+            self.kept(R2, at);
+            let value = self.long(src, R1)?;
+            self.asm.store(Size::DW, R2, 0, value);
+            return Ok(());
+        }
+        let text = self.text(src)?;
+        self.kept(R1, at);
+        self.asm.mov(R2, text.width() as i32);
+        self.text_addr(R3, &text);
+        self.asm.call(Helper::ProbeReadKernel);
+        Ok(())
+    }
+
+    fn restore(&mut self, dst: spile_ir::Reg, at: u32) -> Res {
+        if self.body.regs[dst.index()] == Ty::Long {
+            self.kept(R2, at);
+            self.asm.load(Size::DW, R1, R2, 0);
+            return self.set_long(dst, R1);
+        }
+        if let Some((off, width)) = self.slot(dst)? {
+            self.kept(R3, at);
+            self.addr(R1, off);
+            self.asm.mov(R2, width as i32);
+            self.asm.call(Helper::ProbeReadKernel);
+        }
+        Ok(())
+    }
+
+    /// Whether errors pass through calls in this body, so that their places must be kept.
+    pub(super) fn rethrows(&self) -> bool {
+        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
+        insts.any(|(i, _)| matches!(i, Inst::Rethrow))
+    }
+
+    /// Adds a caller to the current error, which goes on to the next catch block or ends the
+    /// handler.
+    pub(super) fn rethrow(&mut self) -> Res {
+        let scratch = self.plan.scratch;
+        let full = self.asm.label();
+        self.load(R1, scratch.err_callers);
+        self.asm.jump_if(Cond::Ge, R1, MAX_CALLERS as i32, full);
+        self.asm.mov(R2, R1);
+        self.asm.alu(AluOp::Lsh, R2, 3);
+        self.asm.add(R2, scratch.err_callers as i32 + 8);
+        self.asm.add(R2, R7);
+        self.asm.store(Size::DW, R2, 0, self.site.0 as i32);
+        self.asm.add(R1, 1);
+        self.store(scratch.err_callers, R1);
+        self.asm.bind(full);
+        if let Some(catch) = self.catch {
+            let label = self.way_to(catch);
+            return self.always(label);
+        }
+        let max = self.plan.max_string;
+        let shape = RecordShape {
+            what: RecordWhat::Rethrown {
+                kinds: self.kinds(),
+                handler: self.handler,
+            },
+            fields: fields(Ty::Str(max as u16)),
+        };
+        self.piece(shape, &mut |g, i| {
+            let word = match i {
+                0 => scratch.err_id,
+                1 => scratch.err_site,
+                2 => scratch.err_callers,
+                i if i < 3 + MAX_CALLERS => scratch.err_callers + 8 * (i as u32 - 2),
+                i if i == 3 + MAX_CALLERS => scratch.err_aux,
+                _ => {
+                    let off = scratch.err_text;
+                    return Ok(Field::Text(Text::Slot { off, width: max }));
+                }
+            };
+            g.load(R1, word);
+            if i == 0 {
+                g.asm.add(R1, -1);
+            }
+            Ok(Field::Long(Src::Reg(R1)))
+        })?;
+        self.count_error();
+        let done = self.done;
+        self.always(done)
+    }
+
+    /// Jumps. What follows stays reachable for the verifier.
+    fn always(&mut self, label: crate::asm::Label) -> Res {
+        self.asm.mov(R0, 0);
+        self.asm.jump_if(Cond::Eq, R0, 0, label);
+        Ok(())
+    }
+}
