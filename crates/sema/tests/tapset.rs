@@ -285,10 +285,11 @@ fn aliases() {
         let point = words.join(".");
         let head = format!("probe {point} =");
         let body = text.split(&head).nth(1).unwrap_or_default();
+        let empty = body.lines().next().is_some_and(|l| l.ends_with("{}"));
         let vars = body
             .lines()
             .skip(1)
-            .take_while(|l| !l.starts_with('}'))
+            .take_while(|l| !empty && !l.starts_with('}'))
             .filter_map(|l| l.trim().split_once(" = "))
             .map(|(var, _)| var)
             .filter(|v| !NOT_IN_KERNEL.contains(v));
