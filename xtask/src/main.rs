@@ -1,6 +1,7 @@
-//! Chores of the project: `cargo xtask bench [PART]...`, `cargo xtask soak`.
+//! Chores of the project: `cargo xtask bench [PART]...`, `cargo xtask soak`, `cargo xtask fuzz`.
 
 mod bench;
+mod fuzz;
 mod peers;
 mod soak;
 
@@ -8,9 +9,11 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.first().map(String::as_str) {
         Some("bench") => bench::run(&args[1..]),
+        Some("fuzz") => fuzz::run(&args[1..]),
         Some("soak") => soak::run(&args[1..]),
         _ => {
             eprintln!("usage: cargo xtask bench [start] [hits] [exact]");
+            eprintln!("       cargo xtask fuzz [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");
             std::process::exit(2);
         }
