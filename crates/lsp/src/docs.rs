@@ -82,6 +82,7 @@ words! {
     "$$parms" "$$parms" "the parameters of the point as text";
     "$$locals" "$$locals" "the local variables of the point as text";
     "$$return" "$$return" "in a return probe: the result as text";
+    "$$system" "$$system" "the system of the tracepoint";
     "$$name" "$$name" "the name of the tracepoint or system call";
 }
 
@@ -97,13 +98,16 @@ mod tests {
     use spile_syntax::token::Tok;
 
     #[test]
-    fn keywords_are_keywords() {
+    fn the_words_are_those_of_the_parser() {
         for d in ITEMS.iter().chain(STATEMENTS) {
             assert!(
                 Tok::keyword(d.word).is_some_and(Tok::is_keyword),
                 "{}",
                 d.word
             );
+        }
+        for name in spile_syntax::parser::operator_names() {
+            assert!(find(name).is_some(), "{name}");
         }
         assert!(find("@cast").is_some() && find("nothing").is_none());
     }

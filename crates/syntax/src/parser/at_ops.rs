@@ -65,6 +65,13 @@ pub(crate) const AT_OPS: &[AtSyntax] = {
     ]
 };
 
+/// The names of all operators that begin with `@`, but for `@define`.
+pub fn operator_names() -> impl Iterator<Item = &'static str> {
+    let stats = STATS.iter().map(|s| s.0);
+    let others = AT_OPS.iter().map(|o| o.name);
+    stats.chain(["@hist_log", "@hist_linear"]).chain(others)
+}
+
 pub(super) fn stat_op(text: &str) -> Option<StatOp> {
     STATS.iter().find(|(n, _)| *n == text).map(|(_, op)| *op)
 }

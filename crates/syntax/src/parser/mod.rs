@@ -15,6 +15,7 @@ mod items;
 mod probe;
 mod stmt;
 
+pub use at_ops::operator_names;
 pub use items::doc_comment;
 
 use crate::ast::{Bytes, File, FileId, Ident, Literal, Name, ProbePoint, Span};
