@@ -10,7 +10,7 @@ use spile_sema::fake::Machine;
 use spile_sema::library::Library;
 use spile_syntax::ast;
 use spile_syntax::diag::Diagnostics;
-use spile_syntax::parser::parse_file;
+use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
@@ -85,7 +85,11 @@ fn tables(name: &str) -> Option<Vec<Bytes>> {
 pub fn analyse(script: &Script) -> Result<Program, String> {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let env = PreprocEnv::new("6.12.0", "x86_64");
-    let macros = MacroLibrary::new();
+    let len = script.defines.iter().find(|(n, _)| n == "MAXSTRINGLEN");
+    let len = len.map_or("512", |(_, v)| v);
+    let limits = format!("@define MAXSTRINGLEN %( {len} %)\n");
+    let id = sources.add("limits.stpm", limits.into_bytes());
+    let macros = parse_macros(&mut sources, id, &env, &mut diags);
     let mut library = Library::new();
     let files = LIBRARY
         .iter()

@@ -309,10 +309,20 @@ impl Gen<'_> {
             self.unit.strs.push("s0".into());
         }
         out += &self.statements();
-        if self.rng.chance(70) {
-            out += &self.show_all();
+        match self.rng.chance(70) {
+            true => out += &self.show_all(),
+            false => out += &self.type_all(),
         }
         out
+    }
+
+    /// Says what locals are that only branches assign which are found to be dead.
+    fn type_all(&mut self) -> String {
+        let all = |names: &[String], op: &str, what: &str| match names.is_empty() {
+            true => String::new(),
+            false => format!("{}{what};\n", names.join(op)),
+        };
+        all(&self.unit.longs, " | ", " | 0") + &all(&self.unit.strs, " . ", " . \"\"")
     }
 
     /// Prints all locals.
@@ -405,6 +415,7 @@ impl Gen<'_> {
             self.funcs.push(f.clone());
         }
         body += &self.statements();
+        body += &self.type_all();
         if let Some(ty) = f.ret {
             let _ = writeln!(body, "return {}", self.expr(ty, 2));
         }

@@ -34,15 +34,19 @@ pub struct Switches(Vec<Switch>);
 impl Switches {
     /// Asks analysis.
     pub fn ask() -> Switches {
-        let accepted = |(_, sample): &&(Switch, &str)| {
+        let analyse = |sample: &str| {
             let text = format!(
                 "global a, st function f:long(n:long) {{ return n > 0 ? f(n - 1) : 0 }} \
                  probe kernel.trace(\"numbers\") {{ n = $a s = \"x\" {sample} \
                  println(n) println(s) }} probe never {{ a[1, \"\"] = 1 st <<< 1 f(1) }}"
             );
             let defines = Vec::new();
-            check::analyse(&Script { text, defines }).is_ok()
+            check::analyse(&Script { text, defines })
         };
+        if let Err(e) = analyse("") {
+            panic!("a script without any of them is refused: {e}");
+        }
+        let accepted = |(_, sample): &&(Switch, &str)| analyse(sample).is_ok();
         let on = SAMPLES.iter().filter(accepted).map(|(s, _)| *s);
         Switches(on.collect())
     }
