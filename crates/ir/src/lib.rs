@@ -8,6 +8,7 @@
 //! | [`fmt`] | `printf` formats: reader and rendering |
 //! | [`interp`] | the reference interpreter, and globals in ordinary memory |
 //! | [`text`], [`reader`] | the text form |
+//! | [`regex`] | regular expressions as tables |
 //! | [`opt`], [`liveness`] | the optimiser, and the analysis it shares with register allocation |
 //! | [`verify`] | the invariants of the IR |
 //! | [`storage`] | how each global is stored |
@@ -22,6 +23,7 @@ pub mod liveness;
 pub mod opt;
 pub mod program;
 pub mod reader;
+pub mod regex;
 pub mod stats;
 pub mod storage;
 #[cfg(any(test, feature = "testgen"))]

@@ -1,0 +1,129 @@
+//! Walking the tables: what the interpreter does, and what generated code does the same way.
+
+use super::{Compiled, Finder, NO_SLOT, Regex, Scanner};
+
+/// A match: where it is, and its groups, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Match {
+    /// Start and end of the whole.
+    pub whole: (usize, usize),
+    /// Start and end of each group, from the first one on.
+    pub groups: Vec<Option<(usize, usize)>>,
+}
+
+impl Regex {
+    /// Whether there is a match.
+    pub fn is_match(&self, text: &[u8]) -> bool {
+        let Compiled { classes, test, .. } = &*self.compiled;
+        let mut row = usize::from(test.start);
+        for b in text {
+            if row >= usize::from(test.accept) {
+                return true;
+            }
+            row = step(test, row, classes[usize::from(*b)].into());
+        }
+        row >= usize::from(test.accept)
+            || step(test, row, test.edge() as usize) >= usize::from(test.accept)
+    }
+
+    /// The match. `None` also where nothing was compiled for it.
+    pub fn find(&self, text: &[u8]) -> Option<Match> {
+        let finder = self.compiled.find.as_ref()?;
+        finder.find(&self.compiled.classes, text)
+    }
+}
+
+fn step(s: &Scanner, row: usize, column: usize) -> usize {
+    s.next.get(row + column).copied().unwrap_or(0).into()
+}
+
+impl Finder {
+    fn find(&self, classes: &[u8; 256], text: &[u8]) -> Option<Match> {
+        let class = |b: u8| usize::from(classes[usize::from(b)]);
+        let start = self.begin(classes, text)?;
+        let edge = usize::from(start != 0);
+        let mut row = usize::from(self.start[edge]);
+        // Notes: the list of each transition.
+        let mut notes = Vec::new();
+        let mut last = None;
+        let slot = |row: usize, end: bool| {
+            let accepts = self.next[row + self.columns as usize - 1];
+            let slot = (accepts >> if end { 16 } else { 0 }) as u16;
+            (slot != NO_SLOT).then_some(usize::from(slot))
+        };
+        for (at, b) in text.iter().enumerate().skip(start) {
+            if let Some(s) = slot(row, false) {
+                last = Some((at, s));
+            }
+            let cell = self.next[row + class(*b)];
+            row = (cell & 0xffff) as usize;
+            notes.push((cell >> 16) as usize);
+            if row == 0 {
+                break;
+            }
+        }
+        if let Some(s) = slot(row, true) {
+            // Row 0 has none: this is the string's end.
+            last = Some((text.len(), s));
+        }
+        let (end, mut slot) = last?;
+        let mut tags = vec![Tag::Open; 2 * self.groups as usize];
+        for at in (start..end).rev() {
+            slot = self.back(notes[at - start], slot, at + 1, &mut tags);
+        }
+        self.back(self.start_list[edge].into(), slot, start, &mut tags);
+        let groups = tags.chunks(2).map(|pair| match pair {
+            [Tag::At(a), Tag::At(b)] => Some((*a, *b)),
+            _ => None,
+        });
+        Some(Match {
+            whole: (start, end),
+            groups: groups.collect(),
+        })
+    }
+
+    /// Where the leftmost match begins.
+    fn begin(&self, classes: &[u8; 256], text: &[u8]) -> Option<usize> {
+        if self.anchored {
+            return Some(0);
+        }
+        let r = &self.reverse;
+        let accepts = |row: usize| row >= usize::from(r.accept);
+        let mut row = usize::from(r.start);
+        let mut found = accepts(row).then_some(text.len());
+        for (at, b) in text.iter().enumerate().rev() {
+            row = step(r, row, classes[usize::from(*b)].into());
+            if accepts(row) {
+                found = Some(at);
+            }
+        }
+        if accepts(step(r, row, r.edge() as usize)) {
+            found = Some(0);
+        }
+        found
+    }
+
+    /// One transition back: the slot before, and the tags on the way.
+    fn back(&self, list: usize, slot: usize, at: usize, tags: &mut [Tag]) -> usize {
+        let entry = self.lists[list + slot];
+        let ops = (entry >> 16) as usize;
+        let count = usize::from(self.ops[ops]);
+        for op in &self.ops[ops + 1..ops + 1 + count] {
+            let tag = &mut tags[usize::from(op >> 1)];
+            if *tag == Tag::Open {
+                *tag = if op & 1 == 1 { Tag::None } else { Tag::At(at) };
+            }
+        }
+        (entry & 0xffff) as usize
+    }
+}
+
+/// A tag, on the way back.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Tag {
+    /// Not met yet.
+    Open,
+    /// Forgotten.
+    None,
+    At(usize),
+}

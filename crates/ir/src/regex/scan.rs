@@ -1,0 +1,288 @@
+//! Scanners: plain automata, made of sets of nodes, with few states. Forwards one says whether
+//! there is a match at all; backwards, where matches begin.
+
+use std::collections::HashMap;
+
+use super::Error;
+use super::nfa::{Nfa, Node, NodeId};
+
+/// Most states before equal ones are merged.
+const MAX_STATES: usize = 4000;
+/// Entries of a table: rows are known by the number of their first entry, in 16 bits.
+const MAX_ENTRIES: usize = 65_000;
+
+/// A table of transitions. Rows are known by the number of their first entry. Row 0 never
+/// accepts again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scanner {
+    /// Entries of a row: one a class of bytes, the last one for the string's edge.
+    pub columns: u32,
+    /// The row to start with.
+    pub start: u16,
+    /// This row and those behind it accept.
+    pub accept: u16,
+    /// The next row by row and class.
+    pub next: Vec<u16>,
+}
+
+impl Scanner {
+    /// Column of the string's edge.
+    pub fn edge(&self) -> u32 {
+        self.columns - 1
+    }
+
+    /// Whether any state accepts before the edge.
+    pub fn accepts_inside(&self) -> bool {
+        let row = |r: usize| r * self.columns as usize;
+        let rows = self.next.len() / self.columns as usize;
+        // The row that the edge leads to when it accepts has no other way in.
+        let inside = |r: usize| &self.next[row(r)..row(r) + self.columns as usize - 1];
+        self.start >= self.accept || (0..rows).any(|r| inside(r).iter().any(|n| *n >= self.accept))
+    }
+}
+
+/// A set of nodes.
+type Set = Vec<u64>;
+
+fn has(set: &Set, n: NodeId) -> bool {
+    set[n as usize / 64] >> (n % 64) & 1 == 1
+}
+
+fn put(set: &mut Set, n: NodeId) -> bool {
+    let (word, bit) = (&mut set[n as usize / 64], 1 << (n % 64));
+    let new = *word & bit == 0;
+    *word |= bit;
+    new
+}
+
+/// An automaton as edges: those that take no byte, with what they need; those that do.
+struct Graph {
+    /// Behind each node, or before it.
+    plain: Vec<Vec<NodeId>>,
+    begin: Vec<Vec<NodeId>>,
+    end: Vec<Vec<NodeId>>,
+    /// Node reached by the byte, from node, with the node whose set counts.
+    bytes: Vec<Vec<(NodeId, NodeId)>>,
+}
+
+impl Graph {
+    fn new(nfa: &Nfa, back: bool) -> Graph {
+        let n = nfa.nodes.len();
+        let mut g = Graph {
+            plain: vec![Vec::new(); n],
+            begin: vec![Vec::new(); n],
+            end: vec![Vec::new(); n],
+            bytes: vec![Vec::new(); n],
+        };
+        for (i, node) in nfa.nodes.iter().enumerate() {
+            let i = i as NodeId;
+            let edge = |list: &mut Vec<Vec<NodeId>>, to: NodeId| {
+                let (from, to) = if back { (to, i) } else { (i, to) };
+                list[from as usize].push(to);
+            };
+            match node {
+                Node::Byte(_, to) => {
+                    let (from, to) = if back { (*to, i) } else { (i, *to) };
+                    g.bytes[from as usize].push((to, i));
+                }
+                Node::Fork(ways) => ways.iter().for_each(|w| edge(&mut g.plain, *w)),
+                Node::Depth(_, to) | Node::Tag(_, to) | Node::Forget(_, to) => {
+                    edge(&mut g.plain, *to);
+                }
+                Node::Round { next, .. } => edge(&mut g.plain, *next),
+                Node::RoundEnd { again, exit, .. } => {
+                    again.iter().for_each(|a| edge(&mut g.plain, *a));
+                    edge(&mut g.plain, *exit);
+                }
+                Node::Begin(to) => edge(&mut g.begin, *to),
+                Node::End(to) => edge(&mut g.end, *to),
+                Node::Accept => {}
+            }
+        }
+        g
+    }
+
+    /// Adds what can be reached without a byte.
+    fn close(&self, set: &mut Set, from: Vec<NodeId>, begin: bool, end: bool) {
+        let mut todo: Vec<NodeId> = from.into_iter().filter(|n| put(set, *n)).collect();
+        while let Some(n) = todo.pop() {
+            let n = n as usize;
+            let more = self.plain[n]
+                .iter()
+                .chain(self.begin[n].iter().filter(|_| begin))
+                .chain(self.end[n].iter().filter(|_| end));
+            for m in more {
+                if put(set, *m) {
+                    todo.push(*m);
+                }
+            }
+        }
+    }
+
+    fn members(set: &Set) -> Vec<NodeId> {
+        let n = set.len() as NodeId * 64;
+        (0..n).filter(|n| has(set, *n)).collect()
+    }
+}
+
+/// From the string's start on: accepts at the first end of a match.
+///
+/// # Errors
+/// Too many states.
+pub fn forward(nfa: &Nfa) -> Result<Scanner, Error> {
+    scanner(nfa, false)
+}
+
+/// From the string's end back: accepts where a match begins.
+///
+/// # Errors
+/// Too many states.
+pub fn reverse(nfa: &Nfa) -> Result<Scanner, Error> {
+    scanner(nfa, true)
+}
+
+fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
+    let g = Graph::new(nfa, back);
+    let (source, goal) = if back { (0, nfa.start) } else { (nfa.start, 0) };
+    let words = nfa.nodes.len().div_ceil(64);
+    let representative = representatives(nfa);
+    // Only the first state stands at an edge itself: which kind, the direction tells.
+    let close = |set: &mut Set, from: Vec<NodeId>, first: bool| {
+        g.close(set, from, first && !back, first && back);
+    };
+    let mut first = vec![0; words];
+    close(&mut first, vec![source], true);
+    let mut states = vec![first.clone()];
+    // The first state is apart: its closure may go on over its edge.
+    let mut index: HashMap<Set, usize> = HashMap::new();
+    let mut rows: Vec<Vec<usize>> = Vec::new();
+    let mut edges: Vec<bool> = Vec::new();
+    let mut at = 0;
+    while at < states.len() {
+        let set = states[at].clone();
+        let members = Graph::members(&set);
+        let mut at_edge = set.clone();
+        let again: Vec<NodeId> = members.clone();
+        let mut fresh = vec![0; words];
+        // Over the other edge; at the first state over both.
+        g.close(&mut fresh, again, at == 0 || back, at == 0 || !back);
+        at_edge.iter_mut().zip(&fresh).for_each(|(a, b)| *a |= b);
+        edges.push(has(&at_edge, goal));
+        let mut row = Vec::with_capacity(nfa.class_count);
+        for byte in &representative {
+            let mut next = vec![0; words];
+            let mut from = vec![source];
+            for n in &members {
+                for (to, of) in &g.bytes[*n as usize] {
+                    if matches!(&nfa.nodes[*of as usize], Node::Byte(s, _) if s.contains(*byte)) {
+                        from.push(*to);
+                    }
+                }
+            }
+            close(&mut next, from, false);
+            let known = states.len();
+            let to = *index.entry(next.clone()).or_insert(known);
+            if to == known {
+                if known >= MAX_STATES {
+                    return Err(Error::large("its table would have too many states"));
+                }
+                states.push(next);
+            }
+            row.push(to);
+        }
+        rows.push(row);
+        at += 1;
+    }
+    let accepts: Vec<bool> = states.iter().map(|s| has(s, goal)).collect();
+    finish(nfa.class_count, rows, &accepts, &edges, !back)
+}
+
+/// A byte of each class.
+pub fn representatives(nfa: &Nfa) -> Vec<u8> {
+    (0..nfa.class_count)
+        .map(|c| {
+            let of = |b: &u8| usize::from(nfa.classes[usize::from(*b)]) == c;
+            (0..=255).find(of).unwrap_or(0)
+        })
+        .collect()
+}
+
+/// Merges equal states and writes the table. State 0 is the start. `once`: nothing matters
+/// behind an accepting state.
+fn finish(
+    classes: usize,
+    mut rows: Vec<Vec<usize>>,
+    accepts: &[bool],
+    edges: &[bool],
+    once: bool,
+) -> Result<Scanner, Error> {
+    let n = rows.len();
+    // Two more states, behind the edge: no and yes.
+    let (no, yes) = (n, n + 1);
+    for (i, row) in rows.iter_mut().enumerate() {
+        if once && accepts[i] {
+            row.iter_mut().for_each(|to| *to = yes);
+        }
+        row.push(if edges[i] || accepts[i] { yes } else { no });
+    }
+    rows.push(vec![no; classes + 1]);
+    rows.push(vec![if once { yes } else { no }; classes + 1]);
+    let kinds = (0..n + 2).map(|i| u32::from(i == yes || i < n && accepts[i]));
+    let block = merge(&rows, kinds.collect());
+    let columns = classes + 1;
+    // Rows in order: the dead one, those that do not accept, those that do.
+    let count = block.iter().max().map_or(0, |b| b + 1);
+    let mut order: Vec<usize> = vec![usize::MAX; count];
+    let mut member = vec![0; count];
+    block.iter().enumerate().for_each(|(i, b)| member[*b] = i);
+    let accepting = |b: usize| member[b] == yes || member[b] < n && accepts[member[b]];
+    let mut place = 0;
+    let mut take = |b: usize, order: &mut Vec<usize>| {
+        if order[b] == usize::MAX {
+            order[b] = place;
+            place += 1;
+        }
+    };
+    take(block[no], &mut order);
+    (0..count)
+        .filter(|b| !accepting(*b))
+        .for_each(|b| take(b, &mut order));
+    let refusing = order.iter().filter(|o| **o != usize::MAX).count();
+    (0..count).for_each(|b| take(b, &mut order));
+    if count * columns > MAX_ENTRIES {
+        return Err(Error::large("its table would have too many states"));
+    }
+    let mut next = vec![0; count * columns];
+    for b in 0..count {
+        for (c, to) in rows[member[b]].iter().enumerate() {
+            next[order[b] * columns + c] = (order[block[*to]] * columns) as u16;
+        }
+    }
+    Ok(Scanner {
+        columns: columns as u32,
+        start: (order[block[0]] * columns) as u16,
+        accept: (refusing * columns) as u16,
+        next,
+    })
+}
+
+/// Blocks of states that no string tells apart, by refinement of `kinds`.
+pub fn merge(rows: &[Vec<usize>], kinds: Vec<u32>) -> Vec<usize> {
+    let mut block: Vec<usize> = kinds.iter().map(|k| *k as usize).collect();
+    let mut count = 0;
+    loop {
+        let mut index: HashMap<(usize, Vec<usize>), usize> = HashMap::new();
+        let mut new = Vec::with_capacity(block.len());
+        for (i, row) in rows.iter().enumerate() {
+            let key = (block[i], row.iter().map(|to| block[*to]).collect());
+            let known = index.len();
+            new.push(*index.entry(key).or_insert(known));
+        }
+        let found = index.len();
+        block = new;
+        if found == count {
+            return block;
+        }
+        count = found;
+    }
+}

@@ -1,0 +1,488 @@
+//! Finders: automata whose states know which way is the best one to each node, with tables
+//! that say where that way came from and which tags are on it.
+//!
+//! A state is a list of nodes ("slots"), and for each two of them which of their best paths is
+//! the better one so far (`better`), and how far out each path has come since the two parted
+//! (`out`): the depth of the outermost part that is still the same one as then. Of two paths
+//! the better one is that which has left fewer parts, as a part left later is longer; where
+//! they are even, what was so before decides; where they part right here, the way that the
+//! node puts first.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use super::Error;
+use super::nfa::{Nfa, Node, NodeId};
+use super::scan::{self, Scanner, merge, representatives};
+
+/// Most states before equal ones are merged.
+const MAX_STATES: usize = 3000;
+/// Most steps of all the work.
+const MAX_WORK: usize = 4_000_000;
+/// Rows, lists and tags are known by the number of their first entry, in 16 bits.
+const MAX_ENTRIES: usize = 65_000;
+
+/// No slot accepts.
+pub const NO_SLOT: u16 = 0xffff;
+
+/// What happens to a tag on a path: its number times two, plus one where it is forgotten
+/// instead of set. The tag is a group's number, from 0 for the first one, times two, plus one
+/// for its end.
+pub type Op = u8;
+
+/// Tables that find a match and its groups. Rows and lists are known by the number of their
+/// first entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finder {
+    /// Groups.
+    pub groups: u32,
+    /// Matches begin at position 0 only.
+    pub anchored: bool,
+    /// Backwards over the string: where matches begin.
+    pub reverse: Scanner,
+    /// Entries of a row of `next`: one a class of bytes; behind them the slot that accepts at
+    /// any place, with in the upper half the one that accepts at the string's end
+    /// ([`NO_SLOT`]: none).
+    pub columns: u32,
+    /// The first row at position 0, elsewhere.
+    pub start: [u16; 2],
+    /// The lists of the first rows: their tags are at the position where the match begins.
+    pub start_list: [u16; 2],
+    /// By row and class: the next row, in the upper half the list. Row 0 has no way on and
+    /// accepts nothing.
+    pub next: Vec<u32>,
+    /// Lists: for each slot of the row gone to, the slot of the row before, in the upper half
+    /// the number of its operations.
+    pub lists: Vec<u32>,
+    /// Operations: how many, then each one. Those of number 0 are none.
+    pub ops: Vec<u8>,
+}
+
+/// Makes the tables.
+///
+/// # Errors
+/// They would be too large.
+pub fn finder(nfa: &Nfa, groups: u32) -> Result<Finder, Error> {
+    let reverse = scan::reverse(nfa)?;
+    let mut b = Builder::new(nfa);
+    let starts = [b.initial(true)?, b.initial(false)?];
+    let mut at = 0;
+    while at < b.states.len() {
+        b.transitions(at)?;
+        at += 1;
+    }
+    b.table(groups, reverse, starts)
+}
+
+/// Where a path ends: the node, and for [`Node::Accept`] whether at the string's end only.
+type Slot = (NodeId, bool);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct State {
+    slots: Vec<Slot>,
+    /// For slot `i` against slot `j` at `i * slots + j`.
+    better: Vec<i8>,
+    out: Vec<u16>,
+}
+
+/// A step of a path within one position.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    parent: u32,
+    /// Steps before it.
+    level: u32,
+    /// How deep it is, and the least depth since the position before.
+    depth: u16,
+    out: u16,
+    /// Which way of the fork before it.
+    rank: u8,
+    /// The node it comes to.
+    node: NodeId,
+    /// The slot that the path started from.
+    origin: u16,
+}
+
+/// A bit of the repetitions' flags: the path has passed `$`.
+const PASSED_END: u64 = 1 << 63;
+
+struct Builder<'a> {
+    nfa: &'a Nfa,
+    states: Vec<State>,
+    index: HashMap<State, usize>,
+    /// Per state and class: the next one and its list.
+    rows: Vec<Vec<(usize, u32)>>,
+    lists: Vec<u32>,
+    list_index: HashMap<Vec<u32>, u32>,
+    ops: Vec<u8>,
+    ops_index: HashMap<Vec<Op>, u32>,
+    bytes: Vec<u8>,
+    work: usize,
+}
+
+/// Paths of one position.
+struct Closure<'a> {
+    nfa: &'a Nfa,
+    from: Option<&'a State>,
+    steps: Vec<Step>,
+    /// The best path to a node with these repetitions begun here.
+    best: HashMap<(NodeId, u64), u32>,
+    /// The best path to a slot.
+    found: HashMap<Slot, u32>,
+}
+
+impl Closure<'_> {
+    fn root(&mut self, origin: u16, depth: u16, node: NodeId) -> u32 {
+        self.steps.push(Step {
+            parent: u32::MAX,
+            level: 0,
+            depth,
+            out: depth,
+            rank: 0,
+            node,
+            origin,
+        });
+        self.steps.len() as u32 - 1
+    }
+
+    fn step(&mut self, parent: u32, rank: u8, depth: u16, node: NodeId) -> u32 {
+        let p = self.steps[parent as usize];
+        self.steps.push(Step {
+            parent,
+            level: p.level + 1,
+            depth,
+            out: p.out.min(depth),
+            rank,
+            node,
+            origin: p.origin,
+        });
+        self.steps.len() as u32 - 1
+    }
+
+    /// How far out each of two paths has come since they parted, and which is the better.
+    fn compare(&self, a: u32, b: u32) -> (u16, u16, Ordering) {
+        let (sa, sb) = (self.steps[a as usize], self.steps[b as usize]);
+        let (out_a, out_b, even) = match self.from {
+            Some(from) if sa.origin != sb.origin => {
+                let n = from.slots.len();
+                let (i, j) = (usize::from(sa.origin), usize::from(sb.origin));
+                (
+                    from.out[i * n + j].min(sa.out),
+                    from.out[j * n + i].min(sb.out),
+                    from.better[i * n + j].cmp(&0),
+                )
+            }
+            _ => self.parted_here(a, b),
+        };
+        // The path that is deeper is in longer parts.
+        (out_a, out_b, out_b.cmp(&out_a).then(even))
+    }
+
+    fn parted_here(&self, a: u32, b: u32) -> (u16, u16, Ordering) {
+        let step = |i: u32| &self.steps[i as usize];
+        let (mut a, mut b) = (a, b);
+        let (mut out_a, mut out_b) = (u16::MAX, u16::MAX);
+        let (mut rank_a, mut rank_b) = (0, 0);
+        while a != b {
+            if step(a).level >= step(b).level {
+                out_a = out_a.min(step(a).depth);
+                rank_a = step(a).rank;
+                a = step(a).parent;
+            } else {
+                out_b = out_b.min(step(b).depth);
+                rank_b = step(b).rank;
+                b = step(b).parent;
+            }
+        }
+        let here = step(a).depth;
+        (out_a.min(here), out_b.min(here), rank_a.cmp(&rank_b))
+    }
+
+    /// Keeps the better path.
+    fn better<K: std::hash::Hash + Eq>(&self, map: &HashMap<K, u32>, key: &K, path: u32) -> bool {
+        map.get(key)
+            .is_none_or(|old| self.compare(path, *old).2 == Ordering::Less)
+    }
+
+    fn reach(&mut self, slot: Slot, path: u32) {
+        if self.better(&self.found, &slot, path) {
+            self.found.insert(slot, path);
+        }
+    }
+
+    /// Follows every path from a root.
+    fn explore(&mut self, root: u32, begin: bool, work: &mut usize) -> Result<(), Error> {
+        let mut todo = vec![(root, 0u64)];
+        while let Some((path, flags)) = todo.pop() {
+            *work += 1;
+            if *work > MAX_WORK {
+                return Err(Error::large("too many ways through it are alike"));
+            }
+            let Step { node, depth, .. } = self.steps[path as usize];
+            let key = (node, flags);
+            if !self.better(&self.best, &key, path) {
+                continue;
+            }
+            self.best.insert(key, path);
+            let nfa = self.nfa;
+            match &nfa.nodes[node as usize] {
+                Node::Accept => {
+                    if flags & PASSED_END == 0 {
+                        self.reach((node, false), path);
+                    }
+                    self.reach((node, true), path);
+                }
+                Node::Byte(..) => {
+                    if flags & PASSED_END == 0 {
+                        self.reach((node, false), path);
+                    }
+                }
+                Node::Fork(ways) => {
+                    for (rank, way) in ways.iter().enumerate().rev() {
+                        let rank = rank.min(255) as u8;
+                        todo.push((self.step(path, rank, depth, *way), flags));
+                    }
+                }
+                Node::Depth(d, next) => {
+                    todo.push((self.step(path, 0, *d as u16, *next), flags));
+                }
+                Node::Tag(_, next) | Node::Forget(_, next) => {
+                    todo.push((self.step(path, 0, depth, *next), flags));
+                }
+                Node::Round { id, first, next } => {
+                    let bit = (1 + u64::from(*first)) << (2 * id);
+                    todo.push((self.step(path, 0, depth, *next), flags | bit));
+                }
+                Node::RoundEnd { id, again, exit } => {
+                    let empty = flags >> (2 * id) & 3;
+                    let flags = flags & !(3 << (2 * id));
+                    if empty != 1 {
+                        todo.push((self.step(path, 1, depth, *exit), flags));
+                    }
+                    if let (0, Some(again)) = (empty, again) {
+                        todo.push((self.step(path, 0, depth, *again), flags));
+                    }
+                }
+                Node::Begin(next) => {
+                    if begin {
+                        todo.push((self.step(path, 0, depth, *next), flags));
+                    }
+                }
+                Node::End(next) => {
+                    todo.push((self.step(path, 0, depth, *next), flags | PASSED_END));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What happens to tags on a path, the last thing for each.
+    fn ops(&self, path: u32) -> Vec<Op> {
+        let mut seen = 0u64;
+        let mut ops = Vec::new();
+        let mut add = |tag: u32, forget: bool| {
+            let tag = tag - 2;
+            if seen >> tag & 1 == 0 {
+                seen |= 1 << tag;
+                ops.push((tag * 2 + u32::from(forget)) as Op);
+            }
+        };
+        let mut at = self.steps[path as usize].parent;
+        while at != u32::MAX {
+            let step = &self.steps[at as usize];
+            match &self.nfa.nodes[step.node as usize] {
+                Node::Tag(tag, _) => add(*tag, false),
+                Node::Forget(tags, _) => tags.iter().for_each(|t| add(*t, true)),
+                _ => {}
+            }
+            at = step.parent;
+        }
+        ops.sort_unstable();
+        ops
+    }
+}
+
+impl<'a> Builder<'a> {
+    fn new(nfa: &'a Nfa) -> Builder<'a> {
+        let dead = State {
+            slots: Vec::new(),
+            better: Vec::new(),
+            out: Vec::new(),
+        };
+        Builder {
+            nfa,
+            states: vec![dead.clone()],
+            index: HashMap::from([(dead, 0)]),
+            rows: Vec::new(),
+            lists: Vec::new(),
+            list_index: HashMap::new(),
+            ops: vec![0],
+            ops_index: HashMap::from([(Vec::new(), 0)]),
+            bytes: representatives(nfa),
+            work: 0,
+        }
+    }
+
+    fn closure<'s>(nfa: &'s Nfa, from: Option<&'s State>) -> Closure<'s> {
+        Closure {
+            nfa,
+            from,
+            steps: Vec::new(),
+            best: HashMap::new(),
+            found: HashMap::new(),
+        }
+    }
+
+    /// The state before any byte, and its list.
+    fn initial(&mut self, begin: bool) -> Result<(usize, u32), Error> {
+        let mut c = Self::closure(self.nfa, None);
+        let root = c.root(0, 0, self.nfa.start);
+        c.explore(root, begin, &mut self.work)?;
+        let made = Self::made(&c);
+        self.state(made)
+    }
+
+    fn transitions(&mut self, at: usize) -> Result<(), Error> {
+        let state = self.states[at].clone();
+        let mut row = Vec::with_capacity(self.bytes.len());
+        for byte in self.bytes.clone() {
+            let mut c = Self::closure(self.nfa, Some(&state));
+            for (i, (node, _)) in state.slots.iter().enumerate() {
+                if let Node::Byte(set, next) = &self.nfa.nodes[*node as usize]
+                    && set.contains(byte)
+                {
+                    let n = state.slots.len();
+                    let depth = state.out[i * n + i];
+                    let root = c.root(i as u16, depth, *next);
+                    c.explore(root, false, &mut self.work)?;
+                }
+            }
+            let made = Self::made(&c);
+            row.push(self.state(made)?);
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// The state that a closure comes to, and what its paths did.
+    fn made(c: &Closure<'_>) -> (State, Vec<(u16, Vec<Op>)>) {
+        let mut slots: Vec<Slot> = c.found.keys().copied().collect();
+        slots.sort_unstable();
+        let n = slots.len();
+        let paths: Vec<u32> = slots.iter().map(|s| c.found[s]).collect();
+        let (mut better, mut out) = (vec![0; n * n], vec![0; n * n]);
+        let accept = |i: usize| matches!(c.nfa.nodes[slots[i].0 as usize], Node::Accept);
+        for i in (0..n).filter(|i| !accept(*i)) {
+            // A path against itself: how deep it is.
+            out[i * n + i] = c.steps[paths[i] as usize].depth;
+            for j in (0..i).filter(|j| !accept(*j)) {
+                let (a, b, order) = c.compare(paths[i], paths[j]);
+                out[i * n + j] = a;
+                out[j * n + i] = b;
+                better[i * n + j] = order as i8;
+                better[j * n + i] = order.reverse() as i8;
+            }
+        }
+        let from = |p: &u32| (c.steps[*p as usize].origin, c.ops(*p));
+        let did = paths.iter().map(from).collect();
+        let state = State { slots, better, out };
+        (state, did)
+    }
+
+    fn state(&mut self, (state, did): (State, Vec<(u16, Vec<Op>)>)) -> Result<(usize, u32), Error> {
+        self.work += state.out.len();
+        if self.states.len() > MAX_STATES || self.work > MAX_WORK {
+            return Err(Error::large("its table would have too many states"));
+        }
+        let mut list = Vec::with_capacity(did.len());
+        for (origin, ops) in did {
+            let number = match self.ops_index.get(&ops) {
+                Some(n) => *n,
+                None => {
+                    let n = self.ops.len() as u32;
+                    self.ops.push(ops.len() as u8);
+                    self.ops.extend(&ops);
+                    self.ops_index.insert(ops, n);
+                    n
+                }
+            };
+            list.push(u32::from(origin) | number << 16);
+        }
+        let list = match self.list_index.get(&list) {
+            Some(at) => *at,
+            None => {
+                let at = self.lists.len() as u32;
+                self.lists.extend(&list);
+                self.list_index.insert(list, at);
+                at
+            }
+        };
+        if self.lists.len() > MAX_ENTRIES || self.ops.len() > MAX_ENTRIES {
+            return Err(Error::large("its table would have too many states"));
+        }
+        let known = self.states.len();
+        let to = *self.index.entry(state.clone()).or_insert(known);
+        if to == known {
+            self.states.push(state);
+        }
+        Ok((to, list))
+    }
+
+    /// Merges equal states and writes the table.
+    fn table(
+        self,
+        groups: u32,
+        reverse: Scanner,
+        starts: [(usize, u32); 2],
+    ) -> Result<Finder, Error> {
+        let slot = |s: &State, end: bool| {
+            let at = s.slots.iter().position(|s| *s == (0, end));
+            at.map_or(NO_SLOT, |i| i as u16)
+        };
+        let accepts = |s: &State| u32::from(slot(s, false)) | u32::from(slot(s, true)) << 16;
+        let mut kinds: HashMap<Vec<u32>, u32> = HashMap::new();
+        let kind_of = |(s, row): (&State, &Vec<(usize, u32)>)| {
+            let mut key = vec![accepts(s)];
+            // A list to nowhere says nothing.
+            key.extend(
+                row.iter()
+                    .map(|(to, list)| if *to == 0 { 0 } else { *list }),
+            );
+            let known = kinds.len() as u32;
+            *kinds.entry(key).or_insert(known)
+        };
+        let kinds: Vec<u32> = self.states.iter().zip(&self.rows).map(kind_of).collect();
+        let targets: Vec<Vec<usize>> = self
+            .rows
+            .iter()
+            .map(|r| r.iter().map(|(to, _)| *to).collect())
+            .collect();
+        // State 0 comes first and so is block 0.
+        let block = merge(&targets, kinds);
+        let count = block.iter().max().map_or(0, |b| b + 1);
+        let columns = self.bytes.len() + 1;
+        if count * columns > MAX_ENTRIES {
+            return Err(Error::large("its table would have too many states"));
+        }
+        let mut next = vec![0; count * columns];
+        let row = |b: usize| (b * columns) as u32;
+        for (i, b) in block.iter().enumerate() {
+            let to = &mut next[b * columns..(b + 1) * columns];
+            for (cell, (state, list)) in to.iter_mut().zip(&self.rows[i]) {
+                let list = if *state == 0 { 0 } else { *list };
+                *cell = row(block[*state]) | list << 16;
+            }
+            to[columns - 1] = accepts(&self.states[i]);
+        }
+        Ok(Finder {
+            groups,
+            anchored: !reverse.accepts_inside(),
+            reverse,
+            columns: columns as u32,
+            start: starts.map(|(s, _)| row(block[s]) as u16),
+            start_list: starts.map(|(_, l)| l as u16),
+            next,
+            lists: self.lists,
+            ops: self.ops,
+        })
+    }
+}
