@@ -82,6 +82,8 @@ pub struct Scratch {
     pub tokens: u32,
     /// Bytes read by `%m` for a text.
     pub memory: u32,
+    /// The last match of a regular expression; only where one is kept.
+    pub last_match: u32,
     /// The output buffer.
     pub out: u32,
     /// Its size.
@@ -166,6 +168,7 @@ impl Plan {
             text: 0,
             tokens: 0,
             memory: 0,
+            last_match: 0,
             out: 0,
             out_size: (needs.piece + 64).next_multiple_of(8).max(OUT_BYTES),
         };
@@ -190,6 +193,7 @@ impl Plan {
         if insts(program).any(|i| reads_into_text(program, i)) {
             scratch.memory = cpu.take(MAX_MEM as u32 + 8);
         }
+        scratch.last_match = cpu.take(crate::lower::regex::room(program, max_string));
         scratch.out = cpu.take(scratch.out_size);
         let activations = program.limits.maxnesting;
         scratch.kept = cpu.take(needs.kept.saturating_mul(activations));

@@ -159,6 +159,9 @@ intrinsics! {
     Strtol "strtol" (Str, Long) -> Long, KC, pure; "Number at the start of a string, base 0, 8, 10 or 16, as C's strtol."
     Tokenize "tokenize" (Str, Str) -> Str, KC; "Next token of the string given first (or of the one before, when empty), split at any byte of the second."
     TextStrn "text_strn" (Str, Long, Long) -> Str, KC, pure; "Unprintable bytes escaped as in C, in at most so many bytes; in quotes where the third is not 0, with `...` behind them where it does not fit."
+    // The last match.
+    MatchGroups "match_groups" () -> Long, KC; "Groups of the last regular expression that was matched with `keep` in this run of the handler; -1 when it did not match, -2 when there was none yet."
+    MatchGroup "match_group" (Long) -> Str, KC; "The text of group n of the last match, 0 for all of it; nothing where the group took no part or there is no such group."
     // Symbols.
     SymName "sym_name" (Long) -> Str, C, pure; "Kernel symbol of an address, or the address in hex."
     SymData "sym_data" (Long) -> Str, C, pure; "`name+0xoff/0xsize [module]` of a kernel address, or the address in hex."

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use crate::fmt::Format;
 use crate::intrinsics::Intrinsic;
+use crate::regex::Regex;
 use crate::storage::Storage;
 
 macro_rules! ids {
@@ -50,6 +51,8 @@ ids! {
     StrId,
     /// Index into [`Program::tables`].
     TableId,
+    /// Index into [`Program::regexes`].
+    RegexId,
     /// Index into [`Program::sites`].
     SiteId,
     /// A `foreach` of one body.
@@ -74,6 +77,8 @@ pub struct Program {
     pub strings: Vec<Bytes>,
     /// Constant tables from number to string.
     pub tables: Vec<Table>,
+    /// Regular expressions.
+    pub regexes: Vec<Regex>,
     /// Places in the script that errors name. Entry 0 is "unknown".
     pub sites: Vec<Site>,
     /// The run's limits.
@@ -502,6 +507,15 @@ pub enum Inst {
     StrCmp { dst: Reg, op: CmpOp, a: Val, b: Val },
     /// `dst = a . b`
     Concat { dst: Reg, a: Val, b: Val },
+    /// `dst` = 1 where the text has a match, or 0. `keep`: the intrinsics `match_*` tell of this
+    /// match, or that there was none, until the next such instruction of the handler's run, in
+    /// whatever function; the text is kept as it is now.
+    Regex {
+        dst: Reg,
+        re: RegexId,
+        text: Val,
+        keep: bool,
+    },
     /// `dst = table[idx]`
     TableGet { dst: Reg, table: TableId, idx: Val },
     /// `dst = sprintf(...)`; `%m` and the like can fail.

@@ -269,6 +269,17 @@ impl Reader {
                 }
                 p.tables.push(Table { name, entries });
             }
+            "regex" => {
+                self.index("re", p.regexes.len())?;
+                let pattern = self.bytes()?;
+                match crate::regex::Regex::new(&pattern, self.opt("find")) {
+                    Ok(r) => p.regexes.push(r),
+                    Err(e) => {
+                        let text = format!("a regular expression before here ({})", e.message);
+                        return self.error(&text);
+                    }
+                }
+            }
             "fmt" => {
                 self.index("f", p.formats.len())?;
                 let text = self.bytes()?;

@@ -5,6 +5,7 @@
 //! site @1 "identifier 'x' at a.stp:1:3"
 //! str s0 "hello"
 //! table t0 "errno" "" "EPERM"
+//! regex re0 "^a+" find
 //! fmt f0 "%d %s\n"
 //! global g0 "n" long = 5 shared lock display @1
 //! global g1 "a" [long, str16] stats(sum, hist_log) max 2048 wrap percpu double @0
@@ -54,7 +55,7 @@ macro_rules! id_display {
         }
     )*};
 }
-id_display!(Reg "r", BlockId "b", GlobalId "g", FuncId "fn", FormatId "f", StrId "s", TableId "t", SiteId "@", IterId "i");
+id_display!(Reg "r", BlockId "b", GlobalId "g", FuncId "fn", FormatId "f", StrId "s", TableId "t", RegexId "re", SiteId "@", IterId "i");
 
 impl Display for Ty {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -137,6 +138,15 @@ impl Display for Inst {
             Inst::StrCmp { dst, op, a, b } => write!(f, "{dst} = {op} {a}, {b}"),
             Inst::Concat { dst, a, b } => write!(f, "{dst} = concat {a}, {b}"),
             Inst::TableGet { dst, table, idx } => write!(f, "{dst} = table {table}, {idx}"),
+            Inst::Regex {
+                dst,
+                re,
+                text,
+                keep,
+            } => {
+                let keep = if *keep { " keep" } else { "" };
+                write!(f, "{dst} = match {re}, {text}{keep}")
+            }
             Inst::Sprint { dst, fmt, args } => {
                 write!(f, "{dst} = sprint {fmt}({})", List(args.iter()))
             }
@@ -421,6 +431,10 @@ impl Display for Program {
                 .iter()
                 .try_for_each(|e| write!(f, " {}", Quoted(e)))?;
             writeln!(f)?;
+        }
+        for (i, r) in self.regexes.iter().enumerate() {
+            let find = if r.finds() { " find" } else { "" };
+            writeln!(f, "regex re{i} {}{find}", Quoted(&r.pattern))?;
         }
         for (i, format) in self.formats.iter().enumerate() {
             writeln!(f, "fmt f{i} {}", Quoted(&format.to_bytes()))?;

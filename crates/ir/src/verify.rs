@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. Every body has a block 0; jump targets and catch blocks exist.
-//! 2. Registers, globals, functions, formats, strings, tables, sites and iterators named by an
+//! 2. Registers, globals, functions, formats, strings, tables, sites, regular
+//!    expressions and iterators named by an
 //!    instruction exist. Sites: index 0 may be missing (unknown).
 //! 3. Operands and results have the type that the instruction asks for: numbers or strings of
 //!    any width. A string operand is a string register or a string constant.
@@ -21,7 +22,8 @@
 //!    type, or nothing; in a handler nothing.
 //! 9. `next` only fetches from iterators, with as many registers as the array has keys (one
 //!    for a histogram) of the types of its keys; an iterator is of one array throughout.
-//! 10. `load` has a size of 1, 2, 4 or 8. `catch_msg` writes a string.
+//! 10. A match that is kept is of a regular expression that was compiled for it.
+//! 11. `load` has a size of 1, 2, 4 or 8. `catch_msg` writes a string.
 
 use crate::intrinsics::Kind;
 use crate::*;
@@ -404,6 +406,18 @@ impl Checker<'_> {
                 ensure(table.index() < self.program.tables.len(), "no such table")?;
                 self.want(*idx, false)?;
                 self.dst(*dst, true)
+            }
+            Inst::Regex {
+                dst,
+                re,
+                text,
+                keep,
+            } => {
+                let re = self.program.regexes.get(re.index());
+                let re = re.ok_or("no such regular expression")?;
+                ensure(re.finds() || !keep, "it cannot tell where the match is")?;
+                self.want(*text, true)?;
+                self.dst(*dst, false)
             }
             Inst::Sprint { dst, fmt, args } => {
                 self.format(*fmt, args)?;

@@ -14,6 +14,7 @@ macro_rules! dst {
             | Inst::StrCmp { dst: $dst, .. }
             | Inst::Concat { dst: $dst, .. }
             | Inst::TableGet { dst: $dst, .. }
+            | Inst::Regex { dst: $dst, .. }
             | Inst::Sprint { dst: $dst, .. }
             | Inst::GLoad { dst: $dst, .. }
             | Inst::AGet { dst: $dst, .. }
@@ -54,6 +55,7 @@ macro_rules! uses {
             Inst::Copy { src: v, .. }
             | Inst::Un { a: v, .. }
             | Inst::TableGet { idx: v, .. }
+            | Inst::Regex { text: v, .. }
             | Inst::GStore { val: v, .. }
             | Inst::GAdd { val: v, .. }
             | Inst::Load { addr: v, .. }
@@ -220,6 +222,7 @@ impl Inst {
             | Inst::Concat { .. }
             | Inst::TableGet { .. }
             | Inst::Sprint { .. } => !self.fallible(program),
+            Inst::Regex { keep, .. } => !keep,
             Inst::Intr { f, .. } => f.info().pure_ && !f.info().fails,
             _ => false,
         }
@@ -321,6 +324,15 @@ impl Program {
         StrId(found.unwrap_or_else(|| {
             self.strings.push(text.into());
             self.strings.len() - 1
+        }) as u32)
+    }
+
+    /// The id of a regular expression, added when it is missing.
+    pub fn intern_regex(&mut self, re: crate::regex::Regex) -> RegexId {
+        let found = self.regexes.iter().position(|r| *r == re);
+        RegexId(found.unwrap_or_else(|| {
+            self.regexes.push(re);
+            self.regexes.len() - 1
         }) as u32)
     }
 

@@ -238,9 +238,9 @@ mod search {
         for start in 0..=text.len() {
             let mut s = Search { text, made: 0 };
             let ways = s.all(ast, start)?;
-            let best =
-                ways.into_iter()
-                    .reduce(|a, b| if better(&b, &a) == Some(true) { b } else { a });
+            let best = ways
+                .into_iter()
+                .reduce(|a, b| if better(&b, &a) == Some(true) { b } else { a });
             if let Some(t) = best {
                 let mut out = vec![None; count + 1];
                 out[0] = Some(t.span);

@@ -16,6 +16,7 @@ use crate::probe::{Derived, PROBE_NAME_TABLE, probe_name_table, resolve_file, re
 use crate::types::codes;
 use crate::types::hir::Tree;
 use crate::types::prune;
+use crate::types::regexes;
 use crate::types::resolve::{Host, Input, Resolved, Resolver};
 use crate::types::sink;
 use crate::types::unify::Types;
@@ -196,6 +197,7 @@ pub fn analyse_seen(
     let dump = dump::dump(&tree, &types);
     let removed = prune::prune(&mut tree);
     sink::sink(&mut tree);
+    regexes::compile(&mut tree, diags);
     check::check(&tree, diags, &is_user);
     if diags.has_errors() {
         return Err(Failed);

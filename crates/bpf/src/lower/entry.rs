@@ -387,6 +387,7 @@ impl Gen<'_> {
         if insts.any(|(i, _)| matches!(i, Inst::Enter)) {
             self.store(plan.scratch.depth, 0);
         }
+        self.forget_match();
         if self.ticking {
             let n = self.program.limits.maxaction.min(i32::MAX as u64) as i32;
             self.store(plan.scratch.ticks, n);

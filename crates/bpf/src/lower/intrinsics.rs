@@ -53,6 +53,8 @@ impl Gen<'_> {
             I::TextStrn => return self.text_strn(dst, args[0], args[1], args[2]),
             I::Strtol => return self.strtol(dst, args[0], args[1]),
             I::Cmdline => return self.cmdline(dst),
+            I::MatchGroup => return self.match_group(dst, args[0]),
+            I::MatchGroups => self.match_groups(),
             I::Strlen => {
                 let text = self.text(args[0])?;
                 self.strlen(&text);

@@ -11,6 +11,7 @@
 //! | `replace` | replacing in strings, tokens |
 //! | `quote` | escaped text within a length |
 //! | `memory` | `%m` and `%M` |
+//! | `regex` | regular expressions |
 //! | `globals` | scalars, and arrays in hash maps |
 //! | `aggregates` | statistics, per-CPU arrays with their caches |
 //! | `intrinsics` | the table of intrinsics; the current task; time |
@@ -53,6 +54,7 @@ mod memory;
 mod output;
 mod pool;
 mod quote;
+pub(crate) mod regex;
 mod replace;
 mod search;
 mod steps;
@@ -495,6 +497,12 @@ impl<'a> Gen<'a> {
             Inst::StrCmp { dst, op, a, b } => self.str_cmp(*dst, *op, *a, *b),
             Inst::Concat { dst, a, b } => self.concat(*dst, *a, *b),
             Inst::TableGet { dst, table, idx } => self.table_get(*dst, *table, *idx),
+            Inst::Regex {
+                dst,
+                re,
+                text,
+                keep,
+            } => self.regex(*dst, *re, *text, *keep),
             Inst::Sprint { dst, fmt, args } => self.sprint(*dst, *fmt, args),
             Inst::Print { stream, fmt, args } => self.print(*stream, *fmt, args),
             Inst::Intr { dst, f, args } => self.intrinsic(*dst, *f, args),

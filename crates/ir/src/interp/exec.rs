@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::last_match::LastMatch;
 use super::strings::{self, Tokens};
 use super::{Cell, Element, Env, Fault, ScriptError, Value, sort_elements};
 use crate::fmt::render;
@@ -74,6 +75,7 @@ pub fn run_body<E: Env + ?Sized>(
         kept: Vec::new(),
         tokens: Tokens::default(),
         frames: vec![Frame::new(body, false)],
+        last: LastMatch::default(),
     };
     machine.run()
 }
@@ -121,6 +123,7 @@ struct Machine<'p, 'e, E: ?Sized> {
     /// Those begun by `Enter`: the iterators of the activation before, and what was saved.
     kept: Vec<(Vec<Iter>, HashMap<u32, Value>)>,
     tokens: Tokens,
+    last: LastMatch,
     /// Never empty while running; the last one runs.
     frames: Vec<Frame<'p>>,
 }
@@ -434,6 +437,21 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                 let entry = idx.and_then(|i| table.entries.get(i));
                 (*dst, Value::Str(entry.cloned().unwrap_or_default()))
             }
+            Inst::Regex {
+                dst,
+                re,
+                text,
+                keep,
+            } => {
+                let re = self.program.regexes.get(re.index()).ok_or_else(invalid)?;
+                let text = self.val(*text);
+                let found = if *keep {
+                    self.last.find(re, text)
+                } else {
+                    re.is_match(text.as_bytes())
+                };
+                (*dst, i64::from(found).into())
+            }
             Inst::Sprint { dst, fmt, args } => (*dst, self.format(*fmt, args)?[..].into()),
             Inst::Print { stream, fmt, args } => {
                 let text = self.format(*fmt, args)?;
@@ -447,6 +465,11 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                         [a, b] => self.tokens.next(a.as_bytes(), b.as_bytes()).into(),
                         _ => return Err(invalid()),
                     },
+                    Intrinsic::MatchGroups => self.last.groups().into(),
+                    Intrinsic::MatchGroup => self
+                        .last
+                        .group(args.first().map_or(0, Value::as_long))
+                        .into(),
                     _ => match strings::pure(*f, &args) {
                         Some(v) => v,
                         None => self.env.intrinsic(*f, &args)?,

@@ -8,6 +8,7 @@
 mod env;
 mod exec;
 mod globals;
+mod last_match;
 mod sort;
 mod strings;
 mod value;

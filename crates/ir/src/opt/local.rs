@@ -259,6 +259,15 @@ fn simplify(program: &mut Program, known: &Known, inst: &Inst) -> Option<Inst> {
             let src = Val::Str(program.intern(&text.unwrap_or_default()));
             Some(Inst::Copy { dst: *dst, src })
         }
+        Inst::Regex {
+            dst,
+            re,
+            text,
+            keep: false,
+        } => {
+            let text = constant(program, text)?;
+            imm(dst, program.regexes.get(re.index())?.is_match(&text).into())
+        }
         Inst::Intr {
             dst: Some(dst),
             f: Intrinsic::Strlen,

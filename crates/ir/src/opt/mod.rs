@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`inline`](mod@inline) | calls become the function's code |
 //! | [`flatten`] | what is left of a kernel handler's calls becomes jumps |
+//! | [`keep`] | matches that nobody asks about need not be kept |
 //! | [`local`] | constants, copies and common subexpressions along straight ways |
 //! | [`cfg`](mod@cfg) | decided branches, unreachable blocks, chains of blocks, idle `catch`es |
 //! | [`fuse`] | load, add, store of one global becomes one addition |
@@ -19,6 +20,7 @@ pub mod dead;
 pub mod flatten;
 pub mod fuse;
 pub mod inline;
+pub mod keep;
 pub mod local;
 pub mod narrow;
 
@@ -37,6 +39,8 @@ pub fn optimise(program: &mut Program, on: bool) {
     inline(program);
     check(program, valid, "inline");
     if on {
+        keep::run(program);
+        check(program, valid, "keep");
         rounds(program, valid);
     }
     let flat = flatten::run(program);

@@ -278,6 +278,15 @@ impl Reader {
                     idx: self.next_val()?,
                 }
             }
+            "match" => {
+                let re = RegexId(self.id("re")?);
+                Inst::Regex {
+                    dst,
+                    re,
+                    text: self.next_val()?,
+                    keep: self.opt("keep"),
+                }
+            }
             "sprint" => {
                 let fmt = FormatId(self.id("f")?);
                 Inst::Sprint {

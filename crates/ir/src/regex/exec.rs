@@ -52,8 +52,8 @@ impl Finder {
             (slot != NO_SLOT).then_some(usize::from(slot))
         };
         for (at, b) in text.iter().enumerate().skip(start) {
-            if let Some(s) = slot(row, false) {
-                last = Some((at, s));
+            if row >= usize::from(self.accept) {
+                last = slot(row, false).map(|s| (at, s));
             }
             let cell = self.next[row + class(*b)];
             row = (cell & 0xffff) as usize;

@@ -44,6 +44,8 @@ pub struct Finder {
     /// any place, with in the upper half the one that accepts at the string's end
     /// ([`NO_SLOT`]: none).
     pub columns: u32,
+    /// This row and those behind it accept at any place.
+    pub accept: u16,
     /// The first row at position 0, elsewhere.
     pub start: [u16; 2],
     /// The lists of the first rows: their tags are at the position where the match begins.
@@ -463,6 +465,17 @@ impl<'a> Builder<'a> {
         if count * columns > MAX_ENTRIES {
             return Err(Error::large("its table would have too many states"));
         }
+        // Rows that accept at any place are the last ones.
+        let inner = |b: &usize| {
+            let member = block.iter().position(|x| x == b).unwrap_or(0);
+            slot(&self.states[member], false) == NO_SLOT
+        };
+        let (mut order, accepting): (Vec<usize>, Vec<usize>) = (0..count).partition(inner);
+        let refusing = order.len();
+        order.extend(accepting);
+        let mut place = vec![0; count];
+        order.iter().enumerate().for_each(|(i, b)| place[*b] = i);
+        let block: Vec<usize> = block.iter().map(|b| place[*b]).collect();
         let mut next = vec![0; count * columns];
         let row = |b: usize| (b * columns) as u32;
         for (i, b) in block.iter().enumerate() {
@@ -478,6 +491,7 @@ impl<'a> Builder<'a> {
             anchored: !reverse.accepts_inside(),
             reverse,
             columns: columns as u32,
+            accept: row(refusing) as u16,
             start: starts.map(|(s, _)| row(block[s]) as u16),
             start_list: starts.map(|(_, l)| l as u16),
             next,

@@ -274,6 +274,21 @@ impl Builder<'_, '_> {
                 let table = self.l.table(*table);
                 self.emit(Inst::TableGet { dst, table, idx }, e.span);
             }
+            ExprKind::Match { re, text } => {
+                let text = self.value(text);
+                let Some((re, keep)) = self.l.regex(*re) else {
+                    return;
+                };
+                self.emit(
+                    Inst::Regex {
+                        dst,
+                        re,
+                        text,
+                        keep,
+                    },
+                    e.span,
+                );
+            }
             ExprKind::Un(op, a) => {
                 let a = self.value(a);
                 self.emit(Inst::Un { dst, op: *op, a }, e.span);

@@ -18,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 use spile_ir::fmt::Format;
 use spile_ir::{
     Body, Bytes, ElemTy, FormatId, Func, FuncId, Global, GlobalId, GlobalKind, Handler, Init,
-    Limits, Program, StatsSpec, StrId, Table, TableId, Term, Ty, Val,
+    Limits, Program, RegexId, StatsSpec, StrId, Table, TableId, Term, Ty, Val,
 };
 use spile_syntax::ast::Literal;
 use spile_syntax::source::{FileId, Sources};
@@ -275,6 +275,13 @@ impl<'a> Lower<'a> {
         self.formats.insert(key, id);
         self.program.formats.push(f);
         id
+    }
+
+    /// A regular expression, and whether its matches are asked about.
+    fn regex(&mut self, ix: usize) -> Option<(RegexId, bool)> {
+        let re = self.tree.regexes.get(ix)?.compiled.clone()?;
+        let keep = re.finds();
+        Some((self.program.intern_regex(re), keep))
     }
 
     fn table(&mut self, ix: usize) -> TableId {

@@ -29,6 +29,8 @@ code_table! { BODY_CODES:
     BAD_OPERAND = "E0527", "An operand that is out of range or has to be a literal.";
     FOREACH_CHANGES = "E0518", "An array is modified inside a `foreach` over it.";
     CONDITION_CHANGES = "E0519", "The condition of a probe point modifies a variable.";
+    BAD_REGEX = "E0529", "A malformed regular expression.";
+    LARGE_REGEX = "E0530", "A regular expression whose tables would be too large.";
     TYPED_OPERAND = "E0528", "`->` on a value whose C type is not known.";
 
     KERNEL_LOOP = "E0601", "A loop in a handler that runs in the kernel.";

@@ -29,8 +29,21 @@ pub struct Tree {
     pub units: Vec<Unit>,
     /// Formats.
     pub formats: Vec<Format>,
+    /// Regular expressions.
+    pub regexes: Vec<Regex>,
     /// Constant tables: name and entries.
     pub tables: Vec<(Arc<str>, Vec<Bytes>)>,
+}
+
+/// A regular expression of the script.
+#[derive(Debug)]
+pub struct Regex {
+    /// As written, escapes replaced.
+    pub pattern: Bytes,
+    /// The literal.
+    pub span: Span,
+    /// Ready to match; set when all is resolved.
+    pub compiled: Option<spile_ir::regex::Regex>,
 }
 
 /// A global variable.
@@ -281,6 +294,11 @@ pub enum ExprKind {
     /// On numbers or strings.
     Cmp(CmpOp, Box<Expr>, Box<Expr>),
     Concat(Box<Expr>, Box<Expr>),
+    /// `text =~ "..."`
+    Match {
+        re: usize,
+        text: Box<Expr>,
+    },
     /// `&&` and `||`
     Logic {
         and: bool,
@@ -361,6 +379,7 @@ pub fn children<'a>(e: &'a Expr, f: &mut dyn FnMut(&'a Expr)) {
         | ExprKind::Intr { args, .. }
         | ExprKind::Print { args, .. } => args.iter().for_each(f),
         ExprKind::Table { idx: a, .. }
+        | ExprKind::Match { text: a, .. }
         | ExprKind::Raise(a)
         | ExprKind::Un(_, a)
         | ExprKind::Load { addr: a, .. } => f(a),
@@ -466,6 +485,7 @@ pub fn children_mut(e: &mut Expr, f: &mut dyn FnMut(&mut Expr)) {
         | ExprKind::Intr { args, .. }
         | ExprKind::Print { args, .. } => args.iter_mut().for_each(f),
         ExprKind::Table { idx: a, .. }
+        | ExprKind::Match { text: a, .. }
         | ExprKind::Raise(a)
         | ExprKind::Un(_, a)
         | ExprKind::Load { addr: a, .. } => f(a),

@@ -7,12 +7,14 @@
 //! | `unify` | type variables |
 //! | `resolve` | the walk that makes the tree |
 //! | `prune` | removes what nobody needs; warnings about it |
+//! | `regexes` | compiles regular expressions |
 //! | `sink` | moves predefined values to where they are used |
 //! | `width` | string widths |
 
 pub mod codes;
 pub mod hir;
 pub mod prune;
+pub mod regexes;
 pub mod resolve;
 pub mod sink;
 pub mod unify;

@@ -63,6 +63,8 @@ fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
             ExprKind::Intr { f, .. } => has_effect(*f),
             ExprKind::Print { to_string, .. } => !to_string,
             ExprKind::Raise(_) | ExprKind::PrintHist { .. } | ExprKind::StatAdd { .. } => true,
+            // `matched()` tells of it.
+            ExprKind::Match { .. } => true,
             ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {
                 !(locals_free && matches!(place, Place::Local(_)))
             }

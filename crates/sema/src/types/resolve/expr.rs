@@ -144,17 +144,24 @@ impl Resolver<'_> {
                 )
             }
             ast::ExprKind::In { keys, array } => self.membership(keys, array, span),
-            ast::ExprKind::Match { subject, .. } => {
-                self.string(subject);
-                self.report(
-                    Diagnostic::error(
-                        codes::NOT_SUPPORTED,
-                        "regular expressions are not available yet",
-                    )
-                    .at(span)
-                    .help("`isinstr(text, \"part\")` tests for a fixed part"),
-                );
-                self.bad(span)
+            ast::ExprKind::Match {
+                negated,
+                subject,
+                pattern,
+                pattern_span,
+            } => {
+                let text = Box::new(self.string(subject));
+                let re = self.tree.regexes.len();
+                self.tree.regexes.push(Regex {
+                    pattern: pattern.clone(),
+                    span: *pattern_span,
+                    compiled: None,
+                });
+                let found = self.num(ExprKind::Match { re, text }, span);
+                match negated {
+                    false => found,
+                    true => self.num(ExprKind::Un(UnOp::Not, Box::new(found)), span),
+                }
             }
             ast::ExprKind::Stat { op, arg, params } => self.stat(*op, arg, params, span),
             ast::ExprKind::Hist { .. } => {

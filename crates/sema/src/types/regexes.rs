@@ -1,0 +1,65 @@
+//! Compiles the script's regular expressions, once all is resolved: with tables that find
+//! groups where some code asks for them.
+
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::regex::{self, Regex as Compiled};
+use spile_syntax::ast::Span;
+use spile_syntax::diag::{Diagnostic, Diagnostics};
+
+use super::codes;
+use super::hir::*;
+
+/// Compiles all of them.
+pub fn compile(tree: &mut Tree, diags: &mut Diagnostics) {
+    let mut asked = false;
+    for u in &tree.units {
+        walk_exprs(&u.body, &mut |e| {
+            asked |= matches!(
+                e.kind,
+                ExprKind::Intr {
+                    f: Intrinsic::MatchGroup | Intrinsic::MatchGroups,
+                    ..
+                }
+            );
+        });
+    }
+    for i in 0..tree.regexes.len() {
+        let (done, rest) = tree.regexes.split_at_mut(i);
+        let Some(re) = rest.first_mut() else { break };
+        if let Some(same) = done.iter().find(|d| d.pattern == re.pattern) {
+            // One that is wrong has its message already.
+            re.compiled = same.compiled.clone();
+            continue;
+        }
+        match Compiled::new(&re.pattern, asked) {
+            Ok(compiled) => re.compiled = Some(compiled),
+            Err(e) => diags.push(message(re, &e)),
+        }
+    }
+}
+
+fn message(re: &Regex, e: &regex::Error) -> Diagnostic {
+    let code = match e.too_large() {
+        true => codes::LARGE_REGEX,
+        false => codes::BAD_REGEX,
+    };
+    let d = Diagnostic::error(code, e.message.clone()).at(place(re, e.at));
+    match e.way_out() {
+        "" => d,
+        help => d.help(help),
+    }
+}
+
+/// A place in the literal, where that has no escapes; otherwise all of it.
+fn place(re: &Regex, at: Option<usize>) -> Span {
+    let whole = re.span;
+    let plain = (whole.end - whole.start) as usize == re.pattern.len() + 2;
+    match at.and_then(|at| u32::try_from(at).ok()) {
+        Some(at) if plain && whole.start + 1 + at < whole.end => Span {
+            start: whole.start + 1 + at,
+            end: whole.start + 2 + at,
+            ..whole
+        },
+        _ => whole,
+    }
+}
