@@ -79,6 +79,11 @@ const CASES: &[(&str, &str)] = &[
         "function f(n) { return arg(n) }
 probe syscall.x { x = 3; println(f(x)); println(f(2)) println(f(7)) }",
     ),
+    ("E0529", "probe begin { if (\"a\" =~ \"a(b\") exit() }"),
+    (
+        "E0530",
+        "probe begin { if (\"a\" !~ \"(a{1,200}){200}\") exit() }",
+    ),
     ("W0501", "probe begin { println(x + 1) }"),
     ("W0502", "probe begin { x = 1 }"),
     ("W0503", "global s probe begin { s <<< 1; @count(s) }"),
@@ -94,7 +99,10 @@ const MORE: &[&str] = &[
     "probe kernel.trace(\"x\") { println($perv) println($prev->piid) }",
     "probe syscall.read { println(@entry(1)) }",
     "probe begin { @perf(\"cycles\") }",
-    "probe begin { if (\"a\" =~ \"b\") println(1) }",
+    "probe begin { if (\"a\" =~ \"[z-a]\") println(1) }",
+    "probe begin { if (\"a\" =~ \"a\\\\1\") println(1) }",
+    "probe begin { if (\"a\" =~ \"a|*b\" || \"b\" !~ \"[[:alfa:]]\") println(1) }",
+    "probe begin { if (1 =~ \"a\") println(1) }",
     "global s probe begin { t <<< 1; @count(s) }",
     "probe begin { println(user_long(1)) }",
     "probe kernel.trace(\"x\") { println(argstr()) }",

@@ -107,7 +107,7 @@ impl Gen<'_> {
         let compiled = regex.compiled.clone();
         if keep {
             let finder = compiled.find.as_ref().ok_or("a match without its place")?;
-            return self.find(dst, re, &compiled.classes, finder, &text);
+            return self.find_match(dst, re, &compiled.classes, finder, &text);
         }
         if let Text::Const { bytes } = &text {
             return self.set_long(dst, i32::from(regex.is_match(bytes)));
@@ -128,7 +128,7 @@ impl Gen<'_> {
         self.set_long(dst, R0)
     }
 
-    fn find(
+    fn find_match(
         &mut self,
         dst: IrReg,
         re: RegexId,

@@ -8,4 +8,5 @@ mod listings;
 mod machine;
 mod races;
 mod random;
+mod regexes;
 mod world;
