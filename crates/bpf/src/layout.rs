@@ -44,6 +44,9 @@ pub mod shared {
     pub const PAGES: u32 = 80;
     /// Address of the kernel's mapping of all memory.
     pub const MEMORY: u32 = 88;
+    /// 16 characters and a NUL: the word that marks a string which the controller reads; see
+    /// [`super::RecordWhat::Deferred`]. Empty where it reads none.
+    pub const MARK: u32 = 96;
     /// First free word: locks and shared scalars follow.
     pub const END: u32 = 128;
 }
@@ -62,6 +65,8 @@ pub mod percpu {
     pub const TRUNCATED: u32 = 32;
     /// Updates that the kernel refused for want of memory.
     pub const NO_MEMORY: u32 = 40;
+    /// Strings of user memory that were left to the controller.
+    pub const DEFERRED: u32 = 48;
     /// First free word: handler counters follow.
     pub const END: u32 = 64;
 }
@@ -112,6 +117,9 @@ pub struct KernelOffsets {
     pub task_cred: Option<u32>,
     pub task_mm: Option<u32>,
     pub task_signal: Option<u32>,
+    /// `start_boottime`, and `self_exec_id`, which counts a task's programs.
+    pub task_start: Option<u32>,
+    pub task_exec_id: Option<u32>,
     pub mm_arg_start: Option<u32>,
     pub mm_arg_end: Option<u32>,
     /// `uid`, `gid`, `euid`, `egid` in `struct cred` (32-bit each).
@@ -423,7 +431,7 @@ pub struct RecordShape {
 }
 
 /// The meaning of a piece of output.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum RecordWhat {
     /// `print`: render the format with the fields.
     Print {
@@ -432,6 +440,11 @@ pub enum RecordWhat {
         /// What is rendered.
         fmt: FormatId,
     },
+    /// A string of user memory for the controller to read; eight numbers: which one it is, its
+    /// address, most bytes, a [`Quote`], then whose it is: address of the `task_struct`, thread
+    /// id, `start_boottime`, `self_exec_id`. In later records of the same CPU the word at
+    /// [`shared::MARK`], the first number in hex and a semicolon stand for it.
+    Deferred,
     /// An error that nothing caught; fields: see [`ErrorKind`].
     Error {
         /// What went wrong.
@@ -450,6 +463,17 @@ pub enum RecordWhat {
         /// In which handler.
         handler: HandlerId,
     },
+}
+
+/// How a string of user memory is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quote {
+    /// As it is.
+    No,
+    /// Unprintable bytes escaped.
+    Escaped,
+    /// Escaped and in quotes.
+    Quoted,
 }
 
 /// Errors of kernel handlers.

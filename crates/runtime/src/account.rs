@@ -48,6 +48,8 @@ pub struct Account {
     pub truncated: u64,
     /// Elements of arrays that came from several CPUs and did not fit together.
     pub overflows: u64,
+    /// Strings of user memory that nobody could read: their output has the reason.
+    pub unreadable: u64,
     /// Records that were not as the layout says.
     pub malformed: u64,
     /// Lock names with the misses of controller handlers.
@@ -131,6 +133,10 @@ impl Account {
             (
                 self.overflows,
                 "array elements that did not fit; see -D MAXMAPENTRIES=N",
+            ),
+            (
+                self.unreadable,
+                "strings of user memory that could not be read; the output says why",
             ),
             (
                 self.malformed,

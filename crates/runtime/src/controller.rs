@@ -15,6 +15,7 @@ use spile_ir::stats::Stat;
 use spile_ir::{GlobalId, HandlerId, Program, SiteId, Space, Stream};
 
 use crate::account::Account;
+use crate::deferred::Deferred;
 use crate::globals::{Globals, Raw};
 use crate::host::Host;
 use crate::kernel_side::Kernel;
@@ -39,6 +40,8 @@ pub struct Controller {
     pub failed: bool,
     /// Records taken from the ring buffer so far.
     pub records: u64,
+    /// Strings that kernel handlers leave to the controller, where some may.
+    pub deferred: Option<Deferred>,
     /// An error record came since the kernel's counters were last read.
     errors_seen: bool,
     controller_errors: u64,
@@ -216,6 +219,7 @@ impl Controller {
             account: Account::default(),
             failed: false,
             records: 0,
+            deferred: None,
             errors_seen: false,
             controller_errors: 0,
             kernel_errors: 0,
@@ -386,6 +390,29 @@ impl Controller {
             .retain_mut(|c| matches!(c.try_wait(), Ok(None)));
     }
 
+    /// Reads the string that a record leaves to the controller, if it is such a record.
+    pub fn read_deferred(&mut self, bytes: &[u8]) {
+        let Some(deferred) = &mut self.deferred else {
+            return;
+        };
+        let Ok((_, mut pieces)) = record::open(bytes, &self.shapes) else {
+            return;
+        };
+        let Some(Ok(piece)) = pieces.next_if_deferred() else {
+            return;
+        };
+        let host = &mut self.world.host;
+        let mut kernel = |addr| {
+            let mut word = [0; 8];
+            let read = host.read_kernel(addr, &mut word).unwrap_or(false);
+            read.then(|| u64::from_ne_bytes(word))
+        };
+        match deferred.read(&piece.fields, &mut kernel) {
+            Some(good) => self.account.unreadable += u64::from(!good),
+            None => self.account.malformed += 1,
+        }
+    }
+
     /// Prints one record of the kernel.
     pub fn record(&mut self, bytes: &[u8]) {
         self.records += 1;
@@ -401,6 +428,8 @@ impl Controller {
                     RecordWhat::Print { stream, fmt } => {
                         self.kernel_print(&program, *stream, *fmt, &piece);
                     }
+                    // It was read when the record came.
+                    RecordWhat::Deferred => {}
                     RecordWhat::Error {
                         kind,
                         site,
@@ -439,7 +468,10 @@ impl Controller {
             .iter()
             .map(|f| match f {
                 Field::Long(n) => Value::Long(*n),
-                Field::Str(s) => Value::from(*s),
+                Field::Str(s) => match &self.deferred {
+                    Some(deferred) => Value::from(&*deferred.fill(s)),
+                    None => Value::from(*s),
+                },
             })
             .collect();
         let mut text = Vec::new();

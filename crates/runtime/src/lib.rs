@@ -16,6 +16,7 @@ pub mod account;
 pub mod child;
 pub mod clock;
 pub mod controller;
+pub mod deferred;
 pub mod display;
 pub mod drain;
 pub mod error;

@@ -2,7 +2,7 @@
 //! not as the layout says is an error, never a panic: it would be a bug of the generated code,
 //! and the session goes on and says so.
 
-use spile_bpf::layout::RecordShape;
+use spile_bpf::layout::{RecordShape, RecordWhat};
 use spile_ir::{HandlerId, Ty};
 
 /// A value in a record.
@@ -78,6 +78,15 @@ impl<'a> Pieces<'a, '_> {
     }
 }
 
+impl<'a> Pieces<'a, '_> {
+    /// The first piece, if it leaves a string to the controller.
+    pub fn next_if_deferred(&mut self) -> Option<Result<Piece<'a>, Malformed>> {
+        let shape = usize::try_from(u64::from_ne_bytes(*self.rest.first_chunk()?)).ok()?;
+        let deferred = self.shapes.get(shape)?.what == RecordWhat::Deferred;
+        if deferred { self.next() } else { None }
+    }
+}
+
 impl<'a> Iterator for Pieces<'a, '_> {
     type Item = Result<Piece<'a>, Malformed>;
 
@@ -97,7 +106,6 @@ impl<'a> Iterator for Pieces<'a, '_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use spile_bpf::layout::RecordWhat;
 
     fn print() -> RecordWhat {
         RecordWhat::Print {

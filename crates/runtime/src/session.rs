@@ -23,6 +23,7 @@ use crate::account::Account;
 use crate::child::Watched;
 use crate::clock;
 use crate::controller::Controller;
+use crate::deferred::Deferred;
 use crate::error::Error;
 use crate::events::{Events, Signal, Signals, Source, Timer};
 use crate::input::{Input, Typed};
@@ -135,10 +136,13 @@ impl Session {
         let watched = follow(&options.target)?;
         let loaded = object.map(|o| Loaded::new(o, &program)).transpose()?;
         let target = watched.as_ref().map_or(0, |w| i64::from(w.pid()));
+        let mut deferred = None;
         if let Some((_, state)) = &loaded {
             set_shared_words(state, target);
             if needs::reads_user(&program) {
                 set_page_words(state);
+                deferred = Deferred::new();
+                set_mark(state, deferred.as_ref());
             }
         }
         let batch = Rc::new(RefCell::new(Batch::default()));
@@ -163,7 +167,9 @@ impl Session {
             (Some((loaded, state)), Some(object)) => Some(Kernel::new(loaded, state, object)?),
             _ => None,
         };
-        let controller = Controller::new(Rc::clone(&program), kernel, out, target, options.quiet);
+        let mut controller =
+            Controller::new(Rc::clone(&program), kernel, out, target, options.quiet);
+        controller.deferred = deferred;
         let kernel_exits = links.is_some() && needs::kernel_exits(&program);
         let mut session = Session {
             links,
@@ -428,6 +434,14 @@ impl Session {
         }
         let batch = self.batch.take();
         let mut at = 0;
+        // Before anything is printed: the processes go on meanwhile.
+        if self.controller.deferred.is_some() {
+            for end in &batch.ends {
+                self.controller.read_deferred(&batch.bytes[at..*end]);
+                at = *end;
+            }
+            at = 0;
+        }
         for end in &batch.ends {
             self.controller.record(&batch.bytes[at..*end]);
             at = *end;
@@ -645,6 +659,17 @@ fn follow(target: &Target) -> Result<Option<Watched>, Error> {
         Target::Command(command) => Watched::start(command)
             .map(Some)
             .map_err(|e| Error::Command(command.clone(), e)),
+    }
+}
+
+/// Sets the word that marks strings which the controller reads.
+fn set_mark(state: &State, deferred: Option<&Deferred>) {
+    let Some(deferred) = deferred else { return };
+    for at in [0, 8] {
+        let word = crate::state::word_of(deferred.word(), at);
+        state
+            .shared(shared::MARK + at)
+            .store(word, Ordering::Relaxed);
     }
 }
 

@@ -68,6 +68,8 @@ pub fn offsets(btf: &Btf) -> KernelOffsets {
         task_cred: task(&["cred"]),
         task_mm: task(&["mm"]),
         task_signal: task(&["signal"]),
+        task_start: task(&["start_boottime"]),
+        task_exec_id: task(&["self_exec_id"]),
         mm_arg_start: offset(btf, "mm_struct", &["arg_start"]),
         mm_arg_end: offset(btf, "mm_struct", &["arg_end"]),
         cred_uid: cred(&["uid"]),

@@ -11,11 +11,11 @@ use spile_ir::{Event, NrSet, Reg as IrReg};
 
 use super::format::{append_number, append_text, flag};
 use super::usermem::{USER_TEXT, staging, use_user_text};
-use super::{Gen, NR, Res, Text, search, syscalls::arch};
+use super::{Gen, NR, Res, Text, deferred, search, syscalls::arch, usermem};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
-use crate::layout::{ArgDesc, FlagTable, SyscallDesc};
+use crate::layout::{ArgDesc, FlagTable, Quote, SyscallDesc};
 use crate::plan::Plan;
 
 /// Kinds of descriptors: the low byte.
@@ -193,6 +193,8 @@ impl Gen<'_> {
         let lists = self.pool.constant(&lists.bytes);
         self.put_subs(lists, size)?;
         self.all_args()?;
+        let may = self.may_defer(dst);
+        self.store(self.plan.scratch.tmp + DEFER, may);
         self.begin_text(width);
         let end = self.asm.label();
         for i in 0..ARGS {
@@ -340,18 +342,21 @@ fn literal(text: &str) -> i32 {
 /// Bytes of a literal with its NUL, padded.
 const LITERAL: i32 = 16;
 
-/// A subprogram that appends: r6 is the CPU's block, r7 and r8 its parameters.
-struct Put<'a> {
-    asm: Asm,
-    plan: &'a Plan,
-    end: Label,
+/// A subprogram that appends: r6 is the CPU's block, r7 to r9 its parameters.
+pub(super) struct Put<'a> {
+    pub asm: Asm,
+    pub plan: &'a Plan,
+    pub end: Label,
 }
 
 impl<'a> Put<'a> {
-    fn new(name: &str, params: &[&'static str], plan: &'a Plan, cpus: u32) -> Put<'a> {
+    pub fn new(name: &str, params: &[&'static str], plan: &'a Plan, cpus: u32) -> Put<'a> {
         let mut asm = Asm::new(name, params);
         let end = asm.label();
-        for (to, from) in [(R7, R1), (R8, R2)].into_iter().take(params.len()) {
+        for (to, from) in [(R7, R1), (R8, R2), (R9, R3)]
+            .into_iter()
+            .take(params.len())
+        {
             asm.mov(to, from);
         }
         asm.call(Helper::GetSmpProcessorId);
@@ -362,7 +367,7 @@ impl<'a> Put<'a> {
         Put { asm, plan, end }
     }
 
-    fn finish(mut self) -> Result<Function, String> {
+    pub fn finish(mut self) -> Result<Function, String> {
         self.asm.bind(self.end);
         self.asm.mov(R0, 0);
         self.asm.exit();
@@ -383,7 +388,7 @@ impl<'a> Put<'a> {
     }
 
     /// Appends the text at r2 of that many bytes.
-    fn text(&mut self, size: i32) {
+    pub fn text(&mut self, size: i32) {
         self.asm.mov(R1, R6);
         self.asm.mov(R3, size);
         self.asm.mov(R4, 0);
@@ -411,6 +416,7 @@ impl Gen<'_> {
             .collect();
         let texts = pool.constant(&texts);
         use_user_text(pool, plan, self.options)?;
+        let defer = deferred::use_user_defer(pool, plan, self.options)?;
         let escape = search::use_escape(pool, plan, plan.max_string)?;
         let pool = &mut *self.pool;
         let put = |name: &str, params: &[&'static str]| Put::new(name, params, plan, cpus);
@@ -421,7 +427,7 @@ impl Gen<'_> {
             put_number(put("put_number", &["kind", "value"]))
         })?;
         pool.sub("put_user", |_| {
-            put_user(put("put_user", &["address"]), &escape)
+            put_user(put("put_user", &["address"]), &escape, defer)
         })?;
         pool.sub("put_name", |_| {
             put_name(put("put_name", &["entry"]), lists, size)
@@ -478,7 +484,7 @@ fn put_number(mut p: Put<'_>) -> Result<Function, String> {
 }
 
 /// `put_user(address)`: the user string in quotes; the address where it cannot be read.
-fn put_user(mut p: Put<'_>, escape: &str) -> Result<Function, String> {
+fn put_user(mut p: Put<'_>, escape: &str, defer: bool) -> Result<Function, String> {
     let [bad, read, some] = std::array::from_fn(|_| p.asm.label());
     let (most, from) = (p.plan.max_string as i32, staging(p.plan) as i32);
     let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
@@ -501,7 +507,18 @@ fn put_user(mut p: Put<'_>, escape: &str) -> Result<Function, String> {
     asm.mov(R2, R7);
     asm.mov(R3, 0);
     asm.call_sub(USER_TEXT);
-    asm.jump_if(Cond::Ne, R0, 0, bad);
+    asm.jump_if(Cond::Eq, R0, 0, read);
+    if defer {
+        asm.jump_if(Cond::Ne, R0, usermem::ABSENT, bad);
+        asm.load(Size::DW, R1, R6, (p.plan.scratch.tmp + DEFER) as i16);
+        asm.jump_if(Cond::Eq, R1, 0, bad);
+        asm.mov(R1, R7);
+        asm.mov(R2, most - 1);
+        asm.mov(R3, Quote::Quoted as i32);
+        asm.call_sub(deferred::USER_DEFER);
+        asm.jump_if(Cond::Eq, R0, 0, p.end);
+    }
+    asm.jump(bad);
     asm.bind(read);
     for (reg, off) in [(R1, from), (R2, to), (R3, tmp)] {
         asm.mov(reg, R6);
@@ -536,6 +553,8 @@ fn put_name(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> {
     p.finish()
 }
 
+/// Scratch word, before the arguments: strings may be left to the controller.
+const DEFER: u32 = 8;
 /// Scratch words, behind the six arguments: the bits that no name stands for yet, and whether
 /// there was a name.
 const REST: u32 = 64;

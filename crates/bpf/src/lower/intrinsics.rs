@@ -6,7 +6,7 @@ use spile_ir::{Event, Reg as IrReg, Space, Ty, Val};
 use super::{CTX, Gen, Res, TMP};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
-use crate::layout::{ErrorKind, shared};
+use crate::layout::{ErrorKind, Quote, shared};
 
 /// Most arguments of a raw tracepoint.
 const CTX_ARGS: i64 = 12;
@@ -30,7 +30,7 @@ impl Gen<'_> {
                 // Without its result only an error of it shows.
                 I::KernelStr | I::UserStr | I::KernelBuf | I::UserBuf => {
                     let room = self.unused_room();
-                    self.read_string(room, f, args[0], args[1])
+                    self.read_string(room, f, (args[0], args[1]), None)
                 }
                 _ => Ok(()),
             };
@@ -43,7 +43,8 @@ impl Gen<'_> {
             I::TzName => return self.tz_name(dst),
             I::KernelStr | I::UserStr | I::KernelBuf | I::UserBuf => {
                 let slot = self.slot(dst)?.unwrap_or(self.unused_room());
-                return self.read_string(slot, f, args[0], args[1]);
+                let quote = self.deferrable(dst);
+                return self.read_string(slot, f, (args[0], args[1]), quote);
             }
             I::Substr => return self.substr(dst, args[0], args[1], args[2]),
             I::Stringat => return self.stringat(dst, args[0], args[1]),
@@ -303,7 +304,13 @@ impl Gen<'_> {
     }
 
     /// A slot = string or bytes at an address.
-    fn read_string(&mut self, (off, width): (u32, u32), f: I, addr: Val, n: Val) -> Res {
+    fn read_string(
+        &mut self,
+        (off, width): (u32, u32),
+        f: I,
+        (addr, n): (Val, Val),
+        quote: Option<Quote>,
+    ) -> Res {
         let user = matches!(f, I::UserStr | I::UserBuf);
         let kind = if user {
             ErrorKind::UserStrFault
@@ -332,7 +339,13 @@ impl Gen<'_> {
         self.asm.mov(R1, R2);
         self.load(R2, self.plan.scratch.err_aux);
         self.read_absent(false)?;
-        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        let copy = self.asm.label();
+        self.asm.jump_if(Cond::Eq, R0, 0, copy);
+        match quote {
+            Some(quote) => self.defer((off, width), n, quote, (read, fail))?,
+            None => self.asm.jump(fail),
+        }
+        self.asm.bind(copy);
         self.room_into(n, width)?;
         self.addr(R1, off);
         self.addr(R3, super::usermem::staging(self.plan));
@@ -342,7 +355,7 @@ impl Gen<'_> {
     }
 
     /// `r2` = the bytes that are read for `n` of text: helpers count the NUL.
-    fn room_into(&mut self, n: Val, width: u32) -> Res {
+    pub(super) fn room_into(&mut self, n: Val, width: u32) -> Res {
         let Val::Imm(n) = n else {
             let (some, fits) = (self.asm.label(), self.asm.label());
             self.long_into(n, R2)?;

@@ -17,6 +17,7 @@
 //! | `intrinsics` | the table of intrinsics; the current task; time |
 //! | `context` | the interrupted code, the current process's arguments |
 //! | `syscalls` | numbers, arguments and results of system calls |
+//! | `deferred` | user memory that the controller reads |
 //! | `usermem` | user memory that is not resident |
 //! | `argstr` | arguments and results of system calls as text |
 //! | `errors` | failing, catching, messages |
@@ -45,6 +46,7 @@ mod arith;
 mod calls;
 mod compare;
 mod context;
+mod deferred;
 pub(crate) mod entry;
 mod errors;
 mod format;
@@ -162,6 +164,8 @@ pub(crate) struct Gen<'a> {
     pub ticking: bool,
     /// Whether the current task is on the stack.
     pub task_kept: bool,
+    /// Per register: whether the controller may read its text later, and how it writes it.
+    pub deferred: Vec<Option<crate::layout::Quote>>,
 }
 
 impl<'a> Gen<'a> {
@@ -210,6 +214,7 @@ impl<'a> Gen<'a> {
             current: None,
             ticking: false,
             task_kept: false,
+            deferred: deferred::modes(program, body),
         }
     }
 

@@ -30,6 +30,9 @@ mod status {
     pub const BAD: i32 = 2;
 }
 
+/// What `user_text` returns for memory that there may be, but that is not resident.
+pub(super) const ABSENT: i32 = status::ABSENT;
+
 /// Slots of `user_text`'s stack, which the callback is given.
 mod slot {
     /// Address.

@@ -281,6 +281,7 @@ impl<'p> Kernel<'p> {
                     let format = &self.program.formats[fmt.index()];
                     spile_ir::fmt::render(format, &fields, memory, out).expect("renders");
                 }
+                RecordWhat::Deferred => panic!("nothing is left to anybody here"),
                 RecordWhat::Error { kind, site, .. } => {
                     errors.push((message(*kind, &fields, self.program), *site));
                 }

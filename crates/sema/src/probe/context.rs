@@ -133,7 +133,10 @@ impl Make {
             }
             Bind::Value(w, _) => self.word(w),
             Bind::Quoted(w) => self.call("user_string_quoted", vec![self.word(w)]),
-            Bind::Unquoted(w) => self.call("user_string", vec![self.word(w)]),
+            Bind::Unquoted(w) => {
+                let unknown = self.expr(ExprKind::Str(b"<unknown>"[..].into()));
+                self.call("user_string", vec![self.word(w), unknown])
+            }
             Bind::SignalName(w) => {
                 self.call("signal_str", vec![self.extended(self.word(w), 4, true)])
             }

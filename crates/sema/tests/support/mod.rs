@@ -202,6 +202,8 @@ pub fn bpf_options() -> BpfOptions {
             signal_session: Some(368),
             pid_nr: Some(96),
             pages: None,
+            task_start: None,
+            task_exec_id: None,
         },
         features: Features {
             may_goto: true,
