@@ -17,7 +17,7 @@ const RUNS: usize = 5;
 const CALLS: u64 = 100_000;
 /// So long the workload of the exactness test may take.
 const EXACT_LIMIT: Duration = Duration::from_secs(60);
-const EXAMPLES: &str = "/usr/share/systemtap/examples";
+pub(crate) const EXAMPLES: &str = "/usr/share/systemtap/examples";
 
 /// Runs the named parts, or all.
 pub fn run(parts: &[String]) {
@@ -35,6 +35,9 @@ pub fn run(parts: &[String]) {
     if wants("exact") {
         exact();
     }
+    if wants("stress") {
+        crate::stress::run();
+    }
 }
 
 /// The bpftrace to compare with: the one in `SPILE_BPFTRACE` (a command line), or the installed.
@@ -43,25 +46,25 @@ fn bpftrace() -> Vec<String> {
     text.split_whitespace().map(Into::into).collect()
 }
 
-fn spile(args: &[&str]) -> Tool {
+pub(crate) fn spile(args: &[&str]) -> Tool {
     let path = built("spile").display().to_string();
     let mut argv = vec![path.as_str()];
     argv.extend(args);
     Tool::new("spile", &argv, "armed")
 }
 
-const SAY: &str = "probe begin { println(\"armed\") }";
+pub(crate) const SAY: &str = "probe begin { println(\"armed\") }";
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn millis(d: Duration) -> f64 {
+pub(crate) fn millis(d: Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
-fn named(mut tool: Tool, name: &str) -> Tool {
+pub(crate) fn named(mut tool: Tool, name: &str) -> Tool {
     tool.name = name.into();
     tool
 }

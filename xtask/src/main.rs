@@ -4,6 +4,7 @@ mod bench;
 mod fuzz;
 mod peers;
 mod soak;
+mod stress;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -12,7 +13,7 @@ fn main() {
         Some("fuzz") => fuzz::run(&args[1..]),
         Some("soak") => soak::run(&args[1..]),
         _ => {
-            eprintln!("usage: cargo xtask bench [start] [hits] [exact]");
+            eprintln!("usage: cargo xtask bench [start] [hits] [exact] [stress]");
             eprintln!("       cargo xtask fuzz [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");
             std::process::exit(2);

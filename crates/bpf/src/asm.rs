@@ -322,6 +322,23 @@ impl Asm {
 
     /// The label's place is the next instruction. Binding again moves it.
     pub fn bind(&mut self, label: Label) {
+        // A jump to the next instruction is none. (The kernel takes them out one by one.)
+        let last = self.function.insns.len() as u32;
+        let jump = |f: &&Fixup| f.label.0 == label.0 && f.index + 1 == last;
+        if self.fixups.last().filter(jump).is_some()
+            && matches!(self.function.insns.last(), Some(Insn::Goto { .. }))
+        {
+            let behind = self.here;
+            self.function.insns.pop();
+            self.fixups.pop();
+            self.here -= 1;
+            let lines = self.function.lines.iter_mut().map(|(at, _)| at);
+            for at in self.labels.iter_mut().chain(lines) {
+                if *at == behind {
+                    *at = self.here;
+                }
+            }
+        }
         self.labels[label.0 as usize] = self.here;
     }
 

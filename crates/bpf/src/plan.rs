@@ -111,6 +111,20 @@ pub struct Plan {
     pub max_string: u32,
     /// Bytes of all that activations keep.
     kept_bytes: u32,
+    /// There are so many handlers, or so much code, that they share subprograms.
+    pub apart: bool,
+}
+
+/// More handlers than this share subprograms.
+const MANY_HANDLERS: usize = 4;
+/// More instructions than this in kernel handlers share subprograms.
+const MUCH_CODE: usize = 300;
+
+/// Whether handlers share subprograms.
+fn much(program: &Program) -> bool {
+    let kernel = || program.handlers.iter().filter(|h| h.event.in_kernel());
+    let insts = kernel().flat_map(|h| &h.body.blocks).map(|b| b.insts.len());
+    kernel().count() > MANY_HANDLERS || insts.sum::<usize>() > MUCH_CODE
 }
 
 /// What the handlers' code needs of the frame.
@@ -227,6 +241,7 @@ impl Plan {
             scratch,
             max_string,
             kept_bytes: needs.kept.saturating_mul(activations),
+            apart: much(program),
         })
     }
 

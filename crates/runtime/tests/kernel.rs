@@ -289,7 +289,7 @@ fn ticks_come_from_every_cpu() {
     let text = format!(
         "{HEAD}
 global g0 \"n\" long percpu double @0
-handler \"tick\" points 1 perf(1, 0, freq 1000) @1 {{
+handler \"tick\" points 1 perf(1, 0, period 1000000) @1 {{
   b0:
     gadd g0, 1
     ret

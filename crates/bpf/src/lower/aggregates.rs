@@ -204,7 +204,10 @@ impl Gen<'_> {
         if key_size > CACHED {
             let (element, skip) = (self.asm.label(), self.asm.label());
             self.store_key(&words)?;
-            self.element_in_map(&maps, value.size(), full, (element, skip))?;
+            match self.plan.apart {
+                true => self.element_apart(&maps, value.size(), full, (element, skip))?,
+                false => self.element_in_map(&maps, value.size(), full, (element, skip))?,
+            }
             self.asm.bind(element);
             self.update(&value, val)?;
             self.asm.bind(skip);
@@ -351,12 +354,16 @@ impl Gen<'_> {
         self.asm.jump(miss.hit);
 
         self.asm.bind(taken);
-        self.element_in_map(&maps, value.size(), miss.full, (miss.element, miss.skip))
+        let ways = (miss.element, miss.skip);
+        match self.plan.apart {
+            true => self.element_apart(&maps, value.size(), miss.full, ways),
+            false => self.element_in_map(&maps, value.size(), miss.full, ways),
+        }
     }
 
     /// Goes to `element` with the element of the key in the key buffer, put in if it is not
     /// there, in r1; no memory counts, and goes to `skip`.
-    fn element_in_map(
+    pub(super) fn element_in_map(
         &mut self,
         maps: &[String],
         size: u32,

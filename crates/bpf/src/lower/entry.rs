@@ -4,7 +4,7 @@
 use spile_ir::storage::Storage;
 use spile_ir::{BlockId, Event, Inst, Term, Ty, Val, intrinsics::Intrinsic};
 
-use super::{CTX, GEN, Gen, NR, Res, TASK, TMP};
+use super::{CTX, GEN, Gen, NR, Res, TASK};
 use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
@@ -13,6 +13,9 @@ use crate::regalloc::Home;
 
 /// Most tries for a lock that the verifier is made to follow.
 const MAX_TRIES: u32 = 1000;
+
+/// What a handler writes into a lock. (The controller writes more than 32 bits.)
+const HELD: i32 = 1;
 
 /// How long a try for a lock may take (TRYLOCKDELAY).
 const TRYLOCK_DELAY_NS: u32 = 10_000;
@@ -343,28 +346,12 @@ impl Gen<'_> {
     /// Checks that the handler may run, and counts why not.
     fn enter(&mut self, out: Label) -> Res {
         let plan = self.plan;
-        let free = self.asm.label();
-        self.shared(R1, shared::RUNNING);
-        self.asm.load(Size::DW, R1, R1, 0);
-        self.asm.jump_if(Cond::Eq, R1, 0, out);
-        self.asm.call(Helper::GetSmpProcessorId);
-        self.asm
-            .jump_if(Cond::Ge, R0, self.options.cpus as i32, out);
-        let locks = self.locks();
-        if !locks.is_empty() {
-            self.asm.mov(R2, R0);
-            self.asm.add(R2, 1);
-            self.asm.store(Size::DW, R10, TMP[4], R2);
+        if plan.apart {
+            self.enter_apart(out)?;
+        } else {
+            self.enter_here(out);
         }
-        self.asm.alu(AluOp::Mul, R0, plan.stride as i32);
-        self.shared(R7, plan.shared_size);
-        self.asm.add(R7, R0);
-        self.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
-        self.asm.jump_if(Cond::Eq, R1, 0, free);
-        self.count(percpu::SKIP_REENTRANT);
-        self.asm.jump(out);
-        self.asm.bind(free);
-        self.asm.store(Size::DW, R7, percpu::BUSY as i16, 1);
+        let locks = self.locks();
         self.lock(&locks, out)?;
         let hits = self.counters() + counters::HITS;
         self.count(hits);
@@ -395,6 +382,26 @@ impl Gen<'_> {
         Ok(())
     }
 
+    /// Finds this CPU's block and marks it busy.
+    fn enter_here(&mut self, out: Label) {
+        let free = self.asm.label();
+        self.shared(R1, shared::RUNNING);
+        self.asm.load(Size::DW, R1, R1, 0);
+        self.asm.jump_if(Cond::Eq, R1, 0, out);
+        self.asm.call(Helper::GetSmpProcessorId);
+        self.asm
+            .jump_if(Cond::Ge, R0, self.options.cpus as i32, out);
+        self.asm.alu(AluOp::Mul, R0, self.plan.stride as i32);
+        self.shared(R7, self.plan.shared_size);
+        self.asm.add(R7, R0);
+        self.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
+        self.asm.jump_if(Cond::Eq, R1, 0, free);
+        self.count(percpu::SKIP_REENTRANT);
+        self.asm.jump(out);
+        self.asm.bind(free);
+        self.asm.store(Size::DW, R7, percpu::BUSY as i16, 1);
+    }
+
     fn counters(&self) -> u32 {
         match self.plan.handlers.get(self.handler.index()) {
             Some(Some(info)) => info.counters,
@@ -417,7 +424,7 @@ impl Gen<'_> {
         for lock in locks {
             let miss = self.asm.label();
             self.shared(R1, *lock);
-            self.asm.load(Size::DW, R2, R10, TMP[4]);
+            self.asm.mov(R2, HELD);
             self.asm.call_sub("try_lock");
             self.asm.jump_if(Cond::Eq, R0, 0, miss);
             missed.push((miss, *lock));

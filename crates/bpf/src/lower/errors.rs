@@ -112,12 +112,12 @@ impl Gen<'_> {
         self.asm.mov(R2, 1);
         self.asm
             .atomic(AtomicOp::FetchAdd, R1, shared::ERRORS as i16, R2);
-        self.asm.imm(
-            R3,
-            self.program.limits.maxerrors.min(i64::MAX as u64) as i64,
-        );
-        // r2: errors before this one.
-        self.asm.jump_if(Cond::Lt, R2, R3, self.done);
+        let most = self.program.limits.maxerrors.min(i64::MAX as u64) as i64;
+        if most > 0 {
+            self.asm.imm(R3, most);
+            // r2: errors before this one.
+            self.asm.jump_if(Cond::Lt, R2, R3, self.done);
+        }
         self.asm.store(Size::DW, R1, shared::EXIT as i16, 1);
         self.asm.store(Size::DW, R1, shared::RUNNING as i16, 0);
     }

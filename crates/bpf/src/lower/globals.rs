@@ -177,10 +177,14 @@ impl Gen<'_> {
     }
 
     /// `r0` = the element's value (with its sequence number) or null.
-    fn look_up(&mut self, map: &str) {
+    fn look_up(&mut self, map: &str) -> Res {
+        if self.plan.apart {
+            return self.look_up_apart(map);
+        }
         self.asm.ld_map(R1, map);
         self.addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
+        Ok(())
     }
 
     pub(super) fn array_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val]) -> Res {
@@ -197,7 +201,7 @@ impl Gen<'_> {
         let skip = if seq { 8 } else { 0 };
         let (none, end) = (self.asm.label(), self.asm.label());
         self.build_key(&types, keys)?;
-        self.look_up(&map);
+        self.look_up(&map)?;
         self.asm.jump_if(Cond::Eq, R0, 0, none);
         if ty == Ty::Long {
             self.asm.load(Size::DW, R0, R0, skip);
@@ -290,7 +294,7 @@ impl Gen<'_> {
             return Err("not an array in a hash map".into());
         };
         let [found, again, refused, no_memory] = [(); 4].map(|()| self.asm.label());
-        self.look_up(&map);
+        self.look_up(&map)?;
         self.asm.jump_if(Cond::Ne, R0, 0, found);
         let size = value.size() + if seq { 8 } else { 0 };
         self.insert(&map, seq, size)?;
@@ -311,7 +315,7 @@ impl Gen<'_> {
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(again);
-        self.look_up(&map);
+        self.look_up(&map)?;
         self.asm.jump_if(Cond::Eq, R0, 0, skip);
         self.asm.bind(found);
         self.asm.mov(R1, R0);
@@ -386,7 +390,7 @@ impl Gen<'_> {
         if let Some(exact) = keys.iter().copied().collect::<Option<Vec<Val>>>() {
             let end = self.asm.label();
             self.build_key(&types, &exact)?;
-            self.look_up(&map);
+            self.look_up(&map)?;
             self.asm.jump_if(Cond::Eq, R0, 0, end);
             self.asm.mov(R0, 1);
             self.asm.bind(end);

@@ -24,6 +24,7 @@
 //! | `calls` | activations of functions, errors that pass through them |
 //! | `output` | records |
 //! | `entry` | what stands around a handler's body |
+//! | `apart` | what many handlers share as subprograms |
 //! | `steps` | bodies with loops |
 //!
 //! # Registers
@@ -41,6 +42,7 @@
 //! such values go through a scratch word of the CPU's block, which makes them plain numbers.
 
 pub(crate) mod aggregates;
+mod apart;
 mod argstr;
 mod arith;
 mod calls;

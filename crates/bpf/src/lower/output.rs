@@ -152,6 +152,9 @@ impl Gen<'_> {
 
     /// Sends what the buffer has. Loses r0-r5.
     pub(super) fn flush(&mut self) {
+        if self.plan.apart {
+            return self.flush_apart();
+        }
         let end = self.asm.label();
         let pos = self.plan.scratch.out_pos;
         let size = self.plan.scratch.out_size as i32;

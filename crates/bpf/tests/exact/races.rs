@@ -258,7 +258,7 @@ fn interrupts_do_not_disturb() {
             "    gadd g0, 1\n    stat_add g2[r0], 1\n    r2 = aget g3[1]\n    r2 = add r2, 1\n    \
              aset g3[1], r2\n    ret\n",
         )
-        + "handler \"tick\" points 1 perf(1, 0, freq 9000) @0 {\n  regs r0: long\n  b0:\n    \
+        + "handler \"tick\" points 1 perf(1, 0, period 110000) @0 {\n  regs r0: long\n  b0:\n    \
            gadd g1, 1\n    stat_add g2[1], 1\n    stat_add g2[9000], 1\n    r0 = aget g3[1]\n    \
            r0 = add r0, 1\n    aset g3[1], r0\n    ret\n}\n";
     run(

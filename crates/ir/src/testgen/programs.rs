@@ -11,8 +11,7 @@ use crate::*;
 /// What kind of program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Handlers of a raw tracepoint; otherwise of `begin`, with functions, jumps back and
-    /// iterators.
+    /// Handlers of a raw tracepoint; otherwise of `begin`, with functions, loops and iterators.
     pub kernel: bool,
     /// Instructions of a handler, about.
     pub size: u32,

@@ -41,6 +41,10 @@ pub struct ProgInfo {
     pub run_count: u64,
     /// Runs that were skipped because it was running on that CPU already.
     pub recursion_misses: u64,
+    /// Instructions, as the kernel has rewritten them.
+    pub insns: u32,
+    /// Instructions that the verifier followed (Linux 5.16).
+    pub verified_insns: u32,
 }
 
 /// What the kernel says about a map.
@@ -180,6 +184,8 @@ pub fn prog_info(fd: BorrowedFd<'_>) -> Result<ProgInfo, BpfError> {
         run_time_ns: info.u64(192),
         run_count: info.u64(200),
         recursion_misses: info.u64(208),
+        insns: info.u32(20) / 8,
+        verified_insns: info.u32(216),
     })
 }
 
@@ -204,8 +210,8 @@ pub fn map_info(fd: BorrowedFd<'_>) -> Result<MapInfo, BpfError> {
 /// running one read as zero.
 struct RawInfo([u8; INFO_LEN]);
 
-/// That of a program up to `recursion_misses`, the longest that is read here.
-const INFO_LEN: usize = 216;
+/// That of a program up to `attach_btf_obj_id`, the longest that is read here.
+const INFO_LEN: usize = 224;
 
 impl RawInfo {
     fn u32(&self, at: usize) -> u32 {
