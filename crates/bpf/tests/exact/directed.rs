@@ -11,7 +11,7 @@ use crate::random::{comparable, difference};
 use crate::world::World;
 
 /// Runs a script with each of the arguments, on the CPUs in turn; `None` without privileges.
-fn run(text: &str, args: &[[i64; 2]]) -> Option<Outcome> {
+pub fn run(text: &str, args: &[[i64; 2]]) -> Option<Outcome> {
     let program = reader::read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut kernel = load(&program)?;
     let mut world = World::new(&program);
@@ -37,7 +37,7 @@ fn load(program: &Program) -> Option<Kernel<'_>> {
 }
 
 /// A script of one handler, with the event's arguments in r0 and r1.
-fn script(head: &str, regs: &str, code: &str) -> String {
+pub fn script(head: &str, regs: &str, code: &str) -> String {
     format!(
         "limits maxerrors=1000000\nsite @0 \"\"\nsite @1 \"x\"\n{head}\n\
          handler \"x\" points 1 tracepoint(\"x\") @0 {{\n  regs r0: long, r1: long{regs}\n  b0:\n    \

@@ -3,6 +3,7 @@
 //! each test says so and ends.
 
 mod directed;
+mod formats;
 mod layouts;
 mod listings;
 mod machine;
