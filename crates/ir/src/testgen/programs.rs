@@ -584,10 +584,7 @@ impl Generator {
                 let args = vec![self.string(), base];
                 intr(self.long_reg(), Intrinsic::Strtol, args)
             }
-            9 => {
-                let args = vec![self.string()];
-                intr(self.long_reg(), Intrinsic::Strlen, args)
-            }
+            9 => intr(self.long_reg(), Intrinsic::Strlen, vec![self.string()]),
             12 => {
                 let args = vec![self.string(), self.string()];
                 intr(self.long_reg(), Intrinsic::Strpos, args)
