@@ -37,6 +37,8 @@ pub struct Outcome {
     pub out: String,
     /// Errors that nothing caught.
     pub errors: Vec<Failure>,
+    /// Of each error, the calls that were in progress.
+    pub callers: Vec<Vec<SiteId>>,
     /// Per global; `None` for the controller's own.
     pub globals: Vec<Option<Contents>>,
     /// Strings cut.
@@ -255,13 +257,13 @@ impl<'p> Kernel<'p> {
         }
         let mut out = Vec::new();
         for record in self.take_records() {
-            self.read(&record, &mut out, &mut outcome.errors);
+            self.read(&record, &mut out, &mut outcome);
         }
         outcome.out = String::from_utf8_lossy(&out).into_owned();
         outcome
     }
 
-    fn read(&self, bytes: &[u8], out: &mut Vec<u8>, errors: &mut Vec<Failure>) {
+    fn read(&self, bytes: &[u8], out: &mut Vec<u8>, outcome: &mut Outcome) {
         let shapes = &self.object.layout.records;
         let (_, pieces) = record::open(bytes, shapes).expect("a record");
         for piece in pieces {
@@ -283,12 +285,15 @@ impl<'p> Kernel<'p> {
                 }
                 RecordWhat::Deferred => panic!("nothing is left to anybody here"),
                 RecordWhat::Error { kind, site, .. } => {
-                    errors.push((message(*kind, &fields, self.program), *site));
+                    let message = message(*kind, &fields, self.program);
+                    outcome.errors.push((message, *site));
+                    outcome.callers.push(Vec::new());
                 }
                 RecordWhat::Rethrown { kinds, .. } => {
                     let e = spile_runtime::message::rethrown(kinds, &piece.fields, self.program)
                         .expect("an error with callers");
-                    errors.push((e.message, e.site));
+                    outcome.errors.push((e.message, e.site));
+                    outcome.callers.push(e.callers);
                 }
             }
         }

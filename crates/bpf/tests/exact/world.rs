@@ -45,6 +45,9 @@ impl<'p> World<'p> {
             if let Err(e) = interp::run(program, HandlerId(h as u32), self) {
                 let message = String::from_utf8_lossy(e.message.message()).into_owned();
                 self.outcome.errors.push((message, e.site));
+                let mut callers = e.callers;
+                callers.truncate(spile_ir::MAX_CALLERS);
+                self.outcome.callers.push(callers);
             }
         }
     }

@@ -6,10 +6,12 @@ use spile_syntax::ast::Span;
 use super::builder::Builder;
 use crate::types::hir::*;
 
-/// Whether statements count against MAXACTION, whatever way they take.
+/// Whether statements count against MAXACTION, whatever way they take. A `try` catches what
+/// MAXACTION raises in it, so its `catch` has to count as well.
 fn counts(list: &[Stmt]) -> bool {
     list.iter().any(|s| match &s.kind {
-        StmtKind::Block(list) | StmtKind::Try { body: list, .. } => counts(list),
+        StmtKind::Block(list) => counts(list),
+        StmtKind::Try { body, handler, .. } => counts(body) && counts(handler),
         _ => true,
     })
 }

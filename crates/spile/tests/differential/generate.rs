@@ -436,10 +436,10 @@ impl Gen<'_> {
             None => String::new(),
         };
         match f.params.iter().position(|t| *t == T::Long) {
-            Some(n) => format!("if (p{n}-- <= 0 || p{n} > 12) return{value}\n"),
+            Some(n) => format!("if (p{n}-- <= 0 || p{n} > 12) return{value};\n"),
             None => match self.global(|g| g.keys.is_empty() && g.holds == Holds::Scalar(T::Long)) {
-                Some(g) => format!("if ({}++ & 3) return{value}\n", g.name),
-                None => format!("return{value}\n"),
+                Some(g) => format!("if ({}++ & 3) return{value};\n", g.name),
+                None => format!("return{value};\n"),
             },
         }
     }
