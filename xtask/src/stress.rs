@@ -2,11 +2,13 @@
 //! time until they are armed and the instructions that the kernel sees and follows.
 
 use std::fmt::Write;
+use std::process::Command;
 use std::time::Duration;
 
 use spile_kernel::bpf::{self, ObjectKind};
 
 use crate::bench::{EXAMPLES, SAY, median, millis, named, spile};
+use crate::peers::built;
 
 /// Each script is armed so often.
 const ROUNDS: usize = 5;
@@ -65,7 +67,7 @@ fn row(name: &str, lines: usize, args: &[&str]) {
         let before = bpf::ids(ObjectKind::Prog).unwrap_or_default();
         let running = match tool.start() {
             Ok(running) => running,
-            Err(e) => return println!("{name:<28} {e}"),
+            Err(e) => return println!("{name:<28} {e}: {}", why(&all)),
         };
         times.push(millis(running.armed));
         if round == 0 {
@@ -92,12 +94,26 @@ fn row(name: &str, lines: usize, args: &[&str]) {
     );
 }
 
+/// What spile says of a script that it cannot compile.
+fn why(args: &[&str]) -> String {
+    let output = Command::new(built("spile"))
+        .args(["-p3"])
+        .args(args)
+        .output();
+    let text = output.map_or_else(
+        |e| e.to_string(),
+        |o| String::from_utf8_lossy(&o.stderr).into(),
+    );
+    let lines = text.lines().filter(|l| !l.starts_with("warning"));
+    lines.take(3).collect::<Vec<_>>().join(" ")
+}
+
 const HEAD: &str = "global count, bytes, seen, last, names, hits, slow\n";
 
 /// Reads what the handlers leave, so that nothing is left out.
 const TAIL: &str = "probe end {\n  foreach ([a, b] in count- limit 3) println(a, b, @count(count[a, b]))\n  \
      foreach (k in bytes) println(k, @sum(bytes[k]), @max(bytes[k]))\n  \
-     foreach (k in seen) println(k, seen[k], last[k], names[k])\n  println(hits, slow)\n}\n";
+     foreach (t in seen) println(t, seen[t], last[t], names[t])\n  println(hits, slow)\n}\n";
 
 /// Probe points with a number, a thread and a buffer or path; generated handlers are on them
 /// in turn.
