@@ -33,6 +33,7 @@ const LIBRARY: &[(&str, &str)] = &[
         "logging.stp",
         include_str!("../../../../tapset/logging.stp"),
     ),
+    ("regex.stp", include_str!("../../../../tapset/regex.stp")),
     ("errno.stp", include_str!("../../../../tapset/errno.stp")),
 ];
 

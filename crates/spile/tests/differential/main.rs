@@ -123,7 +123,9 @@ fn main() {
     if !args.list {
         let done = done.load(Ordering::Relaxed);
         println!("{done} random scripts from seed {first} on are the same everywhere");
-        println!("not in kernel handlers yet: {:?}", on.off());
+        for (switch, why) in on.off() {
+            println!("not in kernel handlers yet: {switch:?}: {why}");
+        }
     }
     result.exit();
 }

@@ -28,8 +28,11 @@ switches! {
     Memory "printf(\"%4m %4M\", n, n)"
 }
 
-/// Which are on.
-pub struct Switches(Vec<Switch>);
+/// Which are on, and why the others are not.
+pub struct Switches {
+    on: Vec<Switch>,
+    off: Vec<(Switch, String)>,
+}
 
 impl Switches {
     /// Asks analysis.
@@ -46,19 +49,23 @@ impl Switches {
         if let Err(e) = analyse("") {
             panic!("a script without any of them is refused: {e}");
         }
-        let accepted = |(_, sample): &&(Switch, &str)| analyse(sample).is_ok();
-        let on = SAMPLES.iter().filter(accepted).map(|(s, _)| *s);
-        Switches(on.collect())
+        let (mut on, mut off) = (vec![Switch::Always], Vec::new());
+        for (switch, sample) in SAMPLES {
+            match analyse(sample) {
+                Ok(_) => on.push(*switch),
+                Err(e) => off.push((*switch, e.lines().next().unwrap_or_default().into())),
+            }
+        }
+        Switches { on, off }
     }
 
     /// Whether a construct can be used.
     pub fn has(&self, s: Switch) -> bool {
-        s == Switch::Always || self.0.contains(&s)
+        self.on.contains(&s)
     }
 
-    /// The ones that are off.
-    pub fn off(&self) -> Vec<Switch> {
-        let all = SAMPLES.iter().map(|(s, _)| *s);
-        all.filter(|s| !self.has(*s)).collect()
+    /// The ones that are off, with analysis' reasons.
+    pub fn off(&self) -> &[(Switch, String)] {
+        &self.off
     }
 }
