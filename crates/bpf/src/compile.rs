@@ -179,14 +179,22 @@ fn kept(body: &spile_ir::Body) -> u32 {
 /// Bytes of the largest piece of output.
 fn largest_piece(program: &Program) -> u32 {
     let max = Ty::str_for_len(program.limits.maxstringlen as usize);
-    let mut largest = output_piece(&rethrown_fields(max));
+    let mut largest = output_piece(&rethrown_fields(max), 0);
     for handler in program.handlers.iter().filter(|h| h.event.in_kernel()) {
         for (inst, _) in handler.body.blocks.iter().flat_map(|b| &b.insts) {
-            if let Inst::Print { args, fmt, .. } = inst {
-                let types = |a| program.type_of(&handler.body, a).unwrap_or(max);
-                let fields = field_types(program, *fmt, args, types);
-                largest = largest.max(output_piece(&fields));
-            }
+            let piece = match inst {
+                Inst::Print { args, fmt, .. } => {
+                    let types = |a| program.type_of(&handler.body, a).unwrap_or(max);
+                    output_piece(&field_types(program, *fmt, args, types), 0)
+                }
+                Inst::PrintHist { g, .. } => {
+                    let spec = program.globals.get(g.index()).and_then(|g| g.kind.stats());
+                    let hist = spec.and_then(|s| s.hist);
+                    output_piece(&[], hist.map_or(0, |h| h.buckets()))
+                }
+                _ => continue,
+            };
+            largest = largest.max(piece);
         }
     }
     largest

@@ -9,6 +9,7 @@
 //! | `out` | ring buffer of [`Record`]s |
 //! | `g_NAME_INDEX` | shared hash map of an array global |
 //! | `g_NAME_INDEX_0`, `.._1` | per-CPU hash maps (one a generation) behind the cache of a per-CPU array global |
+//! | `s_NAME_INDEX` | array: copies of the elements that kernel handlers walk through, see `crates/bpf/src/iterate.rs` |
 //!
 //! # State memory
 //! ```text
@@ -38,7 +39,7 @@ pub mod shared {
     pub const EXIT: u32 = 56;
     /// Errors so far in kernel handlers (atomic).
     pub const ERRORS: u32 = 64;
-    /// Insertion counter of wrapping arrays (atomic).
+    /// The last insertion sequence that was given out (atomic).
     pub const SEQ: u32 = 72;
     /// Address of the first `struct page`; 0 where the loader could not find it out.
     pub const PAGES: u32 = 80;
@@ -294,7 +295,8 @@ pub enum Place {
         agg: AggLayout,
     },
     /// A hash map: key fields one after the other, each a multiple of 8 bytes; the value is
-    /// 8 bytes of insertion sequence (wrapping arrays only), then the element.
+    /// 8 bytes of insertion sequence (wrapping arrays, and those that a `foreach` walks), then
+    /// the element.
     Hash {
         /// Name of the map.
         map: String,
@@ -304,6 +306,8 @@ pub enum Place {
         keys: Vec<Ty>,
         /// Values begin with the insertion sequence.
         seq: bool,
+        /// The oldest element makes room, no overflow error; `seq` as well.
+        wrap: bool,
         /// The element.
         value: ValueLayout,
         /// Most elements.
@@ -428,6 +432,8 @@ pub struct RecordShape {
     /// Fields in order; a number takes 8 bytes; a string takes 8 bytes of length (without the
     /// NUL) and then its bytes padded with anything to a multiple of 8.
     pub fields: Vec<Ty>,
+    /// Plain words behind the fields: the buckets of a histogram.
+    pub words: u32,
 }
 
 /// The meaning of a piece of output.
@@ -445,6 +451,8 @@ pub enum RecordWhat {
     /// id, `start_boottime`, `self_exec_id`. In later records of the same CPU the word at
     /// [`shared::MARK`], the first number in hex and a semicolon stand for it.
     Deferred,
+    /// `print(@hist_log(x))`: draw the words, the buckets of this histogram.
+    Hist(spile_ir::Hist),
     /// An error that nothing caught; fields: see [`ErrorKind`].
     Error {
         /// What went wrong.

@@ -10,6 +10,7 @@ pub mod layout;
 
 pub mod compile;
 mod dispatch;
+mod iterate;
 mod lower;
 pub mod plan;
 pub mod regalloc;

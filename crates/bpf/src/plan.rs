@@ -12,6 +12,7 @@ use spile_ir::{
 };
 
 use crate::elf::{MapSpec, MapType};
+use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
     AggLayout, GlobalLayout, HandlerInfo, Options, Place, ValueLayout, counters, percpu, shared,
 };
@@ -32,6 +33,9 @@ const CACHE_SLOTS: u32 = 1024;
 const REACH: u32 = 32 << 10;
 /// Per-CPU statistics of more bytes than this are placed last.
 const SMALL: u32 = 64;
+/// Most elements of an array that is walked through: `bpf_loop` goes round 8 million times, and
+/// making a heap takes twice as many rounds as there are elements.
+const MAX_WALKED: u32 = 4_000_000;
 /// Bytes of the output buffer beside the largest record.
 const OUT_BYTES: u32 = 8 << 10;
 
@@ -62,11 +66,17 @@ pub struct Scratch {
     pub kept: u32,
     /// Bytes that one keeps.
     pub kept_size: u32,
-    /// Eight words for whatever an instruction needs. What went through them is a plain
+    /// Ten words for whatever an instruction needs. What went through them is a plain
     /// number to the verifier, so paths that differ in it become one again.
     pub tmp: u32,
     /// Digits of a number: 128 bytes, the second half always zero.
     pub digits: u32,
+    /// Words of iterators, see [`state`].
+    pub iterators: u32,
+    /// Copies of histograms that are walked through: a room after the other.
+    pub buckets: u32,
+    /// Bytes of such a room.
+    pub bucket_room: u32,
     /// A key of a map.
     pub key: u32,
     /// A value of a map.
@@ -105,6 +115,10 @@ pub struct Plan {
     pub handlers: Vec<Option<HandlerInfo>>,
     /// Maps of the globals.
     pub maps: Vec<MapSpec>,
+    /// The iterators of each handler.
+    pub iterators: Vec<Vec<Option<Foreach>>>,
+    /// Per global: the map of copies for iterators.
+    pub snapshots: Vec<Option<Snapshot>>,
     /// Scratch words.
     pub scratch: Scratch,
     /// Bytes of the longest string with its NUL.
@@ -125,6 +139,15 @@ fn much(program: &Program) -> bool {
     let kernel = || program.handlers.iter().filter(|h| h.event.in_kernel());
     let insts = kernel().flat_map(|h| &h.body.blocks).map(|b| b.insts.len());
     kernel().count() > MANY_HANDLERS || insts.sum::<usize>() > MUCH_CODE
+}
+
+/// The map that elements of an array are copied to, to be walked through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its name.
+    pub map: String,
+    /// Entries of one iterator's room.
+    pub entries: u32,
 }
 
 /// What the handlers' code needs of the frame.
@@ -159,6 +182,7 @@ impl Plan {
         let mut shared = Bump(shared::END);
         let mut cpu = Bump(percpu::END);
         let handlers = place_handlers(program, &mut cpu);
+        let iterators = all_iterators(program)?;
         let (key, value) = buffer_sizes(program, max_string);
         let mut scratch = Scratch {
             out_pos: cpu.take(8),
@@ -175,6 +199,9 @@ impl Plan {
             kept_size: needs.kept,
             tmp: cpu.take(80),
             digits: cpu.take(128),
+            iterators: cpu.take(most(&iterators, |i| i.len() as u32) * state::BYTES),
+            buckets: 0,
+            bucket_room: largest_walk(&iterators),
             key: 0,
             value: 0,
             frame: 0,
@@ -211,10 +238,15 @@ impl Plan {
         scratch.out = cpu.take(scratch.out_size);
         let activations = program.limits.maxnesting;
         scratch.kept = cpu.take(needs.kept.saturating_mul(activations));
+        let bucket_rooms = most(&iterators, |i| {
+            rooms(i, |f| matches!(f.walk, Walk::Buckets(_)))
+        });
+        scratch.buckets = cpu.take(bucket_rooms * scratch.bucket_room);
         if scratch.value > REACH - 1024 {
             return Err("handlers and globals take more than 32 KB for each CPU".into());
         }
         let mut maps = Vec::new();
+        let iterated = iterate::iterated(program);
         for (i, global) in program.globals.iter().enumerate() {
             if is_large(global) {
                 places[i] = place_in_memory(i, global, &mut shared, &mut cpu);
@@ -222,9 +254,11 @@ impl Plan {
             if let (GlobalKind::Array { .. }, false) =
                 (&global.kind, global.storage == Storage::Controller)
             {
-                places[i] = place_array(i, global, options, &mut shared, &mut cpu, &mut maps)?;
+                let to = (&mut shared, &mut cpu, &mut maps);
+                places[i] = place_array(i, (global, iterated[i]), options, to)?;
             }
         }
+        let snapshots = snapshots(program, &iterators, &mut maps)?;
         let stride = cpu.0.next_multiple_of(64);
         let shared_size = shared.0.next_multiple_of(64);
         let total = u64::from(stride) * u64::from(options.cpus) + u64::from(shared_size);
@@ -238,6 +272,8 @@ impl Plan {
             globals: places,
             handlers,
             maps,
+            iterators,
+            snapshots,
             scratch,
             max_string,
             kept_bytes: needs.kept.saturating_mul(activations),
@@ -269,6 +305,74 @@ fn place_handlers(program: &Program, cpu: &mut Bump) -> Vec<Option<HandlerInfo>>
         })
     };
     program.handlers.iter().enumerate().map(place).collect()
+}
+
+/// The iterators of all handlers in the kernel.
+fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<Foreach>>>, String> {
+    let of = |h: &spile_ir::Handler| match h.event.in_kernel() {
+        true => iterate::iterators(program, &h.body),
+        false => Ok(Vec::new()),
+    };
+    program.handlers.iter().map(of).collect()
+}
+
+/// The most of something that any handler has: one runs at a time.
+fn most(iterators: &[Vec<Option<Foreach>>], count: impl Fn(&[Option<Foreach>]) -> u32) -> u32 {
+    iterators.iter().map(|i| count(i)).max().unwrap_or(0)
+}
+
+/// Rooms that some iterators of a handler take.
+fn rooms(iterators: &[Option<Foreach>], which: impl Fn(&Foreach) -> bool) -> u32 {
+    let rooms = iterators.iter().flatten().filter(|f| which(f));
+    rooms.map(|f| f.room + 1).max().unwrap_or(0)
+}
+
+/// Bytes of the largest histogram that is walked through.
+fn largest_walk(iterators: &[Vec<Option<Foreach>>]) -> u32 {
+    let bytes = |f: &Foreach| match f.walk {
+        Walk::Buckets(n) => 8 * n,
+        Walk::Array { .. } => 0,
+    };
+    let all = iterators.iter().flatten().flatten();
+    all.map(bytes).max().unwrap_or(0)
+}
+
+/// The maps of copies.
+fn snapshots(
+    program: &Program,
+    iterators: &[Vec<Option<Foreach>>],
+    maps: &mut Vec<MapSpec>,
+) -> Result<Vec<Option<Snapshot>>, String> {
+    let mut out = vec![None; program.globals.len()];
+    for (i, global) in program.globals.iter().enumerate() {
+        let GlobalKind::Array { max, .. } = &global.kind else {
+            continue;
+        };
+        let mine = |f: &Foreach| matches!(f.walk, Walk::Array { .. }) && f.g.index() == i;
+        let rooms = most(iterators, |all| rooms(all, mine));
+        let all = iterators.iter().flatten().flatten().filter(|f| mine(f));
+        let Some(entry) = all.map(Foreach::entry).max() else {
+            continue;
+        };
+        let entries = (*max).max(1);
+        if entries > MAX_WALKED || u64::from(entries) * u64::from(rooms) > 1 << 30 {
+            return Err(format!(
+                "`{}` is too large to be walked through in a kernel handler: at most {MAX_WALKED} elements",
+                global.name
+            ));
+        }
+        let map = map_name(i, global, None).replacen('g', "s", 1);
+        maps.push(MapSpec {
+            name: map.clone(),
+            ty: MapType::Array,
+            key_size: 4,
+            value_size: entry,
+            max_entries: entries * rooms,
+            flags: 0,
+        });
+        out[i] = Some(Snapshot { map, entries });
+    }
+    Ok(out)
 }
 
 /// Sizes of the buffers for a key and for a value.
@@ -390,11 +494,9 @@ fn map_name(index: usize, global: &Global, generation: Option<u32>) -> String {
 
 fn place_array(
     index: usize,
-    global: &Global,
+    (global, iterated): (&Global, bool),
     options: &Options,
-    shared: &mut Bump,
-    cpu: &mut Bump,
-    maps: &mut Vec<MapSpec>,
+    (shared, cpu, maps): (&mut Bump, &mut Bump, &mut Vec<MapSpec>),
 ) -> Result<Option<GlobalLayout>, String> {
     let GlobalKind::Array {
         keys,
@@ -418,7 +520,8 @@ fn place_array(
         Storage::Controller => Ok(None),
         Storage::Shared { lock } => {
             let name = map_name(index, global, None);
-            let value_size = value.size() + if *wrap { 8 } else { 0 };
+            let seq = *wrap || iterated;
+            let value_size = value.size() + if seq { 8 } else { 0 };
             let bytes = u64::from(key_size + value_size + 64) * u64::from(max);
             maps.push(MapSpec {
                 name: name.clone(),
@@ -438,7 +541,8 @@ fn place_array(
                     map: name,
                     key_size,
                     keys: keys.clone(),
-                    seq: *wrap,
+                    seq,
+                    wrap: *wrap,
                     value,
                     max,
                 },

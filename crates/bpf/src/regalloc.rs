@@ -9,7 +9,7 @@
 //! A body with loops runs in steps (see [`crate::lower`]): a step begins at the entry or at the
 //! target of a jump back. Registers live there are in the frame, which outlives the step.
 
-use spile_ir::{BlockId, Body, Ty, Val};
+use spile_ir::{BlockId, Body, Term, Ty, Val};
 
 use crate::insn::Reg;
 
@@ -213,6 +213,10 @@ fn live_in(body: &Body, order: &[BlockId]) -> Vec<Set> {
                 set.union(&live[t.index()]);
             });
             block.term.for_each_dst(|r| set.remove(r.index()));
+            if let Term::IterNext { done, .. } = block.term {
+                // Where there is no element nothing is written.
+                set.union(&live[done.index()].clone());
+            }
             block
                 .term
                 .for_each_use(|v| uses(v).into_iter().for_each(|r| set.insert(r.index())));

@@ -236,6 +236,7 @@ fn text(p: &Program, c: &Compiled, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>
                     spile_ir::fmt::render(format, &fields, memory, &mut out).expect("renders");
                 }
                 RecordWhat::Deferred => panic!("nothing is left to anybody here"),
+                RecordWhat::Hist(_) => panic!("no program draws a histogram"),
                 RecordWhat::Error { kind, .. } => errors.push(format!("{kind:?}")),
                 RecordWhat::Rethrown { .. } => errors.push("rethrown".into()),
             }

@@ -15,7 +15,8 @@
 //! run at the same time as others: kernel handlers, and the controller's timers, scrapes and
 //! input. `begin` runs before anything is armed, `end` and `error` after all is detached.
 //!
-//! 1. A shared global that no running handler writes needs no lock.
+//! 1. A shared global that no running handler writes needs no lock, unless a kernel handler
+//!    walks through it (`foreach`): what it copies for that belongs to who holds the lock.
 //! 2. Arrays that only system-call handlers touch while running, every access with the current
 //!    thread's id as its first key, need none: one thread runs one handler at a time, so no
 //!    two ever touch the same element. (Not handlers of other events: the idle threads of all

@@ -430,6 +430,9 @@ impl Controller {
                     }
                     // It was read when the record came.
                     RecordWhat::Deferred => {}
+                    RecordWhat::Hist(hist) => {
+                        self.write(Stream::Out, hist.draw(&piece.words).as_bytes());
+                    }
                     RecordWhat::Error {
                         kind,
                         site,
@@ -648,6 +651,7 @@ mod tests {
         let shape = |what| RecordShape {
             what,
             fields: vec![],
+            words: 0,
         };
         let layout = Layout {
             shared_size: 256,

@@ -40,6 +40,7 @@ struct Hash<'a> {
     table: std::cell::RefMut<'a, Box<dyn Table>>,
     types: &'a [Ty],
     seq: bool,
+    wrap: bool,
     value: &'a ValueLayout,
 }
 
@@ -73,17 +74,15 @@ impl Hash<'_> {
             // An element keeps its age; a new one is the youngest.
             let old = self.table.get(&key).map_err(system)?;
             let next = || {
-                self.kernel
-                    .state()
-                    .shared(shared::SEQ)
-                    .fetch_add(1, Ordering::Relaxed)
+                let last = self.kernel.state().shared(shared::SEQ);
+                last.fetch_add(1, Ordering::Relaxed) + 1
             };
             let age = old.map_or_else(next, |v| word_of(&v, 0));
             value.extend(age.to_ne_bytes());
         }
         value.extend(cell_bytes(cell, self.value));
         while !self.table.set(&key, &value).map_err(system)? {
-            if !self.seq || !self.evict()? {
+            if !self.wrap || !self.evict()? {
                 return Err(ARRAY_OVERFLOW.into());
             }
         }
@@ -177,7 +176,11 @@ impl<'a> Globals<'a> {
     fn hash(&self, g: GlobalId) -> Option<Hash<'a>> {
         let (kernel, place) = self.shared(g)?;
         let Place::Hash {
-            keys, seq, value, ..
+            keys,
+            seq,
+            wrap,
+            value,
+            ..
         } = place
         else {
             return None;
@@ -188,6 +191,7 @@ impl<'a> Globals<'a> {
             table,
             types: keys,
             seq: *seq,
+            wrap: *wrap,
             value,
         })
     }
@@ -498,6 +502,7 @@ mod tests {
             key_size: 24,
             keys: keys.clone(),
             seq,
+            wrap: seq,
             value,
             max: 3,
         };

@@ -21,6 +21,8 @@ pub struct Piece<'a> {
     pub shape: usize,
     /// As the shape says.
     pub fields: Vec<Field<'a>>,
+    /// The plain words behind them.
+    pub words: Vec<u64>,
 }
 
 /// The record is not as the layout says.
@@ -66,7 +68,7 @@ impl<'a> Pieces<'a, '_> {
 
     fn piece(&mut self) -> Result<Piece<'a>, Malformed> {
         let shape = usize::try_from(self.word()?).map_err(|_| Malformed)?;
-        let fields = &self.shapes.get(shape).ok_or(Malformed)?.fields;
+        let RecordShape { fields, words, .. } = self.shapes.get(shape).ok_or(Malformed)?;
         let fields = fields
             .iter()
             .map(|ty| match ty {
@@ -74,7 +76,12 @@ impl<'a> Pieces<'a, '_> {
                 Ty::Str(_) => self.string().map(Field::Str),
             })
             .collect::<Result<_, _>>()?;
-        Ok(Piece { shape, fields })
+        let words = (0..*words).map(|_| self.word()).collect::<Result<_, _>>()?;
+        Ok(Piece {
+            shape,
+            fields,
+            words,
+        })
     }
 }
 
@@ -119,10 +126,17 @@ mod tests {
             RecordShape {
                 what: print(),
                 fields: vec![],
+                words: 0,
             },
             RecordShape {
                 what: print(),
                 fields: vec![Ty::Long, Ty::Str(16)],
+                words: 0,
+            },
+            RecordShape {
+                what: RecordWhat::Hist(spile_ir::Hist::Log),
+                fields: vec![],
+                words: 2,
             },
         ]
     }
@@ -148,9 +162,19 @@ mod tests {
             pieces[1],
             Piece {
                 shape: 0,
-                fields: vec![]
+                fields: vec![],
+                words: vec![]
             }
         );
+    }
+
+    #[test]
+    fn words_come_as_they_are() {
+        let bytes = record(8 + 4 * 8, &[2, 7, 8, 0]);
+        let shapes = shapes();
+        let (_, pieces) = open(&bytes, &shapes).unwrap();
+        let pieces: Vec<_> = pieces.map(Result::unwrap).collect();
+        assert_eq!((pieces.len(), &pieces[0].words[..]), (2, &[7, 8][..]));
     }
 
     #[test]
@@ -159,7 +183,8 @@ mod tests {
         assert!(open(b"short", &shapes).is_err());
         assert!(open(&record(800, &[0]), &shapes).is_err());
         for words in [
-            &[2][..],
+            &[3][..],
+            &[2, 7][..],
             &[1, 1][..],
             &[1, 1, u64::MAX][..],
             &[1, 1, 9, 0][..],

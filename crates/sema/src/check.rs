@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{Event, Extract, Space};
+use spile_ir::{Event, Space};
 use spile_syntax::ast::Span;
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
@@ -20,8 +20,6 @@ struct Finding {
     help: &'static str,
 }
 
-const MOVE_LOOP: &str =
-    "walk arrays in `probe timer.s(1)`, `probe end` or the like: these handlers have no such limit";
 const MOVE_TEXT: &str = "keep the number in a global here, and convert it in `probe timer` or `probe end`, where it is printed";
 
 /// Checks all handlers. `is_user` tells the script's files, whose places come first in
@@ -117,19 +115,9 @@ impl Walk<'_> {
 
     fn body(&mut self, body: &[Stmt]) {
         let kernel = self.event.in_kernel();
-        let (mut loops, mut exprs) = (Vec::new(), Vec::new());
-        walk_stmts(body, &mut |s| match s.kind {
-            StmtKind::Foreach(_) => loops.push(s.span),
-            _ => {}
-        });
+        let mut exprs = Vec::new();
         walk_exprs(body, &mut |e| exprs.push(e));
         let assigned = assigned(&exprs);
-        if kernel {
-            for span in loops {
-                let text = "`foreach` cannot run in a kernel handler yet".into();
-                self.found(codes::KERNEL_LOOP, first_word(span), text, MOVE_LOOP);
-            }
-        }
         for e in exprs {
             match &e.kind {
                 ExprKind::Call { func, args } => {
@@ -147,28 +135,9 @@ impl Walk<'_> {
                 } if !kernel => {
                     self.no_event("memory of the current process", e.span);
                 }
-                ExprKind::Stat {
-                    what: Extract::Variance,
-                    ..
-                } if kernel => {
-                    self.statistic("`@variance`", e.span);
-                }
-                ExprKind::HistGet { .. } | ExprKind::PrintHist { .. } if kernel => {
-                    self.statistic("histograms", e.span);
-                }
                 _ => {}
             }
         }
-    }
-
-    fn statistic(&mut self, what: &str, span: Span) {
-        let text = format!("{what} cannot be read in a kernel handler");
-        self.found(
-            codes::KERNEL_STATISTIC,
-            span,
-            text,
-            "read the statistic in `probe timer` or `probe end`",
-        );
     }
 
     fn no_event(&mut self, what: &str, span: Span) {
@@ -303,14 +272,6 @@ fn has(event: &Event, f: Intrinsic) -> bool {
         Intrinsic::SysArgstr => matches!(event, Event::SysEnter(_)),
         Intrinsic::SysRet | Intrinsic::SysRetstr => matches!(event, Event::SysExit(_)),
         _ => true,
-    }
-}
-
-/// The keyword at the start of a statement: the whole loop would be too much of a picture.
-fn first_word(span: Span) -> Span {
-    Span {
-        end: span.end.min(span.start + 5),
-        ..span
     }
 }
 

@@ -4,7 +4,7 @@
 //! call: hash the key's words, look into the slot of the direct-mapped cache, compare the key
 //! word by word, update in place. A miss goes out of line: see [`Gen::emit_miss`].
 
-use spile_ir::{ElemTy, Extract, GlobalId, GlobalKind, Hist, Reg as IrReg, Ty, Val};
+use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
 
 use super::{Cold, GEN, Gen, Res, TMP, Text, UNROLL};
 use crate::asm::{Asm, Function, Label, Section};
@@ -548,94 +548,6 @@ impl Gen<'_> {
                 self.asm.add(R2, 1);
                 self.asm.bind(end);
             }
-        }
-        Ok(())
-    }
-
-    pub(super) fn stat_get(
-        &mut self,
-        dst: IrReg,
-        g: GlobalId,
-        keys: &[Val],
-        what: Extract,
-        shift: u8,
-    ) -> Res {
-        let (agg, missing) = match self.place(g)? {
-            Place::Stats { offset, agg } => {
-                self.shared(R1, offset);
-                (agg, None)
-            }
-            Place::Hash {
-                map,
-                keys: types,
-                seq,
-                value: ValueLayout::Stats(agg),
-                ..
-            } => {
-                let missing = self.asm.label();
-                self.build_key(&types, keys)?;
-                self.asm.ld_map(R1, &*map);
-                self.addr(R2, self.plan.scratch.key);
-                self.asm.call(Helper::MapLookupElem);
-                self.asm.mov(R2, 0);
-                self.asm.jump_if(Cond::Eq, R0, 0, missing);
-                self.asm.mov(R1, R0);
-                if seq {
-                    self.asm.add(R1, 8);
-                }
-                (agg, Some(missing))
-            }
-            _ => return Err("reading a statistic that only the controller can read".into()),
-        };
-        self.extract(&agg, what, shift, missing)?;
-        self.set_long(dst, R0)
-    }
-
-    /// `r0` = what of the statistic at r1; `missing` is where there is none.
-    fn extract(
-        &mut self,
-        agg: &AggLayout,
-        what: Extract,
-        shift: u8,
-        missing: Option<Label>,
-    ) -> Res {
-        let word = |off: Option<u32>| off.ok_or("a statistic does not keep that");
-        let off = match what {
-            Extract::Count => agg.count,
-            Extract::Sum | Extract::Avg => word(agg.sum)?,
-            Extract::Min => word(agg.min)?,
-            Extract::Max => word(agg.max)?,
-            Extract::Variance => return Err("@variance in a kernel handler".into()),
-        };
-        self.asm.load(Size::DW, R2, R1, agg.count as i16);
-        self.asm.load(Size::DW, R0, R1, off as i16);
-        match what {
-            Extract::Count | Extract::Sum => {
-                if let Some(missing) = missing {
-                    let end = self.asm.label();
-                    self.asm.jump(end);
-                    self.asm.bind(missing);
-                    self.asm.mov(R0, 0);
-                    self.asm.bind(end);
-                }
-                return Ok(());
-            }
-            _ => {}
-        }
-        if let Some(missing) = missing {
-            self.asm.bind(missing);
-        }
-        let empty = self.fail_label(ErrorKind::EmptyAggregate);
-        self.asm.jump_if(Cond::Eq, R2, 0, empty);
-        if what == Extract::Avg {
-            self.asm.alu(AluOp::Lsh, R0, i32::from(shift & 63));
-            self.asm.mov(R3, R0);
-            self.asm.alu(AluOp::Arsh, R3, 63);
-            self.asm.alu(AluOp::Xor, R0, R3);
-            self.asm.alu(AluOp::Sub, R0, R3);
-            self.asm.alu(AluOp::Div, R0, R2);
-            self.asm.alu(AluOp::Xor, R0, R3);
-            self.asm.alu(AluOp::Sub, R0, R3);
         }
         Ok(())
     }

@@ -119,6 +119,7 @@ impl Gen<'_> {
                 handler: self.handler,
             },
             fields: fields(Ty::Str(max as u16)),
+            words: 0,
         };
         self.piece(shape, &mut |g, i| {
             let word = match i {

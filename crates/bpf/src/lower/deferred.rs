@@ -146,6 +146,7 @@ pub(super) fn use_user_defer(pool: &mut super::Pool, plan: &Plan, options: &Opti
     let shape = pool.record(RecordShape {
         what: RecordWhat::Deferred,
         fields: vec![Ty::Long; FIELDS],
+        words: 0,
     });
     let semicolon = pool.constant(b";");
     pool.sub(USER_DEFER, |_| {

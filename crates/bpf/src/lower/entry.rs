@@ -453,6 +453,7 @@ impl Gen<'_> {
 
     /// Frame registers that may be read before they are written.
     fn clear_undefined(&mut self) -> Res {
+        self.close_unstarted();
         for r in self.alloc.undefined.clone() {
             if let Home::Frame(off) = self.home(r) {
                 let bytes = self.body.regs[r.index()].size();
@@ -468,7 +469,8 @@ impl Gen<'_> {
             self.unlock(lock);
         }
         let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-        if insts.any(|(i, _)| matches!(i, Inst::Print { .. }) || i.fallible(self.program)) {
+        let prints = |i: &Inst| matches!(i, Inst::Print { .. } | Inst::PrintHist { .. });
+        if insts.any(|(i, _)| prints(i) || i.fallible(self.program)) {
             self.flush();
         }
         if self.options.timing {

@@ -84,6 +84,7 @@ impl Gen<'_> {
                 handler: self.handler,
             },
             fields: fields.clone(),
+            words: 0,
         };
         let aux = self.plan.scratch.err_aux;
         let err_text = self.plan.scratch.err_text;

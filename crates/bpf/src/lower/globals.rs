@@ -1,16 +1,16 @@
 //! Scalars in the shared block, and arrays in hash maps.
 //!
 //! Elements are changed in place through the pointer that the look-up gives. A new one is put
-//! in first, with zeros. Wrapping arrays keep a sequence number in front of each element; when
-//! one is full, a walk finds the oldest number and another drops the elements that are not
-//! much younger.
+//! in first, with zeros. Wrapping arrays, and those that a `foreach` walks, keep a sequence
+//! number in front of each element; when one that wraps is full, a walk finds the oldest number
+//! and another drops the elements that are not much younger.
 
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
 
 use super::{Gen, Res, TMP, Text, UNROLL};
-use crate::asm::{Asm, Function, Section};
+use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
-use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size, Src};
+use crate::insn::{AluOp, AtomicOp, Cond, Reg, Reg::*, Size, Src};
 use crate::layout::{ErrorKind, Place, ValueLayout, percpu, shared};
 
 const E2BIG: i32 = -7;
@@ -282,10 +282,11 @@ impl Gen<'_> {
 
     /// `r1` = the element of the key in the key buffer, put in if it is not there. A full
     /// array is an error or loses its oldest; no memory counts, and goes to `skip`.
-    pub(super) fn hash_element(&mut self, g: GlobalId, skip: crate::asm::Label) -> Res {
+    pub(super) fn hash_element(&mut self, g: GlobalId, skip: Label) -> Res {
         let Place::Hash {
             map,
             seq,
+            wrap,
             value,
             max,
             ..
@@ -300,7 +301,7 @@ impl Gen<'_> {
         self.insert(&map, seq, size)?;
         self.asm.jump_if(Cond::Eq, R0, 0, again);
         self.asm.jump_if(Cond::Eq, R0, EEXIST, again);
-        if seq {
+        if wrap {
             self.asm.jump_if(Cond::Ne, R0, E2BIG, no_memory);
             self.evict(&map, max)?;
             self.insert(&map, seq, size)?;
@@ -371,7 +372,7 @@ impl Gen<'_> {
     }
 
     /// Calls the subprogram for each element, with the address of `TMP[2]`, behind which is `TMP[1]`.
-    fn walk(&mut self, map: &str, callback: &str) {
+    pub(super) fn walk(&mut self, map: &str, callback: &str) {
         self.asm.ld_map(R1, map);
         self.asm.ld_func(R2, callback);
         self.asm.mov(R3, R10);
@@ -451,7 +452,7 @@ impl Gen<'_> {
     }
 
     /// The given fields of a key to their places in the key buffer.
-    fn build_slice(&mut self, types: &[Ty], keys: &[Option<Val>]) -> Res {
+    pub(super) fn build_slice(&mut self, types: &[Ty], keys: &[Option<Val>]) -> Res {
         let mut off = self.plan.scratch.key;
         for (ty, key) in types.iter().zip(keys) {
             match (ty, key) {
@@ -499,19 +500,22 @@ fn drop_old() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Callback of a walk over a slice; `wanted` points to the key's address and the answer.
-fn slice(name: &str, fields: &[(Ty, bool)], delete: bool) -> Result<Function, String> {
-    let mut asm = Asm::new(name, &["map", "key", "value", "wanted"]);
-    let other = asm.label();
-    asm.load(Size::DW, R5, R4, 0);
+/// Goes to `other` where a given field of the key is not as the one that is wanted, from an
+/// offset of its register on. Loses r0, r3, r6.
+pub(super) fn same_fields(
+    asm: &mut Asm,
+    fields: &[(Ty, bool)],
+    (key, wanted, from): (Reg, Reg, i32),
+    other: Label,
+) -> Res {
     let mut off = 0i32;
     for (ty, given) in fields {
         let size = ty.size() as i32;
         for at in (off..off + size).step_by(8).filter(|_| *given) {
-            let at = i16::try_from(at).map_err(|_| "a key of more than 32 KB")?;
-            asm.load(Size::DW, R0, R2, at);
-            asm.load(Size::DW, R3, R5, at);
-            if i32::from(at) == off {
+            let there = i16::try_from(from + at).map_err(|_| "a key of more than 32 KB")?;
+            asm.load(Size::DW, R0, key, at as i16);
+            asm.load(Size::DW, R3, wanted, there);
+            if at == off {
                 asm.jump_if(Cond::Ne, R0, R3, other);
                 asm.mov(R6, 0);
                 continue;
@@ -525,6 +529,15 @@ fn slice(name: &str, fields: &[(Ty, bool)], delete: bool) -> Result<Function, St
         }
         off += size;
     }
+    Ok(())
+}
+
+/// Callback of a walk over a slice; `wanted` points to the key's address and the answer.
+fn slice(name: &str, fields: &[(Ty, bool)], delete: bool) -> Result<Function, String> {
+    let mut asm = Asm::new(name, &["map", "key", "value", "wanted"]);
+    let other = asm.label();
+    asm.load(Size::DW, R5, R4, 0);
+    same_fields(&mut asm, fields, (R2, R5, 0), other)?;
     if delete {
         asm.call(Helper::MapDeleteElem);
     } else {

@@ -13,7 +13,9 @@
 //! | `memory` | `%m` and `%M` |
 //! | `regex` | regular expressions |
 //! | `globals` | scalars, and arrays in hash maps |
-//! | `aggregates` | statistics, per-CPU arrays with their caches |
+//! | `aggregates` | adding to statistics, per-CPU arrays with their caches |
+//! | `extract`, `variance` | reading statistics |
+//! | `iterate`, `heap` | `foreach` |
 //! | `intrinsics` | the table of intrinsics; the current task; time |
 //! | `context` | the interrupted code, the current process's arguments |
 //! | `syscalls` | numbers, arguments and results of system calls |
@@ -51,9 +53,12 @@ mod context;
 mod deferred;
 pub(crate) mod entry;
 mod errors;
+mod extract;
 mod format;
 mod globals;
+mod heap;
 mod intrinsics;
+mod iterate;
 mod memory;
 mod output;
 mod pool;
@@ -65,6 +70,7 @@ mod steps;
 mod strings;
 mod syscalls;
 mod usermem;
+mod variance;
 
 use spile_ir::{BinOp, Block, BlockId, Body, HandlerId, Inst, Program, SiteId, Term, Ty, Val};
 
@@ -407,7 +413,13 @@ impl<'a> Gen<'a> {
                 self.asm.jump(self.done);
                 Ok(())
             }
-            Term::IterNext { .. } => Err("foreach in a kernel handler".into()),
+            Term::IterNext {
+                it,
+                keys,
+                value,
+                body,
+                done,
+            } => self.iter_term(*it, keys, *value, (*body, *done), next),
         }
     }
 
@@ -524,12 +536,8 @@ impl<'a> Gen<'a> {
             Inst::ADel { g, keys } => self.array_delete(*g, keys),
             Inst::StatAdd { g, keys, val } => self.stat_add(*g, keys, *val),
             Inst::StatGet {
-                dst,
-                g,
-                keys,
-                what,
-                shift,
-            } => self.stat_get(*dst, *g, keys, *what, *shift),
+                dst, g, keys, what, ..
+            } => self.stat_get(*dst, *g, keys, *what),
             Inst::Load {
                 dst,
                 space,
@@ -544,11 +552,16 @@ impl<'a> Gen<'a> {
                 self.activation(inst)
             }
             Inst::Rethrow => self.rethrow(),
-            Inst::PrintHist { .. } => Err("print(@hist) in a kernel handler".into()),
-            Inst::HistGet { .. } => Err("buckets of a histogram in a kernel handler".into()),
-            Inst::IterNew { .. } | Inst::IterHist { .. } => {
-                Err("foreach in a kernel handler".into())
-            }
+            Inst::PrintHist { g, keys } => self.print_hist(*g, keys),
+            Inst::HistGet { dst, g, keys, idx } => self.hist_get(*dst, *g, keys, *idx),
+            Inst::IterNew {
+                it,
+                g,
+                slice,
+                limit,
+                ..
+            } => self.iter_new(*it, *g, slice, *limit),
+            Inst::IterHist { it, g, keys } => self.iter_hist(*it, *g, keys),
             Inst::Call { .. } => Err("a call that is not flattened".into()),
         }
     }

@@ -1,6 +1,6 @@
 //! Records: pieces of output are gathered in the CPU's buffer and sent at the handler's end.
 
-use spile_ir::{FormatId, Stream, Ty, Val};
+use spile_ir::{FormatId, Hist, Stream, Ty, Val};
 
 use super::memory::{self, Memory};
 use super::{Gen, Res, Text};
@@ -35,6 +35,7 @@ impl Gen<'_> {
         let shape = RecordShape {
             what: RecordWhat::Print { stream, fmt },
             fields: memory::field_types(self.program, fmt, args, types),
+            words: 0,
         };
         self.piece(shape, &mut |g, i| g.print_field(args[i], memory[i]))
     }
@@ -45,27 +46,9 @@ impl Gen<'_> {
         shape: RecordShape,
         field: &mut dyn FnMut(&mut Self, usize) -> Res<Field>,
     ) -> Res {
-        let room = piece_size(&shape.fields) as i32;
-        let pos = self.plan.scratch.out_pos;
-        let size = self.plan.scratch.out_size as i32;
-        if room + HEADER > size {
-            return Err("a piece of output that is larger than the buffer".into());
-        }
         let fields = shape.fields.clone();
-        let index = self.pool.record(shape);
-        let fits = self.asm.label();
-        self.load(R4, pos);
-        self.asm.jump_if(Cond::Le, R4, size - room, fits);
-        self.flush();
-        self.asm.mov(R4, 0);
-        self.asm.bind(fits);
-        let started = self.asm.label();
-        self.asm.jump_if(Cond::Ge, R4, HEADER, started);
-        self.asm.mov(R4, HEADER);
-        self.asm.bind(started);
-        // r4: position; r5 is the address in all that follows.
-        self.cursor();
-        self.asm.store(Size::DW, R5, 0, index as i32);
+        self.begin(shape)?;
+        let pos = self.plan.scratch.out_pos;
         let mut at = 8i16;
         for (i, ty) in fields.iter().enumerate() {
             match (ty, field(self, i)?) {
@@ -93,6 +76,53 @@ impl Gen<'_> {
         self.asm.add(R4, i32::from(at));
         let (base, disp) = self.at(R5, pos, 8);
         self.asm.store(Size::DW, base, disp, R4);
+        Ok(())
+    }
+
+    /// Sends what is there where a piece of this shape does not fit behind it, and writes the
+    /// piece's number: r4 is its position, r5 its address.
+    fn begin(&mut self, shape: RecordShape) -> Res {
+        let room = piece_size(&shape.fields, shape.words) as i32;
+        let pos = self.plan.scratch.out_pos;
+        let size = self.plan.scratch.out_size as i32;
+        if room + HEADER > size {
+            return Err("a piece of output that is larger than the buffer".into());
+        }
+        let index = self.pool.record(shape);
+        let fits = self.asm.label();
+        self.load(R4, pos);
+        self.asm.jump_if(Cond::Le, R4, size - room, fits);
+        self.flush();
+        self.asm.mov(R4, 0);
+        self.asm.bind(fits);
+        let started = self.asm.label();
+        self.asm.jump_if(Cond::Ge, R4, HEADER, started);
+        self.asm.mov(R4, HEADER);
+        self.asm.bind(started);
+        self.cursor();
+        self.asm.store(Size::DW, R5, 0, index as i32);
+        Ok(())
+    }
+
+    /// Appends the buckets of a histogram, which begin `off` bytes behind the address in that
+    /// stack slot.
+    pub(super) fn buckets_piece(&mut self, hist: Hist, slot: i16, off: u32) -> Res {
+        let words = hist.buckets();
+        self.begin(RecordShape {
+            what: RecordWhat::Hist(hist),
+            fields: Vec::new(),
+            words,
+        })?;
+        let pos = self.plan.scratch.out_pos;
+        // The position behind it first: r4 does not live through the call.
+        self.asm.add(R4, 8 + 8 * words as i32);
+        self.asm.mov(R1, R5);
+        self.asm.add(R1, 8);
+        self.store(pos, R4);
+        self.asm.mov(R2, 8 * words as i32);
+        self.asm.load(Size::DW, R3, R10, slot);
+        self.asm.add(R3, off as i32);
+        self.asm.call(Helper::ProbeReadKernel);
         Ok(())
     }
 
@@ -174,11 +204,11 @@ impl Gen<'_> {
     }
 }
 
-/// Most bytes of a piece with these fields.
-pub(crate) fn piece_size(fields: &[Ty]) -> u32 {
+/// Most bytes of a piece with these fields and so many words.
+pub(crate) fn piece_size(fields: &[Ty], words: u32) -> u32 {
     let field = |ty: &Ty| match ty {
         Ty::Long => 8,
         Ty::Str(w) => 8 + u32::from(*w),
     };
-    8 + fields.iter().map(field).sum::<u32>()
+    8 + fields.iter().map(field).sum::<u32>() + 8 * words
 }

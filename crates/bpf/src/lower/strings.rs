@@ -52,10 +52,12 @@ impl Gen<'_> {
             return;
         }
         let zeros = self.pool.run(0);
-        self.addr(R1, off);
-        self.asm.mov(R2, bytes.min(RUN) as i32);
-        self.asm.ld_data(R3, Section::Rodata, zeros);
-        self.asm.call(Helper::ProbeReadKernel);
+        for at in (0..bytes).step_by(RUN as usize) {
+            self.addr(R1, off + at);
+            self.asm.mov(R2, (bytes - at).min(RUN) as i32);
+            self.asm.ld_data(R3, Section::Rodata, zeros);
+            self.asm.call(Helper::ProbeReadKernel);
+        }
     }
 
     /// Copies a string into a slot, cut to its width. Loses r0-r5.

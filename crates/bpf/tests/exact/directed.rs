@@ -28,7 +28,7 @@ pub fn run(text: &str, args: &[[i64; 2]]) -> Option<Outcome> {
     Some(got)
 }
 
-fn load(program: &Program) -> Option<Kernel<'_>> {
+pub fn load(program: &Program) -> Option<Kernel<'_>> {
     match Kernel::new(program) {
         Ok(kernel) => Some(kernel),
         Err(Absent::Privileges) => None,
@@ -45,7 +45,7 @@ pub fn script(head: &str, regs: &str, code: &str) -> String {
     )
 }
 
-fn stat(outcome: &Outcome, g: usize) -> &Stat {
+pub fn stat(outcome: &Outcome, g: usize) -> &Stat {
     match &outcome.globals[g] {
         Some(Contents::One(Cell::Stats(stat))) => stat,
         other => panic!("{other:?}"),

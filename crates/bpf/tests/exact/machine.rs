@@ -284,6 +284,9 @@ impl<'p> Kernel<'p> {
                     spile_ir::fmt::render(format, &fields, memory, out).expect("renders");
                 }
                 RecordWhat::Deferred => panic!("nothing is left to anybody here"),
+                RecordWhat::Hist(hist) => {
+                    out.extend_from_slice(hist.draw(&piece.words).as_bytes());
+                }
                 RecordWhat::Error { kind, site, .. } => {
                     let message = message(*kind, &fields, self.program);
                     outcome.errors.push((message, *site));

@@ -4,6 +4,7 @@
 
 mod directed;
 mod formats;
+mod iterate;
 mod layouts;
 mod listings;
 mod machine;

@@ -307,6 +307,7 @@ fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, St
                 return false;
             }
             let free = match () {
+                () if f.walked => None,
                 () if !f.written => Some("nothing writes it while handlers run"),
                 () if f.by_tid => Some("each thread touches its own elements only"),
                 () => None,
@@ -348,6 +349,8 @@ fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, St
 /// What running handlers do with a global.
 struct Facts {
     written: bool,
+    /// A kernel handler walks through it: the copies of its elements are the lock's holder's.
+    walked: bool,
     /// Rule 2.
     by_tid: bool,
     stores: bool,
@@ -369,6 +372,7 @@ impl Facts {
         let store = |a: &Access<'_>| matches!(a.inst, Inst::ASet { .. });
         Facts {
             written: all().any(|(_, a)| a.inst.writes_global()),
+            walked: all().any(|(kernel, a)| kernel && matches!(a.inst, Inst::IterNew { .. })),
             by_tid: !wraps
                 && running
                     .iter()

@@ -1,7 +1,11 @@
 //! Random programs: every storage class, statistics with every part, histograms, wrapping
 //! arrays, slices, text with all conversions, errors and catch blocks, several handlers on one
-//! event; for the controller also functions, jumps back and iterators. The same seed gives the
+//! event, iterators; for the controller also functions and jumps back. The same seed gives the
 //! same program, and all programs end.
+
+mod walks;
+
+use walks::{Walk, extractors};
 
 use super::Rng;
 use crate::fmt::Format;
@@ -20,9 +24,6 @@ pub struct Config {
 /// Number registers of a body, then string registers of these widths.
 const LONGS: u32 = 7;
 const WIDTHS: [u16; 5] = [8, 16, 24, 64, 136];
-
-/// The array of numbers by numbers.
-const NUMBERS: GlobalId = GlobalId(6);
 
 /// How a global is used in a program.
 #[derive(Clone, Copy, PartialEq)]
@@ -108,6 +109,8 @@ struct Generator {
     catches: Vec<u32>,
     /// Whether the block at hand is one.
     caught: bool,
+    /// What each iterator of the body walks through.
+    walks: Vec<Walk>,
 }
 
 /// Makes the program of a seed. Its last format prints all registers.
@@ -121,6 +124,7 @@ pub fn program(seed: u64, config: Config) -> Program {
         globals: 0,
         catches: Vec::new(),
         caught: false,
+        walks: Vec::new(),
     };
     g.globals = g.rng.pick(&[20, 40, 70]);
     g.tables();
@@ -354,8 +358,10 @@ impl Generator {
         let mut body = Body {
             regs,
             blocks: Vec::new(),
-            iters: u32::from(!self.kernel),
+            iters: 0,
         };
+        self.walks = (0..3).filter_map(|_| self.walk()).collect();
+        body.iters = self.walks.len() as u32;
         // Only errors lead to catch blocks: there alone is a message.
         self.catches = (1..blocks - 1).filter(|_| self.rng.chance(25)).collect();
         for b in 0..blocks {
@@ -406,6 +412,7 @@ impl Generator {
             };
             body.blocks.push(Block { insts, term, catch });
         }
+        self.start_all(&mut body);
         body
     }
 
@@ -415,12 +422,11 @@ impl Generator {
             .collect();
         let forward = |g: &mut Generator| BlockId(g.rng.pick(&later[..later.len().min(3)]));
         let (then, els) = (forward(self), forward(self));
-        if !self.kernel {
-            match self.rng.below(10) {
-                0 | 1 => return self.back(b, els, insts),
-                2 => return self.iterate(then, els, insts),
-                _ => {}
-            }
+        if !self.kernel && self.rng.chance(20) {
+            return self.back(b, els, insts);
+        }
+        if !self.walks.is_empty() && self.rng.chance(20) {
+            return self.iter_next(then, els);
         }
         match self.rng.below(20) {
             0 => Term::EndHandler,
@@ -447,29 +453,11 @@ impl Generator {
         }
     }
 
-    /// The first element of an array of numbers by numbers.
-    fn iterate(&mut self, body: BlockId, done: BlockId, insts: &mut Vec<(Inst, SiteId)>) -> Term {
-        let it = IterId(0);
-        let by = self.rng.pick(&[SortKey::Value, SortKey::Key(0)]);
-        let descending = self.rng.chance(50);
-        let new = Inst::IterNew {
-            it,
-            g: NUMBERS,
-            slice: vec![],
-            sort: self.rng.chance(50).then_some(SortSpec { by, descending }),
-            limit: self.rng.chance(20).then(|| self.long()),
-        };
-        insts.push((new, SiteId(0)));
-        Term::IterNext {
-            it,
-            keys: vec![self.long_reg()],
-            value: Some(self.long_reg()),
-            body,
-            done,
-        }
-    }
-
     fn inst(&mut self) -> Inst {
+        if !self.walks.is_empty() && self.rng.chance(5) {
+            let it = self.rng.below(self.walks.len() as u32);
+            return self.iter_new(it);
+        }
         loop {
             let inst = if self.rng.chance(self.globals) {
                 self.on_global()
@@ -776,21 +764,23 @@ impl Generator {
         if keys.is_empty() && self.rng.chance(10) {
             return Inst::GClear { g };
         }
-        let mut kinds = vec![Extract::Count];
-        if spec.sum {
-            kinds.extend([Extract::Sum, Extract::Avg]);
-        }
-        if spec.min {
-            kinds.push(Extract::Min);
-        }
-        if spec.max {
-            kinds.push(Extract::Max);
+        if spec.hist.is_some() && self.rng.chance(50) {
+            let idx = self.long();
+            return match self.rng.chance(70) {
+                true => Inst::HistGet {
+                    dst: self.long_reg(),
+                    g,
+                    keys,
+                    idx,
+                },
+                false => Inst::PrintHist { g, keys },
+            };
         }
         Inst::StatGet {
             dst: self.long_reg(),
             g,
             keys,
-            what: self.rng.pick(&kinds),
+            what: self.rng.pick(&extractors(spec)),
             shift: 0,
         }
     }

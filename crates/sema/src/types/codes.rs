@@ -33,10 +33,8 @@ code_table! { BODY_CODES:
     LARGE_REGEX = "E0530", "A regular expression whose tables would be too large.";
     TYPED_OPERAND = "E0528", "`->` on a value whose C type is not known.";
 
-    KERNEL_LOOP = "E0601", "A loop in a handler that runs in the kernel.";
     KERNEL_UNAVAILABLE = "E0603", "An operation that only controller handlers can do.";
     NO_EVENT = "E0604", "An operation that needs the current kernel event, in a handler that has none.";
-    KERNEL_STATISTIC = "E0605", "A kernel handler reads a statistic's histogram or variance.";
     KERNEL_CONSTANT = "E0606", "An operand that has to be a constant in a kernel handler.";
 
     NEVER_ASSIGNED = "W0501", "A variable is read and never assigned.";

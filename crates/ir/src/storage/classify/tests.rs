@@ -6,6 +6,16 @@ use super::*;
 /// `x: [str16] stats`, `w: string`, `p: [long] long wrap`, with one register of each type;
 /// handlers are `event: lines`. Gives the class of global `g`.
 fn class(g: &str, handlers: &[(&str, &str)]) -> String {
+    let bodies: Vec<(&str, String)> = handlers
+        .iter()
+        .map(|(event, code)| (*event, format!("b0: {code}")))
+        .collect();
+    let bodies: Vec<(&str, &str)> = bodies.iter().map(|(e, b)| (*e, &**b)).collect();
+    class_of_bodies(g, &bodies)
+}
+
+/// [`class`] of handlers given with the head of their body.
+fn class_of_bodies(g: &str, handlers: &[(&str, &str)]) -> String {
     let mut text = String::from(
         "site @0 \"\"\nstr s0 \"k\"\n\
          global g0 \"n\" long controller @0\n\
@@ -19,7 +29,7 @@ fn class(g: &str, handlers: &[(&str, &str)]) -> String {
     for (event, code) in handlers {
         text.push_str(&format!(
             "handler \"h\" points 1 {event} @0 {{ regs r0: long, r1: long, r2: str64 \
-             b0: {code} ret }}\n"
+             {code} ret }}\n"
         ));
     }
     let mut program = reader::read(&text).unwrap();
@@ -98,6 +108,24 @@ fn single_atomic_steps_need_no_lock() {
         "shared"
     );
     assert_eq!(class("a", &[(K, "aset g2[1], 1")]), "shared");
+}
+
+#[test]
+fn walks_in_the_kernel_need_a_lock() {
+    let walk = "iters 1 b0: iter i0 g2[]";
+    let class = |handlers: &[(&str, &str)]| class_of_bodies("a", handlers);
+    // Even where nothing writes while handlers run.
+    assert_eq!(class(&[(B, "b0: aset g2[1], 1"), (K, walk)]), "shared lock");
+    assert_eq!(
+        class(&[(K2, "b0: aadd g2[1], 1"), (K, walk)]),
+        "shared lock"
+    );
+    // In the controller it is an access like another.
+    assert_eq!(
+        class(&[(K2, "b0: aadd g2[1], 1"), (T, walk)]),
+        "percpu double"
+    );
+    assert_eq!(class(&[(B, walk), (T, walk)]), "controller");
 }
 
 #[test]

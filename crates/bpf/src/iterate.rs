@@ -1,0 +1,386 @@
+//! The iterators of kernel handlers: what each one walks through, what it needs of an element,
+//! and which ones can use the same room because they are never open together.
+//!
+//! `foreach` copies the matching elements of its array to entries of a map that belongs to the
+//! array (and so to whoever holds the array's lock). In front of each entry is a node; the nodes
+//! are a heap, whose first one says which entry comes next:
+//! ```text
+//! 0   sort word: a number that orders as the sort key does, as far as 64 bits can
+//! 8   sequence number of insertion
+//! 16  which entry
+//! 24  the parts of the element that the loop reads
+//! ```
+//! A map has a room of as many entries as the array has for each iterator that can be open
+//! together with others. A histogram's buckets are copied to the CPU's block.
+
+use std::collections::BTreeSet;
+
+use spile_ir::{
+    Body, ElemTy, GlobalId, GlobalKind, Inst, IterId, Program, Reg, SortKey, SortSpec, Term, Ty,
+    Val,
+};
+
+/// Offsets in an entry.
+pub mod node {
+    pub const WORD: i16 = 0;
+    pub const SEQ: i16 = 8;
+    pub const ENTRY: i16 = 16;
+    pub const SIZE: u32 = 24;
+}
+
+/// Words of an iterator in the CPU's block.
+pub mod state {
+    /// Number of its room's first entry.
+    pub const BASE: u32 = 0;
+    /// Nodes in the heap; a histogram: buckets that were copied.
+    pub const SIZE: u32 = 8;
+    /// How many elements may still be given; a histogram: the next bucket.
+    pub const LEFT: u32 = 16;
+    pub const BYTES: u32 = 24;
+}
+
+/// A part of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// A field of the key.
+    Key(usize),
+    /// The value; a statistic's count.
+    Value,
+}
+
+/// A part that is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    pub part: Part,
+    pub ty: Ty,
+    /// Where it is in the entry.
+    pub at: u32,
+}
+
+/// What an iterator walks through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Walk {
+    /// The elements of an array.
+    Array {
+        sort: Option<SortSpec>,
+        fields: Vec<Field>,
+        /// The string that elements are sorted by.
+        text: Option<Field>,
+    },
+    /// The buckets of a histogram.
+    Buckets(u32),
+}
+
+/// An iterator of a handler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreach {
+    pub g: GlobalId,
+    pub walk: Walk,
+    /// Which room: among those of its array, or of all histograms.
+    pub room: u32,
+}
+
+impl Foreach {
+    /// Bytes of an entry of its map.
+    pub fn entry(&self) -> u32 {
+        match &self.walk {
+            Walk::Array { fields, .. } => {
+                node::SIZE + fields.iter().map(|f| f.ty.size()).sum::<u32>()
+            }
+            Walk::Buckets(_) => 0,
+        }
+    }
+
+    fn same_room(&self, other: &Foreach) -> bool {
+        match (&self.walk, &other.walk) {
+            (Walk::Array { .. }, Walk::Array { .. }) => self.g == other.g,
+            (Walk::Buckets(_), Walk::Buckets(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Arrays whose elements must know in which order they came: a `foreach` walks through them,
+/// or they are printed at the end.
+pub fn iterated(program: &Program) -> Vec<bool> {
+    let mut out: Vec<bool> = program.globals.iter().map(|g| g.display).collect();
+    for (inst, _) in program
+        .bodies()
+        .flat_map(|b| &b.blocks)
+        .flat_map(|b| &b.insts)
+    {
+        if let Inst::IterNew { g, .. } = inst
+            && let Some(it) = out.get_mut(g.index())
+        {
+            *it = true;
+        }
+    }
+    out
+}
+
+/// The iterators of a body, by number; `None` for those that never start. The error is the
+/// reason.
+pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<Foreach>>, String> {
+    let mut all: Vec<Option<Foreach>> = vec![None; body.iters as usize];
+    for (inst, _) in body.blocks.iter().flat_map(|b| &b.insts) {
+        let (it, one) = match inst {
+            Inst::IterNew { it, g, sort, .. } => (*it, array(program, body, *it, *g, *sort)?),
+            Inst::IterHist { it, g, .. } => {
+                let spec = program.globals.get(g.index()).and_then(|g| g.kind.stats());
+                let hist = spec.and_then(|s| s.hist).ok_or("no histogram to walk")?;
+                (*it, Walk::Buckets(hist.buckets()))
+            }
+            _ => continue,
+        };
+        let g = inst.global().ok_or("an iterator over nothing")?;
+        let new = Foreach {
+            g,
+            walk: one,
+            room: 0,
+        };
+        match all.get_mut(it.index()) {
+            Some(Some(old)) if *old != new => {
+                return Err("an iterator that walks through two things".into());
+            }
+            Some(place) => *place = Some(new),
+            None => return Err("an iterator that does not exist".into()),
+        }
+    }
+    rooms(body, &mut all);
+    Ok(all)
+}
+
+fn array(
+    program: &Program,
+    body: &Body,
+    it: IterId,
+    g: GlobalId,
+    sort: Option<SortSpec>,
+) -> Result<Walk, String> {
+    let Some(GlobalKind::Array { keys, value, .. }) =
+        program.globals.get(g.index()).map(|g| &g.kind)
+    else {
+        return Err("foreach over something that is no array".into());
+    };
+    let value = match value {
+        ElemTy::Scalar(ty) => *ty,
+        ElemTy::Stats(_) => Ty::Long,
+    };
+    let ty = |part: Part| match part {
+        Part::Key(i) => keys.get(i).copied(),
+        Part::Value => Some(value),
+    };
+    let text = match sort.map(|s| s.by) {
+        Some(SortKey::Key(i)) => Some(Part::Key(i as usize)),
+        Some(SortKey::Value) => Some(Part::Value),
+        Some(SortKey::Stat(_)) | None => None,
+    };
+    let text = text.filter(|p| matches!(ty(*p), Some(Ty::Str(_))));
+    let mut wanted = wanted(body, it);
+    if let Some(part) = text
+        && !wanted.contains(&part)
+    {
+        wanted.push(part);
+    }
+    let mut at = node::SIZE;
+    let mut fields = Vec::new();
+    for part in wanted {
+        let ty = ty(part).ok_or("an iterator with another number of keys")?;
+        fields.push(Field { part, ty, at });
+        at += ty.size();
+    }
+    let text = fields.iter().copied().find(|f| Some(f.part) == text);
+    Ok(Walk::Array { sort, fields, text })
+}
+
+/// The parts of its elements that somebody reads.
+fn wanted(body: &Body, it: IterId) -> Vec<Part> {
+    let mut read = vec![false; body.regs.len()];
+    for block in &body.blocks {
+        let mut mark = |v: Val| {
+            if let Val::Reg(r) = v
+                && let Some(place) = read.get_mut(r.index())
+            {
+                *place = true;
+            }
+        };
+        block
+            .insts
+            .iter()
+            .for_each(|(i, _)| i.for_each_use(&mut mark));
+        block.term.for_each_use(&mut mark);
+    }
+    let is_read = |r: &Reg| read.get(r.index()) == Some(&true);
+    let mut parts = Vec::new();
+    for block in &body.blocks {
+        let Term::IterNext {
+            it: this,
+            keys,
+            value,
+            ..
+        } = &block.term
+        else {
+            continue;
+        };
+        if *this != it {
+            continue;
+        }
+        let keys = keys.iter().enumerate().filter(|(_, r)| is_read(r));
+        let keys = keys.map(|(i, _)| Part::Key(i));
+        let value = value.iter().filter(|r| is_read(r)).map(|_| Part::Value);
+        for part in keys.chain(value) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+    }
+    parts
+}
+
+/// Gives iterators that can be open together different rooms. One is open where a way leads to
+/// its next element without a new start.
+fn rooms(body: &Body, all: &mut [Option<Foreach>]) {
+    let mut together = vec![BTreeSet::new(); all.len()];
+    for_each_start(body, |it, open| {
+        for other in open.iter().filter(|o| **o != it) {
+            if let Some(place) = together.get_mut(it) {
+                place.insert(*other);
+            }
+            if let Some(place) = together.get_mut(*other) {
+                place.insert(it);
+            }
+        }
+    });
+    for i in 0..all.len() {
+        let taken: Vec<u32> = match &all[i] {
+            None => continue,
+            Some(this) => (0..i)
+                .filter(|j| together[i].contains(j))
+                .filter_map(|j| all[j].as_ref().filter(|o| this.same_room(o)))
+                .map(|o| o.room)
+                .collect(),
+        };
+        let room = (0..).find(|r| !taken.contains(r)).unwrap_or(0);
+        if let Some(this) = &mut all[i] {
+            this.room = room;
+        }
+    }
+}
+
+/// Iterators that can be asked for their next element without ever having been started.
+pub fn unstarted(body: &Body) -> Vec<usize> {
+    open_in(body)
+        .into_iter()
+        .next()
+        .map(|s| s.into_iter().collect())
+        .unwrap_or_default()
+}
+
+/// The iterators that are open at the start of each block.
+fn open_in(body: &Body) -> Vec<BTreeSet<usize>> {
+    let mut open = vec![BTreeSet::new(); body.blocks.len()];
+    let mut again = body.iters > 0;
+    while again {
+        again = false;
+        for b in (0..body.blocks.len()).rev() {
+            let set = walk_back(body, &open, b, &mut |_, _| {});
+            if set != open[b] {
+                open[b] = set;
+                again = true;
+            }
+        }
+    }
+    open
+}
+
+/// Calls `f` for each start of an iterator, with those that are open then.
+fn for_each_start(body: &Body, mut f: impl FnMut(usize, &BTreeSet<usize>)) {
+    let open = open_in(body);
+    for b in 0..body.blocks.len() {
+        walk_back(body, &open, b, &mut f);
+    }
+}
+
+/// What is open at the start of a block, from what is open at the starts of the others.
+fn walk_back(
+    body: &Body,
+    open: &[BTreeSet<usize>],
+    b: usize,
+    start: &mut dyn FnMut(usize, &BTreeSet<usize>),
+) -> BTreeSet<usize> {
+    let block = &body.blocks[b];
+    let mut set = BTreeSet::new();
+    block.term.for_each_target(|t| {
+        set.extend(open.get(t.index()).into_iter().flatten());
+    });
+    let caught = block.catch.and_then(|c| open.get(c.index()));
+    set.extend(caught.into_iter().flatten());
+    if let Term::IterNext { it, .. } = block.term {
+        set.insert(it.index());
+    }
+    for (inst, _) in block.insts.iter().rev() {
+        if let Inst::IterNew { it, .. } | Inst::IterHist { it, .. } = inst {
+            start(it.index(), &set);
+            set.remove(&it.index());
+            // The catch block may be reached before it.
+            set.extend(caught.into_iter().flatten());
+        }
+    }
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(iters: u32, code: &str) -> (Program, Vec<Option<Foreach>>) {
+        let text = format!(
+            "site @0 \"\"\n\
+             global g0 \"a\" [long, str16] long max 10 shared lock @0\n\
+             global g1 \"b\" [long] stats(sum, hist_log) max 10 shared lock @0\n\
+             handler \"x\" points 1 tracepoint(\"x\") @0 {{\n  \
+             regs r0: long, r1: str16, r2: long, r3: long, r4: str16\n  iters {iters}\n{code}\n}}\n"
+        );
+        let program = spile_ir::reader::read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let all = iterators(&program, &program.handlers[0].body).unwrap();
+        (program, all)
+    }
+
+    #[test]
+    fn nested_ones_have_rooms_of_their_own_and_others_share() {
+        let (program, all) = read(
+            4,
+            "  b0: iter i0 g0[] jump b1
+               b1: r2 = next i0 [r0, r1] b2, b4
+               b2: iter i1 g0[*, r1] desc key 1 jump b3
+               b3: next i1 [r3, r4] b3, b1
+               b4: iter i2 g0[] limit r2 jump b5
+               b5: next i2 [r3, r4] b6, b7
+               b6: iter_hist i3 g1[r3] jump b5
+               b7: ret",
+        );
+        let rooms: Vec<u32> = all.iter().flatten().map(|i| i.room).collect();
+        assert_eq!(rooms, [0, 1, 0, 0]);
+        let entries: Vec<u32> = all.iter().flatten().map(Foreach::entry).collect();
+        // Of the first the string and the value are read; of the others the number, and the
+        // second is sorted by the string.
+        assert_eq!(entries, [24 + 16 + 8, 24 + 8 + 16, 24 + 8, 0]);
+        assert_eq!(unstarted(&program.handlers[0].body), []);
+        assert_eq!(iterated(&program), [true, false]);
+    }
+
+    #[test]
+    fn one_that_goes_on_somewhere_is_open() {
+        let (program, all) = read(
+            2,
+            "  b0: iter i0 g0[] jump b1
+               b1: r2 = next i1 [r0, r1] b2, b2
+               b2: iter i1 g0[] jump b3
+               b3: next i0 [r3, r4] b1, b4
+               b4: ret",
+        );
+        let rooms: Vec<u32> = all.iter().flatten().map(|i| i.room).collect();
+        assert_eq!(rooms, [0, 1]);
+        assert_eq!(unstarted(&program.handlers[0].body), [1]);
+    }
+}

@@ -1,0 +1,117 @@
+//! Iterators of random programs.
+
+use super::*;
+
+/// What an iterator of a body walks through, and in which order.
+pub(super) type Walk = (GlobalId, Option<SortSpec>);
+
+impl Generator {
+    /// Something to walk through.
+    pub(super) fn walk(&mut self) -> Option<Walk> {
+        let n = self.rng.below(self.p.globals.len() as u32);
+        if self.uses[n as usize] != Use::All {
+            return None;
+        }
+        let kind = self.p.globals[n as usize].kind.clone();
+        if let Some(spec) = kind.stats()
+            && spec.hist.is_some()
+            && self.rng.chance(50)
+        {
+            return Some((GlobalId(n), None));
+        }
+        let GlobalKind::Array { keys, value, .. } = kind else {
+            return None;
+        };
+        let mut by = vec![SortKey::Value];
+        by.extend((0..keys.len() as u32).map(SortKey::Key));
+        if let ElemTy::Stats(spec) = value {
+            by.extend(extractors(&spec).into_iter().map(SortKey::Stat));
+        }
+        let sort = SortSpec {
+            by: self.rng.pick(&by),
+            descending: self.rng.chance(50),
+        };
+        Some((GlobalId(n), self.rng.chance(75).then_some(sort)))
+    }
+
+    /// Whether an iterator walks through buckets; then it is not sorted, and its array, if it
+    /// is one, has a histogram.
+    fn buckets(&self, it: usize) -> bool {
+        let (g, sort) = self.walks[it];
+        let kind = &self.p.globals[g.index()].kind;
+        sort.is_none() && kind.stats().is_some_and(|s| s.hist.is_some())
+    }
+
+    /// Starts an iterator.
+    pub(super) fn iter_new(&mut self, it: u32) -> Inst {
+        let (g, sort) = self.walks[it as usize];
+        let keys = match self.p.globals[g.index()].kind.clone() {
+            GlobalKind::Array { keys, .. } => self.keys(&keys),
+            _ => Vec::new(),
+        };
+        let iter = IterId(it);
+        if self.buckets(it as usize) {
+            return Inst::IterHist { it: iter, g, keys };
+        }
+        let slice = match self.rng.chance(40) {
+            true => self.slice(&keys),
+            false => Vec::new(),
+        };
+        Inst::IterNew {
+            it: iter,
+            g,
+            slice,
+            sort,
+            limit: self.rng.chance(30).then(|| self.long()),
+        }
+    }
+
+    /// Asks some iterator for its next element.
+    pub(super) fn iter_next(&mut self, body: BlockId, done: BlockId) -> Term {
+        let it = self.rng.below(self.walks.len() as u32);
+        let kind = &self.p.globals[self.walks[it as usize].0.index()].kind;
+        let (types, value) = match kind.clone() {
+            GlobalKind::Array { keys, value, .. } if !self.buckets(it as usize) => match value {
+                ElemTy::Scalar(ty) => (keys, ty),
+                ElemTy::Stats(_) => (keys, Ty::Long),
+            },
+            _ => (vec![Ty::Long], Ty::Long),
+        };
+        let reg = |g: &mut Generator, ty: &Ty| match ty {
+            Ty::Long => g.long_reg(),
+            Ty::Str(_) => g.str_reg(),
+        };
+        Term::IterNext {
+            it: IterId(it),
+            keys: types.iter().map(|t| reg(self, t)).collect(),
+            value: self.rng.chance(70).then(|| reg(self, &value)),
+            body,
+            done,
+        }
+    }
+
+    /// Starts the iterators of a body in its first block: the optimiser may find that nothing
+    /// leads to another one.
+    pub(super) fn start_all(&mut self, body: &mut Body) {
+        for it in 0..self.walks.len() as u32 {
+            let start = self.iter_new(it);
+            body.blocks[0].insts.push((start, SiteId(0)));
+        }
+    }
+}
+
+/// The extractors of a statistic.
+pub(super) fn extractors(spec: &StatsSpec) -> Vec<Extract> {
+    let all = [
+        (true, Extract::Count),
+        (spec.sum, Extract::Sum),
+        (spec.sum, Extract::Avg),
+        (spec.min, Extract::Min),
+        (spec.max, Extract::Max),
+        (spec.variance, Extract::Variance),
+    ];
+    all.iter()
+        .filter(|(has, _)| *has)
+        .map(|(_, e)| *e)
+        .collect()
+}
