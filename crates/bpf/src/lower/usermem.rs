@@ -58,7 +58,7 @@ const ENOENT: i32 = -2;
 const VM_READ: i32 = 1;
 const VM_SPECIAL: i32 = 0x40_4400;
 /// Levels of an xarray that are gone down: 64 entries each.
-const LEVELS: u32 = 7;
+const LEVELS: u32 = 5;
 /// Internal entries of an xarray below this are not nodes; those below `SIBLINGS` name another
 /// slot.
 const NODES: i32 = 4096;
@@ -134,8 +134,8 @@ fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
     block(&mut asm, plan, cpus, R8, bad);
     asm.jump_if(Cond::Gt, R6, most - 1, bad);
     asm.jump_if(Cond::Eq, R6, 0, bad);
-    // A string of the longest limit and two bytes can lie in three pages.
-    for _ in 0..3 {
+    let pages = if most <= PAGE { 2 } else { 3 };
+    for _ in 0..pages {
         let (short, next) = (asm.label(), asm.label());
         asm.load(Size::DW, R1, R10, here + slot::DONE);
         asm.mov(R2, R6);
@@ -286,6 +286,9 @@ impl Walk<'_> {
             asm.alu(AluOp::Rsh, R1, 2);
             self.entry();
             self.asm.bind(single);
+            // Read anew, so that what the verifier learnt of it does not multiply its paths.
+            self.asm.load(Size::DW, R9, R10, -16);
+            self.word(R9, R9, 0);
         }
         self.asm.mov(R1, R9);
         self.asm.alu(AluOp::And, R1, 3);
