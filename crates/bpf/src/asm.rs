@@ -97,6 +97,15 @@ pub struct Function {
     pub separate: bool,
 }
 
+/// Slots that a short jump leaves for what the kernel puts in between when it rewrites calls.
+const ROOM: i16 = 8192;
+
+/// A distance that a short jump reaches, also after the kernel's rewriting.
+fn near(distance: i32) -> Option<i16> {
+    let short = i16::try_from(distance).ok()?;
+    (short.unsigned_abs() <= (i16::MAX - ROOM).unsigned_abs()).then_some(short)
+}
+
 impl Function {
     /// Length in slots.
     pub fn slots(&self) -> u32 {
@@ -469,13 +478,13 @@ impl Asm {
                 });
             }
             let distance = distance(slot, target);
-            match (&mut insns[index as usize], i16::try_from(distance)) {
+            match (&mut insns[index as usize], near(distance)) {
                 (
                     Insn::Goto { off } | Insn::MayGoto { off } | Insn::Jump { off, .. },
-                    Ok(short),
+                    Some(short),
                 ) => *off = short,
                 (Insn::GotoLong { off }, _) => *off = distance,
-                (jump @ Insn::Goto { .. }, Err(_)) => *jump = Insn::GotoLong { off: distance },
+                (jump @ Insn::Goto { .. }, None) => *jump = Insn::GotoLong { off: distance },
                 _ => {
                     return Err(AsmError::OutOfRange {
                         function: name.clone(),
@@ -496,7 +505,7 @@ impl Asm {
                 let Fixup { index, slot, label } = self.fixups[i];
                 let is_cond = matches!(self.function.insns[index as usize], Insn::Jump { .. });
                 let target = self.labels[label.0 as usize];
-                is_cond && target != UNBOUND && i16::try_from(distance(slot, target)).is_err()
+                is_cond && target != UNBOUND && near(distance(slot, target)).is_none()
             })
             .collect();
         if far.is_empty() {

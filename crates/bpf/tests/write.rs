@@ -42,7 +42,7 @@ fn bad_labels() {
         let mut asm = Asm::new("f", &[]);
         let label = asm.label();
         asm.mov(R0, 0);
-        asm.jump(label);
+        asm.jump_if(Cond::Eq, R0, 0, label);
         if bind {
             asm.bind(label);
         }
