@@ -178,21 +178,37 @@ fn items(files: &[(String, String)]) -> Vec<(String, Item)> {
     out
 }
 
-/// Analyses a script with the real library.
-fn run(files: &[(String, String)], facts: &Everything, script: &str) -> Result<Analysis, String> {
-    let mut sources = Sources::new();
-    let mut diags = Diagnostics::new();
-    let env = environment();
-    let mut library = Library::new();
+/// The library, parsed.
+struct Parsed {
+    sources: Sources,
+    library: Library,
+    macros: MacroLibrary,
+}
+
+fn parsed(files: &[(String, String)]) -> Parsed {
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let macros = macros(files, &mut sources, &mut diags);
-    let id = sources.add("test.stp", script.as_bytes().to_vec());
-    let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
-    library.add(id, file, true);
+    let mut library = Library::new();
     for (name, text) in files.iter().filter(|(n, _)| n.ends_with(".stp")) {
         let id = sources.add(name.as_str(), text.clone().into_bytes());
-        let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
+        let file = parse_file(&mut sources, id, &environment(), &macros, &mut diags);
         library.add(id, file, false);
     }
+    Parsed {
+        sources,
+        library,
+        macros,
+    }
+}
+
+/// Analyses a script with the real library.
+fn run(parsed: &Parsed, facts: &Everything, script: &str) -> Result<Analysis, String> {
+    let (mut sources, mut library) = (parsed.sources.clone(), parsed.library.clone());
+    let mut diags = Diagnostics::new();
+    let id = sources.add("test.stp", script.as_bytes().to_vec());
+    let macros = &parsed.macros;
+    let file = parse_file(&mut sources, id, &environment(), macros, &mut diags);
+    library.add(id, file, true);
     let inputs = Inputs {
         library: &library,
         sources: &sources,
@@ -223,14 +239,10 @@ fn compile(a: Analysis, script: &str) {
 }
 
 /// Where one function may run, with what it says where it may not.
-fn places(
-    files: &[(String, String)],
-    facts: &Everything,
-    call: &str,
-) -> [(&'static str, Option<String>); 3] {
+fn places(parsed: &Parsed, facts: &Everything, call: &str) -> [(&'static str, Option<String>); 3] {
     ["begin", "syscall.read.return", "kernel.trace(\"x\")"].map(|point| {
         let script = format!("probe {point} {{ {call} }}");
-        let a = match run(files, facts, &script) {
+        let a = match run(parsed, facts, &script) {
             Ok(a) => a,
             Err(text) => return (point, Some(text)),
         };
@@ -242,7 +254,7 @@ fn places(
 #[test]
 fn functions() {
     let files = files();
-    let facts = machine(&files);
+    let (facts, parsed) = (machine(&files), parsed(&files));
     let mut wrong = Vec::new();
     let mut count = 0;
     for (_, item) in items(&files) {
@@ -261,7 +273,7 @@ fn functions() {
             Some(_) => format!("println({call})"),
             None => call,
         };
-        let found = places(&files, &facts, &call);
+        let found = places(&parsed, &facts, &call);
         count += 1;
         if found.iter().all(|(_, refused)| refused.is_some()) {
             wrong.push(format!("{call} runs nowhere: {found:?}"));
@@ -277,7 +289,7 @@ const NOT_IN_KERNEL: &[&str] = &["caller_function"];
 #[test]
 fn aliases() {
     let files = files();
-    let facts = machine(&files);
+    let (facts, parsed) = (machine(&files), parsed(&files));
     let mut count = 0;
     for (text, item) in items(&files) {
         let Item::Alias(a) = item else { continue };
@@ -295,7 +307,7 @@ fn aliases() {
             .filter(|v| !NOT_IN_KERNEL.contains(v));
         let prints: Vec<String> = vars.map(|v| format!("println({v})")).collect();
         let script = format!("probe {point} {{ println(pn()) {} }}", prints.join(" "));
-        match run(&files, &facts, &script) {
+        match run(&parsed, &facts, &script) {
             Ok(a) => compile(a, &script),
             Err(text) => panic!("{script}\n{text}"),
         }
