@@ -1,12 +1,12 @@
-//! What kernel handlers can do so far. A construct whose sample analysis refuses is left out of
-//! random scripts; it comes in by itself as soon as the sample is accepted.
+//! Constructs that kernel handlers got later than others. One whose sample analysis refuses is
+//! left out of random scripts, and a test says so.
 
 use crate::check;
 use crate::generate::Script;
 
 macro_rules! switches {
     ($($name:ident $sample:literal)*) => {
-        /// A part of the language that kernel handlers may not have yet.
+        /// A construct that may be left out.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Switch { Always, $($name),* }
 
