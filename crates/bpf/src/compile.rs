@@ -10,7 +10,8 @@ use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::insn::{Reg::*, Size};
 use crate::layout::{Attach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat};
 use crate::lower::{
-    CTX, Gen, NR, Pool, RING, TMP, asks_number, field_types, output_piece, rethrown_fields,
+    CTX, Gen, NR, Pool, RING, TMP, asks_number, field_types, kept_bytes, output_piece,
+    rethrown_fields,
 };
 use crate::plan::{Needs, Plan};
 use crate::regalloc::{self, Alloc};
@@ -93,7 +94,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         let alloc = regalloc::allocate(&handler.body)
             .ok_or_else(|| whole(format!("{}: a malformed body", handler.point)))?;
         needs.frame = needs.frame.max(alloc.frame);
-        needs.kept = needs.kept.max(kept(&handler.body));
+        needs.kept = needs.kept.max(kept_bytes(&handler.body));
         allocs.push(Some(alloc));
     }
     needs.piece = largest_piece(program);
@@ -161,19 +162,6 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         license: LICENSE.into(),
     };
     Ok(Compiled { spec, layout })
-}
-
-/// Bytes that an activation keeps in this body.
-fn kept(body: &spile_ir::Body) -> u32 {
-    let end = |inst: &Inst| match inst {
-        Inst::Save {
-            src: spile_ir::Val::Reg(r),
-            at,
-        } => at + body.regs[r.index()].size(),
-        _ => 0,
-    };
-    let insts = body.blocks.iter().flat_map(|b| &b.insts);
-    insts.map(|(i, _)| end(i)).max().unwrap_or(0)
 }
 
 /// Bytes of the largest piece of output.

@@ -78,6 +78,9 @@ pub struct Foreach {
     pub walk: Walk,
     /// Which room: among those of its array, or of all histograms.
     pub room: u32,
+    /// Open around a call of a function that can call itself, and start it again: each
+    /// activation has a room of its own.
+    pub deep: bool,
 }
 
 impl Foreach {
@@ -137,6 +140,7 @@ pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<Foreach>>,
             g,
             walk: one,
             room: 0,
+            deep: false,
         };
         match all.get_mut(it.index()) {
             Some(Some(old)) if *old != new => {
@@ -147,6 +151,20 @@ pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<Foreach>>,
         }
     }
     rooms(body, &mut all);
+    let deep = around_calls(body);
+    if all.iter().flatten().next().is_some() && !deep.is_empty() {
+        for (i, one) in all.iter_mut().enumerate() {
+            if let Some(one) = one {
+                one.deep = deep.contains(&i);
+                if one.deep && matches!(one.walk, Walk::Buckets(_)) {
+                    return Err(
+                        "a `foreach` over a histogram around a call of a function that calls itself"
+                            .into(),
+                    );
+                }
+            }
+        }
+    }
     Ok(all)
 }
 
@@ -274,6 +292,19 @@ pub fn unstarted(body: &Body) -> Vec<usize> {
         .next()
         .map(|s| s.into_iter().collect())
         .unwrap_or_default()
+}
+
+/// Iterators that go on after a call of a function that can call itself.
+fn around_calls(body: &Body) -> BTreeSet<usize> {
+    let open = open_in(body);
+    let mut found = BTreeSet::new();
+    for (b, block) in body.blocks.iter().enumerate() {
+        // `Leave` stands at the start of the block that the call returns to.
+        if block.insts.iter().any(|(i, _)| matches!(i, Inst::Leave)) {
+            found.extend(&open[b]);
+        }
+    }
+    found
 }
 
 /// The iterators that are open at the start of each block.

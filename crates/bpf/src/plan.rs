@@ -56,6 +56,8 @@ pub struct Scratch {
     pub start: u32,
     /// Where a body that runs in steps goes on.
     pub resume: u32,
+    /// What is found of a page of user memory.
+    pub page: u32,
     /// Activations in progress of functions that can call themselves.
     pub depth: u32,
     /// Site of the error that led to a catch block.
@@ -146,6 +148,8 @@ fn much(program: &Program) -> bool {
 pub struct Snapshot {
     /// Its name.
     pub map: String,
+    /// Rooms of one activation.
+    pub rooms: u32,
     /// Entries of one iterator's room.
     pub entries: u32,
 }
@@ -192,6 +196,7 @@ impl Plan {
             ticks: cpu.take(8),
             start: cpu.take(8),
             resume: cpu.take(8),
+            page: cpu.take(24),
             depth: cpu.take(8),
             err_site: cpu.take(8),
             err_callers: cpu.take(8 + 8 * MAX_CALLERS as u32),
@@ -350,12 +355,18 @@ fn snapshots(
         };
         let mine = |f: &Foreach| matches!(f.walk, Walk::Array { .. }) && f.g.index() == i;
         let rooms = most(iterators, |all| rooms(all, mine));
+        let deep = |f: &Foreach| mine(f) && f.deep;
+        let activations = match iterators.iter().flatten().flatten().any(deep) {
+            true => program.limits.maxnesting + 1,
+            false => 1,
+        };
         let all = iterators.iter().flatten().flatten().filter(|f| mine(f));
         let Some(entry) = all.map(Foreach::entry).max() else {
             continue;
         };
         let entries = (*max).max(1);
-        if entries > MAX_WALKED || u64::from(entries) * u64::from(rooms) > 1 << 30 {
+        let all_rooms = u64::from(rooms) * u64::from(activations);
+        if entries > MAX_WALKED || u64::from(entries) * all_rooms > 1 << 30 {
             return Err(format!(
                 "`{}` is too large to be walked through in a kernel handler: at most {MAX_WALKED} elements",
                 global.name
@@ -367,10 +378,14 @@ fn snapshots(
             ty: MapType::Array,
             key_size: 4,
             value_size: entry,
-            max_entries: entries * rooms,
+            max_entries: entries * rooms * activations,
             flags: 0,
         });
-        out[i] = Some(Snapshot { map, entries });
+        out[i] = Some(Snapshot {
+            map,
+            entries,
+            rooms,
+        });
     }
     Ok(out)
 }

@@ -1,12 +1,13 @@
 //! Activations of functions that can call themselves, and errors that pass through calls
 //! (see [`spile_ir::opt::flatten`]).
 
-use spile_ir::{Inst, MAX_CALLERS, Ty, Val};
+use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
 
 use super::output::Field;
 use super::{Gen, Res, Text};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size, Src};
+use crate::iterate::state;
 use crate::layout::{ErrorKind, RecordShape, RecordWhat};
 
 /// Fields of a [`RecordWhat::Rethrown`]; `max` is the type of the longest string.
@@ -14,6 +15,28 @@ pub(crate) fn fields(max: Ty) -> Vec<Ty> {
     let mut fields = vec![Ty::Long; 3 + MAX_CALLERS + 1];
     fields.push(max);
     fields
+}
+
+/// Bytes of registers that an activation keeps in this body.
+pub(super) fn saved_bytes(body: &Body) -> u32 {
+    let end = |inst: &Inst| match inst {
+        Inst::Save {
+            src: Val::Reg(r),
+            at,
+        } => at + body.regs[r.index()].size(),
+        _ => 0,
+    };
+    let insts = body.blocks.iter().flat_map(|b| &b.insts);
+    insts.map(|(i, _)| end(i)).max().unwrap_or(0)
+}
+
+/// Bytes that an activation keeps at most: registers, then iterators.
+pub(crate) fn kept_bytes(body: &Body) -> u32 {
+    let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
+    match insts.any(|(i, _)| matches!(i, Inst::Enter)) {
+        true => saved_bytes(body) + body.iters * state::BYTES,
+        false => 0,
+    }
 }
 
 impl Gen<'_> {
@@ -31,9 +54,11 @@ impl Gen<'_> {
                 self.asm.jump_if(Cond::Ge, R1, self.nesting(), fail);
                 self.asm.add(R1, 1);
                 self.store(depth, R1);
+                self.keep_iterators(false);
                 Ok(())
             }
             Inst::Leave => {
+                self.keep_iterators(true);
                 self.load(R1, depth);
                 self.asm.add(R1, -1);
                 self.store(depth, R1);
@@ -46,7 +71,7 @@ impl Gen<'_> {
     }
 
     /// `reg` = address of a byte of what the last activation keeps; loses no other.
-    fn kept(&mut self, reg: Reg, at: u32) {
+    pub(super) fn kept(&mut self, reg: Reg, at: u32) {
         let scratch = self.plan.scratch;
         self.load(reg, scratch.depth);
         self.asm.add(reg, -1);

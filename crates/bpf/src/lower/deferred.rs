@@ -15,11 +15,11 @@ use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
 use spile_ir::{Body, Inst, Program, Reg as IrReg, Stream, Ty, Val};
 
 use super::argstr::Put;
-use super::format::{append_number, append_text};
+use super::format::append_text;
 use super::{Gen, Res};
-use crate::asm::{Function, Label, Section};
+use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
-use crate::insn::{AluOp, Cond, Reg::*, Size};
+use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
 use crate::layout::{Options, Quote, RecordShape, RecordWhat, percpu, shared};
 use crate::plan::Plan;
 
@@ -27,6 +27,8 @@ use crate::plan::Plan;
 pub(super) const USER_DEFER: &str = "user_defer";
 /// Most bytes of a mark: word, number, semicolon.
 const MARK: u32 = 33;
+/// Digits of the number.
+const DIGITS: i16 = 16;
 /// Fields of a record that leaves a read, all numbers.
 const FIELDS: usize = 8;
 /// Bytes of such a record: header, shape, fields.
@@ -142,13 +144,11 @@ pub(super) fn use_user_defer(pool: &mut super::Pool, plan: &Plan, options: &Opti
         return Ok(false);
     };
     pool.sub("append_text", |pool| append_text(plan, pool))?;
-    pool.sub("append_number_16", |pool| append_number(plan, pool, 16))?;
     let shape = pool.record(RecordShape {
         what: RecordWhat::Deferred,
         fields: vec![Ty::Long; FIELDS],
         words: 0,
     });
-    let semicolon = pool.constant(b";");
     pool.sub(USER_DEFER, |_| {
         let p = Put::new(
             USER_DEFER,
@@ -156,7 +156,7 @@ pub(super) fn use_user_defer(pool: &mut super::Pool, plan: &Plan, options: &Opti
             plan,
             options.cpus,
         );
-        user_defer(p, shape, [tid, start, exec], semicolon)
+        user_defer(p, shape, [tid, start, exec])
     })?;
     Ok(true)
 }
@@ -200,12 +200,7 @@ impl Gen<'_> {
 }
 
 /// `user_defer(address, room, quote)`: r7 and r8 are the first two.
-fn user_defer(
-    mut p: Put<'_>,
-    shape: u32,
-    [tid, start, exec]: [i16; 3],
-    semicolon: u32,
-) -> Res<Function> {
+fn user_defer(mut p: Put<'_>, shape: u32, [tid, start, exec]: [i16; 3]) -> Res<Function> {
     let failed = p.asm.label();
     let at = (p.plan.scratch.text + 4 * p.plan.max_string + 64) as i32;
     let asm = &mut p.asm;
@@ -249,18 +244,36 @@ fn user_defer(
     asm.jump_if(Cond::Ne, R0, 0, failed);
     p.asm.mov(R2, R7);
     p.text(16 + 1);
-    p.asm.mov(R1, -1);
-    p.asm.mov(R2, R8);
-    p.asm.mov(R3, 0);
-    p.asm.mov(R4, 0);
-    p.asm.call_sub("append_number_16");
-    p.asm.ld_data(R2, Section::Rodata, semicolon);
-    p.text(8);
+    let digits = p.plan.scratch.digits as i16;
+    hex(&mut p.asm, R8, R6, digits);
+    p.asm.mov(R2, R6);
+    p.asm.add(R2, i32::from(digits));
+    p.text(DIGITS as i32 + 2);
     p.asm.jump(p.end);
     p.asm.bind(failed);
     p.asm.mov(R0, 1);
     p.asm.exit();
     p.finish()
+}
+
+/// Writes a number's hex digits, a semicolon and a NUL at `base + at`, with no jump: the
+/// verifier follows each way through one. Loses r1 and r2.
+fn hex(asm: &mut Asm, number: Reg, base: Reg, at: i16) {
+    for i in 0..DIGITS {
+        asm.mov(R1, number);
+        asm.alu(AluOp::Rsh, R1, i32::from(4 * (DIGITS - 1 - i)));
+        asm.alu(AluOp::And, R1, 15);
+        // From 10 on the 6 carries into the next digit, and letters stand 39 behind digits.
+        asm.mov(R2, R1);
+        asm.add(R2, 6);
+        asm.alu(AluOp::Rsh, R2, 4);
+        asm.alu(AluOp::Mul, R2, i32::from(b'a' - b'0' - 10));
+        asm.add(R1, R2);
+        asm.add(R1, i32::from(b'0'));
+        asm.store(Size::B, base, at + i, R1);
+    }
+    asm.store(Size::B, base, at + DIGITS, i32::from(b';'));
+    asm.store(Size::B, base, at + DIGITS + 1, 0);
 }
 
 #[cfg(test)]

@@ -41,6 +41,31 @@ impl Gen<'_> {
         }
     }
 
+    /// Copies the words of iterators that are open around calls to what the activation begun
+    /// last keeps, or back from there.
+    pub(super) fn keep_iterators(&mut self, back: bool) {
+        let all = self.plan.iterators.get(self.handler.index());
+        let deep = all.into_iter().flatten().enumerate();
+        let deep: Vec<u32> = deep
+            .filter(|(_, f)| f.as_ref().is_some_and(|f| f.deep))
+            .map(|(i, _)| i as u32)
+            .collect();
+        let at = super::calls::saved_bytes(self.body);
+        for (n, it) in deep.into_iter().enumerate() {
+            self.kept(R2, at + n as u32 * state::BYTES);
+            for word in (0..state::BYTES).step_by(8) {
+                let off = self.state(IterId(it), word);
+                if back {
+                    self.asm.load(Size::DW, R1, R2, word as i16);
+                    self.store(off, R1);
+                } else {
+                    self.load(R1, off);
+                    self.asm.store(Size::DW, R2, word as i16, R1);
+                }
+            }
+        }
+    }
+
     /// Iterators that may be asked before they start have no elements.
     pub(super) fn close_unstarted(&mut self) {
         for it in unstarted(self.body) {
@@ -91,6 +116,12 @@ impl Gen<'_> {
         // First, since it can count a string that is cut.
         self.build_slice(&types, slice)?;
         self.asm.imm(R1, i64::from(foreach.room * snapshot.entries));
+        if foreach.deep {
+            self.load(R2, self.plan.scratch.depth);
+            let stride = snapshot.rooms * snapshot.entries;
+            self.asm.alu(AluOp::Mul, R2, stride as i32);
+            self.asm.add(R1, R2);
+        }
         self.store(base, R1);
         self.store(size, 0);
         match limit {

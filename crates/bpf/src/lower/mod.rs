@@ -74,7 +74,7 @@ mod variance;
 
 use spile_ir::{BinOp, Block, BlockId, Body, HandlerId, Inst, Program, SiteId, Term, Ty, Val};
 
-pub(crate) use calls::fields as rethrown_fields;
+pub(crate) use calls::{fields as rethrown_fields, kept_bytes};
 pub(crate) use memory::{field_types, reads_into_text};
 pub(crate) use output::{RING, piece_size as output_piece};
 pub(crate) use pool::Pool;

@@ -3,10 +3,10 @@
 //! The kernel lets a tracing program read only those pages of a process that its page table
 //! has: a string constant of a program that just started, or a file that was just mapped, is a
 //! fault. Most such pages are in memory all the same, in the kernel's cache of the file. So
-//! where a read faults, `user_text` asks for the mapping (`bpf_find_vma`), and the callback
-//! `user_vma` finds the page in the file's cache (an xarray) and reads it through the kernel's
-//! own mapping of all memory. It holds the lock of the process's mappings meanwhile, and looks
-//! again afterwards whether the page is still the file's.
+//! where a read faults, `user_text` asks for the mapping (`bpf_find_vma`, with the callback
+//! `user_vma`), and `user_page` finds the page in the file's cache (an xarray) and reads it
+//! through the kernel's own mapping of all memory. It looks again afterwards whether the page
+//! is still the file's.
 //!
 //! Only pages of which the process can have no copy of its own are read that way: nothing was
 //! ever written to the mapping (`anon_vma` is null), or it is a shared one. Where the kernel's
@@ -41,14 +41,26 @@ mod slot {
     pub const LEN: i16 = 8;
     /// How many there are already.
     pub const DONE: i16 = 16;
-    /// What to return.
-    pub const STATUS: i16 = 24;
+    /// The CPU's block.
+    pub const BLOCK: i16 = 24;
     /// Bytes of them all.
     pub const SIZE: i16 = 32;
 }
 
-/// Name of the subprogram.
+/// What the callback finds, in words of the CPU's block: on the stack each value would be
+/// another path for the verifier.
+mod found {
+    /// What to return.
+    pub const STATUS: u32 = 0;
+    /// Address of the head of the file's cache.
+    pub const HEAD: u32 = 8;
+    /// The page's number in it.
+    pub const INDEX: u32 = 16;
+}
+
+/// Names of the subprograms.
 pub(super) const USER_TEXT: &str = "user_text";
+const USER_PAGE: &str = "user_page";
 /// Bytes of a page: x86-64.
 const PAGE: i32 = 4096;
 /// `-ENOENT`: no mapping there.
@@ -83,7 +95,8 @@ pub(super) fn use_user_text(
         user_text(plan, options.cpus, pages.is_some())
     })?;
     if let Some(pages) = pages {
-        pool.sub("user_vma", |_| user_vma(plan, options.cpus, &pages))?;
+        pool.sub("user_vma", |_| user_vma(plan, &pages))?;
+        pool.sub(USER_PAGE, |_| user_page(plan, options.cpus, &pages))?;
     }
     Ok(())
 }
@@ -155,7 +168,9 @@ fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
         asm.call(Helper::ProbeReadUser);
         asm.jump_if(Cond::Eq, R0, 0, next);
         if cache {
-            asm.store(Size::DW, R10, here + slot::STATUS, status::ABSENT);
+            let word = |word: u32| (plan.scratch.page + word) as i16;
+            asm.store(Size::DW, R8, word(found::STATUS), status::ABSENT);
+            asm.store(Size::DW, R10, here + slot::BLOCK, R8);
             asm.call(Helper::GetCurrentTaskBtf);
             asm.mov(R1, R0);
             asm.load(Size::DW, R2, R10, here + slot::ADDR);
@@ -166,8 +181,16 @@ fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
             asm.call(Helper::FindVma);
             asm.jump_if(Cond::Eq, R0, ENOENT, bad);
             asm.jump_if(Cond::Ne, R0, 0, failed);
-            asm.load(Size::DW, R0, R10, here + slot::STATUS);
+            asm.load(Size::DW, R0, R8, word(found::STATUS));
             asm.jump_if(Cond::Ne, R0, status::READ, out);
+            asm.load(Size::DW, R1, R8, word(found::HEAD));
+            asm.load(Size::DW, R2, R8, word(found::INDEX));
+            let given = [(R3, slot::ADDR), (R4, slot::LEN), (R5, slot::DONE)];
+            for (reg, slot) in given {
+                asm.load(Size::DW, reg, R10, here + slot);
+            }
+            asm.call_sub(USER_PAGE);
+            asm.jump_if(Cond::Ne, R0, 0, failed);
         } else {
             asm.jump(failed);
         }
@@ -218,7 +241,7 @@ fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// The callback's code: r6 are the slots, r8 the page's number in its file.
+/// Code that follows pointers of the kernel: r6 are the slots, r8 the page's number in its file.
 struct Walk<'a> {
     asm: Asm,
     pages: &'a PageOffsets,
@@ -328,10 +351,11 @@ impl Walk<'_> {
     }
 }
 
-/// `user_vma(task, vma, slots)`: reads the slots' bytes from the cache of the mapping's file.
-fn user_vma(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, String> {
+/// `user_vma(task, vma, slots)`: where the slots' page is in the cache of the mapping's file.
+fn user_vma(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
     let mut asm = Asm::new("user_vma", &["task", "vma", "slots"]);
-    let (out, readable, folio) = (asm.label(), asm.label(), asm.label());
+    let (out, readable) = (asm.label(), asm.label());
+    let word = |word: u32| (plan.scratch.page + word) as i16;
     asm.mov(R6, R3);
     asm.mov(R7, R2);
     let mut w = Walk { asm, pages, out };
@@ -339,7 +363,8 @@ fn user_vma(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, Str
     w.asm.mov(R2, R1);
     w.asm.alu(AluOp::And, R2, VM_READ);
     w.asm.jump_if(Cond::Ne, R2, 0, readable);
-    w.asm.store(Size::DW, R6, slot::STATUS, status::BAD);
+    w.asm.load(Size::DW, R1, R6, slot::BLOCK);
+    w.asm.store(Size::DW, R1, word(found::STATUS), status::BAD);
     w.asm.jump(out);
     w.asm.bind(readable);
     w.asm.alu(AluOp::And, R1, VM_SPECIAL);
@@ -359,6 +384,35 @@ fn user_vma(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, Str
     w.word(R9, R9, pages.file_mapping);
     w.asm.jump_if(Cond::Eq, R9, 0, out);
     w.asm.add(R9, pages.mapping_head as i32);
+    w.asm.load(Size::DW, R1, R6, slot::BLOCK);
+    w.asm.store(Size::DW, R1, word(found::HEAD), R9);
+    w.asm.store(Size::DW, R1, word(found::INDEX), R8);
+    w.asm.store(Size::DW, R1, word(found::STATUS), status::READ);
+    let mut asm = w.asm;
+    asm.bind(out);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// `user_page(head, index, address, bytes, done)`: reads bytes of a page of a file's cache to
+/// behind those that are done; not 0 where it could not. Verified once, since its parameters
+/// are numbers. What it reads is freed by RCU, under which tracing programs run.
+fn user_page(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, String> {
+    let names = ["head", "index", "address", "bytes", "done"];
+    let mut asm = Asm::new(USER_PAGE, &names);
+    let (out, folio) = (asm.label(), asm.label());
+    // The callback's slots, below what the walk keeps.
+    let here = -24 - slot::SIZE;
+    let given = [(slot::ADDR, R3), (slot::LEN, R4), (slot::DONE, R5)];
+    for (slot, reg) in given {
+        asm.store(Size::DW, R10, here + slot, reg);
+    }
+    asm.mov(R6, R10);
+    asm.add(R6, i32::from(here));
+    asm.mov(R9, R1);
+    asm.mov(R8, R2);
+    let mut w = Walk { asm, pages, out };
     w.asm.store(Size::DW, R10, -16, R9);
     w.word(R9, R9, 0);
     w.descend(folio);
@@ -374,10 +428,12 @@ fn user_vma(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, Str
     w.word(R1, R9, 0);
     w.asm.load(Size::DW, R2, R10, -24);
     w.asm.jump_if(Cond::Ne, R1, R2, out);
-    w.asm.store(Size::DW, R6, slot::STATUS, status::READ);
     let mut asm = w.asm;
-    asm.bind(out);
     asm.mov(R0, 0);
     asm.exit();
+    asm.bind(out);
+    asm.mov(R0, 1);
+    asm.exit();
+    asm.separate();
     asm.finish().map_err(|e| e.to_string())
 }
