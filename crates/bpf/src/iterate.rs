@@ -152,17 +152,9 @@ pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<Foreach>>,
     }
     rooms(body, &mut all);
     let deep = around_calls(body);
-    if all.iter().flatten().next().is_some() && !deep.is_empty() {
-        for (i, one) in all.iter_mut().enumerate() {
-            if let Some(one) = one {
-                one.deep = deep.contains(&i);
-                if one.deep && matches!(one.walk, Walk::Buckets(_)) {
-                    return Err(
-                        "a `foreach` over a histogram around a call of a function that calls itself"
-                            .into(),
-                    );
-                }
-            }
+    for (i, one) in all.iter_mut().enumerate() {
+        if let Some(one) = one {
+            one.deep = deep.contains(&i);
         }
     }
     Ok(all)

@@ -79,6 +79,8 @@ pub struct Scratch {
     pub buckets: u32,
     /// Bytes of such a room.
     pub bucket_room: u32,
+    /// Bytes of all rooms of one activation of a function.
+    pub bucket_rooms: u32,
     /// A key of a map.
     pub key: u32,
     /// A value of a map.
@@ -125,7 +127,7 @@ pub struct Plan {
     pub scratch: Scratch,
     /// Bytes of the longest string with its NUL.
     pub max_string: u32,
-    /// Bytes of all that activations keep.
+    /// Bytes of all that activations keep, or of their copies of histograms.
     kept_bytes: u32,
     /// There are so many handlers, or so much code, that they share subprograms.
     pub apart: bool,
@@ -207,6 +209,7 @@ impl Plan {
             iterators: cpu.take(most(&iterators, |i| i.len() as u32) * state::BYTES),
             buckets: 0,
             bucket_room: largest_walk(&iterators),
+            bucket_rooms: 0,
             key: 0,
             value: 0,
             frame: 0,
@@ -241,12 +244,16 @@ impl Plan {
         }
         scratch.last_match = cpu.take(crate::lower::regex::room(program, max_string));
         scratch.out = cpu.take(scratch.out_size);
-        let activations = program.limits.maxnesting;
-        scratch.kept = cpu.take(needs.kept.saturating_mul(activations));
+        let kept_bytes = needs.kept.saturating_mul(program.limits.maxnesting);
+        scratch.kept = cpu.take(kept_bytes);
         let bucket_rooms = most(&iterators, |i| {
             rooms(i, |f| matches!(f.walk, Walk::Buckets(_)))
         });
-        scratch.buckets = cpu.take(bucket_rooms * scratch.bucket_room);
+        let buckets = |f: &Foreach| f.deep && matches!(f.walk, Walk::Buckets(_));
+        let activations = activations(program, &iterators, buckets);
+        scratch.bucket_rooms = bucket_rooms * scratch.bucket_room;
+        let bucket_bytes = scratch.bucket_rooms.saturating_mul(activations);
+        scratch.buckets = cpu.take(bucket_bytes);
         if scratch.value > REACH - 1024 {
             return Err("handlers and globals take more than 32 KB for each CPU".into());
         }
@@ -281,7 +288,7 @@ impl Plan {
             snapshots,
             scratch,
             max_string,
-            kept_bytes: needs.kept.saturating_mul(activations),
+            kept_bytes: kept_bytes.max(bucket_bytes),
             apart: much(program),
         })
     }
@@ -332,6 +339,19 @@ fn rooms(iterators: &[Option<Foreach>], which: impl Fn(&Foreach) -> bool) -> u32
     rooms.map(|f| f.room + 1).max().unwrap_or(0)
 }
 
+/// How many activations of functions have rooms of their own: all where there are such
+/// iterators.
+fn activations(
+    program: &Program,
+    iterators: &[Vec<Option<Foreach>>],
+    deep: impl Fn(&Foreach) -> bool,
+) -> u32 {
+    match iterators.iter().flatten().flatten().any(deep) {
+        true => program.limits.maxnesting + 1,
+        false => 1,
+    }
+}
+
 /// Bytes of the largest histogram that is walked through.
 fn largest_walk(iterators: &[Vec<Option<Foreach>>]) -> u32 {
     let bytes = |f: &Foreach| match f.walk {
@@ -355,11 +375,7 @@ fn snapshots(
         };
         let mine = |f: &Foreach| matches!(f.walk, Walk::Array { .. }) && f.g.index() == i;
         let rooms = most(iterators, |all| rooms(all, mine));
-        let deep = |f: &Foreach| mine(f) && f.deep;
-        let activations = match iterators.iter().flatten().flatten().any(deep) {
-            true => program.limits.maxnesting + 1,
-            false => 1,
-        };
+        let activations = activations(program, iterators, |f| mine(f) && f.deep);
         let all = iterators.iter().flatten().flatten().filter(|f| mine(f));
         let Some(entry) = all.map(Foreach::entry).max() else {
             continue;

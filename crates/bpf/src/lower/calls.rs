@@ -41,7 +41,7 @@ pub(crate) fn kept_bytes(body: &Body) -> u32 {
 
 impl Gen<'_> {
     /// The limit, as what is compared with.
-    fn nesting(&self) -> i32 {
+    pub(super) fn nesting(&self) -> i32 {
         self.program.limits.maxnesting.min(i32::MAX as u32) as i32
     }
 

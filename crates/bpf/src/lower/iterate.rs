@@ -278,7 +278,7 @@ impl Gen<'_> {
         let (off, n) = agg.hist.ok_or("a statistic without a histogram")?;
         self.asm.mov(R3, R1);
         self.asm.add(R3, off as i32);
-        self.addr(R1, self.bucket_room(&foreach));
+        self.bucket_room(&foreach);
         self.asm.mov(R2, 8 * n as i32);
         self.asm.call(Helper::ProbeReadKernel);
         self.store(self.state(it, state::SIZE), n as i32);
@@ -286,8 +286,17 @@ impl Gen<'_> {
         Ok(())
     }
 
-    fn bucket_room(&self, foreach: &Foreach) -> u32 {
-        self.plan.scratch.buckets + foreach.room * self.plan.scratch.bucket_room
+    /// `r1` = address of a histogram's copy; loses r2.
+    fn bucket_room(&mut self, foreach: &Foreach) {
+        let scratch = self.plan.scratch;
+        self.addr(R1, scratch.buckets + foreach.room * scratch.bucket_room);
+        if foreach.deep {
+            self.load(R2, scratch.depth);
+            // Never so; tells the verifier.
+            self.asm.jump_if(Cond::Gt, R2, self.nesting(), self.done);
+            self.asm.alu(AluOp::Mul, R2, scratch.bucket_rooms as i32);
+            self.asm.add(R1, R2);
+        }
     }
 
     /// The next bucket that is not empty.
@@ -308,7 +317,7 @@ impl Gen<'_> {
         self.store(self.work(bucket::NEXT), R1);
         self.load(R1, size);
         self.asm.jump_if(Cond::Eq, R1, 0, done);
-        self.addr(R1, self.bucket_room(foreach));
+        self.bucket_room(foreach);
         self.addr(R2, self.plan.scratch.tmp);
         self.asm.call_sub(&*name);
         self.load(R1, self.work(bucket::NEXT));
