@@ -53,8 +53,9 @@ fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
     Some(at)
 }
 
-/// Where generated code finds facts about the current task.
-pub fn offsets(btf: &Btf) -> KernelOffsets {
+/// Where generated code finds facts about the current task, and with `user` the pages of its
+/// files: looking those up takes milliseconds.
+pub fn offsets(btf: &Btf, user: bool) -> KernelOffsets {
     let task = |path: &[&str]| offset(btf, "task_struct", path);
     let cred = |path: &[&str]| offset(btf, "cred", path);
     let pointer = 8;
@@ -82,7 +83,7 @@ pub fn offsets(btf: &Btf) -> KernelOffsets {
         pid_nr: offset(btf, "pid", &["numbers"])
             .zip(offset(btf, "upid", &["nr"]))
             .map(|(a, b)| a + b),
-        pages: page_offsets(btf),
+        pages: user.then(|| page_offsets(btf)).flatten(),
     }
 }
 

@@ -403,7 +403,7 @@ fn compile(cli: &Cli, program: &Program) -> Result<Option<Object>, Failure> {
         cpus: machine::cpus(),
         ring_bytes: ring_bytes(cli),
         timing: cli.timing,
-        offsets: machine::offsets(btf),
+        offsets: machine::offsets(btf, spile_runtime::needs::reads_user(program)),
         features: machine::bpf_features(),
         syscalls: machine::syscall_descs(),
     };
