@@ -54,6 +54,11 @@ impl Gen<'_> {
     /// Fails always. What follows stays reachable for the verifier.
     pub(super) fn fail_now(&mut self, kind: ErrorKind) {
         let label = self.fail_label(kind);
+        self.always(label);
+    }
+
+    /// Jumps. What follows stays reachable for the verifier.
+    pub(super) fn always(&mut self, label: Label) {
         self.asm.mov(R0, 0);
         self.asm.jump_if(Cond::Eq, R0, 0, label);
     }

@@ -364,47 +364,57 @@ impl Place {
     }
 }
 
+/// The direct operands of an expression, for reading (`iter`) and for changing (`iter_mut`).
+macro_rules! children {
+    ($kind:expr, $f:expr, $iter:ident) => {{
+        let f = $f;
+        macro_rules! place {
+            ($p:expr) => {
+                if let Place::Elem(_, keys) = $p {
+                    keys.$iter().for_each(&mut *f);
+                }
+            };
+        }
+        match $kind {
+            ExprKind::Num(_) | ExprKind::Str(_) | ExprKind::ProbeName { .. } => {}
+            ExprKind::Read(p) | ExprKind::IncDec { place: p, .. } => place!(p),
+            ExprKind::Stat { place: p, .. } | ExprKind::PrintHist { place: p, .. } => place!(p),
+            ExprKind::Call { args, .. }
+            | ExprKind::Intr { args, .. }
+            | ExprKind::Print { args, .. } => args.$iter().for_each(f),
+            ExprKind::Table { idx: a, .. }
+            | ExprKind::Match { text: a, .. }
+            | ExprKind::Raise(a)
+            | ExprKind::Un(_, a)
+            | ExprKind::Load { addr: a, .. } => f(a),
+            ExprKind::Bin(_, a, b)
+            | ExprKind::Cmp(_, a, b)
+            | ExprKind::Concat(a, b)
+            | ExprKind::Logic { a, b, .. } => {
+                f(a);
+                f(b);
+            }
+            ExprKind::Ternary(a, b, c) => {
+                f(a);
+                f(b);
+                f(c);
+            }
+            ExprKind::Assign { place: p, rhs, .. } | ExprKind::StatAdd { place: p, rhs } => {
+                place!(p);
+                f(rhs);
+            }
+            ExprKind::In { keys, .. } => keys.$iter().flatten().for_each(f),
+            ExprKind::HistGet { place: p, idx } => {
+                place!(p);
+                f(idx);
+            }
+        }
+    }};
+}
+
 /// Calls `f` on the direct operands of `e`.
 pub fn children<'a>(e: &'a Expr, f: &mut dyn FnMut(&'a Expr)) {
-    let place = |p: &'a Place, f: &mut dyn FnMut(&'a Expr)| {
-        if let Place::Elem(_, keys) = p {
-            keys.iter().for_each(f);
-        }
-    };
-    match &e.kind {
-        ExprKind::Num(_) | ExprKind::Str(_) | ExprKind::ProbeName { .. } => {}
-        ExprKind::Read(p) | ExprKind::IncDec { place: p, .. } => place(p, f),
-        ExprKind::Stat { place: p, .. } | ExprKind::PrintHist { place: p, .. } => place(p, f),
-        ExprKind::Call { args, .. }
-        | ExprKind::Intr { args, .. }
-        | ExprKind::Print { args, .. } => args.iter().for_each(f),
-        ExprKind::Table { idx: a, .. }
-        | ExprKind::Match { text: a, .. }
-        | ExprKind::Raise(a)
-        | ExprKind::Un(_, a)
-        | ExprKind::Load { addr: a, .. } => f(a),
-        ExprKind::Bin(_, a, b)
-        | ExprKind::Cmp(_, a, b)
-        | ExprKind::Concat(a, b)
-        | ExprKind::Logic { a, b, .. } => {
-            f(a);
-            f(b);
-        }
-        ExprKind::Ternary(a, b, c) => {
-            f(a);
-            f(b);
-            f(c);
-        }
-        ExprKind::Assign { place: p, rhs, .. } | ExprKind::StatAdd { place: p, rhs } => {
-            place(p, f);
-            f(rhs);
-        }
-        ExprKind::In { keys, .. } => keys.iter().flatten().for_each(f),
-        ExprKind::HistGet { place: p, idx } => {
-            place(p, f);
-            f(idx);
-        }
-    }
+    children!(&e.kind, f, iter)
 }
 
 /// Calls `f` on `e` and everything in it, operands first.
@@ -472,45 +482,7 @@ pub fn inner_blocks<'a>(s: &'a Stmt, f: &mut dyn FnMut(&'a [Stmt])) {
 
 /// Calls `f` on the direct operands of `e`.
 pub fn children_mut(e: &mut Expr, f: &mut dyn FnMut(&mut Expr)) {
-    let place = |p: &mut Place, f: &mut dyn FnMut(&mut Expr)| {
-        if let Place::Elem(_, keys) = p {
-            keys.iter_mut().for_each(f);
-        }
-    };
-    match &mut e.kind {
-        ExprKind::Num(_) | ExprKind::Str(_) | ExprKind::ProbeName { .. } => {}
-        ExprKind::Read(p) | ExprKind::IncDec { place: p, .. } => place(p, f),
-        ExprKind::Stat { place: p, .. } | ExprKind::PrintHist { place: p, .. } => place(p, f),
-        ExprKind::Call { args, .. }
-        | ExprKind::Intr { args, .. }
-        | ExprKind::Print { args, .. } => args.iter_mut().for_each(f),
-        ExprKind::Table { idx: a, .. }
-        | ExprKind::Match { text: a, .. }
-        | ExprKind::Raise(a)
-        | ExprKind::Un(_, a)
-        | ExprKind::Load { addr: a, .. } => f(a),
-        ExprKind::Bin(_, a, b)
-        | ExprKind::Cmp(_, a, b)
-        | ExprKind::Concat(a, b)
-        | ExprKind::Logic { a, b, .. } => {
-            f(a);
-            f(b);
-        }
-        ExprKind::Ternary(a, b, c) => {
-            f(a);
-            f(b);
-            f(c);
-        }
-        ExprKind::Assign { place: p, rhs, .. } | ExprKind::StatAdd { place: p, rhs } => {
-            place(p, f);
-            f(rhs);
-        }
-        ExprKind::In { keys, .. } => keys.iter_mut().flatten().for_each(f),
-        ExprKind::HistGet { place: p, idx } => {
-            place(p, f);
-            f(idx);
-        }
-    }
+    children!(&mut e.kind, f, iter_mut)
 }
 
 /// Calls `f` on the outermost expressions of a statement and of all statements in it.
