@@ -1,0 +1,342 @@
+//! Call frame information: how to find the caller's frame from any instruction.
+//!
+//! `.eh_frame`, and `.debug_frame` for what it leaves out, become compact rows that an
+//! unwinder without an interpreter can follow. x86-64 only names the registers; the rows
+//! themselves hold DWARF numbers.
+
+use std::collections::HashMap;
+
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EndianSlice, LittleEndian, Operation,
+    RegisterRule, UnwindContext, UnwindExpression, UnwindSection,
+};
+
+use crate::image::Image;
+
+type R<'a> = EndianSlice<'a, LittleEndian>;
+
+/// DWARF number of the frame pointer on x86-64 (psABI).
+pub const RBP: u16 = 6;
+/// DWARF number of the stack pointer on x86-64 (psABI).
+pub const RSP: u16 = 7;
+
+/// Longest CIE that is looked at: its instructions are run again for each of its FDEs.
+const MAX_CIE: usize = 1024;
+/// Most rows taken from one file.
+const MAX_ROWS: usize = 16 << 20;
+
+/// How to compute the canonical frame address: the stack pointer before the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cfa {
+    /// Nothing is known, or no code is here.
+    Unknown,
+    /// Register plus offset.
+    Register {
+        /// DWARF number.
+        register: u16,
+        /// Bytes.
+        offset: i32,
+    },
+    /// The word at register plus offset (frames of signals, realigned stacks).
+    Deref {
+        /// DWARF number.
+        register: u16,
+        /// Bytes.
+        offset: i32,
+    },
+    /// Stubs of the procedure linkage table: rsp + 8, and 8 more from the given byte of each
+    /// 16-byte stub on (`((rip & 15) >= byte) << 3`).
+    Plt {
+        /// 11, or 10 in some linkers' stubs.
+        byte: u8,
+    },
+}
+
+/// Where the caller's value of a register is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Saved {
+    /// Still in the register.
+    Same,
+    /// In memory at the canonical frame address plus an offset.
+    AtCfa(i32),
+    /// In memory at a register's value plus an offset (frames of signals).
+    AtRegister {
+        /// DWARF number.
+        register: u16,
+        /// Bytes.
+        offset: i32,
+    },
+    /// In another register.
+    Register(u16),
+    /// Nowhere; as the return address it says that this is the outermost frame.
+    Undefined,
+    /// By a rule that is not followed.
+    Other,
+}
+
+/// What holds from an address on, to the next row's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UnwindRow {
+    /// First address.
+    pub start: u64,
+    /// The canonical frame address.
+    pub cfa: Cfa,
+    /// The caller's rbp.
+    pub rbp: Saved,
+    /// The return address.
+    pub ra: Saved,
+    /// Whether the frame was made by a signal: its return address is of an instruction that
+    /// was interrupted, not of a call.
+    pub signal: bool,
+}
+
+impl UnwindRow {
+    fn gap(start: u64) -> UnwindRow {
+        UnwindRow {
+            start,
+            cfa: Cfa::Unknown,
+            rbp: Saved::Same,
+            ra: Saved::Other,
+            signal: false,
+        }
+    }
+}
+
+/// The rows of a file and of its separate debugging information in order of address. Where
+/// no information is, a row with [`Cfa::Unknown`] stands. Neighbours differ.
+#[must_use]
+pub fn rows(image: &Image, debug: Option<&Image>) -> Vec<UnwindRow> {
+    let mut pieces = Vec::new();
+    if let Some((address, bytes)) = image.loaded(".eh_frame") {
+        let text = image.loaded(".text").map_or(0, |t| t.0);
+        let bases = BaseAddresses::default()
+            .set_eh_frame(address)
+            .set_text(text);
+        let mut section = EhFrame::new(bytes, LittleEndian);
+        section.set_address_size(8);
+        collect(&section, &bases, &mut pieces);
+    }
+    for image in std::iter::once(image).chain(debug.filter(|d| d.path() != image.path())) {
+        if let Some(bytes) = image.section(".debug_frame") {
+            let mut section = DebugFrame::new(&bytes, LittleEndian);
+            section.set_address_size(8);
+            collect(&section, &BaseAddresses::default(), &mut pieces);
+        }
+    }
+    // The first to describe an address wins; `.eh_frame` came first and the sort is stable.
+    pieces.sort_by_key(|p: &Piece| p.start);
+    join(pieces)
+}
+
+/// The rule of the canonical frame address at one address.
+#[must_use]
+pub fn row_at(rows: &[UnwindRow], address: u64) -> Option<&UnwindRow> {
+    let i = rows.partition_point(|r| r.start <= address);
+    rows.get(i.checked_sub(1)?)
+        .filter(|r| r.cfa != Cfa::Unknown)
+}
+
+/// The rows of one function.
+struct Piece {
+    start: u64,
+    end: u64,
+    rows: Vec<UnwindRow>,
+}
+
+/// Adds what a section says, function by function. Damaged functions are left out; damage
+/// that hides where the next begins ends the section.
+fn collect<'a, S>(section: &S, bases: &BaseAddresses, pieces: &mut Vec<Piece>)
+where
+    S: UnwindSection<R<'a>>,
+{
+    let mut cies = HashMap::new();
+    let mut context = UnwindContext::new();
+    let mut entries = section.entries(bases);
+    let mut total: usize = pieces.iter().map(|p| p.rows.len()).sum();
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let fde = partial.parse(|section, bases, offset| {
+            let key: usize = gimli::UnwindOffset::into(offset);
+            if let Some(cie) = cies.get(&key) {
+                return Ok::<gimli::CommonInformationEntry<R<'a>>, gimli::Error>(Clone::clone(cie));
+            }
+            let cie = section.cie_from_offset(bases, offset)?;
+            cies.insert(key, cie.clone());
+            Ok(cie)
+        });
+        let Ok(fde) = fde else { continue };
+        if fde.cie().entry_len() > MAX_CIE || fde.len() == 0 || total > MAX_ROWS {
+            continue;
+        }
+        let signal = fde.is_signal_trampoline();
+        let ra = fde.cie().return_address_register();
+        let Ok(mut table) = fde.rows(section, bases, &mut context) else {
+            continue;
+        };
+        let mut rows = Vec::new();
+        while let Ok(Some(row)) = table.next_row() {
+            let next = UnwindRow {
+                start: row.start_address(),
+                cfa: cfa(section, row.cfa()),
+                rbp: saved(section, row.register(gimli::Register(RBP)).as_ref()),
+                ra: saved(section, row.register(ra).as_ref()),
+                signal,
+            };
+            if rows.last().is_none_or(|l: &UnwindRow| l.start < next.start) {
+                rows.push(next);
+            }
+        }
+        total += rows.len();
+        pieces.push(Piece {
+            start: fde.initial_address(),
+            end: fde.initial_address().saturating_add(fde.len()),
+            rows,
+        });
+    }
+}
+
+/// One sequence of the functions' rows, with gaps marked.
+fn join(pieces: Vec<Piece>) -> Vec<UnwindRow> {
+    let mut out: Vec<UnwindRow> = Vec::new();
+    let mut push = |row: UnwindRow| {
+        let same = out.last().is_some_and(|l| {
+            UnwindRow {
+                start: row.start,
+                ..*l
+            } == row
+        });
+        if !same {
+            out.push(row);
+        }
+    };
+    let mut end = None;
+    for piece in pieces {
+        if let Some(end) = end {
+            if piece.start < end {
+                continue;
+            }
+            if piece.start > end {
+                push(UnwindRow::gap(end));
+            }
+        }
+        for row in piece.rows {
+            if row.start < piece.end {
+                push(row);
+            }
+        }
+        end = Some(piece.end);
+    }
+    if let Some(end) = end {
+        push(UnwindRow::gap(end));
+    }
+    out
+}
+
+fn cfa<'a, S: UnwindSection<R<'a>>>(section: &S, rule: &CfaRule<usize>) -> Cfa {
+    match rule {
+        CfaRule::RegisterAndOffset { register, offset } => match i32::try_from(*offset) {
+            Ok(offset) => Cfa::Register {
+                register: register.0,
+                offset,
+            },
+            Err(_) => Cfa::Unknown,
+        },
+        CfaRule::Expression(e) => cfa_expression(&operations(section, e)).unwrap_or(Cfa::Unknown),
+    }
+}
+
+/// The forms of expressions that compilers and linkers emit.
+fn cfa_expression(ops: &[Operation<R<'_>>]) -> Option<Cfa> {
+    if let [
+        Operation::RegisterOffset {
+            register, offset, ..
+        },
+        rest @ ..,
+    ] = ops
+    {
+        let (register, offset) = (register.0, i32::try_from(*offset).ok()?);
+        return match rest {
+            [] => Some(Cfa::Register { register, offset }),
+            [Operation::Deref { size: 8, .. }] => Some(Cfa::Deref { register, offset }),
+            [
+                Operation::RegisterOffset { .. },
+                mask,
+                Operation::And,
+                byte,
+                Operation::Ge,
+                shift,
+                Operation::Shl,
+                Operation::Plus,
+            ] if register == RSP
+                && offset == 8
+                && small(mask) == Some(15)
+                && small(shift) == Some(3) =>
+            {
+                Some(Cfa::Plt {
+                    byte: u8::try_from(small(byte)?).ok()?,
+                })
+            }
+            _ => None,
+        };
+    }
+    None
+}
+
+fn small(op: &Operation<R<'_>>) -> Option<u64> {
+    match op {
+        Operation::UnsignedConstant { value } => Some(*value),
+        Operation::SignedConstant { value } => u64::try_from(*value).ok(),
+        _ => None,
+    }
+}
+
+/// The first operations of an expression; longer ones are of no known form.
+fn operations<'a, S: UnwindSection<R<'a>>>(
+    section: &S,
+    expression: &UnwindExpression<usize>,
+) -> Vec<Operation<R<'a>>> {
+    let encoding = gimli::Encoding {
+        address_size: 8,
+        format: gimli::Format::Dwarf32,
+        version: 4,
+    };
+    let mut ops = Vec::new();
+    if let Ok(e) = expression.get(section) {
+        let mut iter = e.operations(encoding);
+        while let Ok(Some(op)) = iter.next() {
+            ops.push(op);
+            if ops.len() > 16 {
+                break;
+            }
+        }
+    }
+    ops
+}
+
+/// A register without a rule keeps its value.
+fn saved<'a, S: UnwindSection<R<'a>>>(section: &S, rule: Option<&RegisterRule<usize>>) -> Saved {
+    let small = |o: i64| i32::try_from(o).ok();
+    let Some(rule) = rule else {
+        return Saved::Same;
+    };
+    match rule {
+        RegisterRule::SameValue => Saved::Same,
+        RegisterRule::Undefined => Saved::Undefined,
+        RegisterRule::Offset(o) => small(*o).map_or(Saved::Other, Saved::AtCfa),
+        RegisterRule::Register(r) => Saved::Register(r.0),
+        RegisterRule::Expression(e) => match operations(section, e)[..] {
+            [
+                Operation::RegisterOffset {
+                    register, offset, ..
+                },
+            ] => small(offset).map_or(Saved::Other, |offset| Saved::AtRegister {
+                register: register.0,
+                offset,
+            }),
+            _ => Saved::Other,
+        },
+        _ => Saved::Other,
+    }
+}

@@ -1,0 +1,74 @@
+//! Fetches debugging information from debuginfod servers over plain HTTP, and keeps it.
+//!
+//! Only servers that the user names in `DEBUGINFOD_URLS` are asked. `https` needs a TLS
+//! library and is refused with a note.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest wait for a connection, and for the whole answer.
+const CONNECT: Duration = Duration::from_secs(5);
+const WHOLE: Duration = Duration::from_secs(600);
+/// Most bytes of a file that are taken.
+const MAX_FILE: u64 = 16 << 30;
+
+/// The path of the debugging information of a build-id (hexadecimal), fetched when it is not
+/// there yet. What went wrong is added to `notes`.
+pub(crate) fn fetch(
+    urls: &[String],
+    cache: &Path,
+    id: &str,
+    notes: &mut Vec<String>,
+) -> Option<PathBuf> {
+    let dir = cache.join("debuginfod").join(id);
+    let path = dir.join("debuginfo");
+    if path.exists() {
+        return Some(path);
+    }
+    if let Err(e) = fs::create_dir_all(&dir) {
+        notes.push(format!("{}: {e}", dir.display()));
+        return None;
+    }
+    for base in urls {
+        let url = format!("{}/buildid/{id}/debuginfo", base.trim_end_matches('/'));
+        match download(&url, &dir, &path) {
+            Ok(()) => return Some(path),
+            Err(e) => notes.push(format!("{url}: {e}")),
+        }
+    }
+    // Leave no empty directory for a file that no server has.
+    let _ = fs::remove_dir(&dir);
+    None
+}
+
+/// Fetches into a file beside `path` and renames it, so that a broken connection leaves
+/// nothing that looks whole.
+fn download(url: &str, dir: &Path, path: &Path) -> io::Result<()> {
+    if !url.starts_with("http://") {
+        return Err(io::Error::other("only http:// servers can be asked"));
+    }
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_connect(Some(CONNECT))
+        .timeout_global(Some(WHOLE))
+        .build()
+        .into();
+    let answer = agent.get(url).call().map_err(io::Error::other)?;
+    let part = dir.join(format!("part.{}", std::process::id()));
+    let copied = (|| {
+        let mut file = File::create(&part)?;
+        let mut body = answer
+            .into_body()
+            .into_with_config()
+            .limit(MAX_FILE)
+            .reader();
+        io::copy(&mut body, &mut file)?;
+        file.flush()?;
+        fs::rename(&part, path)
+    })();
+    if copied.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    copied
+}

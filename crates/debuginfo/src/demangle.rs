@@ -1,0 +1,56 @@
+//! Names as they stand in the source, from the names that linkers see.
+
+use cpp_demangle::{DemangleOptions, Symbol};
+
+/// Longest mangled name that is looked at; longer ones would cost more than they tell.
+const MAX_LEN: usize = 8192;
+
+/// The name in the source, without parameters and return type: `ns::Class::method`,
+/// `core::fmt::Write::write_str`. `None` when the name is not mangled.
+#[must_use]
+pub fn short(name: &str) -> Option<String> {
+    demangle(name, DemangleOptions::new().no_params().no_return_type())
+}
+
+/// The name in the source with parameters: `ns::f(int, char const*)`.
+#[must_use]
+pub fn full(name: &str) -> Option<String> {
+    demangle(name, DemangleOptions::new().no_return_type())
+}
+
+fn demangle(name: &str, options: DemangleOptions) -> Option<String> {
+    if name.len() > MAX_LEN || !(name.starts_with("_Z") || name.starts_with("_R")) {
+        return None;
+    }
+    // Old Rust names are C++ names with a hash, so Rust goes first.
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return Some(format!("{rust:#}"));
+    }
+    let symbol = Symbol::new(name).ok()?;
+    symbol.demangle_with_options(&options).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names() {
+        for (mangled, short, full) in [
+            (
+                "_ZN2ns5Class6methodEi",
+                "ns::Class::method",
+                "ns::Class::method(int)",
+            ),
+            (
+                "_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE",
+                "core::fmt::Write::write_fmt",
+                "core::fmt::Write::write_fmt",
+            ),
+            ("_RNvC6_123foo3bar", "123foo::bar", "123foo::bar"),
+        ] {
+            assert_eq!(super::short(mangled).as_deref(), Some(short));
+            assert_eq!(super::full(mangled).as_deref(), Some(full));
+        }
+        assert_eq!(super::short("main"), None);
+        assert_eq!(super::short("_Z"), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! Finds the file with the debugging information of another: by build-id, by debuglink, in
+//! extra roots, from a debuginfod server, or packed inside the file.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::debuginfod;
+use crate::image::Image;
+
+/// Where distributions put separate debugging information.
+const DEBUG_ROOT: &str = "usr/lib/debug";
+
+/// Most bytes that a packed symbol table (`.gnu_debugdata`) may unpack to.
+const MAX_MINI: usize = 256 << 20;
+
+/// Where to look.
+#[derive(Debug, Clone, Default)]
+pub struct Search {
+    /// Roots of file systems to look in before the machine's own (`-r DIR`).
+    pub roots: Vec<PathBuf>,
+    /// Servers, as `DEBUGINFOD_URLS` lists them; empty asks none.
+    pub urls: Vec<String>,
+    /// Directory for indices and downloads, `$XDG_CACHE_HOME/spile`; `None` keeps nothing.
+    pub cache: Option<PathBuf>,
+}
+
+impl Search {
+    /// From the environment: `DEBUGINFOD_URLS`, `XDG_CACHE_HOME` or `HOME`.
+    #[must_use]
+    pub fn from_env() -> Search {
+        let dir = |name| {
+            std::env::var_os(name)
+                .filter(|v| !v.is_empty())
+                .map(PathBuf::from)
+        };
+        let cache = dir("XDG_CACHE_HOME").or_else(|| dir("HOME").map(|h| h.join(".cache")));
+        let urls = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
+        Search {
+            roots: Vec::new(),
+            urls: urls.split_whitespace().map(Into::into).collect(),
+            cache: cache.filter(|c| c.is_absolute()).map(|c| c.join("spile")),
+        }
+    }
+
+    /// The file with the DWARF of `image` when it is not in `image` itself, and what went
+    /// wrong on the way.
+    pub(crate) fn debug_of(&self, image: &Image) -> (Option<Image>, Vec<String>) {
+        let mut notes = Vec::new();
+        for path in self.candidates(image) {
+            if path == image.path() || !path.exists() {
+                continue;
+            }
+            match Image::open(&path) {
+                Ok(found) if belongs(image, &found) => return (Some(found), notes),
+                Ok(_) => notes.push(format!("{}: is of another build", path.display())),
+                Err(e) => notes.push(e.to_string()),
+            }
+        }
+        let found = image
+            .build_id()
+            .and_then(|id| self.download(id, &mut notes));
+        (found, notes)
+    }
+
+    fn download(&self, id: &[u8], notes: &mut Vec<String>) -> Option<Image> {
+        if self.urls.is_empty() {
+            return None;
+        }
+        let path = debuginfod::fetch(&self.urls, self.cache.as_deref()?, &hex(id), notes)?;
+        Image::open(&path)
+            .map_err(|e| notes.push(e.to_string()))
+            .ok()
+    }
+
+    /// Paths in the order of preference.
+    fn candidates(&self, image: &Image) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        if let Some(id) = image.build_id() {
+            paths.extend(self.by_build_id(id, ".debug"));
+        }
+        let dir = image.path().parent().unwrap_or(Path::new("/"));
+        let dir = dir.canonicalize().unwrap_or_else(|_| dir.into());
+        let inside = dir.strip_prefix("/").unwrap_or(&dir);
+        let link = image.debug_link().map(|(name, _)| name.to_owned());
+        // gdb's order: beside the file, in .debug beside it, in the global directory.
+        if let Some(link) = link.filter(|l| !l.contains('/')) {
+            paths.push(dir.join(&link));
+            paths.push(dir.join(".debug").join(&link));
+            for root in self.roots() {
+                paths.push(root.join(DEBUG_ROOT).join(inside).join(&link));
+            }
+            paths.extend(self.roots.iter().map(|r| r.join(inside).join(&link)));
+        }
+        if let Some(name) = image.path().file_name().and_then(OsStr::to_str) {
+            for root in self.roots() {
+                let file = format!("{name}.debug");
+                paths.push(root.join(DEBUG_ROOT).join(inside).join(file));
+            }
+        }
+        paths
+    }
+
+    fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots
+            .iter()
+            .map(PathBuf::as_path)
+            .chain([Path::new("/")])
+    }
+
+    /// Paths that a build-id names.
+    fn by_build_id(&self, id: &[u8], ends: &str) -> Vec<PathBuf> {
+        let hex = hex(id);
+        let (first, rest) = hex.split_at(2);
+        let file = format!(".build-id/{first}/{rest}{ends}");
+        self.roots()
+            .flat_map(|r| [r.join(DEBUG_ROOT).join(&file), r.join(&file)])
+            .collect()
+    }
+
+    /// The file that `.gnu_debugaltlink` (dwz) of an image names.
+    pub(crate) fn alt_of(&self, image: &Image) -> Option<Image> {
+        let (name, id) = image.alt_link()?;
+        let dir = image.path().parent().unwrap_or(Path::new("/"));
+        let mut paths = vec![dir.join(name)];
+        if !id.is_empty() {
+            paths.extend(self.by_build_id(id, ".debug"));
+        }
+        for root in &self.roots {
+            paths.push(root.join(name.trim_start_matches('/')));
+        }
+        let mut open = paths.iter().filter_map(|p| Image::open(p).ok());
+        open.find(|i| id.is_empty() || i.build_id() == Some(id))
+    }
+
+    /// Where an index of the file's DWARF is kept; `None` without build-id or cache.
+    pub fn index_path(&self, image: &Image) -> Option<PathBuf> {
+        let id = image.build_id()?;
+        Some(self.cache.as_ref()?.join("index").join(hex(id)))
+    }
+}
+
+/// The symbol table that Fedora and others pack into stripped files.
+pub(crate) fn mini(image: &Image) -> Option<Arc<Image>> {
+    let packed = image.section(".gnu_debugdata")?;
+    let mut out = Bounded(Vec::new());
+    lzma_rs::xz_decompress(&mut &packed[..], &mut out).ok()?;
+    Image::from_bytes(out.0, image.path()).ok().map(Arc::new)
+}
+
+/// Takes bytes up to a limit.
+struct Bounded(Vec<u8>);
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_MINI {
+            return Err(std::io::Error::other("unpacks to too much"));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether a separate file is of the same build: the build-ids agree, or the checksum does.
+fn belongs(image: &Image, debug: &Image) -> bool {
+    match (image.build_id(), debug.build_id()) {
+        (Some(a), Some(b)) => a == b,
+        _ => image
+            .debug_link()
+            .is_some_and(|(_, crc)| crc == crc32(debug.bytes())),
+    }
+}
+
+/// The checksum of `.gnu_debuglink`: CRC-32 as in zlib.
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

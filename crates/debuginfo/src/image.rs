@@ -1,0 +1,242 @@
+//! One ELF file: segments, sections, notes that name it and its debugging information.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{LittleEndian, Object, ObjectSection, elf};
+
+use crate::error::Error;
+use crate::map::{Blob, Map};
+
+pub(crate) type Elf = ElfFile64<'static, LittleEndian>;
+
+/// Largest section that is unpacked; a claim beyond it is taken for damage.
+const MAX_UNPACKED: u64 = 4 << 30;
+/// No compressor in use packs tighter than this, so a larger claim is damage.
+const MAX_RATIO: u64 = 1 << 15;
+
+/// A loaded part of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// First address as linked.
+    pub address: u64,
+    /// Offset of its first byte in the file.
+    pub offset: u64,
+    /// Bytes in the file.
+    pub file_size: u64,
+    /// Bytes in memory.
+    pub mem_size: u64,
+    /// Whether code in it runs.
+    pub executable: bool,
+}
+
+/// A 64-bit little-endian ELF file.
+pub struct Image {
+    // Points into `blob`; declared before it, so dropped before it.
+    elf: Elf,
+    segments: Vec<Segment>,
+    blob: Blob,
+    path: PathBuf,
+}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Image").field(&self.path).finish()
+    }
+}
+
+impl Image {
+    /// Maps a file.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not a 64-bit little-endian ELF file.
+    pub fn open(path: &Path) -> Result<Image, Error> {
+        let map = Map::open(path).map_err(|e| Error::new(path, e))?;
+        Image::new(Blob::Map(map), path)
+    }
+
+    /// Takes bytes that are an ELF file.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> Result<Image, Error> {
+        Image::new(Blob::Heap(bytes), path)
+    }
+
+    fn new(blob: Blob, path: &Path) -> Result<Image, Error> {
+        // SAFETY: `elf` is private, is stored beside the blob, and what it gives out is
+        // bound to `&self` by every public function.
+        let bytes = unsafe { blob.forever() };
+        if !bytes.starts_with(b"\x7fELF") {
+            return Err(Error::new(path, "not an ELF file"));
+        }
+        if bytes.get(4..6) != Some(&[2, 1]) {
+            return Err(Error::new(path, "not a 64-bit little-endian ELF file"));
+        }
+        let elf =
+            Elf::parse(bytes).map_err(|e| Error::new(path, format!("damaged ELF file: {e}")))?;
+        let segments = segments(&elf);
+        Ok(Image {
+            elf,
+            segments,
+            blob,
+            path: path.into(),
+        })
+    }
+
+    /// Where it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The parsed file. What it gives out must not outlive the image.
+    pub(crate) fn elf(&self) -> &Elf {
+        &self.elf
+    }
+
+    /// The processor: `EM_X86_64` is 62.
+    #[must_use]
+    pub fn machine(&self) -> u16 {
+        self.elf.elf_header().e_machine(LittleEndian).0
+    }
+
+    /// Whether it is loaded at an address other than the linked one (PIE, shared library).
+    #[must_use]
+    pub fn position_independent(&self) -> bool {
+        self.elf.elf_header().e_type(LittleEndian) == elf::ET_DYN
+    }
+
+    /// Whether it has an interpreter or is linked to an address: a program, not a library.
+    #[must_use]
+    pub fn is_program(&self) -> bool {
+        !self.position_independent()
+            || self
+                .elf
+                .elf_program_headers()
+                .iter()
+                .any(|p| p.p_type(LittleEndian) == elf::PT_INTERP)
+    }
+
+    /// The loaded parts.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Offset in the file of a linked address, as uprobes want it.
+    #[must_use]
+    pub fn file_offset(&self, address: u64) -> Option<u64> {
+        let inside = |s: &&Segment| {
+            address
+                .checked_sub(s.address)
+                .is_some_and(|d| d < s.file_size)
+        };
+        let s = self.segments.iter().find(inside)?;
+        s.offset.checked_add(address - s.address)
+    }
+
+    /// Linked address of an offset in the file; of the executable segment where several hold it.
+    #[must_use]
+    pub fn address_of_offset(&self, offset: u64) -> Option<u64> {
+        let inside = |s: &&Segment| {
+            offset
+                .checked_sub(s.offset)
+                .is_some_and(|d| d < s.file_size)
+        };
+        let mut all = self.segments.iter().filter(inside);
+        let first = all.next()?;
+        let s = if first.executable {
+            first
+        } else {
+            all.find(|s| s.executable).unwrap_or(first)
+        };
+        s.address.checked_add(offset - s.offset)
+    }
+
+    /// Whether code at a linked address runs.
+    #[must_use]
+    pub fn is_code(&self, address: u64) -> bool {
+        self.segments.iter().any(|s| {
+            s.executable
+                && address
+                    .checked_sub(s.address)
+                    .is_some_and(|d| d < s.file_size)
+        })
+    }
+
+    /// The build-id.
+    #[must_use]
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.elf
+            .build_id()
+            .ok()
+            .flatten()
+            .filter(|id| !id.is_empty())
+    }
+
+    /// `.gnu_debuglink`: the name of the separate file and its checksum.
+    #[must_use]
+    pub fn debug_link(&self) -> Option<(&str, u32)> {
+        let (name, crc) = self.elf.gnu_debuglink().ok().flatten()?;
+        Some((std::str::from_utf8(name).ok()?, crc))
+    }
+
+    /// `.gnu_debugaltlink`: the path of the file with the shared part, and its build-id.
+    #[must_use]
+    pub fn alt_link(&self) -> Option<(&str, &[u8])> {
+        let (name, id) = self.elf.gnu_debugaltlink().ok().flatten()?;
+        Some((std::str::from_utf8(name).ok()?, id))
+    }
+
+    /// A section's bytes, unpacked when they are compressed; `None` when there is none or it
+    /// is damaged.
+    pub(crate) fn section(&self, name: &str) -> Option<Cow<'static, [u8]>> {
+        let section = self.elf.section_by_name(name)?;
+        let data = section.compressed_data().ok()?;
+        let most = MAX_UNPACKED.min((data.data.len() as u64 + 64).saturating_mul(MAX_RATIO));
+        if data.uncompressed_size > most {
+            return None;
+        }
+        data.decompress().ok()
+    }
+
+    /// Address and bytes of a loaded section.
+    pub(crate) fn loaded(&self, name: &str) -> Option<(u64, &'static [u8])> {
+        let section = self.elf.section_by_name(name)?;
+        Some((section.address(), section.data().ok()?))
+    }
+
+    /// Whether a section is there.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.elf.section_by_name(name).is_some_and(|s| s.size() > 0)
+    }
+
+    /// Bytes of the whole file.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.blob.bytes()
+    }
+
+    /// Gives back the memory of a part of the file; it is read again when needed.
+    pub fn forget(&self, part: &[u8]) {
+        self.blob.forget(part);
+    }
+}
+
+fn segments(elf: &Elf) -> Vec<Segment> {
+    let e = LittleEndian;
+    let loaded = elf
+        .elf_program_headers()
+        .iter()
+        .filter(|p| p.p_type(e) == elf::PT_LOAD);
+    loaded
+        .map(|p| Segment {
+            address: p.p_vaddr(e),
+            offset: p.p_offset(e),
+            file_size: p.p_filesz(e),
+            mem_size: p.p_memsz(e),
+            executable: p.p_flags(e).contains(elf::PF_X),
+        })
+        .collect()
+}

@@ -1,0 +1,111 @@
+//! Bytes of a file, mapped rather than read: only pages that are looked at cost memory.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+/// A file mapped for reading.
+pub(crate) struct Map {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is private and never written through.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    /// Maps a regular file that is not empty.
+    pub(crate) fn open(path: &Path) -> io::Result<Map> {
+        let file = File::open(path)?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            ));
+        }
+        let len = usize::try_from(meta.len()).map_err(io::Error::other)?;
+        if len == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "empty file"));
+        }
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let at = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ,
+                MapFlags::PRIVATE,
+                &file,
+                0,
+            )?
+        };
+        let start = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
+        Ok(Map { start, len })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping lives as long as self and is not written.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// Gives back the memory of the pages wholly inside a part of the mapping. They are read
+    /// again from the file when they are looked at again.
+    fn forget(&self, part: &[u8]) {
+        const PAGE: usize = 4096;
+        let base = self.start.as_ptr() as usize;
+        let from = (part.as_ptr() as usize).next_multiple_of(PAGE);
+        let to = (part.as_ptr() as usize + part.len()) / PAGE * PAGE;
+        if from >= to || from < base || to > base + self.len {
+            return;
+        }
+        // SAFETY: whole pages inside the mapping; private and clean, so the file's bytes come
+        // back on the next access.
+        let _ = unsafe { madvise(from as *mut _, to - from, Advice::LinuxDontNeed) };
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: made by mmap with this length, unmapped once.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Bytes that do not move while this value lives.
+pub(crate) enum Blob {
+    /// Of a file.
+    Map(Map),
+    /// Made in memory (unpacked).
+    Heap(Vec<u8>),
+}
+
+impl Blob {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Blob::Map(m) => m.bytes(),
+            Blob::Heap(v) => v,
+        }
+    }
+
+    /// Gives back the memory of a part that was looked at for the last time for now.
+    pub(crate) fn forget(&self, part: &[u8]) {
+        if let Blob::Map(m) = self {
+            m.forget(part);
+        }
+    }
+
+    /// The bytes without their lifetime.
+    ///
+    /// # Safety
+    /// The slice must not be used after this value is dropped or changed.
+    pub(crate) unsafe fn forever(&self) -> &'static [u8] {
+        let bytes = self.bytes();
+        // SAFETY: the caller promises; the bytes have a stable address.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
+    }
+}

@@ -1,0 +1,113 @@
+//! A program or library together with the files that its debugging information is in.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use crate::error::Error;
+use crate::find::{self, Search};
+use crate::image::Image;
+use crate::symbols::Symbols;
+
+/// A file and what is known about it. Everything beyond the file itself is looked for when a
+/// question needs it.
+pub struct Module {
+    // Points into the images below; declared before them, so dropped before them.
+    symbols: OnceLock<Symbols<'static>>,
+    main: Arc<Image>,
+    debug: OnceLock<Debug>,
+    mini: OnceLock<Option<Arc<Image>>>,
+    search: Search,
+}
+
+/// The files with DWARF.
+struct Debug {
+    /// The file itself where it has DWARF, or a separate one.
+    image: Option<Arc<Image>>,
+    /// The file that dwz moved shared parts to.
+    alt: Option<Arc<Image>>,
+    notes: Vec<String>,
+}
+
+impl Module {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not a 64-bit little-endian ELF file.
+    pub fn open(path: &Path, search: &Search) -> Result<Module, Error> {
+        Ok(Module::new(Image::open(path)?, search))
+    }
+
+    /// Of an opened file.
+    #[must_use]
+    pub fn new(image: Image, search: &Search) -> Module {
+        Module {
+            symbols: OnceLock::new(),
+            main: Arc::new(image),
+            debug: OnceLock::new(),
+            mini: OnceLock::new(),
+            search: search.clone(),
+        }
+    }
+
+    /// The file itself.
+    #[must_use]
+    pub fn image(&self) -> &Image {
+        &self.main
+    }
+
+    fn debug(&self) -> &Debug {
+        self.debug.get_or_init(|| {
+            let own = self.main.has(".debug_info") || self.main.has(".zdebug_info");
+            let (image, notes) = if own {
+                (Some(self.main.clone()), Vec::new())
+            } else {
+                let (found, notes) = self.search.debug_of(&self.main);
+                (found.map(Arc::new), notes)
+            };
+            let alt = image.as_ref().and_then(|i| self.search.alt_of(i));
+            Debug {
+                image,
+                alt: alt.map(Arc::new),
+                notes,
+            }
+        })
+    }
+
+    /// The file that holds the DWARF, where there is one.
+    #[must_use]
+    pub fn debug_image(&self) -> Option<&Image> {
+        self.debug().image.as_deref()
+    }
+
+    /// The file that dwz moved shared parts of the DWARF to.
+    #[must_use]
+    pub fn alt_image(&self) -> Option<&Image> {
+        self.debug().alt.as_deref()
+    }
+
+    /// What went wrong in the search for separate debugging information.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.debug().notes
+    }
+
+    /// Symbols of the file, of its separate debugging information and of the packed table.
+    #[must_use]
+    pub fn symbols(&self) -> &Symbols<'_> {
+        self.symbols.get_or_init(|| {
+            let mut images: Vec<&Image> = vec![&self.main];
+            // Only a stripped file needs other files for its symbols.
+            if self.main.elf().elf_symbol_table().is_empty() {
+                if let Some(debug) = self.debug_image() {
+                    images.push(debug);
+                } else if let Some(mini) = self.mini.get_or_init(|| find::mini(&self.main)) {
+                    images.push(mini);
+                }
+            }
+            let symbols = Symbols::of(&images);
+            // SAFETY: the names lie in images that self holds, set once and never replaced,
+            // and dropped after this field; given out bound to `&self` only.
+            unsafe { std::mem::transmute::<Symbols<'_>, Symbols<'static>>(symbols) }
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! Entries of the procedure linkage table: through which a file calls functions of others.
+
+use object::read::elf::Sym;
+use std::collections::HashMap;
+
+use object::{LittleEndian, Object, ObjectSymbolTable, RelocationTarget};
+
+use crate::image::Image;
+
+/// Where a file jumps to a function of another file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PltEntry<'a> {
+    /// The function.
+    pub name: &'a str,
+    /// Linked address of the entry.
+    pub address: u64,
+}
+
+/// Sections of stubs and the bytes of a stub (psABI; `.plt.got` has 8 without CET).
+const SECTIONS: [(&str, usize); 3] = [(".plt", 16), (".plt.sec", 16), (".plt.got", 8)];
+
+/// `jmp *disp32(%rip)`
+const JUMP: [u8; 2] = [0xff, 0x25];
+/// `endbr64`
+const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+const EM_X86_64: u16 = 62;
+
+/// The entries in order of address. Only stubs that jump through a slot which a relocation
+/// fills with a named symbol count, which holds for every layout that linkers use on x86-64.
+#[must_use]
+pub fn entries(image: &Image) -> Vec<PltEntry<'_>> {
+    if image.machine() != EM_X86_64 {
+        return Vec::new();
+    }
+    let slots = slots(image);
+    let mut found = Vec::new();
+    for (section, step) in SECTIONS {
+        let Some((base, code)) = image.loaded(section) else {
+            continue;
+        };
+        let mut last = None;
+        for at in (0..code.len()).step_by(step) {
+            let Some(slot) = jump_slot(base, code, at) else {
+                continue;
+            };
+            // A stub of 16 bytes in a section walked by 8 shows once.
+            if let Some(&name) = slots.get(&slot)
+                && last != Some(slot)
+            {
+                last = Some(slot);
+                found.push(PltEntry {
+                    name,
+                    address: base.wrapping_add(at as u64),
+                });
+            }
+        }
+    }
+    found.sort_by_key(|p| p.address);
+    found
+}
+
+/// The address whose word the stub at an offset jumps to.
+fn jump_slot(base: u64, code: &[u8], at: usize) -> Option<u64> {
+    let mut pc = at;
+    if code.get(pc..pc + 4) == Some(&ENDBR) {
+        pc += 4;
+    }
+    // `bnd` prefix
+    if code.get(pc) == Some(&0xf2) {
+        pc += 1;
+    }
+    if code.get(pc..pc + 2) != Some(&JUMP) {
+        return None;
+    }
+    let disp = i32::from_le_bytes(code.get(pc + 2..pc + 6)?.try_into().ok()?);
+    Some(
+        base.wrapping_add(pc as u64 + 6)
+            .wrapping_add(disp as i64 as u64),
+    )
+}
+
+/// Slots that the dynamic linker fills, with the names of what it puts there.
+fn slots(image: &Image) -> HashMap<u64, &str> {
+    let mut slots = HashMap::new();
+    let Some(relocations) = image.elf().dynamic_relocations() else {
+        return slots;
+    };
+    let table = image.elf().elf_dynamic_symbol_table();
+    for (slot, relocation) in relocations {
+        if let RelocationTarget::Symbol(index) = relocation.target()
+            && let Ok(sym) = table.symbol(index)
+            && let Ok(name) = sym.name(LittleEndian, table.strings())
+            && let Ok(name) = std::str::from_utf8(name)
+            && !name.is_empty()
+        {
+            slots.insert(slot, name);
+        }
+    }
+    let _ = image
+        .elf()
+        .dynamic_symbol_table()
+        .map(|t| t.symbols().count());
+    slots
+}

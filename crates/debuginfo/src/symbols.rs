@@ -1,0 +1,186 @@
+//! Symbols of a file: functions and data by name and by address.
+
+use object::read::elf::Sym;
+use object::{LittleEndian, elf};
+
+use crate::image::Image;
+
+/// What a symbol names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SymbolKind {
+    /// Code.
+    Func,
+    /// A function that chooses an implementation when the program is linked at its start; its
+    /// address is that of the choosing code.
+    IFunc,
+    /// A variable.
+    Data,
+    /// A variable of each thread; its address is an offset.
+    Tls,
+}
+
+/// Who sees a symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Binding {
+    /// Everybody.
+    Global,
+    /// Everybody, unless a global one of the name is there.
+    Weak,
+    /// Its compilation unit.
+    Local,
+}
+
+/// A defined symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Symbol<'a> {
+    /// Its name as in the file, mangled.
+    pub name: &'a str,
+    /// Its address as linked.
+    pub address: u64,
+    /// Bytes; 0 where the file does not say.
+    pub size: u64,
+    /// What it names.
+    pub kind: SymbolKind,
+    /// Who sees it.
+    pub binding: Binding,
+    /// Whether the dynamic linker sees it.
+    pub dynamic: bool,
+}
+
+/// Symbols in order of address; at one address the better name first (global before weak
+/// before local, then by name).
+#[derive(Debug, Default)]
+pub struct Symbols<'a> {
+    all: Vec<Symbol<'a>>,
+    /// Indices of functions in order of address, the first name at each address only.
+    code: Vec<u32>,
+    /// The largest end address of `code[..=i]`, to stop looking outwards.
+    by_name: Vec<u32>,
+}
+
+impl<'a> Symbols<'a> {
+    /// Those of all files together; the same symbol found twice is kept once.
+    #[must_use]
+    pub fn of(images: &[&'a Image]) -> Symbols<'a> {
+        let mut all = Vec::new();
+        for image in images {
+            read(image, &mut all);
+        }
+        all.sort_unstable_by_key(|s| (s.address, s.binding, s.name, s.kind, !s.dynamic));
+        all.dedup_by(|b, a| {
+            let same = a.address == b.address && a.name == b.name && a.kind == b.kind;
+            if same {
+                a.size = a.size.max(b.size);
+                a.dynamic |= b.dynamic;
+            }
+            same
+        });
+        let mut code: Vec<u32> = Vec::new();
+        for (i, s) in all.iter().enumerate() {
+            let before = code.last().map(|&l| &all[l as usize]);
+            let function = matches!(s.kind, SymbolKind::Func | SymbolKind::IFunc);
+            if function && before.is_none_or(|b| b.address != s.address) {
+                code.push(i as u32);
+            }
+        }
+        let mut by_name: Vec<u32> = (0..all.len() as u32).collect();
+        by_name.sort_unstable_by_key(|&i| (all[i as usize].name, all[i as usize].binding));
+        Symbols { all, code, by_name }
+    }
+
+    /// All of them, in order of address.
+    #[must_use]
+    pub fn all(&self) -> &[Symbol<'a>] {
+        &self.all
+    }
+
+    /// Functions, one name for each address, in order of address.
+    pub fn functions(&self) -> impl Iterator<Item = &Symbol<'a>> {
+        self.code.iter().map(|&i| &self.all[i as usize])
+    }
+
+    /// Those of a name, global ones first.
+    pub fn named<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s Symbol<'a>> {
+        let at = |i: &u32| &self.all[*i as usize];
+        let from = self.by_name.partition_point(|i| at(i).name < name);
+        let to = from + self.by_name[from..].partition_point(|i| at(i).name <= name);
+        self.by_name[from..to].iter().map(at)
+    }
+
+    /// The function that holds an address and the distance from its start. A function
+    /// without a size reaches to the next one.
+    #[must_use]
+    pub fn function_at(&self, address: u64) -> Option<(&Symbol<'a>, u64)> {
+        let at = |i: u32| &self.all[i as usize];
+        let mut i = self.code.partition_point(|&i| at(i).address <= address);
+        // A function within a function (a second entry) may end before its outer one.
+        for _ in 0..8 {
+            i = i.checked_sub(1)?;
+            let s = at(self.code[i]);
+            let offset = address - s.address;
+            if offset < s.size || (s.size == 0 && offset < 1 << 20) {
+                return Some((s, offset));
+            }
+        }
+        None
+    }
+
+    /// The variable that holds an address and the distance from its start.
+    #[must_use]
+    pub fn data_at(&self, address: u64) -> Option<(&Symbol<'a>, u64)> {
+        let end = self.all.partition_point(|s| s.address <= address);
+        self.all[..end]
+            .iter()
+            .rev()
+            .take(16)
+            .filter(|s| s.kind == SymbolKind::Data)
+            .find(|s| address - s.address < s.size.max(1))
+            .map(|s| (s, address - s.address))
+    }
+}
+
+/// Adds the defined symbols of one file's two tables.
+fn read<'a>(image: &'a Image, all: &mut Vec<Symbol<'a>>) {
+    let e = LittleEndian;
+    let tables = [
+        (image.elf().elf_dynamic_symbol_table(), true),
+        (image.elf().elf_symbol_table(), false),
+    ];
+    for (table, dynamic) in tables {
+        all.reserve(table.len());
+        for sym in table.iter() {
+            let kind = match sym.st_type() {
+                elf::STT_FUNC => SymbolKind::Func,
+                elf::STT_GNU_IFUNC => SymbolKind::IFunc,
+                elf::STT_OBJECT => SymbolKind::Data,
+                elf::STT_TLS => SymbolKind::Tls,
+                // Assembly code often leaves the type out.
+                elf::STT_NOTYPE if image.is_code(sym.st_value(e)) => SymbolKind::Func,
+                _ => continue,
+            };
+            if sym.is_undefined(e) {
+                continue;
+            }
+            let name = sym.name(e, table.strings()).ok();
+            let Some(name) = name.and_then(|n| std::str::from_utf8(n).ok()) else {
+                continue;
+            };
+            if name.is_empty() {
+                continue;
+            }
+            let binding = match sym.st_bind() {
+                elf::STB_LOCAL => Binding::Local,
+                elf::STB_WEAK => Binding::Weak,
+                _ => Binding::Global,
+            };
+            all.push(Symbol {
+                name,
+                address: sym.st_value(e),
+                size: sym.st_size(e),
+                kind,
+                binding,
+                dynamic,
+            });
+        }
+    }
+}

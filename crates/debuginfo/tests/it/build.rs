@@ -1,0 +1,40 @@
+//! Builds small programs to look at.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A directory that goes away.
+pub struct Dir(tempfile::TempDir);
+
+impl Dir {
+    pub fn new() -> Dir {
+        Dir(tempfile::tempdir().expect("a directory"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Compiles a text with `gcc` (`.c`) or `g++` (`.cc`).
+    pub fn compile(&self, name: &str, text: &str, flags: &[&str]) -> PathBuf {
+        let source = self.path().join(name);
+        std::fs::write(&source, text).expect("written");
+        let out = source.with_extension("");
+        let compiler = if name.ends_with(".c") { "gcc" } else { "g++" };
+        run(Command::new(compiler)
+            .current_dir(self.path())
+            .args(flags)
+            .arg(name)
+            .arg("-o")
+            .arg(&out));
+        out
+    }
+}
+
+/// Runs a command that must succeed; gives what it printed.
+pub fn run(command: &mut Command) -> String {
+    let out = command.output().expect("started");
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{command:?}: {error}");
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}

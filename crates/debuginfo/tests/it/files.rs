@@ -1,0 +1,295 @@
+//! Files, symbols, stubs, separate debugging information, unwind rows.
+
+use std::path::Path;
+use std::process::Command;
+
+use spile_debuginfo::cfi::{self, Cfa, Saved};
+use spile_debuginfo::{Binding, Image, Module, Search, SymbolKind, plt};
+
+use crate::build::{Dir, run};
+
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+int counter = 3;
+static int __attribute__((noinline)) hidden(int x) { return x * counter; }
+int __attribute__((noinline)) shown(int x) { return hidden(x) + 1; }
+int main(int argc, char **argv) { puts("hello"); return shown(argc) + atoi(argv[0]) > 100; }
+"#;
+
+fn open(path: &Path) -> Module {
+    Module::open(path, &Search::default()).expect("opened")
+}
+
+#[test]
+fn symbols_and_offsets() {
+    let dir = Dir::new();
+    let path = dir.compile("a.c", PROGRAM, &["-O1"]);
+    let module = open(&path);
+    let shown = module.symbols().named("shown").next().expect("there");
+    assert_eq!(
+        (shown.kind, shown.binding),
+        (SymbolKind::Func, Binding::Global)
+    );
+    let hidden = module.symbols().named("hidden").next().expect("there");
+    assert_eq!(hidden.binding, Binding::Local);
+    let counter = module.symbols().named("counter").next().expect("there");
+    assert_eq!((counter.kind, counter.size), (SymbolKind::Data, 4));
+    let (at, offset) = module
+        .symbols()
+        .function_at(shown.address + 1)
+        .expect("found");
+    assert_eq!((at.name, offset), ("shown", 1));
+    assert_eq!(
+        module
+            .symbols()
+            .data_at(counter.address + 2)
+            .map(|d| (d.0.name, d.1)),
+        Some(("counter", 2))
+    );
+
+    let image = module.image();
+    assert!(image.position_independent() && image.is_program());
+    let offset = image.file_offset(shown.address).expect("in the file");
+    assert_eq!(image.address_of_offset(offset), Some(shown.address));
+    assert!(image.is_code(shown.address) && !image.is_code(counter.address));
+    assert_eq!(image.file_offset(u64::MAX), None);
+    assert_eq!(image.address_of_offset(u64::MAX), None);
+}
+
+#[test]
+fn stubs_of_all_layouts() {
+    let dir = Dir::new();
+    for flags in [
+        &["-Wl,-z,lazy", "-fcf-protection=full", "-Wl,-z,ibtplt"][..],
+        &["-Wl,-z,lazy", "-fcf-protection=none"],
+        &["-Wl,-z,now", "-fcf-protection=none"],
+        &["-Wl,-z,now", "-no-pie"],
+    ] {
+        let path = dir.compile("p.c", PROGRAM, flags);
+        let module = open(&path);
+        let found = plt::entries(module.image());
+        for name in ["puts", "atoi"] {
+            let count = found.iter().filter(|p| p.name == name).count();
+            assert_eq!(count, 1, "{name} with {flags:?} in {found:?}");
+        }
+        // gdb knows the stubs as puts@plt.
+        let text = run(Command::new("gdb")
+            .args(["-batch", "-nx", "-ex", "info address puts@plt"])
+            .arg(&path));
+        let puts = found.iter().find(|p| p.name == "puts").expect("there");
+        let hex = format!("{:#x}", puts.address);
+        assert!(
+            text.contains("No symbol") || text.contains(&hex),
+            "{text} {hex}"
+        );
+    }
+}
+
+#[test]
+fn separate_files() {
+    let dir = Dir::new();
+    let path = dir.compile("s.c", PROGRAM, &["-g", "-O1", "-Wl,--build-id"]);
+    let objcopy = |args: &[&str]| run(Command::new("objcopy").current_dir(dir.path()).args(args));
+    objcopy(&["--only-keep-debug", "s", "s.dbg"]);
+    objcopy(&["--strip-all", "s", "plain"]);
+    objcopy(&["--strip-all", "--add-gnu-debuglink=s.dbg", "s", "linked"]);
+
+    let plain = open(&dir.path().join("plain"));
+    assert!(plain.debug_image().is_none());
+    assert!(plain.symbols().named("hidden").next().is_none());
+    let linked = open(&dir.path().join("linked"));
+    assert!(linked.debug_image().is_some(), "{:?}", linked.notes());
+    assert!(linked.symbols().named("hidden").next().is_some());
+
+    // By build-id below an extra root.
+    let id: String = Image::open(&path)
+        .expect("opened")
+        .build_id()
+        .expect("has one")
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let root = dir.path().join("root");
+    let at = root.join("usr/lib/debug/.build-id").join(&id[..2]);
+    std::fs::create_dir_all(&at).expect("made");
+    std::fs::rename(
+        dir.path().join("s.dbg"),
+        at.join(format!("{}.debug", &id[2..])),
+    )
+    .expect("moved");
+    let search = Search {
+        roots: vec![root],
+        ..Search::default()
+    };
+    let found = Module::open(&dir.path().join("plain"), &search).expect("opened");
+    assert!(found.debug_image().is_some());
+    assert!(found.symbols().named("hidden").next().is_some());
+}
+
+/// A file of another build under the right name is not taken.
+#[test]
+fn foreign_debug_file() {
+    let dir = Dir::new();
+    dir.compile("s.c", PROGRAM, &["-g", "-O1", "-Wl,--build-id"]);
+    let other = dir.compile("t.c", PROGRAM, &["-g", "-O2", "-Wl,--build-id"]);
+    let objcopy = |args: &[&str]| run(Command::new("objcopy").current_dir(dir.path()).args(args));
+    objcopy(&["--only-keep-debug", "s", "s.dbg"]);
+    objcopy(&["--strip-all", "--add-gnu-debuglink=s.dbg", "s", "linked"]);
+    std::fs::copy(other, dir.path().join("s.dbg")).expect("copied");
+    let linked = open(&dir.path().join("linked"));
+    assert!(linked.debug_image().is_none());
+    assert_eq!(linked.notes().len(), 1);
+}
+
+#[test]
+fn packed_symbols() {
+    let dir = Dir::new();
+    dir.compile("m.c", PROGRAM, &["-O1"]);
+    let here = |cmd: &str, args: &[&str]| run(Command::new(cmd).current_dir(dir.path()).args(args));
+    std::fs::copy(dir.path().join("m"), dir.path().join("mini")).expect("copied");
+    here("xz", &["-k", "mini"]);
+    here(
+        "objcopy",
+        &[
+            "--strip-all",
+            "--add-section",
+            ".gnu_debugdata=mini.xz",
+            "m",
+            "stripped",
+        ],
+    );
+    let module = open(&dir.path().join("stripped"));
+    assert!(module.symbols().named("hidden").next().is_some());
+}
+
+/// A debuginfod server that has one file.
+fn serve(file: Vec<u8>, requests: usize) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    use std::io::{BufRead, BufReader, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let thread = std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        for _ in 0..requests {
+            let (stream, _) = listener.accept().expect("accepted");
+            let mut lines = BufReader::new(&stream).lines();
+            seen.push(lines.next().expect("a line").expect("text"));
+            while lines.next().is_some_and(|l| l.is_ok_and(|l| !l.is_empty())) {}
+            let mut out = &stream;
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                file.len()
+            );
+            out.write_all(head.as_bytes())
+                .and_then(|()| out.write_all(&file))
+                .expect("sent");
+        }
+        seen
+    });
+    (url, thread)
+}
+
+#[test]
+fn from_a_server() {
+    let dir = Dir::new();
+    dir.compile("d.c", PROGRAM, &["-g", "-Wl,--build-id"]);
+    let objcopy = |args: &[&str]| run(Command::new("objcopy").current_dir(dir.path()).args(args));
+    objcopy(&["--strip-all", "d", "stripped"]);
+    let (url, thread) = serve(std::fs::read(dir.path().join("d")).expect("read"), 1);
+    let search = Search {
+        urls: vec!["https://localhost:1".into(), url],
+        cache: Some(dir.path().join("cache")),
+        ..Search::default()
+    };
+    let stripped = dir.path().join("stripped");
+    let module = Module::open(&stripped, &search).expect("opened");
+    assert!(module.debug_image().is_some(), "{:?}", module.notes());
+    assert_eq!(
+        module.notes().len(),
+        1,
+        "https is refused: {:?}",
+        module.notes()
+    );
+    let seen = thread.join().expect("served");
+    assert!(
+        seen[0].starts_with("GET /buildid/") && seen[0].contains("/debuginfo "),
+        "{seen:?}"
+    );
+    // The second time the server is gone, and the cache has it.
+    let again = Module::open(&stripped, &search).expect("opened");
+    assert!(again.debug_image().is_some());
+}
+
+#[test]
+fn unwind_rows() {
+    let dir = Dir::new();
+    let path = dir.compile("u.c", PROGRAM, &["-O2", "-fno-omit-frame-pointer"]);
+    let module = open(&path);
+    let rows = cfi::rows(module.image(), None);
+    assert!(rows.windows(2).all(|w| w[0].start < w[1].start));
+    let shown = module.symbols().named("shown").next().expect("there");
+    let entry = cfi::row_at(&rows, shown.address).expect("a row");
+    assert_eq!(
+        entry.cfa,
+        Cfa::Register {
+            register: cfi::RSP,
+            offset: 8
+        }
+    );
+    assert_eq!(entry.ra, Saved::AtCfa(-8));
+    let inside = cfi::row_at(&rows, shown.address + 8).expect("a row");
+    assert_eq!(
+        inside.cfa,
+        Cfa::Register {
+            register: cfi::RBP,
+            offset: 16
+        }
+    );
+    assert_eq!(inside.rbp, Saved::AtCfa(-16));
+    assert!(
+        rows.iter().any(|r| matches!(r.cfa, Cfa::Plt { .. }))
+            || plt::entries(module.image()).is_empty()
+    );
+    assert!(cfi::row_at(&rows, 0).is_none());
+    let start = module.symbols().named("_start").next().expect("there");
+    assert_eq!(
+        cfi::row_at(&rows, start.address).expect("a row").ra,
+        Saved::Undefined
+    );
+    // The same from .debug_frame.
+    let path = dir.compile(
+        "v.c",
+        PROGRAM,
+        &[
+            "-g",
+            "-O2",
+            "-fno-asynchronous-unwind-tables",
+            "-fno-unwind-tables",
+            "-fno-omit-frame-pointer",
+        ],
+    );
+    let module = open(&path);
+    let rows = cfi::rows(module.image(), None);
+    let shown = module.symbols().named("shown").next().expect("there");
+    assert_eq!(
+        cfi::row_at(&rows, shown.address).map(|r| r.ra),
+        Some(Saved::AtCfa(-8))
+    );
+}
+
+#[test]
+fn wrong_files() {
+    let dir = Dir::new();
+    for (name, bytes) in [
+        ("empty", &b""[..]),
+        ("text", b"hello"),
+        ("short", b"\x7fELF\x02\x01"),
+        ("narrow", b"\x7fELF\x01\x01\x01"),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).expect("written");
+        assert!(Image::open(&path).is_err(), "{name}");
+    }
+    assert!(Image::open(dir.path()).is_err());
+    assert!(Image::open(&dir.path().join("none")).is_err());
+}
