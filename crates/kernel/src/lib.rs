@@ -7,6 +7,7 @@
 //! * [`btf`]: types of the kernel, by an index over its BTF.
 //! * [`bpf`]: the one funnel for `bpf(2)`.
 //! * [`features`]: what this kernel's BPF can do: yes, no, could not tell.
+//! * [`functions`]: functions by name, which can be probed, their parameters.
 //! * [`machine`]: CPUs, clocks, release and configuration.
 //! * [`names`]: error numbers and signals.
 //! * [`perf`]: events of `perf_event_open(2)`.
@@ -18,6 +19,7 @@
 pub mod bpf;
 pub mod btf;
 pub mod features;
+pub mod functions;
 pub mod glob;
 pub mod machine;
 pub mod names;

@@ -173,23 +173,35 @@ impl Symbols {
 
     /// All symbols of that name: static functions may share one.
     pub fn find<'a>(&'a self, name: &str) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
+        let name_only = name.to_owned();
+        self.find_with(name, b"\n\t ")
+            .filter(move |symbol| symbol.name == name_only)
+    }
+
+    /// All symbols whose names begin with `name` and go on with one of `next` (or end there,
+    /// at the end of the text).
+    pub fn find_with<'a>(
+        &'a self,
+        name: &str,
+        next: &[u8],
+    ) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
         let needle = format!(" {name}");
         let ends: Vec<usize> = if name.is_empty() {
             Vec::new()
         } else {
             memchr::memmem::find_iter(&self.text, needle.as_bytes())
                 .filter(|at| {
-                    matches!(
-                        self.text.get(at + needle.len()),
-                        None | Some(b'\n' | b'\t' | b' ')
-                    )
+                    self.text
+                        .get(at + needle.len())
+                        .is_none_or(|c| next.contains(c))
                 })
                 .collect()
         };
         let name = name.to_owned();
         ends.into_iter().filter_map(move |at| {
             let start = memchr::memrchr(b'\n', &self.text[..at]).map_or(0, |nl| nl + 1);
-            self.line(start as u32).filter(|symbol| symbol.name == name)
+            self.line(start as u32)
+                .filter(|symbol| symbol.name.starts_with(&name))
         })
     }
 

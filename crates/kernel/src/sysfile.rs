@@ -76,8 +76,12 @@ impl Drop for Mapping {
 /// Reads a file of `/proc` or `/sys` whole, in large pieces: such files have
 /// no size of their own, and each read costs the kernel some work.
 pub(crate) fn read_fully(path: &str) -> std::io::Result<Vec<u8>> {
+    read_whole(File::open(path)?)
+}
+
+/// The same of an open file.
+pub(crate) fn read_whole(mut file: File) -> std::io::Result<Vec<u8>> {
     const PIECE: usize = 1 << 20;
-    let mut file = File::open(path)?;
     let mut bytes = Vec::new();
     let mut len = 0;
     loop {

@@ -243,6 +243,17 @@ impl Tracefs {
         Ok(text)
     }
 
+    /// As [`Tracefs::read`] for files of megabytes, which take large pieces best.
+    ///
+    /// # Errors
+    /// As [`Tracefs::read`].
+    pub fn read_large(&self, path: &str) -> std::io::Result<String> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.root, path, flags, Mode::empty())?);
+        let bytes = crate::sysfile::read_whole(file)?;
+        String::from_utf8(bytes).map_err(std::io::Error::other)
+    }
+
     /// The directories in a directory, sorted.
     fn list(&self, path: &str) -> Result<Vec<String>, TracefsError> {
         let failed = |errno| TracefsError {

@@ -36,6 +36,8 @@ use crate::sysfile::Blob;
 
 /// Where the running kernel shows its own BTF.
 pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+/// Where it shows those of its modules.
+const MODULES: &str = "/sys/kernel/btf";
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_LEN: usize = 24;
@@ -79,11 +81,13 @@ pub struct Btf {
     strings: (usize, usize),
     /// Look-ups by name done before; a script asks for the same few.
     found: Mutex<HashMap<Query, Option<TypeId>>>,
+    /// What a module's BTF continues: its ids and strings begin where these end.
+    base: Option<&'static Btf>,
 }
 
 impl fmt::Debug for Btf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Btf({} types)", self.records.len())
+        write!(f, "Btf({} types)", self.len())
     }
 }
 
@@ -103,7 +107,22 @@ impl Btf {
     /// # Errors
     /// [`BtfError::Io`] if it cannot be read, [`BtfError::Format`] if it is not BTF.
     pub fn open(path: impl AsRef<Path>) -> Result<Btf, BtfError> {
-        let path = path.as_ref();
+        Btf::open_over(path.as_ref(), None)
+    }
+
+    /// The BTF of a loaded module, which continues that of the kernel.
+    ///
+    /// # Errors
+    /// As [`Btf::open`].
+    pub fn module(name: &str) -> Result<Btf, BtfError> {
+        let base = Btf::vmlinux().map_err(Clone::clone)?;
+        if name.contains('/') {
+            return Err(BtfError::Format(format!("`{name}` is no module's name")));
+        }
+        Btf::open_over(Path::new(&format!("{MODULES}/{name}")), Some(base))
+    }
+
+    fn open_over(path: &Path, base: Option<&'static Btf>) -> Result<Btf, BtfError> {
         let io = |e: std::io::Error| BtfError::Io(path.to_owned(), e.to_string());
         let mut file = File::open(path).map_err(io)?;
         let len = file.metadata().map_err(io)?.len() as usize;
@@ -116,7 +135,7 @@ impl Btf {
                 Blob::from(bytes)
             }
         };
-        Btf::index(blob)
+        Btf::index(blob, base)
     }
 
     /// Indexes raw BTF held in memory.
@@ -124,10 +143,18 @@ impl Btf {
     /// # Errors
     /// [`BtfError::Format`] if the bytes are not BTF of this byte order.
     pub fn parse(bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfError> {
-        Btf::index(Blob::from(bytes.into()))
+        Btf::index(Blob::from(bytes.into()), None)
     }
 
-    fn index(blob: Blob) -> Result<Btf, BtfError> {
+    /// As [`Btf::parse`], for BTF that continues another (a module's).
+    ///
+    /// # Errors
+    /// As [`Btf::parse`].
+    pub fn parse_over(base: &'static Btf, bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfError> {
+        Btf::index(Blob::from(bytes.into()), Some(base))
+    }
+
+    fn index(blob: Blob, base: Option<&'static Btf>) -> Result<Btf, BtfError> {
         let bad = |why: &str| Err(BtfError::Format(why.to_owned()));
         let bytes: &[u8] = &blob;
         if bytes.len() < HEADER_LEN {
@@ -155,7 +182,12 @@ impl Btf {
         let Some((first, end)) = within(types_off, types_len) else {
             return bad("its types lie outside of it");
         };
-        if strings.0 == strings.1 || bytes[strings.0] != 0 || bytes[strings.1 - 1] != 0 {
+        // The strings of a module's follow those of its base: no empty one comes first.
+        let closed = match base {
+            None => strings.0 != strings.1 && bytes[strings.0] == 0 && bytes[strings.1 - 1] == 0,
+            Some(_) => strings.0 == strings.1 || bytes[strings.1 - 1] == 0,
+        };
+        if !closed {
             return bad("its string section is not bounded by NUL bytes");
         }
         // A record with its name and members is some 28 bytes in kernels' BTF.
@@ -167,6 +199,7 @@ impl Btf {
             enums: Vec::new(),
             strings,
             found: Mutex::default(),
+            base,
             blob,
         };
         btf.scan(first, end)?;
@@ -176,12 +209,15 @@ impl Btf {
     /// The one pass over the records in `first..end` of the blob.
     fn scan(&mut self, first: usize, end: usize) -> Result<(), BtfError> {
         let bytes: &[u8] = &self.blob;
-        self.records.push(0);
-        self.names.push(0);
-        self.kinds.push(0);
+        let start = self.first();
+        if start == 0 {
+            self.records.push(0);
+            self.names.push(0);
+            self.kinds.push(0);
+        }
         let mut at = first;
         while at < end {
-            let id = self.records.len() as TypeId;
+            let id = start + self.records.len() as TypeId;
             let cut = || BtfError::Format(format!("type {id} is cut short"));
             let head = bytes[at..end].first_chunk::<12>().ok_or_else(cut)?;
             let name = types::word(head, 0);
@@ -207,10 +243,35 @@ impl Btf {
         Ok(())
     }
 
-    /// Number of types, `void` included: every id is below it.
+    /// Number of types, `void` and those of the base included: every id is below it.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.records.len()
+        self.first() as usize + self.records.len()
+    }
+
+    /// The first id of its own: 0 without a base.
+    #[must_use]
+    pub fn first(&self) -> TypeId {
+        self.base.map_or(0, |base| base.len() as TypeId)
+    }
+
+    /// Bytes of its own strings.
+    fn string_bytes(&self) -> u32 {
+        (self.strings.1 - self.strings.0) as u32
+    }
+
+    /// Where the offsets of its own strings begin.
+    fn first_string(&self) -> u32 {
+        self.base
+            .map_or(0, |base| base.first_string() + base.string_bytes())
+    }
+
+    /// The base, where an id belongs to it, or its own index.
+    fn place(&self, id: TypeId) -> Result<usize, &'static Btf> {
+        match (self.base, id.checked_sub(self.first())) {
+            (Some(base), None) => Err(base),
+            (_, own) => Ok(own.unwrap_or(id) as usize),
+        }
     }
 
     /// Whether there is no type but `void`.
@@ -222,15 +283,19 @@ impl Btf {
     /// The kind of a type; `None` for void and for ids outside of the blob.
     #[must_use]
     pub fn kind(&self, id: TypeId) -> Option<Kind> {
-        Kind::from_raw(*self.kinds.get(id as usize)?)
+        match self.place(id) {
+            Err(base) => base.kind(id),
+            Ok(own) => Kind::from_raw(*self.kinds.get(own)?),
+        }
     }
 
     /// The name of a type, empty if it has none.
     #[must_use]
     pub fn name(&self, id: TypeId) -> &str {
-        self.names
-            .get(id as usize)
-            .map_or("", |&off| self.string(off))
+        match self.place(id) {
+            Err(base) => base.name(id),
+            Ok(own) => self.names.get(own).map_or("", |&off| self.string(off)),
+        }
     }
 
     /// The first type of that kind and name, in the order of ids.
@@ -254,11 +319,17 @@ impl Btf {
     /// All types of that kind and name: different compilation units may each
     /// have had their own `struct NAME`.
     pub fn find_all(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> + '_ {
+        let below: Vec<TypeId> = match self.base {
+            Some(base) => base.find_all(kind, name).collect(),
+            None => Vec::new(),
+        };
         let offsets = self.string_offsets(name);
-        (1..self.names.len()).filter_map(move |id| {
-            (offsets.contains(&self.names[id]) && self.kinds[id] == kind as u8)
-                .then_some(id as TypeId)
-        })
+        let first = self.first();
+        let own = (0..self.names.len()).filter_map(move |ix| {
+            (self.kinds[ix] == kind as u8 && offsets.contains(&self.names[ix]))
+                .then_some(first + ix as TypeId)
+        });
+        below.into_iter().chain(own)
     }
 
     /// `struct NAME`.
@@ -320,17 +391,21 @@ impl Btf {
         .find_map(|kind| self.find(kind, spelling))
     }
 
-    /// All types of one kind with their names, in the order of ids.
+    /// All types of one kind with their names, in the order of ids; without those of the base.
     pub fn all(&self, kind: Kind) -> impl Iterator<Item = (TypeId, &str)> + '_ {
-        (1..self.kinds.len())
-            .filter(move |&id| self.kinds[id] == kind as u8)
-            .map(|id| (id as TypeId, self.string(self.names[id])))
+        let first = self.first();
+        (0..self.kinds.len())
+            .filter(move |&ix| self.kinds[ix] == kind as u8)
+            .map(move |ix| (first + ix as TypeId, self.string(self.names[ix])))
     }
 
     /// The value of an enumerator, such as `TASK_COMM_LEN`, in whichever
     /// enumeration has it; the first one if several do.
     #[must_use]
     pub fn enum_value(&self, name: &str) -> Option<i64> {
+        if let Some(value) = self.base.and_then(|base| base.enum_value(name)) {
+            return Some(value);
+        }
         let offsets = self.string_offsets(name);
         if offsets.is_empty() {
             return None;
@@ -344,6 +419,10 @@ impl Btf {
     /// The NUL-terminated string at an offset of the string section; empty if
     /// it lies outside or is not UTF-8.
     pub(crate) fn string(&self, off: u32) -> &str {
+        let off = match (self.base, off.checked_sub(self.first_string())) {
+            (Some(base), None) => return base.string(off),
+            (_, own) => own.unwrap_or(off),
+        };
         let table = &self.blob[self.strings.0..self.strings.1];
         let Some(rest) = table.get(off as usize..) else {
             return "";
@@ -354,6 +433,10 @@ impl Btf {
 
     /// Whether the string at `off` is `name`, without a search for its end.
     pub(crate) fn string_is(&self, off: u32, name: &str) -> bool {
+        let off = match (self.base, off.checked_sub(self.first_string())) {
+            (Some(base), None) => return base.string_is(off, name),
+            (_, own) => own.unwrap_or(off),
+        };
         let table = &self.blob[self.strings.0..self.strings.1];
         table
             .get(off as usize..)
@@ -368,13 +451,22 @@ impl Btf {
             return Vec::new();
         }
         let table = &self.blob[self.strings.0..self.strings.1];
+        let first = self.first_string();
         let mut needle = Vec::with_capacity(name.len() + 2);
         needle.push(0);
         needle.extend_from_slice(name.as_bytes());
         needle.push(0);
-        memchr::memmem::find_iter(table, &needle)
-            .map(|at| at as u32 + 1)
-            .collect()
+        let mut offsets: Vec<u32> = memchr::memmem::find_iter(table, &needle)
+            .map(|at| first + at as u32 + 1)
+            .collect();
+        if let Some(base) = self.base {
+            offsets.extend(base.string_offsets(name));
+            // The first string of all has nothing before it.
+            if table.starts_with(&needle[1..]) {
+                offsets.push(first);
+            }
+        }
+        offsets
     }
 
     /// The bytes of the record of `id`, from its head to the end of the blob.
@@ -382,6 +474,9 @@ impl Btf {
         if id == 0 {
             return None;
         }
-        self.blob.get(*self.records.get(id as usize)? as usize..)
+        match self.place(id) {
+            Err(base) => base.record(id),
+            Ok(own) => self.blob.get(*self.records.get(own)? as usize..),
+        }
     }
 }

@@ -8,6 +8,8 @@ pub(crate) struct Builder {
     types: Vec<u8>,
     strings: Vec<u8>,
     next: u32,
+    /// Where the offsets of strings begin.
+    first_string: u32,
 }
 
 impl Builder {
@@ -16,6 +18,16 @@ impl Builder {
             types: Vec::new(),
             strings: vec![0],
             next: 1,
+            first_string: 0,
+        }
+    }
+
+    /// A blob that continues one of so many types and bytes of strings.
+    pub(crate) fn over(types: u32, strings: u32) -> Builder {
+        Builder {
+            next: types,
+            first_string: strings,
+            ..Builder::default()
         }
     }
 
@@ -23,7 +35,7 @@ impl Builder {
         if name.is_empty() {
             return 0;
         }
-        let at = self.strings.len() as u32;
+        let at = self.first_string + self.strings.len() as u32;
         self.strings.extend_from_slice(name.as_bytes());
         self.strings.push(0);
         at

@@ -236,3 +236,33 @@ fn the_running_kernel() {
     assert!(btf.find_func("schedule").is_some());
     assert!(btf.all(Kind::Struct).count() > 1000);
 }
+
+#[test]
+fn a_module_continues_the_kernel() {
+    let mut b = Builder::new();
+    let int = b.int("int", 4, true);
+    let task = b.body(Kind::Struct, "task", 8, &[("pid", int, 0, 0)]);
+    let base: &'static Btf = Box::leak(Box::new(Btf::parse(b.bytes()).expect("sound")));
+    let own = base.len() as u32;
+    let mut m = Builder::over(base.len() as u32, base.string_bytes());
+    let ptr = m.link(Kind::Ptr, "", task);
+    let body = m.body(
+        Kind::Struct,
+        "own",
+        16,
+        &[("t", ptr, 0, 0), ("n", int, 64, 0)],
+    );
+    let split = Btf::parse_over(base, m.bytes()).expect("sound");
+    assert_eq!((ptr, split.first()), (own, own));
+    assert_eq!(split.len(), base.len() + 2);
+    assert_eq!(split.find_struct("own"), Some(body));
+    assert_eq!(split.find_struct("task"), Some(task));
+    assert_eq!(base.find_struct("own"), None);
+    assert_eq!(split.c_name(ptr), "struct task *");
+    let t = split.member(body, "t").expect("t");
+    let to = split.pointee(t.ty).expect("a pointer");
+    assert_eq!(split.member(to, "pid").map(|m| m.ty), Some(int));
+    assert_eq!(split.all(Kind::Struct).count(), 1);
+    assert_eq!(split.name(task), "task");
+    assert!(matches!(split.ty(9999), Type::Void));
+}

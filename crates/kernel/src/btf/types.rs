@@ -379,6 +379,9 @@ impl Btf {
     /// only a damaged blob has such ids.
     #[must_use]
     pub fn ty(&self, id: TypeId) -> Type<'_> {
+        if let Err(base) = self.place(id) {
+            return base.ty(id);
+        }
         let (Some(kind), Some(record)) = (self.kind(id), self.record(id)) else {
             return Type::Void;
         };

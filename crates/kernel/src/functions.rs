@@ -1,0 +1,408 @@
+//! Functions of the running kernel and its modules: which there are, which can be probed, and
+//! what BTF says of their parameters.
+//!
+//! One function by name is looked up in BTF alone, which costs a tenth of a millisecond.
+//! Patterns, and names that BTF does not have, need `/proc/kallsyms` and ftrace's own list
+//! of what it can trace; both are read at the first such question and kept.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+use crate::btf::{Btf, Kind, Type, TypeId};
+use crate::glob;
+use crate::symbols::{Symbol, SymbolError, Symbols};
+use crate::tracepoints::Tracefs;
+
+/// A function that can be probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function<'a> {
+    /// Its name in the source: `vfs_read`, also of a copy that the compiler made.
+    pub name: &'a str,
+    /// The symbol: `vfs_read.isra.0`.
+    pub symbol: &'a str,
+    /// The module that has it; none for the kernel itself.
+    pub module: Option<&'a str>,
+    /// Its address.
+    pub address: u64,
+    /// Others of the same module have this name as well: nobody knows which one BTF means.
+    pub shared: bool,
+    /// Visible to other files of the kernel (not `static`).
+    pub global: bool,
+    /// ftrace has a place at its start, so that many can be attached at once.
+    pub traced: bool,
+}
+
+impl Function<'_> {
+    /// Whether BTF's parameters are those of this code: compilers change them in copies that
+    /// they make.
+    #[must_use]
+    pub fn as_declared(&self) -> bool {
+        !self.shared && self.symbol.len() == self.name.len()
+    }
+}
+
+/// What a look-up found.
+#[derive(Debug, Clone, Default)]
+pub struct Found<'a> {
+    /// By address.
+    pub functions: Vec<Function<'a>>,
+    /// Functions of that name that cannot be probed: on the kernel's blacklist, or (of a
+    /// pattern) not traced.
+    pub left_out: usize,
+}
+
+/// All functions.
+#[derive(Debug)]
+pub struct Functions<'a> {
+    symbols: &'a Symbols,
+    /// Names that ftrace lists, with modules; none where it could not be read.
+    traced: Option<HashSet<(&'a str, &'a str)>>,
+    /// Names on the blacklist of kprobes.
+    blacklist: HashSet<&'a str>,
+    /// Address ranges whose code must not be probed.
+    forbidden: Vec<(u64, u64)>,
+    /// Code that is gone after the boot.
+    initial: Option<(u64, u64)>,
+}
+
+/// Start and end symbols of sections that cannot be probed: `arch_populate_kprobe_blacklist`
+/// and `kprobe_add_area_blacklist` in the kernel.
+const SECTIONS: [[&str; 2]; 4] = [
+    ["__kprobes_text_start", "__kprobes_text_end"],
+    ["__noinstr_text_start", "__noinstr_text_end"],
+    ["__entry_text_start", "__entry_text_end"],
+    ["__cpuidle_text_start", "__cpuidle_text_end"],
+];
+/// `NOKPROBE_SYMBOL(f)` makes a variable of this name.
+const NO_KPROBE: &str = "_kbl_addr_";
+/// Symbols in front of or beside functions that are no functions of their own.
+const NO_FUNCTION: [&str; 4] = ["__pfx_", "__cfi_", "__SCT__", "__SCK__"];
+
+/// Name of the file with what ftrace can trace.
+const TRACED: &str = "available_filter_functions";
+
+impl Functions<'static> {
+    /// Those of the running kernel, found out at the first call and kept.
+    ///
+    /// # Errors
+    /// Where the kernel does not tell its symbols.
+    pub fn kernel() -> Result<&'static Functions<'static>, &'static SymbolError> {
+        static KERNEL: OnceLock<Result<Functions<'static>, SymbolError>> = OnceLock::new();
+        KERNEL
+            .get_or_init(|| {
+                // The kernel formats both texts slowly: at the same time on two processors.
+                let listing = std::thread::spawn(traced_text);
+                let symbols = Symbols::kernel().map_err(Clone::clone)?;
+                let text = listing.join().ok().flatten();
+                let text: Option<&'static str> = text.map(|t| &*t.leak());
+                Ok(Functions::new(symbols, text))
+            })
+            .as_ref()
+    }
+}
+
+/// ftrace's list, wherever tracefs is.
+fn traced_text() -> Option<String> {
+    Tracefs::open().ok()?.read_large(TRACED).ok()
+}
+
+impl<'a> Functions<'a> {
+    /// From a list of symbols, and ftrace's list where there is one.
+    #[must_use]
+    pub fn new(symbols: &'a Symbols, traced: Option<&'a str>) -> Functions<'a> {
+        let traced = traced.map(|text| text.lines().map(traced_line).collect());
+        let mut edges: HashMap<&str, u64> = HashMap::new();
+        let wanted: HashSet<&str> = SECTIONS
+            .iter()
+            .flatten()
+            .copied()
+            .chain(["_sinittext", "_einittext"])
+            .collect();
+        let mut blacklist = HashSet::new();
+        for s in symbols.all() {
+            if let Some(name) = s.name.strip_prefix(NO_KPROBE) {
+                blacklist.insert(name);
+            } else if s.module.is_none()
+                && let Some(name) = wanted.get(s.name)
+            {
+                edges.insert(*name, s.address);
+            }
+        }
+        let range = |start: &str, end: &str| {
+            let (start, end) = (*edges.get(start)?, *edges.get(end)?);
+            (start < end).then_some((start, end))
+        };
+        Functions {
+            symbols,
+            traced,
+            blacklist,
+            forbidden: SECTIONS.iter().filter_map(|[s, e]| range(s, e)).collect(),
+            initial: range("_sinittext", "_einittext"),
+        }
+    }
+
+    /// The functions whose names match: of modules whose names match, or of the kernel
+    /// itself. Copies that the compiler made (`f.isra.0`) match by the name in the source.
+    #[must_use]
+    pub fn matching(&self, module: Option<&str>, pattern: &str) -> Found<'a> {
+        let one = !glob::is_pattern(pattern);
+        let mut found = Found::default();
+        let mut take = |s: Symbol<'a>| {
+            let name = source_name(s.name);
+            let named = if one {
+                name == pattern || s.name == pattern
+            } else {
+                glob::matches(pattern, name)
+            };
+            if !named || !in_module(module, s.module) || !is_code(&s) {
+                return;
+            }
+            match self.means(&s, one) {
+                Some(traced) => found.functions.push(Function {
+                    name,
+                    symbol: s.name,
+                    module: s.module,
+                    address: s.address,
+                    shared: false,
+                    global: s.kind == 'T',
+                    traced,
+                }),
+                None => found.left_out += 1,
+            }
+        };
+        if one {
+            // Copies have more behind the name.
+            self.symbols
+                .find_with(pattern, b"\n\t .")
+                .for_each(&mut take);
+        } else {
+            self.symbols.all().for_each(&mut take);
+        }
+        found.finish();
+        found
+    }
+
+    /// Whether a function can be probed, and whether by ftrace. Of many, only those that
+    /// ftrace has are taken: others need a breakpoint each.
+    fn means(&self, s: &Symbol<'_>, one: bool) -> Option<bool> {
+        let within = |range: &(u64, u64)| (range.0..range.1).contains(&s.address);
+        let kernel = s.module.is_none();
+        if kernel && self.forbidden.iter().any(within) || self.blacklist.contains(s.name) {
+            return None;
+        }
+        match &self.traced {
+            Some(traced) => {
+                let has = traced.contains(&(s.name, s.module.unwrap_or("")));
+                (has || one).then_some(has)
+            }
+            None if kernel && self.initial.as_ref().is_some_and(within) => None,
+            None => Some(true),
+        }
+    }
+
+    /// Whether ftrace's list could be read, so that what was found can be attached.
+    #[must_use]
+    pub fn knows_traced(&self) -> bool {
+        self.traced.is_some()
+    }
+}
+
+impl Found<'_> {
+    /// Sorts, and marks names that several have.
+    fn finish(&mut self) {
+        let list = &mut self.functions;
+        list.sort_by_key(|f| f.address);
+        list.dedup_by_key(|f| (f.address, f.name));
+        let mut count: HashMap<(Option<&str>, &str), u32> = HashMap::new();
+        for f in list.iter() {
+            *count.entry((f.module, f.name)).or_default() += 1;
+        }
+        for f in list.iter_mut() {
+            f.shared = count.get(&(f.module, f.name)).is_some_and(|n| *n > 1);
+        }
+    }
+}
+
+/// `NAME [MODULE]`
+fn traced_line(line: &str) -> (&str, &str) {
+    let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let module = rest
+        .trim()
+        .strip_prefix('[')
+        .and_then(|m| m.strip_suffix(']'));
+    (name, module.unwrap_or(""))
+}
+
+fn in_module(pattern: Option<&str>, module: Option<&str>) -> bool {
+    match (pattern, module) {
+        (None, None) => true,
+        (Some(p), Some(m)) => glob::matches(p, m),
+        _ => false,
+    }
+}
+
+/// Whether a symbol is the start of a function as the source has it.
+fn is_code(s: &Symbol<'_>) -> bool {
+    let generated = |m: &str| m == "bpf" || m.starts_with("__builtin__");
+    s.is_function()
+        && !s.module.is_some_and(generated)
+        && !NO_FUNCTION.iter().any(|p| s.name.starts_with(p))
+        && !s.name.contains(".cold")
+}
+
+/// The name without what compilers append: `f` of `f.isra.0`, `f.constprop.0.isra.0`.
+fn source_name(symbol: &str) -> &str {
+    symbol
+        .split('.')
+        .next()
+        .filter(|n| !n.is_empty())
+        .unwrap_or(symbol)
+}
+
+/// What BTF says of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature {
+    /// Its number in that BTF, as programs of type tracing name it.
+    pub id: TypeId,
+    /// Names and types of the parameters; a nameless one has an empty name.
+    pub params: Vec<(String, TypeId)>,
+    /// Takes more arguments than it names.
+    pub variadic: bool,
+    /// What it returns; 0 for nothing.
+    pub ret: TypeId,
+}
+
+/// The parameters of a function as BTF has them, if it has exactly one of that name.
+#[must_use]
+pub fn signature(btf: &Btf, name: &str) -> Option<Signature> {
+    let mut all = btf.find_all(Kind::Func, name);
+    let id = all.next()?;
+    if all.next().is_some() {
+        return None;
+    }
+    let Type::Func { proto, .. } = btf.ty(id) else {
+        return None;
+    };
+    let Type::FuncProto(proto) = btf.ty(proto) else {
+        return None;
+    };
+    let mut params: Vec<(String, TypeId)> =
+        proto.params().map(|p| (p.name.to_owned(), p.ty)).collect();
+    let variadic = params.last().is_some_and(|p| p.1 == 0 && p.0.is_empty());
+    if variadic {
+        params.pop();
+    }
+    Some(Signature {
+        id,
+        params,
+        variadic,
+        ret: proto.ret,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btf::testblob::Builder;
+
+    const SYMBOLS: &str = "\
+ffffffff81000000 T _stext
+ffffffff81000100 T vfs_read
+ffffffff81000110 t __pfx_vfs_write
+ffffffff81000120 T vfs_write
+ffffffff81000200 t helper
+ffffffff81000300 t helper
+ffffffff81000400 t part.isra.0
+ffffffff81000480 t part.cold
+ffffffff81000500 T kprobe_handler
+ffffffff81000600 T __noinstr_text_start
+ffffffff81000610 T vfs_entry
+ffffffff81000700 T __noinstr_text_end
+ffffffff81000800 d _kbl_addr_kprobe_handler
+ffffffff81000900 t vfs_untraced
+ffffffffc0001000 t helper\t[xfs]
+ffffffffc0001100 t vfs_module\t[xfs]
+ffffffffc0002000 t bpf_prog_1\t[bpf]
+";
+    const TRACED: &str =
+        "vfs_read\nvfs_write\nhelper\npart.isra.0\nhelper [xfs]\nvfs_module [xfs]\n";
+
+    fn names<'a>(found: &Found<'a>) -> Vec<&'a str> {
+        found.functions.iter().map(|f| f.name).collect()
+    }
+
+    #[test]
+    fn patterns_take_what_can_be_traced() {
+        let symbols = Symbols::parse(SYMBOLS).expect("sound");
+        let all = Functions::new(&symbols, Some(TRACED));
+        let vfs = all.matching(None, "vfs_*");
+        assert_eq!(names(&vfs), ["vfs_read", "vfs_write"]);
+        assert_eq!(vfs.left_out, 2);
+        let two = all.matching(None, "help*");
+        assert!(two.functions.len() == 2 && two.functions.iter().all(|f| f.shared));
+        assert_eq!(
+            names(&all.matching(Some("x*"), "*")),
+            ["helper", "vfs_module"]
+        );
+        assert!(all.matching(Some("bpf"), "*").functions.is_empty());
+        assert!(all.matching(None, "kprobe_*").functions.is_empty());
+    }
+
+    #[test]
+    fn one_by_name() {
+        let symbols = Symbols::parse(SYMBOLS).expect("sound");
+        let all = Functions::new(&symbols, Some(TRACED));
+        let part = all.matching(None, "part");
+        let [f] = part.functions[..] else {
+            panic!("{part:?}")
+        };
+        assert!(f.symbol == "part.isra.0" && f.traced && !f.as_declared() && !f.global);
+        let plain = all.matching(None, "vfs_untraced");
+        assert!(!plain.functions[0].traced && plain.functions[0].as_declared());
+        let listed = all.matching(None, "kprobe_handler");
+        assert_eq!((listed.functions.len(), listed.left_out), (0, 1));
+        assert_eq!(all.matching(None, "nosuch").left_out, 0);
+    }
+
+    #[test]
+    fn without_ftrace() {
+        let symbols = Symbols::parse(SYMBOLS).expect("sound");
+        let all = Functions::new(&symbols, None);
+        let vfs = all.matching(None, "vfs_*");
+        assert_eq!(names(&vfs), ["vfs_read", "vfs_write", "vfs_untraced"]);
+        assert!(!all.knows_traced());
+    }
+
+    #[test]
+    fn signatures() {
+        let mut b = Builder::new();
+        let int = b.int("int", 4, true);
+        let proto = b.proto(int, &[("fd", int), ("", 0)]);
+        let id = b.link(Kind::Func, "f", proto);
+        for name in ["twice", "other", "twice"] {
+            b.link(Kind::Func, name, proto);
+        }
+        let btf = Btf::parse(b.bytes()).expect("sound");
+        let want = Signature {
+            id,
+            params: vec![("fd".into(), int)],
+            variadic: true,
+            ret: int,
+        };
+        assert_eq!(signature(&btf, "f"), Some(want));
+        assert_eq!(signature(&btf, "twice"), None);
+        assert_eq!(signature(&btf, "nosuch"), None);
+    }
+
+    #[test]
+    fn the_running_kernel() {
+        let all = match Functions::kernel() {
+            Ok(all) => all,
+            Err(why) => return eprintln!("skipped: {why}"),
+        };
+        let read = all.matching(None, "vfs_read");
+        assert!(read.functions.iter().any(|f| f.name == "vfs_read"));
+        let many = all.matching(None, "vfs_*");
+        assert!(many.functions.len() > 20, "{}", many.functions.len());
+    }
+}
