@@ -15,6 +15,7 @@ mod image;
 mod map;
 mod module;
 pub mod plt;
+pub mod sdt;
 mod symbols;
 
 pub use error::Error;

@@ -1,0 +1,219 @@
+//! Static markers of an ELF file: the records in `.note.stapsdt`.
+//!
+//! The format is that of SystemTap's `sys/sdt.h`, which all tools read: a note named
+//! `stapsdt` of type 3 whose content is three addresses (the marker, the linker's
+//! `.stapsdt.base`, the semaphore) and three strings (provider, name, arguments). When a
+//! file was moved after linking (prelink), the difference of `.stapsdt.base` in the file
+//! and in the note is by how much.
+
+use std::collections::HashMap;
+
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SegmentFlags};
+
+mod operand;
+
+pub use operand::{Machine, Operand, Place};
+
+/// Number of the note type (`NT_STAPSDT`).
+const NOTE_TYPE: u32 = 3;
+
+/// A marker at one place; the same name may stand at many.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marker {
+    /// Provider.
+    pub provider: String,
+    /// Name.
+    pub name: String,
+    /// Address of the site, as the file is linked.
+    pub address: u64,
+    /// The site's offset in the file, which is what uprobes take.
+    pub offset: u64,
+    /// File offset of the semaphore (two bytes); 0 where there is none.
+    pub semaphore: u64,
+    /// Arguments; the first is `$arg1`.
+    pub args: Vec<Operand>,
+}
+
+/// Why an ELF file could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed(pub String);
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Reads all markers of the ELF file with these bytes, in the order of the notes.
+///
+/// Notes that are damaged, and those of code that the linker threw away, are left out.
+///
+/// # Errors
+///
+/// When the bytes are not an ELF file.
+pub fn markers(data: &[u8]) -> Result<Vec<Marker>, Malformed> {
+    let file = object::File::parse(data).map_err(|e| Malformed(e.to_string()))?;
+    let machine = Machine::of(file.architecture());
+    let reader = Reader {
+        wide: file.is_64(),
+        little: file.is_little_endian(),
+    };
+    let base = file
+        .section_by_name(".stapsdt.base")
+        .map_or(0, |s| s.address());
+    let segments = segments(&file);
+    let mut symbols: Option<HashMap<String, u64>> = None;
+    let mut found = Vec::new();
+    for section in file.sections() {
+        if section.name() != Ok(".note.stapsdt") {
+            continue;
+        }
+        let Ok(notes) = section.data() else { continue };
+        for raw in reader.notes(notes) {
+            let moved = if base == 0 || raw.base == 0 {
+                0
+            } else {
+                base.wrapping_sub(raw.base)
+            };
+            let address = raw.site.wrapping_add(moved);
+            let Some(offset) = offset_of(&segments, address, true) else {
+                continue;
+            };
+            let semaphore = match raw.semaphore {
+                0 => 0,
+                at => offset_of(&segments, at.wrapping_add(moved), false).unwrap_or(0),
+            };
+            let mut symbol = |name: &str| {
+                let table = symbols.get_or_insert_with(|| symbol_table(&file));
+                table.get(name).copied()
+            };
+            let args = operand::split(&raw.args)
+                .map(|text| Operand::parse(text, machine, &mut symbol))
+                .collect();
+            found.push(Marker {
+                provider: raw.provider,
+                name: raw.name,
+                address,
+                offset,
+                semaphore,
+                args,
+            });
+        }
+    }
+    Ok(found)
+}
+
+impl crate::Image {
+    /// All markers of this file, in the order of the notes.
+    #[must_use]
+    pub fn markers(&self) -> Vec<Marker> {
+        markers(self.elf().data()).unwrap_or_default()
+    }
+}
+
+/// A loaded part of the file: address, file offset, bytes in the file, whether it is code.
+type Segment = (u64, u64, u64, bool);
+
+fn segments(file: &object::File<'_>) -> Vec<Segment> {
+    file.segments()
+        .map(|s| {
+            let (offset, size) = s.file_range();
+            let code = match s.flags() {
+                SegmentFlags::Elf { p_flags, .. } => p_flags.0 & object::elf::PF_X.0 != 0,
+                _ => true,
+            };
+            (s.address(), offset, size, code)
+        })
+        .collect()
+}
+
+fn offset_of(segments: &[Segment], address: u64, code: bool) -> Option<u64> {
+    let (start, offset, ..) = segments.iter().find(|(start, _, size, x)| {
+        (*x || !code) && address.checked_sub(*start).is_some_and(|d| d < *size)
+    })?;
+    offset.checked_add(address - start)
+}
+
+fn symbol_table(file: &object::File<'_>) -> HashMap<String, u64> {
+    file.symbols()
+        .chain(file.dynamic_symbols())
+        .filter(|s| s.is_definition())
+        .filter_map(|s| Some((s.name().ok()?.to_owned(), s.address())))
+        .collect()
+}
+
+/// A note as it stands in the file.
+struct RawNote {
+    site: u64,
+    base: u64,
+    semaphore: u64,
+    provider: String,
+    name: String,
+    args: String,
+}
+
+/// Byte order and width of addresses.
+#[derive(Clone, Copy)]
+struct Reader {
+    wide: bool,
+    little: bool,
+}
+
+impl Reader {
+    fn number(self, bytes: &[u8]) -> u64 {
+        let join = |acc: u64, b: &u8| acc << 8 | u64::from(*b);
+        match self.little {
+            true => bytes.iter().rev().fold(0, join),
+            false => bytes.iter().fold(0, join),
+        }
+    }
+
+    /// The notes of a section, damaged ones left out; ends where the sizes make no sense.
+    fn notes(self, mut data: &[u8]) -> Vec<RawNote> {
+        let mut notes = Vec::new();
+        while let Some((head, rest)) = data.split_at_checked(12) {
+            let word = |i: usize| self.number(&head[i..i + 4]);
+            let (name_size, desc_size, kind) = (word(0), word(4), word(8));
+            let Some((name, rest)) = take(rest, name_size) else {
+                break;
+            };
+            let Some((desc, rest)) = take(rest, desc_size) else {
+                break;
+            };
+            data = rest;
+            if name == b"stapsdt\0" && kind == u64::from(NOTE_TYPE) {
+                notes.extend(self.note(desc));
+            }
+        }
+        notes
+    }
+
+    fn note(self, desc: &[u8]) -> Option<RawNote> {
+        let width = if self.wide { 8 } else { 4 };
+        let (addresses, strings) = desc.split_at_checked(3 * width)?;
+        let mut at = addresses.chunks_exact(width).map(|b| self.number(b));
+        let mut texts = strings.split(|b| *b == 0);
+        let mut text = || Some(std::str::from_utf8(texts.next()?).ok()?.to_owned());
+        Some(RawNote {
+            site: at.next()?,
+            base: at.next()?,
+            semaphore: at.next()?,
+            provider: text()?,
+            name: text()?,
+            args: text()?,
+        })
+    }
+}
+
+/// `size` bytes and what comes after them and their padding to four.
+fn take(data: &[u8], size: u64) -> Option<(&[u8], &[u8])> {
+    let size = usize::try_from(size).ok()?;
+    let (head, rest) = data.split_at_checked(size)?;
+    let padding = (size.wrapping_neg() % 4).min(rest.len());
+    Some((head, &rest[padding..]))
+}
+
+#[cfg(test)]
+mod tests;

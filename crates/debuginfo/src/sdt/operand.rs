@@ -1,0 +1,290 @@
+//! The arguments of markers: assembler operands such as `-4@%edi` or `8@[sp, 16]`.
+//!
+//! `SIZE@OPERAND`: the size in bytes, negative where signed, with an `f` behind it where the
+//! value is a floating-point number; then an operand as the compiler printed it for the
+//! assembler. Registers are given by DWARF's numbers of the 64-bit processor.
+
+use object::Architecture;
+
+/// The assembler whose operands these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// x86, 32 and 64 bits, AT&T syntax.
+    X86,
+    /// 64-bit ARM.
+    Aarch64,
+    /// One whose operands are not read.
+    Other,
+}
+
+impl Machine {
+    /// The machine of an ELF file.
+    #[must_use]
+    pub fn of(architecture: Architecture) -> Machine {
+        match architecture {
+            Architecture::X86_64 | Architecture::X86_64_X32 | Architecture::I386 => Machine::X86,
+            Architecture::Aarch64 => Machine::Aarch64,
+            _ => Machine::Other,
+        }
+    }
+}
+
+/// An argument of a marker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operand {
+    /// Bytes: 1, 2, 4 or 8.
+    pub size: u8,
+    /// Whether the number is signed.
+    pub signed: bool,
+    /// Whether it is a floating-point number.
+    pub float: bool,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// Where an argument is while the program stands at the marker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A number in the note.
+    Constant(i64),
+    /// A register, `shift` bits above its lowest (8 for `%ah`).
+    Register {
+        /// DWARF's number.
+        number: u16,
+        /// Bits to leave out below.
+        shift: u8,
+    },
+    /// Memory at `base + index * scale + displacement`.
+    Memory {
+        /// DWARF's number of the base register.
+        base: Option<u16>,
+        /// DWARF's number of the index register, and what it is multiplied with.
+        index: Option<(u16, u8)>,
+        /// Bytes to add.
+        displacement: i64,
+    },
+    /// Memory at this address of the file, as it is linked.
+    Linked(u64),
+    /// The number is this address of the file, as it is linked, moved to where it is loaded.
+    LinkedAddress(u64),
+    /// Not understood, or in a register that is not kept: the operand's text.
+    Unreadable(String),
+}
+
+/// Splits a note's text into operands: at spaces outside of brackets.
+pub(super) fn split(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_i32;
+    text.split(move |c: char| {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            _ => {}
+        }
+        c.is_whitespace() && depth <= 0
+    })
+    .filter(|part| !part.is_empty())
+}
+
+/// Finds the address of a symbol.
+type Symbols<'a> = &'a mut dyn FnMut(&str) -> Option<u64>;
+
+impl Operand {
+    /// Parses one operand; `symbols` finds the address of a symbol of the file.
+    pub fn parse(text: &str, machine: Machine, symbols: Symbols<'_>) -> Operand {
+        let (size, body) = text.split_once('@').unwrap_or(("-8", text));
+        let (number, float) = match size.strip_suffix('f') {
+            Some(number) => (number, true),
+            None => (size, false),
+        };
+        let width = number.parse::<i8>().unwrap_or(0);
+        let known = matches!(width.unsigned_abs(), 1 | 2 | 4 | 8);
+        let place = match machine {
+            _ if !known => None,
+            Machine::X86 => x86(body, symbols),
+            Machine::Aarch64 => aarch64(body, symbols),
+            Machine::Other => None,
+        };
+        Operand {
+            size: if known { width.unsigned_abs() } else { 8 },
+            signed: width < 0,
+            float,
+            place: place.unwrap_or_else(|| Place::Unreadable(text.to_owned())),
+        }
+    }
+}
+
+/// A number as compilers print it: decimal or hexadecimal, possibly negative. Unsigned
+/// constants of 64 bits wrap.
+fn number(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok()?,
+        None if digits.starts_with(['-', '+']) => return None,
+        None => digits.parse::<u64>().ok()?,
+    };
+    let value = value.cast_signed();
+    Some(if negative {
+        value.wrapping_neg()
+    } else {
+        value
+    })
+}
+
+/// The sum of numbers and at most one symbol, as in `4+table-8`: symbol's address, sum.
+fn sum(text: &str, symbols: Symbols<'_>) -> Option<(Option<u64>, i64)> {
+    let (mut symbol, mut total) = (None, 0_i64);
+    let starts = text
+        .char_indices()
+        .filter(|(i, c)| *i > 0 && matches!(c, '+' | '-'));
+    let mut ends: Vec<usize> = starts.map(|(i, _)| i).collect();
+    ends.push(text.len());
+    let mut start = 0;
+    for end in ends {
+        let term = &text[start..end];
+        start = end;
+        match number(term) {
+            Some(n) => total = total.wrapping_add(n),
+            None if symbol.is_none() && !term.starts_with('-') => {
+                let name = term.trim_start_matches('+');
+                let name = name.split_once('@').map_or(name, |(n, _)| n);
+                symbol = Some(symbols(name)?);
+            }
+            None => return None,
+        }
+    }
+    Some((symbol, total))
+}
+
+/// Where the sum of an optional symbol and a number is, without registers.
+fn linked(symbol: Option<u64>, add: i64) -> Option<u64> {
+    symbol.map(|at| at.wrapping_add_signed(add))
+}
+
+// ---- x86 ----
+
+/// Names of the registers by DWARF's number, for each width from 8 to 1 byte.
+const X86: [[&str; 4]; 8] = [
+    ["rax", "eax", "ax", "al"],
+    ["rdx", "edx", "dx", "dl"],
+    ["rcx", "ecx", "cx", "cl"],
+    ["rbx", "ebx", "bx", "bl"],
+    ["rsi", "esi", "si", "sil"],
+    ["rdi", "edi", "di", "dil"],
+    ["rbp", "ebp", "bp", "bpl"],
+    ["rsp", "esp", "sp", "spl"],
+];
+
+/// DWARF's number of the instruction pointer.
+const RIP: u16 = 16;
+
+/// A register after its `%`: number and the bits that are left out below.
+fn x86_register(name: &str) -> Option<(u16, u8)> {
+    if let Some(i) = X86.iter().position(|names| names.contains(&name)) {
+        return Some((i as u16, 0));
+    }
+    if let Some(i) = ["ah", "dh", "ch", "bh"].iter().position(|n| *n == name) {
+        return Some((i as u16, 8));
+    }
+    if matches!(name, "rip" | "eip") {
+        return Some((RIP, 0));
+    }
+    let rest = name.strip_prefix('r')?;
+    let digits = rest.strip_suffix(['d', 'w', 'b', 'l']).unwrap_or(rest);
+    let n: u16 = digits.parse().ok()?;
+    (8..16).contains(&n).then_some((n, 0))
+}
+
+fn x86(text: &str, symbols: Symbols<'_>) -> Option<Place> {
+    if let Some(name) = text.strip_prefix('%')
+        && !text.contains('(')
+        && !text.contains(':')
+    {
+        let (number, shift) = x86_register(name)?;
+        return Some(Place::Register { number, shift });
+    }
+    if let Some(value) = text.strip_prefix('$') {
+        let (symbol, add) = sum(value, symbols)?;
+        return Some(match linked(symbol, add) {
+            Some(at) => Place::LinkedAddress(at),
+            None => Place::Constant(add),
+        });
+    }
+    let Some((front, inside)) = text.split_once('(') else {
+        let (symbol, add) = sum(text, symbols)?;
+        return Some(linked(symbol, add).map_or(Place::Constant(add), Place::Linked));
+    };
+    let inside = inside.strip_suffix(')')?;
+    let (symbol, displacement) = match front {
+        "" => (None, 0),
+        _ => sum(front, symbols)?,
+    };
+    let mut parts = inside.split(',').map(str::trim);
+    let mut register = || match parts.next() {
+        None | Some("") => Some(None),
+        Some(name) => Some(Some(x86_register(name.strip_prefix('%')?)?.0)),
+    };
+    let (base, index) = (register()?, register()?);
+    let scale = match parts.next() {
+        None | Some("") => 1,
+        Some(text) => text.parse().ok().filter(|s| matches!(s, 1 | 2 | 4 | 8))?,
+    };
+    if let Some(at) = linked(symbol, displacement) {
+        // Only relative to the instruction pointer is a symbol's place known.
+        return (base == Some(RIP) && index.is_none()).then_some(Place::Linked(at));
+    }
+    Some(Place::Memory {
+        base,
+        index: index.map(|i| (i, scale)),
+        displacement,
+    })
+}
+
+// ---- aarch64 ----
+
+/// A general register of aarch64: `x0`..`x30`, `w0`.., `sp`, `fp`, `lr`.
+fn aarch64_register(name: &str) -> Option<u16> {
+    match name {
+        "sp" | "wsp" => return Some(31),
+        "fp" => return Some(29),
+        "lr" => return Some(30),
+        _ => {}
+    }
+    let n: u16 = name.strip_prefix(['x', 'w'])?.parse().ok()?;
+    (n <= 30).then_some(n)
+}
+
+fn aarch64(text: &str, symbols: Symbols<'_>) -> Option<Place> {
+    if let Some(number) = aarch64_register(text) {
+        return Some(Place::Register { number, shift: 0 });
+    }
+    if matches!(text, "xzr" | "wzr") {
+        return Some(Place::Constant(0));
+    }
+    let Some(inside) = text.strip_prefix('[') else {
+        let (symbol, add) = sum(text.strip_prefix('#').unwrap_or(text), symbols)?;
+        return Some(linked(symbol, add).map_or(Place::Constant(add), Place::LinkedAddress));
+    };
+    let mut parts = inside.strip_suffix(']')?.split(',').map(str::trim);
+    let base = Some(aarch64_register(parts.next()?)?);
+    let (mut index, mut displacement) = (None, 0);
+    match parts.next() {
+        None => {}
+        Some(text) => match aarch64_register(text) {
+            Some(register) => index = Some((register, 1)),
+            None => displacement = number(text.strip_prefix('#').unwrap_or(text))?,
+        },
+    }
+    if let Some(shift) = parts.next() {
+        let by = shift.strip_prefix("lsl")?.trim().trim_start_matches('#');
+        let by: u32 = by.parse().ok().filter(|by| *by <= 4)?;
+        index = Some((index?.0, 1 << by));
+    }
+    Some(Place::Memory {
+        base,
+        index,
+        displacement,
+    })
+}
