@@ -5,9 +5,10 @@ CARGO ?= cargo
 SPILE := target/release/spile
 LOAD  := target/release/examples/load
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# What the build needs, and what the tests and the demo run: SystemTap's example scripts.
-BUILD_DEPS := gcc make pkg-config libelf-dev zlib1g-dev
-TEST_DEPS  := systemtap-doc bpftool llvm python3-prometheus-client curl
+# What the build needs, and what the tests and the demo run: SystemTap's example scripts, other
+# kernels under qemu.
+BUILD_DEPS := gcc libc6-dev make pkg-config libelf-dev zlib1g-dev
+TEST_DEPS  := systemtap-doc bpftool llvm python3-prometheus-client curl qemu-system-x86 xz-utils
 
 .PHONY: demo test build deps lint bench clean
 
@@ -21,6 +22,7 @@ build:
 
 test: deps lint
 	$(CARGO) test --workspace
+	$(CARGO) run -p xtask -- vm
 	@echo "all tests passed"
 
 lint:
@@ -38,7 +40,7 @@ deps:
 	if [ -n "$$missing" ]; then \
 		if command -v apt-get >/dev/null; then \
 			echo "installing:$$missing"; \
-			$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq $$missing >/dev/null; \
+			$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 		else \
 			echo "not Debian: please install gcc make pkgconf elfutils-libelf-devel zlib-devel systemtap-client bpftool llvm"; \
 		fi; \

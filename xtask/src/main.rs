@@ -1,10 +1,12 @@
-//! Chores of the project: `cargo xtask bench [PART]...`, `cargo xtask soak`, `cargo xtask fuzz`.
+//! Chores of the project: `cargo xtask bench [PART]...`, `cargo xtask soak`, `cargo xtask fuzz`,
+//! `cargo xtask vm`.
 
 mod bench;
 mod fuzz;
 mod peers;
 mod soak;
 mod stress;
+mod vm;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -12,10 +14,12 @@ fn main() {
         Some("bench") => bench::run(&args[1..]),
         Some("fuzz") => fuzz::run(&args[1..]),
         Some("soak") => soak::run(&args[1..]),
+        Some("vm") => vm::run(&args[1..]),
         _ => {
             eprintln!("usage: cargo xtask bench [start] [hits] [exact] [stress]");
             eprintln!("       cargo xtask fuzz [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");
+            eprintln!("       cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [TEST]...");
             std::process::exit(2);
         }
     }

@@ -14,6 +14,8 @@
 //! stderr_lacks = ["regex"]
 //! status = 0
 //! kernel = true                           # needs BPF; false: runs anywhere
+//! needs = ["kprobes"]                     # what not every machine has, see needs.rs
+//! vm = true                               # in the short run on other kernels, `cargo xtask vm`
 //! signal_after = "regex"                  # send `signal` once stdout has it
 //! signal = "INT"
 //! lines = 3                               # number of lines on stdout
@@ -28,6 +30,7 @@
 //! an empty folder of the case. After each case no BPF program or map of it may be left.
 
 mod leaks;
+mod needs;
 mod scrape;
 
 use std::io::{Read, Write};
@@ -67,6 +70,10 @@ struct Case {
     status: i32,
     #[serde(default = "yes")]
     kernel: bool,
+    #[serde(default)]
+    needs: Vec<String>,
+    #[serde(default)]
+    vm: bool,
     signal_after: Option<String>,
     #[serde(default = "sigint")]
     signal: String,
@@ -337,7 +344,12 @@ fn main() {
             .to_string_lossy()
             .into_owned();
         for case in cases.case {
-            let ignored = case.kernel && no_kernel.is_some();
+            if !needs::in_this_run(case.vm, &case.needs) {
+                continue;
+            }
+            let missing = needs::missing(&case.needs)
+                .unwrap_or_else(|why| panic!("{}, {}: {why}", file.display(), case.name));
+            let ignored = missing || case.kernel && no_kernel.is_some();
             if let Some(twin) = unoptimised(&stem, &case) {
                 trials.push(
                     Trial::test(format!("-u {stem}::{}", case.name), move || run(&twin))

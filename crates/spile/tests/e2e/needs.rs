@@ -1,0 +1,57 @@
+//! What cases need that not every machine has. Kernels without kprobes leave the cases for them
+//! to virtual machines (`cargo xtask vm`, a part of `make test`), and a virtual machine leaves
+//! those that need more programs than busybox to the machine that runs it. So none is left out
+//! everywhere.
+
+use std::path::Path;
+
+/// A need that cases may state.
+struct Need {
+    name: &'static str,
+    /// Whether it can be had here.
+    have: fn() -> bool,
+}
+
+const NEEDS: [Need; 3] = [
+    // Functions of the kernel can be probed.
+    Need {
+        name: "kprobes",
+        have: || in_vm().is_some() || Path::new("/sys/bus/event_source/devices/kprobe").exists(),
+    },
+    // Programs beyond those of busybox: perl, python, gcc, bpftool and the like, and the shared
+    // libraries that programs are probed with. Where they are missing the case fails.
+    Need {
+        name: "programs",
+        have: || in_vm().is_none(),
+    },
+    // More than one user, threads and processes of the system, hardware.
+    Need {
+        name: "system",
+        have: || in_vm().is_none(),
+    },
+];
+
+/// In a virtual machine of `cargo xtask vm`: which cases are run, `short` or `all`.
+fn in_vm() -> Option<String> {
+    std::env::var("SPILE_VM").ok()
+}
+
+/// Whether a case belongs to this run: in the short one of a virtual machine are those that are
+/// marked and those that run nowhere else.
+pub fn in_this_run(vm: bool, needs: &[String]) -> bool {
+    match in_vm().as_deref() {
+        Some("short") => vm || needs.iter().any(|n| n == "kprobes"),
+        _ => true,
+    }
+}
+
+/// Whether something is not to be had here.
+pub fn missing(needs: &[String]) -> Result<bool, String> {
+    let mut missing = false;
+    for name in needs {
+        let need = NEEDS.iter().find(|need| need.name == name);
+        let need = need.ok_or_else(|| format!("no such need: {name}"))?;
+        missing |= !(need.have)();
+    }
+    Ok(missing)
+}

@@ -1,0 +1,238 @@
+//! `cargo xtask vm`: the end-to-end cases and random scripts on other kernels than the running
+//! one. Debian's kernels are fetched through apt's own configuration, and booted under qemu with an
+//! image in memory that has the tests at the paths of this machine.
+
+mod cpio;
+mod guest;
+mod image;
+mod packages;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use packages::Kernel;
+
+/// Random scripts of a short run and of one with `--all`, for each kernel.
+const SCRIPTS: [u64; 2] = [20, 300];
+
+const USAGE: &str = "\
+usage: cargo xtask vm [OPTION]... [TEST]...
+Runs the cases that are meant for virtual machines; with TEST, those of all cases whose names
+contain one of these words.
+  --kernel LIST  of 6.1, 6.12, newest (default: all three, separated by commas)
+  --all          all cases, and more random scripts
+  --scripts N    so many random scripts; 0: none
+  --seed S       the first of them
+  --sh LINE      no tests: a shell's command line in the guest; spile and load are commands there
+  --mirror URI   where Debian's packages are, if apt has no source of them";
+
+/// What the command line says.
+struct Options {
+    kernels: Vec<String>,
+    all: bool,
+    scripts: Option<u64>,
+    seed: u64,
+    sh: Option<String>,
+    mirror: Option<String>,
+    tests: Vec<String>,
+}
+
+fn parse(args: &[String]) -> Result<Options, String> {
+    let mut options = Options {
+        kernels: packages::KERNELS.map(|k| k.0.to_owned()).to_vec(),
+        all: false,
+        scripts: None,
+        seed: 0,
+        sh: None,
+        mirror: None,
+        tests: Vec::new(),
+    };
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().cloned().ok_or(format!("{arg} needs a value"));
+        let number = |s: String| s.parse().map_err(|_| format!("{arg} {s}: not a number"));
+        match arg.as_str() {
+            "--kernel" => options.kernels = value()?.split(',').map(str::to_owned).collect(),
+            "--all" => options.all = true,
+            "--scripts" => options.scripts = Some(number(value()?)?),
+            "--seed" => options.seed = number(value()?)?,
+            "--sh" => options.sh = Some(value()?),
+            "--mirror" => options.mirror = Some(value()?),
+            flag if flag.starts_with('-') => return Err(format!("no option {flag}")),
+            test => options.tests.push(test.to_owned()),
+        }
+    }
+    Ok(options)
+}
+
+impl Options {
+    /// The commands of the guest, a line each; `run` is a function of its init.
+    fn job(&self, built: &Built) -> String {
+        if let Some(line) = &self.sh {
+            return format!("run {line}\n");
+        }
+        let set = if self.all || !self.tests.is_empty() {
+            "all"
+        } else {
+            "short"
+        };
+        let words: String = self
+            .tests
+            .iter()
+            .map(|t| format!(" {}", quoted(t)))
+            .collect();
+        let mut job = format!(
+            "export SPILE_VM={set}\nrun {}{words}\n",
+            quoted(&built.e2e.display().to_string())
+        );
+        let scripts = match (self.scripts, self.tests.is_empty()) {
+            (Some(n), _) => n,
+            (None, true) => SCRIPTS[usize::from(self.all)],
+            (None, false) => 0,
+        };
+        if scripts > 0 {
+            job += &format!(
+                "export SPILE_SOAK={scripts} SPILE_SEED={}\nrun {}\n",
+                self.seed,
+                quoted(&built.differential.display().to_string())
+            );
+        }
+        job
+    }
+}
+
+/// A word for the shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The programs that go into the image.
+pub struct Built {
+    e2e: PathBuf,
+    differential: PathBuf,
+    spile: PathBuf,
+    /// All programs: these, and the workload programs.
+    programs: Vec<PathBuf>,
+}
+
+/// The profile of `Cargo.toml` for programs that run under emulation.
+const PROFILE: &str = "vm";
+
+/// Builds the tests as static programs, so that the image needs no libraries. With a target they
+/// have a folder of their own, and nothing else is built anew.
+fn build() -> Result<Built, String> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    // The libraries that libelf itself needs when it is linked statically.
+    let libelf = text_of(Command::new("pkg-config").args(["--static", "--libs", "libelf"]))?;
+    let mut flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+    flags += " -C target-feature=+crt-static";
+    for lib in libelf.split_whitespace().filter(|w| w.starts_with("-l")) {
+        flags += &format!(" -C link-arg={lib}");
+    }
+    let cargo = |what: &[&str]| {
+        text_of(
+            Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+                .current_dir(image::root())
+                .args(what)
+                .args(["--message-format=json-render-diagnostics", "-p", "spile"])
+                .args(["--profile", PROFILE, "--target", &target])
+                .env("RUSTFLAGS", &flags),
+        )
+    };
+    let tests = [
+        "test",
+        "--no-run",
+        "--test",
+        "e2e",
+        "--test",
+        "differential",
+    ];
+    let messages = cargo(&tests)? + &cargo(&["build", "--bins", "--examples"])?;
+    let programs: BTreeMap<String, PathBuf> = messages.lines().filter_map(program).collect();
+    let find = |name: &str| {
+        let found = programs.get(name).cloned();
+        found.ok_or(format!("cargo built no {name}"))
+    };
+    Ok(Built {
+        e2e: find("e2e")?,
+        differential: find("differential")?,
+        spile: find("spile")?,
+        programs: programs.into_values().collect(),
+    })
+}
+
+/// Name and path of a program, from a message of cargo's.
+fn program(message: &str) -> Option<(String, PathBuf)> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let name = message["target"]["name"].as_str()?;
+    Some((name.into(), message["executable"].as_str()?.into()))
+}
+
+/// What a command writes; an error when it fails. Its own errors go to the terminal.
+fn text_of(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let out = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .map_err(|e| format!("{name}: {e}"))?;
+    match out.status.success() {
+        true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
+        false => Err(format!("{name} failed: {}", out.status)),
+    }
+}
+
+fn all(options: &Options) -> Result<bool, String> {
+    let mirror = packages::mirror(options.mirror.as_deref())?;
+    let kernels: Vec<Result<Kernel, String>> = std::thread::scope(|s| {
+        let fetches: Vec<_> = options
+            .kernels
+            .iter()
+            .map(|name| s.spawn(|| packages::kernel(name, &mirror)))
+            .collect();
+        fetches
+            .into_iter()
+            .map(|f| f.join().unwrap_or_else(|_| Err("fetching panicked".into())))
+            .collect()
+    });
+    let kernels: Vec<Kernel> = kernels.into_iter().collect::<Result<_, _>>()?;
+    let built = build()?;
+    let job = options.job(&built);
+    // Cases run one after the other, so a guest is busy with one processor most of the time.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let (next, good) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|s| {
+        for _ in 0..processors.min(kernels.len()) {
+            s.spawn(|| {
+                while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = image::build(kernel, &built, &job)
+                        .and_then(|image| guest::run(kernel, &image));
+                    match result {
+                        Ok(()) => {
+                            good.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(why) => eprintln!("{}: {why}", kernel.release),
+                    }
+                }
+            });
+        }
+    });
+    Ok(good.into_inner() == kernels.len())
+}
+
+/// Runs the cases on all wanted kernels; the status is zero if all pass on all of them.
+pub fn run(args: &[String]) {
+    let options = parse(args).unwrap_or_else(|why| {
+        eprintln!("{why}\n{USAGE}");
+        std::process::exit(2);
+    });
+    match all(&options) {
+        Ok(true) => println!("all passed on {}", options.kernels.join(", ")),
+        Ok(false) => std::process::exit(1),
+        Err(why) => {
+            eprintln!("vm: {why}");
+            std::process::exit(1);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! One guest under qemu: its first serial line is the console, kept for when something goes
+//! wrong; its second has the results of tests, which are written out at the end.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use super::packages::Kernel;
+
+/// Memory, in MB.
+const MEMORY: &str = "1536";
+/// How long a guest may say nothing: longer than the longest case may take.
+const SILENCE: Duration = Duration::from_secs(420);
+/// How long it may take to power off after its last word.
+const FAREWELL: Duration = Duration::from_secs(30);
+/// Lines of the console that are shown when a guest dies or hangs.
+const TAIL: usize = 60;
+
+/// Its parameters: few messages, and what goes wrong ends it.
+const KERNEL_LINE: &str =
+    "console=ttyS0 loglevel=4 panic=-1 oops=panic nowatchdog random.trust_cpu=on";
+
+/// Boots a kernel with an image. An error if a test fails, or the guest does not come to its end.
+pub fn run(kernel: &Kernel, image: &[u8]) -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let initrd = dir.path().join("image");
+    let console = dir.path().join("console");
+    fs::write(&initrd, image).map_err(|e| format!("{}: {e}", initrd.display()))?;
+    let mut child = Command::new("qemu-system-x86_64")
+        .args([
+            "-accel",
+            "tcg,thread=multi",
+            "-cpu",
+            "max",
+            "-smp",
+            "2",
+            "-m",
+            MEMORY,
+        ])
+        .args([
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+        ])
+        .args(["-append", KERNEL_LINE])
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .arg("-initrd")
+        .arg(&initrd)
+        .arg("-serial")
+        .arg(format!("file:{}", console.display()))
+        .args(["-serial", "stdio"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("qemu-system-x86_64: {e}; install qemu-system-x86"))?;
+    let start = Instant::now();
+    let (lines, end) = listen(&mut child);
+    let status = lines
+        .iter()
+        .find_map(|l| l.strip_prefix("spile-vm: ended "))
+        .map(str::to_owned);
+    match end {
+        End::Closed => drop(child.wait()),
+        End::Silent => {
+            // It hangs, and is no child of anyone who waits for it.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+    let seconds = start.elapsed().as_secs();
+    let mut text = format!("=== kernel {} ({seconds} s)\n", kernel.release);
+    for line in lines.iter().filter(|l| !l.starts_with("spile-vm: ended ")) {
+        text += line;
+        text.push('\n');
+    }
+    let result = match (status.as_deref(), end) {
+        (Some("0"), _) => Ok(()),
+        (Some(_), _) => Err("tests failed".to_owned()),
+        (None, End::Silent) => Err(format!("the guest hangs\n{}", tail(&console))),
+        (None, End::Closed) => Err(format!("the guest died\n{}", tail(&console))),
+    };
+    // One write, so that guests that run at the same time do not mix.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    result
+}
+
+/// How a guest's results end.
+#[derive(Clone, Copy)]
+enum End {
+    Closed,
+    Silent,
+}
+
+/// The lines of results, until the guest closes them or is silent.
+fn listen(child: &mut Child) -> (Vec<String>, End) {
+    let Some(out) = child.stdout.take() else {
+        return (Vec::new(), End::Closed);
+    };
+    let (send, receive) = channel();
+    // It ends with the guest, whose end of the pipe it reads.
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line)
+                .trim_end_matches('\r')
+                .to_owned();
+            if send.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    let mut lines = Vec::new();
+    let mut patience = SILENCE;
+    loop {
+        match receive.recv_timeout(patience) {
+            Ok(line) => {
+                if line.starts_with("spile-vm: ended ") {
+                    patience = FAREWELL;
+                }
+                lines.push(line);
+            }
+            Err(RecvTimeoutError::Disconnected) => return (lines, End::Closed),
+            Err(RecvTimeoutError::Timeout) => return (lines, End::Silent),
+        }
+    }
+}
+
+/// The end of the console's text.
+fn tail(console: &Path) -> String {
+    let bytes = fs::read(console).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(TAIL);
+    format!("--- its console ends with\n{}", lines[from..].join("\n"))
+}

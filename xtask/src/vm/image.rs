@@ -1,0 +1,87 @@
+//! The image of a guest: busybox, init, the job, and the tests with their files, which are at the
+//! same paths as on this machine, because the tests have these paths in them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Built;
+use super::cpio::Archive;
+use super::packages::Kernel;
+
+/// Folders of the repository that tests read.
+const FOLDERS: [&str; 4] = [
+    "tests/cases",
+    "examples",
+    "tapset",
+    "crates/spile/tests/differential/cases",
+];
+
+/// Where Debian has SystemTap's example scripts, which many cases run.
+const EXAMPLES: [&str; 2] = [
+    "/usr/share/systemtap/examples",
+    "/usr/share/doc/systemtap-client/examples",
+];
+
+/// The folder of the repository.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Adds the files of a folder and of those in it; symbolic links become what they point to.
+fn tree(archive: &mut Archive, dir: &Path) -> Result<(), String> {
+    let entries = fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    for entry in entries.flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => tree(archive, &path)?,
+            false => archive.file(&path, &read(&path)?),
+        }
+    }
+    Ok(())
+}
+
+/// The image of a kernel's guest that runs `job`, shell commands.
+pub fn build(kernel: &Kernel, built: &Built, job: &str) -> Result<Vec<u8>, String> {
+    let mut archive = Archive::default();
+    let root = root();
+    archive.device(Path::new("/dev/console"), 5, 1);
+    archive.device(Path::new("/dev/null"), 1, 3);
+    for folder in ["/bin", "/proc", "/sys", "/tmp", "/root", "/modules"] {
+        archive.folder(Path::new(folder));
+    }
+    archive.file(Path::new("/bin/busybox"), &read(&kernel.busybox)?);
+    archive.file(Path::new("/init"), include_bytes!("init.sh"));
+    archive.file(
+        Path::new("/etc/passwd"),
+        b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",
+    );
+    archive.file(Path::new("/etc/group"), b"root:x:0:\nnogroup:x:65534:\n");
+    for module in &kernel.modules {
+        let name = module.file_name().unwrap_or_default();
+        archive.file(&Path::new("/modules").join(name), &read(module)?);
+    }
+    for program in &built.programs {
+        archive.file(program, &read(program)?);
+        let name = program.file_name().unwrap_or_default();
+        archive.link(&Path::new("/bin").join(name), &program.to_string_lossy());
+    }
+    for folder in FOLDERS {
+        tree(&mut archive, &root.join(folder))?;
+    }
+    // Tests start in the folder of their crate, and keep scripts that fail beside the programs.
+    archive.folder(&root.join("crates/spile"));
+    // Of TARGET/TRIPLE/PROFILE/spile.
+    if let Some(target) = built.spile.ancestors().nth(3) {
+        archive.folder(&target.join("tmp"));
+    }
+    if let Some(dir) = EXAMPLES.map(Path::new).into_iter().find(|dir| dir.is_dir()) {
+        tree(&mut archive, dir)?;
+    }
+    archive.file(Path::new("/job"), job.as_bytes());
+    Ok(archive.finish())
+}

@@ -1,0 +1,39 @@
+#!/bin/busybox sh
+# The first process of a guest: mounts what a running system has, runs /job, and powers off.
+# Its console is the first serial line; results go to the second, and end with a line of status.
+/bin/busybox --install -s /bin
+export PATH=/bin HOME=/root TERM=dumb
+
+# TYPE PLACE: what cannot be mounted is told, and the tests that need it fail.
+attach() {
+	mkdir -p "$2" && mount -t "$1" "$1" "$2" || echo "spile-vm: no $1 on $2"
+}
+attach proc /proc
+attach sysfs /sys
+attach devtmpfs /dev
+attach devpts /dev/pts
+attach tmpfs /dev/shm
+attach tracefs /sys/kernel/tracing
+attach debugfs /sys/kernel/debug
+attach bpf /sys/fs/bpf
+attach cgroup2 /sys/fs/cgroup
+ln -s /proc/self/fd /dev/fd
+ip link set lo up || echo "spile-vm: no loopback interface"
+hostname guest
+for module in /modules/*.ko; do
+	insmod "$module" || echo "spile-vm: no module $module"
+done
+
+status=0
+# COMMAND...: runs a test; one that fails lets the whole fail.
+run() {
+	"$@" || status=$?
+}
+stty raw -F /dev/ttyS1
+(
+	echo "spile-vm: started $(uname -r)"
+	. /job
+	echo
+	echo "spile-vm: ended $status"
+) </dev/null >/dev/ttyS1 2>&1
+poweroff -f

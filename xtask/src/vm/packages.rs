@@ -1,0 +1,300 @@
+//! Debian's cloud kernels and its static busybox, fetched with apt: it knows the mirror, proxies
+//! and keys of this machine, tries again, and checks signatures and sums. Nothing of it is
+//! installed; apt gets a state of its own. What was unpacked is kept in the user's cache.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+/// Kernels by name, and the suite of Debian that has them.
+pub const KERNELS: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), ("newest", "sid")];
+
+/// The package that always depends on a suite's newest cloud kernel.
+const META: &str = "linux-image-cloud-amd64";
+
+/// Kernels in the cache that are older are looked for anew.
+const FRESH: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// Modules that are loaded in every guest, so that there are functions of modules. They depend on
+/// no others.
+const MODULES: [&str; 1] = ["dummy"];
+
+/// Keys of Debian's archive, where they are not among those that apt trusts always.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// A kernel that can be booted.
+pub struct Kernel {
+    /// Its version, as the package is named.
+    pub release: String,
+    pub image: PathBuf,
+    pub busybox: PathBuf,
+    pub modules: Vec<PathBuf>,
+}
+
+/// Where Debian's packages come from on this machine, or what the user gave.
+pub fn mirror(given: Option<&str>) -> Result<String, String> {
+    if let Some(uri) = given {
+        return Ok(uri.to_owned());
+    }
+    let targets = || {
+        let out = Command::new("apt-get")
+            .args(["indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)"])
+            .arg("Created-By: Packages")
+            .output()
+            .map_err(|e| format!("apt-get: {e}; kernels are taken from Debian's packages"))?;
+        Ok::<_, String>(String::from_utf8_lossy(&out.stdout).into_owned())
+    };
+    let debian = |text: &str| {
+        let found = text.lines().find_map(|l| l.strip_prefix("Debian|Debian|"));
+        found.map(str::to_owned)
+    };
+    if let Some(uri) = debian(&targets()?) {
+        return Ok(uri);
+    }
+    // A fresh machine has no lists of packages yet.
+    let _ = Command::new("apt-get").args(["update", "-qq"]).status();
+    debian(&targets()?).ok_or_else(|| "apt has no source of Debian's packages: --mirror URI".into())
+}
+
+fn cache() -> Result<PathBuf, String> {
+    let base = match std::env::var_os("XDG_CACHE_HOME") {
+        Some(dir) if !dir.is_empty() => PathBuf::from(dir),
+        _ => {
+            let home = std::env::var_os("HOME").ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
+            Path::new(&home).join(".cache")
+        }
+    };
+    Ok(base.join("spile/vm"))
+}
+
+/// The kernel of a name; from the cache, if it is not too old or there is no network.
+pub fn kernel(name: &str, mirror: &str) -> Result<Kernel, String> {
+    let Some((_, suite)) = KERNELS.iter().find(|(known, _)| *known == name) else {
+        let known = KERNELS.map(|(known, _)| known).join(", ");
+        return Err(format!("no kernel {name}; there are {known}"));
+    };
+    let dir = cache()?.join(suite);
+    let said = |e: io::Error| format!("{}: {e}", dir.display());
+    fs::create_dir_all(&dir).map_err(said)?;
+    // Others can be fetching the same.
+    let lock = fs::File::create(dir.join("lock")).map_err(said)?;
+    lock.lock().map_err(said)?;
+    let ready = dir.join("ready");
+    let kept = kept(&ready);
+    if let Some((kernel, age)) = kept {
+        if age < FRESH {
+            return Ok(kernel);
+        }
+        return match fetch(&dir, mirror, suite) {
+            Ok(kernel) => Ok(kernel),
+            Err(why) => {
+                let days = age.as_secs() / (24 * 3600);
+                eprintln!("{why}\n{name}: using the kernel of {days} days ago");
+                Ok(kernel)
+            }
+        };
+    }
+    fetch(&dir, mirror, suite)
+        .map_err(|why| format!("kernel {name} cannot be had from {mirror} {suite}: {why}"))
+}
+
+/// What an unpacked kernel has, and its age.
+fn kept(ready: &Path) -> Option<(Kernel, Duration)> {
+    let mark = ready.join("release");
+    let release = fs::read_to_string(&mark).ok()?;
+    let since = fs::metadata(&mark).and_then(|m| m.modified()).ok()?;
+    let modules = MODULES.map(|name| ready.join(format!("{name}.ko")));
+    let kernel = Kernel {
+        release,
+        image: ready.join("vmlinuz"),
+        busybox: ready.join("busybox"),
+        modules: modules.to_vec(),
+    };
+    let age = SystemTime::now().duration_since(since).unwrap_or_default();
+    Some((kernel, age))
+}
+
+/// apt with a state of its own in `dir`.
+fn apt(dir: &Path, program: &str) -> Command {
+    let mut command = Command::new(program);
+    let options = [
+        ("Dir::State", dir.join("state")),
+        ("Dir::State::lists", dir.join("state/lists")),
+        ("Dir::State::status", dir.join("state/status")),
+        ("Dir::Cache", dir.join("cache")),
+        ("Dir::Etc::sourcelist", dir.join("sources.list")),
+        ("Dir::Etc::sourceparts", "/dev/null".into()),
+        ("Dir::Etc::preferencesparts", "/dev/null".into()),
+        ("APT::Sandbox::User", "root".into()),
+        ("APT::Architecture", "amd64".into()),
+        ("APT::Architectures", "amd64".into()),
+        ("APT::Update::Error-Mode", "any".into()),
+        ("Acquire::Retries", "5".into()),
+        ("Acquire::http::Timeout", "60".into()),
+        ("Acquire::Languages", "none".into()),
+        (
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled",
+            "false".into(),
+        ),
+        (
+            "Acquire::IndexTargets::deb::CNF::DefaultEnabled",
+            "false".into(),
+        ),
+    ];
+    for (name, value) in options {
+        command.arg("-o").arg(format!("{name}={}", value.display()));
+    }
+    command.current_dir(dir).stdin(Stdio::null());
+    command
+}
+
+/// What a command writes; what it says when it fails.
+fn output(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let out = command.output().map_err(|e| format!("{name}: {e}"))?;
+    match out.status.success() {
+        true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
+        false => Err(format!(
+            "{name} failed:\n{}{}",
+            String::from_utf8_lossy(&out.stdout),
+            String::from_utf8_lossy(&out.stderr).trim_end()
+        )),
+    }
+}
+
+/// Fetches and unpacks the newest kernel of a suite into `dir`/ready.
+fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
+    let said = |e: io::Error| format!("{}: {e}", dir.display());
+    let work = dir.join("work");
+    let _ = fs::remove_dir_all(&work);
+    for folder in [
+        "state/lists/partial",
+        "cache/archives/partial",
+        "debs",
+        "files",
+    ] {
+        fs::create_dir_all(work.join(folder)).map_err(said)?;
+    }
+    let signed = match Path::new(KEYRING).exists() {
+        true => format!("[signed-by={KEYRING}] "),
+        false => String::new(),
+    };
+    let source = format!("deb {signed}{mirror} {suite} main\n");
+    fs::write(work.join("sources.list"), source).map_err(said)?;
+    fs::write(work.join("state/status"), "").map_err(said)?;
+    eprintln!("fetching the kernel of {suite}");
+    output(apt(&work, "apt-get").arg("update"))?;
+    let text = output(apt(&work, "apt-cache").args(["depends", META]))?;
+    let release = text
+        .lines()
+        .find_map(|l| l.trim().strip_prefix("Depends: linux-image-"))
+        .ok_or(format!("{META} depends on no kernel:\n{text}"))?
+        .to_owned();
+    // From 7.0 on the package of the image is empty, and depends on these.
+    let parts = ["linux-binary-", "linux-modules-"].map(|part| format!("{part}{release}"));
+    let known = output(apt(&work, "apt-cache").arg("pkgnames"))?;
+    let mut packages: Vec<String> = parts
+        .into_iter()
+        .filter(|package| known.lines().any(|l| l == package))
+        .collect();
+    if packages.is_empty() {
+        packages.push(format!("linux-image-{release}"));
+    }
+    packages.push("busybox-static".into());
+    let mut download = apt(&work, "apt-get");
+    output(
+        download
+            .current_dir(work.join("debs"))
+            .arg("download")
+            .args(&packages),
+    )?;
+    unpack(&work)?;
+    let new = dir.join("new");
+    let _ = fs::remove_dir_all(&new);
+    fs::create_dir_all(&new).map_err(said)?;
+    gather(&work.join("files"), &release, &new)?;
+    fs::write(new.join("release"), &release).map_err(said)?;
+    let ready = dir.join("ready");
+    let _ = fs::remove_dir_all(&ready);
+    fs::rename(&new, &ready).map_err(said)?;
+    fs::remove_dir_all(&work).map_err(said)?;
+    kept(&ready)
+        .map(|(kernel, _)| kernel)
+        .ok_or_else(|| format!("{}: not complete", ready.display()))
+}
+
+/// Unpacks what is needed of the fetched packages.
+fn unpack(work: &Path) -> Result<(), String> {
+    let debs = fs::read_dir(work.join("debs")).map_err(|e| e.to_string())?;
+    let mut wanted = vec![
+        "*/vmlinuz*".to_owned(),
+        "./bin/busybox".into(),
+        "./usr/bin/busybox".into(),
+    ];
+    wanted.extend(MODULES.map(|name| format!("*/{name}.ko*")));
+    for deb in debs.flatten() {
+        let mut files = Command::new("dpkg-deb")
+            .arg("--fsys-tarfile")
+            .arg(deb.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("dpkg-deb: {e}"))?;
+        let tar = files.stdout.take().ok_or("dpkg-deb: no pipe")?;
+        // Not every package has something for each pattern, which tar counts as a failure; what
+        // is missing is found afterwards.
+        let _ = output(
+            Command::new("tar")
+                .arg("-xC")
+                .arg(work.join("files"))
+                .arg("--wildcards")
+                .args(&wanted)
+                .stdin(tar),
+        );
+        let status = files.wait().map_err(|e| format!("dpkg-deb: {e}"))?;
+        if !status.success() {
+            return Err(format!("dpkg-deb {}: {status}", deb.path().display()));
+        }
+    }
+    Ok(())
+}
+
+/// All files below a folder.
+fn files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        match entry.file_type().is_ok_and(|t| t.is_dir()) {
+            true => files(&entry.path(), found),
+            false => found.push(entry.path()),
+        }
+    }
+}
+
+/// Copies what was unpacked to where `kept` expects it.
+fn gather(from: &Path, release: &str, to: &Path) -> Result<(), String> {
+    let mut all = Vec::new();
+    files(from, &mut all);
+    let take = |start: &str, name: &str| {
+        let found = all.iter().find(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(start)
+        });
+        let found = found.ok_or(format!("the packages of {release} have no {start}"))?;
+        let to = to.join(name);
+        fs::copy(found, &to).map_err(|e| format!("{}: {e}", to.display()))?;
+        Ok::<_, String>(found)
+    };
+    take("vmlinuz", "vmlinuz")?;
+    take("busybox", "busybox")?;
+    for name in MODULES {
+        let file = format!("{name}.ko");
+        let packed = take(&file, &format!("{file}.packed"))?;
+        let unpacked = match packed.extension().is_some_and(|e| e == "xz") {
+            true => Command::new("xz").args(["-dc"]).arg(packed).output(),
+            false => Command::new("cat").arg(packed).output(),
+        };
+        let unpacked = unpacked.map_err(|e| format!("{file}: {e}"))?;
+        fs::write(to.join(&file), unpacked.stdout).map_err(|e| format!("{file}: {e}"))?;
+    }
+    Ok(())
+}
