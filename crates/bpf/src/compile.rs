@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use spile_ir::{Event, HandlerId, Inst, NrSet, Program, Ty};
+use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, NrSet, Program, Space, Ty};
 
 use crate::asm::{Asm, Function};
 use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::insn::{Reg::*, Size};
-use crate::layout::{Attach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat};
+use crate::layout::{
+    Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat,
+};
 use crate::lower::{
     CTX, Gen, NR, Pool, RING, TMP, asks_number, field_types, kept_bytes, output_piece,
     rethrown_fields,
@@ -102,7 +104,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
     let mut pool = Pool::default();
     let mut programs = Vec::new();
     let mut infos = Vec::new();
-    for (i, (attach, handlers)) in groups(program).into_iter().enumerate() {
+    for (i, (attach, handlers)) in groups(program, options).into_iter().enumerate() {
         let unit = Unit {
             program,
             options,
@@ -114,6 +116,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         let section = match &attach {
             Attach::RawTracepoint(point) => format!("raw_tp/{point}"),
             Attach::Perf { .. } => "perf_event".into(),
+            Attach::Code { probe, by } => code_section(probe, *by).into(),
         };
         programs.push(ProgramSpec { section, function });
         infos.push(ProgramInfo {
@@ -188,8 +191,31 @@ fn largest_piece(program: &Program) -> u32 {
     largest
 }
 
+/// The section whose name tells libbpf the type of a program at code, and what it may be
+/// attached to.
+fn code_section(probe: &CodeProbe, by: CodeAttach) -> &'static str {
+    match (probe.space, by) {
+        (Space::User, CodeAttach::Multi) => "uprobe.multi",
+        (Space::Kernel, CodeAttach::Multi) => "kprobe.multi",
+        (_, CodeAttach::Single) => "kprobe",
+    }
+}
+
+/// The best means for these places that the kernel has.
+fn code_attach(probe: &CodeProbe, options: &Options) -> CodeAttach {
+    let place = |site: &CodeSite| match (&site.place, probe.space) {
+        (CodePlace::File { .. }, Space::User) => options.features.uprobe_multi,
+        (CodePlace::Symbol { offset: 0, .. }, Space::Kernel) => options.features.kprobe_multi,
+        _ => false,
+    };
+    match probe.sites.iter().all(place) {
+        true => CodeAttach::Multi,
+        false => CodeAttach::Single,
+    }
+}
+
 /// The programs, in the order of their first handler.
-fn groups(program: &Program) -> Vec<(Attach, Vec<HandlerId>)> {
+fn groups(program: &Program, options: &Options) -> Vec<(Attach, Vec<HandlerId>)> {
     let mut groups: Vec<(Attach, Vec<HandlerId>)> = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
         let attach = match &handler.event {
@@ -200,6 +226,10 @@ fn groups(program: &Program) -> Vec<(Attach, Vec<HandlerId>)> {
                 ty: *ty,
                 config: *config,
                 sample: *sample,
+            },
+            Event::Code(probe) => Attach::Code {
+                by: code_attach(probe, options),
+                probe: probe.clone(),
             },
             _ => continue,
         };
@@ -219,6 +249,13 @@ fn identifier(attach: &Attach) -> String {
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
             .collect(),
         Attach::Perf { .. } => "perf".into(),
+        Attach::Code { probe, .. } => match (probe.space, probe.ret) {
+            (Space::Kernel, false) => "function",
+            (Space::Kernel, true) => "return",
+            (Space::User, false) => "ufunction",
+            (Space::User, true) => "ureturn",
+        }
+        .into(),
     }
 }
 

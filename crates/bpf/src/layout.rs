@@ -177,6 +177,10 @@ pub struct Features {
     pub atomics: bool,
     /// `bpf_task_pt_regs` (5.15).
     pub task_pt_regs: bool,
+    /// One link for many functions of the kernel (5.18).
+    pub kprobe_multi: bool,
+    /// One link for many places of a file (6.6).
+    pub uprobe_multi: bool,
 }
 
 /// How one system call's arguments become text.
@@ -422,6 +426,22 @@ pub enum Attach {
         /// How often it hits.
         sample: spile_ir::Sample,
     },
+    /// Places in code. The attach cookie of each is its index.
+    Code {
+        /// The places.
+        probe: spile_ir::CodeProbe,
+        /// By which means.
+        by: CodeAttach,
+    },
+}
+
+/// How a program gets to code; the kind of program depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeAttach {
+    /// One link for all places of a file (uprobe.multi), or of the kernel (kprobe.multi).
+    Multi,
+    /// A perf event for each place.
+    Single,
 }
 
 /// What one piece of output in a record holds.

@@ -14,5 +14,6 @@ mod iterate;
 mod lower;
 pub mod plan;
 pub mod regalloc;
+pub mod regs;
 
 pub use compile::{CompileError, Compiled, compile, generate};

@@ -58,6 +58,8 @@ fn options() -> Options {
             bpf_loop: true,
             atomics: true,
             task_pt_regs: true,
+            kprobe_multi: true,
+            uprobe_multi: true,
         },
         syscalls: Vec::new(),
     }

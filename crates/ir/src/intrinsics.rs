@@ -105,14 +105,17 @@ macro_rules! intrinsics {
 
 intrinsics! {
     // The event.
-    CtxArg "ctx_arg" (Long) -> Long, K, pure; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits)."
+    CtxArg "ctx_arg" (Long) -> Long, K, pure; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits), or of the probed function, where it is in a register."
+    CtxRet "ctx_ret" () -> Long, K, pure; "What the function returns. Returns of functions only."
+    CtxReg "ctx_reg" (Long) -> Long, K, pure; "Register n (constant, DWARF's number) at the probed place. Events at code only."
+    CtxSite "ctx_site" () -> Long, K, pure; "Which of the handler's places was hit, from 0. Events at code only."
     SysNr "sys_nr" () -> Long, K, pure; "System-call number as in `NrSet`: native, or COMPAT + 32-bit number. System-call events only."
     SysArg "sys_arg" (Long) -> Long, K, pure; "Argument n (constant, 0 to 5) of the system call, on entry and on return. 32-bit calls: zero-extended."
     SysRet "sys_ret" () -> Long, K, pure; "Result of the system call. `SysExit` only."
     SysName "sys_name" () -> Str[31], K, pure; "Name of the system call; `syscall_N` where the table has none."
     SysArgstr "sys_argstr" () -> Str, K; "The system call's arguments as text, decoded by the system-call table. `SysEnter` only: user memory is read now."
     SysRetstr "sys_retstr" () -> Str[47], K, pure; "The system call's result as text: number, hex, or `-2 (ENOENT)`. `SysExit` only."
-    RegArg "reg_arg" (Long) -> Long, K, pure; "Register argument n (constant, from 1) by the system-call convention, as `int_arg(n)` reads it; at a return, 1 is the result. System-call events only."
+    RegArg "reg_arg" (Long) -> Long, K, pure; "Register argument n (constant, from 1) by the convention of system calls or functions, as `int_arg(n)` reads it; at a system call's return, 1 is the result. System-call events and code only."
     UserMode "user_mode" () -> Long, K, pure; "1 when the interrupted context was user mode (perf events), 0 in other events."
     // The current task.
     Pid "pid" () -> Long, KC, pure; "Process id (thread group), in the initial namespace. In the controller: its own."

@@ -310,6 +310,8 @@ pub enum Event {
         /// Events between two hits, or hits a second.
         sample: Sample,
     },
+    /// Places in code of the kernel or of programs.
+    Code(CodeProbe),
 }
 
 impl Event {
@@ -317,9 +319,65 @@ impl Event {
     pub fn in_kernel(&self) -> bool {
         matches!(
             self,
-            Event::Tracepoint(_) | Event::SysEnter(_) | Event::SysExit(_) | Event::Perf { .. }
+            Event::Tracepoint(_)
+                | Event::SysEnter(_)
+                | Event::SysExit(_)
+                | Event::Perf { .. }
+                | Event::Code(_)
         )
     }
+
+    /// Whether it is at code, and the code is a program's.
+    pub fn in_user_code(&self) -> bool {
+        matches!(self, Event::Code(probe) if probe.space == Space::User)
+    }
+}
+
+/// Places in code whose hits one handler serves. The intrinsic `ctx_site` gives the index of
+/// the place that was hit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeProbe {
+    /// Whose code it is; addresses in the handler's variables mean this memory.
+    pub space: Space,
+    /// Runs when the function that begins at the place returns, and not at the place.
+    pub ret: bool,
+    /// Only in this process.
+    pub pid: Option<u32>,
+    /// The places.
+    pub sites: Vec<CodeSite>,
+}
+
+/// One place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeSite {
+    /// Where.
+    pub place: CodePlace,
+    /// Offset in the file of the marker's semaphore, which is more than 0 while the marker is
+    /// probed; 0 for none.
+    pub semaphore: u64,
+}
+
+/// Where code is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CodePlace {
+    /// A function of the kernel.
+    Symbol {
+        /// The module that has it; none for the kernel itself.
+        module: Option<Arc<str>>,
+        /// Its name.
+        name: Arc<str>,
+        /// Bytes from its start.
+        offset: u64,
+    },
+    /// An address in the running kernel.
+    Address(u64),
+    /// An instruction in a program or a library.
+    File {
+        /// The ELF file.
+        path: Arc<str>,
+        /// Bytes from the start of the file (not an address).
+        offset: u64,
+    },
 }
 
 /// How often a perf event hits.

@@ -453,10 +453,55 @@ impl Reader {
                 };
                 Event::Perf { ty, config, sample }
             }
+            "code" => Event::Code(self.code()?),
             _ => return self.error("an event before here"),
         };
         self.punct(')')?;
         Ok(event)
+    }
+
+    fn code(&mut self) -> Res<CodeProbe> {
+        let space = match self.word()?.as_str() {
+            "kernel" => Space::Kernel,
+            "user" => Space::User,
+            _ => return self.error("`kernel` or `user` before here"),
+        };
+        let ret = self.opt("return");
+        let pid = if self.opt("pid") {
+            Some(self.number()?)
+        } else {
+            None
+        };
+        let mut sites = Vec::new();
+        while self.opt_punct(',') {
+            let place = match self.word()?.as_str() {
+                "symbol" => {
+                    let module = self.text()?;
+                    CodePlace::Symbol {
+                        module: (!module.is_empty()).then(|| module.into()),
+                        name: self.text()?.into(),
+                        offset: self.number()?,
+                    }
+                }
+                "address" => CodePlace::Address(self.number()?),
+                "file" => CodePlace::File {
+                    path: self.text()?.into(),
+                    offset: self.number()?,
+                },
+                _ => return self.error("a place before here"),
+            };
+            let semaphore = match self.opt("semaphore") {
+                true => self.number()?,
+                false => 0,
+            };
+            sites.push(CodeSite { place, semaphore });
+        }
+        Ok(CodeProbe {
+            space,
+            ret,
+            pid,
+            sites,
+        })
     }
 
     fn nrs(&mut self) -> Res<NrSet> {

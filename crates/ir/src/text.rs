@@ -397,7 +397,44 @@ impl Display for Event {
                     Sample::Freq(n) => write!(f, "freq {n})"),
                 }
             }
+            Event::Code(probe) => probe.fmt(f),
         }
+    }
+}
+
+impl Display for CodeProbe {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(match self.space {
+            Space::Kernel => "code(kernel",
+            Space::User => "code(user",
+        })?;
+        if self.ret {
+            f.write_str(" return")?;
+        }
+        if let Some(pid) = self.pid {
+            write!(f, " pid {pid}")?;
+        }
+        for site in &self.sites {
+            match &site.place {
+                CodePlace::Symbol {
+                    module,
+                    name,
+                    offset,
+                } => {
+                    let module = module.as_deref().unwrap_or("").as_bytes();
+                    let (module, name) = (Quoted(module), Quoted(name.as_bytes()));
+                    write!(f, ", symbol {module} {name} {offset}")?;
+                }
+                CodePlace::Address(at) => write!(f, ", address {at}")?,
+                CodePlace::File { path, offset } => {
+                    write!(f, ", file {} {offset}", Quoted(path.as_bytes()))?;
+                }
+            }
+            if site.semaphore != 0 {
+                write!(f, " semaphore {}", site.semaphore)?;
+            }
+        }
+        f.write_str(")")
     }
 }
 

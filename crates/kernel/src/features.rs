@@ -14,7 +14,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Mutex;
 
-use crate::bpf::{self, BpfError, Errno, MapSpec, ProgSpec, insn, map_type, prog_type};
+use crate::bpf::{
+    self, BpfError, Errno, MapSpec, ProgSpec, attach_type, insn, map_type, prog_type,
+};
 use crate::btf::Btf;
 use crate::perf::{self, PerfEvent, Sampling, Target};
 
@@ -87,6 +89,10 @@ pub enum Feature {
     Kprobes,
     /// Probes on user-space code through perf events (`CONFIG_UPROBE_EVENTS`).
     Uprobes,
+    /// One link for many functions of the kernel (5.18, `CONFIG_FPROBE`).
+    KprobeMulti,
+    /// One link for many places in a file (6.6).
+    UprobeMulti,
     /// `membarrier(MEMBARRIER_CMD_GLOBAL)`: waits until all CPUs have passed
     /// through a grace period.
     MembarrierGlobal,
@@ -135,6 +141,8 @@ impl fmt::Display for Feature {
             Feature::PerfHardware => f.write_str("hardware performance counters"),
             Feature::Kprobes => f.write_str("kernel probes (CONFIG_KPROBE_EVENTS)"),
             Feature::Uprobes => f.write_str("user-space probes (CONFIG_UPROBE_EVENTS)"),
+            Feature::KprobeMulti => f.write_str("BPF links to many functions (Linux 5.18)"),
+            Feature::UprobeMulti => f.write_str("BPF links to many places in programs (Linux 6.6)"),
             Feature::MembarrierGlobal => f.write_str("membarrier (CONFIG_MEMBARRIER)"),
         }
     }
@@ -277,6 +285,19 @@ fn probe(feature: Feature) -> Answer {
         }),
         Feature::Kprobes => event_source("kprobe"),
         Feature::Uprobes => event_source("uprobe"),
+        Feature::KprobeMulti => many(attach_type::KPROBE_MULTI, |prog| {
+            bpf::kprobe_multi(prog, bpf::Functions::Addresses(&[]), &[], false)
+        }),
+        // A folder has no code.
+        Feature::UprobeMulti => many(attach_type::UPROBE_MULTI, |prog| {
+            let spec = bpf::UprobeMulti {
+                path: "/",
+                offsets: &[0],
+                cookies: &[0],
+                ..Default::default()
+            };
+            bpf::uprobe_multi(prog, &spec)
+        }),
         Feature::MembarrierGlobal => membarrier_global(),
     }
 }
@@ -426,6 +447,34 @@ fn called(loaded: Loaded, refusals: &[&str]) -> Answer {
             if refused { Answer::No } else { Answer::Yes }
         }
         Err(why) => Answer::Unknown(why.to_string()),
+    }
+}
+
+/// Whether links of a kind exist: a request that cannot succeed is refused in one way where
+/// they do (`EINVAL` for no functions, `EBADF` for no file), in another where they do not.
+fn many(
+    attach_type: u32,
+    link: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> Result<std::os::fd::OwnedFd, BpfError>,
+) -> Answer {
+    use std::os::fd::AsFd;
+    let spec = ProgSpec {
+        ty: prog_type::KPROBE,
+        insns: &[MOV_R0_0, EXIT],
+        name: "probe",
+        attach_type,
+        ..ProgSpec::default()
+    };
+    // Kernels without the kind take the program: they know no attach types of its type.
+    let refused = bpf::load(&spec).and_then(|prog| link(prog.as_fd()));
+    let uprobe = attach_type == attach_type::UPROBE_MULTI;
+    match refused {
+        Ok(_) => Answer::Yes,
+        Err(why) => match why.errno() {
+            Some(Errno::BADF) if uprobe => Answer::Yes,
+            Some(Errno::INVAL) if !uprobe => Answer::Yes,
+            Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Answer::No,
+            _ => Answer::Unknown(why.to_string()),
+        },
     }
 }
 

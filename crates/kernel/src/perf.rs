@@ -1,6 +1,7 @@
 //! Events of `perf_event_open(2)`: timers on each CPU, counters, and the names
 //! by which scripts know them.
 
+use std::ffi::CString;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -119,6 +120,35 @@ pub enum Target {
     Task(u32),
 }
 
+/// A place in code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// An instruction of a program.
+    File {
+        /// The ELF file.
+        path: &'a str,
+        /// File offset.
+        offset: u64,
+        /// File offset of the marker's semaphore; 0 for none.
+        semaphore: u64,
+    },
+    /// A function of the kernel, and bytes from its start.
+    Function {
+        /// `name`, or `module:name`.
+        name: &'a str,
+        /// Bytes.
+        offset: u64,
+    },
+    /// An address in the kernel.
+    Address(u64),
+}
+
+/// The `type` of events of a source that has no fixed one.
+fn source_type(source: &str) -> Option<u32> {
+    let path = format!("/sys/bus/event_source/devices/{source}/type");
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
 /// What was asked when the kernel refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerfError {
@@ -196,6 +226,62 @@ impl PerfEvent {
                 action: "perf_event_open",
                 errno: last_errno(),
             });
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(PerfEvent(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    /// Opens an event at a place in code; a program is attached to it with
+    /// [`crate::bpf::perf_link`]. Without a task it hits on all CPUs.
+    ///
+    /// # Errors
+    /// [`PerfError`]: `ENOENT` where the kernel has no such probes.
+    pub fn open_at(
+        place: &Place<'_>,
+        ret: bool,
+        task: Option<u32>,
+    ) -> Result<PerfEvent, PerfError> {
+        const CLOEXEC: u64 = 1 << 3;
+        const SEMAPHORE: u32 = 32;
+        let refused = |action, errno| PerfError { action, errno };
+        let source = match place {
+            Place::File { .. } => "uprobe",
+            Place::Function { .. } | Place::Address(_) => "kprobe",
+        };
+        let ty = source_type(source).ok_or(refused("look up perf's probes", Errno::NOENT))?;
+        let (name, number, semaphore) = match *place {
+            Place::File {
+                path,
+                offset,
+                semaphore,
+            } => (Some(path), offset, semaphore),
+            Place::Function { name, offset } => (Some(name), offset, 0),
+            Place::Address(at) => (None, at, 0),
+        };
+        let name = name.map(CString::new).transpose();
+        let name = name.map_err(|_| refused("open a perf probe", Errno::INVAL))?;
+        let mut attr = [0u64; ATTR_LEN / 8];
+        let head = [ty.to_ne_bytes(), (ATTR_LEN as u32).to_ne_bytes()];
+        attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
+        attr[1] = u64::from(ret) | semaphore << SEMAPHORE;
+        // `config1`, `config2`
+        attr[7] = name.as_ref().map_or(0, |n| n.as_ptr() as u64);
+        attr[8] = number;
+        let (pid, cpu) = task.map_or((-1, 0), |pid| (pid as i32, -1));
+        // SAFETY: the attribute is as long as its size field says; the name ends with NUL and
+        // lives until the call is done.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                attr.as_ptr(),
+                pid,
+                cpu,
+                -1,
+                CLOEXEC,
+            )
+        };
+        if fd < 0 {
+            return Err(refused("open a perf probe", last_errno()));
         }
         // SAFETY: a new descriptor that nobody else owns.
         Ok(PerfEvent(unsafe { OwnedFd::from_raw_fd(fd as i32) }))

@@ -15,6 +15,7 @@
 pub mod account;
 pub mod child;
 pub mod clock;
+mod code;
 pub mod controller;
 pub mod deferred;
 pub mod display;

@@ -18,6 +18,7 @@ use spile_kernel::bpf::{
 use spile_kernel::machine::online_cpus;
 use spile_kernel::perf::{Event, PerfEvent, Sampling, Target};
 
+use crate::code;
 use crate::error::Error;
 use crate::state::State;
 
@@ -170,7 +171,7 @@ impl Loaded {
 
     /// Attaches all programs but the ones that are run on demand.
     pub fn attach(&self) -> Result<Links, Error> {
-        let mut links = Links(Vec::new(), Vec::new());
+        let mut links = Links::default();
         for info in &self.layout.programs {
             self.with_program(&info.name, |fd| attach(info, fd, &mut links))??;
         }
@@ -179,17 +180,38 @@ impl Loaded {
 }
 
 /// Attached programs; dropping it detaches them.
-pub struct Links(Vec<OwnedFd>, Vec<PerfEvent>);
+#[derive(Default)]
+pub struct Links {
+    /// Links and raw tracepoints; first, because links of perf events hold those.
+    pub(crate) fds: Vec<OwnedFd>,
+    pub(crate) events: Vec<PerfEvent>,
+    /// Places in code that could not be probed.
+    pub(crate) refused: Vec<Refused>,
+}
+
+/// A place that the kernel refused.
+#[derive(Debug)]
+pub struct Refused {
+    /// The place, for messages.
+    pub place: String,
+    /// Why.
+    pub why: io::Error,
+}
 
 impl Links {
     /// How many.
     pub fn len(&self) -> usize {
-        self.0.len() + self.1.len()
+        self.fds.len() + self.events.len()
     }
 
     /// Whether nothing is attached.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty() && self.1.is_empty()
+        self.fds.is_empty() && self.events.is_empty()
+    }
+
+    /// The places that could not be probed.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
     }
 }
 
@@ -198,7 +220,7 @@ fn attach(info: &ProgramInfo, fd: BorrowedFd<'_>, links: &mut Links) -> Result<(
         Attach::RawTracepoint(name) => {
             let link = raw_tracepoint_open(Some(name), fd);
             links
-                .0
+                .fds
                 .push(link.map_err(|e| refused(format!("tracepoint {name}"), e))?);
         }
         Attach::Perf { ty, config, sample } => {
@@ -206,8 +228,9 @@ fn attach(info: &ProgramInfo, fd: BorrowedFd<'_>, links: &mut Links) -> Result<(
                 ty: *ty,
                 config: *config,
             };
-            perf(event, *sample, fd, &mut links.1)?;
+            perf(event, *sample, fd, &mut links.events)?;
         }
+        Attach::Code { probe, by } => code::attach(probe, *by, fd, links)?,
     }
     Ok(())
 }
@@ -243,7 +266,7 @@ fn perf(
 }
 
 /// What `spile-kernel` says, as an error of attaching.
-fn refused(what: String, e: BpfError) -> Error {
+pub(crate) fn refused(what: String, e: BpfError) -> Error {
     match e {
         BpfError::Call { errno, .. } => Error::Attach(what, errno.into()),
         e => Error::Attach(what, io::Error::other(e)),

@@ -22,6 +22,7 @@ use spile_ir::{Event, HandlerId, Program};
 use crate::account::Account;
 use crate::child::Watched;
 use crate::clock;
+use crate::code;
 use crate::controller::Controller;
 use crate::deferred::Deferred;
 use crate::error::Error;
@@ -148,7 +149,11 @@ impl Session {
         let batch = Rc::new(RefCell::new(Batch::default()));
         let (mut links, mut ring) = (None, None);
         if let Some((loaded, _)) = &loaded {
-            links = Some(loaded.attach()?);
+            let attached = loaded.attach()?;
+            if let (false, Some(text)) = (options.quiet, code::refusals(attached.refused())) {
+                output::warn(&text);
+            }
+            links = Some(attached);
             let sink = Rc::clone(&batch);
             ring = loaded.ring(move |record| {
                 let mut batch = sink.borrow_mut();

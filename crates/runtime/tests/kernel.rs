@@ -31,6 +31,8 @@ fn machine() -> Machine {
             bpf_loop: true,
             atomics: true,
             task_pt_regs: true,
+            kprobe_multi: true,
+            uprobe_multi: true,
         },
         syscalls: Vec::new(),
     }

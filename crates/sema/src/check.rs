@@ -199,6 +199,7 @@ impl Walk<'_> {
         let range = match f {
             Intrinsic::RegArg => 1..=6,
             Intrinsic::SysArg | Intrinsic::CtxArg => 0..=11,
+            Intrinsic::CtxReg => 0..=32,
             _ => return,
         };
         let value = args.first().and_then(|a| self.constant(a, assigned));
@@ -249,9 +250,11 @@ impl Walk<'_> {
 fn needs(f: Intrinsic) -> Option<&'static str> {
     Some(match f {
         Intrinsic::CtxArg => "argument of a tracepoint",
-        Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName | Intrinsic::RegArg => {
-            "system call"
-        }
+        Intrinsic::CtxReg => "register",
+        Intrinsic::CtxSite => "place in code",
+        Intrinsic::CtxRet => "return of a function",
+        Intrinsic::RegArg => "function or system call",
+        Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName => "system call",
         Intrinsic::SysArgstr => "entry to a system call",
         Intrinsic::SysRet | Intrinsic::SysRetstr => "return from a system call",
         Intrinsic::UserStr | Intrinsic::UserBuf | Intrinsic::UserQuoted => {
@@ -265,8 +268,14 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
 /// Whether an event has what an intrinsic needs.
 fn has(event: &Event, f: Intrinsic) -> bool {
     match f {
-        Intrinsic::CtxArg => matches!(event, Event::Tracepoint(_)),
-        Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName | Intrinsic::RegArg => {
+        Intrinsic::CtxArg => matches!(event, Event::Tracepoint(_) | Event::Code(_)),
+        Intrinsic::CtxReg | Intrinsic::CtxSite => matches!(event, Event::Code(_)),
+        Intrinsic::CtxRet => matches!(event, Event::Code(probe) if probe.ret),
+        Intrinsic::RegArg => matches!(
+            event,
+            Event::SysEnter(_) | Event::SysExit(_) | Event::Code(_)
+        ),
+        Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName => {
             matches!(event, Event::SysEnter(_) | Event::SysExit(_))
         }
         Intrinsic::SysArgstr => matches!(event, Event::SysEnter(_)),

@@ -18,9 +18,13 @@ code_table! { PROBE_CODES:
     TOO_MANY_PROBES = "E0310", "Aliases that expand to too many probe points.";
     NO_PROBES = "E0311", "A script in which no probe point is left.";
 
+    NO_PLACE = "E0312", "A function, statement or marker that a program or the kernel does not have.";
+    NO_MODULE = "E0313", "A program, process, library or module of the kernel that is not there.";
+
     NO_TARGET = "E0320", "A context variable that the probe point does not have.";
     NO_CONTEXT = "E0321", "A context variable where there are none.";
-    BAD_ENTRY = "E0322", "`@entry` outside of the return probe of a system call.";
+    BAD_ENTRY = "E0322", "`@entry` outside of the return probe of a system call or a function.";
+    ABSENT_VALUE = "E0323", "A variable whose value the compiler did not keep at the probed place.";
     TEXT_ONLY = "E0324", "A text form of an argument that only `argstr` has.";
 
     NO_TYPE = "E0401", "A C type that the kernel does not have.";

@@ -181,6 +181,11 @@ impl CTy {
 /// A type from the text that `@cast` takes: `task_struct`, `struct task_struct *`,
 /// `unsigned long`. `None` when the kernel has no such type.
 pub fn parse_type(facts: &dyn Facts, text: &str) -> Option<CTy> {
+    parse_type_with(text, |name| facts.type_by_name(name))
+}
+
+/// [`parse_type`] where `named` knows the types that have names.
+pub fn parse_type_with(text: &str, named: impl FnOnce(&str) -> Option<CTypeId>) -> Option<CTy> {
     let mut ptrs: u8 = 0;
     let mut words: Vec<&str> = Vec::new();
     for piece in text.split_inclusive('*') {
@@ -202,7 +207,7 @@ pub fn parse_type(facts: &dyn Facts, text: &str) -> Option<CTy> {
     let base = match basic_type(&words) {
         Some(base) => base,
         None if words.is_empty() => return None,
-        None => CBase::Id(facts.type_by_name(&words.join(" "))?),
+        None => CBase::Id(named(&words.join(" "))?),
     };
     Some(CTy { base, ptrs })
 }

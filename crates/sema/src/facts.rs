@@ -7,7 +7,14 @@
 
 use std::sync::Arc;
 
-/// A C type, by its number in the kernel's type information; 0 is `void`.
+use spile_ir::Space;
+
+pub use code::*;
+
+mod code;
+
+/// A C type, by its number; 0 is `void`. The top 8 bits are the number of a module, which whoever
+/// implements [`Facts`] gives out: 0 is the kernel's own type information.
 pub type CTypeId = u32;
 
 /// A C type with `typedef`, `const`, `volatile`, `restrict` and type tags removed.
@@ -185,6 +192,55 @@ pub trait Facts {
     fn variable(&self, name: &str) -> Option<KernelVar>;
     /// Whether the running kernel has a symbol of that name.
     fn symbol_exists(&self, name: &str) -> bool;
+
+    /// The modules that a script names.
+    ///
+    /// # Errors
+    /// Why there are none, for a message: `there is no process 12`.
+    fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
+        let _ = query;
+        Err("nothing is known about programs here".into())
+    }
+    /// The places in a module that a query means, by name. None: there are no such.
+    ///
+    /// # Errors
+    /// Why that cannot be known, for a message: `/bin/x has no line numbers`.
+    fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+        let _ = (module, query);
+        Ok(Vec::new())
+    }
+    /// The variables at a place, by [`FoundPlace::id`]: parameters first, in order. `ret`: at the
+    /// return of the function, where what it returns is one of them; the locations of the others
+    /// are those at its entry.
+    ///
+    /// # Errors
+    /// Why nothing is known about them, for a message: `/bin/x has no debugging information`.
+    fn place_variables(
+        &self,
+        module: &Module,
+        place: u64,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
+        let _ = (place, ret);
+        Err(format!("{module} has no debugging information"))
+    }
+    /// A variable of a whole module; `file`: the end of the path of the source file that has it.
+    fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
+        let _ = (module, name, file);
+        None
+    }
+    /// A type of a module by name, as [`Facts::type_by_name`] has those of the kernel.
+    fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
+        match module {
+            Module::Kernel => self.type_by_name(name),
+            _ => None,
+        }
+    }
+    /// Which memory objects of a type are in.
+    fn type_space(&self, id: CTypeId) -> Space {
+        let _ = id;
+        Space::Kernel
+    }
 
     /// The system calls of both tables, native ones first.
     fn syscalls(&self) -> &[SysCall];

@@ -9,10 +9,14 @@ use spile_ir::{Event, Sample};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
+pub(crate) use code::{CodeFound, CodeHit};
+
 use crate::codes;
 use crate::facts::Facts;
 use crate::probe::ContextKind;
 use crate::probe::pattern::{MAX_PATTERN, is_pattern, matches};
+
+mod code;
 
 /// What stands in the parentheses of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +29,12 @@ pub enum Arg {
     Num,
     /// A string.
     Str,
+    /// A string or nothing.
+    OptStr,
+    /// A string or a number.
+    StrOrNum,
+    /// A string, a number or nothing.
+    Any,
 }
 
 /// The name of a component.
@@ -84,6 +94,8 @@ pub(crate) enum Make {
     Syscall(bool),
     /// All system calls; true: on return.
     SyscallAny(bool),
+    /// Places in code: all components have their say.
+    Code,
 }
 
 /// What a matched point stands for.
@@ -105,6 +117,8 @@ pub(crate) enum Hit {
     Syscalls { calls: Vec<usize>, ret: bool },
     /// All system calls.
     SyscallAny { ret: bool },
+    /// Places in code.
+    Code(CodeHit),
 }
 
 const fn w(word: &'static str) -> Comp {
@@ -116,9 +130,25 @@ const fn n(word: &'static str) -> Comp {
 const fn o(word: &'static str) -> Comp {
     Comp(Word::Is(word), Arg::OptNum)
 }
+const fn s(word: &'static str) -> Comp {
+    Comp(Word::Is(word), Arg::Str)
+}
 const CALL: Comp = Comp(Word::Syscall, Arg::None);
 const PERF: Comp = Comp(Word::PerfEvent, Arg::None);
 const RANDOM: &[Comp] = &[n("randomize")];
+const PROCESS: Comp = Comp(Word::Is("process"), Arg::Any);
+const LIBRARY: Comp = s("library");
+const STATEMENT: Comp = Comp(Word::Is("statement"), Arg::StrOrNum);
+const FUNCTION: Comp = Comp(Word::Is("function"), Arg::StrOrNum);
+const PLT: Comp = Comp(Word::Is("plt"), Arg::OptStr);
+const OF_FUNCTION: &[Comp] = &[
+    w("call"),
+    w("return"),
+    w("exported"),
+    w("inline"),
+    s("callee"),
+];
+const OF_STATEMENT: &[Comp] = &[w("nearest"), w("absolute")];
 const SAMPLE: &[Comp] = &[n("sample"), n("hz")];
 
 const NS: u64 = 1;
@@ -170,6 +200,12 @@ families! {
     [w("syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
     [w("nd_syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
     [w("nd_syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
+    [PROCESS, FUNCTION] OF_FUNCTION, Make::Code, UserCode, "a function of a program, by NAME or NAME@FILE:LINE";
+    [PROCESS, LIBRARY, FUNCTION] OF_FUNCTION, Make::Code, UserCode, "a function of a library of a program";
+    [PROCESS, STATEMENT] OF_STATEMENT, Make::Code, UserCode, "a line of a program, by NAME@FILE:LINE, or an address";
+    [PROCESS, LIBRARY, STATEMENT] OF_STATEMENT, Make::Code, UserCode, "a line of a library of a program";
+    [PROCESS, PLT] &[w("return")], Make::Code, UserCode, "calls of a program into its libraries";
+    [PROCESS, LIBRARY, PLT] &[w("return")], Make::Code, UserCode, "calls of a library into others";
     [w("tp_syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
     [w("tp_syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
 }
@@ -202,7 +238,7 @@ pub(crate) static ABSENT: &[(&[&str], &str)] = &[
     ),
     (
         &["process"],
-        "user-space probes are not available yet; `syscall.*` has the system calls",
+        "of processes there are `.function`, `.statement` and `.plt`; `syscall.*` has the system calls",
     ),
     (&["python2"], "Python probes are not available yet"),
     (&["python3"], "Python probes are not available yet"),
@@ -359,6 +395,7 @@ impl Family {
             }
             Make::PerfNamed => perf_named(facts, comps, last, option),
             Make::Trace => tracepoints(facts, last),
+            Make::Code => code::hits(facts, comps),
             Make::SyscallAny(ret) => Ok(vec![Hit::SyscallAny { ret }]),
             Make::Syscall(ret) => {
                 let Some(name) = comps.get(1) else {
@@ -383,15 +420,24 @@ fn comp_text(c: &Comp) -> String {
         Arg::OptNum => format!("{word}[(N)]"),
         Arg::Num => format!("{word}(N)"),
         Arg::Str => format!("{word}(\"NAME\")"),
+        Arg::OptStr => format!("{word}[(\"NAME\")]"),
+        Arg::StrOrNum => format!("{word}(\"NAME\"|N)"),
+        Arg::Any => format!("{word}[(\"NAME\"|N)]"),
     }
 }
 
 fn arg_fits(c: &Component, want: Arg) -> bool {
     matches!(
         (&c.arg, want),
-        (None, Arg::None | Arg::OptNum)
-            | (Some(Literal::Num(_)), Arg::Num | Arg::OptNum)
-            | (Some(Literal::Str(_)), Arg::Str)
+        (None, Arg::None | Arg::OptNum | Arg::OptStr | Arg::Any)
+            | (
+                Some(Literal::Num(_)),
+                Arg::Num | Arg::OptNum | Arg::StrOrNum | Arg::Any
+            )
+            | (
+                Some(Literal::Str(_)),
+                Arg::Str | Arg::OptStr | Arg::StrOrNum | Arg::Any
+            )
     )
 }
 

@@ -13,8 +13,11 @@ use spile_kernel::symbols::Symbols;
 use spile_kernel::syscalls::{self, Abi, ArgKind};
 use spile_kernel::tracepoints::{self, Tracefs};
 use spile_sema::facts::{
-    CType, CTypeId, Facts, KernelVar, Member, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg,
+    CType, CTypeId, CodeQuery, Facts, FoundModule, FoundPlace, KernelVar, Member, Module,
+    ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg,
 };
+
+pub mod user;
 
 /// The running kernel, as analysis sees it.
 pub struct KernelFacts {
@@ -26,6 +29,7 @@ pub struct KernelFacts {
     asked: AtomicUsize,
     /// The systems of all tracepoints, once many were asked for.
     systems: OnceLock<HashMap<String, Arc<str>>>,
+    programs: user::Programs,
 }
 
 /// After so many single questions all systems are listed at once.
@@ -42,7 +46,14 @@ impl KernelFacts {
             tracefs: OnceLock::new(),
             asked: AtomicUsize::new(0),
             systems: OnceLock::new(),
+            programs: user::Programs::new(user::Target::None),
         }
+    }
+
+    /// With what `process` without a name means.
+    pub fn with_target(mut self, target: user::Target) -> KernelFacts {
+        self.programs = user::Programs::new(target);
+        self
     }
 
     fn tracefs(&self) -> Option<&Tracefs> {
@@ -227,6 +238,17 @@ impl Facts for KernelFacts {
 
     fn symbol_exists(&self, name: &str) -> bool {
         spile_kernel::symbols::exists(name)
+    }
+
+    fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
+        self.programs.modules(query)
+    }
+
+    fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+        match module {
+            Module::File(path) => self.programs.places(path, query),
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn syscalls(&self) -> &[SysCall] {

@@ -128,6 +128,8 @@ pub fn bpf_features() -> Features {
         bpf_loop: since(5, 17, Feature::Helper(raw, helper::LOOP)),
         atomics: since(5, 12, Feature::Atomics),
         task_pt_regs: since(5, 15, Feature::Helper(raw, helper::TASK_PT_REGS)),
+        kprobe_multi: since(5, 18, Feature::KprobeMulti),
+        uprobe_multi: since(6, 6, Feature::UprobeMulti),
     }
 }
 

@@ -17,7 +17,7 @@ use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
 use crate::cli::Cli;
-use crate::facts::KernelFacts;
+use crate::facts::{KernelFacts, user};
 use crate::report::{Failure, Stopwatch, fail, say, tell};
 use crate::{list, machine, tapset};
 
@@ -128,6 +128,15 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     Ok(code)
 }
 
+/// What `process` without a name means.
+fn target(cli: &Cli) -> user::Target {
+    match (&cli.command, cli.pid) {
+        (Some(command), _) => user::Target::Command(command.clone()),
+        (None, Some(pid)) => user::Target::Pid(pid),
+        (None, None) => user::Target::None,
+    }
+}
+
 /// Reads a script; one that is too long is refused.
 pub fn read_limited(mut from: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
@@ -233,7 +242,7 @@ fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
         sources,
         diags,
         library,
-        facts: KernelFacts::new(&release),
+        facts: KernelFacts::new(&release).with_target(target(cli)),
         pretty,
         files,
     })

@@ -22,12 +22,12 @@ mod arch {
 const PAGE: i32 = 4096;
 
 impl Gen<'_> {
-    /// `r0` = 1 where a perf event interrupted user mode. Other events come from kernel code,
-    /// system calls too: 0 there, as in SystemTap. Loses r1.
+    /// `r0` = 1 where a perf event interrupted user mode, and at code of programs. Other events
+    /// come from kernel code, system calls too: 0 there, as in SystemTap. Loses r1.
     pub(super) fn user_mode(&mut self) {
         let event = &self.program.handlers[self.handler.index()].event;
         let perf = matches!(event, Event::Perf { .. });
-        self.asm.mov(R0, 0);
+        self.asm.mov(R0, i32::from(event.in_user_code()));
         if perf {
             let kernel = self.asm.label();
             self.asm.load(Size::DW, R1, R10, CTX);

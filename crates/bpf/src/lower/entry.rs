@@ -538,6 +538,9 @@ fn early_intrinsic(f: Intrinsic) -> bool {
     matches!(
         f,
         I::CtxArg
+            | I::CtxRet
+            | I::CtxReg
+            | I::CtxSite
             | I::SysNr
             | I::SysArg
             | I::RegArg

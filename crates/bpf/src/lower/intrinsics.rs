@@ -60,12 +60,13 @@ impl Gen<'_> {
                 let text = self.text(args[0])?;
                 self.strlen(&text);
             }
-            I::CtxArg => self.ctx_arg(args[0])?,
+            I::CtxArg | I::CtxRet | I::CtxReg | I::CtxSite => self.of_code(f, args)?,
             I::SysArg => self.sys_arg(args[0], 0)?,
             // At a return, SystemTap's first argument is the result: scripts print it as such.
             I::RegArg if matches!(self.event(), Event::SysExit(_)) && args[0] == Val::Imm(1) => {
                 self.sys_ret()?;
             }
+            I::RegArg if matches!(self.event(), Event::Code(_)) => self.register_arg(args[0], 1)?,
             I::RegArg => self.sys_arg(args[0], 1)?,
             I::SysNr => self.asm.load(Size::DW, R0, R10, super::NR),
             I::SysRet => self.sys_ret()?,
@@ -101,7 +102,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    fn ctx_arg(&mut self, n: Val) -> Res {
+    pub(super) fn ctx_arg(&mut self, n: Val) -> Res {
         let Val::Imm(n @ 0..CTX_ARGS) = n else {
             return Err("the number of a tracepoint argument is not a small constant".into());
         };

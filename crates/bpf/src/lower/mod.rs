@@ -17,6 +17,7 @@
 //! | `extract`, `variance` | reading statistics |
 //! | `iterate`, `heap` | `foreach` |
 //! | `intrinsics` | the table of intrinsics; the current task; time |
+//! | `code` | registers, arguments and results at probed code |
 //! | `context` | the interrupted code, the current process's arguments |
 //! | `syscalls` | numbers, arguments and results of system calls |
 //! | `deferred` | user memory that the controller reads |
@@ -48,6 +49,7 @@ mod apart;
 mod argstr;
 mod arith;
 mod calls;
+mod code;
 mod compare;
 mod context;
 mod deferred;

@@ -52,9 +52,10 @@ impl HandlerUse<'_> {
     }
 
     /// Whether every thread that it runs in has an id of its own: the idle threads of all CPUs
-    /// are thread 0, and only system calls never come from them.
+    /// are thread 0, and only system calls and programs never come from them.
     fn own_tid(&self) -> bool {
         matches!(self.handler.event, Event::SysEnter(_) | Event::SysExit(_))
+            || self.handler.event.in_user_code()
     }
 
     fn running(&self) -> bool {

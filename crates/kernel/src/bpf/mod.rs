@@ -10,11 +10,13 @@
 mod attr;
 pub(crate) use attr::last_errno;
 mod info;
+mod link;
 mod map;
 mod prog;
 
 pub use info::{LinkInfo, MapInfo, ProgInfo, Stats, enable_stats, ids, links, maps, programs};
 pub use info::{ObjectKind, map_by_id, map_info, prog_by_id, prog_info};
+pub use link::{Functions, UprobeMulti, attach_type, kprobe_multi, perf_link, uprobe_multi};
 pub use map::{Batch, Map, MapSpec, map_create, map_type};
 pub use prog::{
     ProgSpec, TestResult, insn, load, load_btf, prog_type, raw_tracepoint_open, test_run,
@@ -47,6 +49,7 @@ pub enum Command {
     MapLookupBatch = 24,
     MapLookupAndDeleteBatch = 25,
     MapDeleteBatch = 27,
+    LinkCreate = 28,
     LinkGetFdById = 30,
     LinkGetNextId = 31,
     EnableStats = 32,

@@ -16,7 +16,7 @@ pub(super) struct Builder<'l, 'a> {
     /// Targets of `break` and `continue`.
     pub(super) loops: Vec<(BlockId, BlockId)>,
     /// Hidden parameters for `pp()` and `pn()`.
-    pub(super) names: [Option<Reg>; 2],
+    pub(super) names: [Option<Reg>; 3],
     /// Copies of the arguments as they came, for `next`.
     pub(super) saved: Vec<Reg>,
     /// The Tick that further statements of this block add to.
@@ -29,7 +29,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         let mut regs: Vec<Ty> = (0..u.locals.len())
             .map(|n| l.widths.local(l.types, l.tree, unit, LocalIx(n)))
             .collect();
-        let mut names = [None; 2];
+        let mut names = [None; 3];
         if let UnitKind::Func { .. } = u.kind {
             for (n, wanted) in l.names[unit.0].iter().enumerate() {
                 if *wanted {

@@ -155,7 +155,7 @@ impl Builder<'_, '_> {
             ExprKind::Num(n) => Val::Imm(*n),
             ExprKind::Str(s) => self.l.string(s),
             ExprKind::Read(Place::Local(l)) => Val::Reg(self.local(*l)),
-            ExprKind::ProbeName { alias } => self.probe_name(*alias),
+            ExprKind::ProbeName { of } => self.probe_name(*of, e.span),
             ExprKind::Assign { place, op, rhs } => self.assign(place, *op, rhs, true, e.span),
             ExprKind::IncDec { place, prefix, inc } => {
                 self.inc_dec(place, *prefix, *inc, true, e.span)
@@ -219,32 +219,48 @@ impl Builder<'_, '_> {
 
     fn call(&mut self, dst: Option<Reg>, func: UnitIx, args: &[Expr], span: Span) {
         let mut args = self.operands(args);
-        args.extend(self.hidden_args(func));
+        args.extend(self.hidden_args(func, span));
         let func = self.l.func_id(func);
         self.emit(Inst::Call { dst, func, args }, span);
     }
 
-    /// `pp()` and `pn()` for a function that wants them.
-    pub(super) fn hidden_args(&mut self, func: UnitIx) -> Vec<Val> {
+    /// `pp()`, `pn()` and `ppfunc()` for a function that wants them.
+    pub(super) fn hidden_args(&mut self, func: UnitIx, span: Span) -> Vec<Val> {
         let wanted = self.l.names[func.0];
-        [false, true]
+        NameOf::ALL
             .into_iter()
-            .filter(|alias| wanted[usize::from(*alias)])
-            .map(|alias| self.probe_name(alias))
+            .filter(|of| wanted[*of as usize])
+            .map(|of| self.probe_name(of, span))
             .collect()
     }
 
-    fn probe_name(&mut self, alias: bool) -> Val {
-        match &self.source().kind {
-            UnitKind::Handler { point, name, .. } => {
-                let text = if alias { name } else { point };
-                self.l.string(text.as_bytes())
-            }
-            UnitKind::Func { .. } => match self.names[usize::from(alias)] {
+    fn probe_name(&mut self, of: NameOf, span: Span) -> Val {
+        let unit = &self.source().kind;
+        if let UnitKind::Func { .. } = unit {
+            return match self.names[of as usize] {
                 Some(r) => Val::Reg(r),
                 None => self.l.string(&[]),
-            },
+            };
         }
+        let names = unit.names(of);
+        let longest = match names {
+            [] => return self.l.string(&[]),
+            [one] => {
+                let one = one.clone();
+                return self.l.string(one.as_bytes());
+            }
+            _ => names.iter().map(|n| n.len()).max().unwrap_or(0),
+        };
+        let max = self.l.program.limits.maxstringlen as usize;
+        let table = self.l.name_table(self.unit, of);
+        let idx = self.reg(Ty::Long);
+        let f = spile_ir::Intrinsic::CtxSite;
+        let (dst, args) = (Some(idx), Vec::new());
+        self.emit(Inst::Intr { dst, f, args }, span);
+        let dst = self.reg(Ty::str_for_len(longest.min(max)));
+        let idx = Val::Reg(idx);
+        self.emit(Inst::TableGet { dst, table, idx }, span);
+        Val::Reg(dst)
     }
 
     /// Evaluates into a register; an operand may be that register itself, so it is written

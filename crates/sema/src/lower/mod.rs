@@ -23,7 +23,7 @@ use spile_ir::{
 use spile_syntax::ast::Literal;
 use spile_syntax::source::{FileId, Sources};
 
-use crate::types::hir::{self, ExprKind, GlobalIx, Tree, UnitIx, UnitKind};
+use crate::types::hir::{self, ExprKind, GlobalIx, NameOf, Tree, UnitIx, UnitKind};
 use crate::types::unify::{Base, Types};
 use crate::types::width::{Widths, widths};
 use builder::Builder;
@@ -43,7 +43,9 @@ pub(crate) struct Lower<'a> {
     formats: HashMap<String, FormatId>,
     tables: HashMap<usize, TableId>,
     /// Which units want `pp()` and `pn()` as hidden parameters.
-    names: Vec<[bool; 2]>,
+    names: Vec<[bool; 3]>,
+    /// Tables of names of handlers' places.
+    name_tables: HashMap<(UnitIx, NameOf), TableId>,
 }
 
 /// Lowers all handlers, and the functions that they call. `is_user` tells the script's files.
@@ -71,6 +73,7 @@ pub fn lower(
         formats: HashMap::new(),
         tables: HashMap::new(),
         names: probe_names(tree),
+        name_tables: HashMap::new(),
     };
     for g in 0..tree.globals.len() {
         let id = l.global(GlobalIx(g), display);
@@ -95,18 +98,18 @@ pub fn lower(
     l.program
 }
 
-/// Which units mention `pp()` or `pn()`, themselves or through calls.
-fn probe_names(tree: &Tree) -> Vec<[bool; 2]> {
-    let mut out = vec![[false; 2]; tree.units.len()];
-    let add = |out: &mut Vec<[bool; 2]>, to: usize, from: UnitIx| {
-        let [pp, pn] = out[from.0];
-        out[to] = [out[to][0] | pp, out[to][1] | pn];
+/// Which units mention `pp()`, `pn()` or `ppfunc()`, themselves or through calls.
+fn probe_names(tree: &Tree) -> Vec<[bool; 3]> {
+    let mut out = vec![[false; 3]; tree.units.len()];
+    let add = |out: &mut Vec<[bool; 3]>, to: usize, from: UnitIx| {
+        let more = out[from.0];
+        out[to].iter_mut().zip(more).for_each(|(a, b)| *a |= b);
     };
     loop {
         let before = out.clone();
         for (i, u) in tree.units.iter().enumerate().rev() {
             hir::walk_exprs(&u.body, &mut |e| match e.kind {
-                ExprKind::ProbeName { alias } => out[i][usize::from(alias)] = true,
+                ExprKind::ProbeName { of } => out[i][of as usize] = true,
                 ExprKind::Call { func, .. } => add(&mut out, i, func),
                 _ => {}
             });
@@ -282,6 +285,21 @@ impl<'a> Lower<'a> {
         let re = self.tree.regexes.get(ix)?.compiled.clone()?;
         let keep = re.finds();
         Some((self.program.intern_regex(re), keep))
+    }
+
+    /// The table of a name of a handler's point, by the index of the place.
+    fn name_table(&mut self, unit: UnitIx, of: NameOf) -> TableId {
+        if let Some(id) = self.name_tables.get(&(unit, of)) {
+            return *id;
+        }
+        let names = self.tree.units[unit.0].kind.names(of);
+        let id = TableId(self.program.tables.len() as u32);
+        self.program.tables.push(Table {
+            name: format!("names@{}", id.0).into(),
+            entries: names.iter().map(|n| n.as_bytes().into()).collect(),
+        });
+        self.name_tables.insert((unit, of), id);
+        id
     }
 
     fn table(&mut self, ix: usize) -> TableId {

@@ -198,7 +198,7 @@ impl Builder<'_, '_> {
         match next_alt {
             Some(alt) => {
                 let mut args: Vec<Val> = self.saved.iter().map(|r| Val::Reg(*r)).collect();
-                args.extend(self.hidden_args(alt));
+                args.extend(self.hidden_args(alt, span));
                 let dst = self.l.result(alt).map(|ty| self.reg(ty));
                 let func = self.l.func_id(alt);
                 self.emit(Inst::Call { dst, func, args }, span);

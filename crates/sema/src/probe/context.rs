@@ -7,7 +7,7 @@ use spile_syntax::ast::{BinOp, Expr, ExprKind, Ident, Name, Span};
 use super::derived::{Context, ContextKind, PlainVar, Target, TargetSource};
 use super::mentions::Mentions;
 use crate::ctype::{CBase, CTy};
-use crate::facts::{Facts, SysArg, SysArgKind, SysCall};
+use crate::facts::{Facts, SysArg, SysArgKind, SysCall, VarKind};
 
 /// What a plain variable stands for at one system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -188,6 +188,7 @@ pub(crate) fn call_targets(call: &SysCall, ret: bool, keep: impl Fn(&str) -> boo
             name: a.kernel.into(),
             source: TargetSource::SysArg(a.word),
             ty: arg_type(a.kind),
+            kind: VarKind::Parameter,
         })
         .collect();
     if ret {
@@ -195,6 +196,7 @@ pub(crate) fn call_targets(call: &SysCall, ret: bool, keep: impl Fn(&str) -> boo
             name: "return".into(),
             source: TargetSource::SysRet,
             ty: CTy::LONG,
+            kind: VarKind::Return,
         });
     }
     targets
@@ -218,15 +220,15 @@ pub(crate) fn tracepoint(
                 name: a.name,
                 source: TargetSource::CtxArg(n),
                 ty: CTy::id(a.ty),
+                kind: VarKind::Parameter,
             })
         })
         .collect();
     Context {
-        kind: ContextKind::Tracepoint,
-        vars: Vec::new(),
         targets,
         name: Some(name.clone()),
         system,
+        ..Context::empty(ContextKind::Tracepoint)
     }
 }
 
@@ -276,6 +278,7 @@ pub(crate) fn syscall_any(m: &Mentions, ret: bool, span: Span) -> Context {
             name: "return".into(),
             source: TargetSource::SysRet,
             ty: CTy::LONG,
+            kind: VarKind::Return,
         });
     }
     ctx

@@ -10,6 +10,7 @@ use spile_ir::{Event, NrSet};
 use spile_syntax::ast::{Bytes, FileId, Name};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
+use super::code;
 use super::context::{self, Bind, Make};
 use super::derived::{Context, ContextKind, Derived, PlainVar};
 use super::mentions::Mentions;
@@ -153,6 +154,22 @@ fn derive(
                     Event::SysEnter(nrs)
                 };
                 push(event, shown, ctx, group.names.len() as u32);
+            }
+        }
+        Hit::Code(hit) => {
+            for group in code::groups(facts, &hit, &mentions) {
+                let places = &group.sites;
+                let shown = match **places {
+                    [one] => hit.point(one),
+                    _ => point.clone(),
+                };
+                let points = places.len() as u32;
+                push(
+                    code::event(&hit, &group),
+                    shown,
+                    code::context(&hit, group),
+                    points,
+                );
             }
         }
     }
@@ -306,15 +323,14 @@ fn group_context(g: &Group<'_>, m: &Mentions, ret: bool, span: spile_syntax::ast
     }
     let keep = |t: &str| single.is_some() || m.all_targets || m.targets.contains(t);
     Context {
-        kind: if ret {
-            ContextKind::SysExit
-        } else {
-            ContextKind::SysEnter
-        },
         vars,
         targets: context::call_targets(g.first, ret, keep),
         name: single.map(Arc::from),
-        system: None,
+        ..Context::empty(if ret {
+            ContextKind::SysExit
+        } else {
+            ContextKind::SysEnter
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use spile_ir::Event;
 use spile_syntax::ast::{Block, Expr, FileId, Name, Span};
 
 use crate::ctype::CTy;
+use crate::facts::{Loc, Module, VarKind};
 
 /// One handler: what it is attached to and what it runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +55,10 @@ pub enum ContextKind {
     SysExit,
     /// A perf event.
     Perf,
+    /// Code of the kernel.
+    KernelCode,
+    /// Code of a program.
+    UserCode,
 }
 
 /// What names mean at a probe point.
@@ -68,10 +73,25 @@ pub struct Context {
     /// The `$` variables; those of tracepoints and of handlers for several system calls only
     /// where the bodies mention any.
     pub targets: Vec<Target>,
-    /// `$$name`: the tracepoint's or system call's name.
+    /// `$$name`: the name of the tracepoint, the system call, the function or the marker.
     pub name: Option<Arc<str>>,
-    /// `$$system`: the tracepoint's system.
+    /// `$$system`: the tracepoint's system, the marker's provider.
     pub system: Option<Arc<str>>,
+    /// At code, for bodies that ask: the names of each place.
+    pub sites: Option<Arc<SiteNames>>,
+    /// At code: the module, where all places are in one.
+    pub module: Option<Module>,
+    /// Why there are no `$` variables, where that is known.
+    pub missing: Option<Arc<str>>,
+}
+
+/// Names of the places that one handler serves, in the order of the places.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SiteNames {
+    /// `pp()`
+    pub points: Vec<Arc<str>>,
+    /// `ppfunc()`, and `$$name`.
+    pub functions: Vec<Arc<str>>,
 }
 
 /// A predefined plain variable.
@@ -93,10 +113,12 @@ pub struct Target {
     pub source: TargetSource,
     /// Its C type.
     pub ty: CTy,
+    /// What it is.
+    pub kind: VarKind,
 }
 
 /// Where the value of a `$` variable comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetSource {
     /// Argument n of the raw tracepoint, from 0 (intrinsic `ctx_arg`).
     CtxArg(u8),
@@ -104,6 +126,8 @@ pub enum TargetSource {
     SysArg(u8),
     /// The system call's result (intrinsic `sys_ret`).
     SysRet,
+    /// What a location program leaves, at code.
+    Loc(Arc<Loc>),
 }
 
 impl Context {
@@ -115,6 +139,9 @@ impl Context {
             targets: Vec::new(),
             name: None,
             system: None,
+            sites: None,
+            module: None,
+            missing: None,
         }
     }
 

@@ -112,6 +112,26 @@ fn listed(lib: &Library, facts: &dyn Facts, found: &Found, span: Span) -> Vec<Li
                 targets: spelled(&ctx),
             }]
         }
+        Hit::Code(hit) => hit
+            .places
+            .iter()
+            .map(|place| {
+                let module = &place.module.module;
+                let known = facts.place_variables(module, place.place.id, hit.ret);
+                let spelled = |v: &crate::facts::Variable| {
+                    let ty = crate::ctype::CTy::id(v.ty).spell(facts);
+                    (v.name.to_string(), ty)
+                };
+                let there =
+                    |v: &&crate::facts::Variable| !matches!(v.loc, crate::facts::Loc::Absent(_));
+                let known = known.unwrap_or_default();
+                Listed {
+                    point: named(hit.point(place)),
+                    vars: own(),
+                    targets: known.iter().filter(there).map(spelled).collect(),
+                }
+            })
+            .collect(),
         Hit::SyscallAny { ret } => {
             let mut m = Mentions::default();
             let all = ["name", "syscall_nr", "retval", "retstr", "errno", "argstr"];

@@ -23,6 +23,8 @@ pub(crate) struct Mentions {
     pub all_targets: bool,
     /// `pp()` and its like: each point needs its own handler.
     pub point: bool,
+    /// C types are named or walked through, whose meaning depends on the module.
+    pub types: bool,
     /// The system of a tracepoint shows: `$$system`, or in the text of `pp()`.
     pub system: bool,
 }
@@ -128,6 +130,7 @@ impl Visitor for Collect<'_> {
                 self.out.point |= point;
                 self.out.system |= point;
             }
+            ExprKind::At { .. } | ExprKind::Arrow { .. } => self.out.types = true,
             ExprKind::Target { name, .. } => {
                 if let Some(all) = name.strip_prefix("$$") {
                     self.out.all_targets |= !matches!(all, "name" | "system" | "provider");

@@ -7,9 +7,11 @@
 //! | `resolve` | aliases, families, wildcards, `?`, `!`, `if` |
 //! | `mentions` | which names the bodies use |
 //! | `context` | what names mean at an event |
+//! | `code` | places in code to handlers |
 //! | `derive` | events to handlers; grouping of system calls |
 //! | `list` | listings: `-l`, `-L`, `--dump-probe-*` |
 
+pub(crate) mod code;
 pub(crate) mod context;
 pub mod derive;
 pub mod derived;
@@ -19,4 +21,4 @@ pub mod pattern;
 pub(crate) mod resolve;
 
 pub use derive::{PROBE_NAME_TABLE, probe_name_table, resolve_file, resolve_script};
-pub use derived::{Context, ContextKind, Derived, Part, PlainVar, Target, TargetSource};
+pub use derived::{Context, ContextKind, Derived, Part, PlainVar, SiteNames, Target, TargetSource};

@@ -433,6 +433,9 @@ fn bad_argument(c: &Component, want: Arg, f: &Family) -> Diagnostic {
         Arg::OptNum => "takes a number or nothing",
         Arg::Num => "needs a number",
         Arg::Str => "needs a string",
+        Arg::OptStr => "takes a string or nothing",
+        Arg::StrOrNum => "needs a string or a number",
+        Arg::Any => "takes a string, a number or nothing",
     };
     Diagnostic::error(codes::BAD_ARGUMENT, format!("`{}` {what}", c.name))
         .at(c.span)

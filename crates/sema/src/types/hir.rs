@@ -9,6 +9,7 @@ use spile_ir::{BinOp, CmpOp, Event, Extract, SortSpec, Space, StatsSpec, Stream,
 use spile_syntax::ast::{Bytes, Literal, Name, Span};
 
 use super::unify::TyVar;
+use crate::probe::SiteNames;
 
 /// Index into [`Tree::globals`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -124,7 +125,44 @@ pub enum UnitKind {
         points: u32,
         /// What makes it run.
         event: Event,
+        /// At code, where it matters: names of the places.
+        sites: Option<Arc<SiteNames>>,
     },
+}
+
+/// Which name of a probe point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NameOf {
+    /// `pp()`
+    Point,
+    /// `pn()`
+    Alias,
+    /// `ppfunc()`: "" where it is not at code.
+    Function,
+}
+
+impl NameOf {
+    /// All of them, at their own indexes.
+    pub const ALL: [NameOf; 3] = [NameOf::Point, NameOf::Alias, NameOf::Function];
+}
+
+impl UnitKind {
+    /// The texts that a name of a handler's point can be, one for each place or one for all.
+    pub fn names(&self, of: NameOf) -> &[Arc<str>] {
+        let UnitKind::Handler {
+            point, name, sites, ..
+        } = self
+        else {
+            return &[];
+        };
+        match (of, sites) {
+            (NameOf::Alias, _) => std::slice::from_ref(name),
+            (NameOf::Point, Some(sites)) => &sites.points,
+            (NameOf::Point, None) => std::slice::from_ref(point),
+            (NameOf::Function, Some(sites)) => &sites.functions,
+            (NameOf::Function, None) => &[],
+        }
+    }
 }
 
 /// A function body or a handler.
@@ -269,9 +307,9 @@ pub enum PrintForm {
 pub enum ExprKind {
     Num(i64),
     Str(Bytes),
-    /// `pp()`; `alias`: `pn()`.
+    /// A name of the probe point.
     ProbeName {
-        alias: bool,
+        of: NameOf,
     },
     Read(Place),
     Call {

@@ -318,7 +318,7 @@ impl Widths {
         let len = match &e.kind {
             ExprKind::Str(s) => s.len(),
             ExprKind::ProbeName { .. } => match &env.tree.units[f.unit].kind {
-                UnitKind::Handler { point, name, .. } => point.len().max(name.len()),
+                unit @ UnitKind::Handler { .. } => unit_name_len(unit),
                 UnitKind::Func { .. } => probe_name_len(env.tree),
             },
             ExprKind::Read(p) => match (f.argument(p), f.call) {
@@ -404,11 +404,14 @@ impl Widths {
 }
 
 fn probe_name_len(tree: &Tree) -> usize {
-    let names = tree.units.iter().filter_map(|u| match &u.kind {
-        UnitKind::Handler { point, name, .. } => Some(point.len().max(name.len())),
-        UnitKind::Func { .. } => None,
-    });
+    let names = tree.units.iter().map(|u| unit_name_len(&u.kind));
     names.max().unwrap_or(0)
+}
+
+/// The longest name of a handler's point.
+fn unit_name_len(unit: &UnitKind) -> usize {
+    let names = NameOf::ALL.iter().flat_map(|of| unit.names(*of));
+    names.map(|n| n.len()).max().unwrap_or(0)
 }
 
 /// The most bytes a format gives for arguments of these lengths.

@@ -134,6 +134,7 @@ fn event(p: &ast::ProbePoint) -> (Event, Context) {
         name: name.into(),
         source,
         ty,
+        kind: spile_sema::facts::VarKind::Parameter,
     };
     let order = match p.components[0].arg {
         Some(Literal::Num(n)) => n,
@@ -211,6 +212,8 @@ pub fn bpf_options() -> BpfOptions {
             bpf_loop: true,
             atomics: true,
             task_pt_regs: true,
+            kprobe_multi: true,
+            uprobe_multi: true,
         },
         syscalls: Vec::new(),
     }

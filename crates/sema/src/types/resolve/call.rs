@@ -211,8 +211,14 @@ impl Resolver<'_> {
         }
         let checked: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
         match (short, checked.as_slice()) {
-            ("pp", []) => return self.str(ExprKind::ProbeName { alias: false }, span),
-            ("pn", []) => return self.str(ExprKind::ProbeName { alias: true }, span),
+            ("pp" | "pn" | "ppfunc", []) => {
+                let of = match short {
+                    "pp" => NameOf::Point,
+                    "pn" => NameOf::Alias,
+                    _ => NameOf::Function,
+                };
+                return self.str(ExprKind::ProbeName { of }, span);
+            }
             ("session_pid", []) => return self.num(ExprKind::Num(self.input.session.0), span),
             ("session_uid", []) => return self.num(ExprKind::Num(self.input.session.1), span),
             ("error" | "raise", [msg]) => {

@@ -1,6 +1,6 @@
-//! `@entry(e)`: values from the entry of a system call, in handlers of its return.
+//! `@entry(e)`: values from the entry of a system call or a function, in handlers of its return.
 //!
-//! Each expression has a hidden array by thread. One hidden handler at the entry of the same
+//! Each expression has a hidden array by thread, and in programs by activation. One hidden handler at the entry of the same
 //! calls fills all arrays of a return handler, and that one takes its elements first thing. A
 //! return whose entry was not seen (the call was under way when the session began) is turned
 //! away, as with SystemTap's return probes, which exist only where the entry was seen.
@@ -8,13 +8,15 @@
 use std::sync::Arc;
 
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{Event, UnOp};
+use spile_ir::{BinOp, CodeProbe, Event, UnOp};
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 
 use super::{Cur, Resolver};
 use crate::codes;
-use crate::probe::{Context, ContextKind, Derived, TargetSource};
+use crate::ctype::CTy;
+use crate::facts::VarKind;
+use crate::probe::{Context, ContextKind, Derived};
 use crate::types::hir::*;
 use crate::types::unify::{Base, TyVar};
 
@@ -22,11 +24,16 @@ use crate::types::unify::{Base, TyVar};
 /// inside a system call never comes back for its own.
 const ENTRY_MAX: i64 = 8192;
 
+/// DWARF's number of the stack pointer, and what a return takes off the stack. x86-64 pushes the
+/// return address, aarch64 has it in a register.
+const SP: i64 = if cfg!(target_arch = "aarch64") { 31 } else { 7 };
+const RETURN_ADDRESS: i64 = if cfg!(target_arch = "aarch64") { 0 } else { 8 };
+
 /// The `@entry` expressions of a handler.
 #[derive(Default)]
 pub(super) struct Entries {
     /// The expressions, with the locals that hold their values.
-    known: Vec<(ast::Expr, LocalIx)>,
+    known: Vec<(ast::Expr, LocalIx, Option<CTy>)>,
     /// State of the handler at the entry.
     inner: Option<Box<Cur>>,
     /// Its body.
@@ -39,20 +46,21 @@ pub(super) struct Entries {
 
 impl Resolver<'_> {
     /// The value that `e` had at the entry.
-    pub(super) fn entry(&mut self, e: &ast::Expr, span: Span) -> Expr {
-        let (Some(Event::SysExit(nrs)), Some(ctx)) = (self.cur.event.clone(), self.cur.ctx.clone())
-        else {
+    pub(super) fn entry(&mut self, e: &ast::Expr, span: Span) -> (Expr, Option<CTy>) {
+        let event = self.cur.event.as_ref().and_then(entry_event);
+        let (Some(event), Some(ctx)) = (event, self.cur.ctx.clone()) else {
             self.report(
                 Diagnostic::error(codes::BAD_ENTRY, "`@entry` needs a return probe")
                     .at(span)
-                    .help("use it in `probe syscall.NAME.return`"),
+                    .help("use it in `probe syscall.NAME.return` or `.function(\"f\").return`"),
             );
-            return self.bad(span);
+            return (self.bad(span), None);
         };
-        if let Some((_, ix)) = self.cur.entries.known.iter().find(|(known, _)| known == e) {
-            let (ix, ty) = (*ix, self.cur.locals[ix.0].ty);
+        let known = self.cur.entries.known.iter().find(|k| k.0 == *e);
+        if let Some((_, ix, cty)) = known {
+            let (ix, cty, ty) = (*ix, *cty, self.cur.locals[ix.0].ty);
             let kind = ExprKind::Read(Place::Local(ix));
-            return Expr { kind, ty, span };
+            return (Expr { kind, ty, span }, cty);
         }
         let inner = match self.cur.entries.inner.take() {
             Some(inner) => Cur {
@@ -64,43 +72,52 @@ impl Resolver<'_> {
                 file: self.cur.file,
                 tapset: self.cur.tapset,
                 ctx: Some(Arc::new(entry_context(&ctx))),
-                event: Some(Event::SysEnter(nrs)),
+                event: Some(event),
                 ..Cur::default()
             },
         };
         let outer = std::mem::replace(&mut self.cur, inner);
-        let value = self.expr(e);
+        let (value, cty) = self.typed_expr(e);
         let inner = std::mem::replace(&mut self.cur, outer);
         if self.trial > 0 {
             // `@defined(@entry(x))` asks only whether there could be one.
-            return value;
+            return (value, cty);
         }
         self.cur.entries.inner = Some(Box::new(inner));
         let ix = self.keep(value, span);
-        self.cur.entries.known.push((e.clone(), ix));
+        self.cur.entries.known.push((e.clone(), ix, cty));
         let ty = self.cur.locals[ix.0].ty;
         let kind = ExprKind::Read(Place::Local(ix));
-        Expr { kind, ty, span }
+        (Expr { kind, ty, span }, cty)
+    }
+
+    /// What tells activations apart: the thread and, in programs, where the stack pointer will
+    /// be when the function has returned, so that calls within calls have their own.
+    fn entry_keys(&mut self, at_entry: bool, span: Span) -> Vec<Expr> {
+        let mut keys = vec![self.intrinsic_of(Intrinsic::Tid, None, span)];
+        if self.cur.event.as_ref().is_some_and(Event::in_user_code) {
+            let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(SP), span);
+            let popped = if at_entry { RETURN_ADDRESS } else { 0 };
+            keys.push(self.op_imm(BinOp::Add, sp, popped, span));
+        }
+        keys
     }
 
     /// Stores a value at the entry and takes it at the return; the local that gets it.
     fn keep(&mut self, value: Expr, span: Span) -> LocalIx {
-        let g = self.entry_array(value.ty, span);
+        let keys = self.entry_keys(true, span);
+        let g = self.entry_array(value.ty, keys.len(), span);
         let (ty, at) = (value.ty, value.span);
-        let tid = ExprKind::Intr {
-            f: Intrinsic::Tid,
-            args: Vec::new(),
-        };
-        let key = self.num(tid, span);
-        let place = Place::Elem(g, vec![key.clone()]);
-        let store = set(place.clone(), value, ty, at);
+        let store = set(Place::Elem(g, keys), value, ty, at);
         self.cur.entries.stores.push(store);
+        let keys = self.entry_keys(false, span);
+        let place = Place::Elem(g, keys.clone());
 
         let n = self.cur.entries.known.len();
         let seen = self.bound_local(&format!("@seen{n}").into(), span);
         let seen_ty = self.cur.locals[seen.0].ty;
         self.decide(seen_ty, Base::Long, span);
-        let keys = vec![Some(key.clone())];
+        let keys: Vec<Option<Expr>> = keys.into_iter().map(Some).collect();
         let has = self.num(
             ExprKind::In {
                 g,
@@ -134,10 +151,11 @@ impl Resolver<'_> {
         ix
     }
 
-    fn entry_array(&mut self, value: TyVar, span: Span) -> GlobalIx {
+    fn entry_array(&mut self, value: TyVar, keys: usize, span: Span) -> GlobalIx {
         let name: ast::Name = format!("@entry{}", self.entries).into();
         self.entries += 1;
-        let key = self.types.known(Base::Long, span);
+        let keys = (0..keys).map(|_| self.types.known(Base::Long, span));
+        let keys = Some(keys.collect());
         self.tree.globals.push(Global {
             name: name.clone(),
             unique: name,
@@ -147,7 +165,7 @@ impl Resolver<'_> {
             wrap: true,
             max: Some(ENTRY_MAX),
             init: None,
-            keys: Some(vec![key]),
+            keys,
             keys_at: span,
             value,
             read: true,
@@ -204,6 +222,7 @@ impl Resolver<'_> {
                 name: point,
                 points: d.points,
                 event,
+                sites: None,
             },
             locals: inner.locals,
             body: entries.stores,
@@ -223,12 +242,29 @@ fn set(place: Place, value: Expr, ty: TyVar, span: Span) -> Stmt {
     Stmt { kind, span }
 }
 
-/// What names mean at the entry: the call's arguments.
+/// The entry that belongs to a return.
+fn entry_event(event: &Event) -> Option<Event> {
+    match event {
+        Event::SysExit(nrs) => Some(Event::SysEnter(nrs.clone())),
+        Event::Code(probe) if probe.ret => Some(Event::Code(CodeProbe {
+            ret: false,
+            ..probe.clone()
+        })),
+        _ => None,
+    }
+}
+
+/// What names mean at the entry: the arguments.
 fn entry_context(ctx: &Context) -> Context {
-    let arg = |t: &&crate::probe::Target| t.source != TargetSource::SysRet;
+    let arg = |t: &&crate::probe::Target| t.kind != VarKind::Return;
+    let kind = match ctx.kind {
+        ContextKind::SysExit => ContextKind::SysEnter,
+        kind => kind,
+    };
     Context {
-        name: ctx.name.clone(),
+        kind,
+        vars: Vec::new(),
         targets: ctx.targets.iter().filter(arg).cloned().collect(),
-        ..Context::empty(ContextKind::SysEnter)
+        ..ctx.clone()
     }
 }

@@ -6,6 +6,7 @@ mod call;
 mod entry;
 mod expr;
 mod finish;
+mod memory;
 mod pretty;
 mod print;
 mod rules;
@@ -565,6 +566,7 @@ impl<'a> Resolver<'a> {
                 name: d.name.clone(),
                 points: d.points,
                 event: d.event.clone(),
+                sites: d.ctx.sites.clone(),
             },
             locals: cur.locals,
             body,

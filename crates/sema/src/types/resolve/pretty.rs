@@ -93,7 +93,7 @@ impl Resolver<'_> {
     /// `name=text name=text`
     pub(super) fn pretty_list(
         &mut self,
-        list: Vec<(std::sync::Arc<str>, Expr, CTy, Space)>,
+        list: Vec<(std::sync::Arc<str>, Option<Expr>, CTy, Space)>,
         pretty: Pretty,
         span: Span,
     ) -> Expr {
@@ -101,6 +101,10 @@ impl Resolver<'_> {
         for (n, (name, value, ty, space)) in list.into_iter().enumerate() {
             text.lit(if n > 0 { " " } else { "" });
             text.lit(&format!("{name}="));
+            let Some(value) = value else {
+                text.lit("?");
+                continue;
+            };
             match pretty {
                 Pretty::None => text.conv(ConvKind::Hex, true, value),
                 _ => self.pretty_value(&mut text, value, ty, space, levels(pretty), span),

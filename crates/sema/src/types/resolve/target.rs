@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{BinOp, Space};
+use spile_ir::{BinOp, Event, Space};
 use spile_syntax::ast::{self, Access, AtOp, Pretty, Span};
 use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
 use crate::codes as probe_codes;
 use crate::ctype::{self, CBase, CTy, Final, From, Step, Walk};
+use crate::facts::VarKind;
 use crate::probe::{Context, ContextKind, Target, TargetSource};
 use crate::types::codes;
 use crate::types::hir::*;
@@ -17,10 +18,10 @@ use crate::types::hir::*;
 type Typed = (Expr, Option<CTy>);
 
 /// Which memory the addresses in a variable mean.
-fn space_of(source: TargetSource) -> Space {
-    match source {
-        TargetSource::SysArg(_) => Space::User,
-        TargetSource::CtxArg(_) | TargetSource::SysRet => Space::Kernel,
+fn space_of(source: &TargetSource, ctx: &Context) -> Space {
+    match (source, ctx.kind) {
+        (TargetSource::SysArg(_), _) | (_, ContextKind::UserCode) => Space::User,
+        _ => Space::Kernel,
     }
 }
 
@@ -34,7 +35,10 @@ impl Resolver<'_> {
                 addr_of,
                 access,
                 pretty,
-            } => self.target(name, *addr_of, access, *pretty, span),
+            } => match self.at_entry(name) {
+                true => self.entry(e, span),
+                false => self.target(name, *addr_of, access, *pretty, span),
+            },
             ast::ExprKind::At {
                 op,
                 args,
@@ -44,10 +48,15 @@ impl Resolver<'_> {
             } => {
                 let typed = match op {
                     AtOp::Cast => self.cast(args, *addr_of, access, span),
-                    AtOp::Var => self.kernel_var(args, *addr_of, access, span),
+                    AtOp::Var => self.module_var(args, *addr_of, access, span),
+                    AtOp::Entry => match args.as_slice() {
+                        [e] => (self.entry(e, span), Space::Kernel),
+                        _ => ((self.bad(span), None), Space::Kernel),
+                    },
                     _ => return (self.operator(*op, args, span), None),
                 };
-                self.prettied(typed, Space::Kernel, *pretty, span)
+                let (typed, space) = typed;
+                self.prettied(typed, space, *pretty, span)
             }
             ast::ExprKind::Arrow {
                 base,
@@ -67,7 +76,7 @@ impl Resolver<'_> {
                     );
                     return (self.bad(span), None);
                 };
-                let space = Space::Kernel;
+                let space = self.space_of_type(cty);
                 let typed = self.walk(base, From::Value(cty), access, *addr_of, space, span);
                 self.prettied(typed, space, *pretty, span)
             }
@@ -117,6 +126,11 @@ impl Resolver<'_> {
         }
         let short = name.trim_start_matches('$');
         let Some(t) = ctx.target(short).filter(|_| !name.starts_with("$$")) else {
+            if let Some(found) = self.global(short, &ctx) {
+                let space = self.space_of_type(CTy::id(found.ty));
+                let typed = self.variable(&found, (access, addr_of), space, span);
+                return self.prettied(typed, space, pretty, span);
+            }
             let names: Vec<String> = ctx.targets.iter().map(|t| format!("${}", t.name)).collect();
             let mut d = Diagnostic::error(
                 probe_codes::NO_TARGET,
@@ -127,26 +141,59 @@ impl Resolver<'_> {
             if !names.is_empty() {
                 d = d.note(format!("it has {}", names.join(", ")));
             }
+            if let Some(why) = &ctx.missing {
+                d = d.note(&**why);
+            }
             self.report(d);
             return (self.bad(span), None);
         };
-        let base = self.source(t.source, span);
-        let space = space_of(t.source);
-        let typed = self.walk(base, From::Value(t.ty), access, addr_of, space, span);
+        let space = space_of(&t.source, &ctx);
+        let (base, from) = match self.source(&t.source, t.ty, space, span) {
+            Ok(found) => found,
+            Err(why) => {
+                let text = format!("`{name}` is not available here: {why}");
+                let d = Diagnostic::error(probe_codes::ABSENT_VALUE, text).at(span);
+                self.report(d.help("`@defined` asks whether it is"));
+                return (self.bad(span), None);
+            }
+        };
+        let typed = self.walk(base, from, access, addr_of, space, span);
         self.prettied(typed, space, pretty, span)
     }
 
-    fn source(&mut self, source: TargetSource, span: Span) -> Expr {
-        let (f, n) = match source {
-            TargetSource::CtxArg(n) => (Intrinsic::CtxArg, Some(n)),
-            TargetSource::SysArg(n) => (Intrinsic::SysArg, Some(n)),
-            TargetSource::SysRet => (Intrinsic::SysRet, None),
+    /// Whether a variable in a handler at a function's return means its value at the entry.
+    fn at_entry(&self, name: &str) -> bool {
+        let Some(ctx) = &self.cur.ctx else {
+            return false;
         };
-        let args = n
-            .map(|n| self.num(ExprKind::Num(n.into()), span))
-            .into_iter()
-            .collect();
-        self.num(ExprKind::Intr { f, args }, span)
+        let ret = matches!(&self.cur.event, Some(Event::Code(probe)) if probe.ret);
+        let short = name.trim_start_matches('$');
+        let own = |t: &Target| matches!(t.kind, VarKind::Return | VarKind::Global);
+        match name {
+            "$$vars" | "$$parms" | "$$locals" => ret,
+            _ if name.starts_with("$$") => false,
+            _ => ret && ctx.target(short).is_some_and(|t| !own(t)),
+        }
+    }
+
+    /// Where the value, or the object, comes from.
+    fn source(
+        &mut self,
+        source: &TargetSource,
+        ty: CTy,
+        space: Space,
+        span: Span,
+    ) -> Result<(Expr, From), Arc<str>> {
+        let (f, n) = match source {
+            TargetSource::CtxArg(n) => (Intrinsic::CtxArg, Some(*n)),
+            TargetSource::SysArg(n) => (Intrinsic::SysArg, Some(*n)),
+            TargetSource::SysRet => (Intrinsic::SysRet, None),
+            TargetSource::Loc(loc) => return self.location(loc, ty, space, span),
+        };
+        Ok((
+            self.intrinsic_of(f, n.map(i64::from), span),
+            From::Value(ty),
+        ))
     }
 
     /// `$$name`, `$$system`, `$$vars` and their like.
@@ -158,31 +205,43 @@ impl Resolver<'_> {
         span: Span,
     ) -> Option<Expr> {
         let text = |s: &Option<Arc<str>>| s.as_deref().unwrap_or("").as_bytes().into();
-        let wanted = |t: &&Target| t.source != TargetSource::SysRet;
+        let kind = |kind: VarKind| ctx.targets.iter().filter(move |t| t.kind == kind);
         let listed: Vec<&Target> = match name {
+            "$$name" if ctx.sites.as_ref().is_some_and(|s| s.functions.len() > 1) => {
+                let of = NameOf::Function;
+                return Some(self.str(ExprKind::ProbeName { of }, span));
+            }
             "$$name" => return Some(self.str(ExprKind::Str(text(&ctx.name)), span)),
             "$$system" | "$$provider" => {
                 return Some(self.str(ExprKind::Str(text(&ctx.system)), span));
             }
-            "$$vars" | "$$parms" => ctx.targets.iter().filter(wanted).collect(),
-            "$$locals" => Vec::new(),
-            "$$return" => ctx.targets.iter().filter(|t| !wanted(t)).collect(),
+            "$$vars" => kind(VarKind::Parameter)
+                .chain(kind(VarKind::Local))
+                .collect(),
+            "$$parms" => kind(VarKind::Parameter).collect(),
+            "$$locals" => kind(VarKind::Local).collect(),
+            "$$return" => kind(VarKind::Return).collect(),
             _ => return None,
         };
         let mut list = Vec::new();
         for t in listed {
-            let base = self.source(t.source, span);
+            let space = space_of(&t.source, ctx);
+            // What is not there is shown as such, by SystemTap as well.
+            let Ok((base, from)) = self.source(&t.source, t.ty, space, span) else {
+                list.push((t.name.clone(), None, t.ty, space));
+                continue;
+            };
             // A structure passed by value has no number; its address stands for it.
-            let value = match ctype::walk(self.facts, From::Value(t.ty), &[], false, span) {
-                Ok(w) => self.apply(base, w, Space::Kernel, span),
+            let value = match ctype::walk(self.facts, from, &[], false, span) {
+                Ok(w) => self.apply(base, w, space, span),
                 Err(_) => base,
             };
-            list.push((t.name.clone(), value, t.ty, space_of(t.source)));
+            list.push((t.name.clone(), Some(value), t.ty, space));
         }
         Some(self.pretty_list(list, pretty, span))
     }
 
-    fn walk(
+    pub(super) fn walk(
         &mut self,
         base: Expr,
         from: From,
@@ -292,60 +351,19 @@ impl Resolver<'_> {
     }
 
     /// The literal that stands at this position of an operator.
-    fn literal(&mut self, args: &[ast::Expr], n: usize, what: &str, span: Span) -> Option<String> {
+    pub(super) fn literal(
+        &mut self,
+        args: &[ast::Expr],
+        n: usize,
+        what: &str,
+        span: Span,
+    ) -> Option<String> {
         if let Some(ast::ExprKind::Str(s)) = args.get(n).map(|a| &a.kind) {
             return Some(String::from_utf8_lossy(s).into_owned());
         }
         let text = format!("{what} has to be written as a string literal");
         self.report(Diagnostic::error(probe_codes::LITERAL_NAME, text).at(span));
         None
-    }
-
-    fn cast(&mut self, args: &[ast::Expr], addr_of: bool, access: &[Access], span: Span) -> Typed {
-        let Some(first) = args.first() else {
-            return (self.bad(span), None);
-        };
-        let base = self.number(first);
-        let Some(name) = self.literal(args, 1, "the type of `@cast`", span) else {
-            return (self.bad(span), None);
-        };
-        let Some(ty) = ctype::parse_type(self.facts, &name) else {
-            let text = format!("the kernel has no type `{name}`");
-            let at = args.get(1).map_or(span, |a| a.span);
-            self.report(Diagnostic::error(probe_codes::NO_TYPE, text).at(at));
-            return (self.bad(span), None);
-        };
-        if access.is_empty() && !addr_of {
-            return (base, Some(ty.pointer()));
-        }
-        self.walk(base, From::Object(ty), access, addr_of, Space::Kernel, span)
-    }
-
-    fn kernel_var(
-        &mut self,
-        args: &[ast::Expr],
-        addr_of: bool,
-        access: &[Access],
-        span: Span,
-    ) -> Typed {
-        let Some(name) = self.literal(args, 0, "the name of the variable", span) else {
-            return (self.bad(span), None);
-        };
-        let short = name.split('@').next().unwrap_or(&name);
-        let Some(var) = self.facts.variable(short) else {
-            let text = format!("nothing is known about a kernel variable `{short}`");
-            self.report(Diagnostic::error(probe_codes::NO_VARIABLE, text).at(span));
-            return (self.bad(span), None);
-        };
-        let base = self.num(ExprKind::Num(var.address as i64), span);
-        self.walk(
-            base,
-            From::Object(CTy::id(var.ty)),
-            access,
-            addr_of,
-            Space::Kernel,
-            span,
-        )
     }
 
     fn operator(&mut self, op: AtOp, args: &[ast::Expr], span: Span) -> Expr {
@@ -355,10 +373,6 @@ impl Resolver<'_> {
                 self.num(ExprKind::Num(defined.into()), span)
             }
             AtOp::ProbeWrite => self.num(ExprKind::Num(0), span),
-            AtOp::Entry => match args {
-                [e] => self.entry(e, span),
-                _ => self.bad(span),
-            },
             AtOp::Enum | AtOp::Const => {
                 let Some(name) = self.literal(args, 0, "the constant", span) else {
                     return self.bad(span);
@@ -389,12 +403,15 @@ impl Resolver<'_> {
                 "`probe perf.hw.cpu_cycles` samples the counter",
                 span,
             ),
-            AtOp::KRegister | AtOp::URegister => self.unsupported(
-                "registers by number are not available yet",
-                "arguments are in `$name`, or `long_arg(n)` at system calls",
-                span,
-            ),
-            AtOp::Cast | AtOp::Var => self.bad(span),
+            AtOp::KRegister | AtOp::URegister => match args.first().map(|a| &a.kind) {
+                Some(ast::ExprKind::Num(n)) => self.intrinsic_of(Intrinsic::CtxReg, Some(*n), span),
+                _ => self.unsupported(
+                    "the number of a register has to be a constant",
+                    "numbers are DWARF's",
+                    span,
+                ),
+            },
+            AtOp::Cast | AtOp::Var | AtOp::Entry => self.bad(span),
         }
     }
 

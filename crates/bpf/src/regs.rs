@@ -1,0 +1,101 @@
+//! The registers of interrupted code (`struct pt_regs`), by architecture.
+//!
+//! Source of facts: `arch/x86/include/asm/ptrace.h`, the System V ABI's table of DWARF register
+//! numbers for x86-64 and its calling convention; `arch/arm64/include/uapi/asm/ptrace.h` and the
+//! procedure call standard for aarch64.
+
+/// Where one architecture has its registers.
+#[derive(Debug)]
+pub struct Registers {
+    /// Byte offset in `struct pt_regs` by DWARF number; `None` for registers that are not saved.
+    offsets: &'static [Option<i16>],
+    /// DWARF numbers of the registers that integer arguments are passed in, in order.
+    pub args: &'static [u16],
+    /// DWARF number of the register with a function's result.
+    pub ret: u16,
+    /// DWARF number under which [`Registers::offset`] has the program counter.
+    pub pc: u16,
+    /// DWARF number of the stack pointer.
+    pub sp: u16,
+}
+
+/// x86-64; 16 is the return address's column and stands for the program counter.
+static X86_64: Registers = Registers {
+    offsets: &[
+        Some(80),
+        Some(96),
+        Some(88),
+        Some(40),
+        Some(104),
+        Some(112),
+        Some(32),
+        Some(152),
+        Some(72),
+        Some(64),
+        Some(56),
+        Some(48),
+        Some(24),
+        Some(16),
+        Some(8),
+        Some(0),
+        Some(128),
+    ],
+    args: &[5, 4, 1, 2, 8, 9],
+    ret: 0,
+    pc: 16,
+    sp: 7,
+};
+
+/// aarch64: x0 to x30, the stack pointer, the program counter.
+static AARCH64: Registers = Registers {
+    offsets: &{
+        let mut offsets = [None; 33];
+        let mut n = 0;
+        while n < 33 {
+            offsets[n] = Some(8 * n as i16);
+            n += 1;
+        }
+        offsets
+    },
+    args: &[0, 1, 2, 3, 4, 5, 6, 7],
+    ret: 0,
+    pc: 32,
+    sp: 31,
+};
+
+impl Registers {
+    /// Those of the machine that this is compiled for, which is the one that programs are for.
+    pub fn host() -> &'static Registers {
+        if cfg!(target_arch = "aarch64") {
+            &AARCH64
+        } else {
+            &X86_64
+        }
+    }
+
+    /// Byte offset of a register in `struct pt_regs` by its DWARF number.
+    pub fn offset(&self, number: i64) -> Option<i16> {
+        let number = usize::try_from(number).ok()?;
+        self.offsets.get(number).copied().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_places() {
+        // rdi, rsp, rip; x1, sp.
+        assert_eq!(X86_64.offset(5), Some(112));
+        assert_eq!(X86_64.offset(X86_64.sp.into()), Some(152));
+        assert_eq!(X86_64.offset(X86_64.pc.into()), Some(128));
+        assert_eq!(X86_64.offset(17), None);
+        assert_eq!(X86_64.offset(-1), None);
+        assert_eq!(AARCH64.offset(1), Some(8));
+        assert_eq!(AARCH64.offset(AARCH64.sp.into()), Some(248));
+        for regs in [&X86_64, &AARCH64] {
+            assert!(regs.args.iter().all(|n| regs.offset((*n).into()).is_some()));
+        }
+    }
+}

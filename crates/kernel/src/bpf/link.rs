@@ -1,0 +1,143 @@
+//! Links: programs attached to code, many places at once or through a perf event, each place
+//! with a cookie that the program can ask for.
+//!
+//! Source of facts: `union bpf_attr` of `linux/bpf.h`, the part for `BPF_LINK_CREATE`.
+
+use std::ffi::CString;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use super::attr::Attr;
+use super::{BpfError, Command};
+
+/// Kinds of attachment, numbered as in `enum bpf_attach_type`. Programs for many places must be
+/// loaded for theirs.
+#[allow(missing_docs)]
+pub mod attach_type {
+    pub const PERF_EVENT: u32 = 41;
+    pub const KPROBE_MULTI: u32 = 42;
+    pub const UPROBE_MULTI: u32 = 48;
+}
+
+/// `BPF_F_KPROBE_MULTI_RETURN`, `BPF_F_UPROBE_MULTI_RETURN`.
+const RETURN: u32 = 1;
+
+/// Places in one file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UprobeMulti<'a> {
+    /// The file; the kernel keeps its inode.
+    pub path: &'a str,
+    /// File offsets of instructions.
+    pub offsets: &'a [u64],
+    /// File offsets of semaphores, as many; or empty.
+    pub semaphores: &'a [u64],
+    /// As many.
+    pub cookies: &'a [u64],
+    /// At the return of the functions that begin there.
+    pub ret: bool,
+    /// Only in this process.
+    pub pid: Option<u32>,
+}
+
+/// Attaches a program to places in one file (Linux 6.6), until the descriptor closes: to all of
+/// them or, on failure, none.
+///
+/// # Errors
+/// [`BpfError::Call`]: `ENOENT` if there is no such file, `ESRCH` if there is no such process,
+/// `EINVAL` or `ENOTSUPP` (524) if an instruction cannot be probed.
+pub fn uprobe_multi(prog: BorrowedFd<'_>, spec: &UprobeMulti<'_>) -> Result<OwnedFd, BpfError> {
+    let path = text(spec.path, "a NUL byte in a path")?;
+    let count = spec.offsets.len();
+    let fits = |n: usize| n == count || n == 0;
+    if spec.cookies.len() != count || !fits(spec.semaphores.len()) {
+        return Err(BpfError::Argument("as many cookies as places are needed"));
+    }
+    let mut attr = Attr::new()
+        .fd(0, prog)
+        .u32(8, attach_type::UPROBE_MULTI)
+        .input(16, path.as_bytes_with_nul())
+        .input(24, spec.offsets)
+        .input(40, spec.cookies)
+        .u32(48, count as u32)
+        .u32(52, u32::from(spec.ret) * RETURN)
+        .u32(56, spec.pid.unwrap_or(0));
+    if !spec.semaphores.is_empty() {
+        attr = attr.input(32, spec.semaphores);
+    }
+    // SAFETY: the path ends with NUL, the arrays are as long as said.
+    unsafe { attr.open(Command::LinkCreate) }
+}
+
+/// Functions of the kernel.
+#[derive(Debug, Clone, Copy)]
+pub enum Functions<'a> {
+    /// By name.
+    Names(&'a [&'a str]),
+    /// By address.
+    Addresses(&'a [u64]),
+}
+
+/// Attaches a program to functions of the kernel (Linux 5.18), or to their returns, until the
+/// descriptor closes: to all of them or, on failure, none.
+///
+/// # Errors
+/// [`BpfError::Call`]: `ENOENT`, `ESRCH` or `EINVAL` if one is not there or may not be probed,
+/// `EOPNOTSUPP` where the kernel is built without it.
+pub fn kprobe_multi(
+    prog: BorrowedFd<'_>,
+    functions: Functions<'_>,
+    cookies: &[u64],
+    ret: bool,
+) -> Result<OwnedFd, BpfError> {
+    let attr = Attr::new()
+        .fd(0, prog)
+        .u32(8, attach_type::KPROBE_MULTI)
+        .u32(16, u32::from(ret) * RETURN)
+        .u32(20, cookies.len() as u32)
+        .input(40, cookies);
+    let count = match functions {
+        Functions::Names(names) => names.len(),
+        Functions::Addresses(addresses) => addresses.len(),
+    };
+    if count != cookies.len() {
+        return Err(BpfError::Argument("as many cookies as places are needed"));
+    }
+    match functions {
+        Functions::Addresses(addresses) => {
+            // SAFETY: the arrays are as long as said.
+            unsafe { attr.input(32, addresses).open(Command::LinkCreate) }
+        }
+        Functions::Names(names) => {
+            let names: Result<Vec<CString>, _> = names
+                .iter()
+                .map(|n| text(n, "a NUL byte in a name"))
+                .collect();
+            let names = names?;
+            let pointers: Vec<u64> = names.iter().map(|n| n.as_ptr() as u64).collect();
+            // SAFETY: the arrays are as long as said; the names end with NUL and live until
+            // the call is done.
+            unsafe { attr.input(24, &pointers).open(Command::LinkCreate) }
+        }
+    }
+}
+
+/// Attaches a program to a perf event, with a cookie (Linux 5.15).
+///
+/// # Errors
+/// [`BpfError::Call`].
+pub fn perf_link(
+    prog: BorrowedFd<'_>,
+    event: BorrowedFd<'_>,
+    cookie: u64,
+) -> Result<OwnedFd, BpfError> {
+    let mut attr = Attr::new()
+        .fd(0, prog)
+        .fd(4, event)
+        .u32(8, attach_type::PERF_EVENT)
+        .u64(16, cookie);
+    // SAFETY: the attribute holds no pointers.
+    unsafe { attr.open(Command::LinkCreate) }
+}
+
+fn text(text: &str, why: &'static str) -> Result<CString, BpfError> {
+    CString::new(text).map_err(|_| BpfError::Argument(why))
+}

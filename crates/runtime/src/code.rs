@@ -1,0 +1,258 @@
+//! Attaches programs to places in code: by one link for all places of a file or of the kernel
+//! where the kernel has that, else place by place through perf events.
+//!
+//! A link is made for all its places or for none. Where the kernel refuses one, halves are
+//! tried, down to single places: those that cannot be probed are left out and counted.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use spile_bpf::layout::CodeAttach;
+use spile_ir::{CodePlace, CodeProbe, CodeSite};
+use spile_kernel::bpf::{BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, uprobe_multi};
+use spile_kernel::perf::{PerfEvent, Place};
+
+use crate::error::Error;
+use crate::load::{Links, Refused};
+
+/// A place with its index in the handler.
+type Site<'p> = (u64, &'p CodeSite);
+
+/// Attaches a program to all places that can be probed.
+///
+/// # Errors
+/// [`Error::Attach`] when there is none.
+pub(crate) fn attach(
+    probe: &CodeProbe,
+    by: CodeAttach,
+    program: BorrowedFd<'_>,
+    links: &mut Links,
+) -> Result<(), Error> {
+    let (attached, left_out) = (links.fds.len(), links.refused.len());
+    let sites: Vec<Site<'_>> = (0..).zip(&probe.sites).collect();
+    match by {
+        CodeAttach::Single => {
+            for site in &sites {
+                match single(probe, *site, program) {
+                    Ok((link, event)) => {
+                        links.fds.push(link);
+                        links.events.push(event);
+                    }
+                    Err(why) => links.refused.push(refused(site.1, why)),
+                }
+            }
+        }
+        CodeAttach::Multi => {
+            for group in by_file(&sites) {
+                let mut link = |part: &[Site<'_>]| multi(probe, part, program);
+                halves(&group, &mut link, links);
+            }
+        }
+    }
+    if links.fds.len() > attached || sites.is_empty() {
+        return Ok(());
+    }
+    match links.refused.drain(left_out..).next() {
+        Some(first) => Err(Error::Attach(first.place, first.why)),
+        None => Ok(()),
+    }
+}
+
+/// The text of a warning about places that were left out.
+pub(crate) fn refusals(refused: &[Refused]) -> Option<String> {
+    let first = refused.first()?;
+    let text = format!("{} cannot be probed: {}", first.place, first.why);
+    Some(match refused.len() {
+        1 => text,
+        n => format!("{n} places are left out: {text}"),
+    })
+}
+
+/// One link for each file; places of the kernel are in one.
+fn by_file<'p>(sites: &[Site<'p>]) -> Vec<Vec<Site<'p>>> {
+    let mut files: BTreeMap<&str, Vec<Site<'p>>> = BTreeMap::new();
+    for site in sites {
+        let file = match &site.1.place {
+            CodePlace::File { path, .. } => path,
+            CodePlace::Symbol { .. } | CodePlace::Address(_) => "",
+        };
+        files.entry(file).or_default().push(*site);
+    }
+    files.into_values().collect()
+}
+
+/// Links all places, or, where some are refused, the others.
+fn halves(
+    sites: &[Site<'_>],
+    link: &mut impl FnMut(&[Site<'_>]) -> Result<OwnedFd, BpfError>,
+    links: &mut Links,
+) {
+    let mut todo = vec![sites];
+    while let Some(part) = todo.pop() {
+        match (link(part), part) {
+            (Ok(fd), _) => links.fds.push(fd),
+            (Err(why), [(_, one)]) => links.refused.push(refused(one, into_io(why))),
+            // Then no place of the file can be probed.
+            (Err(why), [(_, one), ..]) if hopeless(&why) => {
+                links.refused.push(refused(one, into_io(why)));
+            }
+            (Err(_), _) => {
+                let (low, high) = part.split_at(part.len() / 2);
+                todo.extend([high, low]);
+            }
+        }
+    }
+}
+
+/// Whether a refusal is not about single places.
+fn hopeless(why: &BpfError) -> bool {
+    let codes = [libc::EPERM, libc::EACCES, libc::ESRCH, libc::ENOMEM];
+    why.errno()
+        .is_some_and(|e| codes.contains(&e.raw_os_error()))
+}
+
+fn multi(
+    probe: &CodeProbe,
+    sites: &[Site<'_>],
+    program: BorrowedFd<'_>,
+) -> Result<OwnedFd, BpfError> {
+    let cookies: Vec<u64> = sites.iter().map(|(n, _)| *n).collect();
+    let mut offsets = Vec::with_capacity(sites.len());
+    let mut semaphores: Vec<u64> = sites.iter().map(|(_, s)| s.semaphore).collect();
+    if semaphores.iter().all(|s| *s == 0) {
+        semaphores.clear();
+    }
+    let (mut names, mut file) = (Vec::new(), None);
+    for (_, site) in sites {
+        match &site.place {
+            CodePlace::File { path, offset } => {
+                file = Some(path);
+                offsets.push(*offset);
+            }
+            CodePlace::Address(at) => offsets.push(*at),
+            CodePlace::Symbol { name, .. } => names.push(&**name),
+        }
+    }
+    let functions = match names.is_empty() {
+        true => Functions::Addresses(&offsets),
+        false => Functions::Names(&names),
+    };
+    match file {
+        Some(path) => uprobe_multi(
+            program,
+            &UprobeMulti {
+                path,
+                offsets: &offsets,
+                semaphores: &semaphores,
+                cookies: &cookies,
+                ret: probe.ret,
+                pid: probe.pid,
+            },
+        ),
+        None => kprobe_multi(program, functions, &cookies, probe.ret),
+    }
+}
+
+fn single(
+    probe: &CodeProbe,
+    (cookie, site): Site<'_>,
+    program: BorrowedFd<'_>,
+) -> io::Result<(OwnedFd, PerfEvent)> {
+    let named;
+    let place = match &site.place {
+        CodePlace::File { path, offset } => Place::File {
+            path,
+            offset: *offset,
+            semaphore: site.semaphore,
+        },
+        CodePlace::Symbol {
+            module,
+            name,
+            offset,
+        } => {
+            named = match module {
+                Some(module) => format!("{module}:{name}"),
+                None => name.to_string(),
+            };
+            Place::Function {
+                name: &named,
+                offset: *offset,
+            }
+        }
+        CodePlace::Address(at) => Place::Address(*at),
+    };
+    let event =
+        PerfEvent::open_at(&place, probe.ret, probe.pid).map_err(|e| io::Error::from(e.errno))?;
+    let link = perf_link(program, event.as_fd(), cookie).map_err(into_io)?;
+    Ok((link, event))
+}
+
+fn refused(site: &CodeSite, why: io::Error) -> Refused {
+    let place = match &site.place {
+        CodePlace::File { path, offset } => format!("{path} at offset {offset:#x}"),
+        CodePlace::Symbol {
+            name, offset: 0, ..
+        } => format!("function {name}"),
+        CodePlace::Symbol { name, offset, .. } => format!("function {name}+{offset:#x}"),
+        CodePlace::Address(at) => format!("address {at:#x}"),
+    };
+    Refused { place, why }
+}
+
+fn into_io(why: BpfError) -> io::Error {
+    /// `ENOTSUPP`, the kernel's own: the C library has no text for it.
+    const ENOTSUPP: i32 = 524;
+    match why {
+        BpfError::Call { errno, .. } if errno.raw_os_error() == ENOTSUPP => io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the kernel cannot probe this instruction",
+        ),
+        BpfError::Call { errno, .. } => errno.into(),
+        e => io::Error::other(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_kernel::bpf::{Command, Errno};
+
+    fn site(offset: u64) -> CodeSite {
+        CodeSite {
+            place: CodePlace::File {
+                path: "/x".into(),
+                offset,
+            },
+            semaphore: 0,
+        }
+    }
+
+    #[test]
+    fn places_that_are_refused_are_left_out() {
+        let all: Vec<CodeSite> = (0..100).map(site).collect();
+        let sites: Vec<Site<'_>> = (0..).zip(&all).collect();
+        let bad = [3, 50, 51, 99];
+        let mut seen = Vec::new();
+        let mut link = |part: &[Site<'_>]| {
+            if part.iter().any(|(n, _)| bad.contains(n)) {
+                let errno = Errno::INVAL;
+                let command = Command::LinkCreate;
+                return Err(BpfError::Call { command, errno });
+            }
+            seen.extend(part.iter().map(|(n, _)| *n));
+            Ok(std::fs::File::open("/dev/null").expect("a file").into())
+        };
+        let mut links = Links::default();
+        halves(&sites, &mut link, &mut links);
+        assert_eq!(links.refused().len(), bad.len());
+        seen.sort_unstable();
+        let good: Vec<u64> = (0..100).filter(|n| !bad.contains(n)).collect();
+        assert_eq!(seen, good);
+        let text = refusals(links.refused()).expect("a text");
+        assert!(
+            text.starts_with("4 places are left out: /x at offset 0x3"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,310 @@
+//! Families of places in code: what their components ask for, and what is found.
+
+use std::sync::Arc;
+
+use spile_ir::Space;
+use spile_syntax::ast::{Component, Literal};
+use spile_syntax::diag::Diagnostic;
+
+use super::{Hit, point_text};
+use crate::codes;
+use crate::facts::*;
+use crate::probe::pattern::is_pattern;
+
+/// Places that a point means.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CodeHit {
+    /// Whose code it is.
+    pub space: Space,
+    /// At the return of functions.
+    pub ret: bool,
+    /// The component that names them: `function`.
+    word: Arc<str>,
+    /// What follows it: `.call`.
+    tail: String,
+    /// The places.
+    pub places: Vec<CodeFound>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CodeFound {
+    /// What has it.
+    pub module: FoundModule,
+    /// It.
+    pub place: FoundPlace,
+}
+
+impl CodeHit {
+    /// The point of one place, as a script would write it.
+    pub(crate) fn point(&self, found: &CodeFound) -> String {
+        let place = &found.place;
+        let quoted =
+            |text: &str| spile_syntax::pretty::literal(&Literal::Str(text.as_bytes().into()));
+        let head = match &found.module.module {
+            Module::Kernel => "kernel".to_owned(),
+            Module::KernelModule(name) => format!("module({})", quoted(name)),
+            Module::File(path) => format!("process({})", quoted(path)),
+        };
+        let mut what = place.name.to_string();
+        if let Some(file) = &place.file {
+            what.push_str(&format!("@{file}"));
+            if place.line != 0 {
+                what.push_str(&format!(":{}", place.line));
+            }
+        }
+        let provider = place.provider.as_ref();
+        let provider = provider.map_or(String::new(), |p| format!(".provider({})", quoted(p)));
+        format!(
+            "{head}{provider}.{}({}){}",
+            self.word,
+            quoted(&what),
+            self.tail
+        )
+    }
+}
+
+type Fails<T> = Result<T, Box<Diagnostic>>;
+
+/// What a point of such a family stands for.
+pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
+    let named = |name: &str| comps.iter().position(|c| &*c.name == name);
+    let has = |name: &str| named(name).is_some();
+    let modules = modules(facts, comps)?;
+    let words = ["function", "statement", "mark", "plt"];
+    let Some(at) = comps.iter().position(|c| words.contains(&&*c.name)) else {
+        return Ok(Vec::new());
+    };
+    let what = &comps[at];
+    let query = query(comps, what)?;
+    let mut places = Vec::new();
+    let mut why = None;
+    for module in &modules {
+        match facts.places(&module.module, &query) {
+            Ok(found) => places.extend(found.into_iter().map(|place| CodeFound {
+                module: module.clone(),
+                place,
+            })),
+            Err(reason) => why = Some(reason),
+        }
+    }
+    let ret = has("return");
+    if places.is_empty() {
+        return Err(none(facts, &modules, what, why));
+    }
+    let user = comps.first().is_some_and(|c| &*c.name == "process");
+    let tail = match point_text(&comps[at + 1..]) {
+        tail if tail.is_empty() => tail,
+        tail => format!(".{tail}"),
+    };
+    Ok(vec![Hit::Code(CodeHit {
+        space: if user { Space::User } else { Space::Kernel },
+        ret,
+        word: what.name.as_ref().into(),
+        tail,
+        places,
+    })])
+}
+
+/// The modules that the first components name.
+fn modules(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<FoundModule>> {
+    let mut modules = Vec::new();
+    for c in comps {
+        let find = |query: &ModuleQuery| {
+            facts
+                .modules(query)
+                .map_err(|why| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span)))
+        };
+        match (&*c.name, &c.arg) {
+            ("kernel", _) => modules.push(FoundModule {
+                module: Module::Kernel,
+                pid: None,
+            }),
+            ("module", Some(Literal::Str(s))) => {
+                modules = find(&ModuleQuery::KernelModule(lossy(s)))?;
+            }
+            ("process", None) => modules = find(&ModuleQuery::Target)?,
+            ("process", Some(Literal::Str(s))) => modules = find(&ModuleQuery::Path(lossy(s)))?,
+            ("process", Some(Literal::Num(n))) => {
+                let pid = u32::try_from(*n).map_err(|_| bad(c, "the number of a process"))?;
+                modules = find(&ModuleQuery::Pid(pid))?;
+            }
+            ("library", Some(Literal::Str(s))) => {
+                let of = std::mem::take(&mut modules);
+                for FoundModule { module, pid } in of {
+                    modules.extend(find(&ModuleQuery::Library {
+                        of: module,
+                        pid,
+                        name: lossy(s),
+                    })?);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(modules)
+}
+
+fn lossy(bytes: &[u8]) -> Arc<str> {
+    String::from_utf8_lossy(bytes).into()
+}
+
+fn bad(c: &Component, needs: &str) -> Box<Diagnostic> {
+    let text = format!("`{}` needs {needs}", c.name);
+    Box::new(Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span))
+}
+
+/// What the component asks for; the ones behind it say more.
+fn query(comps: &[Component], what: &Component) -> Fails<CodeQuery> {
+    let option = |name: &str| comps.iter().find(|c| &*c.name == name);
+    let has = |name: &str| option(name).is_some();
+    let text = match &what.arg {
+        Some(Literal::Str(s)) => lossy(s),
+        Some(Literal::Num(n)) => {
+            return Ok(CodeQuery::Address {
+                address: *n as u64,
+                absolute: has("absolute"),
+            });
+        }
+        None => "*".into(),
+    };
+    let text_of = |c: &Component| match &c.arg {
+        Some(Literal::Str(s)) => Some(lossy(s)),
+        _ => None,
+    };
+    Ok(match &*what.name {
+        "plt" => CodeQuery::Plt(text),
+        "mark" => CodeQuery::Mark {
+            provider: option("provider").and_then(text_of),
+            name: text,
+        },
+        "statement" => {
+            let (name, file, lines) = place(&text, what)?;
+            CodeQuery::Statement {
+                name,
+                file,
+                lines,
+                nearest: has("nearest"),
+            }
+        }
+        _ => {
+            let (name, file, lines) = place(&text, what)?;
+            let kinds = [
+                ("return", FunctionKind::Return),
+                ("call", FunctionKind::Call),
+                ("exported", FunctionKind::Exported),
+                ("inline", FunctionKind::Inline),
+            ];
+            let kind = kinds.into_iter().find(|(word, _)| has(word));
+            CodeQuery::Function {
+                name,
+                file,
+                lines,
+                kind: kind.map_or(FunctionKind::Any, |(_, kind)| kind),
+                callee: option("callee").and_then(text_of),
+            }
+        }
+    })
+}
+
+/// `NAME@FILE:LINES` in its parts.
+fn place(text: &str, c: &Component) -> Fails<(Arc<str>, Option<Arc<str>>, Lines)> {
+    let Some((name, rest)) = text.split_once('@') else {
+        return Ok((text.into(), None, Lines::Any));
+    };
+    // Names of files may have these characters: what follows has to be a line.
+    let split = rest
+        .rsplit_once([':', '+'])
+        .filter(|(_, n)| n.starts_with(|c: char| c.is_ascii_digit() || c == '*'));
+    let Some((file, line)) = split else {
+        return Ok((name.into(), Some(rest.into()), Lines::Any));
+    };
+    let number = |n: &str| n.parse::<u32>().map_err(|_| bad(c, "numbers of lines"));
+    let lines = if line == "*" {
+        Lines::All
+    } else if rest[file.len()..].starts_with('+') {
+        Lines::Relative(number(line)?)
+    } else {
+        let part = |part: &str| match part.split_once('-') {
+            Some((from, to)) => Ok((number(from)?, number(to)?)),
+            None => number(part).map(|n| (n, n)),
+        };
+        Lines::Absolute(line.split(',').map(part).collect::<Fails<_>>()?)
+    };
+    Ok((name.into(), Some(file.into()), lines))
+}
+
+/// The error for places that are not there.
+fn none(
+    facts: &dyn Facts,
+    modules: &[FoundModule],
+    what: &Component,
+    why: Option<String>,
+) -> Box<Diagnostic> {
+    let of = match modules {
+        [one] => one.module.to_string(),
+        _ => "these modules".to_owned(),
+    };
+    let text = match &what.arg {
+        Some(Literal::Str(s)) => lossy(s),
+        _ => "*".into(),
+    };
+    let message = format!("{of} has no {} `{text}`", &*what.name);
+    let d = Diagnostic::error(codes::NO_PLACE, message).at(what.span);
+    if let Some(why) = why {
+        return Box::new(d.note(why));
+    }
+    let name = text.split('@').next().unwrap_or("");
+    if is_pattern(name) || &*what.name != "function" {
+        return Box::new(d);
+    }
+    // A name is nearly always right at its start.
+    let start: String = name.chars().take(3).collect();
+    let query = CodeQuery::Function {
+        name: format!("{start}*").into(),
+        file: None,
+        lines: Lines::Any,
+        kind: FunctionKind::Any,
+        callee: None,
+    };
+    let near: Vec<FoundPlace> = modules
+        .iter()
+        .filter_map(|m| facts.places(&m.module, &query).ok())
+        .flatten()
+        .collect();
+    Box::new(d.did_you_mean(name, near.iter().map(|p| &*p.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_files() {
+        let c = Component {
+            name: "statement".into(),
+            arg: None,
+            span: Default::default(),
+        };
+        let parts = |text: &str| {
+            let (name, file, lines) = place(text, &c).expect("a place");
+            (name.to_string(), file.map(|f| f.to_string()), lines)
+        };
+        let some = |t: &str| Some(t.to_owned());
+        assert_eq!(parts("f"), ("f".into(), None, Lines::Any));
+        assert_eq!(
+            parts("a::f@x.cc"),
+            ("a::f".into(), some("x.cc"), Lines::Any)
+        );
+        assert_eq!(parts("f@x.c:*"), ("f".into(), some("x.c"), Lines::All));
+        assert_eq!(
+            parts("f@g++/x.c+3"),
+            ("f".into(), some("g++/x.c"), Lines::Relative(3))
+        );
+        assert_eq!(
+            parts("*@x.c:1,5-7").2,
+            Lines::Absolute(vec![(1, 1), (5, 7)])
+        );
+        assert!(place("f@x.c:1-", &c).is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! From places in code to handlers: places where all variables that the bodies mention are the
+//! same, and are found in the same way, share one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use spile_ir::{CodeProbe, CodeSite, Event, Space};
+
+use super::derived::{Context, ContextKind, SiteNames, Target, TargetSource};
+use super::mentions::Mentions;
+use crate::ctype::CTy;
+use crate::facts::{Facts, Loc, LocOp, Module, VarKind, Variable};
+use crate::families::{CodeFound, CodeHit};
+
+/// Places that one handler serves.
+pub(crate) struct Group<'h> {
+    /// The places.
+    pub sites: Vec<&'h CodeFound>,
+    pid: Option<u32>,
+    targets: Vec<Target>,
+    module: Option<Module>,
+    missing: Option<Arc<str>>,
+    names: bool,
+}
+
+/// What must be equal within a group.
+#[derive(PartialEq, Eq, Hash)]
+struct Key<'h> {
+    pid: Option<u32>,
+    module: Option<&'h Module>,
+    /// Name, type, kind and location of each variable.
+    variables: Vec<(Arc<str>, u32, VarKind, Arc<Loc>)>,
+}
+
+/// Groups the places by what the bodies mean there, in the order of their first place.
+pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> Vec<Group<'h>> {
+    let wanted = m.all_targets || !m.targets.is_empty();
+    let mut order: HashMap<Key<'h>, usize> = HashMap::new();
+    let mut list: Vec<Group<'h>> = Vec::new();
+    for found in &hit.places {
+        let module = &found.module.module;
+        let known = match wanted {
+            true => facts.place_variables(module, found.place.id, hit.ret),
+            false => Ok(Vec::new()),
+        };
+        let (variables, missing) = match known {
+            Ok(variables) => (variables, None),
+            Err(why) => (Vec::new(), Some(why.into())),
+        };
+        let mentioned = |v: &Variable| m.all_targets || m.targets.contains(&*v.name);
+        let variables: Vec<_> = variables
+            .into_iter()
+            .filter(mentioned)
+            .map(|v| (v.name, v.ty, v.kind, Arc::new(v.loc)))
+            .collect();
+        let by_module = wanted || m.types;
+        let key = Key {
+            pid: found.module.pid,
+            module: by_module.then_some(module),
+            variables,
+        };
+        let at = *order.entry(key).or_insert_with_key(|key| {
+            list.push(Group {
+                sites: Vec::new(),
+                pid: key.pid,
+                targets: key.variables.iter().map(target).collect(),
+                module: key.module.cloned(),
+                missing,
+                names: m.point,
+            });
+            list.len() - 1
+        });
+        list[at].sites.push(found);
+    }
+    list
+}
+
+fn target((name, ty, kind, loc): &(Arc<str>, u32, VarKind, Arc<Loc>)) -> Target {
+    let source = match &**loc {
+        Loc::Value(ops) => match ops[..] {
+            [LocOp::Arg(n)] => TargetSource::CtxArg(n),
+            _ => TargetSource::Loc(loc.clone()),
+        },
+        _ => TargetSource::Loc(loc.clone()),
+    };
+    Target {
+        name: name.clone(),
+        source,
+        ty: CTy::id(*ty),
+        kind: *kind,
+    }
+}
+
+/// The event of a group.
+pub(crate) fn event(hit: &CodeHit, group: &Group<'_>) -> Event {
+    let site = |found: &&CodeFound| CodeSite {
+        place: found.place.place.clone(),
+        semaphore: found.place.semaphore,
+    };
+    Event::Code(CodeProbe {
+        space: hit.space,
+        ret: hit.ret,
+        pid: group.pid,
+        sites: group.sites.iter().map(site).collect(),
+    })
+}
+
+/// What names mean in a group.
+pub(crate) fn context(hit: &CodeHit, group: Group<'_>) -> Context {
+    let sites = group.names.then(|| {
+        let names = SiteNames {
+            points: group.sites.iter().map(|f| hit.point(f).into()).collect(),
+            functions: group.sites.iter().map(|f| f.place.name.clone()).collect(),
+        };
+        Arc::new(names)
+    });
+    let single = match *group.sites {
+        [one] => Some(&one.place),
+        _ => None,
+    };
+    Context {
+        targets: group.targets,
+        name: single.map(|p| p.name.clone()),
+        system: single.and_then(|p| p.provider.clone()),
+        sites,
+        module: group.module,
+        missing: group.missing,
+        ..Context::empty(match hit.space {
+            Space::User => ContextKind::UserCode,
+            Space::Kernel => ContextKind::KernelCode,
+        })
+    }
+}

@@ -1,0 +1,290 @@
+//! Objects in memory that scripts name by type, by module or by location: `@cast`, `@var`,
+//! variables of functions.
+
+use std::sync::Arc;
+
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{Space, UnOp};
+use spile_syntax::ast::{self, Access, Span};
+use spile_syntax::diag::Diagnostic;
+
+use super::Resolver;
+use crate::codes;
+use crate::ctype::{self, CBase, CTy, From};
+use crate::facts::{Loc, LocOp, Module, ModuleQuery, VarKind, Variable};
+use crate::probe::{Context, ContextKind};
+use crate::types::hir::*;
+
+type Typed = (Expr, Option<CTy>);
+
+/// Expressions of more parts than this are not made of location programs.
+const MOST_PARTS: usize = 2000;
+
+impl Resolver<'_> {
+    /// An intrinsic of at most one number.
+    pub(super) fn intrinsic_of(&mut self, f: Intrinsic, n: Option<i64>, span: Span) -> Expr {
+        let args = n.map(|n| self.num(ExprKind::Num(n), span));
+        let args = args.into_iter().collect();
+        self.num(ExprKind::Intr { f, args }, span)
+    }
+
+    /// Which memory objects of a type are in, as far as it is known.
+    pub(super) fn space_of_type(&self, ty: CTy) -> Space {
+        match ty.base {
+            CBase::Id(id) => self.facts.type_space(id),
+            CBase::Int { .. } if self.in_user_code() => Space::User,
+            CBase::Int { .. } => Space::Kernel,
+        }
+    }
+
+    fn in_user_code(&self) -> bool {
+        let ctx = self.cur.ctx.as_ref();
+        ctx.is_some_and(|c| c.kind == ContextKind::UserCode)
+    }
+
+    /// The module of the probed code, where it is a program's.
+    fn own_module(&self) -> Option<Module> {
+        self.cur.ctx.as_ref()?.module.clone()
+    }
+
+    /// The module that a script names.
+    fn named_module(&mut self, name: &str, span: Span) -> Option<Module> {
+        if name == "kernel" || name.starts_with("kernel<") {
+            return Some(Module::Kernel);
+        }
+        let query = match name.contains('/') {
+            true => ModuleQuery::Path(name.into()),
+            false => ModuleQuery::KernelModule(name.into()),
+        };
+        let found = self.facts.modules(&query).or_else(|why| match query {
+            ModuleQuery::Path(_) => Err(why),
+            _ => self.facts.modules(&ModuleQuery::Path(name.into())),
+        });
+        match found {
+            Ok(found) => found.into_iter().next().map(|f| f.module),
+            Err(why) => {
+                self.report(Diagnostic::error(codes::NO_MODULE, why).at(span));
+                None
+            }
+        }
+    }
+
+    /// `@cast(address, "type", "module")`, and the memory it means.
+    pub(super) fn cast(
+        &mut self,
+        args: &[ast::Expr],
+        addr_of: bool,
+        access: &[Access],
+        span: Span,
+    ) -> (Typed, Space) {
+        let failed = |r: &mut Self| ((r.bad(span), None), Space::Kernel);
+        let Some(first) = args.first() else {
+            return failed(self);
+        };
+        let base = self.number(first);
+        let Some(name) = self.literal(args, 1, "the type of `@cast`", span) else {
+            return failed(self);
+        };
+        let at = args.get(1).map_or(span, |a| a.span);
+        let modules = match args.get(2) {
+            Some(_) => {
+                let named = self.literal(args, 2, "the module of `@cast`", span);
+                // Several may be given, the first that has the type counts.
+                let names = named.unwrap_or_default();
+                let mut modules = Vec::new();
+                for name in names.split(':') {
+                    modules.extend(self.named_module(name, at));
+                }
+                modules
+            }
+            None => {
+                let own = self.own_module().into_iter();
+                own.chain([Module::Kernel]).collect()
+            }
+        };
+        let found = modules.iter().find_map(|module| {
+            let ty = ctype::parse_type_with(&name, |n| self.facts.module_type(module, n))?;
+            Some((module, ty))
+        });
+        let Some((module, ty)) = found else {
+            let of = modules
+                .first()
+                .map_or("the kernel".into(), Module::to_string);
+            let text = format!("{of} has no type `{name}`");
+            self.report(Diagnostic::error(codes::NO_TYPE, text).at(at));
+            return failed(self);
+        };
+        let space = match module {
+            Module::File(_) => Space::User,
+            _ => Space::Kernel,
+        };
+        if access.is_empty() && !addr_of {
+            return ((base, Some(ty.pointer())), space);
+        }
+        let typed = self.walk(base, From::Object(ty), access, addr_of, space, span);
+        (typed, space)
+    }
+
+    /// `@var("name@file", "module")`, and the memory it means.
+    pub(super) fn module_var(
+        &mut self,
+        args: &[ast::Expr],
+        addr_of: bool,
+        access: &[Access],
+        span: Span,
+    ) -> (Typed, Space) {
+        let failed = |r: &mut Self| ((r.bad(span), None), Space::Kernel);
+        let Some(name) = self.literal(args, 0, "the name of the variable", span) else {
+            return failed(self);
+        };
+        let module = match args.get(1) {
+            Some(_) => {
+                let named = self.literal(args, 1, "the module of `@var`", span);
+                named.and_then(|n| self.named_module(&n, span))
+            }
+            None => Some(self.own_module().unwrap_or(Module::Kernel)),
+        };
+        let Some(module) = module else {
+            return failed(self);
+        };
+        let (short, file) = match name.split_once('@') {
+            Some((name, file)) => (name, Some(file)),
+            None => (&*name, None),
+        };
+        let found = match module {
+            Module::Kernel => self.facts.variable(short).map(|v| Variable {
+                name: short.into(),
+                ty: v.ty,
+                kind: VarKind::Global,
+                loc: Loc::Address(vec![LocOp::Const(v.address as i64)]),
+            }),
+            _ => self.facts.module_variable(&module, short, file),
+        };
+        let space = match module {
+            Module::File(_) => Space::User,
+            _ => Space::Kernel,
+        };
+        let Some(found) = found else {
+            let text = match module {
+                Module::Kernel => format!("nothing is known about a kernel variable `{short}`"),
+                _ => format!("nothing is known about a variable `{short}` of {module}"),
+            };
+            self.report(Diagnostic::error(codes::NO_VARIABLE, text).at(span));
+            return failed(self);
+        };
+        (self.variable(&found, (access, addr_of), space, span), space)
+    }
+
+    /// A variable of the probed code's whole module, by `$name`.
+    pub(super) fn global(&self, name: &str, ctx: &Context) -> Option<Variable> {
+        let module = ctx.module.as_ref()?;
+        let (name, file) = match name.split_once('@') {
+            Some((name, file)) => (name, Some(file)),
+            None => (name, None),
+        };
+        self.facts.module_variable(module, name, file)
+    }
+
+    /// A walk from a variable.
+    pub(super) fn variable(
+        &mut self,
+        found: &Variable,
+        (access, addr_of): (&[Access], bool),
+        space: Space,
+        span: Span,
+    ) -> Typed {
+        match self.location(&found.loc, CTy::id(found.ty), space, span) {
+            Ok((base, from)) => self.walk(base, from, access, addr_of, space, span),
+            Err(why) => {
+                let text = format!("`{}` is not available here: {why}", found.name);
+                let d = Diagnostic::error(codes::ABSENT_VALUE, text).at(span);
+                self.report(d.help("`@defined` asks whether it is"));
+                (self.bad(span), None)
+            }
+        }
+    }
+
+    /// What a location program leaves.
+    pub(super) fn location(
+        &mut self,
+        loc: &Loc,
+        ty: CTy,
+        space: Space,
+        span: Span,
+    ) -> Result<(Expr, From), Arc<str>> {
+        let (ops, from) = match loc {
+            Loc::Value(ops) => (ops, From::Value(ty)),
+            Loc::Address(ops) => (ops, From::Object(ty)),
+            Loc::Absent(why) => return Err(why.clone()),
+        };
+        let left = self.leaves(ops, space, span);
+        let left = left.ok_or("its location is too complex")?;
+        Ok((left, from))
+    }
+
+    /// Runs a program with expressions for numbers; `None` where it is malformed or large.
+    fn leaves(&mut self, ops: &[LocOp], space: Space, span: Span) -> Option<Expr> {
+        // With the number of their parts.
+        let mut stack: Vec<(Expr, usize)> = Vec::new();
+        for op in ops {
+            let top = stack.len();
+            let made = match *op {
+                LocOp::Reg(n) => (
+                    self.intrinsic_of(Intrinsic::CtxReg, Some(n.into()), span),
+                    1,
+                ),
+                LocOp::Arg(n) => (
+                    self.intrinsic_of(Intrinsic::CtxArg, Some(n.into()), span),
+                    1,
+                ),
+                LocOp::Ret => (self.intrinsic_of(Intrinsic::CtxRet, None, span), 1),
+                LocOp::Const(n) => (self.num(ExprKind::Num(n), span), 1),
+                LocOp::Load { size, signed } => {
+                    let (addr, parts) = stack.pop()?;
+                    (self.load(space, addr, size, signed, span), parts + 1)
+                }
+                LocOp::Bin(op) => {
+                    let ((b, m), (a, n)) = (stack.pop()?, stack.pop()?);
+                    let kind = ExprKind::Bin(op, Box::new(a), Box::new(b));
+                    let folded = match kind {
+                        ExprKind::Bin(op, a, b) => match b.kind {
+                            ExprKind::Num(k) => self.op_imm(op, *a, k, span),
+                            _ => self.num(ExprKind::Bin(op, a, b), span),
+                        },
+                        _ => return None,
+                    };
+                    (folded, m + n + 1)
+                }
+                LocOp::Neg | LocOp::Not => {
+                    let (a, n) = stack.pop()?;
+                    let op = match op {
+                        LocOp::Neg => UnOp::Neg,
+                        _ => UnOp::BitNot,
+                    };
+                    (self.num(ExprKind::Un(op, Box::new(a)), span), n + 1)
+                }
+                LocOp::Pick(n) => {
+                    let at = top.checked_sub(1 + usize::from(n))?;
+                    stack.get(at)?.clone()
+                }
+                LocOp::Drop => {
+                    stack.pop()?;
+                    continue;
+                }
+                LocOp::Swap => {
+                    stack.swap(top.checked_sub(1)?, top.checked_sub(2)?);
+                    continue;
+                }
+                LocOp::Rot => {
+                    stack.get_mut(top.checked_sub(3)?..)?.rotate_right(1);
+                    continue;
+                }
+            };
+            if made.1 > MOST_PARTS {
+                return None;
+            }
+            stack.push(made);
+        }
+        stack.pop().map(|(e, _)| e)
+    }
+}
