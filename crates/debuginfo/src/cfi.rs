@@ -128,7 +128,49 @@ pub fn rows(image: &Image, debug: Option<&Image>) -> Vec<UnwindRow> {
     join(pieces)
 }
 
-/// The rule of the canonical frame address at one address.
+/// The row at one address of a file, without looking at the others where the file has a
+/// table of its functions.
+#[must_use]
+pub fn row_for(image: &Image, debug: Option<&Image>, address: u64) -> Option<UnwindRow> {
+    match by_header(image, address) {
+        Some(row) => Some(row),
+        None => row_at(&rows(image, debug), address).copied(),
+    }
+}
+
+/// Through `.eh_frame_hdr`.
+fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
+    let (at, bytes) = image.loaded(".eh_frame")?;
+    let (hdr_at, hdr) = image.loaded(".eh_frame_hdr")?;
+    let bases = BaseAddresses::default()
+        .set_eh_frame(at)
+        .set_eh_frame_hdr(hdr_at);
+    let mut section = EhFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    let header = gimli::EhFrameHdr::new(hdr, LittleEndian)
+        .parse(&bases, 8)
+        .ok()?;
+    let fde = header
+        .table()?
+        .fde_for_address(&section, &bases, address, EhFrame::cie_from_offset)
+        .ok()?;
+    let mut context = UnwindContext::new();
+    let row = fde
+        .unwind_info_for_address(&section, &bases, &mut context, address)
+        .ok()?;
+    Some(UnwindRow {
+        start: row.start_address(),
+        cfa: cfa(&section, row.cfa()),
+        rbp: saved(&section, row.register(gimli::Register(RBP)).as_ref()),
+        ra: saved(
+            &section,
+            row.register(fde.cie().return_address_register()).as_ref(),
+        ),
+        signal: fde.is_signal_trampoline(),
+    })
+}
+
+/// The row among sorted ones that holds an address.
 #[must_use]
 pub fn row_at(rows: &[UnwindRow], address: u64) -> Option<&UnwindRow> {
     let i = rows.partition_point(|r| r.start <= address);

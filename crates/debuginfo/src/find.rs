@@ -134,7 +134,7 @@ impl Search {
     }
 
     /// Where an index of the file's DWARF is kept; `None` without build-id or cache.
-    pub fn index_path(&self, image: &Image) -> Option<PathBuf> {
+    pub(crate) fn index_path(&self, image: &Image) -> Option<PathBuf> {
         let id = image.build_id()?;
         Some(self.cache.as_ref()?.join("index").join(hex(id)))
     }

@@ -219,7 +219,7 @@ impl Image {
     }
 
     /// Gives back the memory of a part of the file; it is read again when needed.
-    pub fn forget(&self, part: &[u8]) {
+    pub(crate) fn forget(&self, part: &[u8]) {
         self.blob.forget(part);
     }
 }

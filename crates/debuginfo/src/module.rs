@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use crate::dwarf::Dwarf;
 use crate::error::Error;
 use crate::find::{self, Search};
 use crate::image::Image;
@@ -13,6 +14,7 @@ use crate::symbols::Symbols;
 pub struct Module {
     // Points into the images below; declared before them, so dropped before them.
     symbols: OnceLock<Symbols<'static>>,
+    dwarf: OnceLock<Option<Dwarf>>,
     main: Arc<Image>,
     debug: OnceLock<Debug>,
     mini: OnceLock<Option<Arc<Image>>>,
@@ -42,6 +44,7 @@ impl Module {
     pub fn new(image: Image, search: &Search) -> Module {
         Module {
             symbols: OnceLock::new(),
+            dwarf: OnceLock::new(),
             main: Arc::new(image),
             debug: OnceLock::new(),
             mini: OnceLock::new(),
@@ -89,6 +92,18 @@ impl Module {
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.debug().notes
+    }
+
+    /// The DWARF, where there is any.
+    #[must_use]
+    pub fn dwarf(&self) -> Option<&Dwarf> {
+        let dwarf = self.dwarf.get_or_init(|| {
+            let debug = self.debug();
+            let image = debug.image.as_ref()?;
+            let index = self.search.index_path(image);
+            Some(Dwarf::new(&self.main, image, debug.alt.as_ref(), index))
+        });
+        dwarf.as_ref()
     }
 
     /// Symbols of the file, of its separate debugging information and of the packed table.

@@ -4,17 +4,43 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use proptest::prelude::*;
-use spile_debuginfo::{Image, Module, Search, cfi, plt};
+use spile_debuginfo::{Die, Dwarf, Image, LineQuery, Module, Pattern, Search, Which, cfi, plt};
 
 use crate::build::Dir;
+
+const TEXT: &str = r#"
+#include <stdio.h>
+struct tree { struct tree *left, *right; union { int a; struct { short b, c; }; }; int grid[2][2]; };
+enum e { A, B = -4 };
+int shared = 5;
+static inline __attribute__((always_inline)) int twice(int x) { int y = x * 2; shared = y; return y + shared; }
+__attribute__((noipa)) int walk(struct tree *t, enum e e, int n) {
+  int sum = 0;
+  for (int i = 0; i < n && t; i++) { int v = twice(t->b + e); sum += v; t = t->left; }
+  return sum;
+}
+int main(int argc, char **argv) { struct tree t = {0}; return walk(&t, B, argc) + puts(argv[0]); }
+"#;
 
 fn program() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| {
-        let text = "#include <stdio.h>\nint main(void) { return puts(\"x\"); }\n";
         let dir = Dir::new();
-        std::fs::read(dir.compile("x.c", text, &["-g", "-O1"])).expect("read")
+        std::fs::read(dir.compile("x.c", TEXT, &["-g", "-O2"])).expect("read")
     })
+}
+
+/// From the first to the last section of debugging information.
+fn debug_part() -> (usize, usize) {
+    use object::{Object, ObjectSection};
+    let file = object::File::parse(program()).expect("ELF");
+    let sections = file
+        .sections()
+        .filter(|s| s.name().is_ok_and(|n| n.starts_with(".debug_")));
+    let ranges: Vec<_> = sections.filter_map(|s| s.file_range()).collect();
+    let first = ranges.iter().map(|r| r.0).min().expect("some");
+    let last = ranges.iter().map(|r| r.0 + r.1).max().expect("some");
+    (first as usize, last as usize)
 }
 
 /// Asks everything.
@@ -34,6 +60,42 @@ fn ask(bytes: Vec<u8>) {
         let _ = cfi::row_at(&rows, s.address);
         let _ = spile_debuginfo::demangle::full(s.name);
     }
+    if let Some(dwarf) = module.dwarf() {
+        ask_dwarf(dwarf);
+    }
+}
+
+fn ask_dwarf(dwarf: &Dwarf) {
+    let any = Pattern {
+        text: "*",
+        glob: Some(|_, _| true),
+    };
+    let all = Which {
+        outline: true,
+        inlined: true,
+    };
+    let mut places: Vec<(u64, Die)> = Vec::new();
+    for f in dwarf.functions(any, None, all).into_iter().take(50) {
+        let _ = dwarf.callees(f.die);
+        let _ = dwarf.line_range(f.die);
+        places.push((f.body, f.die));
+    }
+    let lines = dwarf.statements(any, None, LineQuery::All).places;
+    places.extend(lines.into_iter().take(100).map(|l| (l.address, l.die)));
+    for (address, die) in places {
+        let _ = dwarf.frames(address);
+        for v in dwarf.variables(address, Some(die)) {
+            let _ = dwarf.locate(&v, address);
+            let _ = dwarf.c_name(v.ty);
+            let _ = dwarf.ctype(v.ty);
+            let _ = dwarf.enum_values(v.ty);
+            for m in dwarf.members(v.ty).into_iter().take(50) {
+                let _ = (dwarf.c_name(m.ty), dwarf.ctype(m.ty));
+            }
+        }
+    }
+    let _ = dwarf.global("shared", None);
+    let _ = dwarf.type_named("struct tree");
 }
 
 proptest! {
@@ -45,6 +107,17 @@ proptest! {
         for (at, to) in changes {
             let at = at.index(bytes.len());
             bytes[at] = to;
+        }
+        ask(bytes);
+    }
+
+    /// Only where the debugging information is.
+    #[test]
+    fn changed_dwarf(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..16)) {
+        let mut bytes = program().to_vec();
+        let (from, to) = debug_part();
+        for (at, to_byte) in changes {
+            bytes[from + at.index(to - from)] = to_byte;
         }
         ask(bytes);
     }

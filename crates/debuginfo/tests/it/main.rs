@@ -2,4 +2,5 @@
 
 mod build;
 mod damage;
+mod dwarf;
 mod files;

@@ -1,0 +1,401 @@
+//! The DWARF of a module: its units, read when an answer needs them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use gimli::{AttributeValue, EndianSlice, LittleEndian, SectionId, UnitHeader, UnitOffset};
+
+use crate::image::Image;
+use crate::lines::Lines;
+
+pub(crate) type R = EndianSlice<'static, LittleEndian>;
+pub(crate) type Unit = gimli::Unit<R>;
+pub(crate) type Entry = gimli::DebuggingInformationEntry<R>;
+
+/// Longest chain of references between entries that is followed.
+pub(crate) const MAX_CHAIN: usize = 16;
+/// Parsed units that are kept at once.
+const MAX_UNITS_KEPT: usize = 256;
+
+/// An entry of the DWARF of one module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Die {
+    /// 0 for the file itself, 1 for the part that dwz moved out.
+    pub(crate) part: u8,
+    pub(crate) unit: u32,
+    pub(crate) offset: usize,
+}
+
+/// One file with DWARF.
+pub(crate) struct Part {
+    // Points into `owned` and `image`; declared first, so dropped first.
+    pub(crate) dwarf: gimli::Dwarf<R>,
+    sections: gimli::DwarfSections<R>,
+    headers: Vec<UnitHeader<R>>,
+    owned: Vec<Box<[u8]>>,
+    pub(crate) image: Arc<Image>,
+}
+
+/// The DWARF of a module.
+pub struct Dwarf {
+    parsed: Mutex<HashMap<(u8, u32), Arc<Unit>>>,
+    lines: Mutex<LineTables>,
+    ranges: OnceLock<Vec<UnitRange>>,
+    signatures: OnceLock<HashMap<u64, Die>>,
+    pub(crate) index: OnceLock<crate::index::Index>,
+    pub(crate) index_path: Option<std::path::PathBuf>,
+    pub(crate) tables: crate::scopes::FunctionTables,
+    file_names: Mutex<HashMap<(u8, u32), Files>>,
+    pub(crate) types: crate::types::Types,
+    parts: Vec<Part>,
+    pub(crate) main: Arc<Image>,
+}
+
+/// Paths of the files of a unit by DWARF's numbers.
+type Files = Arc<Vec<Arc<str>>>;
+
+/// Line tables of units; `None` of damaged ones.
+type LineTables = HashMap<(u8, u32), Option<Arc<Lines>>>;
+
+/// Code of a unit. `reach` is the largest end up to here in order of starts.
+struct UnitRange {
+    start: u64,
+    end: u64,
+    reach: u64,
+    unit: u32,
+}
+
+impl Part {
+    /// Of a file; `alt` has the part that dwz moved out of it.
+    fn new(image: &Arc<Image>, alt: Option<&Part>) -> Part {
+        let mut owned: Vec<Box<[u8]>> = Vec::new();
+        let mut load = |id: SectionId| -> Result<R, std::convert::Infallible> {
+            let bytes = match image.section(id.name()) {
+                None => &[][..],
+                Some(std::borrow::Cow::Borrowed(b)) => b,
+                Some(std::borrow::Cow::Owned(v)) => {
+                    owned.push(v.into_boxed_slice());
+                    let last: &[u8] = owned.last().map_or(&[], |b| b);
+                    // SAFETY: a box's bytes do not move when the vector grows, and the part
+                    // keeps the boxes for as long as what points into them.
+                    unsafe { std::slice::from_raw_parts(last.as_ptr(), last.len()) }
+                }
+            };
+            Ok(EndianSlice::new(bytes, LittleEndian))
+        };
+        let sections = match gimli::DwarfSections::load(&mut load) {
+            Ok(s) => s,
+            Err(e) => match e {},
+        };
+        let dwarf = sections.borrow_with_sup(alt.map(|a| &a.sections), |r| *r);
+        let mut headers = Vec::new();
+        let mut units = dwarf.units();
+        while let Ok(Some(h)) = units.next() {
+            headers.push(h);
+        }
+        let mut units = dwarf.type_units();
+        while let Ok(Some(h)) = units.next() {
+            headers.push(h);
+        }
+        Part {
+            dwarf,
+            sections,
+            headers,
+            owned,
+            image: image.clone(),
+        }
+    }
+
+    /// Gives back the memory of a part of a section that is mapped.
+    pub(crate) fn forget(&self, bytes: &[u8]) {
+        if self.owned.is_empty() {
+            self.image.forget(bytes);
+        }
+    }
+}
+
+impl Dwarf {
+    pub(crate) fn new(
+        main: &Arc<Image>,
+        image: &Arc<Image>,
+        alt: Option<&Arc<Image>>,
+        index_path: Option<std::path::PathBuf>,
+    ) -> Dwarf {
+        let alt = alt.map(|a| Part::new(a, None));
+        let mut parts = vec![Part::new(image, alt.as_ref())];
+        parts.extend(alt);
+        Dwarf {
+            parsed: Mutex::default(),
+            lines: Mutex::default(),
+            ranges: OnceLock::new(),
+            signatures: OnceLock::new(),
+            index: OnceLock::new(),
+            index_path,
+            tables: crate::scopes::FunctionTables::default(),
+            file_names: Mutex::default(),
+            types: crate::types::Types::default(),
+            parts,
+            main: main.clone(),
+        }
+    }
+
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    pub(crate) fn part(&self, part: u8) -> &Part {
+        &self.parts[usize::from(part).min(self.parts.len() - 1)]
+    }
+
+    pub(crate) fn headers(&self, part: u8) -> &[UnitHeader<R>] {
+        &self.part(part).headers
+    }
+
+    /// A unit; `None` when it is damaged.
+    pub(crate) fn unit(&self, part: u8, unit: u32) -> Option<Arc<Unit>> {
+        let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(u) = parsed.get(&(part, unit)) {
+            return Some(u.clone());
+        }
+        let header = *self.headers(part).get(unit as usize)?;
+        let u = Arc::new(self.part(part).dwarf.unit(header).ok()?);
+        if parsed.len() >= MAX_UNITS_KEPT {
+            parsed.clear();
+        }
+        parsed.insert((part, unit), u.clone());
+        Some(u)
+    }
+
+    /// The line table of a unit.
+    pub(crate) fn lines(&self, part: u8, unit: u32) -> Option<Arc<Lines>> {
+        let mut all = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(l) = all.get(&(part, unit)) {
+            return l.clone();
+        }
+        let lines = self
+            .unit(part, unit)
+            .map(|u| Arc::new(Lines::read(&self.part(part).dwarf, &u)));
+        if all.len() >= MAX_UNITS_KEPT {
+            all.clear();
+        }
+        all.insert((part, unit), lines.clone());
+        lines
+    }
+
+    /// The paths of a unit's files by DWARF's numbers.
+    pub(crate) fn file_names(&self, part: u8, unit: u32) -> Option<Files> {
+        let mut all = self
+            .file_names
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(f) = all.get(&(part, unit)) {
+            return Some(f.clone());
+        }
+        let parsed = self.unit(part, unit)?;
+        let files = Arc::new(crate::lines::files(&self.part(part).dwarf, &parsed));
+        if all.len() >= MAX_UNITS_KEPT {
+            all.clear();
+        }
+        all.insert((part, unit), files.clone());
+        Some(files)
+    }
+
+    /// An entry and its unit.
+    pub(crate) fn entry(&self, die: Die) -> Option<(Arc<Unit>, Entry)> {
+        let unit = self.unit(die.part, die.unit)?;
+        let entry = unit.entry(UnitOffset(die.offset)).ok()?;
+        Some((unit, entry))
+    }
+
+    /// The entry at an offset in `.debug_info` of a part.
+    pub(crate) fn die_at(&self, part: u8, offset: usize) -> Option<Die> {
+        let headers = self.headers(part);
+        let start = |h: &UnitHeader<R>| h.debug_info_offset().map_or(usize::MAX, |o| o.0);
+        let i = headers
+            .partition_point(|h| start(h) <= offset)
+            .checked_sub(1)?;
+        let within = offset.checked_sub(start(&headers[i]))?;
+        (within < headers[i].length_including_self()).then_some(Die {
+            part,
+            unit: i as u32,
+            offset: within,
+        })
+    }
+
+    /// What a reference attribute of an entry of `from`'s unit points to.
+    pub(crate) fn refer(&self, from: Die, value: AttributeValue<R>) -> Option<Die> {
+        match value {
+            AttributeValue::UnitRef(o) => Some(Die {
+                offset: o.0,
+                ..from
+            }),
+            AttributeValue::DebugInfoRef(o) => self.die_at(from.part, o.0),
+            AttributeValue::DebugInfoRefSup(o) if self.parts.len() > 1 => self.die_at(1, o.0),
+            AttributeValue::DebugTypesRef(s) => self.signatures().get(&s.0).copied(),
+            _ => None,
+        }
+    }
+
+    fn signatures(&self) -> &HashMap<u64, Die> {
+        self.signatures.get_or_init(|| {
+            let headers = self.headers(0).iter().enumerate();
+            let all = headers.filter_map(|(i, h)| match h.type_() {
+                gimli::UnitType::Type {
+                    type_signature,
+                    type_offset,
+                } => Some((
+                    type_signature.0,
+                    Die {
+                        part: 0,
+                        unit: i as u32,
+                        offset: type_offset.0,
+                    },
+                )),
+                _ => None,
+            });
+            all.collect()
+        })
+    }
+
+    /// An attribute of an entry, or of the entry it completes (`abstract_origin`,
+    /// `specification`), with the entry that has it.
+    pub(crate) fn attr(
+        &self,
+        die: Die,
+        entry: &Entry,
+        name: gimli::DwAt,
+    ) -> Option<(Die, AttributeValue<R>)> {
+        if let Some(v) = entry.attr_value(name) {
+            return Some((die, v));
+        }
+        let mut at = origin(self, die, entry)?;
+        for _ in 0..MAX_CHAIN {
+            let (_, entry) = self.entry(at)?;
+            if let Some(v) = entry.attr_value(name) {
+                return Some((at, v));
+            }
+            at = origin(self, at, &entry)?;
+        }
+        None
+    }
+
+    /// A string attribute's text in the unit of `die`.
+    pub(crate) fn text(&self, die: Die, value: AttributeValue<R>) -> Option<&'static str> {
+        let unit = self.unit(die.part, die.unit)?;
+        let text = self.part(die.part).dwarf.attr_string(&unit, value).ok()?;
+        std::str::from_utf8(text.slice()).ok()
+    }
+
+    /// The name of an entry, or of what it completes.
+    pub(crate) fn name(&self, die: Die, entry: &Entry) -> Option<&'static str> {
+        let (at, value) = self.attr(die, entry, gimli::DW_AT_name)?;
+        self.text(at, value)
+    }
+
+    /// The unit whose code holds an address.
+    pub(crate) fn unit_at(&self, address: u64) -> Option<u32> {
+        let ranges = self.ranges.get_or_init(|| self.unit_ranges());
+        let mut i = ranges.partition_point(|r| r.start <= address);
+        while let Some(before) = i.checked_sub(1) {
+            i = before;
+            let r = &ranges[i];
+            if address < r.end {
+                return Some(r.unit);
+            }
+            if r.reach <= address {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// From `.debug_aranges` where it covers a unit, from the units themselves otherwise.
+    fn unit_ranges(&self) -> Vec<UnitRange> {
+        let part = self.part(0);
+        let mut found = Vec::new();
+        let mut covered = vec![false; part.headers.len()];
+        let mut push = |unit: u32, start: u64, end: u64| {
+            if start != 0 && start < end {
+                found.push(UnitRange {
+                    start,
+                    end,
+                    reach: 0,
+                    unit,
+                });
+            }
+        };
+        let mut sets = part.dwarf.debug_aranges.headers();
+        while let Ok(Some(set)) = sets.next() {
+            let Some(die) = self.die_at(0, set.debug_info_offset().0) else {
+                continue;
+            };
+            let mut entries = set.entries();
+            while let Ok(Some(e)) = entries.next() {
+                push(
+                    die.unit,
+                    e.address(),
+                    e.address().saturating_add(e.length()),
+                );
+                covered[die.unit as usize] = true;
+            }
+        }
+        for unit in (0..covered.len()).filter(|&u| !covered[u]) {
+            // Not through the cache: all units would pass through it.
+            let Ok(u) = part.dwarf.unit(part.headers[unit]) else {
+                continue;
+            };
+            let Ok(mut ranges) = part.dwarf.unit_ranges(&u) else {
+                continue;
+            };
+            while let Ok(Some(r)) = ranges.next() {
+                push(unit as u32, r.begin, r.end);
+            }
+        }
+        found.sort_by_key(|r| r.start);
+        let mut reach = 0;
+        for r in &mut found {
+            reach = reach.max(r.end);
+            r.reach = reach;
+        }
+        found
+    }
+
+    /// The code of an entry; empty when it has none or the linker dropped it.
+    pub(crate) fn code(&self, die: Die, unit: &Unit, entry: &Entry) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        let dwarf = &self.part(die.part).dwarf;
+        if let Ok(mut ranges) = dwarf.die_ranges(unit, entry) {
+            while let Ok(Some(r)) = ranges.next() {
+                if r.begin < r.end && self.main.is_code(r.begin) {
+                    found.push((r.begin, r.end));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The entry that this one completes.
+pub(crate) fn origin(dwarf: &Dwarf, die: Die, entry: &Entry) -> Option<Die> {
+    let value = entry
+        .attr_value(gimli::DW_AT_abstract_origin)
+        .or_else(|| entry.attr_value(gimli::DW_AT_specification))?;
+    dwarf.refer(die, value)
+}
+
+/// A small unsigned number, whatever its form.
+pub(crate) fn number(value: AttributeValue<R>) -> Option<u64> {
+    value
+        .udata_value()
+        .or_else(|| value.sdata_value().map(|v| v as u64))
+}
+
+/// An attribute that is a number.
+pub(crate) fn number_of(entry: &Entry, name: gimli::DwAt) -> Option<u64> {
+    entry.attr_value(name).and_then(number)
+}
+
+/// Whether a flag is set.
+pub(crate) fn flag(entry: &Entry, name: gimli::DwAt) -> bool {
+    matches!(entry.attr_value(name), Some(AttributeValue::Flag(true)))
+}

@@ -1,0 +1,465 @@
+//! Functions by name and their inlined instances, with the addresses to probe.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, Unit, number_of};
+use crate::index::{Found, Index, Kind};
+use crate::lines::{Lines, path_matches};
+
+/// A name or pattern.
+#[derive(Clone, Copy)]
+pub struct Pattern<'a> {
+    /// The text. Components between `::` name the scopes around; the last names the thing.
+    pub text: &'a str,
+    /// What makes it a pattern: whether a text matches a name. `None` compares.
+    pub glob: Option<fn(&str, &str) -> bool>,
+}
+
+impl Pattern<'_> {
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        self.one(self.text, name)
+    }
+
+    fn one(&self, pattern: &str, name: &str) -> bool {
+        match self.glob {
+            Some(glob) => glob(pattern, name),
+            None => pattern == name,
+        }
+    }
+
+    /// Whether the pattern names something of that name inside these scopes (innermost
+    /// first). Scopes that the pattern does not name may be around.
+    pub(crate) fn matches_in(
+        &self,
+        name: &str,
+        scopes: impl FnOnce() -> Vec<&'static str>,
+    ) -> bool {
+        let mut parts = self.text.rsplit("::");
+        let last = parts.next().unwrap_or("");
+        if !self.one(last, name) {
+            return false;
+        }
+        if last.len() == self.text.len() {
+            return true;
+        }
+        let scopes = scopes();
+        let mut around = scopes.iter();
+        parts.all(|p| match around.next() {
+            Some(s) => self.one(p, s),
+            // A leading `::` says that nothing is around.
+            None => p.is_empty(),
+        })
+    }
+}
+
+/// A place where a function begins: the function itself or an inlined instance.
+#[derive(Debug, Clone)]
+pub struct FunctionPlace {
+    /// Its name in the source.
+    pub name: Arc<str>,
+    /// Its name with the scopes around (`ns::Class::name`).
+    pub qualified: Arc<str>,
+    /// The entry with the code.
+    pub die: Die,
+    /// Address of the first instruction.
+    pub entry: u64,
+    /// Address where parameters can be read: behind the prologue in code that stores them
+    /// first, the first instruction otherwise.
+    pub body: u64,
+    /// Whether it is an inlined instance.
+    pub inlined: bool,
+    /// Source file of the declaration, whole path.
+    pub file: Option<Arc<str>>,
+    /// Line of the declaration; 0 when it is not known.
+    pub line: u32,
+    /// Whether other units see it.
+    pub external: bool,
+}
+
+/// What of a function is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Which {
+    /// Functions with code of their own.
+    pub outline: bool,
+    /// Inlined instances.
+    pub inlined: bool,
+}
+
+impl Dwarf {
+    pub(crate) fn index(&self) -> &Index {
+        self.index.get_or_init(|| Index::of(self))
+    }
+
+    /// Functions by name and by a pattern for (an end of) the path of their source file, in
+    /// order of address.
+    #[must_use]
+    pub fn functions(
+        &self,
+        name: Pattern<'_>,
+        file: Option<Pattern<'_>>,
+        which: Which,
+    ) -> Vec<FunctionPlace> {
+        let mut places = Vec::new();
+        // Abstract entries whose instances are wanted.
+        let mut inlines: HashMap<Die, Arc<FunctionPlace>> = HashMap::new();
+        for found in self.find_functions(name) {
+            let wanted = match found.kind {
+                Kind::Function => which.outline,
+                _ => which.inlined,
+            };
+            if !wanted {
+                continue;
+            }
+            let Some(place) = self.function(&found) else {
+                continue;
+            };
+            let in_file = file.is_none_or(|f| {
+                let path = place.file.as_deref().unwrap_or("");
+                path_matches(path, &|p| f.matches(p))
+            });
+            if !in_file {
+                continue;
+            }
+            if found.kind == Kind::Function {
+                places.push(place);
+            } else {
+                inlines.insert(found.die, Arc::new(place));
+            }
+        }
+        if !inlines.is_empty() {
+            self.instances(&inlines, &mut places);
+        }
+        places.sort_by_key(|p| (p.entry, p.inlined, p.die));
+        places
+    }
+
+    fn find_functions(&self, name: Pattern<'_>) -> Vec<Found> {
+        let index = self.index();
+        let last = name.text.rsplit("::").next().unwrap_or("");
+        let kinds = [Kind::Function, Kind::Inline];
+        let fits = |f: &Found| {
+            kinds.contains(&f.kind) && name.matches_in(f.name, || index.scopes(self, f))
+        };
+        if name.glob.is_none() {
+            return index.named(self, last).filter(fits).collect();
+        }
+        index.all(self, &kinds).filter(fits).collect()
+    }
+
+    /// A function of the index. Its addresses are 0 when it has no code of its own.
+    fn function(&self, found: &Found) -> Option<FunctionPlace> {
+        let (unit, entry) = self.entry(found.die)?;
+        let code = self.code(found.die, &unit, &entry);
+        let start = self.entry_pc(found.die, &unit, &entry, &code);
+        if found.kind == Kind::Function && start.is_none() {
+            return None;
+        }
+        let mut scopes = self.index().scopes(self, found);
+        scopes.reverse();
+        scopes.push(found.name);
+        let (file, line) = self.declared(found.die, &entry);
+        let start = start.unwrap_or(0);
+        let body = if found.kind == Kind::Function {
+            self.after_prologue(found.die, &unit, &entry, start, &code)
+        } else {
+            start
+        };
+        let external = self
+            .attr(found.die, &entry, gimli::DW_AT_external)
+            .is_some_and(|(_, v)| v == gimli::AttributeValue::Flag(true));
+        Some(FunctionPlace {
+            name: found.name.into(),
+            qualified: scopes.join("::").into(),
+            die: found.die,
+            entry: start,
+            body,
+            inlined: false,
+            file,
+            line,
+            external,
+        })
+    }
+
+    /// The first instruction that runs.
+    pub(crate) fn entry_pc(
+        &self,
+        die: Die,
+        unit: &Unit,
+        entry: &Entry,
+        code: &[(u64, u64)],
+    ) -> Option<u64> {
+        let first = code.first()?.0;
+        let dwarf = &self.part(die.part).dwarf;
+        let given = entry.attr_value(gimli::DW_AT_entry_pc).and_then(|v| {
+            match dwarf.attr_address(unit, v).ok().flatten() {
+                Some(a) => Some(a),
+                // DWARF 5: relative to the entry's first address.
+                None => {
+                    let base = match entry.attr_value(gimli::DW_AT_low_pc) {
+                        Some(low) => dwarf.attr_address(unit, low).ok().flatten()?,
+                        None => first,
+                    };
+                    base.checked_add(v.udata_value()?)
+                }
+            }
+        });
+        let inside = |a: &u64| code.iter().any(|r| r.0 <= *a && *a < r.1);
+        Some(given.filter(inside).unwrap_or(first))
+    }
+
+    /// File and line of a declaration.
+    pub(crate) fn declared(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
+        let file = self
+            .attr(die, entry, gimli::DW_AT_decl_file)
+            .and_then(|(at, v)| {
+                let index = match v {
+                    gimli::AttributeValue::FileIndex(i) => i,
+                    v => v.udata_value()?,
+                };
+                self.file_names(at.part, at.unit)?
+                    .get(usize::try_from(index).ok()?)
+                    .cloned()
+            });
+        let line = self
+            .attr(die, entry, gimli::DW_AT_decl_line)
+            .and_then(|(_, v)| v.udata_value())
+            .and_then(|l| u32::try_from(l).ok());
+        (file.filter(|f| !f.is_empty()), line.unwrap_or(0))
+    }
+
+    /// The inlined instances of abstract entries.
+    fn instances(
+        &self,
+        wanted: &HashMap<Die, Arc<FunctionPlace>>,
+        places: &mut Vec<FunctionPlace>,
+    ) {
+        let mut units: HashSet<(u8, u32)> = wanted.keys().map(|d| (d.part, d.unit)).collect();
+        // Link-time optimisation keeps abstract entries in units without code.
+        let elsewhere = units
+            .iter()
+            .any(|&(part, unit)| part != 0 || !self.has_code(unit));
+        if elsewhere {
+            units.extend((0..self.headers(0).len() as u32).map(|u| (0, u)));
+        }
+        let mut units: Vec<_> = units.into_iter().filter(|u| u.0 == 0).collect();
+        units.sort_unstable();
+        for (_, unit) in units {
+            let _ = self.instances_in(unit, wanted, places);
+        }
+    }
+
+    fn has_code(&self, unit: u32) -> bool {
+        let Some(u) = self.unit(0, unit) else {
+            return false;
+        };
+        let ranges = self.part(0).dwarf.unit_ranges(&u);
+        ranges.is_ok_and(|mut r| matches!(r.next(), Ok(Some(_))))
+    }
+
+    fn instances_in(
+        &self,
+        unit: u32,
+        wanted: &HashMap<Die, Arc<FunctionPlace>>,
+        places: &mut Vec<FunctionPlace>,
+    ) -> Option<()> {
+        let parsed = self.unit(0, unit)?;
+        let mut raw = parsed.entries_raw(None).ok()?;
+        let mut entry = gimli::DebuggingInformationEntry::null();
+        while !raw.is_empty() {
+            let offset = raw.next_offset();
+            let Some(abbrev) = raw.read_abbreviation().ok()? else {
+                continue;
+            };
+            if abbrev.tag() != gimli::DW_TAG_inlined_subroutine {
+                raw.skip_attributes(abbrev.attributes()).ok()?;
+                continue;
+            }
+            raw.skip_attributes(abbrev.attributes()).ok()?;
+            let mut again = parsed.entries_raw(Some(offset)).ok()?;
+            again.read_entry(&mut entry).ok()?;
+            let die = Die {
+                part: 0,
+                unit,
+                offset: offset.0,
+            };
+            let Some(origin) = entry
+                .attr_value(gimli::DW_AT_abstract_origin)
+                .and_then(|v| self.refer(die, v))
+            else {
+                continue;
+            };
+            let Some(function) = wanted.get(&origin) else {
+                continue;
+            };
+            let code = self.code(die, &parsed, &entry);
+            if let Some(start) = self.entry_pc(die, &parsed, &entry, &code) {
+                places.push(FunctionPlace {
+                    die,
+                    entry: start,
+                    body: start,
+                    inlined: true,
+                    ..FunctionPlace::clone(function)
+                });
+            }
+        }
+        Some(())
+    }
+
+    /// Where a function's parameters can be read first.
+    pub(crate) fn after_prologue(
+        &self,
+        die: Die,
+        unit: &Unit,
+        entry: &Entry,
+        start: u64,
+        code: &[(u64, u64)],
+    ) -> u64 {
+        if !self.stores_parameters(die, unit, entry) {
+            return start;
+        }
+        let end = code
+            .iter()
+            .find(|r| r.0 <= start && start < r.1)
+            .map_or(start, |r| r.1);
+        let lines = self.lines(die.part, die.unit);
+        lines
+            .and_then(|l| prologue_end(&l, start, end))
+            .unwrap_or(start)
+    }
+
+    /// Whether variables are valid only behind the prologue: the frame is reached through a
+    /// frame pointer, or a parameter has one place in the frame, where the prologue puts it.
+    fn stores_parameters(&self, die: Die, unit: &Unit, entry: &Entry) -> bool {
+        let encoding = unit.encoding();
+        let first = |e: gimli::Expression<_>| e.operations(encoding).next().ok().flatten();
+        let base = entry
+            .attr_value(gimli::DW_AT_frame_base)
+            .and_then(|v| v.exprloc_value());
+        if let Some(
+            gimli::Operation::Register { register }
+            | gimli::Operation::RegisterOffset { register, .. },
+        ) = base.and_then(first)
+            && register.0 != crate::cfi::RSP
+        {
+            return true;
+        }
+        self.children(die).into_iter().take(64).any(|child| {
+            let Some((_, e)) = self.entry(child) else {
+                return false;
+            };
+            let place = e
+                .attr_value(gimli::DW_AT_location)
+                .and_then(|v| v.exprloc_value());
+            e.tag() == gimli::DW_TAG_formal_parameter
+                && matches!(
+                    place.and_then(first),
+                    // At and above the frame's address are what the caller stored.
+                    Some(gimli::Operation::FrameOffset { offset }) if offset < 0
+                )
+        })
+    }
+
+    /// The entries directly below one.
+    pub(crate) fn children(&self, die: Die) -> Vec<Die> {
+        let mut found = Vec::new();
+        let _ = self.list_children(die, &mut found);
+        found
+    }
+
+    fn list_children(&self, die: Die, found: &mut Vec<Die>) -> Option<()> {
+        let unit = self.unit(die.part, die.unit)?;
+        let mut cursor = unit.entries_at_offset(gimli::UnitOffset(die.offset)).ok()?;
+        // The entry itself, then its first child.
+        cursor.next_entry().ok()?;
+        if !cursor.current()?.has_children() {
+            return None;
+        }
+        cursor.next_entry().ok()?;
+        while let Some(child) = cursor.current() {
+            found.push(Die {
+                offset: child.offset().0,
+                ..die
+            });
+            cursor.next_sibling().ok()?;
+        }
+        Some(())
+    }
+
+    /// The abstract entry that describes a function with code.
+    pub(crate) fn outermost_origin(&self, die: Die) -> Die {
+        let mut at = die;
+        for _ in 0..MAX_CHAIN {
+            let next = self
+                .entry(at)
+                .and_then(|(_, e)| crate::dwarf::origin(self, at, &e));
+            match next {
+                Some(n) => at = n,
+                None => break,
+            }
+        }
+        at
+    }
+
+    /// Names of the functions that a function calls directly or has inlined, sorted.
+    #[must_use]
+    pub fn callees(&self, function: Die) -> Vec<Arc<str>> {
+        let mut names = HashSet::new();
+        let _ = self.list_callees(function, &mut names);
+        let mut names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
+        names.sort();
+        names
+    }
+
+    fn list_callees(&self, function: Die, names: &mut HashSet<&'static str>) -> Option<()> {
+        let unit = self.unit(function.part, function.unit)?;
+        let mut raw = unit
+            .entries_raw(Some(gimli::UnitOffset(function.offset)))
+            .ok()?;
+        let mut entry = gimli::DebuggingInformationEntry::null();
+        loop {
+            let offset = raw.next_offset();
+            let any = raw.read_entry(&mut entry).ok()?;
+            if any && offset.0 != function.offset {
+                let name = match entry.tag() {
+                    gimli::DW_TAG_inlined_subroutine => gimli::DW_AT_abstract_origin,
+                    gimli::DW_TAG_call_site => gimli::DW_AT_call_origin,
+                    gimli::DW_TAG_GNU_call_site => gimli::DW_AT_abstract_origin,
+                    _ => gimli::DwAt(0),
+                };
+                let to = entry.attr_value(name).and_then(|v| self.refer(function, v));
+                if let Some((at, (_, e))) = to.and_then(|t| Some((t, self.entry(t)?)))
+                    && let Some(name) = self.name(at, &e)
+                {
+                    names.insert(name);
+                }
+            }
+            if raw.next_depth() <= 0 || raw.is_empty() {
+                return Some(());
+            }
+        }
+    }
+
+    /// File and line of the call that an inlined instance replaces.
+    pub(crate) fn call_place(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
+        let file = match entry.attr_value(gimli::DW_AT_call_file) {
+            Some(gimli::AttributeValue::FileIndex(i)) => Some(i),
+            v => v.and_then(|v| v.udata_value()),
+        };
+        let names = self.file_names(die.part, die.unit);
+        let file = file.and_then(|f| names?.get(usize::try_from(f).ok()?).cloned());
+        let line = number_of(entry, gimli::DW_AT_call_line).and_then(|l| u32::try_from(l).ok());
+        (file.filter(|f| !f.is_empty()), line.unwrap_or(0))
+    }
+}
+
+/// The end of the prologue: where the table says, otherwise the second statement, as gdb does.
+fn prologue_end(lines: &Lines, start: u64, end: u64) -> Option<u64> {
+    let rows = lines.within(start, end);
+    let marked = rows.iter().find(|r| r.prologue_end && r.address > start);
+    let second = || {
+        rows.iter()
+            .find(|r| r.address > start && r.is_stmt && r.line != 0 && !r.end)
+    };
+    marked.or_else(second).map(|r| r.address)
+}

@@ -1,0 +1,161 @@
+//! Line tables: which address belongs to which line of which file.
+
+use std::sync::Arc;
+
+use crate::dwarf::{R, Unit};
+
+/// Most rows read from one unit.
+const MAX_ROWS: usize = 8 << 20;
+
+/// A row: from this address to the next row's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub address: u64,
+    /// 0 when the code belongs to no line.
+    pub line: u32,
+    /// Index into [`Lines::files`].
+    pub file: u32,
+    pub is_stmt: bool,
+    pub prologue_end: bool,
+    /// The address is the first behind a sequence.
+    pub end: bool,
+}
+
+/// The line table of a unit.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    /// Whole paths, by DWARF's number of the file.
+    pub files: Vec<Arc<str>>,
+    /// In order of address; at one address in the table's order.
+    pub rows: Vec<Row>,
+}
+
+impl Lines {
+    pub(crate) fn read(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> Lines {
+        let Some(program) = unit.line_program.clone() else {
+            return Lines::default();
+        };
+        let files = files(dwarf, unit);
+        let mut rows = Vec::new();
+        let mut iter = program.rows();
+        // The first row of each sequence and whether the linker kept its code.
+        let mut start = 0;
+        while let Ok(Some((_, row))) = iter.next_row() {
+            rows.push(Row {
+                address: row.address(),
+                line: row
+                    .line()
+                    .map_or(0, |l| u32::try_from(l.get()).unwrap_or(0)),
+                file: u32::try_from(row.file_index()).unwrap_or(u32::MAX),
+                is_stmt: row.is_stmt(),
+                prologue_end: row.prologue_end(),
+                end: row.end_sequence(),
+            });
+            if row.end_sequence() {
+                if rows.get(start).is_some_and(|r: &Row| r.address == 0) {
+                    rows.truncate(start);
+                }
+                start = rows.len();
+            }
+            if rows.len() > MAX_ROWS {
+                break;
+            }
+        }
+        // An end goes before the next sequence's start at the same address.
+        rows.sort_by_key(|r| (r.address, !r.end));
+        Lines { files, rows }
+    }
+
+    /// The path of a file by DWARF's number of it.
+    pub(crate) fn file(&self, index: u64) -> Option<&Arc<str>> {
+        self.files
+            .get(usize::try_from(index).ok()?)
+            .filter(|f| !f.is_empty())
+    }
+
+    /// The row that holds an address: the last of those at the nearest address below.
+    pub(crate) fn row_at(&self, address: u64) -> Option<&Row> {
+        let i = self.rows.partition_point(|r| r.address <= address);
+        self.rows.get(i.checked_sub(1)?).filter(|r| !r.end)
+    }
+
+    /// The rows in a range of addresses.
+    pub(crate) fn within(&self, start: u64, end: u64) -> &[Row] {
+        let from = self.rows.partition_point(|r| r.address < start);
+        let to = self.rows.partition_point(|r| r.address < end);
+        self.rows.get(from..to).unwrap_or(&[])
+    }
+}
+
+/// The paths of the files of a unit, by number, without its rows.
+pub(crate) fn files(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> Vec<Arc<str>> {
+    let Some(program) = unit.line_program.as_ref() else {
+        return Vec::new();
+    };
+    let header = program.header();
+    let text = |value| {
+        let text = dwarf.attr_string(unit, value).ok();
+        text.map(|t| String::from_utf8_lossy(t.slice()).into_owned())
+            .unwrap_or_default()
+    };
+    let base = unit
+        .comp_dir
+        .map(|d| String::from_utf8_lossy(d.slice()).into_owned())
+        .unwrap_or_default();
+    let mut files = Vec::new();
+    // Before DWARF 5 files count from 1.
+    if header.version() < 5 {
+        files.push("".into());
+    }
+    for file in header.file_names() {
+        let dir = file.directory(header).map(text).unwrap_or_default();
+        files.push(join(&join(&base, &dir), &text(file.path_name())).into());
+    }
+    files
+}
+
+/// A path below a directory, without `.` and needless `..`.
+fn join(dir: &str, path: &str) -> String {
+    let whole = if path.starts_with('/') || dir.is_empty() {
+        path.to_owned()
+    } else if path.is_empty() {
+        dir.to_owned()
+    } else {
+        format!("{dir}/{path}")
+    };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/').filter(|p| !p.is_empty() && *p != ".") {
+        match parts.last() {
+            Some(&last) if part == ".." && last != ".." => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    let root = if whole.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+/// Whether a path or one of its ends (whole components) satisfies a pattern.
+pub(crate) fn path_matches(path: &str, matches: &dyn Fn(&str) -> bool) -> bool {
+    matches(path)
+        || path
+            .match_indices('/')
+            .any(|(at, _)| matches(&path[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        assert_eq!(join("/a/b", "c.c"), "/a/b/c.c");
+        assert_eq!(join("/a/b", "../c/./d.c"), "/a/c/d.c");
+        assert_eq!(join("", "x.c"), "x.c");
+        assert_eq!(join("/a", "/b"), "/b");
+        assert_eq!(join("a", "../../x"), "../x");
+        assert!(path_matches("/a/b/c.c", &|p| p == "b/c.c"));
+        assert!(!path_matches("/a/b/c.c", &|p| p == "/c.c"));
+    }
+}

@@ -1,0 +1,516 @@
+//! Location expressions as programs for a small stack machine.
+
+use gimli::{AttributeValue, Expression, Operation};
+
+use crate::cfi::{self, Cfa};
+use crate::dwarf::{Die, Dwarf, R, Unit, number_of};
+
+/// Longest program; expressions that grow beyond it are taken for damage.
+const MAX_OPS: usize = 512;
+/// Most operations of one expression.
+const MAX_STEPS: usize = 1024;
+
+/// One step. Numbers are 64-bit words; operators take their operands from the stack, the
+/// right one on top, and leave the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LocOp {
+    /// The value of a register by its DWARF number.
+    Reg(u16),
+    /// A constant.
+    Const(i64),
+    /// The distance between where the module is loaded and where it was linked.
+    Bias,
+    /// Replaces an address with what memory holds there, zero-extended.
+    Load {
+        /// Bytes: 1, 2, 4 or 8.
+        size: u8,
+    },
+    /// Keeps the low bits of a number and extends them.
+    Extend {
+        /// Bytes: 1, 2, 4.
+        size: u8,
+        /// Whether the sign is kept.
+        signed: bool,
+    },
+    /// An operator of two operands.
+    Binary(LocBinary),
+    /// `-x`
+    Neg,
+    /// `~x`
+    Not,
+    /// `|x|`
+    Abs,
+}
+
+/// Operators of [`LocOp::Binary`]; comparisons are signed and give 0 or 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum LocBinary {
+    Add,
+    Sub,
+    Mul,
+    /// Signed.
+    Div,
+    /// Unsigned.
+    Mod,
+    And,
+    Or,
+    Xor,
+    Shl,
+    /// Logical.
+    Shr,
+    /// Arithmetic.
+    Sar,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// Where a variable is at some address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// In memory at the address that the program gives.
+    Address(Vec<LocOp>),
+    /// Its value is what the program gives; its low bytes where it is narrower.
+    Value(Vec<LocOp>),
+    /// In pieces of so many bytes, the first first. `None`: that piece is lost.
+    Pieces(Vec<(u64, Option<Location>)>),
+}
+
+/// Why a variable cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absent(pub String);
+
+impl Absent {
+    pub(crate) fn new(reason: impl Into<String>) -> Absent {
+        Absent(reason.into())
+    }
+
+    pub(crate) fn optimised() -> Absent {
+        Absent::new("optimised out")
+    }
+
+    fn damaged() -> Absent {
+        Absent::new("its location cannot be decoded")
+    }
+}
+
+/// The registers' names for messages.
+fn is_general(register: u16) -> bool {
+    register <= 16
+}
+
+/// What a location depends on beside the expression.
+pub(crate) struct Context<'a> {
+    pub dwarf: &'a Dwarf,
+    /// An entry of the unit that the expression stands in.
+    pub die: Die,
+    pub unit: &'a Unit,
+    /// The address at which it is to be read.
+    pub pc: u64,
+    /// The function around with code of its own, for the frame base.
+    pub function: Option<Die>,
+    /// Whether `pc` is that function's first instruction.
+    pub at_entry: bool,
+}
+
+type Program = Vec<LocOp>;
+
+/// The state of an evaluation over programs instead of numbers.
+struct Machine<'a, 'c> {
+    context: &'a Context<'c>,
+    stack: Vec<Program>,
+    pieces: Vec<(u64, Option<Location>)>,
+    /// What the operations since the last piece leave.
+    result: Option<Location>,
+    lost: bool,
+}
+
+impl Context<'_> {
+    /// An attribute that is an expression or a list of them.
+    pub(crate) fn attribute(&self, value: AttributeValue<R>) -> Result<Location, Absent> {
+        match value {
+            AttributeValue::Exprloc(e) => self.expression(e, 0),
+            AttributeValue::Block(b) => self.expression(Expression(b), 0),
+            value => {
+                let dwarf = &self.dwarf.part(self.die.part).dwarf;
+                let list = dwarf.attr_locations(self.unit, value).ok().flatten();
+                let mut list = list.ok_or_else(Absent::damaged)?;
+                while let Ok(Some(entry)) = list.next() {
+                    if entry.range.begin <= self.pc && self.pc < entry.range.end {
+                        return self.expression(entry.data, 0);
+                    }
+                }
+                Err(Absent::optimised())
+            }
+        }
+    }
+
+    fn expression(&self, expression: Expression<R>, depth: usize) -> Result<Location, Absent> {
+        if expression.0.is_empty() {
+            return Err(Absent::optimised());
+        }
+        let mut machine = Machine {
+            context: self,
+            stack: Vec::new(),
+            pieces: Vec::new(),
+            result: None,
+            lost: false,
+        };
+        let mut ops = expression.operations(self.unit.encoding());
+        for step in 0.. {
+            let op = match ops.next() {
+                Ok(Some(op)) => op,
+                Ok(None) => break,
+                Err(_) => return Err(Absent::damaged()),
+            };
+            if step > MAX_STEPS {
+                return Err(Absent::damaged());
+            }
+            machine.step(op, depth)?;
+        }
+        machine.finish()
+    }
+
+    /// The canonical frame address of the function.
+    fn cfa(&self) -> Result<Program, Absent> {
+        let main = &self.dwarf.main;
+        let debug = &self.dwarf.part(0).image;
+        let row = cfi::row_for(main, Some(debug), self.pc);
+        let row = row.ok_or_else(|| Absent::new("no unwind information for its frame"))?;
+        match row.cfa {
+            Cfa::Register { register, offset } => Ok(at(register, i64::from(offset))),
+            Cfa::Deref { register, offset } => {
+                let mut p = at(register, i64::from(offset));
+                p.push(LocOp::Load { size: 8 });
+                Ok(p)
+            }
+            _ => Err(Absent::new(
+                "unwind information for its frame is not understood",
+            )),
+        }
+    }
+
+    fn frame_base(&self, depth: usize) -> Result<Program, Absent> {
+        let lost = || Absent::new("its function has no frame base");
+        let function = self.function.filter(|_| depth < 2).ok_or_else(lost)?;
+        let (unit, entry) = self.dwarf.entry(function).ok_or_else(lost)?;
+        let value = entry.attr_value(gimli::DW_AT_frame_base).ok_or_else(lost)?;
+        let context = Context {
+            die: function,
+            unit: &unit,
+            ..*self
+        };
+        let location = match value {
+            AttributeValue::Exprloc(e) => context.expression(e, depth + 1)?,
+            v => context.attribute(v)?,
+        };
+        // A register stands for its value here, an address for itself.
+        match location {
+            Location::Address(p) | Location::Value(p) => Ok(p),
+            Location::Pieces(_) => Err(lost()),
+        }
+    }
+
+    /// Bytes and sign of a basic type of the unit.
+    fn base_type(&self, offset: gimli::UnitOffset) -> Result<(u8, bool), Absent> {
+        if offset.0 == 0 {
+            return Ok((8, false));
+        }
+        let entry = self.unit.entry(offset).map_err(|_| Absent::damaged())?;
+        let size = number_of(&entry, gimli::DW_AT_byte_size).unwrap_or(0);
+        match (entry.attr_value(gimli::DW_AT_encoding), size) {
+            (Some(AttributeValue::Encoding(gimli::DW_ATE_float)), _) => {
+                Err(Absent::new("it is computed in floating point"))
+            }
+            (Some(AttributeValue::Encoding(e)), 1 | 2 | 4 | 8) => {
+                let signed = matches!(e, gimli::DW_ATE_signed | gimli::DW_ATE_signed_char);
+                Ok((size as u8, signed))
+            }
+            _ => Err(Absent::new(
+                "it is computed in a type that does not fit a word",
+            )),
+        }
+    }
+}
+
+/// Register plus offset.
+fn at(register: u16, offset: i64) -> Program {
+    if offset == 0 {
+        return vec![LocOp::Reg(register)];
+    }
+    vec![
+        LocOp::Reg(register),
+        LocOp::Const(offset),
+        LocOp::Binary(LocBinary::Add),
+    ]
+}
+
+impl Machine<'_, '_> {
+    fn pop(&mut self) -> Result<Program, Absent> {
+        self.stack.pop().ok_or_else(Absent::damaged)
+    }
+
+    fn push(&mut self, program: Program) -> Result<(), Absent> {
+        let whole: usize = self.stack.iter().map(Vec::len).sum();
+        if whole + program.len() > MAX_OPS {
+            return Err(Absent::damaged());
+        }
+        self.stack.push(program);
+        Ok(())
+    }
+
+    fn binary(&mut self, op: LocBinary) -> Result<(), Absent> {
+        let right = self.pop()?;
+        let mut left = self.pop()?;
+        left.extend(right);
+        left.push(LocOp::Binary(op));
+        self.push(left)
+    }
+
+    fn unary(&mut self, op: LocOp) -> Result<(), Absent> {
+        let mut operand = self.pop()?;
+        operand.push(op);
+        self.push(operand)
+    }
+
+    fn extend(&mut self, (size, signed): (u8, bool)) -> Result<(), Absent> {
+        if size < 8 {
+            self.unary(LocOp::Extend { size, signed })?;
+        }
+        Ok(())
+    }
+
+    fn address(&mut self, address: u64) -> Result<(), Absent> {
+        let add = LocOp::Binary(LocBinary::Add);
+        self.push(vec![LocOp::Const(address as i64), LocOp::Bias, add])
+    }
+
+    fn step(&mut self, op: Operation<R>, depth: usize) -> Result<(), Absent> {
+        use LocBinary as B;
+        let dwarf = &self.context.dwarf.part(self.context.die.part).dwarf;
+        match op {
+            Operation::Nop => {}
+            Operation::UnsignedConstant { value } => self.push(vec![LocOp::Const(value as i64)])?,
+            Operation::SignedConstant { value } => self.push(vec![LocOp::Const(value)])?,
+            Operation::Address { address } => self.address(address)?,
+            Operation::AddressIndex { index } => {
+                let a = dwarf
+                    .address(self.context.unit, index)
+                    .map_err(|_| Absent::damaged())?;
+                self.address(a)?;
+            }
+            Operation::ConstantIndex { index } => {
+                let a = dwarf
+                    .address(self.context.unit, index)
+                    .map_err(|_| Absent::damaged())?;
+                self.push(vec![LocOp::Const(a as i64)])?;
+            }
+            Operation::Register { register } => {
+                general(register)?;
+                self.result = Some(Location::Value(vec![LocOp::Reg(register.0)]));
+            }
+            Operation::RegisterOffset {
+                register,
+                offset,
+                base_type,
+            } => {
+                general(register)?;
+                self.push(at(register.0, offset))?;
+                let ty = self.context.base_type(base_type)?;
+                self.extend(ty)?;
+            }
+            Operation::FrameOffset { offset } => {
+                let mut p = self.context.frame_base(depth)?;
+                if offset != 0 {
+                    p.extend([LocOp::Const(offset), LocOp::Binary(B::Add)]);
+                }
+                self.push(p)?;
+            }
+            Operation::CallFrameCFA => {
+                let p = self.context.cfa()?;
+                self.push(p)?;
+            }
+            Operation::Deref {
+                size, base_type, ..
+            } => {
+                let ty = self.context.base_type(base_type)?;
+                if !matches!(size, 1 | 2 | 4 | 8) {
+                    return Err(Absent::damaged());
+                }
+                self.unary(LocOp::Load { size })?;
+                self.extend(ty)?;
+            }
+            Operation::TypedLiteral { base_type, value } => {
+                let (size, signed) = self.context.base_type(base_type)?;
+                let value = little_endian(
+                    value
+                        .slice()
+                        .get(..usize::from(size))
+                        .ok_or_else(Absent::damaged)?,
+                );
+                self.push(vec![LocOp::Const(value)])?;
+                self.extend((size, signed))?;
+            }
+            Operation::Convert { base_type } | Operation::Reinterpret { base_type } => {
+                let ty = self.context.base_type(base_type)?;
+                self.extend(ty)?;
+            }
+            Operation::EntryValue { expression } => self.entry_value(expression)?,
+            Operation::StackValue => {
+                let p = self.pop()?;
+                self.result = Some(Location::Value(p));
+            }
+            Operation::ImplicitValue { data } => self.implicit(data),
+            Operation::ImplicitPointer { .. } => {
+                return Err(Absent::new("optimised out: only what it points to is kept"));
+            }
+            Operation::Piece {
+                size_in_bits,
+                bit_offset,
+            } => self.piece(size_in_bits, bit_offset)?,
+            Operation::TLS => return Err(Absent::new("it is a variable of each thread")),
+            Operation::ParameterRef { .. } => return Err(Absent::new("only the caller knows it")),
+            Operation::Bra { .. } | Operation::Skip { .. } => {
+                return Err(Absent::new("its location has jumps"));
+            }
+            Operation::Call { .. }
+            | Operation::VariableValue { .. }
+            | Operation::PushObjectAddress => {
+                return Err(Absent::new("its location calls for another variable's"));
+            }
+            op => return self.arithmetic(op),
+        }
+        Ok(())
+    }
+
+    fn arithmetic(&mut self, op: Operation<R>) -> Result<(), Absent> {
+        use LocBinary as B;
+        match op {
+            Operation::Drop => {
+                self.pop()?;
+            }
+            Operation::Pick { index } => {
+                let i = self.stack.len().checked_sub(usize::from(index) + 1);
+                let copy = i
+                    .and_then(|i| self.stack.get(i))
+                    .cloned()
+                    .ok_or_else(Absent::damaged)?;
+                self.push(copy)?;
+            }
+            Operation::Swap | Operation::Rot => {
+                let n = if matches!(op, Operation::Swap) { 2 } else { 3 };
+                let from = self
+                    .stack
+                    .len()
+                    .checked_sub(n)
+                    .ok_or_else(Absent::damaged)?;
+                self.stack[from..].rotate_right(1);
+            }
+            Operation::PlusConstant { value } => {
+                let mut p = self.pop()?;
+                p.extend([LocOp::Const(value as i64), LocOp::Binary(B::Add)]);
+                self.push(p)?;
+            }
+            Operation::Abs => self.unary(LocOp::Abs)?,
+            Operation::Neg => self.unary(LocOp::Neg)?,
+            Operation::Not => self.unary(LocOp::Not)?,
+            Operation::And => self.binary(B::And)?,
+            Operation::Div => self.binary(B::Div)?,
+            Operation::Minus => self.binary(B::Sub)?,
+            Operation::Mod => self.binary(B::Mod)?,
+            Operation::Mul => self.binary(B::Mul)?,
+            Operation::Or => self.binary(B::Or)?,
+            Operation::Plus => self.binary(B::Add)?,
+            Operation::Shl => self.binary(B::Shl)?,
+            Operation::Shr => self.binary(B::Shr)?,
+            Operation::Shra => self.binary(B::Sar)?,
+            Operation::Xor => self.binary(B::Xor)?,
+            Operation::Eq => self.binary(B::Eq)?,
+            Operation::Ge => self.binary(B::Ge)?,
+            Operation::Gt => self.binary(B::Gt)?,
+            Operation::Le => self.binary(B::Le)?,
+            Operation::Lt => self.binary(B::Lt)?,
+            Operation::Ne => self.binary(B::Ne)?,
+            Operation::Uninitialized => self.lost = true,
+            _ => return Err(Absent::damaged()),
+        }
+        Ok(())
+    }
+
+    /// What a register held when the function was entered: itself where nothing has run yet.
+    fn entry_value(&mut self, expression: R) -> Result<(), Absent> {
+        let mut ops = Expression(expression).operations(self.context.unit.encoding());
+        let first = ops.next().ok().flatten();
+        match first {
+            Some(Operation::Register { register }) if self.context.at_entry => {
+                general(register)?;
+                self.push(vec![LocOp::Reg(register.0)])
+            }
+            _ => Err(Absent::new(
+                "optimised out: only known when the function was entered",
+            )),
+        }
+    }
+
+    fn implicit(&mut self, data: R) {
+        let bytes = data.slice();
+        if bytes.len() <= 8 {
+            self.result = Some(Location::Value(vec![LocOp::Const(little_endian(bytes))]));
+        } else {
+            let words = bytes.chunks(8).map(|w| {
+                let value = Location::Value(vec![LocOp::Const(little_endian(w))]);
+                (w.len() as u64, Some(value))
+            });
+            self.result = Some(Location::Pieces(words.take(MAX_OPS).collect()));
+        }
+    }
+
+    fn piece(&mut self, bits: u64, from: Option<u64>) -> Result<(), Absent> {
+        if !bits.is_multiple_of(8) || from.unwrap_or(0) != 0 {
+            return Err(Absent::new("it is in pieces of odd bits"));
+        }
+        let place = match self.result.take() {
+            Some(r) => Some(r),
+            None => self.stack.pop().map(Location::Address),
+        };
+        self.pieces.push((bits / 8, place));
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Location, Absent> {
+        if self.lost {
+            return Err(Absent::new("it has no value yet here"));
+        }
+        if !self.pieces.is_empty() {
+            if self.pieces.iter().all(|p| p.1.is_none()) {
+                return Err(Absent::optimised());
+            }
+            return Ok(Location::Pieces(self.pieces));
+        }
+        match self.result.take() {
+            Some(r) => Ok(r),
+            None => Ok(Location::Address(self.pop()?)),
+        }
+    }
+}
+
+fn general(register: gimli::Register) -> Result<(), Absent> {
+    if is_general(register.0) {
+        Ok(())
+    } else {
+        Err(Absent::new("it is in a floating point or vector register"))
+    }
+}
+
+/// Up to 8 bytes as a number.
+pub(crate) fn little_endian(bytes: &[u8]) -> i64 {
+    let mut word = [0; 8];
+    for (w, b) in word.iter_mut().zip(bytes) {
+        *w = *b;
+    }
+    i64::from_le_bytes(word)
+}

@@ -1,0 +1,245 @@
+//! Source lines to addresses.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::dwarf::{Die, Dwarf};
+use crate::functions::Pattern;
+use crate::lines::path_matches;
+use crate::scopes::ScopeKind;
+
+/// Which lines of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineQuery {
+    /// That one.
+    At(u32),
+    /// From the line of the function's declaration.
+    Plus(u32),
+    /// From one to another, both included.
+    Range(u32, u32),
+    /// All lines of the function.
+    All,
+}
+
+/// A statement: an address where a line begins.
+#[derive(Debug, Clone)]
+pub struct StatementPlace {
+    /// The address.
+    pub address: u64,
+    /// The function or inlined instance that it is in.
+    pub die: Die,
+    /// That one's name.
+    pub name: Arc<str>,
+    /// Its source file.
+    pub file: Arc<str>,
+    /// Its line.
+    pub line: u32,
+}
+
+/// The answer to a question about lines.
+#[derive(Debug, Clone, Default)]
+pub struct Statements {
+    /// The places in order of address, one for each line and instance of a function.
+    pub places: Vec<StatementPlace>,
+    /// When there are none: the nearest lines with code below and above the one asked for.
+    pub nearest: (Option<u32>, Option<u32>),
+}
+
+impl Dwarf {
+    /// Addresses of lines in functions by name, in files by (an end of) their path.
+    #[must_use]
+    pub fn statements(
+        &self,
+        function: Pattern<'_>,
+        file: Option<Pattern<'_>>,
+        lines: LineQuery,
+    ) -> Statements {
+        let mut answer = Statements::default();
+        // Lines with code of the files asked for.
+        let mut known = BTreeSet::new();
+        for unit in self.units_of(function, file) {
+            self.statements_in(unit, function, file, lines, &mut answer, &mut known);
+        }
+        answer.places.sort_by_key(|p| (p.address, p.die));
+        answer.places.dedup_by_key(|p| (p.address, p.die));
+        if answer.places.is_empty()
+            && let LineQuery::At(line) = lines
+        {
+            answer.nearest = (
+                known.range(..line).next_back().copied(),
+                known.range(line + 1..).next().copied(),
+            );
+        }
+        answer
+    }
+
+    /// Units that may hold such functions.
+    fn units_of(&self, function: Pattern<'_>, file: Option<Pattern<'_>>) -> Vec<u32> {
+        let any = function.glob.is_some_and(|g| g(function.text, ""));
+        if any {
+            // Every function: by the names of the units' files.
+            let with_file = |&unit: &u32| {
+                file.is_none_or(|f| {
+                    let files = self.file_names(0, unit);
+                    files.is_some_and(|all| all.iter().any(|p| path_matches(p, &|p| f.matches(p))))
+                })
+            };
+            return (0..self.headers(0).len() as u32)
+                .filter(with_file)
+                .collect();
+        }
+        let which = crate::functions::Which {
+            outline: true,
+            inlined: true,
+        };
+        let units: BTreeSet<u32> = self
+            .functions(function, None, which)
+            .iter()
+            .map(|p| p.die.unit)
+            .collect();
+        units.into_iter().collect()
+    }
+
+    fn statements_in(
+        &self,
+        unit: u32,
+        function: Pattern<'_>,
+        file: Option<Pattern<'_>>,
+        lines: LineQuery,
+        answer: &mut Statements,
+        known: &mut BTreeSet<u32>,
+    ) {
+        let Some(table) = self.lines(0, unit) else {
+            return;
+        };
+        let fits: Vec<bool> = table
+            .files
+            .iter()
+            .map(|path| file.is_none_or(|f| path_matches(path, &|p| f.matches(p))))
+            .collect();
+        let range = match lines {
+            LineQuery::At(l) => Some((l, l)),
+            LineQuery::Range(a, b) => Some((a, b)),
+            LineQuery::Plus(_) | LineQuery::All => None,
+        };
+        let mut best: BTreeMap<(Die, u32), StatementPlace> = BTreeMap::new();
+        let mut infos: HashMap<Die, Option<Info>> = HashMap::new();
+        for row in table
+            .rows
+            .iter()
+            .filter(|r| r.is_stmt && !r.end && r.line != 0)
+        {
+            if !fits.get(row.file as usize).is_some_and(|f| *f) {
+                continue;
+            }
+            known.insert(row.line);
+            if range.is_some_and(|(a, b)| row.line < a || row.line > b)
+                || !self.main.is_code(row.address)
+            {
+                continue;
+            }
+            let chain = self.scopes_at(row.address);
+            let own = chain.iter().rfind(|s| s.kind != ScopeKind::Block);
+            let Some(die) = own.map(|s| s.die) else {
+                continue;
+            };
+            let info = infos.entry(die).or_insert_with(|| self.info(die));
+            let Some(info) = info
+                .as_ref()
+                .filter(|i| function.matches_in(i.name, || self.scope_names(die)))
+            else {
+                continue;
+            };
+            let wanted = match lines {
+                LineQuery::Plus(n) => row.line == info.line.saturating_add(n),
+                LineQuery::All => true,
+                _ => true,
+            };
+            if !wanted {
+                continue;
+            }
+            let address = if row.address == info.entry {
+                info.body
+            } else {
+                row.address
+            };
+            let place = StatementPlace {
+                address,
+                die,
+                name: info.name.into(),
+                file: table.files[row.file as usize].clone(),
+                line: row.line,
+            };
+            let kept = best.entry((die, row.line)).or_insert_with(|| place.clone());
+            if place.address < kept.address {
+                *kept = place;
+            }
+        }
+        answer.places.extend(best.into_values());
+    }
+
+    fn scope_names(&self, die: Die) -> Vec<&'static str> {
+        let name = self.entry(die).and_then(|(_, e)| self.name(die, &e));
+        let abstract_die = self.outermost_origin(die);
+        let found = name.and_then(|n| {
+            let mut all = self.index().named(self, n);
+            all.find(|f| {
+                f.die == die
+                    || f.die == abstract_die
+                    || self.outermost_origin(f.die) == abstract_die
+            })
+        });
+        found
+            .map(|f| self.index().scopes(self, &f))
+            .unwrap_or_default()
+    }
+
+    fn info(&self, die: Die) -> Option<Info> {
+        let (unit, entry) = self.entry(die)?;
+        let code = self.code(die, &unit, &entry);
+        let start = self.entry_pc(die, &unit, &entry, &code).unwrap_or(0);
+        let body = if entry.tag() == gimli::DW_TAG_subprogram {
+            self.after_prologue(die, &unit, &entry, start, &code)
+        } else {
+            start
+        };
+        Some(Info {
+            name: self.name(die, &entry)?,
+            line: self.declared(die, &entry).1,
+            entry: start,
+            body,
+        })
+    }
+
+    /// First and last line of a function's own code in the file that declares it.
+    #[must_use]
+    pub fn line_range(&self, die: Die) -> Option<(u32, u32)> {
+        let (unit, entry) = self.entry(die)?;
+        let (file, line) = self.declared(die, &entry);
+        let table = self.lines(die.part, die.unit)?;
+        let (mut low, mut high) = (line, line);
+        for (start, end) in self.code(die, &unit, &entry) {
+            let own = |r: &&crate::lines::Row| {
+                r.line != 0 && !r.end && table.file(u64::from(r.file)) == file.as_ref()
+            };
+            for row in table.within(start, end).iter().filter(own) {
+                // Code inlined from above the function is not the function's.
+                if row.line >= line {
+                    high = high.max(row.line);
+                }
+                if low == 0 {
+                    low = row.line;
+                }
+            }
+        }
+        Some((low, high))
+    }
+}
+
+/// What is asked again and again about a function.
+struct Info {
+    name: &'static str,
+    line: u32,
+    entry: u64,
+    body: u64,
+}

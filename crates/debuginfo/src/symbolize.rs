@@ -1,0 +1,57 @@
+//! Addresses to functions and source lines, through what was inlined.
+
+use std::sync::Arc;
+
+use crate::dwarf::Dwarf;
+use crate::scopes::ScopeKind;
+
+/// A function at an address and the line within it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// Its name in the source.
+    pub function: Arc<str>,
+    /// The source file, where known.
+    pub file: Option<Arc<str>>,
+    /// The line; 0 where not known.
+    pub line: u32,
+    /// Whether it is inlined in the next frame.
+    pub inlined: bool,
+}
+
+impl Dwarf {
+    /// The functions at an address, innermost first; the last has code of its own. Empty when
+    /// nothing is known.
+    #[must_use]
+    pub fn frames(&self, address: u64) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        let (mut file, mut line) = self.line_at(address).unzip();
+        for scope in self.scopes_at(address).iter().rev() {
+            if scope.kind == ScopeKind::Block {
+                continue;
+            }
+            let Some((_, entry)) = self.entry(scope.die) else {
+                continue;
+            };
+            let inlined = scope.kind == ScopeKind::Inlined;
+            frames.push(Frame {
+                function: self.name(scope.die, &entry).unwrap_or("").into(),
+                file: file.take().flatten(),
+                line: line.take().unwrap_or(0),
+                inlined,
+            });
+            if inlined {
+                let call = self.call_place(scope.die, &entry);
+                (file, line) = (Some(call.0), Some(call.1));
+            }
+        }
+        frames
+    }
+
+    /// Source file and line at an address.
+    #[must_use]
+    pub fn line_at(&self, address: u64) -> Option<(Option<Arc<str>>, u32)> {
+        let lines = self.lines(0, self.unit_at(address)?)?;
+        let row = lines.row_at(address)?;
+        Some((lines.file(u64::from(row.file)).cloned(), row.line))
+    }
+}

@@ -1,0 +1,650 @@
+//! Types of the DWARF by small numbers: what they are, their members, their names in C.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gimli::{AttributeValue, DwTag};
+
+use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, flag, number, number_of};
+use crate::index::Kind;
+
+/// A type of one module; 0 is `void`. Given out as types are met.
+pub type TypeId = u32;
+
+/// Most types that are given numbers: the numbers share 32 bits with a module's.
+const MAX_TYPES: usize = (1 << 24) - 1;
+/// Deepest nesting of anonymous members and base classes that is followed.
+const MAX_NESTING: usize = 16;
+/// Most members listed of one type.
+const MAX_MEMBERS: usize = 1 << 16;
+
+/// What a number stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    Die(Die),
+    /// An array without its first dimensions.
+    Dimension(Die, u8),
+    Pointer(TypeId),
+}
+
+/// The numbers given out.
+#[derive(Default)]
+pub(crate) struct Types(Mutex<Table>);
+
+#[derive(Default)]
+struct Table {
+    ids: HashMap<Key, TypeId>,
+    keys: Vec<Key>,
+}
+
+/// A type without typedefs and qualifiers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Type {
+    /// `void`
+    Void,
+    /// An integer, a character or a truth value.
+    Int {
+        /// Bytes.
+        size: u8,
+        /// Sign.
+        signed: bool,
+        /// A character.
+        char: bool,
+    },
+    /// Floating point.
+    Float {
+        /// Bytes.
+        size: u8,
+    },
+    /// A pointer or reference.
+    Pointer(TypeId),
+    /// An array.
+    Array {
+        /// Type of an element.
+        elem: TypeId,
+        /// Elements; 0 where not known.
+        count: u32,
+    },
+    /// A structure, class or union whose members are known.
+    Struct {
+        /// Its tag, empty when it has none.
+        name: Arc<str>,
+        /// Bytes.
+        size: u32,
+        /// Whether it is a union.
+        union: bool,
+    },
+    /// An enumeration.
+    Enum {
+        /// Bytes.
+        size: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// A function.
+    Func,
+    /// Anything else: declared only, or of no use.
+    Unknown,
+}
+
+/// A member of a structure, seen from the structure that was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Bits from the start.
+    pub bit_offset: u32,
+    /// Bits of a bit-field, 0 otherwise.
+    pub bit_size: u32,
+    /// Its type as declared.
+    pub ty: TypeId,
+}
+
+impl Dwarf {
+    fn intern(&self, key: Key) -> TypeId {
+        let mut table = self.types.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&id) = table.ids.get(&key) {
+            return id;
+        }
+        if table.keys.len() >= MAX_TYPES {
+            return 0;
+        }
+        table.keys.push(key);
+        let id = table.keys.len() as TypeId;
+        table.ids.insert(key, id);
+        id
+    }
+
+    fn key(&self, id: TypeId) -> Option<Key> {
+        let table = self.types.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.keys.get((id as usize).checked_sub(1)?).copied()
+    }
+
+    /// The type of an entry (variable, member, function's result).
+    #[must_use]
+    pub fn type_of(&self, die: Die) -> TypeId {
+        let found = self.entry(die).and_then(|(_, e)| self.type_die(die, &e));
+        found.map_or(0, |d| self.intern(Key::Die(d)))
+    }
+
+    fn type_die(&self, die: Die, entry: &Entry) -> Option<Die> {
+        let (at, value) = self.attr(die, entry, gimli::DW_AT_type)?;
+        self.refer(at, value)
+    }
+
+    /// The type itself, behind typedefs and qualifiers, a definition where there is one.
+    fn strip(&self, mut die: Die) -> Option<(Die, Entry)> {
+        for _ in 0..MAX_CHAIN * 2 {
+            let (_, entry) = self.entry(die)?;
+            if is_wrapper(entry.tag()) {
+                die = self.type_die(die, &entry)?;
+                continue;
+            }
+            if flag(&entry, gimli::DW_AT_declaration)
+                && let Some(whole) = self.definition(die, &entry)
+                && whole != die
+            {
+                let (_, entry) = self.entry(whole)?;
+                return Some((whole, entry));
+            }
+            return Some((die, entry));
+        }
+        None
+    }
+
+    /// The definition of a type that is only declared here.
+    fn definition(&self, die: Die, entry: &Entry) -> Option<Die> {
+        if let Some(v) = entry.attr_value(gimli::DW_AT_signature) {
+            return self.refer(die, v);
+        }
+        let name = self.name(die, entry)?;
+        let kind = kind_of(entry.tag())?;
+        let mut all = self.index().named(self, name);
+        all.find(|f| f.kind == kind).map(|f| f.die)
+    }
+
+    /// Whether a stripped type that a name stands for is nothing (`const void`).
+    fn is_void(&self, mut die: Die) -> bool {
+        for _ in 0..MAX_CHAIN * 2 {
+            let Some((_, entry)) = self.entry(die) else {
+                return false;
+            };
+            if !is_wrapper(entry.tag()) {
+                return entry.tag() == gimli::DW_TAG_unspecified_type;
+            }
+            match self.type_die(die, &entry) {
+                Some(d) => die = d,
+                None => return true,
+            }
+        }
+        false
+    }
+
+    /// What a type is.
+    #[must_use]
+    pub fn ctype(&self, id: TypeId) -> Type {
+        match self.key(id) {
+            None if id == 0 => Type::Void,
+            None => Type::Unknown,
+            Some(Key::Pointer(to)) => Type::Pointer(to),
+            Some(Key::Dimension(die, n)) => self.array(die, n).unwrap_or(Type::Unknown),
+            Some(Key::Die(die)) => match self.strip(die) {
+                Some((die, entry)) => self.describe(die, &entry).unwrap_or(Type::Unknown),
+                None if self.is_void(die) => Type::Void,
+                None => Type::Unknown,
+            },
+        }
+    }
+
+    fn describe(&self, die: Die, entry: &Entry) -> Option<Type> {
+        let size = number_of(entry, gimli::DW_AT_byte_size);
+        Some(match entry.tag() {
+            gimli::DW_TAG_base_type => base(entry, u8::try_from(size?).ok()?),
+            gimli::DW_TAG_pointer_type
+            | gimli::DW_TAG_reference_type
+            | gimli::DW_TAG_rvalue_reference_type => {
+                let to = self.type_die(die, entry);
+                Type::Pointer(to.map_or(0, |d| self.intern(Key::Die(d))))
+            }
+            gimli::DW_TAG_array_type => self.array(die, 0)?,
+            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+                if flag(entry, gimli::DW_AT_declaration) {
+                    return None;
+                }
+                Type::Struct {
+                    name: self.name(die, entry).unwrap_or("").into(),
+                    size: u32::try_from(size.unwrap_or(0)).ok()?,
+                    union: entry.tag() == gimli::DW_TAG_union_type,
+                }
+            }
+            gimli::DW_TAG_enumeration_type => {
+                let under = self.type_die(die, entry).and_then(|d| self.strip(d));
+                let under = under.and_then(|(d, e)| self.describe(d, &e));
+                let signed = match under {
+                    Some(Type::Int { signed, .. }) => signed,
+                    _ => self.enum_values_of(die).iter().any(|v| v.1 < 0),
+                };
+                Type::Enum {
+                    size: u8::try_from(size.unwrap_or(4)).ok()?,
+                    signed,
+                }
+            }
+            gimli::DW_TAG_subroutine_type => Type::Func,
+            gimli::DW_TAG_unspecified_type => Type::Void,
+            _ => return None,
+        })
+    }
+
+    /// An array without its first `skip` dimensions.
+    fn array(&self, die: Die, skip: u8) -> Option<Type> {
+        let (_, entry) = self.entry(die)?;
+        let counts: Vec<u32> = self
+            .children(die)
+            .into_iter()
+            .take(32)
+            .filter_map(|c| self.entry(c))
+            .filter(|(_, e)| e.tag() == gimli::DW_TAG_subrange_type)
+            .map(|(_, e)| elements(&e))
+            .collect();
+        let i = usize::from(skip);
+        let elem = if i + 1 < counts.len() {
+            self.intern(Key::Dimension(die, skip + 1))
+        } else {
+            let elem = self.type_die(die, &entry);
+            elem.map_or(0, |d| self.intern(Key::Die(d)))
+        };
+        Some(Type::Array {
+            elem,
+            count: counts.get(i).copied().unwrap_or(0),
+        })
+    }
+
+    /// Members in order; those of anonymous members and base classes are flattened.
+    #[must_use]
+    pub fn members(&self, id: TypeId) -> Vec<Member> {
+        let mut found = Vec::new();
+        if let Some(Key::Die(die)) = self.key(id)
+            && let Some((die, _)) = self.strip(die)
+        {
+            self.add_members(die, 0, 0, &mut found);
+        }
+        found
+    }
+
+    fn add_members(&self, die: Die, base: u32, depth: usize, found: &mut Vec<Member>) {
+        if depth > MAX_NESTING {
+            return;
+        }
+        for child in self.children(die) {
+            let Some((_, entry)) = self.entry(child) else {
+                continue;
+            };
+            let inherits = entry.tag() == gimli::DW_TAG_inheritance;
+            let outside =
+                flag(&entry, gimli::DW_AT_external) || flag(&entry, gimli::DW_AT_declaration);
+            if found.len() >= MAX_MEMBERS
+                || !(inherits || entry.tag() == gimli::DW_TAG_member)
+                || outside
+            {
+                continue;
+            }
+            let Some(offset) = self
+                .bit_offset(child, &entry)
+                .and_then(|o| base.checked_add(o))
+            else {
+                continue;
+            };
+            let Some(ty) = self.type_die(child, &entry) else {
+                continue;
+            };
+            match self
+                .name(child, &entry)
+                .filter(|n| !inherits && !n.is_empty())
+            {
+                Some(name) => found.push(Member {
+                    name: name.into(),
+                    bit_offset: offset,
+                    bit_size: number_of(&entry, gimli::DW_AT_bit_size)
+                        .and_then(|b| u32::try_from(b).ok())
+                        .unwrap_or(0),
+                    ty: self.intern(Key::Die(ty)),
+                }),
+                None => {
+                    if let Some((inner, e)) = self.strip(ty)
+                        && kind_of(e.tag()).is_some_and(|k| matches!(k, Kind::Struct | Kind::Union))
+                    {
+                        self.add_members(inner, offset, depth + 1, found);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bits from the start of the structure to a member.
+    fn bit_offset(&self, member: Die, entry: &Entry) -> Option<u32> {
+        if let Some(bits) = number_of(entry, gimli::DW_AT_data_bit_offset) {
+            return u32::try_from(bits).ok();
+        }
+        let bytes = match entry.attr_value(gimli::DW_AT_data_member_location) {
+            None => 0,
+            Some(AttributeValue::Exprloc(e)) => {
+                // Old compilers: DW_OP_plus_uconst. Virtual bases need a look at the object.
+                let unit = self.unit(member.part, member.unit)?;
+                let mut ops = e.operations(unit.encoding());
+                match (ops.next().ok()??, ops.next().ok()?) {
+                    (gimli::Operation::PlusConstant { value }, None) => value,
+                    _ => return None,
+                }
+            }
+            Some(v) => number(v)?,
+        };
+        let whole = u32::try_from(bytes.checked_mul(8)?).ok()?;
+        // DWARF 2 and 3 count the bits of a field from the storage unit's most significant.
+        let (Some(from_top), Some(bits)) = (
+            number_of(entry, gimli::DW_AT_bit_offset),
+            number_of(entry, gimli::DW_AT_bit_size),
+        ) else {
+            return Some(whole);
+        };
+        let storage = match number_of(entry, gimli::DW_AT_byte_size) {
+            Some(s) => s,
+            None => {
+                let (_, e) = self.strip(self.type_die(member, entry)?)?;
+                number_of(&e, gimli::DW_AT_byte_size)?
+            }
+        };
+        let within = storage
+            .checked_mul(8)?
+            .checked_sub(from_top)?
+            .checked_sub(bits)?;
+        whole.checked_add(u32::try_from(within).ok()?)
+    }
+
+    /// The constants of an enumeration.
+    #[must_use]
+    pub fn enum_values(&self, id: TypeId) -> Vec<(Arc<str>, i64)> {
+        match self.key(id) {
+            Some(Key::Die(die)) => self
+                .strip(die)
+                .map(|(d, _)| self.enum_values_of(d))
+                .unwrap_or_default(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn enum_values_of(&self, die: Die) -> Vec<(Arc<str>, i64)> {
+        let constant = |child: Die| {
+            let (_, e) = self.entry(child)?;
+            if e.tag() != gimli::DW_TAG_enumerator {
+                return None;
+            }
+            let value = e.attr_value(gimli::DW_AT_const_value)?;
+            let value = value
+                .sdata_value()
+                .or_else(|| value.udata_value().map(|v| v as i64))?;
+            Some((self.name(child, &e)?.into(), value))
+        };
+        self.children(die)
+            .into_iter()
+            .filter_map(constant)
+            .collect()
+    }
+
+    /// A type by its name in C or C++: `struct x`, `union x`, `enum x`, `class x`, a typedef,
+    /// a basic type in any order of its words, a bare tag, each with `*` behind.
+    #[must_use]
+    pub fn type_named(&self, name: &str) -> Option<TypeId> {
+        let name = name.trim();
+        if let Some(to) = name.strip_suffix('*') {
+            let to = if to.trim() == "void" {
+                0
+            } else {
+                self.type_named(to)?
+            };
+            return Some(self.intern(Key::Pointer(to)));
+        }
+        let name = name.strip_prefix("const ").unwrap_or(name).trim();
+        let (word, rest) = name.split_once(' ').unwrap_or(("", name));
+        let rest = rest.trim();
+        let kinds: &[Kind] = match word {
+            "struct" | "class" => &[Kind::Struct],
+            "union" => &[Kind::Union],
+            "enum" => &[Kind::Enum],
+            _ => {
+                let all = [
+                    Kind::Typedef,
+                    Kind::Base,
+                    Kind::Struct,
+                    Kind::Union,
+                    Kind::Enum,
+                ];
+                let mut spellings = vec![name.to_owned()];
+                spellings.extend(basic_spellings(name));
+                return spellings
+                    .iter()
+                    .find_map(|s| all.iter().find_map(|&k| self.find_type(s, &[k])));
+            }
+        };
+        self.find_type(rest, kinds)
+    }
+
+    fn find_type(&self, name: &str, kinds: &[Kind]) -> Option<TypeId> {
+        let mut parts = name.rsplit("::");
+        let last = parts.next()?;
+        let around: Vec<&str> = parts.collect();
+        let index = self.index();
+        let fits = |f: &crate::index::Found| {
+            kinds.contains(&f.kind) && {
+                let scopes = index.scopes(self, f);
+                around
+                    .iter()
+                    .zip(scopes.iter().map(Some).chain(std::iter::repeat(None)))
+                    .all(|(a, s)| match s {
+                        Some(s) => a == s,
+                        None => a.is_empty(),
+                    })
+            }
+        };
+        let found = index.named(self, last).find(fits)?;
+        Some(self.intern(Key::Die(found.die)))
+    }
+
+    /// The type as C spells it, typedefs kept.
+    #[must_use]
+    pub fn c_name(&self, id: TypeId) -> String {
+        self.spell(id, String::new(), 0)
+    }
+
+    /// Spells a declaration of `inner` (what stands around a name, from the inside out).
+    fn spell(&self, id: TypeId, inner: String, depth: usize) -> String {
+        let with = |name: &str| match inner.is_empty() || inner.starts_with('[') {
+            true => format!("{name}{inner}"),
+            false => format!("{name} {inner}"),
+        };
+        if depth > MAX_NESTING {
+            return with("...");
+        }
+        let die = match self.key(id) {
+            None if id == 0 => return with("void"),
+            None => return with("?"),
+            Some(Key::Pointer(to)) => return self.spell(to, format!("*{inner}"), depth + 1),
+            Some(Key::Dimension(die, n)) => return self.spell_array(die, n, inner, depth),
+            Some(Key::Die(die)) => die,
+        };
+        let Some((_, entry)) = self.entry(die) else {
+            return with("?");
+        };
+        let to = || {
+            self.type_die(die, &entry)
+                .map_or(0, |d| self.intern(Key::Die(d)))
+        };
+        let name = || self.name(die, &entry).unwrap_or("{...}");
+        match entry.tag() {
+            gimli::DW_TAG_pointer_type => self.spell(to(), format!("*{inner}"), depth + 1),
+            gimli::DW_TAG_reference_type => self.spell(to(), format!("&{inner}"), depth + 1),
+            gimli::DW_TAG_rvalue_reference_type => {
+                self.spell(to(), format!("&&{inner}"), depth + 1)
+            }
+            gimli::DW_TAG_array_type => self.spell_array(die, 0, inner, depth),
+            gimli::DW_TAG_const_type => self.qualified("const", to(), inner, depth),
+            gimli::DW_TAG_volatile_type => self.qualified("volatile", to(), inner, depth),
+            gimli::DW_TAG_restrict_type | gimli::DW_TAG_atomic_type => {
+                self.spell(to(), inner, depth + 1)
+            }
+            gimli::DW_TAG_structure_type => with(&format!("struct {}", name())),
+            gimli::DW_TAG_class_type => with(&format!("class {}", name())),
+            gimli::DW_TAG_union_type => with(&format!("union {}", name())),
+            gimli::DW_TAG_enumeration_type => with(&format!("enum {}", name())),
+            gimli::DW_TAG_subroutine_type => {
+                let inner = if inner.is_empty() {
+                    String::new()
+                } else {
+                    format!("({inner})")
+                };
+                self.spell(to(), format!("{inner}(...)"), depth + 1)
+            }
+            _ => with(name()),
+        }
+    }
+
+    fn qualified(&self, word: &str, to: TypeId, inner: String, depth: usize) -> String {
+        // A pointer's qualifier stands behind its star.
+        if matches!(self.plain(to), Some(gimli::DW_TAG_pointer_type)) {
+            let space = if inner.is_empty() { "" } else { " " };
+            return self.spell(to, format!("{word}{space}{inner}"), depth + 1);
+        }
+        format!("{word} {}", self.spell(to, inner, depth + 1))
+    }
+
+    fn plain(&self, id: TypeId) -> Option<DwTag> {
+        match self.key(id)? {
+            Key::Die(die) => Some(self.entry(die)?.1.tag()),
+            _ => None,
+        }
+    }
+
+    fn spell_array(&self, die: Die, n: u8, inner: String, depth: usize) -> String {
+        match self.array(die, n) {
+            Some(Type::Array { elem, count }) => {
+                let inner = if inner.starts_with(['*', '&']) {
+                    format!("({inner})")
+                } else {
+                    inner
+                };
+                let count = if count == 0 {
+                    String::new()
+                } else {
+                    count.to_string()
+                };
+                self.spell(elem, format!("{inner}[{count}]"), depth + 1)
+            }
+            _ => format!("?{inner}"),
+        }
+    }
+}
+
+fn base(entry: &Entry, size: u8) -> Type {
+    let encoding = match entry.attr_value(gimli::DW_AT_encoding) {
+        Some(AttributeValue::Encoding(e)) => e,
+        _ => return Type::Unknown,
+    };
+    let int = |signed, char| match size {
+        1 | 2 | 4 | 8 | 16 => Type::Int { size, signed, char },
+        _ => Type::Unknown,
+    };
+    match encoding {
+        gimli::DW_ATE_signed => int(true, false),
+        gimli::DW_ATE_unsigned | gimli::DW_ATE_boolean | gimli::DW_ATE_address => int(false, false),
+        gimli::DW_ATE_signed_char => int(true, true),
+        gimli::DW_ATE_unsigned_char => int(false, true),
+        gimli::DW_ATE_UTF => int(false, size == 1),
+        gimli::DW_ATE_float => Type::Float { size },
+        _ => Type::Unknown,
+    }
+}
+
+/// Elements of one dimension.
+fn elements(entry: &Entry) -> u32 {
+    let count = number_of(entry, gimli::DW_AT_count).or_else(|| {
+        let low = number_of(entry, gimli::DW_AT_lower_bound).unwrap_or(0);
+        let high = entry.attr_value(gimli::DW_AT_upper_bound)?;
+        // An expression or a reference: only known when it runs. -1: none.
+        let high = high
+            .sdata_value()
+            .or_else(|| high.udata_value().map(|v| v as i64))?;
+        u64::try_from(high.checked_add(1)?).ok()?.checked_sub(low)
+    });
+    count.and_then(|c| u32::try_from(c).ok()).unwrap_or(0)
+}
+
+/// Entries that name or qualify another type.
+fn is_wrapper(tag: DwTag) -> bool {
+    matches!(
+        tag,
+        gimli::DW_TAG_typedef
+            | gimli::DW_TAG_const_type
+            | gimli::DW_TAG_volatile_type
+            | gimli::DW_TAG_restrict_type
+            | gimli::DW_TAG_atomic_type
+            | gimli::DW_TAG_packed_type
+            | gimli::DW_TAG_immutable_type
+    )
+}
+
+fn kind_of(tag: DwTag) -> Option<Kind> {
+    Some(match tag {
+        gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type => Kind::Struct,
+        gimli::DW_TAG_union_type => Kind::Union,
+        gimli::DW_TAG_enumeration_type => Kind::Enum,
+        gimli::DW_TAG_typedef => Kind::Typedef,
+        gimli::DW_TAG_base_type => Kind::Base,
+        _ => return None,
+    })
+}
+
+/// How compilers name a basic type that C lets one write in many ways.
+fn basic_spellings(name: &str) -> Vec<String> {
+    let words: Vec<&str> = name.split_whitespace().collect();
+    let count = |w| words.iter().filter(|x| **x == w).count();
+    let known = ["long", "short", "int", "char", "unsigned", "signed"];
+    if words.is_empty() || !words.iter().all(|w| known.contains(w)) {
+        return Vec::new();
+    }
+    let sign = if count("unsigned") > 0 {
+        "unsigned "
+    } else {
+        ""
+    };
+    if count("char") > 0 {
+        let sign = if count("signed") > 0 { "signed " } else { sign };
+        return vec![format!("{sign}char")];
+    }
+    let (gcc, clang) = match (count("long"), count("short")) {
+        (0, 0) => (format!("{sign}int"), format!("{sign}int")),
+        (1, _) => (format!("long {sign}int"), format!("{sign}long")),
+        (0, _) => (format!("short {sign}int"), format!("{sign}short")),
+        _ => (format!("long long {sign}int"), format!("{sign}long long")),
+    };
+    vec![gcc, clang]
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn basic_types() {
+        for (name, wanted) in [
+            ("unsigned long", "long unsigned int"),
+            ("long unsigned int", "unsigned long"),
+            ("short", "short int"),
+            ("unsigned", "unsigned int"),
+            ("long long unsigned", "long long unsigned int"),
+            ("unsigned char", "unsigned char"),
+        ] {
+            assert!(
+                super::basic_spellings(name).iter().any(|s| s == wanted),
+                "{name}"
+            );
+        }
+        assert!(super::basic_spellings("foo_t").is_empty());
+    }
+}

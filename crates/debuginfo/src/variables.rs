@@ -1,0 +1,229 @@
+//! Variables that a place sees, and where they are there.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use gimli::AttributeValue;
+
+use crate::dwarf::{Die, Dwarf, Entry};
+use crate::functions::Pattern;
+use crate::index::Kind;
+use crate::lines::path_matches;
+use crate::location::{Absent, Context, LocOp, Location, little_endian};
+use crate::scopes::{Scope, ScopeKind};
+use crate::types::TypeId;
+
+/// Most variables listed at one place.
+const MAX_VARIABLES: usize = 4096;
+
+/// A variable by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its entry.
+    pub die: Die,
+    /// Whether it is a parameter.
+    pub parameter: bool,
+    /// Its type as declared.
+    pub ty: TypeId,
+}
+
+impl Dwarf {
+    /// Parameters and locals that code at an address sees, inner ones first, those of one
+    /// scope in their order. `of` is the function or inlined instance that the address is
+    /// probed for; without it the innermost one.
+    #[must_use]
+    pub fn variables(&self, address: u64, of: Option<Die>) -> Vec<Variable> {
+        let chain = self.scopes_at(address);
+        let mut found: Vec<Variable> = Vec::new();
+        let mut scopes: Vec<Scope> = Dwarf::own_scopes(&chain, of).to_vec();
+        // An instance of which the address is not part: the instance's own variables.
+        if let (true, Some(die)) = (scopes.is_empty(), of) {
+            scopes.push(Scope {
+                kind: ScopeKind::Inlined,
+                die,
+            });
+        }
+        for scope in scopes.iter().rev() {
+            let first = found.len();
+            self.list(scope, &mut found);
+            // A name of an outer scope that an inner one hides.
+            let inner: HashSet<Arc<str>> = found[..first].iter().map(|v| v.name.clone()).collect();
+            let mut at = 0;
+            found.retain(|v| {
+                at += 1;
+                at <= first || !inner.contains(&v.name)
+            });
+        }
+        found
+    }
+
+    fn list(&self, scope: &Scope, found: &mut Vec<Variable>) {
+        let mut seen = HashSet::new();
+        for child in self.children(scope.die) {
+            if let Some((_, entry)) = self.entry(child) {
+                if let Some(origin) = crate::dwarf::origin(self, child, &entry) {
+                    seen.insert(origin);
+                }
+                self.take(child, &entry, found);
+            }
+        }
+        // What the compiler left out of the instance, to say so.
+        let mut origin = self
+            .entry(scope.die)
+            .and_then(|(_, e)| crate::dwarf::origin(self, scope.die, &e));
+        for _ in 0..2 {
+            let Some(die) = origin else { break };
+            for child in self.children(die) {
+                if let Some((_, entry)) = self.entry(child)
+                    && !seen.contains(&child)
+                {
+                    self.take(child, &entry, found);
+                }
+            }
+            origin = self
+                .entry(die)
+                .and_then(|(_, e)| crate::dwarf::origin(self, die, &e));
+        }
+    }
+
+    fn take(&self, die: Die, entry: &Entry, found: &mut Vec<Variable>) {
+        let parameter = match entry.tag() {
+            gimli::DW_TAG_formal_parameter => true,
+            gimli::DW_TAG_variable => false,
+            _ => return,
+        };
+        let Some(name) = self.name(die, entry) else {
+            return;
+        };
+        if found.len() < MAX_VARIABLES && !found.iter().any(|v| v.die == die) {
+            found.push(Variable {
+                name: name.into(),
+                die,
+                parameter,
+                ty: self.type_of(die),
+            });
+        }
+    }
+
+    /// A variable by name at an address: a parameter or local, a static one of the unit, or a
+    /// global one of the module.
+    #[must_use]
+    pub fn variable(&self, name: &str, address: u64, of: Option<Die>) -> Option<Variable> {
+        let local = self
+            .variables(address, of)
+            .into_iter()
+            .find(|v| &*v.name == name);
+        local.or_else(|| {
+            let unit = of.map(|d| d.unit).or_else(|| self.unit_at(address));
+            let all: Vec<_> = self.globals(name);
+            let same = all.iter().find(|v| Some(v.die.unit) == unit).cloned();
+            same.or_else(|| all.into_iter().next())
+        })
+    }
+
+    /// A variable with one place for the whole program, by name and by a pattern for (an end
+    /// of) its unit's path.
+    #[must_use]
+    pub fn global(&self, name: &str, unit: Option<Pattern<'_>>) -> Option<Variable> {
+        let in_unit = |v: &Variable| {
+            unit.is_none_or(|p| {
+                let declared = self.entry(v.die).map(|(_, e)| self.declared(v.die, &e).0);
+                let unit = self.unit_path(v.die);
+                let fits = |path: &str| path_matches(path, &|t| p.matches(t));
+                unit.is_some_and(|u| fits(&u)) || declared.flatten().is_some_and(|f| fits(&f))
+            })
+        };
+        self.globals(name).into_iter().find(in_unit)
+    }
+
+    fn globals(&self, name: &str) -> Vec<Variable> {
+        let last = name.rsplit("::").next().unwrap_or(name);
+        let pattern = Pattern {
+            text: name,
+            glob: None,
+        };
+        let index = self.index();
+        let fits = |f: &crate::index::Found| {
+            f.kind == Kind::Variable && pattern.matches_in(f.name, || index.scopes(self, f))
+        };
+        let found = index.named(self, last).filter(fits).map(|f| Variable {
+            name: f.name.into(),
+            die: f.die,
+            parameter: false,
+            ty: self.type_of(f.die),
+        });
+        found.collect()
+    }
+
+    /// The path of the source file of a unit.
+    pub(crate) fn unit_path(&self, die: Die) -> Option<String> {
+        let unit = self.unit(die.part, die.unit)?;
+        let text = |r: crate::dwarf::R| String::from_utf8_lossy(r.slice()).into_owned();
+        let name = unit.name.map(text)?;
+        Some(match unit.comp_dir.map(text) {
+            Some(dir) if !name.starts_with('/') => format!("{dir}/{name}"),
+            _ => name,
+        })
+    }
+
+    /// Where a variable is when the instruction at an address is about to run.
+    ///
+    /// # Errors
+    /// When it is nowhere or where it cannot be read, with the reason.
+    pub fn locate(&self, variable: &Variable, address: u64) -> Result<Location, Absent> {
+        let (unit, entry) = self.entry(variable.die).ok_or_else(Absent::optimised)?;
+        if let Some((_, value)) = self.attr(variable.die, &entry, gimli::DW_AT_const_value) {
+            return constant(value);
+        }
+        let (at, value) = self
+            .attr(variable.die, &entry, gimli::DW_AT_location)
+            .ok_or_else(Absent::optimised)?;
+        let unit = if at.unit == variable.die.unit && at.part == variable.die.part {
+            unit
+        } else {
+            self.unit(at.part, at.unit).ok_or_else(Absent::optimised)?
+        };
+        let chain = self.scopes_at(address);
+        let function = chain.first().map(|s| s.die);
+        let starts = |die: Die| {
+            let (unit, entry) = self.entry(die)?;
+            self.entry_pc(die, &unit, &entry, &self.code(die, &unit, &entry))
+        };
+        let context = Context {
+            dwarf: self,
+            die: at,
+            unit: &unit,
+            pc: address,
+            function,
+            at_entry: function.and_then(starts) == Some(address),
+        };
+        context.attribute(value)
+    }
+}
+
+fn constant(value: AttributeValue<crate::dwarf::R>) -> Result<Location, Absent> {
+    let number = value
+        .sdata_value()
+        .or_else(|| value.udata_value().map(|v| v as i64));
+    if let Some(n) = number {
+        return Ok(Location::Value(vec![LocOp::Const(n)]));
+    }
+    match value {
+        AttributeValue::Block(b) if b.len() <= 8 => Ok(Location::Value(vec![LocOp::Const(
+            little_endian(b.slice()),
+        )])),
+        AttributeValue::Block(b) => {
+            let words = b.slice().chunks(8).take(512);
+            let words = words.map(|w| {
+                (
+                    w.len() as u64,
+                    Some(Location::Value(vec![LocOp::Const(little_endian(w))])),
+                )
+            });
+            Ok(Location::Pieces(words.collect()))
+        }
+        _ => Err(Absent::new("it is a constant without a number")),
+    }
+}
