@@ -9,11 +9,11 @@ use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::insn::{Reg::*, Size};
 use crate::layout::{
-    Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat,
+    Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat, StackWords,
 };
 use crate::lower::{
     CTX, Gen, NR, Pool, RING, TMP, asks_number, field_types, kept_bytes, output_piece,
-    rethrown_fields,
+    rethrown_fields, stacks,
 };
 use crate::plan::{Needs, Plan};
 use crate::regalloc::{self, Alloc};
@@ -95,6 +95,16 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         }
         let alloc = regalloc::allocate(&handler.body)
             .ok_or_else(|| whole(format!("{}: a malformed body", handler.point)))?;
+        if let Some(site) = stacks::check(program, &handler.body) {
+            let site = program.sites.get(site.index());
+            return Err(CompileError {
+                handler: handler.point.to_string(),
+                site: site.map(|s| s.near.to_string()).unwrap_or_default(),
+                reason: "the text of a stack or of a user symbol is made when it is printed: \
+                         in a kernel handler it can be printed, joined, kept, and be a key"
+                    .into(),
+            });
+        }
         needs.frame = needs.frame.max(alloc.frame);
         needs.kept = needs.kept.max(kept_bytes(&handler.body));
         allocs.push(Some(alloc));
@@ -154,6 +164,10 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         handlers: plan.handlers.clone(),
         programs: infos,
         records: pool.records,
+        stacks: plan.stacks.as_ref().map(|room| StackWords {
+            at: room.words,
+            points: room.points.clone(),
+        }),
     };
     let spec = ObjectSpec {
         maps,

@@ -52,6 +52,68 @@ pub mod shared {
     pub const END: u32 = 128;
 }
 
+/// Word offsets (in bytes) from [`Layout::stacks`] in the shared block: address ranges, each the
+/// first address and the one behind the last, that are left out of stacks of the kernel. The
+/// loader sets them before anything is attached; zeros leave nothing out.
+pub mod stack_words {
+    /// The functions `bpf_trace_runN`: what stands in front of their frame is the probe's own.
+    pub const RUN: u32 = 0;
+    /// One behind the other, what belongs to each of [`super::StackWords::points`].
+    pub const POINTS: u32 = 16;
+    /// Ranges of a tracepoint: `__bpf_trace_NAME`, `__traceiter_NAME`.
+    pub const PAIRS: usize = 2;
+    /// Bytes that a tracepoint takes.
+    pub const POINT: u32 = 16 * PAIRS as u32;
+}
+
+/// Where the words of [`stack_words`] are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackWords {
+    /// Offset in the shared block.
+    pub at: u32,
+    /// The tracepoints, in order.
+    pub points: Vec<String>,
+}
+
+macro_rules! symbolic {
+    ($($(#[$doc:meta])* $name:ident $letter:literal;)*) => {
+        /// Forms of texts that only the controller can make. In strings of kernel handlers
+        /// stands for such a text the session's word ([`shared::MARK`]), the form's letter, what
+        /// it is made of, and a semicolon.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Symbolic {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Symbolic {
+            const ALL: &[(Symbolic, u8)] = &[$((Symbolic::$name, $letter)),*];
+        }
+    };
+}
+
+symbolic! {
+    /// Addresses of the kernel: a line each, address, symbol, offset, size, module.
+    KernelLines b'K';
+}
+
+impl Symbolic {
+    /// By its number in the intrinsic.
+    pub fn by_number(n: i64) -> Option<Symbolic> {
+        let at = usize::try_from(n).ok()?;
+        Self::ALL.get(at).map(|row| row.0)
+    }
+
+    /// Its letter, a capital.
+    pub fn letter(self) -> u8 {
+        Self::ALL[self as usize].1
+    }
+
+    /// By its letter.
+    pub fn by_letter(letter: u8) -> Option<Symbolic> {
+        Self::ALL.iter().find(|row| row.1 == letter).map(|row| row.0)
+    }
+}
+
 /// Word offsets (in bytes) in each CPU's block that every object has.
 pub mod percpu {
     /// Not 0 while a handler runs on this CPU.
@@ -269,6 +331,8 @@ pub struct Layout {
     pub programs: Vec<ProgramInfo>,
     /// Shapes of [`Record`]s that carry output.
     pub records: Vec<RecordShape>,
+    /// Where the words for stacks of the kernel are, if a handler takes one.
+    pub stacks: Option<StackWords>,
 }
 
 /// Where a global lives.

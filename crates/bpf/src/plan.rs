@@ -7,15 +7,16 @@
 
 use spile_ir::fmt::MAX_MEM;
 use spile_ir::storage::Storage;
-use spile_ir::{
+use spile_ir::{Event, 
     ElemTy, Global, GlobalKind, HandlerId, Hist, Inst, MAX_CALLERS, Program, StatsSpec, Ty,
 };
 
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
-    AggLayout, GlobalLayout, HandlerInfo, Options, Place, ValueLayout, counters, percpu, shared,
+    AggLayout, GlobalLayout, HandlerInfo, Options, Place, ValueLayout, counters, percpu, shared, stack_words,
 };
+use crate::lower::stacks::OWN_FRAMES;
 use crate::lower::{is_tokenize, reads_into_text};
 
 /// `BPF_F_NO_PREALLOC`.
@@ -131,6 +132,79 @@ pub struct Plan {
     kept_bytes: u32,
     /// There are so many handlers, or so much code, that they share subprograms.
     pub apart: bool,
+    /// Where stacks are taken, if they are.
+    pub stacks: Option<StackRoom>,
+}
+
+/// Most frames of a stack: SystemTap's MAXBACKTRACE.
+pub(crate) const MAX_BACKTRACE: u32 = 20;
+
+/// Where stacks are taken: offsets in each CPU's block but for the words.
+#[derive(Debug, Clone)]
+pub struct StackRoom {
+    /// The addresses.
+    pub frames: u32,
+    /// How many bytes of them there are.
+    pub count: u32,
+    /// Offset of the first one that counts.
+    pub first: u32,
+    /// Place in the shared block, see [`crate::layout::stack_words`].
+    pub words: u32,
+    /// The tracepoints whose own frames are left out.
+    pub points: Vec<String>,
+}
+
+impl StackRoom {
+    /// Bytes of all addresses.
+    pub fn bytes(&self) -> u32 {
+        8 * (MAX_BACKTRACE + OWN_FRAMES + 2)
+    }
+
+    fn new(program: &Program, shared: &mut Bump, cpu: &mut Bump) -> Option<StackRoom> {
+        use spile_ir::intrinsics::Intrinsic as I;
+        let takes = |i: &Inst| {
+            matches!(
+                i,
+                Inst::Intr {
+                    f: I::KernelStack | I::KernelFrame,
+                    ..
+                }
+            )
+        };
+        let mut points = Vec::new();
+        let mut any = false;
+        for handler in program.handlers.iter().filter(|h| h.event.in_kernel()) {
+            let mut insts = handler.body.blocks.iter().flat_map(|b| &b.insts);
+            if !insts.any(|(i, _)| takes(i)) {
+                continue;
+            }
+            any = true;
+            let point = match &handler.event {
+                Event::Tracepoint(name) => name.to_string(),
+                Event::SysEnter(_) => "sys_enter".into(),
+                Event::SysExit(_) => "sys_exit".into(),
+                _ => continue,
+            };
+            if !points.contains(&point) {
+                points.push(point);
+            }
+        }
+        let room = StackRoom {
+            frames: 0,
+            count: 0,
+            first: 0,
+            words: 0,
+            points,
+        };
+        let words = stack_words::POINTS + room.points.len() as u32 * stack_words::POINT;
+        any.then(|| StackRoom {
+            frames: cpu.take(room.bytes()),
+            count: cpu.take(8),
+            first: cpu.take(8),
+            words: shared.take(words),
+            ..room
+        })
+    }
 }
 
 /// More handlers than this share subprograms.
@@ -221,6 +295,7 @@ impl Plan {
             out: 0,
             out_size: (needs.piece + 64).next_multiple_of(8).max(OUT_BYTES),
         };
+        let stacks = StackRoom::new(program, &mut shared, &mut cpu);
         let mut places: Vec<_> = program
             .globals
             .iter()
@@ -290,6 +365,7 @@ impl Plan {
             max_string,
             kept_bytes: kept_bytes.max(bucket_bytes),
             apart: much(program),
+            stacks,
         })
     }
 

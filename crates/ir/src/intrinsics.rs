@@ -72,6 +72,12 @@ macro_rules! intrinsics {
                 &TABLE[self as usize]
             }
 
+            /// Whether its result in a kernel handler is a mark for a text that only the
+            /// controller can make.
+            pub fn is_symbolic(self) -> bool {
+                matches!(self, Intrinsic::Symbolic)
+            }
+
             /// By name in the text form.
             pub fn by_name(name: &str) -> Option<Intrinsic> {
                 Self::ALL.iter().copied().find(|i| i.info().name == name)
@@ -166,9 +172,12 @@ intrinsics! {
     MatchGroups "match_groups" () -> Long, KC; "Groups of the last regular expression that was matched with `keep` in this run of the handler; -1 when it did not match, -2 when there was none yet."
     MatchGroup "match_group" (Long) -> Str, KC; "The text of group n of the last match, 0 for all of it; nothing where the group took no part or there is no such group."
     // Symbols.
-    SymName "sym_name" (Long) -> Str, C, pure; "Kernel symbol of an address, or the address in hex."
-    SymData "sym_data" (Long) -> Str, C, pure; "`name+0xoff/0xsize [module]` of a kernel address, or the address in hex."
+    SymName "sym_name" (Long) -> Str, KC, pure; "Kernel symbol of an address, or the address in hex."
+    SymData "sym_data" (Long) -> Str, KC, pure; "`name+0xoff/0xsize [module]` of a kernel address, `[kernel]` for the kernel itself; or the address in hex."
     SymFileLine "sym_fileline" (Long) -> Str, C, pure; "Source file and line of a kernel address where known, otherwise the address in hex."
+    KernelStack "kernel_stack" (Long) -> Str, K, pure; "Addresses of the kernel's stack at the event, `0x` and hex, with spaces between; at most so many, all where below 0. The machinery of the probe is left out."
+    KernelFrame "kernel_frame" (Long) -> Long, K, pure; "Address n of the kernel's stack at the event, from 0; 0 where it is not that deep."
+    Symbolic "symbolic" (Long, Str) -> Str, KC, pure; "The text of a stack, which only the controller can make: a form (constant, see `spile_bpf::layout::Symbolic`) and what it is made of. In kernel handlers a mark that stands for it, equal for what is equal."
     // Output of whole structures.
     MetricText "metric_text" (Str) -> Str, C, pure; "Escapes a label value of the Prometheus text format (backslash, quote, newline)."
 }

@@ -139,8 +139,8 @@ impl Symbols {
     }
 
     /// The symbol that an address lies in, and the offset from its start. Where
-    /// several start at one place, a global one is preferred to a local one,
-    /// else the first. `None` below the first symbol.
+    /// several start at one place, it is the first, as in the kernel's own messages.
+    /// `None` below the first symbol.
     #[must_use]
     pub fn resolve(&self, address: u64) -> Option<(Symbol<'_>, u64)> {
         let after = self.by_address.partition_point(|entry| entry.0 <= address);
@@ -152,23 +152,27 @@ impl Symbols {
         let mut here = self.by_address[first..after]
             .iter()
             .filter_map(|e| self.line(e.1));
-        let best = here
-            .clone()
-            .find(|s| s.kind == 'T')
-            .or_else(|| here.next())?;
-        Some((best, address - start))
+        Some((here.next()?, address - start))
     }
 
-    /// `name+0xOFFSET [module]` of an address, or the address itself.
+    /// `name+0xOFFSET/0xSIZE [module]` of an address, or the address itself. As in SystemTap
+    /// the kernel itself is the module `kernel`. A symbol ends where the next one begins.
     #[must_use]
     pub fn describe(&self, address: u64) -> String {
-        match self.resolve(address) {
-            None => format!("{address:#x}"),
-            Some((symbol, offset)) => match symbol.module {
-                None => format!("{}+{offset:#x}", symbol.name),
-                Some(module) => format!("{}+{offset:#x} [{module}]", symbol.name),
-            },
-        }
+        let Some((symbol, offset)) = self.resolve(address) else {
+            return format!("{address:#x}");
+        };
+        let end = self.end_of(address).unwrap_or(address);
+        let size = end - symbol.address;
+        let module = symbol.module.unwrap_or("kernel");
+        format!("{}+{offset:#x}/{size:#x} [{module}]", symbol.name)
+    }
+
+    /// Where the symbol that an address lies in ends: where the next one begins.
+    #[must_use]
+    pub fn end_of(&self, address: u64) -> Option<u64> {
+        let next = self.by_address.partition_point(|e| e.0 <= address);
+        self.by_address.get(next).map(|e| e.0)
     }
 
     /// All symbols of that name: static functions may share one.
@@ -279,8 +283,8 @@ ffffffffc0000000 T xfs_init\t[xfs]
     fn addresses_and_names() {
         let s = Symbols::parse(SAMPLE).expect("addresses");
         assert_eq!(s.len(), 7);
-        assert_eq!(s.describe(0xffff_ffff_8100_0004), "_stext+0x4");
-        assert_eq!(s.describe(0xffff_ffff_8100_0100), "helper+0x0");
+        assert_eq!(s.describe(0xffff_ffff_8100_0004), "_stext+0x4/0x100 [kernel]");
+        assert_eq!(s.describe(0xffff_ffff_8100_0100), "helper+0x0/0x100 [kernel]");
         assert_eq!(s.describe(0xffff_ffff_c000_0010), "xfs_init+0x10 [xfs]");
         assert_eq!(s.describe(0x10), "0x10");
         assert_eq!(s.find("helper").count(), 2);

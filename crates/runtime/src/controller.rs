@@ -667,6 +667,7 @@ mod tests {
             handlers: vec![None],
             programs: vec![],
             records: vec![shape(print), shape(error), shape(bad)],
+            stacks: None,
         };
         let kernel = Kernel::plain(&layout, vec![vec![]]);
         let out = Output::open(&output::Target::Memory, None).unwrap();

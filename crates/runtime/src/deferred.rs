@@ -11,10 +11,11 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::FileExt;
 
-use spile_bpf::layout::Quote;
+use spile_bpf::layout::{Quote, Symbolic};
 use spile_kernel::btf::Btf;
 
 use crate::record::Field;
+use crate::symbolic;
 
 /// Bytes of the word of a mark.
 pub const WORD: usize = 16;
@@ -175,6 +176,11 @@ impl Deferred {
                 rest = b"";
                 break;
             };
+            if let Some(form) = rest.first().and_then(|b| Symbolic::by_letter(*b)) {
+                symbolic::append(form, &rest[1..end], &mut out);
+                rest = &rest[end + 1..];
+                continue;
+            }
             let id = std::str::from_utf8(&rest[..end]).ok();
             let id = id.and_then(|id| u64::from_str_radix(id, 16).ok());
             match id.and_then(|id| self.texts.get(&id)) {
@@ -183,7 +189,7 @@ impl Deferred {
             }
             rest = &rest[end + 1..];
         }
-        if out.is_empty() && rest.len() == text.len() {
+        if rest.len() == text.len() {
             return text.into();
         }
         out.extend_from_slice(rest);

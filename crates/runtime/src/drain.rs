@@ -136,6 +136,7 @@ mod tests {
             handlers: vec![],
             programs: vec![],
             records: vec![],
+            stacks: None,
         }
     }
 

@@ -547,6 +547,7 @@ mod tests {
             handlers: vec![],
             programs: vec![],
             records: vec![],
+            stacks: None,
         };
         let table = || -> BoxedTable {
             RefCell::new(Box::new(PlainMap {

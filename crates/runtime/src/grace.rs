@@ -126,6 +126,7 @@ mod tests {
             handlers: vec![],
             programs: vec![],
             records: vec![],
+            stacks: None,
         };
         let state = State::plain(&layout).unwrap();
         assert!(Grace::Visit.wait(&state) && Grace::Barrier.wait(&state));

@@ -18,6 +18,7 @@ pub mod clock;
 mod code;
 pub mod controller;
 pub mod deferred;
+pub mod symbolic;
 pub mod display;
 pub mod drain;
 pub mod error;

@@ -352,6 +352,7 @@ mod tests {
                 handlers: vec![HandlerId(0)],
             }],
             records: vec![],
+            stacks: None,
         };
         let program = Program {
             sites: vec![Site::default(), Site::at("keyword at a.stp:1:1")],

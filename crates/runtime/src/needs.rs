@@ -59,16 +59,26 @@ fn of_body(program: &Program, layout: &Layout, body: &Body) -> Needs {
 /// Whether a kernel handler reads memory of the current process, functions included.
 pub fn reads_user(program: &Program) -> bool {
     use Intrinsic::{SysArgstr, UserBuf, UserStr};
-    let handlers = program.handlers.iter().filter(|h| h.event.in_kernel());
-    let bodies = handlers.map(|h| &h.body);
-    let bodies = bodies.chain(program.funcs.iter().map(|f| &f.body));
-    let reads = |inst: &Inst| match inst {
+    reads(program, |inst| match inst {
         Inst::Intr { f, .. } => matches!(f, UserStr | UserBuf | SysArgstr),
         Inst::Load { space, .. } => *space == Space::User,
         _ => false,
-    };
+    })
+}
+
+/// Whether a kernel handler makes texts that the controller completes.
+pub fn makes_marks(program: &Program) -> bool {
+    reads(program, |inst| {
+        matches!(inst, Inst::Intr { f, .. } if f.is_symbolic())
+    })
+}
+
+fn reads(program: &Program, what: impl Fn(&Inst) -> bool) -> bool {
+    let handlers = program.handlers.iter().filter(|h| h.event.in_kernel());
+    let bodies = handlers.map(|h| &h.body);
+    let bodies = bodies.chain(program.funcs.iter().map(|f| &f.body));
     let mut insts = bodies.flat_map(|b| b.blocks.iter().flat_map(|b| &b.insts));
-    insts.any(|(inst, _)| reads(inst))
+    insts.any(|(inst, _)| what(inst))
 }
 
 /// Whether a kernel handler can end the session, functions included.
@@ -201,6 +211,7 @@ mod tests {
             handlers: vec![],
             programs: vec![],
             records: vec![],
+            stacks: None,
         };
         let needs = of_program(&program, Some(&layout));
         assert_eq!(needs[0].locks, [(GlobalId(0), 136), (GlobalId(1), 144)]);

@@ -25,6 +25,7 @@ use crate::clock;
 use crate::code;
 use crate::controller::Controller;
 use crate::deferred::Deferred;
+use crate::symbolic;
 use crate::error::Error;
 use crate::events::{Events, Signal, Signals, Source, Timer};
 use crate::input::{Input, Typed};
@@ -140,11 +141,17 @@ impl Session {
         let mut deferred = None;
         if let Some((_, state)) = &loaded {
             set_shared_words(state, target);
+            if let Some(words) = object.and_then(|o| o.layout.stacks.as_ref()) {
+                symbolic::set_stack_words(state, words);
+            }
             if needs::reads_user(&program) {
                 set_page_words(state);
                 deferred = Deferred::new();
-                set_mark(state, deferred.as_ref());
             }
+            if deferred.is_none() && needs::makes_marks(&program) {
+                deferred = Deferred::new();
+            }
+            set_mark(state, deferred.as_ref());
         }
         let batch = Rc::new(RefCell::new(Batch::default()));
         let (mut links, mut ring) = (None, None);

@@ -445,6 +445,7 @@ mod tests {
             handlers: vec![None],
             programs: vec![],
             records: vec![],
+            stacks: None,
         }
     }
 

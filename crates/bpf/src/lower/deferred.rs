@@ -11,7 +11,7 @@
 //! What a handler compares, keeps, or measures is never left: [`modes`] finds the registers
 //! that go nowhere but into output. The read of any other fails, with the address.
 
-use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
+use spile_ir::fmt::{ConvKind, Count, Format, Piece};
 use spile_ir::{Body, Inst, Program, Reg as IrReg, Stream, Ty, Val};
 
 use super::argstr::Put;
@@ -103,13 +103,9 @@ fn visit(program: &Program, inst: &Inst, modes: &mut [Mode]) {
         }
         Inst::Sprint { dst, fmt, args } => {
             let whole = of(modes, dst);
-            let plain = |c: &Conv| (c.width, c.precision) == (Count::None, Count::None);
             let format = program.formats.get(fmt.index());
             let pieces = format.map_or(&[][..], |f| &f.pieces);
-            let simple = pieces.iter().all(|p| match p {
-                Piece::Conv(c) => plain(c),
-                Piece::Lit(_) => true,
-            });
+            let simple = format.is_none_or(plain);
             let convs = pieces.iter().filter_map(|p| match p {
                 Piece::Conv(c) => Some(c),
                 Piece::Lit(_) => None,
@@ -130,6 +126,14 @@ fn visit(program: &Program, inst: &Inst, modes: &mut [Mode]) {
         }
         _ => inst.for_each_use(|v| used(v, Mode::Used, modes)),
     }
+}
+
+/// Whether a format puts its arguments into the text as they are long: no widths, no precisions.
+pub(super) fn plain(format: &Format) -> bool {
+    format.pieces.iter().all(|p| match p {
+        Piece::Conv(c) => (c.width, c.precision) == (Count::None, Count::None),
+        Piece::Lit(_) => true,
+    })
 }
 
 /// Makes sure of `user_defer(address, room, quote)`, where this kernel has what it needs: it

@@ -54,6 +54,11 @@ impl Gen<'_> {
             I::TextStrn => return self.text_strn(dst, args[0], args[1], args[2]),
             I::Strtol => return self.strtol(dst, args[0], args[1]),
             I::Cmdline => return self.cmdline(dst),
+            I::SymName => return self.symbol(dst, args[0], false),
+            I::SymData => return self.symbol(dst, args[0], true),
+            I::KernelStack => return self.kernel_stack(dst, args[0]),
+            I::Symbolic => return self.symbolic(dst, args[0], args[1]),
+            I::KernelFrame => self.kernel_frame(args[0])?,
             I::MatchGroup => return self.match_group(dst, args[0]),
             I::MatchGroups => self.match_groups(),
             I::Strlen => {

@@ -18,6 +18,7 @@
 //! | `iterate`, `heap` | `foreach` |
 //! | `intrinsics` | the table of intrinsics; the current task; time |
 //! | `code` | registers, arguments and results at probed code |
+//! | `stacks` | stacks of the kernel, names of its addresses |
 //! | `context` | the interrupted code, the current process's arguments |
 //! | `syscalls` | numbers, arguments and results of system calls |
 //! | `deferred` | user memory that the controller reads |
@@ -68,6 +69,7 @@ mod quote;
 pub(crate) mod regex;
 mod replace;
 mod search;
+pub(crate) mod stacks;
 mod steps;
 mod strings;
 mod syscalls;

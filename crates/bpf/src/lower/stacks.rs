@@ -1,0 +1,380 @@
+//! Stacks of the kernel, and names of its addresses.
+//!
+//! `bpf_get_stack` writes the addresses into a room of the CPU's block. In front of the code
+//! that hit the probe stand frames of the probe itself: BPF programs, `bpf_trace_runN`, and the
+//! functions that a tracepoint calls its probes with. `stack_first` leaves them out, by address
+//! ranges that the loader takes from the kernel's symbols. Names of kernel addresses are made by
+//! the kernel itself (`bpf_snprintf` with `%ps`, `%pS`), so they are real text, as stacks are:
+//! keys and comparisons see what is printed.
+//!
+//! Texts of stacks that only the controller can make go through values as marks: the session's
+//! word, a letter for the form, what the text is made of, a semicolon. Equal text has equal
+//! marks. [`check`] finds what would look into one.
+
+use spile_ir::{Body, Event, Inst, Program, Reg as IrReg, Val};
+
+use super::argstr::Put;
+use super::format::{append_number, flag};
+use super::{CTX, Gen, Res, TMP, Text};
+use crate::asm::{Function, Section};
+use crate::helpers::Helper;
+use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
+use crate::layout::{Symbolic, shared, stack_words};
+use crate::plan::{MAX_BACKTRACE, StackRoom};
+
+/// Frames of the probe's own that are looked through for `bpf_trace_runN`.
+pub(crate) const OWN_FRAMES: u32 = 12;
+/// Behind it, frames that a tracepoint may have in between.
+const BETWEEN: usize = 2;
+/// What stands behind the name of a symbol that no module has.
+const KERNEL: &[u8; 9] = b" [kernel]";
+
+impl Gen<'_> {
+    fn room(&self) -> Res<&StackRoom> {
+        let room = self.plan.stacks.as_ref();
+        room.ok_or_else(|| "a stack that was not planned for".into())
+    }
+
+    /// Fills the room with the kernel's stack: `r0` = bytes there are, `r9`-like scratch word
+    /// [`StackRoom::first`] = offset of the first frame that counts.
+    fn take_kernel_stack(&mut self) -> Res {
+        let room = self.room()?.clone();
+        let (plan, cpus) = (self.plan, self.options.cpus);
+        self.asm.load(Size::DW, R1, R10, CTX);
+        self.addr(R2, room.frames);
+        self.asm.mov(R3, room.bytes() as i32);
+        self.asm.mov(R4, 0);
+        self.asm.call(Helper::GetStack);
+        let some = self.asm.label();
+        self.asm.jump_if(Cond::Sge, R0, 0, some);
+        self.asm.mov(R0, 0);
+        self.asm.bind(some);
+        self.store(room.count, R0);
+        let point = match self.event() {
+            Event::Tracepoint(name) => Some(&**name),
+            Event::SysEnter(_) => Some("sys_enter"),
+            Event::SysExit(_) => Some("sys_exit"),
+            _ => None,
+        };
+        let at = point.and_then(|p| room.points.iter().position(|q| q == p));
+        match at {
+            Some(at) => {
+                let words = room.words + stack_words::POINTS + at as u32 * stack_words::POINT;
+                self.pool.sub("stack_first", |_| {
+                    stack_first(Put::new("stack_first", &["words"], plan, cpus), &room)
+                })?;
+                self.asm.mov(R1, words as i32);
+                self.asm.call_sub("stack_first");
+            }
+            None => self.store(room.first, 0),
+        }
+        Ok(())
+    }
+
+    /// `dst` = the first `n` addresses, or all.
+    pub(super) fn kernel_stack(&mut self, dst: IrReg, n: Val) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        self.take_kernel_stack()?;
+        self.stack_text(n, (off, width))
+    }
+
+    /// A slot = the addresses in the room, at most `n`.
+    pub(super) fn stack_text(&mut self, n: Val, (off, width): (u32, u32)) -> Res {
+        let room = self.room()?.clone();
+        let (plan, cpus) = (self.plan, self.options.cpus);
+        self.pool
+            .sub("append_number_16", |pool| append_number(plan, pool, 16))?;
+        self.pool.sub("append_stack", |_| {
+            append_stack(Put::new("append_stack", &["most"], plan, cpus), &room)
+        })?;
+        self.begin_text(width);
+        self.long_into(n, R1)?;
+        self.forget(R1);
+        self.asm.call_sub("append_stack");
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    /// `r0` = address `n` of the kernel's stack, or 0.
+    pub(super) fn kernel_frame(&mut self, n: Val) -> Res {
+        self.take_kernel_stack()?;
+        self.frame_of_room(n)
+    }
+
+    /// `r0` = address `n` of the room.
+    pub(super) fn frame_of_room(&mut self, n: Val) -> Res {
+        let room = self.room()?.clone();
+        let end = self.asm.label();
+        self.long_into(n, R1)?;
+        self.forget(R1);
+        self.asm.mov(R0, 0);
+        self.asm.jump_if(Cond::Ge, R1, MAX_BACKTRACE as i32, end);
+        self.asm.alu(AluOp::Lsh, R1, 3);
+        self.load(R2, room.first);
+        self.asm.add(R1, R2);
+        self.load(R2, room.count);
+        self.asm.jump_if(Cond::Ge, R1, R2, end);
+        self.asm
+            .jump_if(Cond::Gt, R1, room.bytes() as i32 - 8, end);
+        self.addr(R2, room.frames);
+        self.asm.add(R2, R1);
+        self.asm.load(Size::DW, R0, R2, 0);
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    /// `dst` = name of a kernel address, with everything that is known of it where `data`.
+    pub(super) fn symbol(&mut self, dst: IrReg, addr: Val, data: bool) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        self.fill_zero(off, width);
+        self.long_into(addr, R1)?;
+        self.asm.store(Size::DW, R10, TMP[0], R1);
+        let format = self.pool.constant(if data { b"%pS" } else { b"%ps" });
+        self.addr(R1, off);
+        self.asm.mov(R2, width as i32);
+        self.asm.ld_data(R3, Section::Rodata, format);
+        self.asm.mov(R4, R10);
+        self.asm.add(R4, i32::from(TMP[0]));
+        self.asm.mov(R5, 8);
+        self.asm.call(Helper::Snprintf);
+        let (end, fits) = (self.asm.label(), self.asm.label());
+        self.asm.jump_if(Cond::Sle, R0, 2, end);
+        self.asm.jump_if(Cond::Sle, R0, width as i32, fits);
+        self.count(crate::layout::percpu::TRUNCATED);
+        self.asm.jump(end);
+        self.asm.bind(fits);
+        if data {
+            let room = width as i32 - KERNEL.len() as i32;
+            self.asm.jump_if(Cond::Gt, R0, room, end);
+            // No name begins with a digit: an address has no module.
+            self.addr(R2, off);
+            self.asm.load(Size::B, R1, R2, 0);
+            self.asm.jump_if(Cond::Eq, R1, i32::from(b'0'), end);
+            self.asm.add(R2, R0);
+            self.asm.load(Size::B, R1, R2, -2);
+            self.asm.jump_if(Cond::Eq, R1, i32::from(b']'), end);
+            for (i, byte) in KERNEL.iter().enumerate() {
+                self.asm
+                    .store(Size::B, R2, i as i16 - 1, i32::from(*byte));
+            }
+        }
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    /// `dst` = a mark for a text of that form.
+    pub(super) fn symbolic(&mut self, dst: IrReg, form: Val, of: Val) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let Some(form) = symbolic_form(form) else {
+            return Err("a form of symbolic text that there is not".into());
+        };
+        let of = self.text(of)?;
+        self.begin_text(width);
+        self.begin_mark(form)?;
+        self.append_text(&of, 0, None)?;
+        self.append_text(&literal(";"), 0, None)?;
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    /// Appends the session's word and the form's letter.
+    pub(super) fn begin_mark(&mut self, form: Symbolic) -> Res {
+        self.use_append_text()?;
+        self.shared(R2, shared::MARK);
+        self.asm.mov(R1, R7);
+        self.asm.mov(R3, 17);
+        self.asm.mov(R4, 0);
+        self.asm.call_sub("append_text");
+        let letter = char::from(form.letter()).to_string();
+        self.append_text(&literal(&letter), 0, None)
+    }
+}
+
+fn literal(text: &str) -> Text {
+    Text::Const {
+        bytes: text.as_bytes().into(),
+    }
+}
+
+fn symbolic_form(form: Val) -> Option<Symbolic> {
+    match form {
+        Val::Imm(n) => Symbolic::by_number(n),
+        _ => None,
+    }
+}
+
+/// `stack_first(words)`: finds where the frames begin that are not the probe's own; `words` is
+/// the place of a tracepoint's ranges in the shared block.
+fn stack_first(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
+    let asm = &mut p.asm;
+    let first = room.first as i16;
+    asm.store(Size::DW, R6, first, 0);
+    asm.ld_data(R8, Section::Bss, room.words);
+    let scanned = asm.label();
+    asm.load(Size::DW, R2, R6, room.count as i16);
+    asm.load(Size::DW, R3, R8, stack_words::RUN as i16);
+    asm.load(Size::DW, R4, R8, stack_words::RUN as i16 + 8);
+    for i in 0..OWN_FRAMES {
+        let next = asm.label();
+        asm.jump_if(Cond::Le, R2, 8 * i as i32, scanned);
+        asm.load(Size::DW, R1, R6, (room.frames + 8 * i) as i16);
+        asm.jump_if(Cond::Lt, R1, R3, next);
+        asm.jump_if(Cond::Ge, R1, R4, next);
+        asm.store(Size::DW, R6, first, 8 * (i as i32 + 1));
+        asm.bind(next);
+    }
+    asm.bind(scanned);
+    asm.jump_if(Cond::Gt, R7, room.words as i32 + 8192, p.end);
+    asm.ld_data(R8, Section::Bss, 0);
+    asm.add(R8, R7);
+    for _ in 0..BETWEEN {
+        asm.load(Size::DW, R1, R6, first);
+        asm.jump_if(Cond::Eq, R1, 0, p.end);
+        asm.jump_if(Cond::Gt, R1, room.bytes() as i32 - 8, p.end);
+        asm.load(Size::DW, R2, R6, room.count as i16);
+        asm.jump_if(Cond::Ge, R1, R2, p.end);
+        asm.mov(R3, R6);
+        asm.add(R3, R1);
+        asm.add(R3, room.frames as i32);
+        asm.load(Size::DW, R3, R3, 0);
+        let (own, next) = (asm.label(), asm.label());
+        for pair in 0..stack_words::PAIRS {
+            let other = asm.label();
+            asm.load(Size::DW, R4, R8, 16 * pair as i16);
+            asm.jump_if(Cond::Lt, R3, R4, other);
+            asm.load(Size::DW, R4, R8, 16 * pair as i16 + 8);
+            asm.jump_if(Cond::Lt, R3, R4, own);
+            asm.bind(other);
+        }
+        asm.jump(next);
+        asm.bind(own);
+        asm.add(R1, 8);
+        asm.store(Size::DW, R6, first, R1);
+        asm.bind(next);
+    }
+    p.finish()
+}
+
+/// `append_stack(most)`: appends the addresses in the room, at most so many.
+fn append_stack(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
+    p.asm.load(Size::DW, R8, R6, room.first as i16);
+    for i in 0..MAX_BACKTRACE {
+        let asm = &mut p.asm;
+        asm.jump_if(Cond::Eq, R7, i as i32, p.end);
+        asm.load(Size::DW, R1, R6, room.count as i16);
+        asm.jump_if(Cond::Ge, R8, R1, p.end);
+        asm.jump_if(Cond::Gt, R8, room.bytes() as i32 - 8, p.end);
+        asm.mov(R9, R6);
+        asm.add(R9, R8);
+        asm.add(R9, room.frames as i32);
+        asm.load(Size::DW, R9, R9, 0);
+        // What ends a chain is no address.
+        asm.jump_if(Cond::Eq, R9, 0, p.end);
+        if i > 0 {
+            put_byte(&mut p, b' ');
+        }
+        put_hex(&mut p, R9, flag::MARK);
+        p.asm.add(R8, 8);
+    }
+    p.finish()
+}
+
+/// Appends a byte. Loses r1-r3.
+pub(super) fn put_byte(p: &mut Put<'_>, byte: u8) {
+    let scratch = &p.plan.scratch;
+    let asm = &mut p.asm;
+    asm.load(Size::DW, R1, R6, scratch.text_pos as i16);
+    asm.jump_if(Cond::Gt, R1, p.plan.max_string as i32, p.end);
+    asm.mov(R2, R6);
+    asm.add(R2, scratch.text as i32);
+    asm.add(R2, R1);
+    asm.store(Size::B, R2, 0, i32::from(byte));
+    asm.add(R1, 1);
+    asm.store(Size::DW, R6, scratch.text_pos as i16, R1);
+}
+
+/// Appends a number in hex. Loses r0-r5.
+pub(super) fn put_hex(p: &mut Put<'_>, number: Reg, flags: i32) {
+    let asm = &mut p.asm;
+    asm.mov(R1, -1);
+    asm.mov(R2, number);
+    asm.mov(R3, flags);
+    asm.mov(R4, 0);
+    asm.call_sub("append_number_16");
+}
+
+/// The first instruction that looks into a text which only the controller can make.
+pub(crate) fn check(program: &Program, body: &Body) -> Option<spile_ir::SiteId> {
+    let mut marked = vec![false; body.regs.len()];
+    let insts = || body.blocks.iter().flat_map(|b| &b.insts);
+    loop {
+        let before = marked.clone();
+        for (inst, _) in insts() {
+            if let Some(dst) = inst.dst()
+                && makes_mark(inst, &marked)
+            {
+                marked[dst.index()] = true;
+            }
+        }
+        if marked == before {
+            break;
+        }
+    }
+    if marked.iter().all(|m| !m) {
+        return None;
+    }
+    let is = |v: &Val| matches!(v, Val::Reg(r) if marked[r.index()]);
+    insts()
+        .find(|(inst, _)| looks_into(program, inst, &is))
+        .map(|(_, site)| *site)
+}
+
+/// Whether the result has a mark in it.
+fn makes_mark(inst: &Inst, marked: &[bool]) -> bool {
+    let is = |v: &Val| matches!(v, Val::Reg(r) if marked[r.index()]);
+    match inst {
+        Inst::Intr { f, .. } => f.is_symbolic(),
+        Inst::Copy { src, .. } => is(src),
+        Inst::Concat { a, b, .. } => is(a) || is(b),
+        Inst::Sprint { args, .. } => args.iter().any(is),
+        _ => false,
+    }
+}
+
+/// Whether an instruction needs the text that a mark stands for.
+fn looks_into(program: &Program, inst: &Inst, is: &dyn Fn(&Val) -> bool) -> bool {
+    match inst {
+        Inst::Copy { .. }
+        | Inst::Concat { .. }
+        | Inst::Print { .. }
+        | Inst::GStore { .. }
+        | Inst::AGet { .. }
+        | Inst::ASet { .. }
+        | Inst::AAdd { .. }
+        | Inst::AHas { .. }
+        | Inst::ADel { .. }
+        | Inst::StatAdd { .. }
+        | Inst::StatGet { .. }
+        | Inst::Save { .. }
+        | Inst::Restore { .. } => false,
+        Inst::StrCmp { op, a, b, .. } => {
+            let equality = matches!(op, spile_ir::CmpOp::Eq | spile_ir::CmpOp::Ne);
+            (is(a) || is(b)) && !(equality && is(a) && is(b))
+        }
+        Inst::Sprint { fmt, args, .. } => {
+            let format = program.formats.get(fmt.index());
+            args.iter().any(is) && !format.is_some_and(super::deferred::plain)
+        }
+        _ => {
+            let mut found = false;
+            inst.for_each_use(|v| found |= is(&v));
+            found
+        }
+    }
+}
