@@ -110,7 +110,10 @@ impl Symbolic {
 
     /// By its letter.
     pub fn by_letter(letter: u8) -> Option<Symbolic> {
-        Self::ALL.iter().find(|row| row.1 == letter).map(|row| row.0)
+        Self::ALL
+            .iter()
+            .find(|row| row.1 == letter)
+            .map(|row| row.0)
     }
 }
 

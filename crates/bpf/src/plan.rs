@@ -7,14 +7,15 @@
 
 use spile_ir::fmt::MAX_MEM;
 use spile_ir::storage::Storage;
-use spile_ir::{Event, 
-    ElemTy, Global, GlobalKind, HandlerId, Hist, Inst, MAX_CALLERS, Program, StatsSpec, Ty,
+use spile_ir::{
+    ElemTy, Event, Global, GlobalKind, HandlerId, Hist, Inst, MAX_CALLERS, Program, StatsSpec, Ty,
 };
 
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
-    AggLayout, GlobalLayout, HandlerInfo, Options, Place, ValueLayout, counters, percpu, shared, stack_words,
+    AggLayout, GlobalLayout, HandlerInfo, Options, Place, ValueLayout, counters, percpu, shared,
+    stack_words,
 };
 use crate::lower::stacks::OWN_FRAMES;
 use crate::lower::{is_tokenize, reads_into_text};

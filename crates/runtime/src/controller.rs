@@ -4,6 +4,7 @@
 //! A handler holds the locks of the globals that it shares with kernel handlers from its first
 //! statement to its last; what it prints is collected and delivered after they are given back.
 
+use std::borrow::Cow;
 use std::process::{Child, Command};
 use std::rc::Rc;
 use std::time::Instant;
@@ -24,6 +25,7 @@ use crate::needs::{self, Needs};
 use crate::output::{self, Output};
 use crate::record::{self, Field, Piece};
 use crate::report::Hits;
+use crate::symbolic::Symbolizer;
 use crate::urgent::Urgent;
 
 /// Controller handlers and everything that they touch.
@@ -63,6 +65,8 @@ struct World {
     truncated: u64,
     /// Globals that the running handler reads from a copy.
     copied: Vec<GlobalId>,
+    /// Texts of stacks and symbols.
+    symbolic: Symbolizer,
 }
 
 impl World {
@@ -161,7 +165,19 @@ impl Env for World {
         self.globals().elements(g, slice)
     }
 
+    fn text(&self, v: &Value) -> Option<Value> {
+        match self.symbolic.fill(v.as_bytes()) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(text) => Some(Value::from(&text[..])),
+        }
+    }
+
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
+        if let (Intrinsic::Symbolic, [form, of]) = (f, args) {
+            return Ok(Value::from(
+                &self.symbolic.text(form.as_long(), of.as_bytes())[..],
+            ));
+        }
         self.host.intrinsic(f, args)
     }
 
@@ -214,6 +230,7 @@ impl Controller {
                 printed: Vec::new(),
                 truncated: 0,
                 copied: Vec::new(),
+                symbolic: Symbolizer::default(),
             },
             out,
             account: Account::default(),
@@ -354,7 +371,13 @@ impl Controller {
         }
     }
 
+    /// Where marks for texts of stacks are known by that word.
+    pub fn set_mark(&mut self, word: [u8; crate::deferred::WORD]) {
+        self.world.symbolic = Symbolizer::new(word);
+    }
+
     fn write(&mut self, stream: Stream, text: &[u8]) {
+        let text = &*self.world.symbolic.fill(text).into_owned();
         match stream {
             Stream::Out => self.out.push(text),
             Stream::Warn => {
@@ -472,7 +495,10 @@ impl Controller {
             .map(|f| match f {
                 Field::Long(n) => Value::Long(*n),
                 Field::Str(s) => match &self.deferred {
-                    Some(deferred) => Value::from(&*deferred.fill(s)),
+                    Some(deferred) => {
+                        let text = deferred.fill(s);
+                        Value::from(&*self.world.symbolic.fill(&text))
+                    }
                     None => Value::from(*s),
                 },
             })

@@ -11,11 +11,10 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::FileExt;
 
-use spile_bpf::layout::{Quote, Symbolic};
+use spile_bpf::layout::Quote;
 use spile_kernel::btf::Btf;
 
 use crate::record::Field;
-use crate::symbolic;
 
 /// Bytes of the word of a mark.
 pub const WORD: usize = 16;
@@ -176,9 +175,9 @@ impl Deferred {
                 rest = b"";
                 break;
             };
-            if let Some(form) = rest.first().and_then(|b| Symbolic::by_letter(*b)) {
-                symbolic::append(form, &rest[1..end], &mut out);
-                rest = &rest[end + 1..];
+            // Marks of another kind, which are not replaced here.
+            if rest.first().is_some_and(u8::is_ascii_uppercase) {
+                out.extend_from_slice(&self.word);
                 continue;
             }
             let id = std::str::from_utf8(&rest[..end]).ok();

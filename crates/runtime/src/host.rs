@@ -6,12 +6,10 @@ use std::fs;
 
 use spile_ir::interp::{Fault, Value};
 use spile_ir::intrinsics::Intrinsic;
-use spile_bpf::layout::Symbolic;
 use spile_kernel::symbols::Symbols;
 
 use crate::clock::{self, Zone};
 use crate::kmem::KernelMemory;
-use crate::symbolic;
 
 /// The machine, as controller handlers see it.
 pub struct Host {
@@ -80,14 +78,6 @@ impl Host {
                 }
                 let room = usize::try_from(number(2)).unwrap_or(0);
                 Value::from(&spile_ir::fmt::escape_within(&bytes, room, true)[..])
-            }
-            Intrinsic::Symbolic => {
-                let mut text = Vec::new();
-                if let Some(form) = Symbolic::by_number(number(0)) {
-                    let of = args.get(1).map_or(&b""[..], |v| v.as_bytes());
-                    symbolic::append(form, of, &mut text);
-                }
-                Value::from(&text[..])
             }
             Intrinsic::SymName => Value::from(&*symbol_name(number(0) as u64)),
             Intrinsic::SymData | Intrinsic::SymFileLine => {

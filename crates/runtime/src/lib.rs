@@ -18,7 +18,6 @@ pub mod clock;
 mod code;
 pub mod controller;
 pub mod deferred;
-pub mod symbolic;
 pub mod display;
 pub mod drain;
 pub mod error;
@@ -40,6 +39,7 @@ pub mod record;
 pub mod report;
 pub mod session;
 pub mod state;
+pub mod symbolic;
 pub mod urgent;
 
 pub use account::Account;

@@ -68,9 +68,10 @@ pub fn reads_user(program: &Program) -> bool {
 
 /// Whether a kernel handler makes texts that the controller completes.
 pub fn makes_marks(program: &Program) -> bool {
-    reads(program, |inst| {
-        matches!(inst, Inst::Intr { f, .. } if f.is_symbolic())
-    })
+    reads(
+        program,
+        |inst| matches!(inst, Inst::Intr { f, .. } if f.is_symbolic()),
+    )
 }
 
 fn reads(program: &Program, what: impl Fn(&Inst) -> bool) -> bool {

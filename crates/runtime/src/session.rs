@@ -25,7 +25,6 @@ use crate::clock;
 use crate::code;
 use crate::controller::Controller;
 use crate::deferred::Deferred;
-use crate::symbolic;
 use crate::error::Error;
 use crate::events::{Events, Signal, Signals, Source, Timer};
 use crate::input::{Input, Typed};
@@ -37,6 +36,7 @@ use crate::pages;
 use crate::prometheus::{Next, Server, Wants};
 use crate::report::{self, CycleClock, Hits};
 use crate::state::State;
+use crate::symbolic;
 
 /// How often the counters that the kernel cannot wake anybody for are looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -181,6 +181,9 @@ impl Session {
         };
         let mut controller =
             Controller::new(Rc::clone(&program), kernel, out, target, options.quiet);
+        if let Some(deferred) = &deferred {
+            controller.set_mark(*deferred.word());
+        }
         controller.deferred = deferred;
         let kernel_exits = links.is_some() && needs::kernel_exits(&program);
         let mut session = Session {

@@ -116,8 +116,7 @@ impl Gen<'_> {
         self.asm.add(R1, R2);
         self.load(R2, room.count);
         self.asm.jump_if(Cond::Ge, R1, R2, end);
-        self.asm
-            .jump_if(Cond::Gt, R1, room.bytes() as i32 - 8, end);
+        self.asm.jump_if(Cond::Gt, R1, room.bytes() as i32 - 8, end);
         self.addr(R2, room.frames);
         self.asm.add(R2, R1);
         self.asm.load(Size::DW, R0, R2, 0);
@@ -158,8 +157,7 @@ impl Gen<'_> {
             self.asm.load(Size::B, R1, R2, -2);
             self.asm.jump_if(Cond::Eq, R1, i32::from(b']'), end);
             for (i, byte) in KERNEL.iter().enumerate() {
-                self.asm
-                    .store(Size::B, R2, i as i16 - 1, i32::from(*byte));
+                self.asm.store(Size::B, R2, i as i16 - 1, i32::from(*byte));
             }
         }
         self.asm.bind(end);
@@ -171,9 +169,11 @@ impl Gen<'_> {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        let Some(form) = symbolic_form(form) else {
-            return Err("a form of symbolic text that there is not".into());
+        let form = match form {
+            Val::Imm(n) => Symbolic::by_number(n),
+            _ => None,
         };
+        let form = form.unwrap_or(Symbolic::KernelLines);
         let of = self.text(of)?;
         self.begin_text(width);
         self.begin_mark(form)?;
@@ -199,13 +199,6 @@ impl Gen<'_> {
 fn literal(text: &str) -> Text {
     Text::Const {
         bytes: text.as_bytes().into(),
-    }
-}
-
-fn symbolic_form(form: Val) -> Option<Symbolic> {
-    match form {
-        Val::Imm(n) => Symbolic::by_number(n),
-        _ => None,
     }
 }
 

@@ -81,6 +81,11 @@ pub trait Env {
     /// # Errors
     /// `read fault at 0x...`.
     fn read_memory(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<(), Fault>;
+    /// The text of a string in which something stands for text that is made when it is used;
+    /// `None` for any other.
+    fn text(&self, _: &Value) -> Option<Value> {
+        None
+    }
     /// Output of the script; never split further than the script's own statements.
     fn print(&mut self, stream: Stream, text: &[u8]);
     /// A string was cut to fit its place.

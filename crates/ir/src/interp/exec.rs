@@ -353,9 +353,22 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         spec.and_then(|s| s.hist).ok_or_else(invalid)
     }
 
+    /// Operands whose bytes are looked at.
+    fn texts(&mut self, args: &[Val]) -> Vec<Value> {
+        let mut values = self.vals(args);
+        for value in &mut values {
+            if let Value::Str(_) = value
+                && let Some(text) = self.env.text(value)
+            {
+                *value = text;
+            }
+        }
+        values
+    }
+
     fn format(&mut self, fmt: FormatId, args: &[Val]) -> Result<Vec<u8>, Fault> {
         let format = self.program.formats.get(fmt.index()).ok_or_else(invalid)?;
-        let args = self.vals(args);
+        let args = self.texts(args);
         let mut out = Vec::new();
         let env = &mut *self.env;
         render(
@@ -424,7 +437,10 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                 (*dst, v.ok_or_else(|| Fault::from("division by 0"))?.into())
             }
             Inst::StrCmp { dst, op, a, b } => {
-                let (a, b) = (self.val(*a), self.val(*b));
+                let texts = self.texts(&[*a, *b]);
+                let [a, b] = &texts[..] else {
+                    return Err(invalid());
+                };
                 (*dst, i64::from(op.eval(a.as_bytes(), b.as_bytes())).into())
             }
             Inst::Concat { dst, a, b } => {
@@ -444,7 +460,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                 keep,
             } => {
                 let re = self.program.regexes.get(re.index()).ok_or_else(invalid)?;
-                let text = self.val(*text);
+                let text = self.texts(&[*text]).pop().ok_or_else(invalid)?;
                 let found = if *keep {
                     self.last.find(re, text)
                 } else {
@@ -459,7 +475,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                 return Ok(Flow::Next);
             }
             Inst::Intr { dst, f, args } => {
-                let args = self.vals(args);
+                let args = self.texts(args);
                 let v = match f {
                     Intrinsic::Tokenize => match &args[..] {
                         [a, b] => self.tokens.next(a.as_bytes(), b.as_bytes()).into(),

@@ -33,7 +33,7 @@ function warn(msg:string) { __warn(msg) }
 function log(msg:string) { println(msg) }
 function errno_str:string(n:long) { return __table("errno", n) }
 function arg:long(n:long) { return __reg_arg(n) }
-function symname:string(addr:long) { return __sym_name(addr) }
+function symfileline:string(addr:long) { return __sym_fileline(addr) }
 function argstr:string() { return __sys_argstr() }
 function task_pid:long(task:long) { return @cast(task, "task_struct")->pid }
 function task_comm:string(task:long) { return __kernel_str(&@cast(task, "task_struct")->comm, 15) }
