@@ -285,13 +285,16 @@ ffffffffc0000000 T xfs_init\t[xfs]
         assert_eq!(s.len(), 7);
         assert_eq!(
             s.describe(0xffff_ffff_8100_0004),
-            "_stext+0x4/0x100 [kernel]"
+            "_stext_alias+0x4/0x100 [kernel]"
         );
         assert_eq!(
             s.describe(0xffff_ffff_8100_0100),
             "helper+0x0/0x100 [kernel]"
         );
-        assert_eq!(s.describe(0xffff_ffff_c000_0010), "xfs_init+0x10 [xfs]");
+        assert_eq!(
+            s.describe(0xffff_ffff_c000_0010),
+            "xfs_init+0x10/0x1000 [xfs]"
+        );
         assert_eq!(s.describe(0x10), "0x10");
         assert_eq!(s.find("helper").count(), 2);
         assert_eq!(s.address_of("sys_call"), Some(0xffff_ffff_8100_0200));
