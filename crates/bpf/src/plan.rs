@@ -96,6 +96,8 @@ pub struct Scratch {
     pub text: u32,
     /// What `tokenize` keeps in one run: the position, the text.
     pub tokens: u32,
+    /// Room for making numbers of decimal texts.
+    pub decimal: u32,
     /// Bytes read by `%m` for a text.
     pub memory: u32,
     /// The last match of a regular expression; only where one is kept.
@@ -291,6 +293,7 @@ impl Plan {
             err_text: 0,
             text: 0,
             tokens: 0,
+            decimal: 0,
             memory: 0,
             last_match: 0,
             out: 0,
@@ -315,6 +318,7 @@ impl Plan {
         if insts(program).any(is_tokenize) {
             scratch.tokens = cpu.take(8 + max_string);
         }
+        scratch.decimal = cpu.take(crate::lower::decimal::room(insts(program)));
         if insts(program).any(|i| reads_into_text(program, i)) {
             scratch.memory = cpu.take(MAX_MEM as u32 + 8);
         }

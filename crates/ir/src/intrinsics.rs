@@ -158,6 +158,8 @@ intrinsics! {
     UserBuf "user_buf" (Long, Long) -> Str, K, fails; "Bytes at a user address up to n or a NUL."
     KernelQuoted "kernel_quoted" (Long, Long, Long) -> Str, KC, fails; "n bytes at a kernel address, NULs among them, escaped and in quotes, in at most so many bytes as the third says."
     UserQuoted "user_quoted" (Long, Long, Long) -> Str, K, fails; "The same at a user address of the current task."
+    KernelUtf "kernel_utf" (Long, Long, Long) -> Str, KC, fails; "Text in units of n bytes (constant, 2 or 4) at a kernel address, up to a unit of 0, as UTF-8 of less bytes than the third (constant) says; fails on a bad address, and where the units are no text."
+    UserUtf "user_utf" (Long, Long, Long) -> Str, K, fails; "The same at a user address of the current task."
     // Strings.
     Strlen "strlen" (Str) -> Long, KC, pure; "Length in bytes."
     Substr "substr" (Str, Long, Long) -> Str, KC, pure; "Bytes start..start+len; out of range gives the part that exists."
@@ -166,6 +168,7 @@ intrinsics! {
     Strpos "strpos" (Str, Str) -> Long, KC, pure; "Position of the second in the first, -1 when absent."
     StrReplace "str_replace" (Str, Str, Str) -> Str, KC, pure; "All occurrences of the second in the first replaced by the third."
     Strtol "strtol" (Str, Long) -> Long, KC, pure; "Number at the start of a string, base 0, 8, 10 or 16, as C's strtol."
+    StrToFp "str_to_fp" (Str) -> Long, KC, pure; "The bits of the floating-point number that the text begins with, correctly rounded: spaces, a sign, `inf`, `nan` or digits with a point and an exponent; otherwise 0."
     Tokenize "tokenize" (Str, Str) -> Str, KC; "Next token of the string given first (or of the one before, when empty), split at any byte of the second."
     TextStrn "text_strn" (Str, Long, Long) -> Str, KC, pure; "Unprintable bytes escaped as in C, in at most so many bytes; in quotes where the third is not 0, with `...` behind them where it does not fit."
     // The last match.

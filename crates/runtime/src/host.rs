@@ -70,6 +70,7 @@ impl Host {
                 Value::Long(0)
             }
             Intrinsic::KernelStr => self.kernel_string(number(0) as u64, number(1))?,
+            Intrinsic::KernelUtf => self.kernel_unicode(number(0) as u64, number(1), number(2))?,
             Intrinsic::KernelQuoted => {
                 let addr = number(0) as u64;
                 let mut bytes = vec![0; number(1).clamp(0, MOST_STRING) as usize];
@@ -156,6 +157,23 @@ impl Host {
             }
         }
         Ok(Value::from(&text[..]))
+    }
+
+    /// A text of 16-bit or 32-bit units at a kernel address.
+    fn kernel_unicode(&mut self, addr: u64, unit: i64, room: i64) -> Result<Value, Fault> {
+        let unit = if unit == 2 { 2 } else { 4 };
+        let room = room.clamp(1, MOST_STRING) as usize;
+        let text = spile_ir::interp::unicode(unit, room, |at| {
+            let mut bytes = [0; 4];
+            let here = addr.wrapping_add(at);
+            if !self.read_kernel(here, &mut bytes[..unit as usize])? {
+                return Err(string_fault(addr));
+            }
+            Ok(u32::from_ne_bytes(bytes))
+        })?;
+        let invalid = || format!("{}{addr:x}", spile_ir::interp::invalid_unicode(unit as i32));
+        text.map(|t| Value::from(&t[..]))
+            .ok_or_else(|| Fault::from(invalid()))
     }
 }
 

@@ -257,7 +257,7 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName => "system call",
         Intrinsic::SysArgstr => "entry to a system call",
         Intrinsic::SysRet | Intrinsic::SysRetstr => "return from a system call",
-        Intrinsic::UserStr | Intrinsic::UserBuf | Intrinsic::UserQuoted => {
+        Intrinsic::UserStr | Intrinsic::UserBuf | Intrinsic::UserQuoted | Intrinsic::UserUtf => {
             "memory of the current process"
         }
         Intrinsic::TaskCurrent => "current task of the kernel",

@@ -462,7 +462,7 @@ fn put_number(mut p: Put<'_>) -> Result<Function, String> {
     let kinds = [
         (kind::UNSIGNED, 10, 0),
         (kind::HEX, 16, flag::MARK),
-        (kind::OCTAL, 8, flag::ALT_OCTAL),
+        (kind::OCTAL, 8, flag::MARK),
         (kind::SIGNED, 10, flag::SIGNED),
     ];
     for (code, base, flags) in kinds {

@@ -22,7 +22,7 @@ pub(super) mod flag {
     pub const PLUS: i32 = 2;
     pub const SPACE: i32 = 4;
     pub const ZERO: i32 = 8;
-    pub const ALT_OCTAL: i32 = 16;
+    /// `0x`, or `0` in octal.
     pub const MARK: i32 = 32;
     pub const UPPER: i32 = 64;
 }
@@ -115,7 +115,7 @@ impl Gen<'_> {
                 self.append_field(&text, field)
             }
             ConvKind::Char => self.append_char(c, value, field),
-            ConvKind::Binary => self.append_bytes(value, width),
+            ConvKind::Binary => self.append_bytes(value, field),
             ConvKind::Mem | ConvKind::MemHex => {
                 let memory = Memory::new(c, value, precision);
                 self.append_memory(&memory, c.kind == ConvKind::MemHex, field)
@@ -265,28 +265,37 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `%b`: raw bytes, of which a NUL ends the text.
-    fn append_bytes(&mut self, value: Val, size: Amount) -> Res {
+    /// `%b`: raw bytes, of which a NUL ends the text, as do those that fill up to the width.
+    fn append_bytes(&mut self, value: Val, field: Field) -> Res {
         let plan = self.plan;
         self.pool
             .sub("append_bytes", |pool| append_bytes(plan, pool))?;
-        match size {
-            Amount::Known(n @ (1 | 2 | 4)) => self.asm.mov(R3, n),
-            Amount::Known(_) => self.asm.mov(R3, 8),
-            Amount::At(v) => {
-                let (known, positive) = (self.asm.label(), self.asm.label());
-                self.long_into(v, R3)?;
-                self.forget(R3);
-                self.asm.jump_if(Cond::Sge, R3, 0, positive);
-                self.asm.neg(R3);
-                self.asm.bind(positive);
-                for n in [1, 2, 4] {
-                    self.asm.jump_if(Cond::Eq, R3, n, known);
+        let known = self.asm.label();
+        let mut otherwise = 8;
+        for amount in [field.precision, field.width] {
+            match amount {
+                Amount::Known(n @ (1 | 2 | 4 | 8)) => {
+                    otherwise = n;
+                    break;
                 }
-                self.asm.mov(R3, 8);
-                self.asm.bind(known);
+                Amount::Known(_) => {}
+                Amount::At(v) => {
+                    let positive = self.asm.label();
+                    self.long_into(v, R3)?;
+                    self.forget(R3);
+                    self.asm.jump_if(Cond::Sge, R3, 0, positive);
+                    self.asm.neg(R3);
+                    self.asm.bind(positive);
+                    for n in [1, 2, 4, 8] {
+                        self.asm.jump_if(Cond::Eq, R3, n, known);
+                    }
+                }
             }
         }
+        self.asm.mov(R3, otherwise);
+        self.asm.bind(known);
+        self.forget(R3);
+        self.width_into(field, R4)?;
         self.long_into(value, R2)?;
         self.forget(R2);
         self.asm.mov(R1, R7);
@@ -301,15 +310,13 @@ impl Gen<'_> {
             _ => 10,
         };
         let signed = c.kind == ConvKind::Dec;
-        let zeros = matches!(field.precision, Amount::Known(-1) | Amount::At(_));
         let flags = [
             (signed, flag::SIGNED),
             (signed && c.plus, flag::PLUS),
             (signed && c.space && !c.plus, flag::SPACE),
-            (c.zero && !c.left && zeros, flag::ZERO),
-            (c.alt && base == 8, flag::ALT_OCTAL),
+            (c.zero && !c.left, flag::ZERO),
             (
-                base == 16 && (c.alt || c.kind == ConvKind::Pointer),
+                base != 10 && (c.alt || c.kind == ConvKind::Pointer),
                 flag::MARK,
             ),
             (c.kind == ConvKind::HexUpper, flag::UPPER),
@@ -329,7 +336,6 @@ impl Gen<'_> {
                 self.long_into(v, R5)?;
                 self.forget(R5);
                 self.asm.jump_if(Cond::Slt, R5, 0, none);
-                self.asm.alu(AluOp::And, R3, !flag::ZERO);
                 self.asm.jump_if(Cond::Sle, R5, MAX_COUNT, inside);
                 self.asm.mov(R5, MAX_COUNT);
                 self.asm.bind(inside);
@@ -337,7 +343,6 @@ impl Gen<'_> {
                 self.asm.bind(none);
                 self.asm.mov(R5, -1);
                 self.asm.bind(end);
-                self.forget(R3);
                 self.forget(R5);
             }
         }
@@ -517,18 +522,25 @@ pub(super) fn append_text(plan: &Plan, pool: &mut Pool) -> Result<Function, Stri
     s.finish()
 }
 
-/// `append_bytes(block, value, size)`: the lowest bytes of the value, up to a zero one, which
-/// ends the text.
+/// `append_bytes(block, value, size, width)`: the lowest bytes of the value, up to a zero one,
+/// which ends the text. So does one that fills up to the width, on the right where that is
+/// negative.
 fn append_bytes(plan: &Plan, pool: &mut Pool) -> Result<Function, String> {
-    let mut s = sub(plan, pool, "append_bytes", &["block", "value", "size"]);
-    let (again, ends) = (s.asm.label(), s.asm.label());
+    let params = ["block", "value", "size", "width"];
+    let mut s = sub(plan, pool, "append_bytes", &params);
+    let (again, last, ends) = (s.asm.label(), s.asm.label(), s.asm.label());
     s.asm.alu(AluOp::And, R3, 15);
     s.asm.mov(R7, R3);
+    s.asm.jump_if(Cond::Sgt, R4, R3, ends);
+    // What there is on the right, above 0 where there is something.
+    s.asm.mov(R8, R4);
+    s.asm.neg(R8);
+    s.asm.alu(AluOp::Sub, R8, R3);
     s.pos(R3);
     s.at(R1, R3);
     s.asm.mov(R4, 8);
     s.asm.bind(again);
-    s.asm.jump_if(Cond::Eq, R7, 0, s.end);
+    s.asm.jump_if(Cond::Eq, R7, 0, last);
     s.asm.mov(R5, R2);
     s.asm.alu(AluOp::And, R5, 255);
     s.asm.jump_if(Cond::Eq, R5, 0, ends);
@@ -540,8 +552,9 @@ fn append_bytes(plan: &Plan, pool: &mut Pool) -> Result<Function, String> {
     s.asm.add(R7, -1);
     s.asm.add(R4, -1);
     s.asm.jump_if(Cond::Ne, R4, 0, again);
+    s.asm.bind(last);
     let end = s.end;
-    s.asm.jump(end);
+    s.asm.jump_if(Cond::Sle, R8, 0, end);
     s.asm.bind(ends);
     let full = s.plan.max_string as i32 + 1;
     s.asm
@@ -568,37 +581,16 @@ pub(super) fn append_number(plan: &Plan, pool: &mut Pool, base: i32) -> Result<F
     s.asm.mov(R2, R9);
     sign(&mut s);
     digits(&mut s, base);
-    // r9: digits. No digits for 0 with precision 0.
-    let some = s.asm.label();
+    // Zeros that the precision asks for: precision - digits.
+    let enough = s.asm.label();
     s.asm.load(Size::DW, R1, R10, precision);
-    s.asm.jump_if(Cond::Ne, R1, 0, some);
-    s.asm.load(Size::DW, R2, R6, s.plan.scratch.tmp as i16 + 8);
-    s.asm.jump_if(Cond::Ne, R2, 0, some);
-    s.asm.mov(R9, 0);
-    s.asm.bind(some);
-    // Zeros that the precision asks for: precision - digits; at least one with `#` in octal.
     s.asm.alu(AluOp::Sub, R1, R9);
-    let (enough, no_octal) = (s.asm.label(), s.asm.label());
     s.asm.jump_if(Cond::Sge, R1, 0, enough);
     s.asm.mov(R1, 0);
     s.asm.bind(enough);
-    if base == 8 {
-        s.asm.jump_if(Cond::Ne, R1, 0, no_octal);
-        s.asm.mov(R2, R8);
-        s.asm.alu(AluOp::And, R2, flag::ALT_OCTAL);
-        s.asm.jump_if(Cond::Eq, R2, 0, no_octal);
-        // A lone 0 has its zero already.
-        let plain = s.asm.label();
-        s.asm.load(Size::DW, R2, R6, s.plan.scratch.tmp as i16 + 8);
-        s.asm.jump_if(Cond::Ne, R2, 0, plain);
-        s.asm.jump_if(Cond::Ne, R9, 0, no_octal);
-        s.asm.bind(plain);
-        s.asm.mov(R1, 1);
-        s.asm.bind(no_octal);
-    }
     s.asm.store(Size::DW, R10, precision, R1);
-    fill_before(&mut s, width, precision);
-    marks(&mut s);
+    fill_before(&mut s, width, precision, base);
+    marks(&mut s, base);
     s.asm.load(Size::DW, R1, R10, precision);
     let zeros = s.zeros;
     s.fill(zeros, R1);
@@ -687,7 +679,7 @@ fn digits(s: &mut Sub<'_>, base: i32) {
 
 /// Spaces before a number that is narrower than its width, or zeros added to the precision.
 /// Leaves in `width` what has to stand behind, negative.
-fn fill_before(s: &mut Sub<'_>, width: i16, precision: i16) {
+fn fill_before(s: &mut Sub<'_>, width: i16, precision: i16, base: i32) {
     let (left, none, spaces, end) = (s.asm.label(), s.asm.label(), s.asm.label(), s.asm.label());
     // r1 = columns in use: zeros, digits, sign, mark.
     s.asm.add(R1, R9);
@@ -698,7 +690,7 @@ fn fill_before(s: &mut Sub<'_>, width: i16, precision: i16) {
     s.asm.mov(R2, R8);
     s.asm.alu(AluOp::And, R2, flag::MARK);
     s.asm.jump_if(Cond::Eq, R2, 0, unmarked);
-    s.asm.add(R1, 2);
+    s.asm.add(R1, if base == 8 { 1 } else { 2 });
     s.asm.bind(unmarked);
     s.asm.load(Size::DW, R2, R10, width);
     s.asm.jump_if(Cond::Slt, R2, 0, left);
@@ -726,8 +718,8 @@ fn fill_before(s: &mut Sub<'_>, width: i16, precision: i16) {
     s.asm.bind(end);
 }
 
-/// The sign r7 and the mark `0x`.
-fn marks(s: &mut Sub<'_>) {
+/// The sign r7 and the mark, `0x` or `0`.
+fn marks(s: &mut Sub<'_>, base: i32) {
     let (unsigned, unmarked, lower) = (s.asm.label(), s.asm.label(), s.asm.label());
     s.asm.jump_if(Cond::Eq, R7, 0, unsigned);
     s.pos(R2);
@@ -742,6 +734,12 @@ fn marks(s: &mut Sub<'_>) {
     s.pos(R2);
     s.at(R1, R2);
     s.asm.store(Size::B, R1, 0, i32::from(b'0'));
+    if base == 8 {
+        s.asm.add(R2, 1);
+        s.set_pos(R2);
+        s.asm.bind(unmarked);
+        return;
+    }
     s.asm.mov(R3, i32::from(b'x'));
     s.asm.mov(R4, R8);
     s.asm.alu(AluOp::And, R4, flag::UPPER);

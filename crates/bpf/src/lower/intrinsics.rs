@@ -32,6 +32,7 @@ impl Gen<'_> {
                     let room = self.unused_room();
                     self.read_string(room, f, (args[0], args[1]), None)
                 }
+                I::KernelUtf | I::UserUtf => self.unicode(None, f, args),
                 _ => Ok(()),
             };
         };
@@ -46,6 +47,7 @@ impl Gen<'_> {
                 let quote = self.deferrable(dst);
                 return self.read_string(slot, f, (args[0], args[1]), quote);
             }
+            I::KernelUtf | I::UserUtf => return self.unicode(Some(dst), f, args),
             I::Substr => return self.substr(dst, args[0], args[1], args[2]),
             I::Stringat => return self.stringat(dst, args[0], args[1]),
             I::Isinstr => return self.isinstr(dst, args[0], args[1]),
@@ -53,6 +55,7 @@ impl Gen<'_> {
             I::StrReplace => return self.str_replace(dst, args),
             I::TextStrn => return self.text_strn(dst, args[0], args[1], args[2]),
             I::Strtol => return self.strtol(dst, args[0], args[1]),
+            I::StrToFp => return self.string_to_fp(dst, args[0]),
             I::Cmdline => return self.cmdline(dst),
             I::SymName => return self.symbol(dst, args[0], false),
             I::SymData => return self.symbol(dst, args[0], true),

@@ -8,6 +8,8 @@
 //! | `compare` | comparisons of wide strings |
 //! | `format` | text built from formats |
 //! | `search` | finding, numbers in text, escapes: byte by byte |
+//! | `decimal` | texts to floating-point numbers |
+//! | `unicode` | UTF-16 and UTF-32 |
 //! | `replace` | replacing in strings, tokens |
 //! | `quote` | escaped text within a length |
 //! | `memory` | `%m` and `%M` |
@@ -53,6 +55,7 @@ mod calls;
 mod code;
 mod compare;
 mod context;
+pub(crate) mod decimal;
 mod deferred;
 pub(crate) mod entry;
 mod errors;
@@ -73,6 +76,7 @@ pub(crate) mod stacks;
 mod steps;
 mod strings;
 mod syscalls;
+mod unicode;
 mod usermem;
 mod variance;
 

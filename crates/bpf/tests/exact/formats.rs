@@ -65,7 +65,7 @@ const TABLE: &[(&str, &[Arg], &str)] = &[
     (
         "%.3d|%6.3d|%-6.3d|%.0d|%.d",
         &[N(7), N(7), N(7), N(0), N(0)],
-        "007|   007|007   ||",
+        "007|   007|007   |0|0",
     ),
     (
         "%p|%8p|%-8p|%p",
@@ -113,6 +113,23 @@ const TABLE: &[(&str, &[Arg], &str)] = &[
     ),
     ("100%%|%%%d", &[N(5)], "100%|%5"),
     ("%2b%4b", &[N(0x4241), N(0x4645_4443)], "ABCDEF"),
+    (
+        "%.1b%2.2b%.4b",
+        &[N(65), N(0x4342), N(0x4746_4544)],
+        "ABCDEFG",
+    ),
+    ("%*.*b%.*b", &[N(2), N(2), N(0x4241), N(1), N(67)], "ABC"),
+    // Where C has other rules.
+    (
+        "%#o|%#.3o|%#6o|%#06o|%#-6o|",
+        &[N(0), N(0), N(8), N(8), N(8)],
+        "00|0000|   010|000010|010   |",
+    ),
+    (
+        "%08.3d|%-08.3d|%0*.*d|%.0x",
+        &[N(-5), N(5), N(6), N(2), N(7), N(0)],
+        "-0000005|005     |000007|0",
+    ),
     // Memory that is not there, or too much of it.
     ("%.4m", &[N(16)], "!read fault at 0x10"),
     ("%d %#.4M", &[N(1), N(17)], "!read fault at 0x11"),
@@ -139,10 +156,7 @@ fn quoted(text: &str) -> String {
 
 /// A row as a script. Registers get their values from the event.
 fn row((format, args, _): &(&str, &[Arg], &str), known: bool, text: bool) -> String {
-    let mut head = format!(
-        "fmt f0 \"{}\"\nfmt f1 \"%.0d%s\"\nfmt f2 \"%s\"\n",
-        quoted(format)
-    );
+    let mut head = format!("fmt f0 \"{}\"\nfmt f1 \"%s\"\n", quoted(format));
     let (mut regs, mut code) = (", r2: str136".to_owned(), String::new());
     let (mut operands, mut strings) = (Vec::new(), 0);
     for (i, arg) in args.iter().enumerate() {
@@ -153,7 +167,11 @@ fn row((format, args, _): &(&str, &[Arg], &str), known: bool, text: bool) -> Str
                 let _ = writeln!(head, "str s{strings} \"{}\"", quoted(s));
                 let name = format!("s{strings}");
                 strings += 1;
-                (name.clone(), "str24", format!("sprint f1(r0, {name})"))
+                (
+                    name.clone(),
+                    "str24",
+                    format!("intr substr({name}, r0, 99)"),
+                )
             }
         };
         if known {
@@ -166,7 +184,7 @@ fn row((format, args, _): &(&str, &[Arg], &str), known: bool, text: bool) -> Str
     }
     let operands = operands.join(", ");
     code += &match text {
-        true => format!("    r2 = sprint f0({operands})\n    print out f2(r2)"),
+        true => format!("    r2 = sprint f0({operands})\n    print out f1(r2)"),
         false => format!("    print out f0({operands})"),
     };
     script(&head, &regs, &code)

@@ -2,6 +2,7 @@
 //! program gives the same output, the same errors, the same globals. Without the privileges
 //! each test says so and ends.
 
+mod decimals;
 mod directed;
 mod formats;
 mod iterate;

@@ -57,8 +57,7 @@ impl Format {
     /// Reads a format.
     ///
     /// # Errors
-    /// An unknown letter, an unfinished conversion, a width or a precision that is too large,
-    /// a `%b` of another size than 1, 2, 4 or 8.
+    /// An unknown letter, an unfinished conversion, a width or a precision that is too large.
     pub fn parse(text: &[u8]) -> Result<Format, FormatError> {
         let mut p = Parser { text, pos: 0 };
         let mut pieces = Vec::new();
@@ -171,14 +170,6 @@ impl Parser<'_> {
             return self.error(at, format!("unknown conversion letter `{shown}`"));
         };
         c.kind = *kind;
-        if c.kind == ConvKind::Binary
-            && !matches!(
-                c.width,
-                Count::None | Count::Arg | Count::Fixed(1 | 2 | 4 | 8)
-            )
-        {
-            return self.error(start, "`%b` writes 1, 2, 4 or 8 bytes");
-        }
         Ok(c)
     }
 
@@ -268,7 +259,6 @@ mod tests {
             ("ab%q", 3, "letter `q`"),
             ("ab%-5", 2, "unfinished"),
             ("%", 0, "unfinished"),
-            ("x%3b", 1, "1, 2, 4 or 8"),
             ("%99999999999d", 1, "above"),
             ("%hd", 1, "letter `h`"),
         ] {

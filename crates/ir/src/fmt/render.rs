@@ -1,7 +1,8 @@
 //! Rendering of formats, as C's `printf` does with 64-bit integers.
 //!
-//! Departures from C, all SystemTap's: `%p` is `%#x`; `%#x` marks 0 too (`0x0`); `%b` writes
-//! raw bytes; `%m` and `%M` read memory; `%#s` and `%#c` escape as C source does. Where an
+//! Departures from C, all SystemTap's: `%p` is `%#x`; `#` marks 0 too (`0x0`, `00`), and a
+//! number has a digit at least; `0` fills up to the width whatever the precision is; `%b` writes
+//! raw bytes, the precision's number of them or the width's, with NULs up to the width; `%m` and `%M` read memory; `%#s` and `%#c` escape as C source does. Where an
 //! argument of `%m` or `%M` is a string, it is the memory's bytes, read before.
 
 use super::{Conv, ConvKind, Count, Format, Piece};
@@ -81,17 +82,16 @@ fn conversion<'v>(
             }
         }
         ConvKind::Binary => {
-            let size = match width {
-                Some(1) => 1,
-                Some(2) => 2,
-                Some(4) => 4,
-                _ => 8,
+            let size = [precision, width]
+                .into_iter()
+                .flatten()
+                .find(|n| matches!(n, 1 | 2 | 4 | 8))
+                .unwrap_or(8);
+            let bytes = match cfg!(target_endian = "little") {
+                true => &n.to_le_bytes()[..size],
+                false => &n.to_be_bytes()[8 - size..],
             };
-            if cfg!(target_endian = "little") {
-                out.extend_from_slice(&n.to_le_bytes()[..size]);
-            } else {
-                out.extend_from_slice(&n.to_be_bytes()[8 - size..]);
-            }
+            fill(out, bytes, columns, left, 0);
         }
         ConvKind::Mem | ConvKind::MemHex => {
             let mut bytes = match value {
@@ -144,21 +144,15 @@ struct Shape {
 
 fn integer(c: &Conv, n: i64, shape: Shape, out: &mut Vec<u8>) {
     let signed = c.kind == ConvKind::Dec;
-    let (mut digits, mark) = match c.kind {
+    let (digits, mark) = match c.kind {
         ConvKind::Dec => (n.unsigned_abs().to_string(), ""),
-        ConvKind::Octal => (format!("{:o}", n as u64), ""),
+        ConvKind::Octal => (format!("{:o}", n as u64), if c.alt { "0" } else { "" }),
         ConvKind::Hex => (format!("{:x}", n as u64), if c.alt { "0x" } else { "" }),
         ConvKind::HexUpper => (format!("{:X}", n as u64), if c.alt { "0X" } else { "" }),
         ConvKind::Pointer => (format!("{:x}", n as u64), "0x"),
         _ => ((n as u64).to_string(), ""),
     };
-    if n == 0 && shape.precision == Some(0) {
-        digits.clear();
-    }
     let mut zeros = shape.precision.unwrap_or(0).saturating_sub(digits.len());
-    if c.kind == ConvKind::Octal && c.alt && zeros == 0 && !digits.starts_with('0') {
-        zeros = 1;
-    }
     let sign = match () {
         () if signed && n < 0 => "-",
         () if signed && c.plus => "+",
@@ -166,24 +160,27 @@ fn integer(c: &Conv, n: i64, shape: Shape, out: &mut Vec<u8>) {
         () => "",
     };
     let used = sign.len() + mark.len() + zeros + digits.len();
-    let fill = shape.columns.saturating_sub(used);
-    let zero_fill = c.zero && !shape.left && shape.precision.is_none();
-    if zero_fill {
-        zeros += fill;
+    let missing = shape.columns.saturating_sub(used);
+    if c.zero && !shape.left {
+        zeros += missing;
     } else if !shape.left {
-        out.extend(std::iter::repeat_n(b' ', fill));
+        out.extend(std::iter::repeat_n(b' ', missing));
     }
     out.extend_from_slice(sign.as_bytes());
     out.extend_from_slice(mark.as_bytes());
     out.extend(std::iter::repeat_n(b'0', zeros));
     out.extend_from_slice(digits.as_bytes());
     if shape.left {
-        out.extend(std::iter::repeat_n(b' ', fill));
+        out.extend(std::iter::repeat_n(b' ', missing));
     }
 }
 
 fn pad(out: &mut Vec<u8>, text: &[u8], columns: usize, left: bool) {
-    let fill = std::iter::repeat_n(b' ', columns.saturating_sub(text.len()));
+    fill(out, text, columns, left, b' ');
+}
+
+fn fill(out: &mut Vec<u8>, text: &[u8], columns: usize, left: bool, with: u8) {
+    let fill = std::iter::repeat_n(with, columns.saturating_sub(text.len()));
     if left {
         out.extend_from_slice(text);
         out.extend(fill);

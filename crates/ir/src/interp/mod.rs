@@ -17,7 +17,9 @@ pub use env::Env;
 pub use exec::{Limit, run, run_body};
 pub use globals::{ARRAY_OVERFLOW, Cell, Element, MemArray, MemGlobals, matches};
 pub use sort::sort_elements;
-pub use strings::{Tokens, pure as pure_intrinsic, strtol, substr};
+pub use strings::{
+    Tokens, invalid_unicode, pure as pure_intrinsic, string_to_fp, strtol, substr, unicode,
+};
 pub use value::{Fault, ScriptError, Value};
 
 #[cfg(any(test, feature = "testgen"))]

@@ -19,6 +19,7 @@ pub fn pure(f: Intrinsic, args: &[Value]) -> Option<Value> {
         Intrinsic::Strpos => Value::Long(find(text(0), text(1)).map_or(-1, |p| p as i64)),
         Intrinsic::StrReplace => Value::from(&replace(text(0), text(1), text(2))[..]),
         Intrinsic::Strtol => Value::Long(strtol(text(0), num(1))),
+        Intrinsic::StrToFp => Value::Long(string_to_fp(text(0))),
         Intrinsic::TextStrn => {
             let room = usize::try_from(num(1)).unwrap_or(0);
             Value::from(&escape_within(text(0), room, num(2) != 0)[..])
@@ -96,6 +97,92 @@ pub fn strtol(text: &[u8], base: i64) -> i64 {
     }
     let n = if negative { -n } else { n };
     n.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+/// The error of a text in units of so many bytes that is none, without the address at its end.
+pub fn invalid_unicode(unit: i32) -> String {
+    format!("invalid UTF-{} at 0x", 8 * unit)
+}
+
+/// A text in units of `unit` bytes (2 or 4), which `read` gets by their offsets in bytes, up to
+/// a unit of 0, as UTF-8 of less than `room` bytes.
+///
+/// # Errors
+/// What `read` fails with; `None` where the units are no text.
+pub fn unicode<E>(
+    unit: u64,
+    room: usize,
+    mut read: impl FnMut(u64) -> Result<u32, E>,
+) -> Result<Option<Vec<u8>>, E> {
+    let mut out = Vec::new();
+    let mut high = 0;
+    for at in 0..room as u64 {
+        let mut code = read(at * unit)?;
+        if code == 0 {
+            break;
+        }
+        if high != 0 {
+            if !matches!(code, 0xdc00..=0xdfff) {
+                return Ok(None);
+            }
+            code = 0x1_0000 + ((high - 0xd800) << 10) + (code - 0xdc00);
+            high = 0;
+        } else if unit == 2 && matches!(code, 0xd800..=0xdbff) {
+            high = code;
+            continue;
+        }
+        let Some(c) = char::from_u32(code) else {
+            return Ok(None);
+        };
+        if out.len() + c.len_utf8() >= room {
+            return Ok(Some(out));
+        }
+        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    // A first half alone at the end, which a full text hides.
+    Ok((high == 0 || out.len() + 4 >= room).then_some(out))
+}
+
+/// The bits of the floating-point number (IEEE 754, 64 bits) that a text begins with, as C's
+/// `strtod` without its hexadecimal forms; 0 where there is none. What is no number is negative
+/// and quiet.
+pub fn string_to_fp(text: &[u8]) -> i64 {
+    let count = |text: &[u8]| text.iter().take_while(|b| b.is_ascii_digit()).count();
+    let spaces = text.iter().take_while(|b| matches!(b, b' ' | 9..=13));
+    let text = &text[spaces.count()..];
+    let negative = text.first() == Some(&b'-');
+    let text = &text[usize::from(matches!(text.first(), Some(b'+' | b'-')))..];
+    let name = text.get(..3).unwrap_or_default();
+    let magnitude = if name.eq_ignore_ascii_case(b"inf") {
+        f64::INFINITY
+    } else if name.eq_ignore_ascii_case(b"nan") {
+        return 0xfff8_0000_0000_0000_u64 as i64;
+    } else {
+        let whole = count(text);
+        let behind = match text.get(whole) {
+            Some(b'.') => count(&text[whole + 1..]),
+            _ => 0,
+        };
+        if whole + behind == 0 {
+            return 0;
+        }
+        let mut end = whole;
+        if behind > 0 {
+            end += 1 + behind;
+        } else if text.get(whole) == Some(&b'.') {
+            end += 1;
+        }
+        if let Some(b'e' | b'E') = text.get(end) {
+            let sign = usize::from(matches!(text.get(end + 1), Some(b'+' | b'-')));
+            let digits = count(&text[end + 1 + sign..]);
+            if digits > 0 {
+                end += 1 + sign + digits;
+            }
+        }
+        let number = std::str::from_utf8(&text[..end]).unwrap_or_default();
+        number.parse::<f64>().unwrap_or_default()
+    };
+    (magnitude.to_bits() | u64::from(negative) << 63) as i64
 }
 
 /// What `tokenize` keeps from call to call within one run of a handler.

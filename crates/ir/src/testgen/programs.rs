@@ -526,7 +526,7 @@ impl Generator {
             f,
             args,
         };
-        match self.rng.below(17) {
+        match self.rng.below(19) {
             0 | 1 => Inst::Copy {
                 dst,
                 src: self.string(),
@@ -593,6 +593,7 @@ impl Generator {
                 let args = vec![self.string(), room, self.long()];
                 intr(dst, Intrinsic::TextStrn, args)
             }
+            17 => intr(self.long_reg(), Intrinsic::StrToFp, vec![self.string()]),
             _ => {
                 let args = vec![self.string(), self.long()];
                 intr(self.long_reg(), Intrinsic::Stringat, args)

@@ -59,7 +59,10 @@ proptest! {
             Just(0i64), Just(1), Just(-1), Just(i64::MIN), Just(i64::MAX), -1000..1000i64, any::<i64>()
         ],
     ) {
-        prop_assume!(!(v == 0 && flags.contains('#') && "xX".contains(letter)));
+        // Where SystemTap's are other ones, see below.
+        prop_assume!(!(v == 0 && (flags.contains('#') || precision == Some(0))));
+        prop_assume!(!(letter == 'o' && flags.contains('#') && precision.is_some()));
+        prop_assume!(!(flags.contains('0') && precision.is_some()));
         let width = width.map_or(String::new(), |w| w.to_string());
         let precision = precision.map_or(String::new(), |p| format!(".{p}"));
         let ours = show(&format!("%{flags}{width}{precision}{letter}"), &[Value::Long(v)]);
@@ -91,6 +94,10 @@ fn the_common_ones() {
     assert_eq!(long("% d", 42), " 42");
     assert_eq!(long("%.3d", 4), "004");
     assert_eq!(long("%#o", 8), "010");
+    assert_eq!(long("%#o", 0), "00");
+    assert_eq!(long("%#.3o", 8), "0010");
+    assert_eq!(long("%3.0d", 0), "  0");
+    assert_eq!(long("%08.3d", -5), "-0000005");
     assert_eq!(long("%p", 0), "0x0");
     assert_eq!(long("%#x", 0), "0x0");
     assert_eq!(long("%10p", 0xbeef), "    0xbeef");
@@ -111,6 +118,14 @@ fn what_c_does_not_have() {
         [0xad, 0xdb, 0xde, 0xc0, 0, 0, 0, 0]
     );
     assert_eq!(show("%1b%1b%1blo", &[n(72), n(101), n(108)]), b"Hello");
+    let five = [n(0x41), n(0x42), n(0x43), n(0x44), n(0x4645)];
+    assert_eq!(
+        show("%.1b%3.1b%-3.1b%4.1b%.2b", &five),
+        b"A\0\0BC\0\0\0\0\0DEF"
+    );
+    assert_eq!(show("%3b", &[n(1)]), [1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(show("%10b", &[n(1)]), [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(show("%*.*b", &[n(-2), n(1), n(65)]), b"A\0");
     assert_eq!(show("%.3m", &[n(1)]), b"abc");
     assert_eq!(show("%#.3m", &[n(1)]), b"ABC");
     assert_eq!(show("%.2M", &[n(1)]), b"6162");
