@@ -219,7 +219,9 @@ fn code_section(probe: &CodeProbe, by: CodeAttach) -> &'static str {
 fn code_attach(probe: &CodeProbe, options: &Options) -> CodeAttach {
     let place = |site: &CodeSite| match (&site.place, probe.space) {
         (CodePlace::File { .. }, Space::User) => options.features.uprobe_multi,
-        (CodePlace::Symbol { offset: 0, .. }, Space::Kernel) => options.features.kprobe_multi,
+        (CodePlace::Symbol { offset: 0, .. } | CodePlace::Traced(_), Space::Kernel) => {
+            options.features.kprobe_multi
+        }
         _ => false,
     };
     match probe.sites.iter().all(place) {

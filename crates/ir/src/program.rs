@@ -371,6 +371,8 @@ pub enum CodePlace {
     },
     /// An address in the running kernel.
     Address(u64),
+    /// The same, where a function begins that ftrace can trace.
+    Traced(u64),
     /// An instruction in a program or a library.
     File {
         /// The ELF file.

@@ -484,6 +484,7 @@ impl Reader {
                     }
                 }
                 "address" => CodePlace::Address(self.number()?),
+                "traced" => CodePlace::Traced(self.number()?),
                 "file" => CodePlace::File {
                     path: self.text()?.into(),
                     offset: self.number()?,

@@ -426,6 +426,7 @@ impl Display for CodeProbe {
                     write!(f, ", symbol {module} {name} {offset}")?;
                 }
                 CodePlace::Address(at) => write!(f, ", address {at}")?,
+                CodePlace::Traced(at) => write!(f, ", traced {at}")?,
                 CodePlace::File { path, offset } => {
                     write!(f, ", file {} {offset}", Quoted(path.as_bytes()))?;
                 }

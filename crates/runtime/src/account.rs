@@ -16,6 +16,8 @@ pub struct Skipped {
     pub no_memory: u64,
     /// The kernel itself turned the hit away because the same program ran on the CPU.
     pub kernel_recursion: u64,
+    /// Returns of functions that the kernel could not wait for: too many at a time.
+    pub missed_returns: u64,
 }
 
 impl Skipped {
@@ -25,12 +27,13 @@ impl Skipped {
     }
 
     /// With a name a reason.
-    fn by_reason(&self) -> [(u64, &'static str); 4] {
+    fn by_reason(&self) -> [(u64, &'static str); 5] {
         [
             (self.lock, "lock timeout"),
             (self.reentrancy, "reentrancy"),
             (self.no_memory, "no memory"),
             (self.kernel_recursion, "kernel recursion"),
+            (self.missed_returns, "missed returns"),
         ]
     }
 }

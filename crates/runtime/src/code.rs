@@ -9,9 +9,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use spile_bpf::layout::CodeAttach;
-use spile_ir::{CodePlace, CodeProbe, CodeSite};
+use spile_ir::{CodePlace, CodeProbe, CodeSite, Space};
 use spile_kernel::bpf::{BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, uprobe_multi};
 use spile_kernel::perf::{PerfEvent, Place};
+use spile_kernel::symbols::Symbols;
 
 use crate::error::Error;
 use crate::load::{Links, Refused};
@@ -59,6 +60,28 @@ pub(crate) fn attach(
     }
 }
 
+/// By which means a program is attached to how many places.
+pub(crate) fn means(probe: &CodeProbe, by: CodeAttach, left_out: usize) -> String {
+    let how = match (by, probe.space, probe.ret) {
+        (CodeAttach::Multi, Space::Kernel, false) => "kprobe.multi",
+        (CodeAttach::Multi, Space::Kernel, true) => "kretprobe.multi",
+        (CodeAttach::Multi, Space::User, false) => "uprobe.multi",
+        (CodeAttach::Multi, Space::User, true) => "uretprobe.multi",
+        (CodeAttach::Single, Space::Kernel, false) => "kprobe",
+        (CodeAttach::Single, Space::Kernel, true) => "kretprobe",
+        (CodeAttach::Single, Space::User, false) => "uprobe",
+        (CodeAttach::Single, Space::User, true) => "uretprobe",
+    };
+    let places = match probe.sites.len() - left_out {
+        1 => "1 place".to_owned(),
+        n => format!("{n} places"),
+    };
+    match left_out {
+        0 => format!("{places} by {how}"),
+        n => format!("{places} by {how}, {n} left out"),
+    }
+}
+
 /// The text of a warning about places that were left out.
 pub(crate) fn refusals(refused: &[Refused]) -> Option<String> {
     let first = refused.first()?;
@@ -69,13 +92,14 @@ pub(crate) fn refusals(refused: &[Refused]) -> Option<String> {
     })
 }
 
-/// One link for each file; places of the kernel are in one.
+/// One link for each file; places of the kernel are in one or two, as they are named.
 fn by_file<'p>(sites: &[Site<'p>]) -> Vec<Vec<Site<'p>>> {
     let mut files: BTreeMap<&str, Vec<Site<'p>>> = BTreeMap::new();
     for site in sites {
         let file = match &site.1.place {
             CodePlace::File { path, .. } => path,
-            CodePlace::Symbol { .. } | CodePlace::Address(_) => "",
+            CodePlace::Symbol { .. } => "",
+            CodePlace::Address(_) | CodePlace::Traced(_) => ".",
         };
         files.entry(file).or_default().push(*site);
     }
@@ -130,7 +154,7 @@ fn multi(
                 file = Some(path);
                 offsets.push(*offset);
             }
-            CodePlace::Address(at) => offsets.push(*at),
+            CodePlace::Address(at) | CodePlace::Traced(at) => offsets.push(*at),
             CodePlace::Symbol { name, .. } => names.push(&**name),
         }
     }
@@ -180,7 +204,7 @@ fn single(
                 offset: *offset,
             }
         }
-        CodePlace::Address(at) => Place::Address(*at),
+        CodePlace::Address(at) | CodePlace::Traced(at) => Place::Address(*at),
     };
     let event =
         PerfEvent::open_at(&place, probe.ret, probe.pid).map_err(|e| io::Error::from(e.errno))?;
@@ -196,6 +220,10 @@ fn refused(site: &CodeSite, why: io::Error) -> Refused {
         } => format!("function {name}"),
         CodePlace::Symbol { name, offset, .. } => format!("function {name}+{offset:#x}"),
         CodePlace::Address(at) => format!("address {at:#x}"),
+        CodePlace::Traced(at) => match Symbols::kernel().map(|s| s.describe(*at)) {
+            Ok(name) => format!("function {name}"),
+            Err(_) => format!("function at {at:#x}"),
+        },
     };
     Refused { place, why }
 }

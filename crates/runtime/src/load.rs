@@ -9,11 +9,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel};
-use spile_bpf::layout::{self, Attach, Layout, ProgramInfo};
-use spile_ir::{Program, Sample};
+use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramAttachType};
+use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo};
+use spile_ir::{CodeProbe, HandlerId, Program, Sample, Space};
 use spile_kernel::bpf::{
-    BpfError, Errno, MapSpec, map_create, map_type, prog_info, raw_tracepoint_open,
+    BpfError, Errno, MapSpec, link_info, map_create, map_type, prog_info, raw_tracepoint_open,
 };
 use spile_kernel::machine::online_cpus;
 use spile_kernel::perf::{Event, PerfEvent, Sampling, Target};
@@ -75,11 +75,44 @@ pub struct Loaded {
     maps: HashMap<String, usize>,
     programs: HashMap<String, usize>,
     layout: Layout,
+    /// Programs that are attached one by one, though the layout says at once.
+    single: Vec<String>,
 }
 
+/// A loaded object, its state memory, and what is attached.
+type Started = (Loaded, State, Links);
+
 impl Loaded {
+    /// Loads an object, has its state memory prepared, and attaches its programs. A function
+    /// that cannot be attached together with others (ftrace does not have it) may still be one
+    /// by itself, but its program has to be loaded for that: then all is loaded again.
+    pub fn start(
+        object: &layout::Object,
+        program: &Program,
+        prepare: impl Fn(&State),
+    ) -> Result<Started, Error> {
+        let mut single = Vec::new();
+        loop {
+            let (loaded, state) = Loaded::load(object, program, single.clone())?;
+            prepare(&state);
+            match loaded.attach_for(program) {
+                Ok(links) => return Ok((loaded, state, links)),
+                Err((name, Error::Attach(..))) if loaded.at_once(&name) => single.push(name),
+                Err((_, why)) => return Err(why),
+            }
+        }
+    }
+
     /// Loads an object and maps its state memory. The program is for messages only.
     pub fn new(object: &layout::Object, program: &Program) -> Result<(Loaded, State), Error> {
+        Loaded::load(object, program, Vec::new())
+    }
+
+    fn load(
+        object: &layout::Object,
+        program: &Program,
+        single: Vec<String>,
+    ) -> Result<(Loaded, State), Error> {
         libbpf_rs::set_print(Some((PrintLevel::Warn, log_line)));
         take_log();
         let fail = |e: &libbpf_rs::Error| explain(e, &take_log(), &object.layout, program);
@@ -87,6 +120,11 @@ impl Loaded {
         builder.name("spile").map_err(|e| fail(&e))?;
         let mut open = builder.open_memory(&object.elf).map_err(|e| fail(&e))?;
         provide_state(&mut open);
+        for mut prog in open.progs_mut() {
+            if single.iter().any(|name| **name == *prog.name()) {
+                prog.set_attach_type(ProgramAttachType::PerfEvent);
+            }
+        }
         let loaded = open.load().map_err(|e| fail(&e))?;
         let maps: HashMap<String, usize> = loaded
             .maps()
@@ -114,6 +152,7 @@ impl Loaded {
                 maps,
                 programs,
                 layout,
+                single,
             },
             state,
         ))
@@ -169,11 +208,32 @@ impl Loaded {
             .sum()
     }
 
+    /// Whether a program is attached to many functions of the kernel at once.
+    fn at_once(&self, name: &str) -> bool {
+        self.layout.programs.iter().any(|p| {
+            let kernel = |probe: &CodeProbe| probe.space == Space::Kernel;
+            let multi = CodeAttach::Multi;
+            p.name == name
+                && !self.single.contains(&p.name)
+                && matches!(&p.attach, Attach::Code { probe, by } if *by == multi && kernel(probe))
+        })
+    }
+
     /// Attaches all programs but the ones that are run on demand.
     pub fn attach(&self) -> Result<Links, Error> {
+        self.attach_for(&Program::default()).map_err(|(_, why)| why)
+    }
+
+    /// As [`Loaded::attach`]; an error has the name of the program.
+    fn attach_for(&self, program: &Program) -> Result<Links, (String, Error)> {
         let mut links = Links::default();
         for info in &self.layout.programs {
-            self.with_program(&info.name, |fd| attach(info, fd, &mut links))??;
+            let single = self.single.contains(&info.name);
+            let point = |id: &HandlerId| program.handlers.get(id.index()).map(|h| &*h.point);
+            let first = info.handlers.iter().find_map(point).unwrap_or_default();
+            self.with_program(&info.name, |fd| attach(info, single, first, fd, &mut links))
+                .and_then(|done| done)
+                .map_err(|why| (info.name.clone(), why))?;
         }
         Ok(links)
     }
@@ -187,6 +247,10 @@ pub struct Links {
     pub(crate) events: Vec<PerfEvent>,
     /// Places in code that could not be probed.
     pub(crate) refused: Vec<Refused>,
+    /// How each program at code is attached, for `-v`.
+    means: Vec<String>,
+    /// Links at returns of functions, as indexes.
+    returns: Vec<usize>,
 }
 
 /// A place that the kernel refused.
@@ -209,13 +273,37 @@ impl Links {
         self.fds.is_empty() && self.events.is_empty()
     }
 
+    /// How each program at code is attached, a line each.
+    pub fn means(&self) -> &[String] {
+        &self.means
+    }
+
+    /// Hits of functions that the kernel let pass: at entries, and at returns.
+    pub fn missed(&self) -> (u64, u64) {
+        let mut sums = (0, 0);
+        for (at, fd) in self.fds.iter().enumerate() {
+            let missed = link_info(fd.as_fd()).map_or(0, |info| info.missed);
+            match self.returns.contains(&at) {
+                true => sums.1 += missed,
+                false => sums.0 += missed,
+            }
+        }
+        sums
+    }
+
     /// The places that could not be probed.
     pub fn refused(&self) -> &[Refused] {
         &self.refused
     }
 }
 
-fn attach(info: &ProgramInfo, fd: BorrowedFd<'_>, links: &mut Links) -> Result<(), Error> {
+fn attach(
+    info: &ProgramInfo,
+    single: bool,
+    point: &str,
+    fd: BorrowedFd<'_>,
+    links: &mut Links,
+) -> Result<(), Error> {
     match &info.attach {
         Attach::RawTracepoint(name) => {
             let link = raw_tracepoint_open(Some(name), fd);
@@ -230,7 +318,18 @@ fn attach(info: &ProgramInfo, fd: BorrowedFd<'_>, links: &mut Links) -> Result<(
             };
             perf(event, *sample, fd, &mut links.events)?;
         }
-        Attach::Code { probe, by } => code::attach(probe, *by, fd, links)?,
+        Attach::Code { probe, by } => {
+            let by = if single { CodeAttach::Single } else { *by };
+            let (fds, refused) = (links.fds.len(), links.refused.len());
+            code::attach(probe, by, fd, links)?;
+            if probe.ret {
+                links.returns.extend(fds..links.fds.len());
+            }
+            let left_out = links.refused.len() - refused;
+            links
+                .means
+                .push(format!("{point}: {}", code::means(probe, by, left_out)));
+        }
     }
     Ok(())
 }
@@ -336,7 +435,7 @@ fn last_lines(text: &str, n: usize) -> String {
 mod tests {
     use super::*;
     use spile_bpf::layout::ProgramInfo;
-    use spile_ir::{Event, Handler, HandlerId, Site, SiteId};
+    use spile_ir::{Event, Handler, Site, SiteId};
 
     #[test]
     fn rejections_name_the_handler() {

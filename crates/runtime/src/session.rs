@@ -101,6 +101,8 @@ struct Batch {
 pub struct Session {
     // Fields are dropped in this order: programs are detached first.
     links: Option<Links>,
+    /// Hits of functions that the kernel let pass: at entries, and at returns.
+    missed: (u64, u64),
     ring: Option<RingBuffer<'static>>,
     batch: Rc<RefCell<Batch>>,
     controller: Controller,
@@ -136,33 +138,31 @@ impl Session {
         let signals = Signals::new().map_err(system("blocking signals"))?;
         let events = Events::new().map_err(system("epoll"))?;
         let watched = follow(&options.target)?;
-        let loaded = object.map(|o| Loaded::new(o, &program)).transpose()?;
         let target = watched.as_ref().map_or(0, |w| i64::from(w.pid()));
-        let mut deferred = None;
-        if let Some((_, state)) = &loaded {
+        let reads_user = object.is_some() && needs::reads_user(&program);
+        let marks = reads_user || object.is_some() && needs::makes_marks(&program);
+        let deferred = marks.then(Deferred::new).flatten();
+        let prepare = |state: &State| {
             set_shared_words(state, target);
             if let Some(words) = object.and_then(|o| o.layout.stacks.as_ref()) {
                 symbolic::set_stack_words(state, words);
             }
-            if needs::reads_user(&program) {
+            if reads_user {
                 set_page_words(state);
-                deferred = Deferred::new();
-            }
-            if deferred.is_none() && needs::makes_marks(&program) {
-                deferred = Deferred::new();
             }
             set_mark(state, deferred.as_ref());
-        }
+        };
+        let started = object.map(|o| Loaded::start(o, &program, prepare));
         let batch = Rc::new(RefCell::new(Batch::default()));
-        let (mut links, mut ring) = (None, None);
-        if let Some((loaded, _)) = &loaded {
-            let attached = loaded.attach()?;
+        let (mut links, mut ring, mut loaded) = (None, None, None);
+        if let Some((l, state, attached)) = started.transpose()? {
+            let (l, _) = loaded.insert((l, state));
             if let (false, Some(text)) = (options.quiet, code::refusals(attached.refused())) {
                 output::warn(&text);
             }
             links = Some(attached);
             let sink = Rc::clone(&batch);
-            ring = loaded.ring(move |record| {
+            ring = l.ring(move |record| {
                 let mut batch = sink.borrow_mut();
                 batch.bytes.extend_from_slice(record);
                 let end = batch.bytes.len();
@@ -188,6 +188,7 @@ impl Session {
         let kernel_exits = links.is_some() && needs::kernel_exits(&program);
         let mut session = Session {
             links,
+            missed: (0, 0),
             ring,
             batch,
             controller,
@@ -206,6 +207,11 @@ impl Session {
         };
         session.open_sources()?;
         Ok(session)
+    }
+
+    /// How each probe of code is attached, a line each.
+    pub fn means(&self) -> &[String] {
+        self.links.as_ref().map_or(&[], Links::means)
     }
 
     /// Opens what the event loop waits for.
@@ -556,7 +562,9 @@ impl Session {
         if let Some(kernel) = self.controller.kernel() {
             kernel.state().set_running(false);
         }
-        self.links = None;
+        if let Some(links) = self.links.take() {
+            self.missed = links.missed();
+        }
         self.controller.kernel_is_off();
         self.consume_all();
         self.count_kernel();
@@ -622,7 +630,10 @@ impl Session {
     /// Completes the account and prints it.
     fn close_account(&mut self) {
         if let Some(kernel) = self.controller.kernel() {
-            self.controller.account.skipped.kernel_recursion = kernel.misses();
+            let misses = kernel.misses();
+            let skipped = &mut self.controller.account.skipped;
+            skipped.kernel_recursion = misses + self.missed.0;
+            skipped.missed_returns = self.missed.1;
         }
         if !self.options.quiet {
             output::complain(&self.controller.account.text(self.options.timing));

@@ -161,6 +161,32 @@ pub struct KernelVar {
     pub address: u64,
     /// Its type.
     pub ty: CTypeId,
+    /// Each processor has its own: the address of the kernel's table of what is to be added on
+    /// which processor (`__per_cpu_offset`).
+    pub per_cpu: Option<u64>,
+}
+
+impl KernelVar {
+    /// Where it is; on the current processor, if each has its own.
+    pub fn location(&self) -> Vec<LocOp> {
+        let add = LocOp::Bin(spile_ir::BinOp::Add);
+        let mut ops = vec![LocOp::Const(self.address as i64)];
+        if let Some(table) = self.per_cpu {
+            ops.extend([
+                LocOp::Cpu,
+                LocOp::Const(8),
+                LocOp::Bin(spile_ir::BinOp::Mul),
+                LocOp::Const(table as i64),
+                add,
+                LocOp::Load {
+                    size: 8,
+                    signed: false,
+                },
+                add,
+            ]);
+        }
+        ops
+    }
 }
 
 /// The machine that a script is compiled for.

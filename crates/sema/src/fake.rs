@@ -298,6 +298,7 @@ impl Facts for Machine {
         (name == "jiffies").then_some(KernelVar {
             address: 0x1000,
             ty: LONG,
+            per_cpu: None,
         })
     }
     fn symbol_exists(&self, _: &str) -> bool {

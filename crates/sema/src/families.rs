@@ -137,6 +137,8 @@ const CALL: Comp = Comp(Word::Syscall, Arg::None);
 const PERF: Comp = Comp(Word::PerfEvent, Arg::None);
 const RANDOM: &[Comp] = &[n("randomize")];
 const PROCESS: Comp = Comp(Word::Is("process"), Arg::Any);
+const MODULE: Comp = s("module");
+const MAXACTIVE: &[Comp] = &[n("maxactive")];
 const LIBRARY: Comp = s("library");
 const STATEMENT: Comp = Comp(Word::Is("statement"), Arg::StrOrNum);
 const FUNCTION: Comp = Comp(Word::Is("function"), Arg::StrOrNum);
@@ -200,6 +202,17 @@ families! {
     [w("syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
     [w("nd_syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
     [w("nd_syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
+    [w("kernel"), FUNCTION] OF_FUNCTION, Make::Code, KernelCode, "a function of the kernel, by NAME or NAME@FILE:LINE";
+    [w("kernel"), FUNCTION, w("return")] MAXACTIVE, Make::Code, KernelCode, "the return of a function of the kernel";
+    [w("kernel"), STATEMENT] OF_STATEMENT, Make::Code, KernelCode, "a line of the kernel, by NAME@FILE:LINE, or an address";
+    [MODULE, FUNCTION] OF_FUNCTION, Make::Code, KernelCode, "a function of a module of the kernel";
+    [MODULE, FUNCTION, w("return")] MAXACTIVE, Make::Code, KernelCode, "the return of a function of a module";
+    [MODULE, STATEMENT] OF_STATEMENT, Make::Code, KernelCode, "a line of a module of the kernel, or an address";
+    [w("kprobe"), s("function")] &[], Make::Code, KernelCode, "a function of the kernel by name";
+    [w("kprobe"), s("function"), w("return")] MAXACTIVE, Make::Code, KernelCode, "its return";
+    [w("kprobe"), MODULE, s("function")] &[], Make::Code, KernelCode, "a function of a module by name";
+    [w("kprobe"), MODULE, s("function"), w("return")] MAXACTIVE, Make::Code, KernelCode, "its return";
+    [w("kprobe"), STATEMENT, w("absolute")] &[], Make::Code, KernelCode, "an address in the kernel";
     [PROCESS, FUNCTION] OF_FUNCTION, Make::Code, UserCode, "a function of a program, by NAME or NAME@FILE:LINE";
     [PROCESS, LIBRARY, FUNCTION] OF_FUNCTION, Make::Code, UserCode, "a function of a library of a program";
     [PROCESS, STATEMENT] OF_STATEMENT, Make::Code, UserCode, "a line of a program, by NAME@FILE:LINE, or an address";
@@ -213,28 +226,12 @@ families! {
 /// Families of SystemTap that are not there, by their first words, and what to use instead.
 pub(crate) static ABSENT: &[(&[&str], &str)] = &[
     (
-        &["kernel", "function"],
-        "probes of kernel functions are not available yet; `kernel.trace` has the tracepoints",
-    ),
-    (
-        &["kernel", "statement"],
-        "statement probes are not available yet",
-    ),
-    (
         &["kernel", "inline"],
         "probes of inlined functions are not available yet",
     ),
     (
         &["kernel", "data"],
         "hardware watchpoints are not available yet",
-    ),
-    (
-        &["kprobe"],
-        "probes of kernel functions are not available yet; `kernel.trace` has the tracepoints",
-    ),
-    (
-        &["module"],
-        "probes of module functions are not available yet; `kernel.trace` has the tracepoints",
     ),
     (
         &["process"],

@@ -14,15 +14,22 @@ use spile_kernel::syscalls::{self, Abi, ArgKind};
 use spile_kernel::tracepoints::{self, Tracefs};
 use spile_sema::facts::{
     CType, CTypeId, CodeQuery, Facts, FoundModule, FoundPlace, KernelVar, Member, Module,
-    ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg,
+    ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg, Variable,
 };
 
+mod kernel_code;
+mod types;
 pub mod user;
+
+use kernel_code::KernelCode;
+use types::KernelTypes;
 
 /// The running kernel, as analysis sees it.
 pub struct KernelFacts {
     release: String,
     arch: &'static str,
+    types: KernelTypes,
+    code: KernelCode,
     syscalls: OnceLock<Vec<SysCall>>,
     tracefs: OnceLock<Option<Tracefs>>,
     /// How often the system of a tracepoint was asked for.
@@ -42,6 +49,8 @@ impl KernelFacts {
         KernelFacts {
             release: release.into(),
             arch,
+            types: KernelTypes::default(),
+            code: KernelCode::default(),
             syscalls: OnceLock::new(),
             tracefs: OnceLock::new(),
             asked: AtomicUsize::new(0),
@@ -152,64 +161,23 @@ impl Facts for KernelFacts {
     }
 
     fn ctype(&self, id: CTypeId) -> CType {
-        let Some(btf) = btf() else {
-            return CType::Unknown;
-        };
-        let composite = |c: spile_kernel::btf::Composite<'_>, union| CType::Struct {
-            name: c.name.into(),
-            size: c.size,
-            union,
-        };
-        match btf.ty(btf.strip(id)) {
-            Type::Void => CType::Void,
-            // Compilers do not mark characters: any one-byte integer called char is one.
-            Type::Int(i) => CType::Int {
-                size: i.size as u8,
-                signed: i.signed,
-                char: i.is_char || (i.size == 1 && i.name.contains("char")),
-            },
-            Type::Ptr(to) => CType::Ptr(to),
-            Type::Array { elem, len } => CType::Array { elem, count: len },
-            Type::Struct(c) => composite(c, false),
-            Type::Union(c) => composite(c, true),
-            Type::Enum(e) => CType::Enum {
-                size: e.size as u8,
-                signed: e.signed,
-            },
-            Type::Func { .. } | Type::FuncProto(_) => CType::Func,
-            _ => CType::Unknown,
-        }
+        self.types.ctype(id)
     }
 
     fn c_name(&self, id: CTypeId) -> String {
-        btf().map_or_else(|| "?".into(), |btf| btf.c_name(id))
+        self.types.c_name(id)
     }
 
     fn type_by_name(&self, name: &str) -> Option<CTypeId> {
-        let btf = btf()?;
-        btf.find_type(name)
-            .or_else(|| btf.find_struct(name))
-            .or_else(|| btf.find_union(name))
-            .or_else(|| btf.find_enum(name))
+        KernelTypes::by_name(KernelTypes::kernel()?, name)
     }
 
     fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
-        let m = btf()?.member(id, name)?;
-        Some(Member {
-            name: name.into(),
-            bit_offset: m.bit_offset,
-            bit_size: m.bit_size,
-            ty: m.ty,
-        })
+        self.types.member(id, name)
     }
 
     fn members(&self, id: CTypeId) -> Vec<Member> {
-        let Some(btf) = btf() else { return Vec::new() };
-        let names = btf.member_names(id);
-        names
-            .into_iter()
-            .filter_map(|name| self.member(id, name))
-            .collect()
+        self.types.members(id)
     }
 
     fn enum_constant(&self, name: &str) -> Option<i64> {
@@ -217,11 +185,7 @@ impl Facts for KernelFacts {
     }
 
     fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
-        let Some(btf) = btf() else { return Vec::new() };
-        match btf.ty(btf.strip(id)) {
-            Type::Enum(e) => e.values().map(|v| (v.name.into(), v.value)).collect(),
-            _ => Vec::new(),
-        }
+        self.types.enum_values(id)
     }
 
     fn variable(&self, name: &str) -> Option<KernelVar> {
@@ -232,8 +196,23 @@ impl Facts for KernelFacts {
                 Type::Var { name, ty } => Some((name, ty)),
                 _ => None,
             })?;
-        let address = Symbols::kernel().ok()?.address_of(name)?;
-        Some(KernelVar { address, ty })
+        let symbols = Symbols::kernel().ok()?;
+        let address = symbols.address_of(name)?;
+        let edge = |name| symbols.address_of(name);
+        let own = match (edge("__per_cpu_start"), edge("__per_cpu_end")) {
+            (Some(start), Some(end)) => (start..end).contains(&address),
+            _ => false,
+        };
+        let table = own.then(|| edge("__per_cpu_offset"));
+        // Without the table the address alone would be wrong.
+        if table == Some(None) {
+            return None;
+        }
+        Some(KernelVar {
+            address,
+            ty,
+            per_cpu: table.flatten(),
+        })
     }
 
     fn symbol_exists(&self, name: &str) -> bool {
@@ -241,14 +220,40 @@ impl Facts for KernelFacts {
     }
 
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
-        self.programs.modules(query)
+        match query {
+            ModuleQuery::KernelModule(pattern) => self.code.modules(pattern),
+            _ => self.programs.modules(query),
+        }
     }
 
     fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         match module {
+            Module::Kernel => self.code.places(&self.types, None, query),
+            Module::KernelModule(name) => self.code.places(&self.types, Some(name), query),
             Module::File(path) => self.programs.places(path, query),
-            _ => Ok(Vec::new()),
         }
+    }
+
+    fn place_variables(
+        &self,
+        module: &Module,
+        place: u64,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
+        match module {
+            Module::Kernel => self.code.variables(&self.types, None, place, ret),
+            Module::KernelModule(name) => self.code.variables(&self.types, Some(name), place, ret),
+            Module::File(_) => Err(format!("{module} has no debugging information")),
+        }
+    }
+
+    fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
+        let types = match module {
+            Module::Kernel => KernelTypes::kernel(),
+            Module::KernelModule(module) => self.types.module(module),
+            Module::File(_) => None,
+        };
+        KernelTypes::by_name(types?, name)
     }
 
     fn syscalls(&self) -> &[SysCall] {

@@ -478,6 +478,11 @@ fn execute(cli: &Cli, program: Program, object: Option<Object>) -> Result<u8, Fa
             .then(|| -> Box<dyn FnOnce()> { Box::new(|| tell("Pass 5: starting run.\n")) }),
     };
     let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;
+    if verbose {
+        for line in session.means() {
+            tell(format_args!("{line}\n"));
+        }
+    }
     if let (Some(asked), Some(addr)) = (&cli.prometheus, session.prometheus_addr())
         && (verbose || asked.ends_with(":0"))
     {

@@ -75,6 +75,9 @@ pub struct LinkInfo {
     pub id: u32,
     /// The program that it attaches.
     pub prog_id: u32,
+    /// Hits of probed functions that the kernel let pass: in itself, or because too many
+    /// returns were awaited at a time (Linux 6.7).
+    pub missed: u64,
 }
 
 /// The numbers of all objects of a kind, in order.
@@ -142,13 +145,29 @@ pub fn maps() -> Result<Vec<MapInfo>, BpfError> {
 /// # Errors
 /// [`BpfError::Call`]; objects that go away meanwhile are left out.
 pub fn links() -> Result<Vec<LinkInfo>, BpfError> {
-    each(ObjectKind::Link, Command::LinkGetFdById, |fd| {
-        let info = raw_info(fd)?;
-        Ok(LinkInfo {
-            ty: info.u32(0),
-            id: info.u32(4),
-            prog_id: info.u32(8),
-        })
+    each(ObjectKind::Link, Command::LinkGetFdById, link_info)
+}
+
+/// What the kernel says about a link.
+///
+/// # Errors
+/// [`BpfError::Call`].
+pub fn link_info(fd: BorrowedFd<'_>) -> Result<LinkInfo, BpfError> {
+    const PERF_EVENT: u32 = 7;
+    const KPROBE_MULTI: u32 = 8;
+    /// `BPF_PERF_EVENT_KPROBE`, `BPF_PERF_EVENT_KRETPROBE`.
+    const KPROBES: [u32; 2] = [3, 4];
+    let info = raw_info(fd)?;
+    let missed = match info.u32(0) {
+        KPROBE_MULTI => info.u64(32),
+        PERF_EVENT if KPROBES.contains(&info.u32(16)) => info.u64(48),
+        _ => 0,
+    };
+    Ok(LinkInfo {
+        ty: info.u32(0),
+        id: info.u32(4),
+        prog_id: info.u32(8),
+        missed,
     })
 }
 

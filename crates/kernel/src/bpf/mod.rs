@@ -15,7 +15,7 @@ mod map;
 mod prog;
 
 pub use info::{LinkInfo, MapInfo, ProgInfo, Stats, enable_stats, ids, links, maps, programs};
-pub use info::{ObjectKind, map_by_id, map_info, prog_by_id, prog_info};
+pub use info::{ObjectKind, link_info, map_by_id, map_info, prog_by_id, prog_info};
 pub use link::{Functions, UprobeMulti, attach_type, kprobe_multi, perf_link, uprobe_multi};
 pub use map::{Batch, Map, MapSpec, map_create, map_type};
 pub use prog::{

@@ -200,6 +200,8 @@ pub enum LocOp {
     Arg(u8),
     /// Leaves the result of the function, of returns.
     Ret,
+    /// Leaves the number of the current processor.
+    Cpu,
     /// Leaves a number.
     Const(i64),
     /// Takes an address, leaves what is there.

@@ -116,7 +116,7 @@ fn modules(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<FoundModule>> {
                 .map_err(|why| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span)))
         };
         match (&*c.name, &c.arg) {
-            ("kernel", _) => modules.push(FoundModule {
+            ("kernel" | "kprobe", _) => modules.push(FoundModule {
                 module: Module::Kernel,
                 pid: None,
             }),

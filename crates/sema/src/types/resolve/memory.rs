@@ -156,7 +156,7 @@ impl Resolver<'_> {
                 name: short.into(),
                 ty: v.ty,
                 kind: VarKind::Global,
-                loc: Loc::Address(vec![LocOp::Const(v.address as i64)]),
+                loc: Loc::Address(v.location()),
             }),
             _ => self.facts.module_variable(&module, short, file),
         };
@@ -237,6 +237,7 @@ impl Resolver<'_> {
                     self.intrinsic_of(Intrinsic::CtxArg, Some(n.into()), span),
                     1,
                 ),
+                LocOp::Cpu => (self.intrinsic_of(Intrinsic::Cpu, None, span), 1),
                 LocOp::Ret => (self.intrinsic_of(Intrinsic::CtxRet, None, span), 1),
                 LocOp::Const(n) => (self.num(ExprKind::Num(n), span), 1),
                 LocOp::Load { size, signed } => {

@@ -1,0 +1,327 @@
+//! Functions of the kernel and of its modules, and their parameters, as analysis asks for them.
+//!
+//! What BTF and the symbols say is here. Source files, lines, inlined copies and local variables
+//! are in debugging information.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use spile_ir::{BinOp, CodePlace};
+use spile_kernel::btf::Type;
+use spile_kernel::functions::{Found, Function, Functions, signature};
+use spile_kernel::symbols::Symbols;
+use spile_sema::facts::{
+    CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Loc, LocOp, Module, VarKind, Variable,
+};
+
+use super::types::{KernelTypes, Types};
+
+/// What stands above a BTF number in [`FoundPlace::id`] where there are no variables: why.
+const WHY: u64 = 1 << 32;
+const REASONS: [&str; 5] = [
+    "the kernel's type information does not have this function",
+    "several functions have this name, and the kernel's type information does not tell them apart",
+    "the compiler changed the parameters of this copy of the function",
+    "an address alone does not say which function it is in, and what is in which register there",
+    "the module has no type information",
+];
+#[derive(Clone, Copy)]
+enum Why {
+    Unknown,
+    Shared,
+    Copy,
+    Address,
+    NoTypes,
+}
+
+/// Integer argument registers of x86-64 functions, by DWARF's numbers; the stack pointer.
+const ARGUMENTS: usize = 6;
+const STACK_POINTER: u16 = 7;
+
+/// What is known about the kernel's code, and was left out of it.
+#[derive(Default)]
+pub struct KernelCode {
+    left_out: AtomicUsize,
+}
+
+type Places = Result<Vec<FoundPlace>, String>;
+
+impl KernelCode {
+    /// How many functions were left out of answers because they cannot be probed.
+    pub fn left_out(&self) -> usize {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// Modules of the kernel that are loaded and match.
+    pub fn modules(&self, pattern: &str) -> Result<Vec<FoundModule>, String> {
+        let loaded = std::fs::read_to_string("/proc/modules").unwrap_or_default();
+        // As the kernel spells names.
+        let pattern = pattern.replace('-', "_");
+        let found: Vec<FoundModule> = loaded
+            .lines()
+            .filter_map(|line| line.split(' ').next())
+            .filter(|name| spile_kernel::glob::matches(&pattern, name))
+            .map(|name| FoundModule {
+                module: Module::KernelModule(name.into()),
+                pid: None,
+            })
+            .collect();
+        match found.is_empty() {
+            true => Err(format!("no module `{pattern}` is loaded in the kernel")),
+            false => Ok(found),
+        }
+    }
+
+    /// The places in the kernel, or in a module of it, that a query means.
+    pub fn places(&self, types: &KernelTypes, module: Option<&str>, query: &CodeQuery) -> Places {
+        match query {
+            CodeQuery::Function {
+                name,
+                file,
+                lines,
+                kind,
+                callee,
+            } => {
+                if file.is_some() || *lines != Lines::Any {
+                    return Err(no_debuginfo("source files and lines"));
+                }
+                match kind {
+                    FunctionKind::Inline => Err(no_debuginfo("inlined functions")),
+                    _ if callee.is_some() => Err(no_debuginfo("who calls whom")),
+                    kind => self.functions(types, module, name, *kind == FunctionKind::Exported),
+                }
+            }
+            CodeQuery::Statement {
+                name, file, lines, ..
+            } => {
+                if file.is_some() || *lines != Lines::Any {
+                    return Err(no_debuginfo("source files and lines"));
+                }
+                self.functions(types, module, name, false)
+            }
+            CodeQuery::Address { address, absolute } => match absolute {
+                true => Ok(vec![at_address(*address)]),
+                false => Err(no_debuginfo("addresses before the kernel was moved")),
+            },
+            CodeQuery::Mark { .. } | CodeQuery::Plt(_) => Ok(Vec::new()),
+        }
+    }
+
+    fn functions(
+        &self,
+        types: &KernelTypes,
+        module: Option<&str>,
+        name: &str,
+        exported: bool,
+    ) -> Places {
+        // One function of the kernel that BTF has: nothing else needs to be read.
+        let kernel = KernelTypes::kernel();
+        if module.is_none()
+            && !exported
+            && let Some(kernel) = kernel
+            && !spile_kernel::glob::is_pattern(name)
+            && let Some(found) = signature(kernel.btf, name)
+            && !hidden(name)
+        {
+            return Ok(vec![place(name, u64::from(found.id), named(None, name))]);
+        }
+        let all = Functions::kernel().map_err(ToString::to_string)?;
+        let Found {
+            functions,
+            left_out,
+        } = all.matching(module, name);
+        self.left_out.fetch_add(left_out, Ordering::Relaxed);
+        if functions.is_empty() && left_out > 0 {
+            return Err(match left_out {
+                1 => "the kernel forbids to probe it".to_owned(),
+                n => format!("the kernel forbids to probe the {n} functions that match"),
+            });
+        }
+        let own = match module {
+            Some(module) => types.module(module),
+            None => kernel,
+        };
+        let found = functions.iter().filter(|f| !exported || f.global);
+        Ok(found.map(|f| function(own, f)).collect())
+    }
+
+    /// The variables at the entry or the return of a function.
+    pub fn variables(
+        &self,
+        types: &KernelTypes,
+        module: Option<&str>,
+        id: u64,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
+        let own = match module {
+            Some(module) => types.module(module),
+            None => KernelTypes::kernel(),
+        };
+        let why = (id / WHY) as usize;
+        if let Some(reason) = why.checked_sub(1).and_then(|n| REASONS.get(n)) {
+            return Err((*reason).to_owned());
+        }
+        let own = own.ok_or(REASONS[Why::NoTypes as usize])?;
+        Ok(parameters(own, id as u32, ret))
+    }
+}
+
+/// Why something about the source is not known.
+fn no_debuginfo(what: &str) -> String {
+    let release = spile_kernel::machine::release();
+    format!(
+        "{what} are in the kernel's debugging information, which is not used yet (vmlinux of \
+         {release}, in the package linux-image-{release}-dbg or kernel-debuginfo)"
+    )
+}
+
+fn no_variables(why: Why) -> u64 {
+    WHY * (why as u64 + 1)
+}
+
+/// Names in BTF of what cannot be probed by name.
+fn hidden(name: &str) -> bool {
+    name.starts_with("__pfx_") || name.starts_with("__cfi_")
+}
+
+fn named(module: Option<&str>, name: &str) -> CodePlace {
+    CodePlace::Symbol {
+        module: module.map(Into::into),
+        name: name.into(),
+        offset: 0,
+    }
+}
+
+fn place(name: &str, id: u64, place: CodePlace) -> FoundPlace {
+    FoundPlace {
+        id,
+        name: name.into(),
+        file: None,
+        line: 0,
+        provider: None,
+        inlined: false,
+        place,
+        address: 0,
+        semaphore: 0,
+    }
+}
+
+fn function(types: Option<Types>, f: &Function<'_>) -> FoundPlace {
+    let id = match types {
+        _ if f.shared => no_variables(Why::Shared),
+        _ if !f.as_declared() => no_variables(Why::Copy),
+        None => no_variables(Why::NoTypes),
+        Some(types) => signature(types.btf, f.name)
+            .map_or(no_variables(Why::Unknown), |found| u64::from(found.id)),
+    };
+    let at = match f.traced {
+        true => CodePlace::Traced(f.address),
+        false => CodePlace::Address(f.address),
+    };
+    FoundPlace {
+        address: f.address,
+        ..place(f.name, id, at)
+    }
+}
+
+fn at_address(address: u64) -> FoundPlace {
+    let name: Arc<str> = match Symbols::kernel() {
+        Ok(symbols) => symbols
+            .resolve(address)
+            .map_or_else(|| format!("{address:#x}").into(), |(s, _)| s.name.into()),
+        Err(_) => format!("{address:#x}").into(),
+    };
+    FoundPlace {
+        address,
+        ..place(
+            &name,
+            no_variables(Why::Address),
+            CodePlace::Address(address),
+        )
+    }
+}
+
+/// How many registers a parameter takes.
+enum Class {
+    /// So many.
+    Registers(usize),
+    /// None: so many bytes of the stack.
+    Stack(u64),
+}
+
+/// By the System V convention: structures of up to 16 bytes travel in registers, as the kernel
+/// has no floating point; larger ones on the stack.
+fn class(types: &Types, ty: u32) -> Class {
+    let size = types.btf.size_of(ty).unwrap_or(8);
+    match size {
+        0 => Class::Registers(0),
+        1..=8 => Class::Registers(1),
+        9..=16 => Class::Registers(2),
+        _ => Class::Stack(size.next_multiple_of(8)),
+    }
+}
+
+fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
+    let Type::Func { proto, .. } = types.btf.ty(id) else {
+        return Vec::new();
+    };
+    let Type::FuncProto(proto) = types.btf.ty(proto) else {
+        return Vec::new();
+    };
+    let mut list = Vec::new();
+    let mut used = 0;
+    // Above the return address.
+    let mut stack: i64 = 8;
+    for (n, p) in proto.params().enumerate() {
+        if p.ty == 0 {
+            break; // what follows is not named
+        }
+        let composite = types.btf.composite(p.ty).is_some();
+        let loc = match class(&types, p.ty) {
+            Class::Registers(0) => Loc::Absent("it takes no memory".into()),
+            Class::Registers(words) if used + words <= ARGUMENTS => {
+                let first = used;
+                used += words;
+                match (composite, words) {
+                    (false, 1) => Loc::Value(vec![LocOp::Arg(first as u8)]),
+                    _ => Loc::Absent("it is passed as a structure in registers".into()),
+                }
+            }
+            Class::Registers(words) => stack_slot(&mut stack, 8 * words as i64),
+            Class::Stack(bytes) => stack_slot(&mut stack, bytes as i64),
+        };
+        let name: Arc<str> = match p.name {
+            "" => format!("arg{}", n + 1).into(),
+            name => name.into(),
+        };
+        list.push(Variable {
+            name,
+            ty: types.outside(p.ty),
+            kind: VarKind::Parameter,
+            loc,
+        });
+    }
+    if ret && proto.ret != 0 {
+        let whole = types.btf.composite(proto.ret).is_none();
+        list.push(Variable {
+            name: "return".into(),
+            ty: types.outside(proto.ret),
+            kind: VarKind::Return,
+            loc: match whole {
+                true => Loc::Value(vec![LocOp::Ret]),
+                false => Loc::Absent("it is returned as a structure".into()),
+            },
+        });
+    }
+    list
+}
+
+fn stack_slot(stack: &mut i64, bytes: i64) -> Loc {
+    let at = *stack;
+    *stack += bytes;
+    Loc::Address(vec![
+        LocOp::Reg(STACK_POINTER),
+        LocOp::Const(at),
+        LocOp::Bin(BinOp::Add),
+    ])
+}
