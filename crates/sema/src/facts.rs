@@ -262,6 +262,11 @@ pub trait Facts {
             _ => None,
         }
     }
+    /// At the return of a function of the kernel: how far the stack pointer that a handler sees
+    /// is below the one that the function leaves, where functions are attached through ftrace.
+    fn kernel_return_stack(&self) -> i64 {
+        0
+    }
     /// Which memory objects of a type are in.
     fn type_space(&self, id: CTypeId) -> Space {
         let _ = id;

@@ -52,6 +52,54 @@ impl Facts for Everything {
         };
         Some(names.into_iter().map(arg).collect())
     }
+    fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
+        match query {
+            ModuleQuery::Path(path) => Ok(vec![FoundModule {
+                module: Module::File(path.clone()),
+                pid: None,
+            }]),
+            _ => Err("no such".into()),
+        }
+    }
+    fn places(&self, _: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+        let CodeQuery::Function { name, .. } = query else {
+            return Ok(Vec::new());
+        };
+        Ok(vec![FoundPlace {
+            id: 0,
+            name: name.clone(),
+            file: None,
+            line: 0,
+            provider: None,
+            inlined: false,
+            place: spile_ir::CodePlace::File {
+                path: "/x".into(),
+                offset: 64,
+            },
+            address: 64,
+            semaphore: 0,
+        }])
+    }
+    /// What the library's probes mention, wherever.
+    fn place_variables(&self, _: &Module, _: u64, ret: bool) -> Result<Vec<Variable>, String> {
+        let mut names: Vec<&str> = self.files.iter().flat_map(|f| targets(&f.1)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let wanted = names.into_iter().filter(|n| ret || *n != "return");
+        let variable = |name: &str| Variable {
+            name: name.into(),
+            ty: POINTER,
+            kind: match name {
+                "return" => VarKind::Return,
+                _ => VarKind::Parameter,
+            },
+            loc: Loc::Value(vec![match name {
+                "return" => LocOp::Ret,
+                _ => LocOp::Arg(0),
+            }]),
+        };
+        Ok(wanted.map(variable).collect())
+    }
     fn ctype(&self, id: CTypeId) -> CType {
         match id {
             STRUCT => CType::Struct {
@@ -239,8 +287,14 @@ fn compile(a: Analysis, script: &str) {
 }
 
 /// Where one function may run, with what it says where it may not.
-fn places(parsed: &Parsed, facts: &Everything, call: &str) -> [(&'static str, Option<String>); 3] {
-    ["begin", "syscall.read.return", "kernel.trace(\"x\")"].map(|point| {
+fn places(parsed: &Parsed, facts: &Everything, call: &str) -> [(&'static str, Option<String>); 4] {
+    [
+        "begin",
+        "syscall.read.return",
+        "kernel.trace(\"x\")",
+        "process(\"/x\").function(\"f\").return",
+    ]
+    .map(|point| {
         let script = format!("probe {point} {{ {call} }}");
         let a = match run(parsed, facts, &script) {
             Ok(a) => a,

@@ -65,6 +65,11 @@ impl KernelFacts {
         self
     }
 
+    /// How many functions of the kernel were left out of answers because they cannot be probed.
+    pub fn left_out(&self) -> usize {
+        self.code.left_out()
+    }
+
     fn tracefs(&self) -> Option<&Tracefs> {
         self.tracefs.get_or_init(|| Tracefs::open().ok()).as_ref()
     }
@@ -245,6 +250,10 @@ impl Facts for KernelFacts {
             Module::KernelModule(name) => self.code.variables(&self.types, Some(name), place, ret),
             Module::File(_) => Err(format!("{module} has no debugging information")),
         }
+    }
+
+    fn kernel_return_stack(&self) -> i64 {
+        kernel_code::return_stack()
     }
 
     fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {

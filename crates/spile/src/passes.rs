@@ -90,6 +90,13 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
             program.globals.len()
         ),
     );
+    if cli.verbose > 0 && front.facts.left_out() > 0 {
+        tell(format_args!(
+            "{} functions that match are left out: the kernel forbids to probe them, or ftrace \
+             does not trace them\n",
+            front.facts.left_out()
+        ));
+    }
     if cli.verbose > 0 {
         tell(&analysis.removed);
     }

@@ -82,12 +82,6 @@ impl Types {
     }
 }
 
-/// Whether a number can be one of the kernel's or its modules'.
-pub fn is_kernel(id: CTypeId) -> bool {
-    let number = id >> SHIFT;
-    number == 0 || number >= FIRST_MODULE
-}
-
 impl KernelTypes {
     /// Those of the kernel itself; without them every look-up finds nothing.
     pub fn kernel() -> Option<Types> {

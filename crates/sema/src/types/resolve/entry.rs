@@ -1,6 +1,6 @@
 //! `@entry(e)`: values from the entry of a system call or a function, in handlers of its return.
 //!
-//! Each expression has a hidden array by thread, and in programs by activation. One hidden handler at the entry of the same
+//! Each expression has a hidden array by thread, and of functions by activation. One hidden handler at the entry of the same
 //! calls fills all arrays of a return handler, and that one takes its elements first thing. A
 //! return whose entry was not seen (the call was under way when the session began) is turned
 //! away, as with SystemTap's return probes, which exist only where the entry was seen.
@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{BinOp, CodeProbe, Event, UnOp};
+use spile_ir::{BinOp, CodePlace, CodeProbe, CodeSite, Event, Space, UnOp};
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 
@@ -91,15 +91,20 @@ impl Resolver<'_> {
         (Expr { kind, ty, span }, cty)
     }
 
-    /// What tells activations apart: the thread and, in programs, where the stack pointer will
+    /// What tells activations apart: the thread and, of functions, where the stack pointer will
     /// be when the function has returned, so that calls within calls have their own.
     fn entry_keys(&mut self, at_entry: bool, span: Span) -> Vec<Expr> {
         let mut keys = vec![self.intrinsic_of(Intrinsic::Tid, None, span)];
-        if self.cur.event.as_ref().is_some_and(Event::in_user_code) {
-            let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(SP), span);
-            let popped = if at_entry { RETURN_ADDRESS } else { 0 };
-            keys.push(self.op_imm(BinOp::Add, sp, popped, span));
-        }
+        let popped = match &self.cur.event {
+            Some(Event::Code(_)) if at_entry => RETURN_ADDRESS,
+            Some(Event::Code(probe)) if probe.space == Space::Kernel && at_once(probe) => {
+                self.facts.kernel_return_stack()
+            }
+            Some(Event::Code(_)) => 0,
+            _ => return keys,
+        };
+        let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(SP), span);
+        keys.push(self.op_imm(BinOp::Add, sp, popped, span));
         keys
     }
 
@@ -229,6 +234,17 @@ impl Resolver<'_> {
         };
         (takes, Some(unit))
     }
+}
+
+/// Whether functions of the kernel are attached through ftrace, all at once.
+fn at_once(probe: &CodeProbe) -> bool {
+    let traced = |site: &CodeSite| {
+        matches!(
+            site.place,
+            CodePlace::Symbol { offset: 0, .. } | CodePlace::Traced(_)
+        )
+    };
+    probe.sites.iter().all(traced)
 }
 
 /// `place = value;`
