@@ -60,6 +60,7 @@ pub fn build(kernel: &Kernel, built: &Built, job: &str) -> Result<Vec<u8>, Strin
         Path::new("/etc/passwd"),
         b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",
     );
+    archive.file(Path::new("/etc/hostname"), b"guest\n");
     archive.file(Path::new("/etc/group"), b"root:x:0:\nnogroup:x:65534:\n");
     for module in &kernel.modules {
         let name = module.file_name().unwrap_or_default();
@@ -75,8 +76,8 @@ pub fn build(kernel: &Kernel, built: &Built, job: &str) -> Result<Vec<u8>, Strin
     }
     // Tests start in the folder of their crate, and keep scripts that fail beside the programs.
     archive.folder(&root.join("crates/spile"));
-    // Of TARGET/TRIPLE/PROFILE/spile.
-    if let Some(target) = built.spile.ancestors().nth(3) {
+    // Of TARGET/TRIPLE/PROFILE/spile; which of them it is depends on cargo.
+    for target in built.spile.ancestors().skip(2).take(2) {
         archive.folder(&target.join("tmp"));
     }
     if let Some(dir) = EXAMPLES.map(Path::new).into_iter().find(|dir| dir.is_dir()) {

@@ -19,7 +19,7 @@ attach bpf /sys/fs/bpf
 attach cgroup2 /sys/fs/cgroup
 ln -s /proc/self/fd /dev/fd
 ip link set lo up || echo "spile-vm: no loopback interface"
-hostname guest
+hostname -F /etc/hostname
 for module in /modules/*.ko; do
 	insmod "$module" || echo "spile-vm: no module $module"
 done

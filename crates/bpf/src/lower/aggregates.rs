@@ -14,6 +14,7 @@ use crate::layout::{AggLayout, ErrorKind, Place, ValueLayout, percpu};
 
 /// 2^64 divided by the golden ratio: multiplying by it spreads keys over the high bits.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+// Compared as 32 bits, see `super::globals`.
 const E2BIG: i32 = -7;
 const EEXIST: i32 = -17;
 /// `BPF_NOEXIST`.
@@ -347,7 +348,7 @@ impl Gen<'_> {
         // Where the kernel has no memory at hand (it gets some by an interrupt, which has to
         // wait where they are off) the slot alone keeps the key: nothing is lost.
         if let Some(full) = miss.full {
-            self.asm.jump_if(Cond::Eq, R0, E2BIG, full);
+            self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
         }
         self.install(key_size, value.size())?;
         self.asm.load(Size::DW, R1, R10, TMP[0]);
@@ -376,7 +377,7 @@ impl Gen<'_> {
         self.asm.jump_if(Cond::Ne, R1, 0, element);
         self.insert_zero(maps, size)?;
         self.asm.jump_if(Cond::Eq, R0, 0, again);
-        self.asm.jump_if(Cond::Ne, R0, EEXIST, refused);
+        self.asm.jump_if32(Cond::Ne, R0, EEXIST, refused);
         self.asm.bind(again);
         self.lookup(maps);
         self.asm.mov(R1, R0);
@@ -385,7 +386,7 @@ impl Gen<'_> {
 
         self.asm.bind(refused);
         if let Some(full) = full {
-            self.asm.jump_if(Cond::Eq, R0, E2BIG, full);
+            self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
         }
         self.asm.bind(no_memory);
         self.count(percpu::NO_MEMORY);

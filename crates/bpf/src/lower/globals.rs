@@ -13,6 +13,8 @@ use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg, Reg::*, Size, Src};
 use crate::layout::{ErrorKind, Place, ValueLayout, percpu, shared};
 
+// Results of map operations are compared as 32 bits: before 6.4 the kernel's functions for them,
+// which compiled programs call directly, return an int, and the upper half of r0 is zero.
 const E2BIG: i32 = -7;
 const EEXIST: i32 = -17;
 const NOEXIST: i32 = 1;
@@ -300,16 +302,16 @@ impl Gen<'_> {
         let size = value.size() + if seq { 8 } else { 0 };
         self.insert(&map, seq, size)?;
         self.asm.jump_if(Cond::Eq, R0, 0, again);
-        self.asm.jump_if(Cond::Eq, R0, EEXIST, again);
+        self.asm.jump_if32(Cond::Eq, R0, EEXIST, again);
         if wrap {
-            self.asm.jump_if(Cond::Ne, R0, E2BIG, no_memory);
+            self.asm.jump_if32(Cond::Ne, R0, E2BIG, no_memory);
             self.evict(&map, max)?;
             self.insert(&map, seq, size)?;
             self.asm.jump_if(Cond::Eq, R0, 0, again);
-            self.asm.jump_if(Cond::Eq, R0, EEXIST, again);
+            self.asm.jump_if32(Cond::Eq, R0, EEXIST, again);
         } else {
             let full = self.fail_label(ErrorKind::Overflow(g));
-            self.asm.jump_if(Cond::Eq, R0, E2BIG, full);
+            self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
         }
         self.asm.bind(refused);
         self.asm.bind(no_memory);

@@ -45,6 +45,13 @@ pub struct Outcome {
     pub cuts: u64,
 }
 
+/// Major and minor number of the running kernel.
+fn version() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split('.').map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
 /// What the code generator is told.
 pub fn options() -> Options {
     Options {
@@ -53,7 +60,7 @@ pub fn options() -> Options {
         timing: false,
         offsets: KernelOffsets::default(),
         features: Features {
-            may_goto: true,
+            may_goto: version() >= (6, 9),
             for_each: true,
             bpf_loop: true,
             atomics: true,
