@@ -125,8 +125,10 @@ impl Gen<'_> {
         let plan = self.plan;
         let (off, width) = (place(plan), text.width().min(plan.max_string));
         self.copy_text(off, width, &text)?;
-        self.pool.sub("decimal_scan", |_| scan_at(plan.max_string))?;
-        self.pool.sub("decimal_fill", |_| fill_at(plan.max_string))?;
+        self.pool
+            .sub("decimal_scan", |_| scan_at(plan.max_string))?;
+        self.pool
+            .sub("decimal_fill", |_| fill_at(plan.max_string))?;
         self.pool.sub("decimal_whole", |_| whole_at())?;
         self.pool.sub("decimal_behind", |_| behind_at())?;
         self.pool.sub(NAME, |_| string_to_fp_sub(plan))?;
