@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use spile_ir::NrSet;
+use spile_ir::{NrSet, Space};
 use spile_kernel::btf::{Btf, Type};
 use spile_kernel::symbols::Symbols;
 use spile_kernel::syscalls::{self, Abi, ArgKind};
@@ -17,6 +17,7 @@ use spile_sema::facts::{
     ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg, Variable,
 };
 
+mod dwarf;
 mod kernel_code;
 mod types;
 pub mod user;
@@ -166,11 +167,13 @@ impl Facts for KernelFacts {
     }
 
     fn ctype(&self, id: CTypeId) -> CType {
-        self.types.ctype(id)
+        let of_file = self.programs.known.ctype(id);
+        of_file.unwrap_or_else(|| self.types.ctype(id))
     }
 
     fn c_name(&self, id: CTypeId) -> String {
-        self.types.c_name(id)
+        let of_file = self.programs.known.c_name(id);
+        of_file.unwrap_or_else(|| self.types.c_name(id))
     }
 
     fn type_by_name(&self, name: &str) -> Option<CTypeId> {
@@ -178,11 +181,15 @@ impl Facts for KernelFacts {
     }
 
     fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
-        self.types.member(id, name)
+        match self.programs.known.members(id) {
+            Some(members) => members.into_iter().find(|m| &*m.name == name),
+            None => self.types.member(id, name),
+        }
     }
 
     fn members(&self, id: CTypeId) -> Vec<Member> {
-        self.types.members(id)
+        let of_file = self.programs.known.members(id);
+        of_file.unwrap_or_else(|| self.types.members(id))
     }
 
     fn enum_constant(&self, name: &str) -> Option<i64> {
@@ -190,7 +197,8 @@ impl Facts for KernelFacts {
     }
 
     fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
-        self.types.enum_values(id)
+        let of_file = self.programs.known.enum_values(id);
+        of_file.unwrap_or_else(|| self.types.enum_values(id))
     }
 
     fn variable(&self, name: &str) -> Option<KernelVar> {
@@ -248,7 +256,7 @@ impl Facts for KernelFacts {
         match module {
             Module::Kernel => self.code.variables(&self.types, None, place, ret),
             Module::KernelModule(name) => self.code.variables(&self.types, Some(name), place, ret),
-            Module::File(_) => Err(format!("{module} has no debugging information")),
+            Module::File(path) => self.programs.variables(path, place, ret),
         }
     }
 
@@ -256,13 +264,27 @@ impl Facts for KernelFacts {
         kernel_code::return_stack()
     }
 
+    fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
+        match module {
+            Module::File(path) => self.programs.global(path, name, file),
+            _ => None,
+        }
+    }
+
     fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
         let types = match module {
             Module::Kernel => KernelTypes::kernel(),
             Module::KernelModule(module) => self.types.module(module),
-            Module::File(_) => None,
+            Module::File(path) => return self.programs.type_named(path, name),
         };
         KernelTypes::by_name(types?, name)
+    }
+
+    fn type_space(&self, id: CTypeId) -> Space {
+        match self.programs.known.of_type(id) {
+            Some(_) => Space::User,
+            None => Space::Kernel,
+        }
     }
 
     fn syscalls(&self) -> &[SysCall] {

@@ -204,6 +204,9 @@ pub enum LocOp {
     Cpu,
     /// Leaves a number.
     Const(i64),
+    /// Leaves how far the probed module is from where it was linked; n is the program counter
+    /// by DWARF's numbers.
+    Bias(u16),
     /// Takes an address, leaves what is there.
     Load {
         /// Bytes: 1, 2, 4 or 8.

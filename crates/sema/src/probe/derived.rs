@@ -81,6 +81,8 @@ pub struct Context {
     pub sites: Option<Arc<SiteNames>>,
     /// At code: the module, where all places are in one.
     pub module: Option<Module>,
+    /// At code that runs where it was probed: the addresses of the places as linked.
+    pub addresses: Arc<[u64]>,
     /// Why there are no `$` variables, where that is known.
     pub missing: Option<Arc<str>>,
 }
@@ -141,6 +143,7 @@ impl Context {
             system: None,
             sites: None,
             module: None,
+            addresses: Arc::new([]),
             missing: None,
         }
     }

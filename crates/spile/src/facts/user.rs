@@ -9,8 +9,10 @@ use spile_debuginfo::{Binding, Module as File, Search, Symbol, SymbolKind, deman
 use spile_ir::CodePlace;
 use spile_kernel::{glob, process};
 use spile_sema::facts::{
-    CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Module, ModuleQuery,
+    CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Module, ModuleQuery, Variable,
 };
+
+use super::dwarf::{self, Asked};
 
 /// What `process` without a name means.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +31,8 @@ pub struct Programs {
     target: Target,
     search: Search,
     files: Mutex<HashMap<Arc<str>, Arc<File>>>,
+    /// Numbers of their types and places.
+    pub known: dwarf::Known,
 }
 
 impl Programs {
@@ -38,6 +42,7 @@ impl Programs {
             target,
             search: Search::from_env(),
             files: Mutex::default(),
+            known: dwarf::Known::default(),
         }
     }
 
@@ -77,28 +82,67 @@ impl Programs {
 
     /// As [`spile_sema::facts::Facts::places`], for files.
     pub fn places(&self, path: &Arc<str>, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
-        let file = self.file(path)?;
+        let file = &self.file(path)?;
+        let known = &self.known;
+        let asked = Asked { path, file, known };
         match query {
             CodeQuery::Function {
                 name,
-                file: None,
-                lines: Lines::Any,
+                file: source,
+                lines,
                 kind,
-                callee: None,
-            } => match kind {
-                FunctionKind::Inline => Err(format!("{path} has no debugging information")),
-                _ => Ok(functions(path, &file, name, kind)),
-            },
+                callee,
+            } => {
+                let source = source.as_deref();
+                if let Some(callee) = callee {
+                    return asked.callees(name, source, callee);
+                }
+                let by_symbol =
+                    *lines == Lines::Any && source.is_none() && *kind != FunctionKind::Inline;
+                match asked.functions(name, source, lines, kind) {
+                    Ok(found) if !found.is_empty() || !by_symbol => Ok(found),
+                    Err(why) if !by_symbol => Err(why),
+                    _ => Ok(functions(path, file, name, kind)),
+                }
+            }
+            CodeQuery::Statement {
+                name,
+                file,
+                lines,
+                nearest,
+            } => asked.statements(name, file.as_deref(), lines, *nearest),
             CodeQuery::Address { address, .. } => match file.image().file_offset(*address) {
                 Some(offset) if file.image().is_code(*address) => {
                     let named = file.symbols().function_at(*address);
                     let name = named.map_or("", |(s, _)| s.name);
-                    Ok(vec![place(path, name, *address, offset)])
+                    Ok(vec![asked.describe(place(path, name, *address, offset))])
                 }
                 _ => Err(format!("{path} has no code at {address:#x}")),
             },
-            _ => Err(format!("{path} has no debugging information")),
+            CodeQuery::Plt(name) => Ok(asked.stubs(name)),
+            CodeQuery::Mark { .. } => Err(format!("{path} has no debugging information")),
         }
+    }
+
+    /// As [`spile_sema::facts::Facts::place_variables`], for files.
+    pub fn variables(&self, path: &Arc<str>, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
+        let file = &self.file(path)?;
+        let known = &self.known;
+        Asked { path, file, known }.variables(id, ret)
+    }
+
+    /// As [`spile_sema::facts::Facts::module_variable`], for files.
+    pub fn global(&self, path: &Arc<str>, name: &str, unit: Option<&str>) -> Option<Variable> {
+        let file = &self.file(path).ok()?;
+        let known = &self.known;
+        Asked { path, file, known }.global(name, unit)
+    }
+
+    /// As [`spile_sema::facts::Facts::module_type`], for files.
+    pub fn type_named(&self, path: &Arc<str>, name: &str) -> Option<CTypeId> {
+        let file = &self.file(path).ok()?;
+        let known = &self.known;
+        Asked { path, file, known }.type_named(name)
     }
 }
 
