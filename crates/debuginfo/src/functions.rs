@@ -37,19 +37,29 @@ impl Pattern<'_> {
     ) -> bool {
         let mut parts = self.text.rsplit("::");
         let last = parts.next().unwrap_or("");
-        if !self.one(last, name) {
-            return false;
-        }
         if last.len() == self.text.len() {
-            return true;
+            return self.one(last, name);
+        }
+        if !self.one(last, name) && self.glob.is_none() {
+            return false;
         }
         let scopes = scopes();
         let mut around = scopes.iter();
-        parts.all(|p| match around.next() {
-            Some(s) => self.one(p, s),
-            // A leading `::` says that nothing is around.
-            None => p.is_empty(),
-        })
+        let by_part = self.one(last, name)
+            && parts.all(|p| match around.next() {
+                Some(s) => self.one(p, s),
+                // A leading `::` says that nothing is around.
+                None => p.is_empty(),
+            });
+        // A `*` may also stand for several scopes.
+        by_part
+            || self.glob.is_some() && {
+                let outer = scopes.iter().rev().copied();
+                self.one(
+                    self.text,
+                    &outer.chain([name]).collect::<Vec<_>>().join("::"),
+                )
+            }
     }
 }
 

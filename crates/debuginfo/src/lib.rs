@@ -10,7 +10,6 @@ pub mod cfi;
 mod debuginfod;
 pub mod demangle;
 mod dwarf;
-pub mod dynamic;
 mod error;
 mod find;
 mod functions;

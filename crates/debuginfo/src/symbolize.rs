@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::dwarf::Dwarf;
+use crate::dwarf::{Die, Dwarf};
 use crate::scopes::ScopeKind;
 
 /// A function at an address and the line within it.
@@ -45,6 +45,14 @@ impl Dwarf {
             }
         }
         frames
+    }
+
+    /// The innermost function or inlined instance at an address.
+    #[must_use]
+    pub fn function_at(&self, address: u64) -> Option<Die> {
+        let chain = self.scopes_at(address);
+        let inner = chain.iter().rfind(|s| s.kind != ScopeKind::Block);
+        inner.map(|s| s.die)
     }
 
     /// Source file and line at an address.

@@ -140,7 +140,9 @@ impl Dwarf {
                 die = self.type_die(die, &entry)?;
                 continue;
             }
-            if flag(&entry, gimli::DW_AT_declaration)
+            let partial =
+                flag(&entry, gimli::DW_AT_declaration) || entry.has_attr(gimli::DW_AT_signature);
+            if partial
                 && let Some(whole) = self.definition(die, &entry)
                 && whole != die
             {
@@ -478,7 +480,14 @@ impl Dwarf {
             self.type_die(die, &entry)
                 .map_or(0, |d| self.intern(Key::Die(d)))
         };
-        let name = || self.name(die, &entry).unwrap_or("{...}");
+        let name = || {
+            let name = self.name(die, &entry).or_else(|| {
+                // The type's own unit has the name.
+                let (whole, entry) = self.strip(die)?;
+                self.name(whole, &entry)
+            });
+            name.unwrap_or("{...}")
+        };
         match entry.tag() {
             gimli::DW_TAG_pointer_type => self.spell(to(), format!("*{inner}"), depth + 1),
             gimli::DW_TAG_reference_type => self.spell(to(), format!("&{inner}"), depth + 1),

@@ -300,6 +300,23 @@ pub fn signature(btf: &Btf, name: &str) -> Option<Signature> {
     })
 }
 
+/// The numbers of all functions of a BTF of which there is one of that name: for questions about
+/// many, each of which [`signature`] would search the whole BTF for.
+#[must_use]
+pub fn ids(btf: &Btf) -> HashMap<&str, TypeId> {
+    let mut found: HashMap<&str, Option<TypeId>> = HashMap::new();
+    for (id, name) in btf.all(Kind::Func) {
+        let slot = found.entry(name).or_insert(Some(id));
+        if *slot != Some(id) {
+            *slot = None;
+        }
+    }
+    found
+        .into_iter()
+        .filter_map(|(name, id)| Some((name, id?)))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,6 +408,8 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         };
         assert_eq!(signature(&btf, "f"), Some(want));
         assert_eq!(signature(&btf, "twice"), None);
+        let ids = ids(&btf);
+        assert_eq!((ids.get("f"), ids.get("twice")), (Some(&id), None));
         assert_eq!(signature(&btf, "nosuch"), None);
     }
 

@@ -206,10 +206,23 @@ fn single(
         }
         CodePlace::Address(at) | CodePlace::Traced(at) => Place::Address(*at),
     };
-    let event =
-        PerfEvent::open_at(&place, probe.ret, probe.pid).map_err(|e| io::Error::from(e.errno))?;
+    let event = PerfEvent::open_at(&place, probe.ret, probe.pid)
+        .map_err(|e| no_kprobe(probe.space, e.errno.into()))?;
     let link = perf_link(program, event.as_fd(), cookie).map_err(into_io)?;
     Ok((link, event))
+}
+
+/// What the error numbers of single probes in the kernel mean.
+fn no_kprobe(space: Space, why: io::Error) -> io::Error {
+    let text = match (space, why.raw_os_error()) {
+        (Space::Kernel, Some(libc::EINVAL)) => "the kernel forbids to probe it",
+        (Space::Kernel, Some(libc::EILSEQ)) => "no instruction begins there",
+        (Space::Kernel, Some(libc::EADDRNOTAVAIL)) => {
+            "several functions have this name; a pattern such as `[x]name` takes them all"
+        }
+        _ => return why,
+    };
+    io::Error::other(text)
 }
 
 fn refused(site: &CodeSite, why: io::Error) -> Refused {

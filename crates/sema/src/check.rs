@@ -256,8 +256,7 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         Intrinsic::RegArg => "function or system call",
         Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName => "system call",
         Intrinsic::SysArgstr => "entry to a system call",
-        Intrinsic::SysRet => "return from a function or a system call",
-        Intrinsic::SysRetstr => "return from a system call",
+        Intrinsic::SysRet | Intrinsic::SysRetstr => "return from a system call",
         Intrinsic::UserStr | Intrinsic::UserBuf | Intrinsic::UserQuoted | Intrinsic::UserUtf => {
             "memory of the current process"
         }
@@ -280,11 +279,7 @@ fn has(event: &Event, f: Intrinsic) -> bool {
             matches!(event, Event::SysEnter(_) | Event::SysExit(_))
         }
         Intrinsic::SysArgstr => matches!(event, Event::SysEnter(_)),
-        Intrinsic::SysRet => match event {
-            Event::Code(probe) => probe.ret,
-            _ => matches!(event, Event::SysExit(_)),
-        },
-        Intrinsic::SysRetstr => matches!(event, Event::SysExit(_)),
+        Intrinsic::SysRet | Intrinsic::SysRetstr => matches!(event, Event::SysExit(_)),
         _ => true,
     }
 }

@@ -250,12 +250,6 @@ pub trait Facts {
         let _ = (place, ret);
         Err(format!("{module} has no debugging information"))
     }
-    /// Where a handler at the return of the function at a place takes its parameters from;
-    /// `None`: at the place itself, whose first instruction it is.
-    fn entry_place(&self, module: &Module, place: u64) -> Option<EntryPlace> {
-        let _ = (module, place);
-        None
-    }
     /// A variable of a whole module; `file`: the end of the path of the source file that has it.
     fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
         let _ = (module, name, file);

@@ -13,13 +13,12 @@ use spile_kernel::symbols::Symbols;
 use spile_kernel::syscalls::{self, Abi, ArgKind};
 use spile_kernel::tracepoints::{self, Tracefs};
 use spile_sema::facts::{
-    CType, CTypeId, CodeQuery, EntryPlace, Facts, FoundModule, FoundPlace, KernelVar, Member,
-    Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg, Variable,
+    CType, CTypeId, CodeQuery, Facts, FoundModule, FoundPlace, KernelVar, Member, Module,
+    ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg, Variable,
 };
 
 mod dwarf;
 mod kernel_code;
-mod paths;
 mod types;
 pub mod user;
 
@@ -168,13 +167,13 @@ impl Facts for KernelFacts {
     }
 
     fn ctype(&self, id: CTypeId) -> CType {
-        let own = self.programs.ctype(id);
-        own.unwrap_or_else(|| self.types.ctype(id))
+        let of_file = self.programs.known.ctype(id);
+        of_file.unwrap_or_else(|| self.types.ctype(id))
     }
 
     fn c_name(&self, id: CTypeId) -> String {
-        let own = self.programs.c_name(id);
-        own.unwrap_or_else(|| self.types.c_name(id))
+        let of_file = self.programs.known.c_name(id);
+        of_file.unwrap_or_else(|| self.types.c_name(id))
     }
 
     fn type_by_name(&self, name: &str) -> Option<CTypeId> {
@@ -182,15 +181,15 @@ impl Facts for KernelFacts {
     }
 
     fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
-        if let Some(members) = self.programs.members(id) {
-            return members.into_iter().find(|m| *m.name == *name);
+        match self.programs.known.members(id) {
+            Some(members) => members.into_iter().find(|m| &*m.name == name),
+            None => self.types.member(id, name),
         }
-        self.types.member(id, name)
     }
 
     fn members(&self, id: CTypeId) -> Vec<Member> {
-        let own = self.programs.members(id);
-        own.unwrap_or_else(|| self.types.members(id))
+        let of_file = self.programs.known.members(id);
+        of_file.unwrap_or_else(|| self.types.members(id))
     }
 
     fn enum_constant(&self, name: &str) -> Option<i64> {
@@ -198,8 +197,8 @@ impl Facts for KernelFacts {
     }
 
     fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
-        let own = self.programs.enum_values(id);
-        own.unwrap_or_else(|| self.types.enum_values(id))
+        let of_file = self.programs.known.enum_values(id);
+        of_file.unwrap_or_else(|| self.types.enum_values(id))
     }
 
     fn variable(&self, name: &str) -> Option<KernelVar> {
@@ -261,11 +260,8 @@ impl Facts for KernelFacts {
         }
     }
 
-    fn entry_place(&self, module: &Module, place: u64) -> Option<EntryPlace> {
-        match module {
-            Module::File(path) => self.programs.entry_place(path, place),
-            _ => None,
-        }
+    fn kernel_return_stack(&self) -> i64 {
+        kernel_code::return_stack()
     }
 
     fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
@@ -273,10 +269,6 @@ impl Facts for KernelFacts {
             Module::File(path) => self.programs.global(path, name, file),
             _ => None,
         }
-    }
-
-    fn kernel_return_stack(&self) -> i64 {
-        kernel_code::return_stack()
     }
 
     fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
@@ -289,9 +281,9 @@ impl Facts for KernelFacts {
     }
 
     fn type_space(&self, id: CTypeId) -> Space {
-        match self.programs.has(id) {
-            true => Space::User,
-            false => Space::Kernel,
+        match self.programs.known.of_type(id) {
+            Some(_) => Space::User,
+            None => Space::Kernel,
         }
     }
 

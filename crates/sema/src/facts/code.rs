@@ -154,17 +154,6 @@ pub struct FoundPlace {
     pub semaphore: u64,
 }
 
-/// Where the parameters of a function can be read that is probed at its return.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntryPlace {
-    /// The place: behind instructions that store parameters first, where there are such.
-    pub place: CodePlace,
-    /// Its address as the module's symbols have it.
-    pub address: u64,
-    /// Leaves at that place what the stack pointer will be when the function has returned.
-    pub frame: Vec<LocOp>,
-}
-
 /// What a variable is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VarKind {
@@ -215,8 +204,9 @@ pub enum LocOp {
     Cpu,
     /// Leaves a number.
     Const(i64),
-    /// Leaves the distance between where the program's file is loaded and where it was linked.
-    Bias,
+    /// Leaves how far the probed module is from where it was linked; n is the program counter
+    /// by DWARF's numbers.
+    Bias(u16),
     /// Takes an address, leaves what is there.
     Load {
         /// Bytes: 1, 2, 4 or 8.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use spile_ir::{CodeProbe, CodeSite, Event, Space};
 
-use super::derived::{Context, ContextKind, EntrySites, SiteNames, Target, TargetSource};
+use super::derived::{Context, ContextKind, SiteNames, Target, TargetSource};
 use super::mentions::Mentions;
 use crate::ctype::CTy;
-use crate::facts::{EntryPlace, Facts, Loc, LocOp, Module, VarKind, Variable};
+use crate::facts::{Facts, Loc, LocOp, Module, VarKind, Variable};
 use crate::families::{CodeFound, CodeHit};
 
 /// Places that one handler serves.
@@ -21,9 +21,6 @@ pub(crate) struct Group<'h> {
     module: Option<Module>,
     missing: Option<Arc<str>>,
     names: bool,
-    address: Option<u64>,
-    /// Where parameters are read, for each place; the same program for all.
-    entry: Vec<EntryPlace>,
 }
 
 /// What must be equal within a group.
@@ -33,10 +30,6 @@ struct Key<'h> {
     module: Option<&'h Module>,
     /// Name, type, kind and location of each variable.
     variables: Vec<(Arc<str>, u32, VarKind, Arc<Loc>)>,
-    /// The linked address, where a location depends on it.
-    address: Option<u64>,
-    /// How the frame of an activation is found at the entry.
-    frame: Option<Vec<LocOp>>,
 }
 
 /// Groups the places by what the bodies mean there, in the order of their first place.
@@ -44,7 +37,6 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
     let wanted = m.all_targets || !m.targets.is_empty();
     let mut order: HashMap<Key<'h>, usize> = HashMap::new();
     let mut list: Vec<Group<'h>> = Vec::new();
-    let mut globals: HashMap<(&Module, &str), bool> = HashMap::new();
     for found in &hit.places {
         let module = &found.module.module;
         let known = match wanted {
@@ -55,38 +47,16 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
             Ok(variables) => (variables, None),
             Err(why) => (Vec::new(), Some(why.into())),
         };
-        let known = |t: &str| variables.iter().any(|v| *v.name == *t);
-        let mut unknown = m.targets.iter().filter(|t| !known(t));
-        // A message about one place names what there is.
-        let all = m.all_targets || hit.places.len() == 1 && unknown.clone().next().is_some();
-        // What a function does not have is looked for in the whole module.
-        let strange = unknown.any(|t| {
-            let found = globals.entry((module, t)).or_insert_with(|| {
-                let (name, file) = t
-                    .split_once('@')
-                    .map_or((&**t, None), |(n, f)| (n, Some(f)));
-                facts.module_variable(module, name, file).is_some()
-            });
-            *found
-        });
-        let mentioned = |v: &Variable| all || m.targets.contains(&*v.name);
+        let mentioned = |v: &Variable| m.all_targets || m.targets.contains(&*v.name);
         let variables: Vec<_> = variables
             .into_iter()
             .filter(mentioned)
             .map(|v| (v.name, v.ty, v.kind, Arc::new(v.loc)))
             .collect();
         let by_module = wanted || m.types;
-        let entry = match hit.ret && (wanted || m.types) {
-            true => facts.entry_place(module, found.place.id),
-            false => None,
-        };
-        let moves = m.vars || strange || variables.iter().any(|v| depends(&v.3));
-        let at = entry.as_ref().map_or(found.place.address, |e| e.address);
         let key = Key {
             pid: found.module.pid,
             module: by_module.then_some(module),
-            address: moves.then_some(at),
-            frame: entry.as_ref().map(|e| e.frame.clone()),
             variables,
         };
         let at = *order.entry(key).or_insert_with_key(|key| {
@@ -97,23 +67,12 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
                 module: key.module.cloned(),
                 missing,
                 names: m.point,
-                address: key.address,
-                entry: Vec::new(),
             });
             list.len() - 1
         });
         list[at].sites.push(found);
-        list[at].entry.extend(entry);
     }
     list
-}
-
-/// Whether a location depends on where the file is loaded.
-fn depends(loc: &Loc) -> bool {
-    match loc {
-        Loc::Value(ops) | Loc::Address(ops) => ops.contains(&LocOp::Bias),
-        Loc::Absent(_) => false,
-    }
 }
 
 fn target((name, ty, kind, loc): &(Arc<str>, u32, VarKind, Arc<Loc>)) -> Target {
@@ -159,21 +118,13 @@ pub(crate) fn context(hit: &CodeHit, group: Group<'_>) -> Context {
         [one] => Some(&one.place),
         _ => None,
     };
-    let entry = group.entry.first().map(|first| EntrySites {
-        frame: first.frame.clone(),
-        sites: group
-            .entry
-            .iter()
-            .map(|e| CodeSite {
-                place: e.place.clone(),
-                semaphore: 0,
-            })
-            .collect(),
-    });
+    let addresses = match hit.ret {
+        true => Arc::new([]) as Arc<[u64]>,
+        false => group.sites.iter().map(|f| f.place.address).collect(),
+    };
     Context {
-        address: group.address,
-        entry: entry.map(Arc::new),
         targets: group.targets,
+        addresses,
         name: single.map(|p| p.name.clone()),
         system: single.and_then(|p| p.provider.clone()),
         sites,

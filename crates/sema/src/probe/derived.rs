@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use spile_ir::{CodeSite, Event};
+use spile_ir::Event;
 use spile_syntax::ast::{Block, Expr, FileId, Name, Span};
 
 use crate::ctype::CTy;
-use crate::facts::{Loc, LocOp, Module, VarKind};
+use crate::facts::{Loc, Module, VarKind};
 
 /// One handler: what it is attached to and what it runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,21 +81,10 @@ pub struct Context {
     pub sites: Option<Arc<SiteNames>>,
     /// At code: the module, where all places are in one.
     pub module: Option<Module>,
+    /// At code that runs where it was probed: the addresses of the places as linked.
+    pub addresses: Arc<[u64]>,
     /// Why there are no `$` variables, where that is known.
     pub missing: Option<Arc<str>>,
-    /// At code: the linked address, where it matters and is one.
-    pub address: Option<u64>,
-    /// At returns of functions: where parameters are read, if not where functions begin.
-    pub entry: Option<Arc<EntrySites>>,
-}
-
-/// Places at which a handler at returns reads parameters, in the order of its places.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntrySites {
-    /// The places.
-    pub sites: Vec<CodeSite>,
-    /// Leaves what the stack pointer will be at the return.
-    pub frame: Vec<LocOp>,
 }
 
 /// Names of the places that one handler serves, in the order of the places.
@@ -154,9 +143,8 @@ impl Context {
             system: None,
             sites: None,
             module: None,
+            addresses: Arc::new([]),
             missing: None,
-            address: None,
-            entry: None,
         }
     }
 

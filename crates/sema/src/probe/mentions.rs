@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use spile_syntax::ast::{
-    AtOp, Expr, ExprKind, FileId, FnBody, Foreach, ForeachOver, Function, Name, Stmt, StmtKind,
+    Expr, ExprKind, FileId, FnBody, Foreach, ForeachOver, Function, Name, Stmt, StmtKind,
 };
 use spile_syntax::visit::{Visitor, walk_expr, walk_stmt};
 
@@ -23,8 +23,6 @@ pub(crate) struct Mentions {
     pub all_targets: bool,
     /// `pp()` and its like: each point needs its own handler.
     pub point: bool,
-    /// Variables of whole modules are named by `@var`.
-    pub vars: bool,
     /// C types are named or walked through, whose meaning depends on the module.
     pub types: bool,
     /// The system of a tracepoint shows: `$$system`, or in the text of `pp()`.
@@ -132,11 +130,7 @@ impl Visitor for Collect<'_> {
                 self.out.point |= point;
                 self.out.system |= point;
             }
-            ExprKind::At { op, .. } => {
-                self.out.types = true;
-                self.out.vars |= *op == AtOp::Var;
-            }
-            ExprKind::Arrow { .. } => self.out.types = true,
+            ExprKind::At { .. } | ExprKind::Arrow { .. } => self.out.types = true,
             ExprKind::Target { name, .. } => {
                 if let Some(all) = name.strip_prefix("$$") {
                     self.out.all_targets |= !matches!(all, "name" | "system" | "provider");

@@ -21,6 +21,4 @@ pub mod pattern;
 pub(crate) mod resolve;
 
 pub use derive::{PROBE_NAME_TABLE, probe_name_table, resolve_file, resolve_script};
-pub use derived::{
-    Context, ContextKind, Derived, EntrySites, Part, PlainVar, SiteNames, Target, TargetSource,
-};
+pub use derived::{Context, ContextKind, Derived, Part, PlainVar, SiteNames, Target, TargetSource};

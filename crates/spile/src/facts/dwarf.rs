@@ -1,57 +1,132 @@
-//! What is in programs and libraries: places by name and by line, variables there, types.
+//! Places, variables and types of programs, from their debugging information.
+//!
+//! A type's number has the number of its file in the top 8 bits and the file's own number of
+//! the type below, so that all of analysis works on it as on the kernel's types.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_debuginfo::{
-    Absent, Binding, Die, Dwarf, LineQuery, LocBinary, LocOp as Op, Location, Pattern, Symbol,
-    SymbolKind, Type, Which, cfi, demangle, plt,
+    Absent, Die, Dwarf, FunctionPlace, LineQuery, LocBinary, LocOp as Op, Location, Module as File,
+    Pattern, Type, Which, plt,
 };
 use spile_ir::{BinOp, CodePlace};
 use spile_kernel::glob;
 use spile_sema::facts::{
-    CType, CTypeId, CodeQuery, EntryPlace, FoundPlace, FunctionKind, Lines, Loc, LocOp, Member,
-    VarKind, Variable,
+    CType, CTypeId, FoundPlace, FunctionKind, Lines, Loc, LocOp, Member, VarKind, Variable,
 };
 
-use super::user::{Opened, Place, Programs};
+/// Bits of a type's number that are the file's own.
+const OWN_BITS: u32 = 24;
+/// Most files whose types have numbers; above are the kernel's modules.
+const MAX_FILES: usize = 127;
+/// DWARF number of the program counter on x86-64.
+const PC: u16 = 16;
+/// DWARF numbers of the registers of the first integer parameters on x86-64 (psABI).
+const PARAMETERS: [u16; 6] = [5, 4, 1, 2, 8, 9];
+/// Most places of statements that one point of a script may mean.
+const MAX_ANY_LINE: u32 = 100_000;
 
-/// Where the number of the file stands in that of a type.
-const SHIFT: u32 = 24;
-/// Modules of the kernel have numbers from here on.
-const FIRST_MODULE: u32 = 128;
-/// What functions return in memory is larger than this (System V ABI, x86-64 and aarch64).
-const REGISTERS: u32 = 16;
+/// What was told about a file, by the numbers that analysis knows it by.
+#[derive(Default)]
+pub struct Known {
+    table: Mutex<Table>,
+}
 
-fn pattern(text: &str) -> Pattern<'_> {
-    let matches: fn(&str, &str) -> bool = glob::matches;
-    Pattern {
-        text,
-        glob: glob::is_pattern(text).then_some(matches),
+#[derive(Default)]
+struct Table {
+    files: Vec<Arc<File>>,
+    places: Vec<PlaceInfo>,
+    ids: HashMap<PlaceInfo, u64>,
+}
+
+/// A place as it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct PlaceInfo {
+    /// The function or inlined instance.
+    die: Die,
+    address: u64,
+}
+
+/// Ids of places from here on are of this file's table; below they are addresses.
+const FIRST_ID: u64 = 1 << 62;
+
+impl Known {
+    /// The number of a file in types, from 1; `None` when there are too many.
+    fn number(&self, file: &Arc<File>) -> Option<u32> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = table.files.iter().position(|f| Arc::ptr_eq(f, file));
+        let at = match at {
+            Some(at) => at,
+            None if table.files.len() < MAX_FILES => {
+                table.files.push(file.clone());
+                table.files.len() - 1
+            }
+            None => return None,
+        };
+        u32::try_from(at + 1).ok()
+    }
+
+    /// The file of a type and its own number there.
+    pub fn of_type(&self, id: CTypeId) -> Option<(Arc<File>, u32)> {
+        let number = (id >> OWN_BITS) as usize;
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = table.files.get(number.checked_sub(1)?)?.clone();
+        Some((file, id & ((1 << OWN_BITS) - 1)))
+    }
+
+    fn place_id(&self, info: PlaceInfo) -> u64 {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&id) = table.ids.get(&info) {
+            return id;
+        }
+        let id = FIRST_ID + table.places.len() as u64;
+        table.places.push(info);
+        table.ids.insert(info, id);
+        id
+    }
+
+    fn place(&self, id: u64) -> Option<PlaceInfo> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = usize::try_from(id.checked_sub(FIRST_ID)?).ok()?;
+        table.places.get(at).copied()
     }
 }
 
-impl Opened {
+/// A file that is asked about.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// Its path.
+    pub path: &'a Arc<str>,
+    /// It.
+    pub file: &'a Arc<File>,
+    /// The numbers given out.
+    pub known: &'a Known,
+}
+
+/// A pattern of a script.
+fn pattern(text: &str) -> Pattern<'_> {
+    Pattern {
+        text,
+        glob: glob::is_pattern(text).then_some(glob::matches as fn(&str, &str) -> bool),
+    }
+}
+
+impl Asked<'_> {
     fn dwarf(&self) -> Result<&Dwarf, String> {
         self.file.dwarf().ok_or_else(|| {
-            let mut text = format!("{} has no debugging information", self.path);
-            for note in self.file.notes() {
-                text.push_str(&format!("; {note}"));
-            }
-            text
+            let notes = self.file.notes();
+            let why = match notes.first() {
+                Some(note) => format!(" ({note})"),
+                None => String::new(),
+            };
+            format!("{} has no debugging information{why}", self.path)
         })
     }
 
-    /// Makes a place known; `None` where there is no code.
-    fn place(&self, name: &str, address: u64, body: u64, die: Option<Die>) -> Option<FoundPlace> {
-        let image = self.file.image();
-        let offset = image
-            .file_offset(address)
-            .filter(|_| image.is_code(address))?;
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.push(Place { address, body, die });
+    fn found(&self, name: &str, die: Die, address: u64) -> Option<FoundPlace> {
         Some(FoundPlace {
-            id: places.len() as u64 - 1,
+            id: self.known.place_id(PlaceInfo { die, address }),
             name: name.into(),
             file: None,
             line: 0,
@@ -59,295 +134,432 @@ impl Opened {
             inlined: false,
             place: CodePlace::File {
                 path: self.path.clone(),
-                offset,
+                offset: self.file.image().file_offset(address)?,
             },
             address,
             semaphore: 0,
         })
     }
 
-    fn known(&self, id: u64) -> Option<Place> {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.get(usize::try_from(id).ok()?).copied()
-    }
-
-    /// Functions by the symbols, by name.
-    fn by_symbol(&self, text: &str, kind: &FunctionKind) -> Vec<FoundPlace> {
-        let symbols = self.file.symbols();
-        let wanted = |s: &&Symbol<'_>| {
-            s.kind == SymbolKind::Func
-                && (*kind != FunctionKind::Exported || s.binding != Binding::Local)
-        };
-        let mut seen = BTreeSet::new();
-        let mut found = Vec::new();
-        let mut add = |name: &str, s: &Symbol<'_>| {
-            if seen.insert(s.address) {
-                found.extend(self.place(name, s.address, s.address, None));
-            }
-        };
-        if !glob::is_pattern(text) {
-            symbols
-                .named(text)
-                .filter(wanted)
-                .for_each(|s| add(text, s));
-        }
-        for s in symbols.all().iter().filter(wanted) {
-            // Parts of functions that the compiler moved away are no functions.
-            if s.name.contains(".cold") || s.name.contains(".part.") {
-                continue;
-            }
-            // What the compiler made of a function has its name and more.
-            let plain = s.name.split(['.', '@']).next().unwrap_or(s.name);
-            match demangle::short(s.name) {
-                Some(name) if glob::matches(text, &name) => add(&name, s),
-                _ if glob::matches(text, s.name) => add(s.name, s),
-                _ if plain != s.name && glob::matches(text, plain) => add(plain, s),
-                _ => {}
-            }
-        }
-        found
-    }
-
-    fn functions(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
-        let CodeQuery::Function {
-            name,
-            file,
-            lines,
-            kind,
-            callee,
-        } = query
-        else {
-            return Ok(Vec::new());
-        };
-        if *kind == FunctionKind::Return && self.file.image().is_go() {
-            // Its stacks move, and what is put in place of return addresses confuses it.
-            return Err("a program in Go would crash at a return probe; probe its calls".into());
-        }
-        if callee.is_some() {
-            return Err("`.callee` is not available for programs".into());
-        }
-        let plain = file.is_none() && *kind != FunctionKind::Inline;
-        let dwarf = match self.dwarf() {
-            Ok(dwarf) => dwarf,
-            Err(_) if plain => return Ok(self.by_symbol(name, kind)),
-            Err(why) => return Err(why),
-        };
+    /// Functions by name, file and lines.
+    ///
+    /// # Errors
+    /// When the file has no debugging information.
+    pub fn functions(
+        &self,
+        name: &str,
+        file: Option<&str>,
+        lines: &Lines,
+        kind: &FunctionKind,
+    ) -> Result<Vec<FoundPlace>, String> {
+        let dwarf = self.dwarf()?;
         let which = Which {
             outline: *kind != FunctionKind::Inline,
             inlined: matches!(kind, FunctionKind::Any | FunctionKind::Inline),
         };
-        let mut found = Vec::new();
-        for f in dwarf.functions(pattern(name), file.as_deref().map(pattern), which) {
-            let inside = match lines {
-                Lines::Absolute(parts) => dwarf.line_range(f.die).is_some_and(|(low, high)| {
-                    parts.iter().any(|(from, to)| *from <= high && low <= *to)
-                }),
-                _ => true,
+        let all = dwarf.functions(pattern(name), file.map(pattern), which);
+        let wanted = |p: &&FunctionPlace| {
+            (*kind != FunctionKind::Exported || p.external) && in_lines(dwarf, p, lines)
+        };
+        let place = |p: &FunctionPlace| {
+            // What is to be seen at the return has to be caught at the first instruction.
+            let address = match kind {
+                FunctionKind::Return => p.entry,
+                _ => p.body,
             };
-            if !inside || (*kind == FunctionKind::Exported && !f.external) {
-                continue;
-            }
-            let at = match kind {
-                FunctionKind::Return => f.entry,
-                _ => f.body,
-            };
-            found.extend(
-                self.place(&f.qualified, at, f.body, Some(f.die))
-                    .map(|p| FoundPlace {
-                        file: f.file.clone(),
-                        line: f.line,
-                        inlined: f.inlined,
-                        ..p
-                    }),
-            );
-        }
-        match found.is_empty() && plain {
-            // What was written in assembler, or comes from a part without debugging information.
-            true => Ok(self.by_symbol(name, kind)),
-            false => Ok(found),
-        }
+            let found = self.found(&p.qualified, p.die, address)?;
+            Some(FoundPlace {
+                file: p.file.clone(),
+                line: p.line,
+                inlined: p.inlined,
+                ..found
+            })
+        };
+        Ok(all.iter().filter(wanted).filter_map(place).collect())
     }
 
-    fn statements(
+    /// Functions that are inlined into functions of a name.
+    ///
+    /// # Errors
+    /// When there is no debugging information, or a function is called rather than inlined.
+    pub fn callees(
         &self,
-        (name, file): (&str, Option<&str>),
+        name: &str,
+        file: Option<&str>,
+        callee: &str,
+    ) -> Result<Vec<FoundPlace>, String> {
+        let dwarf = self.dwarf()?;
+        let outline = Which {
+            outline: true,
+            inlined: false,
+        };
+        let inlined = Which {
+            outline: false,
+            inlined: true,
+        };
+        let callers = dwarf.functions(pattern(name), file.map(pattern), outline);
+        let instances = dwarf.functions(pattern(callee), None, inlined);
+        let mut places = Vec::new();
+        for p in &instances {
+            let frames = dwarf.frames(p.entry);
+            let by = |c: &FunctionPlace| frames.last().is_some_and(|f| f.function == c.name);
+            if callers.iter().any(by)
+                && let Some(found) = self.found(&p.qualified, p.die, p.entry)
+            {
+                places.push(FoundPlace {
+                    file: p.file.clone(),
+                    line: p.line,
+                    inlined: true,
+                    ..found
+                });
+            }
+        }
+        let fits = |c: &Arc<str>| {
+            pattern(callee)
+                .glob
+                .map_or(**c == *callee, |g| g(callee, c))
+        };
+        let called = callers
+            .iter()
+            .any(|c| dwarf.callees(c.die).iter().any(fits));
+        if places.is_empty() && called {
+            return Err("`.callee` finds calls that are inlined; these are not".into());
+        }
+        Ok(places)
+    }
+
+    /// Statements by function, file and lines.
+    ///
+    /// # Errors
+    /// When there is no debugging information, or which lines would have been right.
+    pub fn statements(
+        &self,
+        name: &str,
+        file: Option<&str>,
         lines: &Lines,
         nearest: bool,
     ) -> Result<Vec<FoundPlace>, String> {
         let dwarf = self.dwarf()?;
         let queries: Vec<LineQuery> = match lines {
-            // The function's own beginning, which is not moved behind anything.
-            Lines::Any => {
-                let which = Which {
-                    outline: true,
-                    inlined: true,
-                };
-                let found = dwarf.functions(pattern(name), file.map(pattern), which);
-                let place = |f: &spile_debuginfo::FunctionPlace| {
-                    let place = self.place(&f.qualified, f.entry, f.body, Some(f.die))?;
-                    Some(FoundPlace {
-                        file: f.file.clone(),
-                        line: f.line,
-                        inlined: f.inlined,
-                        ..place
-                    })
-                };
-                return Ok(found.iter().filter_map(place).collect());
-            }
-            Lines::Relative(n) => vec![LineQuery::Plus(*n)],
+            Lines::Any => return self.functions(name, file, lines, &FunctionKind::Any),
             Lines::All => vec![LineQuery::All],
-            Lines::Absolute(parts) => {
-                let part = |(from, to): &(u32, u32)| match from == to {
-                    true => LineQuery::At(*from),
-                    false => LineQuery::Range(*from, *to),
-                };
-                parts.iter().map(part).collect()
+            Lines::Relative(n) => vec![LineQuery::Plus(*n)],
+            Lines::Absolute(parts) => parts
+                .iter()
+                .map(|&(a, b)| match a == b {
+                    true => LineQuery::At(a),
+                    false => LineQuery::Range(a, b.min(a.saturating_add(MAX_ANY_LINE))),
+                })
+                .collect(),
+        };
+        let mut places = Vec::new();
+        let mut why = None;
+        for query in queries {
+            let ask = |query| dwarf.statements(pattern(name), file.map(pattern), query);
+            let mut found = ask(query);
+            let (below, above) = found.nearest;
+            if found.places.is_empty() && nearest {
+                let line = above.or(below);
+                found = line.map(|l| ask(LineQuery::At(l))).unwrap_or_default();
             }
+            if let (true, LineQuery::At(line)) = (found.places.is_empty(), query) {
+                why = Some(no_line(line, (below, above)));
+            }
+            places.extend(found.places.iter().filter_map(|p| {
+                let found = self.found(&p.name, p.die, p.address)?;
+                Some(FoundPlace {
+                    file: Some(p.file.clone()),
+                    line: p.line,
+                    ..found
+                })
+            }));
+        }
+        match why {
+            Some(why) if places.is_empty() => Err(why),
+            _ => Ok(places),
+        }
+    }
+
+    /// Entries of the procedure linkage table.
+    pub fn stubs(&self, name: &str) -> Vec<FoundPlace> {
+        let image = self.file.image();
+        let entry = |p: &plt::PltEntry<'_>| {
+            Some(FoundPlace {
+                id: p.address,
+                name: p.name.into(),
+                file: None,
+                line: 0,
+                provider: None,
+                inlined: false,
+                place: CodePlace::File {
+                    path: self.path.clone(),
+                    offset: image.file_offset(p.address)?,
+                },
+                address: p.address,
+                semaphore: 0,
+            })
+        };
+        let all = plt::entries(image);
+        let wanted = all.iter().filter(|p| glob::matches(name, p.name));
+        wanted.filter_map(entry).collect()
+    }
+
+    /// A place at an address, with what is known about its function and line.
+    pub fn describe(&self, place: FoundPlace) -> FoundPlace {
+        let Some(dwarf) = self.file.dwarf() else {
+            return place;
+        };
+        let Some(frame) = dwarf.frames(place.address).into_iter().next() else {
+            return place;
+        };
+        let id = dwarf.function_at(place.address).map(|die| {
+            let address = place.address;
+            self.known.place_id(PlaceInfo { die, address })
+        });
+        FoundPlace {
+            id: id.unwrap_or(place.id),
+            name: frame.function,
+            file: frame.file,
+            line: frame.line,
+            inlined: frame.inlined,
+            ..place
+        }
+    }
+
+    /// The number that analysis knows a type of the file by.
+    fn ctype_id(&self, ty: u32) -> CTypeId {
+        match (ty, self.known.number(self.file)) {
+            (0, _) | (_, None) => 0,
+            (ty, Some(number)) => number << OWN_BITS | ty,
+        }
+    }
+
+    /// The variables at a place.
+    ///
+    /// # Errors
+    /// When nothing is known about them.
+    pub fn variables(&self, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
+        let dwarf = self.dwarf()?;
+        let Some(place) = self.known.place(id) else {
+            return Err(format!("{} says nothing about variables there", self.path));
         };
         let mut found = Vec::new();
-        for query in queries {
-            let mut answer = dwarf.statements(pattern(name), file.map(pattern), query);
-            if let (true, LineQuery::At(line)) = (answer.places.is_empty(), query) {
-                let (below, above) = answer.nearest;
-                let distance = |n: &u32| n.abs_diff(line);
-                let next = below.into_iter().chain(above).min_by_key(distance);
-                match next {
-                    Some(next) if nearest => {
-                        let next = LineQuery::At(next);
-                        answer = dwarf.statements(pattern(name), file.map(pattern), next);
-                    }
-                    Some(_) => {
-                        let near: Vec<String> =
-                            below.iter().chain(&above).map(u32::to_string).collect();
-                        return Err(format!(
-                            "line {line} has no code; the nearest that have are {}",
-                            near.join(" and ")
-                        ));
-                    }
-                    None => {}
-                }
-            }
-            for s in answer.places {
-                let place = self.place(&s.name, s.address, s.address, Some(s.die));
-                found.extend(place.map(|p| FoundPlace {
-                    file: Some(s.file.clone()),
-                    line: s.line,
-                    ..p
-                }));
-            }
+        let mut arguments = Arguments::default();
+        for v in dwarf.variables(place.address, Some(place.die)) {
+            let ty = dwarf.ctype(v.ty);
+            let passed = v.parameter.then(|| arguments.next(&ty)).flatten();
+            let loc = match passed.filter(|_| ret) {
+                Some(ops) => Loc::Value(ops),
+                None => self.loc(dwarf, &v, place.address, Some(place.address)),
+            };
+            found.push(Variable {
+                name: v.name.clone(),
+                ty: self.ctype_id(v.ty),
+                kind: if v.parameter {
+                    VarKind::Parameter
+                } else {
+                    VarKind::Local
+                },
+                loc,
+            });
+        }
+        // Parameters first, in order.
+        found.sort_by_key(|v| v.kind != VarKind::Parameter);
+        if ret {
+            found.extend(self.result(dwarf, place.die));
         }
         Ok(found)
     }
 
-    /// A type's number as all others see it.
-    fn outside(&self, id: u32) -> CTypeId {
-        match (id, self.number) {
-            (0, _) | (_, 0) => 0,
-            (id, number) => id | number << SHIFT,
-        }
-    }
-
-    fn location(&self, found: Result<Location, Absent>) -> Loc {
-        let absent = |why: &str| Loc::Absent(why.into());
-        match found {
-            Ok(Location::Address(ops)) => self
-                .program(&ops)
-                .map_or_else(|| absent(COMPLEX), Loc::Address),
-            Ok(Location::Value(ops)) => self
-                .program(&ops)
-                .map_or_else(|| absent(COMPLEX), Loc::Value),
-            Ok(Location::Pieces(pieces)) => self.pieces(&pieces),
-            Err(why) => absent(&why.0),
-        }
-    }
-
-    /// A number in several pieces, put together.
-    fn pieces(&self, pieces: &[(u64, Option<Location>)]) -> Loc {
-        let total: u64 = pieces.iter().map(|(bytes, _)| *bytes).sum();
-        if total > 8 {
-            return Loc::Absent("its parts are in different places".into());
-        }
-        let mut whole = vec![LocOp::Const(0)];
-        let mut shift = 0;
-        for (bytes, piece) in pieces {
-            let mask = match bytes {
-                8.. => -1,
-                n => (1i64 << (8 * n)) - 1,
-            };
-            let ops = match piece {
-                Some(Location::Value(ops)) => self.program(ops),
-                Some(Location::Address(ops)) => self.program(ops).map(|mut ops| {
-                    ops.push(LocOp::Load {
-                        size: bytes.next_power_of_two() as u8,
-                        signed: false,
-                    });
-                    ops
-                }),
-                _ => return Loc::Absent("a part of it is optimised out".into()),
-            };
-            let Some(ops) = ops else {
-                return Loc::Absent(COMPLEX.into());
-            };
-            whole.extend(ops);
-            whole.extend([LocOp::Const(mask), LocOp::Bin(BinOp::And)]);
-            whole.extend([LocOp::Const(shift), LocOp::Bin(BinOp::Shl)]);
-            whole.push(LocOp::Bin(BinOp::Or));
-            shift += 8 * *bytes as i64;
-        }
-        Loc::Value(whole)
-    }
-
-    fn program(&self, ops: &[Op]) -> Option<Vec<LocOp>> {
-        let mut out = Vec::with_capacity(ops.len());
-        for op in ops {
-            match *op {
-                Op::Reg(n) => out.push(LocOp::Reg(n)),
-                Op::Const(n) => out.push(LocOp::Const(n)),
-                Op::Bias if self.file.image().position_independent() => out.push(LocOp::Bias),
-                Op::Bias => out.push(LocOp::Const(0)),
-                Op::Load { size } => out.push(LocOp::Load {
-                    size,
-                    signed: false,
-                }),
-                Op::Extend { size, signed } => {
-                    let bits = 64 - 8 * i64::from(size);
-                    let back = if signed { BinOp::Shr } else { BinOp::UShr };
-                    out.extend([LocOp::Const(bits), LocOp::Bin(BinOp::Shl)]);
-                    out.extend([LocOp::Const(bits), LocOp::Bin(back)]);
-                }
-                Op::Binary(op) => out.push(LocOp::Bin(binary(op))),
-                Op::Neg => out.push(LocOp::Neg),
-                Op::Not => out.push(LocOp::Not),
-                Op::Abs => return None,
-            }
-        }
-        Some(out)
-    }
-
     /// What a function returns.
-    fn returned(&self, dwarf: &Dwarf, function: Die) -> Option<Variable> {
+    fn result(&self, dwarf: &Dwarf, function: Die) -> Option<Variable> {
         let ty = dwarf.type_of(function);
         let loc = match dwarf.ctype(ty) {
             Type::Void => return None,
-            Type::Int { size: ..=8, .. } | Type::Enum { .. } | Type::Pointer(_) => {
-                Loc::Value(vec![LocOp::Ret])
-            }
-            Type::Struct { size, .. } if size > REGISTERS => Loc::Address(vec![LocOp::Ret]),
+            Type::Struct { size, .. } if size > 16 => Loc::Address(vec![LocOp::Ret]),
             Type::Struct { .. } => Loc::Absent("it is returned in registers".into()),
-            _ => Loc::Absent("its type is not understood".into()),
+            Type::Float { .. } => Loc::Absent("it is in a floating point register".into()),
+            ty => Loc::Value(extended(vec![LocOp::Ret], &ty)),
         };
         Some(Variable {
             name: "return".into(),
-            ty: self.outside(ty),
+            ty: self.ctype_id(ty),
             kind: VarKind::Return,
             loc,
         })
     }
+
+    /// A variable of the whole file.
+    pub fn global(&self, name: &str, unit: Option<&str>) -> Option<Variable> {
+        let dwarf = self.file.dwarf()?;
+        let v = dwarf.global(name, unit.map(pattern))?;
+        Some(Variable {
+            name: v.name.clone(),
+            ty: self.ctype_id(v.ty),
+            kind: VarKind::Global,
+            loc: self.loc(dwarf, &v, 0, None),
+        })
+    }
+
+    /// A type by name.
+    pub fn type_named(&self, name: &str) -> Option<CTypeId> {
+        let ty = self.file.dwarf()?.type_named(name)?;
+        Some(self.ctype_id(ty))
+    }
+
+    /// Where a variable is at an address. `at`: the address that the program counter has when
+    /// it is read.
+    fn loc(
+        &self,
+        dwarf: &Dwarf,
+        v: &spile_debuginfo::Variable,
+        address: u64,
+        at: Option<u64>,
+    ) -> Loc {
+        let moves = self.file.image().position_independent();
+        let bias = match at {
+            _ if !moves => vec![LocOp::Const(0)],
+            Some(at) => vec![
+                LocOp::Reg(PC),
+                LocOp::Const(at as i64),
+                LocOp::Bin(BinOp::Sub),
+            ],
+            None => vec![LocOp::Bias(PC)],
+        };
+        let ty = dwarf.ctype(v.ty);
+        let absent = |why: &str| Loc::Absent(why.into());
+        match dwarf.locate(v, address) {
+            Err(Absent(why)) => absent(&why),
+            Ok(Location::Address(ops)) => Loc::Address(program(&ops, &bias)),
+            Ok(Location::Value(_)) if matches!(ty, Type::Struct { .. } | Type::Array { .. }) => {
+                absent("it is in a register as a whole")
+            }
+            Ok(Location::Value(ops)) => Loc::Value(extended(program(&ops, &bias), &ty)),
+            Ok(Location::Pieces(pieces)) => match joined(&pieces, &bias) {
+                Some(ops) if !matches!(ty, Type::Struct { .. } | Type::Array { .. }) => {
+                    Loc::Value(extended(ops, &ty))
+                }
+                _ => absent("it is in several places at once"),
+            },
+        }
+    }
 }
 
-const COMPLEX: &str = "its location is too complex";
+/// Whether a function has one of the lines.
+fn in_lines(dwarf: &Dwarf, p: &FunctionPlace, lines: &Lines) -> bool {
+    let Lines::Absolute(parts) = lines else {
+        return true;
+    };
+    dwarf.line_range(p.die).is_some_and(|(low, high)| {
+        let low = low.min(p.line.max(1));
+        parts.iter().any(|&(a, b)| a <= high && low <= b)
+    })
+}
 
-fn binary(op: LocBinary) -> BinOp {
+fn no_line(line: u32, nearest: (Option<u32>, Option<u32>)) -> String {
+    match nearest {
+        (Some(a), Some(b)) => format!("line {line} has no code; lines {a} and {b} have"),
+        (Some(a), None) | (None, Some(a)) => format!("line {line} has no code; line {a} has"),
+        (None, None) => format!("line {line} has no code"),
+    }
+}
+
+/// Parameters as the caller hands them over, counted (psABI).
+#[derive(Default)]
+struct Arguments {
+    words: usize,
+    /// Something before was of a kind whose registers depend on what is in it.
+    lost: bool,
+}
+
+impl Arguments {
+    /// Where the next one of that type is at the first instruction.
+    fn next(&mut self, ty: &Type) -> Option<Vec<LocOp>> {
+        match ty {
+            Type::Float { .. } => return None,
+            Type::Int { size: 16, .. } | Type::Struct { .. } | Type::Unknown => self.lost = true,
+            _ => {}
+        }
+        let n = self.words;
+        self.words += 1;
+        if self.lost {
+            return None;
+        }
+        let ops = match PARAMETERS.get(n) {
+            Some(&register) => vec![LocOp::Reg(register)],
+            None => {
+                // Above the return address.
+                let offset = 8 * (n - PARAMETERS.len() + 1) as i64;
+                vec![
+                    LocOp::Reg(7),
+                    LocOp::Const(offset),
+                    LocOp::Bin(BinOp::Add),
+                    LocOp::Load {
+                        size: 8,
+                        signed: false,
+                    },
+                ]
+            }
+        };
+        Some(extended(ops, ty))
+    }
+}
+
+/// A value cut to its type.
+fn extended(mut ops: Vec<LocOp>, ty: &Type) -> Vec<LocOp> {
+    if let Type::Int { size, signed, .. } | Type::Enum { size, signed } = *ty {
+        extend(&mut ops, size, signed);
+    }
+    ops
+}
+
+fn extend(ops: &mut Vec<LocOp>, size: u8, signed: bool) {
+    if size >= 8 {
+        return;
+    }
+    let bits = 64 - 8 * i64::from(size);
+    let back = if signed { BinOp::Shr } else { BinOp::UShr };
+    ops.extend([
+        LocOp::Const(bits),
+        LocOp::Bin(BinOp::Shl),
+        LocOp::Const(bits),
+        LocOp::Bin(back),
+    ]);
+}
+
+/// The program in analysis' terms.
+fn program(ops: &[Op], bias: &[LocOp]) -> Vec<LocOp> {
+    let mut out = Vec::new();
+    for op in ops {
+        match *op {
+            Op::Reg(n) => out.push(LocOp::Reg(n)),
+            Op::Const(n) => out.push(LocOp::Const(n)),
+            Op::Bias => out.extend_from_slice(bias),
+            Op::Load { size } => out.push(LocOp::Load {
+                size,
+                signed: false,
+            }),
+            Op::Extend { size, signed } => extend(&mut out, size, signed),
+            Op::Neg => out.push(LocOp::Neg),
+            Op::Not => out.push(LocOp::Not),
+            // With m of all ones for negative numbers and 0 for others: (x ^ m) - m.
+            Op::Abs => out.extend([
+                LocOp::Pick(0),
+                LocOp::Const(63),
+                LocOp::Bin(BinOp::Shr),
+                LocOp::Pick(0),
+                LocOp::Rot,
+                LocOp::Bin(BinOp::Xor),
+                LocOp::Swap,
+                LocOp::Bin(BinOp::Sub),
+            ]),
+            Op::Binary(op) => out.push(LocOp::Bin(operator(op))),
+        }
+    }
+    out
+}
+
+fn operator(op: LocBinary) -> BinOp {
     match op {
         LocBinary::Add => BinOp::Add,
         LocBinary::Sub => BinOp::Sub,
@@ -369,135 +581,53 @@ fn binary(op: LocBinary) -> BinOp {
     }
 }
 
-impl Programs {
-    /// As `Facts::places`, for files.
-    pub fn places(&self, path: &str, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
-        let file = self.file(path)?;
-        let mut found = match query {
-            CodeQuery::Function { .. } => file.functions(query)?,
-            CodeQuery::Statement {
-                name,
-                file: source,
-                lines,
-                nearest,
-            } => file.statements((name, source.as_deref()), lines, *nearest)?,
-            CodeQuery::Address { address, .. } => {
-                let named = file.file.symbols().function_at(*address);
-                let name = named.map_or("", |(s, _)| s.name);
-                let place = file.place(name, *address, *address, None);
-                vec![place.ok_or_else(|| format!("{path} has no code at {address:#x}"))?]
+/// A value of at most 8 bytes from its pieces.
+fn joined(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<LocOp>> {
+    let mut out: Vec<LocOp> = Vec::new();
+    let mut at = 0;
+    for (size, piece) in pieces {
+        let bytes = u8::try_from(*size)
+            .ok()
+            .filter(|s| matches!(s, 1 | 2 | 4 | 8))?;
+        let first = out.is_empty();
+        match piece.as_ref()? {
+            Location::Address(ops) => {
+                out.extend(program(ops, bias));
+                out.push(LocOp::Load {
+                    size: bytes,
+                    signed: false,
+                });
             }
-            CodeQuery::Plt(name) => plt::entries(file.file.image())
-                .iter()
-                .filter(|e| glob::matches(name, e.name))
-                .filter_map(|e| file.place(e.name, e.address, e.address, None))
-                .collect(),
-            CodeQuery::Mark { .. } => Vec::new(),
-        };
-        found.sort_by(|a, b| (&a.name, a.address).cmp(&(&b.name, b.address)));
-        // Inlined copies of one function in another at one address are one place.
-        found.dedup_by(|a, b| a.address == b.address && a.name == b.name);
-        Ok(found)
-    }
-
-    /// As `Facts::place_variables`, for files.
-    pub fn variables(&self, path: &str, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
-        let file = self.file(path)?;
-        let dwarf = file.dwarf()?;
-        let place = file.known(id).ok_or("this place is not known")?;
-        let address = if ret { place.body } else { place.address };
-        let mut seen = BTreeSet::new();
-        let mut found: Vec<Variable> = dwarf
-            .variables(address, place.die)
-            .into_iter()
-            // Inner ones come first and hide the others.
-            .filter(|v| seen.insert(v.name.clone()))
-            .map(|v| Variable {
-                loc: file.location(dwarf.locate(&v, address)),
-                ty: file.outside(v.ty),
-                kind: match v.parameter {
-                    true => VarKind::Parameter,
-                    false => VarKind::Local,
-                },
-                name: v.name,
-            })
-            .collect();
-        found.sort_by_key(|v| v.kind != VarKind::Parameter);
-        if let (true, Some(die)) = (ret, place.die) {
-            found.extend(file.returned(dwarf, die));
+            Location::Value(ops) => {
+                out.extend(program(ops, bias));
+                extend(&mut out, bytes, false);
+            }
+            Location::Pieces(_) => return None,
         }
-        Ok(found)
-    }
-
-    /// As `Facts::entry_place`, for files.
-    pub fn entry_place(&self, path: &str, id: u64) -> Option<EntryPlace> {
-        let file = self.file(path).ok()?;
-        let place = file.known(id)?;
-        if place.body == place.address {
-            return None;
+        if !first {
+            out.extend([
+                LocOp::Const(at * 8),
+                LocOp::Bin(BinOp::Shl),
+                LocOp::Bin(BinOp::Or),
+            ]);
         }
-        let image = file.file.image();
-        let row = cfi::row_for(image, file.file.debug_image(), place.body)?;
-        let cfi::Cfa::Register { register, offset } = row.cfa else {
-            return None;
-        };
-        Some(EntryPlace {
-            place: CodePlace::File {
-                path: file.path.clone(),
-                offset: image.file_offset(place.body)?,
-            },
-            address: place.body,
-            frame: vec![
-                LocOp::Reg(register),
-                LocOp::Const(offset.into()),
-                LocOp::Bin(BinOp::Add),
-            ],
-        })
+        at += i64::from(bytes);
     }
+    (at <= 8).then_some(out)
+}
 
-    /// As `Facts::module_variable`, for files.
-    pub fn global(&self, path: &str, name: &str, source: Option<&str>) -> Option<Variable> {
-        let file = self.file(path).ok()?;
-        let dwarf = file.file.dwarf()?;
-        let v = dwarf.global(name, source.map(pattern))?;
-        Some(Variable {
-            loc: file.location(dwarf.locate(&v, 0)),
-            ty: file.outside(v.ty),
-            kind: VarKind::Global,
-            name: v.name,
-        })
-    }
-
-    /// As `Facts::module_type`, for files.
-    pub fn type_named(&self, path: &str, name: &str) -> Option<CTypeId> {
-        let file = self.file(path).ok()?;
-        let id = file.file.dwarf()?.type_named(name)?;
-        Some(file.outside(id))
-    }
-
-    /// Whose a type is and its number there; `None` for types of the kernel.
-    fn own(&self, id: CTypeId) -> Option<(Arc<Opened>, u32)> {
-        let number = id >> SHIFT;
-        if !(1..FIRST_MODULE).contains(&number) {
-            return None;
-        }
-        Some((self.numbered(number)?, id & ((1 << SHIFT) - 1)))
-    }
-
-    /// Whether a type is a program's.
-    pub fn has(&self, id: CTypeId) -> bool {
-        (1..FIRST_MODULE).contains(&(id >> SHIFT))
-    }
-
-    /// As `Facts::ctype`; `None` for types of the kernel, here and below.
+impl Known {
+    /// A type without typedefs and qualifiers.
     pub fn ctype(&self, id: CTypeId) -> Option<CType> {
-        let (file, id) = self.own(id)?;
-        Some(match file.file.dwarf()?.ctype(id) {
+        let (file, ty) = self.of_type(id)?;
+        let number = id & !((1 << OWN_BITS) - 1);
+        let whole = |ty: u32| if ty == 0 { 0 } else { number | ty };
+        Some(match file.dwarf()?.ctype(ty) {
             Type::Void => CType::Void,
             Type::Int { size, signed, char } => CType::Int { size, signed, char },
-            Type::Pointer(to) => CType::Ptr(file.outside(to)),
+            Type::Pointer(to) => CType::Ptr(whole(to)),
             Type::Array { elem, count } => CType::Array {
-                elem: file.outside(elem),
+                elem: whole(elem),
                 count,
             },
             Type::Struct { name, size, union } => CType::Struct { name, size, union },
@@ -507,62 +637,29 @@ impl Programs {
         })
     }
 
-    /// As `Facts::c_name`.
+    /// The type as C spells it.
     pub fn c_name(&self, id: CTypeId) -> Option<String> {
-        let (file, id) = self.own(id)?;
-        Some(file.file.dwarf()?.c_name(id))
+        let (file, ty) = self.of_type(id)?;
+        Some(file.dwarf()?.c_name(ty))
     }
 
-    /// As `Facts::members`.
+    /// All members.
     pub fn members(&self, id: CTypeId) -> Option<Vec<Member>> {
-        let (file, id) = self.own(id)?;
-        let members = file.file.dwarf()?.members(id);
+        let (file, ty) = self.of_type(id)?;
+        let number = id & !((1 << OWN_BITS) - 1);
+        let members = file.dwarf()?.members(ty).into_iter();
         let member = |m: spile_debuginfo::Member| Member {
-            ty: file.outside(m.ty),
             name: m.name,
             bit_offset: m.bit_offset,
             bit_size: m.bit_size,
+            ty: if m.ty == 0 { 0 } else { number | m.ty },
         };
-        Some(members.into_iter().map(member).collect())
+        Some(members.map(member).collect())
     }
 
-    /// As `Facts::enum_values`.
+    /// The constants of an enumeration.
     pub fn enum_values(&self, id: CTypeId) -> Option<Vec<(Arc<str>, i64)>> {
-        let (file, id) = self.own(id)?;
-        Some(file.file.dwarf()?.enum_values(id))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::user::Target;
-    use super::*;
-
-    #[test]
-    fn functions_of_this_program() {
-        let programs = Programs::new(Target::None);
-        let path = std::env::current_exe().expect("a path");
-        let path = path.to_string_lossy();
-        let query = |name: &str| CodeQuery::Function {
-            name: name.into(),
-            file: None,
-            lines: Lines::Any,
-            kind: FunctionKind::Call,
-            callee: None,
-        };
-        let here = programs.places(&path, &query("*functions_of_this_program*"));
-        assert!(!here.expect("this").is_empty());
-        assert!(
-            programs
-                .places(&path, &query("nosuch"))
-                .expect("none")
-                .is_empty()
-        );
-        let nowhere = CodeQuery::Address {
-            address: 1,
-            absolute: true,
-        };
-        assert!(programs.places(&path, &nowhere).is_err());
-        assert!(programs.places("/dev/null", &query("main")).is_err());
+        let (file, ty) = self.of_type(id)?;
+        Some(file.dwarf()?.enum_values(ty))
     }
 }

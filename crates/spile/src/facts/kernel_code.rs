@@ -3,12 +3,13 @@
 //! What BTF and the symbols say is here. Source files, lines, inlined copies and local variables
 //! are in debugging information.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use spile_ir::{BinOp, CodePlace};
 use spile_kernel::btf::Type;
-use spile_kernel::functions::{Found, Function, Functions, signature};
+use spile_kernel::functions::{self, Found, Function, Functions, signature};
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{
     CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Loc, LocOp, Module, VarKind, Variable,
@@ -37,6 +38,9 @@ enum Why {
 /// Integer argument registers of x86-64 functions, by DWARF's numbers; the stack pointer.
 const ARGUMENTS: usize = 6;
 const STACK_POINTER: u16 = 7;
+
+/// So many functions are looked up one by one.
+const FEW: usize = 4;
 
 /// What is known about the kernel's code, and was left out of it.
 #[derive(Default)]
@@ -141,8 +145,17 @@ impl KernelCode {
             Some(module) => types.module(module),
             None => kernel,
         };
+        let ids: HashMap<&str, u32> = match own {
+            Some(types) if functions.len() > FEW => functions::ids(types.btf),
+            Some(types) => functions
+                .iter()
+                .filter_map(|f| Some((f.name, signature(types.btf, f.name)?.id)))
+                .collect(),
+            None => HashMap::new(),
+        };
         let found = functions.iter().filter(|f| !exported || f.global);
-        Ok(found.map(|f| function(own, f)).collect())
+        let places = found.map(|f| function(own.is_some(), ids.get(f.name), f));
+        Ok(places.collect())
     }
 
     /// The variables at the entry or the return of a function.
@@ -224,13 +237,13 @@ fn place(name: &str, id: u64, place: CodePlace) -> FoundPlace {
     }
 }
 
-fn function(types: Option<Types>, f: &Function<'_>) -> FoundPlace {
-    let id = match types {
+fn function(types: bool, id: Option<&u32>, f: &Function<'_>) -> FoundPlace {
+    let id = match id {
         _ if f.shared => no_variables(Why::Shared),
         _ if !f.as_declared() => no_variables(Why::Copy),
-        None => no_variables(Why::NoTypes),
-        Some(types) => signature(types.btf, f.name)
-            .map_or(no_variables(Why::Unknown), |found| u64::from(found.id)),
+        _ if !types => no_variables(Why::NoTypes),
+        None => no_variables(Why::Unknown),
+        Some(id) => u64::from(*id),
     };
     let at = match f.traced {
         true => CodePlace::Traced(f.address),
@@ -342,4 +355,45 @@ fn stack_slot(stack: &mut i64, bytes: i64) -> Loc {
         LocOp::Const(at),
         LocOp::Bin(BinOp::Add),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(name: &str, kind: FunctionKind) -> CodeQuery {
+        CodeQuery::Function {
+            name: name.into(),
+            file: None,
+            lines: Lines::Any,
+            kind,
+            callee: None,
+        }
+    }
+
+    #[test]
+    fn the_running_kernel() {
+        let (code, types) = (KernelCode::default(), KernelTypes::default());
+        let Some(kernel) = KernelTypes::kernel() else {
+            return eprintln!("skipped: no BTF");
+        };
+        let read = query("vfs_read", FunctionKind::Return);
+        let found = code.places(&types, None, &read).expect("known");
+        let [one] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(one.place, named(None, "vfs_read"));
+        let vars = code.variables(&types, None, one.id, true).expect("known");
+        let names: Vec<&str> = vars.iter().map(|v| &*v.name).collect();
+        assert_eq!(names, ["file", "buf", "count", "pos", "return"]);
+        assert_eq!(vars[3].loc, Loc::Value(vec![LocOp::Arg(3)]));
+        assert_eq!(vars[4].loc, Loc::Value(vec![LocOp::Ret]));
+        assert_eq!(kernel.btf.c_name(vars[0].ty), "struct file *");
+        let inline = query("vfs_read", FunctionKind::Inline);
+        assert!(code.places(&types, None, &inline).is_err());
+        assert!(code.modules("nosuch_module").is_err());
+        for why in 1..=REASONS.len() as u64 {
+            assert!(code.variables(&types, None, why * WHY, false).is_err());
+        }
+    }
 }

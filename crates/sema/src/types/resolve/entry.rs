@@ -16,7 +16,7 @@ use super::{Cur, Resolver};
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::VarKind;
-use crate::probe::{Context, ContextKind, Derived, EntrySites};
+use crate::probe::{Context, ContextKind, Derived};
 use crate::types::hir::*;
 use crate::types::unify::{Base, TyVar};
 
@@ -47,11 +47,8 @@ pub(super) struct Entries {
 impl Resolver<'_> {
     /// The value that `e` had at the entry.
     pub(super) fn entry(&mut self, e: &ast::Expr, span: Span) -> (Expr, Option<CTy>) {
-        let ctx = self.cur.ctx.clone();
-        let places = ctx.as_ref().and_then(|c| c.entry.as_deref());
-        let event = self.cur.event.as_ref();
-        let event = event.and_then(|e| entry_event(e, places));
-        let (Some(event), Some(ctx)) = (event, ctx) else {
+        let event = self.cur.event.as_ref().and_then(entry_event);
+        let (Some(event), Some(ctx)) = (event, self.cur.ctx.clone()) else {
             self.report(
                 Diagnostic::error(codes::BAD_ENTRY, "`@entry` needs a return probe")
                     .at(span)
@@ -98,13 +95,6 @@ impl Resolver<'_> {
     /// be when the function has returned, so that calls within calls have their own.
     fn entry_keys(&mut self, at_entry: bool, span: Span) -> Vec<Expr> {
         let mut keys = vec![self.intrinsic_of(Intrinsic::Tid, None, span)];
-        let entry = self.cur.ctx.as_ref().and_then(|c| c.entry.clone());
-        if let (true, Some(entry)) = (at_entry, entry)
-            && let Some(frame) = self.leaves(&entry.frame, Space::User, span)
-        {
-            keys.push(frame);
-            return keys;
-        }
         let popped = match &self.cur.event {
             Some(Event::Code(_)) if at_entry => RETURN_ADDRESS,
             Some(Event::Code(probe)) if probe.space == Space::Kernel && at_once(probe) => {
@@ -269,12 +259,11 @@ fn set(place: Place, value: Expr, ty: TyVar, span: Span) -> Stmt {
 }
 
 /// The entry that belongs to a return.
-fn entry_event(event: &Event, places: Option<&EntrySites>) -> Option<Event> {
+fn entry_event(event: &Event) -> Option<Event> {
     match event {
         Event::SysExit(nrs) => Some(Event::SysEnter(nrs.clone())),
         Event::Code(probe) if probe.ret => Some(Event::Code(CodeProbe {
             ret: false,
-            sites: places.map_or_else(|| probe.sites.clone(), |p| p.sites.clone()),
             ..probe.clone()
         })),
         _ => None,

@@ -19,13 +19,8 @@ type Typed = (Expr, Option<CTy>);
 
 /// Expressions of more parts than this are not made of location programs.
 const MOST_PARTS: usize = 2000;
-
-/// The program counter as the intrinsic `ctx_reg` has it.
-const PC: i64 = if cfg!(target_arch = "aarch64") {
-    32
-} else {
-    16
-};
+/// In handlers of more places the place's own address is not looked up.
+const MOST_SITES: usize = 64;
 
 impl Resolver<'_> {
     /// An intrinsic of at most one number.
@@ -225,12 +220,39 @@ impl Resolver<'_> {
             Loc::Absent(why) => return Err(why.clone()),
         };
         let left = self.leaves(ops, space, span);
-        let left = left.ok_or("its location is too complex")?;
+        let moved = ops.iter().any(|op| matches!(op, LocOp::Bias(_)));
+        let left = left.ok_or(match moved {
+            true => "where its module is loaded is not known here",
+            false => "its location is too complex",
+        })?;
         Ok((left, from))
     }
 
+    /// How far the probed code is from where it was linked, and the parts of that: the program
+    /// counter less the place's own address.
+    fn bias(&mut self, pc: u16, span: Span) -> Option<(Expr, usize)> {
+        let addresses = self.cur.ctx.as_ref()?.addresses.clone();
+        let (last, others) = addresses.split_last()?;
+        if addresses.len() > MOST_SITES {
+            return None;
+        }
+        let mut linked = self.num(ExprKind::Num(*last as i64), span);
+        for (site, address) in others.iter().enumerate().rev() {
+            let here = self.intrinsic_of(Intrinsic::CtxSite, None, span);
+            let number = self.num(ExprKind::Num(site as i64), span);
+            let equal = ExprKind::Bin(BinOp::Eq, Box::new(here), Box::new(number));
+            let equal = self.num(equal, span);
+            let address = self.num(ExprKind::Num(*address as i64), span);
+            let one = ExprKind::Ternary(Box::new(equal), Box::new(address), Box::new(linked));
+            linked = self.num(one, span);
+        }
+        let pc = self.intrinsic_of(Intrinsic::CtxReg, Some(pc.into()), span);
+        let distance = ExprKind::Bin(BinOp::Sub, Box::new(pc), Box::new(linked));
+        Some((self.num(distance, span), 2 + 4 * addresses.len()))
+    }
+
     /// Runs a program with expressions for numbers; `None` where it is malformed or large.
-    pub(super) fn leaves(&mut self, ops: &[LocOp], space: Space, span: Span) -> Option<Expr> {
+    fn leaves(&mut self, ops: &[LocOp], space: Space, span: Span) -> Option<Expr> {
         // With the number of their parts.
         let mut stack: Vec<(Expr, usize)> = Vec::new();
         for op in ops {
@@ -246,13 +268,8 @@ impl Resolver<'_> {
                 ),
                 LocOp::Cpu => (self.intrinsic_of(Intrinsic::Cpu, None, span), 1),
                 LocOp::Ret => (self.intrinsic_of(Intrinsic::CtxRet, None, span), 1),
+                LocOp::Bias(pc) => self.bias(pc, span)?,
                 LocOp::Const(n) => (self.num(ExprKind::Num(n), span), 1),
-                LocOp::Bias => {
-                    let linked = self.cur.ctx.as_ref()?.address?;
-                    let pc = self.intrinsic_of(Intrinsic::CtxReg, Some(PC), span);
-                    let linked = (linked as i64).wrapping_neg();
-                    (self.op_imm(BinOp::Add, pc, linked, span), 2)
-                }
                 LocOp::Load { size, signed } => {
                     let (addr, parts) = stack.pop()?;
                     (self.load(space, addr, size, signed, span), parts + 1)

@@ -168,13 +168,11 @@ impl Resolver<'_> {
         };
         let ret = matches!(&self.cur.event, Some(Event::Code(probe)) if probe.ret);
         let short = name.trim_start_matches('$');
-        let own = |t: &Target| t.kind == VarKind::Return;
+        let own = |t: &Target| matches!(t.kind, VarKind::Return | VarKind::Global);
         match name {
             "$$vars" | "$$parms" | "$$locals" => ret,
             _ if name.starts_with("$$") => false,
-            // What is no variable of the function can be one of its file, whose place is told
-            // from the function's own.
-            _ => ret && ctx.target(short).is_none_or(|t| !own(t)),
+            _ => ret && ctx.target(short).is_some_and(|t| !own(t)),
         }
     }
 
