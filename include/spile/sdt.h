@@ -49,7 +49,7 @@
 
 /* Where an argument may be. gcc takes what costs nothing: a constant, a place in
  * memory or a register. clang would copy everything to memory if it could. */
-#if defined(__clang__) && (defined(__x86_64__) || defined(__aarch64__))
+#if defined(__clang__) && !defined(__i386__)
 #define SPILE_SDT_WHERE "nr"
 #else
 #define SPILE_SDT_WHERE "nor"

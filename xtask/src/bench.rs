@@ -38,6 +38,9 @@ pub fn run(parts: &[String]) {
     if wants("stress") {
         crate::stress::run();
     }
+    if wants("markers") {
+        crate::markers::run();
+    }
 }
 
 /// The bpftrace to compare with: the one in `SPILE_BPFTRACE` (a command line), or the installed.
@@ -69,7 +72,7 @@ pub(crate) fn named(mut tool: Tool, name: &str) -> Tool {
     tool
 }
 
-fn bpftrace_tool(name: &str, program: &str) -> Tool {
+pub(crate) fn bpftrace_tool(name: &str, program: &str) -> Tool {
     let mut argv = bpftrace();
     argv.push("-e".into());
     argv.push(format!("BEGIN {{ printf(\"armed\\n\"); }} {program}"));
@@ -151,7 +154,7 @@ fn start() {
 }
 
 /// Each problem once.
-fn report(mut problems: Vec<String>) {
+pub(crate) fn report(mut problems: Vec<String>) {
     problems.sort();
     problems.dedup();
     problems.iter().for_each(|p| eprintln!("{p}"));

@@ -3,6 +3,7 @@
 
 mod bench;
 mod fuzz;
+mod markers;
 mod peers;
 mod soak;
 mod stress;
@@ -16,7 +17,7 @@ fn main() {
         Some("soak") => soak::run(&args[1..]),
         Some("vm") => vm::run(&args[1..]),
         _ => {
-            eprintln!("usage: cargo xtask bench [start] [hits] [exact] [stress]");
+            eprintln!("usage: cargo xtask bench [start] [hits] [exact] [stress] [markers]");
             eprintln!("       cargo xtask fuzz [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");
             eprintln!("       cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [TEST]...");

@@ -7,6 +7,7 @@ use crate::dwarf::Dwarf;
 use crate::error::Error;
 use crate::find::{self, Search};
 use crate::image::Image;
+use crate::sdt::Marker;
 use crate::symbols::Symbols;
 
 /// A file and what is known about it. Everything beyond the file itself is looked for when a
@@ -16,6 +17,7 @@ pub struct Module {
     symbols: OnceLock<Symbols<'static>>,
     dwarf: OnceLock<Option<Dwarf>>,
     main: Arc<Image>,
+    markers: OnceLock<Vec<Marker>>,
     debug: OnceLock<Debug>,
     mini: OnceLock<Option<Arc<Image>>>,
     search: Search,
@@ -46,6 +48,7 @@ impl Module {
             symbols: OnceLock::new(),
             dwarf: OnceLock::new(),
             main: Arc::new(image),
+            markers: OnceLock::new(),
             debug: OnceLock::new(),
             mini: OnceLock::new(),
             search: search.clone(),
@@ -56,6 +59,12 @@ impl Module {
     #[must_use]
     pub fn image(&self) -> &Image {
         &self.main
+    }
+
+    /// The static markers of the file, in the order of their notes.
+    #[must_use]
+    pub fn markers(&self) -> &[Marker] {
+        self.markers.get_or_init(|| self.main.markers())
     }
 
     fn debug(&self) -> &Debug {

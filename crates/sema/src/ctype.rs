@@ -10,7 +10,7 @@ use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
 use spile_syntax::diag::Diagnostic;
 
 use crate::codes;
-use crate::facts::{CType, CTypeId, Facts};
+use crate::facts::{CType, CTypeId, Facts, LONG};
 
 /// A C type: something the kernel's type information has, or a plain integer, and pointers
 /// around it.
@@ -71,6 +71,9 @@ impl CTy {
 
     /// A type of the kernel.
     pub const fn id(id: CTypeId) -> CTy {
+        if id == LONG {
+            return CTy::LONG;
+        }
         CTy {
             base: CBase::Id(id),
             ptrs: 0,

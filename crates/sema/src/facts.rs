@@ -17,6 +17,9 @@ mod code;
 /// implements [`Facts`] gives out: 0 is the kernel's own type information.
 pub type CTypeId = u32;
 
+/// The number of a 64-bit signed integer that no module has: arguments of markers.
+pub const LONG: CTypeId = CTypeId::MAX;
+
 /// A C type with `typedef`, `const`, `volatile`, `restrict` and type tags removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CType {

@@ -140,6 +140,8 @@ const PROCESS: Comp = Comp(Word::Is("process"), Arg::Any);
 const MODULE: Comp = s("module");
 const MAXACTIVE: &[Comp] = &[n("maxactive")];
 const LIBRARY: Comp = s("library");
+const PROVIDER: Comp = s("provider");
+const MARK: Comp = s("mark");
 const STATEMENT: Comp = Comp(Word::Is("statement"), Arg::StrOrNum);
 const FUNCTION: Comp = Comp(Word::Is("function"), Arg::StrOrNum);
 const PLT: Comp = Comp(Word::Is("plt"), Arg::OptStr);
@@ -217,6 +219,10 @@ families! {
     [PROCESS, LIBRARY, FUNCTION] OF_FUNCTION, Make::Code, UserCode, "a function of a library of a program";
     [PROCESS, STATEMENT] OF_STATEMENT, Make::Code, UserCode, "a line of a program, by NAME@FILE:LINE, or an address";
     [PROCESS, LIBRARY, STATEMENT] OF_STATEMENT, Make::Code, UserCode, "a line of a library of a program";
+    [PROCESS, MARK] &[], Make::Code, UserCode, "a static marker of a program";
+    [PROCESS, PROVIDER, MARK] &[], Make::Code, UserCode, "a static marker of a provider in a program";
+    [PROCESS, LIBRARY, MARK] &[], Make::Code, UserCode, "a static marker of a library of a program";
+    [PROCESS, LIBRARY, PROVIDER, MARK] &[], Make::Code, UserCode, "a static marker of a provider in a library of a program";
     [PROCESS, PLT] &[w("return")], Make::Code, UserCode, "calls of a program into its libraries";
     [PROCESS, LIBRARY, PLT] &[w("return")], Make::Code, UserCode, "calls of a library into others";
     [w("tp_syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
@@ -235,7 +241,7 @@ pub(crate) static ABSENT: &[(&[&str], &str)] = &[
     ),
     (
         &["process"],
-        "of processes there are `.function`, `.statement` and `.plt`; `syscall.*` has the system calls",
+        "of processes there are `.function`, `.statement`, `.mark` and `.plt`; `syscall.*` has the system calls",
     ),
     (&["python2"], "Python probes are not available yet"),
     (&["python3"], "Python probes are not available yet"),

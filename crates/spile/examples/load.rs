@@ -12,6 +12,8 @@
 //! a file just mapped (`/cold/mapped`), the same across the end of a page (`/cold/crossing`),
 //! a file that the kernel dropped from its cache (`/cold/dropped`), a mapping of which another
 //! page was written (`/cold/written`), one with unprintable bytes (`/cold/\t\"\001`).
+//! `load marks COUNT`: passes a marker of the crate spile-sdt with N, -N and 7 for N from 1 to COUNT;
+//! where the marker `seen` is probed, that one too.
 //! `load gone FILE`: access() with `/cold/gone`, which is not in the cache, then a kill of
 //! itself.
 //! With a last MS it says `done` on standard error and stays that long, in one system call.
@@ -67,6 +69,15 @@ fn forks(count: u64) {
                 libc::_exit(0);
             }
             libc::waitpid(pid, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+fn marks(count: u64) {
+    for n in 1..=count {
+        spile_sdt::probe!(load, mark, n, -(n as i32), 7_u8);
+        if spile_sdt::probe_enabled!(load, seen) {
+            spile_sdt::probe!(load, seen);
         }
     }
 }
@@ -187,6 +198,7 @@ fn main() {
         }
         Some("forks") => forks(number(&args, 2)),
         Some("signals") => signals(number(&args, 2)),
+        Some("marks") => marks(number(&args, 2)),
         Some("names") => names(number(&args, 2)),
         Some("wait") => std::thread::sleep(Duration::from_millis(number(&args, 2))),
         Some("naps") => {

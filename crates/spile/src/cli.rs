@@ -96,6 +96,9 @@ pub struct Cli {
     /// List the kinds of probe points
     #[arg(long)]
     pub dump_probe_types: bool,
+    /// Print spile/sdt.h, the header with which C and C++ programs get markers
+    #[arg(long)]
+    pub sdt_header: bool,
     /// Colours in messages: auto, always or never
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"])]
     pub color: String,

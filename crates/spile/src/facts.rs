@@ -19,6 +19,7 @@ use spile_sema::facts::{
 
 mod dwarf;
 mod kernel_code;
+mod marks;
 mod types;
 pub mod user;
 

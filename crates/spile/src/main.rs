@@ -19,6 +19,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use cli::Cli;
 use report::Failure;
 
+/// What `--sdt-header` prints.
+const SDT_HEADER: &str = include_str!("../../../include/spile/sdt.h");
+
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
     match args.nth(1).as_deref().and_then(|a| a.to_str()) {
@@ -75,6 +78,10 @@ fn run() -> ExitCode {
             spile_syntax::preproc::SYSTEMTAP_VERSION,
             "MIT OR Apache-2.0, no warranty"
         ));
+        return ExitCode::from(u8::from(said.is_err()));
+    }
+    if cli.sdt_header {
+        let said = report::say(format_args!("{SDT_HEADER}"));
         return ExitCode::from(u8::from(said.is_err()));
     }
     let color = match cli.color.as_str() {

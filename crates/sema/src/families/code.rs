@@ -255,17 +255,24 @@ fn none(
         return Box::new(d.note(why));
     }
     let name = text.split('@').next().unwrap_or("");
-    if is_pattern(name) || &*what.name != "function" {
+    if is_pattern(name) {
         return Box::new(d);
     }
-    // A name is nearly always right at its start.
+    // A name is nearly always right at its start; of markers there are not many.
     let start: String = name.chars().take(3).collect();
-    let query = CodeQuery::Function {
-        name: format!("{start}*").into(),
-        file: None,
-        lines: Lines::Any,
-        kind: FunctionKind::Any,
-        callee: None,
+    let query = match &*what.name {
+        "function" => CodeQuery::Function {
+            name: format!("{start}*").into(),
+            file: None,
+            lines: Lines::Any,
+            kind: FunctionKind::Any,
+            callee: None,
+        },
+        "mark" => CodeQuery::Mark {
+            provider: None,
+            name: "*".into(),
+        },
+        _ => return Box::new(d),
     };
     let near: Vec<FoundPlace> = modules
         .iter()

@@ -21,6 +21,7 @@ pub(crate) struct Group<'h> {
     module: Option<Module>,
     missing: Option<Arc<str>>,
     names: bool,
+    provider: Option<Arc<str>>,
 }
 
 /// What must be equal within a group.
@@ -30,6 +31,8 @@ struct Key<'h> {
     module: Option<&'h Module>,
     /// Name, type, kind and location of each variable.
     variables: Vec<(Arc<str>, u32, VarKind, Arc<Loc>)>,
+    /// The provider of a marker, where it shows.
+    provider: Option<Arc<str>>,
 }
 
 /// Groups the places by what the bodies mean there, in the order of their first place.
@@ -57,6 +60,7 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
         let key = Key {
             pid: found.module.pid,
             module: by_module.then_some(module),
+            provider: found.place.provider.clone().filter(|_| m.system),
             variables,
         };
         let at = *order.entry(key).or_insert_with_key(|key| {
@@ -67,6 +71,7 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
                 module: key.module.cloned(),
                 missing,
                 names: m.point,
+                provider: key.provider.clone(),
             });
             list.len() - 1
         });
@@ -126,7 +131,7 @@ pub(crate) fn context(hit: &CodeHit, group: Group<'_>) -> Context {
         targets: group.targets,
         addresses,
         name: single.map(|p| p.name.clone()),
-        system: single.and_then(|p| p.provider.clone()),
+        system: group.provider,
         sites,
         module: group.module,
         missing: group.missing,

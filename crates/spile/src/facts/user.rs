@@ -13,6 +13,7 @@ use spile_sema::facts::{
 };
 
 use super::dwarf::{self, Asked};
+use super::marks;
 
 /// What `process` without a name means.
 #[derive(Debug, Clone, Default)]
@@ -120,13 +121,21 @@ impl Programs {
                 _ => Err(format!("{path} has no code at {address:#x}")),
             },
             CodeQuery::Plt(name) => Ok(asked.stubs(name)),
-            CodeQuery::Mark { .. } => Err(format!("{path} has no debugging information")),
+            CodeQuery::Mark { provider, name } => {
+                let provider = provider.as_deref();
+                Ok(marks::places(path, file.markers(), provider, name))
+            }
         }
     }
 
     /// As [`spile_sema::facts::Facts::place_variables`], for files.
     pub fn variables(&self, path: &Arc<str>, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
         let file = &self.file(path)?;
+        if id & marks::MARK != 0 {
+            let index = usize::try_from(id & !marks::MARK).unwrap_or(usize::MAX);
+            let marker = file.markers().get(index);
+            return Ok(marker.map(marks::variables).unwrap_or_default());
+        }
         let known = &self.known;
         Asked { path, file, known }.variables(id, ret)
     }

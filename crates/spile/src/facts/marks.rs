@@ -1,0 +1,267 @@
+//! Static markers of programs and libraries: places, and arguments as location programs.
+
+use std::sync::Arc;
+
+use spile_debuginfo::sdt::{Marker, Operand, Place};
+use spile_ir::{BinOp, CodePlace};
+use spile_kernel::glob;
+use spile_sema::facts::{FoundPlace, LONG, Loc, LocOp, VarKind, Variable};
+
+/// Set in the number of a place that is a marker; the rest is its index among the markers of
+/// the file. Addresses of programs have it clear.
+pub const MARK: u64 = 1 << 63;
+
+/// DWARF's number of the program counter, as location programs have it; the last register that
+/// is kept.
+const PC: u16 = if cfg!(target_arch = "aarch64") {
+    32
+} else {
+    16
+};
+
+/// Markers whose provider and name match. `-` in a name stands for `__`, as with SystemTap.
+pub fn places(
+    path: &Arc<str>,
+    markers: &[Marker],
+    provider: Option<&str>,
+    name: &str,
+) -> Vec<FoundPlace> {
+    let dashed = match glob::is_pattern(name) {
+        // In a pattern it can also be a range.
+        true => name.to_owned(),
+        false => name.replace('-', "__"),
+    };
+    let wanted = |m: &Marker| {
+        provider.is_none_or(|p| glob::matches(p, &m.provider)) && glob::matches(&dashed, &m.name)
+    };
+    let mut found: Vec<FoundPlace> = markers
+        .iter()
+        .enumerate()
+        .filter(|(_, m)| wanted(m))
+        .map(|(i, m)| FoundPlace {
+            id: MARK | i as u64,
+            name: m.name.as_str().into(),
+            file: None,
+            line: 0,
+            provider: Some(m.provider.as_str().into()),
+            inlined: false,
+            place: CodePlace::File {
+                path: path.clone(),
+                offset: m.offset,
+            },
+            address: m.address,
+            semaphore: m.semaphore,
+        })
+        .collect();
+    let key = |p: &FoundPlace| (p.provider.clone(), p.name.clone(), p.address);
+    found.sort_by_key(key);
+    found
+}
+
+/// `$arg1` and on, at a marker.
+pub fn variables(marker: &Marker) -> Vec<Variable> {
+    let numbered = marker.args.iter().enumerate();
+    numbered
+        .map(|(i, operand)| Variable {
+            name: format!("arg{}", i + 1).into(),
+            ty: LONG,
+            kind: VarKind::Parameter,
+            loc: location(operand, marker.address),
+        })
+        .collect()
+}
+
+/// Where an argument is at a marker with that address.
+fn location(operand: &Operand, site: u64) -> Loc {
+    if operand.float {
+        return Loc::Absent("it is a floating-point number".into());
+    }
+    // The distance from the site is the same wherever the file is loaded.
+    let loaded = |address: u64| {
+        let away = address.wrapping_sub(site).cast_signed();
+        vec![LocOp::Reg(PC), LocOp::Const(away), LocOp::Bin(BinOp::Add)]
+    };
+    let load = LocOp::Load {
+        size: operand.size,
+        signed: operand.signed,
+    };
+    let mut ops = match &operand.place {
+        Place::Constant(value) => return Loc::Value(vec![LocOp::Const(cut(*value, operand))]),
+        Place::Register { number, .. } if *number > PC => {
+            return Loc::Absent("it is in a register that is not kept".into());
+        }
+        Place::Register { number, shift } => {
+            let mut ops = vec![LocOp::Reg(*number)];
+            binary(&mut ops, BinOp::UShr, i64::from(*shift));
+            extend(&mut ops, operand);
+            return Loc::Value(ops);
+        }
+        Place::LinkedAddress(address) => return Loc::Value(loaded(*address)),
+        Place::Linked(address) => loaded(*address),
+        Place::Memory {
+            base,
+            index,
+            displacement,
+        } => {
+            let mut ops: Vec<LocOp> = base.iter().map(|b| LocOp::Reg(*b)).collect();
+            if let Some((register, scale)) = index {
+                let first = ops.is_empty();
+                ops.push(LocOp::Reg(*register));
+                binary(&mut ops, BinOp::Shl, i64::from(scale.trailing_zeros()));
+                if !first {
+                    ops.push(LocOp::Bin(BinOp::Add));
+                }
+            }
+            if ops.is_empty() {
+                ops.push(LocOp::Const(0));
+            }
+            binary(&mut ops, BinOp::Add, *displacement);
+            ops
+        }
+        Place::Unreadable(text) => {
+            return Loc::Absent(format!("its operand `{text}` is not understood").into());
+        }
+    };
+    ops.push(load);
+    Loc::Value(ops)
+}
+
+/// An operation with a number, where it changes something.
+fn binary(ops: &mut Vec<LocOp>, op: BinOp, with: i64) {
+    if with != 0 {
+        ops.extend([LocOp::Const(with), LocOp::Bin(op)]);
+    }
+}
+
+/// Cuts what is in a register to the operand's size.
+fn extend(ops: &mut Vec<LocOp>, operand: &Operand) {
+    let above = 64 - 8 * i64::from(operand.size);
+    if above == 0 {
+        return;
+    }
+    binary(ops, BinOp::Shl, above);
+    let back = if operand.signed {
+        BinOp::Shr
+    } else {
+        BinOp::UShr
+    };
+    binary(ops, back, above);
+}
+
+/// The same for a number.
+fn cut(value: i64, operand: &Operand) -> i64 {
+    let above = 64 - 8 * u32::from(operand.size);
+    if operand.signed {
+        value << above >> above
+    } else {
+        (value.cast_unsigned() << above >> above).cast_signed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operand(size: u8, signed: bool, place: Place) -> Operand {
+        Operand {
+            size,
+            signed,
+            float: false,
+            place,
+        }
+    }
+
+    fn value(size: u8, signed: bool, place: Place) -> Vec<LocOp> {
+        match location(&operand(size, signed, place), 0x1000) {
+            Loc::Value(ops) => ops,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn constants_have_the_size_of_the_argument() {
+        let constant = |size, signed, value| cut(value, &operand(size, signed, Place::Constant(0)));
+        assert_eq!(constant(4, false, -1), 0xffff_ffff);
+        assert_eq!(constant(4, true, 0xffff_fffe), -2);
+        assert_eq!(constant(1, false, 200), 200);
+        assert_eq!(constant(8, false, -1), -1);
+    }
+
+    #[test]
+    fn registers_and_memory() {
+        use LocOp::{Bin, Const, Reg};
+        let rdx = Place::Register {
+            number: 1,
+            shift: 0,
+        };
+        assert_eq!(value(8, true, rdx.clone()), [Reg(1)]);
+        let cut = [
+            Reg(1),
+            Const(32),
+            Bin(BinOp::Shl),
+            Const(32),
+            Bin(BinOp::Shr),
+        ];
+        assert_eq!(value(4, true, rdx), cut);
+        let indexed = Place::Memory {
+            base: Some(0),
+            index: Some((1, 4)),
+            displacement: -8,
+        };
+        let load = LocOp::Load {
+            size: 4,
+            signed: false,
+        };
+        let sum = [
+            Reg(0),
+            Reg(1),
+            Const(2),
+            Bin(BinOp::Shl),
+            Bin(BinOp::Add),
+            Const(-8),
+            Bin(BinOp::Add),
+            load,
+        ];
+        assert_eq!(value(4, false, indexed), sum);
+        let global = [Reg(PC), Const(0x234), Bin(BinOp::Add), load];
+        assert_eq!(value(4, false, Place::Linked(0x1234)), global);
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let xmm = Operand {
+            float: true,
+            ..operand(8, true, Place::Constant(0))
+        };
+        assert!(matches!(location(&xmm, 0), Loc::Absent(_)));
+        let odd = operand(8, true, Place::Unreadable("8@?".into()));
+        assert!(matches!(location(&odd, 0), Loc::Absent(_)));
+    }
+
+    #[test]
+    fn names_and_providers() {
+        let marker = |provider: &str, name: &str, address| Marker {
+            provider: provider.into(),
+            name: name.into(),
+            address,
+            offset: address,
+            semaphore: 0,
+            args: Vec::new(),
+        };
+        let all = [
+            marker("shop", "sold", 3),
+            marker("shop", "sold__out", 2),
+            marker("store", "sold", 1),
+        ];
+        let path: Arc<str> = "/bin/x".into();
+        let of = |provider, name| -> Vec<u64> {
+            let found = places(&path, &all, provider, name);
+            found.iter().map(|p| p.address).collect()
+        };
+        assert_eq!(of(None, "sold"), [3, 1]);
+        assert_eq!(of(Some("store"), "*"), [1]);
+        assert_eq!(of(Some("s*"), "sold-out"), [2]);
+        assert_eq!(of(None, "*"), [3, 2, 1]);
+        assert_eq!(of(None, "nothing"), [0; 0]);
+    }
+}

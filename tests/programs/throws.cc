@@ -1,0 +1,16 @@
+// Throws and catches COUNT exceptions: what the markers of libstdc++ are for.
+#include <cstdlib>
+#include <stdexcept>
+
+int main(int argc, char **argv)
+{
+    int count = argc > 1 ? std::atoi(argv[1]) : 1, caught = 0;
+    for (int i = 0; i < count; i++) {
+        try {
+            throw std::runtime_error("a");
+        } catch (const std::exception &) {
+            caught++;
+        }
+    }
+    return caught == count ? 0 : 1;
+}
