@@ -150,6 +150,7 @@ fn options() -> Options {
         cpus: last.unwrap_or(0) + 1,
         ring_bytes: 1 << 18,
         timing: false,
+        lines: false,
         offsets: KernelOffsets {
             task_pid: of("task_struct", "pid"),
             task_tgid: of("task_struct", "tgid"),

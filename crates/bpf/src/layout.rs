@@ -163,6 +163,8 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Keep run times per handler (`-t`).
     pub timing: bool,
+    /// Instructions carry their script lines, which the verifier's log then shows.
+    pub lines: bool,
     /// Byte offsets of kernel structure fields that generated code reads.
     pub offsets: KernelOffsets,
     /// What the kernel's BPF has.
@@ -559,6 +561,10 @@ pub enum RecordWhat {
         handler: HandlerId,
     },
 }
+
+/// In the field of a deferred read that says how it is written: above this many bits stands the
+/// number, plus one, of the constant that is written where it cannot be read; 0 for none.
+pub const SUBSTITUTE_SHIFT: u32 = 8;
 
 /// How a string of user memory is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -51,6 +51,7 @@ fn options() -> Options {
         cpus: last.unwrap_or(0) + 1,
         ring_bytes: 1 << 18,
         timing: false,
+        lines: false,
         offsets: offsets(),
         features: Features {
             may_goto: false,

@@ -424,13 +424,14 @@ impl Controller {
         let Some(Ok(piece)) = pieces.next_if_deferred() else {
             return;
         };
+        let program = Rc::clone(&self.world.program);
         let host = &mut self.world.host;
         let mut kernel = |addr| {
             let mut word = [0; 8];
             let read = host.read_kernel(addr, &mut word).unwrap_or(false);
             read.then(|| u64::from_ne_bytes(word))
         };
-        match deferred.read(&piece.fields, &mut kernel) {
+        match deferred.read(&piece.fields, &program.strings, &mut kernel) {
             Some(good) => self.account.unreadable += u64::from(!good),
             None => self.account.malformed += 1,
         }

@@ -11,7 +11,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::FileExt;
 
-use spile_bpf::layout::Quote;
+use spile_bpf::layout::{Quote, SUBSTITUTE_SHIFT};
+use spile_ir::Bytes;
 use spile_kernel::btf::Btf;
 
 use crate::record::Field;
@@ -38,6 +39,8 @@ struct Wanted {
     addr: u64,
     room: usize,
     quote: Quote,
+    /// The constant that stands for it where it cannot be read.
+    instead: Option<usize>,
     task: u64,
     tid: u64,
     start: u64,
@@ -56,11 +59,12 @@ impl Wanted {
             id,
             addr,
             room: usize::try_from(room).ok()?.min(4096),
-            quote: match quote {
+            quote: match quote & ((1 << SUBSTITUTE_SHIFT) - 1) {
                 0 => Quote::No,
                 1 => Quote::Escaped,
                 _ => Quote::Quoted,
             },
+            instead: ((quote >> SUBSTITUTE_SHIFT) as usize).checked_sub(1),
             task,
             tid,
             start,
@@ -105,18 +109,23 @@ impl Deferred {
         &self.word
     }
 
-    /// Reads a string that a record asks for; `kernel` reads a number of kernel memory. False
-    /// where it could not be read; `None` for a record that is not as it should be.
+    /// Reads a string that a record asks for; `kernel` reads a number of kernel memory, and
+    /// `constants` are the program's. False where it could not be read and the script says of no
+    /// text that stands for it; `None` for a record that is not as it should be.
     pub fn read(
         &mut self,
         fields: &[Field<'_>],
+        constants: &[Bytes],
         kernel: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> Option<bool> {
         let wanted = Wanted::new(fields)?;
         if self.texts.contains_key(&wanted.id) {
             return Some(true);
         }
-        let found = self.text(&wanted, kernel);
+        let mut found = self.text(&wanted, kernel);
+        if let (Err(_), Some(text)) = (&found, wanted.instead.and_then(|i| constants.get(i))) {
+            found = Ok(text.to_vec());
+        }
         let good = found.is_ok();
         let text = found.map_or_else(
             |reason| format!("<unreadable {:#x}: {reason}>", wanted.addr).into_bytes(),
@@ -283,11 +292,17 @@ mod tests {
         let Some(mut d) = Deferred::new() else { return };
         let text = b"mine\0";
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        let constants = [Bytes::from(*b""), Bytes::from(*b"a\tb")];
+        let mut how = 1;
         let mut ask = |id: i64, exec: u64, kernel_tid: u64| {
-            let fields = [id, text.as_ptr() as i64, 100, 1, 0, i64::from(tid), 7, 1];
+            // The fourth asks for constant 1 and escapes.
+            if id == 4 {
+                how = 2 << SUBSTITUTE_SHIFT | 1;
+            }
+            let fields = [id, text.as_ptr() as i64, 100, how, 0, i64::from(tid), 7, 1];
             let fields = fields.map(Field::Long);
             let at = offsets()?;
-            let good = d.read(&fields, &mut |addr| {
+            let good = d.read(&fields, &constants, &mut |addr| {
                 let known = [(at.pid, kernel_tid), (at.start, 7), (at.exec, exec)];
                 known.iter().find(|k| k.0 == addr).map(|k| k.1)
             });
@@ -310,5 +325,6 @@ mod tests {
         );
         let (good, text) = ask(3, 1, own + 1).unwrap();
         assert!(!good && text.ends_with(": process ended>"), "{text}");
+        assert_eq!(ask(4, 1, own + 1), Some((true, "a\\tb".into())));
     }
 }

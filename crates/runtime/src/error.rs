@@ -16,6 +16,8 @@ pub enum Error {
         program: String,
         /// The handlers in it.
         handlers: Vec<String>,
+        /// The place in the script, where the log names one.
+        place: Option<String>,
         /// The end of the verifier's log.
         log: String,
     },
@@ -51,11 +53,15 @@ impl fmt::Display for Error {
             Error::Rejected {
                 program,
                 handlers,
+                place,
                 log,
             } => {
                 writeln!(f, "the kernel's verifier refused the program {program} of")?;
                 for handler in handlers {
                     writeln!(f, "    {handler}")?;
+                }
+                if let Some(place) = place {
+                    writeln!(f, "near {place}.")?;
                 }
                 writeln!(
                     f,

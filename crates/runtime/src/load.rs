@@ -422,8 +422,19 @@ fn rejection(log: &str, layout: &Layout, program: &Program) -> Option<Error> {
     Some(Error::Rejected {
         program: name,
         handlers,
+        place: script_place(body),
         log: last_lines(body.trim(), LOG_LINES),
     })
+}
+
+/// The place in the script that the log names last: `; identifier 'x' at a.stp:1:2 @ a.stp:1`.
+fn script_place(log: &str) -> Option<String> {
+    let line = log
+        .lines()
+        .filter_map(|l| l.strip_prefix("; "))
+        .next_back()?;
+    let place = line.rsplit_once(" @ ").map_or(line, |(place, _)| place);
+    (!place.trim().is_empty()).then(|| place.trim().to_owned())
 }
 
 fn last_lines(text: &str, n: usize) -> String {
@@ -465,11 +476,13 @@ mod tests {
             ..Program::default()
         };
         let log = "libbpf: prog 'tp_0': BPF program load failed: -13\n\
-                   libbpf: prog 'tp_0': -- BEGIN PROG LOAD LOG --\n0: r1 = 0\nR1 !read_ok\n\
+                   libbpf: prog 'tp_0': -- BEGIN PROG LOAD LOG --\n\
+                   ; operator '+' at a.stp:1:9 @ a.stp:1\n0: r1 = 0\nR1 !read_ok\n\
                    -- END PROG LOAD LOG --\nlibbpf: failed to load object";
         let Some(Error::Rejected {
             program,
             handlers,
+            place,
             log,
         }) = rejection(log, &layout, &program)
         else {
@@ -477,6 +490,11 @@ mod tests {
         };
         assert_eq!(program, "tp_0");
         assert_eq!(handlers, ["probe kernel.trace(\"x\") keyword at a.stp:1:1"]);
-        assert_eq!(log, "0: r1 = 0\nR1 !read_ok");
+        assert_eq!(place.as_deref(), Some("operator '+' at a.stp:1:9"));
+        assert!(log.ends_with("\n0: r1 = 0\nR1 !read_ok"), "{log}");
+        // Without lines, and as older kernels write them.
+        assert_eq!(script_place("0: r1 = 0\n; \n1: exit"), None);
+        let older = script_place("; call at b.stp:2:1\n0: exit");
+        assert_eq!(older.as_deref(), Some("call at b.stp:2:1"));
     }
 }

@@ -77,7 +77,13 @@ pub struct Options {
     pub display_globals: bool,
     /// Called once the probes are armed, right before the command of `-c` starts.
     pub armed: Option<Box<dyn FnOnce()>>,
+    /// Compiles the program with its script lines: for the message, where the kernel's verifier
+    /// refuses it.
+    pub with_lines: Option<Compile>,
 }
+
+/// Compiles a program; `None` where that fails.
+pub type Compile = Box<dyn FnOnce(&Program) -> Option<Object>>;
 
 /// How a session went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,13 +131,23 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |e| Error::System(what, e)
 }
 
+/// The error of a load; a rejection by the verifier with the place in the script.
+fn at_its_line(error: Error, program: &Program, with_lines: Option<Compile>) -> Error {
+    if !matches!(error, Error::Rejected { .. }) {
+        return error;
+    }
+    let again = with_lines.and_then(|compile| compile(program));
+    let again = again.and_then(|object| Loaded::new(&object, program).err());
+    again.unwrap_or(error)
+}
+
 impl Session {
     /// Loads and attaches everything; no handler runs yet. `object` is `None` for a program
     /// without kernel handlers.
     pub fn new(
         program: Program,
         object: Option<&Object>,
-        options: Options,
+        mut options: Options,
     ) -> Result<Session, Error> {
         let cycles = CycleClock::start();
         let program = Rc::new(program);
@@ -152,7 +168,10 @@ impl Session {
             }
             set_mark(state, deferred.as_ref());
         };
-        let started = object.map(|o| Loaded::start(o, &program, prepare));
+        let with_lines = options.with_lines.take();
+        let started = object.map(|o| {
+            Loaded::start(o, &program, prepare).map_err(|e| at_its_line(e, &program, with_lines))
+        });
         let batch = Rc::new(RefCell::new(Batch::default()));
         let (mut links, mut ring, mut loaded) = (None, None, None);
         if let Some((l, state, attached)) = started.transpose()? {

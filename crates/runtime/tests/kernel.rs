@@ -24,6 +24,7 @@ fn machine() -> Machine {
             .map_or(1, |c| c + 1),
         ring_bytes: 1 << 18,
         timing: true,
+        lines: true,
         offsets: KernelOffsets::default(),
         features: Features {
             may_goto: true,

@@ -116,7 +116,11 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
         say(&program)?;
         return Ok(0);
     }
-    let object = compile(cli, &program)?;
+    let target = bpf_target(cli, &program)?;
+    let object = match &target {
+        Some(target) => Some(spile_bpf::compile(&program, target).map_err(fail)?),
+        None => None,
+    };
     watch.pass(
         4,
         match &object {
@@ -130,7 +134,7 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     if last == 4 {
         return Ok(0);
     }
-    let code = execute(cli, program, object)?;
+    let code = execute(cli, program, object.zip(target))?;
     watch.pass(5, "run completed");
     Ok(code)
 }
@@ -410,22 +414,22 @@ pub fn kernel_types() -> Result<&'static Btf, Failure> {
     })
 }
 
-fn compile(cli: &Cli, program: &Program) -> Result<Option<Object>, Failure> {
+/// What the compiler is told of the machine; nothing where no handler runs in the kernel.
+fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::Options>, Failure> {
     if !program.handlers.iter().any(|h| h.event.in_kernel()) {
         return Ok(None);
     }
     let btf = kernel_types()?;
-    let options = spile_bpf::layout::Options {
+    Ok(Some(spile_bpf::layout::Options {
         cpus: machine::cpus(),
         ring_bytes: ring_bytes(cli),
         timing: cli.timing,
+        // They cost time when the kernel loads them: in files, and after a rejection.
+        lines: cli.pass == Some(4),
         offsets: machine::offsets(btf, spile_runtime::needs::reads_user(program)),
         features: machine::bpf_features(),
         syscalls: machine::syscall_descs(),
-    };
-    spile_bpf::compile(program, &options)
-        .map(Some)
-        .map_err(fail)
+    }))
 }
 
 /// A power of two of at least what `-s` asks for.
@@ -454,7 +458,11 @@ fn write_object(cli: &Cli, object: Option<&Object>, name_it: bool) -> Result<(),
     }
 }
 
-fn execute(cli: &Cli, program: Program, object: Option<Object>) -> Result<u8, Failure> {
+fn execute(
+    cli: &Cli,
+    program: Program,
+    object: Option<(Object, spile_bpf::layout::Options)>,
+) -> Result<u8, Failure> {
     use spile_runtime::{output, session};
     let target = match (&cli.command, cli.pid) {
         (Some(command), _) => session::Target::Command(command.clone()),
@@ -470,6 +478,11 @@ fn execute(cli: &Cli, program: Program, object: Option<Object>) -> Result<u8, Fa
         ),
     };
     let verbose = cli.verbose > 0;
+    let (object, machine) = object.unzip();
+    let with_lines = machine.map(|mut machine| -> session::Compile {
+        machine.lines = true;
+        Box::new(move |program| spile_bpf::compile(program, &machine).ok())
+    });
     let options = session::Options {
         target,
         output: match &cli.output {
@@ -483,6 +496,7 @@ fn execute(cli: &Cli, program: Program, object: Option<Object>) -> Result<u8, Fa
         display_globals: !cli.no_global_var_display,
         armed: verbose
             .then(|| -> Box<dyn FnOnce()> { Box::new(|| tell("Pass 5: starting run.\n")) }),
+        with_lines,
     };
     let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;
     if verbose {

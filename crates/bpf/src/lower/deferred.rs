@@ -12,7 +12,7 @@
 //! that go nowhere but into output. The read of any other fails, with the address.
 
 use spile_ir::fmt::{ConvKind, Count, Format, Piece};
-use spile_ir::{Body, Inst, Program, Reg as IrReg, Stream, Ty, Val};
+use spile_ir::{BlockId, Body, Inst, Program, Reg as IrReg, StrId, Stream, Term, Ty, Val};
 
 use super::argstr::Put;
 use super::format::append_text;
@@ -20,7 +20,7 @@ use super::{Gen, Res};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
-use crate::layout::{Options, Quote, RecordShape, RecordWhat, percpu, shared};
+use crate::layout::{Options, Quote, RecordShape, RecordWhat, SUBSTITUTE_SHIFT, percpu, shared};
 use crate::plan::Plan;
 
 /// Name of the subprogram.
@@ -136,6 +136,47 @@ pub(super) fn plain(format: &Format) -> bool {
     })
 }
 
+/// The constant that a register's text has where its read fails, if that is all that its `catch`
+/// does: what `user_string2` gives.
+fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
+    let block = body.blocks.get(here.index())?;
+    let catch = body.blocks.get(block.catch?.index())?;
+    if block.term != catch.term || !matches!(catch.term, Term::Jump(_)) {
+        return None;
+    }
+    let insts = catch.insts.iter().map(|(i, _)| i);
+    let mut of_note = insts.filter(|i| !matches!(i, Inst::Tick { .. }));
+    let (Some(Inst::Copy { dst: result, src }), None) = (of_note.next(), of_note.next()) else {
+        return None;
+    };
+    let copied = Inst::Copy {
+        dst: *result,
+        src: Val::Reg(dst),
+    };
+    if *result != dst && !block.insts.iter().any(|(i, _)| *i == copied) {
+        return None;
+    }
+    // Set once, to a constant.
+    let all = || body.blocks.iter().flat_map(|b| &b.insts).map(|(i, _)| i);
+    match src {
+        Val::Str(text) => Some(*text),
+        Val::Reg(r) => {
+            let mut sets = all().filter(|i| i.dst() == Some(*r));
+            match (sets.next(), sets.next()) {
+                (
+                    Some(Inst::Copy {
+                        src: Val::Str(text),
+                        ..
+                    }),
+                    None,
+                ) => Some(*text),
+                _ => None,
+            }
+        }
+        Val::Imm(_) => None,
+    }
+}
+
 /// Makes sure of `user_defer(address, room, quote)`, where this kernel has what it needs: it
 /// leaves the read to the controller and appends a mark to the text being built. Not 0 where
 /// that cannot be done.
@@ -177,7 +218,7 @@ impl Gen<'_> {
         &mut self,
         (off, width): (u32, u32),
         room: Val,
-        quote: Quote,
+        (quote, dst): (Quote, IrReg),
         (read, fail): (Label, Label),
     ) -> Res {
         if width <= MARK || !use_user_defer(self.pool, self.plan, self.options)? {
@@ -189,7 +230,10 @@ impl Gen<'_> {
         self.room_into(room, width)?;
         self.asm.add(R2, -1);
         self.load(R1, self.plan.scratch.err_aux);
-        self.asm.mov(R3, quote as i32);
+        let instead = substitute(self.body, self.here, dst);
+        let instead = instead.map_or(0, |s| s.index() as i64 + 1);
+        let how = quote as i64 | instead << SUBSTITUTE_SHIFT;
+        self.asm.imm(R3, how);
         self.asm.call_sub(USER_DEFER);
         self.asm.jump_if(Cond::Ne, R0, 0, fail);
         self.end_text(off, width);
@@ -283,6 +327,43 @@ fn hex(asm: &mut Asm, number: Reg, base: Reg, at: i16) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn constants_that_stand_for_what_cannot_be_read() {
+        let body = |catch: &str| {
+            let text = format!(
+                r#"limits maxaction=1000 maxaction_interruptible=10000 maxstringlen=511 maxmapentries=2048 maxerrors=0 maxskipped=100 maxnesting=10 maxtrylock=100
+site @0 "unknown"
+str s0 "x"
+str s1 "none"
+fmt f0 "%s\n"
+handler "h" points 1 sys_enter(39) @0 {{
+  regs r0: str512, r1: str512, r2: str8
+  b0:
+    r2 = copy s1
+    jump b1
+  b1: catch b2
+    r0 = intr user_str(1, 511)
+    r1 = copy r0
+    jump b3
+  b2:
+{catch}
+    jump b3
+  b3:
+    print out f0(r1)
+    ret
+}}
+"#
+            );
+            let mut program = spile_ir::reader::read(&text).expect("a program");
+            substitute(&program.handlers.remove(0).body, BlockId(1), IrReg(0))
+        };
+        assert_eq!(body("    tick 1\n    r1 = copy r2"), Some(StrId(1)));
+        assert_eq!(body("    r1 = copy s0"), Some(StrId(0)));
+        assert_eq!(body("    r1 = concat s0, s1"), None);
+        assert_eq!(body("    print out f0(s0)\n    r1 = copy s0"), None);
+        assert_eq!(body("    r2 = copy s0"), None);
+    }
 
     #[test]
     fn only_what_is_printed_alone() {

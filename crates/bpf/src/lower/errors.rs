@@ -71,6 +71,7 @@ impl Gen<'_> {
     /// The code of a failure.
     pub(super) fn emit_fail(&mut self, fail: Fail) -> Res {
         self.asm.bind(fail.label);
+        self.line(fail.site);
         if let Some((_, label)) = fail.catch {
             let id = self.error_id(fail.kind)?;
             self.store(self.plan.scratch.err_id, id);

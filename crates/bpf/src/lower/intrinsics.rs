@@ -44,7 +44,7 @@ impl Gen<'_> {
             I::TzName => return self.tz_name(dst),
             I::KernelStr | I::UserStr | I::KernelBuf | I::UserBuf => {
                 let slot = self.slot(dst)?.unwrap_or(self.unused_room());
-                let quote = self.deferrable(dst);
+                let quote = self.deferrable(dst).map(|quote| (quote, dst));
                 return self.read_string(slot, f, (args[0], args[1]), quote);
             }
             I::KernelUtf | I::UserUtf => return self.unicode(Some(dst), f, args),
@@ -318,7 +318,7 @@ impl Gen<'_> {
         (off, width): (u32, u32),
         f: I,
         (addr, n): (Val, Val),
-        quote: Option<Quote>,
+        quote: Option<(Quote, IrReg)>,
     ) -> Res {
         let user = matches!(f, I::UserStr | I::UserBuf);
         let kind = if user {

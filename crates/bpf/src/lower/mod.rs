@@ -89,7 +89,7 @@ pub(crate) use pool::Pool;
 pub(crate) use replace::is_tokenize;
 pub(crate) use syscalls::asks_number;
 
-use crate::asm::{Asm, Label, Section};
+use crate::asm::{Asm, Label, Section, SourceLine};
 use crate::insn::{Cond, Reg, Reg::*, Size, Src};
 use crate::layout::Options;
 use crate::plan::Plan;
@@ -399,6 +399,7 @@ impl<'a> Gen<'a> {
         let n = block.insts.len() - usize::from(fused);
         for (inst, site) in &block.insts[..n] {
             self.site = *site;
+            self.line(*site);
             self.current = inst.global();
             self.inst(inst)?;
         }
@@ -429,6 +430,31 @@ impl<'a> Gen<'a> {
                 done,
             } => self.iter_term(*it, keys, *value, (*body, *done), next),
         }
+    }
+
+    /// The instructions from here on are of that place in the script.
+    pub(super) fn line(&mut self, site: SiteId) {
+        if !self.options.lines {
+            return;
+        }
+        let Some(near) = self.program.trace(site, &[]).first().map(|s| &s.near) else {
+            return;
+        };
+        // `identifier 'x' at script.stp:3:4`; the whole text shows, older kernels show no more.
+        let mut parts = near.rsplitn(3, ':');
+        let mut number = || parts.next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        let (column, line) = (number(), number());
+        let place = parts.next().unwrap_or_default();
+        if line == 0 {
+            return;
+        }
+        let file = place.rsplit_once(" at ").map_or(place, |(_, file)| file);
+        self.asm.line(&SourceLine {
+            file: file.into(),
+            text: near.clone(),
+            line,
+            column,
+        });
     }
 
     fn go(&mut self, to: BlockId, next: Option<BlockId>) {

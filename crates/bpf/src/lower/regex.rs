@@ -401,6 +401,20 @@ fn find_start(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.jump_if(Cond::Eq, R1, NONE, no);
 }
 
+/// Ends a scan: row r3 and position r7 are kept for the next round; at `end` the row is.
+fn scanned(mut asm: Asm, end: Label, stop: Label) -> Result<Function, String> {
+    asm.store(Size::DW, R6, area::ROW, R3);
+    asm.store(Size::DW, R6, area::POS, R7);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(end);
+    asm.store(Size::DW, R6, area::ROW, R3);
+    asm.bind(stop);
+    asm.mov(R0, 1);
+    asm.exit();
+    finish(asm)
+}
+
 /// Takes bytes from the end on; notes where a match begins.
 fn find_back() -> Result<Function, String> {
     let mut asm = Asm::new("find_back", &["index", "slots"]);
@@ -430,16 +444,7 @@ fn find_back() -> Result<Function, String> {
         asm.store(Size::DW, R6, area::START, R7);
         asm.bind(on);
     }
-    asm.store(Size::DW, R6, area::ROW, R3);
-    asm.store(Size::DW, R6, area::POS, R7);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(end);
-    asm.store(Size::DW, R6, area::ROW, R3);
-    asm.bind(stop);
-    asm.mov(R0, 1);
-    asm.exit();
-    finish(asm)
+    scanned(asm, end, stop)
 }
 
 /// END and SLOT: the longest match from START on, and which way it ends.
@@ -515,16 +520,7 @@ fn find_on() -> Result<Function, String> {
         asm.add(R7, 1);
         asm.jump_if(Cond::Eq, R3, 0, end);
     }
-    asm.store(Size::DW, R6, area::ROW, R3);
-    asm.store(Size::DW, R6, area::POS, R7);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(end);
-    asm.store(Size::DW, R6, area::ROW, R3);
-    asm.bind(stop);
-    asm.mov(R0, 1);
-    asm.exit();
-    finish(asm)
+    scanned(asm, end, stop)
 }
 
 /// The groups: back from END to START.

@@ -11,6 +11,7 @@ fn listing(text: &str) -> String {
     let program = reader::read(text).unwrap_or_else(|e| panic!("{e}"));
     let mut options = options();
     options.cpus = 2;
+    options.lines = false;
     let compiled = generate(&program, &options).unwrap_or_else(|e| panic!("{e}"));
     compiled.spec.programs[0].function.listing()
 }
@@ -21,6 +22,18 @@ fn handler(head: &str, regs: &str, code: &str) -> String {
          handler \"x\" points 1 tracepoint(\"x\") @0 {{\n  regs r0: long{regs}\n  b0:\n    \
          r0 = intr ctx_arg(0)\n{code}\n    ret\n}}\n"
     ))
+}
+
+#[test]
+fn instructions_have_their_script_lines() {
+    let text = "site @0 \"\"\nsite @1 \"operator '/' at x.stp:3:7\"\n\
+                handler \"x\" points 1 tracepoint(\"x\") @1 {\n  regs r0: long\n  b0:\n    \
+                r0 = intr ctx_arg(0) @1\n    r0 = div r0, r0 @1\n    ret\n}\n";
+    let program = reader::read(text).unwrap_or_else(|e| panic!("{e}"));
+    let compiled = generate(&program, &options()).unwrap_or_else(|e| panic!("{e}"));
+    let listing = compiled.spec.programs[0].function.listing();
+    let line = "; x.stp:3:7: operator '/' at x.stp:3:7\n";
+    assert!(listing.contains(line), "{listing}");
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub fn options() -> Options {
         cpus: possible_cpus().last().map_or(1, |c| c + 1),
         ring_bytes: 1 << 20,
         timing: false,
+        // The kernel has to accept them.
+        lines: true,
         offsets: KernelOffsets::default(),
         features: Features {
             may_goto: version() >= (6, 9),

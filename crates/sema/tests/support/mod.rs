@@ -215,6 +215,7 @@ pub fn bpf_options() -> BpfOptions {
             kprobe_multi: true,
             uprobe_multi: true,
         },
+        lines: false,
         syscalls: Vec::new(),
     }
 }
