@@ -117,7 +117,7 @@ intrinsics! {
     CtxSite "ctx_site" () -> Long, K, pure; "Which of the handler's places was hit, from 0. Events at code only."
     SysNr "sys_nr" () -> Long, K, pure; "System-call number as in `NrSet`: native, or COMPAT + 32-bit number. System-call events only."
     SysArg "sys_arg" (Long) -> Long, K, pure; "Argument n (constant, 0 to 5) of the system call, on entry and on return. 32-bit calls: zero-extended."
-    SysRet "sys_ret" () -> Long, K, pure; "Result of the system call. `SysExit` only."
+    SysRet "sys_ret" () -> Long, K, pure; "Result of the system call, or of the function. Returns only."
     SysName "sys_name" () -> Str[31], K, pure; "Name of the system call; `syscall_N` where the table has none."
     SysArgstr "sys_argstr" () -> Str, K; "The system call's arguments as text, decoded by the system-call table. `SysEnter` only: user memory is read now."
     SysRetstr "sys_retstr" () -> Str[47], K, pure; "The system call's result as text: number, hex, or `-2 (ENOENT)`. `SysExit` only."

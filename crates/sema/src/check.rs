@@ -279,7 +279,11 @@ fn has(event: &Event, f: Intrinsic) -> bool {
             matches!(event, Event::SysEnter(_) | Event::SysExit(_))
         }
         Intrinsic::SysArgstr => matches!(event, Event::SysEnter(_)),
-        Intrinsic::SysRet | Intrinsic::SysRetstr => matches!(event, Event::SysExit(_)),
+        Intrinsic::SysRet => match event {
+            Event::Code(probe) => probe.ret,
+            event => matches!(event, Event::SysExit(_)),
+        },
+        Intrinsic::SysRetstr => matches!(event, Event::SysExit(_)),
         _ => true,
     }
 }
