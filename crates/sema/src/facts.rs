@@ -265,10 +265,10 @@ pub trait Facts {
             _ => None,
         }
     }
-    /// At the return of a function of the kernel: how far the stack pointer that a handler sees
-    /// is below the one that the function leaves, where functions are attached through ftrace.
-    fn kernel_return_stack(&self) -> i64 {
-        0
+    /// Whether handlers of returns of functions of the kernel see the stack pointer that the
+    /// function leaves, where functions are attached through ftrace.
+    fn kernel_return_stack(&self) -> bool {
+        true
     }
     /// Which memory objects of a type are in.
     fn type_space(&self, id: CTypeId) -> Space {

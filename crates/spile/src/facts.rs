@@ -261,7 +261,7 @@ impl Facts for KernelFacts {
         }
     }
 
-    fn kernel_return_stack(&self) -> i64 {
+    fn kernel_return_stack(&self) -> bool {
         kernel_code::return_stack()
     }
 

@@ -180,21 +180,14 @@ impl KernelCode {
 }
 
 /// As [`spile_sema::facts::Facts::kernel_return_stack`]. Since Linux 6.14 ftrace itself waits for
-/// returns (`return_to_handler` in `arch/x86/kernel/ftrace_64.S`), and shows the stack pointer
-/// below the registers that it saves: the return address's 8 bytes and a `struct pt_regs`.
-/// Before, and for single probes, it is corrected (`arch_rethook_trampoline_callback`).
-pub fn return_stack() -> i64 {
-    let Some(types) = KernelTypes::kernel() else {
-        return 0;
-    };
-    let btf = types.btf;
-    let member = |name| btf.find_struct("fprobe").and_then(|s| btf.member(s, name));
-    match (member("hlist_array"), btf.find_struct("pt_regs")) {
-        (Some(_), Some(regs)) if cfg!(target_arch = "x86_64") => {
-            8 + btf.size_of(regs).unwrap_or(0) as i64
-        }
-        _ => 0,
-    }
+/// returns (`return_to_handler` in `arch/x86/kernel/ftrace_64.S`): at first it showed a stack
+/// pointer below what it had saved, later kernels show the right one, and nothing says which.
+/// Before, and for single probes, it is right (`arch_rethook_trampoline_callback`).
+pub fn return_stack() -> bool {
+    KernelTypes::kernel().is_none_or(|types| {
+        let fprobe = types.btf.find_struct("fprobe");
+        fprobe.is_none_or(|s| types.btf.member(s, "hlist_array").is_none())
+    })
 }
 
 /// Why something about the source is not known.

@@ -92,17 +92,19 @@ impl Resolver<'_> {
     }
 
     /// What tells activations apart: the thread and, of functions, where the stack pointer will
-    /// be when the function has returned, so that calls within calls have their own.
+    /// be when the function has returned, so that calls within calls have their own. Where that
+    /// is not known at the return, calls of other functions have.
     fn entry_keys(&mut self, at_entry: bool, span: Span) -> Vec<Expr> {
         let mut keys = vec![self.intrinsic_of(Intrinsic::Tid, None, span)];
-        let popped = match &self.cur.event {
-            Some(Event::Code(_)) if at_entry => RETURN_ADDRESS,
-            Some(Event::Code(probe)) if probe.space == Space::Kernel && at_once(probe) => {
-                self.facts.kernel_return_stack()
-            }
-            Some(Event::Code(_)) => 0,
-            _ => return keys,
+        let Some(Event::Code(probe)) = &self.cur.event else {
+            return keys;
         };
+        let at_once = probe.space == Space::Kernel && at_once(probe);
+        if at_once && !self.facts.kernel_return_stack() {
+            keys.push(self.intrinsic_of(Intrinsic::CtxSite, None, span));
+            return keys;
+        }
+        let popped = if at_entry { RETURN_ADDRESS } else { 0 };
         let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(SP), span);
         keys.push(self.op_imm(BinOp::Add, sp, popped, span));
         keys
