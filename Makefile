@@ -8,7 +8,7 @@ SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What the build needs, and what the tests and the demo run: SystemTap's example scripts, other
 # kernels under qemu.
 BUILD_DEPS := gcc libc6-dev make pkg-config libelf-dev zlib1g-dev
-TEST_DEPS  := systemtap-doc bpftool llvm python3-prometheus-client curl qemu-system-x86 xz-utils
+TEST_DEPS  := systemtap-doc bpftool llvm python3-prometheus-client curl gdb qemu-system-x86 xz-utils
 
 .PHONY: demo test build deps lint bench clean
 

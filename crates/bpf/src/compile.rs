@@ -167,6 +167,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         stacks: plan.stacks.as_ref().map(|room| StackWords {
             at: room.words,
             points: room.points.clone(),
+            files: room.user.map(|_| room.next_file),
         }),
     };
     let spec = ObjectSpec {

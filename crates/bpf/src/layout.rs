@@ -73,6 +73,87 @@ pub struct StackWords {
     pub at: u32,
     /// The tracepoints, in order.
     pub points: Vec<String>,
+    /// Offset in the shared block of the last number that a file got, where stacks of programs
+    /// are taken.
+    pub files: Option<u32>,
+}
+
+/// The file number of the kernel's own code in programs (vDSO).
+pub const VDSO: u32 = 0xffff;
+/// Most names of a file's path in a [`RecordWhat::File`], and bytes of each.
+pub const FILE_NAMES: usize = 12;
+/// See [`FILE_NAMES`].
+pub const FILE_NAME: usize = 64;
+/// Map of files by device and inode (64 bits each); the value: number, first row, rows.
+pub const FILES_MAP: &str = "stack_files";
+/// Map of unwind rows, see [`unwind_row`].
+pub const ROWS_MAP: &str = "stack_rows";
+/// Unwind rows of all files together.
+pub const MAX_ROWS: u32 = 1 << 20;
+
+/// A row of 8 bytes that says how the caller's registers are found: offsets of its fields. Rows
+/// of a file are in order of their offsets in the file.
+pub mod unwind_row {
+    /// 32 bits: the first offset in the file.
+    pub const START: i16 = 0;
+    /// 16 bits, signed: what is added to the register for the CFA, in words; in stubs the byte
+    /// of each 16 from which it is one word more.
+    pub const CFA: i16 = 4;
+    /// 8 bits: words from the saved rbp to the CFA, 0 where it is unchanged.
+    pub const RBP: i16 = 6;
+    /// 8 bits: [`kind`].
+    pub const KIND: i16 = 7;
+
+    /// What the CFA is. The return address lies a word below it.
+    pub mod kind {
+        /// Not known.
+        pub const NONE: u8 = 0;
+        /// rsp plus the offset.
+        pub const RSP: u8 = 1;
+        /// rbp plus the offset.
+        pub const RBP: u8 = 2;
+        /// What lies at rsp plus the offset.
+        pub const AT_RSP: u8 = 3;
+        /// What lies at rbp plus the offset.
+        pub const AT_RBP: u8 = 4;
+        /// Stubs of the procedure linkage table.
+        pub const PLT: u8 = 5;
+        /// The outermost frame.
+        pub const END: u8 = 6;
+        /// The frame of a signal.
+        pub const SIGNAL: u8 = 7;
+    }
+}
+
+/// What walks of programs' stacks read: offsets on the way from the task to the names of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct UnwindOffsets {
+    pub task_mm: u32,
+    pub task_tgid: u32,
+    /// Root of the tree of mappings, in `struct mm_struct`, and the vDSO's address.
+    pub mm_root: u32,
+    pub mm_vdso: u32,
+    /// In `struct vm_area_struct`.
+    pub vma_start: u32,
+    pub vma_end: u32,
+    pub vma_pgoff: u32,
+    pub vma_file: u32,
+    /// In `struct file`: `f_inode`, `f_path.dentry`.
+    pub file_inode: u32,
+    pub file_dentry: u32,
+    pub inode_ino: u32,
+    pub inode_sb: u32,
+    /// `s_dev` in `struct super_block`.
+    pub sb_dev: u32,
+    /// In `struct dentry`: `d_parent`, `d_name.name`.
+    pub dentry_parent: u32,
+    pub dentry_name: u32,
+    /// In `struct pt_regs`.
+    pub regs_ip: u32,
+    pub regs_sp: u32,
+    pub regs_bp: u32,
+    pub regs_cs: u32,
 }
 
 macro_rules! symbolic {
@@ -94,6 +175,26 @@ macro_rules! symbolic {
 symbolic! {
     /// Addresses of the kernel: a line each, address, symbol, offset, size, module.
     KernelLines b'K';
+    /// The current program's stack, in the same lines.
+    UserLines b'U';
+    /// The current program's stack: a line each, symbol, offset, name of the file.
+    UserSimple b'S';
+    /// The current program's stack: a line each, symbol and offset.
+    UserBrief b'B';
+    /// The current program's stack: address, symbol, offset, size, file, place in the source.
+    UserFileLines b'L';
+    /// Name of the symbol at an address of the current program.
+    UserName b'N';
+    /// Symbol, offset, size and file of an address of the current program.
+    UserData b'D';
+    /// Path of the file that an address of the current program is in.
+    UserModule b'M';
+    /// Place in the source of an address of the current program.
+    UserFileLine b'F';
+    /// Source file of an address of the current program.
+    UserFile b'P';
+    /// Line in the source of an address of the current program.
+    UserLine b'Q';
 }
 
 impl Symbolic {
@@ -101,6 +202,18 @@ impl Symbolic {
     pub fn by_number(n: i64) -> Option<Symbolic> {
         let at = usize::try_from(n).ok()?;
         Self::ALL.get(at).map(|row| row.0)
+    }
+
+    /// Whether it is of the current program's stack, not of one address in it.
+    pub fn of_stack(self) -> bool {
+        use Symbolic::{UserBrief, UserFileLines, UserLines, UserSimple};
+        matches!(self, UserLines | UserSimple | UserBrief | UserFileLines)
+    }
+
+    /// Whether what it is made of has the addresses themselves. Without them the same code has
+    /// the same mark in all processes.
+    pub fn full(self) -> bool {
+        !matches!(self, Symbolic::UserSimple | Symbolic::UserBrief)
     }
 
     /// Its letter, a capital.
@@ -133,6 +246,9 @@ pub mod percpu {
     pub const NO_MEMORY: u32 = 40;
     /// Strings of user memory that were left to the controller.
     pub const DEFERRED: u32 = 48;
+    /// Frames of programs that were found by frame pointers, because the rows of their file
+    /// were not loaded.
+    pub const GUESSED: u32 = 56;
     /// First free word: handler counters follow.
     pub const END: u32 = 64;
 }
@@ -203,6 +319,8 @@ pub struct KernelOffsets {
     pub pid_nr: Option<u32>,
     /// How the page of a file is found, where `bpf_find_vma` (5.17) is there.
     pub pages: Option<PageOffsets>,
+    /// How stacks of programs are walked.
+    pub unwind: Option<UnwindOffsets>,
 }
 
 /// Offsets on the way from a mapping of a process to the page of its file in memory.
@@ -540,6 +658,11 @@ pub enum RecordWhat {
     /// id, `start_boottime`, `self_exec_id`. In later records of the same CPU the word at
     /// [`shared::MARK`], the first number in hex and a semicolon stand for it.
     Deferred,
+    /// A file that is met in a stack for the first time; six numbers: its number, a process that
+    /// has it mapped, where the mapping begins and ends, device, inode; then [`FILE_NAMES`]
+    /// times [`FILE_NAME`] bytes, the names that lead to it, innermost first, NUL-terminated;
+    /// an empty one ends them.
+    File,
     /// `print(@hist_log(x))`: draw the words, the buckets of this histogram.
     Hist(spile_ir::Hist),
     /// An error that nothing caught; fields: see [`ErrorKind`].

@@ -14,10 +14,11 @@ use spile_ir::{
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
-    AggLayout, GlobalLayout, HandlerInfo, Options, Place, ValueLayout, counters, percpu, shared,
-    stack_words,
+    AggLayout, FILES_MAP, GlobalLayout, HandlerInfo, MAX_ROWS, Options, Place, ROWS_MAP,
+    ValueLayout, counters, percpu, shared, stack_words,
 };
 use crate::lower::stacks::OWN_FRAMES;
+use crate::lower::unwind;
 use crate::lower::{is_tokenize, reads_into_text};
 
 /// `BPF_F_NO_PREALLOC`.
@@ -155,6 +156,22 @@ pub struct StackRoom {
     pub words: u32,
     /// The tracepoints whose own frames are left out.
     pub points: Vec<String>,
+    /// What walks of programs' stacks need, where there are any.
+    pub user: Option<u32>,
+    /// Place in the shared block of the last number that a file got.
+    pub next_file: u32,
+}
+
+/// Whether an instruction walks or looks at the current program.
+pub(crate) fn takes_user_stack(inst: &Inst) -> bool {
+    use spile_ir::intrinsics::Intrinsic::{UserFrame, UserStack, UserSymbolic};
+    matches!(
+        inst,
+        Inst::Intr {
+            f: UserFrame | UserStack | UserSymbolic,
+            ..
+        }
+    )
 }
 
 impl StackRoom {
@@ -174,8 +191,9 @@ impl StackRoom {
                 }
             )
         };
+        let user = insts(program).any(takes_user_stack);
         let mut points = Vec::new();
-        let mut any = false;
+        let mut any = user;
         for handler in program.handlers.iter().filter(|h| h.event.in_kernel()) {
             let mut insts = handler.body.blocks.iter().flat_map(|b| &b.insts);
             if !insts.any(|(i, _)| takes(i)) {
@@ -198,6 +216,8 @@ impl StackRoom {
             first: 0,
             words: 0,
             points,
+            user: None,
+            next_file: 0,
         };
         let words = stack_words::POINTS + room.points.len() as u32 * stack_words::POINT;
         any.then(|| StackRoom {
@@ -205,6 +225,8 @@ impl StackRoom {
             count: cpu.take(8),
             first: cpu.take(8),
             words: shared.take(words),
+            user: user.then(|| cpu.take(unwind::ROOM)),
+            next_file: shared.take(8),
             ..room
         })
     }
@@ -349,6 +371,24 @@ impl Plan {
                 let to = (&mut shared, &mut cpu, &mut maps);
                 places[i] = place_array(i, (global, iterated[i]), options, to)?;
             }
+        }
+        if stacks.as_ref().is_some_and(|s| s.user.is_some()) {
+            maps.push(MapSpec {
+                name: FILES_MAP.into(),
+                ty: MapType::Hash,
+                key_size: 16,
+                value_size: 24,
+                max_entries: 4096,
+                flags: 0,
+            });
+            maps.push(MapSpec {
+                name: ROWS_MAP.into(),
+                ty: MapType::Array,
+                key_size: 4,
+                value_size: 8,
+                max_entries: MAX_ROWS,
+                flags: 0,
+            });
         }
         let snapshots = snapshots(program, &iterators, &mut maps)?;
         let stride = cpu.0.next_multiple_of(64);

@@ -19,6 +19,7 @@ mod lines;
 mod location;
 mod map;
 mod module;
+mod needed;
 pub mod plt;
 mod scopes;
 pub mod sdt;

@@ -75,7 +75,7 @@ macro_rules! intrinsics {
             /// Whether its result in a kernel handler is a mark for a text that only the
             /// controller can make.
             pub fn is_symbolic(self) -> bool {
-                matches!(self, Intrinsic::Symbolic)
+                matches!(self, Intrinsic::Symbolic | Intrinsic::UserSymbolic)
             }
 
             /// By name in the text form.
@@ -180,6 +180,9 @@ intrinsics! {
     SymFileLine "sym_fileline" (Long) -> Str, C, pure; "Source file and line of a kernel address where known, otherwise the address in hex."
     KernelStack "kernel_stack" (Long) -> Str, K, pure; "Addresses of the kernel's stack at the event, `0x` and hex, with spaces between; at most so many, all where below 0. The machinery of the probe is left out."
     KernelFrame "kernel_frame" (Long) -> Long, K, pure; "Address n of the kernel's stack at the event, from 0; 0 where it is not that deep."
+    UserStack "user_stack" (Long) -> Str, K, pure; "Addresses of the current program's stack, `0x` and hex, with spaces between; at most so many, all where below 0. Nothing where there is no program."
+    UserFrame "user_frame" (Long) -> Long, K, pure; "Address n of the current program's stack, from 0; 0 where it is not that deep."
+    UserSymbolic "user_symbolic" (Long, Long) -> Str, K, pure; "The text of the current program's stack, or of an address in it, in a form (constant, see `spile_bpf::layout::Symbolic`); a mark as `symbolic` makes it."
     Symbolic "symbolic" (Long, Str) -> Str, KC, pure; "The text of a stack, which only the controller can make: a form (constant, see `spile_bpf::layout::Symbolic`) and what it is made of. In kernel handlers a mark that stands for it, equal for what is equal."
     // Output of whole structures.
     MetricText "metric_text" (Str) -> Str, C, pure; "Escapes a label value of the Prometheus text format (backslash, quote, newline)."

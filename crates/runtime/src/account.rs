@@ -53,6 +53,10 @@ pub struct Account {
     pub overflows: u64,
     /// Strings of user memory that nobody could read: their output has the reason.
     pub unreadable: u64,
+    /// Files in stacks of programs that could not be opened.
+    pub unnamed: u64,
+    /// Frames of programs that were found without unwind rows, which were not loaded yet.
+    pub guessed: u64,
     /// Records that were not as the layout says.
     pub malformed: u64,
     /// Lock names with the misses of controller handlers.
@@ -140,6 +144,14 @@ impl Account {
             (
                 self.unreadable,
                 "strings of user memory that could not be read; the output says why",
+            ),
+            (
+                self.unnamed,
+                "files in stacks of programs that could not be opened",
+            ),
+            (
+                self.guessed,
+                "frames of programs met before their files were read: such stacks may end early",
             ),
             (
                 self.malformed,

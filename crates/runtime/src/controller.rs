@@ -27,6 +27,7 @@ use crate::record::{self, Field, Piece};
 use crate::report::Hits;
 use crate::symbolic::Symbolizer;
 use crate::urgent::Urgent;
+use crate::user_files::UserFiles;
 
 /// Controller handlers and everything that they touch.
 pub struct Controller {
@@ -371,9 +372,10 @@ impl Controller {
         }
     }
 
-    /// Where marks for texts of stacks are known by that word.
-    pub fn set_mark(&mut self, word: [u8; crate::deferred::WORD]) {
-        self.world.symbolic = Symbolizer::new(word);
+    /// Where marks for texts of stacks are known by that word, and files of programs by these
+    /// maps.
+    pub fn set_mark(&mut self, word: [u8; crate::deferred::WORD], files: Option<UserFiles>) {
+        self.world.symbolic = Symbolizer::new(word, files);
     }
 
     fn write(&mut self, stream: Stream, text: &[u8]) {
@@ -421,10 +423,17 @@ impl Controller {
         let Ok((_, mut pieces)) = record::open(bytes, &self.shapes) else {
             return;
         };
-        let Some(Ok(piece)) = pieces.next_if_deferred() else {
+        let Some(Ok(piece)) = pieces.next_if_early() else {
             return;
         };
         let program = Rc::clone(&self.world.program);
+        if self.shapes[piece.shape].what == RecordWhat::File {
+            match self.world.symbolic.learn(&piece.fields) {
+                Some(good) => self.account.unnamed += u64::from(!good),
+                None => self.account.malformed += 1,
+            }
+            return;
+        }
         let host = &mut self.world.host;
         let mut kernel = |addr| {
             let mut word = [0; 8];
@@ -453,7 +462,7 @@ impl Controller {
                         self.kernel_print(&program, *stream, *fmt, &piece);
                     }
                     // It was read when the record came.
-                    RecordWhat::Deferred => {}
+                    RecordWhat::Deferred | RecordWhat::File => {}
                     RecordWhat::Hist(hist) => {
                         self.write(Stream::Out, hist.draw(&piece.words).as_bytes());
                     }

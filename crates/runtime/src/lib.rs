@@ -41,6 +41,7 @@ pub mod session;
 pub mod state;
 pub mod symbolic;
 pub mod urgent;
+pub mod user_files;
 
 pub use account::Account;
 pub use error::Error;

@@ -66,6 +66,15 @@ pub fn reads_user(program: &Program) -> bool {
     })
 }
 
+/// Whether a kernel handler looks at stacks of programs.
+pub fn takes_user_stacks(program: &Program) -> bool {
+    use Intrinsic::{UserFrame, UserStack, UserSymbolic};
+    reads(
+        program,
+        |inst| matches!(inst, Inst::Intr { f, .. } if matches!(f, UserFrame | UserStack | UserSymbolic)),
+    )
+}
+
 /// Whether a kernel handler makes texts that the controller completes.
 pub fn makes_marks(program: &Program) -> bool {
     reads(

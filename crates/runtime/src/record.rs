@@ -86,11 +86,12 @@ impl<'a> Pieces<'a, '_> {
 }
 
 impl<'a> Pieces<'a, '_> {
-    /// The first piece, if it leaves a string to the controller.
-    pub fn next_if_deferred(&mut self) -> Option<Result<Piece<'a>, Malformed>> {
+    /// The first piece, if it is for the controller itself: a string left to it, a new file.
+    pub fn next_if_early(&mut self) -> Option<Result<Piece<'a>, Malformed>> {
         let shape = usize::try_from(u64::from_ne_bytes(*self.rest.first_chunk()?)).ok()?;
-        let deferred = self.shapes.get(shape)?.what == RecordWhat::Deferred;
-        if deferred { self.next() } else { None }
+        let what = &self.shapes.get(shape)?.what;
+        let early = matches!(what, RecordWhat::Deferred | RecordWhat::File);
+        if early { self.next() } else { None }
     }
 }
 

@@ -11,13 +11,14 @@
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::RingBuffer;
-use spile_bpf::layout::{Object, percpu, shared};
-use spile_ir::{Event, HandlerId, Program};
+use spile_bpf::layout::{FILES_MAP, Layout, Object, ROWS_MAP, percpu, shared};
+use spile_ir::{CodePlace, Event, HandlerId, Program};
 
 use crate::account::Account;
 use crate::child::Watched;
@@ -37,6 +38,7 @@ use crate::prometheus::{Next, Server, Wants};
 use crate::report::{self, CycleClock, Hits};
 use crate::state::State;
 use crate::symbolic;
+use crate::user_files::UserFiles;
 
 /// How often the counters that the kernel cannot wake anybody for are looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -156,7 +158,8 @@ impl Session {
         let watched = follow(&options.target)?;
         let target = watched.as_ref().map_or(0, |w| i64::from(w.pid()));
         let reads_user = object.is_some() && needs::reads_user(&program);
-        let marks = reads_user || object.is_some() && needs::makes_marks(&program);
+        let marks = needs::makes_marks(&program) || needs::takes_user_stacks(&program);
+        let marks = reads_user || object.is_some() && marks;
         let deferred = marks.then(Deferred::new).flatten();
         let prepare = |state: &State| {
             set_shared_words(state, target);
@@ -173,9 +176,13 @@ impl Session {
             Loaded::start(o, &program, prepare).map_err(|e| at_its_line(e, &program, with_lines))
         });
         let batch = Rc::new(RefCell::new(Batch::default()));
-        let (mut links, mut ring, mut loaded) = (None, None, None);
+        let (mut links, mut ring, mut loaded, mut files) = (None, None, None, None);
         if let Some((l, state, attached)) = started.transpose()? {
-            let (l, _) = loaded.insert((l, state));
+            let (l, state) = loaded.insert((l, state));
+            // No handler runs yet.
+            if let Some(object) = object {
+                files = user_files(l, state, &object.layout, &program, &options.target)?;
+            }
             if let (false, Some(text)) = (options.quiet, code::refusals(attached.refused())) {
                 output::warn(&text);
             }
@@ -201,7 +208,7 @@ impl Session {
         let mut controller =
             Controller::new(Rc::clone(&program), kernel, out, target, options.quiet);
         if let Some(deferred) = &deferred {
-            controller.set_mark(*deferred.word());
+            controller.set_mark(*deferred.word(), files);
         }
         controller.deferred = deferred;
         let kernel_exits = links.is_some() && needs::kernel_exits(&program);
@@ -554,9 +561,11 @@ impl Session {
         skipped.lock = state.sum(percpu::SKIP_LOCK);
         skipped.no_memory = state.sum(percpu::NO_MEMORY);
         let (lost, cut) = (state.sum(percpu::LOST_OUTPUT), state.sum(percpu::TRUNCATED));
+        let guessed = state.sum(percpu::GUESSED);
         let account = &mut self.controller.account;
         account.skipped = skipped;
         account.lost_output = lost;
+        account.guessed = guessed;
         self.controller.set_kernel_counts(errors, cut);
     }
 
@@ -705,6 +714,44 @@ fn follow(target: &Target) -> Result<Option<Watched>, Error> {
             .map(Some)
             .map_err(|e| Error::Command(command.clone(), e)),
     }
+}
+
+/// The files of programs, where stacks of programs are taken, with those that are probed or
+/// followed.
+fn user_files(
+    loaded: &Loaded,
+    state: &State,
+    layout: &Layout,
+    program: &Program,
+    target: &Target,
+) -> Result<Option<UserFiles>, Error> {
+    let Some(next) = layout.stacks.as_ref().and_then(|s| s.files) else {
+        return Ok(None);
+    };
+    let Some(mut files) = UserFiles::new(loaded.map_fd(FILES_MAP)?, loaded.map_fd(ROWS_MAP)?)
+    else {
+        return Ok(None);
+    };
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for handler in &program.handlers {
+        if let Event::Code(probe) = &handler.event {
+            paths.extend(probe.sites.iter().filter_map(|s| match &s.place {
+                CodePlace::File { path, .. } => Some(PathBuf::from(&**path)),
+                _ => None,
+            }));
+        }
+    }
+    match target {
+        Target::Pid(pid) => paths.extend(crate::user_files::mapped(*pid)),
+        Target::Command(command) => paths.extend(crate::user_files::program_of(command)),
+        Target::None => {}
+    }
+    paths.sort();
+    paths.dedup();
+    files.preload(paths, &mut || {
+        state.shared(next).fetch_add(1, Ordering::Relaxed) + 1
+    });
+    Ok(Some(files))
 }
 
 /// Sets the word that marks strings which the controller reads.

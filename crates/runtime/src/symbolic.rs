@@ -2,6 +2,7 @@
 //! [`spile_bpf::layout::Symbolic`].
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{StackWords, Symbolic, stack_words};
@@ -9,19 +10,30 @@ use spile_kernel::symbols::Symbols;
 
 use crate::deferred::WORD;
 use crate::host::symbol_data;
+use crate::record::Field;
 use crate::state::State;
+use crate::user_files::{Place, UserFiles};
 
 /// Makes the texts.
 #[derive(Default)]
 pub struct Symbolizer {
     /// The session's word, if kernel handlers leave texts to the controller.
     word: Option<[u8; WORD]>,
+    files: RefCell<Option<UserFiles>>,
 }
 
 impl Symbolizer {
-    /// For marks with that word.
-    pub fn new(word: [u8; WORD]) -> Symbolizer {
-        Symbolizer { word: Some(word) }
+    /// For marks with that word, and the files of programs.
+    pub fn new(word: [u8; WORD], files: Option<UserFiles>) -> Symbolizer {
+        Symbolizer {
+            word: Some(word),
+            files: RefCell::new(files),
+        }
+    }
+
+    /// Takes up a file: see [`UserFiles::learn`].
+    pub fn learn(&self, fields: &[Field<'_>]) -> Option<bool> {
+        self.files.borrow_mut().as_mut()?.learn(fields)
     }
 
     /// A text by the number of its form; nothing where there is no such form.
@@ -66,6 +78,92 @@ impl Symbolizer {
                     let line = format!(" {addr:#x} : {}\n", symbol_data(addr));
                     out.extend_from_slice(line.as_bytes());
                 }
+            }
+            _ => self.append_user(form, of, out),
+        }
+    }
+
+    fn append_user(&self, form: Symbolic, of: &[u8], out: &mut Vec<u8>) {
+        let mut files = self.files.borrow_mut();
+        let Some(files) = files.as_mut() else {
+            return;
+        };
+        for (i, word) in of.split(|b| *b == b' ').enumerate() {
+            let Some(mut place) = place(word) else {
+                continue;
+            };
+            place.back = u64::from(form.of_stack() && i > 0);
+            out.extend_from_slice(user_text(form, place, files).as_bytes());
+        }
+    }
+}
+
+/// A place from its numbers: see `crates/bpf/src/lower/unwind.rs`.
+fn place(word: &[u8]) -> Option<Place> {
+    let word = std::str::from_utf8(word).ok()?;
+    let numbers: Vec<u64> = word
+        .split('.')
+        .map(|n| u64::from_str_radix(n, 16).ok())
+        .collect::<Option<_>>()?;
+    let (addr, file, offset) = match numbers[..] {
+        [file, offset] => (None, file, offset),
+        [addr, file, offset] => (Some(addr), file, offset),
+        _ => return None,
+    };
+    Some(Place {
+        addr,
+        file,
+        offset,
+        back: 0,
+    })
+}
+
+/// One place in a form. What is not known is left out; without a symbol stands the address.
+fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
+    let found = files.find(place);
+    let addr = place.addr.unwrap_or(found.linked + place.back);
+    let module = found.module.as_deref();
+    let base = |m: &str| m.rsplit('/').next().unwrap_or(m).to_owned();
+    let inside = |m: &str| format!("{addr:#x} [{m}+{:#x}]", found.linked + place.back);
+    let data = match (&found.symbol, module) {
+        (Some((name, offset, size)), Some(m)) => format!("{name}+{offset:#x}/{size:#x} [{m}]"),
+        (Some((name, offset, size)), None) => format!("{name}+{offset:#x}/{size:#x}"),
+        (None, Some(m)) => inside(m),
+        (None, None) => format!("{addr:#x}"),
+    };
+    let line = |full: String| match found.symbol {
+        Some(_) => format!(" {addr:#x} : {full}"),
+        None => format!(" {full}"),
+    };
+    match form {
+        Symbolic::KernelLines => String::new(),
+        Symbolic::UserLines => line(data) + "\n",
+        Symbolic::UserFileLines => match files.line(place) {
+            Some((file, n)) => format!("{} at {file}:{n}\n", line(data)),
+            None => line(data) + "\n",
+        },
+        Symbolic::UserSimple => match (&found.symbol, module) {
+            (Some((name, offset, _)), Some(m)) => format!("{name}+{offset:#x} [{}]\n", base(m)),
+            (Some((name, offset, _)), None) => format!("{name}+{offset:#x}\n"),
+            (None, Some(m)) => inside(&base(m)) + "\n",
+            (None, None) => format!("{addr:#x}\n"),
+        },
+        Symbolic::UserBrief => match &found.symbol {
+            Some((name, offset, _)) => format!("{name}+{offset:#x}\n"),
+            None => format!("{addr:#x}\n"),
+        },
+        Symbolic::UserName => match found.symbol {
+            Some((name, ..)) => name,
+            None => format!("{addr:#x}"),
+        },
+        Symbolic::UserData => data,
+        Symbolic::UserModule => module.unwrap_or("<unknown>").to_owned(),
+        Symbolic::UserFileLine | Symbolic::UserFile | Symbolic::UserLine => {
+            match (files.line(place), form) {
+                (Some((file, n)), Symbolic::UserFileLine) => format!("{file}:{n}"),
+                (Some((file, _)), Symbolic::UserFile) => file,
+                (Some((_, n)), _) => n.to_string(),
+                (None, _) => format!("{addr:#x}"),
             }
         }
     }
@@ -117,7 +215,7 @@ mod tests {
     #[test]
     fn lines_of_addresses() {
         let word = *b"0123456789abcdef";
-        let symbolizer = Symbolizer::new(word);
+        let symbolizer = Symbolizer::new(word, None);
         let fill = |t: &[u8]| String::from_utf8_lossy(&symbolizer.fill(t)).into_owned();
         assert_eq!(fill(b"plain"), "plain");
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use spile_bpf::layout::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, SyscallDesc,
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, SyscallDesc, UnwindOffsets,
 };
 use spile_ir::NrSet;
 use spile_kernel::bpf::prog_type;
@@ -54,8 +54,8 @@ fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
 }
 
 /// Where generated code finds facts about the current task, and with `user` the pages of its
-/// files: looking those up takes milliseconds.
-pub fn offsets(btf: &Btf, user: bool) -> KernelOffsets {
+/// files, with `stacks` the mappings of programs: looking those up takes milliseconds.
+pub fn offsets(btf: &Btf, user: bool, stacks: bool) -> KernelOffsets {
     let task = |path: &[&str]| offset(btf, "task_struct", path);
     let cred = |path: &[&str]| offset(btf, "cred", path);
     let pointer = 8;
@@ -83,8 +83,38 @@ pub fn offsets(btf: &Btf, user: bool) -> KernelOffsets {
         pid_nr: offset(btf, "pid", &["numbers"])
             .zip(offset(btf, "upid", &["nr"]))
             .map(|(a, b)| a + b),
+        unwind: stacks.then(|| unwind_offsets(btf)).flatten(),
         pages: user.then(|| page_offsets(btf)).flatten(),
     }
+}
+
+/// How stacks of programs are walked, on processors where it is known.
+fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    let at = |of, path: &[&str]| offset(btf, of, path);
+    Some(UnwindOffsets {
+        task_mm: at("task_struct", &["mm"])?,
+        task_tgid: at("task_struct", &["tgid"])?,
+        mm_root: at("mm_struct", &["mm_mt", "ma_root"])?,
+        mm_vdso: at("mm_struct", &["context", "vdso"])?,
+        vma_start: at("vm_area_struct", &["vm_start"])?,
+        vma_end: at("vm_area_struct", &["vm_end"])?,
+        vma_pgoff: at("vm_area_struct", &["vm_pgoff"])?,
+        vma_file: at("vm_area_struct", &["vm_file"])?,
+        file_inode: at("file", &["f_inode"])?,
+        file_dentry: at("file", &["f_path", "dentry"])?,
+        inode_ino: at("inode", &["i_ino"])?,
+        inode_sb: at("inode", &["i_sb"])?,
+        sb_dev: at("super_block", &["s_dev"])?,
+        dentry_parent: at("dentry", &["d_parent"])?,
+        dentry_name: at("dentry", &["d_name", "name"])?,
+        regs_ip: at("pt_regs", &["ip"])?,
+        regs_sp: at("pt_regs", &["sp"])?,
+        regs_bp: at("pt_regs", &["bp"])?,
+        regs_cs: at("pt_regs", &["cs"])?,
+    })
 }
 
 /// How the page of a file is found, on processors where it is known.

@@ -426,7 +426,11 @@ fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::
         timing: cli.timing,
         // They cost time when the kernel loads them: in files, and after a rejection.
         lines: cli.pass == Some(4),
-        offsets: machine::offsets(btf, spile_runtime::needs::reads_user(program)),
+        offsets: machine::offsets(
+            btf,
+            spile_runtime::needs::reads_user(program),
+            spile_runtime::needs::takes_user_stacks(program),
+        ),
         features: machine::bpf_features(),
         syscalls: machine::syscall_descs(),
     }))

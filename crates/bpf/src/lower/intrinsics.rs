@@ -61,7 +61,10 @@ impl Gen<'_> {
             I::SymData => return self.symbol(dst, args[0], true),
             I::KernelStack => return self.kernel_stack(dst, args[0]),
             I::Symbolic => return self.symbolic(dst, args[0], args[1]),
+            I::UserStack => return self.user_stack(dst, args[0]),
+            I::UserSymbolic => return self.user_symbolic(dst, args[0], args[1]),
             I::KernelFrame => self.kernel_frame(args[0])?,
+            I::UserFrame => self.user_frame(args[0])?,
             I::MatchGroup => return self.match_group(dst, args[0]),
             I::MatchGroups => self.match_groups(),
             I::Strlen => {

@@ -21,6 +21,7 @@
 //! | `intrinsics` | the table of intrinsics; the current task; time |
 //! | `code` | registers, arguments and results at probed code |
 //! | `stacks` | stacks of the kernel, names of its addresses |
+//! | `unwind` | stacks of programs |
 //! | `context` | the interrupted code, the current process's arguments |
 //! | `syscalls` | numbers, arguments and results of system calls |
 //! | `deferred` | user memory that the controller reads |
@@ -77,6 +78,7 @@ mod steps;
 mod strings;
 mod syscalls;
 mod unicode;
+pub(crate) mod unwind;
 mod usermem;
 mod variance;
 

@@ -169,11 +169,7 @@ impl Gen<'_> {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        let form = match form {
-            Val::Imm(n) => Symbolic::by_number(n),
-            _ => None,
-        };
-        let form = form.unwrap_or(Symbolic::KernelLines);
+        let form = symbolic_form(form);
         let of = self.text(of)?;
         self.begin_text(width);
         self.begin_mark(form)?;
@@ -196,7 +192,16 @@ impl Gen<'_> {
     }
 }
 
-fn literal(text: &str) -> Text {
+/// The form of that number.
+pub(super) fn symbolic_form(form: Val) -> Symbolic {
+    let form = match form {
+        Val::Imm(n) => Symbolic::by_number(n),
+        _ => None,
+    };
+    form.unwrap_or(Symbolic::KernelLines)
+}
+
+pub(super) fn literal(text: &str) -> Text {
     Text::Const {
         bytes: text.as_bytes().into(),
     }

@@ -48,6 +48,7 @@ pub enum Command {
     BtfLoad = 18,
     MapLookupBatch = 24,
     MapLookupAndDeleteBatch = 25,
+    MapUpdateBatch = 26,
     MapDeleteBatch = 27,
     LinkCreate = 28,
     LinkGetFdById = 30,
