@@ -26,7 +26,8 @@ impl Image {
                 };
                 for entry in entries.iter().filter(|d| d.d_tag(e) == elf::DT_NEEDED) {
                     let at = strings.saturating_add(entry.d_val(e));
-                    let bytes = object::ReadRef::read_bytes_at_until(data, at..data.len() as u64, 0);
+                    let bytes =
+                        object::ReadRef::read_bytes_at_until(data, at..data.len() as u64, 0);
                     let name = bytes.ok().and_then(|b| std::str::from_utf8(b).ok());
                     names.extend(name.filter(|n| n.len() < 256).map(str::to_owned));
                 }

@@ -743,7 +743,7 @@ fn user_files(
     }
     match target {
         Target::Pid(pid) => paths.extend(crate::user_files::mapped(*pid)),
-        Target::Command(command) => paths.extend(crate::user_files::program_of(command)),
+        Target::Command(command) => paths.extend(crate::user_files::programs_of(command)),
         Target::None => {}
     }
     paths.sort();

@@ -280,16 +280,20 @@ pub fn mapped(process: i32) -> Vec<PathBuf> {
     code.filter_map(path).collect()
 }
 
-/// The program that a command line starts, where that is easily seen.
-pub fn program_of(command: &str) -> Option<PathBuf> {
-    let word = shlex::split(command)?.into_iter().next()?;
-    if word.contains('/') {
-        return Some(word.into());
+/// The programs that a command line names: the first word, and whatever is a path, as behind
+/// `env` or `taskset`.
+pub fn programs_of(command: &str) -> Vec<PathBuf> {
+    let words = shlex::split(command).unwrap_or_default();
+    let mut paths: Vec<PathBuf> = words
+        .iter()
+        .filter(|w| w.contains('/'))
+        .map(Into::into)
+        .collect();
+    if let (Some(first), Some(dirs)) = (words.first(), std::env::var_os("PATH")) {
+        let files = std::env::split_paths(&dirs).map(|d| d.join(first));
+        paths.extend(files.into_iter().find(|p| p.is_file()));
     }
-    let dirs = std::env::var_os("PATH")?;
-    std::env::split_paths(&dirs)
-        .map(|d| d.join(&word))
-        .find(|p| p.is_file())
+    paths
 }
 
 /// The path that names lead to, innermost first.
