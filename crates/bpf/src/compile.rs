@@ -125,7 +125,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         let function = unit.program(&name, &attach, &handlers, &mut pool)?;
         let section = match &attach {
             Attach::RawTracepoint(point) => format!("raw_tp/{point}"),
-            Attach::Perf { .. } => "perf_event".into(),
+            Attach::Perf { .. } | Attach::Watch(_) => "perf_event".into(),
             Attach::Code { probe, by } => code_section(probe, *by).into(),
         };
         programs.push(ProgramSpec { section, function });
@@ -244,6 +244,7 @@ fn groups(program: &Program, options: &Options) -> Vec<(Attach, Vec<HandlerId>)>
                 config: *config,
                 sample: *sample,
             },
+            Event::Watch(watch) => Attach::Watch(*watch),
             Event::Code(probe) => Attach::Code {
                 by: code_attach(probe, options),
                 probe: probe.clone(),
@@ -266,6 +267,7 @@ fn identifier(attach: &Attach) -> String {
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
             .collect(),
         Attach::Perf { .. } => "perf".into(),
+        Attach::Watch(_) => "watch".into(),
         Attach::Code { probe, .. } => match (probe.space, probe.ret) {
             (Space::Kernel, false) => "function",
             (Space::Kernel, true) => "return",

@@ -620,6 +620,8 @@ pub enum Attach {
         /// By which means.
         by: CodeAttach,
     },
+    /// Accesses to memory.
+    Watch(spile_ir::Watch),
 }
 
 /// How a program gets to code; the kind of program depends on it.

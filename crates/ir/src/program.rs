@@ -312,6 +312,8 @@ pub enum Event {
     },
     /// Places in code of the kernel or of programs.
     Code(CodeProbe),
+    /// Accesses to memory, by a debug register of the processor.
+    Watch(Watch),
 }
 
 impl Event {
@@ -324,6 +326,7 @@ impl Event {
                 | Event::SysExit(_)
                 | Event::Perf { .. }
                 | Event::Code(_)
+                | Event::Watch(_)
         )
     }
 
@@ -331,6 +334,19 @@ impl Event {
     pub fn in_user_code(&self) -> bool {
         matches!(self, Event::Code(probe) if probe.space == Space::User)
     }
+}
+
+/// Memory that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watch {
+    /// Its address: in the kernel, or in the process.
+    pub address: u64,
+    /// Bytes: 1, 2, 4 or 8, and the address a multiple.
+    pub length: u8,
+    /// Reads as well as writes.
+    pub reads: bool,
+    /// The process whose memory it is, and its later children; none: the kernel's.
+    pub pid: Option<u32>,
 }
 
 /// Places in code whose hits one handler serves. The intrinsic `ctx_site` gives the index of

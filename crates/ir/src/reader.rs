@@ -454,10 +454,28 @@ impl Reader {
                 Event::Perf { ty, config, sample }
             }
             "code" => Event::Code(self.code()?),
+            "watch" => Event::Watch(self.watch()?),
             _ => return self.error("an event before here"),
         };
         self.punct(')')?;
         Ok(event)
+    }
+
+    fn watch(&mut self) -> Res<Watch> {
+        let reads = match self.word()?.as_str() {
+            "write" => false,
+            "rw" => true,
+            _ => return self.error("`write` or `rw` before here"),
+        };
+        Ok(Watch {
+            reads,
+            address: self.number()?,
+            length: self.number()?,
+            pid: match self.opt("pid") {
+                true => Some(self.number()?),
+                false => None,
+            },
+        })
     }
 
     fn code(&mut self) -> Res<CodeProbe> {

@@ -398,6 +398,14 @@ impl Display for Event {
                 }
             }
             Event::Code(probe) => probe.fmt(f),
+            Event::Watch(w) => {
+                let access = if w.reads { "rw" } else { "write" };
+                write!(f, "watch({access} {} {}", w.address, w.length)?;
+                if let Some(pid) = w.pid {
+                    write!(f, " pid {pid}")?;
+                }
+                f.write_str(")")
+            }
         }
     }
 }

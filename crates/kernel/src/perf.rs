@@ -120,6 +120,17 @@ pub enum Target {
     Task(u32),
 }
 
+/// Memory that is watched by a debug register of the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watch {
+    /// Its address.
+    pub address: u64,
+    /// Bytes: 1, 2, 4 or 8, and the address a multiple.
+    pub length: u8,
+    /// Reads as well as writes.
+    pub reads: bool,
+}
+
 /// A place in code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place<'a> {
@@ -187,7 +198,6 @@ impl PerfEvent {
         const DISABLED: u64 = 1 << 0;
         const INHERIT: u64 = 1 << 1;
         const FREQUENCY: u64 = 1 << 10;
-        const CLOEXEC: u64 = 1 << 3;
         let clock = event.ty == TYPE_SOFTWARE && event.config <= TASK_CLOCK;
         let (sample, mut flags) = match sampling {
             // The kernel lowers the highest frequency that it grants when interrupts take it
@@ -210,25 +220,36 @@ impl PerfEvent {
         attr[1] = event.config;
         attr[2] = sample;
         attr[5] = flags;
-        // SAFETY: the attribute is as long as its size field says.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                attr.as_ptr(),
-                pid,
-                cpu,
-                -1,
-                CLOEXEC,
-            )
+        open_attr(&attr, pid, cpu, "perf_event_open")
+    }
+
+    /// Opens a watch on memory, not yet enabled: every access hits.
+    ///
+    /// # Errors
+    /// [`PerfError`]: `ENOSPC` when the processor's debug registers are all in use.
+    pub fn open_watch(watch: &Watch, target: Target) -> Result<PerfEvent, PerfError> {
+        const DISABLED: u64 = 1 << 0;
+        const INHERIT: u64 = 1 << 1;
+        const READ: u64 = 1;
+        const WRITE: u64 = 2;
+        let (pid, cpu, flags) = match target {
+            Target::Cpu(cpu) => (-1, cpu as i32, DISABLED),
+            Target::Task(pid) => (pid as i32, -1, DISABLED | INHERIT),
         };
-        if fd < 0 {
-            return Err(PerfError {
-                action: "perf_event_open",
-                errno: last_errno(),
-            });
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        Ok(PerfEvent(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+        let mut attr = [0u64; ATTR_LEN / 8];
+        let head = [
+            TYPE_BREAKPOINT.to_ne_bytes(),
+            (ATTR_LEN as u32).to_ne_bytes(),
+        ];
+        attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
+        attr[2] = 1;
+        attr[5] = flags;
+        // `bp_type` is the second half of its word.
+        let access = if watch.reads { READ | WRITE } else { WRITE };
+        attr[6] = access << 32;
+        attr[7] = watch.address;
+        attr[8] = u64::from(watch.length);
+        open_attr(&attr, pid, cpu, "watch memory")
     }
 
     /// Opens an event at a place in code; a program is attached to it with
@@ -241,7 +262,6 @@ impl PerfEvent {
         ret: bool,
         task: Option<u32>,
     ) -> Result<PerfEvent, PerfError> {
-        const CLOEXEC: u64 = 1 << 3;
         const SEMAPHORE: u32 = 32;
         let refused = |action, errno| PerfError { action, errno };
         let source = match place {
@@ -268,23 +288,7 @@ impl PerfEvent {
         attr[7] = name.as_ref().map_or(0, |n| n.as_ptr() as u64);
         attr[8] = number;
         let (pid, cpu) = task.map_or((-1, 0), |pid| (pid as i32, -1));
-        // SAFETY: the attribute is as long as its size field says; the name ends with NUL and
-        // lives until the call is done.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                attr.as_ptr(),
-                pid,
-                cpu,
-                -1,
-                CLOEXEC,
-            )
-        };
-        if fd < 0 {
-            return Err(refused("open a perf probe", last_errno()));
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        Ok(PerfEvent(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+        open_attr(&attr, pid, cpu, "open a perf probe")
     }
 
     /// Has the event call a program of type `PERF_EVENT` (or, for tracepoints
@@ -342,6 +346,36 @@ impl PerfEvent {
             Ok(())
         }
     }
+}
+
+/// The system call. Addresses in the attribute have to be valid until it is done.
+fn open_attr(
+    attr: &[u64; ATTR_LEN / 8],
+    pid: i32,
+    cpu: i32,
+    action: &'static str,
+) -> Result<PerfEvent, PerfError> {
+    const CLOEXEC: u64 = 1 << 3;
+    // SAFETY: the attribute is as long as its size field says; the one address that an attribute
+    // can have is of a name that ends with NUL, which the caller keeps.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            attr.as_ptr(),
+            pid,
+            cpu,
+            -1,
+            CLOEXEC,
+        )
+    };
+    if fd < 0 {
+        return Err(PerfError {
+            action,
+            errno: last_errno(),
+        });
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(PerfEvent(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
 }
 
 impl AsFd for PerfEvent {

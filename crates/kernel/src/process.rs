@@ -42,6 +42,71 @@ pub fn executable(pid: u32) -> Option<std::path::PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
+/// A part of a process's memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// The address behind the last.
+    pub end: u64,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Whether code in it runs.
+    pub executable: bool,
+    /// The file, or what the kernel calls it (`[stack]`); empty for plain memory.
+    pub path: String,
+}
+
+/// The memory of a process, in order of addresses.
+///
+/// # Errors
+/// Of reading `/proc/PID/maps`.
+pub fn mappings(pid: u32) -> std::io::Result<Vec<Mapping>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    Ok(text.lines().filter_map(mapping).collect())
+}
+
+/// A line of `/proc/PID/maps`: `START-END PERMS OFFSET DEVICE INODE   PATH`.
+fn mapping(line: &str) -> Option<Mapping> {
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let permissions = fields.next()?;
+    let offset = hex(fields.next()?)?;
+    let path = fields.nth(2).unwrap_or("").trim_start();
+    Some(Mapping {
+        start: hex(start)?,
+        end: hex(end)?,
+        offset,
+        executable: permissions.contains('x'),
+        path: path.strip_suffix(" (deleted)").unwrap_or(path).to_owned(),
+    })
+}
+
+/// The device, as `super_block.s_dev` has it, and the inode of a file; links are followed.
+#[must_use]
+pub fn file_identity(path: &std::path::Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    /// Bits of the minor part in the kernel's own numbers.
+    const MINOR: u32 = 20;
+    let meta = std::fs::metadata(path).ok()?;
+    let major = u64::from(rustix::fs::major(meta.dev()));
+    let minor = u64::from(rustix::fs::minor(meta.dev()));
+    Some((major << MINOR | minor, meta.ino()))
+}
+
+/// The threads of a process, its own number first; none when it is gone.
+#[must_use]
+pub fn threads(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let number = |task: std::fs::DirEntry| task.file_name().to_str()?.parse().ok();
+    let mut all: Vec<u32> = tasks.flatten().filter_map(number).collect();
+    all.sort_unstable_by_key(|tid| (*tid != pid, *tid));
+    all
+}
+
 /// The arguments of a process, its program's name first; empty for kernel threads.
 #[must_use]
 pub fn arguments(pid: u32) -> Option<Vec<String>> {
@@ -112,5 +177,26 @@ mod tests {
         assert_eq!(stat(u32::MAX), None);
         assert!(executable(me).is_some());
         assert!(arguments(me).is_some_and(|args| !args.is_empty()));
+    }
+
+    #[test]
+    fn lines_of_maps() {
+        let line = "7f00-8f00 r-xp 00001000 fe:00 247849    /usr/lib/a b.so (deleted)";
+        let expected = super::Mapping {
+            start: 0x7f00,
+            end: 0x8f00,
+            offset: 0x1000,
+            executable: true,
+            path: "/usr/lib/a b.so".into(),
+        };
+        assert_eq!(super::mapping(line), Some(expected));
+        assert_eq!(
+            super::mapping("7f00-8f00 rw-p 00000000 00:00 0").map(|m| m.path),
+            Some(String::new())
+        );
+        assert_eq!(super::mapping("nonsense"), None);
+        let own = super::mappings(std::process::id()).expect("our own");
+        assert!(own.iter().any(|m| m.executable && m.path.starts_with('/')));
+        assert_eq!(super::threads(std::process::id())[0], std::process::id());
     }
 }

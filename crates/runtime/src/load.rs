@@ -16,7 +16,7 @@ use spile_kernel::bpf::{
     BpfError, Errno, MapSpec, link_info, map_create, map_type, prog_info, raw_tracepoint_open,
 };
 use spile_kernel::machine::online_cpus;
-use spile_kernel::perf::{Event, PerfEvent, Sampling, Target};
+use spile_kernel::perf::{Event, PerfError, PerfEvent, Sampling, Target};
 
 use crate::code;
 use crate::error::Error;
@@ -330,6 +330,7 @@ fn attach(
                 .means
                 .push(format!("{point}: {}", code::means(probe, by, left_out)));
         }
+        Attach::Watch(watch) => watch_memory(watch, fd, &mut links.events)?,
     }
     Ok(())
 }
@@ -345,20 +346,65 @@ fn perf(
         Sample::Period(n) => Sampling::Period(n),
         Sample::Freq(n) => Sampling::Frequency(n),
     };
+    let what = || format!("perf event type {} config {}", event.ty, event.config);
+    on_every_cpu(program, links, what, |cpu| {
+        PerfEvent::open(event, Target::Cpu(cpu), sampling)
+    })
+}
+
+/// Opens what `open` gives on every online CPU, with the program on it.
+fn on_every_cpu(
+    program: BorrowedFd<'_>,
+    links: &mut Vec<PerfEvent>,
+    what: impl Fn() -> String,
+    open: impl Fn(u32) -> Result<PerfEvent, PerfError>,
+) -> Result<(), Error> {
     for cpu in online_cpus() {
-        let opened = PerfEvent::open(event, Target::Cpu(cpu), sampling).and_then(|opened| {
-            opened.set_bpf(program)?;
-            opened.enable()?;
-            Ok(opened)
-        });
-        match opened {
+        match open(cpu).and_then(|opened| started(opened, program)) {
             Ok(opened) => links.push(opened),
             // The CPU went away meanwhile.
             Err(e) if e.errno == Errno::NODEV => {}
-            Err(e) => {
-                let what = format!("perf event type {} config {}", event.ty, event.config);
-                return Err(Error::Attach(what, e.errno.into()));
-            }
+            Err(e) => return Err(Error::Attach(what(), e.errno.into())),
+        }
+    }
+    Ok(())
+}
+
+fn started(opened: PerfEvent, program: BorrowedFd<'_>) -> Result<PerfEvent, PerfError> {
+    opened.set_bpf(program)?;
+    opened.enable()?;
+    Ok(opened)
+}
+
+/// Watches memory of the kernel on every CPU, or of a process in all its threads.
+fn watch_memory(
+    watch: &spile_ir::Watch,
+    program: BorrowedFd<'_>,
+    links: &mut Vec<PerfEvent>,
+) -> Result<(), Error> {
+    let memory = spile_kernel::perf::Watch {
+        address: watch.address,
+        length: watch.length,
+        reads: watch.reads,
+    };
+    let what = || format!("{} bytes of memory at {:#x}", watch.length, watch.address);
+    let Some(pid) = watch.pid else {
+        return on_every_cpu(program, links, what, |cpu| {
+            PerfEvent::open_watch(&memory, Target::Cpu(cpu))
+        });
+    };
+    let threads = spile_kernel::process::threads(pid);
+    if threads.is_empty() {
+        return Err(Error::Attach(what(), Errno::SRCH.into()));
+    }
+    for tid in threads {
+        let opened = PerfEvent::open_watch(&memory, Target::Task(tid))
+            .and_then(|opened| started(opened, program));
+        match opened {
+            Ok(opened) => links.push(opened),
+            // The thread ended meanwhile.
+            Err(e) if e.errno == Errno::SRCH && tid != pid => {}
+            Err(e) => return Err(Error::Attach(what(), e.errno.into())),
         }
     }
     Ok(())

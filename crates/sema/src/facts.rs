@@ -230,6 +230,19 @@ pub trait Facts {
         let _ = query;
         Err("nothing is known about programs here".into())
     }
+    /// What the kernel knows a file by; links are followed.
+    fn file_identity(&self, path: &str) -> Option<FileIdentity> {
+        let _ = path;
+        None
+    }
+    /// A variable of the kernel, or of a process, by its symbol.
+    ///
+    /// # Errors
+    /// Why it is not to be had, for a message: `the kernel has no variable x`.
+    fn data_place(&self, pid: Option<u32>, name: &str) -> Result<DataPlace, String> {
+        let _ = pid;
+        Err(format!("nothing is known about `{name}`"))
+    }
     /// The places in a module that a query means, by name. None: there are no such.
     ///
     /// # Errors

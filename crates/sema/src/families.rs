@@ -17,6 +17,7 @@ use crate::probe::ContextKind;
 use crate::probe::pattern::{MAX_PATTERN, is_pattern, matches};
 
 mod code;
+mod data;
 
 /// What stands in the parentheses of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +97,11 @@ pub(crate) enum Make {
     SyscallAny(bool),
     /// Places in code: all components have their say.
     Code,
+    /// Memory that is watched.
+    Data,
+    /// What happens to processes: this alias of the library, in the processes that the first
+    /// component names.
+    Process(&'static str),
 }
 
 /// What a matched point stands for.
@@ -144,6 +150,7 @@ const PROVIDER: Comp = s("provider");
 const MARK: Comp = s("mark");
 const STATEMENT: Comp = Comp(Word::Is("statement"), Arg::StrOrNum);
 const FUNCTION: Comp = Comp(Word::Is("function"), Arg::StrOrNum);
+const DATA: Comp = Comp(Word::Is("data"), Arg::StrOrNum);
 const PLT: Comp = Comp(Word::Is("plt"), Arg::OptStr);
 const OF_FUNCTION: &[Comp] = &[
     w("call"),
@@ -225,6 +232,20 @@ families! {
     [PROCESS, LIBRARY, PROVIDER, MARK] &[], Make::Code, UserCode, "a static marker of a provider in a library of a program";
     [PROCESS, PLT] &[w("return")], Make::Code, UserCode, "calls of a program into its libraries";
     [PROCESS, LIBRARY, PLT] &[w("return")], Make::Code, UserCode, "calls of a library into others";
+    [w("kernel"), DATA, w("write")] &[], Make::Data, Perf, "writes to memory of the kernel, by address or name";
+    [w("kernel"), DATA, w("rw")] &[], Make::Data, Perf, "reads and writes of memory of the kernel";
+    [w("kernel"), DATA, n("length"), w("write")] &[], Make::Data, Perf, "writes to so many bytes of the kernel";
+    [w("kernel"), DATA, n("length"), w("rw")] &[], Make::Data, Perf, "reads and writes of so many bytes of the kernel";
+    [n("process"), DATA, w("write")] &[], Make::Data, Perf, "writes to memory of a process, by address or name";
+    [n("process"), DATA, w("rw")] &[], Make::Data, Perf, "reads and writes of memory of a process";
+    [n("process"), DATA, n("length"), w("write")] &[], Make::Data, Perf, "writes to so many bytes of a process";
+    [n("process"), DATA, n("length"), w("rw")] &[], Make::Data, Perf, "reads and writes of so many bytes of a process";
+    [PROCESS, w("begin")] &[], Make::Process("__process_begin"), Tracepoint, "a program begins, or a process that is a copy of its parent";
+    [PROCESS, w("end")] &[], Make::Process("__process_end"), Tracepoint, "a process ends";
+    [PROCESS, w("thread"), w("begin")] &[], Make::Process("__thread_begin"), SysExit, "a thread begins";
+    [PROCESS, w("thread"), w("end")] &[], Make::Process("__thread_end"), Tracepoint, "a thread ends";
+    [PROCESS, w("syscall")] &[], Make::Process("__process_syscall"), SysEnter, "entry to any system call";
+    [PROCESS, w("syscall"), w("return")] &[], Make::Process("__process_syscall_return"), SysExit, "return from any system call";
     [w("tp_syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
     [w("tp_syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
 }
@@ -236,12 +257,8 @@ pub(crate) static ABSENT: &[(&[&str], &str)] = &[
         "probes of inlined functions are not available yet",
     ),
     (
-        &["kernel", "data"],
-        "hardware watchpoints are not available yet",
-    ),
-    (
         &["process"],
-        "of processes there are `.function`, `.statement`, `.mark` and `.plt`; `syscall.*` has the system calls",
+        "of processes there are `.function`, `.statement`, `.mark`, `.plt`, `.begin`, `.end`, `.thread`, `.syscall` and `.data`",
     ),
     (&["python2"], "Python probes are not available yet"),
     (&["python3"], "Python probes are not available yet"),
@@ -399,6 +416,9 @@ impl Family {
             Make::PerfNamed => perf_named(facts, comps, last, option),
             Make::Trace => tracepoints(facts, last),
             Make::Code => code::hits(facts, comps),
+            Make::Data => data::hits(facts, comps),
+            // Resolution takes the alias instead.
+            Make::Process(_) => Ok(Vec::new()),
             Make::SyscallAny(ret) => Ok(vec![Hit::SyscallAny { ret }]),
             Make::Syscall(ret) => {
                 let Some(name) = comps.get(1) else {

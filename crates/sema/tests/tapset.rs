@@ -189,7 +189,12 @@ fn machine(files: &[(String, String)]) -> Everything {
         args: Vec::new(),
     };
     Everything {
-        calls: vec![call(0, "read"), call(59, "execve"), call(322, "execveat")],
+        calls: vec![
+            call(0, "read"),
+            call(56, "clone"),
+            call(59, "execve"),
+            call(322, "execveat"),
+        ],
         files: files.to_vec(),
     }
 }

@@ -13,10 +13,11 @@ use spile_kernel::symbols::Symbols;
 use spile_kernel::syscalls::{self, Abi, ArgKind};
 use spile_kernel::tracepoints::{self, Tracefs};
 use spile_sema::facts::{
-    CType, CTypeId, CodeQuery, Facts, FoundModule, FoundPlace, KernelVar, Member, Module,
-    ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg, Variable,
+    CType, CTypeId, CodeQuery, DataPlace, Facts, FileIdentity, FoundModule, FoundPlace, KernelVar,
+    Member, Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg, Variable,
 };
 
+mod data;
 mod dwarf;
 mod kernel_code;
 mod marks;
@@ -238,6 +239,14 @@ impl Facts for KernelFacts {
             ModuleQuery::KernelModule(pattern) => self.code.modules(pattern),
             _ => self.programs.modules(query),
         }
+    }
+
+    fn file_identity(&self, path: &str) -> Option<FileIdentity> {
+        data::file_identity(path)
+    }
+
+    fn data_place(&self, pid: Option<u32>, name: &str) -> Result<DataPlace, String> {
+        data::place(pid, name)
     }
 
     fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {

@@ -26,7 +26,7 @@ impl Gen<'_> {
     /// come from kernel code, system calls too: 0 there, as in SystemTap. Loses r1.
     pub(super) fn user_mode(&mut self) {
         let event = &self.program.handlers[self.handler.index()].event;
-        let perf = matches!(event, Event::Perf { .. });
+        let perf = matches!(event, Event::Perf { .. } | Event::Watch(_));
         self.asm.mov(R0, i32::from(event.in_user_code()));
         if perf {
             let kernel = self.asm.label();

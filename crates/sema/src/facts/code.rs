@@ -58,6 +58,24 @@ pub struct FoundModule {
     pub pid: Option<u32>,
 }
 
+/// Where a variable is in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataPlace {
+    /// Its address in the running kernel or process.
+    pub address: u64,
+    /// Bytes; 0 where not known.
+    pub size: u64,
+}
+
+/// What the kernel knows a file by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// The device as `super_block.s_dev` has it.
+    pub device: u64,
+    /// The number of the inode.
+    pub inode: u64,
+}
+
 /// Which functions are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FunctionKind {

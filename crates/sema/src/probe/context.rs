@@ -81,7 +81,7 @@ impl Make {
         Expr { kind, span: self.0 }
     }
 
-    fn num(&self, n: i64) -> Expr {
+    pub(crate) fn num(&self, n: i64) -> Expr {
         self.expr(ExprKind::Num(n))
     }
 
@@ -97,7 +97,7 @@ impl Make {
         self.expr(ExprKind::Call { name, args })
     }
 
-    fn bin(&self, op: BinOp, a: Expr, n: i64) -> Expr {
+    pub(crate) fn bin(&self, op: BinOp, a: Expr, n: i64) -> Expr {
         self.expr(ExprKind::Binary(op, Box::new(a), Box::new(self.num(n))))
     }
 
@@ -232,8 +232,9 @@ pub(crate) fn tracepoint(
     }
 }
 
-/// The context of all system calls.
-pub(crate) fn syscall_any(m: &Mentions, ret: bool, span: Span) -> Context {
+/// The context of all system calls; `process`: as `process.syscall`, whose plain variables of
+/// `syscall_any` are an addition.
+pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) -> Context {
     let make = Make(span);
     let mut vars = Vec::new();
     let mut add = |name: &str, init: Expr| {
@@ -244,10 +245,15 @@ pub(crate) fn syscall_any(m: &Mentions, ret: bool, span: Span) -> Context {
             });
         }
     };
-    add("name", make.call("__sys_name", Vec::new()));
-    add("syscall_nr", make.syscall_nr());
+    let mut own = |name: &str, init: Expr| {
+        if !(process && m.writes.contains(name)) {
+            add(name, init);
+        }
+    };
+    own("name", make.call("__sys_name", Vec::new()));
+    own("syscall_nr", make.syscall_nr());
     if ret {
-        add("retval", make.call("__sys_ret", Vec::new()));
+        own("retval", make.call("__sys_ret", Vec::new()));
     }
     // SystemTap does not have these here: a script's own variables come first.
     let mut extra = |name: &str, init: Expr| {
@@ -273,13 +279,21 @@ pub(crate) fn syscall_any(m: &Mentions, ret: bool, span: Span) -> Context {
         vars,
         ..Context::empty(kind)
     };
-    if ret {
+    let mut target = |name: &str, source, kind| {
         ctx.targets.push(Target {
-            name: "return".into(),
-            source: TargetSource::SysRet,
+            name: name.into(),
+            source,
             ty: CTy::LONG,
-            kind: VarKind::Return,
+            kind,
         });
+    };
+    target("syscall", TargetSource::SysNr, VarKind::Parameter);
+    if ret {
+        target("return", TargetSource::SysRet, VarKind::Return);
+    } else {
+        for (n, name) in (0..).zip(["arg1", "arg2", "arg3", "arg4", "arg5", "arg6"]) {
+            target(name, TargetSource::SysArg(n), VarKind::Parameter);
+        }
     }
     ctx
 }

@@ -103,7 +103,7 @@ fn derive(
         out.push(Derived {
             event,
             name: layer.alias.clone().unwrap_or_else(|| shown.as_str().into()),
-            point: shown.into(),
+            point: layer.shown.clone().unwrap_or_else(|| shown.into()),
             conditions: layer.conditions.clone(),
             parts: layer.parts.clone(),
             ctx,
@@ -134,7 +134,7 @@ fn derive(
             push(
                 event,
                 point,
-                context::syscall_any(&mentions, ret, layer.span),
+                context::syscall_any(&mentions, ret, layer.shown.is_some(), layer.span),
                 1,
             );
         }

@@ -128,6 +128,8 @@ pub enum TargetSource {
     SysArg(u8),
     /// The system call's result (intrinsic `sys_ret`).
     SysRet,
+    /// Its number in its own table.
+    SysNr,
     /// What a location program leaves, at code.
     Loc(Arc<Loc>),
 }

@@ -136,7 +136,7 @@ fn listed(lib: &Library, facts: &dyn Facts, found: &Found, span: Span) -> Vec<Li
             let mut m = Mentions::default();
             let all = ["name", "syscall_nr", "retval", "retstr", "errno", "argstr"];
             m.reads.extend(all.map(Into::into));
-            let ctx = context::syscall_any(&m, *ret, span);
+            let ctx = context::syscall_any(&m, *ret, found.layer.shown.is_some(), span);
             let text = |n: &str| matches!(n, "name" | "retstr" | "argstr");
             let ty = |n: &str| if text(n) { "string" } else { "long" };
             let mut vars: Vec<_> = ctx

@@ -7,6 +7,7 @@
 //! | `resolve` | aliases, families, wildcards, `?`, `!`, `if` |
 //! | `mentions` | which names the bodies use |
 //! | `context` | what names mean at an event |
+//! | `process` | what happens to processes |
 //! | `code` | places in code to handlers |
 //! | `derive` | events to handlers; grouping of system calls |
 //! | `list` | listings: `-l`, `-L`, `--dump-probe-*` |
@@ -18,6 +19,7 @@ pub mod derived;
 pub mod list;
 pub(crate) mod mentions;
 pub mod pattern;
+pub(crate) mod process;
 pub(crate) mod resolve;
 
 pub use derive::{PROBE_NAME_TABLE, probe_name_table, resolve_file, resolve_script};

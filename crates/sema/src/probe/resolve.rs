@@ -15,7 +15,7 @@ use super::Part;
 use super::pattern::{is_pattern, matches};
 use crate::codes;
 use crate::facts::Facts;
-use crate::families::{ABSENT, Arg, FAMILIES, Family, Fit, Hit, Word, point_text};
+use crate::families::{ABSENT, Arg, FAMILIES, Family, Fit, Hit, Make, Word, point_text};
 use crate::library::{Library, PointEntry};
 
 /// More events of one script than this are a mistake.
@@ -31,6 +31,8 @@ pub(crate) struct Layer {
     pub parts: Vec<Part>,
     /// The outermost alias, as it was named.
     pub alias: Option<Arc<str>>,
+    /// The point itself, where it is an event of the library that has no name of its own.
+    pub shown: Option<Arc<str>>,
     /// The point in the script.
     pub span: Span,
     stack: Vec<usize>,
@@ -189,9 +191,7 @@ impl<'a> Search<'a> {
         for f in FAMILIES {
             match f.fit(comps) {
                 Fit::Yes(option) => {
-                    let shown = f.shown(comps);
-                    let hits = f.hits(self.facts, &shown, option)?;
-                    self.take(f, hits, &shown, layer);
+                    self.fitting(f, comps, option, layer)?;
                     return Ok(true);
                 }
                 Fit::BadArg(c, want) => {
@@ -205,6 +205,48 @@ impl<'a> Search<'a> {
             }
         }
         error.map_or(Ok(false), |d| Err(Box::new(d)))
+    }
+
+    /// A point of a family.
+    fn fitting(
+        &mut self,
+        family: &Family,
+        comps: &[Component],
+        option: Option<&Component>,
+        layer: &Layer,
+    ) -> Result<(), Box<Diagnostic>> {
+        let shown = family.shown(comps);
+        if let Make::Process(alias) = family.make {
+            return self.process(alias, &shown, layer);
+        }
+        let hits = family.hits(self.facts, &shown, option)?;
+        self.take(family, hits, &shown, layer);
+        Ok(())
+    }
+
+    /// `process(...).begin` and its like: an alias of the library, with a filter in front.
+    fn process(
+        &mut self,
+        alias: &str,
+        comps: &[Component],
+        layer: &Layer,
+    ) -> Result<(), Box<Diagnostic>> {
+        let (Some(first), Some(ix)) = (comps.first(), self.lib.alias(alias)) else {
+            return Ok(());
+        };
+        let filter = super::process::filter(self.facts, first)?;
+        let mut inner = layer.clone();
+        let file = self.lib.alias_entry(ix).body.file;
+        let body = Arc::new(filter);
+        inner.parts.insert(0, Part { body, file });
+        let text: Arc<str> = point_text(comps).into();
+        inner.alias.get_or_insert_with(|| text.clone());
+        inner.shown = Some(text);
+        let errors = self.alias(ix, &components(alias, first.span), &inner);
+        errors
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |d| Err(Box::new(d)))
     }
 
     fn take(&mut self, family: &Family, hits: Vec<Hit>, comps: &[Component], layer: &Layer) {
@@ -248,10 +290,8 @@ impl<'a> Search<'a> {
             for f in FAMILIES {
                 match f.fit(comps) {
                     Fit::Yes(option) => {
-                        let shown = f.shown(comps);
-                        match f.hits(self.facts, &shown, option) {
-                            Ok(hits) => self.take(f, hits, &shown, layer),
-                            Err(d) => failed.push(*d),
+                        if let Err(d) = self.fitting(f, comps, option, layer) {
+                            failed.push(*d);
                         }
                     }
                     Fit::BadArg(c, want) => failed.push(bad_argument(c, want, f)),

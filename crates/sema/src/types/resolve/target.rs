@@ -188,6 +188,11 @@ impl Resolver<'_> {
             TargetSource::CtxArg(n) => (Intrinsic::CtxArg, Some(*n)),
             TargetSource::SysArg(n) => (Intrinsic::SysArg, Some(*n)),
             TargetSource::SysRet => (Intrinsic::SysRet, None),
+            TargetSource::SysNr => {
+                let nr = self.intrinsic_of(Intrinsic::SysNr, None, span);
+                let own = i64::from(spile_ir::NrSet::COMPAT) - 1;
+                return Ok((self.op_imm(BinOp::And, nr, own, span), From::Value(ty)));
+            }
             TargetSource::Loc(loc) => return self.location(loc, ty, space, span),
         };
         Ok((

@@ -1,0 +1,98 @@
+//! `kernel.data` and `process.data`: memory that the processor's debug registers watch.
+
+use spile_ir::{Event, Watch};
+use spile_syntax::ast::{Component, Literal};
+use spile_syntax::diag::Diagnostic;
+
+use super::{Hit, point_text};
+use crate::codes;
+use crate::facts::{DataPlace, Facts};
+use crate::probe::ContextKind;
+
+type Fails<T> = Result<T, Box<Diagnostic>>;
+
+/// Most bytes that a debug register watches.
+const MOST: u64 = 8;
+
+/// The watch that a point means.
+pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
+    let named = |name: &str| comps.iter().find(|c| &*c.name == name);
+    let (Some(data), Some(first)) = (named("data"), comps.first()) else {
+        return Ok(Vec::new());
+    };
+    let pid = match (&*first.name, &first.arg) {
+        ("process", Some(Literal::Num(n))) => {
+            let pid = u32::try_from(*n).map_err(|_| bad(first, "the number of a process"))?;
+            Some(pid)
+        }
+        _ => None,
+    };
+    let place = match &data.arg {
+        Some(Literal::Num(n)) => DataPlace {
+            address: *n as u64,
+            size: 0,
+        },
+        Some(Literal::Str(s)) => facts
+            .data_place(pid, &String::from_utf8_lossy(s))
+            .map_err(|why| Box::new(Diagnostic::error(codes::NO_PLACE, why).at(data.span)))?,
+        None => return Err(bad(data, "an address or the name of a variable")),
+    };
+    let length = match named("length") {
+        Some(c) => match c.arg {
+            Some(Literal::Num(n @ (1 | 2 | 4 | 8))) => n as u64,
+            _ => return Err(bad(c, "1, 2, 4 or 8 bytes")),
+        },
+        None => natural(place),
+    };
+    if !place.address.is_multiple_of(length) {
+        let text = format!(
+            "the address {:#x} is not a multiple of the {length} bytes that are watched",
+            place.address
+        );
+        let d = Diagnostic::error(codes::BAD_ARGUMENT, text).at(data.span);
+        return Err(Box::new(d.help("`.length(1)` watches one byte")));
+    }
+    let watch = Watch {
+        address: place.address,
+        length: length as u8,
+        reads: named("rw").is_some(),
+        pid,
+    };
+    Ok(vec![Hit::Event {
+        event: Event::Watch(watch),
+        point: point_text(comps),
+        kind: ContextKind::Perf,
+    }])
+}
+
+/// As much of a variable as can be watched; four bytes, or what is aligned, of an address.
+fn natural(place: DataPlace) -> u64 {
+    let most = match place.size {
+        0 => 4,
+        size => size.min(MOST),
+    };
+    let fits = |n: &u64| *n <= most && place.address.is_multiple_of(*n);
+    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
+}
+
+fn bad(c: &Component, needs: &str) -> Box<Diagnostic> {
+    let text = format!("`{}` needs {needs}", c.name);
+    Box::new(Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths() {
+        let of = |address, size| natural(DataPlace { address, size });
+        assert_eq!(of(0x1000, 0), 4);
+        assert_eq!(of(0x1002, 0), 2);
+        assert_eq!(of(0x1001, 0), 1);
+        assert_eq!(of(0x1000, 100), 8);
+        assert_eq!(of(0x1004, 100), 4);
+        assert_eq!(of(0x1000, 1), 1);
+        assert_eq!(of(0x1000, 3), 2);
+    }
+}

@@ -1,0 +1,78 @@
+//! What happens to processes: `process("PATH" or PID).begin`, `.end`, `.thread.*`, `.syscall`.
+//!
+//! Such a point is an alias of the library, which knows the kernel's events, with a test in
+//! front that turns away the processes that were not meant: by number, by the file they run, or,
+//! where none is named, those that do not descend from the target, if there is one.
+
+use spile_syntax::ast::{
+    BinOp, Block, Component, Expr, ExprKind, Literal, Span, Stmt, StmtKind, UnOp,
+};
+use spile_syntax::diag::Diagnostic;
+
+use super::context::Make;
+use crate::codes;
+use crate::facts::{Facts, Module, ModuleQuery};
+
+/// `if (!meant) next`
+pub(crate) fn filter(facts: &dyn Facts, process: &Component) -> Result<Block, Box<Diagnostic>> {
+    let span = process.span;
+    let cond = not(meant(facts, process)?, span);
+    let then = Stmt {
+        kind: StmtKind::Next,
+        span,
+    };
+    let kind = StmtKind::If {
+        cond,
+        then: Box::new(then),
+        els: None,
+    };
+    Ok(Block {
+        stmts: vec![Stmt { kind, span }],
+        span,
+    })
+}
+
+fn not(e: Expr, span: Span) -> Expr {
+    Expr {
+        kind: ExprKind::Unary(UnOp::Not, Box::new(e)),
+        span,
+    }
+}
+
+/// Whether the current process is meant.
+fn meant(facts: &dyn Facts, process: &Component) -> Result<Expr, Box<Diagnostic>> {
+    let make = Make(process.span);
+    match &process.arg {
+        None => Ok(make.call("__process_targeted", Vec::new())),
+        Some(Literal::Num(n)) => Ok(make.bin(BinOp::Eq, make.call("pid", Vec::new()), *n)),
+        Some(Literal::Str(s)) => files(facts, &String::from_utf8_lossy(s), process),
+    }
+}
+
+/// Whether it runs one of the files that a pattern means.
+fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> Result<Expr, Box<Diagnostic>> {
+    let make = Make(c.span);
+    let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
+    let found = facts
+        .modules(&ModuleQuery::Path(pattern.into()))
+        .map_err(fail)?;
+    let mut any: Option<Expr> = None;
+    for module in found {
+        let Module::File(path) = module.module else {
+            continue;
+        };
+        let id = facts
+            .file_identity(&path)
+            .ok_or_else(|| fail(format!("{path} cannot be looked at")))?;
+        let args = vec![make.num(id.device as i64), make.num(id.inode as i64)];
+        let one = make.call("__process_runs", args);
+        any = Some(match any {
+            None => one,
+            Some(others) => Expr {
+                kind: ExprKind::Binary(BinOp::LogOr, Box::new(others), Box::new(one)),
+                span: c.span,
+            },
+        });
+    }
+    any.ok_or_else(|| fail(format!("there is no program {pattern}")))
+}

@@ -1,0 +1,64 @@
+//! Variables by their symbols, and what the kernel knows a file by.
+
+use std::path::Path;
+
+use spile_debuginfo::{Module, Search, SymbolKind};
+use spile_kernel::process::{Mapping, mappings};
+use spile_kernel::symbols::Symbols;
+use spile_sema::facts::{DataPlace, FileIdentity};
+
+/// As [`spile_sema::facts::Facts::file_identity`].
+pub fn file_identity(path: &str) -> Option<FileIdentity> {
+    let (device, inode) = spile_kernel::process::file_identity(Path::new(path))?;
+    Some(FileIdentity { device, inode })
+}
+
+/// As [`spile_sema::facts::Facts::data_place`].
+pub fn place(pid: Option<u32>, name: &str) -> Result<DataPlace, String> {
+    match pid {
+        None => kernel(name),
+        Some(pid) => process(pid, name),
+    }
+}
+
+fn kernel(name: &str) -> Result<DataPlace, String> {
+    let symbols = Symbols::kernel().map_err(|e| e.to_string())?;
+    let address = symbols.address_of(name);
+    let address = address.ok_or_else(|| format!("the kernel has no variable `{name}`"))?;
+    Ok(DataPlace { address, size: 0 })
+}
+
+/// In the program, or in the first of its libraries that has one.
+fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
+    let all = mappings(pid).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no process {pid}"),
+        _ => format!("the memory of process {pid} cannot be looked at: {e}"),
+    })?;
+    let search = Search::from_env();
+    let starts = all
+        .iter()
+        .filter(|m| m.offset == 0 && m.path.starts_with('/'));
+    for mapping in starts {
+        if let Some(place) = in_file(mapping, name, &search) {
+            return Ok(place);
+        }
+    }
+    Err(format!("process {pid} has no variable `{name}`"))
+}
+
+fn in_file(mapping: &Mapping, name: &str, search: &Search) -> Option<DataPlace> {
+    let file = Module::open(Path::new(&mapping.path), search).ok()?;
+    let symbol = file
+        .symbols()
+        .named(name)
+        .find(|s| s.kind == SymbolKind::Data)?;
+    let first = file.image().segments().first()?;
+    let linked = first.address.wrapping_sub(first.offset);
+    Some(DataPlace {
+        address: mapping
+            .start
+            .wrapping_sub(linked)
+            .wrapping_add(symbol.address),
+        size: symbol.size,
+    })
+}
