@@ -294,7 +294,9 @@ impl<'p> Kernel<'p> {
                     let format = &self.program.formats[fmt.index()];
                     spile_ir::fmt::render(format, &fields, memory, out).expect("renders");
                 }
-                RecordWhat::Deferred => panic!("nothing is left to anybody here"),
+                RecordWhat::Deferred | RecordWhat::File => {
+                    panic!("nothing is left to anybody here")
+                }
                 RecordWhat::Hist(hist) => {
                     out.extend_from_slice(hist.draw(&piece.words).as_bytes());
                 }
