@@ -46,7 +46,6 @@ const LONGS: &[Row] = &[
     row(3, Always, |g, d| g.apply("isinstr", &[T::Str, T::Str], d)),
     row(1, Always, |g, d| g.apply("isdigit", &[T::Str], d)),
     row(3, Always, to_number),
-    row(2, Always, |g, d| g.apply("string_to_fp", &[T::Str], d)),
     row(3, Strpos, |g, d| g.apply("strpos", &[T::Str, T::Str], d)),
     row(4, Regex, regex),
     row(1, Regex, |_, _| Some("ngroups()".into())),
