@@ -344,7 +344,7 @@ fn main() {
             .to_string_lossy()
             .into_owned();
         for case in cases.case {
-            if !needs::in_this_run(case.vm, &case.needs) {
+            if !needs::in_this_run(case.vm) {
                 continue;
             }
             let missing = needs::missing(&case.needs)
