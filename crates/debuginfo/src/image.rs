@@ -137,6 +137,12 @@ impl Image {
         s.offset.checked_add(address - s.address)
     }
 
+    /// Whether it is a program in Go, also where its symbols are gone.
+    #[must_use]
+    pub fn is_go(&self) -> bool {
+        self.has(".gopclntab") || self.has(".note.go.buildid")
+    }
+
     /// Linked address of an offset in the file; of the executable segment where several hold it.
     #[must_use]
     pub fn address_of_offset(&self, offset: u64) -> Option<u64> {

@@ -10,6 +10,7 @@ pub mod cfi;
 mod debuginfod;
 pub mod demangle;
 mod dwarf;
+pub mod dynamic;
 mod error;
 mod find;
 mod functions;

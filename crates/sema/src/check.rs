@@ -256,7 +256,8 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         Intrinsic::RegArg => "function or system call",
         Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName => "system call",
         Intrinsic::SysArgstr => "entry to a system call",
-        Intrinsic::SysRet | Intrinsic::SysRetstr => "return from a system call",
+        Intrinsic::SysRet => "return from a function or a system call",
+        Intrinsic::SysRetstr => "return from a system call",
         Intrinsic::UserStr | Intrinsic::UserBuf | Intrinsic::UserQuoted | Intrinsic::UserUtf => {
             "memory of the current process"
         }

@@ -21,6 +21,7 @@ mod data;
 mod dwarf;
 mod kernel_code;
 mod marks;
+mod paths;
 mod types;
 pub mod user;
 

@@ -249,11 +249,12 @@ fn none(
         Some(Literal::Str(s)) => lossy(s),
         _ => "*".into(),
     };
+    if let Some(why) = why {
+        let message = format!("cannot probe the {} `{text}` of {of}: {why}", &*what.name);
+        return Box::new(Diagnostic::error(codes::NO_PLACE, message).at(what.span));
+    }
     let message = format!("{of} has no {} `{text}`", &*what.name);
     let d = Diagnostic::error(codes::NO_PLACE, message).at(what.span);
-    if let Some(why) = why {
-        return Box::new(d.note(why));
-    }
     let name = text.split('@').next().unwrap_or("");
     if is_pattern(name) {
         return Box::new(d);

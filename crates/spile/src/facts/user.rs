@@ -1,19 +1,19 @@
 //! Programs and libraries: which files a script means, which places in them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_debuginfo::{Binding, Module as File, Search, Symbol, SymbolKind, demangle};
 use spile_ir::CodePlace;
-use spile_kernel::{glob, process};
+use spile_kernel::glob;
 use spile_sema::facts::{
     CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Module, ModuleQuery, Variable,
 };
 
 use super::dwarf::{self, Asked};
 use super::marks;
+use super::paths;
 
 /// What `process` without a name means.
 #[derive(Debug, Clone, Default)]
@@ -61,22 +61,36 @@ impl Programs {
 
     /// As [`spile_sema::facts::Facts::modules`], for programs.
     pub fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
-        let plain = |path: PathBuf| FoundModule {
+        let of = |path: &Path, pid| FoundModule {
             module: Module::File(path.to_string_lossy().into()),
-            pid: None,
+            pid,
+        };
+        let named = |name: &str| -> Result<Vec<FoundModule>, String> {
+            let found = paths::named(name)?;
+            // With -x everything is about one process.
+            let pid = match self.target {
+                Target::Pid(pid) => Some(pid),
+                _ => None,
+            };
+            Ok(found.iter().map(|p| of(p, pid)).collect())
         };
         match query {
-            ModuleQuery::Path(name) => Ok(named(name)?.into_iter().map(plain).collect()),
-            ModuleQuery::Pid(pid) => of_process(*pid),
+            ModuleQuery::Path(name) => named(name),
+            ModuleQuery::Pid(pid) => Ok(vec![of(&paths::of_process(*pid)?, Some(*pid))]),
             ModuleQuery::Target => match &self.target {
                 Target::None => Err("`process` without a name is the one of -c or -x".into()),
-                Target::Pid(pid) => of_process(*pid),
-                Target::Command(command) => {
-                    let word = command.split_whitespace().next().unwrap_or("");
-                    Ok(named(word)?.into_iter().map(plain).collect())
-                }
+                Target::Pid(pid) => Ok(vec![of(&paths::of_process(*pid)?, Some(*pid))]),
+                Target::Command(command) => named(command.split_whitespace().next().unwrap_or("")),
             },
-            ModuleQuery::Library { name, .. } => Ok(named(name)?.into_iter().map(plain).collect()),
+            ModuleQuery::Library {
+                of: Module::File(path),
+                pid,
+                name,
+            } => {
+                let found = paths::libraries(Path::new(&**path), *pid, name)?;
+                Ok(found.iter().map(|p| of(p, *pid)).collect())
+            }
+            ModuleQuery::Library { of, .. } => Err(format!("{of} has no libraries")),
             ModuleQuery::KernelModule(name) => Err(format!("{name} is a module of the kernel")),
         }
     }
@@ -95,6 +109,11 @@ impl Programs {
                 callee,
             } => {
                 let source = source.as_deref();
+                if *kind == FunctionKind::Return && file.image().is_go() {
+                    // Its stacks move, and what is put in place of return addresses confuses it.
+                    let why = "a program in Go would crash at a return probe; probe its calls";
+                    return Err(why.into());
+                }
                 if let Some(callee) = callee {
                     return asked.callees(name, source, callee);
                 }
@@ -210,147 +229,9 @@ fn place(path: &Arc<str>, name: &str, address: u64, offset: u64) -> FoundPlace {
     }
 }
 
-/// The program of a process.
-fn of_process(pid: u32) -> Result<Vec<FoundModule>, String> {
-    if !process::exists(pid) {
-        return Err(format!("there is no process {pid}"));
-    }
-    let own = PathBuf::from(format!("/proc/{pid}/exe"));
-    let path = process::executable(pid)
-        .ok_or_else(|| format!("process {pid} has no program, or it may not be read"))?;
-    // In another mount namespace the path is another file or none; that of a deleted file too.
-    let same = |path: &Path| {
-        let (a, b) = (path.metadata().ok()?, own.metadata().ok()?);
-        Some((a.dev(), a.ino()) == (b.dev(), b.ino()))
-    };
-    let inside =
-        PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(&path));
-    let path = [path, inside]
-        .into_iter()
-        .find(|p| same(p) == Some(true))
-        .unwrap_or(own);
-    Ok(vec![FoundModule {
-        module: Module::File(path.to_string_lossy().into()),
-        pid: Some(pid),
-    }])
-}
-
-/// The files that a name or a pattern means: a path, or a name that `$PATH` has.
-fn named(name: &str) -> Result<Vec<PathBuf>, String> {
-    let found: Vec<PathBuf> = match (glob::is_pattern(name), name.contains('/')) {
-        (true, true) => matching(name),
-        (true, false) => search_path()
-            .flat_map(|d| matching(&format!("{d}/{name}")))
-            .collect(),
-        (false, true) => vec![PathBuf::from(name)],
-        (false, false) => search_path()
-            .map(|d| Path::new(&d).join(name))
-            .filter(|p| {
-                p.metadata()
-                    .is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0)
-            })
-            .take(1)
-            .collect(),
-    };
-    let mut files = BTreeSet::new();
-    let mut why = None;
-    for path in found {
-        match path.canonicalize() {
-            Ok(path) if path.is_file() => {
-                files.insert(interpreter(&path).unwrap_or(path));
-            }
-            Ok(_) => why = Some("it is not a file".to_owned()),
-            Err(e) => why = Some(e.to_string()),
-        }
-    }
-    if !files.is_empty() {
-        return Ok(files.into_iter().collect());
-    }
-    Err(match (why, name.contains('/')) {
-        (Some(why), _) => format!("cannot find the program `{name}`: {why}"),
-        (None, true) => format!("no program matches `{name}`"),
-        (None, false) => format!("there is no program `{name}` in $PATH"),
-    })
-}
-
-/// The program that runs a script, which has no code of its own.
-fn interpreter(path: &Path) -> Option<PathBuf> {
-    use std::io::Read;
-    let mut head = [0; 256];
-    let n = std::fs::File::open(path).ok()?.read(&mut head).ok()?;
-    let line = head.get(..n)?.strip_prefix(b"#!")?;
-    let line = String::from_utf8_lossy(line.split(|b| *b == b'\n').next()?);
-    let mut words = line.split_whitespace();
-    let first = words.next()?;
-    // `#!/usr/bin/env python3`
-    let name = match Path::new(first).file_name() {
-        Some(env) if env == "env" => words.find(|w| !w.starts_with('-'))?,
-        _ => first,
-    };
-    let path = match name.contains('/') {
-        true => PathBuf::from(name),
-        false => search_path()
-            .map(|d| Path::new(&d).join(name))
-            .find(|p| p.is_file())?,
-    };
-    path.canonicalize().ok()
-}
-
-fn search_path() -> impl Iterator<Item = String> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let folders: Vec<String> = path.split(':').map(str::to_owned).collect();
-    folders.into_iter().filter(|d| !d.is_empty())
-}
-
-/// Programs whose paths match, component by component.
-fn matching(pattern: &str) -> Vec<PathBuf> {
-    let start = if pattern.starts_with('/') { "/" } else { "." };
-    let mut found = vec![PathBuf::from(start)];
-    for part in pattern.split('/').filter(|p| !p.is_empty()) {
-        found = if glob::is_pattern(part) {
-            let entries = |folder: PathBuf| std::fs::read_dir(folder).ok();
-            found
-                .into_iter()
-                .filter_map(entries)
-                .flat_map(|entries| entries.filter_map(Result::ok))
-                .filter(|e| glob::matches(part, &e.file_name().to_string_lossy()))
-                .map(|e| e.path())
-                .collect()
-        } else {
-            found.into_iter().map(|p| p.join(part)).collect()
-        };
-    }
-    let program = |p: &PathBuf| {
-        p.metadata()
-            .is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0)
-    };
-    found.retain(program);
-    found.retain(|p| {
-        use std::io::Read;
-        let mut magic = [0; 4];
-        let read = std::fs::File::open(p).and_then(|mut f| f.read_exact(&mut magic));
-        read.is_ok() && magic == *b"\x7fELF"
-    });
-    found.sort();
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_looked_for() {
-        let shell = named("sh").expect("a shell");
-        assert!(shell[0].is_absolute());
-        assert_eq!(named("/bin/sh").expect("a shell"), shell);
-        assert!(!named("/bin/s[h]").expect("a shell").is_empty());
-        assert!(named("no-such-program-at-all").is_err());
-        assert!(named("/no/such/*").is_err());
-        assert!(of_process(0).is_err());
-        let own = of_process(std::process::id()).expect("this");
-        assert_eq!(own[0].pid, Some(std::process::id()));
-    }
 
     #[test]
     fn functions_of_this_program() {

@@ -26,8 +26,9 @@
 //! No case may depend on how fast the machine is: what has to come first is waited for, and a
 //! sum over a time says at least, not at most.
 //!
-//! `SPILE` and `LOAD` are the programs, `EXAMPLES` is the folder of SystemTap's examples, `DIR`
-//! an empty folder of the case. After each case no BPF program or map of it may be left.
+//! `SPILE` and `LOAD` are the programs, `EXAMPLES` is the folder of SystemTap's examples, `PROGRAMS`
+//! that of the sources in `tests/programs`, `DIR` an empty folder of the case. After each case no
+//! BPF program or map of it may be left.
 
 mod leaks;
 mod needs;
@@ -128,6 +129,10 @@ fn fill(text: &str, dir: &Path) -> String {
     text.replace("SPILE", env!("CARGO_BIN_EXE_spile"))
         .replace("LOAD", &load().display().to_string())
         .replace("EXAMPLES", examples())
+        .replace(
+            "PROGRAMS",
+            &root().join("tests/programs").display().to_string(),
+        )
         .replace("DIR", &dir.display().to_string())
 }
 

@@ -23,8 +23,9 @@ const ELEMENTS: u32 = 8;
 const ROOM: usize = 480;
 
 /// A text in the making.
-#[derive(Default)]
 struct Text {
+    /// Which memory its objects are in.
+    space: Space,
     lit: String,
     pieces: Vec<Piece>,
     args: Vec<Expr>,
@@ -33,6 +34,16 @@ struct Text {
 }
 
 impl Text {
+    fn new(space: Space) -> Text {
+        Text {
+            space,
+            lit: String::new(),
+            pieces: Vec::new(),
+            args: Vec::new(),
+            len: 0,
+        }
+    }
+
     fn lit(&mut self, text: &str) {
         self.lit.push_str(text);
         self.len += text.len();
@@ -85,7 +96,7 @@ impl Resolver<'_> {
         pretty: Pretty,
         span: Span,
     ) -> Expr {
-        let mut text = Text::default();
+        let mut text = Text::new(Space::Kernel);
         self.pretty_value(&mut text, value, ty, space, levels(pretty), span);
         self.sprint(text, span)
     }
@@ -97,7 +108,7 @@ impl Resolver<'_> {
         pretty: Pretty,
         span: Span,
     ) -> Expr {
-        let mut text = Text::default();
+        let mut text = Text::new(Space::Kernel);
         for (n, (name, value, ty, space)) in list.into_iter().enumerate() {
             text.lit(if n > 0 { " " } else { "" });
             text.lit(&format!("{name}="));
@@ -141,8 +152,8 @@ impl Resolver<'_> {
             Shape::Int { signed: true, .. } => text.conv(ConvKind::Dec, false, value),
             Shape::Int { .. } => text.conv(ConvKind::Unsigned, false, value),
             Shape::Ptr(to) => match to.shape(self.facts) {
-                Shape::Struct(id, _) if space == Space::Kernel => {
-                    let func = self.struct_text(id, depth, span);
+                Shape::Struct(id, _) => {
+                    let func = self.struct_text(id, space, depth, span);
                     let args = vec![value];
                     let call = self.str(ExprKind::Call { func, args }, span);
                     text.conv(ConvKind::Str, false, call);
@@ -151,8 +162,8 @@ impl Resolver<'_> {
                 _ => text.conv(ConvKind::Pointer, false, value),
             },
             // A structure by its address.
-            Shape::Struct(id, _) if space == Space::Kernel => {
-                let func = self.struct_text(id, depth, span);
+            Shape::Struct(id, _) => {
+                let func = self.struct_text(id, space, depth, span);
                 let args = vec![value];
                 let call = self.str(ExprKind::Call { func, args }, span);
                 text.conv(ConvKind::Str, false, call);
@@ -174,13 +185,15 @@ impl Resolver<'_> {
     }
 
     /// The hidden function that gives a structure's text.
-    fn struct_text(&mut self, id: CTypeId, depth: u8, span: Span) -> UnitIx {
-        if let Some(unit) = self.pretty_units.get(&(id, depth)) {
+    fn struct_text(&mut self, id: CTypeId, space: Space, depth: u8, span: Span) -> UnitIx {
+        // Depths are small.
+        let key = (id, depth | u8::from(space == Space::User) << 7);
+        if let Some(unit) = self.pretty_units.get(&key) {
             return *unit;
         }
         let unit = self.hidden_function("pretty", span);
-        self.pretty_units.insert((id, depth), unit);
-        let mut text = Text::default();
+        self.pretty_units.insert(key, unit);
+        let mut text = Text::new(space);
         let addr = self.parameter(unit, span);
         self.pretty_struct(&mut text, &addr, id, depth, span);
         let value = self.sprint(text, span);
@@ -200,7 +213,7 @@ impl Resolver<'_> {
         let room = self.num(ExprKind::Num(TEXT), span);
         let args = vec![addr, room];
         let read = self.str(ExprKind::Intr { f, args }, span);
-        let mut text = Text::default();
+        let mut text = Text::new(Space::Kernel);
         text.lit("\"");
         text.conv(ConvKind::Str, false, read);
         text.lit("\"");
@@ -292,7 +305,7 @@ impl Resolver<'_> {
             false => (m.bit_offset / 8 * 8, 8),
         };
         let at = self.offset(addr, i64::from(start / 8), span);
-        let raw = self.load(Space::Kernel, at, size, false, span);
+        let raw = self.load(text.space, at, size, false, span);
         let shift = (m.bit_offset - start) as u8;
         let value = self.extend(raw, shift, m.bit_size.min(64) as u8, signed, span);
         text.conv(ConvKind::Dec, false, value);
@@ -302,7 +315,7 @@ impl Resolver<'_> {
     fn pretty_object(&mut self, text: &mut Text, at: Expr, ty: CTy, depth: u8, span: Span) {
         match ty.shape(self.facts) {
             Shape::Int { size, signed, .. } => {
-                let value = self.load(Space::Kernel, at, size.min(8), signed, span);
+                let value = self.load(text.space, at, size.min(8), signed, span);
                 let kind = if signed {
                     ConvKind::Dec
                 } else {
@@ -311,10 +324,10 @@ impl Resolver<'_> {
                 text.conv(kind, false, value);
             }
             Shape::Ptr(to) => {
-                let value = self.load(Space::Kernel, at, 8, false, span);
+                let value = self.load(text.space, at, 8, false, span);
                 match to.shape(self.facts) {
                     Shape::Int { char: true, .. } => {
-                        self.quoted(text, value, Space::Kernel, span);
+                        self.quoted(text, value, text.space, span);
                     }
                     _ => text.conv(ConvKind::Pointer, false, value),
                 }
@@ -337,7 +350,10 @@ impl Resolver<'_> {
         if let Shape::Int { char: true, .. } = elem.shape(self.facts) {
             text.lit("\"");
             let room = self.num(ExprKind::Num(TEXT.min(count.into()).max(1)), span);
-            let f = Intrinsic::KernelStr;
+            let f = match text.space {
+                Space::Kernel => Intrinsic::KernelStr,
+                Space::User => Intrinsic::UserStr,
+            };
             let args = vec![at, room];
             let read = self.str(ExprKind::Intr { f, args }, span);
             text.conv(ConvKind::Str, false, read);

@@ -1,0 +1,62 @@
+//! Which libraries a file needs, as the dynamic linker sees it.
+
+use crate::image::Image;
+
+/// Tags of `.dynamic` (generic ABI).
+const NEEDED: u64 = 1;
+const RPATH: u64 = 15;
+const RUNPATH: u64 = 29;
+
+/// What `.dynamic` says about libraries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Names of libraries, in order.
+    pub libraries: Vec<String>,
+    /// Folders to look in before the usual ones; `$ORIGIN` is the file's own.
+    pub folders: Vec<String>,
+}
+
+/// What a file needs; nothing of static ones and damaged ones.
+#[must_use]
+pub fn needs(image: &Image) -> Needs {
+    let mut needs = Needs::default();
+    let (Some((_, table)), Some((_, strings))) =
+        (image.loaded(".dynamic"), image.loaded(".dynstr"))
+    else {
+        return needs;
+    };
+    let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+    let text = |at: u64| {
+        let bytes = strings.get(usize::try_from(at).ok()?..)?;
+        let end = bytes.iter().position(|b| *b == 0)?;
+        Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    };
+    for entry in table.chunks_exact(16) {
+        match word(entry) {
+            0 => break,
+            NEEDED => needs.libraries.extend(text(word(&entry[8..]))),
+            RPATH | RUNPATH => {
+                let folders = text(word(&entry[8..])).unwrap_or_default();
+                needs.folders.extend(folders.split(':').map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
+    needs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_of_this_test() {
+        let path = std::env::current_exe().expect("a path");
+        let image = Image::open(&path).expect("an ELF file");
+        let needs = needs(&image);
+        assert!(
+            needs.libraries.iter().any(|l| l.starts_with("libc.so")),
+            "{needs:?}"
+        );
+    }
+}

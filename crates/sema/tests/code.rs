@@ -1,0 +1,261 @@
+//! Places in code: which of them share a handler, and what variables become.
+
+use std::sync::Arc;
+
+use spile_ir::{BinOp, CodePlace, Event, Program};
+use spile_sema::analyse::{Inputs, Options, analyse};
+use spile_sema::facts::*;
+use spile_sema::fake::{INT, Machine, TASK_PTR};
+use spile_sema::library::Library;
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::parse_file;
+use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
+use spile_syntax::source::Sources;
+
+const TAPSET: &str = "function pp:string() { return __pp() }
+function ppfunc:string() { return __ppfunc() }
+function pid:long() { return __pid() }";
+
+/// A machine with one program, `/demo`.
+struct Demo(Machine);
+
+/// A function: its name and where `a` is.
+fn functions() -> Vec<(&'static str, Loc)> {
+    let shifted = vec![LocOp::Reg(7), LocOp::Const(8), LocOp::Bin(BinOp::Add)];
+    vec![
+        ("alpha", Loc::Value(vec![LocOp::Reg(5)])),
+        ("beta", Loc::Value(vec![LocOp::Reg(5)])),
+        ("delta", Loc::Absent("optimised out".into())),
+        ("gamma", Loc::Address(shifted)),
+    ]
+}
+
+impl Facts for Demo {
+    fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
+        match query {
+            ModuleQuery::Path(path) if &**path == "/demo" => Ok(vec![FoundModule {
+                module: Module::File(path.clone()),
+                pid: None,
+            }]),
+            ModuleQuery::Pid(pid) => Err(format!("there is no process {pid}")),
+            _ => Err("no such program".into()),
+        }
+    }
+    fn places(&self, _: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+        let CodeQuery::Function { name, .. } = query else {
+            return Err("no line numbers".into());
+        };
+        let found = functions().into_iter().zip(0u64..);
+        let fits = |name: &str, n: &str| spile_sema::probe::pattern::matches(name, n, false);
+        let found = found.filter(|((n, _), _)| fits(name, n));
+        Ok(found
+            .map(|((n, _), id)| FoundPlace {
+                id,
+                name: n.into(),
+                file: Some("demo.c".into()),
+                line: 10 + id as u32,
+                provider: None,
+                inlined: false,
+                place: CodePlace::File {
+                    path: "/demo".into(),
+                    offset: 16 * id,
+                },
+                address: 0x1000 + 16 * id,
+                semaphore: 0,
+            })
+            .collect())
+    }
+    fn place_variables(&self, _: &Module, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
+        let variable = |name: &str, ty, kind, loc| Variable {
+            name: name.into(),
+            ty,
+            kind,
+            loc,
+        };
+        let a = functions()[id as usize].1.clone();
+        let task = Loc::Value(vec![LocOp::Reg(4)]);
+        let mut all = vec![
+            variable("a", INT, VarKind::Parameter, a),
+            variable("task", TASK_PTR, VarKind::Parameter, task),
+        ];
+        if ret {
+            let loc = Loc::Value(vec![LocOp::Ret]);
+            all.push(variable("return", INT, VarKind::Return, loc));
+        }
+        Ok(all)
+    }
+    fn module_variable(&self, _: &Module, name: &str, _: Option<&str>) -> Option<Variable> {
+        (name == "counter").then(|| Variable {
+            name: name.into(),
+            ty: INT,
+            kind: VarKind::Global,
+            loc: Loc::Address(vec![
+                LocOp::Bias(16),
+                LocOp::Const(0x4000),
+                LocOp::Bin(BinOp::Add),
+            ]),
+        })
+    }
+    fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
+        self.0.tracepoints(glob)
+    }
+    fn tracepoint_system(&self, name: &str) -> Option<Arc<str>> {
+        self.0.tracepoint_system(name)
+    }
+    fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
+        self.0.tracepoint_args(name)
+    }
+    fn ctype(&self, id: CTypeId) -> CType {
+        self.0.ctype(id)
+    }
+    fn c_name(&self, id: CTypeId) -> String {
+        self.0.c_name(id)
+    }
+    fn type_by_name(&self, name: &str) -> Option<CTypeId> {
+        self.0.type_by_name(name)
+    }
+    fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
+        self.0.member(id, name)
+    }
+    fn members(&self, id: CTypeId) -> Vec<Member> {
+        self.0.members(id)
+    }
+    fn enum_constant(&self, name: &str) -> Option<i64> {
+        self.0.enum_constant(name)
+    }
+    fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
+        self.0.enum_values(id)
+    }
+    fn variable(&self, name: &str) -> Option<KernelVar> {
+        self.0.variable(name)
+    }
+    fn symbol_exists(&self, name: &str) -> bool {
+        self.0.symbol_exists(name)
+    }
+    fn syscalls(&self) -> &[SysCall] {
+        self.0.syscalls()
+    }
+    fn perf_events(&self) -> Vec<PerfEvent> {
+        self.0.perf_events()
+    }
+    fn hz(&self) -> u64 {
+        self.0.hz()
+    }
+    fn arch(&self) -> &str {
+        self.0.arch()
+    }
+    fn release(&self) -> &str {
+        self.0.release()
+    }
+}
+
+/// The program, optimised, or what is wrong.
+fn program(script: &str) -> Result<Program, String> {
+    let mut sources = Sources::new();
+    let mut diags = Diagnostics::new();
+    let env = PreprocEnv::new("6.12.0", "x86_64");
+    let macros = MacroLibrary::new();
+    let mut library = Library::new();
+    for (name, text, user) in [("lib.stp", TAPSET, false), ("test.stp", script, true)] {
+        let id = sources.add(name, text.as_bytes().to_vec());
+        let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
+        library.add(id, file, user);
+    }
+    let inputs = Inputs {
+        library: &library,
+        sources: &sources,
+        facts: &Demo(Machine::new()),
+        tables: &|_| None,
+        options: &Options::default(),
+    };
+    let found = analyse(&inputs, &mut diags);
+    let mut program = found.map_err(|_| diags.render(&sources, false))?.program;
+    spile_ir::opt::optimise(&mut program, true);
+    spile_ir::storage::classify(&mut program);
+    let text = program.to_string();
+    spile_ir::verify::verify(&program).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    let again: Program = spile_ir::reader::read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(again.to_string(), text);
+    Ok(program)
+}
+
+/// The number of places of each handler.
+fn sites(script: &str) -> Vec<usize> {
+    let program = program(script).unwrap_or_else(|e| panic!("{e}"));
+    let count = |h: &spile_ir::Handler| match &h.event {
+        Event::Code(probe) => probe.sites.len(),
+        _ => 0,
+    };
+    program.handlers.iter().map(count).collect()
+}
+
+#[test]
+fn places_share_a_handler_where_variables_are_the_same() {
+    let all = r#"process("/demo").function("*")"#;
+    assert_eq!(sites(&format!("probe {all} {{ println(pid()) }}")), [4]);
+    // One table of names for all.
+    let named = program(&format!("probe {all} {{ println(ppfunc(), pp()) }}")).expect("fine");
+    assert_eq!(named.handlers.len(), 1);
+    let names: Vec<usize> = named.tables.iter().map(|t| t.entries.len()).collect();
+    assert_eq!(names, [4, 4]);
+    let point = String::from_utf8_lossy(&named.tables[1].entries[0]).into_owned();
+    assert_eq!(point, r#"process("/demo").function("alpha@demo.c:10")"#);
+    let a = format!("probe {all} {{ println(@defined($a) ? $a : -1) }}");
+    assert_eq!(sites(&a), [2, 1, 1]);
+    assert_eq!(
+        sites(&format!("probe {all} {{ println($task->pid) }}")),
+        [4]
+    );
+    // Where the file is loaded is told from the place itself.
+    assert_eq!(sites(&format!("probe {all} {{ println($counter) }}")), [4]);
+}
+
+#[test]
+fn returns_take_values_from_the_entry() {
+    let point = r#"process("/demo").function("alpha").return"#;
+    let script = format!("probe {point} {{ println($a, $return, $$parms, @entry($task->pid)) }}");
+    let program = program(&script).expect("fine");
+    let rets: Vec<bool> = program
+        .handlers
+        .iter()
+        .map(|h| matches!(&h.event, Event::Code(probe) if probe.ret))
+        .collect();
+    // Handlers that no script has come first.
+    assert_eq!(rets, [false, true]);
+    // Each value by thread and stack pointer.
+    let two = |g: &spile_ir::Global| matches!(&g.kind, spile_ir::GlobalKind::Array { keys, .. } if keys.len() == 2);
+    assert_eq!(program.globals.len(), 3);
+    assert!(program.globals.iter().all(two));
+}
+
+#[test]
+fn what_cannot_be_had_is_told() {
+    let at = |what: &str, body: &str| {
+        let script = format!(r#"probe process("/demo").{what} {{ {body} }}"#);
+        program(&script).expect_err(&script)
+    };
+    let gone = at(r#"function("delta")"#, "println($a)");
+    assert!(
+        gone.contains("E0323") && gone.contains("optimised out"),
+        "{gone}"
+    );
+    let none = at(r#"function("alph")"#, "");
+    assert!(
+        none.contains("E0312") && none.contains("did you mean `alpha`"),
+        "{none}"
+    );
+    let lines = at(r#"statement("*@demo.c:3")"#, "");
+    assert!(lines.contains("no line numbers"), "{lines}");
+    let unknown = at(r#"function("alpha")"#, "println($b)");
+    assert!(
+        unknown.contains("E0320") && unknown.contains("$task"),
+        "{unknown}"
+    );
+    let early = at(r#"function("alpha")"#, "println(@entry($a))");
+    assert!(early.contains("E0322"), "{early}");
+    let process = program("probe process(12).function(\"f\") {}").expect_err("no process");
+    assert!(
+        process.contains("E0313") && process.contains("no process 12"),
+        "{process}"
+    );
+}

@@ -1,0 +1,271 @@
+//! From the names that scripts give to the files of programs and libraries.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use spile_debuginfo::{Image, dynamic};
+use spile_kernel::{glob, process};
+
+/// Most libraries that a program is followed to.
+const MAX_LIBRARIES: usize = 512;
+
+/// The program of a process.
+pub fn of_process(pid: u32) -> Result<PathBuf, String> {
+    if !process::exists(pid) {
+        return Err(format!("there is no process {pid}"));
+    }
+    let own = PathBuf::from(format!("/proc/{pid}/exe"));
+    let path = process::executable(pid)
+        .ok_or_else(|| format!("process {pid} has no program, or it may not be read"))?;
+    // In another mount namespace the path is another file or none; that of a deleted file too.
+    let same = |path: &Path| {
+        let (a, b) = (path.metadata().ok()?, own.metadata().ok()?);
+        Some((a.dev(), a.ino()) == (b.dev(), b.ino()))
+    };
+    let inside =
+        PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(&path));
+    Ok([path, inside]
+        .into_iter()
+        .find(|p| same(p) == Some(true))
+        .unwrap_or(own))
+}
+
+/// The libraries of a program that a name or a pattern means: those that a process has mapped,
+/// or those that the file needs, by the rules of the dynamic linker.
+pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    if pattern.contains('/') && !glob::is_pattern(pattern) {
+        return named(pattern);
+    }
+    let all = match pid {
+        Some(pid) => mapped(pid),
+        None => needed(of),
+    };
+    let fits = |path: &PathBuf| {
+        let whole = path.to_string_lossy();
+        let name = whole.rsplit('/').next().unwrap_or("");
+        // `libc` stands for `libc.so.6`.
+        glob::matches(pattern, &whole)
+            || glob::matches(pattern, name)
+            || name.split(".so").next() == Some(pattern)
+    };
+    let mut found: Vec<PathBuf> = all
+        .iter()
+        .filter(|p| fits(p))
+        .filter_map(|p| p.canonicalize().ok())
+        .collect();
+    found.sort();
+    found.dedup();
+    match found.is_empty() {
+        // Libraries that are loaded later are in the usual folders.
+        true if !glob::is_pattern(pattern) => {
+            let path = usual_folders()
+                .map(|d| d.join(pattern))
+                .find(|p| p.is_file());
+            let path = path.and_then(|p| p.canonicalize().ok());
+            path.map(|p| vec![p])
+                .ok_or_else(|| format!("{} has no library `{pattern}`", of.display()))
+        }
+        true => Err(format!(
+            "{} has no library that matches `{pattern}`",
+            of.display()
+        )),
+        false => Ok(found),
+    }
+}
+
+/// Files with code that a process has mapped, but its own program.
+fn mapped(pid: u32) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let own = process::executable(pid);
+    let line = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let path = fields.nth(5)?;
+        (path.starts_with('/') && line.contains("r-xp")).then(|| PathBuf::from(path))
+    };
+    let mut files: Vec<PathBuf> = text.lines().filter_map(line).collect();
+    files.dedup();
+    files.retain(|f| Some(f) != own.as_ref());
+    files
+}
+
+/// All libraries that a file needs, and that those need.
+fn needed(of: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut todo = vec![of.to_owned()];
+    let mut seen = BTreeSet::new();
+    while let Some(path) = todo.pop() {
+        let Ok(image) = Image::open(&path) else {
+            continue;
+        };
+        let needs = dynamic::needs(&image);
+        let origin = path.parent().unwrap_or(Path::new("/")).to_string_lossy();
+        let own =
+            |d: &String| PathBuf::from(d.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin));
+        for name in needs.libraries {
+            if found.len() >= MAX_LIBRARIES || !seen.insert(name.clone()) {
+                continue;
+            }
+            let folders = needs.folders.iter().map(own).chain(usual_folders());
+            let file = folders.map(|d| d.join(&name)).find(|p| p.is_file());
+            if let Some(file) = file {
+                todo.push(file.clone());
+                found.push(file);
+            }
+        }
+    }
+    found
+}
+
+/// Where the dynamic linker looks.
+fn usual_folders() -> impl Iterator<Item = PathBuf> {
+    let given = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = given
+        .split(':')
+        .filter(|d| !d.is_empty())
+        .map(PathBuf::from)
+        .collect();
+    let mut files = vec![PathBuf::from("/etc/ld.so.conf")];
+    let more = std::fs::read_dir("/etc/ld.so.conf.d").into_iter().flatten();
+    files.extend(more.filter_map(Result::ok).map(|e| e.path()));
+    for file in files {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let folder = |l: &&str| l.starts_with('/');
+        folders.extend(
+            text.lines()
+                .map(str::trim)
+                .filter(folder)
+                .map(PathBuf::from),
+        );
+    }
+    folders.extend(["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(PathBuf::from));
+    folders.into_iter()
+}
+
+/// The files that a name or a pattern means: a path, or a name that `$PATH` has.
+pub fn named(name: &str) -> Result<Vec<PathBuf>, String> {
+    let found: Vec<PathBuf> = match (glob::is_pattern(name), name.contains('/')) {
+        (true, true) => matching(name),
+        (true, false) => search_path()
+            .flat_map(|d| matching(&format!("{d}/{name}")))
+            .collect(),
+        (false, true) => vec![PathBuf::from(name)],
+        (false, false) => search_path()
+            .map(|d| Path::new(&d).join(name))
+            .filter(|p| {
+                p.metadata()
+                    .is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0)
+            })
+            .take(1)
+            .collect(),
+    };
+    let mut files = BTreeSet::new();
+    let mut why = None;
+    for path in found {
+        match path.canonicalize() {
+            Ok(path) if path.is_file() => {
+                files.insert(interpreter(&path).unwrap_or(path));
+            }
+            Ok(_) => why = Some("it is not a file".to_owned()),
+            Err(e) => why = Some(e.to_string()),
+        }
+    }
+    if !files.is_empty() {
+        return Ok(files.into_iter().collect());
+    }
+    Err(match (why, name.contains('/')) {
+        (Some(why), _) => format!("cannot find the program `{name}`: {why}"),
+        (None, true) => format!("no program matches `{name}`"),
+        (None, false) => format!("there is no program `{name}` in $PATH"),
+    })
+}
+
+/// The program that runs a script, which has no code of its own.
+fn interpreter(path: &Path) -> Option<PathBuf> {
+    use std::io::Read;
+    let mut head = [0; 256];
+    let n = std::fs::File::open(path).ok()?.read(&mut head).ok()?;
+    let line = head.get(..n)?.strip_prefix(b"#!")?;
+    let line = String::from_utf8_lossy(line.split(|b| *b == b'\n').next()?);
+    let mut words = line.split_whitespace();
+    let first = words.next()?;
+    // `#!/usr/bin/env python3`
+    let name = match Path::new(first).file_name() {
+        Some(env) if env == "env" => words.find(|w| !w.starts_with('-'))?,
+        _ => first,
+    };
+    let path = match name.contains('/') {
+        true => PathBuf::from(name),
+        false => search_path()
+            .map(|d| Path::new(&d).join(name))
+            .find(|p| p.is_file())?,
+    };
+    path.canonicalize().ok()
+}
+
+fn search_path() -> impl Iterator<Item = String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let folders: Vec<String> = path.split(':').map(str::to_owned).collect();
+    folders.into_iter().filter(|d| !d.is_empty())
+}
+
+/// Programs whose paths match, component by component.
+fn matching(pattern: &str) -> Vec<PathBuf> {
+    let start = if pattern.starts_with('/') { "/" } else { "." };
+    let mut found = vec![PathBuf::from(start)];
+    for part in pattern.split('/').filter(|p| !p.is_empty()) {
+        found = if glob::is_pattern(part) {
+            let entries = |folder: PathBuf| std::fs::read_dir(folder).ok();
+            found
+                .into_iter()
+                .filter_map(entries)
+                .flat_map(|entries| entries.filter_map(Result::ok))
+                .filter(|e| glob::matches(part, &e.file_name().to_string_lossy()))
+                .map(|e| e.path())
+                .collect()
+        } else {
+            found.into_iter().map(|p| p.join(part)).collect()
+        };
+    }
+    let program = |p: &PathBuf| {
+        p.metadata()
+            .is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0)
+    };
+    found.retain(program);
+    found.retain(|p| {
+        use std::io::Read;
+        let mut magic = [0; 4];
+        let read = std::fs::File::open(p).and_then(|mut f| f.read_exact(&mut magic));
+        read.is_ok() && magic == *b"\x7fELF"
+    });
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_looked_for() {
+        let shell = named("sh").expect("a shell");
+        assert!(shell[0].is_absolute());
+        assert_eq!(named("/bin/sh").expect("a shell"), shell);
+        assert!(!named("/bin/s[h]").expect("a shell").is_empty());
+        assert!(named("no-such-program-at-all").is_err());
+        assert!(named("/no/such/*").is_err());
+        assert!(of_process(0).is_err());
+    }
+
+    #[test]
+    fn libraries_are_looked_for() {
+        let own = of_process(std::process::id()).expect("this");
+        for pid in [None, Some(std::process::id())] {
+            for name in ["libc", "libc.so.6", "*/libc.so*"] {
+                let found = libraries(&own, pid, name).expect("a library");
+                assert_eq!(found.len(), 1, "{name}: {found:?}");
+            }
+            assert!(libraries(&own, pid, "no-such-library").is_err());
+        }
+    }
+}
