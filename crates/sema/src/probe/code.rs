@@ -50,7 +50,11 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
             Ok(variables) => (variables, None),
             Err(why) => (Vec::new(), Some(why.into())),
         };
-        let mentioned = |v: &Variable| m.all_targets || m.targets.contains(&*v.name);
+        // A message about one place names what there is.
+        let known = |t: &str| variables.iter().any(|v| *v.name == *t);
+        let strange = hit.places.len() == 1 && m.targets.iter().any(|t| !known(t));
+        let all = m.all_targets || strange;
+        let mentioned = |v: &Variable| all || m.targets.contains(&*v.name);
         let variables: Vec<_> = variables
             .into_iter()
             .filter(mentioned)
