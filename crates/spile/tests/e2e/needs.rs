@@ -1,7 +1,6 @@
 //! What cases need that not every machine has. Kernels without kprobes leave the cases for them
-//! to virtual machines (`cargo xtask vm`, a part of `make test`), and a virtual machine leaves
-//! those that need more programs than busybox to the machine that runs it. So none is left out
-//! everywhere.
+//! to virtual machines (`cargo xtask vm --all`), and a virtual machine leaves those that need more programs than
+//! busybox to the machine that runs it. So none is left out everywhere.
 
 use std::path::Path;
 
