@@ -347,6 +347,13 @@ impl Asm {
                     *at = self.here;
                 }
             }
+            // The kernel takes one place an instruction: of two, the one that is in force.
+            let lines = &mut self.function.lines;
+            if let [.., (a, _), (b, _)] = lines[..]
+                && a == b
+            {
+                lines.remove(lines.len() - 2);
+            }
         }
         self.labels[label.0 as usize] = self.here;
     }

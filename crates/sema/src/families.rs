@@ -368,6 +368,26 @@ impl Family {
         shown
     }
 
+    /// Every way to write a point of it, with the types of its literals.
+    pub(crate) fn typed(&self) -> Vec<String> {
+        let mut points = vec![String::new()];
+        for c in self.comps {
+            let words = comp_typed(c);
+            let longer = |p: &String| -> Vec<String> {
+                let dot = if p.is_empty() { "" } else { "." };
+                words.iter().map(|w| format!("{p}{dot}{w}")).collect()
+            };
+            points = points.iter().flat_map(longer).collect();
+        }
+        let options: Vec<String> = self.options.iter().flat_map(comp_typed).collect();
+        let with: Vec<String> = points
+            .iter()
+            .flat_map(|p| options.iter().map(move |o| format!("{p}.{o}")))
+            .collect();
+        points.extend(with);
+        points
+    }
+
     /// What a point of this family stands for; the components are as [`Family::shown`] gives
     /// them.
     ///
@@ -431,6 +451,24 @@ impl Family {
             }
         }
     }
+}
+
+/// A component with each type of literal that it takes.
+fn comp_typed(c: &Comp) -> Vec<String> {
+    let word = match c.0 {
+        Word::Is(w) => w,
+        Word::Syscall | Word::PerfEvent => "NAME",
+    };
+    let literals: &[&str] = match c.1 {
+        Arg::None => &[""],
+        Arg::OptNum => &["", "(number)"],
+        Arg::Num => &["(number)"],
+        Arg::Str => &["(string)"],
+        Arg::OptStr => &["", "(string)"],
+        Arg::StrOrNum => &["(string)", "(number)"],
+        Arg::Any => &["", "(string)", "(number)"],
+    };
+    literals.iter().map(|l| format!("{word}{l}")).collect()
 }
 
 fn comp_text(c: &Comp) -> String {

@@ -24,7 +24,7 @@ pub fn run(cli: &Cli, front: &mut Front, color: bool) -> Result<u8, Failure> {
     } else if cli.dump_probe_aliases {
         list::probe_aliases(&front.library)
     } else if cli.dump_probe_types {
-        probe_types()
+        list::typed_probe_types()
     } else {
         points(cli, front, color)?
     };
@@ -62,51 +62,20 @@ fn points(cli: &Cli, front: &mut Front, color: bool) -> Result<Vec<String>, Fail
     Ok(found.into_iter().map(line).collect())
 }
 
-/// The kinds of probe points, a line each, with the types of their literals.
-fn probe_types() -> Vec<String> {
-    let typed = |point: String| {
-        point
-            .replace("(\"NAME\")", "(string)")
-            .replace("(N)", "(number)")
-    };
-    let mut lines: Vec<String> = list::probe_types()
-        .iter()
-        .flat_map(|line| variants(line))
-        .map(typed)
-        .collect();
-    lines.sort();
-    lines
-}
-
-/// `a[.b|.c]` as `a`, `a.b` and `a.c`.
-fn variants(line: &str) -> Vec<String> {
-    let Some((base, rest)) = line.split_once('[') else {
-        return vec![line.into()];
-    };
-    let endings = rest.trim_end_matches(']').split('|');
-    std::iter::once("")
-        .chain(endings)
-        .map(|ending| format!("{base}{ending}"))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn types_of_points() {
-        assert_eq!(variants("a"), ["a"]);
-        assert_eq!(
-            variants("a.b(N)[.c(N)|.d]"),
-            ["a.b(N)", "a.b(N).c(N)", "a.b(N).d"]
-        );
-        let types = probe_types();
+        let types = list::typed_probe_types();
         for line in [
             "begin",
             "begin(number)",
             "kernel.trace(string)",
             "timer.profile",
+            "process.plt.return",
+            "process(number).function(string).call",
         ] {
             assert!(types.iter().any(|t| t == line), "{line}: {types:?}");
         }

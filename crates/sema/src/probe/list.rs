@@ -15,7 +15,7 @@ use super::context::{self, Bind};
 use super::mentions::Mentions;
 use super::resolve::{Found, Search};
 use crate::facts::{Facts, SysCall};
-use crate::families::{Arg, FAMILIES, Hit, Word};
+use crate::families::{Arg, FAMILIES, Family, Hit, Word};
 use crate::library::{Library, PointEntry};
 
 /// A probe point of a listing.
@@ -260,6 +260,12 @@ impl Visitor for Assigned<'_> {
 /// The lines of `--dump-probe-types`.
 pub fn probe_types() -> Vec<String> {
     let lines: BTreeSet<String> = FAMILIES.iter().map(|f| f.text()).collect();
+    lines.into_iter().collect()
+}
+
+/// The lines of `--dump-probe-types`: every way to write a point, with the types of its literals.
+pub fn typed_probe_types() -> Vec<String> {
+    let lines: BTreeSet<String> = FAMILIES.iter().flat_map(Family::typed).collect();
     lines.into_iter().collect()
 }
 
