@@ -344,13 +344,14 @@ impl Asked<'_> {
             return Err(format!("{} says nothing about variables there", self.path));
         };
         let mut found = Vec::new();
-        let mut arguments = Arguments::default();
+        let mut arguments = Arguments::of(&dwarf.ctype(dwarf.type_of(place.die)));
         for v in dwarf.variables(place.address, Some(place.die)) {
             let ty = dwarf.ctype(v.ty);
             let passed = v.parameter.then(|| arguments.next(&ty)).flatten();
-            let loc = match passed.filter(|_| ret) {
-                Some(ops) => Loc::Value(ops),
-                None => self.loc(dwarf, &v, place.address, Some(place.address)),
+            let loc = self.loc(dwarf, &v, place.address, Some(place.address));
+            let loc = match loc {
+                Loc::Address(_) if ret && v.parameter => first_seen(loc, passed, &ty),
+                loc => loc,
             };
             found.push(Variable {
                 name: v.name.clone(),
@@ -376,7 +377,7 @@ impl Asked<'_> {
         let ty = dwarf.type_of(function);
         let loc = match dwarf.ctype(ty) {
             Type::Void => return None,
-            Type::Struct { size, .. } if size > 16 => Loc::Address(vec![LocOp::Ret]),
+            Type::Struct { size, .. } if size > IN_REGISTERS => Loc::Address(vec![LocOp::Ret]),
             Type::Struct { .. } => Loc::Absent("it is returned in registers".into()),
             Type::Float { .. } => Loc::Absent("it is in a floating point register".into()),
             ty => Loc::Value(extended(vec![LocOp::Ret], &ty)),
@@ -464,8 +465,19 @@ fn no_line(line: u32, nearest: (Option<u32>, Option<u32>)) -> String {
     }
 }
 
+/// Where a parameter is at the first instruction, when the function moves it to memory later.
+fn first_seen(moved: Loc, passed: Option<Vec<LocOp>>, ty: &Type) -> Loc {
+    match (passed, ty) {
+        (Some(ops), _) => Loc::Value(ops),
+        (None, Type::Struct { size, .. }) if *size > IN_REGISTERS => moved,
+        (None, _) => Loc::Absent("it is not in memory yet when the function begins".into()),
+    }
+}
+
+/// Most bytes of a structure that registers pass (psABI).
+const IN_REGISTERS: u32 = 16;
+
 /// Parameters as the caller hands them over, counted (psABI).
-#[derive(Default)]
 struct Arguments {
     words: usize,
     /// Something before was of a kind whose registers depend on what is in it.
@@ -473,6 +485,15 @@ struct Arguments {
 }
 
 impl Arguments {
+    /// Of a function that returns that type: a large structure's place is a parameter of its own.
+    /// What becomes of a small one depends on what is in it.
+    fn of(result: &Type) -> Arguments {
+        Arguments {
+            words: usize::from(matches!(result, Type::Struct { size, .. } if *size > IN_REGISTERS)),
+            lost: matches!(result, Type::Struct { size, .. } if *size <= IN_REGISTERS),
+        }
+    }
+
     /// Where the next one of that type is at the first instruction.
     fn next(&mut self, ty: &Type) -> Option<Vec<LocOp>> {
         match ty {
