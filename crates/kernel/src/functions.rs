@@ -1,9 +1,9 @@
 //! Functions of the running kernel and its modules: which there are, which can be probed, and
 //! what BTF says of their parameters.
 //!
-//! One function by name is looked up in BTF alone, which costs a tenth of a millisecond.
-//! Patterns, and names that BTF does not have, need `/proc/kallsyms` and ftrace's own list
-//! of what it can trace; both are read at the first such question and kept.
+//! One function by name is looked up in BTF, and its symbol says whether it can be probed.
+//! Patterns, names that BTF does not have, and those that several functions have, need ftrace's
+//! own list of what it can trace as well. Each is read at the first such question and kept.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use crate::btf::{Btf, Kind, Type, TypeId};
 use crate::glob;
 use crate::symbols::{Symbol, SymbolError, Symbols};
-use crate::tracepoints::Tracefs;
+use crate::tracepoints::{Tracefs, kprobe_blacklist};
 
 /// A function that can be probed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,10 +95,25 @@ impl Functions<'static> {
                 let symbols = Symbols::kernel().map_err(Clone::clone)?;
                 let text = listing.join().ok().flatten();
                 let text: Option<&'static str> = text.map(|t| &*t.leak());
-                Ok(Functions::new(symbols, text))
+                let mut all = Functions::new(symbols, text);
+                all.blacklist.extend(blacklist());
+                Ok(all)
             })
             .as_ref()
     }
+}
+
+/// The kernel's own list of what kprobes must not touch, read once; empty where it cannot be read.
+fn blacklist() -> impl Iterator<Item = &'static str> {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let text = TEXT.get_or_init(|| kprobe_blacklist().unwrap_or_default());
+    text.lines().filter_map(blacklist_line)
+}
+
+/// `START-END\tNAME`, as `kprobe_blacklist_seq_show` prints it.
+fn blacklist_line(line: &str) -> Option<&str> {
+    let name = line.split_once('\t')?.1;
+    Some(name.split([' ', '+']).next().unwrap_or(name))
 }
 
 /// ftrace's list, wherever tracefs is.
@@ -106,38 +121,50 @@ fn traced_text() -> Option<String> {
     Tracefs::open().ok()?.read_large(TRACED).ok()
 }
 
+/// Whether the running kernel has one function of that name, no module another, and it may be
+/// probed: kprobe.multi attaches to what breakpoints are forbidden at, and processors hang. Costs
+/// a look through the symbols and not ftrace's list. Where the symbols are hidden only
+/// the blacklist is known.
+#[must_use]
+pub fn sound(name: &str) -> bool {
+    let listed = || blacklist().any(|n| n == name);
+    Symbols::kernel().map_or(true, |symbols| one_sound(symbols, name)) && !listed()
+}
+
+/// The addresses between two symbols of the kernel.
+fn range(symbols: &Symbols, [start, end]: &[&str; 2]) -> Option<(u64, u64)> {
+    let (start, end) = (symbols.address_of(start)?, symbols.address_of(end)?);
+    (start < end).then_some((start, end))
+}
+
+fn one_sound(symbols: &Symbols, name: &str) -> bool {
+    let mut all = symbols.find(name).filter(is_code);
+    let (Some(one), None) = (all.next(), all.next()) else {
+        return false;
+    };
+    let forbidden = SECTIONS
+        .iter()
+        .filter_map(|edges| range(symbols, edges))
+        .any(|(start, end)| (start..end).contains(&one.address));
+    let marked = format!("{NO_KPROBE}{name}");
+    one.module.is_none() && !forbidden && symbols.find(&marked).next().is_none()
+}
+
 impl<'a> Functions<'a> {
     /// From a list of symbols, and ftrace's list where there is one.
     #[must_use]
     pub fn new(symbols: &'a Symbols, traced: Option<&'a str>) -> Functions<'a> {
         let traced = traced.map(|text| text.lines().map(traced_line).collect());
-        let mut edges: HashMap<&str, u64> = HashMap::new();
-        let wanted: HashSet<&str> = SECTIONS
-            .iter()
-            .flatten()
-            .copied()
-            .chain(["_sinittext", "_einittext"])
-            .collect();
-        let mut blacklist = HashSet::new();
-        for s in symbols.all() {
-            if let Some(name) = s.name.strip_prefix(NO_KPROBE) {
-                blacklist.insert(name);
-            } else if s.module.is_none()
-                && let Some(name) = wanted.get(s.name)
-            {
-                edges.insert(*name, s.address);
-            }
-        }
-        let range = |start: &str, end: &str| {
-            let (start, end) = (*edges.get(start)?, *edges.get(end)?);
-            (start < end).then_some((start, end))
-        };
+        let marks = symbols.starting_with(NO_KPROBE);
         Functions {
             symbols,
             traced,
-            blacklist,
-            forbidden: SECTIONS.iter().filter_map(|[s, e]| range(s, e)).collect(),
-            initial: range("_sinittext", "_einittext"),
+            blacklist: marks.map(|s| &s.name[NO_KPROBE.len()..]).collect(),
+            forbidden: SECTIONS
+                .iter()
+                .filter_map(|edges| range(symbols, edges))
+                .collect(),
+            initial: range(symbols, &["_sinittext", "_einittext"]),
         }
     }
 
@@ -148,13 +175,16 @@ impl<'a> Functions<'a> {
         let one = !glob::is_pattern(pattern);
         let mut found = Found::default();
         let mut take = |s: Symbol<'a>| {
+            if !in_module(module, s.module) || !is_code(&s) {
+                return;
+            }
             let name = source_name(s.name);
             let named = if one {
                 name == pattern || s.name == pattern
             } else {
                 glob::matches(pattern, name)
             };
-            if !named || !in_module(module, s.module) || !is_code(&s) {
+            if !named {
                 return;
             }
             match self.means(&s, one) {
@@ -379,6 +409,27 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         let listed = all.matching(None, "kprobe_handler");
         assert_eq!((listed.functions.len(), listed.left_out), (0, 1));
         assert_eq!(all.matching(None, "nosuch").left_out, 0);
+    }
+
+    #[test]
+    fn names_that_may_be_probed() {
+        let symbols = Symbols::parse(SYMBOLS).expect("sound");
+        let sound = |name| one_sound(&symbols, name);
+        assert!(sound("vfs_read") && sound("vfs_untraced"));
+        // On the blacklist, in a section of it, several, of a module, a copy, not there.
+        for name in [
+            "kprobe_handler",
+            "vfs_entry",
+            "helper",
+            "vfs_module",
+            "part",
+            "nosuch",
+        ] {
+            assert!(!sound(name), "{name}");
+        }
+        let line = "0xffffffff81000500-0xffffffff81000510\tkprobe_handler";
+        assert_eq!(blacklist_line(line), Some("kprobe_handler"));
+        assert_eq!(blacklist_line(""), None);
     }
 
     #[test]

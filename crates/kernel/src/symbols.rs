@@ -209,6 +209,16 @@ impl Symbols {
         })
     }
 
+    /// All symbols whose names begin so, in the order of the text.
+    pub fn starting_with<'a>(&'a self, prefix: &str) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
+        let needle = format!(" {prefix}");
+        let found: Vec<usize> = memchr::memmem::find_iter(&self.text, needle.as_bytes()).collect();
+        let starts = found
+            .into_iter()
+            .map(|at| memchr::memrchr(b'\n', &self.text[..at]).map_or(0, |nl| nl + 1));
+        starts.filter_map(|start| self.line(start as u32))
+    }
+
     /// The address of a symbol, the first if several have the name.
     #[must_use]
     pub fn address_of(&self, name: &str) -> Option<u64> {
@@ -232,12 +242,18 @@ impl Symbols {
     fn line(&self, start: u32) -> Option<Symbol<'_>> {
         let rest = self.text.get(start as usize..)?;
         let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-        let line = std::str::from_utf8(&rest[..end]).ok()?;
-        let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
-        let address = u64::from_str_radix(words.next()?, 16).ok()?;
-        let kind = words.next()?.chars().next()?;
-        let name = words.next()?;
-        let module = words.next().map(|m| m.trim_matches(['[', ']']));
+        let line = &rest[..end];
+        let address = address(line)?;
+        let gap = memchr::memchr(b' ', line)?;
+        let kind = char::from(*line.get(gap + 1)?);
+        let name = std::str::from_utf8(line.get(gap + 3..)?).ok()?;
+        let (name, module) = match memchr::memchr2(b'\t', b' ', name.as_bytes()) {
+            Some(at) => (&name[..at], Some(name[at + 1..].trim())),
+            None => (name, None),
+        };
+        let module = module
+            .filter(|m| !m.is_empty())
+            .map(|m| m.trim_matches(['[', ']']));
         Some(Symbol {
             address,
             kind,

@@ -274,6 +274,14 @@ impl Tracefs {
     }
 }
 
+/// The kernel's list of what kprobes must not touch, a line each; none where debugfs cannot be
+/// read or the kernel has no kprobes.
+pub(crate) fn kprobe_blacklist() -> Option<String> {
+    let root = detached_mount("debugfs").or_else(|_| open_dir(CWD, "/sys/kernel/debug"));
+    let debugfs = Tracefs { root: root.ok()? };
+    debugfs.read_large("kprobes/blacklist").ok()
+}
+
 /// Mounts a file system of that type nowhere, and gives its root directory.
 fn detached_mount(fs: &str) -> Result<OwnedFd, Errno> {
     let context = fsopen(fs, FsOpenFlags::FSOPEN_CLOEXEC)?;

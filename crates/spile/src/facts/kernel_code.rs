@@ -118,7 +118,8 @@ impl KernelCode {
         name: &str,
         exported: bool,
     ) -> Places {
-        // One function of the kernel that BTF has: nothing else needs to be read.
+        // One function of the kernel that BTF has and that may be probed. Several of that name
+        // are probed by their addresses.
         let kernel = KernelTypes::kernel();
         if module.is_none()
             && !exported
@@ -126,6 +127,7 @@ impl KernelCode {
             && !spile_kernel::glob::is_pattern(name)
             && let Some(found) = signature(kernel.btf, name)
             && !hidden(name)
+            && functions::sound(name)
         {
             return Ok(vec![place(name, u64::from(found.id), named(None, name))]);
         }
