@@ -168,5 +168,6 @@ fn options() -> Options {
             uprobe_multi: true,
         },
         syscalls: Vec::new(),
+        share: None,
     }
 }

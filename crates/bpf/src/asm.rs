@@ -202,6 +202,8 @@ pub struct Asm {
     function: Function,
     /// Slot of the next instruction.
     here: u32,
+    /// Where a label was bound last; no slot has that number before.
+    bound: u32,
     labels: Vec<u32>,
     fixups: Vec<Fixup>,
 }
@@ -287,8 +289,78 @@ impl Asm {
 
     /// Appends an instruction as it is.
     pub fn emit(&mut self, insn: Insn) {
+        let insn = match self.known(&insn) {
+            Some(None) => return,
+            Some(Some(simpler)) => simpler,
+            None => insn,
+        };
         self.here += insn.slots();
         self.function.insns.push(insn);
+    }
+
+    /// What an instruction can be made because of the one before it, where nothing jumps in
+    /// between: a word of the stack that was just stored is not read, a move is not moved back.
+    fn known(&self, insn: &Insn) -> Option<Option<Insn>> {
+        if self.bound == self.here {
+            return None;
+        }
+        let (from, to) = match (self.function.insns.last()?, insn) {
+            (
+                Insn::Store {
+                    size: Size::DW,
+                    base: Reg::R10,
+                    off,
+                    src: Src::Reg(src),
+                },
+                Insn::Load {
+                    size: Size::DW,
+                    dst,
+                    base: Reg::R10,
+                    off: there,
+                },
+            ) if off == there => (*src, *dst),
+            (
+                Insn::Alu {
+                    width: Width::W64,
+                    op: AluOp::Mov,
+                    dst: a,
+                    src: Src::Reg(b),
+                },
+                Insn::Alu {
+                    width: Width::W64,
+                    op: AluOp::Mov,
+                    dst,
+                    src: Src::Reg(src),
+                },
+            ) if a == src && b == dst => return Some(None),
+            _ => return None,
+        };
+        Some((from != to).then_some(Insn::Alu {
+            width: Width::W64,
+            op: AluOp::Mov,
+            dst: to,
+            src: Src::Reg(from),
+        }))
+    }
+
+    /// Has the last instruction load or move into another register, where that is all it does to
+    /// the first, which nobody reads any more.
+    pub(crate) fn retarget(&mut self, from: Reg, to: Reg) -> bool {
+        if self.bound == self.here {
+            return false;
+        }
+        match self.function.insns.last_mut() {
+            Some(
+                Insn::Load { dst, .. }
+                | Insn::Alu {
+                    op: AluOp::Mov,
+                    dst,
+                    ..
+                },
+            ) if *dst == from => *dst = to,
+            _ => return false,
+        }
+        true
     }
 
     /// `dst = imm` in one slot where it fits, otherwise two.
@@ -356,6 +428,7 @@ impl Asm {
             }
         }
         self.labels[label.0 as usize] = self.here;
+        self.bound = self.here;
     }
 
     fn fixup(&mut self, label: Label, insn: Insn) {

@@ -232,7 +232,7 @@ impl Symbolic {
 
 /// Word offsets (in bytes) in each CPU's block that every object has.
 pub mod percpu {
-    /// Not 0 while a handler runs on this CPU.
+    /// Not 0 while a handler runs on this CPU; in some objects its number plus one.
     pub const BUSY: u32 = 0;
     /// Hits turned away because a handler ran on this CPU already.
     pub const SKIP_REENTRANT: u32 = 8;
@@ -287,6 +287,9 @@ pub struct Options {
     pub features: Features,
     /// How argument strings of system calls are decoded, by number as in `NrSet`.
     pub syscalls: Vec<SyscallDesc>,
+    /// Whether handlers share subprograms: quick to load, each hit some nanoseconds slower. `None`:
+    /// where there are many handlers or much code.
+    pub share: Option<bool>,
 }
 
 /// Fields that generated code reads through the current task's pointer, from the kernel's BTF.

@@ -136,6 +136,8 @@ pub struct Plan {
     kept_bytes: u32,
     /// There are so many handlers, or so much code, that they share subprograms.
     pub apart: bool,
+    /// Per global: whether there is a subprogram that adds to it.
+    pub added: Vec<bool>,
     /// Where stacks are taken, if they are.
     pub stacks: Option<StackRoom>,
 }
@@ -236,6 +238,8 @@ impl StackRoom {
 const MANY_HANDLERS: usize = 4;
 /// More instructions than this in kernel handlers share subprograms.
 const MUCH_CODE: usize = 300;
+/// A global that is added to in so many places has a subprogram for that.
+const MANY_PLACES: u32 = 4;
 
 /// Whether handlers share subprograms.
 fn much(program: &Program) -> bool {
@@ -409,7 +413,8 @@ impl Plan {
             scratch,
             max_string,
             kept_bytes: kept_bytes.max(bucket_bytes),
-            apart: much(program),
+            apart: options.share.unwrap_or_else(|| much(program)),
+            added: additions(program, options.share == Some(true)),
             stacks,
         })
     }
@@ -418,9 +423,24 @@ impl Plan {
     pub fn bss_size(&self, options: &Options) -> u32 {
         // Behind the last block some room that no code reaches, but that bounds on positions
         // in the output buffer and among activations cannot exclude.
-        let beyond = self.scratch.out_size.max(self.kept_bytes) + 3 * 8192;
+        let beyond =
+            (2 * self.scratch.out_size.next_power_of_two()).max(self.kept_bytes) + 3 * 8192;
         self.shared_size + self.stride * options.cpus + beyond
     }
+}
+
+/// Which globals kernel handlers add to in many places, or in any with `all`.
+fn additions(program: &Program, all: bool) -> Vec<bool> {
+    let mut places = vec![0; program.globals.len()];
+    for inst in insts(program) {
+        if let Inst::StatAdd { g, .. } | Inst::AAdd { g, .. } = inst
+            && let Some(n) = places.get_mut(g.index())
+        {
+            *n += 1;
+        }
+    }
+    let many = if all { 1 } else { MANY_PLACES };
+    places.into_iter().map(|n| n >= many).collect()
 }
 
 /// All instructions of kernel handlers.

@@ -9,7 +9,8 @@
 //! A body with loops runs in steps (see [`crate::lower`]): a step begins at the entry or at the
 //! target of a jump back. Registers live there are in the frame, which outlives the step.
 
-use spile_ir::{BlockId, Body, Term, Ty, Val};
+use spile_ir::liveness::{Liveness, RegSet};
+use spile_ir::{BlockId, Body, Ty, Val};
 
 use crate::insn::Reg;
 
@@ -70,58 +71,24 @@ impl Alloc {
     }
 }
 
-/// A set of registers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Set(Vec<u64>);
-
-impl Set {
-    fn new(n: usize) -> Set {
-        Set(vec![0; n.div_ceil(64)])
-    }
-    fn insert(&mut self, r: usize) {
-        self.0[r / 64] |= 1 << (r % 64);
-    }
-    fn remove(&mut self, r: usize) {
-        self.0[r / 64] &= !(1 << (r % 64));
-    }
-    fn contains(&self, r: usize) -> bool {
-        self.0[r / 64] >> (r % 64) & 1 == 1
-    }
-    fn union(&mut self, other: &Set) -> bool {
-        let mut changed = false;
-        for (a, b) in self.0.iter_mut().zip(&other.0) {
-            changed |= *b & !*a != 0;
-            *a |= b;
-        }
-        changed
-    }
-    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        let bits = |(i, w): (usize, &u64)| {
-            let w = *w;
-            (0..64)
-                .filter(move |b| w >> b & 1 == 1)
-                .map(move |b| i * 64 + b)
-        };
-        self.0.iter().enumerate().flat_map(bits)
-    }
-}
-
 /// Allocates. `None` when the body names registers or blocks that do not exist.
 pub fn allocate(body: &Body) -> Option<Alloc> {
     if body.blocks.is_empty() || !well_formed(body) {
         return None;
     }
     let order = reverse_post_order(body);
-    let live = live_in(body, &order);
+    let live = Liveness::of(body);
     let mut place = vec![usize::MAX; body.blocks.len()];
     for (i, b) in order.iter().enumerate() {
         place[b.index()] = i;
     }
     let mut alloc = Alloc {
         homes: vec![Home::None; body.regs.len()],
-        undefined: live[0].iter().map(|r| spile_ir::Reg(r as u32)).collect(),
+        undefined: live.live_in(BlockId(0)).collect(),
         resume: steps(body, &order, &place),
-        carries: live.iter().map(|l| l.iter().next().is_some()).collect(),
+        carries: (0..body.blocks.len() as u32)
+            .map(|b| live.live_in(BlockId(b)).next().is_some())
+            .collect(),
         order,
         place,
         frame: 0,
@@ -200,45 +167,9 @@ fn reverse_post_order(body: &Body) -> Vec<BlockId> {
     order
 }
 
-/// Registers live at the start of each block.
-fn live_in(body: &Body, order: &[BlockId]) -> Vec<Set> {
-    let mut live = vec![Set::new(body.regs.len()); body.blocks.len()];
-    let mut again = true;
-    while again {
-        again = false;
-        for id in order.iter().rev() {
-            let block = &body.blocks[id.index()];
-            let mut set = Set::new(body.regs.len());
-            block.term.for_each_target(|t| {
-                set.union(&live[t.index()]);
-            });
-            block.term.for_each_dst(|r| set.remove(r.index()));
-            if let Term::IterNext { done, .. } = block.term {
-                // Where there is no element nothing is written.
-                set.union(&live[done.index()].clone());
-            }
-            block
-                .term
-                .for_each_use(|v| uses(v).into_iter().for_each(|r| set.insert(r.index())));
-            for (inst, _) in block.insts.iter().rev() {
-                if let Some(r) = inst.dst() {
-                    set.remove(r.index());
-                }
-                inst.for_each_use(|v| uses(v).into_iter().for_each(|r| set.insert(r.index())));
-            }
-            // Any instruction may go to the catch block, before or after any write.
-            if let Some(catch) = block.catch {
-                set.union(&live[catch.index()].clone());
-            }
-            again |= live[id.index()].union(&set);
-        }
-    }
-    live
-}
-
 /// First and last place where each register is live. An instruction reads at its even place
 /// and writes at the odd one; a string written never shares the slot of a string read.
-fn intervals(body: &Body, order: &[BlockId], live: &[Set]) -> Vec<Option<(u32, u32)>> {
+fn intervals(body: &Body, order: &[BlockId], live: &Liveness) -> Vec<Option<(u32, u32)>> {
     let mut spans: Vec<Option<(u32, u32)>> = vec![None; body.regs.len()];
     let mut at = 0;
     let mut touch = |r: usize, at: u32| match &mut spans[r] {
@@ -250,7 +181,7 @@ fn intervals(body: &Body, order: &[BlockId], live: &[Set]) -> Vec<Option<(u32, u
     };
     for id in order {
         let block = &body.blocks[id.index()];
-        live[id.index()].iter().for_each(|r| touch(r, at));
+        live.live_in(*id).for_each(|r| touch(r.index(), at));
         for (inst, _) in &block.insts {
             at += 2;
             inst.for_each_use(|v| uses(v).into_iter().for_each(|r| touch(r.index(), at)));
@@ -266,9 +197,9 @@ fn intervals(body: &Body, order: &[BlockId], live: &[Set]) -> Vec<Option<(u32, u
         let end = at + 1;
         block
             .term
-            .for_each_target(|t| live[t.index()].iter().for_each(|r| touch(r, end)));
+            .for_each_target(|t| live.live_in(t).for_each(|r| touch(r.index(), end)));
         if let Some(catch) = block.catch {
-            live[catch.index()].iter().for_each(|r| touch(r, end));
+            live.live_in(catch).for_each(|r| touch(r.index(), end));
         }
         at += 2;
     }
@@ -282,15 +213,15 @@ struct Slot {
     until: u32,
 }
 
-fn assign(body: &Body, alloc: &mut Alloc, live: &[Set]) {
+fn assign(body: &Body, alloc: &mut Alloc, live: &Liveness) {
     let spans = intervals(body, &alloc.order, live);
     let mut by_start: Vec<usize> = (0..spans.len()).filter(|r| spans[*r].is_some()).collect();
     // Small slots first: they are the ones reached by displacement.
     by_start.sort_by_key(|r| spans[*r]);
     let mut pool: Vec<(Reg, Option<u32>)> = POOL.iter().map(|r| (*r, None)).collect();
-    let mut outlives = Set::new(body.regs.len());
+    let mut outlives = RegSet::new(body.regs.len());
     for b in &alloc.resume {
-        outlives.union(&live[b.index()]);
+        live.live_in(*b).for_each(|r| outlives.insert(r));
     }
     let stack_end = match alloc.resume.is_empty() {
         true => STACK_END,
@@ -304,7 +235,7 @@ fn assign(body: &Body, alloc: &mut Alloc, live: &[Set]) {
         let Some((start, end)) = spans[r] else {
             continue;
         };
-        alloc.homes[r] = if outlives.contains(r) {
+        alloc.homes[r] = if outlives.contains(spile_ir::Reg(r as u32)) {
             Home::Frame(take(&mut frame, &mut alloc.frame, 8, (start, end)))
         } else if let Some(p) = pool.iter_mut().find(|p| free(&p.1, start)) {
             p.1 = Some(end);

@@ -63,6 +63,7 @@ fn options() -> Options {
             uprobe_multi: true,
         },
         syscalls: Vec::new(),
+        share: None,
     }
 }
 

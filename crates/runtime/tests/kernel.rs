@@ -36,6 +36,7 @@ fn machine() -> Machine {
             uprobe_multi: true,
         },
         syscalls: Vec::new(),
+        share: None,
     }
 }
 

@@ -433,6 +433,7 @@ fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::
         ),
         features: machine::bpf_features(),
         syscalls: machine::syscall_descs(),
+        share: None,
     }))
 }
 

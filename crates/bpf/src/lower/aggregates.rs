@@ -10,7 +10,7 @@ use super::{Cold, GEN, Gen, Res, TMP, Text, UNROLL};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
-use crate::layout::{AggLayout, ErrorKind, Place, ValueLayout, percpu};
+use crate::layout::{AggLayout, Place, ValueLayout, percpu};
 
 /// 2^64 divided by the golden ratio: multiplying by it spreads keys over the high bits.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -150,7 +150,11 @@ impl Gen<'_> {
             } => {
                 let skip = self.asm.label();
                 self.build_key(&types, keys)?;
-                self.hash_element(g, skip)?;
+                if self.shares() {
+                    return self.stat_once(g, val, &value);
+                }
+                let full = self.full_label(g);
+                self.hash_element(g, full, skip)?;
                 self.update(&value, val)?;
                 self.asm.bind(skip);
                 Ok(())
@@ -169,6 +173,14 @@ impl Gen<'_> {
         else {
             return Err("not a per-CPU scalar".into());
         };
+        if let (0, ValueLayout::Scalar(_)) = (gen_stride, &value) {
+            let v = self.long(val, R3)?;
+            let (base, disp) = self.at(R1, offset, 8);
+            self.asm.load(Size::DW, R2, base, disp);
+            self.asm.alu(AluOp::Add, R2, v);
+            self.asm.store(Size::DW, base, disp, R2);
+            return Ok(());
+        }
         self.addr(R1, offset);
         if gen_stride > 0 {
             self.asm.load(Size::DW, R2, R10, GEN);
@@ -180,14 +192,9 @@ impl Gen<'_> {
 
     pub(super) fn per_cpu_array_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
         let Place::PerCpuArray {
-            cache,
             gen_stride,
-            slots,
-            slot_size,
             key_size,
             keys: types,
-            value,
-            maps,
             ..
         } = self.place(g)?
         else {
@@ -197,15 +204,46 @@ impl Gen<'_> {
             return Err("a key of more than 30,000 bytes".into());
         }
         let words = self.key_words(&types, keys)?;
-        let wraps = matches!(
-            self.program.globals[g.index()].kind,
-            GlobalKind::Array { wrap: true, .. }
-        );
-        let full = (!wraps).then(|| self.fail_label(ErrorKind::Overflow(g)));
+        if self.adds_once(g) {
+            self.store_key(&words)?;
+            return self.per_cpu_once(g, val, gen_stride > 0);
+        }
+        let full = self.full_label(g);
+        self.cached_add(g, words, val, full)
+    }
+
+    /// Adds to the element of the key in the key buffer.
+    pub(super) fn array_add_here(&mut self, g: GlobalId, val: Val, full: Option<Label>) -> Res {
+        let Place::PerCpuArray { key_size, .. } = self.place(g)? else {
+            return Err("not a per-CPU array".into());
+        };
+        let text = Text::Slot {
+            off: self.plan.scratch.key,
+            width: key_size,
+        };
+        let words = (0..key_size / 8).map(|i| Word::Text(text.clone(), i));
+        self.cached_add(g, words.collect(), val, full)
+    }
+
+    /// Adds to the element of a key.
+    fn cached_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val, full: Option<Label>) -> Res {
+        let Place::PerCpuArray {
+            cache,
+            gen_stride,
+            slots,
+            slot_size,
+            key_size,
+            value,
+            maps,
+            ..
+        } = self.place(g)?
+        else {
+            return Err("not a per-CPU array".into());
+        };
         if key_size > CACHED {
             let (element, skip) = (self.asm.label(), self.asm.label());
             self.store_key(&words)?;
-            match self.plan.apart {
+            match self.shares() {
                 true => self.element_apart(&maps, value.size(), full, (element, skip))?,
                 false => self.element_in_map(&maps, value.size(), full, (element, skip))?,
             }
@@ -356,7 +394,7 @@ impl Gen<'_> {
 
         self.asm.bind(taken);
         let ways = (miss.element, miss.skip);
-        match self.plan.apart {
+        match self.shares() {
             true => self.element_apart(&maps, value.size(), miss.full, ways),
             false => self.element_in_map(&maps, value.size(), miss.full, ways),
         }

@@ -17,13 +17,48 @@ const NO_MEMORY: i32 = 0;
 const FULL: i32 = 1;
 
 impl Gen<'_> {
-    /// `r7` = this CPU's block, marked busy; goes to `out` where the handler may not run.
-    pub(super) fn enter_apart(&mut self, out: Label) -> Res {
-        let plan = self.plan;
-        self.pool.sub("enter", |_| enter(plan))?;
-        self.asm.call_sub("enter");
-        self.asm.jump_if(Cond::Eq, R0, 0, out);
-        self.asm.mov(R7, R0);
+    /// `r7` = this CPU's block, marked busy, with the locks taken; goes to `out` where the
+    /// handler may not run.
+    pub(super) fn enter_apart(&mut self, locks: &[u32], out: Label) -> Res {
+        let (plan, cpus) = (self.plan, self.options.cpus);
+        let name = with_locks("enter", locks);
+        self.once(&name, &["handler"], |g| {
+            let (done, free) = (g.done, g.asm.label());
+            g.shared(R1, shared::RUNNING);
+            g.asm.load(Size::DW, R1, R1, 0);
+            g.asm.jump_if(Cond::Eq, R1, 0, done);
+            g.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
+            g.asm.jump_if(Cond::Eq, R1, 0, free);
+            g.count(percpu::SKIP_REENTRANT);
+            g.asm.jump(done);
+            g.asm.bind(free);
+            g.asm.store(Size::DW, R7, percpu::BUSY as i16, R6);
+            g.lock(locks, done)?;
+            g.asm.call(Helper::GetSmpProcessorId);
+            g.asm.add(R0, 1);
+            g.asm.exit();
+            Ok(())
+        })?;
+        self.asm.mov(R1, self.handler.0 as i32 + 1);
+        self.asm.call_sub(name);
+        self.asm.add(R0, -1);
+        self.asm.jump_if(Cond::Ge, R0, cpus as i32, out);
+        block(self.asm, plan, R7);
+        Ok(())
+    }
+
+    /// Gives the locks back, sends what the buffer has, and says that no handler runs.
+    pub(super) fn leave_apart(&mut self, locks: &[u32]) -> Res {
+        let name = with_locks("leave", locks);
+        self.once(&name, &[], |g| {
+            for lock in locks.iter().rev() {
+                g.unlock(*lock);
+            }
+            g.flush();
+            g.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
+            Ok(())
+        })?;
+        self.asm.call_sub(name);
         Ok(())
     }
 
@@ -36,7 +71,6 @@ impl Gen<'_> {
         // It has one form, which assembles.
         let made = self.pool.sub("flush", |_| flush(plan));
         debug_assert!(made.is_ok(), "{made:?}");
-        self.asm.mov(R1, self.handler.0 as i32);
         self.asm.call_sub("flush");
         self.asm.bind(end);
     }
@@ -118,35 +152,15 @@ impl Gen<'_> {
 }
 
 /// `reg` = the block of the CPU in r0.
-fn block(asm: &mut Asm, plan: &Plan, reg: Reg) {
+pub(super) fn block(asm: &mut Asm, plan: &Plan, reg: Reg) {
     asm.alu(AluOp::Mul, R0, plan.stride as i32);
     asm.ld_data(reg, Section::Bss, plan.shared_size);
     asm.add(reg, R0);
 }
 
-/// This CPU's block, or 0: handlers are off, or one is running here.
-fn enter(plan: &Plan) -> Result<Function, String> {
-    let mut asm = Asm::new("enter", &[]);
-    let (out, free) = (asm.label(), asm.label());
-    asm.ld_data(R1, Section::Bss, shared::RUNNING);
-    asm.load(Size::DW, R1, R1, 0);
-    asm.jump_if(Cond::Eq, R1, 0, out);
-    asm.call(Helper::GetSmpProcessorId);
-    asm.jump_if(Cond::Ge, R0, plan.cpus as i32, out);
-    block(&mut asm, plan, R2);
-    asm.load(Size::DW, R1, R2, percpu::BUSY as i16);
-    asm.jump_if(Cond::Eq, R1, 0, free);
-    asm.load(Size::DW, R1, R2, percpu::SKIP_REENTRANT as i16);
-    asm.add(R1, 1);
-    asm.store(Size::DW, R2, percpu::SKIP_REENTRANT as i16, R1);
-    asm.bind(out);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(free);
-    asm.store(Size::DW, R2, percpu::BUSY as i16, 1);
-    asm.mov(R0, R2);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
+/// The name of a subprogram for handlers with these locks.
+fn with_locks(name: &str, locks: &[u32]) -> String {
+    locks.iter().fold(name.into(), |n, l| format!("{n}_{l}"))
 }
 
 /// `find(key)`: the element, or 0.
@@ -159,16 +173,17 @@ fn find(name: &str, map: &str) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// `flush(handler)`: sends this CPU's output buffer, which the verifier looks at once.
+/// `flush()`: sends this CPU's output buffer as the running handler's.
 fn flush(plan: &Plan) -> Result<Function, String> {
-    let mut asm = Asm::new("flush", &["handler"]);
+    let mut asm = Asm::new("flush", &[]);
     asm.separate();
     let end = asm.label();
     let size = plan.scratch.out_size as i32;
-    asm.mov(R8, R1);
     asm.call(Helper::GetSmpProcessorId);
     asm.jump_if(Cond::Ge, R0, plan.cpus as i32, end);
     block(&mut asm, plan, R7);
+    asm.load(Size::DW, R8, R7, percpu::BUSY as i16);
+    asm.add(R8, -1);
     asm.mov(R6, R7);
     asm.add(R6, plan.scratch.out_pos as i32);
     asm.load(Size::DW, R3, R6, 0);

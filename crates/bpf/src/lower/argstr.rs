@@ -9,7 +9,7 @@
 
 use spile_ir::{Event, NrSet, Reg as IrReg};
 
-use super::format::{append_number, append_text, flag};
+use super::append::{append_number, append_text, flag};
 use super::usermem::{USER_TEXT, staging, use_user_text};
 use super::{Gen, NR, Res, Text, deferred, search, syscalls::arch, usermem};
 use crate::asm::{Asm, Function, Label, Section};

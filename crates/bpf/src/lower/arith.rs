@@ -3,6 +3,7 @@
 use spile_ir::{BinOp, Reg as IrReg, UnOp, Val};
 
 use super::{Gen, Res};
+use crate::asm::Asm;
 use crate::insn::{AluOp, Cond, Reg::*, Src};
 use crate::layout::ErrorKind;
 use crate::regalloc::Home;
@@ -96,33 +97,71 @@ impl Gen<'_> {
             self.fail_now(ErrorKind::DivisionByZero);
             return Ok(());
         }
+        if let Val::Imm(n) = b
+            && self.divide_by(dst, op, a, n)?
+        {
+            return Ok(());
+        }
         self.long_into(a, R0)?;
         self.long_into(b, R1)?;
         if !matches!(b, Val::Imm(_)) {
             let fail = self.fail_label(ErrorKind::DivisionByZero);
             self.asm.jump_if(Cond::Eq, R1, 0, fail);
         }
-        // r2: the result is negative (in its top bit).
-        self.asm.mov(R2, R0);
-        if op == BinOp::Div {
-            self.asm.alu(AluOp::Xor, R2, R1);
-        }
-        for reg in [R0, R1] {
-            // |x| = (x ^ s) - s with s = x >> 63; MIN is 2^63, right for unsigned division.
-            self.asm.mov(R3, reg);
-            self.asm.alu(AluOp::Arsh, R3, 63);
-            self.asm.alu(AluOp::Xor, reg, R3);
-            self.asm.alu(AluOp::Sub, reg, R3);
-        }
         let alu = if op == BinOp::Div {
             AluOp::Div
         } else {
             AluOp::Mod
         };
-        self.asm.alu(alu, R0, R1);
-        self.asm.alu(AluOp::Arsh, R2, 63);
-        self.asm.alu(AluOp::Xor, R0, R2);
-        self.asm.alu(AluOp::Sub, R0, R2);
+        match self.shares() {
+            true => self.divide_once(alu)?,
+            false => signed(self.asm, alu),
+        }
         self.set_long(dst, R0)
     }
+
+    /// The same by a constant, which the kernel need not compare with 0; false where it is too
+    /// large.
+    fn divide_by(&mut self, dst: IrReg, op: BinOp, a: Val, b: i64) -> Res<bool> {
+        let Ok(divisor @ 1..) = i32::try_from(b.unsigned_abs()) else {
+            return Ok(false);
+        };
+        self.long_into(a, R0)?;
+        self.asm.mov(R3, R0);
+        self.asm.alu(AluOp::Arsh, R3, 63);
+        self.asm.alu(AluOp::Xor, R0, R3);
+        self.asm.alu(AluOp::Sub, R0, R3);
+        if op == BinOp::Div {
+            self.asm.alu(AluOp::Div, R0, divisor);
+            if b < 0 {
+                self.asm.alu(AluOp::Xor, R3, -1);
+            }
+        } else {
+            self.asm.alu(AluOp::Mod, R0, divisor);
+        }
+        self.asm.alu(AluOp::Xor, R0, R3);
+        self.asm.alu(AluOp::Sub, R0, R3);
+        self.set_long(dst, R0)?;
+        Ok(true)
+    }
+}
+
+/// `r0 = r0 / r1`, or the rest, with signs; r1 is not 0. Loses r2 and r3.
+pub(super) fn signed(asm: &mut Asm, op: AluOp) {
+    // r2: the result is negative (in its top bit).
+    asm.mov(R2, R0);
+    if op == AluOp::Div {
+        asm.alu(AluOp::Xor, R2, R1);
+    }
+    for reg in [R0, R1] {
+        // |x| = (x ^ s) - s with s = x >> 63; MIN is 2^63, right for unsigned division.
+        asm.mov(R3, reg);
+        asm.alu(AluOp::Arsh, R3, 63);
+        asm.alu(AluOp::Xor, reg, R3);
+        asm.alu(AluOp::Sub, reg, R3);
+    }
+    asm.alu(op, R0, R1);
+    asm.alu(AluOp::Arsh, R2, 63);
+    asm.alu(AluOp::Xor, R0, R2);
+    asm.alu(AluOp::Sub, R0, R2);
 }

@@ -114,8 +114,10 @@ impl Gen<'_> {
 
     /// Whether errors pass through calls in this body, so that their places must be kept.
     pub(super) fn rethrows(&self) -> bool {
-        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-        insts.any(|(i, _)| matches!(i, Inst::Rethrow))
+        *self.rethrows.get_or_init(|| {
+            let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
+            insts.any(|(i, _)| matches!(i, Inst::Rethrow))
+        })
     }
 
     /// Adds a caller to the current error, which goes on to the next catch block or ends the
@@ -141,7 +143,7 @@ impl Gen<'_> {
         let max = self.plan.max_string;
         let shape = RecordShape {
             what: RecordWhat::Rethrown {
-                kinds: self.kinds(),
+                kinds: self.kinds().to_vec(),
                 handler: self.handler,
             },
             fields: fields(Ty::Str(max as u16)),

@@ -14,8 +14,8 @@
 use spile_ir::fmt::{ConvKind, Count, Format, Piece};
 use spile_ir::{BlockId, Body, Inst, Program, Reg as IrReg, StrId, Stream, Term, Ty, Val};
 
+use super::append::append_text;
 use super::argstr::Put;
-use super::format::append_text;
 use super::{Gen, Res};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;

@@ -81,8 +81,7 @@ impl Gen<'_> {
         }
         self.finish_cold()?;
         self.asm.bind(self.done);
-        self.leave();
-        Ok(())
+        self.leave()
     }
 
     /// Gets the current task once where several instructions want it.
@@ -346,13 +345,13 @@ impl Gen<'_> {
     /// Checks that the handler may run, and counts why not.
     fn enter(&mut self, out: Label) -> Res {
         let plan = self.plan;
+        let locks = self.locks();
         if plan.apart {
-            self.enter_apart(out)?;
+            self.enter_apart(&locks, out)?;
         } else {
             self.enter_here(out);
+            self.lock(&locks, out)?;
         }
-        let locks = self.locks();
-        self.lock(&locks, out)?;
         let hits = self.counters() + counters::HITS;
         self.count(hits);
         if self.options.timing {
@@ -410,7 +409,7 @@ impl Gen<'_> {
     }
 
     /// Takes the locks in order; one that cannot be had gives back the others and skips.
-    fn lock(&mut self, locks: &[u32], out: Label) -> Res {
+    pub(super) fn lock(&mut self, locks: &[u32], out: Label) -> Res {
         if locks.is_empty() {
             return Ok(());
         }
@@ -445,7 +444,7 @@ impl Gen<'_> {
     }
 
     /// An exchange, and not a store, so that what was written before is seen before it.
-    fn unlock(&mut self, lock: u32) {
+    pub(super) fn unlock(&mut self, lock: u32) {
         self.shared(R1, lock);
         self.asm.mov(R2, 0);
         self.asm.atomic(AtomicOp::Xchg, R1, 0, R2);
@@ -464,19 +463,25 @@ impl Gen<'_> {
     }
 
     /// Unlocks, sends the output, takes the time.
-    fn leave(&mut self) {
-        for lock in self.locks().into_iter().rev() {
-            self.unlock(lock);
-        }
+    fn leave(&mut self) -> Res {
+        let locks = self.locks();
         let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
         let prints = |i: &Inst| matches!(i, Inst::Print { .. } | Inst::PrintHist { .. });
-        if insts.any(|(i, _)| prints(i) || i.fallible(self.program)) {
+        let sends = insts.any(|(i, _)| prints(i) || i.fallible(self.program));
+        if self.plan.apart && !self.options.timing && (sends || !locks.is_empty()) {
+            return self.leave_apart(&locks);
+        }
+        for lock in locks.into_iter().rev() {
+            self.unlock(lock);
+        }
+        if sends {
             self.flush();
         }
         if self.options.timing {
             self.timing();
         }
         self.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
+        Ok(())
     }
 
     fn timing(&mut self) {

@@ -92,12 +92,27 @@ impl Gen<'_> {
             fields: fields.clone(),
             words: 0,
         };
+        if self.shares() {
+            let record = self.pool.record(shape);
+            self.error_once(record, fields.first().copied())?;
+        } else {
+            let record = self.pool.record(shape);
+            self.error_piece(Src::Imm(record as i32), fields.first().copied())?;
+            self.count_error();
+        }
+        self.asm.jump(self.done);
+        Ok(())
+    }
+
+    /// The piece of output that tells of an error.
+    pub(super) fn error_piece(&mut self, record: Src, field: Option<Ty>) -> Res {
+        let fields: Vec<Ty> = field.into_iter().collect();
         let aux = self.plan.scratch.err_aux;
         let err_text = self.plan.scratch.err_text;
         let max = self.plan.max_string;
-        self.piece(shape, &mut |g, i| {
+        self.piece_of((record, 0), &fields, &mut |g, i| {
             debug_assert_eq!(i, 0);
-            Ok(match fields.first() {
+            Ok(match field {
                 Some(Ty::Str(_)) => super::output::Field::Text(super::Text::Slot {
                     off: err_text,
                     width: max,
@@ -107,10 +122,7 @@ impl Gen<'_> {
                     super::output::Field::Long(Src::Reg(R1))
                 }
             })
-        })?;
-        self.count_error();
-        self.asm.jump(self.done);
-        Ok(())
+        })
     }
 
     /// Counts an error; one too many ends the session.
@@ -143,7 +155,11 @@ impl Gen<'_> {
     }
 
     /// The kinds of errors that can lead to a catch block, in a fixed order.
-    pub(super) fn kinds(&self) -> Vec<ErrorKind> {
+    pub(super) fn kinds(&self) -> &[ErrorKind] {
+        self.kinds.get_or_init(|| self.find_kinds())
+    }
+
+    fn find_kinds(&self) -> Vec<ErrorKind> {
         let mut kinds = vec![
             ErrorKind::DivisionByZero,
             ErrorKind::EmptyAggregate,
@@ -193,7 +209,7 @@ impl Gen<'_> {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        let kinds = self.kinds();
+        let kinds = self.kinds().to_vec();
         let end = self.asm.label();
         for (i, kind) in kinds.into_iter().enumerate() {
             let next = self.asm.label();

@@ -11,7 +11,7 @@ use super::{Gen, Res, TMP, Text, UNROLL};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg, Reg::*, Size, Src};
-use crate::layout::{ErrorKind, Place, ValueLayout, percpu, shared};
+use crate::layout::{Place, ValueLayout, percpu, shared};
 
 // Results of map operations are compared as 32 bits: before 6.4 the kernel's functions for them,
 // which compiled programs call directly, return an int, and the upper half of r0 is zero.
@@ -179,8 +179,8 @@ impl Gen<'_> {
     }
 
     /// `r0` = the element's value (with its sequence number) or null.
-    fn look_up(&mut self, map: &str) -> Res {
-        if self.plan.apart {
+    pub(super) fn look_up(&mut self, map: &str) -> Res {
+        if self.shares() {
             return self.look_up_apart(map);
         }
         self.asm.ld_map(R1, map);
@@ -203,6 +203,21 @@ impl Gen<'_> {
         let skip = if seq { 8 } else { 0 };
         let (none, end) = (self.asm.label(), self.asm.label());
         self.build_key(&types, keys)?;
+        if self.shares() {
+            if ty == Ty::Long {
+                self.get_once(g, &map, skip, false)?;
+                return self.set_long(dst, R0);
+            }
+            let done = match self.slot(dst)? {
+                Some((off, width)) if ty.size() == width => {
+                    self.get_text_once(g, &map, skip, (off, width))?
+                }
+                _ => false,
+            };
+            if done {
+                return Ok(());
+            }
+        }
         self.look_up(&map)?;
         self.asm.jump_if(Cond::Eq, R0, 0, none);
         if ty == Ty::Long {
@@ -234,13 +249,19 @@ impl Gen<'_> {
         let skip = self.asm.label();
         self.build_key(&types, keys)?;
         match ty {
+            Ty::Long if self.shares() => self.set_once(g, val)?,
+            Ty::Str(width) if self.shares() && u32::from(width) <= self.plan.max_string => {
+                self.set_text_once(g, val, width.into())?;
+            }
             Ty::Long => {
-                self.hash_element(g, skip)?;
+                let full = self.full_label(g);
+                self.hash_element(g, full, skip)?;
                 let v = self.long(val, R2)?;
                 self.asm.store(Size::DW, R1, 0, v);
             }
             Ty::Str(width) => {
-                self.hash_element(g, skip)?;
+                let full = self.full_label(g);
+                self.hash_element(g, full, skip)?;
                 self.asm.store(Size::DW, R10, TMP[2], R1);
                 let text = self.fitting(val, width.into())?;
                 self.asm.load(Size::DW, R4, R10, TMP[2]);
@@ -267,7 +288,11 @@ impl Gen<'_> {
             } => {
                 let (skip, end) = (self.asm.label(), self.asm.label());
                 self.build_key(&types, keys)?;
-                self.hash_element(g, skip)?;
+                if self.shares() {
+                    return self.add_once(g, val, old);
+                }
+                let full = self.full_label(g);
+                self.hash_element(g, full, skip)?;
                 self.long_into(val, R2)?;
                 self.atomic_add(old)?;
                 self.asm.jump(end);
@@ -283,8 +308,8 @@ impl Gen<'_> {
     }
 
     /// `r1` = the element of the key in the key buffer, put in if it is not there. A full
-    /// array is an error or loses its oldest; no memory counts, and goes to `skip`.
-    pub(super) fn hash_element(&mut self, g: GlobalId, skip: Label) -> Res {
+    /// array goes to `full` or loses its oldest; no memory counts, and goes to `skip`.
+    pub(super) fn hash_element(&mut self, g: GlobalId, full: Option<Label>, skip: Label) -> Res {
         let Place::Hash {
             map,
             seq,
@@ -309,8 +334,7 @@ impl Gen<'_> {
             self.insert(&map, seq, size)?;
             self.asm.jump_if(Cond::Eq, R0, 0, again);
             self.asm.jump_if32(Cond::Eq, R0, EEXIST, again);
-        } else {
-            let full = self.fail_label(ErrorKind::Overflow(g));
+        } else if let Some(full) = full {
             self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
         }
         self.asm.bind(refused);
@@ -393,6 +417,10 @@ impl Gen<'_> {
         if let Some(exact) = keys.iter().copied().collect::<Option<Vec<Val>>>() {
             let end = self.asm.label();
             self.build_key(&types, &exact)?;
+            if self.shares() {
+                self.get_once(g, &map, 0, true)?;
+                return self.set_long(dst, R0);
+            }
             self.look_up(&map)?;
             self.asm.jump_if(Cond::Eq, R0, 0, end);
             self.asm.mov(R0, 1);

@@ -201,13 +201,12 @@ impl Gen<'_> {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        let comm = self
-            .options
-            .offsets
-            .task_comm
-            .and_then(|o| i16::try_from(o).ok());
+        let comm = self.comm();
         if width < 16 {
             self.short_execname(off, width, comm);
+            return Ok(());
+        }
+        if self.shares() && self.execname_once(off, width)? {
             return Ok(());
         }
         let Some(comm) = comm else {
@@ -217,6 +216,39 @@ impl Gen<'_> {
             self.asm.call(Helper::GetCurrentComm);
             return Ok(());
         };
+        self.name_words(comm);
+        let (base, disp) = self.at(R3, off, 16);
+        self.asm.store(Size::DW, base, disp, R1);
+        self.asm.store(Size::DW, base, disp + 8, R2);
+        if width > 16 {
+            self.fill_zero(off + 16, width - 16);
+        }
+        Ok(())
+    }
+
+    /// The 16 bytes at r6 = the task's name.
+    pub(super) fn execname_to_r6(&mut self) {
+        let Some(comm) = self.comm() else {
+            self.asm.store(Size::DW, R6, 0, 0);
+            self.asm.store(Size::DW, R6, 8, 0);
+            self.asm.mov(R1, R6);
+            self.asm.mov(R2, 16);
+            self.asm.call(Helper::GetCurrentComm);
+            return;
+        };
+        self.name_words(comm);
+        self.asm.store(Size::DW, R6, 0, R1);
+        self.asm.store(Size::DW, R6, 8, R2);
+    }
+
+    /// Where the name is in the task.
+    fn comm(&self) -> Option<i16> {
+        let comm = self.options.offsets.task_comm;
+        comm.and_then(|o| i16::try_from(o).ok())
+    }
+
+    /// `r1` and `r2` = the task's name.
+    fn name_words(&mut self, comm: i16) {
         self.task();
         self.asm.load(Size::DW, R1, R0, comm);
         self.asm.load(Size::DW, R2, R0, comm + 8);
@@ -232,13 +264,6 @@ impl Gen<'_> {
         self.zero_bytes(R2);
         self.keep_before_zero(R2);
         self.asm.bind(end);
-        let (base, disp) = self.at(R3, off, 16);
-        self.asm.store(Size::DW, base, disp, R1);
-        self.asm.store(Size::DW, base, disp + 8, R2);
-        if width > 16 {
-            self.fill_zero(off + 16, width - 16);
-        }
-        Ok(())
     }
 
     /// The same in 8 bytes.

@@ -7,6 +7,7 @@
 //! | `strings` | copies, comparisons, parts of strings |
 //! | `compare` | comparisons of wide strings |
 //! | `format` | text built from formats |
+//! | `append` | the subprograms for that |
 //! | `search` | finding, numbers in text, escapes: byte by byte |
 //! | `decimal` | texts to floating-point numbers |
 //! | `unicode` | UTF-16 and UTF-32 |
@@ -32,6 +33,7 @@
 //! | `output` | records |
 //! | `entry` | what stands around a handler's body |
 //! | `apart` | what many handlers share as subprograms |
+//! | `once` | the same, where the verifier checks it once |
 //! | `steps` | bodies with loops |
 //!
 //! # Registers
@@ -50,6 +52,7 @@
 
 pub(crate) mod aggregates;
 mod apart;
+mod append;
 mod argstr;
 mod arith;
 mod calls;
@@ -67,6 +70,7 @@ mod heap;
 mod intrinsics;
 mod iterate;
 mod memory;
+mod once;
 mod output;
 mod pool;
 mod quote;
@@ -82,6 +86,8 @@ pub(crate) mod unwind;
 mod usermem;
 mod variance;
 
+use std::cell::OnceCell;
+
 use spile_ir::{BinOp, Block, BlockId, Body, HandlerId, Inst, Program, SiteId, Term, Ty, Val};
 
 pub(crate) use calls::{fields as rethrown_fields, kept_bytes};
@@ -93,7 +99,7 @@ pub(crate) use syscalls::asks_number;
 
 use crate::asm::{Asm, Label, Section, SourceLine};
 use crate::insn::{Cond, Reg, Reg::*, Size, Src};
-use crate::layout::Options;
+use crate::layout::{ErrorKind, Options};
 use crate::plan::Plan;
 use crate::regalloc::{Alloc, Home};
 
@@ -184,6 +190,10 @@ pub(crate) struct Gen<'a> {
     pub task_kept: bool,
     /// Per register: whether the controller may read its text later, and how it writes it.
     pub deferred: Vec<Option<crate::layout::Quote>>,
+    /// Whether this is code of a subprogram that handlers share.
+    pub inside: bool,
+    kinds: OnceCell<Vec<ErrorKind>>,
+    rethrows: OnceCell<bool>,
 }
 
 impl<'a> Gen<'a> {
@@ -198,6 +208,17 @@ impl<'a> Gen<'a> {
         alloc: &'a Alloc,
     ) -> Gen<'a> {
         let body = &program.handlers[handler.index()].body;
+        Gen::of(asm, (program, options, plan), pool, handler, (body, alloc))
+    }
+
+    /// The same for any body.
+    pub fn of(
+        asm: &'a mut Asm,
+        (program, options, plan): (&'a Program, &'a Options, &'a Plan),
+        pool: &'a mut Pool,
+        handler: HandlerId,
+        (body, alloc): (&'a Body, &'a Alloc),
+    ) -> Gen<'a> {
         let mut uses = vec![0; body.regs.len()];
         for block in alloc.order.iter().map(|b| &body.blocks[b.index()]) {
             let mut count = |v: Val| {
@@ -233,6 +254,9 @@ impl<'a> Gen<'a> {
             ticking: false,
             task_kept: false,
             deferred: deferred::modes(program, body),
+            inside: false,
+            kinds: OnceCell::new(),
+            rethrows: OnceCell::new(),
         }
     }
 
@@ -334,6 +358,7 @@ impl<'a> Gen<'a> {
         }
         match self.home(dst) {
             Home::Reg(reg) if src == Src::Reg(reg) => {}
+            Home::Reg(reg) if src == Src::Reg(R0) && self.asm.retarget(R0, reg) => {}
             Home::Reg(reg) => self.asm.mov(reg, src),
             Home::Stack(off) => self.asm.store(Size::DW, R10, off, src),
             Home::Frame(off) => self.store(self.plan.scratch.frame + off, src),

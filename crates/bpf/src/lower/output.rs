@@ -47,30 +47,45 @@ impl Gen<'_> {
         field: &mut dyn FnMut(&mut Self, usize) -> Res<Field>,
     ) -> Res {
         let fields = shape.fields.clone();
-        self.begin(shape)?;
+        let words = shape.words;
+        let record = self.pool.record(shape);
+        self.piece_of((Src::Imm(record as i32), words), &fields, field)
+    }
+
+    /// A piece of the shape with that number, so many words and these fields.
+    pub(super) fn piece_of(
+        &mut self,
+        (record, words): (Src, u32),
+        fields: &[Ty],
+        field: &mut dyn FnMut(&mut Self, usize) -> Res<Field>,
+    ) -> Res {
+        let mut at = self.begin(record, piece_size(fields, words) as i32)?;
         let pos = self.plan.scratch.out_pos;
-        let mut at = 8i16;
+        // Whether r5 is the address.
+        let mut here = false;
         for (i, ty) in fields.iter().enumerate() {
             match (ty, field(self, i)?) {
                 (Ty::Long, Field::Long(src)) => {
-                    self.cursor();
+                    if !std::mem::replace(&mut here, true) {
+                        self.cursor();
+                    }
                     self.asm.store(Size::DW, R5, at, src);
                     at += 8;
                 }
                 (Ty::Str(_), Field::Text(text)) => {
                     self.text_field(&text, at)?;
-                    at = 0;
+                    (at, here) = (0, false);
                 }
                 (Ty::Str(_), Field::Memory(memory)) => {
                     self.asm.add(R4, i32::from(at));
                     self.memory_field(&memory)?;
-                    at = 0;
+                    (at, here) = (0, false);
                 }
                 _ => return Err("an argument of the wrong type".into()),
             }
             if at > 30_000 {
                 self.asm.add(R4, i32::from(at));
-                at = 0;
+                (at, here) = (0, false);
             }
         }
         self.asm.add(R4, i32::from(at));
@@ -79,45 +94,54 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Sends what is there where a piece of this shape does not fit behind it, and writes the
-    /// piece's number: r4 is its position, r5 its address.
-    fn begin(&mut self, shape: RecordShape) -> Res {
-        let room = piece_size(&shape.fields, shape.words) as i32;
+    /// Sends what is there where a piece of at most `room` bytes does not fit behind it, and
+    /// writes the piece's number. What follows goes to position r4, and so many bytes.
+    fn begin(&mut self, record: Src, room: i32) -> Res<i16> {
         let pos = self.plan.scratch.out_pos;
         let size = self.plan.scratch.out_size as i32;
         if room + HEADER > size {
             return Err("a piece of output that is larger than the buffer".into());
         }
-        let index = self.pool.record(shape);
+        if let (Src::Imm(record), true) = (record, self.shares()) {
+            self.begin_once(record as u32, room)?;
+            return Ok(0);
+        }
         let fits = self.asm.label();
         self.load(R4, pos);
         self.asm.jump_if(Cond::Le, R4, size - room, fits);
         self.flush();
         self.asm.mov(R4, 0);
         self.asm.bind(fits);
+        self.piece_number(record);
+        Ok(8)
+    }
+
+    /// Writes a piece's number to position r4 at the earliest; r5 is its address.
+    pub(super) fn piece_number(&mut self, record: Src) {
         let started = self.asm.label();
         self.asm.jump_if(Cond::Ge, R4, HEADER, started);
         self.asm.mov(R4, HEADER);
         self.asm.bind(started);
         self.cursor();
-        self.asm.store(Size::DW, R5, 0, index as i32);
-        Ok(())
+        self.asm.store(Size::DW, R5, 0, record);
     }
 
     /// Appends the buckets of a histogram, which begin `off` bytes behind the address in that
     /// stack slot.
     pub(super) fn buckets_piece(&mut self, hist: Hist, slot: i16, off: u32) -> Res {
         let words = hist.buckets();
-        self.begin(RecordShape {
+        let record = self.pool.record(RecordShape {
             what: RecordWhat::Hist(hist),
             fields: Vec::new(),
             words,
-        })?;
+        });
+        let at = self.begin(Src::Imm(record as i32), piece_size(&[], words) as i32)?;
         let pos = self.plan.scratch.out_pos;
+        self.asm.add(R4, i32::from(at));
+        self.cursor();
         // The position behind it first: r4 does not live through the call.
-        self.asm.add(R4, 8 + 8 * words as i32);
         self.asm.mov(R1, R5);
-        self.asm.add(R1, 8);
+        self.asm.add(R4, 8 * words as i32);
         self.store(pos, R4);
         self.asm.mov(R2, 8 * words as i32);
         self.asm.load(Size::DW, R3, R10, slot);
@@ -150,6 +174,9 @@ impl Gen<'_> {
                 self.asm.add(R4, 8 + bytes.len().next_multiple_of(8) as i32);
                 return Ok(());
             }
+        }
+        if self.shares() && self.put_once(text)? {
+            return Ok(());
         }
         let (base, disp) = self.at(R5, tmp, 8);
         self.asm.store(Size::DW, base, disp, R4);

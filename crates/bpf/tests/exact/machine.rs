@@ -71,6 +71,7 @@ pub fn options() -> Options {
             uprobe_multi: true,
         },
         syscalls: Vec::new(),
+        share: None,
     }
 }
 

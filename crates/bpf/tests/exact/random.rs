@@ -4,11 +4,12 @@
 
 use std::time::{Duration, Instant};
 
+use spile_bpf::layout::Options;
 use spile_ir::storage::Storage;
 use spile_ir::testgen::{self, Config};
 use spile_ir::{GlobalKind, Inst, Program, Term, opt, reader, verify};
 
-use crate::machine::{Absent, Contents, Kernel, Outcome, go_to, kept};
+use crate::machine::{Absent, Contents, Kernel, Outcome, go_to, kept, options};
 use crate::world::World;
 
 /// Runs of each program.
@@ -51,8 +52,9 @@ pub fn comparable(program: &Program, mut outcome: Outcome) -> Outcome {
     outcome
 }
 
-fn compare(program: &Program) -> Verdict {
-    let mut kernel = match Kernel::new(program) {
+fn compare(program: &Program, share: Option<bool>) -> Verdict {
+    let options = Options { share, ..options() };
+    let mut kernel = match Kernel::with(program, &options) {
         Ok(kernel) => kernel,
         Err(Absent::Privileges) => return Verdict::Privileges,
         Err(Absent::Refused(e)) if e.starts_with("compiler") => return Verdict::Refused(e),
@@ -113,9 +115,10 @@ pub fn difference(got: &Outcome, want: &Outcome, errors: u64) -> String {
 }
 
 /// Leaves out handlers, instructions and jumps as long as it is still wrong.
-fn shrink(mut program: Program) -> Program {
+fn shrink(mut program: Program, share: Option<bool>) -> Program {
     let end = Instant::now() + SHRINK;
-    let wrong = |p: &Program| verify::verify(p).is_ok() && matches!(compare(p), Verdict::Wrong(_));
+    let wrong =
+        |p: &Program| verify::verify(p).is_ok() && matches!(compare(p, share), Verdict::Wrong(_));
     loop {
         let before = program.clone();
         for h in (0..program.handlers.len()).rev() {
@@ -174,18 +177,22 @@ fn shrink(mut program: Program) -> Program {
     }
 }
 
-fn fail(what: &str, program: Program, why: &str) -> ! {
-    let small = shrink(program);
-    let why = match compare(&small) {
+fn fail(what: &str, program: Program, share: Option<bool>, why: &str) -> ! {
+    let small = shrink(program, share);
+    let why = match compare(&small, share) {
         Verdict::Wrong(why) => why,
         _ => why.to_string(),
     };
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("failure.ir");
     std::fs::write(&path, small.to_string()).expect("written");
-    panic!("{what}: {why}\n{small}\nkept in {}", path.display());
+    panic!(
+        "{what}, share {share:?}: {why}\n{small}\nkept in {}",
+        path.display()
+    );
 }
 
-/// Compares programs of these seeds as they are and optimised; gives the compiler's refusals.
+/// Compares programs of these seeds as they are and optimised, one with and one without shared
+/// subprograms; gives the compiler's refusals.
 fn all(seeds: std::ops::Range<u64>) -> Option<Vec<String>> {
     let mut refused = Vec::new();
     for seed in seeds {
@@ -194,12 +201,16 @@ fn all(seeds: std::ops::Range<u64>) -> Option<Vec<String>> {
         verify::verify(&plain).unwrap_or_else(|e| panic!("seed {seed}: {e:?}\n{plain}"));
         let mut optimised = plain.clone();
         opt::optimise(&mut optimised, true);
-        for (what, program) in [("plain", plain), ("optimised", optimised)] {
-            match compare(&program) {
+        let shares = [Some(true), None];
+        let of = |n: u64| shares[((seed + n) % 2) as usize];
+        for (what, program, share) in [("plain", plain, of(0)), ("optimised", optimised, of(1))] {
+            match compare(&program, share) {
                 Verdict::Same => {}
                 Verdict::Privileges => return None,
                 Verdict::Refused(e) => refused.push(format!("seed {seed} {what}: {e}")),
-                Verdict::Wrong(why) => fail(&format!("seed {seed} {what}"), program, &why),
+                Verdict::Wrong(why) => {
+                    fail(&format!("seed {seed} {what}"), program, share, &why);
+                }
             }
         }
     }
@@ -229,10 +240,14 @@ fn kept_cases() {
     for entry in std::fs::read_dir(cases).expect("cases").flatten() {
         let text = std::fs::read_to_string(entry.path()).expect("a case");
         let program = reader::read(&text).unwrap_or_else(|e| panic!("{:?}: {e}", entry.path()));
-        match compare(&program) {
-            Verdict::Same => n += 1,
-            Verdict::Privileges => return,
-            Verdict::Refused(why) | Verdict::Wrong(why) => panic!("{:?}: {why}", entry.path()),
+        for share in [None, Some(true)] {
+            match compare(&program, share) {
+                Verdict::Same => n += 1,
+                Verdict::Privileges => return,
+                Verdict::Refused(why) | Verdict::Wrong(why) => {
+                    panic!("{:?}, share {share:?}: {why}", entry.path());
+                }
+            }
         }
     }
     assert!(n > 0, "no cases");

@@ -1,10 +1,12 @@
-//! Constants, copies and common subexpressions along straight ways.
+//! Constants, copies and common subexpressions.
 //!
-//! Blocks are visited from the entry on. A block that only one other leads to (not as its
-//! `catch`) starts with what is known at that one's end, other blocks start with nothing.
+//! Blocks are visited from the entry on, each after those that lead to it unless there is a loop.
+//! A block starts with what is known at the end of all that lead to it; with nothing where a jump
+//! back or an error leads to it. All registers of a handler are 0 or empty when it starts.
 
 use std::collections::HashMap;
 
+use crate::liveness::Liveness;
 use crate::*;
 
 /// What is known at a point.
@@ -57,26 +59,80 @@ impl Known {
 /// The most expressions remembered; the search is linear.
 const MAX_EXPRS: usize = 64;
 
-/// Runs the pass.
-pub fn run(program: &mut Program, body: &mut Body) {
+/// Runs the pass; `handler`: on the body of a handler.
+pub fn run(program: &mut Program, body: &mut Body, handler: bool) {
     let preds = body.predecessors();
     let mut ends: Vec<Option<Known>> = vec![None; body.blocks.len()];
-    let mut order = vec![BlockId(0)];
-    let mut seen = vec![false; body.blocks.len()];
-    while let Some(b) = order.pop() {
-        if b.index() >= seen.len() || std::mem::replace(&mut seen[b.index()], true) {
-            continue;
-        }
-        let mut known = match preds[b.index()][..] {
-            [p] if b.0 != 0 && body.blocks[p.index()].catch != Some(b) => {
-                ends[p.index()].clone().unwrap_or_default()
-            }
-            _ => Known::default(),
+    for b in reverse_post_order(body) {
+        let from = &preds[b.index()];
+        let mut known = match from.is_empty() && handler {
+            true => at_start(program, body),
+            false => joined(body, b, from, &ends),
         };
         block(program, body, b, &mut known);
-        order.extend(body.blocks[b.index()].successors());
         ends[b.index()] = Some(known);
     }
+}
+
+/// What is known of the registers when a handler starts.
+fn at_start(program: &mut Program, body: &Body) -> Known {
+    let mut known = Known::default();
+    let live = Liveness::of(body);
+    for r in live.live_in(BlockId(0)) {
+        let value = match body.regs.get(r.index()) {
+            Some(Ty::Long) => Val::Imm(0),
+            Some(Ty::Str(_)) => Val::Str(program.intern(b"")),
+            None => continue,
+        };
+        known.copies.insert(r, value);
+    }
+    known
+}
+
+/// What is known at the end of all blocks that lead to this one.
+fn joined(body: &Body, b: BlockId, from: &[BlockId], ends: &[Option<Known>]) -> Known {
+    let mut all = None::<Known>;
+    for p in from {
+        let end = ends[p.index()].as_ref();
+        let Some(end) = end.filter(|_| body.blocks[p.index()].catch != Some(b)) else {
+            return Known::default();
+        };
+        match &mut all {
+            None => all = Some(end.clone()),
+            Some(known) => {
+                known.copies.retain(|r, v| end.copies.get(r) == Some(v));
+                known.exprs.retain(|e| end.exprs.contains(e));
+            }
+        }
+    }
+    all.unwrap_or_default()
+}
+
+/// The blocks that can be reached, each before its successors unless there is a loop.
+fn reverse_post_order(body: &Body) -> Vec<BlockId> {
+    let mut seen = vec![false; body.blocks.len()];
+    let mut order = Vec::new();
+    let mut path = vec![(BlockId(0), None::<Vec<BlockId>>)];
+    while let Some((b, rest)) = path.last_mut() {
+        let b = *b;
+        if rest.is_none() && seen.get(b.index()).copied() != Some(false) {
+            path.pop();
+            continue;
+        }
+        seen[b.index()] = true;
+        match rest
+            .get_or_insert_with(|| body.blocks[b.index()].successors())
+            .pop()
+        {
+            Some(next) => path.push((next, None)),
+            None => {
+                order.push(b);
+                path.pop();
+            }
+        }
+    }
+    order.reverse();
+    order
 }
 
 fn block(program: &mut Program, body: &mut Body, b: BlockId, known: &mut Known) {

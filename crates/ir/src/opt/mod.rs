@@ -5,7 +5,7 @@
 //! | [`inline`](mod@inline) | calls become the function's code |
 //! | [`flatten`] | what is left of a kernel handler's calls becomes jumps |
 //! | [`keep`] | matches that nobody asks about need not be kept |
-//! | [`local`] | constants, copies and common subexpressions along straight ways |
+//! | [`local`] | constants, copies and common subexpressions |
 //! | [`cfg`](mod@cfg) | decided branches, unreachable blocks, chains of blocks, idle `catch`es |
 //! | [`fuse`] | load, add, store of one global becomes one addition |
 //! | [`dead`] | instructions whose result nobody reads |
@@ -65,11 +65,11 @@ fn rounds(program: &mut Program, valid: bool) {
         let before = program.clone();
         each_body(program, local::run);
         check(program, valid, "local");
-        each_body(program, |p, b| cfg::run(p, b));
+        each_body(program, |p, b, _| cfg::run(p, b));
         check(program, valid, "cfg");
-        each_body(program, |p, b| fuse::run(p, b));
+        each_body(program, |p, b, _| fuse::run(p, b));
         check(program, valid, "fuse");
-        each_body(program, |p, b| dead::run(p, b));
+        each_body(program, |p, b, _| dead::run(p, b));
         check(program, valid, "dead");
         if *program == before {
             break;
@@ -77,16 +77,17 @@ fn rounds(program: &mut Program, valid: bool) {
     }
 }
 
-/// Runs a pass on every body, which is out of the program meanwhile.
-fn each_body(program: &mut Program, mut pass: impl FnMut(&mut Program, &mut Body)) {
+/// Runs a pass on every body, which is out of the program meanwhile. The pass is told whether
+/// it is a handler's.
+fn each_body(program: &mut Program, mut pass: impl FnMut(&mut Program, &mut Body, bool)) {
     for i in 0..program.handlers.len() {
         let mut body = std::mem::take(&mut program.handlers[i].body);
-        pass(program, &mut body);
+        pass(program, &mut body, true);
         program.handlers[i].body = body;
     }
     for i in 0..program.funcs.len() {
         let mut body = std::mem::take(&mut program.funcs[i].body);
-        pass(program, &mut body);
+        pass(program, &mut body, false);
         program.funcs[i].body = body;
     }
 }
