@@ -13,8 +13,8 @@
 
 use spile_ir::{Body, Event, Inst, Program, Reg as IrReg, Val};
 
+use super::append::{append_number, flag};
 use super::argstr::Put;
-use super::format::{append_number, flag};
 use super::{CTX, Gen, Res, TMP, Text};
 use crate::asm::{Function, Section};
 use crate::helpers::Helper;

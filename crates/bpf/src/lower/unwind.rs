@@ -161,7 +161,7 @@ impl Gen<'_> {
         let room = plan.stacks.clone().ok_or("no room for stacks")?;
         let base = room.user.ok_or("no room for stacks of programs")?;
         self.pool.sub("append_number_16", |pool| {
-            super::format::append_number(plan, pool, 16)
+            super::append::append_number(plan, pool, 16)
         })?;
         self.pool.sub("append_frames", |_| {
             let p = Put::new("append_frames", &["full"], plan, options.cpus);
