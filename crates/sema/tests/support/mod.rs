@@ -184,6 +184,7 @@ pub fn bpf_options() -> BpfOptions {
         cpus: 4,
         ring_bytes: 1 << 20,
         timing: false,
+        share: None,
         offsets: KernelOffsets {
             task_pid: Some(1256),
             task_tgid: Some(1260),
