@@ -150,10 +150,14 @@ fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
     let header = gimli::EhFrameHdr::new(hdr, LittleEndian)
         .parse(&bases, 8)
         .ok()?;
-    let fde = header
-        .table()?
-        .fde_for_address(&section, &bases, address, EhFrame::cie_from_offset)
-        .ok()?;
+    // Not by `fde_for_address`, which subtracts without a look (gimli 0.34).
+    let found = header.table()?.lookup(address, &bases).ok()?;
+    let offset = found.direct().ok()?.checked_sub(at)?;
+    let offset = gimli::EhFrameOffset(usize::try_from(offset).ok()?);
+    let fde = section
+        .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
+        .ok()
+        .filter(|fde| fde.contains(address))?;
     let mut context = UnwindContext::new();
     let row = fde
         .unwind_info_for_address(&section, &bases, &mut context, address)
