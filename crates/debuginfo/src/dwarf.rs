@@ -200,6 +200,36 @@ impl Dwarf {
         Some(files)
     }
 
+    /// Each entry of a unit of part 0 that has the tag. `None` where the unit cannot be read further.
+    pub(crate) fn each_tagged(
+        unit: u32,
+        parsed: &Unit,
+        tag: gimli::DwTag,
+        mut each: impl FnMut(Die, &Entry),
+    ) -> Option<()> {
+        let mut raw = parsed.entries_raw(None).ok()?;
+        let mut entry = gimli::DebuggingInformationEntry::null();
+        while !raw.is_empty() {
+            let offset = raw.next_offset();
+            let Some(abbrev) = raw.read_abbreviation().ok()? else {
+                continue;
+            };
+            raw.skip_attributes(abbrev.attributes()).ok()?;
+            if abbrev.tag() != tag {
+                continue;
+            }
+            let mut again = parsed.entries_raw(Some(offset)).ok()?;
+            again.read_entry(&mut entry).ok()?;
+            let die = Die {
+                part: 0,
+                unit,
+                offset: offset.0,
+            };
+            each(die, &entry);
+        }
+        Some(())
+    }
+
     /// An entry and its unit.
     pub(crate) fn entry(&self, die: Die) -> Option<(Arc<Unit>, Entry)> {
         let unit = self.unit(die.part, die.unit)?;

@@ -274,46 +274,32 @@ impl Dwarf {
         places: &mut Vec<FunctionPlace>,
     ) -> Option<()> {
         let parsed = self.unit(0, unit)?;
-        let mut raw = parsed.entries_raw(None).ok()?;
-        let mut entry = gimli::DebuggingInformationEntry::null();
-        while !raw.is_empty() {
-            let offset = raw.next_offset();
-            let Some(abbrev) = raw.read_abbreviation().ok()? else {
-                continue;
-            };
-            if abbrev.tag() != gimli::DW_TAG_inlined_subroutine {
-                raw.skip_attributes(abbrev.attributes()).ok()?;
-                continue;
-            }
-            raw.skip_attributes(abbrev.attributes()).ok()?;
-            let mut again = parsed.entries_raw(Some(offset)).ok()?;
-            again.read_entry(&mut entry).ok()?;
-            let die = Die {
-                part: 0,
-                unit,
-                offset: offset.0,
-            };
-            let Some(origin) = entry
-                .attr_value(gimli::DW_AT_abstract_origin)
-                .and_then(|v| self.refer(die, v))
-            else {
-                continue;
-            };
-            let Some(function) = wanted.get(&origin) else {
-                continue;
-            };
-            let code = self.code(die, &parsed, &entry);
-            if let Some(start) = self.entry_pc(die, &parsed, &entry, &code) {
-                places.push(FunctionPlace {
-                    die,
-                    entry: start,
-                    body: start,
-                    inlined: true,
-                    ..FunctionPlace::clone(function)
-                });
-            }
-        }
-        Some(())
+        Dwarf::each_tagged(
+            unit,
+            &parsed,
+            gimli::DW_TAG_inlined_subroutine,
+            |die, entry| {
+                let Some(origin) = entry
+                    .attr_value(gimli::DW_AT_abstract_origin)
+                    .and_then(|v| self.refer(die, v))
+                else {
+                    return;
+                };
+                let Some(function) = wanted.get(&origin) else {
+                    return;
+                };
+                let code = self.code(die, &parsed, entry);
+                if let Some(start) = self.entry_pc(die, &parsed, entry, &code) {
+                    places.push(FunctionPlace {
+                        die,
+                        entry: start,
+                        body: start,
+                        inlined: true,
+                        ..FunctionPlace::clone(function)
+                    });
+                }
+            },
+        )
     }
 
     /// Where a function's parameters can be read first.

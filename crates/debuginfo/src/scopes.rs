@@ -59,30 +59,11 @@ impl Dwarf {
         parsed: &Unit,
         found: &mut Vec<(u64, u64, usize)>,
     ) -> Option<()> {
-        let mut raw = parsed.entries_raw(None).ok()?;
-        let mut entry = gimli::DebuggingInformationEntry::null();
-        while !raw.is_empty() {
-            let offset = raw.next_offset();
-            let Some(abbrev) = raw.read_abbreviation().ok()? else {
-                continue;
-            };
-            if abbrev.tag() != gimli::DW_TAG_subprogram {
-                raw.skip_attributes(abbrev.attributes()).ok()?;
-                continue;
+        Dwarf::each_tagged(unit, parsed, gimli::DW_TAG_subprogram, |die, entry| {
+            for (start, end) in self.code(die, parsed, entry) {
+                found.push((start, end, die.offset));
             }
-            let mut again = parsed.entries_raw(Some(offset)).ok()?;
-            again.read_entry(&mut entry).ok()?;
-            raw.skip_attributes(abbrev.attributes()).ok()?;
-            let die = Die {
-                part: 0,
-                unit,
-                offset: offset.0,
-            };
-            for (start, end) in self.code(die, parsed, &entry) {
-                found.push((start, end, offset.0));
-            }
-        }
-        Some(())
+        })
     }
 
     /// The scopes that hold an address, outermost (the function) first; empty when none does.

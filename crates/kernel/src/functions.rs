@@ -137,17 +137,21 @@ fn range(symbols: &Symbols, [start, end]: &[&str; 2]) -> Option<(u64, u64)> {
     (start < end).then_some((start, end))
 }
 
+/// The addresses that must not be probed.
+fn forbidden(symbols: &Symbols) -> impl Iterator<Item = (u64, u64)> + '_ {
+    SECTIONS.iter().filter_map(|edges| range(symbols, edges))
+}
+
 fn one_sound(symbols: &Symbols, name: &str) -> bool {
     let mut all = symbols.find(name).filter(is_code);
     let (Some(one), None) = (all.next(), all.next()) else {
         return false;
     };
-    let forbidden = SECTIONS
-        .iter()
-        .filter_map(|edges| range(symbols, edges))
-        .any(|(start, end)| (start..end).contains(&one.address));
+    let within = |(start, end): (u64, u64)| (start..end).contains(&one.address);
     let marked = format!("{NO_KPROBE}{name}");
-    one.module.is_none() && !forbidden && symbols.find(&marked).next().is_none()
+    one.module.is_none()
+        && !forbidden(symbols).any(within)
+        && symbols.find(&marked).next().is_none()
 }
 
 impl<'a> Functions<'a> {
@@ -160,10 +164,7 @@ impl<'a> Functions<'a> {
             symbols,
             traced,
             blacklist: marks.map(|s| &s.name[NO_KPROBE.len()..]).collect(),
-            forbidden: SECTIONS
-                .iter()
-                .filter_map(|edges| range(symbols, edges))
-                .collect(),
+            forbidden: forbidden(symbols).collect(),
             initial: range(symbols, &["_sinittext", "_einittext"]),
         }
     }

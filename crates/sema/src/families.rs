@@ -453,12 +453,17 @@ impl Family {
     }
 }
 
-/// A component with each type of literal that it takes.
-fn comp_typed(c: &Comp) -> Vec<String> {
-    let word = match c.0 {
+/// The word of a component, as it is shown.
+fn comp_word(c: &Comp) -> &'static str {
+    match c.0 {
         Word::Is(w) => w,
         Word::Syscall | Word::PerfEvent => "NAME",
-    };
+    }
+}
+
+/// A component with each type of literal that it takes.
+fn comp_typed(c: &Comp) -> Vec<String> {
+    let word = comp_word(c);
     let literals: &[&str] = match c.1 {
         Arg::None => &[""],
         Arg::OptNum => &["", "(number)"],
@@ -472,10 +477,7 @@ fn comp_typed(c: &Comp) -> Vec<String> {
 }
 
 fn comp_text(c: &Comp) -> String {
-    let word = match c.0 {
-        Word::Is(w) => w,
-        Word::Syscall | Word::PerfEvent => "NAME",
-    };
+    let word = comp_word(c);
     match c.1 {
         Arg::None => word.to_owned(),
         Arg::OptNum => format!("{word}[(N)]"),
@@ -524,7 +526,7 @@ fn num(c: &Component) -> Option<i64> {
     }
 }
 
-fn bad_number(c: &Component, what: &str) -> Box<Diagnostic> {
+fn bad(c: &Component, what: &str) -> Box<Diagnostic> {
     let text = format!("`{}` needs {what}", c.name);
     Box::new(Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span))
 }
@@ -533,12 +535,12 @@ fn positive(c: &Component) -> Result<u64, Box<Diagnostic>> {
     let n = num(c)
         .and_then(|n| u64::try_from(n).ok())
         .filter(|n| *n > 0);
-    n.ok_or_else(|| bad_number(c, "a number above 0"))
+    n.ok_or_else(|| bad(c, "a number above 0"))
 }
 
 fn in_u32(c: &Component) -> Result<u32, Box<Diagnostic>> {
     let n = num(c).and_then(|n| u32::try_from(n).ok());
-    n.ok_or_else(|| bad_number(c, "a number of 32 bits"))
+    n.ok_or_else(|| bad(c, "a number of 32 bits"))
 }
 
 fn timer(c: &Component, unit: u64, option: Option<&Component>) -> Result<Event, Box<Diagnostic>> {
@@ -547,14 +549,14 @@ fn timer(c: &Component, unit: u64, option: Option<&Component>) -> Result<Event, 
     let period_ns = positive(c)?
         .checked_mul(unit)
         .filter(|ns| *ns <= MOST)
-        .ok_or_else(|| bad_number(c, "a time of at most a year"))?;
+        .ok_or_else(|| bad(c, "a time of at most a year"))?;
     let randomize_ns = match option {
         None => 0,
         Some(r) => num(r)
             .and_then(|n| u64::try_from(n).ok())
             .and_then(|n| n.checked_mul(unit))
             .filter(|ns| *ns <= period_ns)
-            .ok_or_else(|| bad_number(r, "a number from 0 up to the timer's own"))?,
+            .ok_or_else(|| bad(r, "a number from 0 up to the timer's own"))?,
     };
     Ok(Event::Timer {
         period_ns,

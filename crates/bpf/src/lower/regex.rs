@@ -321,14 +321,7 @@ fn match_at() -> Result<Function, String> {
     }
     asm.store(Size::DW, R6, area::ROW, R3);
     asm.jump_if(Cond::Eq, R3, 0, stop);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(end);
-    asm.store(Size::DW, R6, area::ROW, R3);
-    asm.bind(stop);
-    asm.mov(R0, 1);
-    asm.exit();
-    finish(asm)
+    go_on_or_end(asm, end, stop)
 }
 
 /// `find(area, length and one)`: 1 or 0, with the area filled.
@@ -405,6 +398,11 @@ fn find_start(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
 fn scanned(mut asm: Asm, end: Label, stop: Label) -> Result<Function, String> {
     asm.store(Size::DW, R6, area::ROW, R3);
     asm.store(Size::DW, R6, area::POS, R7);
+    go_on_or_end(asm, end, stop)
+}
+
+/// The end of a round: on to the next one; at `end` row r3 is kept, and that and `stop` end all.
+fn go_on_or_end(mut asm: Asm, end: Label, stop: Label) -> Result<Function, String> {
     asm.mov(R0, 0);
     asm.exit();
     asm.bind(end);

@@ -6,7 +6,7 @@ use spile_ir::Space;
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Hit, point_text};
+use super::{Hit, bad, point_text};
 use crate::codes;
 use crate::facts::*;
 use crate::probe::pattern::is_pattern;
@@ -147,11 +147,6 @@ fn modules(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<FoundModule>> {
 
 fn lossy(bytes: &[u8]) -> Arc<str> {
     String::from_utf8_lossy(bytes).into()
-}
-
-fn bad(c: &Component, needs: &str) -> Box<Diagnostic> {
-    let text = format!("`{}` needs {needs}", c.name);
-    Box::new(Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span))
 }
 
 /// What the component asks for; the ones behind it say more.

@@ -4,7 +4,7 @@ use spile_ir::{Event, Watch};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Hit, point_text};
+use super::{Hit, bad, point_text};
 use crate::codes;
 use crate::facts::{DataPlace, Facts};
 use crate::probe::ContextKind;
@@ -73,11 +73,6 @@ fn natural(place: DataPlace) -> u64 {
     };
     let fits = |n: &u64| *n <= most && place.address.is_multiple_of(*n);
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
-}
-
-fn bad(c: &Component, needs: &str) -> Box<Diagnostic> {
-    let text = format!("`{}` needs {needs}", c.name);
-    Box::new(Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span))
 }
 
 #[cfg(test)]
