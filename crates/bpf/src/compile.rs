@@ -17,6 +17,7 @@ use crate::lower::{
 };
 use crate::plan::{Needs, Plan};
 use crate::regalloc::{self, Alloc};
+use crate::tree;
 
 /// More handlers than this in one program are made subprograms.
 const INLINE: usize = 4;
@@ -135,6 +136,12 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
             handlers,
         });
     }
+    if let Some(at) = plan.tree {
+        let (spec, info) = tree::tracker(at, &options.offsets).map_err(whole)?;
+        // It is attached before all others.
+        programs.insert(0, spec);
+        infos.insert(0, info);
+    }
     // Where no handler prints, only errors are sent.
     let error = |r: &RecordShape| {
         matches!(
@@ -169,6 +176,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
             points: room.points.clone(),
             files: room.user.map(|_| room.next_file),
         }),
+        tree: plan.tree,
     };
     let spec = ObjectSpec {
         maps,
@@ -296,6 +304,12 @@ impl Unit<'_> {
     ) -> Result<Function, CompileError> {
         let mut asm = Asm::new(name, &["ctx"]);
         asm.store(Size::DW, R10, CTX, R1);
+        let out = asm.label();
+        if let (Attach::Code { probe, .. }, Some(at)) = (attach, self.plan.tree)
+            && probe.tree
+        {
+            tree::only_within(&mut asm, at, out);
+        }
         let number = self.number_needed(attach, handlers);
         let mut task = false;
         if let (true, Some(first)) = (number, handlers.first()) {
@@ -320,6 +334,7 @@ impl Unit<'_> {
                 dispatch::emit(&mut asm, run, number);
             }
         }
+        asm.bind(out);
         asm.mov(R0, 0);
         asm.exit();
         asm.finish().map_err(|e| whole(e.to_string()))

@@ -15,5 +15,6 @@ mod lower;
 pub mod plan;
 pub mod regalloc;
 pub mod regs;
+mod tree;
 
 pub use compile::{CompileError, Compiled, compile, generate};

@@ -15,7 +15,7 @@ use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
     AggLayout, FILES_MAP, GlobalLayout, HandlerInfo, MAX_ROWS, Options, Place, ROWS_MAP,
-    ValueLayout, counters, percpu, shared, stack_words,
+    TREE_BYTES, ValueLayout, counters, percpu, shared, stack_words,
 };
 use crate::lower::stacks::OWN_FRAMES;
 use crate::lower::unwind;
@@ -140,6 +140,8 @@ pub struct Plan {
     pub added: Vec<bool>,
     /// Where stacks are taken, if they are.
     pub stacks: Option<StackRoom>,
+    /// Place in the shared block of the bits of [`crate::layout::TREE_BYTES`].
+    pub tree: Option<u32>,
 }
 
 /// Most frames of a stack: SystemTap's MAXBACKTRACE.
@@ -395,6 +397,7 @@ impl Plan {
             });
         }
         let snapshots = snapshots(program, &iterators, &mut maps)?;
+        let tree = program.follows_target().then(|| shared.take(TREE_BYTES));
         let stride = cpu.0.next_multiple_of(64);
         let shared_size = shared.0.next_multiple_of(64);
         let total = u64::from(stride) * u64::from(options.cpus) + u64::from(shared_size);
@@ -416,6 +419,7 @@ impl Plan {
             apart: options.share.unwrap_or_else(|| much(program)),
             added: additions(program, options.share == Some(true)),
             stacks,
+            tree,
         })
     }
 

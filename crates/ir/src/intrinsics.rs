@@ -149,6 +149,7 @@ intrinsics! {
     Exit "exit" (), KC; "Asks the session to end after this handler."
     Target "target" () -> Long, KC, pure; "Pid given with -x or started with -c, or 0."
     InputText "input_text" () -> Str, C, pure; "The line or character of an input probe."
+    InTree "in_tree" (Long) -> Long, KC, pure; "Whether a process, by its number, is the target or descends from it; 0 where there is no target."
     Rand "rand" () -> Long, KC; "Random 32-bit number."
     Ftrace "ftrace" (Str), C; "Writes to the kernel's trace buffer."
     // Memory.

@@ -359,6 +359,8 @@ pub struct CodeProbe {
     pub ret: bool,
     /// Only in this process.
     pub pid: Option<u32>,
+    /// Only in the session's target and its descendants.
+    pub tree: bool,
     /// The places.
     pub sites: Vec<CodeSite>,
 }
@@ -456,6 +458,18 @@ impl Site {
 }
 
 impl Program {
+    /// Whether it has to be known which processes descend from the target.
+    pub fn follows_target(&self) -> bool {
+        let asks = |i: &Inst| {
+            let f = Intrinsic::InTree;
+            matches!(i, Inst::Intr { f: asked, .. } if *asked == f)
+        };
+        self.handlers.iter().any(|h| {
+            let mut insts = h.body.blocks.iter().flat_map(|b| &b.insts);
+            matches!(&h.event, Event::Code(probe) if probe.tree) || insts.any(|(i, _)| asks(i))
+        })
+    }
+
     /// A place and the calls that led there, innermost first: those known when the code was
     /// made (inlined functions) and those in progress at run time. Places in the library come
     /// first only where there are no others: the script's author looks for his own line.

@@ -490,6 +490,7 @@ impl Reader {
         } else {
             None
         };
+        let tree = self.opt("tree");
         let mut sites = Vec::new();
         while self.opt_punct(',') {
             let place = match self.word()?.as_str() {
@@ -519,6 +520,7 @@ impl Reader {
             space,
             ret,
             pid,
+            tree,
             sites,
         })
     }

@@ -422,6 +422,9 @@ impl Display for CodeProbe {
         if let Some(pid) = self.pid {
             write!(f, " pid {pid}")?;
         }
+        if self.tree {
+            f.write_str(" tree")?;
+        }
         for site in &self.sites {
             match &site.place {
                 CodePlace::Symbol {

@@ -95,15 +95,28 @@ pub fn file_identity(path: &std::path::Path) -> Option<(u64, u64)> {
     Some((major << MINOR | minor, meta.ino()))
 }
 
+/// The numbers of all processes, in order.
+#[must_use]
+pub fn all() -> Vec<u32> {
+    numbers("/proc")
+}
+
 /// The threads of a process, its own number first; none when it is gone.
 #[must_use]
 pub fn threads(pid: u32) -> Vec<u32> {
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+    let mut all = numbers(&format!("/proc/{pid}/task"));
+    all.sort_unstable_by_key(|tid| (*tid != pid, *tid));
+    all
+}
+
+/// Names in a folder that are numbers, in order.
+fn numbers(folder: &str) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
-    let number = |task: std::fs::DirEntry| task.file_name().to_str()?.parse().ok();
-    let mut all: Vec<u32> = tasks.flatten().filter_map(number).collect();
-    all.sort_unstable_by_key(|tid| (*tid != pid, *tid));
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let mut all: Vec<u32> = entries.flatten().filter_map(number).collect();
+    all.sort_unstable();
     all
 }
 

@@ -26,6 +26,7 @@ use crate::output::{self, Output};
 use crate::record::{self, Field, Piece};
 use crate::report::Hits;
 use crate::symbolic::Symbolizer;
+use crate::tree;
 use crate::urgent::Urgent;
 use crate::user_files::UserFiles;
 
@@ -178,6 +179,12 @@ impl Env for World {
             return Ok(Value::from(
                 &self.symbolic.text(form.as_long(), of.as_bytes())[..],
             ));
+        }
+        if let (Intrinsic::InTree, [pid]) = (f, args) {
+            let kernel = self.kernel.as_ref();
+            let tree = kernel.and_then(|k| Some((k.state(), k.layout().tree?)));
+            let has = tree.is_some_and(|(state, at)| tree::has(state, at, pid.as_long()));
+            return Ok(Value::Long(i64::from(has)));
         }
         self.host.intrinsic(f, args)
     }
@@ -704,6 +711,7 @@ mod tests {
             programs: vec![],
             records: vec![shape(print), shape(error), shape(bad)],
             stacks: None,
+            tree: None,
         };
         let kernel = Kernel::plain(&layout, vec![vec![]]);
         let out = Output::open(&output::Target::Memory, None).unwrap();

@@ -137,6 +137,7 @@ mod tests {
             programs: vec![],
             records: vec![],
             stacks: None,
+            tree: None,
         }
     }
 

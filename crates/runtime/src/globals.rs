@@ -548,6 +548,7 @@ mod tests {
             programs: vec![],
             records: vec![],
             stacks: None,
+            tree: None,
         };
         let table = || -> BoxedTable {
             RefCell::new(Box::new(PlainMap {

@@ -127,6 +127,7 @@ mod tests {
             programs: vec![],
             records: vec![],
             stacks: None,
+            tree: None,
         };
         let state = State::plain(&layout).unwrap();
         assert!(Grace::Visit.wait(&state) && Grace::Barrier.wait(&state));

@@ -9,6 +9,7 @@
 //! | [`kernel_side`], [`drain`], [`grace`], [`needs`], [`urgent`] | locks and per-CPU deltas |
 //! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
 //! | [`load`] | loading and attaching |
+//! | `tree`, `words` | what kernel handlers read of the session: the target's processes, clock, zone |
 //! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
 //! | [`events`], [`child`], [`input`], [`output`], [`prometheus`] | the outside world |
 //! | [`host`], [`kmem`], [`clock`] | intrinsics of controller handlers |
@@ -40,8 +41,10 @@ pub mod report;
 pub mod session;
 pub mod state;
 pub mod symbolic;
+mod tree;
 pub mod urgent;
 pub mod user_files;
+mod words;
 
 pub use account::Account;
 pub use error::Error;

@@ -509,6 +509,7 @@ mod tests {
             }],
             records: vec![],
             stacks: None,
+            tree: None,
         };
         let program = Program {
             sites: vec![Site::default(), Site::at("keyword at a.stp:1:1")],

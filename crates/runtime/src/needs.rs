@@ -222,6 +222,7 @@ mod tests {
             programs: vec![],
             records: vec![],
             stacks: None,
+            tree: None,
         };
         let needs = of_program(&program, Some(&layout));
         assert_eq!(needs[0].locks, [(GlobalId(0), 136), (GlobalId(1), 144)]);

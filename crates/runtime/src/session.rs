@@ -33,12 +33,13 @@ use crate::kernel_side::Kernel;
 use crate::load::{Links, Loaded};
 use crate::needs;
 use crate::output::{self, Output};
-use crate::pages;
 use crate::prometheus::{Next, Server, Wants};
 use crate::report::{self, CycleClock, Hits};
 use crate::state::State;
 use crate::symbolic;
+use crate::tree;
 use crate::user_files::UserFiles;
+use crate::words;
 
 /// How often the counters that the kernel cannot wake anybody for are looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -161,15 +162,19 @@ impl Session {
         let marks = needs::makes_marks(&program) || needs::takes_user_stacks(&program);
         let marks = reads_user || object.is_some() && marks;
         let deferred = marks.then(Deferred::new).flatten();
+        let tree = object.and_then(|o| o.layout.tree);
         let prepare = |state: &State| {
-            set_shared_words(state, target);
+            words::set_shared_words(state, target);
+            if let (Some(at), Ok(pid @ 1..)) = (tree, u32::try_from(target)) {
+                tree::mark(state, at, pid);
+            }
             if let Some(words) = object.and_then(|o| o.layout.stacks.as_ref()) {
                 symbolic::set_stack_words(state, words);
             }
             if reads_user {
-                set_page_words(state);
+                words::set_page_words(state);
             }
-            set_mark(state, deferred.as_ref());
+            words::set_mark(state, deferred.as_ref());
         };
         let with_lines = options.with_lines.take();
         let started = object.map(|o| {
@@ -179,6 +184,9 @@ impl Session {
         let (mut links, mut ring, mut loaded, mut files) = (None, None, None, None);
         if let Some((l, state, attached)) = started.transpose()? {
             let (l, state) = loaded.insert((l, state));
+            if let (Some(at), Target::Pid(pid)) = (tree, &options.target) {
+                tree::mark_descendants(state, at, pid.unsigned_abs());
+            }
             // No handler runs yet.
             if let Some(object) = object {
                 files = user_files(l, state, &object.layout, &program, &options.target)?;
@@ -752,45 +760,4 @@ fn user_files(
         state.shared(next).fetch_add(1, Ordering::Relaxed) + 1
     });
     Ok(Some(files))
-}
-
-/// Sets the word that marks strings which the controller reads.
-fn set_mark(state: &State, deferred: Option<&Deferred>) {
-    let Some(deferred) = deferred else { return };
-    for at in [0, 8] {
-        let word = crate::state::word_of(deferred.word(), at);
-        state
-            .shared(shared::MARK + at)
-            .store(word, Ordering::Relaxed);
-    }
-}
-
-/// Sets the words with which kernel handlers find the pages of files, where that can be.
-fn set_page_words(state: &State) {
-    let Some(places) = pages::find() else { return };
-    for (at, word) in [
-        (shared::PAGES, places.pages),
-        (shared::MEMORY, places.memory),
-    ] {
-        state.shared(at).store(word, Ordering::Relaxed);
-    }
-}
-
-/// Sets the words that kernel handlers read, before anything is attached.
-fn set_shared_words(state: &State, target: i64) {
-    let zone = clock::zone();
-    let mut name = [0u8; 16];
-    let len = zone.name.len().min(15);
-    name[..len].copy_from_slice(&zone.name.as_bytes()[..len]);
-    let words = [
-        (shared::RUNNING, 0),
-        (shared::TARGET, target as u64),
-        (shared::CLOCK_OFFSET, clock::offset_ns() as u64),
-        (shared::TZ_OFFSET, zone.west as u64),
-        (shared::TZ_NAME, crate::state::word_of(&name, 0)),
-        (shared::TZ_NAME + 8, crate::state::word_of(&name, 8)),
-    ];
-    for (at, word) in words {
-        state.shared(at).store(word, Ordering::Relaxed);
-    }
 }

@@ -446,6 +446,7 @@ mod tests {
             programs: vec![],
             records: vec![],
             stacks: None,
+            tree: None,
         }
     }
 

@@ -230,6 +230,10 @@ pub trait Facts {
         let _ = query;
         Err("nothing is known about programs here".into())
     }
+    /// Whether the session has a target, of `-c` or `-x`.
+    fn has_target(&self) -> bool {
+        false
+    }
     /// What the kernel knows a file by; links are followed.
     fn file_identity(&self, path: &str) -> Option<FileIdentity> {
         let _ = path;

@@ -242,6 +242,10 @@ impl Facts for KernelFacts {
         }
     }
 
+    fn has_target(&self) -> bool {
+        self.programs.has_target()
+    }
+
     fn file_identity(&self, path: &str) -> Option<FileIdentity> {
         data::file_identity(path)
     }

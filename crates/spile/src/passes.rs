@@ -416,7 +416,8 @@ pub fn kernel_types() -> Result<&'static Btf, Failure> {
 
 /// What the compiler is told of the machine; nothing where no handler runs in the kernel.
 fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::Options>, Failure> {
-    if !program.handlers.iter().any(|h| h.event.in_kernel()) {
+    let in_kernel = program.handlers.iter().any(|h| h.event.in_kernel());
+    if !in_kernel && !program.follows_target() {
         return Ok(None);
     }
     let btf = kernel_types()?;

@@ -563,6 +563,7 @@ fn early_intrinsic(f: Intrinsic) -> bool {
             | I::TaskCurrent
             | I::Cpu
             | I::Target
+            | I::InTree
             | I::TzOffset
     )
 }

@@ -83,6 +83,7 @@ impl Gen<'_> {
             I::SysRet if matches!(self.event(), Event::Code(_)) => self.of_code(I::CtxRet, &[])?,
             I::SysRet => self.sys_ret()?,
             I::Target => self.session_word(shared::TARGET),
+            I::InTree => self.in_tree(args[0])?,
             I::TzOffset => self.session_word(shared::TZ_OFFSET),
             I::RealNs => {
                 self.asm.call(Helper::KtimeGetNs);
@@ -99,6 +100,14 @@ impl Gen<'_> {
             _ => self.task_number(f)?,
         }
         self.set_long(dst, R0)
+    }
+
+    /// `r0` = whether a process descends from the target.
+    fn in_tree(&mut self, pid: Val) -> Res {
+        let at = self.plan.tree.ok_or("no processes are followed")?;
+        self.long_into(pid, R0)?;
+        crate::tree::bit(self.asm, at);
+        Ok(())
     }
 
     /// `r0` = a word of the session.

@@ -54,7 +54,7 @@ pub enum ModuleQuery {
 pub struct FoundModule {
     /// It.
     pub module: Module,
-    /// Only its code in this process is meant.
+    /// The process in which it was found, where one was looked at.
     pub pid: Option<u32>,
 }
 

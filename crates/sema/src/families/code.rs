@@ -18,6 +18,8 @@ pub(crate) struct CodeHit {
     pub space: Space,
     /// At the return of functions.
     pub ret: bool,
+    /// In the target's processes only.
+    pub tree: bool,
     /// The component that names them: `function`.
     word: Arc<str>,
     /// What follows it: `.call`.
@@ -70,7 +72,16 @@ type Fails<T> = Result<T, Box<Diagnostic>>;
 pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
     let named = |name: &str| comps.iter().position(|c| &*c.name == name);
     let has = |name: &str| named(name).is_some();
-    let modules = modules(facts, comps)?;
+    let mut modules = modules(facts, comps)?;
+    let user = comps.first().is_some_and(|c| &*c.name == "process");
+    let one = comps
+        .first()
+        .is_some_and(|c| matches!(c.arg, Some(Literal::Num(_))));
+    if !one {
+        // Where the files are looked for in a process, its children are meant as well.
+        modules.iter_mut().for_each(|m| m.pid = None);
+        modules.dedup();
+    }
     let words = ["function", "statement", "mark", "plt"];
     let Some(at) = comps.iter().position(|c| words.contains(&&*c.name)) else {
         return Ok(Vec::new());
@@ -92,7 +103,6 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
     if places.is_empty() {
         return Err(none(facts, &modules, what, why));
     }
-    let user = comps.first().is_some_and(|c| &*c.name == "process");
     let tail = match point_text(&comps[at + 1..]) {
         tail if tail.is_empty() => tail,
         tail => format!(".{tail}"),
@@ -100,6 +110,7 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
     Ok(vec![Hit::Code(CodeHit {
         space: if user { Space::User } else { Space::Kernel },
         ret,
+        tree: user && !one && facts.has_target(),
         word: what.name.as_ref().into(),
         tail,
         places,

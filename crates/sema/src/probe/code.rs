@@ -110,6 +110,7 @@ pub(crate) fn event(hit: &CodeHit, group: &Group<'_>) -> Event {
         space: hit.space,
         ret: hit.ret,
         pid: group.pid,
+        tree: hit.tree,
         sites: group.sites.iter().map(site).collect(),
     })
 }

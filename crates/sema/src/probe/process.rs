@@ -1,8 +1,8 @@
 //! What happens to processes: `process("PATH" or PID).begin`, `.end`, `.thread.*`, `.syscall`.
 //!
 //! Such a point is an alias of the library, which knows the kernel's events, with a test in
-//! front that turns away the processes that were not meant: by number, by the file they run, or,
-//! where none is named, those that do not descend from the target, if there is one.
+//! front that turns away the processes that were not meant: by number, or by the file they run
+//! and, if there is a target, by their descent from it.
 
 use spile_syntax::ast::{
     BinOp, Block, Component, Expr, ExprKind, Literal, Span, Stmt, StmtKind, UnOp,
@@ -39,13 +39,27 @@ fn not(e: Expr, span: Span) -> Expr {
     }
 }
 
+fn both(a: Expr, b: Expr, span: Span) -> Expr {
+    Expr {
+        kind: ExprKind::Binary(BinOp::LogAnd, Box::new(a), Box::new(b)),
+        span,
+    }
+}
+
 /// Whether the current process is meant.
 fn meant(facts: &dyn Facts, process: &Component) -> Result<Expr, Box<Diagnostic>> {
     let make = Make(process.span);
     match &process.arg {
         None => Ok(make.call("__process_targeted", Vec::new())),
         Some(Literal::Num(n)) => Ok(make.bin(BinOp::Eq, make.call("pid", Vec::new()), *n)),
-        Some(Literal::Str(s)) => files(facts, &String::from_utf8_lossy(s), process),
+        Some(Literal::Str(s)) => {
+            let runs = files(facts, &String::from_utf8_lossy(s), process)?;
+            let targeted = || make.call("__process_targeted", Vec::new());
+            Ok(match facts.has_target() {
+                true => both(targeted(), runs, process.span),
+                false => runs,
+            })
+        }
     }
 }
 

@@ -47,6 +47,11 @@ impl Programs {
         }
     }
 
+    /// As [`spile_sema::facts::Facts::has_target`].
+    pub fn has_target(&self) -> bool {
+        !matches!(self.target, Target::None)
+    }
+
     /// The file of that path, opened once.
     fn file(&self, path: &Arc<str>) -> Result<Arc<File>, String> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
