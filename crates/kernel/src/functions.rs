@@ -1,8 +1,8 @@
 //! Functions of the running kernel and its modules: which there are, which can be probed, and
 //! what BTF says of their parameters.
 //!
-//! One function by name is looked up in BTF, and its symbol says whether it can be probed.
-//! Patterns, names that BTF does not have, and those that several functions have, need ftrace's
+//! One function by name is looked up in BTF, and the kernel or its symbols say whether it can be
+//! probed. Patterns, names that BTF does not have, and those that several functions have, need ftrace's
 //! own list of what it can trace as well. Each is read at the first such question and kept.
 
 use std::collections::{HashMap, HashSet};
@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use crate::btf::{Btf, Kind, Type, TypeId};
 use crate::glob;
+use crate::perf::{PerfEvent, Verdict};
 use crate::symbols::{Symbol, SymbolError, Symbols};
 use crate::tracepoints::{Tracefs, kprobe_blacklist};
 
@@ -30,6 +31,8 @@ pub struct Function<'a> {
     pub global: bool,
     /// ftrace has a place at its start, so that many can be attached at once.
     pub traced: bool,
+    /// By which [`Functions::name_at`] knows its name.
+    pub at: u32,
 }
 
 impl Function<'_> {
@@ -122,11 +125,16 @@ fn traced_text() -> Option<String> {
 }
 
 /// Whether the running kernel has one function of that name, no module another, and it may be
-/// probed: kprobe.multi attaches to what breakpoints are forbidden at, and processors hang. Costs
-/// a look through the symbols and not ftrace's list. Where the symbols are hidden only
-/// the blacklist is known.
+/// probed: kprobe.multi attaches to what breakpoints are forbidden at, and processors hang. Where
+/// the kernel itself cannot be asked this costs a look through its symbols (some 50 ms, which it
+/// takes to write them), and not ftrace's list. Where they are hidden only the blacklist is known.
 #[must_use]
 pub fn sound(name: &str) -> bool {
+    match PerfEvent::kprobe_verdict(name) {
+        Verdict::Sound => return true,
+        Verdict::Refused => return false,
+        Verdict::Unknown => {}
+    }
     let listed = || blacklist().any(|n| n == name);
     Symbols::kernel().map_or(true, |symbols| one_sound(symbols, name)) && !listed()
 }
@@ -197,6 +205,7 @@ impl<'a> Functions<'a> {
                     shared: false,
                     global: s.kind == 'T',
                     traced,
+                    at: self.symbols.offset_of(&s),
                 }),
                 None => found.left_out += 1,
             }
@@ -223,12 +232,21 @@ impl<'a> Functions<'a> {
         }
         match &self.traced {
             Some(traced) => {
-                let has = traced.contains(&(s.name, s.module.unwrap_or("")));
+                let module = s.module.unwrap_or("");
+                // The list has one name of each place.
+                let has = traced.contains(&(s.name, module))
+                    || (self.symbols.at(s.address)).any(|o| traced.contains(&(o.name, module)));
                 (has || one).then_some(has)
             }
             None if kernel && self.initial.as_ref().is_some_and(within) => None,
             None => Some(true),
         }
+    }
+
+    /// The symbol of a function that was found ([`Function::at`]).
+    #[must_use]
+    pub fn name_at(&self, at: u32) -> Option<&'a str> {
+        self.symbols.name_at(at)
     }
 
     /// Whether ftrace's list could be read, so that what was found can be attached.
@@ -244,6 +262,7 @@ impl Found<'_> {
         let list = &mut self.functions;
         list.sort_by_key(|f| f.address);
         list.dedup_by_key(|f| (f.address, f.name));
+        list.shrink_to_fit();
         let mut count: HashMap<(Option<&str>, &str), u32> = HashMap::new();
         for f in list.iter() {
             *count.entry((f.module, f.name)).or_default() += 1;
@@ -368,12 +387,13 @@ ffffffff81000610 T vfs_entry
 ffffffff81000700 T __noinstr_text_end
 ffffffff81000800 d _kbl_addr_kprobe_handler
 ffffffff81000900 t vfs_untraced
+ffffffff81000a00 T __ia32_sys_read
+ffffffff81000a00 T __x64_sys_read
 ffffffffc0001000 t helper\t[xfs]
 ffffffffc0001100 t vfs_module\t[xfs]
 ffffffffc0002000 t bpf_prog_1\t[bpf]
 ";
-    const TRACED: &str =
-        "vfs_read\nvfs_write\nhelper\npart.isra.0\nhelper [xfs]\nvfs_module [xfs]\n";
+    const TRACED: &str = "vfs_read\nvfs_write\nhelper\npart.isra.0\n__ia32_sys_read\nhelper [xfs]\nvfs_module [xfs]\n";
 
     fn names<'a>(found: &Found<'a>) -> Vec<&'a str> {
         found.functions.iter().map(|f| f.name).collect()
@@ -407,6 +427,8 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         assert!(f.symbol == "part.isra.0" && f.traced && !f.as_declared() && !f.global);
         let plain = all.matching(None, "vfs_untraced");
         assert!(!plain.functions[0].traced && plain.functions[0].as_declared());
+        let alias = all.matching(None, "__x64_sys_read");
+        assert!(alias.functions[0].traced);
         let listed = all.matching(None, "kprobe_handler");
         assert_eq!((listed.functions.len(), listed.left_out), (0, 1));
         assert_eq!(all.matching(None, "nosuch").left_out, 0);

@@ -154,6 +154,17 @@ pub enum Place<'a> {
     Address(u64),
 }
 
+/// Whether a function can be probed by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It can, and no other has the name.
+    Sound,
+    /// It is forbidden, not traced, or several have the name.
+    Refused,
+    /// It cannot be told.
+    Unknown,
+}
+
 /// The `type` of events of a source that has no fixed one.
 fn source_type(source: &str) -> Option<u32> {
     let path = format!("/sys/bus/event_source/devices/{source}/type");
@@ -289,6 +300,21 @@ impl PerfEvent {
         attr[8] = number;
         let (pid, cpu) = task.map_or((-1, 0), |pid| (pid as i32, -1));
         open_attr(&attr, pid, cpu, "open a perf probe")
+    }
+
+    /// What the kernel says of a probe on a function of its own, without one being made: the
+    /// place is within the function's first instruction, which is looked at last
+    /// (`create_local_trace_kprobe`, `register_kprobe`). Costs a few microseconds.
+    #[must_use]
+    pub fn kprobe_verdict(name: &str) -> Verdict {
+        /// Since then the kernel looks whether several functions have the name.
+        const SHARED: (u32, u32, u32) = (6, 7, 0);
+        let place = Place::Function { name, offset: 1 };
+        match PerfEvent::open_at(&place, false, None).map_err(|e| e.errno) {
+            Err(Errno::ILSEQ) if crate::machine::version() >= SHARED => Verdict::Sound,
+            Err(Errno::INVAL | Errno::ADDRNOTAVAIL) => Verdict::Refused,
+            _ => Verdict::Unknown,
+        }
     }
 
     /// Has the event call a program of type `PERF_EVENT` (or, for tracepoints

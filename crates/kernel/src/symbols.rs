@@ -168,6 +168,28 @@ impl Symbols {
         format!("{}+{offset:#x}/{size:#x} [{module}]", symbol.name)
     }
 
+    /// The symbols that begin at an address.
+    pub fn at(&self, address: u64) -> impl Iterator<Item = Symbol<'_>> {
+        let first = self.by_address.partition_point(|e| e.0 < address);
+        let here = self.by_address[first..].iter();
+        here.take_while(move |e| e.0 == address)
+            .filter_map(|e| self.line(e.1))
+    }
+
+    /// A number by which [`Symbols::name_at`] finds the name of one of these symbols again.
+    #[must_use]
+    pub fn offset_of(&self, symbol: &Symbol<'_>) -> u32 {
+        (symbol.name.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize) as u32
+    }
+
+    /// The name that begins there, see [`Symbols::offset_of`].
+    #[must_use]
+    pub fn name_at(&self, offset: u32) -> Option<&str> {
+        let rest = self.text.get(offset as usize..)?;
+        let end = memchr::memchr3(b'\n', b'\t', b' ', rest).unwrap_or(rest.len());
+        std::str::from_utf8(&rest[..end]).ok()
+    }
+
     /// Where the symbol that an address lies in ends: where the next one begins.
     #[must_use]
     pub fn end_of(&self, address: u64) -> Option<u64> {
@@ -317,6 +339,10 @@ ffffffffc0000000 T xfs_init\t[xfs]
         assert_eq!(s.address_of("sys_cal"), None);
         assert_eq!(s.address_of("call"), None);
         assert_eq!(s.address_of(""), None);
+        let start: Vec<Symbol<'_>> = s.at(0xffff_ffff_8100_0000).collect();
+        assert_eq!((start.len(), start[1].name), (2, "_stext"));
+        assert_eq!(s.name_at(s.offset_of(&start[1])), Some("_stext"));
+        assert_eq!(s.at(0xffff_ffff_8100_0001).count(), 0);
         let names: Vec<&str> = s.functions("*helper").map(|f| f.name).collect();
         assert_eq!(names, ["helper", "helper"]);
     }

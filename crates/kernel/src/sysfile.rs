@@ -96,5 +96,6 @@ pub(crate) fn read_whole(mut file: File) -> std::io::Result<Vec<u8>> {
         }
     }
     bytes.truncate(len);
+    bytes.shrink_to_fit();
     Ok(bytes)
 }

@@ -253,7 +253,13 @@ pub(crate) fn points_of(analysis: &Analysis, world: &World, text: &str) -> Vec<L
     let points = parse_probe_points(&mut sources, "<points>", text, &mut unheard);
     let facts = &*world.facts;
     let first = points.len().min(MAX_POINTS);
-    list::list(&analysis.library, facts, &points[..first], &mut unheard)
+    list::list(
+        &analysis.library,
+        facts,
+        &points[..first],
+        true,
+        &mut unheard,
+    )
 }
 
 /// The structure that a type is or points to.

@@ -237,7 +237,7 @@ fn listings() {
         "**.return",
     ] {
         let points = s.points(pattern);
-        for l in list::list(&s.lib, &m, &points, &mut s.diags) {
+        for l in list::list(&s.lib, &m, &points, true, &mut s.diags) {
             out.push_str(&l.long_line());
             out.push('\n');
         }

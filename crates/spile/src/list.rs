@@ -49,7 +49,7 @@ fn points(cli: &Cli, front: &mut Front, color: bool) -> Result<Vec<String>, Fail
         ..
     } = front;
     let points = parse_probe_points(sources, "<pattern>", pattern, diags);
-    let found = list::list(library, facts, &points, diags);
+    let found = list::list(library, facts, &points, long, diags);
     front.report(cli, color)?;
     if found.is_empty() {
         return Err(fail(format_args!("no probe point matches {pattern}")));

@@ -97,6 +97,13 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
             front.facts.left_out()
         ));
     }
+    let limited = |h: &spile_ir::Handler| h.event.in_kernel() && h.point.contains(".maxactive(");
+    if cli.verbose > 0 && program.handlers.iter().any(limited) {
+        tell(
+            ".maxactive(N) has no effect: the kernel itself decides for how many calls at a time it \
+             waits for returns; those that it let pass are in the account\n",
+        );
+    }
     if cli.verbose > 0 {
         tell(&analysis.removed);
     }

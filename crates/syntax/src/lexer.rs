@@ -388,18 +388,12 @@ pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
     for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match SIMPLE_ESCAPES
-                .iter()
-                .find(|(_, v)| u32::from(*v) == u32::from(c))
-            {
-                Some((e, _)) => out.extend(['\\', *e as char]),
-                // Three digits always: a digit may follow.
-                None if c.is_ascii_control() => {
-                    let _ = write!(out, "\\{:03o}", c as u32);
-                }
-                None => out.push(c),
-            }
+        // Names, of which listings have tens of thousands.
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.-/ ".contains(&b);
+        if chunk.valid().bytes().all(plain) {
+            out.push_str(chunk.valid());
+        } else {
+            chunk.valid().chars().for_each(|c| escape_char(c, &mut out));
         }
         for b in chunk.invalid() {
             let _ = write!(out, "\\{b:03o}");
@@ -407,4 +401,16 @@ pub fn escape(bytes: &[u8]) -> String {
     }
     out.push('"');
     out
+}
+
+fn escape_char(c: char, out: &mut String) {
+    let simple = SIMPLE_ESCAPES
+        .iter()
+        .find(|(_, v)| u32::from(*v) == u32::from(c));
+    match simple {
+        Some((e, _)) => out.extend(['\\', *e as char]),
+        // Three digits always: a digit may follow.
+        None if c.is_ascii_control() => out.push_str(&format!("\\{:03o}", c as u32)),
+        None => out.push(c),
+    }
 }

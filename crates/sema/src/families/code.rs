@@ -57,12 +57,18 @@ impl CodeHit {
         }
         let provider = place.provider.as_ref();
         let provider = provider.map_or(String::new(), |p| format!(".provider({})", quoted(p)));
-        format!(
-            "{head}{provider}.{}({}){}",
-            self.word,
-            quoted(&what),
-            self.tail
-        )
+        // No longer than it is: listings keep tens of thousands.
+        [
+            &head,
+            &provider,
+            ".",
+            &self.word,
+            "(",
+            &quoted(&what),
+            ")",
+            &self.tail,
+        ]
+        .concat()
     }
 }
 

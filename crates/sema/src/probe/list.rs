@@ -43,14 +43,16 @@ impl Listed {
     }
 }
 
-/// The points that `points` match, sorted, each once. Problems go to `diags`.
+/// The points that `points` match, sorted, each once. Problems go to `diags`. Variables of places
+/// in code only if they are wanted: there may be tens of thousands of places.
 pub fn list(
     lib: &Library,
     facts: &dyn Facts,
     points: &[ProbePoint],
+    variables: bool,
     diags: &mut Diagnostics,
 ) -> Vec<Listed> {
-    let mut all = BTreeMap::new();
+    let mut all = Vec::new();
     for p in points {
         let entry = PointEntry {
             point: p.clone(),
@@ -65,16 +67,23 @@ pub fn list(
         for d in search.probe(&[entry], &part) {
             diags.push(d);
         }
-        for found in &search.found {
-            for one in listed(lib, facts, found, p.span) {
-                all.entry(one.point.clone()).or_insert(one);
-            }
+        for found in std::mem::take(&mut search.found) {
+            all.append(&mut listed(lib, facts, &found, variables, p.span));
         }
     }
-    all.into_values().collect()
+    // Of equal ones the first stays.
+    all.sort_by(|a, b| a.point.cmp(&b.point));
+    all.dedup_by(|later, first| later.point == first.point);
+    all
 }
 
-fn listed(lib: &Library, facts: &dyn Facts, found: &Found, span: Span) -> Vec<Listed> {
+fn listed(
+    lib: &Library,
+    facts: &dyn Facts,
+    found: &Found,
+    variables: bool,
+    span: Span,
+) -> Vec<Listed> {
     let mut vars = BTreeMap::new();
     for part in &found.layer.parts {
         Assigned {
@@ -117,7 +126,10 @@ fn listed(lib: &Library, facts: &dyn Facts, found: &Found, span: Span) -> Vec<Li
             .iter()
             .map(|place| {
                 let module = &place.module.module;
-                let known = facts.place_variables(module, place.place.id, hit.ret);
+                let known = match variables {
+                    true => facts.place_variables(module, place.place.id, hit.ret),
+                    false => Ok(Vec::new()),
+                };
                 let spelled = |v: &crate::facts::Variable| {
                     let ty = crate::ctype::CTy::id(v.ty).spell(facts);
                     (v.name.to_string(), ty)

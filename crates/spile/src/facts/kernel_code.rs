@@ -4,11 +4,11 @@
 //! are in debugging information.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_ir::{BinOp, CodePlace};
-use spile_kernel::btf::Type;
+use spile_kernel::btf::{Btf, Type};
 use spile_kernel::functions::{self, Found, Function, Functions, signature};
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{
@@ -39,6 +39,9 @@ enum Why {
 const ARGUMENTS: usize = 6;
 const STACK_POINTER: u16 = 7;
 
+/// In [`FoundPlace::id`]: above the place of a name among the kernel's symbols, whose number in
+/// BTF is looked up when it is needed.
+const LATER: u64 = 1 << 40;
 /// So many functions are looked up one by one.
 const FEW: usize = 4;
 
@@ -46,6 +49,8 @@ const FEW: usize = 4;
 #[derive(Default)]
 pub struct KernelCode {
     left_out: AtomicUsize,
+    /// The functions of the BTF that was asked about last.
+    ids: Mutex<Option<(&'static Btf, HashMap<&'static str, u32>)>>,
 }
 
 type Places = Result<Vec<FoundPlace>, String>;
@@ -118,18 +123,21 @@ impl KernelCode {
         name: &str,
         exported: bool,
     ) -> Places {
-        // One function of the kernel that BTF has and that may be probed. Several of that name
+        // One function of the kernel that may be probed. Several of that name, and copies of it,
         // are probed by their addresses.
         let kernel = KernelTypes::kernel();
+        let id = |own: Types, name: &str| match signature(own.btf, name) {
+            Some(found) => u64::from(found.id),
+            None => no_variables(Why::Unknown),
+        };
         if module.is_none()
             && !exported
             && let Some(kernel) = kernel
             && !spile_kernel::glob::is_pattern(name)
-            && let Some(found) = signature(kernel.btf, name)
             && !hidden(name)
             && functions::sound(name)
         {
-            return Ok(vec![place(name, u64::from(found.id), named(None, name))]);
+            return Ok(vec![place(name, id(kernel, name), named(None, name))]);
         }
         let all = Functions::kernel().map_err(ToString::to_string)?;
         let Found {
@@ -147,17 +155,26 @@ impl KernelCode {
             Some(module) => types.module(module),
             None => kernel,
         };
-        let ids: HashMap<&str, u32> = match own {
-            Some(types) if functions.len() > FEW => functions::ids(types.btf),
-            Some(types) => functions
-                .iter()
-                .filter_map(|f| Some((f.name, signature(types.btf, f.name)?.id)))
-                .collect(),
-            None => HashMap::new(),
+        let many = functions.len() > FEW;
+        let id = |f: &Function<'_>| match own {
+            None => no_variables(Why::NoTypes),
+            // Only what is asked about its variables is looked up.
+            Some(_) if many => LATER + u64::from(f.at),
+            Some(own) => id(own, f.name),
         };
         let found = functions.iter().filter(|f| !exported || f.global);
-        let places = found.map(|f| function(own.is_some(), ids.get(f.name), f));
-        Ok(places.collect())
+        Ok(found.map(|f| function(f, id)).collect())
+    }
+
+    /// The number in its BTF of one of many functions.
+    fn looked_up(&self, own: Types, name: &str) -> Option<u32> {
+        let mut known = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        // Questions go through one module after the other.
+        let current = known.as_ref().is_some_and(|(btf, _)| std::ptr::eq(*btf, own.btf));
+        if !current {
+            *known = Some((own.btf, functions::ids(own.btf)));
+        }
+        known.as_ref()?.1.get(name).copied()
     }
 
     /// The variables at the entry or the return of a function.
@@ -177,7 +194,14 @@ impl KernelCode {
             return Err((*reason).to_owned());
         }
         let own = own.ok_or(REASONS[Why::NoTypes as usize])?;
-        Ok(parameters(own, id as u32, ret))
+        let id = match id.checked_sub(LATER) {
+            None => id as u32,
+            Some(at) => Functions::kernel()
+                .ok()
+                .and_then(|all| self.looked_up(own, all.name_at(at as u32)?))
+                .ok_or(REASONS[Why::Unknown as usize])?,
+        };
+        Ok(parameters(own, id, ret))
     }
 }
 
@@ -232,13 +256,11 @@ fn place(name: &str, id: u64, place: CodePlace) -> FoundPlace {
     }
 }
 
-fn function(types: bool, id: Option<&u32>, f: &Function<'_>) -> FoundPlace {
-    let id = match id {
-        _ if f.shared => no_variables(Why::Shared),
-        _ if !f.as_declared() => no_variables(Why::Copy),
-        _ if !types => no_variables(Why::NoTypes),
-        None => no_variables(Why::Unknown),
-        Some(id) => u64::from(*id),
+fn function(f: &Function<'_>, id: impl Fn(&Function<'_>) -> u64) -> FoundPlace {
+    let id = match f.shared {
+        true => no_variables(Why::Shared),
+        false if !f.as_declared() => no_variables(Why::Copy),
+        false => id(f),
     };
     let at = match f.traced {
         true => CodePlace::Traced(f.address),
