@@ -10,6 +10,7 @@ mod packages;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use packages::Kernel;
@@ -202,24 +203,25 @@ fn all(options: &Options) -> Result<bool, String> {
     let job = options.job(&built);
     // Cases run one after the other, so a guest is busy with one processor most of the time.
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let (next, good) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
     std::thread::scope(|s| {
         for _ in 0..processors.min(kernels.len()) {
             s.spawn(|| {
                 while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = image::build(kernel, &built, &job)
                         .and_then(|image| guest::run(kernel, &image, kernels.len() == 1));
-                    match result {
-                        Ok(()) => {
-                            good.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Err(why) => eprintln!("{}: {why}", kernel.release),
+                    if let (Err(why), Ok(mut failed)) = (result, failed.lock()) {
+                        failed.push(format!("{}: {why}", kernel.release));
                     }
                 }
             });
         }
     });
-    Ok(good.into_inner() == kernels.len())
+    // After the results of all guests, where whoever sees only the end finds it.
+    let failed = failed.into_inner().unwrap_or_default();
+    failed.iter().for_each(|why| eprintln!("{why}"));
+    Ok(failed.is_empty())
 }
 
 /// Runs the cases on all wanted kernels; the status is zero if all pass on all of them.

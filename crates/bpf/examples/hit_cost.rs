@@ -166,6 +166,7 @@ fn options() -> Options {
             task_pt_regs: true,
             kprobe_multi: true,
             uprobe_multi: true,
+            preemption: None,
         },
         syscalls: Vec::new(),
         share: None,

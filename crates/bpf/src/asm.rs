@@ -40,8 +40,6 @@ pub enum Target {
     Call(Arc<str>),
     /// `LdImm64`: the address of a subprogram, by name, for helpers that call back.
     Func(Arc<str>),
-    /// `Call`: a kernel function, by name.
-    Kfunc(Arc<str>),
 }
 
 impl fmt::Display for Target {
@@ -50,7 +48,7 @@ impl fmt::Display for Target {
             Target::Map(name) => write!(f, "map {name}"),
             Target::Data(Section::Bss, off) => write!(f, ".bss+{off}"),
             Target::Data(Section::Rodata, off) => write!(f, ".rodata+{off}"),
-            Target::Call(name) | Target::Func(name) | Target::Kfunc(name) => f.write_str(name),
+            Target::Call(name) | Target::Func(name) => f.write_str(name),
         }
     }
 }
@@ -524,13 +522,13 @@ impl Asm {
         self.reloc(Target::Call(name.into()), insn);
     }
 
-    /// Calls a kernel function; the object must declare it.
-    pub fn call_kfunc(&mut self, name: impl Into<Arc<str>>) {
-        let insn = Insn::Call {
+    /// Calls a kernel function by its id in the kernel's BTF. By name libbpf would read all
+    /// the BTF, which takes 10 to 20 ms.
+    pub fn call_kfunc(&mut self, id: u32) {
+        self.emit(Insn::Call {
             callee: Callee::Kfunc,
-            target: -1,
-        };
-        self.reloc(Target::Kfunc(name.into()), insn);
+            target: id as i32,
+        });
     }
 
     /// Resolves the jumps. Those that do not fit 16 bits become `gotol` (a condition: jump

@@ -184,7 +184,6 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         rodata: pool.rodata,
         programs,
         subprograms: pool.subs.into_values().collect(),
-        kfuncs: Vec::new(),
         license: LICENSE.into(),
     };
     Ok(Compiled { spec, layout })

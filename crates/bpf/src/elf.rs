@@ -85,32 +85,6 @@ pub struct ProgramSpec {
     pub function: Function,
 }
 
-/// A type in a kernel function's prototype, as exact as libbpf compares it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KfuncType {
-    /// No result.
-    Void,
-    /// An integer of any size and sign.
-    Int,
-    /// `void *`.
-    VoidPtr,
-    /// Pointer to an integer of any size.
-    IntPtr,
-    /// Pointer to that struct.
-    StructPtr(String),
-}
-
-/// A kernel function that the object calls. Makes libbpf read the kernel's BTF (10-20 ms).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KfuncSpec {
-    /// Its name.
-    pub name: String,
-    /// What it returns.
-    pub result: KfuncType,
-    /// Its parameters.
-    pub params: Vec<KfuncType>,
-}
-
 /// All that goes into an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObjectSpec {
@@ -124,8 +98,6 @@ pub struct ObjectSpec {
     pub programs: Vec<ProgramSpec>,
     /// Functions that programs and one another call, or that helpers call back.
     pub subprograms: Vec<Function>,
-    /// Kernel functions that are called.
-    pub kfuncs: Vec<KfuncSpec>,
     /// Licence, usually [`LICENSE`].
     pub license: String,
 }
@@ -171,7 +143,6 @@ impl ObjectSpec {
         let mut writer = Writer::new();
         writer.data(self)?;
         writer.maps(self);
-        writer.kfuncs(self);
         writer.code(self)?;
         writer.finish()
     }
@@ -182,7 +153,6 @@ impl ObjectSpec {
         let names = programs
             .chain(self.subprograms.iter().map(|f| &*f.name))
             .chain(self.maps.iter().map(|m| &*m.name))
-            .chain(self.kfuncs.iter().map(|k| &*k.name))
             .chain([STATE, TABLES]);
         let mut seen = std::collections::HashSet::new();
         for name in names {
@@ -247,7 +217,6 @@ struct Writer<'s> {
     ext: Vec<ExtSection>,
     maps: HashMap<&'s str, Place>,
     functions: HashMap<&'s str, Place>,
-    kfuncs: HashMap<&'s str, Place>,
     /// With their sizes.
     bss: Option<(Place, u32)>,
     rodata: Option<(Place, u32)>,
@@ -261,7 +230,6 @@ impl<'s> Writer<'s> {
             ext: Vec::new(),
             maps: HashMap::new(),
             functions: HashMap::new(),
-            kfuncs: HashMap::new(),
             bss: None,
             rodata: None,
         }
@@ -359,36 +327,6 @@ impl<'s> Writer<'s> {
         }
         self.object.set_section_data(id, vec![0; end as usize], 8);
         self.btf.datasec(".maps", end, &vars);
-    }
-
-    fn kfuncs(&mut self, spec: &'s ObjectSpec) {
-        let mut funcs = Vec::with_capacity(spec.kfuncs.len());
-        for kfunc in &spec.kfuncs {
-            let result = self.kfunc_type(&kfunc.result);
-            let params: Vec<_> = kfunc
-                .params
-                .iter()
-                .map(|p| ("", self.kfunc_type(p)))
-                .collect();
-            let proto = self.btf.func_proto(result, &params);
-            funcs.push((self.btf.func(&kfunc.name, proto, Linkage::Extern), 0, 0));
-            let symbol = self.symbol(&kfunc.name, SymbolKind::Unknown, SymbolScope::Dynamic, None);
-            self.kfuncs.insert(&kfunc.name, Place { symbol, addend: 0 });
-        }
-        if !funcs.is_empty() {
-            self.btf.datasec(".ksyms", 0, &funcs);
-        }
-    }
-
-    fn kfunc_type(&mut self, ty: &KfuncType) -> TypeId {
-        let pointee = match ty {
-            KfuncType::Void => return TypeId::VOID,
-            KfuncType::Int => return self.btf.int("int", 4, true),
-            KfuncType::VoidPtr => TypeId::VOID,
-            KfuncType::IntPtr => self.btf.int("int", 4, true),
-            KfuncType::StructPtr(name) => self.btf.structure(name, 0, &[]),
-        };
-        self.btf.ptr(pointee)
     }
 
     /// The code sections: places first, because functions refer to later ones.
@@ -551,7 +489,6 @@ impl<'s> Writer<'s> {
         let found = match target {
             Target::Map(name) => self.maps.get(&**name).copied(),
             Target::Call(name) | Target::Func(name) => self.functions.get(&**name).copied(),
-            Target::Kfunc(name) => self.kfuncs.get(&**name).copied(),
             Target::Data(section, addend) => {
                 let data = if *section == Section::Bss {
                     self.bss
@@ -594,10 +531,6 @@ fn refer(insn: &mut Insn, target: &Target, addend: u32) -> Option<object::elf::R
         }
         (Insn::Call { target: imm, .. }, Target::Call(_)) => {
             *imm = (addend / 8) as i32 - 1;
-            Some(elf::R_BPF_64_32)
-        }
-        (Insn::Call { target: imm, .. }, Target::Kfunc(_)) => {
-            *imm = -1;
             Some(elf::R_BPF_64_32)
         }
         _ => None,

@@ -372,6 +372,18 @@ pub struct Features {
     pub kprobe_multi: bool,
     /// One link for many places of a file (6.6).
     pub uprobe_multi: bool,
+    /// How a handler turns off preemption, where handlers may (6.15, see [`Preemption`]).
+    pub preemption: Option<Preemption>,
+}
+
+/// Kernel functions that turn preemption off and on, by their ids in the kernel's BTF. There
+/// since 6.10; since 6.15 global subprograms may be called in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preemption {
+    /// `bpf_preempt_disable`.
+    pub off: u32,
+    /// `bpf_preempt_enable`.
+    pub on: u32,
 }
 
 /// How one system call's arguments become text.

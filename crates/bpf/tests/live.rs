@@ -9,7 +9,7 @@ use common::{COUNTER, RESULTS, line, program, spec};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, ObjectBuilder, PrintLevel, ProgramInput};
 use libbpf_rs::{Object, RingBufferBuilder};
 use spile_bpf::asm::{Asm, Function, Section};
-use spile_bpf::elf::{KfuncSpec, KfuncType, LICENSE, ObjectSpec};
+use spile_bpf::elf::{LICENSE, ObjectSpec};
 use spile_bpf::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Reg::*, Size, Swap, Width};
 
 /// What libbpf says. One for all tests, because libbpf has one.
@@ -173,21 +173,15 @@ fn kernel_functions() {
     if !privileged() {
         return;
     }
+    let btf = spile_kernel::btf::Btf::vmlinux().expect("the kernel's types");
     let mut asm = Asm::new("in_section", &["ctx"]);
-    asm.call_kfunc("bpf_rcu_read_lock");
-    asm.call_kfunc("bpf_rcu_read_unlock");
+    for name in ["bpf_rcu_read_lock", "bpf_rcu_read_unlock"] {
+        asm.call_kfunc(btf.find_func(name).expect("exists"));
+    }
     asm.mov(R0, 5);
     asm.exit();
-    let kfunc = |name: &str| KfuncSpec {
-        name: name.into(),
-        result: KfuncType::Void,
-        params: Vec::new(),
-    };
     let spec = ObjectSpec {
         programs: vec![program("raw_tp", asm.finish().expect("assembles"))],
-        kfuncs: ["bpf_rcu_read_lock", "bpf_rcu_read_unlock"]
-            .map(kfunc)
-            .to_vec(),
         license: LICENSE.into(),
         ..Default::default()
     };

@@ -8,7 +8,8 @@ use libbpf_rs::{
     RingBufferBuilder,
 };
 use spile_bpf::layout::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, RecordWhat, SyscallDesc, shared,
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, Preemption, RecordWhat,
+    SyscallDesc, shared,
 };
 use spile_bpf::{Compiled, generate};
 use spile_ir::interp::Value;
@@ -61,6 +62,7 @@ fn options() -> Options {
             task_pt_regs: true,
             kprobe_multi: true,
             uprobe_multi: true,
+            preemption: None,
         },
         syscalls: Vec::new(),
         share: None,
@@ -180,6 +182,38 @@ fn count_by_name() {
     run(&mut object, &name, [0, 39], 10, |_| ());
     let (_, words) = run(&mut object, &name, [0, 39], 10, |_| ());
     assert_eq!(count(&c, &words), 20);
+}
+
+/// At code of programs: each way out of the handler turns preemption on again, or the verifier
+/// would not take it.
+#[test]
+fn preemption_is_off_within() {
+    let p = program(
+        "site @0 \"\"\n\
+         global g0 \"a\" long shared lock @0\n\
+         handler \"p\" points 1 code(user, file \"/p\" 16) @0 {\n\
+           regs r0: long\n\
+           b0:\n\
+             r0 = gload g0\n\
+             r0 = add r0, 1\n\
+             gstore g0, r0\n\
+             ret\n\
+         }\n",
+    );
+    let Ok(btf) = Btf::vmlinux() else { return };
+    let (Some(off), Some(on)) = (
+        btf.find_func("bpf_preempt_disable"),
+        btf.find_func("bpf_preempt_enable"),
+    ) else {
+        return;
+    };
+    let mut options = options();
+    options.features.preemption = Some(Preemption { off, on });
+    let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+    let listing = c.spec.programs[0].function.listing();
+    let calls = |id: u32| listing.matches(&format!("kfunc#{id}")).count();
+    assert_eq!((calls(off), calls(on)), (1, 1), "{listing}");
+    load(&c);
 }
 
 /// Sum of the element's first words in the caches of all CPUs.

@@ -183,12 +183,11 @@ fn names_are_checked() {
 #[test]
 fn references_are_checked() {
     type Emit = fn(&mut Asm);
-    let undefined: [(Emit, &str); 5] = [
+    let undefined: [(Emit, &str); 4] = [
         (|a| a.ld_map(R1, "m"), "map m"),
         (|a| a.ld_data(R1, Section::Bss, 8), ".bss+8"),
         (|a| a.ld_data(R1, Section::Rodata, 0), ".rodata+0"),
         (|a| a.call_sub("sub"), "sub"),
-        (|a| a.call_kfunc("kfunc"), "kfunc"),
     ];
     for (emit, what) in undefined {
         let mut asm = Asm::new("f", &["ctx"]);

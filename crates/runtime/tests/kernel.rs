@@ -34,6 +34,7 @@ fn machine() -> Machine {
             task_pt_regs: true,
             kprobe_multi: true,
             uprobe_multi: true,
+            preemption: None,
         },
         syscalls: Vec::new(),
         share: None,

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use spile_bpf::layout::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, SyscallDesc, UnwindOffsets,
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, Preemption, SyscallDesc,
+    UnwindOffsets,
 };
 use spile_ir::NrSet;
 use spile_kernel::bpf::prog_type;
@@ -150,7 +151,7 @@ fn since(major: u32, minor: u32, feature: Feature) -> bool {
 
 /// What the running kernel's BPF has. Features that every kernel of some version has are
 /// told by the version; asking the kernel costs a system call or two each.
-pub fn bpf_features() -> Features {
+pub fn bpf_features(btf: &Btf) -> Features {
     let raw = prog_type::RAW_TRACEPOINT;
     Features {
         may_goto: since(6, 9, Feature::MayGoto),
@@ -160,7 +161,20 @@ pub fn bpf_features() -> Features {
         task_pt_regs: since(5, 15, Feature::Helper(raw, helper::TASK_PT_REGS)),
         kprobe_multi: since(5, 18, Feature::KprobeMulti),
         uprobe_multi: since(6, 6, Feature::UprobeMulti),
+        preemption: preemption(btf),
     }
+}
+
+/// How handlers turn off preemption. A kernel older than 6.15 has these functions and does not
+/// allow global subprograms between them.
+fn preemption(btf: &Btf) -> Option<Preemption> {
+    let version = machine::version();
+    let id = |name| btf.find_func(name);
+    ((version.0, version.1) >= (6, 15)).then_some(())?;
+    Some(Preemption {
+        off: id("bpf_preempt_disable")?,
+        on: id("bpf_preempt_enable")?,
+    })
 }
 
 /// The system calls as the generator prints them.

@@ -439,7 +439,7 @@ fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::
             spile_runtime::needs::reads_user(program),
             spile_runtime::needs::takes_user_stacks(program),
         ),
-        features: machine::bpf_features(),
+        features: machine::bpf_features(btf),
         syscalls: machine::syscall_descs(),
         share: None,
     }))

@@ -2,13 +2,13 @@
 //! locks, counters, and the way out.
 
 use spile_ir::storage::Storage;
-use spile_ir::{BlockId, Event, Inst, Term, Ty, Val, intrinsics::Intrinsic};
+use spile_ir::{BlockId, Event, Inst, Space, Term, Ty, Val, intrinsics::Intrinsic};
 
 use super::{CTX, GEN, Gen, NR, Res, TASK};
 use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
-use crate::layout::{Place, counters, percpu, shared};
+use crate::layout::{Place, Preemption, counters, percpu, shared};
 use crate::regalloc::Home;
 
 /// Most tries for a lock that the verifier is made to follow.
@@ -72,7 +72,15 @@ impl Gen<'_> {
     fn rest(&mut self, first: BlockId, out: Label) -> Res {
         let order = self.reachable(first);
         self.keep_task(&order);
-        self.enter(out)?;
+        let preemption = self.preemption();
+        let end = match preemption {
+            Some(_) => self.asm.label(),
+            None => out,
+        };
+        if let Some(p) = preemption {
+            self.asm.call_kfunc(p.off);
+        }
+        self.enter(end)?;
         self.clear_undefined()?;
         self.clear_tokens();
         match self.alloc.resume.is_empty() {
@@ -81,7 +89,23 @@ impl Gen<'_> {
         }
         self.finish_cold()?;
         self.asm.bind(self.done);
-        self.leave()
+        self.leave()?;
+        if let Some(p) = preemption {
+            self.asm.bind(end);
+            self.asm.call_kfunc(p.on);
+        }
+        Ok(())
+    }
+
+    /// How preemption is turned off at code of programs, where BPF programs run with it on. A
+    /// thread that is switched out in a handler leaves the processor marked busy and its locks
+    /// taken, and each hit there is skipped until it runs again: thousands, in a slice of time.
+    /// At tracepoints, which are the same since 6.19, it would not help: the kernel itself skips
+    /// a program that another thread is in, and would switch where preemption is turned on again.
+    fn preemption(&self) -> Option<Preemption> {
+        let event = &self.program.handlers[self.handler.index()].event;
+        let user = matches!(event, Event::Code(probe) if probe.space == Space::User);
+        self.options.features.preemption.filter(|_| user)
     }
 
     /// Gets the current task once where several instructions want it.

@@ -151,7 +151,6 @@ pub fn spec() -> ObjectSpec {
             program("perf_event", empty("tock")),
         ],
         subprograms: vec![add_value(), multiply()],
-        kfuncs: Vec::new(),
         license: LICENSE.into(),
     }
 }

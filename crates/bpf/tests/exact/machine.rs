@@ -69,6 +69,7 @@ pub fn options() -> Options {
             task_pt_regs: true,
             kprobe_multi: true,
             uprobe_multi: true,
+            preemption: None,
         },
         syscalls: Vec::new(),
         share: None,

@@ -236,6 +236,7 @@ pub fn bpf_options() -> BpfOptions {
             task_pt_regs: true,
             kprobe_multi: true,
             uprobe_multi: true,
+            preemption: None,
         },
         lines: false,
         syscalls: Vec::new(),
