@@ -7,11 +7,11 @@ use std::process::Command;
 use crate::bench::{SAY, bpftrace_tool, median, named, report, spile};
 use crate::peers::Tool;
 
-const ROUNDS: usize = 5;
-/// Calls of the function with and without a dormant marker.
-const DORMANT_CALLS: &str = "20000000";
+const ROUNDS: usize = 3;
+/// Calls of the function with and without a dormant marker, in each of the workload's runs.
+const DORMANT_CALLS: &str = "100000";
 /// Calls where each takes the kernel's time.
-const ACTIVE_CALLS: &str = "5000";
+const ACTIVE_CALLS: &str = "200";
 
 /// Builds the workload and measures.
 pub fn run() {

@@ -14,6 +14,7 @@
 //! * [`process`]: questions about one process.
 //! * [`symbols`]: the symbols of kernel and modules.
 //! * [`syscalls`]: the system calls and their arguments, as data.
+//! * [`truncated`]: files that become shorter while they are read.
 //! * [`tracepoints`]: tracepoints with their arguments; perf events by name.
 
 pub mod bpf;
@@ -29,3 +30,4 @@ pub mod symbols;
 pub mod syscalls;
 mod sysfile;
 pub mod tracepoints;
+pub mod truncated;

@@ -101,6 +101,16 @@ pub fn all() -> Vec<u32> {
     numbers("/proc")
 }
 
+/// The inode number of the PID namespace of a process, or of this one; `None` if there is no
+/// such process.
+#[must_use]
+pub fn pid_namespace(pid: Option<u32>) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
+    let meta = fs::metadata(format!("/proc/{process}/ns/pid")).ok()?;
+    Some(meta.ino())
+}
+
 /// The threads of a process, its own number first; none when it is gone.
 #[must_use]
 pub fn threads(pid: u32) -> Vec<u32> {

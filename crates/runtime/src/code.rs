@@ -54,9 +54,13 @@ pub(crate) fn attach(
     if links.fds.len() > attached || sites.is_empty() {
         return Ok(());
     }
-    match links.refused.drain(left_out..).next() {
-        Some(first) => Err(Error::Attach(first.place, first.why)),
-        None => Ok(()),
+    match (links.refused.drain(left_out..).next(), probe.pid) {
+        (Some(first), Some(pid)) if first.why.raw_os_error() == Some(libc::ESRCH) => {
+            let why = io::Error::other(format!("process {pid} has ended"));
+            Err(Error::Attach(first.place, why))
+        }
+        (Some(first), _) => Err(Error::Attach(first.place, first.why)),
+        (None, _) => Ok(()),
     }
 }
 

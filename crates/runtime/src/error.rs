@@ -23,6 +23,9 @@ pub enum Error {
     },
     /// A program could not be attached to this.
     Attach(String, io::Error),
+    /// A file is not the one any more in which places were looked up: its path, and what
+    /// happened to it.
+    Changed(String, &'static str),
     /// The process of `-x` is not there.
     NoProcess(i32, io::Error),
     /// The command of `-c` could not be started.
@@ -69,6 +72,10 @@ impl fmt::Display for Error {
                 )?;
                 write!(f, "{log}")
             }
+            Error::Changed(path, what) => write!(
+                f,
+                "{path} was {what} after its code was looked up: start again"
+            ),
             Error::Attach(what, e) => {
                 write!(f, "cannot attach to {what}: {e}")?;
                 match e.raw_os_error() {
@@ -98,7 +105,11 @@ impl std::error::Error for Error {
             | Error::Output(_, e)
             | Error::Listen(_, e)
             | Error::System(_, e) => Some(e),
-            Error::Privileges | Error::NoBpf | Error::Rejected { .. } | Error::Internal(_) => None,
+            Error::Changed(..)
+            | Error::Privileges
+            | Error::NoBpf
+            | Error::Rejected { .. }
+            | Error::Internal(_) => None,
         }
     }
 }

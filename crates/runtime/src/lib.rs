@@ -8,8 +8,8 @@
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`kernel_side`], [`drain`], [`grace`], [`needs`], [`urgent`] | locks and per-CPU deltas |
 //! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
-//! | [`load`] | loading and attaching |
-//! | `tree`, `words` | what kernel handlers read of the session: the target's processes, clock, zone |
+//! | [`load`], `code`, `probed` | loading and attaching; files that change meanwhile |
+//! | `tree`, `words`, [`namespaces`] | what kernel handlers read of the session: the target's processes, clock, zone |
 //! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
 //! | [`events`], [`child`], [`input`], [`output`], [`prometheus`] | the outside world |
 //! | [`host`], [`kmem`], [`clock`] | intrinsics of controller handlers |
@@ -32,9 +32,11 @@ pub mod kmem;
 pub mod load;
 pub mod maps;
 pub mod message;
+pub mod namespaces;
 pub mod needs;
 pub mod output;
 pub mod pages;
+mod probed;
 pub mod prometheus;
 pub mod record;
 pub mod report;
@@ -48,4 +50,5 @@ mod words;
 
 pub use account::Account;
 pub use error::Error;
+pub use probed::FileState;
 pub use session::{Options, Outcome, Session, Target};

@@ -31,8 +31,10 @@ use crate::events::{Events, Signal, Signals, Source, Timer};
 use crate::input::{Input, Typed};
 use crate::kernel_side::Kernel;
 use crate::load::{Links, Loaded};
+use crate::namespaces::Numbers;
 use crate::needs;
 use crate::output::{self, Output};
+use crate::probed::{FileState, Probed};
 use crate::prometheus::{Next, Server, Wants};
 use crate::report::{self, CycleClock, Hits};
 use crate::state::State;
@@ -68,6 +70,8 @@ pub struct Options {
     pub target: Target,
     /// `-o`.
     pub output: output::Target,
+    /// Files in which places were looked up, as they were then.
+    pub looked_at: Vec<(PathBuf, FileState)>,
     /// `-T`: the session ends after this.
     pub timeout: Option<Duration>,
     /// Where `prometheus` probes are served, `host:port`.
@@ -110,6 +114,7 @@ struct Batch {
 pub struct Session {
     // Fields are dropped in this order: programs are detached first.
     links: Option<Links>,
+    probed: Probed,
     /// Hits of functions that the kernel let pass: at entries, and at returns.
     missed: (u64, u64),
     ring: Option<RingBuffer<'static>>,
@@ -157,7 +162,8 @@ impl Session {
         let signals = Signals::new().map_err(system("blocking signals"))?;
         let events = Events::new().map_err(system("epoll"))?;
         let watched = follow(&options.target)?;
-        let target = watched.as_ref().map_or(0, |w| i64::from(w.pid()));
+        let number = |w: &Watched| Numbers::now().outside(w.pid().unsigned_abs());
+        let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let reads_user = object.is_some() && needs::reads_user(&program);
         let marks = needs::makes_marks(&program) || needs::takes_user_stacks(&program);
         let marks = reads_user || object.is_some() && marks;
@@ -182,7 +188,9 @@ impl Session {
         });
         let batch = Rc::new(RefCell::new(Batch::default()));
         let (mut links, mut ring, mut loaded, mut files) = (None, None, None, None);
+        let probed = Probed::new(&program, &options.looked_at);
         if let Some((l, state, attached)) = started.transpose()? {
+            probed.unchanged()?;
             let (l, state) = loaded.insert((l, state));
             if let (Some(at), Target::Pid(pid)) = (tree, &options.target) {
                 tree::mark_descendants(state, at, pid.unsigned_abs());
@@ -222,6 +230,7 @@ impl Session {
         let kernel_exits = links.is_some() && needs::kernel_exits(&program);
         let mut session = Session {
             links,
+            probed,
             missed: (0, 0),
             ring,
             batch,
@@ -426,6 +435,16 @@ impl Session {
         }
         self.count_kernel();
         self.check_skipped();
+        if let Some(text) = self.probed.look() {
+            self.warn_of(&text);
+        }
+    }
+
+    /// A warning, unless there are to be none.
+    fn warn_of(&self, text: &str) {
+        if !self.options.quiet {
+            output::warn(text);
+        }
     }
 
     /// Reads standard input and runs its probes.
@@ -630,6 +649,9 @@ impl Session {
         if let Some(warning) = self.child_failed() {
             exit_code = 1;
             self.warn(&warning);
+        }
+        for text in self.probed.look_at_all() {
+            self.warn_of(&text);
         }
         self.close_account();
         let account = self.controller.account.clone();

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use spile_bpf::layout::TREE_BYTES;
 use spile_kernel::process;
 
+use crate::namespaces::Numbers;
 use crate::state::State;
 
 /// Sets the bit of a process; the bits are at `at` of the shared block.
@@ -32,10 +33,12 @@ pub fn mark_descendants(state: &State, at: u32, target: u32) {
     let mut known = HashSet::from([target]);
     loop {
         let before = known.len();
-        for pid in process::all() {
+        let found = process::all();
+        let numbers = Numbers::now();
+        for pid in found {
             let parent = || process::stat(pid).map(|s| s.ppid);
             if !known.contains(&pid) && parent().is_some_and(|p| known.contains(&p)) {
-                mark(state, at, pid);
+                mark(state, at, numbers.outside(pid));
                 known.insert(pid);
             }
         }

@@ -39,6 +39,8 @@ pub struct Options {
     pub session_pid: i64,
     /// User id of the session.
     pub session_uid: i64,
+    /// Inode number of the PID namespace that `ns_pid()` and its like give numbers of.
+    pub target_pidns: i64,
 }
 
 impl Default for Options {
@@ -50,6 +52,7 @@ impl Default for Options {
             no_time_limits: false,
             session_pid: 0,
             session_uid: 0,
+            target_pidns: 0,
         }
     }
 }
@@ -172,6 +175,7 @@ pub fn analyse_seen(
     let input = Input {
         globals: &options.globals,
         session: (options.session_pid, options.session_uid),
+        pidns: options.target_pidns,
     };
     let Resolved { mut tree, types } = Resolver::run(
         inputs.facts,

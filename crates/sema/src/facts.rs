@@ -234,6 +234,11 @@ pub trait Facts {
     fn has_target(&self) -> bool {
         false
     }
+    /// The number that handlers see of a process with that number, which are not the same in a
+    /// PID namespace.
+    fn process_number(&self, pid: u32) -> u32 {
+        pid
+    }
     /// What the kernel knows a file by; links are followed.
     fn file_identity(&self, path: &str) -> Option<FileIdentity> {
         let _ = path;

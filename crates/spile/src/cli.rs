@@ -57,6 +57,9 @@ pub struct Cli {
     /// Look for tapset files in DIR too (repeatable)
     #[arg(short = 'I', value_name = "DIR")]
     pub include: Vec<PathBuf>,
+    /// Namespaces of this process: paths of programs, and numbers that ns_pid() and its like give
+    #[arg(long, value_name = "PID")]
+    pub target_namespaces: Option<u32>,
     /// Size of the output buffer in megabytes
     #[arg(short = 's', value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=2048))]
     pub buffer_mb: Option<u32>,
@@ -141,10 +144,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("--ldd", "symbols of programs are not available yet"),
     ("--sysroot", "scripts run on the machine that compiles them"),
     ("--sysenv", "scripts run on the machine that compiles them"),
-    (
-        "--target-namespaces",
-        "processes are those of the host's namespace",
-    ),
     ("--remote", "run it there: `ssh HOST spile ...`"),
     ("--runtime", "there is one runtime, eBPF"),
     ("--bpf", "eBPF is the only runtime"),

@@ -59,14 +59,20 @@ impl KernelFacts {
             tracefs: OnceLock::new(),
             asked: AtomicUsize::new(0),
             systems: OnceLock::new(),
-            programs: user::Programs::new(user::Target::None),
+            programs: user::Programs::new(user::Target::None, None),
         }
     }
 
-    /// With what `process` without a name means.
-    pub fn with_target(mut self, target: user::Target) -> KernelFacts {
-        self.programs = user::Programs::new(target);
+    /// With what `process` without a name means, and the process in whose mount namespace
+    /// paths of programs are looked up, if not here.
+    pub fn with_target(mut self, target: user::Target, seen_by: Option<u32>) -> KernelFacts {
+        self.programs = user::Programs::new(target, seen_by);
         self
+    }
+
+    /// Files of programs that were looked at, as they were then.
+    pub fn looked_at(&self) -> Vec<(std::path::PathBuf, spile_runtime::FileState)> {
+        self.programs.looked_at()
     }
 
     /// How many functions of the kernel were left out of answers because they cannot be probed.
@@ -244,6 +250,10 @@ impl Facts for KernelFacts {
 
     fn has_target(&self) -> bool {
         self.programs.has_target()
+    }
+
+    fn process_number(&self, pid: u32) -> u32 {
+        spile_runtime::namespaces::Numbers::now().outside(pid)
     }
 
     fn file_identity(&self, path: &str) -> Option<FileIdentity> {

@@ -23,6 +23,7 @@ use report::Failure;
 const SDT_HEADER: &str = include_str!("../../../include/spile/sdt.h");
 
 fn main() -> ExitCode {
+    spile_kernel::truncated::end_with_a_message();
     let mut args = std::env::args_os();
     match args.nth(1).as_deref().and_then(|a| a.to_str()) {
         Some("fmt") => subcommand(|cli: cli::Fmt| fmt::run(&cli, std::io::stderr().is_terminal())),

@@ -141,7 +141,8 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     if last == 4 {
         return Ok(0);
     }
-    let code = execute(cli, program, object.zip(target))?;
+    let looked_at = front.facts.looked_at();
+    let code = execute(cli, program, object.zip(target), looked_at)?;
     watch.pass(5, "run completed");
     Ok(code)
 }
@@ -260,7 +261,7 @@ fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
         sources,
         diags,
         library,
-        facts: KernelFacts::new(&release).with_target(target(cli)),
+        facts: KernelFacts::new(&release).with_target(target(cli), cli.target_namespaces),
         pretty,
         files,
     })
@@ -322,6 +323,14 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
         display: !cli.no_global_var_display,
         session_pid: std::process::id().into(),
         session_uid: spile_kernel::process::own_uid().into(),
+        target_pidns: match spile_kernel::process::pid_namespace(cli.target_namespaces) {
+            Some(inode) => inode.cast_signed(),
+            None => {
+                let pid = cli.target_namespaces.unwrap_or_default();
+                fail(format_args!("--target-namespaces={pid}: no such process")).print(false);
+                return None;
+            }
+        },
         no_time_limits: cli.suppress_time_limits,
     };
     let Front {
@@ -475,6 +484,7 @@ fn execute(
     cli: &Cli,
     program: Program,
     object: Option<(Object, spile_bpf::layout::Options)>,
+    looked_at: Vec<(std::path::PathBuf, spile_runtime::FileState)>,
 ) -> Result<u8, Failure> {
     use spile_runtime::{output, session};
     let target = match (&cli.command, cli.pid) {
@@ -502,6 +512,7 @@ fn execute(
             Some(file) => output::Target::File(file.clone()),
             None => output::Target::Stdout,
         },
+        looked_at,
         timeout,
         prometheus: cli.prometheus.clone(),
         timing: cli.timing,

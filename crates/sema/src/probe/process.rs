@@ -51,7 +51,10 @@ fn meant(facts: &dyn Facts, process: &Component) -> Result<Expr, Box<Diagnostic>
     let make = Make(process.span);
     match &process.arg {
         None => Ok(make.call("__process_targeted", Vec::new())),
-        Some(Literal::Num(n)) => Ok(make.bin(BinOp::Eq, make.call("pid", Vec::new()), *n)),
+        Some(Literal::Num(n)) => {
+            let pid = u32::try_from(*n).map_or(*n, |pid| facts.process_number(pid).into());
+            Ok(make.bin(BinOp::Eq, make.call("pid", Vec::new()), pid))
+        }
         Some(Literal::Str(s)) => {
             let runs = files(facts, &String::from_utf8_lossy(s), process)?;
             let targeted = || make.call("__process_targeted", Vec::new());

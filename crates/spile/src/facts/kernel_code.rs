@@ -170,7 +170,9 @@ impl KernelCode {
     fn looked_up(&self, own: Types, name: &str) -> Option<u32> {
         let mut known = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         // Questions go through one module after the other.
-        let current = known.as_ref().is_some_and(|(btf, _)| std::ptr::eq(*btf, own.btf));
+        let current = known
+            .as_ref()
+            .is_some_and(|(btf, _)| std::ptr::eq(*btf, own.btf));
         if !current {
             *known = Some((own.btf, functions::ids(own.btf)));
         }

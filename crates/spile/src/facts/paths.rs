@@ -19,27 +19,81 @@ pub fn of_process(pid: u32) -> Result<PathBuf, String> {
     let path = process::executable(pid)
         .ok_or_else(|| format!("process {pid} has no program, or it may not be read"))?;
     // In another mount namespace the path is another file or none; that of a deleted file too.
-    let same = |path: &Path| {
-        let (a, b) = (path.metadata().ok()?, own.metadata().ok()?);
-        Some((a.dev(), a.ino()) == (b.dev(), b.ino()))
+    let same = |path: &Path| same_file(path, &own);
+    let inside = below(&root_of(pid), &path);
+    Ok([path, inside].into_iter().find(|p| same(p)).unwrap_or(own))
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    let identity = |p: &Path| p.metadata().ok().map(|m| (m.dev(), m.ino()));
+    identity(a).is_some() && identity(a) == identity(b)
+}
+
+/// What `/` is for a process.
+fn root_of(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/root"))
+}
+
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// A path as a process means it: the plain one where that is the same file.
+fn seen_by(pid: u32, path: &Path) -> PathBuf {
+    let inside = below(&root_of(pid), path);
+    match same_file(path, &inside) {
+        true => path.to_owned(),
+        false => inside,
+    }
+}
+
+/// The file of a name in another root: a path, or a name in the usual folders.
+fn named_below(root: &Path, name: &str) -> Result<Vec<PathBuf>, String> {
+    let folders = [
+        "/usr/local/sbin",
+        "/usr/local/bin",
+        "/usr/sbin",
+        "/usr/bin",
+        "/sbin",
+        "/bin",
+    ];
+    let mut found = match (name.contains('/'), glob::is_pattern(name)) {
+        (true, true) => matching(&below(root, Path::new(name)).to_string_lossy()),
+        (true, false) => vec![below(root, Path::new(name))],
+        (false, _) => folders
+            .iter()
+            .map(|d| below(root, Path::new(d)).join(name))
+            .collect(),
     };
-    let inside =
-        PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(&path));
-    Ok([path, inside]
-        .into_iter()
-        .find(|p| same(p) == Some(true))
-        .unwrap_or(own))
+    found.retain(|p| p.is_file());
+    if !name.contains('/') {
+        found.truncate(1);
+    }
+    match found.is_empty() {
+        true => Err(format!(
+            "there is no program `{name}` in {}",
+            root.display()
+        )),
+        false => Ok(found),
+    }
 }
 
 /// The libraries of a program that a name or a pattern means: those that a process has mapped,
 /// or those that the file needs, by the rules of the dynamic linker.
 pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathBuf>, String> {
     if pattern.contains('/') && !glob::is_pattern(pattern) {
-        return named(pattern);
+        return match pid {
+            Some(pid) => Ok(vec![seen_by(pid, Path::new(pattern))]),
+            None => named(pattern, None),
+        };
     }
     let all = match pid {
         Some(pid) => mapped(pid),
         None => needed(of),
+    };
+    let here = |p: &PathBuf| match pid {
+        Some(pid) => Some(seen_by(pid, p)).filter(|p| p.is_file()),
+        None => p.canonicalize().ok(),
     };
     let fits = |path: &PathBuf| {
         let whole = path.to_string_lossy();
@@ -49,11 +103,7 @@ pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathB
             || glob::matches(pattern, name)
             || name.split(".so").next() == Some(pattern)
     };
-    let mut found: Vec<PathBuf> = all
-        .iter()
-        .filter(|p| fits(p))
-        .filter_map(|p| p.canonicalize().ok())
-        .collect();
+    let mut found: Vec<PathBuf> = all.iter().filter(|p| fits(p)).filter_map(here).collect();
     found.sort();
     found.dedup();
     match found.is_empty() {
@@ -142,8 +192,21 @@ fn usual_folders() -> impl Iterator<Item = PathBuf> {
     folders.into_iter()
 }
 
-/// The files that a name or a pattern means: a path, or a name that `$PATH` has.
-pub fn named(name: &str) -> Result<Vec<PathBuf>, String> {
+/// A library of that name where the dynamic linker looks.
+fn library(name: &str) -> Option<PathBuf> {
+    let named = name.contains(".so");
+    let mut places = usual_folders().filter(|_| named).map(|d| d.join(name));
+    places.find(|p| p.is_file())
+}
+
+/// The files that a name or a pattern means: a path, or a name that `$PATH` has, or that of a
+/// library.
+///
+/// `root` is what `/` is for whoever wrote the name, if not our own.
+pub fn named(name: &str, root: Option<&Path>) -> Result<Vec<PathBuf>, String> {
+    if let Some(root) = root {
+        return named_below(root, name);
+    }
     let found: Vec<PathBuf> = match (glob::is_pattern(name), name.contains('/')) {
         (true, true) => matching(name),
         (true, false) => search_path()
@@ -156,6 +219,7 @@ pub fn named(name: &str) -> Result<Vec<PathBuf>, String> {
                 p.metadata()
                     .is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0)
             })
+            .chain(library(name))
             .take(1)
             .collect(),
     };
@@ -248,12 +312,12 @@ mod tests {
 
     #[test]
     fn names_are_looked_for() {
-        let shell = named("sh").expect("a shell");
+        let shell = named("sh", None).expect("a shell");
         assert!(shell[0].is_absolute());
-        assert_eq!(named("/bin/sh").expect("a shell"), shell);
-        assert!(!named("/bin/s[h]").expect("a shell").is_empty());
-        assert!(named("no-such-program-at-all").is_err());
-        assert!(named("/no/such/*").is_err());
+        assert_eq!(named("/bin/sh", None).expect("a shell"), shell);
+        assert!(!named("/bin/s[h]", None).expect("a shell").is_empty());
+        assert!(named("no-such-program-at-all", None).is_err());
+        assert!(named("/no/such/*", None).is_err());
         assert!(of_process(0).is_err());
     }
 

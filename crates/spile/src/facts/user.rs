@@ -1,12 +1,13 @@
 //! Programs and libraries: which files a script means, which places in them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_debuginfo::{Binding, Module as File, Search, Symbol, SymbolKind, demangle};
 use spile_ir::CodePlace;
 use spile_kernel::glob;
+use spile_runtime::FileState;
 use spile_sema::facts::{
     CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Module, ModuleQuery, Variable,
 };
@@ -27,20 +28,26 @@ pub enum Target {
     Pid(u32),
 }
 
+/// A file, and what it was when it was opened.
+type Opened = (Arc<File>, Option<FileState>);
+
 /// Files with code.
 pub struct Programs {
     target: Target,
+    /// What `/` of paths is, if not our own.
+    root: Option<PathBuf>,
     search: Search,
-    files: Mutex<HashMap<Arc<str>, Arc<File>>>,
+    files: Mutex<HashMap<Arc<str>, Opened>>,
     /// Numbers of their types and places.
     pub known: dwarf::Known,
 }
 
 impl Programs {
-    /// For a run with that target.
-    pub fn new(target: Target) -> Programs {
+    /// For a run with that target, and with paths as that process sees them.
+    pub fn new(target: Target, seen_by: Option<u32>) -> Programs {
         Programs {
             target,
+            root: seen_by.map(|pid| PathBuf::from(format!("/proc/{pid}/root"))),
             search: Search::from_env(),
             files: Mutex::default(),
             known: dwarf::Known::default(),
@@ -52,15 +59,24 @@ impl Programs {
         !matches!(self.target, Target::None)
     }
 
+    /// Files that were looked at, as they were then.
+    pub fn looked_at(&self) -> Vec<(PathBuf, FileState)> {
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let state =
+            |(path, (_, state)): (&Arc<str>, &Opened)| Some((PathBuf::from(&**path), (*state)?));
+        files.iter().filter_map(state).collect()
+    }
+
     /// The file of that path, opened once.
     fn file(&self, path: &Arc<str>) -> Result<Arc<File>, String> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = files.get(path) {
+        if let Some((file, _)) = files.get(path) {
             return Ok(file.clone());
         }
+        let state = FileState::of(Path::new(&**path));
         let file = File::open(Path::new(&**path), &self.search).map_err(|e| e.to_string())?;
         let file = Arc::new(file);
-        files.insert(path.clone(), file.clone());
+        files.insert(path.clone(), (file.clone(), state));
         Ok(file)
     }
 
@@ -71,7 +87,7 @@ impl Programs {
             pid,
         };
         let named = |name: &str| -> Result<Vec<FoundModule>, String> {
-            let found = paths::named(name)?;
+            let found = paths::named(name, self.root.as_deref())?;
             // With -x everything is about one process.
             let pid = match self.target {
                 Target::Pid(pid) => Some(pid),
@@ -240,7 +256,7 @@ mod tests {
 
     #[test]
     fn functions_of_this_program() {
-        let programs = Programs::new(Target::Pid(std::process::id()));
+        let programs = Programs::new(Target::Pid(std::process::id()), None);
         let found = programs.modules(&ModuleQuery::Target).expect("this");
         let Module::File(path) = &found[0].module else {
             panic!("{found:?}");

@@ -220,6 +220,7 @@ impl Resolver<'_> {
                 return self.str(ExprKind::ProbeName { of }, span);
             }
             ("session_pid", []) => return self.num(ExprKind::Num(self.input.session.0), span),
+            ("target_pidns", []) => return self.num(ExprKind::Num(self.input.pidns), span),
             ("session_uid", []) => return self.num(ExprKind::Num(self.input.session.1), span),
             ("error" | "raise", [msg]) => {
                 self.decide(msg.ty, Base::Str, msg.span);

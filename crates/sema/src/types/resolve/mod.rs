@@ -43,6 +43,8 @@ pub struct Input<'a> {
     pub globals: &'a [(String, String)],
     /// Process id and user id of the session, for `__session_pid()` and `__session_uid()`.
     pub session: (i64, i64),
+    /// For `__target_pidns()`.
+    pub pidns: i64,
 }
 
 /// Past this many errors, looking for near names is not worth the time.

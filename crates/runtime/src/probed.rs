@@ -1,0 +1,146 @@
+//! Files whose code is probed: whether they are still those that were looked at. Places are
+//! offsets, which in another file mean nothing; and a probe stays at the file that it was attached to,
+//! whatever its path means later.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use spile_ir::{CodePlace, Event, Program};
+
+use crate::error::Error;
+
+/// What a file looks like from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileState {
+    /// Device and inode.
+    identity: (u64, u64),
+    size: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl FileState {
+    /// Of the file that a path means now; `None` where there is none.
+    pub fn of(path: &Path) -> Option<FileState> {
+        let meta = std::fs::metadata(path).ok()?;
+        Some(FileState {
+            identity: (meta.dev(), meta.ino()),
+            size: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+        })
+    }
+}
+
+/// The probed files.
+#[derive(Debug, Default)]
+pub struct Probed {
+    files: Vec<(PathBuf, FileState)>,
+    next: usize,
+}
+
+impl Probed {
+    /// Those of the files that were looked at which a program probes.
+    pub fn new(program: &Program, looked_at: &[(PathBuf, FileState)]) -> Probed {
+        let mut paths = std::collections::HashSet::new();
+        for handler in &program.handlers {
+            let Event::Code(probe) = &handler.event else {
+                continue;
+            };
+            for site in &probe.sites {
+                if let CodePlace::File { path, .. } = &site.place {
+                    paths.insert(Path::new(&**path));
+                }
+            }
+        }
+        let probed = |f: &&(PathBuf, FileState)| paths.contains(&*f.0);
+        Probed {
+            files: looked_at.iter().filter(probed).cloned().collect(),
+            next: 0,
+        }
+    }
+
+    /// Right after probes were attached by path.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] where a file is not what was looked at.
+    pub fn unchanged(&self) -> Result<(), Error> {
+        for (path, then) in &self.files {
+            let what = match FileState::of(path) {
+                None => "removed",
+                Some(now) if now.identity != then.identity => "replaced",
+                Some(now) if now != *then => "changed",
+                Some(_) => continue,
+            };
+            return Err(Error::Changed(path.display().to_string(), what));
+        }
+        Ok(())
+    }
+
+    /// Looks at one of the files; a warning where its path means another one now.
+    pub fn look(&mut self) -> Option<String> {
+        let at = self.next.checked_rem(self.files.len())?;
+        self.next = at + 1;
+        let (path, then) = &self.files[at];
+        // Such paths end with their process.
+        if path.starts_with("/proc") {
+            return None;
+        }
+        let what = match FileState::of(path) {
+            None => "removed",
+            Some(now) if now.identity != then.identity => "replaced",
+            Some(_) => return None,
+        };
+        let text = format!(
+            "{} was {what}: only processes that have the file of before are probed",
+            path.display()
+        );
+        self.files.swap_remove(at);
+        Some(text)
+    }
+
+    /// The same for all of them.
+    pub fn look_at_all(&mut self) -> Vec<String> {
+        (0..self.files.len()).filter_map(|_| self.look()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_change() {
+        let path = std::env::temp_dir().join(format!("spile-probed-{}", std::process::id()));
+        let other = path.with_extension("new");
+        let watch = || Probed {
+            files: vec![(path.clone(), FileState::of(&path).expect("a file"))],
+            next: 0,
+        };
+        std::fs::write(&path, "abc").expect("written");
+        let mut files = watch();
+        assert!(files.unchanged().is_ok());
+        assert_eq!(files.look(), None);
+        std::fs::write(&path, "a").expect("written");
+        assert!(matches!(
+            files.unchanged(),
+            Err(Error::Changed(_, "changed"))
+        ));
+        assert_eq!(files.look(), None);
+        let mut files = watch();
+        std::fs::write(&other, "abc").expect("written");
+        std::fs::rename(&other, &path).expect("renamed");
+        assert!(matches!(
+            files.unchanged(),
+            Err(Error::Changed(_, "replaced"))
+        ));
+        assert!(files.look().is_some_and(|t| t.contains("was replaced")));
+        assert!(files.look_at_all().is_empty());
+        let mut files = watch();
+        std::fs::remove_file(&path).expect("removed");
+        assert!(matches!(
+            files.unchanged(),
+            Err(Error::Changed(_, "removed"))
+        ));
+        assert_eq!(files.look_at_all().len(), 1);
+    }
+}
