@@ -175,13 +175,21 @@ impl Btf {
 
     /// The struct that tells libbpf a map's numeric properties, and its size in bytes. A number
     /// is spelled as a pointer to an array of that many elements (`__uint` in libbpf's
-    /// headers); elements are bytes, so that all 32-bit numbers are possible.
-    pub fn map_struct(&mut self, properties: &[(&str, u32)]) -> (TypeId, u32) {
+    /// headers); elements are bytes, so that all 32-bit numbers are possible. A type is spelled
+    /// as a pointer to it (`__type`).
+    pub fn map_struct(
+        &mut self,
+        properties: &[(&str, u32)],
+        types: &[(&str, TypeId)],
+    ) -> (TypeId, u32) {
         let byte = self.int("char", 1, true);
         let mut members = Vec::with_capacity(properties.len());
         for (i, (name, value)) in properties.iter().enumerate() {
             let array = self.array(byte, *value);
             members.push((*name, self.ptr(array), i as u32 * 8));
+        }
+        for (name, ty) in types {
+            members.push((*name, self.ptr(*ty), members.len() as u32 * 8));
         }
         let bytes = members.len() as u32 * 8;
         (self.structure("", bytes, &members), bytes)

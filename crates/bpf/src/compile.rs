@@ -11,6 +11,7 @@ use crate::insn::{Reg::*, Size};
 use crate::layout::{
     Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat, StackWords,
 };
+use crate::lower::counters;
 use crate::lower::{
     CTX, Gen, NR, Pool, RING, TMP, asks_number, field_types, kept_bytes, output_piece,
     rethrown_fields, stacks,
@@ -115,7 +116,12 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
     let mut pool = Pool::default();
     let mut programs = Vec::new();
     let mut infos = Vec::new();
-    for (i, (attach, handlers)) in groups(program, options).into_iter().enumerate() {
+    let counted = counters::counters(program);
+    let mut groups = groups(program, options);
+    if !counted.is_empty() {
+        groups.push((Attach::Switch(counted.clone()), Vec::new()));
+    }
+    for (i, (attach, handlers)) in groups.into_iter().enumerate() {
         let unit = Unit {
             program,
             options,
@@ -123,10 +129,14 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
             allocs: &allocs,
         };
         let name = format!("p{i}_{}", identifier(&attach));
-        let function = unit.program(&name, &attach, &handlers, &mut pool)?;
+        let function = match &attach {
+            Attach::Switch(all) => counters::switch(&name, all.len()).map_err(whole)?,
+            _ => unit.program(&name, &attach, &handlers, &mut pool)?,
+        };
         let section = match &attach {
             Attach::RawTracepoint(point) => format!("raw_tp/{point}"),
             Attach::Perf { .. } | Attach::Watch(_) => "perf_event".into(),
+            Attach::Switch(_) => "raw_tp/sched_switch".into(),
             Attach::Code { probe, by } => code_section(probe, *by).into(),
         };
         programs.push(ProgramSpec { section, function });
@@ -155,6 +165,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         options.ring_bytes
     };
     let mut maps = plan.maps.clone();
+    maps.extend(counters::maps(counted.len(), options.cpus));
     maps.push(MapSpec {
         name: RING.into(),
         ty: MapType::Ringbuf,
@@ -246,10 +257,16 @@ fn groups(program: &Program, options: &Options) -> Vec<(Attach, Vec<HandlerId>)>
             Event::Tracepoint(name) => Attach::RawTracepoint(name.to_string()),
             Event::SysEnter(_) => Attach::RawTracepoint("sys_enter".into()),
             Event::SysExit(_) => Attach::RawTracepoint("sys_exit".into()),
-            Event::Perf { ty, config, sample } => Attach::Perf {
+            Event::Perf {
+                ty,
+                config,
+                sample,
+                of,
+            } => Attach::Perf {
                 ty: *ty,
                 config: *config,
                 sample: *sample,
+                of: *of,
             },
             Event::Watch(watch) => Attach::Watch(*watch),
             Event::Code(probe) => Attach::Code {
@@ -275,6 +292,7 @@ fn identifier(attach: &Attach) -> String {
             .collect(),
         Attach::Perf { .. } => "perf".into(),
         Attach::Watch(_) => "watch".into(),
+        Attach::Switch(_) => "switch".into(),
         Attach::Code { probe, .. } => match (probe.space, probe.ret) {
             (Space::Kernel, false) => "function",
             (Space::Kernel, true) => "return",

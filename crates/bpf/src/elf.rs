@@ -54,6 +54,9 @@ pub enum MapType {
     StackTrace = 7,
     /// Hash table that drops its oldest entries.
     LruHash = 9,
+    /// A value for each task, freed with it. One of `spile` has an `int` as key and its value
+    /// is an array of 64-bit words; `max_entries` is 0.
+    TaskStorage = 29,
     /// Ring buffer; no key and value, `max_entries` is its size in bytes.
     Ringbuf = 27,
 }
@@ -318,7 +321,17 @@ impl<'s> Writer<'s> {
                 ("map_flags", map.flags),
             ];
             properties.extend(optional.into_iter().filter(|(_, value)| *value != 0));
-            let (ty, size) = self.btf.map_struct(&properties);
+            // The kernel wants to know the types of these.
+            let types: Vec<(&str, TypeId)> = match map.ty {
+                MapType::TaskStorage => {
+                    let key = self.btf.int("int", 4, true);
+                    let word = self.btf.int("unsigned long", 8, false);
+                    let value = self.btf.array(word, map.value_size / 8);
+                    vec![("key", key), ("value", value)]
+                }
+                _ => Vec::new(),
+            };
+            let (ty, size) = self.btf.map_struct(&properties, &types);
             vars.push((self.btf.var(&map.name, ty, Linkage::Global), end, size));
             let place = Some((id, end, size));
             let symbol = self.symbol(&map.name, SymbolKind::Data, SymbolScope::Dynamic, place);

@@ -620,12 +620,17 @@ pub struct ProgramInfo {
     pub handlers: Vec<HandlerId>,
 }
 
+/// The map that has the perf events of counter `n`.
+pub fn counter_map(n: usize) -> String {
+    format!("counter{n}")
+}
+
 /// What a program is attached to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attach {
     /// A raw tracepoint.
     RawTracepoint(String),
-    /// A perf event on every online CPU.
+    /// A perf event.
     Perf {
         /// `perf_event_attr.type`
         ty: u32,
@@ -633,7 +638,12 @@ pub enum Attach {
         config: u64,
         /// How often it hits.
         sample: spile_ir::Sample,
+        /// Whose events count.
+        of: spile_ir::PerfOf,
     },
+    /// Every switch of tasks. First the perf events of these types and configs are put into
+    /// the maps of their numbers (see [`counter_map`]), an entry for each CPU.
+    Switch(Vec<(u32, u64)>),
     /// Places in code. The attach cookie of each is its index.
     Code {
         /// The places.
@@ -746,6 +756,8 @@ pub enum ErrorKind {
     MaxAction,
     /// `MAXNESTING exceeded`
     MaxNesting,
+    /// `the counter cannot be read`
+    Counter,
 }
 
 /// # A record in the ring buffer

@@ -122,6 +122,7 @@ intrinsics! {
     SysArgstr "sys_argstr" () -> Str, K; "The system call's arguments as text, decoded by the system-call table. `SysEnter` only: user memory is read now."
     SysRetstr "sys_retstr" () -> Str[47], K, pure; "The system call's result as text: number, hex, or `-2 (ENOENT)`. `SysExit` only."
     RegArg "reg_arg" (Long) -> Long, K, pure; "Register argument n (constant, from 1) by the convention of system calls or functions, as `int_arg(n)` reads it; at a system call's return, 1 is the result. System-call events and code only."
+    PerfCount "perf_count" (Long, Long) -> Long, K, fails; "How many events of a perf event (its type and config, constants) the current thread has had since the session began."
     UserMode "user_mode" () -> Long, K, pure; "1 when the interrupted context was user mode (perf events), 0 in other events."
     // The current task.
     Pid "pid" () -> Long, KC, pure; "Process id (thread group), in the initial namespace. In the controller: its own."
@@ -150,6 +151,9 @@ intrinsics! {
     Target "target" () -> Long, KC, pure; "Pid given with -x or started with -c, or 0."
     InputText "input_text" () -> Str, C, pure; "The line or character of an input probe."
     InTree "in_tree" (Long) -> Long, KC, pure; "Whether a process, by its number, is the target or descends from it; 0 where there is no target."
+    ValueText "value_text" () -> Str, C; "What was written to the file of a `procfs` probe, or what its reader will get so far."
+    ValueSet "value_set" (Str), C; "What the reader of the file will get."
+    ValueAppend "value_append" (Str), C; "More that the reader of the file will get, up to the probe's size."
     Rand "rand" () -> Long, KC; "Random 32-bit number."
     Ftrace "ftrace" (Str), C; "Writes to the kernel's trace buffer."
     // Memory.

@@ -15,6 +15,7 @@
 //! | [`visit`], [`eval`] | what instructions read, write and compute |
 //! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
 pub mod eval;
+pub mod event;
 pub mod fmt;
 pub mod hist;
 pub mod interp;
@@ -32,5 +33,6 @@ pub mod text;
 pub mod verify;
 pub mod visit;
 
+pub use event::*;
 pub use intrinsics::Intrinsic;
 pub use program::*;

@@ -451,14 +451,52 @@ impl Reader {
                     "freq" => Sample::Freq(self.number()?),
                     _ => return self.error("`period` or `freq` before here"),
                 };
-                Event::Perf { ty, config, sample }
+                let of = if self.opt("target") {
+                    PerfOf::Target
+                } else if self.opt("pid") {
+                    PerfOf::Process(self.number()?)
+                } else {
+                    PerfOf::All
+                };
+                Event::Perf {
+                    ty,
+                    config,
+                    sample,
+                    of,
+                }
             }
             "code" => Event::Code(self.code()?),
             "watch" => Event::Watch(self.watch()?),
+            "procfs" => Event::Procfs(self.procfs()?),
+            "counter" => {
+                let name = self.text()?.into();
+                self.punct(',')?;
+                let ty = self.number()?;
+                self.punct(',')?;
+                let config = self.number()?;
+                Event::Counter { name, ty, config }
+            }
             _ => return self.error("an event before here"),
         };
         self.punct(')')?;
         Ok(event)
+    }
+
+    fn procfs(&mut self) -> Res<Procfs> {
+        let write = match self.word()?.as_str() {
+            "read" => false,
+            "write" => true,
+            _ => return self.error("`read` or `write` before here"),
+        };
+        Ok(Procfs {
+            write,
+            path: self.text()?.into(),
+            maxsize: self.number()?,
+            umask: match self.opt("umask") {
+                true => Some(self.number()?),
+                false => None,
+            },
+        })
     }
 
     fn watch(&mut self) -> Res<Watch> {

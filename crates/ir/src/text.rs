@@ -390,11 +390,33 @@ impl Display for Event {
             Event::Tracepoint(name) => write!(f, "tracepoint({})", Quoted(name.as_bytes())),
             Event::SysEnter(nrs) => write!(f, "sys_enter({nrs})"),
             Event::SysExit(nrs) => write!(f, "sys_exit({nrs})"),
-            Event::Perf { ty, config, sample } => {
+            Event::Procfs(file) => {
+                let access = if file.write { "write" } else { "read" };
+                let path = Quoted(file.path.as_bytes());
+                write!(f, "procfs({access} {path} {}", file.maxsize)?;
+                if let Some(umask) = file.umask {
+                    write!(f, " umask {umask}")?;
+                }
+                f.write_str(")")
+            }
+            Event::Counter { name, ty, config } => {
+                write!(f, "counter({}, {ty}, {config})", Quoted(name.as_bytes()))
+            }
+            Event::Perf {
+                ty,
+                config,
+                sample,
+                of,
+            } => {
                 write!(f, "perf({ty}, {config}, ")?;
                 match sample {
-                    Sample::Period(n) => write!(f, "period {n})"),
-                    Sample::Freq(n) => write!(f, "freq {n})"),
+                    Sample::Period(n) => write!(f, "period {n}")?,
+                    Sample::Freq(n) => write!(f, "freq {n}")?,
+                }
+                match of {
+                    PerfOf::All => f.write_str(")"),
+                    PerfOf::Target => f.write_str(" target)"),
+                    PerfOf::Process(pid) => write!(f, " pid {pid})"),
                 }
             }
             Event::Code(probe) => probe.fmt(f),

@@ -186,6 +186,12 @@ impl Env for World {
             let has = tree.is_some_and(|(state, at)| tree::has(state, at, pid.as_long()));
             return Ok(Value::Long(i64::from(has)));
         }
+        if let (Intrinsic::ValueSet | Intrinsic::ValueAppend, [text]) = (f, args) {
+            let text = self.symbolic.fill(text.as_bytes());
+            let fits = self.host.set_value(&text, f == Intrinsic::ValueAppend);
+            self.truncated += u64::from(!fits);
+            return Ok(Value::Long(0));
+        }
         self.host.intrinsic(f, args)
     }
 
@@ -267,6 +273,18 @@ impl Controller {
     /// Sets what the next input probe reads.
     pub fn set_input(&mut self, text: Vec<u8>) {
         self.world.host.input = text;
+    }
+
+    /// Sets what `$value` is before the handlers of a file run, and how long it may become; 0:
+    /// as long as a string.
+    pub fn set_value(&mut self, text: Vec<u8>, most: usize) {
+        let longest = self.world.program.limits.maxstringlen as usize;
+        self.world.host.value = (text, most.max(longest));
+    }
+
+    /// What they made of it.
+    pub fn take_value(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.world.host.value.0)
     }
 
     /// Whether a handler, here or in the kernel, wants the session to end.

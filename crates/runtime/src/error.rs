@@ -26,12 +26,16 @@ pub enum Error {
     /// A file is not the one any more in which places were looked up: its path, and what
     /// happened to it.
     Changed(String, &'static str),
+    /// The machine does not have this perf event, which the processor would count.
+    NoCounter(String),
     /// The process of `-x` is not there.
     NoProcess(i32, io::Error),
     /// The command of `-c` could not be started.
     Command(String, io::Error),
     /// The output file could not be opened.
     Output(String, io::Error),
+    /// The directory of `procfs` files, or a file in it, cannot be made.
+    Directory(String, io::Error),
     /// The metrics address could not be listened at.
     Listen(String, io::Error),
     /// A system call failed while doing this.
@@ -86,9 +90,16 @@ impl fmt::Display for Error {
                     _ => Ok(()),
                 }
             }
+            Error::NoCounter(what) => write!(
+                f,
+                "this machine does not have the {what}: many virtual machines hide the \
+                 processor's counters; the kernel's own events are always there \
+                 (perf.sw.cpu_clock samples by time)"
+            ),
             Error::NoProcess(pid, e) => write!(f, "cannot follow process {pid}: {e}"),
             Error::Command(command, e) => write!(f, "cannot start {command}: {e}"),
             Error::Output(path, e) => write!(f, "cannot write {path}: {e}"),
+            Error::Directory(path, e) => write!(f, "cannot serve files in {path}: {e}"),
             Error::Listen(addr, e) => write!(f, "cannot listen at {addr}: {e}"),
             Error::System(what, e) => write!(f, "{what}: {e}"),
             Error::Internal(what) => write!(f, "internal error, please report it: {what}"),
@@ -103,9 +114,11 @@ impl std::error::Error for Error {
             | Error::NoProcess(_, e)
             | Error::Command(_, e)
             | Error::Output(_, e)
+            | Error::Directory(_, e)
             | Error::Listen(_, e)
             | Error::System(_, e) => Some(e),
             Error::Changed(..)
+            | Error::NoCounter(_)
             | Error::Privileges
             | Error::NoBpf
             | Error::Rejected { .. }

@@ -21,6 +21,8 @@ pub enum Source {
     Child,
     /// Standard input.
     Stdin,
+    /// A reader or a writer of a `procfs` file.
+    Files,
     /// A client of the metrics address.
     Listener,
     /// A timer, by its place in the session's list.
@@ -37,6 +39,7 @@ impl Source {
             Source::Child => 2,
             Source::Stdin => 3,
             Source::Listener => 4,
+            Source::Files => 5,
             Source::Timer(n) => 1 << 32 | u64::from(n),
             Source::Conn(n) => 1 << 63 | n,
         }
@@ -49,6 +52,7 @@ impl Source {
             2 => Some(Source::Child),
             3 => Some(Source::Stdin),
             4 => Some(Source::Listener),
+            5 => Some(Source::Files),
             _ if word >> 63 == 1 => Some(Source::Conn(word & !(1 << 63))),
             _ if word >> 32 == 1 => Some(Source::Timer(word as u32)),
             _ => None,
@@ -297,6 +301,7 @@ mod tests {
             Source::Child,
             Source::Stdin,
             Source::Listener,
+            Source::Files,
             Source::Timer(0),
             Source::Timer(u32::MAX),
             Source::Conn(0),

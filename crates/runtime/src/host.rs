@@ -17,6 +17,8 @@ pub struct Host {
     pub target: i64,
     /// The line or character of the input probe that runs.
     pub input: Vec<u8>,
+    /// `$value` of the file that is served, and its most bytes.
+    pub value: (Vec<u8>, usize),
     /// A handler called `exit()`.
     pub exit: bool,
     zone: Zone,
@@ -34,6 +36,7 @@ impl Host {
         Host {
             target,
             input: Vec::new(),
+            value: (Vec::new(), 0),
             exit: false,
             zone: clock::zone(),
             random: seed | 1,
@@ -61,6 +64,7 @@ impl Host {
             Intrinsic::Cmdline => Value::from(&command_line()[..]),
             Intrinsic::TzName => Value::from(&*self.zone.name),
             Intrinsic::InputText => Value::from(&self.input[..]),
+            Intrinsic::ValueText => Value::from(&self.value.0[..]),
             Intrinsic::Exit => {
                 self.exit = true;
                 Value::Long(0)
@@ -93,6 +97,17 @@ impl Host {
             }
             _ => return Err(Fault::from(format!("{} has no event here", f.info().name))),
         })
+    }
+
+    /// Sets `$value`, or adds to it; whether all of it has room.
+    pub fn set_value(&mut self, text: &[u8], add: bool) -> bool {
+        let (value, most) = &mut self.value;
+        if !add {
+            value.clear();
+        }
+        let room = most.saturating_sub(value.len()).min(text.len());
+        value.extend_from_slice(&text[..room]);
+        room == text.len()
     }
 
     /// The intrinsics without arguments that give a number.

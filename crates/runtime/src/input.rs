@@ -3,6 +3,8 @@
 
 use std::os::fd::BorrowedFd;
 
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+
 /// Most bytes of a line that are kept.
 const MAX_LINE: usize = 1 << 16;
 
@@ -24,12 +26,32 @@ pub struct Input {
     pub always_ready: bool,
     /// Nothing more comes.
     pub ended: bool,
+    /// As the terminal was before.
+    terminal: Option<Termios>,
 }
 
 impl Input {
     /// Standard input.
     pub fn fd() -> BorrowedFd<'static> {
         rustix::stdio::stdin()
+    }
+
+    /// From now on a terminal gives characters as they are typed, and shows them if `echo`; it is
+    /// as before when this is dropped.
+    pub fn characters(&mut self, echo: bool) {
+        let Ok(before) = tcgetattr(Input::fd()) else {
+            return;
+        };
+        let mut now = before.clone();
+        now.local_modes.remove(LocalModes::ICANON);
+        now.local_modes.set(LocalModes::ECHO, echo);
+        // A process in the background would be stopped for it.
+        let own = Some(rustix::process::getpgrp());
+        if tcgetpgrp(Input::fd()).ok() == own
+            && tcsetattr(Input::fd(), OptionalActions::Now, &now).is_ok()
+        {
+            self.terminal = Some(before);
+        }
     }
 
     /// Reads once; gives what probes are to see, in order.
@@ -68,6 +90,15 @@ impl Input {
             });
         }
         typed
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        if let Some(before) = &self.terminal {
+            // A terminal that has gone needs nothing.
+            let _ = tcsetattr(Input::fd(), OptionalActions::Now, before);
+        }
     }
 }
 

@@ -11,15 +11,15 @@ use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramAttachType};
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo};
-use spile_ir::{CodeProbe, HandlerId, Program, Sample, Space};
+use spile_ir::{CodeProbe, HandlerId, Program, Space};
 use spile_kernel::bpf::{
-    BpfError, Errno, MapSpec, link_info, map_create, map_type, prog_info, raw_tracepoint_open,
+    BpfError, MapSpec, link_info, map_create, map_type, prog_info, raw_tracepoint_open,
 };
-use spile_kernel::machine::online_cpus;
-use spile_kernel::perf::{Event, PerfError, PerfEvent, Sampling, Target};
+use spile_kernel::perf::{Event, PerfEvent};
 
 use crate::code;
 use crate::error::Error;
+use crate::perf;
 use crate::state::State;
 
 /// What libbpf said; kept for messages, never printed by itself.
@@ -85,17 +85,19 @@ type Started = (Loaded, State, Links);
 impl Loaded {
     /// Loads an object, has its state memory prepared, and attaches its programs. A function
     /// that cannot be attached together with others (ftrace does not have it) may still be one
-    /// by itself, but its program has to be loaded for that: then all is loaded again.
+    /// by itself, but its program has to be loaded for that: then all is loaded again. The
+    /// target is the process that the session follows.
     pub fn start(
         object: &layout::Object,
         program: &Program,
+        target: Option<u32>,
         prepare: impl Fn(&State),
     ) -> Result<Started, Error> {
         let mut single = Vec::new();
         loop {
             let (loaded, state) = Loaded::load(object, program, single.clone())?;
             prepare(&state);
-            match loaded.attach_for(program) {
+            match loaded.attach_for(program, target) {
                 Ok(links) => return Ok((loaded, state, links)),
                 Err((name, Error::Attach(..))) if loaded.at_once(&name) => single.push(name),
                 Err((_, why)) => return Err(why),
@@ -221,17 +223,24 @@ impl Loaded {
 
     /// Attaches all programs but the ones that are run on demand.
     pub fn attach(&self) -> Result<Links, Error> {
-        self.attach_for(&Program::default()).map_err(|(_, why)| why)
+        self.attach_for(&Program::default(), None)
+            .map_err(|(_, why)| why)
     }
 
     /// As [`Loaded::attach`]; an error has the name of the program.
-    fn attach_for(&self, program: &Program) -> Result<Links, (String, Error)> {
+    fn attach_for(&self, program: &Program, target: Option<u32>) -> Result<Links, (String, Error)> {
         let mut links = Links::default();
         for info in &self.layout.programs {
             let single = self.single.contains(&info.name);
             let point = |id: &HandlerId| program.handlers.get(id.index()).map(|h| &*h.point);
             let first = info.handlers.iter().find_map(point).unwrap_or_default();
-            self.with_program(&info.name, |fd| attach(info, single, first, fd, &mut links))
+            let how = How {
+                loaded: self,
+                single,
+                target,
+                point: first,
+            };
+            self.with_program(&info.name, |fd| attach(info, &how, fd, &mut links))
                 .and_then(|done| done)
                 .map_err(|why| (info.name.clone(), why))?;
         }
@@ -297,10 +306,20 @@ impl Links {
     }
 }
 
+/// What attaching has to know beside the program.
+struct How<'a> {
+    loaded: &'a Loaded,
+    /// Place by place, though the layout says at once.
+    single: bool,
+    /// The session's target.
+    target: Option<u32>,
+    /// The first probe point of the program.
+    point: &'a str,
+}
+
 fn attach(
     info: &ProgramInfo,
-    single: bool,
-    point: &str,
+    how: &How<'_>,
     fd: BorrowedFd<'_>,
     links: &mut Links,
 ) -> Result<(), Error> {
@@ -311,101 +330,47 @@ fn attach(
                 .fds
                 .push(link.map_err(|e| refused(format!("tracepoint {name}"), e))?);
         }
-        Attach::Perf { ty, config, sample } => {
+        Attach::Perf {
+            ty,
+            config,
+            sample,
+            of,
+        } => {
             let event = Event {
                 ty: *ty,
                 config: *config,
             };
-            perf(event, *sample, fd, &mut links.events)?;
+            let tasks = perf::tasks(*of, how.target);
+            perf::sample(event, *sample, tasks, fd, &mut links.events)?;
+        }
+        Attach::Switch(counters) => {
+            for (n, (ty, config)) in counters.iter().enumerate() {
+                let map = how.loaded.map_fd(&layout::counter_map(n))?;
+                let event = Event {
+                    ty: *ty,
+                    config: *config,
+                };
+                perf::count(event, map, &mut links.events)?;
+            }
+            let link = raw_tracepoint_open(Some("sched_switch"), fd);
+            let what = || "switches of tasks".to_owned();
+            links.fds.push(link.map_err(|e| refused(what(), e))?);
         }
         Attach::Code { probe, by } => {
-            let by = if single { CodeAttach::Single } else { *by };
+            let by = if how.single { CodeAttach::Single } else { *by };
             let (fds, refused) = (links.fds.len(), links.refused.len());
             code::attach(probe, by, fd, links)?;
             if probe.ret {
                 links.returns.extend(fds..links.fds.len());
             }
             let left_out = links.refused.len() - refused;
-            links
-                .means
-                .push(format!("{point}: {}", code::means(probe, by, left_out)));
+            links.means.push(format!(
+                "{}: {}",
+                how.point,
+                code::means(probe, by, left_out)
+            ));
         }
-        Attach::Watch(watch) => watch_memory(watch, fd, &mut links.events)?,
-    }
-    Ok(())
-}
-
-/// Opens an event on every online CPU, with the program on it.
-fn perf(
-    event: Event,
-    sample: Sample,
-    program: BorrowedFd<'_>,
-    links: &mut Vec<PerfEvent>,
-) -> Result<(), Error> {
-    let sampling = match sample {
-        Sample::Period(n) => Sampling::Period(n),
-        Sample::Freq(n) => Sampling::Frequency(n),
-    };
-    let what = || format!("perf event type {} config {}", event.ty, event.config);
-    on_every_cpu(program, links, what, |cpu| {
-        PerfEvent::open(event, Target::Cpu(cpu), sampling)
-    })
-}
-
-/// Opens what `open` gives on every online CPU, with the program on it.
-fn on_every_cpu(
-    program: BorrowedFd<'_>,
-    links: &mut Vec<PerfEvent>,
-    what: impl Fn() -> String,
-    open: impl Fn(u32) -> Result<PerfEvent, PerfError>,
-) -> Result<(), Error> {
-    for cpu in online_cpus() {
-        match open(cpu).and_then(|opened| started(opened, program)) {
-            Ok(opened) => links.push(opened),
-            // The CPU went away meanwhile.
-            Err(e) if e.errno == Errno::NODEV => {}
-            Err(e) => return Err(Error::Attach(what(), e.errno.into())),
-        }
-    }
-    Ok(())
-}
-
-fn started(opened: PerfEvent, program: BorrowedFd<'_>) -> Result<PerfEvent, PerfError> {
-    opened.set_bpf(program)?;
-    opened.enable()?;
-    Ok(opened)
-}
-
-/// Watches memory of the kernel on every CPU, or of a process in all its threads.
-fn watch_memory(
-    watch: &spile_ir::Watch,
-    program: BorrowedFd<'_>,
-    links: &mut Vec<PerfEvent>,
-) -> Result<(), Error> {
-    let memory = spile_kernel::perf::Watch {
-        address: watch.address,
-        length: watch.length,
-        reads: watch.reads,
-    };
-    let what = || format!("{} bytes of memory at {:#x}", watch.length, watch.address);
-    let Some(pid) = watch.pid else {
-        return on_every_cpu(program, links, what, |cpu| {
-            PerfEvent::open_watch(&memory, Target::Cpu(cpu))
-        });
-    };
-    let threads = spile_kernel::process::threads(pid);
-    if threads.is_empty() {
-        return Err(Error::Attach(what(), Errno::SRCH.into()));
-    }
-    for tid in threads {
-        let opened = PerfEvent::open_watch(&memory, Target::Task(tid))
-            .and_then(|opened| started(opened, program));
-        match opened {
-            Ok(opened) => links.push(opened),
-            // The thread ended meanwhile.
-            Err(e) if e.errno == Errno::SRCH && tid != pid => {}
-            Err(e) => return Err(Error::Attach(what(), e.errno.into())),
-        }
+        Attach::Watch(watch) => perf::watch(watch, fd, &mut links.events)?,
     }
     Ok(())
 }

@@ -30,6 +30,7 @@ pub fn kernel_error(kind: ErrorKind, fields: &[Field<'_>], program: &Program) ->
         },
         ErrorKind::MaxAction => "MAXACTION exceeded".into(),
         ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
+        ErrorKind::Counter => "the counter cannot be read".into(),
     }
 }
 

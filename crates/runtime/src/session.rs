@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::RingBuffer;
-use spile_bpf::layout::{FILES_MAP, Layout, Object, ROWS_MAP, percpu, shared};
-use spile_ir::{CodePlace, Event, HandlerId, Program};
+use spile_bpf::layout::{Object, percpu, shared};
+use spile_ir::{Event, HandlerId, Program};
 
 use crate::account::Account;
 use crate::child::Watched;
@@ -34,13 +34,14 @@ use crate::load::{Links, Loaded};
 use crate::namespaces::Numbers;
 use crate::needs;
 use crate::output::{self, Output};
+use crate::prepare::{files, follow, user_files};
 use crate::probed::{FileState, Probed};
+use crate::procfs::{self, Files};
 use crate::prometheus::{Next, Server, Wants};
 use crate::report::{self, CycleClock, Hits};
 use crate::state::State;
 use crate::symbolic;
 use crate::tree;
-use crate::user_files::UserFiles;
 use crate::words;
 
 /// How often the counters that the kernel cannot wake anybody for are looked at.
@@ -74,6 +75,8 @@ pub struct Options {
     pub looked_at: Vec<(PathBuf, FileState)>,
     /// `-T`: the session ends after this.
     pub timeout: Option<Duration>,
+    /// The name of the session, and of the directory of `procfs` files.
+    pub name: String,
     /// Where `prometheus` probes are served, `host:port`.
     pub prometheus: Option<String>,
     /// `-t`: the report and the details of the account.
@@ -124,6 +127,7 @@ pub struct Session {
     timers: Vec<(Timer, HandlerId)>,
     server: Option<Server>,
     input: Option<Input>,
+    files: Option<Files>,
     watched: Option<Watched>,
     events: Events,
     signals: Signals,
@@ -184,10 +188,12 @@ impl Session {
         };
         let with_lines = options.with_lines.take();
         let started = object.map(|o| {
-            Loaded::start(o, &program, prepare).map_err(|e| at_its_line(e, &program, with_lines))
+            let pid = u32::try_from(target).ok().filter(|pid| *pid > 0);
+            Loaded::start(o, &program, pid, prepare)
+                .map_err(|e| at_its_line(e, &program, with_lines))
         });
         let batch = Rc::new(RefCell::new(Batch::default()));
-        let (mut links, mut ring, mut loaded, mut files) = (None, None, None, None);
+        let (mut links, mut ring, mut loaded, mut programs) = (None, None, None, None);
         let probed = Probed::new(&program, &options.looked_at);
         if let Some((l, state, attached)) = started.transpose()? {
             probed.unchanged()?;
@@ -197,7 +203,7 @@ impl Session {
             }
             // No handler runs yet.
             if let Some(object) = object {
-                files = user_files(l, state, &object.layout, &program, &options.target)?;
+                programs = user_files(l, state, &object.layout, &program, &options.target)?;
             }
             if let (false, Some(text)) = (options.quiet, code::refusals(attached.refused())) {
                 output::warn(&text);
@@ -224,7 +230,7 @@ impl Session {
         let mut controller =
             Controller::new(Rc::clone(&program), kernel, out, target, options.quiet);
         if let Some(deferred) = &deferred {
-            controller.set_mark(*deferred.word(), files);
+            controller.set_mark(*deferred.word(), programs);
         }
         controller.deferred = deferred;
         let kernel_exits = links.is_some() && needs::kernel_exits(&program);
@@ -239,6 +245,7 @@ impl Session {
             timers: Vec::new(),
             server: None,
             input: None,
+            files: None,
             watched,
             events,
             signals,
@@ -288,10 +295,23 @@ impl Session {
             }
         }
         if self.has(|e| matches!(e, Event::InputLine | Event::InputChar)) {
+            let echo = self.has(|e| *e == Event::InputLine);
             let mut input = Input::default();
+            if self.has(|e| *e == Event::InputChar) {
+                input.characters(echo);
+            }
             // Files are refused by epoll, and are always ready.
             input.always_ready = self.events.add(Input::fd(), Source::Stdin).is_err();
             self.input = Some(input);
+        }
+        let specs = files(&self.program);
+        if !specs.is_empty() {
+            let files = Files::new(&self.options.name, specs)
+                .map_err(|(path, e)| Error::Directory(path, e))?;
+            for fd in files.descriptors() {
+                self.events.add(fd, Source::Files).map_err(&waiting)?;
+            }
+            self.files = Some(files);
         }
         if let Some(addr) = self.options.prometheus.clone() {
             let server = Server::bind(&addr).map_err(|e| Error::Listen(addr, e))?;
@@ -306,6 +326,11 @@ impl Session {
     /// Where metrics are served, if they are.
     pub fn prometheus_addr(&self) -> Option<std::net::SocketAddr> {
         self.server.as_ref()?.local_addr().ok()
+    }
+
+    /// Where `procfs` files are, if there are any.
+    pub fn files_path(&self) -> Option<&str> {
+        self.files.as_ref().map(Files::path)
     }
 
     /// What was printed to [`output::Target::Memory`] so far.
@@ -404,6 +429,7 @@ impl Session {
                 self.ended = true;
             }
             Source::Stdin => self.stdin(),
+            Source::Files => self.serve_files()?,
             Source::Listener => self.accept(),
             Source::Conn(token) => self.connection(token),
             Source::Timer(at) => {
@@ -447,6 +473,19 @@ impl Session {
         }
     }
 
+    /// Runs the probes of files that somebody reads or writes.
+    fn serve_files(&mut self) -> Result<(), Error> {
+        self.consume();
+        let Some(mut files) = self.files.take() else {
+            return Ok(());
+        };
+        let program = Rc::clone(&self.program);
+        let controller = &mut self.controller;
+        let served = files.serve(&mut |request| procfs::answer(controller, &program, request));
+        self.files = Some(files);
+        served.map_err(system("serving files"))
+    }
+
     /// Reads standard input and runs its probes.
     fn stdin(&mut self) {
         let Some(input) = &mut self.input else { return };
@@ -470,6 +509,19 @@ impl Session {
                 self.controller.run(id);
             }
         }
+        self.ended |= self.waits_in_vain();
+    }
+
+    /// Whether nothing can happen any more but the end: standard input was all that the script
+    /// waited for.
+    fn waits_in_vain(&self) -> bool {
+        let ended = self.input.as_ref().is_some_and(|i| i.ended);
+        let others = self.links.is_some()
+            || self.watched.is_some()
+            || self.server.is_some()
+            || self.files.is_some()
+            || self.options.timeout.is_some();
+        ended && !others && self.timers.is_empty()
     }
 
     fn accept(&mut self) {
@@ -625,6 +677,8 @@ impl Session {
         self.count_kernel();
         self.check_skipped();
         self.timers.clear();
+        self.files = None;
+        self.input = None;
         // From here on `exit()` has nothing left to do.
         self.ended = true;
         if self.controller.failed {
@@ -731,55 +785,4 @@ fn handlers(program: &Program) -> impl Iterator<Item = (HandlerId, &spile_ir::Ha
         .iter()
         .enumerate()
         .map(|(i, h)| (HandlerId(i as u32), h))
-}
-
-/// Starts or finds the process that the session follows.
-fn follow(target: &Target) -> Result<Option<Watched>, Error> {
-    match target {
-        Target::None => Ok(None),
-        Target::Pid(pid) => Watched::follow(*pid)
-            .map(Some)
-            .map_err(|e| Error::NoProcess(*pid, e)),
-        Target::Command(command) => Watched::start(command)
-            .map(Some)
-            .map_err(|e| Error::Command(command.clone(), e)),
-    }
-}
-
-/// The files of programs, where stacks of programs are taken, with those that are probed or
-/// followed.
-fn user_files(
-    loaded: &Loaded,
-    state: &State,
-    layout: &Layout,
-    program: &Program,
-    target: &Target,
-) -> Result<Option<UserFiles>, Error> {
-    let Some(next) = layout.stacks.as_ref().and_then(|s| s.files) else {
-        return Ok(None);
-    };
-    let Some(mut files) = UserFiles::new(loaded.map_fd(FILES_MAP)?, loaded.map_fd(ROWS_MAP)?)
-    else {
-        return Ok(None);
-    };
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for handler in &program.handlers {
-        if let Event::Code(probe) = &handler.event {
-            paths.extend(probe.sites.iter().filter_map(|s| match &s.place {
-                CodePlace::File { path, .. } => Some(PathBuf::from(&**path)),
-                _ => None,
-            }));
-        }
-    }
-    match target {
-        Target::Pid(pid) => paths.extend(crate::user_files::mapped(*pid)),
-        Target::Command(command) => paths.extend(crate::user_files::programs_of(command)),
-        Target::None => {}
-    }
-    paths.sort();
-    paths.dedup();
-    files.preload(paths, &mut || {
-        state.shared(next).fetch_add(1, Ordering::Relaxed) + 1
-    });
-    Ok(Some(files))
 }

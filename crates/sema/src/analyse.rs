@@ -35,6 +35,8 @@ pub struct Options {
     pub display: bool,
     /// `--suppress-time-limits`: no MAXACTION.
     pub no_time_limits: bool,
+    /// Name of the session: `-m`.
+    pub session_name: String,
     /// Process id of the session.
     pub session_pid: i64,
     /// User id of the session.
@@ -50,6 +52,7 @@ impl Default for Options {
             globals: Vec::new(),
             display: true,
             no_time_limits: false,
+            session_name: "spile".into(),
             session_pid: 0,
             session_uid: 0,
             target_pidns: 0,
@@ -176,6 +179,7 @@ pub fn analyse_seen(
         globals: &options.globals,
         session: (options.session_pid, options.session_uid),
         pidns: options.target_pidns,
+        name: &options.session_name,
     };
     let Resolved { mut tree, types } = Resolver::run(
         inputs.facts,

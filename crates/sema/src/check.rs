@@ -30,7 +30,7 @@ pub fn check(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> boo
         let UnitKind::Handler { event, point, .. } = &u.kind else {
             continue;
         };
-        if *event == Event::Never {
+        if matches!(event, Event::Never | Event::Counter { .. }) {
             continue;
         }
         let mut walk = Walk {

@@ -26,6 +26,7 @@ code_table! { PROBE_CODES:
     BAD_ENTRY = "E0322", "`@entry` outside of the return probe of a system call or a function.";
     ABSENT_VALUE = "E0323", "A variable whose value the compiler did not keep at the probed place.";
     TEXT_ONLY = "E0324", "A text form of an argument that only `argstr` has.";
+    NO_COUNTER = "E0325", "A counter of `@perf` that no probe defines.";
 
     NO_TYPE = "E0401", "A C type that the kernel does not have.";
     NO_MEMBER = "E0402", "A member that a structure does not have.";

@@ -197,6 +197,11 @@ pub trait Facts {
     /// Names of tracepoints without their system (`sched_switch`) that match a glob of `*`,
     /// `?` and `[...]`, sorted. A pattern without these asks whether one exists.
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>>;
+    /// As [`Facts::tracepoints`], those of a module of the kernel.
+    fn module_tracepoints(&self, module: &str, glob: &str) -> Vec<Arc<str>> {
+        let _ = (module, glob);
+        Vec::new()
+    }
     /// The system of a tracepoint (`sched`), where known.
     fn tracepoint_system(&self, name: &str) -> Option<Arc<str>>;
     /// The arguments of a tracepoint; `None` when there is no such tracepoint or nothing is

@@ -5,19 +5,21 @@
 
 use std::sync::Arc;
 
-use spile_ir::{Event, Sample};
+use spile_ir::Event;
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
 pub(crate) use code::{CodeFound, CodeHit};
 
 use crate::codes;
-use crate::facts::Facts;
+use crate::facts::{Facts, Module, ModuleQuery};
 use crate::probe::ContextKind;
 use crate::probe::pattern::{MAX_PATTERN, is_pattern, matches};
 
 mod code;
 mod data;
+pub(crate) mod perf;
+mod procfs;
 
 /// What stands in the parentheses of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +87,12 @@ pub(crate) enum Make {
     Tick,
     /// `timer.profile.freq.hz(N)`
     ProfileHz,
-    /// `perf.type(N).config(M)`
+    /// `perf.type(N).config(M)` and what follows
     PerfRaw,
-    /// `perf.GROUP.NAME`
+    /// `perf.GROUP.NAME` and what follows
     PerfNamed,
+    /// `procfs`: all components have their say.
+    Procfs,
     /// `kernel.trace("name")`
     Trace,
     /// System calls by name; true: on return.
@@ -160,7 +164,11 @@ const OF_FUNCTION: &[Comp] = &[
     s("callee"),
 ];
 const OF_STATEMENT: &[Comp] = &[w("nearest"), w("absolute")];
-const SAMPLE: &[Comp] = &[n("sample"), n("hz")];
+const OF_PERF: &[Comp] = &[n("sample"), n("hz"), PROCESS, s("counter")];
+const OF_PROCESS: &[Comp] = &[s("counter")];
+const OF_SAMPLE: &[Comp] = &[PROCESS];
+const PROCFS: Comp = Comp(Word::Is("procfs"), Arg::OptStr);
+const MAXSIZE: &[Comp] = &[n("maxsize")];
 
 const NS: u64 = 1;
 const US: u64 = 1_000;
@@ -188,6 +196,10 @@ families! {
     [w("prometheus")] &[], Make::Plain(|| Event::Prometheus), Controller, "at each request for metrics";
     [w("input"), w("char")] &[], Make::Plain(|| Event::InputChar), Controller, "a character of standard input";
     [w("input"), w("line")] &[], Make::Plain(|| Event::InputLine), Controller, "a line of standard input";
+    [PROCFS, w("read")] MAXSIZE, Make::Procfs, ProcfsRead, "somebody reads a file of the session's directory";
+    [PROCFS, w("write")] &[], Make::Procfs, ProcfsWrite, "somebody writes to a file of the session's directory";
+    [PROCFS, n("umask"), w("read")] MAXSIZE, Make::Procfs, ProcfsRead, "somebody reads a file with this mode";
+    [PROCFS, n("umask"), w("write")] &[], Make::Procfs, ProcfsWrite, "somebody writes to a file with this mode";
     [w("timer"), n("s")] RANDOM, Make::Timer(S), Controller, "every N seconds";
     [w("timer"), n("sec")] RANDOM, Make::Timer(S), Controller, "every N seconds";
     [w("timer"), n("ms")] RANDOM, Make::Timer(MS), Controller, "every N milliseconds";
@@ -201,10 +213,22 @@ families! {
     [w("timer"), w("profile")] &[], Make::Tick, Perf, "on every CPU, at the kernel's tick rate";
     [w("timer"), w("profile"), w("tick")] &[], Make::Tick, Perf, "on every CPU, at the kernel's tick rate";
     [w("timer"), w("profile"), w("freq"), n("hz")] &[], Make::ProfileHz, Perf, "on every CPU, N times a second";
-    [w("perf"), n("type"), n("config")] SAMPLE, Make::PerfRaw, Perf, "a perf event by its numbers";
-    [w("perf"), w("sw"), PERF] SAMPLE, Make::PerfNamed, Perf, "a perf event of the kernel's software";
-    [w("perf"), w("hw"), PERF] SAMPLE, Make::PerfNamed, Perf, "a perf event of the processor";
-    [w("kernel"), Comp(Word::Is("trace"), Arg::Str)] &[], Make::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
+    [w("perf"), n("type"), n("config")] OF_PERF, Make::PerfRaw, Perf, "a perf event by its numbers";
+    [w("perf"), n("type"), n("config"), PROCESS] OF_PROCESS, Make::PerfRaw, Perf, "a perf event by its numbers, of a program";
+    [w("perf"), n("type"), n("config"), n("sample")] OF_SAMPLE, Make::PerfRaw, Perf, "a perf event by its numbers, of a program";
+    [w("perf"), n("type"), n("config"), n("hz")] OF_SAMPLE, Make::PerfRaw, Perf, "a perf event by its numbers, of a program";
+    [w("perf"), w("sw"), PERF] OF_PERF, Make::PerfNamed, Perf, "a perf event of the kernel's software";
+    [w("perf"), w("sw"), PERF, PROCESS] OF_PROCESS, Make::PerfNamed, Perf, "a perf event of the kernel's software, of a program";
+    [w("perf"), w("sw"), PERF, n("sample")] OF_SAMPLE, Make::PerfNamed, Perf, "a perf event of the kernel's software, of a program";
+    [w("perf"), w("sw"), PERF, n("hz")] OF_SAMPLE, Make::PerfNamed, Perf, "a perf event of the kernel's software, of a program";
+    [w("perf"), w("hw"), PERF] OF_PERF, Make::PerfNamed, Perf, "a perf event of the processor";
+    [w("perf"), w("hw"), PERF, PROCESS] OF_PROCESS, Make::PerfNamed, Perf, "a perf event of the processor, of a program";
+    [w("perf"), w("hw"), PERF, n("sample")] OF_SAMPLE, Make::PerfNamed, Perf, "a perf event of the processor, of a program";
+    [w("perf"), w("hw"), PERF, n("hz")] OF_SAMPLE, Make::PerfNamed, Perf, "a perf event of the processor, of a program";
+    [w("kernel"), s("trace")] &[], Make::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
+    [w("kernel"), s("tracepoint")] &[], Make::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
+    [MODULE, s("tracepoint")] &[], Make::Trace, Tracepoint, "a tracepoint of a module of the kernel";
+    [MODULE, s("trace")] &[], Make::Trace, Tracepoint, "a tracepoint of a module of the kernel";
     [w("syscall_any")] &[], Make::SyscallAny(false), SysEnter, "entry to any system call";
     [w("syscall_any"), w("return")] &[], Make::SyscallAny(true), SysExit, "return from any system call";
     [w("syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
@@ -263,10 +287,6 @@ pub(crate) static ABSENT: &[(&[&str], &str)] = &[
     (&["python2"], "Python probes are not available yet"),
     (&["python3"], "Python probes are not available yet"),
     (&["java"], "Java probes are not available yet"),
-    (
-        &["procfs"],
-        "procfs files need a kernel module; `prometheus` serves values over HTTP",
-    ),
     (&["netfilter"], "netfilter probes are not available yet"),
     (&["lsm"], "LSM probes are not available yet"),
     (&["vfs"], LATER),
@@ -422,19 +442,12 @@ impl Family {
                     randomize_ns: 0,
                 })
             }
-            Make::Tick => event(cpu_clock(facts.hz().max(1))),
-            Make::ProfileHz => event(cpu_clock(positive(last)?)),
-            Make::PerfRaw => {
-                let ty = comps.get(1).map_or(Ok(0), in_u32)?;
-                let config = num(last).unwrap_or(0) as u64;
-                event(Event::Perf {
-                    ty,
-                    config,
-                    sample: sample(option)?,
-                })
-            }
-            Make::PerfNamed => perf_named(facts, comps, last, option),
-            Make::Trace => tracepoints(facts, last),
+            Make::Tick => event(perf::cpu_clock(facts.hz().max(1))),
+            Make::ProfileHz => event(perf::cpu_clock(positive(last)?)),
+            Make::PerfRaw => perf::raw(facts, comps),
+            Make::PerfNamed => perf::named(facts, comps),
+            Make::Procfs => procfs::hits(comps),
+            Make::Trace => tracepoints(facts, comps, last),
             Make::Code => code::hits(facts, comps),
             Make::Data => data::hits(facts, comps),
             // Resolution takes the alias instead.
@@ -564,63 +577,36 @@ fn timer(c: &Component, unit: u64, option: Option<&Component>) -> Result<Event, 
     })
 }
 
-/// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
-fn cpu_clock(hz: u64) -> Event {
-    Event::Perf {
-        ty: 1,
-        config: 0,
-        sample: Sample::Freq(hz),
-    }
-}
-
-/// SystemTap's default is one hit a million events.
-fn sample(option: Option<&Component>) -> Result<Sample, Box<Diagnostic>> {
-    match option {
-        None => Ok(Sample::Period(1_000_000)),
-        Some(c) if &*c.name == "hz" => Ok(Sample::Freq(positive(c)?)),
-        Some(c) => Ok(Sample::Period(positive(c)?)),
-    }
-}
-
-fn perf_named(
+/// The tracepoints of a name or pattern: of the modules of the kernel that a point names, or
+/// else of the kernel and all of them.
+fn known_tracepoints(
     facts: &dyn Facts,
     comps: &[Component],
-    name: &Component,
-    option: Option<&Component>,
-) -> Result<Vec<Hit>, Box<Diagnostic>> {
-    let group = comps.get(1).map_or("", |c| &*c.name);
-    let events = facts.perf_events();
-    let in_group = || events.iter().filter(|e| matches(group, e.group, true));
-    let mut hits = Vec::new();
-    for e in in_group().filter(|e| matches(&name.name, &e.name, true)) {
-        let sample = sample(option)?;
-        let mut point = format!("perf.{}.{}", e.group, e.name);
-        if let Some(o) = option {
-            point = format!("{point}.{}", point_text(std::slice::from_ref(o)));
+    name: &str,
+) -> Result<Vec<Arc<str>>, Box<Diagnostic>> {
+    let Some((c, Literal::Str(pattern))) = comps
+        .first()
+        .filter(|c| &*c.name == "module")
+        .and_then(|c| Some((c, c.arg.as_ref()?)))
+    else {
+        return Ok(facts.tracepoints(name));
+    };
+    let query = ModuleQuery::KernelModule(String::from_utf8_lossy(pattern).into());
+    let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
+    let mut known = Vec::new();
+    for found in facts.modules(&query).map_err(fail)? {
+        if let Module::KernelModule(module) = found.module {
+            known.extend(facts.module_tracepoints(&module, name));
         }
-        let event = Event::Perf {
-            ty: e.ty,
-            config: e.config,
-            sample,
-        };
-        hits.push(Hit::Event {
-            event,
-            point,
-            kind: ContextKind::Perf,
-        });
     }
-    if hits.is_empty() {
-        let text = format!("there is no perf event `{}`", point_text(comps));
-        return Err(Box::new(
-            Diagnostic::error(codes::NO_PERF_EVENT, text)
-                .at(name.span)
-                .did_you_mean(&name.name, in_group().map(|e| &*e.name)),
-        ));
-    }
-    Ok(hits)
+    Ok(known)
 }
 
-fn tracepoints(facts: &dyn Facts, c: &Component) -> Result<Vec<Hit>, Box<Diagnostic>> {
+fn tracepoints(
+    facts: &dyn Facts,
+    comps: &[Component],
+    c: &Component,
+) -> Result<Vec<Hit>, Box<Diagnostic>> {
     let Some(Literal::Str(bytes)) = &c.arg else {
         return Ok(Vec::new());
     };
@@ -632,7 +618,7 @@ fn tracepoints(facts: &dyn Facts, c: &Component) -> Result<Vec<Hit>, Box<Diagnos
     let known = if text.len() > MAX_PATTERN {
         Vec::new()
     } else {
-        facts.tracepoints(name)
+        known_tracepoints(facts, comps, name)?
     };
     let hits: Vec<Hit> = known
         .into_iter()

@@ -151,11 +151,29 @@ fn system_calls() -> Vec<SysCall> {
 impl Facts for KernelFacts {
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
         let found = btf().and_then(|btf| tracepoints::matching(btf, glob).ok());
-        found
+        let found: Vec<Arc<str>> = found
             .unwrap_or_default()
             .into_iter()
             .map(Into::into)
-            .collect()
+            .collect();
+        if !found.is_empty() {
+            return found;
+        }
+        let modules = self.code.modules("*").unwrap_or_default();
+        let of = |found: &FoundModule| match &found.module {
+            Module::KernelModule(module) => self.module_tracepoints(module, glob),
+            _ => Vec::new(),
+        };
+        modules.iter().flat_map(of).collect()
+    }
+
+    fn module_tracepoints(&self, module: &str, glob: &str) -> Vec<Arc<str>> {
+        let types = self.types.module(module);
+        let found = types.and_then(|t| tracepoints::matching(t.btf, glob).ok());
+        // A module's types continue the kernel's, tracepoints among them.
+        let own = |name: &String| !btf().is_some_and(|btf| tracepoints::exists(btf, name));
+        let found = found.unwrap_or_default().into_iter().filter(own);
+        found.map(Into::into).collect()
     }
 
     fn tracepoint_system(&self, name: &str) -> Option<Arc<str>> {
@@ -167,10 +185,13 @@ impl Facts for KernelFacts {
     }
 
     fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
-        let found = tracepoints::find(btf()?, name)?;
+        let kernel = KernelTypes::kernel()?;
+        let all = std::iter::once(kernel).chain(self.types.opened());
+        let find = |types: types::Types| Some((types, tracepoints::find(types.btf, name)?));
+        let (types, found) = all.into_iter().find_map(find)?;
         let arg = |a: tracepoints::TracepointArg| TracepointArg {
             name: a.name.into(),
-            ty: a.ty,
+            ty: types.outside(a.ty),
         };
         Some(found.args.into_iter().map(arg).collect())
     }

@@ -321,6 +321,7 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
         defines,
         globals,
         display: !cli.no_global_var_display,
+        session_name: session_name(cli),
         session_pid: std::process::id().into(),
         session_uid: spile_kernel::process::own_uid().into(),
         target_pidns: match spile_kernel::process::pid_namespace(cli.target_namespaces) {
@@ -480,6 +481,12 @@ fn write_object(cli: &Cli, object: Option<&Object>, name_it: bool) -> Result<(),
     }
 }
 
+/// The session's name: that of `-m`, or one that no other session has.
+fn session_name(cli: &Cli) -> String {
+    let own = || format!("spile_{}", std::process::id());
+    cli.module.clone().unwrap_or_else(own)
+}
+
 fn execute(
     cli: &Cli,
     program: Program,
@@ -514,6 +521,7 @@ fn execute(
         },
         looked_at,
         timeout,
+        name: session_name(cli),
         prometheus: cli.prometheus.clone(),
         timing: cli.timing,
         quiet: cli.no_warnings,
@@ -527,6 +535,9 @@ fn execute(
         for line in session.means() {
             tell(format_args!("{line}\n"));
         }
+    }
+    if let (true, Some(path)) = (verbose, session.files_path()) {
+        tell(format_args!("Files are in {path}\n"));
     }
     if let (Some(asked), Some(addr)) = (&cli.prometheus, session.prometheus_addr())
         && (verbose || asked.ends_with(":0"))

@@ -170,6 +170,7 @@ impl Gen<'_> {
             ErrorKind::Raised,
             ErrorKind::MaxAction,
             ErrorKind::MaxNesting,
+            ErrorKind::Counter,
         ];
         for block in &self.body.blocks {
             for (inst, _) in &block.insts {
@@ -194,6 +195,7 @@ impl Gen<'_> {
             ErrorKind::UserStrFault => "user string copy fault at 0x".into(),
             ErrorKind::MaxAction => "MAXACTION exceeded".into(),
             ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
+            ErrorKind::Counter => "the counter cannot be read".into(),
             ErrorKind::Raised => String::new(),
             ErrorKind::Overflow(g) => match self.program.globals.get(g.index()) {
                 Some(global) if self.is_stats(g) => {

@@ -17,6 +17,7 @@ impl Gen<'_> {
             return Err(format!("{} with {} arguments", f.info().name, args.len()));
         }
         match f {
+            I::PerfCount => return self.perf_count(dst, args),
             I::Tokenize => return self.tokenize(dst, args[0], args[1]),
             I::KernelQuoted | I::UserQuoted => return self.memory_quoted(dst, f, args),
             _ => {}

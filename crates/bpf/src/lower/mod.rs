@@ -24,6 +24,7 @@
 //! | `stacks` | stacks of the kernel, names of its addresses |
 //! | `unwind` | stacks of programs |
 //! | `context` | the interrupted code, the current process's arguments |
+//! | `counters` | what threads have had of perf events |
 //! | `syscalls` | numbers, arguments and results of system calls |
 //! | `deferred` | user memory that the controller reads |
 //! | `usermem` | user memory that is not resident |
@@ -59,6 +60,7 @@ mod calls;
 mod code;
 mod compare;
 mod context;
+pub mod counters;
 pub(crate) mod decimal;
 mod deferred;
 pub(crate) mod entry;

@@ -353,6 +353,7 @@ fn message(kind: ErrorKind, fields: &[Value], program: &Program) -> String {
         ErrorKind::Raised => String::from_utf8_lossy(fields[0].as_bytes()).into_owned(),
         ErrorKind::MaxAction => "MAXACTION exceeded".into(),
         ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
+        ErrorKind::Counter => "the counter cannot be read".into(),
     }
 }
 

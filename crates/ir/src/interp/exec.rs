@@ -27,7 +27,8 @@ impl Limit {
             | Event::Error(_)
             | Event::Prometheus
             | Event::InputLine
-            | Event::InputChar => limits.maxaction_interruptible,
+            | Event::InputChar
+            | Event::Procfs(_) => limits.maxaction_interruptible,
             _ => limits.maxaction,
         };
         Limit {

@@ -122,7 +122,10 @@ fn drop_unused_old(program: &mut Program) {
 }
 
 fn uses(program: &Program) -> Vec<HandlerUse<'_>> {
-    let handlers = program.handlers.iter().filter(|h| h.event != Event::Never);
+    let handlers = program
+        .handlers
+        .iter()
+        .filter(|h| !matches!(h.event, Event::Never | Event::Counter { .. }));
     handlers
         .map(|handler| {
             let mut accesses = Vec::new();

@@ -55,6 +55,10 @@ pub enum ContextKind {
     SysExit,
     /// A perf event.
     Perf,
+    /// In the controller: `$value` can be set.
+    ProcfsRead,
+    /// In the controller: `$value` can be read.
+    ProcfsWrite,
     /// Code of the kernel.
     KernelCode,
     /// Code of a program.
@@ -132,6 +136,13 @@ pub enum TargetSource {
     SysNr,
     /// What a location program leaves, at code.
     Loc(Arc<Loc>),
+}
+
+impl ContextKind {
+    /// Whether it has a `$value`, which is a text.
+    pub fn has_value(self) -> bool {
+        matches!(self, ContextKind::ProcfsRead | ContextKind::ProcfsWrite)
+    }
 }
 
 impl Context {

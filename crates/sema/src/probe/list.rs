@@ -103,11 +103,12 @@ fn listed(
     };
     let own = || vars.iter().map(|(n, t)| (n.clone(), *t)).collect();
     match &found.hit {
-        Hit::Event { point, .. } => {
+        Hit::Event { point, kind, .. } => {
+            let value = || ("value".to_owned(), "string".to_owned());
             vec![Listed {
                 point: named(point.clone()),
                 vars: own(),
-                targets: Vec::new(),
+                targets: kind.has_value().then(value).into_iter().collect(),
             }]
         }
         Hit::Trace { name, system } => {

@@ -15,11 +15,13 @@ use super::Part;
 use super::pattern::{is_pattern, matches};
 use crate::codes;
 use crate::facts::Facts;
-use crate::families::{ABSENT, Arg, FAMILIES, Family, Fit, Hit, Make, Word, point_text};
+use crate::families::{ABSENT, Arg, FAMILIES, Family, Fit, Hit, Make, Word, perf, point_text};
 use crate::library::{Library, PointEntry};
 
 /// More events of one script than this are a mistake.
 const MAX_FOUND: usize = 50_000;
+/// An alias of the library's file about processes.
+const FILTERED: &str = "__process_begin";
 /// An alias can stand for an alias this often.
 const MAX_DEPTH: usize = 64;
 
@@ -220,7 +222,17 @@ impl<'a> Search<'a> {
             return self.process(alias, &shown, layer);
         }
         let hits = family.hits(self.facts, &shown, option)?;
-        self.take(family, hits, &shown, layer);
+        let (Make::PerfRaw | Make::PerfNamed) = family.make else {
+            self.take(family, hits, &shown, layer);
+            return Ok(());
+        };
+        let mut layer = layer.clone();
+        if let (Some(program), Some(ix)) = (perf::program(&shown), self.lib.alias(FILTERED)) {
+            let file = self.lib.alias_entry(ix).body.file;
+            let body = Arc::new(super::process::filter(self.facts, program)?);
+            layer.parts.insert(0, Part { body, file });
+        }
+        self.take(family, hits, &shown, &layer);
         Ok(())
     }
 

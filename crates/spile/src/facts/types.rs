@@ -108,6 +108,19 @@ impl KernelTypes {
         })
     }
 
+    /// Those of the modules that were asked for.
+    pub fn opened(&self) -> Vec<Types> {
+        let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let types = |(at, (_, btf)): (usize, &(Arc<str>, Option<&'static Btf>))| {
+            let number = 255u32.checked_sub(at as u32)?;
+            Some(Types {
+                btf: (*btf)?,
+                tag: number << SHIFT,
+            })
+        };
+        modules.iter().enumerate().filter_map(types).collect()
+    }
+
     /// Whose a type is, and its number there.
     fn of(&self, id: CTypeId) -> Option<(Types, u32)> {
         let number = id >> SHIFT;

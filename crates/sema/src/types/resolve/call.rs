@@ -219,6 +219,10 @@ impl Resolver<'_> {
                 };
                 return self.str(ExprKind::ProbeName { of }, span);
             }
+            ("session_name", []) => {
+                let name = self.input.name.as_bytes().into();
+                return self.str(ExprKind::Str(name), span);
+            }
             ("session_pid", []) => return self.num(ExprKind::Num(self.input.session.0), span),
             ("target_pidns", []) => return self.num(ExprKind::Num(self.input.pidns), span),
             ("session_uid", []) => return self.num(ExprKind::Num(self.input.session.1), span),

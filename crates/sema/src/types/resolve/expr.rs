@@ -79,7 +79,7 @@ impl Resolver<'_> {
         v
     }
 
-    fn string(&mut self, e: &ast::Expr) -> Expr {
+    pub(super) fn string(&mut self, e: &ast::Expr) -> Expr {
         let v = self.expr(e);
         self.decide(v.ty, Base::Str, v.span);
         v
@@ -426,6 +426,9 @@ impl Resolver<'_> {
         span: Span,
         used: bool,
     ) -> (Expr, Option<CTy>) {
+        if let Some(set) = self.set_value(op, lhs, rhs, (span, used)) {
+            return (set, None);
+        }
         let Some((place, ty)) = self.place(lhs, true, op.is_some() && used) else {
             self.expr(rhs);
             return (self.bad(span), None);

@@ -12,6 +12,7 @@ mod print;
 mod rules;
 mod stmt;
 mod target;
+mod value;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub struct Input<'a> {
     pub session: (i64, i64),
     /// For `__target_pidns()`.
     pub pidns: i64,
+    /// Its name, for `__session_name()`.
+    pub name: &'a str,
 }
 
 /// Past this many errors, looking for near names is not worth the time.
@@ -116,6 +119,8 @@ pub struct Resolver<'a> {
     value_calls: Vec<(UnitIx, Span)>,
     tables: HashMap<String, usize>,
     entries: usize,
+    /// What `@perf` reads.
+    counters: value::Counters,
     /// Conditions of probe points.
     conditions: Vec<Expr>,
     /// Hidden functions that make texts of structures, by type and depth.
@@ -162,6 +167,7 @@ impl<'a> Resolver<'a> {
             value_calls: Vec::new(),
             tables: HashMap::new(),
             entries: 0,
+            counters: value::counters(&handlers),
             conditions: Vec::new(),
             pretty_units: HashMap::new(),
             cur: Cur::default(),

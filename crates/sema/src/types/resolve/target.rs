@@ -102,6 +102,10 @@ impl Resolver<'_> {
         pretty: Pretty,
         span: Span,
     ) -> Typed {
+        if self.has_value() {
+            let plain = !addr_of && access.is_empty() && pretty == Pretty::None;
+            return (self.value(name, plain, span), None);
+        }
         let ctx = match &self.cur.ctx {
             Some(c) if c.kind != ContextKind::Controller => c.clone(),
             _ => {
@@ -403,11 +407,7 @@ impl Resolver<'_> {
             }
             AtOp::EnumName => self.enum_name(args, span),
             AtOp::KDeref | AtOp::UDeref => self.deref(op, args, span),
-            AtOp::Perf => self.unsupported(
-                "`@perf` is not available",
-                "`probe perf.hw.cpu_cycles` samples the counter",
-                span,
-            ),
+            AtOp::Perf => self.perf_count(args, span),
             AtOp::KRegister | AtOp::URegister => match args.first().map(|a| &a.kind) {
                 Some(ast::ExprKind::Num(n)) => self.intrinsic_of(Intrinsic::CtxReg, Some(*n), span),
                 _ => self.unsupported(

@@ -1,0 +1,134 @@
+//! Opens perf events, with programs on them: on every CPU, or in all threads of a process.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use spile_ir::{PerfOf, Sample};
+use spile_kernel::bpf::{Errno, Map};
+use spile_kernel::machine::online_cpus;
+use spile_kernel::perf::{Event, PerfError, PerfEvent, Sampling, TYPE_SOFTWARE, Target, Watch};
+
+use crate::error::Error;
+
+/// The process whose events are meant; none: everybody's.
+pub fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
+    match of {
+        PerfOf::All => None,
+        // Analysis made sure that there is one.
+        PerfOf::Target => target,
+        PerfOf::Process(pid) => Some(pid),
+    }
+}
+
+/// Opens an event that calls a program.
+pub fn sample(
+    event: Event,
+    sample: Sample,
+    process: Option<u32>,
+    program: BorrowedFd<'_>,
+    links: &mut Vec<PerfEvent>,
+) -> Result<(), Error> {
+    let sampling = match sample {
+        Sample::Period(n) => Sampling::Period(n),
+        Sample::Freq(n) => Sampling::Frequency(n),
+    };
+    everywhere(process, links, |target| {
+        let opened = PerfEvent::open(event, target, sampling)?;
+        started(opened, program)
+    })
+    .map_err(|errno| not_there(event, errno))
+}
+
+/// Counts an event on every CPU, where programs find it in a map.
+pub fn count(event: Event, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(), Error> {
+    let wrong = |e| crate::load::refused(name(event), e);
+    let map = Map::new(map).map_err(wrong)?;
+    for cpu in online_cpus() {
+        let opened = PerfEvent::open(event, Target::Cpu(cpu), Sampling::Count).and_then(|opened| {
+            opened.enable()?;
+            Ok(opened)
+        });
+        match opened {
+            Ok(opened) => {
+                let fd = opened.as_fd().as_raw_fd();
+                map.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), 0)
+                    .map_err(wrong)?;
+                links.push(opened);
+            }
+            // The CPU went away meanwhile.
+            Err(e) if e.errno == Errno::NODEV => {}
+            Err(e) => return Err(not_there(event, e.errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Watches memory of the kernel, or of a process.
+pub fn watch(
+    watch: &spile_ir::Watch,
+    program: BorrowedFd<'_>,
+    links: &mut Vec<PerfEvent>,
+) -> Result<(), Error> {
+    let memory = Watch {
+        address: watch.address,
+        length: watch.length,
+        reads: watch.reads,
+    };
+    everywhere(watch.pid, links, |target| {
+        started(PerfEvent::open_watch(&memory, target)?, program)
+    })
+    .map_err(|errno| {
+        let what = format!("{} bytes of memory at {:#x}", watch.length, watch.address);
+        Error::Attach(what, errno.into())
+    })
+}
+
+fn name(event: Event) -> String {
+    format!("perf event of type {} config {}", event.ty, event.config)
+}
+
+/// What a failure to open an event means.
+fn not_there(event: Event, errno: Errno) -> Error {
+    let missing = matches!(errno, Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV);
+    match missing && event.ty != TYPE_SOFTWARE {
+        true => Error::NoCounter(name(event)),
+        false => Error::Attach(name(event), errno.into()),
+    }
+}
+
+/// Opens on every online CPU what `open` gives, or in all threads of a process.
+fn everywhere(
+    process: Option<u32>,
+    links: &mut Vec<PerfEvent>,
+    open: impl Fn(Target) -> Result<PerfEvent, PerfError>,
+) -> Result<(), Errno> {
+    let Some(pid) = process else {
+        for cpu in online_cpus() {
+            match open(Target::Cpu(cpu)) {
+                Ok(opened) => links.push(opened),
+                // The CPU went away meanwhile.
+                Err(e) if e.errno == Errno::NODEV && !links.is_empty() => {}
+                Err(e) => return Err(e.errno),
+            }
+        }
+        return Ok(());
+    };
+    let threads = spile_kernel::process::threads(pid);
+    if threads.is_empty() {
+        return Err(Errno::SRCH);
+    }
+    for tid in threads {
+        match open(Target::Task(tid)) {
+            Ok(opened) => links.push(opened),
+            // The thread ended meanwhile.
+            Err(e) if e.errno == Errno::SRCH && tid != pid => {}
+            Err(e) => return Err(e.errno),
+        }
+    }
+    Ok(())
+}
+
+fn started(opened: PerfEvent, program: BorrowedFd<'_>) -> Result<PerfEvent, PerfError> {
+    opened.set_bpf(program)?;
+    opened.enable()?;
+    Ok(opened)
+}

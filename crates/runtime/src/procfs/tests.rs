@@ -1,0 +1,206 @@
+//! Files of scripts, read and written by threads of the test.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+
+fn spec(path: &str, read: bool, write: bool) -> Spec {
+    let mode = match (read, write) {
+        (true, true) => 0o600,
+        (true, false) => 0o400,
+        _ => 0o200,
+    };
+    Spec {
+        path: path.into(),
+        read,
+        write,
+        mode,
+    }
+}
+
+/// Serves until a thread has a result. Readers get `path N`, with N counted up.
+fn served<T: Send + 'static>(
+    files: &mut Files,
+    work: impl FnOnce(String) -> T + Send + 'static,
+) -> (T, Vec<(String, Vec<u8>)>) {
+    let (done, result) = mpsc::channel();
+    let path = files.path().to_owned();
+    thread::spawn(move || done.send(work(path)));
+    let (mut reads, mut written) = (0, Vec::new());
+    loop {
+        files
+            .serve(&mut |request| match request {
+                Request::Read(path) => {
+                    reads += 1;
+                    format!("{path} {reads}").into_bytes()
+                }
+                Request::Write(path, text) => {
+                    written.push((path.to_string(), text));
+                    Vec::new()
+                }
+            })
+            .unwrap();
+        if let Ok(result) = result.try_recv() {
+            // What was written last may still be on its way.
+            for _ in 0..5 {
+                thread::sleep(WINDOW / 4);
+                let mut more = |request| {
+                    if let Request::Write(path, text) = request {
+                        written.push((path.to_string(), text));
+                    }
+                    Vec::new()
+                };
+                files.serve(&mut more).unwrap();
+            }
+            return (result, written);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn name(of: &str) -> String {
+    format!("test_{}_{of}", std::process::id())
+}
+
+fn texts(written: &[(String, Vec<u8>)]) -> Vec<String> {
+    let text = |(path, text): &(String, Vec<u8>)| {
+        format!("{path}:{}", String::from_utf8_lossy(text).escape_debug())
+    };
+    written.iter().map(text).collect()
+}
+
+#[test]
+fn readers_get_texts_of_their_own() {
+    let specs = vec![spec("a", true, false), spec("b/c", true, false)];
+    let mut files = Files::new(&name("read"), specs).unwrap();
+    let mode = |p: &str| fs::metadata(p).unwrap().mode() & 0o777;
+    let path = files.path().to_owned();
+    assert_eq!(mode(&format!("{path}/b/c")), 0o400);
+    let (all, _) = served(&mut files, |path| {
+        let read = |name: &str| fs::read_to_string(format!("{path}/{name}")).unwrap();
+        [read("a"), read("a"), read("b/c"), read("a")]
+    });
+    assert_eq!(all, ["a 1", "a 2", "b/c 3", "a 4"]);
+    // Many at once, and some read byte by byte, or go at once.
+    let (mut all, _) = served(&mut files, |path| {
+        let one = |n: usize| {
+            let path = format!("{path}/a");
+            thread::spawn(move || {
+                let mut file = fs::File::open(path).unwrap();
+                let mut text = Vec::new();
+                if n != 3 {
+                    file.read_to_end(&mut text).unwrap();
+                }
+                (n, String::from_utf8(text).unwrap())
+            })
+        };
+        let threads: Vec<_> = (0..4).map(one).collect();
+        threads
+            .into_iter()
+            .map(|t| t.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    all.retain(|(n, _)| *n != 3);
+    // They are threads of this process, which counts itself out: two that came to one pipe
+    // share its text.
+    assert!(
+        all.iter().any(|(_, text)| text.starts_with("a ")),
+        "{all:?}"
+    );
+    drop(files);
+    assert!(!Path::new(&path).exists());
+}
+
+#[test]
+fn writers_are_heard_line_by_line() {
+    let mut files = Files::new(&name("write"), vec![spec("w", false, true)]).unwrap();
+    let ((), written) = served(&mut files, |path| {
+        let write = |text: &str| {
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .open(format!("{path}/w"))
+                .unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        };
+        write("one\n");
+        write("two\nthree\n");
+        write("rest");
+        thread::sleep(WINDOW);
+        write("more\n");
+    });
+    let want = ["w:one\\n", "w:two\\n", "w:three\\n", "w:rest", "w:more\\n"];
+    assert_eq!(texts(&written), want);
+}
+
+#[test]
+fn a_reader_does_not_get_what_was_written() {
+    let mut files = Files::new(&name("both"), vec![spec("x", true, true)]).unwrap();
+    let (read, written) = served(&mut files, |path| {
+        let path = format!("{path}/x");
+        let mut read = Vec::new();
+        for n in 0..5 {
+            let mut file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.write_all(format!("{n}\n").as_bytes()).unwrap();
+            drop(file);
+            read.push(fs::read_to_string(&path).unwrap());
+        }
+        read
+    });
+    assert_eq!(read, ["x 1", "x 2", "x 3", "x 4", "x 5"]);
+    assert_eq!(
+        texts(&written),
+        ["x:0\\n", "x:1\\n", "x:2\\n", "x:3\\n", "x:4\\n"]
+    );
+}
+
+#[test]
+fn directories_are_the_users_own() {
+    let files = Files::new(&name("dir"), vec![spec("a/b", true, false)]).unwrap();
+    let path = files.path().to_owned();
+    let why = |r: Result<Files, (String, io::Error)>| r.err().unwrap().1.to_string();
+    assert!(why(Files::new(&name("dir"), Vec::new())).contains("another session"));
+    // What a killed session leaves is taken over.
+    fs::write(format!("{path}/foreign"), "").unwrap();
+    drop(files);
+    assert!(Path::new(&path).exists());
+    assert!(why(Files::new(&name("dir"), Vec::new())).contains("`foreign`"));
+    fs::remove_file(format!("{path}/foreign")).unwrap();
+    fs::create_dir(format!("{path}/a")).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        format!("{path}/a/old"),
+        Mode::RUSR | Mode::WUSR,
+    )
+    .unwrap();
+    let files = Files::new(&name("dir"), vec![spec("new", true, false)]).unwrap();
+    assert!(!Path::new(&format!("{path}/a")).exists());
+    let kind = fs::metadata(format!("{path}/new")).unwrap().file_type();
+    assert!(kind.is_fifo());
+    drop(files);
+    assert!(!Path::new(&path).exists());
+    let users = Path::new(&path).parent().unwrap();
+    fs::create_dir_all(users).unwrap();
+    symlink("/usr", &path).unwrap();
+    assert!(Files::new(&name("dir"), Vec::new()).is_err());
+    fs::remove_file(&path).unwrap();
+    for bad in ["", "../x", ".x", "a/b"] {
+        assert!(Files::new(bad, Vec::new()).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn lines_are_split() {
+    let (mut line, mut texts) = (b"a".to_vec(), Vec::new());
+    split(&mut line, b"b\nc\n\nd", &mut texts);
+    assert_eq!(texts, [&b"ab\n"[..], b"c\n", b"\n"]);
+    assert_eq!(line, b"d");
+    texts.clear();
+    split(&mut line, &[b'x'; 2 * MOST_LINE], &mut texts);
+    assert_eq!(texts.len(), 2);
+    assert_eq!(line.len(), 1);
+}

@@ -1,0 +1,146 @@
+//! `perf.*` and `timer.profile`: events of perf, by number or name, everybody's or a process's,
+//! that sample or only count.
+
+use std::sync::Arc;
+
+use spile_ir::{Event, PerfOf, Sample};
+use spile_syntax::ast::{Component, Literal};
+use spile_syntax::diag::Diagnostic;
+
+use super::{Hit, bad, in_u32, num, point_text, positive};
+use crate::codes;
+use crate::facts::{Facts, ModuleQuery};
+use crate::probe::ContextKind;
+use crate::probe::pattern::matches;
+
+type Fails<T> = Result<T, Box<Diagnostic>>;
+
+/// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
+pub(super) fn cpu_clock(hz: u64) -> Event {
+    Event::Perf {
+        ty: 1,
+        config: 0,
+        sample: Sample::Freq(hz),
+        of: PerfOf::All,
+    }
+}
+
+/// What follows the event's name in a point.
+struct Rest {
+    sample: Sample,
+    of: PerfOf,
+    counter: Option<Arc<str>>,
+}
+
+fn rest(facts: &dyn Facts, comps: &[Component]) -> Fails<Rest> {
+    let mut rest = Rest {
+        // SystemTap's default is one hit a million events.
+        sample: Sample::Period(1_000_000),
+        of: PerfOf::All,
+        counter: None,
+    };
+    for c in comps.get(3..).unwrap_or_default() {
+        match &*c.name {
+            "sample" => rest.sample = Sample::Period(positive(c)?),
+            "hz" => rest.sample = Sample::Freq(positive(c)?),
+            "process" => rest.of = of(facts, c)?,
+            "counter" => rest.counter = Some(text(c)?),
+            _ => {}
+        }
+    }
+    Ok(rest)
+}
+
+fn text(c: &Component) -> Fails<Arc<str>> {
+    match &c.arg {
+        Some(Literal::Str(s)) if !s.is_empty() => Ok(String::from_utf8_lossy(s).into()),
+        _ => Err(bad(c, "a name")),
+    }
+}
+
+/// Whose events are meant. Those of a program, started now or later, are told from others by a
+/// test in front of the handler.
+fn of(facts: &dyn Facts, c: &Component) -> Fails<PerfOf> {
+    match &c.arg {
+        None => {
+            let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
+            facts.modules(&ModuleQuery::Target).map_err(fail)?;
+            Ok(PerfOf::Target)
+        }
+        Some(Literal::Num(_)) => Ok(PerfOf::Process(in_u32(c)?)),
+        Some(Literal::Str(_)) => Ok(PerfOf::All),
+    }
+}
+
+/// The component that names a program, if one does.
+pub(crate) fn program(comps: &[Component]) -> Option<&Component> {
+    let counts = comps.iter().any(|c| &*c.name == "counter");
+    comps
+        .iter()
+        .find(|c| &*c.name == "process" && matches!(c.arg, Some(Literal::Str(_))) && !counts)
+}
+
+/// An event by its numbers.
+pub(super) fn raw(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
+    let (ty, config) = (comps.get(1), comps.get(2));
+    let ty = ty.map_or(Ok(0), in_u32)?;
+    let config = config.and_then(num).unwrap_or(0) as u64;
+    Ok(vec![hit(
+        (ty, config),
+        &rest(facts, comps)?,
+        point_text(comps),
+    )])
+}
+
+/// Events by name.
+pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
+    let (Some(group), Some(name)) = (comps.get(1), comps.get(2)) else {
+        return Ok(Vec::new());
+    };
+    let events = facts.perf_events();
+    let in_group = || {
+        events
+            .iter()
+            .filter(|e| matches(&group.name, e.group, true))
+    };
+    let mut hits = Vec::new();
+    for e in in_group().filter(|e| matches(&name.name, &e.name, true)) {
+        let mut point = format!("perf.{}.{}", e.group, e.name);
+        if let Some(more @ [_, ..]) = comps.get(3..) {
+            point = format!("{point}.{}", point_text(more));
+        }
+        hits.push(hit((e.ty, e.config), &rest(facts, comps)?, point));
+    }
+    if hits.is_empty() {
+        let text = format!("there is no perf event `{}`", point_text(comps));
+        return Err(Box::new(
+            Diagnostic::error(codes::NO_PERF_EVENT, text)
+                .at(name.span)
+                .did_you_mean(&name.name, in_group().map(|e| &*e.name)),
+        ));
+    }
+    Ok(hits)
+}
+
+fn hit((ty, config): (u32, u64), rest: &Rest, point: String) -> Hit {
+    let (event, kind) = match &rest.counter {
+        Some(name) => (
+            Event::Counter {
+                name: name.clone(),
+                ty,
+                config,
+            },
+            ContextKind::Controller,
+        ),
+        None => (
+            Event::Perf {
+                ty,
+                config,
+                sample: rest.sample,
+                of: rest.of,
+            },
+            ContextKind::Perf,
+        ),
+    };
+    Hit::Event { event, point, kind }
+}

@@ -1,0 +1,67 @@
+//! `procfs`: files that scripts serve.
+
+use spile_ir::{Event, Procfs};
+use spile_syntax::ast::{Component, Literal};
+use spile_syntax::diag::Diagnostic;
+
+use super::{Hit, bad, num, point_text};
+use crate::probe::ContextKind;
+
+/// The file where none is named.
+const DEFAULT: &str = "command";
+/// Where `input.*` probes get their text from in SystemTap; no script's.
+const RESERVED: &str = "__stdin";
+/// Most bytes that a reader can get: what a pipe can be made to hold.
+const MOST: i64 = 1 << 20;
+
+/// The file that a point means.
+pub(super) fn hits(comps: &[Component]) -> Result<Vec<Hit>, Box<Diagnostic>> {
+    let mut file = Procfs {
+        path: DEFAULT.into(),
+        write: false,
+        maxsize: 0,
+        umask: None,
+    };
+    for c in comps {
+        match &*c.name {
+            "procfs" => {
+                if let Some(Literal::Str(s)) = &c.arg {
+                    file.path = path(&String::from_utf8_lossy(s), c)?.into();
+                }
+            }
+            "write" => file.write = true,
+            "umask" => {
+                let n = num(c).and_then(|n| u16::try_from(n).ok());
+                let n = n.filter(|n| *n <= 0o777);
+                file.umask = Some(n.ok_or_else(|| bad(c, "a number from 0 to 0777"))?);
+            }
+            "maxsize" => {
+                let n = num(c).filter(|n| (1..=MOST).contains(n));
+                file.maxsize = n.ok_or_else(|| bad(c, "a number of bytes up to 1048576"))? as u32;
+            }
+            _ => {}
+        }
+    }
+    let kind = match file.write {
+        true => ContextKind::ProcfsWrite,
+        false => ContextKind::ProcfsRead,
+    };
+    Ok(vec![Hit::Event {
+        event: Event::Procfs(file),
+        point: point_text(comps),
+        kind,
+    }])
+}
+
+/// A path that stays in its directory, without what means nothing.
+fn path(text: &str, c: &Component) -> Result<String, Box<Diagnostic>> {
+    let parts: Vec<&str> = text.split('/').filter(|p| !p.is_empty()).collect();
+    let strange = |p: &&str| matches!(*p, "." | "..") || p.len() > 255 || p.contains('\0');
+    if parts.is_empty() || parts.iter().any(|p| strange(p)) || text.starts_with('/') {
+        return Err(bad(c, "a path in the session's directory"));
+    }
+    if parts[..] == [RESERVED] {
+        return Err(bad(c, "another name: `__stdin` is SystemTap's own"));
+    }
+    Ok(parts.join("/"))
+}

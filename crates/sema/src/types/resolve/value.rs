@@ -1,0 +1,113 @@
+//! What exists in some events only: `$value` of `procfs` files, the counters of `@perf`.
+
+use std::collections::HashMap;
+
+use spile_ir::Event;
+use spile_ir::intrinsics::Intrinsic;
+use spile_syntax::ast::{self, Pretty, Span};
+use spile_syntax::diag::Diagnostic;
+
+use super::Resolver;
+use crate::codes as probe_codes;
+use crate::probe::{ContextKind, Derived};
+use crate::types::codes;
+use crate::types::hir::*;
+
+/// Perf events that have a name: type and config.
+pub(super) type Counters = HashMap<String, (u32, u64)>;
+
+/// The counters of a script.
+pub(super) fn counters(handlers: &[Derived]) -> Counters {
+    let counter = |d: &Derived| match &d.event {
+        Event::Counter { name, ty, config } => Some((name.to_string(), (*ty, *config))),
+        _ => None,
+    };
+    handlers.iter().filter_map(counter).collect()
+}
+
+impl Resolver<'_> {
+    /// Whether the handler is at a file of its own, which has a `$value`.
+    pub(super) fn has_value(&self) -> bool {
+        let ctx = self.cur.ctx.as_ref();
+        ctx.is_some_and(|c| c.kind.has_value())
+    }
+
+    /// `$value`, where it is read.
+    pub(super) fn value(&mut self, name: &str, plain: bool, span: Span) -> Expr {
+        if name != "$value" || !plain {
+            let text = format!("this probe has no variable `{name}`");
+            let d = Diagnostic::error(probe_codes::NO_TARGET, text).at(span);
+            self.report(d.note("it has $value, a string"));
+            return self.bad(span);
+        }
+        let kind = ExprKind::Intr {
+            f: Intrinsic::ValueText,
+            args: Vec::new(),
+        };
+        self.str(kind, span)
+    }
+
+    /// `$value = text` and `$value .= text`, where that is what stands there.
+    pub(super) fn set_value(
+        &mut self,
+        op: Option<ast::BinOp>,
+        lhs: &ast::Expr,
+        rhs: &ast::Expr,
+        (span, used): (Span, bool),
+    ) -> Option<Expr> {
+        let ast::ExprKind::Target {
+            name,
+            addr_of: false,
+            access,
+            pretty: Pretty::None,
+        } = &lhs.kind
+        else {
+            return None;
+        };
+        if !self.has_value() || &**name != "$value" || !access.is_empty() {
+            return None;
+        }
+        let f = match op {
+            None => Intrinsic::ValueSet,
+            Some(ast::BinOp::Concat) => Intrinsic::ValueAppend,
+            Some(_) => {
+                let text = "`$value` is a string: it can be set, and be added to with `.=`";
+                self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+                return Some(self.bad(span));
+            }
+        };
+        let writes = |c: &std::sync::Arc<crate::probe::Context>| c.kind == ContextKind::ProcfsWrite;
+        if self.cur.ctx.as_ref().is_some_and(writes) {
+            let text = "`$value` of a write probe is what was written, and cannot be set";
+            let d = Diagnostic::error(codes::NOT_SUPPORTED, text).at(lhs.span);
+            self.report(d.help("a read probe of the same file says what its readers get"));
+        }
+        if used {
+            let text = "an assignment to `$value` has no value of its own";
+            self.report(Diagnostic::error(codes::NO_VALUE, text).at(span));
+        }
+        let rhs = self.string(rhs);
+        let args = vec![rhs];
+        Some(self.num(ExprKind::Intr { f, args }, span))
+    }
+
+    /// `@perf("NAME")`
+    pub(super) fn perf_count(&mut self, args: &[ast::Expr], span: Span) -> Expr {
+        let Some(name) = self.literal(args, 0, "the counter", span) else {
+            return self.bad(span);
+        };
+        let Some((ty, config)) = self.counters.get(&name).copied() else {
+            let known: Vec<String> = self.counters.keys().cloned().collect();
+            let text = format!("no probe defines the counter `{name}`");
+            let d = Diagnostic::error(probe_codes::NO_COUNTER, text).at(span);
+            let d = d.did_you_mean(&name, known.iter().map(String::as_str));
+            let example = format!("`probe perf.sw.page_faults.counter(\"{name}\") {{ }}` does");
+            self.report(d.help(example));
+            return self.bad(span);
+        };
+        let args = [i64::from(ty), config as i64];
+        let args = args.map(|n| self.num(ExprKind::Num(n), span)).into();
+        let f = Intrinsic::PerfCount;
+        self.num(ExprKind::Intr { f, args }, span)
+    }
+}
