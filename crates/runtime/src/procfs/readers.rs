@@ -27,7 +27,7 @@ pub fn count(pipe: &OwnedFd) -> usize {
             let Some(fd) = number(&file.file_name()) else {
                 continue;
             };
-            let same = |m: fs::Metadata| m.dev() == stat.st_dev as u64 && m.ino() == stat.st_ino;
+            let same = |m: fs::Metadata| m.dev() == stat.st_dev && m.ino() == stat.st_ino;
             if fs::metadata(file.path()).is_ok_and(same) && reads(pid, fd) {
                 found.push((pid, fd));
             }

@@ -57,7 +57,7 @@ pub(super) fn hits(comps: &[Component]) -> Result<Vec<Hit>, Box<Diagnostic>> {
 fn path(text: &str, c: &Component) -> Result<String, Box<Diagnostic>> {
     let parts: Vec<&str> = text.split('/').filter(|p| !p.is_empty()).collect();
     let strange = |p: &&str| matches!(*p, "." | "..") || p.len() > 255 || p.contains('\0');
-    if parts.is_empty() || parts.iter().any(|p| strange(p)) || text.starts_with('/') {
+    if parts.is_empty() || parts.iter().any(strange) || text.starts_with('/') {
         return Err(bad(c, "a path in the session's directory"));
     }
     if parts[..] == [RESERVED] {
