@@ -24,6 +24,7 @@ Runs the cases that are meant for virtual machines; with TEST, those of all case
 contain one of these words.
   --kernel LIST  of 6.1, 6.12, newest (default: all three, separated by commas)
   --all          all cases, and more random scripts
+  --debuginfo    with the kernel's debugging information, the cases that need it; 6.1 unless said
   --scripts N    so many random scripts; 0: none
   --seed S       the first of them
   --sh LINE      no tests: a shell's command line in the guest; spile and load are commands there
@@ -33,6 +34,7 @@ contain one of these words.
 struct Options {
     kernels: Vec<String>,
     all: bool,
+    debuginfo: bool,
     scripts: Option<u64>,
     seed: u64,
     sh: Option<String>,
@@ -44,18 +46,24 @@ fn parse(args: &[String]) -> Result<Options, String> {
     let mut options = Options {
         kernels: packages::KERNELS.map(|k| k.0.to_owned()).to_vec(),
         all: false,
+        debuginfo: false,
         scripts: None,
         seed: 0,
         sh: None,
         mirror: None,
         tests: Vec::new(),
     };
+    let mut named = false;
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         let mut value = || args.next().cloned().ok_or(format!("{arg} needs a value"));
         let number = |s: String| s.parse().map_err(|_| format!("{arg} {s}: not a number"));
         match arg.as_str() {
-            "--kernel" => options.kernels = value()?.split(',').map(str::to_owned).collect(),
+            "--kernel" => {
+                named = true;
+                options.kernels = value()?.split(',').map(str::to_owned).collect();
+            }
+            "--debuginfo" => options.debuginfo = true,
             "--all" => options.all = true,
             "--scripts" => options.scripts = Some(number(value()?)?),
             "--seed" => options.seed = number(value()?)?,
@@ -63,6 +71,14 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--mirror" => options.mirror = Some(value()?),
             flag if flag.starts_with('-') => return Err(format!("no option {flag}")),
             test => options.tests.push(test.to_owned()),
+        }
+    }
+    if options.debuginfo {
+        if !named {
+            options.kernels.truncate(1);
+        }
+        if options.tests.is_empty() {
+            options.tests.push("kernel-debuginfo::".into());
         }
     }
     Ok(options)
@@ -191,7 +207,15 @@ fn all(options: &Options) -> Result<bool, String> {
         let fetches: Vec<_> = options
             .kernels
             .iter()
-            .map(|name| s.spawn(|| packages::kernel(name, &mirror)))
+            .map(|name| {
+                s.spawn(|| {
+                    let mut kernel = packages::kernel(name, &mirror)?;
+                    if options.debuginfo {
+                        packages::add_debuginfo(&mut kernel, name, &mirror)?;
+                    }
+                    Ok(kernel)
+                })
+            })
             .collect();
         fetches
             .into_iter()

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use gimli::{AttributeValue, EndianSlice, LittleEndian, SectionId, UnitHeader, UnitOffset};
+use gimli::{
+    AttributeValue, EndianSlice, LittleEndian, Section as _, SectionId, UnitHeader, UnitOffset,
+};
 
 use crate::image::Image;
 use crate::lines::Lines;
@@ -14,6 +16,8 @@ pub(crate) type Entry = gimli::DebuggingInformationEntry<R>;
 
 /// Longest chain of references between entries that is followed.
 pub(crate) const MAX_CHAIN: usize = 16;
+/// Bytes of `.debug_info` after which a pass over all of it gives back the memory.
+pub(crate) const CHUNK: usize = 1 << 20;
 /// Parsed units that are kept at once.
 const MAX_UNITS_KEPT: usize = 256;
 
@@ -88,9 +92,17 @@ impl Part {
             Err(e) => match e {},
         };
         let dwarf = sections.borrow_with_sup(alt.map(|a| &a.sections), |r| *r);
-        let mut headers = Vec::new();
+        let mut headers: Vec<UnitHeader<R>> = Vec::new();
         let mut units = dwarf.units();
+        let whole = dwarf.debug_info.reader().slice();
+        // Every header is looked at, and with it the kernel maps the pages around.
+        let mut kept = 0;
         while let Ok(Some(h)) = units.next() {
+            let at = h.debug_info_offset().map_or(0, |o| o.0);
+            if owned.is_empty() && at - kept.min(at) >= CHUNK {
+                image.forget(whole.get(kept..at).unwrap_or(&[]));
+                kept = at;
+            }
             headers.push(h);
         }
         let mut units = dwarf.type_units();

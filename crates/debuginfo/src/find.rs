@@ -9,7 +9,7 @@ use crate::debuginfod;
 use crate::image::Image;
 
 /// Where distributions put separate debugging information.
-const DEBUG_ROOT: &str = "usr/lib/debug";
+pub(crate) const DEBUG_ROOT: &str = "usr/lib/debug";
 
 /// Most bytes that a packed symbol table (`.gnu_debugdata`) may unpack to.
 const MAX_MINI: usize = 256 << 20;
@@ -63,7 +63,7 @@ impl Search {
         (found, notes)
     }
 
-    fn download(&self, id: &[u8], notes: &mut Vec<String>) -> Option<Image> {
+    pub(crate) fn download(&self, id: &[u8], notes: &mut Vec<String>) -> Option<Image> {
         if self.urls.is_empty() {
             return None;
         }
@@ -101,7 +101,7 @@ impl Search {
         paths
     }
 
-    fn roots(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &Path> {
         self.roots
             .iter()
             .map(PathBuf::as_path)
@@ -109,7 +109,7 @@ impl Search {
     }
 
     /// Paths that a build-id names.
-    fn by_build_id(&self, id: &[u8], ends: &str) -> Vec<PathBuf> {
+    pub(crate) fn by_build_id(&self, id: &[u8], ends: &str) -> Vec<PathBuf> {
         let hex = hex(id);
         let (first, rest) = hex.split_at(2);
         let file = format!(".build-id/{first}/{rest}{ends}");

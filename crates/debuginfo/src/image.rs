@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::{LittleEndian, Object, ObjectSection, elf};
 
 use crate::error::Error;
 use crate::map::{Blob, Map};
+use crate::unlinked::{Layout, Placed};
 
 pub(crate) type Elf = ElfFile64<'static, LittleEndian>;
 
@@ -36,6 +37,8 @@ pub struct Image {
     // Points into `blob`; declared before it, so dropped before it.
     elf: Elf,
     segments: Vec<Segment>,
+    /// Of a file that is not linked.
+    layout: Option<Layout>,
     blob: Blob,
     path: PathBuf,
 }
@@ -76,10 +79,16 @@ impl Image {
         }
         let elf =
             Elf::parse(bytes).map_err(|e| Error::new(path, format!("damaged ELF file: {e}")))?;
-        let segments = segments(&elf);
+        let unlinked = elf.elf_header().e_type(LittleEndian) == elf::ET_REL;
+        let layout = unlinked.then(|| Layout::of(&elf));
+        let segments = match &layout {
+            Some(layout) => layout.segments(),
+            None => segments(&elf),
+        };
         Ok(Image {
             elf,
             segments,
+            layout,
             blob,
             path: path.into(),
         })
@@ -161,15 +170,32 @@ impl Image {
         s.address.checked_add(offset - s.offset)
     }
 
-    /// Whether code at a linked address runs.
+    /// Whether code at a linked address runs. In files of debugging information the code itself
+    /// is left out.
     #[must_use]
     pub fn is_code(&self, address: u64) -> bool {
         self.segments.iter().any(|s| {
             s.executable
                 && address
                     .checked_sub(s.address)
-                    .is_some_and(|d| d < s.file_size)
+                    .is_some_and(|d| d < s.file_size.max(s.mem_size))
         })
+    }
+
+    /// Of a file that is not linked (a module of the kernel): where its loaded sections are
+    /// taken to be. Every address of such a file is one of these.
+    #[must_use]
+    pub fn placed(&self) -> &[Placed] {
+        self.layout.as_ref().map_or(&[], |l| &l.sections)
+    }
+
+    /// The address of a symbol.
+    pub(crate) fn symbol_address(&self, symbol: &elf::Sym64<LittleEndian>) -> u64 {
+        let value = symbol.st_value(LittleEndian);
+        match &self.layout {
+            Some(layout) => layout.symbol(symbol).unwrap_or(value),
+            None => value,
+        }
     }
 
     /// The build-id.
@@ -205,11 +231,24 @@ impl Image {
         if data.uncompressed_size > most {
             return None;
         }
-        data.decompress().ok()
+        let bytes = data.decompress().ok()?;
+        Some(match &self.layout {
+            Some(layout) => layout.relocated(&self.elf, &section, bytes),
+            None => bytes,
+        })
+    }
+
+    /// A copy of a section's bytes.
+    #[must_use]
+    pub fn bytes_of(&self, name: &str) -> Option<Vec<u8>> {
+        self.section(name).map(Cow::into_owned)
     }
 
     /// Address and bytes of a loaded section.
     pub(crate) fn loaded(&self, name: &str) -> Option<(u64, &'static [u8])> {
+        if self.layout.is_some() {
+            return None; // it has to be relocated
+        }
         let section = self.elf.section_by_name(name)?;
         Some((section.address(), section.data().ok()?))
     }

@@ -9,12 +9,13 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gimli::{AttributeValue, DwAt, DwTag, Section as _, UnitOffset};
 
-use crate::dwarf::{Die, Dwarf, MAX_CHAIN, R, Unit};
+use crate::dwarf::{CHUNK, Die, Dwarf, MAX_CHAIN, R, Unit};
 use crate::map::{Blob, Map};
 
 const MAGIC: u32 = 0x5844_4953;
@@ -111,21 +112,20 @@ impl Index {
             return index;
         }
         let (entries, scopes) = scan(dwarf);
-        let mut words: Vec<u32> = stamp.to_vec();
-        words.extend([entries.len() as u32, scopes.len() as u32]);
-        for e in &entries {
+        let counts = (entries.len(), scopes.len());
+        let words = HEADER + counts.0 * ENTRY + counts.1 * SCOPE;
+        let mut bytes: Vec<u8> = Vec::with_capacity(words * 4);
+        let mut put = |words: &[u32]| bytes.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+        put(&stamp);
+        put(&[counts.0 as u32, counts.1 as u32]);
+        for e in entries {
             let meta = e.kind as u32 | e.name.section << 8 | u32::from(e.part) << 16;
-            words.extend([e.hash, e.name.offset, e.unit, e.offset, e.scope, meta]);
+            put(&[e.hash, e.name.offset, e.unit, e.offset, e.scope, meta]);
         }
-        for s in &scopes {
-            words.extend([
-                s.name.offset,
-                s.name.section | u32::from(s.part) << 16,
-                s.outer,
-            ]);
+        for s in scopes {
+            let section = s.name.section | u32::from(s.part) << 16;
+            put(&[s.name.offset, section, s.outer]);
         }
-        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        drop(words);
         if let Some(path) = path {
             // A cache that cannot be written costs time the next time, nothing else.
             let _ = write(path, &bytes);
@@ -135,8 +135,8 @@ impl Index {
         }
         Index {
             blob: Blob::Heap(bytes),
-            entries: entries.len(),
-            scopes: scopes.len(),
+            entries: counts.0,
+            scopes: counts.1,
         }
     }
 
@@ -316,21 +316,55 @@ struct Batch {
     types: HashSet<(Kind, u64)>,
 }
 
+/// Units of a part that follow each other, of about [`CHUNK`] bytes together.
+fn chunks(dwarf: &Dwarf, part: u8) -> Vec<Range<u32>> {
+    let (mut all, mut start, mut bytes) = (Vec::new(), 0, 0usize);
+    for (unit, header) in (0..).zip(dwarf.headers(part)) {
+        bytes = bytes.saturating_add(header.length_including_self());
+        if bytes >= CHUNK {
+            all.push(start..unit + 1);
+            (start, bytes) = (unit + 1, 0);
+        }
+    }
+    all.push(start..dwarf.headers(part).len() as u32);
+    all
+}
+
+/// Gives back the memory of units that were looked through.
+fn forget(dwarf: &Dwarf, part: u8, units: &Range<u32>) {
+    let headers = dwarf.headers(part);
+    let at = |unit: u32| Some(headers.get(unit as usize)?.debug_info_offset()?.0);
+    let Some(from) = at(units.start) else {
+        return;
+    };
+    let whole = dwarf.part(part).dwarf.debug_info.reader().slice();
+    let to = at(units.end).unwrap_or(whole.len());
+    dwarf.part(part).forget(whole.get(from..to).unwrap_or(&[]));
+}
+
 /// Looks through all units on all processors.
 fn scan(dwarf: &Dwarf) -> (Vec<Raw>, Vec<RawScope>) {
-    let units: Vec<(u8, u32)> = (0..dwarf.parts().len() as u8)
-        .flat_map(|p| (0..dwarf.headers(p).len() as u32).map(move |u| (p, u)))
+    let parts = 0..dwarf.parts().len() as u8;
+    let chunks: Vec<(u8, Range<u32>)> = parts
+        .flat_map(|part| {
+            chunks(dwarf, part)
+                .into_iter()
+                .map(move |units| (part, units))
+        })
         .collect();
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
     let work = || {
         let mut batch = Batch::default();
-        while let Some(&(part, unit)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-            scan_unit(dwarf, part, unit, &mut batch);
+        while let Some((part, units)) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            for unit in units.clone() {
+                scan_unit(dwarf, *part, unit, &mut batch);
+            }
+            forget(dwarf, *part, units);
         }
         batch
     };
-    let batches: Vec<Batch> = if units.len() < 8 {
+    let batches: Vec<Batch> = if chunks.len() < 2 {
         vec![work()]
     } else {
         std::thread::scope(|s| {
@@ -389,17 +423,6 @@ fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut Batch) {
     };
     pass.walk();
     pass.complete();
-    let info = &dwarf.part(part).dwarf;
-    if let (Some(at), true) = (
-        header.debug_info_offset(),
-        header.length_including_self() > 1 << 16,
-    ) {
-        let whole = info.debug_info.reader().slice();
-        let end =
-            at.0.saturating_add(header.length_including_self())
-                .min(whole.len());
-        dwarf.part(part).forget(whole.get(at.0..end).unwrap_or(&[]));
-    }
 }
 
 struct Pass<'a> {

@@ -5,6 +5,8 @@ use gimli::{AttributeValue, Expression, Operation};
 use crate::cfi::{self, Cfa};
 use crate::dwarf::{Die, Dwarf, R, Unit, number_of};
 
+/// Most ways through an expression that are followed at once.
+const MAX_WAYS: usize = 8;
 /// Longest program; expressions that grow beyond it are taken for damage.
 const MAX_OPS: usize = 512;
 /// Most operations of one expression.
@@ -127,6 +129,17 @@ struct Machine<'a, 'c> {
     /// What the operations since the last piece leave.
     result: Option<Location>,
     lost: bool,
+    /// Ways that were left at jumps, the one that is met next on top.
+    waiting: Vec<Way>,
+}
+
+/// A way through an expression that goes on at an operation further down.
+struct Way {
+    /// Offset of that operation.
+    at: usize,
+    /// Is not 0 where this way is taken.
+    condition: Program,
+    stack: Vec<Program>,
 }
 
 impl Context<'_> {
@@ -159,9 +172,12 @@ impl Context<'_> {
             pieces: Vec::new(),
             result: None,
             lost: false,
+            waiting: Vec::new(),
         };
         let mut ops = expression.operations(self.unit.encoding());
         for step in 0.. {
+            let at = ops.offset_from(&expression);
+            machine.meet(at)?;
             let op = match ops.next() {
                 Ok(Some(op)) => op,
                 Ok(None) => break,
@@ -170,7 +186,12 @@ impl Context<'_> {
             if step > MAX_STEPS {
                 return Err(Absent::damaged());
             }
-            machine.step(op, depth)?;
+            let behind = ops.offset_from(&expression);
+            match op {
+                Operation::Bra { target } => machine.branch(behind, target)?,
+                Operation::Skip { target } => machine.skip(behind, target)?,
+                op => machine.step(op, depth)?,
+            }
         }
         machine.finish()
     }
@@ -249,6 +270,12 @@ fn at(register: u16, offset: i64) -> Program {
     ]
 }
 
+/// Where a jump leads, if that is further down.
+fn ahead(behind: usize, target: i16) -> Result<usize, Absent> {
+    let far = usize::try_from(target).map_err(|_| Absent::new("its location has loops"))?;
+    Ok(behind.saturating_add(far))
+}
+
 impl Machine<'_, '_> {
     fn pop(&mut self) -> Result<Program, Absent> {
         self.stack.pop().ok_or_else(Absent::damaged)
@@ -287,6 +314,71 @@ impl Machine<'_, '_> {
     fn address(&mut self, address: u64) -> Result<(), Absent> {
         let add = LocOp::Binary(LocBinary::Add);
         self.push(vec![LocOp::Const(address as i64), LocOp::Bias, add])
+    }
+
+    /// `DW_OP_bra`: two ways, which meet at the operation that is jumped to. Compilers make such
+    /// for minimum and maximum, and jump only ahead.
+    fn branch(&mut self, behind: usize, target: i16) -> Result<(), Absent> {
+        let at = ahead(behind, target)?;
+        let condition = self.pop()?;
+        let stack = self.stack.clone();
+        self.wait(Way {
+            at,
+            condition,
+            stack,
+        })
+    }
+
+    /// `DW_OP_skip`, at the end of one of two ways: the other one begins behind it.
+    fn skip(&mut self, behind: usize, target: i16) -> Result<(), Absent> {
+        let at = ahead(behind, target)?;
+        let Some(mut other) = self.waiting.pop().filter(|w| w.at == behind) else {
+            return Err(Absent::new("its location has jumps"));
+        };
+        let not = [LocOp::Const(0), LocOp::Binary(LocBinary::Eq)];
+        other.condition.extend(not);
+        let stack = std::mem::replace(&mut self.stack, other.stack);
+        self.wait(Way {
+            at,
+            condition: other.condition,
+            stack,
+        })
+    }
+
+    fn wait(&mut self, way: Way) -> Result<(), Absent> {
+        // Ways that do not lie in each other would meet in another order.
+        if self.waiting.last().is_some_and(|w| w.at < way.at) || self.waiting.len() > MAX_WAYS {
+            return Err(Absent::new("its location has jumps"));
+        }
+        self.waiting.push(way);
+        Ok(())
+    }
+
+    /// Joins the ways that meet at an operation: where they differ, the condition chooses.
+    fn meet(&mut self, at: usize) -> Result<(), Absent> {
+        use LocBinary as B;
+        while let Some(way) = self.waiting.pop_if(|w| w.at <= at) {
+            let own = std::mem::take(&mut self.stack);
+            if own.len() != way.stack.len() || way.at != at {
+                return Err(Absent::damaged());
+            }
+            for (b, a) in own.into_iter().zip(way.stack) {
+                if a == b {
+                    self.push(b)?;
+                    continue;
+                }
+                // With m of all ones or 0: b ^ ((a ^ b) & m).
+                let mut p = b.clone();
+                p.extend(a);
+                p.extend(b);
+                p.push(LocOp::Binary(B::Xor));
+                p.extend_from_slice(&way.condition);
+                p.extend([LocOp::Const(0), LocOp::Binary(B::Ne), LocOp::Neg]);
+                p.extend([LocOp::Binary(B::And), LocOp::Binary(B::Xor)]);
+                self.push(p)?;
+            }
+        }
+        Ok(())
     }
 
     fn step(&mut self, op: Operation<R>, depth: usize) -> Result<(), Absent> {
@@ -374,9 +466,6 @@ impl Machine<'_, '_> {
             } => self.piece(size_in_bits, bit_offset)?,
             Operation::TLS => return Err(Absent::new("it is a variable of each thread")),
             Operation::ParameterRef { .. } => return Err(Absent::new("only the caller knows it")),
-            Operation::Bra { .. } | Operation::Skip { .. } => {
-                return Err(Absent::new("its location has jumps"));
-            }
             Operation::Call { .. }
             | Operation::VariableValue { .. }
             | Operation::PushObjectAddress => {

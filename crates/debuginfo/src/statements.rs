@@ -139,15 +139,25 @@ impl Dwarf {
                 continue;
             }
             let chain = self.scopes_at(row.address);
-            let own = chain.iter().rfind(|s| s.kind != ScopeKind::Block);
-            let Some(die) = own.map(|s| s.die) else {
-                continue;
+            let chain = chain.iter().filter(|s| s.kind != ScopeKind::Block);
+            let chain: Vec<Die> = chain.map(|s| s.die).collect();
+            for &die in &chain {
+                infos.entry(die).or_insert_with(|| self.info(die));
+            }
+            // Compilers take lines of the function around into what they inlined. A line is of
+            // the function that is declared nearest above it.
+            let path = &table.files[row.file as usize];
+            let above = |i: &Info| match i.file.as_ref() == Some(path) && i.line <= row.line {
+                true => i.line,
+                false => 0,
             };
-            let info = infos.entry(die).or_insert_with(|| self.info(die));
-            let Some(info) = info
-                .as_ref()
-                .filter(|i| function.matches_in(i.name, || self.scope_names(die)))
-            else {
+            let info = |die: &Die| Some((*die, infos.get(die)?.as_ref()?));
+            let own = chain
+                .iter()
+                .filter_map(info)
+                .filter(|(die, i)| function.matches_in(i.name, || self.scope_names(*die)))
+                .max_by_key(|(_, i)| above(i));
+            let Some((die, info)) = own else {
                 continue;
             };
             let wanted = match lines {
@@ -203,9 +213,11 @@ impl Dwarf {
         } else {
             start
         };
+        let (file, line) = self.declared(die, &entry);
         Some(Info {
             name: self.name(die, &entry)?,
-            line: self.declared(die, &entry).1,
+            file,
+            line,
             entry: start,
             body,
         })
@@ -239,6 +251,7 @@ impl Dwarf {
 /// What is asked again and again about a function.
 struct Info {
     name: &'static str,
+    file: Option<Arc<str>>,
     line: u32,
     entry: u64,
     body: u64,

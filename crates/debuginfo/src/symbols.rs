@@ -149,13 +149,14 @@ fn read<'a>(image: &'a Image, all: &mut Vec<Symbol<'a>>) {
     for (table, dynamic) in tables {
         all.reserve(table.len());
         for sym in table.iter() {
+            let address = image.symbol_address(sym);
             let kind = match sym.st_type() {
                 elf::STT_FUNC => SymbolKind::Func,
                 elf::STT_GNU_IFUNC => SymbolKind::IFunc,
                 elf::STT_OBJECT => SymbolKind::Data,
                 elf::STT_TLS => SymbolKind::Tls,
                 // Assembly code often leaves the type out.
-                elf::STT_NOTYPE if image.is_code(sym.st_value(e)) => SymbolKind::Func,
+                elf::STT_NOTYPE if image.is_code(address) => SymbolKind::Func,
                 _ => continue,
             };
             if sym.is_undefined(e) {
@@ -175,7 +176,7 @@ fn read<'a>(image: &'a Image, all: &mut Vec<Symbol<'a>>) {
             };
             all.push(Symbol {
                 name,
-                address: sym.st_value(e),
+                address,
                 size: sym.st_size(e),
                 kind,
                 binding,

@@ -109,7 +109,10 @@ impl Functions<'static> {
 /// The kernel's own list of what kprobes must not touch, read once; empty where it cannot be read.
 fn blacklist() -> impl Iterator<Item = &'static str> {
     static TEXT: OnceLock<String> = OnceLock::new();
-    let text = TEXT.get_or_init(|| kprobe_blacklist().unwrap_or_default());
+    let text = TEXT.get_or_init(|| match crate::other::is() {
+        true => String::new(),
+        false => kprobe_blacklist().unwrap_or_default(),
+    });
     text.lines().filter_map(blacklist_line)
 }
 
@@ -121,6 +124,9 @@ fn blacklist_line(line: &str) -> Option<&str> {
 
 /// ftrace's list, wherever tracefs is.
 fn traced_text() -> Option<String> {
+    if crate::other::is() {
+        return None;
+    }
     Tracefs::open().ok()?.read_large(TRACED).ok()
 }
 
@@ -247,6 +253,17 @@ impl<'a> Functions<'a> {
     #[must_use]
     pub fn name_at(&self, at: u32) -> Option<&'a str> {
         self.symbols.name_at(at)
+    }
+
+    /// Whether a place in code can be probed, and whether by ftrace because it begins a function.
+    #[must_use]
+    pub fn at(&self, address: u64) -> Option<bool> {
+        let (symbol, offset) = self.symbols.resolve(address)?;
+        let own = Symbol { address, ..symbol };
+        let traced = self.means(&own, true)?;
+        let initial = |range: &(u64, u64)| (range.0..range.1).contains(&address);
+        let gone = symbol.module.is_none() && self.initial.as_ref().is_some_and(initial);
+        (!gone).then_some(traced && offset == 0)
     }
 
     /// Whether ftrace's list could be read, so that what was found can be attached.

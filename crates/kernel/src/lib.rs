@@ -10,6 +10,7 @@
 //! * [`functions`]: functions by name, which can be probed, their parameters.
 //! * [`machine`]: CPUs, clocks, release and configuration.
 //! * [`names`]: error numbers and signals.
+//! * [`other`]: a kernel that does not run, in place of the one that does.
 //! * [`perf`]: events of `perf_event_open(2)`.
 //! * [`process`]: questions about one process.
 //! * [`symbols`]: the symbols of kernel and modules.
@@ -24,6 +25,7 @@ pub mod functions;
 pub mod glob;
 pub mod machine;
 pub mod names;
+pub mod other;
 pub mod perf;
 pub mod process;
 pub mod symbols;

@@ -89,6 +89,9 @@ impl Symbols {
         static KERNEL: OnceLock<Result<Symbols, SymbolError>> = OnceLock::new();
         KERNEL
             .get_or_init(|| {
+                if let Some(symbols) = crate::other::symbols() {
+                    return symbols;
+                }
                 let text = crate::sysfile::read_fully(KALLSYMS)
                     .map_err(|e| SymbolError::Unreadable(e.to_string()))?;
                 Symbols::parse(text)

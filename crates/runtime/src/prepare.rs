@@ -11,7 +11,7 @@ use crate::child::Watched;
 use crate::error::Error;
 use crate::load::Loaded;
 use crate::procfs::Spec;
-use crate::session::Target;
+use crate::session::{Options, Target};
 use crate::state::State;
 use crate::user_files::UserFiles;
 
@@ -67,7 +67,7 @@ pub fn user_files(
     state: &State,
     layout: &Layout,
     program: &Program,
-    target: &Target,
+    options: &Options,
 ) -> Result<Option<UserFiles>, Error> {
     let Some(next) = layout.stacks.as_ref().and_then(|s| s.files) else {
         return Ok(None);
@@ -76,7 +76,7 @@ pub fn user_files(
     else {
         return Ok(None);
     };
-    let mut paths: Vec<PathBuf> = Vec::new();
+    let mut paths = options.objects.clone();
     for handler in &program.handlers {
         if let Event::Code(probe) = &handler.event {
             paths.extend(probe.sites.iter().filter_map(|s| match &s.place {
@@ -85,7 +85,7 @@ pub fn user_files(
             }));
         }
     }
-    match target {
+    match &options.target {
         Target::Pid(pid) => paths.extend(crate::user_files::mapped(*pid)),
         Target::Command(command) => paths.extend(crate::user_files::programs_of(command)),
         Target::None => {}

@@ -77,6 +77,8 @@ pub struct Options {
     pub timeout: Option<Duration>,
     /// The name of the session, and of the directory of `procfs` files.
     pub name: String,
+    /// Programs and libraries whose stacks are walked though nothing of them runs yet (`-d`).
+    pub objects: Vec<PathBuf>,
     /// Where `prometheus` probes are served, `host:port`.
     pub prometheus: Option<String>,
     /// `-t`: the report and the details of the account.
@@ -203,7 +205,7 @@ impl Session {
             }
             // No handler runs yet.
             if let Some(object) = object {
-                programs = user_files(l, state, &object.layout, &program, &options.target)?;
+                programs = user_files(l, state, &object.layout, &program, &options)?;
             }
             if let (false, Some(text)) = (options.quiet, code::refusals(attached.refused())) {
                 output::warn(&text);

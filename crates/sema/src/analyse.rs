@@ -37,6 +37,8 @@ pub struct Options {
     pub no_time_limits: bool,
     /// Name of the session: `-m`.
     pub session_name: String,
+    /// `--skip-badvars`: variables that are not there are 0.
+    pub skip_badvars: bool,
     /// Process id of the session.
     pub session_pid: i64,
     /// User id of the session.
@@ -53,6 +55,7 @@ impl Default for Options {
             display: true,
             no_time_limits: false,
             session_name: "spile".into(),
+            skip_badvars: false,
             session_pid: 0,
             session_uid: 0,
             target_pidns: 0,
@@ -180,6 +183,7 @@ pub fn analyse_seen(
         session: (options.session_pid, options.session_uid),
         pidns: options.target_pidns,
         name: &options.session_name,
+        skip_badvars: options.skip_badvars,
     };
     let Resolved { mut tree, types } = Resolver::run(
         inputs.facts,

@@ -280,6 +280,25 @@ pub trait Facts {
         let _ = (place, ret);
         Err(format!("{module} has no debugging information"))
     }
+    /// Variables of a function that [`Facts::place_variables`] leaves out because they are dear to
+    /// find: for handlers that mention some that it did not name.
+    ///
+    /// # Errors
+    /// Why nothing is known about them, for a message.
+    fn place_locals(
+        &self,
+        module: &Module,
+        place: &FoundPlace,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
+        let _ = (module, place, ret);
+        Ok(Vec::new())
+    }
+    /// Why a module has no debugging information, if it has none that one could expect.
+    fn no_debuginfo(&self, module: &Module) -> Option<String> {
+        let _ = module;
+        None
+    }
     /// A variable of a whole module; `file`: the end of the path of the source file that has it.
     fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
         let _ = (module, name, file);

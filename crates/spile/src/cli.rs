@@ -66,6 +66,13 @@ pub struct Cli {
     /// Guru mode
     #[arg(short = 'g')]
     pub guru: bool,
+    /// The kernel of that release, or of the folder that it was built in (-p4 at most, if it is
+    /// not the one that runs)
+    #[arg(short = 'r', value_name = "DIR|RELEASE")]
+    pub release: Option<String>,
+    /// Look up symbols and stacks in this program or library too (repeatable)
+    #[arg(short = 'd', value_name = "FILE")]
+    pub objects: Vec<PathBuf>,
     /// No optimisation
     #[arg(short = 'u')]
     pub unoptimised: bool,
@@ -108,6 +115,9 @@ pub struct Cli {
     /// Do not end the session on errors in handlers
     #[arg(long)]
     pub suppress_handler_errors: bool,
+    /// Take 0 for variables that are not there, with a warning
+    #[arg(long)]
+    pub skip_badvars: bool,
     /// Set no limit to the statements of a handler (MAXACTION)
     #[arg(long)]
     pub suppress_time_limits: bool,
@@ -122,13 +132,11 @@ pub struct Cli {
 /// Options of `stap` that are not here, with the reason and, where there is one, the way out.
 const ABSENT: &[(&str, &str)] = &[
     ("-a", "scripts run on the machine that compiles them"),
-    ("-r", "scripts run on the kernel that compiles them"),
     ("-B", "there is no kernel module to build"),
     (
         "-R",
         "there is no runtime to choose; the library of -I DIR comes first",
     ),
-    ("-d", "symbols of programs are not available yet"),
     (
         "-F",
         "the session ends with spile; start it with `setsid ... &` and -o FILE",
@@ -155,10 +163,6 @@ const ABSENT: &[(&str, &str)] = &[
         "use `probe timer.s(1)` to print what you watch",
     ),
     ("--example", "the examples are files; give their path"),
-    (
-        "--skip-badvars",
-        "what is not there is an error; `@defined($x)` asks first",
-    ),
     ("--poison-cache", "nothing is cached"),
     ("--clean-cache", "nothing is cached"),
     (

@@ -19,13 +19,16 @@ use spile_sema::facts::{
 
 mod data;
 mod dwarf;
+mod home;
 mod kernel_code;
+pub mod kernel_debug;
 mod marks;
 mod paths;
 mod types;
 pub mod user;
 
 use kernel_code::KernelCode;
+use kernel_debug::{Kernel, KernelDebug};
 use types::KernelTypes;
 
 /// The running kernel, as analysis sees it.
@@ -34,6 +37,7 @@ pub struct KernelFacts {
     arch: &'static str,
     types: KernelTypes,
     code: KernelCode,
+    debug: KernelDebug,
     syscalls: OnceLock<Vec<SysCall>>,
     tracefs: OnceLock<Option<Tracefs>>,
     /// How often the system of a tracepoint was asked for.
@@ -55,6 +59,10 @@ impl KernelFacts {
             arch,
             types: KernelTypes::default(),
             code: KernelCode::default(),
+            debug: KernelDebug::new(Kernel {
+                release: release.into(),
+                ..Kernel::default()
+            }),
             syscalls: OnceLock::new(),
             tracefs: OnceLock::new(),
             asked: AtomicUsize::new(0),
@@ -73,6 +81,56 @@ impl KernelFacts {
     /// Files of programs that were looked at, as they were then.
     pub fn looked_at(&self) -> Vec<(std::path::PathBuf, spile_runtime::FileState)> {
         self.programs.looked_at()
+    }
+
+    /// With the kernel that `-r` names.
+    ///
+    /// # Errors
+    /// When nothing is known about a kernel that does not run.
+    pub fn with_kernel(mut self, kernel: Kernel) -> Result<KernelFacts, String> {
+        let other = kernel.other;
+        self.debug = KernelDebug::new(kernel);
+        if other {
+            kernel_debug::stand_in(&*self.debug.image_of_other()?);
+        }
+        Ok(self)
+    }
+
+    /// Places in the kernel or a module: by symbols and BTF where these say enough.
+    fn kernel_places(
+        &self,
+        module: Option<&Arc<str>>,
+        query: &CodeQuery,
+    ) -> Result<Vec<FoundPlace>, String> {
+        let known = &self.programs.known;
+        if kernel_code::needs_source(query) {
+            return self.debug.places(known, module, query);
+        }
+        let mut found = self.code.places(&self.types, module.map(|m| &**m), query);
+        if let CodeQuery::Function { name, kind, .. } = query {
+            let mut all = found.clone().unwrap_or_default();
+            self.debug.with_lines(known, module, name, kind, &mut all);
+            if !all.is_empty() {
+                found = Ok(all);
+            }
+        }
+        found
+    }
+
+    fn kernel_variables(
+        &self,
+        module: Option<&Arc<str>>,
+        place: u64,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
+        let known = &self.programs.known;
+        match known.has_place(place) {
+            true => self.debug.variables(known, module, place, ret),
+            false => {
+                let module = module.map(|m| &**m);
+                self.code.variables(&self.types, module, place, ret)
+            }
+        }
     }
 
     /// How many functions of the kernel were left out of answers because they cannot be probed.
@@ -207,7 +265,7 @@ impl Facts for KernelFacts {
     }
 
     fn type_by_name(&self, name: &str) -> Option<CTypeId> {
-        KernelTypes::by_name(KernelTypes::kernel()?, name)
+        self.module_type(&Module::Kernel, name)
     }
 
     fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
@@ -239,23 +297,7 @@ impl Facts for KernelFacts {
                 Type::Var { name, ty } => Some((name, ty)),
                 _ => None,
             })?;
-        let symbols = Symbols::kernel().ok()?;
-        let address = symbols.address_of(name)?;
-        let edge = |name| symbols.address_of(name);
-        let own = match (edge("__per_cpu_start"), edge("__per_cpu_end")) {
-            (Some(start), Some(end)) => (start..end).contains(&address),
-            _ => false,
-        };
-        let table = own.then(|| edge("__per_cpu_offset"));
-        // Without the table the address alone would be wrong.
-        if table == Some(None) {
-            return None;
-        }
-        Some(KernelVar {
-            address,
-            ty,
-            per_cpu: table.flatten(),
-        })
+        home::kernel_variable(Symbols::kernel().ok()?.address_of(name)?, ty)
     }
 
     fn symbol_exists(&self, name: &str) -> bool {
@@ -287,8 +329,8 @@ impl Facts for KernelFacts {
 
     fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         match module {
-            Module::Kernel => self.code.places(&self.types, None, query),
-            Module::KernelModule(name) => self.code.places(&self.types, Some(name), query),
+            Module::Kernel => self.kernel_places(None, query),
+            Module::KernelModule(name) => self.kernel_places(Some(name), query),
             Module::File(path) => self.programs.places(path, query),
         }
     }
@@ -300,10 +342,29 @@ impl Facts for KernelFacts {
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         match module {
-            Module::Kernel => self.code.variables(&self.types, None, place, ret),
-            Module::KernelModule(name) => self.code.variables(&self.types, Some(name), place, ret),
+            Module::Kernel => self.kernel_variables(None, place, ret),
+            Module::KernelModule(name) => self.kernel_variables(Some(name), place, ret),
             Module::File(path) => self.programs.variables(path, place, ret),
         }
+    }
+
+    fn place_locals(
+        &self,
+        module: &Module,
+        place: &FoundPlace,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
+        let known = &self.programs.known;
+        match module {
+            Module::File(_) => Ok(Vec::new()),
+            _ if known.has_place(place.id) => Ok(Vec::new()),
+            Module::Kernel => self.debug.locals(known, None, place, ret),
+            Module::KernelModule(name) => self.debug.locals(known, Some(name), place, ret),
+        }
+    }
+
+    fn no_debuginfo(&self, module: &Module) -> Option<String> {
+        self.debug.why_not(module)
     }
 
     fn kernel_return_stack(&self) -> bool {
@@ -313,24 +374,27 @@ impl Facts for KernelFacts {
     fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
         match module {
             Module::File(path) => self.programs.global(path, name, file),
-            _ => None,
+            Module::Kernel => self.debug.global(&self.programs.known, None, name, file),
+            Module::KernelModule(own) => {
+                let known = &self.programs.known;
+                self.debug.global(known, Some(own), name, file)
+            }
         }
     }
 
     fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
-        let types = match module {
-            Module::Kernel => KernelTypes::kernel(),
-            Module::KernelModule(module) => self.types.module(module),
+        let (types, module) = match module {
+            Module::Kernel => (KernelTypes::kernel(), None),
+            Module::KernelModule(module) => (self.types.module(module), Some(module)),
             Module::File(path) => return self.programs.type_named(path, name),
         };
-        KernelTypes::by_name(types?, name)
+        let found = types.and_then(|types| KernelTypes::by_name(types, name));
+        found.or_else(|| self.debug.type_named(&self.programs.known, module, name))
     }
 
     fn type_space(&self, id: CTypeId) -> Space {
-        match self.programs.known.of_type(id) {
-            Some(_) => Space::User,
-            None => Space::Kernel,
-        }
+        let space = self.programs.known.space_of(id);
+        space.unwrap_or(Space::Kernel)
     }
 
     fn syscalls(&self) -> &[SysCall] {

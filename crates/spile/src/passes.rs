@@ -1,6 +1,7 @@
 //! The passes of a run: 1 parse, 2 analyse, 3 translate, 4 compile, 5 run.
 
 use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use spile_bpf::layout::Object;
@@ -17,6 +18,7 @@ use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
 use crate::cli::Cli;
+use crate::facts::kernel_debug::Kernel;
 use crate::facts::{KernelFacts, user};
 use crate::report::{Failure, Stopwatch, fail, say, tell};
 use crate::{list, machine, tapset};
@@ -46,6 +48,8 @@ pub struct Front {
     /// The user's files as `-p1` prints them.
     pretty: String,
     files: usize,
+    /// It is for another kernel than the one that runs.
+    other: bool,
 }
 
 /// Does what the command line says; the result is the exit status.
@@ -64,7 +68,11 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     if list::wanted(cli) {
         return list::run(cli, &mut front, color);
     }
-    let last = cli.pass.unwrap_or(5);
+    let mut last = cli.pass.unwrap_or(5);
+    if front.other && last > 4 {
+        tell("the kernel of -r is not the one that runs: the last pass is 4\n");
+        last = 4;
+    }
     front.report(cli, color)?;
     if last == 1 {
         say(&front.pretty)?;
@@ -72,6 +80,7 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     }
     let analysis = analyse(cli, &mut front);
     if front.diags.has_errors()
+        && !front.other
         && let Err(failure) = kernel_types()
     {
         // Without them tracepoints and structures are not found, whatever they are called.
@@ -222,8 +231,35 @@ pub fn preproc_env(release: &str) -> PreprocEnv {
     PreprocEnv::new(release, std::env::consts::ARCH).with_config(HostConfig)
 }
 
+/// The kernel that `-r` means: a release, or the one of the folder that it was built in.
+fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
+    let running = host::release();
+    let Some(named) = &cli.release else {
+        return Ok(Kernel {
+            release: running,
+            ..Kernel::default()
+        });
+    };
+    let build = match named.contains('/') {
+        true => PathBuf::from(named),
+        false => Path::new("/lib/modules").join(named).join("build"),
+    };
+    let file = build.join("include/config/kernel.release");
+    let release = match (std::fs::read_to_string(&file), named.contains('/')) {
+        (Ok(text), _) => text.trim().to_owned(),
+        (Err(_), false) => named.clone(),
+        (Err(e), true) => return Err(fail(format_args!("-r {named}: {}: {e}", file.display()))),
+    };
+    Ok(Kernel {
+        other: release != running,
+        build: Some(build),
+        release,
+    })
+}
+
 fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
-    let release = host::release();
+    let kernel = kernel(cli)?;
+    let (release, other) = (kernel.release.clone(), kernel.other);
     let script = script.unwrap_or(Script {
         texts: Vec::new(),
         args: Vec::new(),
@@ -261,9 +297,13 @@ fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
         sources,
         diags,
         library,
-        facts: KernelFacts::new(&release).with_target(target(cli), cli.target_namespaces),
+        facts: KernelFacts::new(&release)
+            .with_target(target(cli), cli.target_namespaces)
+            .with_kernel(kernel)
+            .map_err(fail)?,
         pretty,
         files,
+        other,
     })
 }
 
@@ -333,6 +373,7 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
             }
         },
         no_time_limits: cli.suppress_time_limits,
+        skip_badvars: cli.skip_badvars,
     };
     let Front {
         sources,
@@ -455,6 +496,16 @@ fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::
     }))
 }
 
+/// The files of `-d`; modules of the kernel are looked at without being named.
+fn objects(cli: &Cli) -> Result<Vec<PathBuf>, Failure> {
+    let file = |path: &PathBuf| match path.canonicalize() {
+        Ok(path) => Some(Ok(path)),
+        Err(_) if path.components().count() == 1 => None,
+        Err(e) => Some(Err(fail(format_args!("-d {}: {e}", path.display())))),
+    };
+    cli.objects.iter().filter_map(file).collect()
+}
+
 /// A power of two of at least what `-s` asks for.
 fn ring_bytes(cli: &Cli) -> u32 {
     match cli.buffer_mb {
@@ -522,6 +573,7 @@ fn execute(
         looked_at,
         timeout,
         name: session_name(cli),
+        objects: objects(cli)?,
         prometheus: cli.prometheus.clone(),
         timing: cli.timing,
         quiet: cli.no_warnings,

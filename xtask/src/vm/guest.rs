@@ -14,8 +14,8 @@ use super::packages::Kernel;
 /// qemu 7.2 then lets one run old code that another has just replaced, as kernels do with jump
 /// labels: one guest in six died of a breakpoint that was gone already.
 const EMULATION: &str = "tcg,thread=single";
-/// Memory, in MB.
-const MEMORY: &str = "1536";
+/// Memory, in MB; with debugging information, which is in the image and in what is unpacked of it.
+const MEMORY: [&str; 2] = ["1536", "3584"];
 /// How long a guest may say nothing: longer than the longest case may take.
 const SILENCE: Duration = Duration::from_secs(420);
 /// How long it may take to power off after its last word.
@@ -39,7 +39,14 @@ pub fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<(), String> {
     fs::write(&initrd, image).map_err(|e| format!("{}: {e}", initrd.display()))?;
     let mut child = Command::new("qemu-system-x86_64")
         .args([
-            "-accel", EMULATION, "-cpu", PROCESSOR, "-smp", "2", "-m", MEMORY,
+            "-accel",
+            EMULATION,
+            "-cpu",
+            PROCESSOR,
+            "-smp",
+            "2",
+            "-m",
+            MEMORY[usize::from(!kernel.debuginfo.is_empty())],
         ])
         .args([
             "-nodefaults",

@@ -66,6 +66,9 @@ pub fn build(kernel: &Kernel, built: &Built, job: &str) -> Result<Vec<u8>, Strin
         let name = module.file_name().unwrap_or_default();
         archive.file(&Path::new("/modules").join(name), &read(module)?);
     }
+    for (file, place) in &kernel.debuginfo {
+        archive.file(place, &read(file)?);
+    }
     for program in &built.programs {
         archive.file(program, &read(program)?);
         let name = program.file_name().unwrap_or_default();

@@ -31,6 +31,8 @@ pub struct Kernel {
     pub image: PathBuf,
     pub busybox: PathBuf,
     pub modules: Vec<PathBuf>,
+    /// Files of debugging information: where they are, and where the guest has them.
+    pub debuginfo: Vec<(PathBuf, PathBuf)>,
 }
 
 /// Where Debian's packages come from on this machine, or what the user gave.
@@ -111,6 +113,7 @@ fn kept(ready: &Path) -> Option<(Kernel, Duration)> {
         image: ready.join("vmlinuz"),
         busybox: ready.join("busybox"),
         modules: modules.to_vec(),
+        debuginfo: Vec::new(),
     };
     let age = SystemTime::now().duration_since(since).unwrap_or_default();
     Some((kernel, age))
@@ -164,8 +167,53 @@ fn output(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Fetches and unpacks the newest kernel of a suite into `dir`/ready.
-fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
+/// Adds the debugging information of a kernel and of its modules, from a package of some hundred
+/// megabytes. What only linkers need of it is left out.
+pub fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<(), String> {
+    let known = KERNELS.iter().find(|(known, _)| *known == name);
+    let suite = known.map_or("", |k| k.1);
+    let dir = cache()?.join(suite);
+    let release = kernel.release.clone();
+    let ready = dir.join(format!("debug-{release}"));
+    if !ready.exists() {
+        let work = prepare(&dir, mirror, suite)?;
+        eprintln!("fetching the debugging information of {release}");
+        download(&work, &[format!("linux-image-{release}-dbg")])?;
+        let mut wanted = vec![format!("*/vmlinux-{release}")];
+        wanted.extend(MODULES.map(|name| format!("*/{name}.ko*")));
+        unpack(&work, &wanted)?;
+        let new = work.join("new");
+        let said = |e: io::Error| format!("{}: {e}", new.display());
+        fs::create_dir_all(&new).map_err(said)?;
+        let mut all = Vec::new();
+        files(&work.join("files"), &mut all);
+        for file in all {
+            let mut copy = Command::new("objcopy");
+            let to = new.join(file.file_name().unwrap_or_default());
+            if file.extension().is_none_or(|e| e != "ko" && e != "debug") {
+                copy.arg("--remove-section=.rela*");
+            }
+            output(copy.arg(&file).arg(&to))?;
+        }
+        fs::rename(&new, &ready).map_err(said)?;
+        let _ = fs::remove_dir_all(&work);
+    }
+    let mut all = Vec::new();
+    files(&ready, &mut all);
+    let root = Path::new("/usr/lib/debug");
+    for file in all {
+        let name = file.file_name().unwrap_or_default();
+        let to = match name.to_string_lossy().starts_with("vmlinux") {
+            true => root.join("boot").join(name),
+            false => root.join("lib/modules").join(&release).join(name),
+        };
+        kernel.debuginfo.push((file, to));
+    }
+    Ok(())
+}
+
+/// A folder in `dir` for apt, which knows the packages of a suite.
+fn prepare(dir: &Path, mirror: &str, suite: &str) -> Result<PathBuf, String> {
     let said = |e: io::Error| format!("{}: {e}", dir.display());
     let work = dir.join("work");
     let _ = fs::remove_dir_all(&work);
@@ -184,8 +232,21 @@ fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
     let source = format!("deb {signed}{mirror} {suite} main\n");
     fs::write(work.join("sources.list"), source).map_err(said)?;
     fs::write(work.join("state/status"), "").map_err(said)?;
-    eprintln!("fetching the kernel of {suite}");
     output(apt(&work, "apt-get").arg("update"))?;
+    Ok(work)
+}
+
+fn download(work: &Path, packages: &[String]) -> Result<(), String> {
+    let mut download = apt(work, "apt-get");
+    let download = download.current_dir(work.join("debs"));
+    output(download.arg("download").args(packages)).map(drop)
+}
+
+/// Fetches and unpacks the newest kernel of a suite into `dir`/ready.
+fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
+    let said = |e: io::Error| format!("{}: {e}", dir.display());
+    eprintln!("fetching the kernel of {suite}");
+    let work = prepare(dir, mirror, suite)?;
     let text = output(apt(&work, "apt-cache").args(["depends", META]))?;
     let release = text
         .lines()
@@ -203,14 +264,14 @@ fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
         packages.push(format!("linux-image-{release}"));
     }
     packages.push("busybox-static".into());
-    let mut download = apt(&work, "apt-get");
-    output(
-        download
-            .current_dir(work.join("debs"))
-            .arg("download")
-            .args(&packages),
-    )?;
-    unpack(&work)?;
+    download(&work, &packages)?;
+    let mut wanted = vec![
+        "*/vmlinuz*".to_owned(),
+        "./bin/busybox".into(),
+        "./usr/bin/busybox".into(),
+    ];
+    wanted.extend(MODULES.map(|name| format!("*/{name}.ko*")));
+    unpack(&work, &wanted)?;
     let new = dir.join("new");
     let _ = fs::remove_dir_all(&new);
     fs::create_dir_all(&new).map_err(said)?;
@@ -226,14 +287,8 @@ fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
 }
 
 /// Unpacks what is needed of the fetched packages.
-fn unpack(work: &Path) -> Result<(), String> {
+fn unpack(work: &Path, wanted: &[String]) -> Result<(), String> {
     let debs = fs::read_dir(work.join("debs")).map_err(|e| e.to_string())?;
-    let mut wanted = vec![
-        "*/vmlinuz*".to_owned(),
-        "./bin/busybox".into(),
-        "./usr/bin/busybox".into(),
-    ];
-    wanted.extend(MODULES.map(|name| format!("*/{name}.ko*")));
     for deb in debs.flatten() {
         let mut files = Command::new("dpkg-deb")
             .arg("--fsys-tarfile")
@@ -249,7 +304,7 @@ fn unpack(work: &Path) -> Result<(), String> {
                 .arg("-xC")
                 .arg(work.join("files"))
                 .arg("--wildcards")
-                .args(&wanted)
+                .args(wanted)
                 .stdin(tar),
         );
         let status = files.wait().map_err(|e| format!("dpkg-deb: {e}"))?;

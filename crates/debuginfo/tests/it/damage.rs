@@ -29,6 +29,15 @@ fn program() -> &'static [u8] {
     })
 }
 
+/// The same, not linked.
+fn unlinked() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| {
+        let dir = Dir::new();
+        std::fs::read(dir.compile("x.c", TEXT, &["-c", "-g", "-O2"])).expect("read")
+    })
+}
+
 /// From the first to the last section of debugging information.
 fn debug_part() -> (usize, usize) {
     use object::{Object, ObjectSection};
@@ -48,6 +57,16 @@ proptest! {
     #[test]
     fn changed_bytes(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..64)) {
         let mut bytes = program().to_vec();
+        for (at, to) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = to;
+        }
+        ask(bytes);
+    }
+
+    #[test]
+    fn changed_bytes_of_what_is_not_linked(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..64)) {
+        let mut bytes = unlinked().to_vec();
         for (at, to) in changes {
             let at = at.index(bytes.len());
             bytes[at] = to;

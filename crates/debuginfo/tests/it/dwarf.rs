@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use spile_debuginfo::{
-    Dwarf, LineQuery, LocBinary, LocOp, Location, Module, Pattern, Search, Type, Which,
+    Absent, Dwarf, LineQuery, LocBinary, LocOp, Location, Module, Pattern, Search, Type, Which,
 };
 
 use crate::build::{Dir, run};
@@ -628,4 +628,108 @@ fn kept_index() {
     std::fs::write(kept[0].path(), b"rubbish").expect("written");
     assert_eq!(ask(), first);
     assert!(std::fs::metadata(kept[0].path()).expect("there").len() > 1000);
+}
+
+/// A value that is computed with jumps (a minimum), as compilers leave it of a variable that they
+/// took away.
+#[test]
+fn locations_with_jumps() {
+    const TEXT: &str = r#"
+int limit = 3;
+__attribute__((noipa)) int use(int a) { return a; }
+__attribute__((noipa)) int work(int *v) {
+  int a = use(*v), b = use(limit);
+  int least = a < b ? a : b;
+  use(a);
+  use(b);
+  return a + b;
+}
+int main(int argc, char **argv) { return work(&argc); }
+"#;
+    let dir = Dir::new();
+    let path = dir.compile("x.c", TEXT, &["-g", "-O2"]);
+    let module = Module::open(&path, &Search::default()).expect("opened");
+    let dwarf = module.dwarf().expect("DWARF");
+    let name = Pattern {
+        text: "work",
+        glob: None,
+    };
+    let places = dwarf.statements(name, None, LineQuery::All).places;
+    let found = places.iter().filter_map(|p| {
+        let all = dwarf.variables(p.address, Some(p.die));
+        let least = all.into_iter().find(|v| &*v.name == "least")?;
+        match dwarf.locate(&least, p.address) {
+            Ok(Location::Value(ops)) => Some(ops),
+            Ok(_) => None,
+            Err(Absent(why)) => {
+                assert!(!why.contains("jumps"), "{why}");
+                None
+            }
+        }
+    });
+    let mut tried = 0;
+    for ops in found {
+        for (a, b) in [(1, 2), (2, 1), (-5, 5), (7, 7)] {
+            // Two registers hold them; which, the program says.
+            let mut registers: Vec<u16> = Vec::new();
+            for op in &ops {
+                if let LocOp::Reg(n) = op
+                    && !registers.contains(n)
+                {
+                    registers.push(*n);
+                }
+            }
+            let [first, _] = registers[..] else {
+                continue;
+            };
+            let value = |n: u16| if n == first { a } else { b };
+            tried += 1;
+            assert_eq!(run_ops(&ops, &value) as i32, a.min(b) as i32, "{ops:?}");
+        }
+    }
+    assert!(tried > 0);
+}
+
+/// Runs a program that needs no memory.
+fn run_ops(ops: &[LocOp], register: &dyn Fn(u16) -> i64) -> i64 {
+    let mut stack: Vec<i64> = Vec::new();
+    for op in ops {
+        let made = match *op {
+            LocOp::Reg(n) => register(n),
+            LocOp::Const(n) => n,
+            LocOp::Neg => -stack.pop().expect("one"),
+            LocOp::Extend { size, signed } => {
+                let bits = 64 - 8 * u32::from(size);
+                let v = stack.pop().expect("one") << bits;
+                if signed {
+                    v >> bits
+                } else {
+                    ((v as u64) >> bits) as i64
+                }
+            }
+            LocOp::Binary(op) => {
+                let (b, a) = (stack.pop().expect("two"), stack.pop().expect("two"));
+                match op {
+                    LocBinary::Add => a.wrapping_add(b),
+                    LocBinary::Sub => a.wrapping_sub(b),
+                    LocBinary::And => a & b,
+                    LocBinary::Xor => a ^ b,
+                    LocBinary::Shl => a << b,
+                    LocBinary::Sar => a >> b,
+                    LocBinary::Shr => ((a as u64) >> b) as i64,
+                    LocBinary::Eq => i64::from(a == b),
+                    LocBinary::Ne => i64::from(a != b),
+                    LocBinary::Lt => i64::from(a < b),
+                    LocBinary::Le => i64::from(a <= b),
+                    LocBinary::Gt => i64::from(a > b),
+                    LocBinary::Ge => i64::from(a >= b),
+                    op => panic!("{op:?}"),
+                }
+            }
+            op => panic!("{op:?}"),
+        };
+        stack.push(made);
+    }
+    assert_eq!(stack.len(), 1, "{ops:?}");
+    stack[0]
 }

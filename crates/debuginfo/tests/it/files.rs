@@ -4,7 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use spile_debuginfo::cfi::{self, Cfa, Saved};
-use spile_debuginfo::{Binding, Image, Module, Search, SymbolKind, plt};
+use spile_debuginfo::{
+    Binding, Image, LocBinary, LocOp, Location, Module, Pattern, Search, SymbolKind, Wanted, Which,
+    plt,
+};
 
 use crate::build::{Dir, run};
 
@@ -292,4 +295,124 @@ fn wrong_files() {
     }
     assert!(Image::open(dir.path()).is_err());
     assert!(Image::open(&dir.path().join("none")).is_err());
+}
+
+const UNLINKED: &str = r#"
+static int level = 4;
+__attribute__((section(".init.text"), noipa)) int first(int a) { return a + level; }
+__attribute__((noipa)) int second(int a, int b) { int c = first(a) + b; level = c; return c; }
+"#;
+
+/// The sections of a file that is not linked have addresses that do not meet, and symbols, lines
+/// and variables say the same ones; also where only debugging information was kept.
+#[test]
+fn files_that_are_not_linked() {
+    for flags in ["-gdwarf-5", "-gdwarf-4"] {
+        let dir = Dir::new();
+        let path = dir.compile("m.c", UNLINKED, &["-c", "-O1", flags]);
+        let debug = dir.path().join("m.debug");
+        run(Command::new("objcopy")
+            .arg("--only-keep-debug")
+            .args([&path, &debug]));
+        for path in [path, debug] {
+            let module = open(&path);
+            let placed = module.image().placed();
+            assert!(
+                placed
+                    .windows(2)
+                    .all(|p| p[0].address + p[0].size <= p[1].address)
+            );
+            let section = |name: &str| {
+                let p = placed.iter().find(|p| p.name == name).expect(name);
+                p.address..p.address + p.size
+            };
+            let dwarf = module.dwarf().expect("DWARF");
+            let which = Which {
+                outline: true,
+                inlined: false,
+            };
+            for (name, code) in [("first", ".init.text"), ("second", ".text")] {
+                let pattern = Pattern {
+                    text: name,
+                    glob: None,
+                };
+                let found = dwarf.functions(pattern, None, which);
+                let [function] = &found[..] else {
+                    panic!("{found:?}");
+                };
+                let symbol = module.symbols().named(name).next().expect("a symbol");
+                assert_eq!(function.entry, symbol.address, "{name} {flags}");
+                assert!(section(code).contains(&function.entry));
+                assert_eq!(&*dwarf.frames(function.entry)[0].function, name);
+            }
+            let level = dwarf.global("level", None).expect("a variable");
+            let symbol = module.symbols().named("level").next().expect("a symbol");
+            let at = LocOp::Const(symbol.address as i64);
+            let add = LocOp::Binary(LocBinary::Add);
+            assert_eq!(
+                dwarf.locate(&level, 0),
+                Ok(Location::Address(vec![at, LocOp::Bias, add]))
+            );
+            assert!(section(".data").contains(&symbol.address));
+        }
+    }
+}
+
+/// A kernel's debugging information is taken from where distributions have it, and only if it is
+/// of the same build.
+#[test]
+fn debugging_information_of_a_kernel() {
+    let dir = Dir::new();
+    let build = |name: &str, id: &str| {
+        let id = format!("-Wl,--build-id={id}");
+        dir.compile(name, PROGRAM, &["-g", &id])
+    };
+    let root = dir.path().join("root");
+    let put = |from: &Path, to: &str| {
+        let to = root.join(to);
+        std::fs::create_dir_all(to.parent().expect("a folder")).expect("made");
+        std::fs::copy(from, to).expect("copied");
+    };
+    put(
+        &build("right.c", "0x0102"),
+        "usr/lib/debug/lib/modules/1.2.3-x/vmlinux",
+    );
+    let search = Search {
+        roots: vec![root.clone()],
+        ..Search::default()
+    };
+    let wanted = Wanted {
+        release: "1.2.3-x",
+        module: None,
+        build_id: Some(&[1, 2]),
+        build: None,
+    };
+    let found = search.kernel(&wanted, false).expect("found");
+    assert!(found.path().ends_with("modules/1.2.3-x/vmlinux"));
+    put(
+        &build("wrong.c", "0x0304"),
+        "usr/lib/debug/boot/vmlinux-1.2.3-x",
+    );
+    assert!(search.kernel(&wanted, false).is_ok());
+    let other = Wanted {
+        build_id: Some(&[9]),
+        ..wanted
+    };
+    let notes = search.kernel(&other, false).expect_err("none is right");
+    let text = notes.join("\n");
+    assert!(text.contains("build-id 0102, wanted 09"), "{text}");
+    assert!(text.contains("build/vmlinux"), "{text}");
+    // A module, whose file has a `-` where the kernel writes `_`.
+    let module = dir.compile("m.c", UNLINKED, &["-c", "-g"]);
+    put(
+        &module,
+        "usr/lib/debug/lib/modules/1.2.3-x/kernel/net/a-b.ko",
+    );
+    let wanted = Wanted {
+        module: Some("a_b"),
+        build_id: None,
+        ..wanted
+    };
+    let found = search.kernel(&wanted, false).expect("found");
+    assert!(found.path().ends_with("net/a-b.ko"));
 }

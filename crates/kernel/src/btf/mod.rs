@@ -98,7 +98,9 @@ impl Btf {
     /// See [`Btf::open`]; the error is kept as well.
     pub fn vmlinux() -> Result<&'static Btf, &'static BtfError> {
         static KERNEL: OnceLock<Result<Btf, BtfError>> = OnceLock::new();
-        KERNEL.get_or_init(|| Btf::open(VMLINUX)).as_ref()
+        KERNEL
+            .get_or_init(|| crate::other::btf().unwrap_or_else(|| Btf::open(VMLINUX)))
+            .as_ref()
     }
 
     /// Opens a file of raw BTF. The kernel's own is mapped where it allows that

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spile_ir::{CodeProbe, CodeSite, Event, Space};
+use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, Space};
 
 use super::derived::{Context, ContextKind, SiteNames, Target, TargetSource};
 use super::mentions::Mentions;
@@ -33,6 +33,16 @@ struct Key<'h> {
     variables: Vec<(Arc<str>, u32, VarKind, Arc<Loc>)>,
     /// The provider of a marker, where it shows.
     provider: Option<Arc<str>>,
+    /// A function of the kernel that is attached through ftrace with all others.
+    at_once: bool,
+}
+
+/// Whether a place is attached together with others.
+fn at_once(place: &CodePlace) -> bool {
+    matches!(
+        place,
+        CodePlace::Symbol { offset: 0, .. } | CodePlace::Traced(_)
+    )
 }
 
 /// Groups the places by what the bodies mean there, in the order of their first place.
@@ -46,10 +56,21 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
             true => facts.place_variables(module, found.place.id, hit.ret),
             false => Ok(Vec::new()),
         };
-        let (variables, missing) = match known {
+        let (mut variables, mut missing): (_, Option<Arc<str>>) = match known {
             Ok(variables) => (variables, None),
             Err(why) => (Vec::new(), Some(why.into())),
         };
+        let unknown = |t: &Box<str>| variables.iter().all(|v| *v.name != **t);
+        if wanted && (m.all_targets || m.targets.iter().any(unknown)) {
+            match facts.place_locals(module, &found.place, hit.ret) {
+                Ok(more) => {
+                    let names: Vec<_> = variables.iter().map(|v| v.name.clone()).collect();
+                    let more = more.into_iter().filter(|v| !names.contains(&v.name));
+                    variables.extend(more);
+                }
+                Err(why) => missing = missing.or(Some(why.into())),
+            }
+        }
         // A message about one place names what there is.
         let known = |t: &str| variables.iter().any(|v| *v.name == *t);
         let strange = hit.places.len() == 1 && m.targets.iter().any(|t| !known(t));
@@ -65,6 +86,7 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
             pid: found.module.pid,
             module: by_module.then_some(module),
             provider: found.place.provider.clone().filter(|_| m.system),
+            at_once: at_once(&found.place.place),
             variables,
         };
         let at = *order.entry(key).or_insert_with_key(|key| {

@@ -128,7 +128,9 @@ fn listed(
             .map(|place| {
                 let module = &place.module.module;
                 let known = match variables {
-                    true => facts.place_variables(module, place.place.id, hit.ret),
+                    true => facts
+                        .place_variables(module, place.place.id, hit.ret)
+                        .or_else(|_| facts.place_locals(module, &place.place, hit.ret)),
                     false => Ok(Vec::new()),
                 };
                 let spelled = |v: &crate::facts::Variable| {

@@ -41,6 +41,7 @@ code_table! { BODY_CODES:
     UNUSED_VARIABLE = "W0502", "A variable is never read.";
     NO_EFFECT = "W0503", "A statement has no effect.";
     UNUSED_FUNCTION = "W0504", "A function is never called.";
+    BAD_VARIABLE = "W0506", "A variable that is not there, taken for 0 (`--skip-badvars`).";
     OPTION_WITHOUT_EFFECT = "W0505", "A limit that `-D` sets and that means nothing here.";
 }
 

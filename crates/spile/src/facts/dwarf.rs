@@ -1,4 +1,5 @@
-//! Places, variables and types of programs, from their debugging information.
+//! Places, variables and types of programs, of the kernel and of its modules, from their
+//! debugging information.
 //!
 //! A type's number has the number of its file in the top 8 bits and the file's own number of
 //! the type below, so that all of analysis works on it as on the kernel's types.
@@ -10,11 +11,14 @@ use spile_debuginfo::{
     Absent, Die, Dwarf, FunctionPlace, LineQuery, LocBinary, LocOp as Op, Location, Module as File,
     Pattern, Type, Which, plt,
 };
-use spile_ir::{BinOp, CodePlace};
+use spile_ir::{BinOp, Space};
 use spile_kernel::glob;
 use spile_sema::facts::{
-    CType, CTypeId, FoundPlace, FunctionKind, Lines, Loc, LocOp, Member, VarKind, Variable,
+    CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Loc, LocOp, Member, VarKind,
+    Variable,
 };
+
+use super::home::Home;
 
 /// Bits of a type's number that are the file's own.
 const OWN_BITS: u32 = 24;
@@ -35,7 +39,8 @@ pub struct Known {
 
 #[derive(Default)]
 struct Table {
-    files: Vec<Arc<File>>,
+    /// With the memory that their objects are in.
+    files: Vec<(Arc<File>, Space)>,
     places: Vec<PlaceInfo>,
     ids: HashMap<PlaceInfo, u64>,
 }
@@ -53,13 +58,13 @@ const FIRST_ID: u64 = 1 << 62;
 
 impl Known {
     /// The number of a file in types, from 1; `None` when there are too many.
-    fn number(&self, file: &Arc<File>) -> Option<u32> {
+    fn number(&self, file: &Arc<File>, space: Space) -> Option<u32> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = table.files.iter().position(|f| Arc::ptr_eq(f, file));
+        let at = table.files.iter().position(|f| Arc::ptr_eq(&f.0, file));
         let at = match at {
             Some(at) => at,
             None if table.files.len() < MAX_FILES => {
-                table.files.push(file.clone());
+                table.files.push((file.clone(), space));
                 table.files.len() - 1
             }
             None => return None,
@@ -71,8 +76,20 @@ impl Known {
     pub fn of_type(&self, id: CTypeId) -> Option<(Arc<File>, u32)> {
         let number = (id >> OWN_BITS) as usize;
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = table.files.get(number.checked_sub(1)?)?.clone();
+        let (file, _) = table.files.get(number.checked_sub(1)?)?.clone();
         Some((file, id & ((1 << OWN_BITS) - 1)))
+    }
+
+    /// The memory that objects of a type are in.
+    pub fn space_of(&self, id: CTypeId) -> Option<Space> {
+        let number = (id >> OWN_BITS) as usize;
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(table.files.get(number.checked_sub(1)?)?.1)
+    }
+
+    /// Whether a place was found by debugging information.
+    pub fn has_place(&self, id: u64) -> bool {
+        self.place(id).is_some()
     }
 
     fn place_id(&self, info: PlaceInfo) -> u64 {
@@ -96,8 +113,8 @@ impl Known {
 /// A file that is asked about.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
-    /// Its path.
-    pub path: &'a Arc<str>,
+    /// Whose code it has.
+    pub home: &'a Home,
     /// It.
     pub file: &'a Arc<File>,
     /// The numbers given out.
@@ -120,7 +137,7 @@ impl Asked<'_> {
                 Some(note) => format!(" ({note})"),
                 None => String::new(),
             };
-            format!("{} has no debugging information{why}", self.path)
+            format!("{} has no debugging information{why}", self.home)
         })
     }
 
@@ -132,13 +149,39 @@ impl Asked<'_> {
             line: 0,
             provider: None,
             inlined: false,
-            place: CodePlace::File {
-                path: self.path.clone(),
-                offset: self.file.image().file_offset(address)?,
-            },
+            place: self.home.place(self.file, address)?,
             address,
             semaphore: 0,
         })
+    }
+
+    /// Functions and statements that a query means; none for other queries.
+    ///
+    /// # Errors
+    /// As those of [`Asked::functions`], [`Asked::callees`] and [`Asked::statements`].
+    pub fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+        match query {
+            CodeQuery::Function {
+                name,
+                file,
+                callee: Some(callee),
+                ..
+            } => self.callees(name, file.as_deref(), callee),
+            CodeQuery::Function {
+                name,
+                file,
+                lines,
+                kind,
+                ..
+            } => self.functions(name, file.as_deref(), lines, kind),
+            CodeQuery::Statement {
+                name,
+                file,
+                lines,
+                nearest,
+            } => self.statements(name, file.as_deref(), lines, *nearest),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Functions by name, file and lines.
@@ -291,10 +334,7 @@ impl Asked<'_> {
                 line: 0,
                 provider: None,
                 inlined: false,
-                place: CodePlace::File {
-                    path: self.path.clone(),
-                    offset: image.file_offset(p.address)?,
-                },
+                place: self.home.place(self.file, p.address)?,
                 address: p.address,
                 semaphore: 0,
             })
@@ -328,7 +368,7 @@ impl Asked<'_> {
 
     /// The number that analysis knows a type of the file by.
     fn ctype_id(&self, ty: u32) -> CTypeId {
-        match (ty, self.known.number(self.file)) {
+        match (ty, self.known.number(self.file, self.home.space())) {
             (0, _) | (_, None) => 0,
             (ty, Some(number)) => number << OWN_BITS | ty,
         }
@@ -341,7 +381,7 @@ impl Asked<'_> {
     pub fn variables(&self, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
         let dwarf = self.dwarf()?;
         let Some(place) = self.known.place(id) else {
-            return Err(format!("{} says nothing about variables there", self.path));
+            return Err(format!("{} says nothing about variables there", self.home));
         };
         let mut found = Vec::new();
         let mut arguments = Arguments::of(&dwarf.ctype(dwarf.type_of(place.die)));
@@ -394,11 +434,12 @@ impl Asked<'_> {
     pub fn global(&self, name: &str, unit: Option<&str>) -> Option<Variable> {
         let dwarf = self.file.dwarf()?;
         let v = dwarf.global(name, unit.map(pattern))?;
+        let loc = self.loc(dwarf, &v, 0, None);
         Some(Variable {
             name: v.name.clone(),
             ty: self.ctype_id(v.ty),
             kind: VarKind::Global,
-            loc: self.loc(dwarf, &v, 0, None),
+            loc: self.home.of_processor(loc),
         })
     }
 
@@ -429,7 +470,8 @@ impl Asked<'_> {
         };
         let ty = dwarf.ctype(v.ty);
         let absent = |why: &str| Loc::Absent(why.into());
-        match dwarf.locate(v, address) {
+        let located = dwarf.locate(v, address);
+        match located.and_then(|l| self.home.moved(l)) {
             Err(Absent(why)) => absent(&why),
             Ok(Location::Address(ops)) => Loc::Address(program(&ops, &bias)),
             Ok(Location::Value(_)) if matches!(ty, Type::Struct { .. } | Type::Array { .. }) => {

@@ -66,6 +66,12 @@ impl KernelCode {
         let loaded = std::fs::read_to_string("/proc/modules").unwrap_or_default();
         // As the kernel spells names.
         let pattern = pattern.replace('-', "_");
+        if spile_kernel::other::is() && !spile_kernel::glob::is_pattern(&pattern) {
+            return Ok(vec![FoundModule {
+                module: Module::KernelModule(pattern.into()),
+                pid: None,
+            }]);
+        }
         let found: Vec<FoundModule> = loaded
             .lines()
             .filter_map(|line| line.split(' ').next())
@@ -81,37 +87,15 @@ impl KernelCode {
         }
     }
 
-    /// The places in the kernel, or in a module of it, that a query means.
+    /// The places in the kernel, or in a module of it, that a query means; it is none of those
+    /// that [`needs_source`].
     pub fn places(&self, types: &KernelTypes, module: Option<&str>, query: &CodeQuery) -> Places {
         match query {
-            CodeQuery::Function {
-                name,
-                file,
-                lines,
-                kind,
-                callee,
-            } => {
-                if file.is_some() || *lines != Lines::Any {
-                    return Err(no_debuginfo("source files and lines"));
-                }
-                match kind {
-                    FunctionKind::Inline => Err(no_debuginfo("inlined functions")),
-                    _ if callee.is_some() => Err(no_debuginfo("who calls whom")),
-                    kind => self.functions(types, module, name, *kind == FunctionKind::Exported),
-                }
+            CodeQuery::Function { name, kind, .. } => {
+                self.functions(types, module, name, *kind == FunctionKind::Exported)
             }
-            CodeQuery::Statement {
-                name, file, lines, ..
-            } => {
-                if file.is_some() || *lines != Lines::Any {
-                    return Err(no_debuginfo("source files and lines"));
-                }
-                self.functions(types, module, name, false)
-            }
-            CodeQuery::Address { address, absolute } => match absolute {
-                true => Ok(vec![at_address(*address)]),
-                false => Err(no_debuginfo("addresses before the kernel was moved")),
-            },
+            CodeQuery::Statement { name, .. } => self.functions(types, module, name, false),
+            CodeQuery::Address { address, .. } => Ok(vec![at_address(*address)]),
             CodeQuery::Mark { .. } | CodeQuery::Plt(_) => Ok(Vec::new()),
         }
     }
@@ -218,13 +202,26 @@ pub fn return_stack() -> bool {
     })
 }
 
-/// Why something about the source is not known.
-fn no_debuginfo(what: &str) -> String {
-    let release = spile_kernel::machine::release();
-    format!(
-        "{what} are in the kernel's debugging information, which is not used yet (vmlinux of \
-         {release}, in the package linux-image-{release}-dbg or kernel-debuginfo)"
-    )
+/// Whether a query is about source files, lines or inlined copies, which only debugging
+/// information knows; or about an address before the kernel was moved.
+pub fn needs_source(query: &CodeQuery) -> bool {
+    match query {
+        CodeQuery::Function {
+            file,
+            lines,
+            kind,
+            callee,
+            ..
+        } => {
+            file.is_some()
+                || *lines != Lines::Any
+                || callee.is_some()
+                || *kind == FunctionKind::Inline
+        }
+        CodeQuery::Statement { file, lines, .. } => file.is_some() || *lines != Lines::Any,
+        CodeQuery::Address { absolute, .. } => !absolute,
+        CodeQuery::Mark { .. } | CodeQuery::Plt(_) => false,
+    }
 }
 
 fn no_variables(why: Why) -> u64 {
@@ -265,6 +262,7 @@ fn function(f: &Function<'_>, id: impl Fn(&Function<'_>) -> u64) -> FoundPlace {
         false => id(f),
     };
     let at = match f.traced {
+        _ if spile_kernel::other::is() => named(f.module, f.symbol),
         true => CodePlace::Traced(f.address),
         false => CodePlace::Address(f.address),
     };
@@ -408,8 +406,7 @@ mod tests {
         assert_eq!(vars[3].loc, Loc::Value(vec![LocOp::Arg(3)]));
         assert_eq!(vars[4].loc, Loc::Value(vec![LocOp::Ret]));
         assert_eq!(kernel.btf.c_name(vars[0].ty), "struct file *");
-        let inline = query("vfs_read", FunctionKind::Inline);
-        assert!(code.places(&types, None, &inline).is_err());
+        assert!(needs_source(&query("vfs_read", FunctionKind::Inline)) && !needs_source(&read));
         assert!(code.modules("nosuch_module").is_err());
         for why in 1..=REASONS.len() as u64 {
             assert!(code.variables(&types, None, why * WHY, false).is_err());

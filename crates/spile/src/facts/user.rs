@@ -13,6 +13,7 @@ use spile_sema::facts::{
 };
 
 use super::dwarf::{self, Asked};
+use super::home::Home;
 use super::marks;
 use super::paths;
 
@@ -120,7 +121,8 @@ impl Programs {
     pub fn places(&self, path: &Arc<str>, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         let file = &self.file(path)?;
         let known = &self.known;
-        let asked = Asked { path, file, known };
+        let home = &Home::Program(path.clone());
+        let asked = Asked { home, file, known };
         match query {
             CodeQuery::Function {
                 name,
@@ -129,29 +131,22 @@ impl Programs {
                 kind,
                 callee,
             } => {
-                let source = source.as_deref();
                 if *kind == FunctionKind::Return && file.image().is_go() {
                     // Its stacks move, and what is put in place of return addresses confuses it.
                     let why = "a program in Go would crash at a return probe; probe its calls";
                     return Err(why.into());
                 }
-                if let Some(callee) = callee {
-                    return asked.callees(name, source, callee);
-                }
-                let by_symbol =
-                    *lines == Lines::Any && source.is_none() && *kind != FunctionKind::Inline;
-                match asked.functions(name, source, lines, kind) {
+                let by_symbol = *lines == Lines::Any
+                    && source.is_none()
+                    && callee.is_none()
+                    && *kind != FunctionKind::Inline;
+                match asked.places(query) {
                     Ok(found) if !found.is_empty() || !by_symbol => Ok(found),
                     Err(why) if !by_symbol => Err(why),
                     _ => Ok(functions(path, file, name, kind)),
                 }
             }
-            CodeQuery::Statement {
-                name,
-                file,
-                lines,
-                nearest,
-            } => asked.statements(name, file.as_deref(), lines, *nearest),
+            CodeQuery::Statement { .. } => asked.places(query),
             CodeQuery::Address { address, .. } => match file.image().file_offset(*address) {
                 Some(offset) if file.image().is_code(*address) => {
                     let named = file.symbols().function_at(*address);
@@ -177,21 +172,24 @@ impl Programs {
             return Ok(marker.map(marks::variables).unwrap_or_default());
         }
         let known = &self.known;
-        Asked { path, file, known }.variables(id, ret)
+        let home = &Home::Program(path.clone());
+        Asked { home, file, known }.variables(id, ret)
     }
 
     /// As [`spile_sema::facts::Facts::module_variable`], for files.
     pub fn global(&self, path: &Arc<str>, name: &str, unit: Option<&str>) -> Option<Variable> {
         let file = &self.file(path).ok()?;
         let known = &self.known;
-        Asked { path, file, known }.global(name, unit)
+        let home = &Home::Program(path.clone());
+        Asked { home, file, known }.global(name, unit)
     }
 
     /// As [`spile_sema::facts::Facts::module_type`], for files.
     pub fn type_named(&self, path: &Arc<str>, name: &str) -> Option<CTypeId> {
         let file = &self.file(path).ok()?;
         let known = &self.known;
-        Asked { path, file, known }.type_named(name)
+        let home = &Home::Program(path.clone());
+        Asked { home, file, known }.type_named(name)
     }
 }
 

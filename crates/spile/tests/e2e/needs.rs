@@ -11,11 +11,23 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 3] = [
+const NEEDS: [Need; 4] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
         have: || in_vm().is_some() || Path::new("/sys/bus/event_source/devices/kprobe").exists(),
+    },
+    // The kernel's debugging information (`cargo xtask vm --debuginfo`).
+    Need {
+        name: "debuginfo",
+        have: || {
+            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+            let release = release.unwrap_or_default();
+            in_vm().is_some()
+                && Path::new("/usr/lib/debug/boot/vmlinux-")
+                    .with_file_name(format!("vmlinux-{}", release.trim()))
+                    .exists()
+        },
     },
     // Programs beyond those of busybox: perl, python, gcc, bpftool and the like, and the shared
     // libraries that programs are probed with. Where they are missing the case fails.

@@ -154,14 +154,15 @@ impl Resolver<'_> {
             None => (&*name, None),
         };
         let found = match module {
-            Module::Kernel => self.facts.variable(short).map(|v| Variable {
+            Module::Kernel if file.is_none() => self.facts.variable(short).map(|v| Variable {
                 name: short.into(),
                 ty: v.ty,
                 kind: VarKind::Global,
                 loc: Loc::Address(v.location()),
             }),
-            _ => self.facts.module_variable(&module, short, file),
+            _ => None,
         };
+        let found = found.or_else(|| self.facts.module_variable(&module, short, file));
         let space = match module {
             Module::File(_) => Space::User,
             _ => Space::Kernel,
@@ -171,7 +172,11 @@ impl Resolver<'_> {
                 Module::Kernel => format!("nothing is known about a kernel variable `{short}`"),
                 _ => format!("nothing is known about a variable `{short}` of {module}"),
             };
-            self.report(Diagnostic::error(codes::NO_VARIABLE, text).at(span));
+            let mut d = Diagnostic::error(codes::NO_VARIABLE, text).at(span);
+            if let Some(why) = self.facts.no_debuginfo(&module) {
+                d = d.note(why);
+            }
+            self.report(d);
             return failed(self);
         };
         (self.variable(&found, (access, addr_of), space, span), space)

@@ -48,6 +48,8 @@ pub struct Input<'a> {
     pub pidns: i64,
     /// Its name, for `__session_name()`.
     pub name: &'a str,
+    /// Variables that are not there are 0.
+    pub skip_badvars: bool,
 }
 
 /// Past this many errors, looking for near names is not worth the time.

@@ -29,6 +29,9 @@ impl Resolver<'_> {
     /// The three forms that walk structures, and the operators.
     pub(super) fn target_expr(&mut self, e: &ast::Expr) -> Typed {
         let span = e.span;
+        if let Some(nothing) = self.skipped(e) {
+            return (nothing, None);
+        }
         match &e.kind {
             ast::ExprKind::Target {
                 name,
@@ -82,6 +85,28 @@ impl Resolver<'_> {
             }
             _ => (self.bad(span), None),
         }
+    }
+
+    /// With `--skip-badvars`: what stands for a variable that is not there.
+    fn skipped(&mut self, e: &ast::Expr) -> Option<Expr> {
+        let (name, pretty) = match &e.kind {
+            ast::ExprKind::Target { name, pretty, .. } => (&**name, *pretty),
+            ast::ExprKind::At {
+                op: AtOp::Var,
+                pretty,
+                ..
+            } => ("@var", *pretty),
+            _ => return None,
+        };
+        if !self.input.skip_badvars || self.trial > 0 || self.is_defined(e) {
+            return None;
+        }
+        let text = format!("`{name}` is not available here, 0 is taken for it");
+        self.report(Diagnostic::warning(codes::BAD_VARIABLE, text).at(e.span));
+        Some(match pretty {
+            Pretty::None => self.num(ExprKind::Num(0), e.span),
+            _ => self.str(ExprKind::Str(b"".as_slice().into()), e.span),
+        })
     }
 
     /// The text of a value, where `$` or `$$` asks for it.

@@ -1,0 +1,367 @@
+//! Debugging information of the kernel and of its modules: found when a question needs it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use spile_debuginfo::{Image, Module as File, Search, Wanted, build_id_of_notes};
+use spile_ir::CodePlace;
+use spile_kernel::functions::{self, Functions};
+use spile_kernel::symbols::Symbols;
+use spile_sema::facts::{CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Module, Variable};
+
+use super::dwarf::{Asked, Known};
+use super::home::{Home, Loaded};
+
+/// Which kernel is meant (`-r`).
+#[derive(Debug, Clone, Default)]
+pub struct Kernel {
+    /// Its release.
+    pub release: String,
+    /// The folder that it was built in.
+    pub build: Option<PathBuf>,
+    /// It is not the one that runs.
+    pub other: bool,
+}
+
+/// The files that were looked for.
+pub struct KernelDebug {
+    kernel: Kernel,
+    search: Search,
+    files: Mutex<HashMap<Option<Arc<str>>, Looked>>,
+}
+
+/// What became of a look-up.
+#[derive(Clone)]
+enum Looked {
+    Found(Arc<Opened>),
+    /// Not on this machine; servers were not asked.
+    NotHere(String),
+    /// Nowhere.
+    Nowhere(String),
+}
+
+struct Opened {
+    file: Arc<File>,
+    home: Home,
+}
+
+type Places = Result<Vec<FoundPlace>, String>;
+
+/// Up to so many places are named by symbols, which stay right when the kernel is moved.
+const FEW: usize = 16;
+
+impl KernelDebug {
+    /// For that kernel.
+    pub fn new(kernel: Kernel) -> KernelDebug {
+        KernelDebug {
+            kernel,
+            search: Search::from_env(),
+            files: Mutex::default(),
+        }
+    }
+
+    /// Opens the file of the kernel or of a module, once.
+    ///
+    /// # Errors
+    /// What was looked for and where, and the way out. `remote`: servers are asked.
+    fn opened(&self, module: Option<&Arc<str>>, remote: bool) -> Result<Arc<Opened>, String> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        match files.get(&module.cloned()) {
+            Some(Looked::Found(opened)) => return Ok(opened.clone()),
+            Some(Looked::Nowhere(why)) => return Err(why.clone()),
+            Some(Looked::NotHere(why)) if !remote => return Err(why.clone()),
+            _ => {}
+        }
+        let found = self.open(module, remote).map(Arc::new);
+        let looked = match &found {
+            Ok(opened) => Looked::Found(opened.clone()),
+            Err(why) if remote => Looked::Nowhere(why.clone()),
+            Err(why) => Looked::NotHere(why.clone()),
+        };
+        files.insert(module.cloned(), looked);
+        found
+    }
+
+    fn open(&self, module: Option<&Arc<str>>, remote: bool) -> Result<Opened, String> {
+        let notes = match module {
+            _ if self.kernel.other => None,
+            Some(name) => {
+                std::fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).ok()
+            }
+            None => std::fs::read("/sys/kernel/notes").ok(),
+        };
+        let build_id = notes.as_deref().and_then(build_id_of_notes);
+        let wanted = Wanted {
+            release: &self.kernel.release,
+            module: module.map(|m| &**m),
+            build_id,
+            build: self.kernel.build.as_deref(),
+        };
+        let image = self.search.kernel(&wanted, remote);
+        let image = image.map_err(|notes| missing(&wanted, &notes))?;
+        let file = Arc::new(File::new(image, &self.search));
+        let loaded = match module {
+            _ if self.kernel.other => Loaded::elsewhere(module),
+            Some(name) => Loaded::module(&file, name)?,
+            None => Loaded::kernel(&file)?,
+        };
+        let home = Home::Kernel(loaded);
+        Ok(Opened { file, home })
+    }
+
+    /// The file of another kernel than the running one, for what is known without debugging
+    /// information of the one that runs.
+    ///
+    /// # Errors
+    /// As [`KernelDebug::places`].
+    pub fn image_of_other(&self) -> Result<Arc<File>, String> {
+        Ok(self.opened(None, true)?.file.clone())
+    }
+
+    /// Functions and statements that a query means.
+    ///
+    /// # Errors
+    /// When there is no debugging information, with the way out; why there are no such places.
+    pub fn places(&self, known: &Known, module: Option<&Arc<str>>, query: &CodeQuery) -> Places {
+        let opened = self.opened(module, true)?;
+        if let CodeQuery::Address { address, .. } = query {
+            return opened.address(known, *address);
+        }
+        let found = opened.asked(known).places(query)?;
+        self.settled(module, found)
+    }
+
+    /// The functions of that name with what only debugging information knows: inlined copies,
+    /// lines. None where it is not on this machine.
+    pub fn with_lines(
+        &self,
+        known: &Known,
+        module: Option<&Arc<str>>,
+        name: &str,
+        kind: &FunctionKind,
+        found: &mut Vec<FoundPlace>,
+    ) {
+        let Ok(opened) = self.opened(module, false) else {
+            return;
+        };
+        let asked = opened.asked(known);
+        let ask = |kind| asked.functions(name, None, &Lines::Any, kind);
+        if !spile_kernel::glob::is_pattern(name) {
+            for f in ask(&FunctionKind::Call).unwrap_or_default() {
+                for place in found.iter_mut().filter(|p| same(&p.place, &f.place)) {
+                    (place.file, place.line) = (f.file.clone(), f.line);
+                }
+            }
+        }
+        if *kind == FunctionKind::Any {
+            let inlined = ask(&FunctionKind::Inline).unwrap_or_default();
+            found.extend(self.settled(module, inlined).unwrap_or_default());
+        }
+    }
+
+    /// The variables at a place that these questions found.
+    ///
+    /// # Errors
+    /// As [`Asked::variables`].
+    pub fn variables(
+        &self,
+        known: &Known,
+        module: Option<&Arc<str>>,
+        id: u64,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
+        self.opened(module, true)?.asked(known).variables(id, ret)
+    }
+
+    /// The variables at the entry or the return of a function that was found by its symbol.
+    ///
+    /// # Errors
+    /// When there is no debugging information, or it does not have this function.
+    pub fn locals(
+        &self,
+        known: &Known,
+        module: Option<&Arc<str>>,
+        place: &FoundPlace,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
+        let opened = self.opened(module, true)?;
+        let asked = opened.asked(known);
+        let all = asked.functions(&place.name, None, &Lines::Any, &FunctionKind::Return)?;
+        let own = all.iter().find(|f| same(&place.place, &f.place));
+        match own {
+            Some(own) => asked.variables(own.id, ret),
+            None => Err(format!(
+                "the debugging information of {} has no function `{}`",
+                opened.home, place.name
+            )),
+        }
+    }
+
+    /// A variable of the kernel or of a module.
+    pub fn global(
+        &self,
+        known: &Known,
+        module: Option<&Arc<str>>,
+        name: &str,
+        file: Option<&str>,
+    ) -> Option<Variable> {
+        let opened = self.opened(module, true).ok()?;
+        opened.asked(known).global(name, file)
+    }
+
+    /// A type by name, where it is on this machine.
+    pub fn type_named(
+        &self,
+        known: &Known,
+        module: Option<&Arc<str>>,
+        name: &str,
+    ) -> Option<CTypeId> {
+        let opened = self.opened(module, false).ok()?;
+        opened.asked(known).type_named(name)
+    }
+
+    /// Why there is no debugging information, if there is none.
+    pub fn why_not(&self, module: &Module) -> Option<String> {
+        let module = match module {
+            Module::Kernel => None,
+            Module::KernelModule(name) => Some(name),
+            Module::File(_) => return None,
+        };
+        self.opened(module, true).err()
+    }
+
+    /// Places as they are attached best: a few by their symbols, many by ftrace where they begin
+    /// functions. Those that the kernel forbids are left out.
+    fn settled(&self, module: Option<&Arc<str>>, mut found: Vec<FoundPlace>) -> Places {
+        if self.kernel.other || found.is_empty() {
+            return Ok(found);
+        }
+        if found.len() > FEW {
+            let all = Functions::kernel().map_err(ToString::to_string)?;
+            found.retain_mut(|f| match f.place {
+                CodePlace::Address(at) => match all.at(at) {
+                    Some(true) => {
+                        f.place = CodePlace::Traced(at);
+                        true
+                    }
+                    other => other.is_some(),
+                },
+                _ => true,
+            });
+        } else if let Ok(symbols) = Symbols::kernel() {
+            for f in &mut found {
+                if let CodePlace::Address(at) = f.place
+                    && let Some(place) = by_symbol(symbols, module, at)
+                {
+                    f.place = place;
+                }
+            }
+        }
+        match found.is_empty() {
+            true => Err("the kernel forbids to probe what was found".into()),
+            false => Ok(found),
+        }
+    }
+}
+
+impl Opened {
+    fn asked<'a>(&'a self, known: &'a Known) -> Asked<'a> {
+        Asked {
+            home: &self.home,
+            file: &self.file,
+            known,
+        }
+    }
+
+    /// `statement(ADDRESS)`: an address as linked.
+    fn address(&self, known: &Known, address: u64) -> Places {
+        let place = self.home.place(&self.file, address);
+        let place = place.filter(|_| self.file.image().is_code(address));
+        let place = place.ok_or_else(|| format!("{} has no code at {address:#x}", self.home))?;
+        let named = self.file.symbols().function_at(address);
+        let found = FoundPlace {
+            id: 0,
+            name: named.map_or("", |(s, _)| s.name).into(),
+            file: None,
+            line: 0,
+            provider: None,
+            inlined: false,
+            place,
+            address,
+            semaphore: 0,
+        };
+        Ok(vec![self.asked(known).describe(found)])
+    }
+}
+
+/// The place of an address by its symbol, if no other has the name.
+fn by_symbol(symbols: &Symbols, module: Option<&Arc<str>>, at: u64) -> Option<CodePlace> {
+    let (symbol, offset) = symbols.resolve(at)?;
+    let one = symbols.find(symbol.name).count() == 1;
+    // Places by name at the start of functions are attached by ftrace, unasked whether they may.
+    let allowed = offset != 0 || functions::sound(symbol.name);
+    (one && allowed).then(|| CodePlace::Symbol {
+        module: module.cloned(),
+        name: symbol.name.into(),
+        offset,
+    })
+}
+
+/// Whether two places are one.
+fn same(a: &CodePlace, b: &CodePlace) -> bool {
+    let address = |place: &CodePlace| match place {
+        CodePlace::Address(at) | CodePlace::Traced(at) => Some(*at),
+        CodePlace::Symbol { name, offset, .. } => {
+            let at = Symbols::kernel().ok()?.address_of(name)?;
+            Some(at.wrapping_add(*offset))
+        }
+        CodePlace::File { .. } => None,
+    };
+    a == b || address(a).is_some_and(|at| address(b) == Some(at))
+}
+
+/// The message about debugging information that is not there.
+fn missing(wanted: &Wanted<'_>, notes: &[String]) -> String {
+    let release = wanted.release;
+    let what = match wanted.module {
+        Some(module) => format!("the module {module} of Linux {release}"),
+        None => format!("Linux {release}"),
+    };
+    let id: String = wanted
+        .build_id
+        .into_iter()
+        .flatten()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let id = match &*id {
+        "" => id,
+        _ => format!(", build-id {id},"),
+    };
+    let looked = match notes {
+        [] => String::new(),
+        notes => format!(" (looked for {})", notes.join("; ")),
+    };
+    format!(
+        "it needs the debugging information of {what}{id} which is not here{looked}; install \
+         linux-image-{release}-dbg (Debian), linux-image-{release}-dbgsym (Ubuntu) or \
+         kernel-debuginfo-{release} (Fedora), or name a server in DEBUGINFOD_URLS"
+    )
+}
+
+/// The kernel image of a kernel that does not run: its own types and symbols instead of those of
+/// the one that runs.
+pub fn stand_in(file: &File) {
+    let image: &Image = file.image();
+    let mut text = String::new();
+    for s in file.symbols().all() {
+        let kind = match (s.kind, s.binding) {
+            (spile_debuginfo::SymbolKind::Func, spile_debuginfo::Binding::Local) => 't',
+            (spile_debuginfo::SymbolKind::Func, _) => 'T',
+            (_, spile_debuginfo::Binding::Local) => 'd',
+            _ => 'D',
+        };
+        text.push_str(&format!("{:016x} {kind} {}\n", s.address, s.name));
+    }
+    spile_kernel::other::look_at(image.bytes_of(".BTF"), text);
+}
