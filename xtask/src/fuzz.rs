@@ -1,4 +1,5 @@
-//! The long run of damaged scripts through the front end (`crates/sema/tests/fuzz.rs`).
+//! The long runs of damaged scripts through the front end (`crates/sema/tests/fuzz.rs`), and of
+//! damaged programs through what reads them (`crates/debuginfo/tests/it/damage.rs`).
 
 use std::process::Command;
 
@@ -12,22 +13,21 @@ pub fn run(args: &[String]) {
         args.get(at + 1)?.parse::<u64>().ok()
     };
     let (minutes, seed) = (value("--minutes"), value("--seed"));
-    let known = 2 * (usize::from(minutes.is_some()) + usize::from(seed.is_some()));
-    if args.len() != known {
-        eprintln!("usage: cargo xtask fuzz [--minutes N] [--seed S]");
+    let debuginfo = args.iter().any(|a| a == "--debuginfo");
+    let values = usize::from(minutes.is_some()) + usize::from(seed.is_some());
+    if args.len() != 2 * values + usize::from(debuginfo) {
+        eprintln!("usage: cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]");
         std::process::exit(2);
     }
+    let test: &[&str] = match debuginfo {
+        true => &["-p", "spile-debuginfo", "--test", "it", "--", "long_run"],
+        false => &["-p", "spile-sema", "--test", "fuzz", "--"],
+    };
     // Debug assertions are what it is for: no release build.
     let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-        .args([
-            "test",
-            "-p",
-            "spile-sema",
-            "--test",
-            "fuzz",
-            "--",
-            "--nocapture",
-        ])
+        .arg("test")
+        .args(test)
+        .arg("--nocapture")
         .env("SPILE_FUZZ_MINUTES", minutes.unwrap_or(MINUTES).to_string())
         .env("SPILE_SEED", seed.unwrap_or(1).to_string())
         .status();

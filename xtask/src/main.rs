@@ -18,7 +18,7 @@ fn main() {
         Some("vm") => vm::run(&args[1..]),
         _ => {
             eprintln!("usage: cargo xtask bench [start] [hits] [exact] [stress] [markers]");
-            eprintln!("       cargo xtask fuzz [--minutes N] [--seed S]");
+            eprintln!("       cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");
             eprintln!("       cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [TEST]...");
             std::process::exit(2);

@@ -1,6 +1,8 @@
 //! Damaged files: any bytes give answers or errors, and soon.
 
+use std::path::Path;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
@@ -49,6 +51,78 @@ fn debug_part() -> (usize, usize) {
     let first = ranges.iter().map(|r| r.0).min().expect("some");
     let last = ranges.iter().map(|r| r.0 + r.1).max().expect("some");
     (first as usize, last as usize)
+}
+
+/// A question to one file may take so long.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Programs of many kinds, for the long run.
+fn many() -> Vec<Vec<u8>> {
+    let dir = Dir::new();
+    let kinds: [&[&str]; 8] = [
+        &["-O2", "-gdwarf-5"],
+        &["-O0", "-gdwarf-4"],
+        &["-O2", "-gdwarf-4", "-fdebug-types-section"],
+        &["-O1", "-gdwarf-5", "-gz"],
+        &["-O2", "-gdwarf-2"],
+        &["-O2", "-g", "-flto"],
+        &["-O2", "-g", "-c"],
+        &["-O2", "-gdwarf-4", "-c"],
+    ];
+    let build = |flags: &&[&str]| std::fs::read(dir.compile("x.c", TEXT, flags)).expect("read");
+    kinds.iter().map(build).collect()
+}
+
+/// As long as `cargo xtask fuzz --debuginfo` says; nothing otherwise. A file that leads to a panic
+/// or takes too long is kept beside the tests.
+#[test]
+fn long_run() {
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let Some(minutes) = number("SPILE_FUZZ_MINUTES") else {
+        return;
+    };
+    let start = Instant::now();
+    let programs = many();
+    let mut state = number("SPILE_SEED").unwrap_or(1) | 1;
+    // xorshift64*
+    let mut below = move |n: usize| {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % n.max(1)
+    };
+    let mut tried = 0;
+    while start.elapsed() < Duration::from_secs(minutes * 60) {
+        let mut bytes = programs[below(programs.len())].clone();
+        for _ in 0..1 + below(24) {
+            let at = below(bytes.len() - 8);
+            match below(6) {
+                0 => bytes[at] = below(256) as u8,
+                1 => bytes[at] ^= 1 << below(8),
+                2 => bytes[at..at + 8].fill([0, 0xff, 0x80, 0x7f][below(4)]),
+                3 => bytes[at] = bytes[at].wrapping_add(1),
+                4 => {
+                    let (from, len) = (below(bytes.len() - 64), 1 + below(64));
+                    let len = len.min(bytes.len() - at);
+                    bytes.copy_within(from..from + len.min(64), at.min(bytes.len() - 64));
+                }
+                _ => {
+                    let word = (below(1 << 16) as u32).to_le_bytes();
+                    bytes[at..at + 4].copy_from_slice(&word);
+                }
+            }
+        }
+        let copy = bytes.clone();
+        let asked = Instant::now();
+        let fine = std::panic::catch_unwind(|| ask(copy)).is_ok() && asked.elapsed() < HANG;
+        if !fine {
+            let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("damaged");
+            std::fs::write(&kept, &bytes).expect("kept");
+            panic!("after {tried} files: {}", kept.display());
+        }
+        tried += 1;
+    }
+    eprintln!("{tried} damaged files");
 }
 
 proptest! {

@@ -60,8 +60,8 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
             Ok(variables) => (variables, None),
             Err(why) => (Vec::new(), Some(why.into())),
         };
-        let unknown = |t: &Box<str>| variables.iter().all(|v| *v.name != **t);
-        if wanted && (m.all_targets || m.targets.iter().any(unknown)) {
+        let named = |t: &str| variables.iter().any(|v| *v.name == *t);
+        if wanted && (m.all_targets || m.targets.iter().any(|t| !named(t))) {
             match facts.place_locals(module, &found.place, hit.ret) {
                 Ok(more) => {
                     let names: Vec<_> = variables.iter().map(|v| v.name.clone()).collect();
