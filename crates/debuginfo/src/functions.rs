@@ -113,7 +113,11 @@ impl Dwarf {
         let mut places = Vec::new();
         // Abstract entries whose instances are wanted.
         let mut inlines: HashMap<Die, Arc<FunctionPlace>> = HashMap::new();
-        for found in self.find_functions(name) {
+        let mut all = self.find_functions(name);
+        // Unit by unit: each is parsed once.
+        all.sort_by_key(|f| f.die);
+        let mut files = HashMap::new();
+        for found in all {
             let wanted = match found.kind {
                 Kind::Function => which.outline,
                 _ => which.inlined,
@@ -121,16 +125,12 @@ impl Dwarf {
             if !wanted {
                 continue;
             }
+            if file.is_some_and(|f| !self.in_file(found.die, f, &mut files)) {
+                continue;
+            }
             let Some(place) = self.function(&found) else {
                 continue;
             };
-            let in_file = file.is_none_or(|f| {
-                let path = place.file.as_deref().unwrap_or("");
-                path_matches(path, &|p| f.matches(p))
-            });
-            if !in_file {
-                continue;
-            }
             if found.kind == Kind::Function {
                 places.push(place);
             } else {
@@ -142,6 +142,44 @@ impl Dwarf {
         }
         places.sort_by_key(|p| (p.entry, p.inlined, p.die));
         places
+    }
+
+    /// Whether something is declared in a file that a pattern means; `known`: what was found out
+    /// about files, by their units and numbers.
+    fn in_file(
+        &self,
+        die: Die,
+        file: Pattern<'_>,
+        known: &mut HashMap<(u8, u32, u64), bool>,
+    ) -> bool {
+        let matches = |path: &str| path_matches(path, &|p| file.matches(p));
+        let Some((_, entry)) = self.entry(die) else {
+            return false;
+        };
+        let Some((at, number)) = self.declaring_file(die, &entry) else {
+            return matches("");
+        };
+        let key = (at.part, at.unit, number);
+        *known.entry(key).or_insert_with(|| {
+            let path = self.file_name(at, number);
+            matches(path.as_deref().unwrap_or(""))
+        })
+    }
+
+    /// The number of the file of a declaration, and an entry of the unit whose number it is.
+    fn declaring_file(&self, die: Die, entry: &Entry) -> Option<(Die, u64)> {
+        let (at, value) = self.attr(die, entry, gimli::DW_AT_decl_file)?;
+        let number = match value {
+            gimli::AttributeValue::FileIndex(i) => i,
+            v => v.udata_value()?,
+        };
+        Some((at, number))
+    }
+
+    fn file_name(&self, die: Die, number: u64) -> Option<Arc<str>> {
+        let names = self.file_names(die.part, die.unit)?;
+        let name = names.get(usize::try_from(number).ok()?).cloned();
+        name.filter(|f| !f.is_empty())
     }
 
     fn find_functions(&self, name: Pattern<'_>) -> Vec<Found> {
@@ -221,21 +259,13 @@ impl Dwarf {
     /// File and line of a declaration.
     pub(crate) fn declared(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
         let file = self
-            .attr(die, entry, gimli::DW_AT_decl_file)
-            .and_then(|(at, v)| {
-                let index = match v {
-                    gimli::AttributeValue::FileIndex(i) => i,
-                    v => v.udata_value()?,
-                };
-                self.file_names(at.part, at.unit)?
-                    .get(usize::try_from(index).ok()?)
-                    .cloned()
-            });
+            .declaring_file(die, entry)
+            .and_then(|(at, number)| self.file_name(at, number));
         let line = self
             .attr(die, entry, gimli::DW_AT_decl_line)
             .and_then(|(_, v)| v.udata_value())
             .and_then(|l| u32::try_from(l).ok());
-        (file.filter(|f| !f.is_empty()), line.unwrap_or(0))
+        (file, line.unwrap_or(0))
     }
 
     /// The inlined instances of abstract entries.

@@ -102,9 +102,9 @@ fn long_run() {
                 2 => bytes[at..at + 8].fill([0, 0xff, 0x80, 0x7f][below(4)]),
                 3 => bytes[at] = bytes[at].wrapping_add(1),
                 4 => {
-                    let (from, len) = (below(bytes.len() - 64), 1 + below(64));
-                    let len = len.min(bytes.len() - at);
-                    bytes.copy_within(from..from + len.min(64), at.min(bytes.len() - 64));
+                    let last = bytes.len() - 64;
+                    let (from, len) = (below(last), 1 + below(64));
+                    bytes.copy_within(from..from + len, at.min(last));
                 }
                 _ => {
                     let word = (below(1 << 16) as u32).to_le_bytes();
