@@ -169,6 +169,7 @@ fn options() -> Options {
             preemption: None,
         },
         syscalls: Vec::new(),
+        functions: Default::default(),
         share: None,
     }
 }

@@ -2,20 +2,21 @@
 
 use std::fmt;
 
-use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, NrSet, Program, Space, Ty};
+use spile_ir::{Event, HandlerId, Inst, NrSet, Program, Space, Ty};
 
 use crate::asm::{Asm, Function};
 use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::insn::{Reg::*, Size};
 use crate::layout::{
-    Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat, StackWords,
+    Attach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat, StackWords,
 };
 use crate::lower::counters;
 use crate::lower::{
     CTX, Gen, NR, Pool, RING, TMP, asks_number, field_types, kept_bytes, output_piece,
     rethrown_fields, stacks,
 };
+use crate::means;
 use crate::plan::{Needs, Plan};
 use crate::regalloc::{self, Alloc};
 use crate::tree;
@@ -137,7 +138,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
             Attach::RawTracepoint(point) => format!("raw_tp/{point}"),
             Attach::Perf { .. } | Attach::Watch(_) => "perf_event".into(),
             Attach::Switch(_) => "raw_tp/sched_switch".into(),
-            Attach::Code { probe, by } => code_section(probe, *by).into(),
+            Attach::Code { probe, by } => means::section(probe, *by),
         };
         programs.push(ProgramSpec { section, function });
         infos.push(ProgramInfo {
@@ -224,31 +225,6 @@ fn largest_piece(program: &Program) -> u32 {
     largest
 }
 
-/// The section whose name tells libbpf the type of a program at code, and what it may be
-/// attached to.
-fn code_section(probe: &CodeProbe, by: CodeAttach) -> &'static str {
-    match (probe.space, by) {
-        (Space::User, CodeAttach::Multi) => "uprobe.multi",
-        (Space::Kernel, CodeAttach::Multi) => "kprobe.multi",
-        (_, CodeAttach::Single) => "kprobe",
-    }
-}
-
-/// The best means for these places that the kernel has.
-fn code_attach(probe: &CodeProbe, options: &Options) -> CodeAttach {
-    let place = |site: &CodeSite| match (&site.place, probe.space) {
-        (CodePlace::File { .. }, Space::User) => options.features.uprobe_multi,
-        (CodePlace::Symbol { offset: 0, .. } | CodePlace::Traced(_), Space::Kernel) => {
-            options.features.kprobe_multi
-        }
-        _ => false,
-    };
-    match probe.sites.iter().all(place) {
-        true => CodeAttach::Multi,
-        false => CodeAttach::Single,
-    }
-}
-
 /// The programs, in the order of their first handler.
 fn groups(program: &Program, options: &Options) -> Vec<(Attach, Vec<HandlerId>)> {
     let mut groups: Vec<(Attach, Vec<HandlerId>)> = Vec::new();
@@ -270,7 +246,7 @@ fn groups(program: &Program, options: &Options) -> Vec<(Attach, Vec<HandlerId>)>
             },
             Event::Watch(watch) => Attach::Watch(*watch),
             Event::Code(probe) => Attach::Code {
-                by: code_attach(probe, options),
+                by: means::best(probe, &handler.body, options),
                 probe: probe.clone(),
             },
             _ => continue,

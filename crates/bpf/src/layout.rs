@@ -19,6 +19,8 @@
 //! ```
 //! All words are 64-bit, native byte order. The memory may be longer than its blocks.
 
+use std::collections::BTreeMap;
+
 use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};
 
 /// Word offsets (in bytes) in the shared block that every object has.
@@ -290,6 +292,8 @@ pub struct Options {
     pub features: Features,
     /// How argument strings of system calls are decoded, by number as in `NrSet`.
     pub syscalls: Vec<SyscallDesc>,
+    /// Functions of the kernel that fentry and fexit may attach to, by name.
+    pub functions: BTreeMap<String, Typed>,
     /// Whether handlers share subprograms: quick to load, each hit some nanoseconds slower. `None`:
     /// where there are many handlers or much code.
     pub share: Option<bool>,
@@ -662,6 +666,20 @@ pub enum CodeAttach {
     Multi,
     /// A perf event for each place.
     Single,
+    /// The one place by fentry or fexit, which cost the least at each hit. Such programs see
+    /// arguments and the result, and no registers.
+    Trampoline(Typed),
+}
+
+/// A function as the kernel's BTF has it, where all parameters are numbers or pointers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Typed {
+    /// Its number in BTF.
+    pub id: u32,
+    /// How many parameters it has.
+    pub params: u8,
+    /// Whether it returns, so that fexit may attach.
+    pub returns: bool,
 }
 
 /// What one piece of output in a record holds.

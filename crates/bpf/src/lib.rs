@@ -12,6 +12,7 @@ pub mod compile;
 mod dispatch;
 mod iterate;
 mod lower;
+mod means;
 pub mod plan;
 pub mod regalloc;
 pub mod regs;

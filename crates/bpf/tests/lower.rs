@@ -65,6 +65,7 @@ fn options() -> Options {
             preemption: None,
         },
         syscalls: Vec::new(),
+        functions: Default::default(),
         share: None,
     }
 }

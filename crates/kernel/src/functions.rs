@@ -12,7 +12,7 @@ use crate::btf::{Btf, Kind, Type, TypeId};
 use crate::glob;
 use crate::perf::{PerfEvent, Verdict};
 use crate::symbols::{Symbol, SymbolError, Symbols};
-use crate::tracepoints::{Tracefs, kprobe_blacklist};
+use crate::tracepoints::{Tracefs, debugfs};
 
 /// A function that can be probed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,12 +106,13 @@ impl Functions<'static> {
     }
 }
 
-/// The kernel's own list of what kprobes must not touch, read once; empty where it cannot be read.
+/// The kernel's own list of what kprobes must not touch, read once; empty where it cannot be read
+/// or the kernel has no kprobes.
 fn blacklist() -> impl Iterator<Item = &'static str> {
     static TEXT: OnceLock<String> = OnceLock::new();
     let text = TEXT.get_or_init(|| match crate::other::is() {
         true => String::new(),
-        false => kprobe_blacklist().unwrap_or_default(),
+        false => debugfs("kprobes/blacklist").unwrap_or_default(),
     });
     text.lines().filter_map(blacklist_line)
 }
@@ -367,6 +368,48 @@ pub fn signature(btf: &Btf, name: &str) -> Option<Signature> {
     })
 }
 
+/// Functions that never return, as `tools/objtool/noreturns.h` of the kernel lists them: fexit
+/// would wait for ever.
+const NO_RETURN: [&str; 9] = [
+    "do_exit",
+    "do_group_exit",
+    "do_task_dead",
+    "kthread_complete_and_exit",
+    "kthread_exit",
+    "machine_real_restart",
+    "make_task_dead",
+    "panic",
+    "rewind_stack_and_make_dead",
+];
+
+/// Functions that the verifier takes no tracing programs for: `btf_id_deny` in the kernel's
+/// `kernel/bpf/verifier.c`.
+const DENIED: [&str; 8] = [
+    "__rcu_read_lock",
+    "__rcu_read_unlock",
+    "__migrate_disable",
+    "migrate_disable",
+    "migrate_enable",
+    "preempt_count_add",
+    "preempt_count_sub",
+    "rcu_read_unlock_strict",
+];
+
+/// Whether fentry may attach to a function, and fexit: not where arguments are structures, or
+/// more than registers have room for, which older kernels refuse.
+#[must_use]
+pub fn trampoline(btf: &Btf, name: &str) -> Option<(Signature, bool)> {
+    const REGISTERS: usize = 6;
+    let found = signature(btf, name)?;
+    let plain = |ty: TypeId| {
+        btf.composite(ty).is_none() && btf.size_of(ty).is_none_or(|size| (1..=8).contains(&size))
+    };
+    let fits = found.params.iter().all(|(_, ty)| plain(*ty)) && found.params.len() <= REGISTERS;
+    let whole = found.ret == 0 || plain(found.ret);
+    let returns = whole && !NO_RETURN.contains(&name);
+    (fits && !found.variadic && !DENIED.contains(&name)).then_some((found, returns))
+}
+
 /// The numbers of all functions of a BTF of which there is one of that name: for questions about
 /// many, each of which [`signature`] would search the whole BTF for.
 #[must_use]
@@ -490,6 +533,8 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         for name in ["twice", "other", "twice"] {
             b.link(Kind::Func, name, proto);
         }
+        let plain = b.proto(0, &[("code", int)]);
+        b.link(Kind::Func, "do_exit", plain);
         let btf = Btf::parse(b.bytes()).expect("sound");
         let want = Signature {
             id,
@@ -498,6 +543,9 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
             ret: int,
         };
         assert_eq!(signature(&btf, "f"), Some(want));
+        assert!(
+            trampoline(&btf, "f").is_none() && trampoline(&btf, "do_exit").is_some_and(|f| !f.1)
+        );
         assert_eq!(signature(&btf, "twice"), None);
         let ids = ids(&btf);
         assert_eq!((ids.get("f"), ids.get("twice")), (Some(&id), None));

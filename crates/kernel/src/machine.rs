@@ -80,6 +80,27 @@ pub fn version() -> (u32, u32, u32) {
     parse_version(&release())
 }
 
+/// Whether the kernel may switch threads within its own code, and so within BPF programs that run
+/// with preemption on. Where that can be set at the boot, debugfs has the setting; `true` where it
+/// cannot be told.
+#[must_use]
+pub fn preempts() -> bool {
+    let setting = || crate::tracepoints::debugfs("sched/preempt");
+    preempts_by(&version_text(), setting)
+}
+
+/// The setting is a line of names with the one that counts in parentheses (`sched_dynamic_show`).
+fn preempts_by(version: &str, setting: impl FnOnce() -> Option<String>) -> bool {
+    let model = version.split(' ').find(|w| w.starts_with("PREEMPT"));
+    match model {
+        None => false,
+        Some("PREEMPT_DYNAMIC") => {
+            setting().is_none_or(|line| !line.contains("(none)") && !line.contains("(voluntary)"))
+        }
+        Some(_) => true,
+    }
+}
+
 fn parse_version(release: &str) -> (u32, u32, u32) {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
@@ -204,6 +225,18 @@ pub fn realtime_offset_ns() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn preemption() {
+        let with = |line: &str| {
+            let line = (!line.is_empty()).then(|| line.to_owned());
+            preempts_by("#1 SMP PREEMPT_DYNAMIC Debian 6.12", || line)
+        };
+        assert!(!with("none (voluntary) full") && !with("(none) voluntary full lazy"));
+        assert!(with("none voluntary (full)") && with("full (lazy)") && with(""));
+        assert!(!preempts_by("#1 SMP Debian 6.1", || None));
+        assert!(preempts_by("#1 SMP PREEMPT_RT x", || Some("(none)".into())));
+    }
 
     #[test]
     fn lists_of_cpus() {

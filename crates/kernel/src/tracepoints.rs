@@ -274,12 +274,11 @@ impl Tracefs {
     }
 }
 
-/// The kernel's list of what kprobes must not touch, a line each; none where debugfs cannot be
-/// read or the kernel has no kprobes.
-pub(crate) fn kprobe_blacklist() -> Option<String> {
+/// A file of debugfs; none where that cannot be read or does not have it.
+pub(crate) fn debugfs(path: &str) -> Option<String> {
     let root = detached_mount("debugfs").or_else(|_| open_dir(CWD, "/sys/kernel/debug"));
     let debugfs = Tracefs { root: root.ok()? };
-    debugfs.read_large("kprobes/blacklist").ok()
+    debugfs.read_large(path).ok()
 }
 
 /// Mounts a file system of that type nowhere, and gives its root directory.

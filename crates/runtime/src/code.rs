@@ -1,5 +1,6 @@
 //! Attaches programs to places in code: by one link for all places of a file or of the kernel
-//! where the kernel has that, else place by place through perf events.
+//! where the kernel has that, else place by place through perf events; one function of the
+//! kernel by fentry or fexit.
 //!
 //! A link is made for all its places or for none. Where the kernel refuses one, halves are
 //! tried, down to single places: those that cannot be probed are left out and counted.
@@ -10,7 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use spile_bpf::layout::CodeAttach;
 use spile_ir::{CodePlace, CodeProbe, CodeSite, Space};
-use spile_kernel::bpf::{BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, uprobe_multi};
+use spile_kernel::bpf::{
+    BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, raw_tracepoint_open, uprobe_multi,
+};
 use spile_kernel::perf::{PerfEvent, Place};
 use spile_kernel::symbols::Symbols;
 
@@ -50,6 +53,11 @@ pub(crate) fn attach(
                 halves(&group, &mut link, links);
             }
         }
+        CodeAttach::Trampoline(_) => match (raw_tracepoint_open(None, program), &sites[..]) {
+            (Ok(link), _) => links.fds.push(link),
+            (Err(why), [(_, site), ..]) => links.refused.push(refused(site, into_io(why))),
+            (Err(_), []) => {}
+        },
     }
     if links.fds.len() > attached || sites.is_empty() {
         return Ok(());
@@ -75,6 +83,8 @@ pub(crate) fn means(probe: &CodeProbe, by: CodeAttach, left_out: usize) -> Strin
         (CodeAttach::Single, Space::Kernel, true) => "kretprobe",
         (CodeAttach::Single, Space::User, false) => "uprobe",
         (CodeAttach::Single, Space::User, true) => "uretprobe",
+        (CodeAttach::Trampoline(_), _, false) => "fentry",
+        (CodeAttach::Trampoline(_), _, true) => "fexit",
     };
     let places = match probe.sites.len() - left_out {
         1 => "1 place".to_owned(),

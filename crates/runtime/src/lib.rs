@@ -8,7 +8,7 @@
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`kernel_side`], [`drain`], [`grace`], [`needs`], [`urgent`] | locks and per-CPU deltas |
 //! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
-//! | [`load`], `code`, `probed` | loading and attaching; files that change meanwhile |
+//! | [`load`], `code`, `trampoline`, `probed` | loading and attaching; files that change meanwhile |
 //! | `tree`, `words`, [`namespaces`] | what kernel handlers read of the session: the target's processes, clock, zone |
 //! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
 //! | [`events`], [`child`], [`input`], [`output`], [`prometheus`] | the outside world |
@@ -46,6 +46,7 @@ pub mod report;
 pub mod session;
 pub mod state;
 pub mod symbolic;
+mod trampoline;
 mod tree;
 pub mod urgent;
 pub mod user_files;

@@ -2,7 +2,7 @@
 //! descriptors of this process: nothing is pinned, so nothing stays behind, however it ends.
 //!
 //! libbpf parses the kernel's whole BTF only for program types that need it (BTF tracepoints,
-//! fentry) and for CO-RE relocations; objects of this project have neither.
+//! fentry, see `trampoline`) and for CO-RE relocations; objects of this project have neither.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +20,9 @@ use spile_kernel::perf::{Event, PerfEvent};
 use crate::code;
 use crate::error::Error;
 use crate::perf;
+use crate::session::Compile;
 use crate::state::State;
+use crate::trampoline;
 
 /// What libbpf said; kept for messages, never printed by itself.
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -80,7 +82,7 @@ pub struct Loaded {
 }
 
 /// A loaded object, its state memory, and what is attached.
-type Started = (Loaded, State, Links);
+pub type Started = (Loaded, State, Links);
 
 impl Loaded {
     /// Loads an object, has its state memory prepared, and attaches its programs. A function
@@ -105,6 +107,30 @@ impl Loaded {
         }
     }
 
+    /// As [`Loaded::start`]. Where the kernel refuses fentry or fexit, the object is compiled
+    /// without: then it is given back as well.
+    pub fn start_any(
+        object: &layout::Object,
+        program: &Program,
+        pid: Option<u32>,
+        without: Option<Compile>,
+        prepare: impl Fn(&State),
+    ) -> Result<(Started, Option<layout::Object>), Error> {
+        let first = Loaded::start(object, program, pid, &prepare);
+        let by_trampoline = |p: &ProgramInfo| {
+            let Attach::Code { by, .. } = &p.attach else {
+                return false;
+            };
+            matches!(by, CodeAttach::Trampoline(_))
+        };
+        let refused = first.is_err() && object.layout.programs.iter().any(by_trampoline);
+        let plain = without.filter(|_| refused).and_then(|c| c(program));
+        match plain {
+            Some(plain) => Ok((Loaded::start(&plain, program, pid, &prepare)?, Some(plain))),
+            None => Ok((first?, None)),
+        }
+    }
+
     /// Loads an object and maps its state memory. The program is for messages only.
     pub fn new(object: &layout::Object, program: &Program) -> Result<(Loaded, State), Error> {
         Loaded::load(object, program, Vec::new())
@@ -117,6 +143,7 @@ impl Loaded {
     ) -> Result<(Loaded, State), Error> {
         libbpf_rs::set_print(Some((PrintLevel::Warn, log_line)));
         take_log();
+        trampoline::prepare(&object.layout);
         let fail = |e: &libbpf_rs::Error| explain(e, &take_log(), &object.layout, program);
         let mut builder = ObjectBuilder::default();
         builder.name("spile").map_err(|e| fail(&e))?;
@@ -246,6 +273,16 @@ impl Loaded {
         }
         Ok(links)
     }
+}
+
+/// The error of a load; a rejection by the verifier with the place in the script.
+pub(crate) fn at_its_line(error: Error, program: &Program, with_lines: Option<Compile>) -> Error {
+    if !matches!(error, Error::Rejected { .. }) {
+        return error;
+    }
+    let again = with_lines.and_then(|compile| compile(program));
+    let again = again.and_then(|object| Loaded::new(&object, program).err());
+    again.unwrap_or(error)
 }
 
 /// Attached programs; dropping it detaches them.

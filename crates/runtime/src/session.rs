@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::events::{Events, Signal, Signals, Source, Timer};
 use crate::input::{Input, Typed};
 use crate::kernel_side::Kernel;
-use crate::load::{Links, Loaded};
+use crate::load::{self, Links, Loaded};
 use crate::namespaces::Numbers;
 use crate::needs;
 use crate::output::{self, Output};
@@ -92,6 +92,8 @@ pub struct Options {
     /// Compiles the program with its script lines: for the message, where the kernel's verifier
     /// refuses it.
     pub with_lines: Option<Compile>,
+    /// Compiles it without fentry and fexit, where the kernel refuses them.
+    pub without: Option<Compile>,
 }
 
 /// Compiles a program; `None` where that fails.
@@ -145,16 +147,6 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |e| Error::System(what, e)
 }
 
-/// The error of a load; a rejection by the verifier with the place in the script.
-fn at_its_line(error: Error, program: &Program, with_lines: Option<Compile>) -> Error {
-    if !matches!(error, Error::Rejected { .. }) {
-        return error;
-    }
-    let again = with_lines.and_then(|compile| compile(program));
-    let again = again.and_then(|object| Loaded::new(&object, program).err());
-    again.unwrap_or(error)
-}
-
 impl Session {
     /// Loads and attaches everything; no handler runs yet. `object` is `None` for a program
     /// without kernel handlers.
@@ -188,16 +180,18 @@ impl Session {
             }
             words::set_mark(state, deferred.as_ref());
         };
-        let with_lines = options.with_lines.take();
+        let (with_lines, without) = (options.with_lines.take(), options.without.take());
         let started = object.map(|o| {
             let pid = u32::try_from(target).ok().filter(|pid| *pid > 0);
-            Loaded::start(o, &program, pid, prepare)
-                .map_err(|e| at_its_line(e, &program, with_lines))
+            Loaded::start_any(o, &program, pid, without, prepare)
+                .map_err(|e| load::at_its_line(e, &program, with_lines))
         });
+        let (started, plain) = started.transpose()?.unzip();
+        let object = plain.as_ref().and_then(Option::as_ref).or(object);
         let batch = Rc::new(RefCell::new(Batch::default()));
         let (mut links, mut ring, mut loaded, mut programs) = (None, None, None, None);
         let probed = Probed::new(&program, &options.looked_at);
-        if let Some((l, state, attached)) = started.transpose()? {
+        if let Some((l, state, attached)) = started {
             probed.unchanged()?;
             let (l, state) = loaded.insert((l, state));
             if let (Some(at), Target::Pid(pid)) = (tree, &options.target) {

@@ -37,6 +37,7 @@ fn machine() -> Machine {
             preemption: None,
         },
         syscalls: Vec::new(),
+        functions: Default::default(),
         share: None,
     }
 }

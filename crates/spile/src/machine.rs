@@ -1,15 +1,16 @@
 //! What the code generator is told about the running machine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use spile_bpf::layout::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, Preemption, SyscallDesc,
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, Preemption, SyscallDesc, Typed,
     UnwindOffsets,
 };
-use spile_ir::NrSet;
+use spile_ir::{CodePlace, CodeProbe, Event, NrSet, Program, Space};
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Feature, helper};
+use spile_kernel::functions;
 use spile_kernel::syscalls::{self, Abi, ArgKind, Ret};
 use spile_kernel::{machine, perf};
 use spile_sema::facts::PerfEvent;
@@ -175,6 +176,42 @@ fn preemption(btf: &Btf) -> Option<Preemption> {
         off: id("bpf_preempt_disable")?,
         on: id("bpf_preempt_enable")?,
     })
+}
+
+/// Functions of the kernel that a program probes by name, and that fentry and fexit may attach to.
+/// None where a thread may be switched out within such programs: the kernel turns away all other
+/// hits on the processor until it runs again. Those of kprobes run with preemption off.
+pub fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, Typed> {
+    let names = program.handlers.iter().filter_map(|h| match &h.event {
+        Event::Code(CodeProbe {
+            space: Space::Kernel,
+            sites,
+            ..
+        }) => match sites.first().map(|s| &s.place) {
+            Some(CodePlace::Symbol {
+                module: None,
+                name,
+                offset: 0,
+            }) if sites.len() == 1 => Some(name),
+            _ => None,
+        },
+        _ => None,
+    });
+    let typed = |name: &str| {
+        let (found, returns) = functions::trampoline(btf, name)?;
+        Some(Typed {
+            id: found.id,
+            params: found.params.len() as u8,
+            returns,
+        })
+    };
+    let mut names = names.peekable();
+    if names.peek().is_none() || machine::preempts() {
+        return BTreeMap::new();
+    }
+    names
+        .filter_map(|name| Some((name.to_string(), typed(name)?)))
+        .collect()
 }
 
 /// The system calls as the generator prints them.

@@ -492,6 +492,7 @@ fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::
         ),
         features: machine::bpf_features(btf),
         syscalls: machine::syscall_descs(),
+        functions: machine::typed_functions(btf, program),
         share: None,
     }))
 }
@@ -560,10 +561,12 @@ fn execute(
     };
     let verbose = cli.verbose > 0;
     let (object, machine) = object.unzip();
-    let with_lines = machine.map(|mut machine| -> session::Compile {
-        machine.lines = true;
-        Box::new(move |program| spile_bpf::compile(program, &machine).ok())
-    });
+    let otherwise = |change: fn(&mut spile_bpf::layout::Options)| {
+        let mut machine = machine.clone()?;
+        change(&mut machine);
+        let again = move |program: &Program| spile_bpf::compile(program, &machine).ok();
+        Some(Box::new(again) as session::Compile)
+    };
     let options = session::Options {
         target,
         output: match &cli.output {
@@ -580,7 +583,8 @@ fn execute(
         display_globals: !cli.no_global_var_display,
         armed: verbose
             .then(|| -> Box<dyn FnOnce()> { Box::new(|| tell("Pass 5: starting run.\n")) }),
-        with_lines,
+        with_lines: otherwise(|machine| machine.lines = true),
+        without: otherwise(|machine| machine.functions.clear()),
     };
     let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;
     if verbose {

@@ -1,11 +1,13 @@
 //! What a handler at code asks of its event: registers, arguments, the result, which place.
 
 use spile_ir::intrinsics::Intrinsic as I;
-use spile_ir::{Event, Val};
+use spile_ir::{CodeProbe, Event, Val};
 
-use super::{CTX, Gen, Res};
+use super::{CTX, Gen, Res, TMP};
 use crate::helpers::Helper;
 use crate::insn::{Reg::*, Size};
+use crate::layout::CodeAttach;
+use crate::means;
 use crate::regs::Registers;
 
 impl Gen<'_> {
@@ -17,6 +19,9 @@ impl Gen<'_> {
                 _ => Err(format!("{} in an event that is not at code", f.info().name)),
             };
         };
+        if self.on_trampoline(probe) {
+            return self.of_trampoline(f, args);
+        }
         match (f, args) {
             (I::CtxArg, [n]) => self.register_arg(*n, 0),
             (I::CtxReg, [Val::Imm(n)]) => self.register(*n),
@@ -35,11 +40,53 @@ impl Gen<'_> {
         }
     }
 
+    fn on_trampoline(&self, probe: &CodeProbe) -> bool {
+        let body = &self.program.handlers[self.handler.index()].body;
+        matches!(
+            means::best(probe, body, self.options),
+            CodeAttach::Trampoline(_)
+        )
+    }
+
+    /// The same on a trampoline. The helpers give plain numbers, where a load from the context
+    /// would give the verifier a pointer to a structure, with which nothing can be calculated.
+    fn of_trampoline(&mut self, f: I, args: &[Val]) -> Res {
+        let value = TMP[0];
+        let helper = match (f, args) {
+            (I::CtxArg, [Val::Imm(n)]) => {
+                self.asm.mov(R2, *n as i32);
+                Helper::GetFuncArg
+            }
+            (I::CtxRet, _) => Helper::GetFuncRet,
+            (I::CtxSite, _) => {
+                self.asm.mov(R0, 0);
+                return Ok(());
+            }
+            _ => return Err(format!("{} on a trampoline", f.info().name)),
+        };
+        let into = match helper {
+            Helper::GetFuncArg => R3,
+            _ => R2,
+        };
+        self.asm.store(Size::DW, R10, value, 0);
+        self.asm.mov(into, R10);
+        self.asm.add(into, i32::from(value));
+        self.asm.load(Size::DW, R1, R10, CTX);
+        self.asm.call(helper);
+        self.asm.load(Size::DW, R0, R10, value);
+        Ok(())
+    }
+
     /// `r0` = argument n, counted from `first`, where functions have it in a register.
     pub(super) fn register_arg(&mut self, n: Val, first: i64) -> Res {
         let Val::Imm(n) = n else {
             return Err("the number of an argument is not a constant".into());
         };
+        if let Event::Code(probe) = self.event()
+            && self.on_trampoline(probe)
+        {
+            return self.of_trampoline(I::CtxArg, &[Val::Imm(n - first)]);
+        }
         let args = Registers::host().args;
         let number = usize::try_from(n - first).ok().and_then(|n| args.get(n));
         let number = number.ok_or_else(|| format!("argument {n} is in no register"))?;

@@ -72,6 +72,7 @@ pub fn options() -> Options {
             preemption: None,
         },
         syscalls: Vec::new(),
+        functions: Default::default(),
         share: None,
     }
 }

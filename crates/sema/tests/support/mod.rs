@@ -240,5 +240,6 @@ pub fn bpf_options() -> BpfOptions {
         },
         lines: false,
         syscalls: Vec::new(),
+        functions: Default::default(),
     }
 }

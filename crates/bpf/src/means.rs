@@ -1,0 +1,177 @@
+//! By which means the handler of places in code is attached: the best that the kernel has for what
+//! the handler asks of its event.
+
+use spile_ir::intrinsics::Intrinsic as I;
+use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Inst, Space, Val};
+
+use crate::layout::{CodeAttach, Options, Typed};
+
+/// The section whose name tells libbpf the type of a program at code, and what it may be
+/// attached to.
+pub(crate) fn section(probe: &CodeProbe, by: CodeAttach) -> String {
+    let named = match probe.sites.first().map(|s| &s.place) {
+        Some(CodePlace::Symbol { name, .. }) => name,
+        _ => "",
+    };
+    match (probe.space, by) {
+        (_, CodeAttach::Trampoline(_)) if probe.ret => format!("fexit/{named}"),
+        (_, CodeAttach::Trampoline(_)) => format!("fentry/{named}"),
+        (Space::User, CodeAttach::Multi) => "uprobe.multi".into(),
+        (Space::Kernel, CodeAttach::Multi) => "kprobe.multi".into(),
+        (_, CodeAttach::Single) => "kprobe".into(),
+    }
+}
+
+/// The best means for these places that the kernel has.
+pub(crate) fn best(probe: &CodeProbe, body: &Body, options: &Options) -> CodeAttach {
+    if let Some(typed) = trampoline(probe, body, options) {
+        return CodeAttach::Trampoline(typed);
+    }
+    let place = |site: &CodeSite| match (&site.place, probe.space) {
+        (CodePlace::File { .. }, Space::User) => options.features.uprobe_multi,
+        (CodePlace::Symbol { offset: 0, .. } | CodePlace::Traced(_), Space::Kernel) => {
+            options.features.kprobe_multi
+        }
+        _ => false,
+    };
+    match probe.sites.iter().all(place) {
+        true => CodeAttach::Multi,
+        false => CodeAttach::Single,
+    }
+}
+
+/// The function, where the probe is of one that BTF knows and the handler needs no registers.
+fn trampoline(probe: &CodeProbe, body: &Body, options: &Options) -> Option<Typed> {
+    let (Space::Kernel, [site]) = (probe.space, &*probe.sites) else {
+        return None;
+    };
+    let CodePlace::Symbol {
+        module: None,
+        name,
+        offset: 0,
+    } = &site.place
+    else {
+        return None;
+    };
+    let typed = *options.functions.get(&**name)?;
+    let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
+    let served = insts.all(|(inst, _)| match inst {
+        Inst::Intr { f, args, .. } => serves(typed, probe.ret, *f, args),
+        _ => true,
+    });
+    (served && (typed.returns || !probe.ret)).then_some(typed)
+}
+
+/// Whether a program on a trampoline can answer this.
+fn serves(function: Typed, ret: bool, f: I, args: &[Val]) -> bool {
+    let argument = |first: i64| match args {
+        [Val::Imm(n)] => !ret && (first..first + i64::from(function.params)).contains(n),
+        _ => false,
+    };
+    match f {
+        I::CtxArg => argument(0),
+        I::RegArg => argument(1),
+        // Stacks begin elsewhere.
+        I::CtxReg | I::KernelStack | I::KernelFrame => false,
+        I::UserStack | I::UserFrame | I::UserSymbolic | I::Symbolic => false,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Features, KernelOffsets};
+    use spile_ir::{Block, SiteId, Term};
+
+    fn options(functions: &[(&str, Typed)]) -> Options {
+        let named = |(name, typed): &(&str, Typed)| ((*name).to_owned(), *typed);
+        Options {
+            cpus: 1,
+            ring_bytes: 4096,
+            timing: false,
+            lines: false,
+            offsets: KernelOffsets::default(),
+            features: Features {
+                may_goto: true,
+                for_each: true,
+                bpf_loop: true,
+                atomics: true,
+                task_pt_regs: true,
+                kprobe_multi: true,
+                uprobe_multi: false,
+                preemption: None,
+            },
+            syscalls: Vec::new(),
+            functions: functions.iter().map(named).collect(),
+            share: None,
+        }
+    }
+
+    fn asks(f: I, args: &[Val]) -> Body {
+        let (dst, args) = (None, args.to_vec());
+        let inst = (Inst::Intr { dst, f, args }, SiteId(0));
+        Body {
+            blocks: vec![Block {
+                catch: None,
+                insts: vec![inst],
+                term: Term::Ret(None),
+            }],
+            ..Body::default()
+        }
+    }
+
+    #[test]
+    fn the_best_that_serves() {
+        let typed = |returns| Typed {
+            id: 7,
+            params: 2,
+            returns,
+        };
+        let options = options(&[("f", typed(true)), ("exit", typed(false))]);
+        let site = |place| CodeSite {
+            place,
+            semaphore: 0,
+        };
+        let symbol = |name: &str| {
+            site(CodePlace::Symbol {
+                module: None,
+                name: name.into(),
+                offset: 0,
+            })
+        };
+        let probe = |ret, sites: Vec<CodeSite>| CodeProbe {
+            space: Space::Kernel,
+            ret,
+            pid: None,
+            tree: false,
+            sites,
+        };
+        let by = |probe: &CodeProbe, f, args: &[Val]| best(probe, &asks(f, args), &options);
+        let (entry, ret) = (
+            probe(false, vec![symbol("f")]),
+            probe(true, vec![symbol("f")]),
+        );
+        let fast = CodeAttach::Trampoline(typed(true));
+        assert_eq!(by(&entry, I::CtxArg, &[Val::Imm(1)]), fast);
+        assert_eq!(by(&entry, I::RegArg, &[Val::Imm(2)]), fast);
+        assert_eq!(by(&ret, I::CtxRet, &[]), fast);
+        assert_eq!(section(&entry, fast), "fentry/f");
+        assert_eq!(section(&ret, fast), "fexit/f");
+        // A parameter that it does not have; parameters at the return; registers; a stack.
+        for (probe, f, args) in [
+            (&entry, I::CtxArg, &[Val::Imm(2)][..]),
+            (&ret, I::CtxArg, &[Val::Imm(0)]),
+            (&entry, I::CtxReg, &[Val::Imm(7)]),
+            (&entry, I::KernelStack, &[Val::Imm(-1)]),
+        ] {
+            assert_eq!(by(probe, f, args), CodeAttach::Multi, "{f:?}");
+        }
+        let never = probe(true, vec![symbol("exit")]);
+        assert_eq!(by(&never, I::CtxSite, &[]), CodeAttach::Multi);
+        let two = probe(false, vec![symbol("f"), symbol("exit")]);
+        assert_eq!(by(&two, I::CtxSite, &[]), CodeAttach::Multi);
+        let address = probe(false, vec![site(CodePlace::Address(0x1000))]);
+        assert_eq!(by(&address, I::CtxSite, &[]), CodeAttach::Single);
+    }
+}
