@@ -1,4 +1,4 @@
-//! `attach PATTERN MOST SINGLE`: how long it takes to attach an empty program to up to MOST
+//! `arm PATTERN MOST SINGLE`: how long it takes to attach an empty program to up to MOST
 //! functions of the kernel that match, by one link, and to SINGLE of them one by one; and to detach
 //! it. Both in one run, because times of different runs are not comparable.
 
@@ -21,7 +21,7 @@ fn program(attach_type: u32) -> OwnedFd {
 }
 
 fn fail(why: &str) -> ! {
-    eprintln!("attach: {why}");
+    eprintln!("arm: {why}");
     std::process::exit(1)
 }
 
@@ -40,7 +40,7 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let number = |i: usize| args.get(i).and_then(|a| a.parse::<usize>().ok());
     let (Some(pattern), Some(most), Some(single)) = (args.get(1), number(2), number(3)) else {
-        fail("usage: attach PATTERN MOST SINGLE")
+        fail("usage: arm PATTERN MOST SINGLE")
     };
     let start = Instant::now();
     let all = Functions::kernel().unwrap_or_else(|e| fail(&e.to_string()));
@@ -58,7 +58,7 @@ fn main() {
     measure("by one link", many.len(), || {
         let functions = bpf::Functions::Addresses(many);
         let link = bpf::kprobe_multi(multi.as_fd(), functions, &cookies, false);
-        link.map_err(|e| eprintln!("attach: {e}"))
+        link.map_err(|e| eprintln!("arm: {e}"))
     });
 
     let few = &addresses[..single.min(addresses.len())];
