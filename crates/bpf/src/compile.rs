@@ -138,6 +138,8 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
             Attach::RawTracepoint(point) => format!("raw_tp/{point}"),
             Attach::Perf { .. } | Attach::Watch(_) => "perf_event".into(),
             Attach::Switch(_) => "raw_tp/sched_switch".into(),
+            Attach::Netfilter(_) => "netfilter".into(),
+            Attach::Lsm(hook) => format!("lsm/{hook}"),
             Attach::Code { probe, by } => means::section(probe, *by),
         };
         programs.push(ProgramSpec { section, function });
@@ -245,6 +247,8 @@ fn groups(program: &Program, options: &Options) -> Vec<(Attach, Vec<HandlerId>)>
                 of: *of,
             },
             Event::Watch(watch) => Attach::Watch(*watch),
+            Event::Netfilter(hook) => Attach::Netfilter(*hook),
+            Event::Lsm(name) => Attach::Lsm(name.to_string()),
             Event::Code(probe) => Attach::Code {
                 by: means::best(probe, &handler.body, options),
                 probe: probe.clone(),
@@ -269,6 +273,8 @@ fn identifier(attach: &Attach) -> String {
         Attach::Perf { .. } => "perf".into(),
         Attach::Watch(_) => "watch".into(),
         Attach::Switch(_) => "switch".into(),
+        Attach::Netfilter(_) => "netfilter".into(),
+        Attach::Lsm(_) => "lsm".into(),
         Attach::Code { probe, .. } => match (probe.space, probe.ret) {
             (Space::Kernel, false) => "function",
             (Space::Kernel, true) => "return",
@@ -328,7 +334,8 @@ impl Unit<'_> {
             }
         }
         asm.bind(out);
-        asm.mov(R0, 0);
+        // What the program decides: packets go on (NF_ACCEPT), and nothing is forbidden.
+        asm.mov(R0, i32::from(matches!(attach, Attach::Netfilter(_))));
         asm.exit();
         asm.finish().map_err(|e| whole(e.to_string()))
     }

@@ -645,6 +645,10 @@ pub enum Attach {
         /// Whose events count.
         of: spile_ir::PerfOf,
     },
+    /// Packets at a hook of the network.
+    Netfilter(spile_ir::Netfilter),
+    /// Decisions of security modules, by the hook's name.
+    Lsm(String),
     /// Every switch of tasks. First the perf events of these types and configs are put into
     /// the maps of their numbers (see [`counter_map`]), an entry for each CPU.
     Switch(Vec<(u32, u64)>),

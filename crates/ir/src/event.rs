@@ -61,6 +61,10 @@ pub enum Event {
     Code(CodeProbe),
     /// Accesses to memory, by a debug register of the processor.
     Watch(Watch),
+    /// Packets at a hook of the network.
+    Netfilter(Netfilter),
+    /// Decisions of security modules, by the name of the hook.
+    Lsm(Arc<str>),
 }
 
 impl Event {
@@ -74,6 +78,8 @@ impl Event {
                 | Event::Perf { .. }
                 | Event::Code(_)
                 | Event::Watch(_)
+                | Event::Netfilter(_)
+                | Event::Lsm(_)
         )
     }
 
@@ -94,6 +100,17 @@ pub struct Procfs {
     pub maxsize: u32,
     /// Permissions that its mode lacks; none: it is its owner's alone.
     pub umask: Option<u16>,
+}
+
+/// A hook of the network, in the session's network namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Netfilter {
+    /// Protocol family: `NFPROTO_IPV4`, `NFPROTO_IPV6`.
+    pub pf: u32,
+    /// Which hook of it.
+    pub hook: u32,
+    /// Lower ones run first.
+    pub priority: i32,
 }
 
 /// Whose events a perf event counts.

@@ -467,6 +467,15 @@ impl Reader {
             }
             "code" => Event::Code(self.code()?),
             "watch" => Event::Watch(self.watch()?),
+            "lsm" => Event::Lsm(self.text()?.into()),
+            "netfilter" => {
+                let pf = self.number()?;
+                self.punct(',')?;
+                let hook = self.number()?;
+                self.punct(',')?;
+                let priority = self.number()?;
+                Event::Netfilter(Netfilter { pf, hook, priority })
+            }
             "procfs" => Event::Procfs(self.procfs()?),
             "counter" => {
                 let name = self.text()?.into();

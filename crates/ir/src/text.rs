@@ -420,6 +420,8 @@ impl Display for Event {
                 }
             }
             Event::Code(probe) => probe.fmt(f),
+            Event::Netfilter(n) => write!(f, "netfilter({}, {}, {})", n.pf, n.hook, n.priority),
+            Event::Lsm(name) => write!(f, "lsm({})", Quoted(name.as_bytes())),
             Event::Watch(w) => {
                 let access = if w.reads { "rw" } else { "write" };
                 write!(f, "watch({access} {} {}", w.address, w.length)?;

@@ -342,6 +342,32 @@ pub struct Signature {
     pub ret: TypeId,
 }
 
+/// Before the name of a hook of security modules: the function that programs there stand for.
+const LSM: &str = "bpf_lsm_";
+
+/// A hook of security modules that programs can be at.
+#[must_use]
+pub fn lsm_hook(btf: &Btf, name: &str) -> Option<Signature> {
+    signature(btf, &format!("{LSM}{name}"))
+}
+
+/// The hooks that fit a glob, sorted.
+#[must_use]
+pub fn lsm_hooks(btf: &Btf, glob: &str) -> Vec<String> {
+    if !crate::glob::is_pattern(glob) {
+        let found = lsm_hook(btf, glob).map(|_| glob.to_owned());
+        return found.into_iter().collect();
+    }
+    let names = btf.all(Kind::Func).filter_map(|(_, n)| n.strip_prefix(LSM));
+    let mut found: Vec<String> = names
+        .filter(|n| crate::glob::matches(glob, n))
+        .map(str::to_owned)
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 /// The parameters of a function as BTF has them, if it has exactly one of that name.
 #[must_use]
 pub fn signature(btf: &Btf, name: &str) -> Option<Signature> {

@@ -281,6 +281,15 @@ pub(crate) fn debugfs(path: &str) -> Option<String> {
     debugfs.read_large(path).ok()
 }
 
+/// The security modules that are active (`/sys/kernel/security/lsm`), in their order; none where
+/// that cannot be known.
+pub fn security_modules() -> Option<Vec<String>> {
+    let root = detached_mount("securityfs").or_else(|_| open_dir(CWD, "/sys/kernel/security"));
+    let securityfs = Tracefs { root: root.ok()? };
+    let list = securityfs.read("lsm").ok()?;
+    Some(list.trim().split(',').map(str::to_owned).collect())
+}
+
 /// Mounts a file system of that type nowhere, and gives its root directory.
 fn detached_mount(fs: &str) -> Result<OwnedFd, Errno> {
     let context = fsopen(fs, FsOpenFlags::FSOPEN_CLOEXEC)?;

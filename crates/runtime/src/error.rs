@@ -26,6 +26,8 @@ pub enum Error {
     /// A file is not the one any more in which places were looked up: its path, and what
     /// happened to it.
     Changed(String, &'static str),
+    /// Programs cannot be at hooks of security modules.
+    NoLsm,
     /// The machine does not have this perf event, which the processor would count.
     NoCounter(String),
     /// The process of `-x` is not there.
@@ -90,6 +92,13 @@ impl fmt::Display for Error {
                     _ => Ok(()),
                 }
             }
+            Error::NoLsm => write!(
+                f,
+                "this kernel does not let programs see the decisions of security modules: it has \
+                 to be built with CONFIG_BPF_LSM and started with `bpf` in its list (the option \
+                 lsm=..., see /sys/kernel/security/lsm); functions as \
+                 kernel.function(\"security_file_open\") are an alternative"
+            ),
             Error::NoCounter(what) => write!(
                 f,
                 "this machine does not have the {what}: many virtual machines hide the \
@@ -119,6 +128,7 @@ impl std::error::Error for Error {
             | Error::System(_, e) => Some(e),
             Error::Changed(..)
             | Error::NoCounter(_)
+            | Error::NoLsm
             | Error::Privileges
             | Error::NoBpf
             | Error::Rejected { .. }

@@ -13,9 +13,11 @@ use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramA
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo};
 use spile_ir::{CodeProbe, HandlerId, Program, Space};
 use spile_kernel::bpf::{
-    BpfError, MapSpec, link_info, map_create, map_type, prog_info, raw_tracepoint_open,
+    BpfError, MapSpec, link_info, map_create, map_type, netfilter_link, prog_info,
+    raw_tracepoint_open,
 };
 use spile_kernel::perf::{Event, PerfEvent};
+use spile_kernel::tracepoints::security_modules;
 
 use crate::code;
 use crate::error::Error;
@@ -141,6 +143,11 @@ impl Loaded {
         program: &Program,
         single: Vec<String>,
     ) -> Result<(Loaded, State), Error> {
+        let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));
+        let lsm = object.layout.programs.iter().any(lsm);
+        if lsm && security_modules().is_some_and(|all| all.iter().all(|m| m != "bpf")) {
+            return Err(Error::NoLsm);
+        }
         libbpf_rs::set_print(Some((PrintLevel::Warn, log_line)));
         take_log();
         trampoline::prepare(&object.layout);
@@ -407,6 +414,16 @@ fn attach(
                 code::means(probe, by, left_out)
             ));
         }
+        Attach::Netfilter(at) => {
+            let link = netfilter_link(fd, (at.pf, at.hook), at.priority);
+            let what = || format!("{}, priority {}", how.point, at.priority);
+            links.fds.push(link.map_err(|e| refused(what(), e))?);
+        }
+        Attach::Lsm(_) => {
+            let link = raw_tracepoint_open(None, fd);
+            let what = || how.point.to_owned();
+            links.fds.push(link.map_err(|e| refused(what(), e))?);
+        }
         Attach::Watch(watch) => perf::watch(watch, fd, &mut links.events)?,
     }
     Ok(())
@@ -429,6 +446,13 @@ fn into_io(e: &libbpf_rs::Error) -> io::Error {
 fn explain(e: &libbpf_rs::Error, log: &str, layout: &Layout, program: &Program) -> Error {
     if let Some(rejection) = rejection(log, layout, program) {
         return rejection;
+    }
+    if layout
+        .programs
+        .iter()
+        .any(|p| matches!(p.attach, Attach::Lsm(_)))
+    {
+        return Error::NoLsm;
     }
     use libbpf_rs::ErrorKind as K;
     match e.kind() {

@@ -262,6 +262,12 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
             "memory of the current process"
         }
         Intrinsic::TaskCurrent => "current task of the kernel",
+        Intrinsic::KernelStack
+        | Intrinsic::KernelFrame
+        | Intrinsic::UserStack
+        | Intrinsic::UserFrame
+        | Intrinsic::UserSymbolic => "stack",
+        Intrinsic::PerfCount => "counter of a thread",
         _ => return None,
     })
 }
@@ -269,7 +275,10 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
 /// Whether an event has what an intrinsic needs.
 fn has(event: &Event, f: Intrinsic) -> bool {
     match f {
-        Intrinsic::CtxArg => matches!(event, Event::Tracepoint(_) | Event::Code(_)),
+        Intrinsic::CtxArg => matches!(
+            event,
+            Event::Tracepoint(_) | Event::Code(_) | Event::Netfilter(_) | Event::Lsm(_)
+        ),
         Intrinsic::CtxReg | Intrinsic::CtxSite => matches!(event, Event::Code(_)),
         Intrinsic::CtxRet => matches!(event, Event::Code(probe) if probe.ret),
         Intrinsic::RegArg => matches!(
@@ -279,6 +288,13 @@ fn has(event: &Event, f: Intrinsic) -> bool {
         Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName => {
             matches!(event, Event::SysEnter(_) | Event::SysExit(_))
         }
+        // Programs at packets are not let to the helpers for these.
+        Intrinsic::KernelStack
+        | Intrinsic::KernelFrame
+        | Intrinsic::UserStack
+        | Intrinsic::UserFrame
+        | Intrinsic::UserSymbolic
+        | Intrinsic::PerfCount => !matches!(event, Event::Netfilter(_)),
         Intrinsic::SysArgstr => matches!(event, Event::SysEnter(_)),
         Intrinsic::SysRet => match event {
             Event::Code(probe) => probe.ret,

@@ -208,6 +208,17 @@ pub trait Facts {
     /// known about its arguments.
     fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>>;
 
+    /// Hooks of security modules that programs can be at, by a glob, sorted.
+    fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>> {
+        let _ = glob;
+        Vec::new()
+    }
+    /// The arguments of such a hook.
+    fn lsm_args(&self, name: &str) -> Vec<TracepointArg> {
+        let _ = name;
+        Vec::new()
+    }
+
     /// A type without typedefs and qualifiers.
     fn ctype(&self, id: CTypeId) -> CType;
     /// The type as C spells it, typedefs kept: `struct task_struct *`.

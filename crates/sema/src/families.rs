@@ -13,11 +13,12 @@ pub(crate) use code::{CodeFound, CodeHit};
 
 use crate::codes;
 use crate::facts::{Facts, Module, ModuleQuery};
-use crate::probe::ContextKind;
 use crate::probe::pattern::{MAX_PATTERN, is_pattern, matches};
+use crate::probe::{ContextKind, Target};
 
 mod code;
 mod data;
+mod hooks;
 pub(crate) mod perf;
 mod procfs;
 
@@ -93,6 +94,10 @@ pub(crate) enum Make {
     PerfNamed,
     /// `procfs`: all components have their say.
     Procfs,
+    /// `netfilter`: all components have their say.
+    Netfilter,
+    /// `lsm("name")`
+    Lsm,
     /// `kernel.trace("name")`
     Trace,
     /// System calls by name; true: on return.
@@ -116,6 +121,13 @@ pub(crate) enum Hit {
         event: Event,
         point: String,
         kind: ContextKind,
+    },
+    /// A place where the kernel calls programs, with what it gives them.
+    Hook {
+        event: Event,
+        point: String,
+        name: Arc<str>,
+        targets: Vec<Target>,
     },
     /// A tracepoint.
     Trace {
@@ -168,6 +180,7 @@ const OF_PERF: &[Comp] = &[n("sample"), n("hz"), PROCESS, s("counter")];
 const OF_PROCESS: &[Comp] = &[s("counter")];
 const OF_SAMPLE: &[Comp] = &[PROCESS];
 const PROCFS: Comp = Comp(Word::Is("procfs"), Arg::OptStr);
+const PRIORITY: &[Comp] = &[Comp(Word::Is("priority"), Arg::StrOrNum)];
 const MAXSIZE: &[Comp] = &[n("maxsize")];
 
 const NS: u64 = 1;
@@ -225,6 +238,9 @@ families! {
     [w("perf"), w("hw"), PERF, PROCESS] OF_PROCESS, Make::PerfNamed, Perf, "a perf event of the processor, of a program";
     [w("perf"), w("hw"), PERF, n("sample")] OF_SAMPLE, Make::PerfNamed, Perf, "a perf event of the processor, of a program";
     [w("perf"), w("hw"), PERF, n("hz")] OF_SAMPLE, Make::PerfNamed, Perf, "a perf event of the processor, of a program";
+    [w("netfilter"), s("hook"), s("pf")] PRIORITY, Make::Netfilter, Hook, "a packet at a hook of the network";
+    [w("netfilter"), s("pf"), s("hook")] PRIORITY, Make::Netfilter, Hook, "a packet at a hook of the network";
+    [s("lsm")] &[], Make::Lsm, Hook, "a decision of the kernel's security modules, by the hook's name";
     [w("kernel"), s("trace")] &[], Make::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
     [w("kernel"), s("tracepoint")] &[], Make::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
     [MODULE, s("tracepoint")] &[], Make::Trace, Tracepoint, "a tracepoint of a module of the kernel";
@@ -287,8 +303,11 @@ pub(crate) static ABSENT: &[(&[&str], &str)] = &[
     (&["python2"], "Python probes are not available yet"),
     (&["python3"], "Python probes are not available yet"),
     (&["java"], "Java probes are not available yet"),
-    (&["netfilter"], "netfilter probes are not available yet"),
-    (&["lsm"], "LSM probes are not available yet"),
+    (
+        &["netfilter"],
+        "of netfilter there are `.hook(\"NAME\").pf(\"NAME\")`, and aliases as `netfilter.ipv4.local_in`",
+    ),
+    (&["lsm"], "hooks are named as in `lsm(\"file_open\")`"),
     (&["vfs"], LATER),
     (&["vm"], LATER),
     (&["netdev"], LATER),
@@ -447,6 +466,8 @@ impl Family {
             Make::PerfRaw => perf::raw(facts, comps),
             Make::PerfNamed => perf::named(facts, comps),
             Make::Procfs => procfs::hits(comps),
+            Make::Netfilter => hooks::netfilter(facts, comps),
+            Make::Lsm => hooks::lsm(facts, last),
             Make::Trace => tracepoints(facts, comps, last),
             Make::Code => code::hits(facts, comps),
             Make::Data => data::hits(facts, comps),

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use spile_ir::{NrSet, Space};
 use spile_kernel::btf::{Btf, Type};
+use spile_kernel::functions;
 use spile_kernel::symbols::Symbols;
 use spile_kernel::syscalls::{self, Abi, ArgKind};
 use spile_kernel::tracepoints::{self, Tracefs};
@@ -252,6 +253,25 @@ impl Facts for KernelFacts {
             ty: types.outside(a.ty),
         };
         Some(found.args.into_iter().map(arg).collect())
+    }
+
+    fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>> {
+        let found = btf().map(|btf| functions::lsm_hooks(btf, glob));
+        found
+            .unwrap_or_default()
+            .into_iter()
+            .map(Into::into)
+            .collect()
+    }
+
+    fn lsm_args(&self, name: &str) -> Vec<TracepointArg> {
+        let signature = btf().and_then(|btf| functions::lsm_hook(btf, name));
+        let params = signature.map(|s| s.params).unwrap_or_default();
+        let arg = |(name, ty): (String, u32)| TracepointArg {
+            name: name.into(),
+            ty,
+        };
+        params.into_iter().map(arg).collect()
     }
 
     fn ctype(&self, id: CTypeId) -> CType {

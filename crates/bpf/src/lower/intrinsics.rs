@@ -130,6 +130,12 @@ impl Gen<'_> {
         };
         self.asm.load(Size::DW, R1, R10, CTX);
         self.asm.load(Size::DW, R0, R1, 8 * n as i16);
+        if matches!(self.event(), Event::Netfilter(_) | Event::Lsm(_)) {
+            // A pointer that the verifier knows, with which it does not let everything be done: in
+            // memory it becomes a number.
+            self.store(self.plan.scratch.tmp, R0);
+            self.load(R0, self.plan.scratch.tmp);
+        }
         Ok(())
     }
 

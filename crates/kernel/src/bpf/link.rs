@@ -15,6 +15,7 @@ use super::{BpfError, Command};
 pub mod attach_type {
     pub const PERF_EVENT: u32 = 41;
     pub const KPROBE_MULTI: u32 = 42;
+    pub const NETFILTER: u32 = 45;
     pub const UPROBE_MULTI: u32 = 48;
 }
 
@@ -118,6 +119,27 @@ pub fn kprobe_multi(
             unsafe { attr.input(24, &pointers).open(Command::LinkCreate) }
         }
     }
+}
+
+/// Puts a program at a hook of the network (Linux 6.4), in this process's network namespace,
+/// until the descriptor closes.
+///
+/// # Errors
+/// [`BpfError::Call`]: `EBUSY` where another program has that priority, `EAFNOSUPPORT`,
+/// `EINVAL` where the kernel is built without it.
+pub fn netfilter_link(
+    prog: BorrowedFd<'_>,
+    (pf, hook): (u32, u32),
+    priority: i32,
+) -> Result<OwnedFd, BpfError> {
+    let mut attr = Attr::new()
+        .fd(0, prog)
+        .u32(8, attach_type::NETFILTER)
+        .u32(16, pf)
+        .u32(20, hook)
+        .u32(24, priority as u32);
+    // SAFETY: the attribute holds no pointers.
+    unsafe { attr.open(Command::LinkCreate) }
 }
 
 /// Attaches a program to a perf event, with a cookie (Linux 5.15).

@@ -113,6 +113,19 @@ fn derive(
     };
     match hit {
         Hit::Event { event, point, kind } => push(event, point, Context::empty(kind), 1),
+        Hit::Hook {
+            event,
+            point,
+            name,
+            targets,
+        } => {
+            let ctx = Context {
+                targets,
+                name: Some(name),
+                ..Context::empty(ContextKind::Hook)
+            };
+            push(event, point, ctx, 1);
+        }
         Hit::Trace { name, system } => {
             let asked = || mentions.system.then(|| facts.tracepoint_system(&name))?;
             let system = system.or_else(asked);

@@ -55,6 +55,8 @@ pub enum ContextKind {
     SysExit,
     /// A perf event.
     Perf,
+    /// A hook of the network or of security modules.
+    Hook,
     /// In the controller: `$value` can be set.
     ProcfsRead,
     /// In the controller: `$value` can be read.

@@ -111,6 +111,14 @@ fn listed(
                 targets: kind.has_value().then(value).into_iter().collect(),
             }]
         }
+        Hit::Hook { point, targets, .. } => {
+            let spelled = |t: &super::Target| (t.name.to_string(), t.ty.spell(facts));
+            vec![Listed {
+                point: named(point.clone()),
+                vars: own(),
+                targets: targets.iter().map(spelled).collect(),
+            }]
+        }
         Hit::Trace { name, system } => {
             let system = system.clone().or_else(|| facts.tracepoint_system(name));
             let ctx = context::tracepoint(facts, name, system.clone(), true);

@@ -11,7 +11,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 4] = [
+const NEEDS: [Need; 7] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
@@ -40,7 +40,27 @@ const NEEDS: [Need; 4] = [
         name: "system",
         have: || in_vm().is_none(),
     },
+    // Programs can be at hooks of the network: Linux 6.4.
+    Need {
+        name: "netfilter",
+        have: || symbol("bpf_nf_link_attach"),
+    },
+    // Programs see decisions of security modules, or the kernel refuses that.
+    Need {
+        name: "lsm",
+        have: || in_vm().is_some(),
+    },
+    Need {
+        name: "no lsm",
+        have: || in_vm().is_none(),
+    },
 ];
+
+/// Whether the kernel has a function of that name.
+fn symbol(name: &str) -> bool {
+    let all = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    all.lines().any(|l| l.split(' ').nth(2) == Some(name))
+}
 
 /// In a virtual machine of `cargo xtask vm`: which cases are run, `short` or `all`.
 fn in_vm() -> Option<String> {

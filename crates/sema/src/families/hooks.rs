@@ -1,0 +1,218 @@
+//! `netfilter` and `lsm`: places in the kernel where programs stand, called for each packet, and
+//! for each decision of a security module.
+
+use std::sync::Arc;
+
+use spile_ir::{BinOp, Event, Netfilter};
+use spile_syntax::ast::{Component, Literal};
+use spile_syntax::diag::Diagnostic;
+
+use super::{Hit, bad, num, point_text};
+use crate::codes;
+use crate::ctype::CTy;
+use crate::facts::{Facts, Loc, LocOp, VarKind};
+use crate::probe::pattern::is_pattern;
+use crate::probe::{Target, TargetSource};
+
+type Fails<T> = Result<T, Box<Diagnostic>>;
+
+/// Protocol families (`linux/netfilter.h`), and whether BPF programs can be there.
+const FAMILIES: &[(&str, u32, bool)] = &[
+    ("NFPROTO_IPV4", 2, true),
+    ("PF_INET", 2, true),
+    ("NFPROTO_IPV6", 10, true),
+    ("PF_INET6", 10, true),
+    ("NFPROTO_ARP", 3, false),
+    ("NFPROTO_BRIDGE", 7, false),
+    ("PF_BRIDGE", 7, false),
+];
+
+/// Hooks of both families, without `NF_INET_`, `NF_IP_` or `NF_IP6_`.
+const HOOKS: &[&str] = &[
+    "PRE_ROUTING",
+    "LOCAL_IN",
+    "FORWARD",
+    "LOCAL_OUT",
+    "POST_ROUTING",
+];
+
+/// Names of priorities, without `NF_IP_PRI_` or `NF_IP6_PRI_` (`linux/netfilter_ipv4.h`). The
+/// first and the last of all are the kernel's own: next to them.
+const PRIORITIES: &[(&str, i32)] = &[
+    ("FIRST", i32::MIN + 1),
+    ("RAW_BEFORE_DEFRAG", -450),
+    ("CONNTRACK_DEFRAG", -400),
+    ("RAW", -300),
+    ("SELINUX_FIRST", -225),
+    ("CONNTRACK", -200),
+    ("MANGLE", -150),
+    ("NAT_DST", -100),
+    ("FILTER", 0),
+    ("SECURITY", 50),
+    ("NAT_SRC", 100),
+    ("SELINUX_LAST", 225),
+    ("CONNTRACK_HELPER", 300),
+    ("CONNTRACK_CONFIRM", i32::MAX - 1),
+    ("LAST", i32::MAX - 1),
+];
+
+fn literal(c: &Component) -> String {
+    match &c.arg {
+        Some(Literal::Str(s)) => String::from_utf8_lossy(s).into_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A place of `netfilter`.
+pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
+    let named = |name: &str| comps.iter().find(|c| &*c.name == name);
+    let (Some(hook), Some(pf)) = (named("hook"), named("pf")) else {
+        return Ok(Vec::new());
+    };
+    let place = Netfilter {
+        pf: family(pf)?,
+        hook: hook_number(hook)?,
+        priority: named("priority").map_or(Ok(0), priority)?,
+    };
+    Ok(vec![Hit::Hook {
+        event: Event::Netfilter(place),
+        point: point_text(comps),
+        name: literal(hook).into(),
+        targets: packet(facts),
+    }])
+}
+
+fn family(c: &Component) -> Fails<u32> {
+    let text = literal(c);
+    let known = FAMILIES.iter().find(|(name, ..)| *name == text);
+    match known {
+        Some((_, number, true)) => Ok(*number),
+        Some(_) => {
+            let text = format!("programs cannot be put at hooks of {text}");
+            let d = Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span);
+            Err(Box::new(d.note(
+                "the kernel lets BPF programs to those of NFPROTO_IPV4 and NFPROTO_IPV6",
+            )))
+        }
+        None => Err(bad(c, "\"NFPROTO_IPV4\" or \"NFPROTO_IPV6\"")),
+    }
+}
+
+fn hook_number(c: &Component) -> Fails<u32> {
+    let text = literal(c);
+    let prefixes = ["NF_INET_", "NF_IP_", "NF_IP6_"];
+    let short = prefixes.iter().find_map(|p| text.strip_prefix(p));
+    let at = short.and_then(|short| HOOKS.iter().position(|h| *h == short));
+    let number = at.and_then(|at| u32::try_from(at).ok());
+    number.ok_or_else(|| {
+        let names: Vec<String> = HOOKS.iter().map(|h| format!("NF_INET_{h}")).collect();
+        let d = bad(c, "the name of a hook");
+        let d = d.did_you_mean(&text, names.iter().map(String::as_str));
+        Box::new(d.note(format!("there are {}", names.join(", "))))
+    })
+}
+
+fn priority(c: &Component) -> Fails<i32> {
+    let fits = |n: i64| i32::try_from(n).ok();
+    let text = literal(c);
+    let short = ["NF_IP_PRI_", "NF_IP6_PRI_"]
+        .iter()
+        .find_map(|p| text.strip_prefix(p));
+    let by_name = short.and_then(|short| PRIORITIES.iter().find(|(name, _)| *name == short));
+    let number = match (by_name, num(c)) {
+        (Some((_, n)), _) => Some(*n),
+        (None, Some(n)) => fits(n),
+        (None, None) => text.parse().ok(),
+    };
+    let number = number.filter(|n| *n != i32::MIN && *n != i32::MAX);
+    number.ok_or_else(|| bad(c, "a number of 32 bits, or a name such as NF_IP_PRI_FILTER"))
+}
+
+fn target(name: &str, ops: Vec<LocOp>, ty: CTy) -> Target {
+    let source = match ops[..] {
+        [LocOp::Arg(n)] => TargetSource::CtxArg(n),
+        _ => TargetSource::Loc(Arc::new(Loc::Value(ops))),
+    };
+    Target {
+        name: name.into(),
+        source,
+        ty,
+        kind: VarKind::Parameter,
+    }
+}
+
+/// The variables of a packet at a hook: the context is a `struct bpf_nf_ctx`, the hook's state
+/// and the packet.
+fn packet(facts: &dyn Facts) -> Vec<Target> {
+    const STATE: u8 = 0;
+    const SKB: u8 = 1;
+    let pointer = |name: &str| {
+        let id = facts.type_by_name(name);
+        id.map_or(CTy::int(8, false), |id| {
+            let base = crate::ctype::CBase::Id(id);
+            CTy { base, ptrs: 1 }
+        })
+    };
+    let mut all = vec![
+        target("skb", vec![LocOp::Arg(SKB)], pointer("sk_buff")),
+        target("state", vec![LocOp::Arg(STATE)], pointer("nf_hook_state")),
+    ];
+    let members = [
+        ("hook", "hooknum"),
+        ("pf", "pf"),
+        ("in", "in"),
+        ("out", "out"),
+    ];
+    let state = facts.type_by_name("nf_hook_state");
+    for (member, name) in members {
+        let Some(m) = state.and_then(|id| facts.member(id, member)) else {
+            continue;
+        };
+        let size = if matches!(name, "in" | "out") { 8 } else { 1 };
+        let ops = vec![
+            LocOp::Arg(STATE),
+            LocOp::Const(i64::from(m.bit_offset / 8)),
+            LocOp::Bin(BinOp::Add),
+            LocOp::Load {
+                size,
+                signed: false,
+            },
+        ];
+        all.push(target(name, ops, CTy::id(m.ty)));
+    }
+    all
+}
+
+/// Hooks of security modules.
+pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> Fails<Vec<Hit>> {
+    let pattern = literal(c);
+    let known = facts.lsm_hooks(&pattern);
+    if known.is_empty() {
+        let text = format!("the kernel has no LSM hook `{pattern}` that programs can be at");
+        let d = Diagnostic::error(codes::NO_PLACE, text).at(c.span);
+        if is_pattern(&pattern) {
+            return Err(Box::new(d));
+        }
+        let start: String = pattern.chars().take(4).collect();
+        let near = facts.lsm_hooks(&format!("{start}*"));
+        return Err(Box::new(
+            d.did_you_mean(&pattern, near.iter().map(|n| &**n)),
+        ));
+    }
+    let hit = |name: Arc<str>| {
+        let args = facts.lsm_args(&name).into_iter().zip(0u8..);
+        let targets = args.map(|(a, n)| Target {
+            name: a.name,
+            source: TargetSource::CtxArg(n),
+            ty: CTy::id(a.ty),
+            kind: VarKind::Parameter,
+        });
+        Hit::Hook {
+            event: Event::Lsm(name.clone()),
+            point: format!("lsm(\"{name}\")"),
+            targets: targets.collect(),
+            name,
+        }
+    };
+    Ok(known.into_iter().map(hit).collect())
+}
