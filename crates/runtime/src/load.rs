@@ -267,7 +267,10 @@ impl Loaded {
         for info in &self.layout.programs {
             let single = self.single.contains(&info.name);
             let point = |id: &HandlerId| program.handlers.get(id.index()).map(|h| &*h.point);
-            let first = info.handlers.iter().find_map(point).unwrap_or_default();
+            // Those that analysis made come first, and name what they serve.
+            let mut points = info.handlers.iter().filter_map(point);
+            let own = points.clone().find(|p| !p.starts_with('@'));
+            let first = own.or_else(|| points.next()).unwrap_or_default();
             let how = How {
                 loaded: self,
                 single,
