@@ -167,6 +167,7 @@ fn options() -> Options {
             kprobe_multi: true,
             uprobe_multi: true,
             preemption: None,
+            syscall_events: None,
         },
         syscalls: Vec::new(),
         functions: Default::default(),

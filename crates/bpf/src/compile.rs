@@ -136,6 +136,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         };
         let section = match &attach {
             Attach::RawTracepoint(point) => format!("raw_tp/{point}"),
+            Attach::TraceEvent { name, .. } => format!("tp/{name}"),
             Attach::Perf { .. } | Attach::Watch(_) => "perf_event".into(),
             Attach::Switch(_) => "raw_tp/sched_switch".into(),
             Attach::Netfilter(_) => "netfilter".into(),
@@ -233,8 +234,8 @@ fn groups(program: &Program, options: &Options) -> Vec<(Attach, Vec<HandlerId>)>
     for (i, handler) in program.handlers.iter().enumerate() {
         let attach = match &handler.event {
             Event::Tracepoint(name) => Attach::RawTracepoint(name.to_string()),
-            Event::SysEnter(_) => Attach::RawTracepoint("sys_enter".into()),
-            Event::SysExit(_) => Attach::RawTracepoint("sys_exit".into()),
+            Event::SysEnter(_) => syscalls(false, program, options),
+            Event::SysExit(_) => syscalls(true, program, options),
             Event::Perf {
                 ty,
                 config,
@@ -264,9 +265,36 @@ fn groups(program: &Program, options: &Options) -> Vec<(Attach, Vec<HandlerId>)>
     groups
 }
 
+/// The trace events of system calls, if they are better than the raw tracepoints. While a program
+/// of a trace event runs, the kernel drops samples of perf events on that processor and counts
+/// them nowhere; so not where the script wants these.
+pub(crate) fn syscall_events(program: &Program, options: &Options) -> Option<[u64; 2]> {
+    let sampled = |e: &Event| matches!(e, Event::Perf { .. } | Event::Watch(_));
+    let any = program.handlers.iter().any(|h| sampled(&h.event));
+    options.features.syscall_events.filter(|_| !any)
+}
+
+/// What all system calls pass, at their entry or exit.
+fn syscalls(exit: bool, program: &Program, options: &Options) -> Attach {
+    let names = ["raw_syscalls/sys_enter", "raw_syscalls/sys_exit"];
+    let name = names[usize::from(exit)];
+    match syscall_events(program, options) {
+        Some(ids) => Attach::TraceEvent {
+            name,
+            id: ids[usize::from(exit)],
+        },
+        None => Attach::RawTracepoint(name.rsplit('/').next().unwrap_or(name).into()),
+    }
+}
+
 fn identifier(attach: &Attach) -> String {
+    let name = match attach {
+        Attach::TraceEvent { name, .. } => name.rsplit('/').next().unwrap_or(name),
+        Attach::RawTracepoint(name) => name,
+        _ => "",
+    };
     match attach {
-        Attach::RawTracepoint(name) => name
+        Attach::RawTracepoint(_) | Attach::TraceEvent { .. } => name
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
             .collect(),
@@ -433,7 +461,11 @@ impl Unit<'_> {
 
     /// Whether some handler asks which system call it is.
     fn number_needed(&self, attach: &Attach, handlers: &[HandlerId]) -> bool {
-        if !matches!(attach, Attach::RawTracepoint(p) if p == "sys_enter" || p == "sys_exit") {
+        let calls = match attach {
+            Attach::RawTracepoint(p) => p == "sys_enter" || p == "sys_exit",
+            attach => matches!(attach, Attach::TraceEvent { .. }),
+        };
+        if !calls {
             return false;
         }
         handlers.iter().any(|id| {

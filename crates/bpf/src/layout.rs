@@ -378,6 +378,9 @@ pub struct Features {
     pub uprobe_multi: bool,
     /// How a handler turns off preemption, where handlers may (6.15, see [`Preemption`]).
     pub preemption: Option<Preemption>,
+    /// The events `raw_syscalls/sys_enter` and `sys_exit`, by their numbers in tracefs, where
+    /// programs at raw tracepoints may be switched out, and those of events are not (6.19).
+    pub syscall_events: Option<[u64; 2]>,
 }
 
 /// Kernel functions that turn preemption off and on, by their ids in the kernel's BTF. There
@@ -634,6 +637,13 @@ pub fn counter_map(n: usize) -> String {
 pub enum Attach {
     /// A raw tracepoint.
     RawTracepoint(String),
+    /// A trace event.
+    TraceEvent {
+        /// `system/name`
+        name: &'static str,
+        /// Its number in tracefs.
+        id: u64,
+    },
     /// A perf event.
     Perf {
         /// `perf_event_attr.type`

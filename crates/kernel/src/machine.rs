@@ -101,6 +101,13 @@ fn preempts_by(version: &str, setting: impl FnOnce() -> Option<String>) -> bool 
     }
 }
 
+/// Whether a kernel of that version may switch threads within programs at raw tracepoints: since
+/// 6.19. It then turns away all others on that processor from the program.
+#[must_use]
+pub fn tracepoints_preempted(version: (u32, u32, u32)) -> bool {
+    version > (6, 18, u32::MAX)
+}
+
 fn parse_version(release: &str) -> (u32, u32, u32) {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
@@ -236,6 +243,16 @@ mod tests {
         assert!(with("none voluntary (full)") && with("full (lazy)") && with(""));
         assert!(!preempts_by("#1 SMP Debian 6.1", || None));
         assert!(preempts_by("#1 SMP PREEMPT_RT x", || Some("(none)".into())));
+    }
+
+    #[test]
+    fn preempted_tracepoints() {
+        for version in [(6, 1, 0), (6, 18, 44)] {
+            assert!(!tracepoints_preempted(version), "{version:?}");
+        }
+        for version in [(6, 19, 1), (7, 2, 0)] {
+            assert!(tracepoints_preempted(version), "{version:?}");
+        }
     }
 
     #[test]

@@ -255,7 +255,7 @@ fn refused(site: &CodeSite, why: io::Error) -> Refused {
     Refused { place, why }
 }
 
-fn into_io(why: BpfError) -> io::Error {
+pub(crate) fn into_io(why: BpfError) -> io::Error {
     /// `ENOTSUPP`, the kernel's own: the C library has no text for it.
     const ENOTSUPP: i32 = 524;
     match why {

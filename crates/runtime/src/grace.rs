@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use spile_kernel::machine::{online_cpus, version};
+use spile_kernel::machine::{online_cpus, tracepoints_preempted, version};
 
 use crate::state::State;
 
@@ -19,11 +19,6 @@ use crate::state::State;
 const MOST_VISITS: usize = 64;
 /// How long handlers that are still marked busy after a visit are waited for.
 const PATIENCE: Duration = Duration::from_millis(20);
-
-/// Whether handlers run with preemption off, by the kernel's version.
-fn handlers_not_preempted(version: (u32, u32, u32)) -> bool {
-    version <= (6, 18, u32::MAX)
-}
 
 /// How to wait, found out once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +32,7 @@ pub enum Grace {
 impl Grace {
     /// The cheapest way that is right on this machine.
     pub fn choose() -> Grace {
-        if handlers_not_preempted(version()) && online_cpus().len() <= MOST_VISITS {
+        if !tracepoints_preempted(version()) && online_cpus().len() <= MOST_VISITS {
             Grace::Visit
         } else {
             Grace::Barrier
@@ -95,19 +90,6 @@ fn barrier() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions() {
-        let cases = [
-            ((6, 18, 44), true),
-            ((6, 1, 0), true),
-            ((6, 19, 1), false),
-            ((7, 2, 0), false),
-        ];
-        for (version, expected) in cases {
-            assert_eq!(handlers_not_preempted(version), expected, "{version:?}");
-        }
-    }
 
     #[test]
     fn affinity_is_restored() {

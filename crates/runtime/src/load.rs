@@ -377,6 +377,12 @@ fn attach(
                 .fds
                 .push(link.map_err(|e| refused(format!("tracepoint {name}"), e))?);
         }
+        Attach::TraceEvent { name, id } => {
+            let (event, link) = perf::trace_event(*id, fd)
+                .map_err(|e| Error::Attach(format!("trace event {name}"), e))?;
+            links.fds.push(link);
+            links.events.push(event);
+        }
         Attach::Perf {
             ty,
             config,

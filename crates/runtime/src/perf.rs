@@ -3,9 +3,11 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use spile_ir::{PerfOf, Sample};
-use spile_kernel::bpf::{Errno, Map};
+use spile_kernel::bpf::{Errno, Map, perf_link};
 use spile_kernel::machine::online_cpus;
-use spile_kernel::perf::{Event, PerfError, PerfEvent, Sampling, TYPE_SOFTWARE, Target, Watch};
+use spile_kernel::perf::{
+    Event, PerfError, PerfEvent, Sampling, TYPE_SOFTWARE, TYPE_TRACEPOINT, Target, Watch,
+};
 
 use crate::error::Error;
 
@@ -36,6 +38,20 @@ pub fn sample(
         started(opened, program)
     })
     .map_err(|errno| not_there(event, errno))
+}
+
+/// Attaches a program to a trace event by its number in tracefs: on all CPUs, whichever the perf
+/// event is for, and whether or not it counts.
+pub fn trace_event(id: u64, program: BorrowedFd<'_>) -> std::io::Result<(PerfEvent, OwnedFd)> {
+    let event = Event {
+        ty: TYPE_TRACEPOINT,
+        config: id,
+    };
+    let cpu = online_cpus().first().copied().unwrap_or(0);
+    let event = PerfEvent::open(event, Target::Cpu(cpu), Sampling::Count)
+        .map_err(|e| std::io::Error::from(e.errno))?;
+    let link = perf_link(program, event.as_fd(), 0).map_err(crate::code::into_io)?;
+    Ok((event, link))
 }
 
 /// Counts an event on every CPU, where programs find it in a map.

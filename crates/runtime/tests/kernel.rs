@@ -35,6 +35,7 @@ fn machine() -> Machine {
             kprobe_multi: true,
             uprobe_multi: true,
             preemption: None,
+            syscall_events: None,
         },
         syscalls: Vec::new(),
         functions: Default::default(),

@@ -12,6 +12,7 @@ use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Feature, helper};
 use spile_kernel::functions;
 use spile_kernel::syscalls::{self, Abi, ArgKind, Ret};
+use spile_kernel::tracepoints::Tracefs;
 use spile_kernel::{machine, perf};
 use spile_sema::facts::PerfEvent;
 
@@ -163,7 +164,22 @@ pub fn bpf_features(btf: &Btf) -> Features {
         kprobe_multi: since(5, 18, Feature::KprobeMulti),
         uprobe_multi: since(6, 6, Feature::UprobeMulti),
         preemption: preemption(btf),
+        syscall_events: syscall_events(),
     }
+}
+
+/// The trace events of system calls, where programs at raw tracepoints lose hits.
+fn syscall_events() -> Option<[u64; 2]> {
+    let lost = machine::tracepoints_preempted(machine::version()) && machine::preempts();
+    lost.then_some(())?;
+    let tracefs = Tracefs::open().ok()?;
+    let id = |name: &str| {
+        let text = tracefs
+            .read(&format!("events/raw_syscalls/{name}/id"))
+            .ok()?;
+        text.trim().parse().ok()
+    };
+    Some([id("sys_enter")?, id("sys_exit")?])
 }
 
 /// How handlers turn off preemption. A kernel older than 6.15 has these functions and does not

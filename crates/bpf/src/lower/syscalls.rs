@@ -4,6 +4,7 @@ use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use super::{CTX, Gen, NR, Res, TASK};
 use crate::asm::Label;
+use crate::compile::syscall_events;
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
 
@@ -199,8 +200,13 @@ impl Gen<'_> {
         if !matches!(self.event(), Event::SysExit(_)) {
             return Err("the result of a system call in another event".into());
         }
+        // Behind the number, which at a raw tracepoint is the registers' place.
+        let at = match syscall_events(self.program, self.options) {
+            Some(_) => 16,
+            None => 8,
+        };
         self.asm.load(Size::DW, R1, R10, CTX);
-        self.asm.load(Size::DW, R0, R1, 8);
+        self.asm.load(Size::DW, R0, R1, at);
         Ok(())
     }
 

@@ -70,6 +70,7 @@ pub fn options() -> Options {
             kprobe_multi: true,
             uprobe_multi: true,
             preemption: None,
+            syscall_events: None,
         },
         syscalls: Vec::new(),
         functions: Default::default(),

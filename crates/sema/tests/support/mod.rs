@@ -237,6 +237,7 @@ pub fn bpf_options() -> BpfOptions {
             kprobe_multi: true,
             uprobe_multi: true,
             preemption: None,
+            syscall_events: None,
         },
         lines: false,
         syscalls: Vec::new(),
