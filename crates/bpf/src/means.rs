@@ -101,6 +101,7 @@ mod tests {
                 kprobe_multi: true,
                 uprobe_multi: false,
                 preemption: None,
+                syscall_events: None,
             },
             syscalls: Vec::new(),
             functions: functions.iter().map(named).collect(),
