@@ -1,6 +1,6 @@
 //! Location expressions as programs for a small stack machine.
 
-use gimli::{AttributeValue, Expression, Operation};
+use gimli::{AttributeValue, Expression, Operation, RawLocListEntry};
 
 use crate::cfi::{self, Cfa};
 use crate::dwarf::{Die, Dwarf, R, Unit, number_of};
@@ -152,14 +152,61 @@ impl Context<'_> {
                 let dwarf = &self.dwarf.part(self.die.part).dwarf;
                 let list = dwarf.attr_locations(self.unit, value).ok().flatten();
                 let mut list = list.ok_or_else(Absent::damaged)?;
-                while let Ok(Some(entry)) = list.next() {
-                    if entry.range.begin <= self.pc && self.pc < entry.range.end {
+                let mut base = self.unit.low_pc;
+                while let Ok(Some(raw)) = list.next_raw() {
+                    let empty = self.empty_range(&raw, &mut base);
+                    let Ok(entry) = list.convert_raw(raw) else {
+                        break;
+                    };
+                    if let Some(entry) = entry
+                        && entry.range.begin <= self.pc
+                        && self.pc < entry.range.end
+                    {
                         return self.expression(entry.data, 0);
+                    }
+                    // A range of no bytes at the very start: so gcc says what is true only
+                    // before the first instruction (its location views).
+                    if let Some((at, data)) = empty
+                        && self.at_entry
+                        && at == self.pc
+                    {
+                        return self.expression(data, 0);
                     }
                 }
                 Err(Absent::optimised())
             }
         }
+    }
+
+    /// Address and expression of a range of no bytes. `base` is what offsets are added to.
+    fn empty_range(
+        &self,
+        raw: &RawLocListEntry<R>,
+        base: &mut u64,
+    ) -> Option<(u64, Expression<R>)> {
+        match raw {
+            RawLocListEntry::BaseAddress { addr } => *base = *addr,
+            RawLocListEntry::BaseAddressx { addr } => {
+                let dwarf = &self.dwarf.part(self.die.part).dwarf;
+                *base = dwarf.address(self.unit, *addr).ok()?;
+            }
+            RawLocListEntry::OffsetPair { begin, end, data }
+            | RawLocListEntry::AddressOrOffsetPair { begin, end, data }
+                if begin == end =>
+            {
+                return Some((base.wrapping_add(*begin), *data));
+            }
+            RawLocListEntry::StartLength {
+                begin,
+                length: 0,
+                data,
+            } => return Some((*begin, *data)),
+            RawLocListEntry::StartEnd { begin, end, data } if begin == end => {
+                return Some((*begin, *data));
+            }
+            _ => {}
+        }
+        None
     }
 
     fn expression(&self, expression: Expression<R>, depth: usize) -> Result<Location, Absent> {

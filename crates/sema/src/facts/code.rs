@@ -205,8 +205,19 @@ pub enum Loc {
     Value(Vec<LocOp>),
     /// The program leaves its address, in the memory of the probed code.
     Address(Vec<LocOp>),
+    /// A structure in pieces, as registers hold it, the first first.
+    Pieces(Vec<Piece>),
     /// Nowhere, and why.
     Absent(Arc<str>),
+}
+
+/// A part of a structure.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Piece {
+    /// Its bytes, at most 8.
+    pub bytes: u32,
+    /// The program leaves its value; `None`: it is lost.
+    pub value: Option<Vec<LocOp>>,
 }
 
 /// A step of a location program: it takes numbers of 64 bits from a stack and leaves some.

@@ -150,10 +150,7 @@ pub(crate) fn context(hit: &CodeHit, group: Group<'_>) -> Context {
         [one] => Some(&one.place),
         _ => None,
     };
-    let addresses = match hit.ret {
-        true => Arc::new([]) as Arc<[u64]>,
-        false => group.sites.iter().map(|f| f.place.address).collect(),
-    };
+    let addresses = group.sites.iter().map(|f| f.place.address).collect();
     Context {
         targets: group.targets,
         addresses,

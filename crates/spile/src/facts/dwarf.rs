@@ -14,7 +14,7 @@ use spile_debuginfo::{
 use spile_ir::{BinOp, Space};
 use spile_kernel::glob;
 use spile_sema::facts::{
-    CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Loc, LocOp, Member, VarKind,
+    CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Loc, LocOp, Member, Piece, VarKind,
     Variable,
 };
 
@@ -474,8 +474,18 @@ impl Asked<'_> {
         match located.and_then(|l| self.home.moved(l)) {
             Err(Absent(why)) => absent(&why),
             Ok(Location::Address(ops)) => Loc::Address(program(&ops, &bias)),
+            Ok(Location::Value(ops)) if matches!(ty, Type::Struct { size: ..=8, .. }) => {
+                let value = Some(program(&ops, &bias));
+                Loc::Pieces(vec![Piece { bytes: 8, value }])
+            }
             Ok(Location::Value(_)) if matches!(ty, Type::Struct { .. } | Type::Array { .. }) => {
                 absent("it is in a register as a whole")
+            }
+            Ok(Location::Pieces(pieces)) if matches!(ty, Type::Struct { .. }) => {
+                match separate(&pieces, &bias) {
+                    Some(pieces) => Loc::Pieces(pieces),
+                    None => absent("it is in several places at once"),
+                }
             }
             Ok(Location::Value(ops)) => Loc::Value(extended(program(&ops, &bias), &ty)),
             Ok(Location::Pieces(pieces)) => match joined(&pieces, &bias) {
@@ -642,6 +652,29 @@ fn operator(op: LocBinary) -> BinOp {
         LocBinary::Gt => BinOp::Gt,
         LocBinary::Ge => BinOp::Ge,
     }
+}
+
+/// The pieces of a structure by themselves.
+fn separate(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<Piece>> {
+    let piece = |(size, piece): &(u64, Option<Location>)| {
+        let bytes = u32::try_from(*size).ok()?;
+        let load = u8::try_from(bytes).ok();
+        let load = load.filter(|size| matches!(size, 1 | 2 | 4 | 8));
+        let value = match piece {
+            Some(Location::Value(ops)) if bytes <= 8 => Some(program(ops, bias)),
+            Some(Location::Address(ops)) => load.map(|size| {
+                let mut ops = program(ops, bias);
+                ops.push(LocOp::Load {
+                    size,
+                    signed: false,
+                });
+                ops
+            }),
+            _ => None,
+        };
+        Some(Piece { bytes, value })
+    };
+    pieces.iter().map(piece).collect()
 }
 
 /// A value of at most 8 bytes from its pieces.

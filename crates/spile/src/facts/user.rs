@@ -222,13 +222,21 @@ fn functions(path: &Arc<str>, file: &File, pattern: &str, kind: &FunctionKind) -
             continue;
         }
         match demangle::short(s.name) {
-            Some(name) if glob::matches(pattern, &name) => add(&name, s),
+            Some(name) if fits(pattern, &name) => add(&name, s),
             _ if glob::matches(pattern, s.name) => add(s.name, s),
             _ => {}
         }
     }
     found.sort_by(|a, b| (&a.name, a.address).cmp(&(&b.name, b.address)));
     found
+}
+
+/// Whether a name matches, with all its scopes or the inner ones.
+fn fits(pattern: &str, name: &str) -> bool {
+    let inner = name.match_indices("::").map(|(at, _)| &name[at + 2..]);
+    std::iter::once(name)
+        .chain(inner)
+        .any(|n| glob::matches(pattern, n))
 }
 
 fn place(path: &Arc<str>, name: &str, address: u64, offset: u64) -> FoundPlace {

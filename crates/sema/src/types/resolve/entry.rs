@@ -34,6 +34,8 @@ const RETURN_ADDRESS: i64 = if cfg!(target_arch = "aarch64") { 0 } else { 8 };
 pub(super) struct Entries {
     /// The expressions, with the locals that hold their values.
     known: Vec<(ast::Expr, LocalIx, Option<CTy>)>,
+    /// The local with the distance between where the code is and where it was linked.
+    bias: Option<LocalIx>,
     /// State of the handler at the entry.
     inner: Option<Box<Cur>>,
     /// Its body.
@@ -58,10 +60,52 @@ impl Resolver<'_> {
         };
         let known = self.cur.entries.known.iter().find(|k| k.0 == *e);
         if let Some((_, ix, cty)) = known {
-            let (ix, cty, ty) = (*ix, *cty, self.cur.locals[ix.0].ty);
-            let kind = ExprKind::Read(Place::Local(ix));
-            return (Expr { kind, ty, span }, cty);
+            let (ix, cty) = (*ix, *cty);
+            return (self.kept(ix, span), cty);
         }
+        let ((value, cty), inner) = self.there(event, &ctx, |r| r.typed_expr(e));
+        if self.trial > 0 {
+            // `@defined(@entry(x))` asks only whether there could be one.
+            return (value, cty);
+        }
+        self.cur.entries.inner = Some(inner);
+        let ix = self.keep(value, span);
+        self.cur.entries.known.push((e.clone(), ix, cty));
+        (self.kept(ix, span), cty)
+    }
+
+    /// How far code was from where it was linked at the entry of the function that returns; the
+    /// program counter is at a place of the caller's now. As [`Resolver::bias`].
+    pub(super) fn entry_bias(&mut self, pc: u16, span: Span) -> Option<Expr> {
+        if let Some(ix) = self.cur.entries.bias {
+            return Some(self.kept(ix, span));
+        }
+        let event = self.cur.event.as_ref().and_then(entry_event)?;
+        let ctx = self.cur.ctx.clone()?;
+        let (value, inner) = self.there(event, &ctx, |r| r.bias(pc, span));
+        let (value, _) = value?;
+        if self.trial > 0 {
+            return Some(value);
+        }
+        self.cur.entries.inner = Some(inner);
+        let ix = self.keep(value, span);
+        self.cur.entries.bias = Some(ix);
+        Some(self.kept(ix, span))
+    }
+
+    fn kept(&mut self, ix: LocalIx, span: Span) -> Expr {
+        let ty = self.cur.locals[ix.0].ty;
+        let kind = ExprKind::Read(Place::Local(ix));
+        Expr { kind, ty, span }
+    }
+
+    /// Resolves something as a part of the handler at the entry, whose state is given too.
+    fn there<T>(
+        &mut self,
+        event: Event,
+        ctx: &Context,
+        something: impl FnOnce(&mut Self) -> T,
+    ) -> (T, Box<Cur>) {
         let inner = match self.cur.entries.inner.take() {
             Some(inner) => Cur {
                 file: self.cur.file,
@@ -71,24 +115,15 @@ impl Resolver<'_> {
             None => Cur {
                 file: self.cur.file,
                 tapset: self.cur.tapset,
-                ctx: Some(Arc::new(entry_context(&ctx))),
+                ctx: Some(Arc::new(entry_context(ctx))),
                 event: Some(event),
                 ..Cur::default()
             },
         };
         let outer = std::mem::replace(&mut self.cur, inner);
-        let (value, cty) = self.typed_expr(e);
+        let made = something(self);
         let inner = std::mem::replace(&mut self.cur, outer);
-        if self.trial > 0 {
-            // `@defined(@entry(x))` asks only whether there could be one.
-            return (value, cty);
-        }
-        self.cur.entries.inner = Some(Box::new(inner));
-        let ix = self.keep(value, span);
-        self.cur.entries.known.push((e.clone(), ix, cty));
-        let ty = self.cur.locals[ix.0].ty;
-        let kind = ExprKind::Read(Place::Local(ix));
-        (Expr { kind, ty, span }, cty)
+        (made, Box::new(inner))
     }
 
     /// What tells activations apart: the thread and, of functions, where the stack pointer will
@@ -120,7 +155,7 @@ impl Resolver<'_> {
         let keys = self.entry_keys(false, span);
         let place = Place::Elem(g, keys.clone());
 
-        let n = self.cur.entries.known.len();
+        let n = self.cur.entries.seen.len();
         let seen = self.bound_local(&format!("@seen{n}").into(), span);
         let seen_ty = self.cur.locals[seen.0].ty;
         self.decide(seen_ty, Base::Long, span);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{BinOp, Space, UnOp};
+use spile_ir::{BinOp, Event, Space, UnOp};
 use spile_syntax::ast::{self, Access, Span};
 use spile_syntax::diag::Diagnostic;
 
@@ -222,6 +222,7 @@ impl Resolver<'_> {
         let (ops, from) = match loc {
             Loc::Value(ops) => (ops, From::Value(ty)),
             Loc::Address(ops) => (ops, From::Object(ty)),
+            Loc::Pieces(_) => return Err("it is in registers: name a member of it".into()),
             Loc::Absent(why) => return Err(why.clone()),
         };
         let left = self.leaves(ops, space, span);
@@ -235,7 +236,10 @@ impl Resolver<'_> {
 
     /// How far the probed code is from where it was linked, and the parts of that: the program
     /// counter less the place's own address.
-    fn bias(&mut self, pc: u16, span: Span) -> Option<(Expr, usize)> {
+    pub(super) fn bias(&mut self, pc: u16, span: Span) -> Option<(Expr, usize)> {
+        if matches!(&self.cur.event, Some(Event::Code(probe)) if probe.ret) {
+            return Some((self.entry_bias(pc, span)?, 1));
+        }
         let addresses = self.cur.ctx.as_ref()?.addresses.clone();
         let (last, others) = addresses.split_last()?;
         if addresses.len() > MOST_SITES {
@@ -257,7 +261,7 @@ impl Resolver<'_> {
     }
 
     /// Runs a program with expressions for numbers; `None` where it is malformed or large.
-    fn leaves(&mut self, ops: &[LocOp], space: Space, span: Span) -> Option<Expr> {
+    pub(super) fn leaves(&mut self, ops: &[LocOp], space: Space, span: Span) -> Option<Expr> {
         // With the number of their parts.
         let mut stack: Vec<(Expr, usize)> = Vec::new();
         for op in ops {

@@ -7,6 +7,7 @@ mod entry;
 mod expr;
 mod finish;
 mod memory;
+mod pieces;
 mod pretty;
 mod print;
 mod rules;

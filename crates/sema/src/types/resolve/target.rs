@@ -177,7 +177,13 @@ impl Resolver<'_> {
             return (self.bad(span), None);
         };
         let space = space_of(&t.source, &ctx);
-        let (base, from) = match self.source(&t.source, t.ty, space, span) {
+        let found = match self.member_in_pieces(&t.source, t.ty, access, space, span) {
+            Some(found) => found,
+            None => self
+                .source(&t.source, t.ty, space, span)
+                .map(|f| (f, access)),
+        };
+        let ((base, from), access) = match found {
             Ok(found) => found,
             Err(why) => {
                 let text = format!("`{name}` is not available here: {why}");
