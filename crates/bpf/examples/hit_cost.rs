@@ -166,8 +166,7 @@ fn options() -> Options {
             task_pt_regs: true,
             kprobe_multi: true,
             uprobe_multi: true,
-            preemption: None,
-            syscall_events: None,
+            ..Features::default()
         },
         syscalls: Vec::new(),
         functions: Default::default(),

@@ -359,8 +359,8 @@ pub struct PageOffsets {
     pub page_size: u32,
 }
 
-/// What the running kernel's BPF offers to generated code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the running kernel's BPF offers to generated code; by default nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
     /// `may_goto` (6.9).
     pub may_goto: bool,

@@ -100,8 +100,7 @@ mod tests {
                 task_pt_regs: true,
                 kprobe_multi: true,
                 uprobe_multi: false,
-                preemption: None,
-                syscall_events: None,
+                ..Features::default()
             },
             syscalls: Vec::new(),
             functions: functions.iter().map(named).collect(),

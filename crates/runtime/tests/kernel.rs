@@ -34,8 +34,7 @@ fn machine() -> Machine {
             task_pt_regs: true,
             kprobe_multi: true,
             uprobe_multi: true,
-            preemption: None,
-            syscall_events: None,
+            ..Features::default()
         },
         syscalls: Vec::new(),
         functions: Default::default(),

@@ -236,8 +236,7 @@ pub fn bpf_options() -> BpfOptions {
             task_pt_regs: true,
             kprobe_multi: true,
             uprobe_multi: true,
-            preemption: None,
-            syscall_events: None,
+            ..Features::default()
         },
         lines: false,
         syscalls: Vec::new(),
