@@ -1,6 +1,6 @@
 //! Asks about functions of a file by pattern and says how long each step took.
 //!
-//! `ask FILE PATTERN [CACHE]`
+//! `ask FILE PATTERN[@SOURCE] [CACHE]`
 
 use std::path::Path;
 use std::time::Instant;
@@ -41,14 +41,17 @@ fn main() {
         return eprintln!("no DWARF: {:?}", module.notes());
     };
     eprintln!("opened after {:?}", start.elapsed());
-    let is_pattern = pattern.contains('*');
-    let name = Pattern {
-        text: pattern,
-        glob: is_pattern.then_some(glob as fn(&str, &str) -> bool),
+    let of = |text| Pattern {
+        text,
+        glob: str::contains(text, '*').then_some(glob as fn(&str, &str) -> bool),
+    };
+    let (name, file) = match pattern.split_once('@') {
+        Some((name, file)) => (name, Some(of(file))),
+        None => (&**pattern, None),
     };
     let places = dwarf.functions(
-        name,
-        None,
+        of(name),
+        file,
         Which {
             outline: true,
             inlined: true,

@@ -1,6 +1,7 @@
 //! The DWARF of a module: its units, read when an answer needs them.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gimli::{
@@ -161,6 +162,53 @@ impl Dwarf {
 
     pub(crate) fn headers(&self, part: u8) -> &[UnitHeader<R>] {
         &self.part(part).headers
+    }
+
+    /// Units of a part that follow each other, of about [`CHUNK`] bytes together.
+    pub(crate) fn chunks(&self, part: u8) -> Vec<Range<u32>> {
+        let (mut all, mut start, mut bytes) = (Vec::new(), 0, 0usize);
+        for (unit, header) in (0..).zip(self.headers(part)) {
+            bytes = bytes.saturating_add(header.length_including_self());
+            if bytes >= CHUNK {
+                all.push(start..unit + 1);
+                (start, bytes) = (unit + 1, 0);
+            }
+        }
+        all.push(start..self.headers(part).len() as u32);
+        all
+    }
+
+    /// Gives back the memory of units that were looked through.
+    pub(crate) fn forget(&self, part: u8, units: &Range<u32>) {
+        let headers = self.headers(part);
+        let at = |unit: u32| Some(headers.get(unit as usize)?.debug_info_offset()?.0);
+        let Some(from) = at(units.start) else {
+            return;
+        };
+        let whole = self.part(part).dwarf.debug_info.reader().slice();
+        let to = at(units.end).unwrap_or(whole.len());
+        self.part(part).forget(whole.get(from..to).unwrap_or(&[]));
+    }
+
+    /// For a pass over entries in order: gives back the memory of units before this one, as soon
+    /// as they are many. `from` is the first that was not given back.
+    pub(crate) fn passed(&self, die: Die, from: &mut (u8, u32)) {
+        let start = |unit: u32| {
+            Some(
+                self.headers(die.part)
+                    .get(unit as usize)?
+                    .debug_info_offset()?
+                    .0,
+            )
+        };
+        if from.0 != die.part {
+            *from = (die.part, die.unit);
+        } else if let (Some(a), Some(b)) = (start(from.1), start(die.unit))
+            && b.saturating_sub(a) >= CHUNK
+        {
+            self.forget(die.part, &(from.1..die.unit));
+            from.1 = die.unit;
+        }
     }
 
     /// A unit; `None` when it is damaged.

@@ -113,9 +113,9 @@ impl Search {
         let hex = hex(id);
         let (first, rest) = hex.split_at(2);
         let file = format!(".build-id/{first}/{rest}{ends}");
-        self.roots()
-            .flat_map(|r| [r.join(DEBUG_ROOT).join(&file), r.join(&file)])
-            .collect()
+        let own = self.roots.iter().map(|r| r.join(&file));
+        let global = self.roots().map(|r| r.join(DEBUG_ROOT).join(&file));
+        global.chain(own).collect()
     }
 
     /// The file that `.gnu_debugaltlink` (dwz) of an image names.

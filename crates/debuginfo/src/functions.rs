@@ -117,7 +117,16 @@ impl Dwarf {
         // Unit by unit: each is parsed once.
         all.sort_by_key(|f| f.die);
         let mut files = HashMap::new();
+        let mut from = (0, 0);
+        let units = file.map(|f| self.units_with(f));
         for found in all {
+            let in_unit = |units: &Vec<bool>| {
+                found.die.part != 0 || units.get(found.die.unit as usize).is_some_and(|u| *u)
+            };
+            if units.as_ref().is_some_and(|u| !in_unit(u)) {
+                continue;
+            }
+            self.passed(found.die, &mut from);
             let wanted = match found.kind {
                 Kind::Function => which.outline,
                 _ => which.inlined,
@@ -142,6 +151,37 @@ impl Dwarf {
         }
         places.sort_by_key(|p| (p.entry, p.inlined, p.die));
         places
+    }
+
+    /// Whether each unit of the file itself has a source file that a pattern means.
+    pub(crate) fn units_with(&self, file: Pattern<'_>) -> Vec<bool> {
+        let last = file.text.rsplit('/').next().unwrap_or("");
+        let (any, end) = match last.strip_prefix('*') {
+            Some(end) if file.glob.is_some() => (true, end),
+            _ => (false, last),
+        };
+        let certain = file.glob.is_none() || !end.contains(['*', '?', '[', '\\']);
+        // Most files differ in the last part of the path already.
+        let may_be = |name: &str| match (certain, any) {
+            (false, _) => true,
+            (true, true) => name.ends_with(end),
+            (true, false) => name == end,
+        };
+        let whole = |path: &str| path_matches(path, &|p| file.matches(p));
+        let part = self.part(0);
+        let mut all = vec![false; self.headers(0).len()];
+        for units in self.chunks(0) {
+            for unit in units.clone() {
+                // Not through the cache: all would pass through it.
+                let header = self.headers(0)[unit as usize];
+                all[unit as usize] = match part.dwarf.unit(header) {
+                    Ok(u) => crate::lines::has_file(&part.dwarf, &u, &may_be, &whole),
+                    Err(_) => false,
+                };
+            }
+            self.forget(0, &units);
+        }
+        all
     }
 
     /// Whether something is declared in a file that a pattern means; `known`: what was found out
@@ -284,8 +324,11 @@ impl Dwarf {
         }
         let mut units: Vec<_> = units.into_iter().filter(|u| u.0 == 0).collect();
         units.sort_unstable();
-        for (_, unit) in units {
+        let mut from = (0, 0);
+        for (part, unit) in units {
             let _ = self.instances_in(unit, wanted, places);
+            let offset = 0;
+            self.passed(Die { part, unit, offset }, &mut from);
         }
     }
 

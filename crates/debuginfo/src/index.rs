@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gimli::{AttributeValue, DwAt, DwTag, Section as _, UnitOffset};
 
-use crate::dwarf::{CHUNK, Die, Dwarf, MAX_CHAIN, R, Unit};
+use crate::dwarf::{Die, Dwarf, MAX_CHAIN, R, Unit};
 use crate::map::{Blob, Map};
 
 const MAGIC: u32 = 0x5844_4953;
@@ -316,38 +316,13 @@ struct Batch {
     types: HashSet<(Kind, u64)>,
 }
 
-/// Units of a part that follow each other, of about [`CHUNK`] bytes together.
-fn chunks(dwarf: &Dwarf, part: u8) -> Vec<Range<u32>> {
-    let (mut all, mut start, mut bytes) = (Vec::new(), 0, 0usize);
-    for (unit, header) in (0..).zip(dwarf.headers(part)) {
-        bytes = bytes.saturating_add(header.length_including_self());
-        if bytes >= CHUNK {
-            all.push(start..unit + 1);
-            (start, bytes) = (unit + 1, 0);
-        }
-    }
-    all.push(start..dwarf.headers(part).len() as u32);
-    all
-}
-
-/// Gives back the memory of units that were looked through.
-fn forget(dwarf: &Dwarf, part: u8, units: &Range<u32>) {
-    let headers = dwarf.headers(part);
-    let at = |unit: u32| Some(headers.get(unit as usize)?.debug_info_offset()?.0);
-    let Some(from) = at(units.start) else {
-        return;
-    };
-    let whole = dwarf.part(part).dwarf.debug_info.reader().slice();
-    let to = at(units.end).unwrap_or(whole.len());
-    dwarf.part(part).forget(whole.get(from..to).unwrap_or(&[]));
-}
-
 /// Looks through all units on all processors.
 fn scan(dwarf: &Dwarf) -> (Vec<Raw>, Vec<RawScope>) {
     let parts = 0..dwarf.parts().len() as u8;
     let chunks: Vec<(u8, Range<u32>)> = parts
         .flat_map(|part| {
-            chunks(dwarf, part)
+            dwarf
+                .chunks(part)
                 .into_iter()
                 .map(move |units| (part, units))
         })
@@ -360,7 +335,7 @@ fn scan(dwarf: &Dwarf) -> (Vec<Raw>, Vec<RawScope>) {
             for unit in units.clone() {
                 scan_unit(dwarf, *part, unit, &mut batch);
             }
-            forget(dwarf, *part, units);
+            dwarf.forget(*part, units);
         }
         batch
     };

@@ -114,6 +114,32 @@ pub(crate) fn files(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> Vec<Arc<str>> {
     files
 }
 
+/// Whether a unit has a file whose last part and whole path satisfy these.
+pub(crate) fn has_file(
+    dwarf: &gimli::Dwarf<R>,
+    unit: &Unit,
+    last: &dyn Fn(&str) -> bool,
+    whole: &dyn Fn(&str) -> bool,
+) -> bool {
+    let Some(program) = unit.line_program.as_ref() else {
+        return false;
+    };
+    let header = program.header();
+    let text = |value| {
+        let text = dwarf.attr_string(unit, value).ok();
+        text.map_or(Default::default(), |t| String::from_utf8_lossy(t.slice()))
+    };
+    let base = unit.comp_dir.map(|d| String::from_utf8_lossy(d.slice()));
+    header.file_names().iter().any(|file| {
+        let name = text(file.path_name());
+        last(name.rsplit('/').next().unwrap_or("")) && {
+            let dir = file.directory(header).map(text).unwrap_or_default();
+            let dir = join(base.as_deref().unwrap_or(""), &dir);
+            whole(&join(&dir, &name))
+        }
+    })
+}
+
 /// A path below a directory, without `.` and needless `..`.
 fn join(dir: &str, path: &str) -> String {
     let whole = if path.starts_with('/') || dir.is_empty() {

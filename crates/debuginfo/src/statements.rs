@@ -78,15 +78,9 @@ impl Dwarf {
         let any = function.glob.is_some_and(|g| g(function.text, ""));
         if any {
             // Every function: by the names of the units' files.
-            let with_file = |&unit: &u32| {
-                file.is_none_or(|f| {
-                    let files = self.file_names(0, unit);
-                    files.is_some_and(|all| all.iter().any(|p| path_matches(p, &|p| f.matches(p))))
-                })
-            };
-            return (0..self.headers(0).len() as u32)
-                .filter(with_file)
-                .collect();
+            let with_file = file.map(|f| self.units_with(f));
+            let has = |unit: &u32| with_file.as_ref().is_none_or(|w| w[*unit as usize]);
+            return (0..self.headers(0).len() as u32).filter(has).collect();
         }
         let which = crate::functions::Which {
             outline: true,
