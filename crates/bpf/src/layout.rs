@@ -19,6 +19,10 @@
 //! ```
 //! All words are 64-bit, native byte order. The memory may be longer than its blocks.
 
+mod symbolic;
+
+pub use symbolic::Symbolic;
+
 use std::collections::BTreeMap;
 
 use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};
@@ -154,85 +158,15 @@ pub struct UnwindOffsets {
     /// In `struct dentry`: `d_parent`, `d_name.name`.
     pub dentry_parent: u32,
     pub dentry_name: u32,
+    /// `utask` in `struct task_struct`, where the kernel keeps the return addresses that it
+    /// replaced by its own, to see returns of functions: `return_instances` in `struct
+    /// uprobe_task`; `stack`, `orig_ret_vaddr`, `next` in `struct return_instance`.
+    pub returns: Option<[u32; 5]>,
     /// In `struct pt_regs`.
     pub regs_ip: u32,
     pub regs_sp: u32,
     pub regs_bp: u32,
     pub regs_cs: u32,
-}
-
-macro_rules! symbolic {
-    ($($(#[$doc:meta])* $name:ident $letter:literal;)*) => {
-        /// Forms of texts that only the controller can make. In strings of kernel handlers
-        /// stands for such a text the session's word ([`shared::MARK`]), the form's letter, what
-        /// it is made of, and a semicolon.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Symbolic {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Symbolic {
-            const ALL: &[(Symbolic, u8)] = &[$((Symbolic::$name, $letter)),*];
-        }
-    };
-}
-
-symbolic! {
-    /// Addresses of the kernel: a line each, address, symbol, offset, size, module.
-    KernelLines b'K';
-    /// The current program's stack, in the same lines.
-    UserLines b'U';
-    /// The current program's stack: a line each, symbol, offset, name of the file.
-    UserSimple b'S';
-    /// The current program's stack: a line each, symbol and offset.
-    UserBrief b'B';
-    /// The current program's stack: address, symbol, offset, size, file, place in the source.
-    UserFileLines b'L';
-    /// Name of the symbol at an address of the current program.
-    UserName b'N';
-    /// Symbol, offset, size and file of an address of the current program.
-    UserData b'D';
-    /// Path of the file that an address of the current program is in.
-    UserModule b'M';
-    /// Place in the source of an address of the current program.
-    UserFileLine b'F';
-    /// Source file of an address of the current program.
-    UserFile b'P';
-    /// Line in the source of an address of the current program.
-    UserLine b'Q';
-}
-
-impl Symbolic {
-    /// By its number in the intrinsic.
-    pub fn by_number(n: i64) -> Option<Symbolic> {
-        let at = usize::try_from(n).ok()?;
-        Self::ALL.get(at).map(|row| row.0)
-    }
-
-    /// Whether it is of the current program's stack, not of one address in it.
-    pub fn of_stack(self) -> bool {
-        use Symbolic::{UserBrief, UserFileLines, UserLines, UserSimple};
-        matches!(self, UserLines | UserSimple | UserBrief | UserFileLines)
-    }
-
-    /// Whether what it is made of has the addresses themselves. Without them the same code has
-    /// the same mark in all processes.
-    pub fn full(self) -> bool {
-        !matches!(self, Symbolic::UserSimple | Symbolic::UserBrief)
-    }
-
-    /// Its letter, a capital.
-    pub fn letter(self) -> u8 {
-        Self::ALL[self as usize].1
-    }
-
-    /// By its letter.
-    pub fn by_letter(letter: u8) -> Option<Symbolic> {
-        Self::ALL
-            .iter()
-            .find(|row| row.1 == letter)
-            .map(|row| row.0)
-    }
 }
 
 /// Word offsets (in bytes) in each CPU's block that every object has.
@@ -254,8 +188,10 @@ pub mod percpu {
     /// Frames of programs that were found by frame pointers, because the rows of their file
     /// were not loaded.
     pub const GUESSED: u32 = 56;
+    /// Stacks that were deeper than MAXBACKTRACE.
+    pub const CUT_STACKS: u32 = 64;
     /// First free word: handler counters follow.
-    pub const END: u32 = 64;
+    pub const END: u32 = 72;
 }
 
 /// Counters of one handler in each CPU's block, as word offsets from its

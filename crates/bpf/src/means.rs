@@ -72,7 +72,8 @@ fn serves(function: Typed, ret: bool, f: I, args: &[Val]) -> bool {
         I::CtxArg => argument(0),
         I::RegArg => argument(1),
         // Stacks begin elsewhere.
-        I::CtxReg | I::KernelStack | I::KernelFrame => false,
+        I::CtxReg | I::CtxAddr | I::CtxPlace => false,
+        I::KernelStack | I::KernelFrame | I::KernelSymbolic => false,
         I::UserStack | I::UserFrame | I::UserSymbolic | I::Symbolic => false,
         _ => true,
     }

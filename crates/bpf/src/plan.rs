@@ -144,12 +144,11 @@ pub struct Plan {
     pub tree: Option<u32>,
 }
 
-/// Most frames of a stack: SystemTap's MAXBACKTRACE.
-pub(crate) const MAX_BACKTRACE: u32 = 20;
-
 /// Where stacks are taken: offsets in each CPU's block but for the words.
 #[derive(Debug, Clone)]
 pub struct StackRoom {
+    /// Most frames of a stack: MAXBACKTRACE.
+    pub most: u32,
     /// The addresses.
     pub frames: u32,
     /// How many bytes of them there are.
@@ -168,11 +167,11 @@ pub struct StackRoom {
 
 /// Whether an instruction walks or looks at the current program.
 pub(crate) fn takes_user_stack(inst: &Inst) -> bool {
-    use spile_ir::intrinsics::Intrinsic::{UserFrame, UserStack, UserSymbolic};
+    use spile_ir::intrinsics::Intrinsic::{Interrupted, UserFrame, UserStack, UserSymbolic};
     matches!(
         inst,
         Inst::Intr {
-            f: UserFrame | UserStack | UserSymbolic,
+            f: UserFrame | UserStack | UserSymbolic | Interrupted,
             ..
         }
     )
@@ -181,7 +180,7 @@ pub(crate) fn takes_user_stack(inst: &Inst) -> bool {
 impl StackRoom {
     /// Bytes of all addresses.
     pub fn bytes(&self) -> u32 {
-        8 * (MAX_BACKTRACE + OWN_FRAMES + 2)
+        8 * (self.most + OWN_FRAMES + 2)
     }
 
     fn new(program: &Program, shared: &mut Bump, cpu: &mut Bump) -> Option<StackRoom> {
@@ -190,7 +189,7 @@ impl StackRoom {
             matches!(
                 i,
                 Inst::Intr {
-                    f: I::KernelStack | I::KernelFrame,
+                    f: I::KernelStack | I::KernelFrame | I::KernelSymbolic,
                     ..
                 }
             )
@@ -215,6 +214,7 @@ impl StackRoom {
             }
         }
         let room = StackRoom {
+            most: program.limits.maxbacktrace,
             frames: 0,
             count: 0,
             first: 0,
@@ -229,7 +229,7 @@ impl StackRoom {
             count: cpu.take(8),
             first: cpu.take(8),
             words: shared.take(words),
-            user: user.then(|| cpu.take(unwind::ROOM)),
+            user: user.then(|| cpu.take(unwind::room(room.most))),
             next_file: shared.take(8),
             ..room
         })

@@ -9,6 +9,8 @@
 pub struct Registers {
     /// Byte offset in `struct pt_regs` by DWARF number; `None` for registers that are not saved.
     offsets: &'static [Option<i16>],
+    /// The same of others that are far behind.
+    more: &'static [(usize, i16)],
     /// DWARF numbers of the registers that integer arguments are passed in, in order.
     pub args: &'static [u16],
     /// DWARF number of the register with a function's result.
@@ -40,6 +42,8 @@ static X86_64: Registers = Registers {
         Some(0),
         Some(128),
     ],
+    // Flags, cs, ss; a number of our own for what rax was before a system call.
+    more: &[(49, 144), (51, 136), (52, 160), (63, 120)],
     args: &[5, 4, 1, 2, 8, 9],
     ret: 0,
     pc: 16,
@@ -57,6 +61,7 @@ static AARCH64: Registers = Registers {
         }
         offsets
     },
+    more: &[],
     args: &[0, 1, 2, 3, 4, 5, 6, 7],
     ret: 0,
     pc: 32,
@@ -76,7 +81,8 @@ impl Registers {
     /// Byte offset of a register in `struct pt_regs` by its DWARF number.
     pub fn offset(&self, number: i64) -> Option<i16> {
         let number = usize::try_from(number).ok()?;
-        self.offsets.get(number).copied().flatten()
+        let more = || self.more.iter().find(|m| m.0 == number).map(|m| m.1);
+        self.offsets.get(number).copied().flatten().or_else(more)
     }
 }
 
@@ -91,6 +97,7 @@ mod tests {
         assert_eq!(X86_64.offset(X86_64.sp.into()), Some(152));
         assert_eq!(X86_64.offset(X86_64.pc.into()), Some(128));
         assert_eq!(X86_64.offset(17), None);
+        assert_eq!(X86_64.offset(49), Some(144));
         assert_eq!(X86_64.offset(-1), None);
         assert_eq!(AARCH64.offset(1), Some(8));
         assert_eq!(AARCH64.offset(AARCH64.sp.into()), Some(248));

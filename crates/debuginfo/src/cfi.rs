@@ -174,6 +174,42 @@ fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
     })
 }
 
+/// Adds rows for the first instructions of functions (`entries`) that nothing describes: the
+/// return address is on top of the stack there. `rows` are those of [`rows`].
+#[must_use]
+pub fn with_entries(mut rows: Vec<UnwindRow>, mut entries: Vec<u64>) -> Vec<UnwindRow> {
+    entries.sort_unstable();
+    entries.dedup();
+    entries.retain(|e| row_at(&rows, *e).is_none());
+    let mut more = Vec::new();
+    for start in entries {
+        more.push(UnwindRow {
+            cfa: Cfa::Register {
+                register: RSP,
+                offset: 8,
+            },
+            ra: Saved::AtCfa(-8),
+            ..UnwindRow::gap(start)
+        });
+        let next = start.saturating_add(1);
+        if row_at(&rows, next).is_none() {
+            more.push(UnwindRow::gap(next));
+        }
+    }
+    rows.extend(more);
+    rows.sort_by_key(|r| r.start);
+    rows
+}
+
+/// How many bytes rows say something about.
+#[must_use]
+pub fn described(rows: &[UnwindRow]) -> u64 {
+    let known = rows.windows(2).filter(|w| w[0].cfa != Cfa::Unknown);
+    known.fold(0, |sum, w| {
+        sum.saturating_add(w[1].start.saturating_sub(w[0].start))
+    })
+}
+
 /// The row among sorted ones that holds an address.
 #[must_use]
 pub fn row_at(rows: &[UnwindRow], address: u64) -> Option<&UnwindRow> {

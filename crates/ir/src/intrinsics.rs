@@ -75,7 +75,13 @@ macro_rules! intrinsics {
             /// Whether its result in a kernel handler is a mark for a text that only the
             /// controller can make.
             pub fn is_symbolic(self) -> bool {
-                matches!(self, Intrinsic::Symbolic | Intrinsic::UserSymbolic)
+                matches!(
+                    self,
+                    Intrinsic::Symbolic
+                        | Intrinsic::KernelSymbolic
+                        | Intrinsic::UserSymbolic
+                        | Intrinsic::Interrupted
+                )
             }
 
             /// By name in the text form.
@@ -113,7 +119,9 @@ intrinsics! {
     // The event.
     CtxArg "ctx_arg" (Long) -> Long, K, pure; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits), or of the probed function, where it is in a register."
     CtxRet "ctx_ret" () -> Long, K, pure; "What the function returns. Returns of functions only."
-    CtxReg "ctx_reg" (Long) -> Long, K, pure; "Register n (constant, DWARF's number) at the probed place. Events at code only."
+    CtxReg "ctx_reg" (Long) -> Long, K, pure; "Register n (constant, DWARF's number) at the probed place. Events at code, perf events and watched memory only."
+    CtxAddr "ctx_addr" () -> Long, KC, pure; "Where the code was that the event interrupted, by its registers: at code the place, or close behind it. 0 in events that have no registers."
+    CtxPlace "ctx_place" () -> Long, K, pure; "An address on the kernel's stack, close to where it is used up to."
     CtxSite "ctx_site" () -> Long, K, pure; "Which of the handler's places was hit, from 0. Events at code only."
     SysNr "sys_nr" () -> Long, K, pure; "System-call number as in `NrSet`: native, or COMPAT + 32-bit number. System-call events only."
     SysArg "sys_arg" (Long) -> Long, K, pure; "Argument n (constant, 0 to 5) of the system call, on entry and on return. 32-bit calls: zero-extended."
@@ -172,7 +180,7 @@ intrinsics! {
     Isinstr "isinstr" (Str, Str) -> Long, KC, pure; "1 when the second occurs in the first."
     Strpos "strpos" (Str, Str) -> Long, KC, pure; "Position of the second in the first, -1 when absent."
     StrReplace "str_replace" (Str, Str, Str) -> Str, KC, pure; "All occurrences of the second in the first replaced by the third."
-    Strtol "strtol" (Str, Long) -> Long, KC, pure; "Number at the start of a string, base 0, 8, 10 or 16, as C's strtol."
+    Strtol "strtol" (Str, Long) -> Long, KC, pure; "Number at the start of a string, base 0 or 2 to 36, as C's strtol, but modulo 2^64."
     StrToFp "str_to_fp" (Str) -> Long, KC, pure; "The bits of the floating-point number that the text begins with, correctly rounded: spaces, a sign, `inf`, `nan` or digits with a point and an exponent; otherwise 0."
     Tokenize "tokenize" (Str, Str) -> Str, KC; "Next token of the string given first (or of the one before, when empty), split at any byte of the second."
     TextStrn "text_strn" (Str, Long, Long) -> Str, KC, pure; "Unprintable bytes escaped as in C, in at most so many bytes; in quotes where the third is not 0, with `...` behind them where it does not fit."
@@ -182,12 +190,13 @@ intrinsics! {
     // Symbols.
     SymName "sym_name" (Long) -> Str, KC, pure; "Kernel symbol of an address, or the address in hex."
     SymData "sym_data" (Long) -> Str, KC, pure; "`name+0xoff/0xsize [module]` of a kernel address, `[kernel]` for the kernel itself; or the address in hex."
-    SymFileLine "sym_fileline" (Long) -> Str, C, pure; "Source file and line of a kernel address where known, otherwise the address in hex."
-    KernelStack "kernel_stack" (Long) -> Str, K, pure; "Addresses of the kernel's stack at the event, `0x` and hex, with spaces between; at most so many, all where below 0. The machinery of the probe is left out."
+    KernelStack "kernel_stack" (Long) -> Str, K, pure; "Addresses of the kernel's stack at the event, `0x` and hex, with spaces between; at most so many, all where -1, all with a space behind each where -2. The machinery of the probe is left out."
     KernelFrame "kernel_frame" (Long) -> Long, K, pure; "Address n of the kernel's stack at the event, from 0; 0 where it is not that deep."
-    UserStack "user_stack" (Long) -> Str, K, pure; "Addresses of the current program's stack, `0x` and hex, with spaces between; at most so many, all where below 0. Nothing where there is no program."
+    UserStack "user_stack" (Long) -> Str, K, pure; "Addresses of the current program's stack, `0x` and hex, with spaces between; at most so many, all where -1, all with a space behind each where -2. Nothing where there is no program."
     UserFrame "user_frame" (Long) -> Long, K, pure; "Address n of the current program's stack, from 0; 0 where it is not that deep."
-    UserSymbolic "user_symbolic" (Long, Long) -> Str, K, pure; "The text of the current program's stack, or of an address in it, in a form (constant, see `spile_bpf::layout::Symbolic`); a mark as `symbolic` makes it."
+    UserSymbolic "user_symbolic" (Long, Long) -> Str, K, pure; "The text of the current program's stack from frame n on, in forms with addresses 16 of them, or of address n in it, in a form (constant, see `spile_bpf::layout::Symbolic`); a mark as `symbolic` makes it."
+    Interrupted "interrupted" () -> Str, K, pure; "Name of the function that a perf event or an access to watched memory interrupted: of the kernel as text, of a program as a mark. Address in hex where there is none."
+    KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, K, pure; "The text of the kernel's stack from frame n on, 16 of them, in a form (constant, see `spile_bpf::layout::Symbolic`); a mark as `symbolic` makes it."
     Symbolic "symbolic" (Long, Str) -> Str, KC, pure; "The text of a stack, which only the controller can make: a form (constant, see `spile_bpf::layout::Symbolic`) and what it is made of. In kernel handlers a mark that stands for it, equal for what is equal."
     // Output of whole structures.
     MetricText "metric_text" (Str) -> Str, C, pure; "Escapes a label value of the Prometheus text format (backslash, quote, newline)."

@@ -100,6 +100,8 @@ pub struct Limits {
     pub maxskipped: u64,
     pub maxnesting: u32,
     pub maxtrylock: u32,
+    /// Most frames of a stack.
+    pub maxbacktrace: u32,
 }
 
 impl Default for Limits {
@@ -113,6 +115,7 @@ impl Default for Limits {
             maxskipped: 100,
             maxnesting: 10,
             maxtrylock: 100,
+            maxbacktrace: 20,
         }
     }
 }

@@ -53,7 +53,7 @@ fn each_limit(l: &mut Limits, f: &mut EachLimit<'_>) {
         maxstringlen,
         maxmapentries
     );
-    field!(maxerrors, maxskipped, maxnesting, maxtrylock);
+    field!(maxerrors, maxskipped, maxnesting, maxtrylock, maxbacktrace);
 }
 
 /// Reads a program.

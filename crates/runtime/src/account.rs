@@ -57,6 +57,10 @@ pub struct Account {
     pub unnamed: u64,
     /// Frames of programs that were found without unwind rows, which were not loaded yet.
     pub guessed: u64,
+    /// Files in stacks of programs whose unwind rows the kernel had no room for.
+    pub no_rows: u64,
+    /// Stacks that were deeper than MAXBACKTRACE.
+    pub cut_stacks: u64,
     /// Records that were not as the layout says.
     pub malformed: u64,
     /// Lock names with the misses of controller handlers.
@@ -152,6 +156,15 @@ impl Account {
             (
                 self.guessed,
                 "frames of programs met before their files were read: such stacks may end early",
+            ),
+            (
+                self.no_rows,
+                "files in stacks of programs whose unwind tables found no room: frames in them were \
+                 found by frame pointers, and such stacks may end early",
+            ),
+            (
+                self.cut_stacks,
+                "stacks cut to their limit; see -D MAXBACKTRACE=N",
             ),
             (
                 self.malformed,

@@ -4,6 +4,8 @@
 //! A handler holds the locks of the globals that it shares with kernel handlers from its first
 //! statement to its last; what it prints is collected and delivered after they are given back.
 
+mod deltas;
+
 use std::borrow::Cow;
 use std::process::{Child, Command};
 use std::rc::Rc;
@@ -112,7 +114,10 @@ impl World {
     /// Moves per-CPU deltas into the controller's values.
     fn drain(&mut self) -> Result<Vec<(GlobalId, u64)>, Fault> {
         match &mut self.kernel {
-            Some(kernel) => kernel.drain(&self.program, &mut self.mem),
+            Some(kernel) => {
+                let symbolic = &self.symbolic;
+                kernel.drain(&self.program, &mut self.mem, &|key| symbolic.whole(key))
+            }
             None => Ok(Vec::new()),
         }
     }
@@ -440,6 +445,11 @@ impl Controller {
             .retain_mut(|c| matches!(c.try_wait(), Ok(None)));
     }
 
+    /// Files of programs whose unwind rows found no room.
+    pub fn files_without_rows(&self) -> u64 {
+        self.world.symbolic.without_rows()
+    }
+
     /// Reads the string that a record leaves to the controller, if it is such a record.
     pub fn read_deferred(&mut self, bytes: &[u8]) {
         let Some(deferred) = &mut self.deferred else {
@@ -603,39 +613,6 @@ impl Controller {
         self.failed = true;
     }
 
-    /// Reports what a drain could not keep.
-    fn drained(&mut self, result: Result<Vec<(GlobalId, u64)>, Fault>) {
-        let program = Rc::clone(&self.world.program);
-        match result {
-            Ok(full) => {
-                for (g, missed) in full {
-                    self.account.overflows += missed;
-                    if let Some(global) = program.globals.get(g.index()) {
-                        let text = message::overflow(&global.name, &global.kind);
-                        let line = message::error_line(&text, global.site, &[], None, &program);
-                        self.error_line(&line);
-                    }
-                }
-            }
-            Err(e) => self.fatal(&e.to_string()),
-        }
-    }
-
-    /// All kernel handlers are detached: takes their last deltas.
-    pub fn kernel_is_off(&mut self) {
-        let world = &mut self.world;
-        let Some(kernel) = &mut world.kernel else {
-            return;
-        };
-        let drained = kernel.off(&world.program, &mut world.mem);
-        self.drained(drained);
-    }
-
-    /// Lets go of everything in the kernel.
-    pub fn close_kernel(&mut self) {
-        self.world.kernel = None;
-    }
-
     /// Prints the globals that no handler reads.
     pub fn display_globals(&mut self) {
         let text = crate::display::text(&mut self.world.globals());
@@ -716,7 +693,7 @@ mod tests {
         };
         let layout = Layout {
             shared_size: 256,
-            cpu_stride: 64,
+            cpu_stride: 128,
             cpus: 1,
             globals: vec![Some(GlobalLayout {
                 lock: Some(128),

@@ -697,17 +697,20 @@ mod tests {
         };
         hit(&kernel, 0, 0, 1, 5);
         hit(&kernel, 1, 3, 1, 6);
-        assert_eq!(kernel.drain(&program, &mut mem).unwrap(), []);
+        assert_eq!(kernel.drain(&program, &mut mem, &|_| None).unwrap(), []);
         hit(&kernel, 1, 2, 1, 10);
         for n in 2..5 {
             hit(&kernel, 0, n as u32 - 2, n, 1);
         }
         assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 11.into());
-        assert_eq!(kernel.drain(&program, &mut mem).unwrap(), [(DELTAS, 1)]);
+        assert_eq!(
+            kernel.drain(&program, &mut mem, &|_| None).unwrap(),
+            [(DELTAS, 1)]
+        );
         assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 21.into());
         hit(&kernel, 0, 0, 1, 100);
-        assert_eq!(kernel.off(&program, &mut mem).unwrap(), []);
+        assert_eq!(kernel.off(&program, &mut mem, &|_| None).unwrap(), []);
         assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 121.into());
-        assert_eq!(kernel.drain(&program, &mut mem).unwrap(), []);
+        assert_eq!(kernel.drain(&program, &mut mem, &|_| None).unwrap(), []);
     }
 }

@@ -102,7 +102,7 @@ mod tests {
     fn both_ways_end() {
         let layout = spile_bpf::layout::Layout {
             shared_size: 128,
-            cpu_stride: 64,
+            cpu_stride: 128,
             cpus: 2,
             globals: vec![],
             handlers: vec![],

@@ -85,16 +85,7 @@ impl Host {
                 Value::from(&spile_ir::fmt::escape_within(&bytes, room, true)[..])
             }
             Intrinsic::SymName => Value::from(&*symbol_name(number(0) as u64)),
-            Intrinsic::SymData | Intrinsic::SymFileLine => {
-                // Lines need debug information, which is read by whoever has it; without it
-                // SystemTap too gives the address.
-                let address = number(0) as u64;
-                let text = match f {
-                    Intrinsic::SymData => symbol_data(address),
-                    _ => format!("{address:#x}"),
-                };
-                Value::from(&*text)
-            }
+            Intrinsic::SymData => Value::from(&*symbol_data(number(0) as u64)),
             _ => return Err(Fault::from(format!("{} has no event here", f.info().name))),
         })
     }
@@ -132,7 +123,7 @@ impl Host {
             Intrinsic::TzOffset => self.zone.west,
             Intrinsic::Target => self.target,
             Intrinsic::Rand => (self.random() >> 32) as i64,
-            Intrinsic::UserMode => 0,
+            Intrinsic::UserMode | Intrinsic::CtxAddr => 0,
             _ => return None,
         })
     }

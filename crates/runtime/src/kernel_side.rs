@@ -151,6 +151,7 @@ impl Kernel {
         &mut self,
         program: &Program,
         mem: &mut MemGlobals,
+        text: KeyText<'_>,
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
         if !self.live {
             return Ok(Vec::new());
@@ -161,7 +162,7 @@ impl Kernel {
             // the next drain finds them.
             return Ok(Vec::new());
         }
-        self.collect(program, mem, old, true)
+        self.collect(program, (mem, text), old, true)
     }
 
     /// No handler runs any more: moves all deltas and remembers that no more come.
@@ -169,12 +170,13 @@ impl Kernel {
         &mut self,
         program: &Program,
         mem: &mut MemGlobals,
+        text: KeyText<'_>,
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
         self.grace.wait(&self.state);
         let now = self.state.generation();
         // The older generation first: its elements came first.
-        let mut full = self.collect(program, mem, now ^ 1, true)?;
-        full.extend(self.collect(program, mem, now, false)?);
+        let mut full = self.collect(program, (&mut *mem, text), now ^ 1, true)?;
+        full.extend(self.collect(program, (mem, text), now, false)?);
         self.live = false;
         Ok(full)
     }
@@ -183,7 +185,7 @@ impl Kernel {
     fn collect(
         &self,
         program: &Program,
-        mem: &mut MemGlobals,
+        (mem, text): (&mut MemGlobals, KeyText<'_>),
         generation: u32,
         only_double: bool,
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
@@ -204,7 +206,7 @@ impl Kernel {
             let table = table.as_mut().map(|t| &mut ***t as &mut dyn Table);
             let deltas = drain::take(&self.state, &layout.place, generation, table)
                 .map_err(|e| Fault::from(format!("reading {}: {e}", global.name)))?;
-            let missed = merge(g, &layout.place, deltas, mem)?;
+            let missed = merge(g, &layout.place, deltas, (mem, text))?;
             if missed > 0 {
                 full.push((g, missed));
             }
@@ -213,12 +215,15 @@ impl Kernel {
     }
 }
 
+/// The text that a key stands for, if the controller makes it: keys that have the same are one.
+pub type KeyText<'a> = &'a dyn Fn(&Value) -> Option<Value>;
+
 /// Adds deltas to the controller's value; gives how many elements did not fit.
 fn merge(
     g: GlobalId,
     place: &Place,
     deltas: Option<Deltas>,
-    mem: &mut MemGlobals,
+    (mem, text): (&mut MemGlobals, KeyText<'_>),
 ) -> Result<u64, Fault> {
     match deltas {
         None => Ok(0),
@@ -230,7 +235,12 @@ fn merge(
             };
             let mut missed = 0;
             for (key, delta) in elements {
-                let keys = read_keys(types, &key);
+                let mut keys = read_keys(types, &key);
+                for key in keys.iter_mut().filter(|k| matches!(k, Value::Str(_))) {
+                    if let Some(text) = text(key) {
+                        *key = text;
+                    }
+                }
                 let added = match delta {
                     Cell::Scalar(v) => mem.aadd(g, &keys, v.as_long()).map(|_| ()),
                     Cell::Stats(s) => mem.stat_merge(g, &keys, &s),

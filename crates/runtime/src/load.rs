@@ -533,7 +533,7 @@ mod tests {
     fn rejections_name_the_handler() {
         let layout = Layout {
             shared_size: 128,
-            cpu_stride: 64,
+            cpu_stride: 128,
             cpus: 1,
             globals: vec![],
             handlers: vec![],

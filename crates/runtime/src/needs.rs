@@ -68,10 +68,10 @@ pub fn reads_user(program: &Program) -> bool {
 
 /// Whether a kernel handler looks at stacks of programs.
 pub fn takes_user_stacks(program: &Program) -> bool {
-    use Intrinsic::{UserFrame, UserStack, UserSymbolic};
+    use Intrinsic::{Interrupted, UserFrame, UserStack, UserSymbolic};
     reads(
         program,
-        |inst| matches!(inst, Inst::Intr { f, .. } if matches!(f, UserFrame | UserStack | UserSymbolic)),
+        |inst| matches!(inst, Inst::Intr { f, .. } if matches!(f, UserFrame | UserStack | UserSymbolic | Interrupted)),
     )
 }
 
@@ -215,7 +215,7 @@ mod tests {
         };
         let layout = Layout {
             shared_size: 256,
-            cpu_stride: 64,
+            cpu_stride: 128,
             cpus: 1,
             globals: vec![place(Some(136)), place(Some(144)), place(None), place(None)],
             handlers: vec![],

@@ -637,10 +637,14 @@ impl Session {
         skipped.no_memory = state.sum(percpu::NO_MEMORY);
         let (lost, cut) = (state.sum(percpu::LOST_OUTPUT), state.sum(percpu::TRUNCATED));
         let guessed = state.sum(percpu::GUESSED);
+        let cut_stacks = state.sum(percpu::CUT_STACKS);
+        let no_rows = self.controller.files_without_rows();
         let account = &mut self.controller.account;
         account.skipped = skipped;
         account.lost_output = lost;
         account.guessed = guessed;
+        account.cut_stacks = cut_stacks;
+        account.no_rows = no_rows;
         self.controller.set_kernel_counts(errors, cut);
     }
 
@@ -668,6 +672,8 @@ impl Session {
         if let Some(links) = self.links.take() {
             self.missed = links.missed();
         }
+        // Files that keys tell of become known before the keys become texts.
+        self.consume_all();
         self.controller.kernel_is_off();
         self.consume_all();
         self.count_kernel();

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{StackWords, Symbolic, stack_words};
+use spile_ir::interp::Value;
 use spile_kernel::symbols::Symbols;
 
 use crate::deferred::WORD;
@@ -31,6 +32,11 @@ impl Symbolizer {
         }
     }
 
+    /// Files whose unwind rows found no room.
+    pub fn without_rows(&self) -> u64 {
+        self.files.borrow().as_ref().map_or(0, |f| f.without_rows)
+    }
+
     /// Takes up a file: see [`UserFiles::learn`].
     pub fn learn(&self, fields: &[Field<'_>]) -> Option<bool> {
         self.files.borrow_mut().as_mut()?.learn(fields)
@@ -43,6 +49,24 @@ impl Symbolizer {
             self.append(form, of, &mut out);
         }
         out
+    }
+
+    /// The same of a key that has such marks, if all files that it tells of are known by now.
+    /// Equal stacks have equal marks already, and their texts can be longer than a key.
+    pub fn whole(&self, key: &Value) -> Option<Value> {
+        let word = self.word.as_ref()?;
+        let text = key.as_bytes();
+        let marks = (0..text.len()).filter(|at| text[*at..].starts_with(word));
+        let mut forms = marks.filter_map(|at| Symbolic::by_letter(*text.get(at + WORD)?));
+        if forms.any(|f| f.of_stack() || f.of_kernel()) {
+            return None;
+        }
+        let Cow::Owned(text) = self.fill(key.as_bytes()) else {
+            return None;
+        };
+        let mut files = self.files.borrow_mut();
+        let unknown = files.as_mut().map(|f| std::mem::take(&mut f.met_unknown));
+        (unknown != Some(true)).then(|| Value::from(&text[..]))
     }
 
     /// A string with the texts that its marks stand for. Of a mark whose end was cut off, what
@@ -72,14 +96,11 @@ impl Symbolizer {
     }
 
     fn append(&self, form: Symbolic, of: &[u8], out: &mut Vec<u8>) {
-        match form {
-            Symbolic::KernelLines => {
-                for addr in numbers(of) {
-                    let line = format!(" {addr:#x} : {}\n", symbol_data(addr));
-                    out.extend_from_slice(line.as_bytes());
-                }
-            }
-            _ => self.append_user(form, of, out),
+        if !form.of_kernel() {
+            return self.append_user(form, of, out);
+        }
+        for addr in numbers(of) {
+            out.extend_from_slice(kernel_text(form, addr).as_bytes());
         }
     }
 
@@ -118,29 +139,51 @@ fn place(word: &[u8]) -> Option<Place> {
     })
 }
 
+/// An address of the kernel in a form. Places in the source need debugging information, which is
+/// not looked at; without it SystemTap too gives the address.
+fn kernel_text(form: Symbolic, addr: u64) -> String {
+    let symbols = Symbols::kernel().ok();
+    match form {
+        Symbolic::KernelSimple => match symbols.and_then(|s| s.resolve(addr)) {
+            Some((symbol, offset)) => {
+                let module = symbol.module.unwrap_or("kernel");
+                format!("{}+{offset:#x} [{module}]\n", symbol.name)
+            }
+            None => format!("{addr:#x}\n"),
+        },
+        Symbolic::KernelFileLine | Symbolic::KernelFile | Symbolic::KernelLine => {
+            format!("{addr:#x}")
+        }
+        _ => format!(" {addr:#x} : {}\n", symbol_data(addr)),
+    }
+}
+
 /// One place in a form. What is not known is left out; without a symbol stands the address.
 fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
     let found = files.find(place);
     let addr = place.addr.unwrap_or(found.linked + place.back);
     let module = found.module.as_deref();
     let base = |m: &str| m.rsplit('/').next().unwrap_or(m).to_owned();
-    let inside = |m: &str| format!("{addr:#x} [{m}+{:#x}]", found.linked + place.back);
-    let data = match (&found.symbol, module) {
-        (Some((name, offset, size)), Some(m)) => format!("{name}+{offset:#x}/{size:#x} [{m}]"),
-        (Some((name, offset, size)), None) => format!("{name}+{offset:#x}/{size:#x}"),
-        (None, Some(m)) => inside(m),
-        (None, None) => format!("{addr:#x}"),
+    let offset = found.linked + place.back;
+    let inside = |m: &str| format!("{addr:#x} [{m}+{offset:#x}]");
+    // `at` is a place in the source: behind the symbol, or behind the module where there is none.
+    let data = |at: &str| match (&found.symbol, module) {
+        (Some((name, offset, size)), Some(m)) => {
+            format!("{name}+{offset:#x}/{size:#x}{at} [{m}]")
+        }
+        (Some((name, offset, size)), None) => format!("{name}+{offset:#x}/{size:#x}{at}"),
+        (None, Some(m)) => format!("{addr:#x} [{m}+{offset:#x}/{:#x}]{at}", found.size),
+        (None, None) => format!("{addr:#x}{at}"),
     };
-    let line = |full: String| match found.symbol {
-        Some(_) => format!(" {addr:#x} : {full}"),
-        None => format!(" {full}"),
+    let line = |at: &str| match found.symbol {
+        Some(_) => format!(" {addr:#x} : {}\n", data(at)),
+        None => format!(" {}\n", data(at)),
     };
     match form {
-        Symbolic::KernelLines => String::new(),
-        Symbolic::UserLines => line(data) + "\n",
+        Symbolic::UserLines => line(""),
         Symbolic::UserFileLines => match files.line(place) {
-            Some((file, n)) => format!("{} at {file}:{n}\n", line(data)),
-            None => line(data) + "\n",
+            Some((file, n)) => line(&format!(" at {file}:{n}")),
+            None => line(""),
         },
         Symbolic::UserSimple => match (&found.symbol, module) {
             (Some((name, offset, _)), Some(m)) => format!("{name}+{offset:#x} [{}]\n", base(m)),
@@ -156,7 +199,7 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
             Some((name, ..)) => name,
             None => format!("{addr:#x}"),
         },
-        Symbolic::UserData => data,
+        Symbolic::UserData => data(""),
         Symbolic::UserModule => module.unwrap_or("<unknown>").to_owned(),
         Symbolic::UserFileLine | Symbolic::UserFile | Symbolic::UserLine => {
             match (files.line(place), form) {
@@ -166,6 +209,7 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
                 (None, _) => format!("{addr:#x}"),
             }
         }
+        _ => String::new(),
     }
 }
 

@@ -22,6 +22,8 @@ use crate::record::Field;
 
 /// Most rows that are sent to the kernel at once.
 const BATCH: usize = 4096;
+/// Most bytes of a file with names of code that a program made.
+const MOST_NAMES: u64 = 64 << 20;
 /// Where libraries are that programs name.
 const LIBRARIES: [&str; 8] = [
     "/lib/x86_64-linux-gnu",
@@ -57,6 +59,8 @@ pub struct Found {
     pub module: Option<String>,
     /// Address in the file as it was linked.
     pub linked: u64,
+    /// Bytes that the file takes in memory.
+    pub size: u64,
 }
 
 /// A file.
@@ -72,26 +76,31 @@ pub struct UserFiles {
     used: u32,
     known: HashMap<u64, File>,
     search: Search,
-    vdso: Option<File>,
     /// Names of code that programs made themselves, by process.
-    jit: HashMap<u64, Vec<(u64, u64, String)>>,
-    /// Rows that found no room.
-    pub no_room: bool,
+    made: HashMap<u64, Made>,
+    /// Files whose rows found no room.
+    pub without_rows: u64,
+    /// Something was asked for of a file that nothing had told of; whoever looks clears it.
+    pub met_unknown: bool,
 }
 
 impl UserFiles {
     /// For these maps.
     pub fn new(files: OwnedFd, rows: OwnedFd) -> Option<UserFiles> {
-        Some(UserFiles {
+        let mut all = UserFiles {
             files: Map::new(files).ok()?,
             rows: Map::new(rows).ok()?,
             used: 0,
             known: HashMap::new(),
             search: Search::from_env(),
-            vdso: None,
-            jit: HashMap::new(),
-            no_room: false,
-        })
+            made: HashMap::new(),
+            without_rows: 0,
+            met_unknown: false,
+        };
+        if let Some(image) = vdso() {
+            all.add(VDSO.into(), (0, 0), "[vdso]".into(), Some(image));
+        }
+        Some(all)
     }
 
     /// Takes up the files of a program and of the libraries that it names, before anything runs;
@@ -165,7 +174,8 @@ impl UserFiles {
     }
 
     fn add(&mut self, number: u64, key: (u64, u64), name: String, image: Option<Image>) {
-        let rows = image.as_ref().map(packed).unwrap_or_default();
+        let module = image.map(|i| Module::new(i, &self.search));
+        let rows = module.as_ref().map(packed).unwrap_or_default();
         let first = self.load(&rows);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&key.0.to_ne_bytes());
@@ -180,9 +190,9 @@ impl UserFiles {
         for (to, word) in value.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
-        // Where this fails the file goes without rows.
-        let _ = self.files.update(&id, &value, 0);
-        let module = image.map(|i| Module::new(i, &self.search));
+        if self.files.update(&id, &value, 0).is_err() {
+            self.without_rows += 1;
+        }
         self.known.insert(number, File { name, module });
     }
 
@@ -194,7 +204,7 @@ impl UserFiles {
             return None;
         }
         if count > MAX_ROWS - first {
-            self.no_room = true;
+            self.without_rows += 1;
             return None;
         }
         for (i, part) in rows.chunks(BATCH).enumerate() {
@@ -212,6 +222,9 @@ impl UserFiles {
         if place.file == 0 {
             return self.find_made(place);
         }
+        if self.file(place.file).is_none() {
+            self.met_unknown = true;
+        }
         let Some(file) = self.file(place.file) else {
             return Found::default();
         };
@@ -227,6 +240,9 @@ impl UserFiles {
             return found;
         };
         found.linked = linked;
+        let segments = module.image().segments().iter();
+        let ends = segments.map(|s| s.address.saturating_add(s.file_size));
+        found.size = ends.max().unwrap_or(0);
         found.symbol = module.symbols().function_at(linked).map(|(s, offset)| {
             let name = spile_debuginfo::demangle::short(s.name);
             let name = name.unwrap_or_else(|| s.name.to_owned());
@@ -236,24 +252,19 @@ impl UserFiles {
     }
 
     fn file(&mut self, number: u64) -> Option<&mut File> {
-        if number == u64::from(VDSO) {
-            if self.vdso.is_none() {
-                self.vdso = vdso(&self.search);
-            }
-            return self.vdso.as_mut();
-        }
         self.known.get_mut(&number)
     }
 
     /// Code that is in no file.
     fn find_made(&mut self, place: Place) -> Found {
-        let names = self.jit.entry(place.offset).or_default();
+        let made = self.made.entry(place.offset).or_default();
         let addr = place.addr.unwrap_or(0).wrapping_sub(place.back);
         let holds = |n: &&(u64, u64, String)| (n.0..n.0.saturating_add(n.1)).contains(&addr);
-        if !names.iter().any(|n| holds(&n)) {
-            *names = jit_names(place.offset);
+        if !made.names.iter().any(|n| holds(&n)) {
+            made.read_again(place.offset);
         }
-        let symbol = names.iter().find(holds);
+        // What was written last is what is there now.
+        let symbol = made.names.iter().rev().find(holds);
         Found {
             symbol: symbol.map(|n| (n.2.clone(), addr - n.0 + place.back, n.1)),
             ..Found::default()
@@ -324,10 +335,42 @@ fn mounted(device: u64, path: &Path) -> Vec<PathBuf> {
     mounts.lines().filter_map(place).collect()
 }
 
-/// What `perf` and its kin read: names that a program gives to code it makes.
-fn jit_names(process: u64) -> Vec<(u64, u64, String)> {
-    let text = fs::read(format!("/tmp/perf-{process}.map")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+/// Names that a program gives to code it makes, in the file that `perf` and its kin read.
+#[derive(Default)]
+struct Made {
+    /// Length of the file when it was read.
+    length: u64,
+    /// Start, bytes, name.
+    names: Vec<(u64, u64, String)>,
+}
+
+impl Made {
+    /// Reads the file of a process if there is more of it than before.
+    fn read_again(&mut self, process: u64) {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let own = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
+        let own = own.and_then(|l| l.split_whitespace().next_back());
+        // In its own name spaces, if it is still there.
+        let paths = [
+            own.map(|own| format!("/proc/{process}/root/tmp/perf-{own}.map")),
+            Some(format!("/tmp/perf-{process}.map")),
+        ];
+        for path in paths.into_iter().flatten() {
+            let length = fs::metadata(&path).map_or(0, |m| m.len());
+            if length > self.length
+                && length <= MOST_NAMES
+                && let Ok(text) = fs::read(&path)
+            {
+                self.length = length;
+                self.names = made_names(&String::from_utf8_lossy(&text));
+                return;
+            }
+        }
+    }
+}
+
+/// A line each: start and bytes in hex, name.
+fn made_names(text: &str) -> Vec<(u64, u64, String)> {
     let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x").unwrap_or(w), 16).ok();
     let row = |line: &str| {
         let mut words = line.splitn(3, ' ');
@@ -341,7 +384,7 @@ fn jit_names(process: u64) -> Vec<(u64, u64, String)> {
 }
 
 /// The kernel's code in programs, as this process has it.
-fn vdso(search: &Search) -> Option<File> {
+fn vdso() -> Option<Image> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|l| l.ends_with("[vdso]"))?;
     let (start, end) = line.split(' ').next()?.split_once('-')?;
@@ -350,30 +393,46 @@ fn vdso(search: &Search) -> Option<File> {
     let mut bytes = vec![0; usize::try_from(end - start).ok()?.min(1 << 20)];
     let memory = fs::File::open("/proc/self/mem").ok()?;
     memory.read_exact_at(&mut bytes, start).ok()?;
-    let image = Image::from_bytes(bytes, Path::new("[vdso]")).ok()?;
-    Some(File {
-        name: "[vdso]".into(),
-        module: Some(Module::new(image, search)),
-    })
+    Image::from_bytes(bytes, Path::new("[vdso]")).ok()
+}
+
+/// A file's rows. Where much of its code has none, as without `.eh_frame`, those of functions'
+/// first instructions are added.
+fn rows_of(module: &Module) -> Vec<UnwindRow> {
+    let rows = cfi::rows(module.image(), None);
+    let code = module.image().segments().iter().filter(|s| s.executable);
+    let code: u64 = code.map(|s| s.file_size).sum();
+    if cfi::described(&rows) >= code / 2 {
+        return rows;
+    }
+    let symbols = module.symbols();
+    let functions = symbols.functions().map(|s| s.address);
+    cfi::with_entries(rows, functions.collect())
 }
 
 /// A file's rows as kernel handlers read them, in order.
-fn packed(image: &Image) -> Vec<u64> {
+fn packed(module: &Module) -> Vec<u64> {
     const EM_X86_64: u16 = 62;
+    let image = module.image();
     if image.machine() != EM_X86_64 {
         return Vec::new();
     }
+    pack(&rows_of(module), |address| {
+        let before = || image.file_offset(address.wrapping_sub(1));
+        let behind = || before().and_then(|o| o.checked_add(1));
+        image.file_offset(address).or_else(behind)
+    })
+}
+
+/// Packs rows; `offset` gives the offset in the file of an address.
+fn pack(rows: &[UnwindRow], offset: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
     let mut out: Vec<u64> = Vec::new();
     let mut last = None;
-    for row in cfi::rows(image, None) {
-        let Some(start) = image
-            .file_offset(row.start)
-            .or_else(|| image.file_offset(row.start.wrapping_sub(1)).map(|o| o + 1))
-            .and_then(|o| u32::try_from(o).ok())
-        else {
+    for row in rows {
+        let Some(start) = offset(row.start).and_then(|o| u32::try_from(o).ok()) else {
             continue;
         };
-        let (how, cfa, rbp) = rule(&row);
+        let (how, cfa, rbp) = rule(row);
         let rest = u64::from(how) << 56 | u64::from(rbp) << 48 | u64::from(cfa as u16) << 32;
         if last == Some(rest) {
             continue;
@@ -409,7 +468,7 @@ fn rule(row: &UnwindRow) -> (u8, i16, u8) {
         return NONE;
     };
     let rbp = match row.rbp {
-        Saved::AtCfa(at) if at < 0 && at % 8 == 0 => u8::try_from(-at / 8).ok(),
+        Saved::AtCfa(at) if at < 0 && at % 8 == 0 => u8::try_from(at.unsigned_abs() / 8).ok(),
         Saved::AtCfa(_) | Saved::Register(_) | Saved::AtRegister { .. } => None,
         Saved::Same | Saved::Undefined | Saved::Other => Some(0),
     };
@@ -418,6 +477,8 @@ fn rule(row: &UnwindRow) -> (u8, i16, u8) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -431,10 +492,72 @@ mod tests {
         assert!(mounted(u64::MAX, Path::new("/x")).is_empty());
     }
 
+    fn saved() -> impl Strategy<Value = Saved> {
+        prop_oneof![
+            Just(Saved::Same),
+            Just(Saved::Undefined),
+            Just(Saved::Other),
+            any::<u16>().prop_map(Saved::Register),
+            any::<i32>().prop_map(Saved::AtCfa),
+            (-4..0).prop_map(|words| Saved::AtCfa(8 * words)),
+            (any::<u16>(), any::<i32>())
+                .prop_map(|(register, offset)| Saved::AtRegister { register, offset }),
+        ]
+    }
+
+    fn row() -> impl Strategy<Value = UnwindRow> {
+        let register = prop_oneof![Just(RSP), Just(RBP), any::<u16>()];
+        let offset = prop_oneof![any::<i32>(), (-2..99).prop_map(|words| 8 * words)];
+        let cfa = (0..4, register, offset, any::<u8>()).prop_map(
+            |(how, register, offset, byte)| match how {
+                0 => Cfa::Unknown,
+                1 => Cfa::Register { register, offset },
+                2 => Cfa::Deref { register, offset },
+                _ => Cfa::Plt { byte },
+            },
+        );
+        let all = (0..300u64, cfa, saved(), saved(), any::<bool>());
+        all.prop_map(|(start, cfa, rbp, ra, signal)| UnwindRow {
+            start,
+            cfa,
+            rbp,
+            ra,
+            signal,
+        })
+    }
+
+    proptest! {
+        /// What kernel handlers find for an address is what the row of the address says.
+        #[test]
+        fn packed_rows_say_the_same(mut rows in prop::collection::vec(row(), 0..60), at in 0..320u64) {
+            rows.sort_by_key(|r| r.start);
+            rows.dedup_by_key(|r| r.start);
+            let packed = pack(&rows, |a| Some(a + 0x1000));
+            prop_assert!(packed.is_sorted_by_key(|r| *r as u32));
+            let row = rows[..rows.partition_point(|r| r.start <= at)].last();
+            let found = packed.partition_point(|r| u64::from(*r as u32) <= at + 0x1000);
+            let found = packed[..found].last().map(|r| {
+                ((r >> 56) as u8, (r >> 32) as u16 as i16, (r >> 48) as u8)
+            });
+            prop_assert_eq!(found, row.map(rule));
+        }
+    }
+
+    #[test]
+    fn names_of_made_code() {
+        let names = made_names("7f00 10 a b\nzz 1 c\n0x8000 0x20 d\n\n1 2\n");
+        let want = [
+            (0x7f00, 0x10, "a b".to_owned()),
+            (0x8000, 0x20, "d".to_owned()),
+        ];
+        assert_eq!(names, want);
+    }
+
     #[test]
     fn rows_of_this_program() {
-        let image = Image::open(Path::new("/proc/self/exe")).expect("own program");
-        let rows = packed(&image);
+        let path = Path::new("/proc/self/exe");
+        let module = Module::open(path, &Search::from_env()).expect("own program");
+        let rows = packed(&module);
         assert!(rows.len() > 1000, "{}", rows.len());
         assert!(rows.is_sorted_by_key(|r| *r as u32));
         let of = |row| rule(&row);

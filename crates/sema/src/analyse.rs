@@ -23,6 +23,8 @@ use crate::types::unify::Types;
 
 /// Calls can nest no deeper, whatever the script asks for.
 const MAX_NESTING: u32 = 1000;
+/// Most frames of a stack that can be asked for.
+const MAX_BACKTRACE: u32 = 512;
 
 /// What the command line says about a run.
 #[derive(Debug, Clone)]
@@ -281,6 +283,7 @@ fn limits(options: &Options, diags: &mut Diagnostics) -> Limits {
             "MAXSKIPPED" => l.maxskipped = n,
             "MAXNESTING" => l.maxnesting = short(1, MAX_NESTING),
             "MAXTRYLOCK" => l.maxtrylock = short(0, 1_000_000),
+            "MAXBACKTRACE" => l.maxbacktrace = short(1, MAX_BACKTRACE),
             // Limits of SystemTap's that nothing here corresponds to.
             _ => {
                 let known = [
@@ -292,6 +295,7 @@ fn limits(options: &Options, diags: &mut Diagnostics) -> Limits {
                     "MAXSKIPPED",
                     "MAXNESTING",
                     "MAXTRYLOCK",
+                    "MAXBACKTRACE",
                 ];
                 let text = format!("-D {name} has no effect");
                 let d = Diagnostic::warning(codes::OPTION_WITHOUT_EFFECT, text);

@@ -199,7 +199,7 @@ impl Walk<'_> {
         let range = match f {
             Intrinsic::RegArg => 1..=6,
             Intrinsic::SysArg | Intrinsic::CtxArg => 0..=11,
-            Intrinsic::CtxReg => 0..=32,
+            Intrinsic::CtxReg => 0..=64,
             _ => return,
         };
         let value = args.first().and_then(|a| self.constant(a, assigned));
@@ -264,6 +264,8 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         Intrinsic::TaskCurrent => "current task of the kernel",
         Intrinsic::KernelStack
         | Intrinsic::KernelFrame
+        | Intrinsic::KernelSymbolic
+        | Intrinsic::CtxPlace
         | Intrinsic::UserStack
         | Intrinsic::UserFrame
         | Intrinsic::UserSymbolic => "stack",
@@ -279,7 +281,10 @@ fn has(event: &Event, f: Intrinsic) -> bool {
             event,
             Event::Tracepoint(_) | Event::Code(_) | Event::Netfilter(_) | Event::Lsm(_)
         ),
-        Intrinsic::CtxReg | Intrinsic::CtxSite => matches!(event, Event::Code(_)),
+        Intrinsic::CtxReg => {
+            matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
+        }
+        Intrinsic::CtxSite => matches!(event, Event::Code(_)),
         Intrinsic::CtxRet => matches!(event, Event::Code(probe) if probe.ret),
         Intrinsic::RegArg => matches!(
             event,

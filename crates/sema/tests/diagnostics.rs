@@ -63,7 +63,7 @@ const CASES: &[(&str, &str)] = &[
     ("E0528", "probe begin { x = 1; println(x->pid) }"),
     (
         "E0603",
-        "function show(a) { println(symfileline(a)) }\nprobe syscall.x { show(1) }",
+        "function show(a) { ftrace(sprint(a)) }\nprobe syscall.x { show(1) }",
     ),
     ("E0604", "probe begin { println(argstr()) }"),
     (

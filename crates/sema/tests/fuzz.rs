@@ -230,6 +230,7 @@ fn tapset() -> Tapset {
     let env = environment();
     let mut macros = MacroLibrary::new();
     macros.define(&mut sources, "MAXSTRINGLEN", "512", &mut diags);
+    macros.define(&mut sources, "MAXBACKTRACE", "20", &mut diags);
     let mut paths = Vec::new();
     below(&root().join("tapset"), &[".stp", ".stpm"], &mut paths);
     paths.sort();

@@ -213,7 +213,7 @@ const BODIES: &[(bool, &str, &str)] = &[
     (true, "", "println(sprintf(\"%*d\", 3, pid()))"),
     (true, "", "println(sprintf(\"%#s\", execname()))"),
     (true, "", "println(sprintf(\"%#c\", pid()))"),
-    (false, "", "println(symfileline(1))"),
+    (false, "", "ftrace(\"x\")"),
     (false, "", "println(arg(pid()))"),
 ];
 

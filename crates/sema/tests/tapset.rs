@@ -168,7 +168,7 @@ fn files() -> Vec<(String, String)> {
         })
         .collect();
     files.sort();
-    let limit = "@define MAXSTRINGLEN %( 512 %)\n".to_owned();
+    let limit = "@define MAXSTRINGLEN %( 512 %)\n@define MAXBACKTRACE %( 20 %)\n".to_owned();
     files.push(("limits.stpm".into(), limit));
     files
 }

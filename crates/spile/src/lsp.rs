@@ -16,7 +16,7 @@ use spile_syntax::source::Sources;
 
 use crate::cli::Lsp;
 use crate::facts::KernelFacts;
-use crate::passes::{define, kernel_types, pairs, preproc_env, table};
+use crate::passes::{kernel_types, pairs, preproc_env, table};
 use crate::report::{Failure, fail, tell};
 use crate::tapset;
 
@@ -30,7 +30,6 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
         env
     };
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
-    let max_len = define(&cli.defines, "MAXSTRINGLEN").unwrap_or(512);
     // Whole paths, which tell them from the built-in files and mean the same to the editor.
     let whole = |p: &PathBuf| p.canonicalize().unwrap_or_else(|_| p.clone());
     let include: Vec<PathBuf> = cli.include.iter().map(whole).collect();
@@ -38,7 +37,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
         &mut sources,
         &env(Vec::new()),
         &include,
-        max_len,
+        &cli.defines,
         &mut diags,
     )
     .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;

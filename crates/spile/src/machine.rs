@@ -113,11 +113,24 @@ fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
         sb_dev: at("super_block", &["s_dev"])?,
         dentry_parent: at("dentry", &["d_parent"])?,
         dentry_name: at("dentry", &["d_name", "name"])?,
+        returns: replaced_returns(btf),
         regs_ip: at("pt_regs", &["ip"])?,
         regs_sp: at("pt_regs", &["sp"])?,
         regs_bp: at("pt_regs", &["bp"])?,
         regs_cs: at("pt_regs", &["cs"])?,
     })
+}
+
+/// Where the kernel keeps return addresses of programs that it replaced.
+fn replaced_returns(btf: &Btf) -> Option<[u32; 5]> {
+    let at = |of, field| offset(btf, of, &[field]);
+    Some([
+        at("task_struct", "utask")?,
+        at("uprobe_task", "return_instances")?,
+        at("return_instance", "stack")?,
+        at("return_instance", "orig_ret_vaddr")?,
+        at("return_instance", "next")?,
+    ])
 }
 
 /// How the page of a file is found, on processors where it is known.

@@ -272,14 +272,13 @@ fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let mut library = Library::new();
-    let max_len = define(&cli.defines, "MAXSTRINGLEN").unwrap_or(512);
     // The script's files come first, so that its messages do.
     let user: Vec<_> = script
         .texts
         .into_iter()
         .map(|(name, text)| sources.add(name, text))
         .collect();
-    let lib = tapset::load(&mut sources, &env, &cli.include, max_len, &mut diags)
+    let lib = tapset::load(&mut sources, &env, &cli.include, &cli.defines, &mut diags)
         .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
     let mut pretty = String::new();
     for file in user {

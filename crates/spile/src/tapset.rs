@@ -9,9 +9,14 @@ use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
+use crate::passes::define;
+
 mod built_in {
     include!(concat!(env!("OUT_DIR"), "/tapset.rs"));
 }
+
+/// Limits (`-D`) that files can ask for as macros, with what they are without the option.
+const LIMITS: &[(&str, u32)] = &[("MAXSTRINGLEN", 512), ("MAXBACKTRACE", 20)];
 
 /// A tapset, parsed.
 pub struct Tapset {
@@ -55,12 +60,12 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
 }
 
 /// Parses the whole tapset. Macros come first, because every file may use them; files of `-I`
-/// folders come before the built-in ones and so take their place.
+/// folders come before the built-in ones and so take their place. `defines` are those of `-D`.
 pub fn load(
     sources: &mut Sources,
     env: &PreprocEnv,
     include: &[PathBuf],
-    max_string_len: u32,
+    defines: &[String],
     diags: &mut Diagnostics,
 ) -> Result<Tapset, Unreadable> {
     let mut texts: Vec<(String, Cow<'static, [u8]>)> = Vec::new();
@@ -78,8 +83,14 @@ pub fn load(
     for (name, text) in built_in::FILES {
         texts.push((format!("tapset/{name}"), Cow::Borrowed(text.as_bytes())));
     }
-    let limit = format!("@define MAXSTRINGLEN %( {max_string_len} %)\n");
-    texts.push(("tapset/limits.stpm".into(), limit.into_bytes().into()));
+    let limits: String = LIMITS
+        .iter()
+        .map(|(name, usual)| {
+            let value = define(defines, name).unwrap_or(*usual);
+            format!("@define {name} %( {value} %)\n")
+        })
+        .collect();
+    texts.push(("tapset/limits.stpm".into(), limits.into_bytes().into()));
 
     let mut macros = MacroLibrary::new();
     let mut scripts = Vec::new();

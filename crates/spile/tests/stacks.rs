@@ -61,6 +61,63 @@ fn main() {
 }
 "#;
 
+/// Through a signal's frame, in a thread of its own; deep as the argument says.
+const MORE: &str = r#"
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+__attribute__((noinline)) int target(int n) { __asm__ volatile("" ::: "memory"); return n + 1; }
+__attribute__((noinline)) int down(int n) { volatile int r = n ? down(n - 1) : target(n); return r + 1; }
+static int depth;
+static void handler(int s) { down(depth); }
+__attribute__((noinline)) static int interrupted(void) { volatile int r = raise(SIGUSR1); return r + 1; }
+static void *run(void *p) { volatile int r = interrupted(); return r ? p : 0; }
+int main(int argc, char **argv) {
+  pthread_t t;
+  depth = argc > 1 ? atoi(argv[1]) : 0;
+  signal(SIGUSR1, handler);
+  pthread_create(&t, 0, run, 0);
+  pthread_join(t, 0);
+  return 0;
+}
+"#;
+
+/// A library that is loaded later, and calls back.
+const LOADED: &str = "__attribute__((noinline)) int through(int (*f)(int), int n) { volatile int r = f(n); return r + 1; }";
+const LOADS: &str = r#"
+#include <dlfcn.h>
+__attribute__((noinline)) int target(int n) { __asm__ volatile("" ::: "memory"); return n + 1; }
+__attribute__((noinline)) int back(int n) { volatile int r = target(n); return r + 1; }
+int main(int argc, char **argv) {
+  void *l = dlopen(argv[1], RTLD_NOW);
+  int (*f)(int (*)(int), int) = (int (*)(int (*)(int), int))dlsym(l, "through");
+  volatile int r = f(back, argc);
+  return r == 77;
+}
+"#;
+
+/// Code in memory that is in no file: it calls what it is given, with a frame pointer.
+const MADE: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+__attribute__((noinline)) int target(int n) { __asm__ volatile("" ::: "memory"); return n + 1; }
+int main(void) {
+  static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x31, 0xff, 0xff, 0xd0, 0x5d, 0xc3};
+  unsigned char *p = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memcpy(p + 64, code, sizeof code);
+  char name[64];
+  sprintf(name, "/tmp/perf-%d.map", getpid());
+  FILE *f = fopen(name, "w");
+  fprintf(f, "%lx %lx made code\n", (unsigned long)p + 64, (unsigned long)sizeof code);
+  fclose(f);
+  int (*made)(int (*)(int)) = (int (*)(int (*)(int)))(p + 64);
+  volatile int r = made(target);
+  return r == 77;
+}
+"#;
+
 /// A directory that is removed.
 struct Dir(PathBuf);
 
@@ -92,6 +149,9 @@ fn build(dir: &Path, name: &str, source: &str, file: &str, compiler: &[&str]) ->
     Some(out)
 }
 
+/// A probe point, options, and what else is in the script.
+type Probe<'a> = (&'a str, &'a [&'a str], &'a str);
+
 fn words(text: &str) -> Vec<String> {
     let hex = |w: &&str| w.starts_with("0x") && w[2..].bytes().all(|b| b.is_ascii_hexdigit());
     text.split_whitespace()
@@ -100,7 +160,7 @@ fn words(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The addresses that gdb shows.
+/// The addresses that gdb shows; 0 for the frame of a signal, of which it tells none.
 fn gdb(command: &[String], stop: &[&str]) -> Vec<u64> {
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-batch", "-iex", "set debuginfod enabled off"]);
@@ -113,6 +173,8 @@ fn gdb(command: &[String], stop: &[&str]) -> Vec<u64> {
         "set backtrace past-main on",
         "set print frame-info short-location",
         "set print inferior-events off",
+        "set print thread-events off",
+        "handle SIGUSR1 nostop noprint pass",
     ] {
         gdb.args(["-ex", line]);
     }
@@ -127,8 +189,10 @@ fn gdb(command: &[String], stop: &[&str]) -> Vec<u64> {
     let frames: Vec<u64> = text
         .lines()
         .filter(|l| l.starts_with('#'))
-        .filter_map(|l| words(l).into_iter().next())
-        .filter_map(|w| u64::from_str_radix(&w[2..], 16).ok())
+        .filter_map(|l| match words(l).into_iter().next() {
+            Some(w) => u64::from_str_radix(&w[2..], 16).ok(),
+            None => l.contains("<signal handler called>").then_some(0),
+        })
         .collect();
     assert!(
         !frames.is_empty(),
@@ -139,14 +203,15 @@ fn gdb(command: &[String], stop: &[&str]) -> Vec<u64> {
 }
 
 /// The addresses that a script prints at the first hit, and what else it printed.
-fn spile(command: &[String], point: &str) -> (Vec<u64>, String) {
+fn spile(command: &[String], (point, options, more): Probe<'_>) -> (Vec<u64>, String) {
     let script = format!(
         "global n probe {point} {{ if (pid() == target() && n++ == 0) \
-         {{ println(ubacktrace()); print_ubacktrace() }} }}"
+         {{ println(ubacktrace()); print_ubacktrace() }} }} {more}"
     );
     let command = format!("setarch -R {}", command.join(" "));
     let out = Command::new(env!("CARGO_BIN_EXE_spile"))
         .args(["-e", &script, "-c", &command])
+        .args(options)
         .output()
         .expect("spile");
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -159,17 +224,28 @@ fn spile(command: &[String], point: &str) -> (Vec<u64>, String) {
     (frames, text + &errors)
 }
 
-#[test]
-fn as_gdb_sees_them() {
+/// A directory for programs, where they can be traced and compared.
+fn workshop(name: &str) -> Option<Dir> {
     let found = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
     if !["gdb", "cc", "c++", "setarch"].into_iter().all(found) {
-        return println!("skipped: gdb, a compiler or setarch is missing");
+        println!("skipped: gdb, a compiler or setarch is missing");
+        return None;
     }
     if !rustix::process::geteuid().is_root() {
-        return println!("skipped: not root");
+        println!("skipped: not root");
+        return None;
     }
-    let dir = Dir(std::env::temp_dir().join(format!("spile-stacks-{}", std::process::id())));
+    let name = format!("spile-{name}-{}", std::process::id());
+    let dir = Dir(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&dir.0).expect("a directory");
+    Some(dir)
+}
+
+#[test]
+fn as_gdb_sees_them() {
+    let Some(dir) = workshop("stacks") else {
+        return;
+    };
     let d = &dir.0;
     let without = ["cc", "-O2", "-fomit-frame-pointer"];
     let with = ["cc", "-O2", "-fno-omit-frame-pointer"];
@@ -188,7 +264,7 @@ fn as_gdb_sees_them() {
     for program in programs.into_iter().flatten() {
         let path = program.display().to_string();
         let point = format!("process(\"{path}\").function(\"target\")");
-        compare(&[path], &["break *target"], &point);
+        compare(&[path], &["break *target"], (&point, &[], ""));
         compared += 1;
     }
     assert!(compared >= 2);
@@ -198,14 +274,104 @@ fn as_gdb_sees_them() {
         let text = "import os\ndef f(n):\n  return n and f(n - 1) or os.getppid()\nf(2)\n";
         std::fs::write(&script, text).expect("a file");
         let command = [python.as_path(), &script].map(|p| p.display().to_string());
-        compare(&command, &["catch syscall getppid"], "syscall.getppid");
+        compare(
+            &command,
+            &["catch syscall getppid"],
+            ("syscall.getppid", &[], ""),
+        );
     }
 }
 
-fn compare(command: &[String], stop: &[&str], point: &str) {
+/// Signals, threads, libraries that are loaded later, code that is made, programs without symbols
+/// or tables, frames whose return is probed too.
+#[test]
+fn other_ways_as_gdb_sees_them() {
+    let Some(dir) = workshop("ways") else {
+        return;
+    };
+    let d = &dir.0;
+    let at = |path: &Path| format!("process(\"{}\").function(\"target\")", path.display());
+    let stop = ["break *target"];
+    let without: &[&str] = &["-O2", "-fomit-frame-pointer"];
+    let pie: &[&str] = &["-O2", "-fomit-frame-pointer", "-static-pie"];
+    let stripped: &[&str] = &["-O2", "-fomit-frame-pointer", "-rdynamic", "-s"];
+    let bare: &[&str] = &[
+        "-O2",
+        "-fno-omit-frame-pointer",
+        "-fno-asynchronous-unwind-tables",
+        "-fno-unwind-tables",
+    ];
+    let deep: &[&str] = &["-D", "MAXBACKTRACE=80", "-D", "MAXSTRINGLEN=2048"];
+    for (name, flags, options) in [
+        ("more", without, &[][..]),
+        ("deep", without, deep),
+        ("pie", pie, &[]),
+        ("stripped", stripped, &[]),
+        ("bare", bare, &[]),
+    ] {
+        let compiler = [&["cc"], flags].concat();
+        let Some(program) = build(d, name, MORE, &format!("{name}.c"), &compiler) else {
+            continue;
+        };
+        let path = program.display().to_string();
+        let depth = if options.is_empty() { "2" } else { "50" };
+        let command = [path.clone(), depth.into()];
+        if name == "bare" {
+            let names = names_of(&command, &at(&program));
+            let first = ["target", "down", "down", "down"];
+            assert!(names.starts_with(&first.map(str::to_owned)), "{names:?}");
+            let both = ["interrupted", "run"].map(str::to_owned);
+            assert!(names.windows(2).any(|w| w == both), "{names:?}");
+            continue;
+        }
+        let text = compare(&command, &stop, (&at(&program), options, ""));
+        assert!(!text.contains("cut to their limit"), "{text}");
+        let returns =
+            format!("probe process(\"{path}\").function(\"down\").return {{ m++ }} global m");
+        compare(&command, &stop, (&at(&program), options, &returns));
+    }
+    let library = build(
+        d,
+        "loaded.so",
+        LOADED,
+        "loaded.c",
+        &["cc", "-O2", "-shared", "-fPIC"],
+    );
+    let loads = build(d, "loads", LOADS, "loads.c", &["cc", "-O2"]);
+    if let (Some(library), Some(loads)) = (library, loads) {
+        let command = [&loads, &library].map(|p| p.display().to_string());
+        compare(&command, &stop, (&at(&loads), &[], ""));
+    }
+    if let Some(made) = build(d, "made", MADE, "made.c", &["cc", "-O2"]) {
+        let command = [made.display().to_string()];
+        let names = names_of(&command, &at(&made));
+        let first = ["target", "made code", "main"].map(str::to_owned);
+        assert!(names.starts_with(&first), "{names:?}");
+    }
+}
+
+/// The names of the functions of a stack, where gdb, which guesses without tables, knows less.
+fn names_of(command: &[String], point: &str) -> Vec<String> {
+    let (_, text) = spile(command, (point, &[], ""));
+    let names = text.lines().filter_map(|l| l.split_once(" : "));
+    names
+        .filter_map(|(_, l)| Some(l.split_once('+')?.0.to_owned()))
+        .collect()
+}
+
+fn compare(command: &[String], stop: &[&str], probe: Probe<'_>) -> String {
     let expected = gdb(command, stop);
-    let (frames, text) = spile(command, point);
-    let expected = &expected[..expected.len().min(FRAMES)];
+    let (mut frames, text) = spile(command, probe);
+    let most = if probe.1.is_empty() {
+        FRAMES
+    } else {
+        usize::MAX
+    };
+    let expected = &expected[..expected.len().min(most)];
+    for (frame, wanted) in frames.iter_mut().zip(expected) {
+        *frame = if *wanted == 0 { 0 } else { *frame };
+    }
     let hex = |f: &[u64]| f.iter().map(|a| format!("{a:#x} ")).collect::<String>();
     assert_eq!(hex(&frames), hex(expected), "{command:?}\n{text}");
+    text
 }

@@ -43,6 +43,7 @@ fn own_tapset_parses_and_round_trips() {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let mut library = MacroLibrary::new();
     library.define(&mut sources, "MAXSTRINGLEN", "512", &mut diags);
+    library.define(&mut sources, "MAXBACKTRACE", "20", &mut diags);
     for is_library in [true, false] {
         let wanted = if is_library { "stpm" } else { "stp" };
         for path in paths

@@ -1,11 +1,11 @@
 //! What a handler at code asks of its event: registers, arguments, the result, which place.
 
 use spile_ir::intrinsics::Intrinsic as I;
-use spile_ir::{CodeProbe, Event, Val};
+use spile_ir::{CodeProbe, Event, Reg as IrReg, Val};
 
 use super::{CTX, Gen, Res, TMP};
 use crate::helpers::Helper;
-use crate::insn::{Reg::*, Size};
+use crate::insn::{Cond, Reg::*, Size};
 use crate::layout::CodeAttach;
 use crate::means;
 use crate::regs::Registers;
@@ -16,6 +16,7 @@ impl Gen<'_> {
         let Event::Code(probe) = self.event() else {
             return match (f, args) {
                 (I::CtxArg, [n]) => self.ctx_arg(*n),
+                (I::CtxReg, [Val::Imm(n)]) if self.has_registers() => self.register(*n),
                 _ => Err(format!("{} in an event that is not at code", f.info().name)),
             };
         };
@@ -74,6 +75,46 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R1, R10, CTX);
         self.asm.call(helper);
         self.asm.load(Size::DW, R0, R10, value);
+        Ok(())
+    }
+
+    /// Whether the context has the registers of interrupted code: those of perf events lie as
+    /// in `struct pt_regs`.
+    fn has_registers(&self) -> bool {
+        let event = self.event();
+        matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
+    }
+
+    /// `r0` = where the interrupted code was.
+    pub(super) fn interrupted_at(&mut self) -> Res {
+        if self.has_registers() {
+            return self.register(Registers::host().pc.into());
+        }
+        self.asm.mov(R0, 0);
+        Ok(())
+    }
+
+    /// `r0` = an address on the kernel's stack: contexts lie there. Loses r1.
+    pub(super) fn place_on_stack(&mut self) {
+        let word = self.plan.scratch.tmp;
+        self.asm.load(Size::DW, R1, R10, CTX);
+        // Through memory it becomes a number.
+        self.store(word, R1);
+        self.load(R0, word);
+    }
+
+    /// `dst` = name of the interrupted function.
+    pub(super) fn interrupted(&mut self, dst: IrReg) -> Res {
+        let [kernel, end] = std::array::from_fn(|_| self.asm.label());
+        self.user_mode();
+        self.asm.jump_if(Cond::Eq, R0, 0, kernel);
+        self.interrupted_at()?;
+        self.user_name(dst)?;
+        self.asm.jump(end);
+        self.asm.bind(kernel);
+        self.interrupted_at()?;
+        self.symbol_at(dst, false)?;
+        self.asm.bind(end);
         Ok(())
     }
 

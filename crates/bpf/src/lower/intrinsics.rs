@@ -62,6 +62,7 @@ impl Gen<'_> {
             I::SymData => return self.symbol(dst, args[0], true),
             I::KernelStack => return self.kernel_stack(dst, args[0]),
             I::Symbolic => return self.symbolic(dst, args[0], args[1]),
+            I::KernelSymbolic => return self.kernel_symbolic(dst, args[0], args[1]),
             I::UserStack => return self.user_stack(dst, args[0]),
             I::UserSymbolic => return self.user_symbolic(dst, args[0], args[1]),
             I::KernelFrame => self.kernel_frame(args[0])?,
@@ -73,6 +74,9 @@ impl Gen<'_> {
                 self.strlen(&text);
             }
             I::CtxArg | I::CtxRet | I::CtxReg | I::CtxSite => self.of_code(f, args)?,
+            I::CtxAddr => self.interrupted_at()?,
+            I::CtxPlace => self.place_on_stack(),
+            I::Interrupted => return self.interrupted(dst),
             I::SysArg => self.sys_arg(args[0], 0)?,
             // At a return, SystemTap's first argument is the result: scripts print it as such.
             I::RegArg if matches!(self.event(), Event::SysExit(_)) && args[0] == Val::Imm(1) => {

@@ -36,7 +36,6 @@ mod number {
     pub const PHASE: i16 = 8;
     pub const NEGATIVE: i16 = 16;
     pub const VALUE: i16 = 24;
-    pub const TOO_LARGE: i16 = 32;
 }
 
 /// Scratch word of `escape`: how many bytes there are.
@@ -323,10 +322,10 @@ pub(super) fn same(asm: &mut Asm, part_wide: u32, yes: Label, no: Label) {
 /// `strtol(text, base, words)`.
 fn strtol_sub(name: &str, wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "base", "words"]);
-    let (go, none, fits, positive) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let (go, none, positive) = (asm.label(), asm.label(), asm.label());
     asm.store(Size::DW, R3, number::BASE, R2);
     asm.store(Size::DW, R3, number::PHASE, phase::SPACES);
-    for off in [number::NEGATIVE, number::VALUE, number::TOO_LARGE] {
+    for off in [number::NEGATIVE, number::VALUE] {
         asm.store(Size::DW, R3, off, 0);
     }
     asm.jump_if(Cond::Eq, R2, 0, go);
@@ -339,13 +338,6 @@ fn strtol_sub(name: &str, wide: u32) -> Result<Function, String> {
     each(&mut asm, name);
     asm.load(Size::DW, R0, R6, number::VALUE);
     asm.load(Size::DW, R2, R6, number::NEGATIVE);
-    asm.load(Size::DW, R1, R6, number::TOO_LARGE);
-    asm.jump_if(Cond::Eq, R1, 0, fits);
-    // The largest number, or the smallest.
-    asm.ld_imm64(R0, i64::MAX as u64);
-    asm.add(R0, R2);
-    asm.exit();
-    asm.bind(fits);
     asm.jump_if(Cond::Eq, R2, 0, positive);
     asm.neg(R0);
     asm.bind(positive);
@@ -437,7 +429,7 @@ fn prefix(asm: &mut Asm, go_on: Label) {
 
 /// Adds the digit r8 to the number, or stops.
 fn take_digit(asm: &mut Asm, stop: Label) {
-    let (value, letter, large, end) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let (value, letter) = (asm.label(), asm.label());
     asm.load(Size::DW, R1, R6, number::BASE);
     asm.jump_if(Cond::Gt, R8, i32::from(b'9'), letter);
     asm.add(R8, -i32::from(b'0'));
@@ -451,18 +443,9 @@ fn take_digit(asm: &mut Asm, stop: Label) {
     asm.bind(value);
     asm.jump_if(Cond::Ge, R8, R1, stop);
     asm.load(Size::DW, R2, R6, number::VALUE);
-    asm.ld_imm64(R3, i64::MAX as u64);
-    asm.alu(AluOp::Div, R3, R1);
-    asm.jump_if(Cond::Gt, R2, R3, large);
     asm.alu(AluOp::Mul, R2, R1);
     asm.add(R2, R8);
-    asm.jump_if(Cond::Slt, R2, 0, large);
     asm.store(Size::DW, R6, number::VALUE, R2);
-    asm.jump(end);
-    asm.bind(large);
-    asm.store(Size::DW, R6, number::TOO_LARGE, 1);
-    asm.jump(stop);
-    asm.bind(end);
 }
 
 /// `escape(text, to, words)`. Most texts have nothing to escape and are copied.

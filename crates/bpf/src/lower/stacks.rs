@@ -19,8 +19,8 @@ use super::{CTX, Gen, Res, TMP, Text};
 use crate::asm::{Function, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
-use crate::layout::{Symbolic, shared, stack_words};
-use crate::plan::{MAX_BACKTRACE, StackRoom};
+use crate::layout::{Symbolic, percpu, shared, stack_words};
+use crate::plan::StackRoom;
 
 /// Frames of the probe's own that are looked through for `bpf_trace_runN`.
 pub(crate) const OWN_FRAMES: u32 = 12;
@@ -82,17 +82,50 @@ impl Gen<'_> {
 
     /// A slot = the addresses in the room, at most `n`.
     pub(super) fn stack_text(&mut self, n: Val, (off, width): (u32, u32)) -> Res {
+        let behind = n == Val::Imm(-2);
+        let how = if behind { how::BEHIND } else { how::BETWEEN };
+        self.use_append_stack()?;
+        self.begin_text(width);
+        self.long_into(n, R3)?;
+        self.forget(R3);
+        self.asm.mov(R1, flag::MARK | how);
+        self.asm.mov(R2, 0);
+        self.asm.call_sub("append_stack");
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    fn use_append_stack(&mut self) -> Res {
         let room = self.room()?.clone();
         let (plan, cpus) = (self.plan, self.options.cpus);
         self.pool
             .sub("append_number_16", |pool| append_number(plan, pool, 16))?;
-        self.pool.sub("append_stack", |_| {
-            append_stack(Put::new("append_stack", &["most"], plan, cpus), &room)
+        self.pool.sub("append_address", |_| {
+            let p = Put::new("append_address", &["index", "how"], plan, cpus);
+            append_address(p, &room)
         })?;
+        self.pool.sub("append_stack", |_| {
+            let p = Put::new("append_stack", &["how", "first", "most"], plan, cpus);
+            append_stack(p, &room)
+        })
+    }
+
+    /// `dst` = a mark for a piece of the kernel's stack.
+    pub(super) fn kernel_symbolic(&mut self, dst: IrReg, form: Val, first: Val) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let form = symbolic_form(form);
+        self.take_kernel_stack()?;
+        self.use_append_stack()?;
         self.begin_text(width);
-        self.long_into(n, R1)?;
-        self.forget(R1);
+        self.begin_mark(form)?;
+        self.long_into(first, R2)?;
+        self.forget(R2);
+        self.asm.mov(R1, how::BETWEEN);
+        self.asm.mov(R3, form.piece());
         self.asm.call_sub("append_stack");
+        self.append_text(&literal(";"), 0, None)?;
         self.end_text(off, width);
         Ok(())
     }
@@ -110,7 +143,7 @@ impl Gen<'_> {
         self.long_into(n, R1)?;
         self.forget(R1);
         self.asm.mov(R0, 0);
-        self.asm.jump_if(Cond::Ge, R1, MAX_BACKTRACE as i32, end);
+        self.asm.jump_if(Cond::Ge, R1, room.most as i32, end);
         self.asm.alu(AluOp::Lsh, R1, 3);
         self.load(R2, room.first);
         self.asm.add(R1, R2);
@@ -126,12 +159,18 @@ impl Gen<'_> {
 
     /// `dst` = name of a kernel address, with everything that is known of it where `data`.
     pub(super) fn symbol(&mut self, dst: IrReg, addr: Val, data: bool) -> Res {
+        self.long_into(addr, R0)?;
+        self.forget(R0);
+        self.symbol_at(dst, data)
+    }
+
+    /// The same of the address r0.
+    pub(super) fn symbol_at(&mut self, dst: IrReg, data: bool) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
+        self.asm.store(Size::DW, R10, TMP[0], R0);
         self.fill_zero(off, width);
-        self.long_into(addr, R1)?;
-        self.asm.store(Size::DW, R10, TMP[0], R1);
         let format = self.pool.constant(if data { b"%pS" } else { b"%ps" });
         self.addr(R1, off);
         self.asm.mov(R2, width as i32);
@@ -259,27 +298,68 @@ fn stack_first(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
     p.finish()
 }
 
-/// `append_stack(most)`: appends the addresses in the room, at most so many.
+/// How addresses are appended: [`flag::MARK`], and
+mod how {
+    /// a space in front, but for the first,
+    pub const BETWEEN: i32 = 0x100;
+    /// or behind.
+    pub const BEHIND: i32 = 0x200;
+    /// The first.
+    pub const FIRST: i32 = 0x400;
+}
+
+/// `append_stack(how, first, most)`: appends so many of the addresses in the room.
 fn append_stack(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
-    p.asm.load(Size::DW, R8, R6, room.first as i16);
-    for i in 0..MAX_BACKTRACE {
-        let asm = &mut p.asm;
-        asm.jump_if(Cond::Eq, R7, i as i32, p.end);
-        asm.load(Size::DW, R1, R6, room.count as i16);
-        asm.jump_if(Cond::Ge, R8, R1, p.end);
-        asm.jump_if(Cond::Gt, R8, room.bytes() as i32 - 8, p.end);
-        asm.mov(R9, R6);
-        asm.add(R9, R8);
-        asm.add(R9, room.frames as i32);
-        asm.load(Size::DW, R9, R9, 0);
-        // What ends a chain is no address.
-        asm.jump_if(Cond::Eq, R9, 0, p.end);
-        if i > 0 {
-            put_byte(&mut p, b' ');
-        }
-        put_hex(&mut p, R9, flag::MARK);
-        p.asm.add(R8, 8);
+    p.asm.alu(AluOp::Or, R7, how::FIRST);
+    // Once more, to see whether there are more.
+    for _ in 0..=room.most {
+        p.asm.jump_if(Cond::Eq, R9, 0, p.end);
+        p.asm.mov(R1, R8);
+        p.asm.mov(R2, R7);
+        p.asm.call_sub("append_address");
+        p.asm.jump_if(Cond::Ne, R0, 0, p.end);
+        p.asm.alu(AluOp::And, R7, how::FIRST - 1);
+        p.asm.add(R8, 1);
+        p.asm.add(R9, -1);
     }
+    p.finish()
+}
+
+/// `append_address(index, how)`: appends an address in the room; not 0 behind the last.
+fn append_address(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
+    let [bare, last, cut, number] = std::array::from_fn(|_| p.asm.label());
+    let asm = &mut p.asm;
+    asm.mov(R1, R7);
+    asm.alu(AluOp::Lsh, R1, 3);
+    asm.load(Size::DW, R9, R6, room.first as i16);
+    asm.add(R9, R1);
+    asm.load(Size::DW, R1, R6, room.count as i16);
+    asm.jump_if(Cond::Ge, R9, R1, last);
+    asm.jump_if(Cond::Gt, R9, room.bytes() as i32 - 8, last);
+    asm.add(R9, R6);
+    asm.load(Size::DW, R9, R9, room.frames as i16);
+    // What ends a chain is no address.
+    asm.jump_if(Cond::Eq, R9, 0, last);
+    asm.jump_if(Cond::Ge, R7, room.most as i32, cut);
+    asm.mov(R1, R8);
+    asm.alu(AluOp::And, R1, how::BETWEEN | how::FIRST);
+    asm.jump_if(Cond::Ne, R1, how::BETWEEN, bare);
+    put_byte(&mut p, b' ');
+    p.asm.bind(bare);
+    put_hex_as(&mut p, R9, R8);
+    p.asm.alu(AluOp::And, R8, how::BEHIND);
+    p.asm.jump_if(Cond::Eq, R8, 0, number);
+    put_byte(&mut p, b' ');
+    p.asm.bind(number);
+    let end = p.end;
+    p.asm.jump(end);
+    p.asm.bind(cut);
+    p.asm.load(Size::DW, R1, R6, percpu::CUT_STACKS as i16);
+    p.asm.add(R1, 1);
+    p.asm.store(Size::DW, R6, percpu::CUT_STACKS as i16, R1);
+    p.asm.bind(last);
+    p.asm.mov(R0, 1);
+    p.asm.exit();
     p.finish()
 }
 
@@ -298,11 +378,22 @@ pub(super) fn put_byte(p: &mut Put<'_>, byte: u8) {
 }
 
 /// Appends a number in hex. Loses r0-r5.
-pub(super) fn put_hex(p: &mut Put<'_>, number: Reg, flags: i32) {
+pub(super) fn put_hex(p: &mut Put<'_>, number: Reg) {
+    p.asm.mov(R3, 0);
+    put_number(p, number);
+}
+
+/// Appends a number in hex, with `0x` where the low byte of `how` is [`flag::MARK`].
+fn put_hex_as(p: &mut Put<'_>, number: Reg, how: Reg) {
+    p.asm.mov(R3, how);
+    p.asm.alu(AluOp::And, R3, 0xff);
+    put_number(p, number);
+}
+
+fn put_number(p: &mut Put<'_>, number: Reg) {
     let asm = &mut p.asm;
-    asm.mov(R1, -1);
     asm.mov(R2, number);
-    asm.mov(R3, flags);
+    asm.mov(R1, -1);
     asm.mov(R4, 0);
     asm.call_sub("append_number_16");
 }

@@ -16,27 +16,31 @@
 //! from `include/linux/maple_tree.h` (6.1 and later, 64 bits); the frame of a signal from
 //! `arch/x86/include/uapi/asm/ucontext.h`.
 
+mod mappings;
+
 use super::argstr::Put;
 use super::stacks::{put_byte, put_hex};
 use super::{Gen, Pool, Res};
-use crate::asm::{Asm, Function, Label, Section};
+use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
-use crate::insn::{AluOp, AtomicOp, Cond, Reg, Reg::*, Size, Src};
+use crate::insn::{AluOp, Cond, Reg, Reg::*, Size, Src};
 use crate::layout::{FILE_NAME, FILE_NAMES, Options, RecordShape, RecordWhat, UnwindOffsets, VDSO};
-use crate::layout::{FILES_MAP, ROWS_MAP, percpu, unwind_row};
-use crate::plan::{MAX_BACKTRACE, Plan, StackRoom};
-use spile_ir::{Ty, Val};
+use crate::layout::{ROWS_MAP, Symbolic, percpu, unwind_row};
+use crate::plan::{Plan, StackRoom};
+use spile_ir::{Reg as IrReg, Ty, Val};
 
 /// Numbers in a record of a new file, in front of its names.
 const FILE_FIELDS: usize = 6;
 /// Levels of a tree of mappings that are gone down.
 const LEVELS: u32 = 8;
+/// Calls in progress whose returns are probed, that are looked through for a frame's.
+const RETURNS: u32 = 64;
 /// Halvings of a search among rows: [`crate::layout::MAX_ROWS`] of a file.
 const HALVINGS: u32 = 22;
 
 /// What a CPU's block has for a walk, as offsets from [`StackRoom::user`].
 mod at {
-    use super::{FILE_FIELDS, MAX_BACKTRACE};
+    use super::FILE_FIELDS;
     use crate::layout::{FILE_NAME, FILE_NAMES};
     pub const IP: u32 = 0;
     pub const SP: u32 = 8;
@@ -67,26 +71,31 @@ mod at {
     pub const READ: u32 = 168;
     pub const TGID: u32 = 184;
     pub const VDSO: u32 = 192;
-    pub const NODE: u32 = 208;
-    pub const FILES: u32 = NODE + 256;
-    pub const OFFSETS: u32 = FILES + 8 * MAX_BACKTRACE;
-    pub const RECORD: u32 = OFFSETS + 8 * MAX_BACKTRACE;
+    /// Most frames of this walk.
+    pub const MOST: u32 = 200;
+    /// Where the search for replaced return addresses goes on.
+    pub const RETURN: u32 = 208;
+    pub const NODE: u32 = 216;
+    pub const RECORD: u32 = NODE + 256;
     pub const RECORD_SIZE: u32 = 16 + 8 * FILE_FIELDS as u32 + (FILE_NAMES * FILE_NAME) as u32;
-    pub const SIZE: u32 = RECORD + RECORD_SIZE;
+    /// Files and offsets of frames; one more is for a single address.
+    pub const FILES: u32 = RECORD + RECORD_SIZE;
+    pub const fn offsets(frames: u32) -> u32 {
+        FILES + 8 * (frames + 1)
+    }
 }
 
-/// Bytes that walks need in each CPU's block.
-pub(crate) const ROOM: u32 = at::SIZE;
+/// Bytes that walks of so many frames need in each CPU's block.
+pub(crate) const fn room(frames: u32) -> u32 {
+    at::offsets(frames) + 8 * (frames + 1)
+}
 
 /// Makes sure of the subprograms.
 fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
-    let room = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
-    let (Some((room, base)), Some(offsets)) = (room, &options.offsets.unwind) else {
-        return Err("stacks of programs need fields that this kernel's BTF does not have".into());
-    };
+    let (room, base, offsets) = walks(plan, options)?;
     let new = |name| Walk {
         p: Put::new(name, &[], plan, options.cpus),
-        base: base as i16,
+        base,
         room,
         o: offsets,
     };
@@ -103,77 +112,152 @@ fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
     })?;
     pool.sub("user_map", |_| new("user_map").user_map())?;
     pool.sub("user_step", |_| new("user_step").user_step())?;
+    if let Some(returns) = offsets.returns {
+        pool.sub("user_return", |_| new("user_return").user_return(returns))?;
+    }
     pool.sub("user_frame", |_| new("user_frame").user_frame())?;
-    pool.sub("user_walk", |_| new("user_walk").user_walk())
+    pool.sub("user_walk", |_| {
+        let p = Put::new("user_walk", &["most"], plan, options.cpus);
+        new("user_walk").with(p).user_walk()
+    })
 }
 
 impl Gen<'_> {
-    /// Fills the room with the current program's stack.
-    pub(super) fn take_user_stack(&mut self) -> Res {
+    /// Fills the room with so many frames of the current program's stack; r1 may have the number.
+    fn take_user_stack(&mut self, most: Option<i32>) -> Res {
         use_walk(self.pool, self.plan, self.options)?;
+        if let Some(most) = most {
+            self.asm.mov(R1, most);
+        }
         self.asm.call_sub("user_walk");
         Ok(())
     }
 
     /// `r0` = address `n` of the current program's stack, or 0.
     pub(super) fn user_frame(&mut self, n: Val) -> Res {
-        self.take_user_stack()?;
+        self.long_into(n, R1)?;
+        self.forget(R1);
+        self.asm.add(R1, 1);
+        self.take_user_stack(None)?;
         self.frame_of_room(n)
     }
 
     /// `dst` = the first `n` addresses of the current program's stack.
-    pub(super) fn user_stack(&mut self, dst: spile_ir::Reg, n: Val) -> Res {
+    pub(super) fn user_stack(&mut self, dst: IrReg, n: Val) -> Res {
         let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
-        self.take_user_stack()?;
+        self.long_into(n, R1)?;
+        self.forget(R1);
+        self.take_user_stack(None)?;
         self.stack_text(n, slot)
     }
 
     /// `dst` = a mark for the current program's stack, or for an address in it.
-    pub(super) fn user_symbolic(&mut self, dst: spile_ir::Reg, form: Val, addr: Val) -> Res {
+    pub(super) fn user_symbolic(&mut self, dst: IrReg, form: Val, of: Val) -> Res {
+        let form = super::stacks::symbolic_form(form);
+        if !form.of_stack() {
+            self.long_into(of, R0)?;
+            self.forget(R0);
+            return self.user_place(dst, form);
+        }
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        let form = super::stacks::symbolic_form(form);
-        use_walk(self.pool, self.plan, self.options)?;
-        if form.of_stack() {
-            self.asm.call_sub("user_walk");
-        } else {
-            let (plan, options) = (self.plan, self.options);
-            let room = plan.stacks.clone().ok_or("no room for stacks")?;
-            let base = room.user.ok_or("no room for stacks of programs")?;
-            let offsets = options.offsets.unwind.as_ref().ok_or("no offsets")?;
-            self.pool.sub("user_address", |_| {
-                let w = Walk {
-                    p: Put::new("user_address", &["address"], plan, options.cpus),
-                    base: base as i16,
-                    room: &room,
-                    o: offsets,
-                };
-                w.user_address()
-            })?;
-            self.long_into(addr, R1)?;
-            self.forget(R1);
-            self.asm.call_sub("user_address");
-        }
         let (plan, options) = (self.plan, self.options);
-        let room = plan.stacks.clone().ok_or("no room for stacks")?;
-        let base = room.user.ok_or("no room for stacks of programs")?;
-        self.pool.sub("append_number_16", |pool| {
-            super::append::append_number(plan, pool, 16)
-        })?;
+        self.use_append_frame()?;
+        let (room, base, _) = walks(plan, options)?;
         self.pool.sub("append_frames", |_| {
-            let p = Put::new("append_frames", &["full"], plan, options.cpus);
-            append_frames(p, base as i16, &room)
+            let p = Put::new(
+                "append_frames",
+                &["how", "first", "most"],
+                plan,
+                options.cpus,
+            );
+            append_frames(p, base, room)
         })?;
+        self.walk_whole(of, base, room.most)?;
         self.begin_text(width);
         self.begin_mark(form)?;
-        self.asm.mov(R1, i32::from(form.full()));
+        self.long_into(of, R2)?;
+        self.forget(R2);
+        self.asm.mov(R1, if form.full() { how::FULL } else { 0 });
+        self.asm.mov(R3, form.piece());
         self.asm.call_sub("append_frames");
         self.append_text(&super::stacks::literal(";"), 0, None)?;
         self.end_text(off, width);
         Ok(())
+    }
+
+    /// `dst` = a mark for the name at the address r0 of the current program.
+    pub(super) fn user_name(&mut self, dst: IrReg) -> Res {
+        self.user_place(dst, Symbolic::UserName)
+    }
+
+    /// `dst` = a mark for the address r0 of the current program.
+    fn user_place(&mut self, dst: IrReg, form: Symbolic) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let (plan, options) = (self.plan, self.options);
+        self.use_append_frame()?;
+        let (room, base, offsets) = walks(plan, options)?;
+        self.pool.sub("user_address", |_| {
+            let w = Walk {
+                p: Put::new("user_address", &["address"], plan, options.cpus),
+                base,
+                room,
+                o: offsets,
+            };
+            w.user_address()
+        })?;
+        self.asm.mov(R1, R0);
+        self.asm.call_sub("user_address");
+        self.begin_text(width);
+        self.begin_mark(form)?;
+        self.asm.mov(R1, room.most as i32);
+        self.asm.mov(R2, if form.full() { how::FULL } else { 0 });
+        self.asm.call_sub("append_frame");
+        self.append_text(&super::stacks::literal(";"), 0, None)?;
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    fn use_append_frame(&mut self) -> Res {
+        let (plan, options) = (self.plan, self.options);
+        use_walk(self.pool, plan, options)?;
+        let (room, base, _) = walks(plan, options)?;
+        self.pool.sub("append_number_16", |pool| {
+            super::append::append_number(plan, pool, 16)
+        })?;
+        self.pool.sub("append_frame", |_| {
+            let p = Put::new("append_frame", &["index", "how"], plan, options.cpus);
+            append_frame(p, base, room)
+        })
+    }
+
+    /// Walks the whole stack; for a later piece of it only if the last walk was not that.
+    fn walk_whole(&mut self, first: Val, base: i16, most: u32) -> Res {
+        let walked = self.asm.label();
+        if first != Val::Imm(0) {
+            self.load(R1, base as u32 + at::MOST);
+            self.asm.jump_if(Cond::Eq, R1, most as i32, walked);
+        }
+        self.take_user_stack(Some(-1))?;
+        self.asm.bind(walked);
+        Ok(())
+    }
+}
+
+/// The room of stacks, where walks have their part of it, and what they read.
+fn walks<'a>(
+    plan: &'a Plan,
+    options: &'a Options,
+) -> Result<(&'a StackRoom, i16, &'a UnwindOffsets), String> {
+    let room = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
+    match (room, &options.offsets.unwind) {
+        (Some((room, base)), Some(offsets)) => Ok((room, base as i16, offsets)),
+        _ => Err("stacks of programs need fields that this kernel's BTF does not have".into()),
     }
 }
 
@@ -230,6 +314,13 @@ impl<'a> Walk<'a> {
         self.p.asm.jump_if(Cond::Ne, R0, 0, fail);
     }
 
+    /// Counts one.
+    fn count(&mut self, counter: u32) {
+        self.asm().load(Size::DW, R1, R6, counter as i16);
+        self.asm().add(R1, 1);
+        self.asm().store(Size::DW, R6, counter as i16, R1);
+    }
+
     /// Ends with 0, and behind the label with 1.
     fn two_ends(mut self, one: Label) -> Res<Function> {
         let end = self.p.end;
@@ -240,7 +331,7 @@ impl<'a> Walk<'a> {
         self.p.finish()
     }
 
-    /// `user_walk()`: fills the room.
+    /// `user_walk(most)`: fills the room with so many frames, or all that there may be.
     fn user_walk(mut self) -> Res<Function> {
         let (count, first) = (self.room.count as i16, self.room.first as i16);
         let end = self.p.end;
@@ -248,7 +339,13 @@ impl<'a> Walk<'a> {
         let o = self.o;
         self.asm().store(Size::DW, R6, count, 0);
         self.asm().store(Size::DW, R6, first, 0);
-        for field in [at::N, at::START, at::END, at::EXACT] {
+        let fits = self.asm().label();
+        let most = self.room.most as i32;
+        self.set(at::MOST, most);
+        self.asm().jump_if(Cond::Ge, R7, most, fits);
+        self.set(at::MOST, R7);
+        self.asm().bind(fits);
+        for field in [at::N, at::START, at::END, at::EXACT, at::RETURN] {
             self.set(field, 0);
         }
         self.asm().call(Helper::GetCurrentTaskBtf);
@@ -277,7 +374,8 @@ impl<'a> Walk<'a> {
         self.asm().jump_if(Cond::Ne, R1, 0x23, native);
         self.set(at::SP, -1);
         self.asm().bind(native);
-        for _ in 0..MAX_BACKTRACE {
+        // Once more, to see whether there is more.
+        for _ in 0..=self.room.most {
             self.asm().call_sub("user_frame");
             self.asm().jump_if(Cond::Ne, R0, 0, end);
         }
@@ -286,12 +384,15 @@ impl<'a> Walk<'a> {
 
     /// `user_frame()`: notes a frame and finds the next; not 0 at the end.
     fn user_frame(mut self) -> Res<Function> {
-        let [stop, exact, look, known] = std::array::from_fn(|_| self.p.asm.label());
+        let [stop, exact, look, known, most] = std::array::from_fn(|_| self.p.asm.label());
+        let cap = self.room.most as i32;
         let (frames, count) = (self.room.frames, self.room.count as i16);
         self.get(R7, at::IP);
         self.asm().jump_if(Cond::Eq, R7, 0, stop);
         self.asm().mov(R8, R7);
         self.get(R1, at::N);
+        self.get(R2, at::MOST);
+        self.asm().jump_if(Cond::Ge, R1, R2, most);
         self.asm().jump_if(Cond::Eq, R1, 0, exact);
         self.get(R1, at::EXACT);
         self.asm().jump_if(Cond::Ne, R1, 0, exact);
@@ -306,13 +407,13 @@ impl<'a> Walk<'a> {
         self.asm().call_sub("user_map");
         self.asm().bind(known);
         self.get(R1, at::N);
-        self.asm().jump_if(Cond::Ge, R1, MAX_BACKTRACE as i32, stop);
+        self.asm().jump_if(Cond::Ge, R1, cap, stop);
         self.asm().mov(R3, R1);
         self.asm().alu(AluOp::Lsh, R3, 3);
         self.asm().add(R3, R6);
         self.asm().store(Size::DW, R3, frames as i16, R7);
         self.get(R4, at::FILE);
-        let (files, offsets) = (at::FILES as i16, at::OFFSETS as i16);
+        let (files, offsets) = (at::FILES as i16, at::offsets(self.room.most) as i16);
         let base = self.base;
         self.asm().store(Size::DW, R3, base + files, R4);
         self.get(R4, at::OFF);
@@ -324,228 +425,64 @@ impl<'a> Walk<'a> {
         self.asm().store(Size::DW, R6, count, R1);
         self.asm().call_sub("user_step");
         self.asm().jump_if(Cond::Ne, R0, 0, stop);
+        let end = self.p.end;
+        if let Some([utask, ..]) = self.o.returns {
+            self.asm().call(Helper::GetCurrentTaskBtf);
+            self.asm().load(Size::DW, R1, R0, utask as i16);
+            self.asm().jump_if(Cond::Eq, R1, 0, end);
+            self.asm().call_sub("user_return");
+        }
+        self.asm().jump(end);
+        self.asm().bind(most);
+        self.asm().jump_if(Cond::Ne, R2, cap, stop);
+        self.count(percpu::CUT_STACKS);
         self.two_ends(stop)
     }
 
-    /// `maple_down()`: from a node of the tree to the entry for the address; not 0 where that is
-    /// no node: the type in a node's pointer says so, of the tree's leaves.
-    fn maple_down(mut self) -> Res<Function> {
-        let [leaf, none, range, arange] = std::array::from_fn(|_| self.p.asm.label());
-        self.get(R7, at::ENTRY);
-        self.asm().mov(R8, R7);
-        self.asm().alu(AluOp::Rsh, R8, 3);
-        self.asm().alu(AluOp::And, R8, 15);
-        self.asm().alu(AluOp::And, R7, -256);
-        self.addr(R1, at::NODE);
-        self.asm().mov(R2, 256);
-        self.asm().mov(R3, R7);
-        self.asm().call(Helper::ProbeReadKernel);
-        self.asm().jump_if(Cond::Ne, R0, 0, none);
-        // Pivots are the last addresses of whole pages; 0 behind the last one. Pages are
-        // counted from -1, so that 0 is the largest.
-        self.get(R9, at::ADDR);
-        self.asm().alu(AluOp::Rsh, R9, 12);
-        self.asm().add(R9, -1);
-        self.asm().ld_imm64(R3, (1 << 52) - 1);
-        self.asm().jump_if(Cond::Eq, R8, 3, arange);
-        self.asm().jump_if(Cond::Eq, R8, 2, range);
-        self.asm().jump_if(Cond::Eq, R8, 1, range);
-        self.asm().jump(none);
-        for (label, pivots, slots) in [(range, 15, 128), (arange, 9, 80)] {
-            self.asm().bind(label);
-            self.asm().mov(R1, 0);
-            for i in 0..pivots {
-                self.get(R2, at::NODE + 8 + 8 * i);
-                self.asm().alu(AluOp::Rsh, R2, 12);
-                self.asm().add(R2, -1);
-                self.asm().alu(AluOp::And, R2, R3);
-                self.asm().alu(AluOp::Sub, R2, R9);
-                self.asm().alu(AluOp::Rsh, R2, 63);
-                self.asm().add(R1, R2);
-            }
-            self.asm().alu(AluOp::And, R1, 15);
-            self.asm().alu(AluOp::Lsh, R1, 3);
-            self.asm().add(R1, R6);
-            let slot = self.base + (at::NODE + slots) as i16;
-            self.asm().load(Size::DW, R2, R1, slot);
-            self.set(at::ENTRY, R2);
-            self.asm().jump_if(Cond::Eq, R8, 1, leaf);
-            self.asm().mov(R0, 0);
-            self.asm().exit();
-        }
-        self.asm().bind(none);
-        self.set(at::ENTRY, 0);
-        self.asm().bind(leaf);
-        self.asm().mov(R0, 1);
-        self.asm().exit();
-        self.p.finish()
-    }
-
-    /// `user_map()`: the mapping and the file of the address; nothing where there is none.
-    fn user_map(mut self) -> Res<Function> {
-        let [found, named, fresh, full] = std::array::from_fn(|_| self.p.asm.label());
-        let (o, end) = (self.o, self.p.end);
-        for field in [at::START, at::END, at::OFF, at::FILE, at::ROWS] {
-            self.set(field, 0);
-        }
-        self.asm().call(Helper::GetCurrentTaskBtf);
-        self.asm().load(Size::DW, R7, R0, o.task_mm as i16);
-        self.asm().jump_if(Cond::Eq, R7, 0, end);
-        self.word(R8, R7, o.mm_root, end);
-        self.set(at::ENTRY, R8);
-        // The root says of itself that it is a node.
-        self.asm().alu(AluOp::And, R8, 3);
-        self.asm().jump_if(Cond::Ne, R8, 2, end);
-        self.word(R8, R7, o.mm_vdso, end);
-        self.set(at::VDSO, R8);
-        for _ in 0..LEVELS {
-            self.asm().call_sub("maple_down");
-            self.asm().jump_if(Cond::Ne, R0, 0, found);
-        }
-        self.asm().jump(end);
-        self.asm().bind(found);
-        self.get(R7, at::ENTRY);
-        self.asm().jump_if(Cond::Eq, R7, 0, end);
-        self.word(R9, R7, o.vma_start, end);
-        self.word(R8, R7, o.vma_end, end);
-        self.get(R1, at::ADDR);
-        self.asm().jump_if(Cond::Gt, R9, R1, end);
-        self.asm().jump_if(Cond::Le, R8, R1, end);
-        self.set(at::START, R9);
-        self.set(at::END, R8);
-        self.word(R8, R7, o.vma_pgoff, end);
-        self.asm().alu(AluOp::Lsh, R8, 12);
-        self.asm().alu(AluOp::Sub, R8, R9);
-        self.set(at::OFF, R8);
-        self.word(R7, R7, o.vma_file, end);
-        let file = self.asm().label();
-        self.asm().jump_if(Cond::Ne, R7, 0, file);
-        self.get(R1, at::VDSO);
-        self.asm().jump_if(Cond::Ne, R1, R9, end);
-        self.set(at::FILE, VDSO as i32);
-        self.asm().neg(R9);
-        self.set(at::OFF, R9);
-        self.asm().jump(end);
-        self.asm().bind(file);
-        self.word(R8, R7, o.file_inode, end);
-        self.word(R9, R8, o.inode_ino, end);
-        self.set(at::KEY + 8, R9);
-        self.word(R9, R8, o.inode_sb, end);
-        self.word(R9, R9, o.sb_dev, end);
-        self.asm().mov32(R9, R9);
-        self.set(at::KEY, R9);
-        self.look_up(named);
-        // The next number.
-        let next = self.room.next_file;
-        self.asm().ld_data(R1, Section::Bss, next);
-        self.asm().mov(R8, 1);
-        self.asm().atomic(AtomicOp::FetchAdd, R1, 0, R8);
-        self.asm().add(R8, 1);
-        self.set(at::VALUE, R8);
-        self.set(at::VALUE + 8, 0);
-        self.set(at::VALUE + 16, 0);
-        self.asm().ld_map(R1, FILES_MAP);
-        self.addr(R2, at::KEY);
-        self.addr(R3, at::VALUE);
-        self.asm().mov(R4, 1);
-        self.asm().call(Helper::MapUpdateElem);
-        self.asm().jump_if(Cond::Eq, R0, 0, fresh);
-        // Another processor was first, or there is no room.
-        self.look_up(named);
-        self.asm().jump(full);
-        self.asm().bind(fresh);
-        self.set(at::FILE, R8);
-        self.asm().mov(R1, R7);
-        self.asm().call_sub("user_file");
-        self.asm().jump(end);
-        self.asm().bind(full);
-        let lost = percpu::NO_MEMORY as i16;
-        self.asm().load(Size::DW, R1, R6, lost);
-        self.asm().add(R1, 1);
-        self.asm().store(Size::DW, R6, lost, R1);
-        self.asm().jump(end);
-        self.asm().bind(named);
-        for (from, field) in [(0, at::FILE), (8, at::FIRST), (16, at::ROWS)] {
-            self.asm().load(Size::DW, R1, R0, from);
-            self.set(field, R1);
-        }
-        self.p.finish()
-    }
-
-    fn look_up(&mut self, found: Label) {
-        self.asm().ld_map(R1, FILES_MAP);
-        self.addr(R2, at::KEY);
-        self.asm().call(Helper::MapLookupElem);
-        self.asm().jump_if(Cond::Ne, R0, 0, found);
-    }
-
-    /// `user_file(file)`: tells the controller of a file.
-    fn user_file(mut self, shape: u32) -> Res<Function> {
-        let [send, sent] = std::array::from_fn(|_| self.p.asm.label());
-        let o = self.o;
-        let field = |n: u32| at::RECORD + 16 + 8 * n;
-        let base = self.base;
-        let header = base + at::RECORD as i16;
-        self.asm().store(Size::W, R6, header, 0);
-        self.asm()
-            .store(Size::W, R6, header + 4, at::RECORD_SIZE as i32);
-        self.set(at::RECORD + 8, shape as i32);
-        let known = [at::FILE, at::TGID, at::START, at::END, at::KEY, at::KEY + 8];
-        for (i, from) in known.into_iter().enumerate() {
-            self.get(R1, from);
-            self.set(field(i as u32), R1);
-        }
-        let name = |i: usize| field(FILE_FIELDS as u32) + (i * FILE_NAME) as u32;
-        for i in 0..FILE_NAMES {
-            self.set(name(i), 0);
-        }
-        self.word(R7, R7, o.file_dentry, send);
-        for i in 0..FILE_NAMES {
-            // The root is its own parent.
-            self.word(R8, R7, o.dentry_parent, send);
-            self.asm().jump_if(Cond::Eq, R8, R7, send);
-            self.word(R9, R7, o.dentry_name, send);
-            self.addr(R1, name(i));
-            self.asm().mov(R2, FILE_NAME as i32);
-            self.asm().mov(R3, R9);
-            self.asm().call(Helper::ProbeReadKernelStr);
-            self.asm().mov(R7, R8);
-        }
-        self.asm().bind(send);
-        self.asm().ld_map(R1, super::RING);
-        self.addr(R2, at::RECORD);
-        self.asm().mov(R3, at::RECORD_SIZE as i32);
-        self.asm().mov(R4, 0);
-        self.asm().call(Helper::RingbufOutput);
-        self.asm().jump_if(Cond::Eq, R0, 0, sent);
-        let lost = percpu::LOST_OUTPUT as i16;
-        self.asm().load(Size::DW, R1, R6, lost);
-        self.asm().add(R1, 1);
-        self.asm().store(Size::DW, R6, lost, R1);
-        self.asm().bind(sent);
-        self.p.finish()
-    }
-
-    /// `user_address(address)`: makes it the only frame.
+    /// `user_address(address)`: makes it the frame behind all others.
     fn user_address(mut self) -> Res<Function> {
-        let (frames, count) = (self.room.frames as i16, self.room.count as i16);
-        let end = self.p.end;
-        self.set(at::N, 0);
-        self.asm().store(Size::DW, R6, count, 0);
+        let place = 8 * self.room.most;
         self.asm().call(Helper::GetCurrentTaskBtf);
         let tgid = self.o.task_tgid as i16;
         self.asm().load(Size::W, R1, R0, tgid);
         self.set(at::TGID, R1);
         self.set(at::ADDR, R7);
-        self.asm().store(Size::DW, R6, frames, R7);
+        let frame = (self.room.frames + place) as i16;
+        self.asm().store(Size::DW, R6, frame, R7);
         self.asm().call_sub("user_map");
         self.get(R1, at::FILE);
-        self.set(at::FILES, R1);
+        self.set(at::FILES + place, R1);
         self.get(R1, at::OFF);
         self.asm().add(R1, R7);
-        self.set(at::OFFSETS, R1);
-        self.set(at::N, 1);
+        self.set(at::offsets(self.room.most) + place, R1);
+        self.p.finish()
+    }
+
+    /// `user_return()`: where a probe of returns has replaced the return address that was found
+    /// last, the true one takes its place. The kernel knows it by its place on the stack; it keeps
+    /// them in order, so the search begins where the last one was found.
+    fn user_return(mut self, [utask, first, stack, original, next]: [u32; 5]) -> Res<Function> {
+        let [found, begun] = std::array::from_fn(|_| self.p.asm.label());
+        let end = self.p.end;
+        self.get(R8, at::SP);
+        self.asm().add(R8, -8);
+        self.get(R7, at::RETURN);
+        self.asm().jump_if(Cond::Ne, R7, 0, begun);
+        self.asm().call(Helper::GetCurrentTaskBtf);
+        self.asm().load(Size::DW, R7, R0, utask as i16);
+        self.word(R7, R7, first, end);
+        self.asm().bind(begun);
+        for _ in 0..RETURNS {
+            self.asm().jump_if(Cond::Eq, R7, 0, end);
+            self.word(R9, R7, stack, end);
+            self.asm().jump_if(Cond::Eq, R9, R8, found);
+            self.word(R7, R7, next, end);
+        }
         self.asm().jump(end);
+        self.asm().bind(found);
+        self.set(at::RETURN, R7);
+        self.word(R9, R7, original, end);
+        self.set(at::IP, R9);
         self.p.finish()
     }
 
@@ -599,10 +536,7 @@ impl<'a> Walk<'a> {
         self.get(R1, at::FILE);
         self.asm().jump_if(Cond::Eq, R1, 0, chain);
         self.asm().jump_if(Cond::Eq, R1, VDSO as i32, chain);
-        let guessed = percpu::GUESSED as i16;
-        self.asm().load(Size::DW, R1, R6, guessed);
-        self.asm().add(R1, 1);
-        self.asm().store(Size::DW, R6, guessed, R1);
+        self.count(percpu::GUESSED);
         self.asm().bind(chain);
         self.frame_pointers(stop);
         self.asm().bind(taken);
@@ -749,35 +683,62 @@ const CODE: [(u32, u32, bool); 4] = [
     (0xff_ffff, 0xe5_8948, true),
 ];
 
-/// `append_frames(full)`: appends frames as `FILE.OFFSET`, in full with the address in front; of
-/// those in no file the address, 0 and the process. All in hex.
+/// How frames are appended.
+mod how {
+    /// With their addresses.
+    pub const FULL: i32 = 1;
+    /// With a space in front.
+    pub const SPACE: i32 = 2;
+}
+
+/// `append_frames(how, first, most)`: appends so many frames from the first on.
 fn append_frames(mut p: Put<'_>, base: i16, room: &StackRoom) -> Res<Function> {
-    for i in 0..MAX_BACKTRACE {
-        let [full, file, anonymous, next] = std::array::from_fn(|_| p.asm.label());
-        let word = |at: u32| base + (at + 8 * i) as i16;
+    for _ in 0..room.most {
+        p.asm.jump_if(Cond::Eq, R9, 0, p.end);
         p.asm.load(Size::DW, R1, R6, base + at::N as i16);
-        p.asm.jump_if(Cond::Le, R1, i as i32, p.end);
-        if i > 0 {
-            put_byte(&mut p, b' ');
-        }
-        p.asm.load(Size::DW, R8, R6, word(at::FILES));
-        p.asm.jump_if(Cond::Eq, R8, 0, full);
-        p.asm.jump_if(Cond::Eq, R7, 0, file);
-        p.asm.bind(full);
-        p.asm.load(Size::DW, R9, R6, (room.frames + 8 * i) as i16);
-        put_hex(&mut p, R9, 0);
-        put_byte(&mut p, b'.');
-        p.asm.bind(file);
-        put_hex(&mut p, R8, 0);
-        put_byte(&mut p, b'.');
-        p.asm.jump_if(Cond::Eq, R8, 0, anonymous);
-        p.asm.load(Size::DW, R9, R6, word(at::OFFSETS));
-        put_hex(&mut p, R9, 0);
-        p.asm.jump(next);
-        p.asm.bind(anonymous);
-        p.asm.load(Size::DW, R9, R6, base + at::TGID as i16);
-        put_hex(&mut p, R9, 0);
-        p.asm.bind(next);
+        p.asm.jump_if(Cond::Ge, R8, R1, p.end);
+        p.asm.mov(R1, R8);
+        p.asm.mov(R2, R7);
+        p.asm.call_sub("append_frame");
+        p.asm.alu(AluOp::Or, R7, how::SPACE);
+        p.asm.add(R8, 1);
+        p.asm.add(R9, -1);
     }
+    p.finish()
+}
+
+/// `append_frame(index, how)`: appends a frame as `FILE.OFFSET`, in full with the address in front;
+/// one that is in no file as the address, 0 and the process. All in hex.
+fn append_frame(mut p: Put<'_>, base: i16, room: &StackRoom) -> Res<Function> {
+    let [bare, full, file, anonymous, process] = std::array::from_fn(|_| p.asm.label());
+    let (files, offsets) = (
+        base + at::FILES as i16,
+        base + at::offsets(room.most) as i16,
+    );
+    p.asm.jump_if(Cond::Gt, R7, room.most as i32, p.end);
+    p.asm.mov(R9, R7);
+    p.asm.alu(AluOp::Lsh, R9, 3);
+    p.asm.add(R9, R6);
+    p.asm.jump_if(Cond::Le, R8, how::FULL, bare);
+    put_byte(&mut p, b' ');
+    p.asm.bind(bare);
+    p.asm.load(Size::DW, R7, R9, files);
+    p.asm.jump_if(Cond::Eq, R7, 0, full);
+    p.asm.alu(AluOp::And, R8, how::FULL);
+    p.asm.jump_if(Cond::Eq, R8, 0, file);
+    p.asm.bind(full);
+    p.asm.load(Size::DW, R2, R9, room.frames as i16);
+    put_hex(&mut p, R2);
+    put_byte(&mut p, b'.');
+    p.asm.bind(file);
+    put_hex(&mut p, R7);
+    put_byte(&mut p, b'.');
+    p.asm.jump_if(Cond::Eq, R7, 0, process);
+    p.asm.load(Size::DW, R2, R9, offsets);
+    p.asm.jump(anonymous);
+    p.asm.bind(process);
+    p.asm.load(Size::DW, R2, R6, base + at::TGID as i16);
+    p.asm.bind(anonymous);
+    put_hex(&mut p, R2);
     p.finish()
 }

@@ -18,11 +18,16 @@ pub fn ask(bytes: Vec<u8>) {
     let _ = (image.build_id(), image.debug_link(), image.alt_link());
     let _ = plt::entries(image);
     let rows = cfi::rows(image, module.debug_image());
+    assert!(rows.is_sorted_by_key(|r| r.start));
+    let entries = module.symbols().all().iter().map(|s| s.address);
+    let more = cfi::with_entries(rows.clone(), entries.collect());
+    assert!(more.is_sorted_by_key(|r| r.start) && cfi::described(&more) >= cfi::described(&rows));
     for s in module.symbols().all() {
         let _ = module.symbols().function_at(s.address);
         let _ = module.symbols().data_at(s.address.wrapping_add(1));
         let _ = image.file_offset(s.address);
         let _ = cfi::row_at(&rows, s.address);
+        let _ = cfi::row_for(image, None, s.address);
         let _ = spile_debuginfo::demangle::full(s.name);
     }
     if let Some(dwarf) = module.dwarf() {

@@ -40,13 +40,13 @@ fn unlinked() -> &'static [u8] {
     })
 }
 
-/// From the first to the last section of debugging information.
-fn debug_part() -> (usize, usize) {
+/// From the first to the last section whose name begins so.
+fn part(prefix: &str) -> (usize, usize) {
     use object::{Object, ObjectSection};
     let file = object::File::parse(program()).expect("ELF");
     let sections = file
         .sections()
-        .filter(|s| s.name().is_ok_and(|n| n.starts_with(".debug_")));
+        .filter(|s| s.name().is_ok_and(|n| n.starts_with(prefix)));
     let ranges: Vec<_> = sections.filter_map(|s| s.file_range()).collect();
     let first = ranges.iter().map(|r| r.0).min().expect("some");
     let last = ranges.iter().map(|r| r.0 + r.1).max().expect("some");
@@ -152,7 +152,18 @@ proptest! {
     #[test]
     fn changed_dwarf(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..16)) {
         let mut bytes = program().to_vec();
-        let (from, to) = debug_part();
+        let (from, to) = part(".debug_");
+        for (at, to_byte) in changes {
+            bytes[from + at.index(to - from)] = to_byte;
+        }
+        ask(bytes);
+    }
+
+    /// Only where the unwind tables are.
+    #[test]
+    fn changed_unwind_tables(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..16)) {
+        let mut bytes = program().to_vec();
+        let (from, to) = part(".eh_frame");
         for (at, to_byte) in changes {
             bytes[from + at.index(to - from)] = to_byte;
         }

@@ -91,12 +91,12 @@ pub fn strtol(text: &[u8], base: i64) -> i64 {
         2..=36 => base as u32,
         _ => return 0,
     };
-    let mut n: i128 = 0;
+    let mut n: i64 = 0;
+    // As the kernel's `simple_strtol`, which SystemTap takes: addresses of the kernel are such.
     for d in text.iter().map_while(|b| char::from(*b).to_digit(base)) {
-        n = (n * i128::from(base) + i128::from(d)).min(1 << 64);
+        n = n.wrapping_mul(i64::from(base)).wrapping_add(i64::from(d));
     }
-    let n = if negative { -n } else { n };
-    n.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    if negative { n.wrapping_neg() } else { n }
 }
 
 /// The error of a text in units of so many bytes that is none, without the address at its end.
@@ -244,8 +244,9 @@ mod tests {
             ("010", 10, 10),
             ("0x", 0, 0),
             ("", 10, 0),
-            ("99999999999999999999999999999999999999999999", 10, i64::MAX),
-            ("-99999999999999999999", 10, i64::MIN),
+            ("0xffffffff81000000", 16, -0x7f00_0000),
+            ("18446744073709551617", 10, 1),
+            ("-18446744073709551617", 10, -1),
             ("z", 36, 35),
             ("5", 1, 0),
         ] {

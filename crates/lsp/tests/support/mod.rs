@@ -51,6 +51,7 @@ fn world() -> World {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let (mut library, mut macros) = (Library::new(), MacroLibrary::new());
     macros.define(&mut sources, "MAXSTRINGLEN", "512", &mut diags);
+    macros.define(&mut sources, "MAXBACKTRACE", "20", &mut diags);
     for only_macros in [true, false] {
         for path in folder("tapset") {
             let name = path

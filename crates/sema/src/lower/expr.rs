@@ -224,7 +224,7 @@ impl Builder<'_, '_> {
         self.emit(Inst::Call { dst, func, args }, span);
     }
 
-    /// `pp()`, `pn()` and `ppfunc()` for a function that wants them.
+    /// `pp()` and its kin for a function that wants them.
     pub(super) fn hidden_args(&mut self, func: UnitIx, span: Span) -> Vec<Val> {
         let wanted = self.l.names[func.0];
         NameOf::ALL
@@ -241,6 +241,25 @@ impl Builder<'_, '_> {
                 Some(r) => Val::Reg(r),
                 None => self.l.string(&[]),
             };
+        }
+        if let (NameOf::Kind, UnitKind::Handler { event, point, .. }) = (of, unit) {
+            let kind = event_kind(event, point);
+            return self.l.string(kind.as_bytes());
+        }
+        if of == NameOf::Interrupted && unit.interrupts() {
+            let max = self.l.program.limits.maxstringlen as usize;
+            let dst = self.reg(Ty::str_for_len(max));
+            let (f, args) = (spile_ir::Intrinsic::Interrupted, Vec::new());
+            let dst_reg = Some(dst);
+            self.emit(
+                Inst::Intr {
+                    dst: dst_reg,
+                    f,
+                    args,
+                },
+                span,
+            );
+            return Val::Reg(dst);
         }
         let names = unit.names(of);
         let longest = match names {

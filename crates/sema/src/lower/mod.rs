@@ -43,7 +43,7 @@ pub(crate) struct Lower<'a> {
     formats: HashMap<String, FormatId>,
     tables: HashMap<usize, TableId>,
     /// Which units want `pp()` and `pn()` as hidden parameters.
-    names: Vec<[bool; 3]>,
+    names: Vec<[bool; NameOf::COUNT]>,
     /// Tables of names of handlers' places.
     name_tables: HashMap<(UnitIx, NameOf), TableId>,
 }
@@ -98,10 +98,10 @@ pub fn lower(
     l.program
 }
 
-/// Which units mention `pp()`, `pn()` or `ppfunc()`, themselves or through calls.
-fn probe_names(tree: &Tree) -> Vec<[bool; 3]> {
-    let mut out = vec![[false; 3]; tree.units.len()];
-    let add = |out: &mut Vec<[bool; 3]>, to: usize, from: UnitIx| {
+/// Which units mention `pp()` and its kin, themselves or through calls.
+fn probe_names(tree: &Tree) -> Vec<[bool; NameOf::COUNT]> {
+    let mut out = vec![[false; NameOf::COUNT]; tree.units.len()];
+    let add = |out: &mut Vec<[bool; NameOf::COUNT]>, to: usize, from: UnitIx| {
         let more = out[from.0];
         out[to].iter_mut().zip(more).for_each(|(a, b)| *a |= b);
     };

@@ -139,14 +139,57 @@ pub enum NameOf {
     Alias,
     /// `ppfunc()`: "" where it is not at code.
     Function,
+    /// `probefunc()`: where the event is not at code, the function that it interrupted.
+    Interrupted,
+    /// `probe_type()`
+    Kind,
 }
 
 impl NameOf {
+    /// How many there are.
+    pub const COUNT: usize = 5;
+
     /// All of them, at their own indexes.
-    pub const ALL: [NameOf; 3] = [NameOf::Point, NameOf::Alias, NameOf::Function];
+    pub const ALL: [NameOf; NameOf::COUNT] = [
+        NameOf::Point,
+        NameOf::Alias,
+        NameOf::Function,
+        NameOf::Interrupted,
+        NameOf::Kind,
+    ];
+}
+
+/// What SystemTap's `probe_type()` says of an event.
+pub fn event_kind(event: &Event, point: &str) -> &'static str {
+    let of_process = point.starts_with("process");
+    match event {
+        Event::Begin(_) | Event::End(_) | Event::Error(_) | Event::Never => "begin_end",
+        Event::Timer { .. } => "hrtimer",
+        Event::Tracepoint(_) if of_process => "utrace",
+        Event::SysEnter(_) | Event::SysExit(_) if of_process => "utrace_syscall",
+        Event::Tracepoint(_) | Event::SysEnter(_) | Event::SysExit(_) => "kernel_tracepoint",
+        Event::Perf { .. } if point.starts_with("timer.profile") => "profile_timer",
+        Event::Perf { .. } => "perf_event",
+        Event::Watch(_) => "hardware_data_breakpoint",
+        Event::Code(probe) => match (probe.space, probe.ret) {
+            (Space::Kernel, false) => "kprobe",
+            (Space::Kernel, true) => "kretprobe",
+            (Space::User, false) => "uprobe",
+            (Space::User, true) => "uretprobe",
+        },
+        Event::Counter { .. } => "perf_event",
+        Event::Netfilter(_) => "netfilter",
+        Event::Lsm(_) => "kprobe",
+        Event::Procfs(_) | Event::Prometheus | Event::InputLine | Event::InputChar => "procfs",
+    }
 }
 
 impl UnitKind {
+    /// Whether events of the handler interrupt functions that only the event knows.
+    pub fn interrupts(&self) -> bool {
+        matches!(self, UnitKind::Handler { event, .. } if matches!(event, Event::Perf { .. } | Event::Watch(_)))
+    }
+
     /// The texts that a name of a handler's point can be, one for each place or one for all.
     pub fn names(&self, of: NameOf) -> &[Arc<str>] {
         let UnitKind::Handler {
@@ -159,8 +202,8 @@ impl UnitKind {
             (NameOf::Alias, _) => std::slice::from_ref(name),
             (NameOf::Point, Some(sites)) => &sites.points,
             (NameOf::Point, None) => std::slice::from_ref(point),
-            (NameOf::Function, Some(sites)) => &sites.functions,
-            (NameOf::Function, None) => &[],
+            (NameOf::Function | NameOf::Interrupted, Some(sites)) => &sites.functions,
+            (NameOf::Function | NameOf::Interrupted, None) | (NameOf::Kind, _) => &[],
         }
     }
 }

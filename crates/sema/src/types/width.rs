@@ -142,9 +142,23 @@ impl Widths {
         )
     }
 
-    /// Bytes of the longest probe point, for `pp()` and `pn()` in functions.
-    pub fn probe_name(&self, tree: &Tree) -> usize {
-        probe_name_len(tree).min(self.max)
+    /// Bytes of the longest of these names, for `pp()` and its kin in functions.
+    pub fn probe_name(&self, tree: &Tree, of: NameOf) -> usize {
+        self.name_len(tree, of).min(self.max)
+    }
+
+    fn name_len(&self, tree: &Tree, of: NameOf) -> usize {
+        let names = tree.units.iter().map(|u| self.unit_name_len(&u.kind, of));
+        names.max().unwrap_or(0)
+    }
+
+    /// The longest of these names of a handler's point.
+    fn unit_name_len(&self, unit: &UnitKind, of: NameOf) -> usize {
+        match of {
+            NameOf::Kind => LONGEST_KIND,
+            NameOf::Interrupted if unit.interrupts() => self.max,
+            _ => unit.names(of).iter().map(|n| n.len()).max().unwrap_or(0),
+        }
     }
 
     /// Type of a function's result.
@@ -317,9 +331,9 @@ impl Widths {
     fn len_in(&self, env: &Env, f: &Frame, e: &Expr) -> usize {
         let len = match &e.kind {
             ExprKind::Str(s) => s.len(),
-            ExprKind::ProbeName { .. } => match &env.tree.units[f.unit].kind {
-                unit @ UnitKind::Handler { .. } => unit_name_len(unit),
-                UnitKind::Func { .. } => probe_name_len(env.tree),
+            ExprKind::ProbeName { of } => match &env.tree.units[f.unit].kind {
+                unit @ UnitKind::Handler { .. } => self.unit_name_len(unit, *of),
+                UnitKind::Func { .. } => self.name_len(env.tree, *of),
             },
             ExprKind::Read(p) => match (f.argument(p), f.call) {
                 (Some(a), Some((_, caller))) => self.len_in(env, caller, a),
@@ -403,16 +417,8 @@ impl Widths {
     }
 }
 
-fn probe_name_len(tree: &Tree) -> usize {
-    let names = tree.units.iter().map(|u| unit_name_len(&u.kind));
-    names.max().unwrap_or(0)
-}
-
-/// The longest name of a handler's point.
-fn unit_name_len(unit: &UnitKind) -> usize {
-    let names = NameOf::ALL.iter().flat_map(|of| unit.names(*of));
-    names.map(|n| n.len()).max().unwrap_or(0)
-}
+/// Bytes of the longest text of [`event_kind`](crate::types::hir::event_kind).
+const LONGEST_KIND: usize = "hardware_data_breakpoint".len();
 
 /// The most bytes a format gives for arguments of these lengths.
 pub fn format_len(f: &Format, args: &[usize], max: usize) -> usize {

@@ -33,7 +33,7 @@ function warn(msg:string) { __warn(msg) }
 function log(msg:string) { println(msg) }
 function errno_str:string(n:long) { return __table("errno", n) }
 function arg:long(n:long) { return __reg_arg(n) }
-function symfileline:string(addr:long) { return __sym_fileline(addr) }
+function ftrace(msg:string) { __ftrace(msg) }
 function argstr:string() { return __sys_argstr() }
 function task_pid:long(task:long) { return @cast(task, "task_struct")->pid }
 function task_comm:string(task:long) { return __kernel_str(&@cast(task, "task_struct")->comm, 15) }
@@ -220,6 +220,7 @@ pub fn bpf_options() -> BpfOptions {
                 sb_dev: 104,
                 dentry_parent: 112,
                 dentry_name: 120,
+                returns: None,
                 regs_ip: 128,
                 regs_sp: 136,
                 regs_bp: 144,

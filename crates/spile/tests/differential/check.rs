@@ -89,7 +89,7 @@ pub fn analyse(script: &Script) -> Result<Program, String> {
     let env = PreprocEnv::new("6.12.0", "x86_64");
     let len = script.defines.iter().find(|(n, _)| n == "MAXSTRINGLEN");
     let len = len.map_or("512", |(_, v)| v);
-    let limits = format!("@define MAXSTRINGLEN %( {len} %)\n");
+    let limits = format!("@define MAXSTRINGLEN %( {len} %)\n@define MAXBACKTRACE %( 20 %)\n");
     let id = sources.add("limits.stpm", limits.into_bytes());
     let macros = parse_macros(&mut sources, id, &env, &mut diags);
     let mut library = Library::new();

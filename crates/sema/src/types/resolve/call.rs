@@ -211,11 +211,13 @@ impl Resolver<'_> {
         }
         let checked: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
         match (short, checked.as_slice()) {
-            ("pp" | "pn" | "ppfunc", []) => {
+            ("pp" | "pn" | "ppfunc" | "probefunc" | "probe_type", []) => {
                 let of = match short {
                     "pp" => NameOf::Point,
                     "pn" => NameOf::Alias,
-                    _ => NameOf::Function,
+                    "ppfunc" => NameOf::Function,
+                    "probefunc" => NameOf::Interrupted,
+                    _ => NameOf::Kind,
                 };
                 return self.str(ExprKind::ProbeName { of }, span);
             }

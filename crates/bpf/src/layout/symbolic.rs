@@ -1,0 +1,105 @@
+//! Forms of texts that only the controller can make.
+
+macro_rules! symbolic {
+    ($($(#[$doc:meta])* $name:ident $letter:literal;)*) => {
+        /// Forms of texts that only the controller can make. In strings of kernel handlers
+        /// stands for such a text the session's word ([`super::shared::MARK`]), the form's letter, what
+        /// it is made of, and a semicolon.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Symbolic {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Symbolic {
+            const ALL: &[(Symbolic, u8)] = &[$((Symbolic::$name, $letter)),*];
+        }
+    };
+}
+
+symbolic! {
+    /// Addresses of the kernel: a line each, address, symbol, offset, size, module.
+    KernelLines b'K';
+    /// The current program's stack, in the same lines.
+    UserLines b'U';
+    /// The current program's stack: a line each, symbol, offset, name of the file.
+    UserSimple b'S';
+    /// The current program's stack: a line each, symbol and offset.
+    UserBrief b'B';
+    /// The current program's stack: address, symbol, offset, size, file, place in the source.
+    UserFileLines b'L';
+    /// Name of the symbol at an address of the current program.
+    UserName b'N';
+    /// Symbol, offset, size and file of an address of the current program.
+    UserData b'D';
+    /// Path of the file that an address of the current program is in.
+    UserModule b'M';
+    /// Place in the source of an address of the current program.
+    UserFileLine b'F';
+    /// Source file of an address of the current program.
+    UserFile b'P';
+    /// Line in the source of an address of the current program.
+    UserLine b'Q';
+    /// Addresses of the kernel: a line each, symbol, offset, module.
+    KernelSimple b'C';
+    /// Addresses of the kernel: address, symbol, offset, size, place in the source, module.
+    KernelFileLines b'G';
+    /// Place in the source of an address of the kernel.
+    KernelFileLine b'H';
+    /// Source file of an address of the kernel.
+    KernelFile b'I';
+    /// Line in the source of an address of the kernel.
+    KernelLine b'J';
+}
+
+impl Symbolic {
+    /// By its number in the intrinsic.
+    pub fn by_number(n: i64) -> Option<Symbolic> {
+        let at = usize::try_from(n).ok()?;
+        Self::ALL.get(at).map(|row| row.0)
+    }
+
+    /// Whether it is of the current program's stack, not of one address in it.
+    pub fn of_stack(self) -> bool {
+        use Symbolic::{UserBrief, UserFileLines, UserLines, UserSimple};
+        matches!(self, UserLines | UserSimple | UserBrief | UserFileLines)
+    }
+
+    /// Whether it is made of addresses of the kernel.
+    pub fn of_kernel(self) -> bool {
+        use Symbolic::{
+            KernelFile, KernelFileLine, KernelFileLines, KernelLine, KernelLines, KernelSimple,
+        };
+        matches!(
+            self,
+            KernelLines | KernelSimple | KernelFileLines | KernelFileLine | KernelFile | KernelLine
+        )
+    }
+
+    /// Whether what it is made of has the addresses themselves. Without them the same code has
+    /// the same mark in all processes.
+    pub fn full(self) -> bool {
+        !matches!(self, Symbolic::UserSimple | Symbolic::UserBrief)
+    }
+
+    /// Frames in one mark; as many as a string of the usual width holds for sure.
+    pub fn piece(self) -> i32 {
+        use Symbolic::{KernelFileLines, KernelLines, UserFileLines, UserLines};
+        match self {
+            KernelLines | KernelFileLines | UserLines | UserFileLines => 16,
+            _ => i32::MAX,
+        }
+    }
+
+    /// Its letter, a capital.
+    pub fn letter(self) -> u8 {
+        Self::ALL[self as usize].1
+    }
+
+    /// By its letter.
+    pub fn by_letter(letter: u8) -> Option<Symbolic> {
+        Self::ALL
+            .iter()
+            .find(|row| row.1 == letter)
+            .map(|row| row.0)
+    }
+}
