@@ -84,9 +84,6 @@ pub struct StackWords {
     pub files: Option<u32>,
 }
 
-/// A bit for each number that a process can have (`PID_MAX_LIMIT` of 64-bit kernels).
-pub const TREE_BYTES: u32 = (4 << 20) / 8;
-
 /// The file number of the kernel's own code in programs (vDSO).
 pub const VDSO: u32 = 0xffff;
 /// Most names of a file's path in a [`RecordWhat::File`], and bytes of each.
@@ -417,8 +414,7 @@ pub struct Layout {
     pub records: Vec<RecordShape>,
     /// Where the words for stacks of the kernel are, if a handler takes one.
     pub stacks: Option<StackWords>,
-    /// Offset in the shared block of [`TREE_BYTES`] bytes, where the target's processes are
-    /// followed: a bit for each number of a process, set for the target and its descendants.
+    /// Offset in the shared block of the bits of [`crate::tree`], where processes are followed.
     pub tree: Option<u32>,
 }
 

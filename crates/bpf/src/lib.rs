@@ -16,6 +16,6 @@ mod means;
 pub mod plan;
 pub mod regalloc;
 pub mod regs;
-mod tree;
+pub mod tree;
 
 pub use compile::{CompileError, Compiled, compile, generate};

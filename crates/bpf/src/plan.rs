@@ -15,7 +15,7 @@ use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
     AggLayout, FILES_MAP, GlobalLayout, HandlerInfo, MAX_ROWS, Options, Place, ROWS_MAP,
-    TREE_BYTES, ValueLayout, counters, percpu, shared, stack_words,
+    ValueLayout, counters, percpu, shared, stack_words,
 };
 use crate::lower::stacks::OWN_FRAMES;
 use crate::lower::unwind;
@@ -140,7 +140,7 @@ pub struct Plan {
     pub added: Vec<bool>,
     /// Where stacks are taken, if they are.
     pub stacks: Option<StackRoom>,
-    /// Place in the shared block of the bits of [`crate::layout::TREE_BYTES`].
+    /// Place in the shared block of the bits of [`crate::tree`].
     pub tree: Option<u32>,
 }
 
@@ -397,7 +397,9 @@ impl Plan {
             });
         }
         let snapshots = snapshots(program, &iterators, &mut maps)?;
-        let tree = program.follows_target().then(|| shared.take(TREE_BYTES));
+        let tree = program
+            .follows_target()
+            .then(|| shared.take(crate::tree::TREE_BYTES));
         let stride = cpu.0.next_multiple_of(64);
         let shared_size = shared.0.next_multiple_of(64);
         let total = u64::from(stride) * u64::from(options.cpus) + u64::from(shared_size);

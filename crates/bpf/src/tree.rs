@@ -9,7 +9,10 @@ use crate::asm::{Asm, Label, Section};
 use crate::elf::ProgramSpec;
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg, Reg::*, Size};
-use crate::layout::{Attach, KernelOffsets, ProgramInfo, TREE_BYTES};
+use crate::layout::{Attach, KernelOffsets, ProgramInfo};
+
+/// A bit for each number that a process can have (`PID_MAX_LIMIT` of 64-bit kernels).
+pub const TREE_BYTES: u32 = (4 << 20) / 8;
 
 /// The tracepoint; its arguments are the tasks of the parent, which is the current one, and of
 /// the child.
