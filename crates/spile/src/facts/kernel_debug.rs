@@ -251,10 +251,9 @@ impl KernelDebug {
             });
         } else if let Ok(symbols) = Symbols::kernel() {
             for f in &mut found {
-                if let CodePlace::Address(at) = f.place
-                    && let Some(place) = by_symbol(symbols, module, at)
-                {
-                    f.place = place;
+                if let CodePlace::Address(at) = f.place {
+                    let place = by_symbol(symbols, module, at);
+                    f.place = place.unwrap_or_else(|| by_address(symbols, at));
                 }
             }
         }
@@ -306,6 +305,16 @@ fn by_symbol(symbols: &Symbols, module: Option<&Arc<str>>, at: u64) -> Option<Co
         name: symbol.name.into(),
         offset,
     })
+}
+
+/// The place of an address that no symbol names alone.
+fn by_address(symbols: &Symbols, at: u64) -> CodePlace {
+    let begins = symbols.resolve(at).is_some_and(|(_, offset)| offset == 0);
+    let traced = || Functions::kernel().ok()?.at(at);
+    match begins && traced() == Some(true) {
+        true => CodePlace::Traced(at),
+        false => CodePlace::Address(at),
+    }
 }
 
 /// Whether two places are one.
