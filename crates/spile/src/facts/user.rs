@@ -275,7 +275,7 @@ mod tests {
             callee: None,
         };
         let main = programs.places(path, &query("main")).expect("a main");
-        assert_eq!(main.len(), 1);
+        assert!(main.iter().any(|p| &*p.name == "main"), "{main:?}");
         let here = programs.places(path, &query("*functions_of_this_program*"));
         assert!(!here.expect("this").is_empty());
         assert!(
