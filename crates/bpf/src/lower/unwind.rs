@@ -9,8 +9,11 @@
 //! to the controller at once, with the names that lead to it, so that programs which ended by the
 //! time they are printed have names too.
 //!
+//! (`crates/bpf/src/lower/unwind/mappings.rs` has that part.)
+//!
 //! `user_step` finds the row of the address and with it the caller's registers. Where no row is,
-//! frame pointers are followed; that is counted where there may be rows.
+//! frame pointers are followed; that is counted where there may be rows. `user_return` puts back
+//! return addresses that probes of returns have replaced.
 //!
 //! Facts: `struct maple_range_64`, `struct maple_arange_64` and the marks in pointers to nodes
 //! from `include/linux/maple_tree.h` (6.1 and later, 64 bits); the frame of a signal from
