@@ -3,8 +3,8 @@
 //!
 //! Each address is looked up in the tree of the process's mappings (`user_map`; no lock: RCU
 //! keeps the tree while a tracing program runs, and what is found is checked), which gives the
-//! file and the place in it. Files are known by device and inode in the map [`FILES_MAP`], with the
-//! number by which the controller knows them, and where in the map [`ROWS_MAP`] the file's unwind
+//! file and the place in it. Files are known by device and inode in the map `FILES_MAP`, with the
+//! number by which the controller knows them, and where in the map `ROWS_MAP` the file's unwind
 //! rows are, once the controller has loaded them. A file that is seen for the first time is told
 //! to the controller at once, with the names that lead to it, so that programs which ended by the
 //! time they are printed have names too.
