@@ -195,12 +195,12 @@ fn syscall_events() -> Option<[u64; 2]> {
     Some([id("sys_enter")?, id("sys_exit")?])
 }
 
-/// How handlers turn off preemption. A kernel older than 6.15 has these functions and does not
+/// How handlers turn off preemption, where there is any. A kernel older than 6.15 has these functions and does not
 /// allow global subprograms between them.
 fn preemption(btf: &Btf) -> Option<Preemption> {
     let version = machine::version();
     let id = |name| btf.find_func(name);
-    ((version.0, version.1) >= (6, 15)).then_some(())?;
+    ((version.0, version.1) >= (6, 15) && machine::preempts()).then_some(())?;
     Some(Preemption {
         off: id("bpf_preempt_disable")?,
         on: id("bpf_preempt_enable")?,
