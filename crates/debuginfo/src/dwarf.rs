@@ -434,7 +434,7 @@ impl Dwarf {
             let Ok(u) = part.dwarf.unit(part.headers[unit]) else {
                 continue;
             };
-            let Ok(mut ranges) = part.dwarf.unit_ranges(&u) else {
+            let Some(mut ranges) = ranges_of(&part.dwarf, &u) else {
                 continue;
             };
             while let Ok(Some(r)) = ranges.next() {
@@ -454,7 +454,9 @@ impl Dwarf {
     pub(crate) fn code(&self, die: Die, unit: &Unit, entry: &Entry) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         let dwarf = &self.part(die.part).dwarf;
-        if let Ok(mut ranges) = dwarf.die_ranges(unit, entry) {
+        if ends(dwarf, unit, entry)
+            && let Ok(mut ranges) = dwarf.die_ranges(unit, entry)
+        {
             while let Ok(Some(r)) = ranges.next() {
                 if r.begin < r.end && self.main.is_code(r.begin) {
                     found.push((r.begin, r.end));
@@ -463,6 +465,25 @@ impl Dwarf {
         }
         found
     }
+}
+
+/// Whether the code of an entry, where it is a start and a size, ends before addresses do: the
+/// library adds them unasked.
+fn ends(dwarf: &gimli::Dwarf<R>, unit: &Unit, entry: &Entry) -> bool {
+    let low = entry.attr_value(gimli::DW_AT_low_pc);
+    let low = low.and_then(|v| dwarf.attr_address(unit, v).ok().flatten());
+    let size = entry.attr_value(gimli::DW_AT_high_pc);
+    let size = size.and_then(|v| v.udata_value());
+    low.zip(size)
+        .is_none_or(|(low, size)| low.checked_add(size).is_some())
+}
+
+/// The code of a unit.
+pub(crate) fn ranges_of(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> Option<gimli::RangeIter<R>> {
+    let mut entries = unit.entries();
+    entries.next_entry().ok()?;
+    ends(dwarf, unit, entries.current()?).then_some(())?;
+    dwarf.unit_ranges(unit).ok()
 }
 
 /// The entry that this one completes.

@@ -336,8 +336,8 @@ impl Dwarf {
         let Some(u) = self.unit(0, unit) else {
             return false;
         };
-        let ranges = self.part(0).dwarf.unit_ranges(&u);
-        ranges.is_ok_and(|mut r| matches!(r.next(), Ok(Some(_))))
+        let ranges = crate::dwarf::ranges_of(&self.part(0).dwarf, &u);
+        ranges.is_some_and(|mut r| matches!(r.next(), Ok(Some(_))))
     }
 
     fn instances_in(

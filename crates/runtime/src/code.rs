@@ -132,7 +132,7 @@ fn halves(
             (Ok(fd), _) => links.fds.push(fd),
             (Err(why), [(_, one)]) => links.refused.push(refused(one, into_io(why))),
             // Then no place of the file can be probed.
-            (Err(why), [(_, one), ..]) if hopeless(&why) => {
+            (Err(why), [(_, one), ..]) if hopeless(&why, &one.place) => {
                 links.refused.push(refused(one, into_io(why)));
             }
             (Err(_), _) => {
@@ -143,11 +143,14 @@ fn halves(
     }
 }
 
-/// Whether a refusal is not about single places.
-fn hopeless(why: &BpfError) -> bool {
-    let codes = [libc::EPERM, libc::EACCES, libc::ESRCH, libc::ENOMEM];
+/// Whether a refusal is not about single places. Of functions by name `ESRCH` says that ftrace
+/// does not have one of them.
+fn hopeless(why: &BpfError, place: &CodePlace) -> bool {
+    let named = matches!(place, CodePlace::Symbol { .. });
+    let codes = [libc::EPERM, libc::EACCES, libc::ENOMEM];
     why.errno()
-        .is_some_and(|e| codes.contains(&e.raw_os_error()))
+        .map(|e| e.raw_os_error())
+        .is_some_and(|e| codes.contains(&e) || (e == libc::ESRCH && !named))
 }
 
 fn multi(

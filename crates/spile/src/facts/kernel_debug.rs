@@ -250,9 +250,10 @@ impl KernelDebug {
                 _ => true,
             });
         } else if let Ok(symbols) = Symbols::kernel() {
+            let alone = found.len() == 1;
             for f in &mut found {
                 if let CodePlace::Address(at) = f.place {
-                    let place = by_symbol(symbols, module, at);
+                    let place = by_symbol(symbols, module, at, alone);
                     f.place = place.unwrap_or_else(|| by_address(symbols, at));
                 }
             }
@@ -294,12 +295,18 @@ impl Opened {
     }
 }
 
-/// The place of an address by its symbol, if no other has the name.
-fn by_symbol(symbols: &Symbols, module: Option<&Arc<str>>, at: u64) -> Option<CodePlace> {
+/// The place of an address by its symbol, if no other has the name. Functions by name are attached
+/// by ftrace, which has to have all of them: only one that is `alone` is named.
+fn by_symbol(
+    symbols: &Symbols,
+    module: Option<&Arc<str>>,
+    at: u64,
+    alone: bool,
+) -> Option<CodePlace> {
     let (symbol, offset) = symbols.resolve(at)?;
     let one = symbols.find(symbol.name).count() == 1;
-    // Places by name at the start of functions are attached by ftrace, unasked whether they may.
-    let allowed = offset != 0 || functions::sound(symbol.name);
+    // ftrace does not ask whether they may be probed.
+    let allowed = offset != 0 || (alone && functions::sound(symbol.name));
     (one && allowed).then(|| CodePlace::Symbol {
         module: module.cloned(),
         name: symbol.name.into(),
