@@ -18,6 +18,7 @@ attach debugfs /sys/kernel/debug
 attach bpf /sys/fs/bpf
 attach cgroup2 /sys/fs/cgroup
 ln -s /proc/self/fd /dev/fd
+mkdir -p /var/tmp
 ip link set lo up || echo "spile-vm: no loopback interface"
 # From 7.0 on a thread whose slice is over is switched out inside BPF programs as well, and hits of
 # others are skipped until it runs again (docs/concurrency.md): a loaded host would fail tests.
