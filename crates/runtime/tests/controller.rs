@@ -344,6 +344,9 @@ fn signal_self(number: libc::c_int) -> Option<Box<dyn FnOnce()>> {
 
 #[test]
 fn signals_end_the_session_and_run_end_probes() {
+    // Under nohup it would rightly be no end.
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let options = Options {
             armed: signal_self(number),

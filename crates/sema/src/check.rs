@@ -265,6 +265,7 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         Intrinsic::KernelStack
         | Intrinsic::KernelFrame
         | Intrinsic::KernelSymbolic
+        | Intrinsic::KernelSymbolic
         | Intrinsic::CtxPlace
         | Intrinsic::UserStack
         | Intrinsic::UserFrame
@@ -296,6 +297,7 @@ fn has(event: &Event, f: Intrinsic) -> bool {
         // Programs at packets are not let to the helpers for these.
         Intrinsic::KernelStack
         | Intrinsic::KernelFrame
+        | Intrinsic::KernelSymbolic
         | Intrinsic::UserStack
         | Intrinsic::UserFrame
         | Intrinsic::UserSymbolic
