@@ -265,7 +265,6 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         Intrinsic::KernelStack
         | Intrinsic::KernelFrame
         | Intrinsic::KernelSymbolic
-        | Intrinsic::KernelSymbolic
         | Intrinsic::CtxPlace
         | Intrinsic::UserStack
         | Intrinsic::UserFrame
