@@ -20,7 +20,8 @@ const MEMORY: [&str; 2] = ["1536", "3584"];
 const SILENCE: Duration = Duration::from_secs(420);
 /// How long it may take to power off after its last word.
 const FAREWELL: Duration = Duration::from_secs(30);
-/// The processor. qemu 7.2 can lose the flags at a `cmpxchg16b`, whereupon the kernel traps;
+/// The processor. qemu 7.2 can lose the flags at a `cmpxchg16b`, whereupon the kernel traps (6.12
+/// within seconds); Linux 7 keeps no memory of BPF programs with threads then;
 /// five levels of pages only cost time.
 const PROCESSOR: &str = "max,-cx16,-la57";
 /// Lines of the console that are shown when a guest dies or hangs.

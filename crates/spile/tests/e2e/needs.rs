@@ -11,7 +11,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 7] = [
+const NEEDS: [Need; 8] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
@@ -39,6 +39,16 @@ const NEEDS: [Need; 7] = [
     Need {
         name: "system",
         have: || in_vm().is_none(),
+    },
+    // Memory that the kernel keeps with threads: Linux 7 needs `cmpxchg16b` for it.
+    Need {
+        name: "thread memory",
+        have: || {
+            let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+            let major = release.ok().and_then(|r| r.split('.').next()?.parse().ok());
+            cpus.contains(" cx16 ") || major.is_some_and(|n: u32| n < 7)
+        },
     },
     // Programs can be at hooks of the network: Linux 6.4.
     Need {
