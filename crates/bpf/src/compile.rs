@@ -136,7 +136,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         };
         let section = match &attach {
             Attach::RawTracepoint(point) => format!("raw_tp/{point}"),
-            Attach::TraceEvent { name, .. } => format!("tp/{name}"),
+            Attach::TraceEvent { name, .. } => format!("tp/raw_syscalls/{name}"),
             Attach::Perf { .. } | Attach::Watch(_) => "perf_event".into(),
             Attach::Switch(_) => "raw_tp/sched_switch".into(),
             Attach::Netfilter(_) => "netfilter".into(),
@@ -276,25 +276,20 @@ pub(crate) fn syscall_events(program: &Program, options: &Options) -> Option<[u6
 
 /// What all system calls pass, at their entry or exit.
 fn syscalls(exit: bool, program: &Program, options: &Options) -> Attach {
-    let names = ["raw_syscalls/sys_enter", "raw_syscalls/sys_exit"];
-    let name = names[usize::from(exit)];
+    let name = ["sys_enter", "sys_exit"][usize::from(exit)];
     match syscall_events(program, options) {
         Some(ids) => Attach::TraceEvent {
             name,
             id: ids[usize::from(exit)],
         },
-        None => Attach::RawTracepoint(name.rsplit('/').next().unwrap_or(name).into()),
+        None => Attach::RawTracepoint(name.into()),
     }
 }
 
 fn identifier(attach: &Attach) -> String {
-    let name = match attach {
-        Attach::TraceEvent { name, .. } => name.rsplit('/').next().unwrap_or(name),
-        Attach::RawTracepoint(name) => name,
-        _ => "",
-    };
     match attach {
-        Attach::RawTracepoint(_) | Attach::TraceEvent { .. } => name
+        Attach::TraceEvent { name, .. } => (*name).into(),
+        Attach::RawTracepoint(name) => name
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
             .collect(),

@@ -292,8 +292,8 @@ pub struct PageOffsets {
     pub page_size: u32,
 }
 
-/// What the running kernel's BPF offers to generated code; by default nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What the running kernel's BPF offers to generated code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
     /// `may_goto` (6.9).
     pub may_goto: bool,
@@ -314,6 +314,21 @@ pub struct Features {
     /// The events `raw_syscalls/sys_enter` and `sys_exit`, by their numbers in tracefs, where
     /// programs at raw tracepoints may be switched out, and those of events are not (6.19).
     pub syscall_events: Option<[u64; 2]>,
+}
+
+impl Features {
+    /// All that Linux has since 6.9, without what is told by numbers of one kernel.
+    pub const SINCE_6_9: Features = Features {
+        may_goto: true,
+        for_each: true,
+        bpf_loop: true,
+        atomics: true,
+        task_pt_regs: true,
+        kprobe_multi: true,
+        uprobe_multi: true,
+        preemption: None,
+        syscall_events: None,
+    };
 }
 
 /// Kernel functions that turn preemption off and on, by their ids in the kernel's BTF. There
@@ -569,9 +584,9 @@ pub fn counter_map(n: usize) -> String {
 pub enum Attach {
     /// A raw tracepoint.
     RawTracepoint(String),
-    /// A trace event.
+    /// A trace event of the system `raw_syscalls`.
     TraceEvent {
-        /// `system/name`
+        /// Its name.
         name: &'static str,
         /// Its number in tracefs.
         id: u64,

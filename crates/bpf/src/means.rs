@@ -94,14 +94,8 @@ mod tests {
             lines: false,
             offsets: KernelOffsets::default(),
             features: Features {
-                may_goto: true,
-                for_each: true,
-                bpf_loop: true,
-                atomics: true,
-                task_pt_regs: true,
-                kprobe_multi: true,
                 uprobe_multi: false,
-                ..Features::default()
+                ..Features::SINCE_6_9
             },
             syscalls: Vec::new(),
             functions: functions.iter().map(named).collect(),

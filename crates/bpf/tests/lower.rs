@@ -56,13 +56,7 @@ fn options() -> Options {
         offsets: offsets(),
         features: Features {
             may_goto: false,
-            for_each: true,
-            bpf_loop: true,
-            atomics: true,
-            task_pt_regs: true,
-            kprobe_multi: true,
-            uprobe_multi: true,
-            ..Features::default()
+            ..Features::SINCE_6_9
         },
         syscalls: Vec::new(),
         functions: Default::default(),

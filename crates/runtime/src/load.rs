@@ -379,7 +379,7 @@ fn attach(
         }
         Attach::TraceEvent { name, id } => {
             let (event, link) = perf::trace_event(*id, fd)
-                .map_err(|e| Error::Attach(format!("trace event {name}"), e))?;
+                .map_err(|e| Error::Attach(format!("trace event raw_syscalls/{name}"), e))?;
             links.fds.push(link);
             links.events.push(event);
         }

@@ -26,16 +26,7 @@ fn machine() -> Machine {
         timing: true,
         lines: true,
         offsets: KernelOffsets::default(),
-        features: Features {
-            may_goto: true,
-            for_each: true,
-            bpf_loop: true,
-            atomics: true,
-            task_pt_regs: true,
-            kprobe_multi: true,
-            uprobe_multi: true,
-            ..Features::default()
-        },
+        features: Features::SINCE_6_9,
         syscalls: Vec::new(),
         functions: Default::default(),
         share: None,

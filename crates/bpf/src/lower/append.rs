@@ -53,6 +53,17 @@ impl Sub<'_> {
         self.asm.add(to, pos);
     }
 
+    /// Copies r8 bytes of the text at r7 to the position: `r0` = bytes with the NUL; given up at
+    /// none. Loses r1-r5.
+    fn copy_text(&mut self) {
+        self.pos(R3);
+        self.at(R1, R3);
+        self.asm.mov(R2, R8);
+        self.asm.mov(R3, R7);
+        self.asm.call(Helper::ProbeReadKernelStr);
+        self.asm.jump_if(Cond::Sle, R0, 0, self.end);
+    }
+
     /// Appends `count` copies of a byte of a run; the count may be 0 or less. Loses r0-r5.
     fn fill(&mut self, run: u32, count: Reg) {
         let (none, fits) = (self.asm.label(), self.asm.label());
@@ -146,24 +157,14 @@ fn append_body(mut s: Sub<'_>) -> Result<Function, String> {
     let (copy, left) = (s.asm.label(), s.asm.label());
     s.asm.jump_if(Cond::Sle, R9, 0, copy);
     // Padding goes first: the length comes from a copy that the padding overwrites.
-    s.pos(R3);
-    s.at(R1, R3);
-    s.asm.mov(R2, R8);
-    s.asm.mov(R3, R7);
-    s.asm.call(Helper::ProbeReadKernelStr);
-    s.asm.jump_if(Cond::Sle, R0, 0, s.end);
+    s.copy_text();
     s.asm.alu(AluOp::Sub, R9, R0);
     s.asm.add(R9, 1);
     let spaces = s.spaces;
     s.fill(spaces, R9);
     s.asm.mov(R9, 0);
     s.asm.bind(copy);
-    s.pos(R3);
-    s.at(R1, R3);
-    s.asm.mov(R2, R8);
-    s.asm.mov(R3, R7);
-    s.asm.call(Helper::ProbeReadKernelStr);
-    s.asm.jump_if(Cond::Sle, R0, 0, s.end);
+    s.copy_text();
     s.asm.add(R0, -1);
     s.asm.load(Size::DW, R3, R6, s.plan.scratch.text_pos as i16);
     s.asm.add(R3, R0);

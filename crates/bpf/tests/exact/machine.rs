@@ -63,13 +63,7 @@ pub fn options() -> Options {
         offsets: KernelOffsets::default(),
         features: Features {
             may_goto: version() >= (6, 9),
-            for_each: true,
-            bpf_loop: true,
-            atomics: true,
-            task_pt_regs: true,
-            kprobe_multi: true,
-            uprobe_multi: true,
-            ..Features::default()
+            ..Features::SINCE_6_9
         },
         syscalls: Vec::new(),
         functions: Default::default(),

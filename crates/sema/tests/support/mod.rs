@@ -229,16 +229,7 @@ pub fn bpf_options() -> BpfOptions {
             task_start: None,
             task_exec_id: None,
         },
-        features: Features {
-            may_goto: true,
-            for_each: true,
-            bpf_loop: true,
-            atomics: true,
-            task_pt_regs: true,
-            kprobe_multi: true,
-            uprobe_multi: true,
-            ..Features::default()
-        },
+        features: Features::SINCE_6_9,
         lines: false,
         syscalls: Vec::new(),
         functions: Default::default(),
