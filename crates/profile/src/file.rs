@@ -1,0 +1,70 @@
+//! Files of profiles: JSON Lines, one object of one key a line, the key being the kind of row.
+//!
+//! ```text
+//! {"header":{"format":"spile-profile","version":1,...}}
+//! {"thread":{...}}                   rows of the first account, in any order
+//! {"call":{...}}
+//! {"snapshot":{"number":1,"rows":2,"at_ns":1000000000}}
+//! {"event":{...}}                    trace: stands once, before or between accounts
+//! {"thread":{...}}                   the second account, which replaces the first
+//! {"call":{...}}
+//! {"snapshot":{"number":2,"rows":2,"at_ns":2000000000}}
+//! {"end":{"at_ns":2000000000,"status":0}}
+//! ```
+//!
+//! Kinds of rows that a reader does not know are rows of accounts, which it counts and passes over.
+//! An account counts when its `snapshot` line is there and as many rows as that says stand before
+//! it, so a file that was cut short anywhere has its last whole account.
+
+mod find;
+mod reader;
+mod writer;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Call, Context, End, Event, Futex, Header, Ns, Process, Stack, Thread};
+
+pub use find::{Found, find};
+pub use reader::{Bad, Note, Read, read, read_path};
+pub use writer::{Writer, name};
+
+/// How names of files end.
+pub const EXTENSION: &str = "spile";
+
+/// A line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Row {
+    Header(Header),
+    Process(Process),
+    Thread(Thread),
+    Context(Context),
+    Call(Call),
+    Stack(Stack),
+    Futex(Futex),
+    Lost(Lost),
+    Event(Event),
+    Snapshot(Mark),
+    End(End),
+}
+
+/// Kinds of rows, as [`Row`] has them.
+const KINDS: [&str; 11] = [
+    "header", "process", "thread", "context", "call", "stack", "futex", "lost", "event",
+    "snapshot", "end",
+];
+
+/// One reason of what was lost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Lost {
+    what: String,
+    count: u64,
+}
+
+/// The end of an account.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Mark {
+    number: u64,
+    rows: u64,
+    at_ns: Ns,
+}

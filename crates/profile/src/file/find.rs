@@ -1,0 +1,115 @@
+//! Which files a report is about: those that are named, and those of folders; one run's of them.
+
+use std::path::{Path, PathBuf};
+
+use super::{EXTENSION, read_path};
+use crate::model::Profile;
+
+/// The profiles of one run.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Profiles and the files that they are from, in the order of ranks, then of starts.
+    pub profiles: Vec<(PathBuf, Profile)>,
+    /// What is to be said of files, a line each: those that are not used, and why; those that were
+    /// cut short.
+    pub said: Vec<String>,
+}
+
+/// Reads files, and those of folders whose names end in `.spile`. Where they are of several runs,
+/// those of the run with the most files are taken, of the last such run if there are several.
+/// `run` names another by the beginning of its number.
+pub fn find(paths: &[PathBuf], run: Option<&str>) -> Found {
+    let mut found = Found::default();
+    let mut all = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            take(path, &mut all, &mut found.said);
+            continue;
+        }
+        let before = all.len() + found.said.len();
+        match std::fs::read_dir(path) {
+            Ok(entries) => {
+                let entries = entries.flatten().map(|e| e.path());
+                let mut files: Vec<_> = entries
+                    .filter(|p| p.extension().is_some_and(|e| e == EXTENSION) && !p.is_dir())
+                    .collect();
+                files.sort();
+                for file in files {
+                    take(&file, &mut all, &mut found.said);
+                }
+            }
+            Err(e) => found
+                .said
+                .push(format!("{}: cannot be read: {e}", path.display())),
+        }
+        if all.len() + found.said.len() == before {
+            found.said.push(format!(
+                "{}: no file in it has a name that ends in .{EXTENSION}",
+                path.display()
+            ));
+        }
+    }
+    one_run(&mut all, run, &mut found.said);
+    all.sort_by_key(|(path, profile)| {
+        let header = &profile.header;
+        let rank = header.rank.as_ref().map_or(u32::MAX, |r| r.rank);
+        (rank, header.started_unix_ns, path.clone())
+    });
+    found.profiles = all;
+    found
+}
+
+fn take(path: &Path, all: &mut Vec<(PathBuf, Profile)>, said: &mut Vec<String>) {
+    let whole = |p: &Path| p.canonicalize().ok();
+    let known = all
+        .iter()
+        .any(|(p, _)| p == path || whole(p) == whole(path));
+    if known && path.exists() {
+        return;
+    }
+    match read_path(path) {
+        Ok(read) => {
+            let notes = read.notes.iter();
+            said.extend(notes.map(|note| format!("{}: {note}", path.display())));
+            all.push((path.to_owned(), read.profile));
+        }
+        Err(bad) => said.push(format!("{}: {bad}", path.display())),
+    }
+}
+
+/// Leaves those of one run, and says of the others that they are not used.
+fn one_run(all: &mut Vec<(PathBuf, Profile)>, run: Option<&str>, said: &mut Vec<String>) {
+    let mut runs: Vec<(usize, u64, String)> = Vec::new();
+    for (_, profile) in all.iter() {
+        let header = &profile.header;
+        match runs.iter_mut().find(|(_, _, id)| *id == header.run) {
+            Some((files, start, _)) => {
+                *files += 1;
+                *start = (*start).min(header.started_unix_ns);
+            }
+            None => runs.push((1, header.started_unix_ns, header.run.clone())),
+        }
+    }
+    let wanted = runs
+        .iter()
+        .filter(|(_, _, id)| run.is_none_or(|run| id.starts_with(run)))
+        .max();
+    let Some((_, _, wanted)) = wanted.cloned() else {
+        if let Some(run) = run {
+            said.push(format!("no file is of a run `{run}`"));
+            all.clear();
+        }
+        return;
+    };
+    all.retain(|(path, profile)| {
+        let same = profile.header.run == wanted;
+        if !same {
+            said.push(format!(
+                "{}: is of run {}, not of {wanted}; not used (--run chooses)",
+                path.display(),
+                profile.header.run
+            ));
+        }
+        same
+    });
+}

@@ -1,0 +1,278 @@
+//! Reads files, whatever happened to them.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::Path;
+
+use super::{KINDS, Mark, Row};
+use crate::model::{FORMAT, Profile, Snapshot, VERSION};
+
+/// No line is longer, in bytes: what is, is damaged.
+const LONGEST: u64 = 64 << 20;
+
+/// What a file gave.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Read {
+    /// The last whole account, and the whole trace.
+    pub profile: Profile,
+    /// Accounts that were whole.
+    pub accounts: u64,
+    /// What is to be said of the file.
+    pub notes: Vec<Note>,
+}
+
+/// Why nothing is to be had of a file.
+#[derive(Debug)]
+pub enum Bad {
+    /// It cannot be read.
+    Io(io::Error),
+    /// It has no bytes.
+    Empty,
+    /// It is something else.
+    Foreign,
+    /// It was written by a release with another format; the version that it has.
+    Version(u64),
+    /// The first line is cut short or damaged.
+    Header(String),
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bad::Io(e) => write!(f, "cannot be read: {e}"),
+            Bad::Empty => f.write_str("is empty"),
+            Bad::Foreign => f.write_str("is not a profile of spile"),
+            Bad::Version(version) => write!(
+                f,
+                "has version {version} of the format; this spile reads version {VERSION}"
+            ),
+            Bad::Header(why) => write!(f, "has a damaged first line: {why}"),
+        }
+    }
+}
+
+/// What is to be said of a file that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// No last line: the recorder was killed, or is at work. With the number of whole accounts.
+    Truncated(u64),
+    /// A line that is no row: its number from 1. The account that it stands in does not count.
+    Damaged(u64),
+    /// More damaged lines than those that were told.
+    MoreDamaged(u64),
+    /// An account whose rows are not all there: its number.
+    Incomplete(u64),
+    /// Rows of a kind that this release does not know, passed over: the kind, how many.
+    Unknown(String, u64),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Truncated(0) => f.write_str(
+                "was cut short before its first whole account (is the recorder still at work?)",
+            ),
+            Note::Truncated(n) => write!(
+                f,
+                "was cut short (is the recorder still at work?); its account number {n}, the last whole one, is used"
+            ),
+            Note::Damaged(line) => write!(f, "line {line} is damaged"),
+            Note::MoreDamaged(n) => write!(f, "{n} more lines are damaged"),
+            Note::Incomplete(n) => write!(f, "account number {n} lacks rows and is not used"),
+            Note::Unknown(kind, n) => {
+                write!(
+                    f,
+                    "{n} rows of kind `{kind}`, of a newer spile, are not used"
+                )
+            }
+        }
+    }
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// See [`Bad`].
+pub fn read_path(path: &Path) -> Result<Read, Bad> {
+    let file = std::fs::File::open(path).map_err(Bad::Io)?;
+    read(BufReader::with_capacity(1 << 18, file))
+}
+
+/// Reads what a file holds.
+///
+/// # Errors
+/// See [`Bad`]. Damage behind the first line is no error: it is in the notes.
+pub fn read(mut from: impl BufRead) -> Result<Read, Bad> {
+    let mut lines = Lines::default();
+    let first = lines.next(&mut from).map_err(Bad::Io)?.ok_or(Bad::Empty)?;
+    let mut reading = Reading {
+        number: 1,
+        ..Reading::default()
+    };
+    reading.out.profile.header = header(first)?;
+    loop {
+        match lines.next(&mut from) {
+            Ok(Some(line)) => reading.line(line),
+            Ok(None) => break,
+            // The rest cannot be read: as if the file ended here.
+            Err(_) => {
+                reading.number += 1;
+                reading.damaged();
+                break;
+            }
+        }
+    }
+    Ok(reading.done())
+}
+
+fn header(line: &[u8]) -> Result<crate::model::Header, Bad> {
+    // The version first: another one may have other fields.
+    let value: serde_json::Value = match serde_json::from_slice(line) {
+        Ok(value) => value,
+        Err(e) if line.starts_with(b"{\"header\"") => return Err(Bad::Header(e.to_string())),
+        Err(_) => return Err(Bad::Foreign),
+    };
+    let header = &value["header"];
+    if header["format"] != FORMAT {
+        return Err(Bad::Foreign);
+    }
+    match header["version"].as_u64() {
+        Some(version) if version == u64::from(VERSION) => {}
+        Some(version) => return Err(Bad::Version(version)),
+        None => return Err(Bad::Header("no version".to_owned())),
+    }
+    match serde_json::from_value(value) {
+        Ok(Row::Header(header)) => Ok(header),
+        Ok(_) => Err(Bad::Foreign),
+        Err(e) => Err(Bad::Header(e.to_string())),
+    }
+}
+
+/// Lines of bytes, bounded.
+#[derive(Default)]
+struct Lines {
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    fn next(&mut self, from: &mut impl BufRead) -> io::Result<Option<&[u8]>> {
+        self.buffer.clear();
+        let n = from.take(LONGEST).read_until(b'\n', &mut self.buffer)?;
+        if n == 0 {
+            return Ok(None);
+        }
+        let line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
+        Ok(Some(line))
+    }
+}
+
+/// Damaged lines that are told one by one.
+const TOLD: u64 = 3;
+
+#[derive(Default)]
+struct Reading {
+    out: Read,
+    /// The number of the line, from 1.
+    number: u64,
+    /// The account that is being read, and its rows.
+    next: Snapshot,
+    rows: u64,
+    spoilt: bool,
+    damaged: u64,
+    /// The last line was damaged: it may just be cut short.
+    last_damaged: bool,
+    unknown: std::collections::BTreeMap<String, u64>,
+}
+
+impl Reading {
+    fn line(&mut self, line: &[u8]) {
+        self.number += 1;
+        self.last_damaged = false;
+        match serde_json::from_slice::<Row>(line) {
+            Ok(row) => self.row(row),
+            Err(_) => match unknown(line) {
+                Some(kind) => {
+                    *self.unknown.entry(kind).or_default() += 1;
+                    self.rows += 1;
+                }
+                None => self.damaged(),
+            },
+        }
+    }
+
+    fn damaged(&mut self) {
+        self.damaged += 1;
+        if self.damaged <= TOLD {
+            self.out.notes.push(Note::Damaged(self.number));
+        }
+        self.spoilt = true;
+        self.last_damaged = true;
+    }
+
+    fn row(&mut self, row: Row) {
+        let next = &mut self.next;
+        match row {
+            Row::Process(row) => next.processes.push(row),
+            Row::Thread(row) => next.threads.push(row),
+            Row::Context(row) => next.contexts.push(row),
+            Row::Call(row) => next.calls.push(row),
+            Row::Stack(row) => next.stacks.push(row),
+            Row::Futex(row) => next.futexes.push(row),
+            Row::Lost(row) => {
+                let count = next.lost.entry(row.what).or_default();
+                *count = count.saturating_add(row.count);
+            }
+            Row::Event(row) => return self.out.profile.events.push(row),
+            Row::Snapshot(mark) => return self.account(mark),
+            Row::End(end) => {
+                self.out.profile.end = Some(end);
+                return;
+            }
+            // Two files in one: the rows that follow are not of this run.
+            Row::Header(_) => {
+                self.spoilt = true;
+                return;
+            }
+        }
+        self.rows += 1;
+    }
+
+    fn account(&mut self, mark: Mark) {
+        let mut account = std::mem::take(&mut self.next);
+        let rows = std::mem::take(&mut self.rows);
+        if std::mem::take(&mut self.spoilt) || rows != mark.rows {
+            self.out.notes.push(Note::Incomplete(mark.number));
+            return;
+        }
+        account.at_ns = mark.at_ns;
+        self.out.profile.data = account;
+        self.out.accounts += 1;
+    }
+
+    fn done(mut self) -> Read {
+        let notes = &mut self.out.notes;
+        // A last line that is not whole is what "cut short" says.
+        if self.out.profile.end.is_none() && self.last_damaged {
+            self.damaged -= 1;
+            if self.damaged < TOLD {
+                notes.pop();
+            }
+        }
+        if self.damaged > TOLD {
+            notes.push(Note::MoreDamaged(self.damaged - TOLD));
+        }
+        if self.out.profile.end.is_none() {
+            notes.push(Note::Truncated(self.out.accounts));
+        }
+        let unknown = self.unknown.into_iter();
+        notes.extend(unknown.map(|(kind, n)| Note::Unknown(kind, n)));
+        self.out
+    }
+}
+
+/// The kind of a row that is whole and of no known kind.
+fn unknown(line: &[u8]) -> Option<String> {
+    let value: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(line).ok()?;
+    let (kind, _) = value.into_iter().next()?;
+    (!KINDS.contains(&kind.as_str())).then_some(kind)
+}

@@ -1,0 +1,114 @@
+//! Writes a file so that it can be cut short anywhere.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use super::{EXTENSION, Lost, Mark, Row};
+use crate::model::{End, Event, Header, Snapshot};
+
+/// Writes one profile, an account at a time. Each call ends in one `write` and a `flush`, so that
+/// what came before is whole whatever happens to the process later. (What happens to the machine is
+/// another matter: nothing is synced.)
+///
+/// Accounts are whole each time. Who takes them while the command runs lets the time between grow
+/// with the run, so that the file stays small: at 1, 2, 4, 8 ... seconds, and at the end.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    to: W,
+    buffer: Vec<u8>,
+    accounts: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the first line.
+    ///
+    /// # Errors
+    /// Those of the writer, here and below.
+    pub fn new(to: W, header: &Header) -> io::Result<Writer<W>> {
+        let mut writer = Writer {
+            to,
+            buffer: Vec::new(),
+            accounts: 0,
+        };
+        writer.row(&Row::Header(header.clone()))?;
+        writer.out()?;
+        Ok(writer)
+    }
+
+    /// Writes an account, which replaces those before.
+    pub fn snapshot(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        let mut rows = 0;
+        let lost = snapshot.lost.iter().map(|(what, count)| Lost {
+            what: what.clone(),
+            count: *count,
+        });
+        let all = (snapshot.processes.iter().cloned().map(Row::Process))
+            .chain(snapshot.threads.iter().cloned().map(Row::Thread))
+            .chain(snapshot.contexts.iter().cloned().map(Row::Context))
+            .chain(snapshot.calls.iter().cloned().map(Row::Call))
+            .chain(snapshot.stacks.iter().cloned().map(Row::Stack))
+            .chain(snapshot.futexes.iter().cloned().map(Row::Futex))
+            .chain(lost.map(Row::Lost));
+        for row in all {
+            self.row(&row)?;
+            rows += 1;
+        }
+        self.accounts += 1;
+        self.row(&Row::Snapshot(Mark {
+            number: self.accounts,
+            rows,
+            at_ns: snapshot.at_ns,
+        }))?;
+        self.out()
+    }
+
+    /// Writes a part of the trace.
+    pub fn events(&mut self, events: &[Event]) -> io::Result<()> {
+        for event in events {
+            self.row(&Row::Event(event.clone()))?;
+        }
+        self.out()
+    }
+
+    /// Writes the last line, and gives back what was written to.
+    pub fn end(mut self, end: &End) -> io::Result<W> {
+        self.row(&Row::End(end.clone()))?;
+        self.out()?;
+        Ok(self.to)
+    }
+
+    fn row(&mut self, row: &Row) -> io::Result<()> {
+        serde_json::to_writer(&mut self.buffer, row)?;
+        self.buffer.push(b'\n');
+        Ok(())
+    }
+
+    fn out(&mut self) -> io::Result<()> {
+        let done = self.to.write_all(&self.buffer);
+        self.buffer.clear();
+        done?;
+        self.to.flush()
+    }
+}
+
+/// The name of a file in a folder of a run: `NAME.HOST.RANK.spile`, without a rank with the process.
+/// What could not stand in a file's name becomes `_`.
+pub fn name(name: &str, header: &Header) -> String {
+    let mut text = String::new();
+    for (part, dot) in [(name, '_'), (&header.host, '.')] {
+        text.extend(part.chars().map(|c| match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '+' => c,
+            '.' => dot,
+            _ => '_',
+        }));
+        text.push('.');
+    }
+    let number = match (&header.rank, header.pid) {
+        (Some(rank), _) => format!("{:05}", rank.rank),
+        (None, Some(pid)) => pid.to_string(),
+        (None, None) => "all".to_owned(),
+    };
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{number}.{EXTENSION}");
+    text
+}
