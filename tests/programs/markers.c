@@ -3,6 +3,7 @@
  * markers types COUNT   markers with arguments of all types
  * markers places COUNT  one marker at three places, whose arguments are elsewhere at each
  * markers enabled       says whether somebody listens
+ * markers told          waits until somebody listens, and says so
  * markers wait          waits until somebody does, and passes the marker as long as that is so
  */
 #include <spile/sdt.h>
@@ -46,8 +47,11 @@ int main(int argc, char **argv)
             places(i, &value);
         else if (strcmp(what, "enabled") == 0)
             printf("enabled %d\n", SPILE_PROBE_ENABLED(types, sem));
-        while (strcmp(what, "wait") == 0 && !SPILE_PROBE_ENABLED(types, sem))
+        while ((strcmp(what, "wait") == 0 || strcmp(what, "told") == 0)
+               && !SPILE_PROBE_ENABLED(types, sem))
             usleep(1000);
+        if (strcmp(what, "told") == 0)
+            printf("told\n");
         do {
             SPILE_PROBE_SEM(types, sem, i);
         } while (strcmp(what, "wait") == 0 && SPILE_PROBE_ENABLED(types, sem)

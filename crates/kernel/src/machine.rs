@@ -81,24 +81,56 @@ pub fn version() -> (u32, u32, u32) {
 }
 
 /// Whether the kernel may switch threads within its own code, and so within BPF programs that run
-/// with preemption on. Where that can be set at the boot, debugfs has the setting; `true` where it
-/// cannot be told.
+/// with preemption on. Where that can be set at the boot, debugfs has the setting; where that may
+/// not be read (lockdown, which keeps it from being set there too), the command line and the
+/// configuration. `true` where it cannot be told.
 #[must_use]
 pub fn preempts() -> bool {
-    let setting = || crate::tracepoints::debugfs("sched/preempt");
+    let setting = || {
+        let line = crate::tracepoints::debugfs("sched/preempt");
+        let by_debugfs = line.as_deref().and_then(marked_word);
+        by_debugfs.map(str::to_owned).or_else(|| {
+            let line = std::fs::read_to_string("/proc/cmdline").ok()?;
+            preemption_at_boot(&line, |name| config(name) == Some("y")).map(str::to_owned)
+        })
+    };
     preempts_by(&version_text(), setting)
 }
 
-/// The setting is a line of names with the one that counts in parentheses (`sched_dynamic_show`).
+/// The setting by its name, as `preempt=` on the kernel's command line has them.
 fn preempts_by(version: &str, setting: impl FnOnce() -> Option<String>) -> bool {
     let model = version.split(' ').find(|w| w.starts_with("PREEMPT"));
     match model {
         None => false,
         Some("PREEMPT_DYNAMIC") => {
-            setting().is_none_or(|line| !line.contains("(none)") && !line.contains("(voluntary)"))
+            setting().is_none_or(|name| !matches!(&*name, "none" | "voluntary"))
         }
         Some(_) => true,
     }
+}
+
+/// The word in parentheses (`sched_dynamic_show`).
+fn marked_word(line: &str) -> Option<&str> {
+    Some(line.split_once('(')?.1.split_once(')')?.0)
+}
+
+/// What `preempt_dynamic_init` chooses: the last known word of the command line, else what the
+/// kernel was configured for.
+fn preemption_at_boot(cmdline: &str, set: impl Fn(&str) -> bool) -> Option<&'static str> {
+    const MODELS: [(&str, &str); 4] = [
+        ("none", "CONFIG_PREEMPT_NONE"),
+        ("voluntary", "CONFIG_PREEMPT_VOLUNTARY"),
+        ("lazy", "CONFIG_PREEMPT_LAZY"),
+        ("full", "CONFIG_PREEMPT"),
+    ];
+    let words = cmdline.split_whitespace();
+    let asked = words.filter_map(|w| w.strip_prefix("preempt=")).rev();
+    let known = |word: &str| MODELS.iter().find(|m| m.0 == word);
+    let mut asked = asked.filter_map(known);
+    asked
+        .next()
+        .or_else(|| MODELS.iter().find(|m| set(m.1)))
+        .map(|m| m.0)
 }
 
 /// Whether a kernel of that version may switch threads within programs at raw tracepoints: since
@@ -236,13 +268,23 @@ mod tests {
     #[test]
     fn preemption() {
         let with = |line: &str| {
-            let line = (!line.is_empty()).then(|| line.to_owned());
-            preempts_by("#1 SMP PREEMPT_DYNAMIC Debian 6.12", || line)
+            let name = marked_word(line).map(str::to_owned);
+            preempts_by("#1 SMP PREEMPT_DYNAMIC Debian 6.12", || name)
         };
         assert!(!with("none (voluntary) full") && !with("(none) voluntary full lazy"));
         assert!(with("none voluntary (full)") && with("full (lazy)") && with(""));
         assert!(!preempts_by("#1 SMP Debian 6.1", || None));
-        assert!(preempts_by("#1 SMP PREEMPT_RT x", || Some("(none)".into())));
+        assert!(preempts_by("#1 SMP PREEMPT_RT x", || Some("none".into())));
+    }
+
+    #[test]
+    fn preemption_that_only_the_boot_tells() {
+        let lazy = |name: &str| name == "CONFIG_PREEMPT_LAZY";
+        let at = |cmdline| preemption_at_boot(cmdline, lazy);
+        assert_eq!(at("quiet preempt=none x"), Some("none"));
+        assert_eq!(at("preempt=none preempt=full preempt=odd"), Some("full"));
+        assert_eq!(at("quiet"), Some("lazy"));
+        assert_eq!(preemption_at_boot("quiet", |_| false), None);
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl Kernel {
         &self.layout
     }
 
+    /// What is loaded.
+    pub fn loaded(&self) -> Option<&Loaded> {
+        self.loaded.as_ref()
+    }
+
     /// Hits that the kernel itself turned away.
     pub fn misses(&self) -> u64 {
         self.loaded.as_ref().map_or(0, Loaded::kernel_misses)

@@ -8,12 +8,13 @@
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`kernel_side`], [`drain`], [`grace`], [`needs`], [`urgent`] | locks and per-CPU deltas |
 //! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
-//! | [`load`], `code`, `trampoline`, `probed` | loading and attaching; files that change meanwhile |
+//! | [`load`], `arm`, `code`, `trampoline`, `probed` | loading and attaching; files that change meanwhile |
 //! | `tree`, `words`, [`namespaces`] | what kernel handlers read of the session: the target's processes, clock, zone |
 //! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
 //! | [`events`], [`child`], [`input`], [`output`], [`prometheus`] | the outside world |
 //! | [`host`], [`kmem`], [`clock`] | intrinsics of controller handlers |
 pub mod account;
+mod arm;
 pub mod child;
 pub mod clock;
 mod code;

@@ -255,16 +255,40 @@ impl Loaded {
         })
     }
 
-    /// Attaches all programs but the ones that are run on demand.
+    /// Attaches all programs but those of markers with semaphores.
     pub fn attach(&self) -> Result<Links, Error> {
         self.attach_for(&Program::default(), None)
             .map_err(|(_, why)| why)
     }
 
-    /// As [`Loaded::attach`]; an error has the name of the program.
+    /// As [`Loaded::attach`], but for markers with semaphores; an error has the name of the
+    /// program.
     fn attach_for(&self, program: &Program, target: Option<u32>) -> Result<Links, (String, Error)> {
         let mut links = Links::default();
-        for info in &self.layout.programs {
+        self.attach_some(program, target, &mut links, |info| !raises(info))?;
+        Ok(links)
+    }
+
+    /// Attaches the markers with semaphores: from then on programs know that they are looked
+    /// at, so the session runs already.
+    pub fn attach_raising(&self, program: &Program, links: &mut Links) -> Result<(), Error> {
+        self.attach_some(program, None, links, raises)
+            .map_err(|(_, why)| why)
+    }
+
+    /// Whether there are markers with semaphores.
+    pub fn raises(&self) -> bool {
+        self.layout.programs.iter().any(raises)
+    }
+
+    fn attach_some(
+        &self,
+        program: &Program,
+        target: Option<u32>,
+        links: &mut Links,
+        wanted: impl Fn(&ProgramInfo) -> bool,
+    ) -> Result<(), (String, Error)> {
+        for info in self.layout.programs.iter().filter(|p| wanted(p)) {
             let single = self.single.contains(&info.name);
             let point = |id: &HandlerId| program.handlers.get(id.index()).map(|h| &*h.point);
             // Those that analysis made come first, and name what they serve.
@@ -277,12 +301,20 @@ impl Loaded {
                 target,
                 point: first,
             };
-            self.with_program(&info.name, |fd| attach(info, &how, fd, &mut links))
+            self.with_program(&info.name, |fd| attach(info, &how, fd, links))
                 .and_then(|done| done)
                 .map_err(|why| (info.name.clone(), why))?;
         }
-        Ok(links)
+        Ok(())
     }
+}
+
+/// Whether a program's attachment shows in probed programs, by their semaphores.
+fn raises(info: &ProgramInfo) -> bool {
+    let Attach::Code { probe, .. } = &info.attach else {
+        return false;
+    };
+    probe.sites.iter().any(|s| s.semaphore != 0)
 }
 
 /// The error of a load; a rejection by the verifier with the place in the script.

@@ -1,7 +1,8 @@
 //! A session: everything from the loaded object to the last line of the account, on one thread.
 //!
 //! Order: programs are loaded and attached but turned away, `begin` probes run, then kernel
-//! handlers may run, the command of `-c` starts, and the event loop waits. At the end kernel
+//! handlers may run, markers with semaphores are attached (programs see that), the command of
+//! `-c` starts, and the event loop waits. At the end kernel
 //! handlers are turned off and detached, what they sent is printed, `end` probes run (after an
 //! error: `error` probes), unread globals print themselves unless there was an error, and the
 //! account closes the session.
@@ -21,6 +22,7 @@ use spile_bpf::layout::{Object, percpu, shared};
 use spile_ir::{Event, HandlerId, Program};
 
 use crate::account::Account;
+use crate::arm;
 use crate::child::Watched;
 use crate::clock;
 use crate::code;
@@ -87,14 +89,18 @@ pub struct Options {
     pub quiet: bool,
     /// Unread globals print themselves at the end; false with `--no-global-var-display`.
     pub display_globals: bool,
-    /// Called once the probes are armed, right before the command of `-c` starts.
-    pub armed: Option<Box<dyn FnOnce()>>,
+    /// Called once the probes are armed, right before the command of `-c` starts, with how those
+    /// are attached that [`Session::means`] does not have.
+    pub armed: Option<Armed>,
     /// Compiles the program with its script lines: for the message, where the kernel's verifier
     /// refuses it.
     pub with_lines: Option<Compile>,
     /// Compiles it without fentry and fexit, where the kernel refuses them.
     pub without: Option<Compile>,
 }
+
+/// Is told how the last probes are attached, a line each.
+pub type Armed = Box<dyn FnOnce(&[String])>;
 
 /// Compiles a program; `None` where that fails.
 pub type Compile = Box<dyn FnOnce(&Program) -> Option<Object>>;
@@ -353,8 +359,14 @@ impl Session {
         if let Some(kernel) = self.controller.kernel() {
             kernel.state().set_running(true);
         }
+        let known = self.means().len();
+        if let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel())
+            && let Some(text) = arm::raise_semaphores(kernel, &self.program, links, &self.probed)?
+        {
+            self.warn_of(&text);
+        }
         if let Some(armed) = self.options.armed.take() {
-            armed();
+            armed(&self.means()[known..]);
         }
         for (timer, _) in &self.timers {
             timer
@@ -704,7 +716,7 @@ impl Session {
         let mut exit_code = i32::from(failed || self.controller.out.failed());
         if let Some(warning) = self.child_failed() {
             exit_code = 1;
-            self.warn(&warning);
+            self.warn_of(&warning);
         }
         for text in self.probed.look_at_all() {
             self.warn_of(&text);
@@ -718,12 +730,6 @@ impl Session {
             account,
             teardown: since.elapsed(),
         })
-    }
-
-    fn warn(&self, text: &str) {
-        if !self.options.quiet {
-            output::warn(text);
-        }
     }
 
     /// How the command of `-c` failed, if it did.

@@ -47,7 +47,7 @@ fn run_until(text: &str, threads: usize, calls: usize, last: &str) -> Option<(Ou
     let object = spile_bpf::compile(&program, &machine()).unwrap();
     let work = Arc::new(Mutex::new(None));
     let slot = Arc::clone(&work);
-    let armed = move || {
+    let armed = move |_: &[String]| {
         let call = move || {
             for _ in 0..calls {
                 // SAFETY: the call has no arguments and no effect.

@@ -20,7 +20,7 @@ use spile_syntax::source::Sources;
 use crate::cli::Cli;
 use crate::facts::kernel_debug::Kernel;
 use crate::facts::{KernelFacts, user};
-use crate::report::{Failure, Stopwatch, fail, say, tell};
+use crate::report::{Failure, Stopwatch, fail, say, tell, tell_lines};
 use crate::{list, machine, tapset};
 
 /// Longest script, in bytes. (The longest of SystemTap's examples has 20 KB.)
@@ -580,16 +580,18 @@ fn execute(
         timing: cli.timing,
         quiet: cli.no_warnings,
         display_globals: !cli.no_global_var_display,
-        armed: verbose
-            .then(|| -> Box<dyn FnOnce()> { Box::new(|| tell("Pass 5: starting run.\n")) }),
+        armed: verbose.then(|| -> session::Armed {
+            Box::new(|late| {
+                tell_lines(late);
+                tell("Pass 5: starting run.\n");
+            })
+        }),
         with_lines: otherwise(|machine| machine.lines = true),
         without: otherwise(|machine| machine.functions.clear()),
     };
     let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;
     if verbose {
-        for line in session.means() {
-            tell(format_args!("{line}\n"));
-        }
+        tell_lines(session.means());
     }
     if let (true, Some(path)) = (verbose, session.files_path()) {
         tell(format_args!("Files are in {path}\n"));

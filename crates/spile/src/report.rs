@@ -41,6 +41,13 @@ pub fn tell(text: impl fmt::Display) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// The same for lines.
+pub fn tell_lines(lines: &[String]) {
+    for line in lines {
+        tell(format_args!("{line}\n"));
+    }
+}
+
 /// Prints to standard output. A reader that has enough, as `head` does, is no failure.
 pub fn say(text: impl fmt::Display) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();

@@ -491,7 +491,11 @@ impl Gen<'_> {
         let locks = self.locks();
         let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
         let prints = |i: &Inst| matches!(i, Inst::Print { .. } | Inst::PrintHist { .. });
-        let sends = insts.any(|(i, _)| prints(i) || i.fallible(self.program));
+        let fails = |i: &Inst| match i {
+            Inst::Tick { .. } => self.ticking,
+            _ => i.fallible(self.program),
+        };
+        let sends = insts.any(|(i, _)| prints(i) || fails(i));
         if self.plan.apart && !self.options.timing && (sends || !locks.is_empty()) {
             return self.leave_apart(&locks);
         }
