@@ -6,10 +6,15 @@
 //! |---|---|
 //! | [`model`] | processes, threads, system calls, contexts, stacks, events |
 //! | [`file`] | JSON Lines with snapshots: the writer, and a reader for whatever it meets |
+//! | [`run`] | the profiles of a run as one: ranks, nodes, imbalance |
+//! | [`report`] | text: the summary, the table by thread, differences |
 
 pub mod file;
 pub mod model;
+pub mod report;
+pub mod run;
 #[cfg(any(test, feature = "testgen"))]
 pub mod testgen;
 
 pub use model::*;
+pub use run::Run;

@@ -288,8 +288,8 @@ impl Part {
     pub fn name(self) -> &'static str {
         match self {
             Part::User => "user code",
-            Part::SyscallCpu => "in system calls, on a CPU",
-            Part::Blocked => "in system calls, blocked",
+            Part::SyscallCpu => "system calls on a CPU",
+            Part::Blocked => "blocked in system calls",
             Part::Runnable => "waiting for a CPU",
             Part::FaultMinor => "minor page faults",
             Part::FaultMajor => "major page faults",

@@ -10,7 +10,7 @@ use clap::Parser;
 #[command(
     name = "spile",
     disable_version_flag = true,
-    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN\n       spile fmt [--check] [FILE]...\n       spile lsp",
+    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN\n       spile fmt [--check] [FILE]...\n       spile lsp\n       spile report [OPTIONS] FILE|DIR...\n       spile diff A B",
     after_help = "FILE can be - for standard input. ARGS become $1, @1, ... in the script.\n\
                   Options can stand before or after FILE; -- ends them."
 )]
@@ -217,4 +217,42 @@ pub struct Lsp {
     /// Standard input and output, which is what it always uses: some editors add this
     #[arg(long)]
     pub stdio: bool,
+}
+
+/// Shows where the time of a command went that was recorded.
+#[derive(Debug, Parser)]
+#[command(
+    name = "spile report",
+    bin_name = "spile report",
+    after_help = "Files of one run, as those of its ranks, become one report. Of a folder the files \
+                  whose names end in .spile are read."
+)]
+pub struct Report {
+    /// Print the system calls of each thread and their time in nanoseconds
+    #[arg(long)]
+    pub threads: bool,
+    /// Rows of a table at most
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub top: usize,
+    /// Where files are of several runs, that whose number begins so
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Files and folders
+    #[arg(value_name = "FILE|DIR", required = true)]
+    pub paths: Vec<PathBuf>,
+}
+
+/// Compares two recorded runs.
+#[derive(Debug, Parser)]
+#[command(name = "spile diff", bin_name = "spile diff")]
+pub struct Diff {
+    /// Rows of a table at most
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub top: usize,
+    /// The first run, a file or a folder
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// The second run
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
 }

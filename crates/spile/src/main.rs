@@ -7,6 +7,7 @@ mod list;
 mod lsp;
 mod machine;
 mod passes;
+mod profiles;
 mod report;
 mod tapset;
 
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
     match args.nth(1).as_deref().and_then(|a| a.to_str()) {
         Some("fmt") => subcommand(|cli: cli::Fmt| fmt::run(&cli, std::io::stderr().is_terminal())),
         Some("lsp") => subcommand(|cli: cli::Lsp| lsp::run(&cli)),
+        Some("report") => subcommand(|cli: cli::Report| profiles::report(&cli)),
+        Some("diff") => subcommand(|cli: cli::Diff| profiles::diff(&cli)),
         _ => run(),
     }
 }

@@ -1,0 +1,130 @@
+//! Tables and paragraphs that fit a width.
+
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// A column.
+pub struct Column {
+    pub head: &'static str,
+    /// What is dropped first where the width is short: the highest; 0 is never dropped.
+    pub drop: u8,
+}
+
+/// A table: the first column is text, which is cut where it must be, the others are numbers.
+pub struct Table {
+    pub columns: Vec<Column>,
+    pub rows: Vec<Vec<String>>,
+    /// The narrowest that the first column is cut to before columns are dropped.
+    pub narrow: usize,
+}
+
+impl Table {
+    pub fn new(columns: &[(&'static str, u8)]) -> Table {
+        let columns = columns.iter();
+        Table {
+            columns: columns.map(|&(head, drop)| Column { head, drop }).collect(),
+            rows: Vec::new(),
+            narrow: 18,
+        }
+    }
+
+    /// The text, ending in a newline.
+    pub fn render(&self, width: usize) -> String {
+        let rows: Vec<Vec<String>> = self
+            .rows
+            .iter()
+            .map(|row| row.iter().map(|cell| clean(cell)).collect())
+            .collect();
+        let mut widths: Vec<usize> = self.columns.iter().map(|c| c.head.width()).collect();
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.width());
+            }
+        }
+        let mut shown: Vec<usize> = (0..self.columns.len())
+            // A column that says nothing at all is not shown.
+            .filter(|c| self.columns[*c].drop == 0 || rows.iter().any(|r| says(&r[*c])))
+            .collect();
+        loop {
+            let others: usize = shown[1..].iter().map(|c| widths[*c] + 2).sum();
+            if others + widths[0].min(self.narrow) <= width {
+                widths[0] = widths[0].min(width - others);
+                break;
+            }
+            let worst = shown.iter().rev().max_by_key(|c| self.columns[**c].drop);
+            let worst = worst.copied().filter(|c| self.columns[*c].drop > 0);
+            let Some(worst) = worst else {
+                widths[0] = widths[0].min(self.narrow);
+                break;
+            };
+            shown.retain(|c| *c != worst);
+        }
+        let heads: Vec<_> = self.columns.iter().map(|c| c.head.to_owned()).collect();
+        let mut out = String::new();
+        for row in std::iter::once(&heads).chain(&rows) {
+            let mut line = String::new();
+            for column in &shown {
+                let cell = cut(&row[*column], widths[*column]);
+                let room = " ".repeat(widths[*column] - cell.width());
+                if *column == 0 {
+                    line += &format!("{cell}{room}");
+                } else {
+                    line += &format!("  {room}{cell}");
+                }
+            }
+            out += &cut(line.trim_end(), width);
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn says(cell: &str) -> bool {
+    !matches!(cell, "" | "-" | "0")
+}
+
+/// Names come from programs: without what moves a terminal's cursor.
+pub fn clean(text: &str) -> String {
+    let visible = |c: char| {
+        c.width().is_some()
+            && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let chars = text.chars();
+    chars.map(|c| if visible(c) { c } else { '?' }).collect()
+}
+
+/// The beginning that fits, with a mark where something is cut off.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut room = width.saturating_sub(1);
+    for c in text.chars() {
+        let Some(left) = room.checked_sub(c.width().unwrap_or(0)) else {
+            break;
+        };
+        room = left;
+        out.push(c);
+    }
+    if width > 0 {
+        out.push('…');
+    }
+    out
+}
+
+/// One line of clauses, as many of them as fit; the first one in any case.
+pub fn clauses(start: &str, clauses: &[String], width: usize) -> String {
+    let mut line = clean(start);
+    for (i, clause) in clauses.iter().enumerate() {
+        let clause = clean(clause);
+        let comma = if i == 0 { "" } else { ", " };
+        if i > 0 && line.width() + comma.width() + clause.width() > width {
+            break;
+        }
+        line += comma;
+        line += &clause;
+    }
+    line = cut(&line, width);
+    line.push('\n');
+    line
+}

@@ -1,0 +1,360 @@
+//! The summary: five lines that say where the time went, then tables.
+
+use super::table::{Table, clauses, clean, cut};
+use super::{bytes, counted, percent, signed, time};
+use crate::model::Part;
+use crate::run::{Group, OUTSIDE, Run, Sum, Summary, Unit, WITHIN};
+
+/// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
+pub fn text(run: &Run, width: usize, top: usize) -> String {
+    let summary = run.summary();
+    let mut out = head(run, &summary, width);
+    out += &parts(&summary, width);
+    if summary.threads.is_empty() && summary.calls.is_empty() {
+        out = cut(out.lines().next().unwrap_or_default(), width) + "\nnothing was recorded\n";
+    }
+    out += &groups("Calls", "call", &summary.calls, &summary, width, top);
+    if summary.regions.iter().any(|r| r.name != OUTSIDE) {
+        out += &groups("Regions", "region", &summary.regions, &summary, width, top);
+    }
+    if summary.nodes.len() > 1 {
+        out += &units("Nodes", &summary.nodes, width, usize::MAX);
+    }
+    if summary.ranks {
+        out += &units("Ranks", &summary.units, width, top);
+    }
+    out += &units("Threads", &summary.threads, width, top);
+    out += &errors(&summary.calls, width, top);
+    out += &futexes(run, width, top);
+    out += &unfinished(run, width, top);
+    out += &lost(&summary);
+    out
+}
+
+/// Five lines.
+fn head(run: &Run, summary: &Summary, width: usize) -> String {
+    let header = run.profiles.first().map(|p| &p.header);
+    let command = header.map(|h| h.command.join(" ")).unwrap_or_default();
+    let what = match (command.is_empty(), run.profiles.len()) {
+        (_, 0) => "no profiles".to_owned(),
+        (false, _) => command,
+        (true, 1) => format!(
+            "{} on {}",
+            run.profiles[0].title(),
+            run.profiles[0].header.host
+        ),
+        (true, n) => counted(n as u64, "profile"),
+    };
+    let mut facts = vec![time(summary.elapsed)];
+    if summary.ranks {
+        facts.push(counted(summary.units.len() as u64, "rank"));
+        facts.push(counted(summary.nodes.len() as u64, "node"));
+    }
+    facts.push(counted(summary.threads.len() as u64, "thread"));
+    facts.extend(header.map(|h| format!("run {}", h.run)));
+    // The facts are more to the point than a long command's end.
+    let room = width.saturating_sub(facts[..facts.len().min(4)].join(", ").len() + 2);
+    let what = cut(&clean(&what), room.max(20));
+    let mut out = clauses(&format!("{what}: "), &facts, width);
+
+    let wall = summary.all.wall as f64;
+    let mut parts: Vec<(f64, &str)> = Part::ALL
+        .iter()
+        .map(|p| (summary.all.part(*p) as f64, p.name()))
+        .filter(|(ns, _)| *ns > 0.0)
+        .collect();
+    parts.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let parts = parts.iter().map(|(ns, name)| {
+        let name = name
+            .replace(", on a CPU", "")
+            .replace(", blocked", " asleep");
+        format!("{} {name}", percent(*ns, wall))
+    });
+    let start = format!("Threads' time {}: ", time(summary.all.wall));
+    out += &clauses(&start, &parts.collect::<Vec<_>>(), width);
+
+    let in_calls = summary.in_calls() as f64;
+    let most = |groups: &[Group]| -> Vec<String> {
+        let some = groups.iter().take(5).map(|g| {
+            let share = percent(g.time() as f64, in_calls);
+            format!("{} {share} ({})", g.short(), time(g.time()))
+        });
+        some.collect()
+    };
+    let start = format!("Of {} in calls: ", time(summary.in_calls()));
+    out += &clauses(&start, &most(&summary.calls), width);
+    if summary.regions.iter().any(|r| r.name != OUTSIDE) {
+        out += &clauses("By region: ", &most(&summary.regions), width);
+    }
+    if let Some(unit) = summary.critical() {
+        let mut clause = vec![
+            unit.title.clone(),
+            format!("{} at work", time(unit.busiest.0)),
+        ];
+        clause.extend(
+            summary
+                .imbalance()
+                .map(|i| format!("{i:.2} times the mean")),
+        );
+        if summary.ranks {
+            clause.push(format!("thread {}", unit.busiest.1));
+            clause.push(format!("on {}", unit.host));
+        }
+        out += &clauses("Critical: ", &clause, width);
+    }
+    out
+}
+
+fn section(title: &str, table: &Table, width: usize, left: usize) -> String {
+    if table.rows.is_empty() {
+        return String::new();
+    }
+    let mut out = format!("\n{title}\n{}", table.render(width));
+    if left > 0 {
+        out += &format!("and {left} more\n");
+    }
+    out
+}
+
+fn parts(summary: &Summary, width: usize) -> String {
+    let mut table = Table::new(&[
+        ("threads' time", 0),
+        ("time", 0),
+        ("share", 0),
+        ("most", 2),
+        ("of", 3),
+    ]);
+    let all = &summary.all;
+    if all.threads == 0 {
+        return String::new();
+    }
+    for part in Part::ALL {
+        let of = |u: &Unit| u.sum.part(part);
+        let most = summary.units.iter().max_by_key(|u| of(u));
+        let most = most.filter(|u| summary.units.len() > 1 && of(u) > 0);
+        table.rows.push(vec![
+            part.name().to_owned(),
+            time(all.part(part)),
+            percent(all.part(part) as f64, all.wall as f64),
+            most.map_or("-".to_owned(), |u| time(of(u))),
+            most.map_or("-".to_owned(), |u| u.title.clone()),
+        ]);
+    }
+    let last = [
+        ("residual", signed(all.residual), all.residual as f64),
+        ("wall time", time(all.wall), all.wall as f64),
+    ];
+    for (name, text, ns) in last {
+        let share = percent(ns, all.wall as f64);
+        let dash = || "-".to_owned();
+        table
+            .rows
+            .push(vec![name.to_owned(), text, share, dash(), dash()]);
+    }
+    section("Where the time went", &table, width, 0)
+}
+
+fn groups(
+    title: &str,
+    what: &'static str,
+    groups: &[Group],
+    summary: &Summary,
+    width: usize,
+    top: usize,
+) -> String {
+    let calls = what == "call";
+    let mut table = Table::new(&[
+        (what, 0),
+        ("time", 0),
+        ("share", 0),
+        ("calls", 0),
+        ("failed", if calls { 4 } else { 9 }),
+        ("on a CPU", 2),
+        ("blocked", 1),
+        ("mean", 5),
+        ("max", 6),
+        ("bytes", 7),
+        ("max/mean", 3),
+        (if calls { "mostly in" } else { "mostly" }, 8),
+    ]);
+    table.narrow = 32;
+    let all = summary.in_calls() as f64;
+    for group in groups.iter().take(top) {
+        let mostly = match group.mostly() {
+            OUTSIDE if calls => "-",
+            mostly => mostly.rsplit(WITHIN).next().unwrap_or_default(),
+        };
+        table.rows.push(vec![
+            group.short().to_owned(),
+            time(group.time()),
+            percent(group.time() as f64, all),
+            group.count.to_string(),
+            group.failures().to_string(),
+            time(group.cpu),
+            time(group.blocked),
+            time(group.mean()),
+            time(group.max),
+            if group.bytes > 0 {
+                bytes(group.bytes)
+            } else {
+                "-".to_owned()
+            },
+            group
+                .imbalance()
+                .map_or("-".to_owned(), |i| format!("{i:.2}")),
+            mostly.to_owned(),
+        ]);
+    }
+    let over = if summary.ranks { "ranks" } else { "threads" };
+    let title = format!("{title} (max/mean is over {over})");
+    section(&title, &table, width, groups.len().saturating_sub(top))
+}
+
+fn units(title: &str, units: &[Unit], width: usize, top: usize) -> String {
+    let mut columns = vec![("", 0), ("wall", 0), ("user", 0)];
+    // By how much each part tells; the residual is always shown.
+    let drops = [1, 1, 2, 5, 6, 7, 8];
+    columns.extend(Part::ALL[1..].iter().map(|p| p.short()).zip(drops));
+    columns.extend([("residual", 0), ("threads", 4), ("node", 9)]);
+    let mut table = Table::new(&columns);
+    let mut order: Vec<&Unit> = units.iter().collect();
+    if order.len() > top {
+        order.sort_by_key(|u| std::cmp::Reverse(u.sum.wall));
+    }
+    let single = units.iter().all(|u| u.sum.threads == 1);
+    let one_host = units
+        .iter()
+        .all(|u| u.host == units[0].host || u.title == u.host);
+    for unit in order.iter().take(top) {
+        let Unit { title, sum, .. } = unit;
+        let mut row = vec![title.clone(), time(sum.wall)];
+        row.extend(
+            sum.parts
+                .iter()
+                .map(|ns| if *ns == 0 { "0".to_owned() } else { time(*ns) }),
+        );
+        row.push(residual(sum));
+        row.push(if single {
+            "-".to_owned()
+        } else {
+            sum.threads.to_string()
+        });
+        row.push(if one_host {
+            "-".to_owned()
+        } else {
+            unit.host.clone()
+        });
+        table.rows.push(row);
+    }
+    section(title, &table, width, units.len().saturating_sub(top))
+}
+
+fn residual(sum: &Sum) -> String {
+    let share = percent(sum.residual as f64, sum.wall as f64);
+    if share == "-" {
+        signed(sum.residual)
+    } else {
+        share
+    }
+}
+
+fn errors(calls: &[Group], width: usize, top: usize) -> String {
+    let mut all: Vec<(&str, &str, u64, u64)> = Vec::new();
+    for call in calls {
+        let errors = call.errors.iter();
+        all.extend(errors.map(|(e, n)| (&*call.name, &**e, *n, call.count)));
+    }
+    all.sort_by_key(|(.., n, _)| std::cmp::Reverse(*n));
+    let mut table = Table::new(&[
+        ("failed calls", 0),
+        ("error", 0),
+        ("failed", 0),
+        ("of calls", 1),
+    ]);
+    for (call, error, n, count) in all.iter().take(top) {
+        table.rows.push(vec![
+            (*call).to_owned(),
+            (*error).to_owned(),
+            n.to_string(),
+            percent(*n as f64, *count as f64),
+        ]);
+    }
+    section("Failures", &table, width, all.len().saturating_sub(top))
+}
+
+fn futexes(run: &Run, width: usize, top: usize) -> String {
+    let mut all = Vec::new();
+    for profile in &run.profiles {
+        all.extend(profile.data.futexes.iter().map(|f| (profile, f)));
+    }
+    all.sort_by_key(|(_, f)| std::cmp::Reverse(f.ns));
+    let mut table = Table::new(&[
+        ("futex", 0),
+        ("waits", 0),
+        ("time", 0),
+        ("max", 1),
+        ("woken by (thread: times)", 2),
+    ]);
+    for (profile, futex) in all.iter().take(top) {
+        let address = format!("{:#x}", futex.address);
+        let name = futex.name.as_ref().unwrap_or(&address);
+        let mut wakes = futex.wakes.clone();
+        wakes.sort_by_key(|w| std::cmp::Reverse(w.count));
+        let mut by: Vec<(u32, u64)> = Vec::new();
+        for wake in &wakes {
+            match by.iter_mut().find(|(waker, _)| *waker == wake.waker) {
+                Some((_, n)) => *n = n.saturating_add(wake.count),
+                None => by.push((wake.waker, wake.count)),
+            }
+        }
+        let by = by.iter().take(3).map(|(waker, n)| format!("{waker}: {n}"));
+        let place = match &profile.header.rank {
+            Some(rank) => format!("rank {} {name}", rank.rank),
+            None => format!("pid {} {name}", futex.pid),
+        };
+        table.rows.push(vec![
+            place,
+            futex.waits.to_string(),
+            time(futex.ns),
+            time(futex.max),
+            by.collect::<Vec<_>>().join(", "),
+        ]);
+    }
+    section("Futexes", &table, width, all.len().saturating_sub(top))
+}
+
+fn unfinished(run: &Run, width: usize, top: usize) -> String {
+    let mut all = Vec::new();
+    for profile in &run.profiles {
+        for call in &profile.data.calls {
+            all.extend(call.unfinished.map(|ns| (ns, profile.title(), call)));
+        }
+    }
+    all.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
+    let mut table = Table::new(&[
+        ("unfinished call", 0),
+        ("thread", 0),
+        ("so far", 0),
+        ("of", 1),
+    ]);
+    for (ns, title, call) in all.iter().take(top) {
+        let tid = call.tid.to_string();
+        table
+            .rows
+            .push(vec![call.call.clone(), tid, time(*ns), title.clone()]);
+    }
+    section(
+        "Unfinished calls",
+        &table,
+        width,
+        all.len().saturating_sub(top),
+    )
+}
+
+fn lost(summary: &Summary) -> String {
+    let mut out = String::new();
+    for (what, n) in &summary.lost {
+        out += &format!("\nLost: {n} {}\n", clean(what));
+    }
+    out
+}

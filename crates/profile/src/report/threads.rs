@@ -1,0 +1,51 @@
+//! The table of the STaKTAU paper: for each thread its calls and their time in nanoseconds.
+
+use super::table::clean;
+use crate::model::{Call, Ns};
+use crate::run::Run;
+
+/// For each thread of each profile `----- TID n -----`, then `call | time` of each call, most time
+/// first, and their total. A call that did not end has a line of its own. Threads without a call
+/// are there too.
+pub fn threads(run: &Run) -> String {
+    let mut out = String::new();
+    for profile in &run.profiles {
+        if run.profiles.len() > 1 {
+            let host = clean(&profile.header.host);
+            out += &format!("===== {} on {host} =====\n", clean(&profile.title()));
+        }
+        let mut tids: Vec<u32> = profile.data.threads.iter().map(|t| t.tid).collect();
+        tids.extend(profile.data.calls.iter().map(|c| c.tid));
+        tids.sort_unstable();
+        tids.dedup();
+        for tid in tids {
+            let calls = profile.data.calls.iter().filter(|c| c.tid == tid);
+            out += &thread(tid, calls);
+        }
+    }
+    out
+}
+
+fn thread<'a>(tid: u32, calls: impl Iterator<Item = &'a Call>) -> String {
+    let mut rows: Vec<(Ns, String)> = Vec::new();
+    let mut add = |name: String, ns: Ns| match rows.iter_mut().find(|(_, n)| *n == name) {
+        Some((sum, _)) => *sum = sum.saturating_add(ns),
+        None => rows.push((ns, name)),
+    };
+    for call in calls {
+        let name = clean(&call.call);
+        if let Some(ns) = call.unfinished {
+            add(format!("{name} (unfinished)"), ns);
+        }
+        if call.count > 0 {
+            add(name, call.total);
+        }
+    }
+    rows.sort_by(|a, b| (b.0, &a.1).cmp(&(a.0, &b.1)));
+    let total = rows.iter().fold(0u64, |a, (ns, _)| a.saturating_add(*ns));
+    let mut out = format!("----- TID {tid} -----\ncall | time\n");
+    for (ns, name) in rows {
+        out += &format!("{name} | {ns}\n");
+    }
+    out + &format!("total | {total}\n\n")
+}

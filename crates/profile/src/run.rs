@@ -1,0 +1,384 @@
+//! Several profiles of one run as one: sums by rank, node, thread, call and region; how uneven they
+//! are; the rank that the others wait for.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::model::{Call, Context, ContextKind, Ns, Part, Profile, ROOT, Thread};
+
+/// The profiles of one run. Those of ranks are in the order of ranks.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Run {
+    /// One a file.
+    pub profiles: Vec<Profile>,
+}
+
+/// Where the time of some threads went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// How many threads.
+    pub threads: u64,
+    /// Their wall time, one added to the other.
+    pub wall: Ns,
+    /// Its parts, in the order of [`Part::ALL`].
+    pub parts: [Ns; 8],
+    /// Wall time in no part.
+    pub residual: i64,
+}
+
+impl Sum {
+    fn add(&mut self, thread: &Thread, at_ns: Ns) {
+        self.threads += 1;
+        add(&mut self.wall, thread.wall(at_ns));
+        for (sum, part) in self.parts.iter_mut().zip(Part::ALL) {
+            add(sum, part.of(thread));
+        }
+        self.residual = self.residual.saturating_add(thread.residual(at_ns));
+    }
+
+    /// One part.
+    pub fn part(&self, part: Part) -> Ns {
+        let all = Part::ALL.iter().zip(self.parts);
+        all.filter(|(p, _)| **p == part).map(|(_, ns)| ns).sum()
+    }
+}
+
+/// A rank, a node or a thread.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unit {
+    /// "rank 3", "node1", "4001 pi".
+    pub title: String,
+    /// The machine.
+    pub host: String,
+    /// From the start of its first thread to the end of its last.
+    pub elapsed: Ns,
+    /// Where its threads' time went.
+    pub sum: Sum,
+    /// The time at work, which is all but blocked, of its busiest thread; and that thread.
+    pub busiest: (Ns, u32),
+}
+
+/// Calls that something is common to: their name or their region.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Group {
+    /// The call or the region.
+    pub name: String,
+    /// Calls that ended.
+    pub count: u64,
+    /// Their time.
+    pub total: Ns,
+    /// Of it, on a processor.
+    pub cpu: Ns,
+    /// Of it, asleep.
+    pub blocked: Ns,
+    /// Of it, ready and not on a processor.
+    pub runnable: Ns,
+    /// The shortest.
+    pub min: Ns,
+    /// The longest.
+    pub max: Ns,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Failures by name.
+    pub errors: BTreeMap<String, u64>,
+    /// As [`Call::histogram`], empty where there is none.
+    pub histogram: Vec<u64>,
+    /// Calls that did not end, and their time so far.
+    pub unfinished: (u64, Ns),
+    /// The time in each of [`Summary::units`].
+    pub per_unit: Vec<Ns>,
+    /// In a region, time by call; of a call, time by region.
+    pub within: BTreeMap<String, Ns>,
+}
+
+impl Group {
+    /// All their time, of the unfinished ones too.
+    pub fn time(&self) -> Ns {
+        self.total.saturating_add(self.unfinished.1)
+    }
+
+    /// The longest time of a unit by the mean: 1 is even, the number of units the worst. None
+    /// where nothing took time, or there is one unit.
+    pub fn imbalance(&self) -> Option<f64> {
+        imbalance(&self.per_unit)
+    }
+
+    /// The name, of a region without what it is within.
+    pub fn short(&self) -> &str {
+        self.name.rsplit(WITHIN).next().unwrap_or_default()
+    }
+
+    /// Mean time of the calls that ended.
+    pub fn mean(&self) -> Ns {
+        self.total.checked_div(self.count).unwrap_or(0)
+    }
+
+    /// Failures of all names.
+    pub fn failures(&self) -> u64 {
+        self.errors.values().fold(0, |a, b| a.saturating_add(*b))
+    }
+
+    /// The call or region that most of it is in.
+    pub fn mostly(&self) -> &str {
+        let longest = self.within.iter().max_by_key(|(_, ns)| **ns);
+        longest.map_or("", |(name, _)| name)
+    }
+
+    fn add(&mut self, call: &Call, unit: Option<usize>, within: &str) {
+        if call.count > 0 {
+            self.min = match self.count {
+                0 => call.min,
+                _ => self.min.min(call.min),
+            };
+        }
+        self.max = self.max.max(call.max);
+        add(&mut self.count, call.count);
+        add(&mut self.total, call.total);
+        add(&mut self.cpu, call.cpu);
+        add(&mut self.blocked, call.blocked);
+        add(&mut self.runnable, call.runnable);
+        add(&mut self.bytes, call.bytes);
+        for (name, n) in &call.errors {
+            add(self.errors.entry(name.clone()).or_default(), *n);
+        }
+        let histogram = call.histogram.as_deref().unwrap_or(&[]);
+        if histogram.len() > self.histogram.len() {
+            self.histogram.resize(histogram.len(), 0);
+        }
+        for (sum, n) in self.histogram.iter_mut().zip(histogram) {
+            add(sum, *n);
+        }
+        if let Some(ns) = call.unfinished {
+            add(&mut self.unfinished.0, 1);
+            add(&mut self.unfinished.1, ns);
+        }
+        if let Some(sum) = unit.and_then(|u| self.per_unit.get_mut(u)) {
+            add(sum, call.time());
+        }
+        add(
+            self.within.entry(within.to_owned()).or_default(),
+            call.time(),
+        );
+    }
+}
+
+/// The most by the mean.
+fn imbalance(times: &[Ns]) -> Option<f64> {
+    let sum: f64 = times.iter().map(|ns| *ns as f64).sum();
+    let most = times.iter().max().map_or(0.0, |ns| *ns as f64);
+    (times.len() > 1 && sum > 0.0).then(|| most * times.len() as f64 / sum)
+}
+
+/// What reports say of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Summary {
+    /// The longest [`Unit::elapsed`] of a rank.
+    pub elapsed: Ns,
+    /// All threads.
+    pub all: Sum,
+    /// What imbalance is over: ranks, or the threads if there is one profile only.
+    pub units: Vec<Unit>,
+    /// Is it ranks that [`Summary::units`] has?
+    pub ranks: bool,
+    /// By machine, in the order of names.
+    pub nodes: Vec<Unit>,
+    /// All threads; with several profiles the titles name the rank.
+    pub threads: Vec<Unit>,
+    /// By call, most time first.
+    pub calls: Vec<Group>,
+    /// By region with what it is within, most time first. Also what is in none.
+    pub regions: Vec<Group>,
+    /// What was lost, by reason.
+    pub lost: BTreeMap<String, u64>,
+}
+
+impl Run {
+    /// One run.
+    pub fn new(profiles: Vec<Profile>) -> Run {
+        Run { profiles }
+    }
+
+    /// Adds it all up.
+    pub fn summary(&self) -> Summary {
+        let mut out = Summary {
+            ranks: self.profiles.len() > 1,
+            ..Summary::default()
+        };
+        self.units(&mut out);
+        let mut calls: HashMap<&str, Group> = HashMap::new();
+        let mut regions: HashMap<String, Group> = HashMap::new();
+        let empty = |name: &str| Group {
+            name: name.to_owned(),
+            per_unit: vec![0; out.units.len()],
+            ..Group::default()
+        };
+        for (number, profile) in self.profiles.iter().enumerate() {
+            let contexts = Contexts::new(profile);
+            let threads = &profile.data.threads;
+            let tids: HashMap<u32, usize> = threads
+                .iter()
+                .enumerate()
+                .map(|(i, t)| (t.tid, i))
+                .collect();
+            for call in &profile.data.calls {
+                let unit = if out.ranks {
+                    Some(number)
+                } else {
+                    tids.get(&call.tid).copied()
+                };
+                let region = contexts.path(call.context).join(WITHIN);
+                let group = calls.entry(&call.call).or_insert_with(|| empty(&call.call));
+                group.add(call, unit, &region);
+                let group = regions.entry(region).or_insert_with_key(|name| empty(name));
+                group.add(call, unit, &call.call);
+            }
+            for (what, n) in &profile.data.lost {
+                add(out.lost.entry(what.clone()).or_default(), *n);
+            }
+        }
+        out.calls = sorted(calls.into_values());
+        out.regions = sorted(regions.into_values());
+        out
+    }
+
+    fn units(&self, out: &mut Summary) {
+        let mut nodes: BTreeMap<&str, Unit> = BTreeMap::new();
+        let mut ranks = Vec::new();
+        for profile in &self.profiles {
+            let host = profile.header.host.as_str();
+            let mut rank = Unit {
+                title: profile.title(),
+                host: host.to_owned(),
+                ..Unit::default()
+            };
+            let node = nodes.entry(host).or_insert_with(|| Unit {
+                title: host.to_owned(),
+                host: host.to_owned(),
+                ..Unit::default()
+            });
+            let at_ns = profile.data.at_ns;
+            let (mut first, mut last) = (u64::MAX, 0);
+            for thread in &profile.data.threads {
+                let mut unit = Unit {
+                    title: format!("{} {}", thread.tid, thread.name),
+                    host: host.to_owned(),
+                    elapsed: thread.wall(at_ns),
+                    busiest: (
+                        thread.wall(at_ns).saturating_sub(thread.blocked),
+                        thread.tid,
+                    ),
+                    ..Unit::default()
+                };
+                if out.ranks {
+                    unit.title = format!("{}: {}", rank.title, unit.title);
+                }
+                first = first.min(thread.started_ns);
+                last = last.max(thread.ended_ns.unwrap_or(at_ns));
+                for sum in [&mut unit.sum, &mut rank.sum, &mut node.sum, &mut out.all] {
+                    sum.add(thread, at_ns);
+                }
+                rank.busiest = rank.busiest.max(unit.busiest);
+                out.threads.push(unit);
+            }
+            rank.elapsed = if first == u64::MAX {
+                at_ns
+            } else {
+                last.saturating_sub(first)
+            };
+            out.elapsed = out.elapsed.max(rank.elapsed);
+            node.elapsed = node.elapsed.max(rank.elapsed);
+            node.busiest = node.busiest.max(rank.busiest);
+            ranks.push(rank);
+        }
+        out.nodes = nodes.into_values().collect();
+        out.units = if out.ranks {
+            ranks
+        } else {
+            out.threads.clone()
+        };
+    }
+}
+
+impl Summary {
+    /// The unit that the others wait for: of which a thread was longest at work, that is, not
+    /// blocked. None if there is one only.
+    pub fn critical(&self) -> Option<&Unit> {
+        let several = self.units.len() > 1;
+        // The first of those that are equal.
+        let longest = self.units.iter().rev().max_by_key(|u| u.busiest.0);
+        longest.filter(|u| several && u.busiest.0 > 0)
+    }
+
+    /// The most work of a unit by the mean, as [`Group::imbalance`].
+    pub fn imbalance(&self) -> Option<f64> {
+        let work: Vec<_> = self.units.iter().map(|u| u.busiest.0).collect();
+        imbalance(&work)
+    }
+
+    /// Time in all calls.
+    pub fn in_calls(&self) -> Ns {
+        self.calls.iter().fold(0, |a, c| a.saturating_add(c.time()))
+    }
+}
+
+/// Contexts of a profile by number.
+#[derive(Debug)]
+pub struct Contexts<'a>(HashMap<u32, &'a Context>);
+
+impl<'a> Contexts<'a> {
+    /// An index.
+    pub fn new(profile: &'a Profile) -> Contexts<'a> {
+        Contexts(profile.data.contexts.iter().map(|c| (c.id, c)).collect())
+    }
+
+    /// Labels from the outermost to the one with that number.
+    pub fn path(&self, id: u32) -> Vec<String> {
+        let mut path = Vec::new();
+        // Rows come from outside: they may go round in circles.
+        let mut seen = HashSet::new();
+        let mut next = Some(id);
+        while let Some(id) = next.filter(|id| *id != ROOT && seen.insert(*id)) {
+            let context = self.0.get(&id);
+            path.push(context.map_or_else(|| format!("context {id}"), |c| label(c)));
+            next = context.and_then(|c| c.parent);
+        }
+        path.reverse();
+        if path.is_empty() {
+            path.push(OUTSIDE.to_owned());
+        }
+        path
+    }
+}
+
+/// What stands between the labels of a region and of what is in it.
+pub const WITHIN: &str = " > ";
+
+/// The label of what is in no region.
+pub const OUTSIDE: &str = "outside of regions";
+
+/// "barrier of main (pi.c:21)".
+fn label(context: &Context) -> String {
+    let kind = match context.kind {
+        ContextKind::OmpRegion => "parallel ",
+        ContextKind::OmpBarrier => "barrier of ",
+        ContextKind::OmpTask => "task ",
+        ContextKind::Root | ContextKind::Mpi | ContextKind::Mark => "",
+    };
+    let mut text = format!("{kind}{}", context.name);
+    match (&context.file, context.line) {
+        (Some(file), Some(line)) => text += &format!(" ({file}:{line})"),
+        (Some(file), None) => text += &format!(" ({file})"),
+        (None, _) => {}
+    }
+    text
+}
+
+fn sorted(groups: impl Iterator<Item = Group>) -> Vec<Group> {
+    let mut groups: Vec<_> = groups.collect();
+    groups.sort_by(|a, b| (b.time(), &a.name).cmp(&(a.time(), &b.name)));
+    groups
+}
+
+/// Files hold any numbers: sums stay at the largest.
+fn add(sum: &mut u64, n: u64) {
+    *sum = sum.saturating_add(n);
+}

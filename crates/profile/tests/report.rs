@@ -1,0 +1,111 @@
+//! Reports: pictures of the example's, and that they fit any width.
+
+use proptest::prelude::*;
+use spile_profile::report::{diff, text, threads, time};
+use spile_profile::{Profile, Run, testgen};
+use unicode_width::UnicodeWidthStr as _;
+
+fn one() -> Run {
+    Run::new(vec![testgen::example(0, 1, 4)])
+}
+
+fn four() -> Run {
+    Run::new((0..4).map(|rank| testgen::example(rank, 4, 4)).collect())
+}
+
+#[test]
+fn one_process() {
+    insta::assert_snapshot!(text(&one(), 100, 8));
+}
+
+#[test]
+fn four_ranks_in_80_columns() {
+    insta::assert_snapshot!(text(&four(), 80, 8));
+}
+
+#[test]
+fn nothing_at_all() {
+    insta::assert_snapshot!(text(&Run::new(vec![Profile::default()]), 80, 8));
+    text(&Run::default(), 80, 8);
+    diff(&Run::default(), &Run::default(), 80, 8);
+}
+
+#[test]
+fn the_table_of_the_paper() {
+    let run = Run::new((0..2).map(|rank| testgen::example(rank, 2, 2)).collect());
+    let mut table = threads(&run);
+    insta::assert_snapshot!(table);
+    table = threads(&one());
+    assert!(
+        table.contains("\nppoll (unfinished) | 71000000\n"),
+        "{table}"
+    );
+    assert!(!table.contains("====="));
+}
+
+#[test]
+fn two_runs() {
+    let (a, mut b) = (one(), one());
+    b.profiles[0].data.calls.retain(|c| c.call != "mmap");
+    for call in &mut b.profiles[0].data.calls {
+        if call.call == "futex" {
+            call.total *= 2;
+        }
+    }
+    insta::assert_snapshot!(diff(&a, &b, 80, 8));
+}
+
+#[test]
+fn totals_are_those_of_the_rows() {
+    let run = four();
+    let summary = run.summary();
+    let calls = || run.profiles.iter().flat_map(|p| &p.data.calls);
+    let all: u64 = calls().map(|c| c.time()).sum();
+    assert_eq!(summary.in_calls(), all);
+    let regions: u64 = summary.regions.iter().map(|r| r.time()).sum();
+    assert_eq!(regions, all);
+    for group in summary.calls.iter().chain(&summary.regions) {
+        assert_eq!(group.per_unit.iter().sum::<u64>(), group.time());
+        let uneven = group.imbalance().expect("time");
+        assert!((1.0..=4.0).contains(&uneven), "{group:?}");
+        if !group.histogram.is_empty() {
+            assert_eq!(group.histogram.iter().sum::<u64>(), group.count);
+        }
+    }
+    let wall = summary.all.parts.iter().sum::<u64>() as i64 + summary.all.residual;
+    assert_eq!(wall as u64, summary.all.wall);
+    let critical = summary.critical().expect("several");
+    let most = summary.units.iter().map(|u| u.busiest.0).max();
+    assert_eq!(Some(critical.busiest.0), most);
+}
+
+#[test]
+fn times_have_units() {
+    let cases = [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1_000, "1.00 us"),
+        (999_400, "999 us"),
+        (999_949, "1.00 ms"),
+        (12_345_678, "12.3 ms"),
+        (1_000_000_000, "1.00 s"),
+        (123_456_000_000_000, "123456 s"),
+    ];
+    for (ns, text) in cases {
+        assert_eq!(time(ns), text);
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_line_fits(seeds in prop::collection::vec(any::<u64>(), 0..4), width in 64usize..200) {
+        let run = Run::new(seeds.iter().map(|s| testgen::random(*s, 9)).collect());
+        let other = Run::new(seeds.iter().map(|s| testgen::random(s.wrapping_add(1), 9)).collect());
+        let all = text(&run, width, 5) + &diff(&run, &other, width, 5) + &threads(&run);
+        for line in all.lines() {
+            prop_assert!(!line.chars().any(char::is_control), "{line:?}");
+            let long = line.width() > width && !line.contains(" | ") && !line.contains("Lost");
+            prop_assert!(!long, "{width}: {line}");
+        }
+    }
+}

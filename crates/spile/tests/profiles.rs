@@ -1,0 +1,82 @@
+//! `spile report` and `spile diff` as a user starts them, on files of made-up runs. They need no
+//! privilege.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use spile_profile::file::{Writer, name};
+use spile_profile::{Profile, testgen};
+
+fn spile(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(args)
+        .output()
+        .expect("spile starts")
+}
+
+/// What a successful run printed, and what it said.
+fn good(args: &[&str]) -> (String, String) {
+    let out = spile(args);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&out.stderr);
+    assert!(out.status.success(), "{args:?}: {said}");
+    (text(&out.stdout), said)
+}
+
+fn put(folder: &Path, profile: &Profile) {
+    let mut writer = Writer::new(Vec::new(), &profile.header).expect("memory");
+    writer.events(&profile.events).expect("memory");
+    writer.snapshot(&profile.data).expect("memory");
+    let end = profile.end.clone().unwrap_or_default();
+    let bytes = writer.end(&end).expect("memory");
+    std::fs::write(folder.join(name("pi", &profile.header)), bytes).expect("a file");
+}
+
+/// A folder with the files of a run of that many ranks.
+fn run(ranks: u32) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for rank in 0..ranks {
+        put(folder.path(), &testgen::example(rank, ranks, 3));
+    }
+    folder
+}
+
+#[test]
+fn a_report_of_ranks() {
+    let folder = run(4);
+    let path = folder.path().to_str().expect("a path");
+    std::fs::write(folder.path().join("x.spile"), "").expect("a file");
+    let (text, said) = good(&["report", path]);
+    assert!(text.starts_with("./pi 100000000: 2.00 s, 4 ranks, 2 nodes, 12 threads"));
+    assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    assert_eq!(said, format!("WARNING: {path}/x.spile: is empty\n"));
+
+    let (text, _) = good(&["report", "--threads", path]);
+    assert_eq!(text.matches("----- TID ").count(), 12);
+}
+
+#[test]
+fn a_difference() {
+    let (a, b) = (run(1), run(2));
+    let path = |folder: &tempfile::TempDir| folder.path().to_str().expect("a path").to_owned();
+    let (text, said) = good(&["diff", &path(&a), &path(&b)]);
+    assert!(text.contains("threads 3 -> 6"), "{text}");
+    assert_eq!(said, "");
+}
+
+#[test]
+fn nothing_to_report() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("a path");
+    for args in [["report", path].as_slice(), &["diff", path, path]] {
+        let out = spile(args);
+        assert_eq!(out.status.code(), Some(1));
+        assert_eq!(
+            String::from_utf8_lossy(&out.stderr),
+            format!(
+                "WARNING: {path}: no file in it has a name that ends in .spile\n\
+                 ERROR: there is no profile to report\n"
+            )
+        );
+    }
+}
