@@ -98,7 +98,19 @@ pub struct Which {
 
 impl Dwarf {
     pub(crate) fn index(&self) -> &Index {
-        self.index.get_or_init(|| Index::of(self))
+        match self.kept_index() {
+            Some(index) => index,
+            None => self.index.get_or_init(|| Index::make(self)),
+        }
+    }
+
+    fn kept_index(&self) -> Option<&Index> {
+        self.kept.get_or_init(|| Index::kept(self)).as_ref()
+    }
+
+    /// The index where there is one already.
+    pub(crate) fn ready_index(&self) -> Option<&Index> {
+        self.kept_index().or_else(|| self.index.get())
     }
 
     /// Functions by name and by a pattern for (an end of) the path of their source file, in
@@ -232,6 +244,15 @@ impl Dwarf {
         if name.glob.is_none() {
             return index.named(self, last).filter(fits).collect();
         }
+        // Equal names stand side by side.
+        let mut last = ("", name.matches(""));
+        let simple = !name.text.contains("::");
+        let fits = |f: &Found| {
+            if simple && last.0 != f.name {
+                last = (f.name, name.matches(f.name));
+            }
+            if simple { last.1 } else { fits(f) }
+        };
         index.all(self, &kinds).filter(fits).collect()
     }
 
@@ -314,65 +335,30 @@ impl Dwarf {
         wanted: &HashMap<Die, Arc<FunctionPlace>>,
         places: &mut Vec<FunctionPlace>,
     ) {
-        let mut units: HashSet<(u8, u32)> = wanted.keys().map(|d| (d.part, d.unit)).collect();
-        // Link-time optimisation keeps abstract entries in units without code.
-        let elsewhere = units
-            .iter()
-            .any(|&(part, unit)| part != 0 || !self.has_code(unit));
-        if elsewhere {
-            units.extend((0..self.headers(0).len() as u32).map(|u| (0, u)));
+        let index = self.index();
+        let mut all: Vec<(Die, &Arc<FunctionPlace>)> = Vec::new();
+        for (origin, function) in wanted {
+            all.extend(index.instances(*origin).map(|die| (die, function)));
         }
-        let mut units: Vec<_> = units.into_iter().filter(|u| u.0 == 0).collect();
-        units.sort_unstable();
+        // Unit by unit: each is parsed once.
+        all.sort_by_key(|i| i.0);
         let mut from = (0, 0);
-        for (part, unit) in units {
-            let _ = self.instances_in(unit, wanted, places);
-            let offset = 0;
-            self.passed(Die { part, unit, offset }, &mut from);
+        for (die, function) in all {
+            self.passed(die, &mut from);
+            let Some((unit, entry)) = self.entry(die) else {
+                continue;
+            };
+            let code = self.code(die, &unit, &entry);
+            if let Some(start) = self.entry_pc(die, &unit, &entry, &code) {
+                places.push(FunctionPlace {
+                    die,
+                    entry: start,
+                    body: start,
+                    inlined: true,
+                    ..FunctionPlace::clone(function)
+                });
+            }
         }
-    }
-
-    fn has_code(&self, unit: u32) -> bool {
-        let Some(u) = self.unit(0, unit) else {
-            return false;
-        };
-        let ranges = crate::dwarf::ranges_of(&self.part(0).dwarf, &u);
-        ranges.is_some_and(|mut r| matches!(r.next(), Ok(Some(_))))
-    }
-
-    fn instances_in(
-        &self,
-        unit: u32,
-        wanted: &HashMap<Die, Arc<FunctionPlace>>,
-        places: &mut Vec<FunctionPlace>,
-    ) -> Option<()> {
-        let parsed = self.unit(0, unit)?;
-        Dwarf::each_tagged(
-            unit,
-            &parsed,
-            gimli::DW_TAG_inlined_subroutine,
-            |die, entry| {
-                let Some(origin) = entry
-                    .attr_value(gimli::DW_AT_abstract_origin)
-                    .and_then(|v| self.refer(die, v))
-                else {
-                    return;
-                };
-                let Some(function) = wanted.get(&origin) else {
-                    return;
-                };
-                let code = self.code(die, &parsed, entry);
-                if let Some(start) = self.entry_pc(die, &parsed, entry, &code) {
-                    places.push(FunctionPlace {
-                        die,
-                        entry: start,
-                        body: start,
-                        inlined: true,
-                        ..FunctionPlace::clone(function)
-                    });
-                }
-            },
-        )
     }
 
     /// Where a function's parameters can be read first.

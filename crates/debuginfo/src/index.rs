@@ -1,28 +1,39 @@
-//! Which names are where: one pass over all units, kept in a file by build-id.
+//! Which names are where, which function has which code, and where what is inlined: one pass over
+//! all units ([`scan`]), kept in a file by build-id.
 //!
-//! The index holds functions, types and variables of file and class scope. It names strings
-//! by their place in the DWARF, so it is small, and a mapped file is as good as one just made.
-//! Layout, all little-endian words of 32 bits: header [`MAGIC`], [`VERSION`], length of
-//! `.debug_info`, a checksum of the file's head, number of entries, number of scopes; entries of [`ENTRY`] words
-//! (hash, name, unit, offset, scope, kind | section of the name << 8 | part << 16) in order of
-//! hash; scopes of [`SCOPE`] words (name, section of the name | part << 16, outer scope).
+//! The names are those of functions, types and variables of file and class scope. Strings are named
+//! by their place in the DWARF, so the index is small, and a mapped file is as good as one just
+//! made. Layout, all little-endian words of 32 bits: header [`MAGIC`], [`VERSION`], length of
+//! `.debug_info`, a checksum of the file's head, the numbers of what follows; entries of [`ENTRY`]
+//! words (hash, name, unit, offset, scope, kind | section of the name << 8 | part << 16) in order
+//! of hash; scopes of [`SCOPE`] words (name, section of the name | part << 16, outer scope); code of
+//! functions of [`CODE`] words (start and end, each low half first, unit, offset) in order of start;
+//! inlined instances of [`INLINED`] words (unit of the abstract entry | its part << 31, its offset,
+//! unit, offset) in order.
 
-use std::collections::HashSet;
+mod scan;
+
 use std::fs;
-use std::ops::Range;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gimli::{AttributeValue, DwAt, DwTag, Section as _, UnitOffset};
+use gimli::Section as _;
 
-use crate::dwarf::{Die, Dwarf, MAX_CHAIN, R, Unit};
+use crate::dwarf::{Die, Dwarf, R};
 use crate::map::{Blob, Map};
 
 const MAGIC: u32 = 0x5844_4953;
-const VERSION: u32 = 2;
-const HEADER: usize = 6;
+const VERSION: u32 = 3;
+const HEADER: usize = 8;
 const ENTRY: usize = 6;
 const SCOPE: usize = 3;
+const CODE: usize = 6;
+const INLINED: usize = 4;
+/// The part of an abstract entry beside the number of its unit.
+const PART: u32 = 1 << 31;
+/// Ranges of functions that are looked at below an address: more begin between it and the start
+/// of the function around only in functions within functions.
+const MAX_NESTED: usize = 64;
 const NONE: u32 = u32::MAX;
 /// A cache file pays from this size of `.debug_info` on.
 const CACHE_FROM: usize = 1 << 20;
@@ -61,6 +72,51 @@ pub(crate) struct Index {
     blob: Blob,
     entries: usize,
     scopes: usize,
+    code: usize,
+    inlined: usize,
+}
+
+/// What the pass finds, in the order of the tables.
+#[derive(Default)]
+struct Tables {
+    entries: Vec<Raw>,
+    scopes: Vec<RawScope>,
+    /// Start, end, unit, offset of the entry.
+    code: Vec<(u64, u64, u32, u32)>,
+    /// As in the file.
+    inlined: Vec<[u32; INLINED]>,
+}
+
+impl Tables {
+    fn put(&self, stamp: [u32; 4], out: &mut dyn Write) -> io::Result<()> {
+        let mut put = |words: &[u32]| {
+            let mut words = words.iter();
+            words.try_for_each(|w| out.write_all(&w.to_le_bytes()))
+        };
+        put(&stamp)?;
+        put(&[
+            self.entries.len(),
+            self.scopes.len(),
+            self.code.len(),
+            self.inlined.len(),
+        ]
+        .map(|n| n as u32))?;
+        for e in &self.entries {
+            let meta = e.kind as u32 | e.name.section << 8 | u32::from(e.part) << 16;
+            put(&[e.hash, e.name.offset, e.unit, e.offset, e.scope, meta])?;
+        }
+        for s in &self.scopes {
+            let section = s.name.section | u32::from(s.part) << 16;
+            put(&[s.name.offset, section, s.outer])?;
+        }
+        for &(start, end, unit, offset) in &self.code {
+            let halves = |n: u64| [n as u32, (n >> 32) as u32];
+            put(&halves(start))?;
+            put(&halves(end))?;
+            put(&[unit, offset])?;
+        }
+        self.inlined.iter().try_for_each(|i| put(i))
+    }
 }
 
 /// A name found.
@@ -99,45 +155,54 @@ struct RawScope {
 }
 
 impl Index {
-    /// Reads the cached index or makes one.
-    pub(crate) fn of(dwarf: &Dwarf) -> Index {
-        let size = dwarf
-            .parts()
-            .iter()
-            .map(|p| p.dwarf.debug_info.reader().len())
-            .sum::<usize>();
-        let stamp = [MAGIC, VERSION, size as u32, head(dwarf)];
-        let path = dwarf.index_path.as_deref().filter(|_| size >= CACHE_FROM);
-        if let Some(index) = path.and_then(|p| read(p, stamp)) {
+    /// The index that is kept of a file.
+    pub(crate) fn kept(dwarf: &Dwarf) -> Option<Index> {
+        let (stamp, path) = stamp(dwarf);
+        Index::read(Blob::Map(Map::open(path?).ok()?), stamp)
+    }
+
+    /// Makes one, and keeps it where it pays.
+    pub(crate) fn make(dwarf: &Dwarf) -> Index {
+        let (stamp, path) = stamp(dwarf);
+        let tables = scan::scan(dwarf);
+        if let Some(path) = path
+            // A file that cannot be written costs time the next time, nothing else.
+            && write(path, |out| tables.put(stamp, out)).is_ok()
+            && let Some(index) = Index::kept(dwarf)
+        {
             return index;
         }
-        let (entries, scopes) = scan(dwarf);
-        let counts = (entries.len(), scopes.len());
-        let words = HEADER + counts.0 * ENTRY + counts.1 * SCOPE;
-        let mut bytes: Vec<u8> = Vec::with_capacity(words * 4);
-        let mut put = |words: &[u32]| bytes.extend(words.iter().flat_map(|w| w.to_le_bytes()));
-        put(&stamp);
-        put(&[counts.0 as u32, counts.1 as u32]);
-        for e in entries {
-            let meta = e.kind as u32 | e.name.section << 8 | u32::from(e.part) << 16;
-            put(&[e.hash, e.name.offset, e.unit, e.offset, e.scope, meta]);
+        let mut bytes = Vec::new();
+        // Writing to memory does not fail.
+        let _ = tables.put(stamp, &mut bytes);
+        Index::read(Blob::Heap(bytes), stamp).unwrap_or(Index {
+            blob: Blob::Heap(Vec::new()),
+            entries: 0,
+            scopes: 0,
+            code: 0,
+            inlined: 0,
+        })
+    }
+
+    fn read(blob: Blob, stamp: [u32; 4]) -> Option<Index> {
+        let mut index = Index {
+            blob,
+            entries: 0,
+            scopes: 0,
+            code: 0,
+            inlined: 0,
+        };
+        if !(0..4).all(|i| index.word(i) == stamp[i]) {
+            return None;
         }
-        for s in scopes {
-            let section = s.name.section | u32::from(s.part) << 16;
-            put(&[s.name.offset, section, s.outer]);
+        let [entries, scopes, code, inlined] = [4, 5, 6, 7].map(|i| index.word(i) as usize);
+        let words = HEADER + entries * ENTRY + scopes * SCOPE + code * CODE + inlined * INLINED;
+        if index.blob.bytes().len() != words * 4 {
+            return None;
         }
-        if let Some(path) = path {
-            // A cache that cannot be written costs time the next time, nothing else.
-            let _ = write(path, &bytes);
-            if let Some(index) = read(path, stamp) {
-                return index;
-            }
-        }
-        Index {
-            blob: Blob::Heap(bytes),
-            entries: counts.0,
-            scopes: counts.1,
-        }
+        (index.entries, index.scopes) = (entries, scopes);
+        (index.code, index.inlined) = (code, inlined);
+        Some(index)
     }
 
     fn word(&self, at: usize) -> u32 {
@@ -178,15 +243,7 @@ impl Index {
         name: &'a str,
     ) -> impl Iterator<Item = Found> + 'a {
         let wanted = hash(name.as_bytes());
-        let (mut low, mut high) = (0, self.entries);
-        while low < high {
-            let middle = (low + high) / 2;
-            if self.word(HEADER + middle * ENTRY) < wanted {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
+        let low = first(self.entries, |i| self.word(HEADER + i * ENTRY) >= wanted);
         (low..self.entries)
             .take_while(move |&i| self.word(HEADER + i * ENTRY) == wanted)
             .filter_map(move |i| self.entry(dwarf, i))
@@ -225,6 +282,64 @@ impl Index {
     }
 }
 
+impl Index {
+    /// The function whose code holds an address; of several the one that begins last.
+    pub(crate) fn function_at(&self, address: u64) -> Option<Die> {
+        let table = HEADER + self.entries * ENTRY + self.scopes * SCOPE;
+        let at = |i: usize| table + i * CODE;
+        let wide = |w: usize| u64::from(self.word(w)) | u64::from(self.word(w + 1)) << 32;
+        let behind = first(self.code, |i| wide(at(i)) > address);
+        let below = (0..behind).rev().take(MAX_NESTED);
+        let i = below.into_iter().find(|&i| address < wide(at(i) + 2))?;
+        Some(Die {
+            part: 0,
+            unit: self.word(at(i) + 4),
+            offset: self.word(at(i) + 5) as usize,
+        })
+    }
+
+    /// The inlined instances of an abstract entry, in order.
+    pub(crate) fn instances(&self, of: Die) -> impl Iterator<Item = Die> {
+        let table = HEADER + self.entries * ENTRY + self.scopes * SCOPE + self.code * CODE;
+        let at = move |i: usize| table + i * INLINED;
+        let wanted = (
+            of.unit | if of.part == 0 { 0 } else { PART },
+            u32::try_from(of.offset).unwrap_or(NONE),
+        );
+        let key = move |i: usize| (self.word(at(i)), self.word(at(i) + 1));
+        let start = first(self.inlined, |i| key(i) >= wanted);
+        (start..self.inlined)
+            .take_while(move |&i| key(i) == wanted)
+            .map(move |i| Die {
+                part: 0,
+                unit: self.word(at(i) + 2),
+                offset: self.word(at(i) + 3) as usize,
+            })
+    }
+}
+
+/// The first of a number of things from which on something holds.
+fn first(count: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = (low + high) / 2;
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+/// What a kept index has to begin with, and where it is.
+fn stamp(dwarf: &Dwarf) -> ([u32; 4], Option<&Path>) {
+    let parts = dwarf.parts().iter();
+    let size: usize = parts.map(|p| p.dwarf.debug_info.reader().len()).sum();
+    let path = dwarf.index_path.as_deref().filter(|_| size >= CACHE_FROM);
+    ([MAGIC, VERSION, size as u32, head(dwarf)], path)
+}
+
 /// FNV-1a.
 fn hash(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |h, &b| {
@@ -241,31 +356,17 @@ fn head(dwarf: &Dwarf) -> u32 {
     heads.fold(dwarf.headers(0).len() as u32, |a, b| a.rotate_left(7) ^ b)
 }
 
-fn read(path: &Path, stamp: [u32; 4]) -> Option<Index> {
-    let blob = Blob::Map(Map::open(path).ok()?);
-    let mut index = Index {
-        blob,
-        entries: 0,
-        scopes: 0,
-    };
-    if !(0..4).all(|i| index.word(i) == stamp[i]) {
-        return None;
-    }
-    let (entries, scopes) = (index.word(4) as usize, index.word(5) as usize);
-    let words = HEADER + entries * ENTRY + scopes * SCOPE;
-    if index.blob.bytes().len() != words * 4 {
-        return None;
-    }
-    (index.entries, index.scopes) = (entries, scopes);
-    Some(index)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn write(path: &Path, put: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
     }
     let part = path.with_extension(format!("part{}", std::process::id()));
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    let written = (|| {
+        let mut file = BufWriter::new(fs::File::create(&part)?);
+        put(&mut file)?;
+        file.into_inner()?;
+        fs::rename(&part, path)
+    })();
     if written.is_err() {
         let _ = fs::remove_file(&part);
     }
@@ -303,368 +404,4 @@ fn place(dwarf: &Dwarf, part: u8, text: R) -> Option<Name> {
             offset: u32::try_from(offset).ok()?,
         })
     })
-}
-
-/// One thread's findings.
-#[derive(Default)]
-struct Batch {
-    entries: Vec<Raw>,
-    scopes: Vec<RawScope>,
-    /// A hash of the names from the outermost scope in, for each scope.
-    paths: Vec<u64>,
-    /// Types seen by hash of name and scope, so that each is kept once.
-    types: HashSet<(Kind, u64)>,
-}
-
-/// Looks through all units on all processors.
-fn scan(dwarf: &Dwarf) -> (Vec<Raw>, Vec<RawScope>) {
-    let parts = 0..dwarf.parts().len() as u8;
-    let chunks: Vec<(u8, Range<u32>)> = parts
-        .flat_map(|part| {
-            dwarf
-                .chunks(part)
-                .into_iter()
-                .map(move |units| (part, units))
-        })
-        .collect();
-    let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
-    let work = || {
-        let mut batch = Batch::default();
-        while let Some((part, units)) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            for unit in units.clone() {
-                scan_unit(dwarf, *part, unit, &mut batch);
-            }
-            dwarf.forget(*part, units);
-        }
-        batch
-    };
-    let batches: Vec<Batch> = if chunks.len() < 2 {
-        vec![work()]
-    } else {
-        std::thread::scope(|s| {
-            let threads: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
-            threads.into_iter().filter_map(|t| t.join().ok()).collect()
-        })
-    };
-    let mut entries = Vec::new();
-    let mut scopes = Vec::new();
-    for batch in batches {
-        let base = scopes.len() as u32;
-        let moved = |s: u32| if s == NONE { NONE } else { s + base };
-        entries.extend(batch.entries.into_iter().map(|e| Raw {
-            scope: moved(e.scope),
-            ..e
-        }));
-        scopes.extend(batch.scopes.into_iter().map(|s| RawScope {
-            outer: moved(s.outer),
-            ..s
-        }));
-    }
-    entries.sort_unstable_by_key(|e| (e.hash, e.kind, e.part, e.unit, e.offset));
-    (entries, scopes)
-}
-
-/// What the pass reads of an entry.
-#[derive(Default)]
-struct Seen {
-    name: Option<R>,
-    origin: Option<AttributeValue<R>>,
-    sibling: Option<usize>,
-    /// Has an address, of code or of what the linker dropped.
-    placed: bool,
-    has_code: bool,
-    declaration: bool,
-    inlined: bool,
-    located: bool,
-}
-
-fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut Batch) {
-    let Some(&header) = dwarf.headers(part).get(unit as usize) else {
-        return;
-    };
-    // Not through the cache of units: all would pass through it.
-    let Ok(parsed) = dwarf.part(part).dwarf.unit(header) else {
-        return;
-    };
-    let mut pass = Pass {
-        dwarf,
-        part,
-        unit,
-        parsed: &parsed,
-        batch,
-        declared: Vec::new(),
-        later: Vec::new(),
-    };
-    pass.walk();
-    pass.complete();
-}
-
-struct Pass<'a> {
-    dwarf: &'a Dwarf,
-    part: u8,
-    unit: u32,
-    parsed: &'a Unit,
-    batch: &'a mut Batch,
-    /// Offsets of functions and variables that have a name, with it and their scope, in order.
-    declared: Vec<(usize, R, u32)>,
-    /// Definitions that take their name from another entry of the unit.
-    later: Vec<(usize, AttributeValue<R>, Option<Kind>)>,
-}
-
-impl Pass<'_> {
-    /// Goes through the entries of namespaces and classes, past bodies of functions.
-    fn walk(&mut self) -> Option<()> {
-        let parsed = self.parsed;
-        let mut raw = parsed.entries_raw(None).ok()?;
-        // Where the reader began to count depths.
-        let mut base = 0;
-        // The scope at each depth that is looked into.
-        let mut scopes: Vec<u32> = Vec::new();
-        while !raw.is_empty() {
-            let depth = base + raw.next_depth();
-            let offset = raw.next_offset().0;
-            let Some(abbrev) = raw.read_abbreviation().ok()? else {
-                continue;
-            };
-            let specs = abbrev.attributes();
-            let depth = usize::try_from(depth).ok()?;
-            if depth == 0 {
-                raw.skip_attributes(specs).ok()?;
-                scopes = vec![NONE];
-                continue;
-            }
-            scopes.truncate(depth);
-            let (wanted, opens) = interest(abbrev.tag());
-            // Inside something that is not looked into.
-            if scopes.len() < depth || !wanted {
-                raw.skip_attributes(specs).ok()?;
-                continue;
-            }
-            let mut seen = Seen::default();
-            for spec in specs {
-                if read_attr(spec.name()) {
-                    let attr = raw.read_attribute(*spec).ok()?;
-                    self.take(&mut seen, attr.name(), attr.value());
-                } else {
-                    raw.skip_attributes(std::slice::from_ref(spec)).ok()?;
-                }
-            }
-            let scope = scopes[depth - 1];
-            let own = self.record(abbrev.tag(), offset, &seen, scope);
-            if abbrev.has_children() && opens && depth < MAX_DEPTH {
-                scopes.push(own.unwrap_or(scope));
-            } else if let Some(to) = seen.sibling.filter(|_| abbrev.has_children())
-                && to > raw.next_offset().0
-            {
-                raw = parsed.entries_raw(Some(UnitOffset(to))).ok()?;
-                base = depth as isize;
-            }
-        }
-        Some(())
-    }
-
-    fn take(&self, seen: &mut Seen, name: DwAt, value: AttributeValue<R>) {
-        let dwarf = &self.dwarf.part(self.part).dwarf;
-        match name {
-            gimli::DW_AT_name => seen.name = dwarf.attr_string(self.parsed, value).ok(),
-            gimli::DW_AT_specification | gimli::DW_AT_abstract_origin => seen.origin = Some(value),
-            gimli::DW_AT_low_pc => {
-                seen.placed = true;
-                let address = dwarf.attr_address(self.parsed, value).ok().flatten();
-                seen.has_code |= address.is_some_and(|a| self.dwarf.main.is_code(a));
-            }
-            gimli::DW_AT_ranges => (seen.placed, seen.has_code) = (true, true),
-            gimli::DW_AT_declaration => seen.declaration = true,
-            gimli::DW_AT_inline => {
-                let inlined = [gimli::DW_INL_inlined, gimli::DW_INL_declared_inlined];
-                seen.inlined = matches!(value, AttributeValue::Inline(i) if inlined.contains(&i));
-            }
-            gimli::DW_AT_location | gimli::DW_AT_const_value => seen.located = true,
-            gimli::DW_AT_sibling => {
-                if let AttributeValue::UnitRef(UnitOffset(o)) = value {
-                    seen.sibling = Some(o);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Notes an entry; gives the scope that it opens.
-    fn record(&mut self, tag: DwTag, offset: usize, seen: &Seen, scope: u32) -> Option<u32> {
-        let kind = match tag {
-            gimli::DW_TAG_namespace | gimli::DW_TAG_module => return self.open(seen.name, scope),
-            gimli::DW_TAG_subprogram if seen.inlined => Kind::Inline,
-            // Link-time optimisation describes functions without saying whether they are
-            // inlined.
-            gimli::DW_TAG_subprogram
-                if !seen.placed && !seen.declaration && seen.name.is_some() =>
-            {
-                Kind::Inline
-            }
-            gimli::DW_TAG_subprogram => Kind::Function,
-            gimli::DW_TAG_variable | gimli::DW_TAG_member => Kind::Variable,
-            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type => Kind::Struct,
-            gimli::DW_TAG_union_type => Kind::Union,
-            gimli::DW_TAG_enumeration_type => Kind::Enum,
-            gimli::DW_TAG_typedef => Kind::Typedef,
-            _ => Kind::Base,
-        };
-        match kind {
-            Kind::Function | Kind::Inline | Kind::Variable => {
-                let defined = match kind {
-                    Kind::Variable => seen.located,
-                    Kind::Inline => true,
-                    _ => seen.has_code,
-                };
-                match (seen.name, seen.origin) {
-                    (Some(name), _) => {
-                        self.declared.push((offset, name, scope));
-                        if defined {
-                            self.add(name, offset, scope, kind);
-                        }
-                    }
-                    (None, Some(origin)) => {
-                        self.later.push((offset, origin, defined.then_some(kind)))
-                    }
-                    (None, None) => {}
-                }
-                None
-            }
-            _ => {
-                let opens = matches!(kind, Kind::Struct | Kind::Union);
-                let own = seen
-                    .name
-                    .filter(|_| opens)
-                    .and_then(|n| self.open(Some(n), scope));
-                if let Some(name) = seen.name.filter(|_| !seen.declaration) {
-                    let around = self.batch.paths.get(scope as usize).copied().unwrap_or(0);
-                    if self.batch.types.insert((kind, mix(around, name.slice()))) {
-                        self.add(name, offset, scope, kind);
-                    }
-                }
-                own
-            }
-        }
-    }
-
-    fn open(&mut self, name: Option<R>, outer: u32) -> Option<u32> {
-        let text = name.map_or(&[][..], |n| n.slice());
-        let around = self.batch.paths.get(outer as usize).copied().unwrap_or(0);
-        let name = match name {
-            Some(n) => place(self.dwarf, self.part, n)?,
-            None => Name {
-                section: u32::from(u8::MAX),
-                offset: 0,
-            },
-        };
-        self.batch.paths.push(mix(around, text));
-        self.batch.scopes.push(RawScope {
-            name,
-            outer,
-            part: self.part,
-        });
-        Some(self.batch.scopes.len() as u32 - 1)
-    }
-
-    fn add(&mut self, name: R, offset: usize, scope: u32, kind: Kind) {
-        let (Some(at), Ok(offset)) = (place(self.dwarf, self.part, name), u32::try_from(offset))
-        else {
-            return;
-        };
-        self.batch.entries.push(Raw {
-            hash: hash(name.slice()),
-            name: at,
-            unit: self.unit,
-            offset,
-            scope,
-            kind,
-            part: self.part,
-        });
-    }
-
-    /// Finds the names of definitions that stand elsewhere.
-    fn complete(&mut self) {
-        let later = std::mem::take(&mut self.later);
-        for &(offset, origin, kind) in &later {
-            let Some(kind) = kind else { continue };
-            if let Some((name, scope)) = self.name_of(origin, &later) {
-                self.add(name, offset, scope, kind);
-            }
-        }
-    }
-
-    fn name_of(
-        &self,
-        mut origin: AttributeValue<R>,
-        later: &[(usize, AttributeValue<R>, Option<Kind>)],
-    ) -> Option<(R, u32)> {
-        for _ in 0..MAX_CHAIN {
-            let AttributeValue::UnitRef(UnitOffset(at)) = origin else {
-                break;
-            };
-            if let Ok(i) = self.declared.binary_search_by_key(&at, |d| d.0) {
-                return Some((self.declared[i].1, self.declared[i].2));
-            }
-            origin = later[later.binary_search_by_key(&at, |l| l.0).ok()?].1;
-        }
-        // In another unit: link-time optimisation, or a part that dwz shares.
-        let here = Die {
-            part: self.part,
-            unit: self.unit,
-            offset: 0,
-        };
-        let die = self.dwarf.refer(here, origin)?;
-        let (_, entry) = self.dwarf.entry(die)?;
-        let (at, value) = self.dwarf.attr(die, &entry, gimli::DW_AT_name)?;
-        let unit = self.dwarf.unit(at.part, at.unit)?;
-        let name = self
-            .dwarf
-            .part(at.part)
-            .dwarf
-            .attr_string(&unit, value)
-            .ok()?;
-        Some((name, NONE))
-    }
-}
-
-/// Whether entries with a tag are recorded, and whether those within are looked at.
-fn interest(tag: DwTag) -> (bool, bool) {
-    match tag {
-        gimli::DW_TAG_namespace
-        | gimli::DW_TAG_module
-        | gimli::DW_TAG_structure_type
-        | gimli::DW_TAG_class_type
-        | gimli::DW_TAG_union_type => (true, true),
-        gimli::DW_TAG_subprogram
-        | gimli::DW_TAG_variable
-        | gimli::DW_TAG_enumeration_type
-        | gimli::DW_TAG_typedef
-        | gimli::DW_TAG_base_type => (true, false),
-        _ => (false, false),
-    }
-}
-
-/// Whether the pass reads an attribute.
-fn read_attr(name: DwAt) -> bool {
-    matches!(
-        name,
-        gimli::DW_AT_name
-            | gimli::DW_AT_specification
-            | gimli::DW_AT_abstract_origin
-            | gimli::DW_AT_low_pc
-            | gimli::DW_AT_ranges
-            | gimli::DW_AT_declaration
-            | gimli::DW_AT_inline
-            | gimli::DW_AT_location
-            | gimli::DW_AT_const_value
-            | gimli::DW_AT_sibling
-    )
-}
-
-/// A hash of a name within a scope.
-fn mix(around: u64, name: &[u8]) -> u64 {
-    let step = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3);
-    name.iter()
-        .fold(around.rotate_left(23) ^ 0xcbf2_9ce4_8422_2325, step)
 }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gimli::UnitOffset;
+use gimli::{AttributeValue, EntriesRaw, UnitOffset};
 
-use crate::dwarf::{Die, Dwarf, Unit};
+use crate::dwarf::{Die, Dwarf, Entry, R, Unit};
 
 /// Deepest nesting that is followed.
 const MAX_DEPTH: usize = 128;
@@ -33,6 +33,12 @@ pub(crate) type Functions = Arc<Vec<(u64, u64, usize)>>;
 pub(crate) struct FunctionTables(Mutex<HashMap<u32, Functions>>);
 
 const MAX_TABLES: usize = 256;
+
+/// What encloses addresses that were asked for: each variable of a place asks again.
+#[derive(Default)]
+pub(crate) struct Chains(Mutex<HashMap<u64, Arc<[Scope]>>>);
+
+const MAX_CHAINS: usize = 1024;
 
 impl Dwarf {
     /// The functions with code of a unit.
@@ -66,31 +72,47 @@ impl Dwarf {
         })
     }
 
-    /// The scopes that hold an address, outermost (the function) first; empty when none does.
-    pub(crate) fn scopes_at(&self, address: u64) -> Vec<Scope> {
-        let mut scopes = Vec::new();
-        let Some(unit) = self.unit_at(address) else {
-            return scopes;
-        };
-        let Some((functions, parsed)) = self.functions_of(unit).zip(self.unit(0, unit)) else {
-            return scopes;
-        };
+    /// The function whose code holds an address: by the index where there is one, by the entries
+    /// of the unit otherwise.
+    fn function_around(&self, address: u64) -> Option<Die> {
+        if let Some(index) = self.ready_index() {
+            return index.function_at(address);
+        }
+        let unit = self.unit_at(address)?;
+        let functions = self.functions_of(unit)?;
         let i = functions.partition_point(|f| f.0 <= address);
         let inside = |f: &&(u64, u64, usize)| address < f.1;
-        let Some(f) = functions[..i].iter().rev().take(64).find(inside) else {
-            return scopes;
-        };
-        let die = Die {
+        let f = functions[..i].iter().rev().take(64).find(inside)?;
+        Some(Die {
             part: 0,
             unit,
             offset: f.2,
-        };
-        scopes.push(Scope {
-            kind: ScopeKind::Function,
-            die,
-        });
-        let _ = self.descend(address, die, &parsed, &mut scopes);
-        scopes
+        })
+    }
+
+    /// The scopes that hold an address, outermost (the function) first; empty when none does.
+    pub(crate) fn scopes_at(&self, address: u64) -> Arc<[Scope]> {
+        let lock = || self.chains.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(chain) = lock().get(&address) {
+            return chain.clone();
+        }
+        let mut scopes = Vec::new();
+        if let Some(die) = self.function_around(address)
+            && let Some(unit) = self.unit(die.part, die.unit)
+        {
+            scopes.push(Scope {
+                kind: ScopeKind::Function,
+                die,
+            });
+            let _ = self.descend(address, die, &unit, &mut scopes);
+        }
+        let chain: Arc<[Scope]> = scopes.into();
+        let mut all = lock();
+        if all.len() >= MAX_CHAINS {
+            all.clear();
+        }
+        all.insert(address, chain.clone());
+        chain
     }
 
     /// Adds the scopes within `function` that hold an address.
@@ -105,12 +127,14 @@ impl Dwarf {
         let mut entry = gimli::DebuggingInformationEntry::null();
         // Entries at this depth may hold the address; deeper ones are in scopes that do not.
         let mut level = 0;
+        // Where the reader began to count depths.
+        let mut base = 0;
         while !raw.is_empty() {
-            let depth = raw.next_depth();
+            let depth = base + raw.next_depth();
             let offset = raw.next_offset();
             if !raw.read_entry(&mut entry).ok()? {
                 // The end of the innermost scope found: no other can hold the address.
-                if raw.next_depth() < level {
+                if base + raw.next_depth() < level {
                     break;
                 }
                 continue;
@@ -122,18 +146,22 @@ impl Dwarf {
                 }
                 continue;
             }
+            if depth != level {
+                continue;
+            }
             let kind = match entry.tag() {
-                gimli::DW_TAG_inlined_subroutine => ScopeKind::Inlined,
-                gimli::DW_TAG_lexical_block => ScopeKind::Block,
-                _ => continue,
+                gimli::DW_TAG_inlined_subroutine => Some(ScopeKind::Inlined),
+                gimli::DW_TAG_lexical_block => Some(ScopeKind::Block),
+                _ => None,
+            };
+            let Some(kind) = kind else {
+                pass(&mut raw, &mut base, depth, unit, &entry)?;
+                continue;
             };
             let die = Die {
                 offset: offset.0,
                 ..function
             };
-            if depth != level {
-                continue;
-            }
             let inside = |&(start, end): &(u64, u64)| start <= address && address < end;
             let code = self.code(die, unit, &entry);
             // A block without addresses of its own covers what is around it.
@@ -146,6 +174,8 @@ impl Dwarf {
                     break;
                 }
                 level += 1;
+            } else {
+                pass(&mut raw, &mut base, depth, unit, &entry)?;
             }
         }
         Some(())
@@ -202,6 +232,24 @@ impl Dwarf {
     }
 }
 
-fn has_code(entry: &crate::dwarf::Entry) -> bool {
+/// Goes past what is below an entry that was read, where the entry says how far that is.
+fn pass<'a>(
+    raw: &mut EntriesRaw<'a, R>,
+    base: &mut isize,
+    depth: isize,
+    unit: &'a Unit,
+    entry: &Entry,
+) -> Option<()> {
+    if entry.has_children()
+        && let Some(AttributeValue::UnitRef(to)) = entry.attr_value(gimli::DW_AT_sibling)
+        && to.0 > raw.next_offset().0
+    {
+        *raw = unit.entries_raw(Some(to)).ok()?;
+        *base = depth;
+    }
+    Some(())
+}
+
+fn has_code(entry: &Entry) -> bool {
     entry.has_attr(gimli::DW_AT_low_pc) || entry.has_attr(gimli::DW_AT_ranges)
 }

@@ -630,6 +630,26 @@ fn kept_index() {
     assert!(std::fs::metadata(kept[0].path()).expect("there").len() > 1000);
 }
 
+/// What is around an address is the same whether the index says so or the unit's entries.
+#[test]
+fn around_addresses() {
+    for flags in FLAGS {
+        let dir = Dir::new();
+        let path = dir.compile("a.c", PROGRAM, flags);
+        let (fresh, indexed) = (open(&path), open(&path));
+        let (fresh, indexed) = (
+            fresh.dwarf().expect("DWARF"),
+            indexed.dwarf().expect("DWARF"),
+        );
+        let places = indexed.functions(any(), None, ALL);
+        assert!(places.iter().any(|p| !p.inlined), "{flags:?}");
+        for address in places.iter().flat_map(|p| (0..64).map(|n| p.entry + n * 3)) {
+            assert_eq!(fresh.frames(address), indexed.frames(address), "{flags:?}");
+            assert_eq!(fresh.function_at(address), indexed.function_at(address));
+        }
+    }
+}
+
 /// A value that is computed with jumps (a minimum), as compilers leave it of a variable that they
 /// took away.
 #[test]

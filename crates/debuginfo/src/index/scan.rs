@@ -1,0 +1,439 @@
+//! The pass over all units that an index is made of.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gimli::{AttributeSpecification, AttributeValue, DwAt, DwTag, EntriesRaw, UnitOffset};
+
+use super::{INLINED, Kind, MAX_DEPTH, NONE, Name, PART, Raw, RawScope, Tables, hash, place};
+use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, R, Unit};
+
+/// One thread's findings.
+#[derive(Default)]
+struct Batch {
+    tables: Tables,
+    /// A hash of the names from the outermost scope in, for each scope.
+    paths: Vec<u64>,
+    /// Types seen by hash of name and scope, so that each is kept once.
+    types: HashSet<(Kind, u64)>,
+}
+
+/// Looks through all units on all processors.
+pub(super) fn scan(dwarf: &Dwarf) -> Tables {
+    let parts = 0..dwarf.parts().len() as u8;
+    let chunks: Vec<(u8, Range<u32>)> = parts
+        .flat_map(|part| {
+            dwarf
+                .chunks(part)
+                .into_iter()
+                .map(move |units| (part, units))
+        })
+        .collect();
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
+    let work = || {
+        let mut batch = Batch::default();
+        while let Some((part, units)) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            for unit in units.clone() {
+                scan_unit(dwarf, *part, unit, &mut batch);
+            }
+            dwarf.forget(*part, units);
+        }
+        batch
+    };
+    let batches: Vec<Batch> = if chunks.len() < 2 {
+        vec![work()]
+    } else {
+        std::thread::scope(|s| {
+            let threads: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
+            threads.into_iter().filter_map(|t| t.join().ok()).collect()
+        })
+    };
+    let mut all = Tables::default();
+    for Batch { tables, .. } in batches {
+        let base = all.scopes.len() as u32;
+        let moved = |s: u32| if s == NONE { NONE } else { s + base };
+        all.entries.extend(tables.entries.into_iter().map(|e| Raw {
+            scope: moved(e.scope),
+            ..e
+        }));
+        all.scopes
+            .extend(tables.scopes.into_iter().map(|s| RawScope {
+                outer: moved(s.outer),
+                ..s
+            }));
+        all.code.extend(tables.code);
+        all.inlined.extend(tables.inlined);
+    }
+    all.entries
+        .sort_unstable_by_key(|e| (e.hash, e.kind, e.part, e.unit, e.offset));
+    all.code.sort_unstable();
+    all.inlined.sort_unstable();
+    all
+}
+
+/// What the pass reads of an entry.
+#[derive(Default)]
+struct Seen {
+    name: Option<R>,
+    origin: Option<AttributeValue<R>>,
+    sibling: Option<usize>,
+    /// Has an address, of code or of what the linker dropped.
+    placed: bool,
+    has_code: bool,
+    declaration: bool,
+    inlined: bool,
+    located: bool,
+}
+
+fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut Batch) {
+    let Some(&header) = dwarf.headers(part).get(unit as usize) else {
+        return;
+    };
+    // Not through the cache of units: all would pass through it.
+    let Ok(parsed) = dwarf.part(part).dwarf.unit(header) else {
+        return;
+    };
+    let mut pass = Pass {
+        dwarf,
+        part,
+        unit,
+        parsed: &parsed,
+        batch,
+        declared: Vec::new(),
+        later: Vec::new(),
+    };
+    pass.walk();
+    pass.complete();
+}
+
+struct Pass<'a> {
+    dwarf: &'a Dwarf,
+    part: u8,
+    unit: u32,
+    parsed: &'a Unit,
+    batch: &'a mut Batch,
+    /// Offsets of functions and variables that have a name, with it and their scope, in order.
+    declared: Vec<(usize, R, u32)>,
+    /// Definitions that take their name from another entry of the unit.
+    later: Vec<(usize, AttributeValue<R>, Option<Kind>)>,
+}
+
+impl Pass<'_> {
+    /// Goes through the entries: those of namespaces and classes for their names, bodies of
+    /// functions for what is inlined there.
+    fn walk(&mut self) -> Option<()> {
+        let parsed = self.parsed;
+        let mut raw = parsed.entries_raw(None).ok()?;
+        // Where the reader began to count depths.
+        let mut base = 0;
+        // The scope at each depth that is looked into.
+        let mut scopes: Vec<u32> = Vec::new();
+        while !raw.is_empty() {
+            let depth = base + raw.next_depth();
+            let offset = raw.next_offset().0;
+            let Some(abbrev) = raw.read_abbreviation().ok()? else {
+                continue;
+            };
+            let specs = abbrev.attributes();
+            let depth = usize::try_from(depth).ok()?;
+            if depth == 0 {
+                raw.skip_attributes(specs).ok()?;
+                scopes = vec![NONE];
+                continue;
+            }
+            scopes.truncate(depth);
+            let tag = abbrev.tag();
+            let function = tag == gimli::DW_TAG_subprogram;
+            let (wanted, opens) = interest(tag);
+            if tag == gimli::DW_TAG_inlined_subroutine {
+                self.instance(&mut raw, specs, offset).ok()?;
+                continue;
+            }
+            // Inside something that is not looked into.
+            let inside = scopes.len() < depth;
+            if inside && !function || !wanted {
+                raw.skip_attributes(specs).ok()?;
+                continue;
+            }
+            let mut seen = Seen::default();
+            for spec in specs {
+                if read_attr(spec.name()) {
+                    let attr = raw.read_attribute(*spec).ok()?;
+                    self.take(&mut seen, attr.name(), attr.value());
+                } else {
+                    raw.skip_attributes(std::slice::from_ref(spec)).ok()?;
+                }
+            }
+            let body = function && seen.placed;
+            if body && self.part == 0 {
+                let _ = self.code(offset);
+            }
+            if inside {
+                continue;
+            }
+            let scope = scopes[depth - 1];
+            let own = self.record(tag, offset, &seen, scope);
+            if abbrev.has_children() && opens && depth < MAX_DEPTH {
+                scopes.push(own.unwrap_or(scope));
+            } else if let Some(to) = seen.sibling.filter(|_| abbrev.has_children() && !body)
+                && to > raw.next_offset().0
+            {
+                raw = parsed.entries_raw(Some(UnitOffset(to))).ok()?;
+                base = depth as isize;
+            }
+        }
+        Some(())
+    }
+
+    /// Notes what an inlined instance is one of.
+    fn instance(
+        &mut self,
+        raw: &mut EntriesRaw<'_, R>,
+        specs: &[AttributeSpecification],
+        offset: usize,
+    ) -> gimli::Result<()> {
+        let wanted = |s: &AttributeSpecification| s.name() == gimli::DW_AT_abstract_origin;
+        let Some(at) = specs.iter().position(wanted).filter(|_| self.part == 0) else {
+            return raw.skip_attributes(specs);
+        };
+        raw.skip_attributes(&specs[..at])?;
+        let value = raw.read_attribute(specs[at])?.value();
+        raw.skip_attributes(&specs[at + 1..])?;
+        let here = Die {
+            part: self.part,
+            unit: self.unit,
+            offset,
+        };
+        if let Some(origin) = self.dwarf.refer(here, value)
+            && let (Ok(of), Ok(offset)) = (u32::try_from(origin.offset), u32::try_from(offset))
+        {
+            let unit = origin.unit | if origin.part == 0 { 0 } else { PART };
+            let row: [u32; INLINED] = [unit, of, self.unit, offset];
+            self.batch.tables.inlined.push(row);
+        }
+        Ok(())
+    }
+
+    /// Notes the code of a function.
+    fn code(&mut self, at: usize) -> Option<()> {
+        let mut entry = Entry::null();
+        let mut raw = self.parsed.entries_raw(Some(UnitOffset(at))).ok()?;
+        raw.read_entry(&mut entry).ok()?;
+        let (unit, offset) = (self.unit, u32::try_from(at).ok()?);
+        let die = Die {
+            part: self.part,
+            unit,
+            offset: at,
+        };
+        let code = self.dwarf.code(die, self.parsed, &entry).into_iter();
+        let rows = code.map(|(start, end)| (start, end, unit, offset));
+        self.batch.tables.code.extend(rows);
+        Some(())
+    }
+
+    fn take(&self, seen: &mut Seen, name: DwAt, value: AttributeValue<R>) {
+        let dwarf = &self.dwarf.part(self.part).dwarf;
+        match name {
+            gimli::DW_AT_name => seen.name = dwarf.attr_string(self.parsed, value).ok(),
+            gimli::DW_AT_specification | gimli::DW_AT_abstract_origin => seen.origin = Some(value),
+            gimli::DW_AT_low_pc => {
+                seen.placed = true;
+                let address = dwarf.attr_address(self.parsed, value).ok().flatten();
+                seen.has_code |= address.is_some_and(|a| self.dwarf.main.is_code(a));
+            }
+            gimli::DW_AT_ranges => (seen.placed, seen.has_code) = (true, true),
+            gimli::DW_AT_declaration => seen.declaration = true,
+            gimli::DW_AT_inline => {
+                let inlined = [gimli::DW_INL_inlined, gimli::DW_INL_declared_inlined];
+                seen.inlined = matches!(value, AttributeValue::Inline(i) if inlined.contains(&i));
+            }
+            gimli::DW_AT_location | gimli::DW_AT_const_value => seen.located = true,
+            gimli::DW_AT_sibling => {
+                if let AttributeValue::UnitRef(UnitOffset(o)) = value {
+                    seen.sibling = Some(o);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes an entry; gives the scope that it opens.
+    fn record(&mut self, tag: DwTag, offset: usize, seen: &Seen, scope: u32) -> Option<u32> {
+        let kind = match tag {
+            gimli::DW_TAG_namespace | gimli::DW_TAG_module => return self.open(seen.name, scope),
+            gimli::DW_TAG_subprogram if seen.inlined => Kind::Inline,
+            // Link-time optimisation describes functions without saying whether they are
+            // inlined.
+            gimli::DW_TAG_subprogram
+                if !seen.placed && !seen.declaration && seen.name.is_some() =>
+            {
+                Kind::Inline
+            }
+            gimli::DW_TAG_subprogram => Kind::Function,
+            gimli::DW_TAG_variable | gimli::DW_TAG_member => Kind::Variable,
+            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type => Kind::Struct,
+            gimli::DW_TAG_union_type => Kind::Union,
+            gimli::DW_TAG_enumeration_type => Kind::Enum,
+            gimli::DW_TAG_typedef => Kind::Typedef,
+            _ => Kind::Base,
+        };
+        match kind {
+            Kind::Function | Kind::Inline | Kind::Variable => {
+                let defined = match kind {
+                    Kind::Variable => seen.located,
+                    Kind::Inline => true,
+                    _ => seen.has_code,
+                };
+                match (seen.name, seen.origin) {
+                    (Some(name), _) => {
+                        self.declared.push((offset, name, scope));
+                        if defined {
+                            self.add(name, offset, scope, kind);
+                        }
+                    }
+                    (None, Some(origin)) => {
+                        self.later.push((offset, origin, defined.then_some(kind)))
+                    }
+                    (None, None) => {}
+                }
+                None
+            }
+            _ => {
+                let opens = matches!(kind, Kind::Struct | Kind::Union);
+                let own = seen
+                    .name
+                    .filter(|_| opens)
+                    .and_then(|n| self.open(Some(n), scope));
+                if let Some(name) = seen.name.filter(|_| !seen.declaration) {
+                    let around = self.batch.paths.get(scope as usize).copied().unwrap_or(0);
+                    if self.batch.types.insert((kind, mix(around, name.slice()))) {
+                        self.add(name, offset, scope, kind);
+                    }
+                }
+                own
+            }
+        }
+    }
+
+    fn open(&mut self, name: Option<R>, outer: u32) -> Option<u32> {
+        let text = name.map_or(&[][..], |n| n.slice());
+        let around = self.batch.paths.get(outer as usize).copied().unwrap_or(0);
+        let name = match name {
+            Some(n) => place(self.dwarf, self.part, n)?,
+            None => Name {
+                section: u32::from(u8::MAX),
+                offset: 0,
+            },
+        };
+        self.batch.paths.push(mix(around, text));
+        self.batch.tables.scopes.push(RawScope {
+            name,
+            outer,
+            part: self.part,
+        });
+        Some(self.batch.tables.scopes.len() as u32 - 1)
+    }
+
+    fn add(&mut self, name: R, offset: usize, scope: u32, kind: Kind) {
+        let (Some(at), Ok(offset)) = (place(self.dwarf, self.part, name), u32::try_from(offset))
+        else {
+            return;
+        };
+        self.batch.tables.entries.push(Raw {
+            hash: hash(name.slice()),
+            name: at,
+            unit: self.unit,
+            offset,
+            scope,
+            kind,
+            part: self.part,
+        });
+    }
+
+    /// Finds the names of definitions that stand elsewhere.
+    fn complete(&mut self) {
+        let later = std::mem::take(&mut self.later);
+        for &(offset, origin, kind) in &later {
+            let Some(kind) = kind else { continue };
+            if let Some((name, scope)) = self.name_of(origin, &later) {
+                self.add(name, offset, scope, kind);
+            }
+        }
+    }
+
+    fn name_of(
+        &self,
+        mut origin: AttributeValue<R>,
+        later: &[(usize, AttributeValue<R>, Option<Kind>)],
+    ) -> Option<(R, u32)> {
+        for _ in 0..MAX_CHAIN {
+            let AttributeValue::UnitRef(UnitOffset(at)) = origin else {
+                break;
+            };
+            if let Ok(i) = self.declared.binary_search_by_key(&at, |d| d.0) {
+                return Some((self.declared[i].1, self.declared[i].2));
+            }
+            origin = later[later.binary_search_by_key(&at, |l| l.0).ok()?].1;
+        }
+        // In another unit: link-time optimisation, or a part that dwz shares.
+        let here = Die {
+            part: self.part,
+            unit: self.unit,
+            offset: 0,
+        };
+        let die = self.dwarf.refer(here, origin)?;
+        let (_, entry) = self.dwarf.entry(die)?;
+        let (at, value) = self.dwarf.attr(die, &entry, gimli::DW_AT_name)?;
+        let unit = self.dwarf.unit(at.part, at.unit)?;
+        let name = self
+            .dwarf
+            .part(at.part)
+            .dwarf
+            .attr_string(&unit, value)
+            .ok()?;
+        Some((name, NONE))
+    }
+}
+
+/// Whether entries with a tag are recorded, and whether those within are looked at.
+fn interest(tag: DwTag) -> (bool, bool) {
+    match tag {
+        gimli::DW_TAG_namespace
+        | gimli::DW_TAG_module
+        | gimli::DW_TAG_structure_type
+        | gimli::DW_TAG_class_type
+        | gimli::DW_TAG_union_type => (true, true),
+        gimli::DW_TAG_subprogram
+        | gimli::DW_TAG_variable
+        | gimli::DW_TAG_enumeration_type
+        | gimli::DW_TAG_typedef
+        | gimli::DW_TAG_base_type => (true, false),
+        _ => (false, false),
+    }
+}
+
+/// Whether the pass reads an attribute.
+fn read_attr(name: DwAt) -> bool {
+    matches!(
+        name,
+        gimli::DW_AT_name
+            | gimli::DW_AT_specification
+            | gimli::DW_AT_abstract_origin
+            | gimli::DW_AT_low_pc
+            | gimli::DW_AT_ranges
+            | gimli::DW_AT_declaration
+            | gimli::DW_AT_inline
+            | gimli::DW_AT_location
+            | gimli::DW_AT_const_value
+            | gimli::DW_AT_sibling
+    )
+}
+
+/// A hash of a name within a scope.
+fn mix(around: u64, name: &[u8]) -> u64 {
+    let step = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x0000_0100_0000_01b3);
+    name.iter()
+        .fold(around.rotate_left(23) ^ 0xcbf2_9ce4_8422_2325, step)
+}
