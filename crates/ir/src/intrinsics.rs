@@ -122,6 +122,8 @@ intrinsics! {
     CtxReg "ctx_reg" (Long) -> Long, K, pure; "Register n (constant, DWARF's number) at the probed place. Events at code, perf events and watched memory only."
     CtxAddr "ctx_addr" () -> Long, KC, pure; "Where the code was that the event interrupted, by its registers: at code the place, or close behind it. 0 in events that have no registers."
     CtxPlace "ctx_place" () -> Long, K, pure; "An address on the kernel's stack, close to where it is used up to."
+    NextTid "next_tid" () -> Long, K, pure; "Id of the thread that the processor goes on with. `Tracepoint` `sched_switch` only."
+    NextPid "next_pid" () -> Long, K, pure; "Id of that thread's process. `Tracepoint` `sched_switch` only."
     CtxSite "ctx_site" () -> Long, K, pure; "Which of the handler's places was hit, from 0. Events at code only."
     SysNr "sys_nr" () -> Long, K, pure; "System-call number as in `NrSet`: native, or COMPAT + 32-bit number. System-call events only."
     SysArg "sys_arg" (Long) -> Long, K, pure; "Argument n (constant, 0 to 5) of the system call, on entry and on return. 32-bit calls: zero-extended."

@@ -17,10 +17,12 @@
 //!
 //! 1. A shared global that no running handler writes needs no lock, unless a kernel handler
 //!    walks through it (`foreach`): what it copies for that belongs to who holds the lock.
-//! 2. Arrays that only system-call handlers touch while running, every access with the current
-//!    thread's id as its first key, need none: one thread runs one handler at a time, so no
-//!    two ever touch the same element. (Not handlers of other events: the idle threads of all
-//!    CPUs share the id 0. Not wrapping arrays: there, others evict elements.)
+//! 2. Arrays in which running handlers touch only elements of their own need none: every access
+//!    has as its first key the current thread's id, or in handlers of `sched_switch` that of the
+//!    thread which the processor goes on with; or every access has the processor's number. One
+//!    thread and one processor run one handler at a time, so no two ever touch the same element.
+//!    The idle threads of all CPUs share the id 0, so in events that can hit them the id must have
+//!    been tested not to be 0. (Not wrapping arrays: there, others evict elements.)
 //! 3. Of the shared globals that are left and that some running handler writes, a handler that
 //!    touches at most one, by one instruction outside loops which is atomic in itself, needs
 //!    no lock. Any other handler needs the locks of all of them that it touches, and so do
@@ -57,5 +59,6 @@ pub enum Storage {
 }
 
 mod classify;
+mod owned;
 
 pub use classify::{Explanation, Line, classify};

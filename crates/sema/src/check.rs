@@ -252,6 +252,7 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         Intrinsic::CtxArg => "argument of a tracepoint",
         Intrinsic::CtxReg => "register",
         Intrinsic::CtxSite => "place in code",
+        Intrinsic::NextTid | Intrinsic::NextPid => "thread that the processor goes on with",
         Intrinsic::CtxRet => "return of a function",
         Intrinsic::RegArg => "function or system call",
         Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName => "system call",
@@ -285,6 +286,9 @@ fn has(event: &Event, f: Intrinsic) -> bool {
             matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
         }
         Intrinsic::CtxSite => matches!(event, Event::Code(_)),
+        Intrinsic::NextTid | Intrinsic::NextPid => {
+            matches!(event, Event::Tracepoint(name) if &**name == "sched_switch")
+        }
         Intrinsic::CtxRet => matches!(event, Event::Code(probe) if probe.ret),
         Intrinsic::RegArg => matches!(
             event,

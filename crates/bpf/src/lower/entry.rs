@@ -574,6 +574,8 @@ fn early_intrinsic(f: Intrinsic) -> bool {
             | I::CtxRet
             | I::CtxReg
             | I::CtxSite
+            | I::NextTid
+            | I::NextPid
             | I::SysNr
             | I::SysArg
             | I::RegArg

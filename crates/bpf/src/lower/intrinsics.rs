@@ -10,6 +10,8 @@ use crate::layout::{ErrorKind, Quote, shared};
 
 /// Most arguments of a raw tracepoint.
 const CTX_ARGS: i64 = 12;
+/// Where the third argument of `sched_switch` is, the task that the processor goes on with.
+const NEXT: i16 = 16;
 
 impl Gen<'_> {
     pub(super) fn intrinsic(&mut self, dst: Option<IrReg>, f: I, args: &[Val]) -> Res {
@@ -88,6 +90,8 @@ impl Gen<'_> {
             I::SysRet if matches!(self.event(), Event::Code(_)) => self.of_code(I::CtxRet, &[])?,
             I::SysRet => self.sys_ret()?,
             I::Target => self.session_word(shared::TARGET),
+            I::NextTid => self.of_next(self.options.offsets.task_pid)?,
+            I::NextPid => self.of_next(self.options.offsets.task_tgid)?,
             I::InTree => self.in_tree(args[0])?,
             I::TzOffset => self.session_word(shared::TZ_OFFSET),
             I::RealNs => {
@@ -105,6 +109,21 @@ impl Gen<'_> {
             _ => self.task_number(f)?,
         }
         self.set_long(dst, R0)
+    }
+
+    /// `r0` = a number of the task that `sched_switch` goes on with.
+    fn of_next(&mut self, offset: Option<u32>) -> Res {
+        let offset = offset.and_then(|o| i32::try_from(o).ok());
+        let offset = offset.ok_or("this kernel does not tell how its tasks look")?;
+        self.asm.load(Size::DW, R3, R10, CTX);
+        self.asm.load(Size::DW, R3, R3, NEXT);
+        self.asm.add(R3, offset);
+        self.asm.mov(R1, R10);
+        self.asm.add(R1, i32::from(super::TMP[0]));
+        self.asm.mov(R2, 4);
+        self.asm.call(Helper::ProbeReadKernel);
+        self.asm.load(Size::W, R0, R10, super::TMP[0]);
+        Ok(())
     }
 
     /// `r0` = whether a process descends from the target.

@@ -1,7 +1,7 @@
 //! The decision, see the parent module for the rules.
 
 use super::Storage;
-use crate::liveness::Liveness;
+use super::owned::{Owned, Owner};
 use crate::*;
 
 /// Why each global is stored as it is, one line each, for `-v`.
@@ -37,8 +37,8 @@ struct Access<'p> {
     inst: &'p Inst,
     /// Can run more than once in a run of the handler.
     repeated: bool,
-    /// Its first key is the current thread's id.
-    by_tid: bool,
+    /// Whose own are elements with its first key.
+    owner: Option<Owner>,
 }
 
 struct HandlerUse<'p> {
@@ -49,13 +49,6 @@ struct HandlerUse<'p> {
 impl HandlerUse<'_> {
     fn kernel(&self) -> bool {
         self.handler.event.in_kernel()
-    }
-
-    /// Whether every thread that it runs in has an id of its own: the idle threads of all CPUs
-    /// are thread 0, and only system calls and programs never come from them.
-    fn own_tid(&self) -> bool {
-        matches!(self.handler.event, Event::SysEnter(_) | Event::SysExit(_))
-            || self.handler.event.in_user_code()
     }
 
     fn running(&self) -> bool {
@@ -130,13 +123,13 @@ fn uses(program: &Program) -> Vec<HandlerUse<'_>> {
         .map(|handler| {
             let mut accesses = Vec::new();
             let mut called = vec![false; program.funcs.len()];
-            let mut todo = body_accesses(&handler.body, false, &mut accesses);
+            let mut todo = body_accesses(&handler.body, Some(&handler.event), &mut accesses);
             while let Some(f) = todo.pop() {
                 if let Some(func) = program.funcs.get(f.index())
                     && !std::mem::replace(&mut called[f.index()], true)
                 {
                     // A function can be called from several places: count it as repeated.
-                    todo.extend(body_accesses(&func.body, true, &mut accesses));
+                    todo.extend(body_accesses(&func.body, None, &mut accesses));
                 }
             }
             // The verifier refuses ids out of range; here they only must not do harm.
@@ -146,14 +139,16 @@ fn uses(program: &Program) -> Vec<HandlerUse<'_>> {
         .collect()
 }
 
-/// Collects the accesses of a body; gives the functions it calls.
-fn body_accesses<'p>(body: &'p Body, repeated: bool, out: &mut Vec<Access<'p>>) -> Vec<FuncId> {
+/// Collects the accesses of the body of a handler of that event, or of a function; gives the
+/// functions it calls.
+fn body_accesses<'p>(
+    body: &'p Body,
+    event: Option<&Event>,
+    out: &mut Vec<Access<'p>>,
+) -> Vec<FuncId> {
+    let repeated = event.is_none();
     let looping = looping_blocks(body);
-    let tids = if repeated {
-        Vec::new()
-    } else {
-        tid_registers(body)
-    };
+    let owned = event.map(|event| Owned::of(event, body));
     let mut called = Vec::new();
     for (i, block) in body.blocks.iter().enumerate() {
         for (inst, _) in &block.insts {
@@ -168,12 +163,14 @@ fn body_accesses<'p>(body: &'p Body, repeated: bool, out: &mut Vec<Access<'p>>) 
                 Inst::IterNew { .. } => None,
                 _ => inst.keys().and_then(|k| k.first().copied()),
             };
-            let by_tid = matches!(first, Some(Val::Reg(r)) if tids.get(r.index()) == Some(&true));
             out.push(Access {
                 g,
                 inst,
                 repeated: repeated || looping[i],
-                by_tid,
+                owner: owned
+                    .as_ref()
+                    .zip(first)
+                    .and_then(|(o, key)| o.holds(i, key)),
             });
         }
     }
@@ -198,54 +195,6 @@ fn looping_blocks(body: &Body) -> Vec<bool> {
             false
         })
         .collect()
-}
-
-/// The registers that only ever hold the current thread's id.
-fn tid_registers(body: &Body) -> Vec<bool> {
-    let mut tid = vec![true; body.regs.len()];
-    let mut written = vec![false; body.regs.len()];
-    // A register that can be read before it is written reads as 0.
-    for r in Liveness::of(body).live_in(BlockId(0)) {
-        tid[r.index()] = false;
-    }
-    let mut changed = true;
-    while changed {
-        changed = false;
-        let mut write = |r: Reg, ok: bool| {
-            if let (Some(t), Some(w)) = (tid.get_mut(r.index()), written.get_mut(r.index())) {
-                changed |= *t && !ok;
-                *t &= ok;
-                *w = true;
-            }
-        };
-        let mut copies = Vec::new();
-        for block in &body.blocks {
-            for (inst, _) in &block.insts {
-                match inst {
-                    Inst::Intr {
-                        dst: Some(dst),
-                        f: Intrinsic::Tid,
-                        ..
-                    } => write(*dst, true),
-                    Inst::Copy {
-                        dst,
-                        src: Val::Reg(src),
-                    } => copies.push((*dst, *src)),
-                    _ => inst.dst().into_iter().for_each(|r| write(r, false)),
-                }
-            }
-            block.term.for_each_dst(|r| write(r, false));
-        }
-        for (dst, src) in copies {
-            let ok = tid.get(src.index()) == Some(&true);
-            if let (Some(t), Some(w)) = (tid.get_mut(dst.index()), written.get_mut(dst.index())) {
-                changed |= *t && !ok;
-                *t &= ok;
-                *w = true;
-            }
-        }
-    }
-    tid.iter().zip(written).map(|(t, w)| *t && w).collect()
 }
 
 fn class_of(uses: &[HandlerUse<'_>], g: GlobalId) -> (Storage, String) {
@@ -313,8 +262,10 @@ fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, St
             let free = match () {
                 () if f.walked => None,
                 () if !f.written => Some("nothing writes it while handlers run"),
-                () if f.by_tid => Some("each thread touches its own elements only"),
-                () => None,
+                () => f.owner.map(|owner| match owner {
+                    Owner::Thread => "each thread touches its own elements only",
+                    Owner::Processor => "each processor touches its own elements only",
+                }),
             };
             *why = free
                 .unwrap_or("every handler takes one atomic step")
@@ -356,7 +307,7 @@ struct Facts {
     /// A kernel handler walks through it: the copies of its elements are the lock's holder's.
     walked: bool,
     /// Rule 2.
-    by_tid: bool,
+    owner: Option<Owner>,
     stores: bool,
     deletes: bool,
     only_stores: bool,
@@ -377,10 +328,12 @@ impl Facts {
         Facts {
             written: all().any(|(_, a)| a.inst.writes_global()),
             walked: all().any(|(kernel, a)| kernel && matches!(a.inst, Inst::IterNew { .. })),
-            by_tid: !wraps
-                && running
-                    .iter()
-                    .all(|u| u.of(g).all(|a| u.own_tid() && a.by_tid)),
+            owner: match all().next() {
+                Some((_, first)) if !wraps => first
+                    .owner
+                    .filter(|_| all().all(|(_, a)| a.owner == first.owner)),
+                _ => None,
+            },
             stores: all().any(|(_, a)| store(a)),
             deletes: all().any(|(_, a)| matches!(a.inst, Inst::ADel { .. } | Inst::GClear { .. })),
             only_stores: all().all(|(kernel, a)| kernel && store(a)),

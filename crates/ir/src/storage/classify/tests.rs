@@ -28,7 +28,7 @@ fn class_of_bodies(g: &str, handlers: &[(&str, &str)]) -> String {
     );
     for (event, code) in handlers {
         text.push_str(&format!(
-            "handler \"h\" points 1 {event} @0 {{ regs r0: long, r1: long, r2: str64 \
+            "handler \"h\" points 1 {event} @0 {{ regs r0: long, r1: long, r2: str64, r3: long, r4: long \
              {code} ret }}\n"
         ));
     }
@@ -41,6 +41,7 @@ fn class_of_bodies(g: &str, handlers: &[(&str, &str)]) -> String {
 
 const K: &str = "sys_enter(all)";
 const K2: &str = "sys_exit(all)";
+const SWITCH: &str = "tracepoint(\"sched_switch\")";
 const T: &str = "timer(5, 0)";
 const B: &str = "begin(0)";
 const E: &str = "end(0)";
@@ -236,7 +237,7 @@ fn elements_of_the_own_thread_need_none() {
     assert_eq!(class("a", &[set, both]), "shared");
     assert_eq!(class("n", &[set, both, (T, "r0 = gload g0")]), "shared");
     // Idle threads all have the id 0.
-    let idle = ("tracepoint(\"sched_switch\")", set.1);
+    let idle = (SWITCH, set.1);
     assert_eq!(class("a", &[idle, get]), "shared lock");
     // Wrapping arrays lose elements to other threads.
     let wrap = (K, "r0 = intr tid() r1 = aget g6[r0] aset g6[r0], 1");
@@ -244,6 +245,51 @@ fn elements_of_the_own_thread_need_none() {
     // Read before it is written, the register is 0 for every thread.
     let early = (K, "aset g2[r0], 1 r1 = aget g2[r0] r0 = intr tid()");
     assert_eq!(class("a", &[early]), "shared lock");
+}
+
+#[test]
+fn elements_of_threads_that_are_not_idle_need_none() {
+    // Both threads of a switch, each tested not to be the idle one, and system calls.
+    let switch = |tested: &str, key: &str| {
+        let code = format!(
+            "b0: r0 = intr tid() r1 = intr next_tid() {tested} \
+             b1: r4 = aget g2[{key}] aset g2[{key}], 7 jump b2 b2:"
+        );
+        let get = "b0: r0 = intr tid() r1 = aget g2[r0] adel g2[r0]";
+        class_of_bodies("a", &[(SWITCH, &code), (K2, get)])
+    };
+    assert_eq!(switch("branch r0, b1, b2", "r0"), "shared");
+    assert_eq!(switch("branch r1, b1, b2", "r1"), "shared");
+    for (test, to) in [
+        ("not r0", "b2, b1"),
+        ("eq r0, 0", "b2, b1"),
+        ("ne r0, 0", "b1, b2"),
+        ("gt r0, 0", "b1, b2"),
+        ("le r0, 0", "b2, b1"),
+    ] {
+        let tested = |to| format!("r3 = {test} branch r3, {to}");
+        let wrong = if to == "b1, b2" { "b2, b1" } else { "b1, b2" };
+        assert_eq!(switch(&tested(to), "r0"), "shared", "{test}");
+        assert_eq!(switch(&tested(wrong), "r0"), "shared lock", "{test}");
+    }
+    // The test of the one says nothing about the other, nor does one that can be gone round.
+    assert_eq!(switch("branch r0, b1, b2", "r1"), "shared lock");
+    assert_eq!(switch("branch r1, b1, b1", "r1"), "shared lock");
+    assert_eq!(
+        switch("r3 = ne r0, 1 branch r3, b1, b2", "r0"),
+        "shared lock"
+    );
+}
+
+#[test]
+fn elements_of_the_own_processor_need_none() {
+    let set = (SWITCH, "r0 = intr cpu() aset g2[r0], 1");
+    let get = (K2, "r0 = intr cpu() r1 = aget g2[r0] adel g2[r0]");
+    assert_eq!(class("a", &[set, get]), "shared");
+    assert_eq!(class("a", &[set, get, (T, "gclear g2")]), "shared lock");
+    // A thread's id can be the number of a processor.
+    let tid = (K, "r0 = intr tid() aset g2[r0], 1");
+    assert_eq!(class("a", &[set, get, tid]), "shared lock");
 }
 
 #[test]
