@@ -20,7 +20,9 @@ fn main() {
             eprintln!("usage: cargo xtask bench [start] [hits] [exact] [stress] [markers]");
             eprintln!("       cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");
-            eprintln!("       cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [TEST]...");
+            eprintln!(
+                "       cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [--bench] [TEST]..."
+            );
             std::process::exit(2);
         }
     }

@@ -5,6 +5,7 @@
 mod cpio;
 mod guest;
 mod image;
+mod measure;
 mod packages;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ contain one of these words.
   --kernel LIST  of 6.1, 6.12, newest (default: all three, separated by commas)
   --all          all cases, and more random scripts
   --debuginfo    with the kernel's debugging information, the cases that need it; 6.1 unless said
+  --bench        no tests: what attaching to functions of the kernel costs; newest unless said
   --scripts N    so many random scripts; 0: none
   --seed S       the first of them
   --sh LINE      no tests: a shell's command line in the guest; spile and load are commands there
@@ -35,6 +37,7 @@ struct Options {
     kernels: Vec<String>,
     all: bool,
     debuginfo: bool,
+    bench: bool,
     scripts: Option<u64>,
     seed: u64,
     sh: Option<String>,
@@ -47,6 +50,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         kernels: packages::KERNELS.map(|k| k.0.to_owned()).to_vec(),
         all: false,
         debuginfo: false,
+        bench: false,
         scripts: None,
         seed: 0,
         sh: None,
@@ -64,6 +68,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
                 options.kernels = value()?.split(',').map(str::to_owned).collect();
             }
             "--debuginfo" => options.debuginfo = true,
+            "--bench" => options.bench = true,
             "--all" => options.all = true,
             "--scripts" => options.scripts = Some(number(value()?)?),
             "--seed" => options.seed = number(value()?)?,
@@ -72,6 +77,9 @@ fn parse(args: &[String]) -> Result<Options, String> {
             flag if flag.starts_with('-') => return Err(format!("no option {flag}")),
             test => options.tests.push(test.to_owned()),
         }
+    }
+    if options.bench && !named {
+        options.kernels.drain(..options.kernels.len() - 1);
     }
     if options.debuginfo {
         if !named {
@@ -224,9 +232,20 @@ fn all(options: &Options) -> Result<bool, String> {
     });
     let kernels: Vec<Kernel> = kernels.into_iter().collect::<Result<_, _>>()?;
     let built = build()?;
-    let job = options.job(&built);
+    let job = match options.bench {
+        true => measure::job(&built)?,
+        false => options.job(&built),
+    };
+    // Before the guests are busy.
+    let here = match options.bench {
+        true => measure::here(&built)?,
+        false => Vec::new(),
+    };
     // Cases run one after the other, so a guest is busy with one processor most of the time.
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let processors = match options.bench {
+        true => 1,
+        false => std::thread::available_parallelism().map_or(1, usize::from),
+    };
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|s| {
@@ -235,8 +254,12 @@ fn all(options: &Options) -> Result<bool, String> {
                 while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let result = image::build(kernel, &built, &job)
                         .and_then(|image| guest::run(kernel, &image, kernels.len() == 1));
-                    if let (Err(why), Ok(mut failed)) = (result, failed.lock()) {
-                        failed.push(format!("{}: {why}", kernel.release));
+                    match (result, failed.lock()) {
+                        (Err(why), Ok(mut failed)) => {
+                            failed.push(format!("{}: {why}", kernel.release));
+                        }
+                        (Ok(lines), _) => print!("{}", measure::compare(&here, &lines)),
+                        _ => {}
                     }
                 }
             });

@@ -5,11 +5,12 @@ use std::fmt;
 use spile_ir::{Event, HandlerId, Inst, NrSet, Program, Space, Ty};
 
 use crate::asm::{Asm, Function};
+use crate::at_return;
 use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
-use crate::insn::{Reg::*, Size};
+use crate::insn::{AluOp, Cond, Reg::*, Size};
 use crate::layout::{
-    Attach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat, StackWords,
+    Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat, StackWords,
 };
 use crate::lower::counters;
 use crate::lower::{
@@ -89,6 +90,8 @@ pub fn compile(program: &Program, options: &Options) -> Result<Object, CompileEr
 /// # Errors
 /// As [`compile`].
 pub fn generate(program: &Program, options: &Options) -> Result<Compiled, CompileError> {
+    let (program, idle) = at_return::rewrite(program, options);
+    let program = &*program;
     let mut allocs: Vec<Option<Alloc>> = Vec::new();
     let mut needs = Needs::default();
     for handler in &program.handlers {
@@ -118,7 +121,8 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
     let mut programs = Vec::new();
     let mut infos = Vec::new();
     let counted = counters::counters(program);
-    let mut groups = groups(program, options);
+    let mut groups = groups(program, options, &idle);
+    means::sessions(&mut groups, program, options);
     if !counted.is_empty() {
         groups.push((Attach::Switch(counted.clone()), Vec::new()));
     }
@@ -229,9 +233,17 @@ fn largest_piece(program: &Program) -> u32 {
 }
 
 /// The programs, in the order of their first handler.
-fn groups(program: &Program, options: &Options) -> Vec<(Attach, Vec<HandlerId>)> {
+fn groups(
+    program: &Program,
+    options: &Options,
+    idle: &[HandlerId],
+) -> Vec<(Attach, Vec<HandlerId>)> {
     let mut groups: Vec<(Attach, Vec<HandlerId>)> = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
+        let id = HandlerId(i as u32);
+        if idle.contains(&id) {
+            continue;
+        }
         let attach = match &handler.event {
             Event::Tracepoint(name) => Attach::RawTracepoint(name.to_string()),
             Event::SysEnter(_) => syscalls(false, program, options),
@@ -256,7 +268,6 @@ fn groups(program: &Program, options: &Options) -> Vec<(Attach, Vec<HandlerId>)>
             },
             _ => continue,
         };
-        let id = HandlerId(i as u32);
         match groups.iter_mut().find(|(a, _)| *a == attach) {
             Some((_, handlers)) => handlers.push(id),
             None => groups.push((attach, vec![id])),
@@ -342,25 +353,57 @@ impl Unit<'_> {
                 Ok(g.task_kept)
             })?;
         }
-        if handlers.len() <= INLINE {
-            for id in handlers {
-                self.inline(&mut asm, *id, (number, task), pool)?;
-            }
+        let session = self.options.features.kprobe_session;
+        if let (Attach::Code { by, .. }, Some(session)) = (attach, session)
+            && *by == CodeAttach::Session
+        {
+            let returns = asm.label();
+            let (after, before): (Vec<_>, Vec<_>) = handlers
+                .iter()
+                .partition(|id| means::at_return(self.program, **id));
+            // From 7.0 on it has the context as its argument.
+            asm.load(Size::DW, R1, R10, CTX);
+            asm.call_kfunc(session.is_return);
+            asm.alu(AluOp::And, R0, 1);
+            asm.jump_if(Cond::Ne, R0, 0, returns);
+            self.all(&mut asm, &before, (false, false), pool)?;
+            asm.jump(out);
+            asm.bind(returns);
+            self.all(&mut asm, &after, (false, false), pool)?;
         } else {
-            let parts = self.parts(handlers);
-            for part in &parts {
-                let function = self.part_sub(part, number, pool)?;
-                pool.subs.insert(part.name.clone(), function);
-            }
-            for run in dispatch::runs(&parts) {
-                dispatch::emit(&mut asm, run, number);
-            }
+            self.all(&mut asm, handlers, (number, task), pool)?;
         }
         asm.bind(out);
         // What the program decides: packets go on (NF_ACCEPT), and nothing is forbidden.
         asm.mov(R0, i32::from(matches!(attach, Attach::Netfilter(_))));
         asm.exit();
         asm.finish().map_err(|e| whole(e.to_string()))
+    }
+
+    /// Handlers one after the other. The pair as for [`Unit::inline`].
+    fn all(
+        &self,
+        asm: &mut Asm,
+        handlers: &[HandlerId],
+        known: (bool, bool),
+        pool: &mut Pool,
+    ) -> Result<(), CompileError> {
+        if handlers.len() <= INLINE {
+            for id in handlers {
+                self.inline(asm, *id, known, pool)?;
+            }
+            return Ok(());
+        }
+        let number = known.0;
+        let parts = self.parts(handlers);
+        for part in &parts {
+            let function = self.part_sub(part, number, pool)?;
+            pool.subs.insert(part.name.clone(), function);
+        }
+        for run in dispatch::runs(&parts) {
+            dispatch::emit(asm, run, number);
+        }
+        Ok(())
     }
 
     /// A handler in the program itself, or only its leading tests. The pair: whether the

@@ -309,6 +309,8 @@ pub struct Features {
     pub kprobe_multi: bool,
     /// One link for many places of a file (6.6).
     pub uprobe_multi: bool,
+    /// One link for many functions of the kernel and their returns (6.10).
+    pub kprobe_session: Option<Session>,
     /// How a handler turns off preemption, where handlers may (6.15, see [`Preemption`]).
     pub preemption: Option<Preemption>,
     /// The events `raw_syscalls/sys_enter` and `sys_exit`, by their numbers in tracefs, where
@@ -326,9 +328,23 @@ impl Features {
         task_pt_regs: true,
         kprobe_multi: true,
         uprobe_multi: true,
+        kprobe_session: None,
         preemption: None,
         syscall_events: None,
     };
+}
+
+/// What the kernel tells a program that is at functions and at their returns (kprobe.session), by
+/// the ids of its functions in the kernel's BTF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// `bpf_session_is_return`.
+    pub is_return: u32,
+    /// `bpf_session_cookie`: eight bytes that belong to one call.
+    pub cookie: u32,
+    /// Entries are seen whatever there is room for at returns (since 6.14). Before, a call whose
+    /// return the kernel has no room to wait for is not seen at all.
+    pub all_entries: bool,
 }
 
 /// Kernel functions that turn preemption off and on, by their ids in the kernel's BTF. There
@@ -625,6 +641,8 @@ pub enum Attach {
 pub enum CodeAttach {
     /// One link for all places of a file (uprobe.multi), or of the kernel (kprobe.multi).
     Multi,
+    /// One link for functions of the kernel and their returns (kprobe.session).
+    Session,
     /// A perf event for each place.
     Single,
     /// The one place by fentry or fexit, which cost the least at each hit. Such programs see

@@ -1,6 +1,7 @@
 //! IR to eBPF: instruction table, selection, register allocation, maps, BTF, ELF writer,
 //! disassembler. No I/O.
 pub mod asm;
+mod at_return;
 pub mod btf;
 pub mod disasm;
 pub mod elf;

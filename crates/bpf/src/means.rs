@@ -2,9 +2,9 @@
 //! the handler asks of its event.
 
 use spile_ir::intrinsics::Intrinsic as I;
-use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Inst, Space, Val};
+use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, Program, Space, Val};
 
-use crate::layout::{CodeAttach, Options, Typed};
+use crate::layout::{Attach, CodeAttach, Options, Session, Typed};
 
 /// The section whose name tells libbpf the type of a program at code, and what it may be
 /// attached to.
@@ -18,6 +18,7 @@ pub(crate) fn section(probe: &CodeProbe, by: CodeAttach) -> String {
         (_, CodeAttach::Trampoline(_)) => format!("fentry/{named}"),
         (Space::User, CodeAttach::Multi) => "uprobe.multi".into(),
         (Space::Kernel, CodeAttach::Multi) => "kprobe.multi".into(),
+        (_, CodeAttach::Session) => "kprobe.session".into(),
         (_, CodeAttach::Single) => "kprobe".into(),
     }
 }
@@ -38,6 +39,66 @@ pub(crate) fn best(probe: &CodeProbe, body: &Body, options: &Options) -> CodeAtt
         true => CodeAttach::Multi,
         false => CodeAttach::Single,
     }
+}
+
+/// Has one program serve functions and their returns, where both are probed all at once.
+pub(crate) fn sessions(
+    groups: &mut Vec<(Attach, Vec<HandlerId>)>,
+    program: &Program,
+    options: &Options,
+) {
+    let Some(session) = options.features.kprobe_session else {
+        return;
+    };
+    let at_once = |attach: &Attach, ret: bool| match attach {
+        Attach::Code {
+            probe,
+            by: CodeAttach::Multi,
+        } => probe.space == Space::Kernel && probe.ret == ret,
+        _ => false,
+    };
+    for at in 0..groups.len() {
+        let Attach::Code { probe, .. } = &groups[at].0 else {
+            continue;
+        };
+        if !at_once(&groups[at].0, true) {
+            continue;
+        }
+        let entry = Attach::Code {
+            probe: CodeProbe {
+                ret: false,
+                ..probe.clone()
+            },
+            by: CodeAttach::Multi,
+        };
+        let Some(other) = groups.iter().position(|(a, _)| *a == entry) else {
+            continue;
+        };
+        let (joins, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut groups[other].1)
+            .into_iter()
+            .partition(|id| joins(program, *id, session));
+        groups[other].1 = stays;
+        if !joins.is_empty() {
+            let (attach, handlers) = &mut groups[at];
+            handlers.splice(0..0, joins);
+            if let Attach::Code { by, .. } = attach {
+                *by = CodeAttach::Session;
+            }
+        }
+    }
+    groups.retain(|(attach, handlers)| !handlers.is_empty() || !at_once(attach, false));
+}
+
+/// Whether a handler at an entry loses nothing in a session: one that works for a handler at the
+/// return never does.
+fn joins(program: &Program, id: HandlerId, session: Session) -> bool {
+    session.all_entries || program.handlers[id.index()].point.starts_with('@')
+}
+
+/// Whether a handler is at a return.
+pub(crate) fn at_return(program: &Program, id: HandlerId) -> bool {
+    let event = &program.handlers[id.index()].event;
+    matches!(event, Event::Code(probe) if probe.ret)
 }
 
 /// The function, where the probe is of one that BTF knows and the handler needs no registers.
@@ -65,12 +126,14 @@ fn trampoline(probe: &CodeProbe, body: &Body, options: &Options) -> Option<Typed
 /// Whether a program on a trampoline can answer this.
 fn serves(function: Typed, ret: bool, f: I, args: &[Val]) -> bool {
     let argument = |first: i64| match args {
-        [Val::Imm(n)] => !ret && (first..first + i64::from(function.params)).contains(n),
+        [Val::Imm(n)] => (first..first + i64::from(function.params)).contains(n),
         _ => false,
     };
     match f {
+        // At a return by `at_return` alone.
         I::CtxArg => argument(0),
-        I::RegArg => argument(1),
+        I::RegArg => !ret && argument(1),
+        I::CtxActivation => false,
         // Stacks begin elsewhere.
         I::CtxReg | I::CtxAddr | I::CtxPlace => false,
         I::KernelStack | I::KernelFrame | I::KernelSymbolic => false,
@@ -153,10 +216,12 @@ mod tests {
         assert_eq!(by(&ret, I::CtxRet, &[]), fast);
         assert_eq!(section(&entry, fast), "fentry/f");
         assert_eq!(section(&ret, fast), "fexit/f");
-        // A parameter that it does not have; parameters at the return; registers; a stack.
+        assert_eq!(by(&ret, I::CtxArg, &[Val::Imm(0)]), fast);
+        // A parameter that it does not have; what is in its register at the return; registers;
+        // a stack.
         for (probe, f, args) in [
             (&entry, I::CtxArg, &[Val::Imm(2)][..]),
-            (&ret, I::CtxArg, &[Val::Imm(0)]),
+            (&ret, I::RegArg, &[Val::Imm(1)]),
             (&entry, I::CtxReg, &[Val::Imm(7)]),
             (&entry, I::KernelStack, &[Val::Imm(-1)]),
         ] {

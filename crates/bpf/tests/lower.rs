@@ -8,7 +8,7 @@ use libbpf_rs::{
     RingBufferBuilder,
 };
 use spile_bpf::layout::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, Preemption, RecordWhat,
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, Preemption, RecordWhat, Session,
     SyscallDesc, shared,
 };
 use spile_bpf::{Compiled, generate};
@@ -209,6 +209,49 @@ fn preemption_is_off_within() {
     let calls = |id: u32| listing.matches(&format!("kfunc#{id}")).count();
     assert_eq!((calls(off), calls(on)), (1, 1), "{listing}");
     load(&c);
+}
+
+/// Functions and their returns are one program, and calls are told apart by what the kernel keeps of
+/// each. A kernel that does not say at once which entries it sees gets the hidden handler alone.
+#[test]
+fn one_program_at_entries_and_returns() {
+    let code = |ret: &str| format!("code(kernel{ret}, traced 4096, traced 8192)");
+    let (entry, ret) = (code(""), code(" return"));
+    let p = program(&format!(
+        "site @0 \"\"\n\
+         global g0 \"@entry0\" [long, long] long max 64 wrap shared lock @0\n\
+         global g1 \"n\" long shared @0\n\
+         handler \"e\" points 2 {entry} @0 {{\n b0:\n gstore g1, 1\n ret\n }}\n\
+         handler \"@entry of r\" points 2 {entry} @0 {{\n\
+           regs r0: long, r1: long, r2: long\n b0:\n\
+             r0 = intr tid()\n r1 = intr ctx_activation()\n r2 = intr ctx_arg(0)\n\
+             aset g0[r0, r1], r2\n ret\n }}\n\
+         handler \"r\" points 2 {ret} @0 {{\n\
+           regs r0: long, r1: long, r2: long\n b0:\n\
+             r0 = intr tid()\n r1 = intr ctx_activation()\n r2 = aget g0[r0, r1]\n\
+             gstore g1, r2\n ret\n }}\n"
+    ));
+    let handlers = |session| {
+        let mut options = options();
+        options.features.kprobe_session = session;
+        let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+        let of = |p: &spile_bpf::layout::ProgramInfo| p.handlers.iter().map(|h| h.0).collect();
+        let all: Vec<Vec<u32>> = c.layout.programs.iter().map(of).collect();
+        (all, c)
+    };
+    let session = |all_entries| Session {
+        is_return: 7001,
+        cookie: 7002,
+        all_entries,
+    };
+    assert_eq!(handlers(None).0, [vec![0, 1], vec![2]]);
+    assert_eq!(handlers(Some(session(false))).0, [vec![0], vec![1, 2]]);
+    let (all, c) = handlers(Some(session(true)));
+    assert_eq!(all, [[0, 1, 2]]);
+    assert_eq!(c.spec.programs[0].section, "kprobe.session");
+    let listing = c.spec.programs[0].function.listing();
+    let calls = |id: u32| listing.matches(&format!("kfunc#{id}")).count();
+    assert_eq!((calls(7001), calls(7002)), (1, 2), "{listing}");
 }
 
 /// Sum of the element's first words in the caches of all CPUs.

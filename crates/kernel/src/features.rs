@@ -286,7 +286,7 @@ fn probe(feature: Feature) -> Answer {
         Feature::Kprobes => event_source("kprobe"),
         Feature::Uprobes => event_source("uprobe"),
         Feature::KprobeMulti => many(attach_type::KPROBE_MULTI, |prog| {
-            bpf::kprobe_multi(prog, bpf::Functions::Addresses(&[]), &[], false)
+            bpf::kprobe_multi(prog, bpf::Functions::Addresses(&[]), &[], bpf::At::Entry)
         }),
         // A folder has no code.
         Feature::UprobeMulti => many(attach_type::UPROBE_MULTI, |prog| {

@@ -58,8 +58,8 @@ pub struct Found<'a> {
 #[derive(Debug)]
 pub struct Functions<'a> {
     symbols: &'a Symbols,
-    /// Names that ftrace lists, with modules; none where it could not be read.
-    traced: Option<HashSet<(&'a str, &'a str)>>,
+    /// What ftrace lists; none where it could not be read.
+    traced: Option<Traced<'a>>,
     /// Names on the blacklist of kprobes.
     blacklist: HashSet<&'a str>,
     /// Address ranges whose code must not be probed.
@@ -81,8 +81,58 @@ const NO_KPROBE: &str = "_kbl_addr_";
 /// Symbols in front of or beside functions that are no functions of their own.
 const NO_FUNCTION: [&str; 4] = ["__pfx_", "__cfi_", "__SCT__", "__SCK__"];
 
-/// Name of the file with what ftrace can trace.
-const TRACED: &str = "available_filter_functions";
+/// Names of the files with what ftrace can trace: with addresses (Linux 6.5), and with names alone.
+const TRACED: [&str; 2] = [
+    "available_filter_functions_addrs",
+    "available_filter_functions",
+];
+/// What these have in place of a name where the function is gone (`FTRACE_INVALID_FUNCTION`).
+const GONE: &str = "__ftrace_invalid_address__";
+/// Bytes of a function within which the place is where ftrace enters: behind an `endbr64`.
+const ENTRY: u64 = 16;
+
+/// What ftrace can trace.
+#[derive(Debug)]
+enum Traced<'a> {
+    /// Names with modules. Where several functions have a name, nobody knows which one it is.
+    Names(HashSet<(&'a str, &'a str)>),
+    /// Addresses close behind the starts of functions, ascending.
+    Addresses(Vec<u64>),
+}
+
+impl<'a> Traced<'a> {
+    /// From the text of one of the files.
+    fn parse(text: &'a str) -> Traced<'a> {
+        let address = |line: &str| {
+            let (address, name) = line.split_once(' ')?;
+            let address = u64::from_str_radix(address, 16).ok()?;
+            (!name.starts_with(GONE)).then_some(address)
+        };
+        let lines = text.lines();
+        if lines.clone().next().and_then(address).is_none() {
+            return Traced::Names(lines.map(traced_line).collect());
+        }
+        let mut addresses: Vec<u64> = lines.filter_map(address).collect();
+        addresses.sort_unstable();
+        Traced::Addresses(addresses)
+    }
+
+    /// Whether the function that begins there is one of them.
+    fn has(&self, s: &Symbol<'_>, symbols: &Symbols) -> bool {
+        match self {
+            Traced::Names(names) => {
+                let module = s.module.unwrap_or("");
+                // The list has one name of each place.
+                names.contains(&(s.name, module))
+                    || (symbols.at(s.address)).any(|o| names.contains(&(o.name, module)))
+            }
+            Traced::Addresses(all) => {
+                let first = all.partition_point(|a| *a < s.address);
+                all.get(first).is_some_and(|a| a - s.address < ENTRY)
+            }
+        }
+    }
+}
 
 impl Functions<'static> {
     /// Those of the running kernel, found out at the first call and kept.
@@ -128,7 +178,8 @@ fn traced_text() -> Option<String> {
     if crate::other::is() {
         return None;
     }
-    Tracefs::open().ok()?.read_large(TRACED).ok()
+    let tracefs = Tracefs::open().ok()?;
+    TRACED.iter().find_map(|file| tracefs.read_large(file).ok())
 }
 
 /// Whether the running kernel has one function of that name, no module another, and it may be
@@ -175,7 +226,7 @@ impl<'a> Functions<'a> {
     /// From a list of symbols, and ftrace's list where there is one.
     #[must_use]
     pub fn new(symbols: &'a Symbols, traced: Option<&'a str>) -> Functions<'a> {
-        let traced = traced.map(|text| text.lines().map(traced_line).collect());
+        let traced = traced.map(Traced::parse);
         let marks = symbols.starting_with(NO_KPROBE);
         Functions {
             symbols,
@@ -241,10 +292,7 @@ impl<'a> Functions<'a> {
         }
         match &self.traced {
             Some(traced) => {
-                let module = s.module.unwrap_or("");
-                // The list has one name of each place.
-                let has = traced.contains(&(s.name, module))
-                    || (self.symbols.at(s.address)).any(|o| traced.contains(&(o.name, module)));
+                let has = traced.has(s, self.symbols);
                 (has || one).then_some(has)
             }
             None if kernel && self.initial.as_ref().is_some_and(within) => None,
@@ -502,6 +550,23 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         );
         assert!(all.matching(Some("bpf"), "*").functions.is_empty());
         assert!(all.matching(None, "kprobe_*").functions.is_empty());
+    }
+
+    #[test]
+    fn addresses_tell_functions_of_one_name_apart() {
+        let symbols = Symbols::parse(SYMBOLS).expect("sound");
+        let text = "ffffffff81000104 vfs_read\nffffffff81000304 helper\n\
+                    ffffffff81000a00 __ia32_sys_read\nffffffff81000904 __ftrace_invalid_address___4\n\
+                    ffffffffc0001104 vfs_module [xfs]\n";
+        let all = Functions::new(&symbols, Some(text));
+        let vfs = all.matching(None, "vfs_*");
+        assert_eq!((names(&vfs), vfs.left_out), (vec!["vfs_read"], 3));
+        let helpers = all.matching(None, "helpe?");
+        assert_eq!(helpers.functions.len(), 1);
+        assert_eq!(helpers.functions[0].address, 0xffff_ffff_8100_0300);
+        let alias = all.matching(None, "__x64_sys_read");
+        assert!(alias.functions[0].traced);
+        assert_eq!(names(&all.matching(Some("xfs"), "*")), ["vfs_module"]);
     }
 
     #[test]

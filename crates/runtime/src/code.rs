@@ -1,6 +1,6 @@
 //! Attaches programs to places in code: by one link for all places of a file or of the kernel
-//! where the kernel has that, else place by place through perf events; one function of the
-//! kernel by fentry or fexit.
+//! (there for entries, returns or both) where the kernel has that, else place by place through perf
+//! events; one function of the kernel by fentry or fexit.
 //!
 //! A link is made for all its places or for none. Where the kernel refuses one, halves are
 //! tried, down to single places: those that cannot be probed are left out and counted.
@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use spile_bpf::layout::CodeAttach;
 use spile_ir::{CodePlace, CodeProbe, CodeSite, Space};
 use spile_kernel::bpf::{
-    BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, raw_tracepoint_open, uprobe_multi,
+    At, BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, raw_tracepoint_open,
+    uprobe_multi,
 };
 use spile_kernel::perf::{PerfEvent, Place};
 use spile_kernel::symbols::Symbols;
@@ -47,9 +48,10 @@ pub(crate) fn attach(
                 }
             }
         }
-        CodeAttach::Multi => {
+        CodeAttach::Multi | CodeAttach::Session => {
+            let session = by == CodeAttach::Session;
             for group in by_file(&sites) {
-                let mut link = |part: &[Site<'_>]| multi(probe, part, program);
+                let mut link = |part: &[Site<'_>]| multi(probe, session, part, program);
                 halves(&group, &mut link, links);
             }
         }
@@ -79,6 +81,7 @@ pub(crate) fn means(probe: &CodeProbe, by: CodeAttach, left_out: usize) -> Strin
         (CodeAttach::Multi, Space::Kernel, true) => "kretprobe.multi",
         (CodeAttach::Multi, Space::User, false) => "uprobe.multi",
         (CodeAttach::Multi, Space::User, true) => "uretprobe.multi",
+        (CodeAttach::Session, _, _) => "kprobe.session",
         (CodeAttach::Single, Space::Kernel, false) => "kprobe",
         (CodeAttach::Single, Space::Kernel, true) => "kretprobe",
         (CodeAttach::Single, Space::User, false) => "uprobe",
@@ -155,6 +158,7 @@ fn hopeless(why: &BpfError, place: &CodePlace) -> bool {
 
 fn multi(
     probe: &CodeProbe,
+    session: bool,
     sites: &[Site<'_>],
     program: BorrowedFd<'_>,
 ) -> Result<OwnedFd, BpfError> {
@@ -191,7 +195,14 @@ fn multi(
                 pid: probe.pid,
             },
         ),
-        None => kprobe_multi(program, functions, &cookies, probe.ret),
+        None => {
+            let at = match (session, probe.ret) {
+                (true, _) => At::Both,
+                (false, true) => At::Return,
+                (false, false) => At::Entry,
+            };
+            kprobe_multi(program, functions, &cookies, at)
+        }
     }
 }
 

@@ -109,8 +109,8 @@ impl Loaded {
         }
     }
 
-    /// As [`Loaded::start`]. Where the kernel refuses fentry or fexit, the object is compiled
-    /// without: then it is given back as well.
+    /// As [`Loaded::start`]. Where the kernel refuses fentry, fexit or a session, the object is
+    /// compiled without: then it is given back as well.
     pub fn start_any(
         object: &layout::Object,
         program: &Program,
@@ -119,13 +119,13 @@ impl Loaded {
         prepare: impl Fn(&State),
     ) -> Result<(Started, Option<layout::Object>), Error> {
         let first = Loaded::start(object, program, pid, &prepare);
-        let by_trampoline = |p: &ProgramInfo| {
+        let special = |p: &ProgramInfo| {
             let Attach::Code { by, .. } = &p.attach else {
                 return false;
             };
-            matches!(by, CodeAttach::Trampoline(_))
+            matches!(by, CodeAttach::Trampoline(_) | CodeAttach::Session)
         };
-        let refused = first.is_err() && object.layout.programs.iter().any(by_trampoline);
+        let refused = first.is_err() && object.layout.programs.iter().any(special);
         let plain = without.filter(|_| refused).and_then(|c| c(program));
         match plain {
             Some(plain) => Ok((Loaded::start(&plain, program, pid, &prepare)?, Some(plain))),
@@ -292,14 +292,15 @@ impl Loaded {
             let single = self.single.contains(&info.name);
             let point = |id: &HandlerId| program.handlers.get(id.index()).map(|h| &*h.point);
             // Those that analysis made come first, and name what they serve.
-            let mut points = info.handlers.iter().filter_map(point);
-            let own = points.clone().find(|p| !p.starts_with('@'));
-            let first = own.or_else(|| points.next()).unwrap_or_default();
+            let points: Vec<&str> = info.handlers.iter().filter_map(point).collect();
+            let own = || points.iter().copied().filter(|p| !p.starts_with('@'));
+            let first = own().next().or(points.first().copied());
             let how = How {
                 loaded: self,
                 single,
                 target,
-                point: first,
+                point: first.unwrap_or_default(),
+                last: own().next_back().filter(|last| Some(*last) != first),
             };
             self.with_program(&info.name, |fd| attach(info, &how, fd, links))
                 .and_then(|done| done)
@@ -392,8 +393,9 @@ struct How<'a> {
     single: bool,
     /// The session's target.
     target: Option<u32>,
-    /// The first probe point of the program.
+    /// The first probe point of the program, and the last, if it is another.
     point: &'a str,
+    last: Option<&'a str>,
 }
 
 fn attach(
@@ -449,11 +451,11 @@ fn attach(
                 links.returns.extend(fds..links.fds.len());
             }
             let left_out = links.refused.len() - refused;
-            links.means.push(format!(
-                "{}: {}",
-                how.point,
-                code::means(probe, by, left_out)
-            ));
+            // Of a session, the entry and the return.
+            let last = how.last.filter(|_| by == CodeAttach::Session);
+            let last = last.map_or(String::new(), |p| format!(", {p}"));
+            let means = code::means(probe, by, left_out);
+            links.means.push(format!("{}{last}: {means}", how.point));
         }
         Attach::Netfilter(at) => {
             let link = netfilter_link(fd, (at.pf, at.hook), at.priority);

@@ -95,7 +95,7 @@ pub struct Options {
     /// Compiles the program with its script lines: for the message, where the kernel's verifier
     /// refuses it.
     pub with_lines: Option<Compile>,
-    /// Compiles it without fentry and fexit, where the kernel refuses them.
+    /// Compiles it without fentry, fexit and sessions, where the kernel refuses them.
     pub without: Option<Compile>,
 }
 

@@ -251,7 +251,7 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
     Some(match f {
         Intrinsic::CtxArg => "argument of a tracepoint",
         Intrinsic::CtxReg => "register",
-        Intrinsic::CtxSite => "place in code",
+        Intrinsic::CtxSite | Intrinsic::CtxActivation => "place in code",
         Intrinsic::NextTid | Intrinsic::NextPid => "thread that the processor goes on with",
         Intrinsic::CtxRet => "return of a function",
         Intrinsic::RegArg => "function or system call",
@@ -285,7 +285,7 @@ fn has(event: &Event, f: Intrinsic) -> bool {
         Intrinsic::CtxReg => {
             matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
         }
-        Intrinsic::CtxSite => matches!(event, Event::Code(_)),
+        Intrinsic::CtxSite | Intrinsic::CtxActivation => matches!(event, Event::Code(_)),
         Intrinsic::NextTid | Intrinsic::NextPid => {
             matches!(event, Event::Tracepoint(name) if &**name == "sched_switch")
         }

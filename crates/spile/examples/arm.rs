@@ -1,8 +1,13 @@
 //! `arm PATTERN MOST SINGLE`: how long it takes to attach an empty program to up to MOST
 //! functions of the kernel that match, by one link, and to SINGLE of them one by one; and to detach
 //! it. Both in one run, because times of different runs are not comparable.
+//!
+//! `arm start NAME ROUNDS COMMAND...`: how long it takes until a command, which must stay, says
+//! `armed`: the median.
 
+use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use spile_kernel::bpf::{self, ProgSpec, attach_type, insn, prog_type};
@@ -36,11 +41,44 @@ fn measure<T>(what: &str, count: usize, how: impl FnOnce() -> T) {
     println!("{count} functions {what}: attached in {armed:.1?}, detached in {gone:.1?}");
 }
 
+/// Milliseconds until the command is armed.
+fn start(command: &[String]) -> f64 {
+    let start = Instant::now();
+    let mut child = Command::new(&command[0])
+        .args(&command[1..])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| fail(&format!("{}: {e}", command[0])));
+    let mut lines = child.stdout.take().map(|out| BufReader::new(out).lines());
+    let armed = lines
+        .iter_mut()
+        .flatten()
+        .map_while(Result::ok)
+        .any(|l| l == "armed");
+    let took = start.elapsed();
+    // It ends by the signal that it takes for the end of the session.
+    let pid = child.id().to_string();
+    let _ = Command::new("kill").args(["-INT", &pid]).status();
+    let _ = child.wait();
+    if !armed {
+        fail("the command did not say `armed`");
+    }
+    took.as_secs_f64() * 1e3
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().collect();
+    if let [_, word, name, rounds, command @ ..] = &*args
+        && word == "start"
+        && let (Ok(rounds @ 1..), false) = (rounds.parse::<usize>(), command.is_empty())
+    {
+        let mut times: Vec<f64> = (0..rounds).map(|_| start(command)).collect();
+        times.sort_by(f64::total_cmp);
+        return println!("{name}: armed in {:.1} ms", times[rounds / 2]);
+    }
     let number = |i: usize| args.get(i).and_then(|a| a.parse::<usize>().ok());
     let (Some(pattern), Some(most), Some(single)) = (args.get(1), number(2), number(3)) else {
-        fail("usage: arm PATTERN MOST SINGLE")
+        fail("usage: arm PATTERN MOST SINGLE | arm start NAME ROUNDS COMMAND...")
     };
     let start = Instant::now();
     let all = Functions::kernel().unwrap_or_else(|e| fail(&e.to_string()));
@@ -57,7 +95,7 @@ fn main() {
     let multi = program(attach_type::KPROBE_MULTI);
     measure("by one link", many.len(), || {
         let functions = bpf::Functions::Addresses(many);
-        let link = bpf::kprobe_multi(multi.as_fd(), functions, &cookies, false);
+        let link = bpf::kprobe_multi(multi.as_fd(), functions, &cookies, bpf::At::Entry);
         link.map_err(|e| eprintln!("arm: {e}"))
     });
 

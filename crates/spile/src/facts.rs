@@ -29,6 +29,7 @@ mod types;
 pub mod user;
 
 use kernel_code::KernelCode;
+pub use kernel_code::return_stack;
 use kernel_debug::{Kernel, KernelDebug};
 use types::KernelTypes;
 

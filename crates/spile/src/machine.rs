@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use spile_bpf::layout::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, Preemption, SyscallDesc, Typed,
-    UnwindOffsets,
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, Preemption, Session,
+    SyscallDesc, Typed, UnwindOffsets,
 };
-use spile_ir::{CodePlace, CodeProbe, Event, NrSet, Program, Space};
+use spile_ir::{CodePlace, CodeProbe, Event, Handler, NrSet, Program, Space};
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Feature, helper};
@@ -15,6 +15,8 @@ use spile_kernel::syscalls::{self, Abi, ArgKind, Ret};
 use spile_kernel::tracepoints::Tracefs;
 use spile_kernel::{machine, perf};
 use spile_sema::facts::PerfEvent;
+
+use crate::facts::return_stack;
 
 /// The perf events that have names.
 pub fn perf_events() -> Vec<PerfEvent> {
@@ -166,7 +168,7 @@ fn since(major: u32, minor: u32, feature: Feature) -> bool {
 
 /// What the running kernel's BPF has. Features that every kernel of some version has are
 /// told by the version; asking the kernel costs a system call or two each.
-pub fn bpf_features(btf: &Btf) -> Features {
+pub fn bpf_features(btf: &Btf, program: &Program) -> Features {
     let raw = prog_type::RAW_TRACEPOINT;
     Features {
         may_goto: since(6, 9, Feature::MayGoto),
@@ -176,6 +178,7 @@ pub fn bpf_features(btf: &Btf) -> Features {
         task_pt_regs: since(5, 15, Feature::Helper(raw, helper::TASK_PT_REGS)),
         kprobe_multi: since(5, 18, Feature::KprobeMulti),
         uprobe_multi: since(6, 6, Feature::UprobeMulti),
+        kprobe_session: session(btf, program),
         preemption: preemption(btf),
         syscall_events: syscall_events(),
     }
@@ -193,6 +196,18 @@ fn syscall_events() -> Option<[u64; 2]> {
         text.trim().parse().ok()
     };
     Some([id("sys_enter")?, id("sys_exit")?])
+}
+
+/// What the kernel tells a program that is at functions and at their returns, where there are some.
+/// Its functions for that are there where it has such programs.
+fn session(btf: &Btf, program: &Program) -> Option<Session> {
+    let returns = |h: &Handler| matches!(&h.event, Event::Code(probe) if probe.ret && probe.space == Space::Kernel);
+    program.handlers.iter().any(returns).then_some(())?;
+    Some(Session {
+        is_return: btf.find_func("bpf_session_is_return")?,
+        cookie: btf.find_func("bpf_session_cookie")?,
+        all_entries: !return_stack(),
+    })
 }
 
 /// How handlers turn off preemption, where there is any. A kernel older than 6.15 has these functions and does not

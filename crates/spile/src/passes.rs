@@ -489,7 +489,7 @@ fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::
             spile_runtime::needs::reads_user(program),
             spile_runtime::needs::takes_user_stacks(program),
         ),
-        features: machine::bpf_features(btf),
+        features: machine::bpf_features(btf, program),
         syscalls: machine::syscall_descs(),
         functions: machine::typed_functions(btf, program),
         share: None,
@@ -587,7 +587,10 @@ fn execute(
             })
         }),
         with_lines: otherwise(|machine| machine.lines = true),
-        without: otherwise(|machine| machine.functions.clear()),
+        without: otherwise(|machine| {
+            machine.functions.clear();
+            machine.features.kprobe_session = None;
+        }),
     };
     let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;
     if verbose {

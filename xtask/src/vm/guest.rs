@@ -31,9 +31,10 @@ const TAIL: usize = 60;
 const KERNEL_LINE: &str =
     "console=ttyS0 loglevel=4 panic=-1 oops=panic nowatchdog random.trust_cpu=on";
 
-/// Boots a kernel with an image. An error if a test fails, or the guest does not come to its end.
+/// Boots a kernel with an image; the lines of its results. An error if a test fails, or the guest
+/// does not come to its end.
 /// Results are written as they come, or all at the end if others run at the same time.
-pub fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<(), String> {
+pub fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<Vec<String>, String> {
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let initrd = dir.path().join("image");
     let console = dir.path().join("console");
@@ -89,7 +90,7 @@ pub fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<(), String> {
         text.push('\n');
     }
     let result = match (status.as_deref(), end) {
-        (Some("0"), _) => Ok(()),
+        (Some("0"), _) => Ok(lines),
         (Some(_), _) => Err(format!("tests failed\n{}", failures(&lines))),
         (None, End::Silent) => Err(format!("the guest hangs\n{}", tail(&console))),
         (None, End::Closed) => Err(format!("the guest died\n{}", tail(&console))),

@@ -179,7 +179,11 @@ pub fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<()
         let work = prepare(&dir, mirror, suite)?;
         eprintln!("fetching the debugging information of {release}");
         download(&work, &[format!("linux-image-{release}-dbg")])?;
-        let mut wanted = vec![format!("*/vmlinux-{release}")];
+        // Up to some release a file of that name, later a link to the one beside the modules.
+        let mut wanted = vec![
+            format!("*/vmlinux-{release}"),
+            format!("*/lib/modules/{release}/vmlinux"),
+        ];
         wanted.extend(MODULES.map(|name| format!("*/{name}.ko*")));
         unpack(&work, &wanted)?;
         let new = work.join("new");
@@ -187,13 +191,16 @@ pub fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<()
         fs::create_dir_all(&new).map_err(said)?;
         let mut all = Vec::new();
         files(&work.join("files"), &mut all);
-        for file in all {
+        for file in all.iter().filter(|f| !f.is_symlink()) {
             let mut copy = Command::new("objcopy");
-            let to = new.join(file.file_name().unwrap_or_default());
+            let to = match file.ends_with("vmlinux") {
+                true => new.join(format!("vmlinux-{release}")),
+                false => new.join(file.file_name().unwrap_or_default()),
+            };
             if file.extension().is_none_or(|e| e != "ko" && e != "debug") {
                 copy.arg("--remove-section=.rela*");
             }
-            output(copy.arg(&file).arg(&to))?;
+            output(copy.arg(file).arg(&to))?;
         }
         fs::rename(&new, &ready).map_err(said)?;
         let _ = fs::remove_dir_all(&work);

@@ -78,6 +78,21 @@ impl Gen<'_> {
         Ok(())
     }
 
+    /// `r0` = what tells calls of functions apart: where the kernel keeps eight bytes for this
+    /// one. Loses r1 to r5.
+    pub(super) fn call_of_function(&mut self) -> Res {
+        let Some(session) = self.options.features.kprobe_session else {
+            return self.of_code(I::CtxSite, &[]);
+        };
+        let word = self.plan.scratch.tmp;
+        self.asm.load(Size::DW, R1, R10, CTX);
+        self.asm.call_kfunc(session.cookie);
+        // Through memory the address becomes a number.
+        self.store(word, R0);
+        self.load(R0, word);
+        Ok(())
+    }
+
     /// Whether the context has the registers of interrupted code: those of perf events lie as
     /// in `struct pt_regs`.
     fn has_registers(&self) -> bool {

@@ -76,6 +76,7 @@ impl Gen<'_> {
                 self.strlen(&text);
             }
             I::CtxArg | I::CtxRet | I::CtxReg | I::CtxSite => self.of_code(f, args)?,
+            I::CtxActivation => self.call_of_function()?,
             I::CtxAddr => self.interrupted_at()?,
             I::CtxPlace => self.place_on_stack(),
             I::Interrupted => return self.interrupted(dst),

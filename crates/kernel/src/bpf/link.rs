@@ -17,6 +17,7 @@ pub mod attach_type {
     pub const KPROBE_MULTI: u32 = 42;
     pub const NETFILTER: u32 = 45;
     pub const UPROBE_MULTI: u32 = 48;
+    pub const KPROBE_SESSION: u32 = 56;
 }
 
 /// `BPF_F_KPROBE_MULTI_RETURN`, `BPF_F_UPROBE_MULTI_RETURN`.
@@ -77,6 +78,17 @@ pub enum Functions<'a> {
     Addresses(&'a [u64]),
 }
 
+/// Where a program is in functions of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// Where they begin.
+    Entry,
+    /// Where they return.
+    Return,
+    /// Both (Linux 6.10); the program is loaded for [`attach_type::KPROBE_SESSION`].
+    Both,
+}
+
 /// Attaches a program to functions of the kernel (Linux 5.18), or to their returns, until the
 /// descriptor closes: to all of them or, on failure, none.
 ///
@@ -87,12 +99,18 @@ pub fn kprobe_multi(
     prog: BorrowedFd<'_>,
     functions: Functions<'_>,
     cookies: &[u64],
-    ret: bool,
+    at: At,
 ) -> Result<OwnedFd, BpfError> {
     let attr = Attr::new()
         .fd(0, prog)
-        .u32(8, attach_type::KPROBE_MULTI)
-        .u32(16, u32::from(ret) * RETURN)
+        .u32(
+            8,
+            match at {
+                At::Both => attach_type::KPROBE_SESSION,
+                At::Entry | At::Return => attach_type::KPROBE_MULTI,
+            },
+        )
+        .u32(16, u32::from(at == At::Return) * RETURN)
         .u32(20, cookies.len() as u32)
         .input(40, cookies);
     let count = match functions {

@@ -17,7 +17,7 @@ mod prog;
 pub use info::{LinkInfo, MapInfo, ProgInfo, Stats, enable_stats, ids, links, maps, programs};
 pub use info::{ObjectKind, link_info, map_by_id, map_info, prog_by_id, prog_info};
 pub use link::{
-    Functions, UprobeMulti, attach_type, kprobe_multi, netfilter_link, perf_link, uprobe_multi,
+    At, Functions, UprobeMulti, attach_type, kprobe_multi, netfilter_link, perf_link, uprobe_multi,
 };
 pub use map::{Batch, Map, MapSpec, map_create, map_type};
 pub use prog::{

@@ -128,7 +128,7 @@ impl Resolver<'_> {
 
     /// What tells activations apart: the thread and, of functions, where the stack pointer will
     /// be when the function has returned, so that calls within calls have their own. Where that
-    /// is not known at the return, calls of other functions have.
+    /// is not known at the return, the kernel tells them apart.
     fn entry_keys(&mut self, at_entry: bool, span: Span) -> Vec<Expr> {
         let mut keys = vec![self.intrinsic_of(Intrinsic::Tid, None, span)];
         let Some(Event::Code(probe)) = &self.cur.event else {
@@ -136,7 +136,7 @@ impl Resolver<'_> {
         };
         let at_once = probe.space == Space::Kernel && at_once(probe);
         if at_once && !self.facts.kernel_return_stack() {
-            keys.push(self.intrinsic_of(Intrinsic::CtxSite, None, span));
+            keys.push(self.intrinsic_of(Intrinsic::CtxActivation, None, span));
             return keys;
         }
         let popped = if at_entry { RETURN_ADDRESS } else { 0 };

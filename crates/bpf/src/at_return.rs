@@ -1,0 +1,309 @@
+//! Parameters at the return of a function of the kernel, where fexit sees them itself: what a
+//! handler at the entry would keep is computed at the return, and nothing is at the entry.
+//!
+//! Analysis writes each return handler that asks for values of the entry as two: one at the entry
+//! stores them in arrays, and the other takes them out (`@entry`). Where the function is one that
+//! fexit can be at, the handler is served by it otherwise, and the values are made of parameters
+//! alone, the second handler gets a copy of these calculations. Values that were read from memory
+//! have to be those of the entry, and stay what they are.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use spile_ir::intrinsics::Intrinsic as I;
+use spile_ir::opt::{cfg, dead, local};
+use spile_ir::{
+    BinOp, Block, Body, CodeProbe, Event, GlobalId, GlobalKind, HandlerId, Inst, Program, Reg,
+    SiteId, Space, Term, Val,
+};
+
+use crate::layout::{CodeAttach, Options};
+use crate::means;
+
+/// The program with such handlers rewritten, and the ones at entries that nobody needs then.
+pub(crate) fn rewrite<'p>(
+    program: &'p Program,
+    options: &Options,
+) -> (Cow<'p, Program>, Vec<HandlerId>) {
+    let mut out = Cow::Borrowed(program);
+    let mut idle = Vec::new();
+    if options.functions.is_empty() {
+        return (out, idle);
+    }
+    for (at, handler) in program.handlers.iter().enumerate() {
+        let Some((ret, probe, kept)) = pair(program, at) else {
+            continue;
+        };
+        let mut body = kept.instead(&handler.body, &program.handlers[ret].body);
+        let changed = out.to_mut();
+        local::run(changed, &mut body, true);
+        cfg::run(changed, &mut body);
+        dead::run(changed, &mut body);
+        if !matches!(
+            means::best(probe, &body, options),
+            CodeAttach::Trampoline(_)
+        ) {
+            continue;
+        }
+        changed.handlers[ret].body = body;
+        changed.handlers[at].body = nothing();
+        for (g, _) in &kept.arrays {
+            // Nobody uses it; its map takes as little memory as can be.
+            if let GlobalKind::Array { max, .. } = &mut changed.globals[g.index()].kind {
+                *max = 1;
+            }
+        }
+        idle.push(HandlerId(at as u32));
+    }
+    (out, idle)
+}
+
+fn nothing() -> Body {
+    Body {
+        blocks: vec![Block {
+            insts: Vec::new(),
+            term: Term::Ret(None),
+            catch: None,
+        }],
+        ..Body::default()
+    }
+}
+
+/// What a handler at an entry keeps.
+struct Kept {
+    /// The calculations, which need parameters and nothing else.
+    insts: Vec<(Inst, SiteId)>,
+    /// The arrays, and what each gets.
+    arrays: Vec<(GlobalId, Val)>,
+}
+
+/// The handler at the return that this one at the entry works for, its event, and what it keeps.
+fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, Kept)> {
+    let entry = &program.handlers[at];
+    let Event::Code(probe) = &entry.event else {
+        return None;
+    };
+    if probe.ret || probe.space != Space::Kernel {
+        return None;
+    }
+    let kept = kept(&entry.body)?;
+    let touches = |body: &Body| {
+        let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
+        insts.any(|(i, _)| i.global().is_some_and(|g| kept.has(g)))
+    };
+    if program.funcs.iter().any(|f| touches(&f.body)) {
+        return None;
+    }
+    let mut others = (0..program.handlers.len()).filter(|n| *n != at);
+    let user = others.find(|n| touches(&program.handlers[*n].body))?;
+    if others.any(|n| touches(&program.handlers[n].body)) {
+        return None;
+    }
+    let Event::Code(ret) = &program.handlers[user].event else {
+        return None;
+    };
+    let same = CodeProbe {
+        ret: true,
+        ..probe.clone()
+    };
+    let takes = |inst: &Inst| match inst {
+        Inst::AGet { .. } | Inst::AHas { .. } | Inst::ADel { .. } => true,
+        inst => inst.global().is_none_or(|g| !kept.has(g)),
+    };
+    let blocks = &program.handlers[user].body.blocks;
+    let only = blocks.iter().flat_map(|b| &b.insts).all(|(i, _)| takes(i));
+    (*ret == same && only).then_some((user, ret, kept))
+}
+
+/// Nothing where the body does more than to keep values made of parameters.
+fn kept(body: &Body) -> Option<Kept> {
+    let [block] = &*body.blocks else {
+        return None;
+    };
+    if block.term != Term::Ret(None) {
+        return None;
+    }
+    let mut kept = Kept {
+        insts: Vec::new(),
+        arrays: Vec::new(),
+    };
+    // Whether each register holds something made of parameters.
+    let mut plain = vec![false; body.regs.len()];
+    for (inst, site) in &block.insts {
+        let mut made = true;
+        inst.for_each_use(|v| made &= of_parameters(v, &plain));
+        match inst {
+            Inst::Tick { .. } => continue,
+            Inst::ASet { g, val, .. } if of_parameters(*val, &plain) => {
+                kept.arrays.push((*g, *val));
+                continue;
+            }
+            Inst::Intr { f: I::CtxArg, .. } => {}
+            Inst::Intr {
+                f: I::Tid | I::CtxReg | I::CtxSite | I::CtxActivation,
+                ..
+            } => made = false,
+            Inst::Bin { op, .. } if !matches!(op, BinOp::Div | BinOp::Mod) => {}
+            Inst::Un { .. } | Inst::Copy { .. } => {}
+            _ => return None,
+        }
+        let dst = inst.dst()?;
+        // What was kept is copied as it is at the end.
+        if kept.arrays.iter().any(|(_, v)| *v == Val::Reg(dst)) {
+            return None;
+        }
+        *plain.get_mut(dst.index())? = made;
+        if made {
+            kept.insts.push((inst.clone(), *site));
+        }
+    }
+    (!kept.arrays.is_empty()).then_some(kept)
+}
+
+fn of_parameters(val: Val, plain: &[bool]) -> bool {
+    match val {
+        Val::Reg(r) => plain.get(r.index()).is_some_and(|p| *p),
+        Val::Imm(_) => true,
+        Val::Str(_) => false,
+    }
+}
+
+impl Kept {
+    fn has(&self, g: GlobalId) -> bool {
+        self.arrays.iter().any(|(array, _)| *array == g)
+    }
+
+    /// The body at the return with the calculations ahead of it, in registers of their own, and
+    /// their results in place of what was kept.
+    fn instead(&self, entry: &Body, ret: &Body) -> Body {
+        let mut body = ret.clone();
+        let first = body.regs.len() as u32;
+        body.regs.extend(entry.regs.iter().copied());
+        let there = |r: Reg| Reg(r.0 + first);
+        let values: HashMap<GlobalId, Val> = self
+            .arrays
+            .iter()
+            .map(|(g, v)| match v {
+                Val::Reg(r) => (*g, Val::Reg(there(*r))),
+                v => (*g, *v),
+            })
+            .collect();
+        for block in &mut body.blocks {
+            block.insts.retain_mut(|(inst, _)| {
+                let Some(value) = inst.global().and_then(|g| values.get(&g)) else {
+                    return true;
+                };
+                *inst = match inst {
+                    Inst::AGet { dst, .. } => Inst::Copy {
+                        dst: *dst,
+                        src: *value,
+                    },
+                    Inst::AHas { dst, .. } => Inst::Copy {
+                        dst: *dst,
+                        src: Val::Imm(1),
+                    },
+                    _ => return false,
+                };
+                true
+            });
+        }
+        let copies = self.insts.iter().cloned().map(|(mut inst, site)| {
+            inst.dst_mut(|r| *r = there(*r));
+            inst.uses_mut(|v| {
+                if let Val::Reg(r) = v {
+                    *r = there(*r);
+                }
+            });
+            (inst, site)
+        });
+        if let Some(start) = body.blocks.first_mut() {
+            start.insts.splice(0..0, copies);
+        }
+        body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Features, KernelOffsets, Typed};
+
+    const SCRIPT: &str = r#"
+limits maxaction=1000 maxaction_interruptible=10000 maxstringlen=511 maxmapentries=2048 maxerrors=0 maxskipped=100 maxnesting=2 maxtrylock=100 maxbacktrace=20
+site @0 "unknown"
+global g0 "@entry0" [long, long] long max 8192 wrap shared lock @0
+global g1 "n" long shared @0
+handler "@entry of f" points 1 code(kernel, symbol "" "f" 0) @0 {
+  regs r0: long, r1: long, r2: long, r3: long
+  b0:
+    tick 1 @0
+    r0 = intr tid() @0
+    r1 = intr ctx_reg(7) @0
+    r2 = intr ctx_arg(1) @0
+    r3 = shl r2, 32 @0
+    aset g0[r0, r1], VALUE @0
+    ret
+}
+handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
+  regs r0: long, r1: long, r2: long, r3: long, r4: long
+  b0:
+    r0 = intr tid() @0
+    r1 = intr ctx_reg(7) @0
+    r2 = aget g0[r0, r1] @0
+    r3 = ahas g0[r0, r1] @0
+    adel g0[r0, r1] @0
+    branch r3, b2, b1
+  b1:
+    ret
+  b2:
+    r4 = intr ctx_ret() @0
+    r4 = add r4, r2 @0
+    gstore g1, r4 @0
+    MORE
+    ret
+}
+"#;
+
+    fn rewritten(value: &str, more: &str) -> (String, usize) {
+        let text = SCRIPT.replace("VALUE", value).replace("MORE", more);
+        let program = spile_ir::reader::read(&text).expect("it is right");
+        let typed = Typed {
+            id: 7,
+            params: 2,
+            returns: true,
+        };
+        let options = Options {
+            cpus: 1,
+            ring_bytes: 4096,
+            timing: false,
+            lines: false,
+            offsets: KernelOffsets::default(),
+            features: Features::SINCE_6_9,
+            syscalls: Vec::new(),
+            functions: [("f".to_owned(), typed)].into(),
+            share: None,
+        };
+        let (program, idle) = rewrite(&program, &options);
+        (program.to_string(), idle.len())
+    }
+
+    #[test]
+    fn parameters_need_nothing_at_the_entry() {
+        let (text, idle) = rewritten("r3", "");
+        assert_eq!(idle, 1);
+        let ret = text.split("handler").nth(2).expect("a second handler");
+        assert!(ret.contains("ctx_arg(1)") && ret.contains("shl"), "{text}");
+        for gone in ["g0", "ctx_reg", "tid", "branch"] {
+            assert!(!ret.contains(gone), "{gone}: {text}");
+        }
+    }
+
+    #[test]
+    fn other_values_are_kept_at_the_entry() {
+        // Not of parameters; a register at the return; the array is looked at otherwise.
+        assert_eq!(rewritten("r1", "").1, 0);
+        let register = "r4 = intr ctx_reg(3) @0\n    gstore g1, r4 @0";
+        assert_eq!(rewritten("r3", register).1, 0);
+        assert_eq!(rewritten("r3", "gclear g0 @0").1, 0);
+    }
+}
