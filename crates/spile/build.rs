@@ -1,14 +1,23 @@
-//! Builds the table of tapset files: every `.stp` and `.stpm` below `tapset/`, by name.
+//! Builds the tables of scripts that are in the binary, by name: the files of `tapset/` and those of
+//! `tools/`.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 fn main() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tapset");
-    let dir = dir.canonicalize().expect("the tapset folder");
+    table("tapset");
+    table("tools");
+}
+
+/// Writes the table of one folder's files to `NAME.rs`.
+fn table(folder: &str) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(folder);
+    let dir = dir.canonicalize().expect("the folder of scripts");
     println!("cargo:rerun-if-changed={}", dir.display());
     let mut names: Vec<_> = std::fs::read_dir(&dir)
-        .expect("the tapset folder")
+        .expect("the folder of scripts")
         .filter_map(|e| e.ok()?.file_name().into_string().ok())
         .filter(|n| n.ends_with(".stp") || n.ends_with(".stpm"))
         .collect();
@@ -27,5 +36,5 @@ fn main() {
     }
     text.push_str("];\n");
     let out = std::env::var("OUT_DIR").expect("set by cargo");
-    std::fs::write(Path::new(&out).join("tapset.rs"), text).expect("writable");
+    std::fs::write(Path::new(&out).join(format!("{folder}.rs")), text).expect("writable");
 }

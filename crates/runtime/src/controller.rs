@@ -709,7 +709,7 @@ mod tests {
             tree: None,
         };
         let kernel = Kernel::plain(&layout, vec![vec![]]);
-        let out = Output::open(&output::Target::Memory, None).unwrap();
+        let out = Output::open(output::Target::Memory, None).unwrap();
         Controller::new(Rc::new(program()), Some(kernel), out, 0, true)
     }
 

@@ -25,6 +25,8 @@ pub enum Source {
     Files,
     /// A client of the metrics address.
     Listener,
+    /// What the program that spile is part of waits for.
+    Outside,
     /// A timer, by its place in the session's list.
     Timer(u32),
     /// A connection of the metrics address, by token.
@@ -40,6 +42,7 @@ impl Source {
             Source::Stdin => 3,
             Source::Listener => 4,
             Source::Files => 5,
+            Source::Outside => 6,
             Source::Timer(n) => 1 << 32 | u64::from(n),
             Source::Conn(n) => 1 << 63 | n,
         }
@@ -53,6 +56,7 @@ impl Source {
             3 => Some(Source::Stdin),
             4 => Some(Source::Listener),
             5 => Some(Source::Files),
+            6 => Some(Source::Outside),
             _ if word >> 63 == 1 => Some(Source::Conn(word & !(1 << 63))),
             _ if word >> 32 == 1 => Some(Source::Timer(word as u32)),
             _ => None,

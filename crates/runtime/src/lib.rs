@@ -3,7 +3,7 @@
 //!
 //! | module | its one job |
 //! |---|---|
-//! | [`session`] | the whole run, and the event loop |
+//! | [`session`], `options` | the whole run, and the event loop; how it is to run |
 //! | [`controller`] | controller handlers, and what kernel handlers sent |
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`kernel_side`], [`drain`], [`grace`], [`needs`], [`urgent`] | locks and per-CPU deltas |
@@ -35,6 +35,7 @@ pub mod maps;
 pub mod message;
 pub mod namespaces;
 pub mod needs;
+mod options;
 pub mod output;
 pub mod pages;
 mod perf;
@@ -56,4 +57,4 @@ mod words;
 pub use account::Account;
 pub use error::Error;
 pub use probed::FileState;
-pub use session::{Options, Outcome, Session, Target};
+pub use session::{Options, Outcome, Outside, Session, Target};

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,8 +21,12 @@ const GRACE: Timespec = Timespec {
     tv_nsec: 500_000_000,
 };
 
+/// Takes output as it is written, any number of lines or parts of them at a time; `Break` says that
+/// no more is wanted, which ends the session.
+pub type Sink = Box<dyn FnMut(&[u8]) -> ControlFlow<()>>;
+
 /// Where output goes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Default)]
 pub enum Target {
     /// Standard output.
     #[default]
@@ -31,12 +36,15 @@ pub enum Target {
     /// A descriptor-like sink for embedding and tests: kept in memory, see
     /// [`crate::Session::take_output`].
     Memory,
+    /// A function of the program that spile is part of: the tools read rows there.
+    Sink(Sink),
 }
 
 /// The script's output.
 pub struct Output {
     buffer: Vec<u8>,
     to: Option<OwnedFd>,
+    sink: Option<Sink>,
     /// Readable when a signal wants the session to end.
     interrupt: Option<OwnedFd>,
     /// A regular file: writing to it never waits for a reader.
@@ -48,7 +56,8 @@ pub struct Output {
 
 impl Output {
     /// Opens it.
-    pub fn open(target: &Target, interrupt: Option<OwnedFd>) -> Result<Output, Error> {
+    pub fn open(target: Target, interrupt: Option<OwnedFd>) -> Result<Output, Error> {
+        let mut sink = None;
         let to = match target {
             Target::Stdout => Some(
                 rustix::stdio::stdout()
@@ -56,17 +65,22 @@ impl Output {
                     .map_err(|e| Error::Output("standard output".into(), e))?,
             ),
             Target::File(path) => {
-                let path = clock::strftime(path).map_err(|e| Error::Output(path.clone(), e))?;
+                let path = clock::strftime(&path).map_err(|e| Error::Output(path.clone(), e))?;
                 let file = File::create(&path).map_err(|e| Error::Output(path, e))?;
                 Some(file.into())
             }
             Target::Memory => None,
+            Target::Sink(to) => {
+                sink = Some(to);
+                None
+            }
         };
         let stat = to.as_ref().and_then(|fd| rustix::fs::fstat(fd).ok());
         let file = stat.is_some_and(|s| rustix::fs::FileType::from_raw_mode(s.st_mode).is_file());
         Ok(Output {
             buffer: Vec::new(),
             to,
+            sink,
             interrupt,
             file,
             broken: false,
@@ -79,13 +93,18 @@ impl Output {
         if !self.broken {
             self.buffer.extend_from_slice(bytes);
         }
-        if self.buffer.len() >= BATCH && self.to.is_some() {
+        if self.buffer.len() >= BATCH && (self.to.is_some() || self.sink.is_some()) {
             self.flush();
         }
     }
 
     /// Writes what was collected.
     pub fn flush(&mut self) {
+        if let Some(sink) = &mut self.sink {
+            let text = std::mem::take(&mut self.buffer);
+            self.broken |= !text.is_empty() && sink(&text).is_break();
+            return;
+        }
         let Some(to) = &self.to else { return };
         let mut rest = &self.buffer[..];
         while !rest.is_empty() && !self.broken {
@@ -170,6 +189,7 @@ mod tests {
         let mut out = Output {
             buffer: Vec::new(),
             to: Some(w),
+            sink: None,
             interrupt: None,
             file: false,
             broken: false,
@@ -192,6 +212,7 @@ mod tests {
         let mut out = Output {
             buffer: Vec::new(),
             to: Some(w),
+            sink: None,
             interrupt: Some(interrupt),
             file: false,
             broken: false,

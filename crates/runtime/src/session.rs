@@ -12,7 +12,6 @@
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -35,9 +34,10 @@ use crate::kernel_side::Kernel;
 use crate::load::{self, Links, Loaded};
 use crate::namespaces::Numbers;
 use crate::needs;
+pub use crate::options::{Armed, Compile, Options, Outside, Target};
 use crate::output::{self, Output};
 use crate::prepare::{files, follow, user_files};
-use crate::probed::{FileState, Probed};
+use crate::probed::Probed;
 use crate::procfs::{self, Files};
 use crate::prometheus::{Next, Server, Wants};
 use crate::report::{self, CycleClock, Hits};
@@ -53,57 +53,6 @@ const TICK: Duration = Duration::from_millis(100);
 const EXIT_POLL: Duration = Duration::from_millis(10);
 /// Records taken from the ring buffer before anything else has its turn.
 const ROUND: usize = 16_384;
-
-/// What `target()` is.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Target {
-    /// Nothing: 0.
-    #[default]
-    None,
-    /// `-x`: a process that runs; the session ends with it.
-    Pid(i32),
-    /// `-c`: a command that is started once the probes are armed; the session ends with it.
-    Command(String),
-}
-
-/// How a session runs.
-#[derive(Default)]
-pub struct Options {
-    /// `-x` or `-c`.
-    pub target: Target,
-    /// `-o`.
-    pub output: output::Target,
-    /// Files in which places were looked up, as they were then.
-    pub looked_at: Vec<(PathBuf, FileState)>,
-    /// `-T`: the session ends after this.
-    pub timeout: Option<Duration>,
-    /// The name of the session, and of the directory of `procfs` files.
-    pub name: String,
-    /// Programs and libraries whose stacks are walked though nothing of them runs yet (`-d`).
-    pub objects: Vec<PathBuf>,
-    /// Where `prometheus` probes are served, `host:port`.
-    pub prometheus: Option<String>,
-    /// `-t`: the report and the details of the account.
-    pub timing: bool,
-    /// `-w`: no `WARNING:` lines.
-    pub quiet: bool,
-    /// Unread globals print themselves at the end; false with `--no-global-var-display`.
-    pub display_globals: bool,
-    /// Called once the probes are armed, right before the command of `-c` starts, with how those
-    /// are attached that [`Session::means`] does not have.
-    pub armed: Option<Armed>,
-    /// Compiles the program with its script lines: for the message, where the kernel's verifier
-    /// refuses it.
-    pub with_lines: Option<Compile>,
-    /// Compiles it without fentry, fexit and sessions, where the kernel refuses them.
-    pub without: Option<Compile>,
-}
-
-/// Is told how the last probes are attached, a line each.
-pub type Armed = Box<dyn FnOnce(&[String])>;
-
-/// Compiles a program; `None` where that fails.
-pub type Compile = Box<dyn FnOnce(&Program) -> Option<Object>>;
 
 /// How a session went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,7 +173,7 @@ impl Session {
             .as_fd()
             .try_clone_to_owned()
             .map_err(system("signals"))?;
-        let out = Output::open(&options.output, Some(interrupt))?;
+        let out = Output::open(std::mem::take(&mut options.output), Some(interrupt))?;
         let kernel = match (loaded, object) {
             (Some((loaded, state)), Some(object)) => Some(Kernel::new(loaded, state, object)?),
             _ => None,
@@ -305,6 +254,11 @@ impl Session {
             // Files are refused by epoll, and are always ready.
             input.always_ready = self.events.add(Input::fd(), Source::Stdin).is_err();
             self.input = Some(input);
+        }
+        if let Some(outside) = &self.options.outside {
+            self.events
+                .add(outside.fd.as_fd(), Source::Outside)
+                .map_err(&waiting)?;
         }
         let specs = files(&self.program);
         if !specs.is_empty() {
@@ -437,6 +391,11 @@ impl Session {
                 self.ended = true;
             }
             Source::Stdin => self.stdin(),
+            Source::Outside => {
+                if let Some(outside) = &mut self.options.outside {
+                    self.ended |= (outside.ready)().is_break();
+                }
+            }
             Source::Files => self.serve_files()?,
             Source::Listener => self.accept(),
             Source::Conn(token) => self.connection(token),

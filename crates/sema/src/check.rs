@@ -271,6 +271,7 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         | Intrinsic::UserFrame
         | Intrinsic::UserSymbolic => "stack",
         Intrinsic::PerfCount => "counter of a thread",
+        Intrinsic::CgroupId | Intrinsic::CgroupAncestor => "control group of a task",
         _ => return None,
     })
 }
@@ -304,7 +305,9 @@ fn has(event: &Event, f: Intrinsic) -> bool {
         | Intrinsic::UserStack
         | Intrinsic::UserFrame
         | Intrinsic::UserSymbolic
-        | Intrinsic::PerfCount => !matches!(event, Event::Netfilter(_)),
+        | Intrinsic::PerfCount
+        | Intrinsic::CgroupId
+        | Intrinsic::CgroupAncestor => !matches!(event, Event::Netfilter(_)),
         Intrinsic::SysArgstr => matches!(event, Event::SysEnter(_)),
         Intrinsic::SysRet => match event {
             Event::Code(probe) => probe.ret,

@@ -10,6 +10,7 @@ mod passes;
 mod profiles;
 mod report;
 mod tapset;
+mod tools;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
         Some("lsp") => subcommand(|cli: cli::Lsp| lsp::run(&cli)),
         Some("report") => subcommand(|cli: cli::Report| profiles::report(&cli)),
         Some("diff") => subcommand(|cli: cli::Diff| profiles::diff(&cli)),
+        Some("syscount") => subcommand(|cli: tools::syscount::Syscount| {
+            tools::syscount::run(&cli, std::io::stderr().is_terminal())
+        }),
         _ => run(),
     }
 }

@@ -8,6 +8,7 @@ use spile_bpf::layout::Object;
 use spile_ir::{Bytes, Program};
 use spile_kernel::syscalls::{self, Abi};
 use spile_kernel::{btf::Btf, machine as host, names};
+use spile_runtime::{output, session};
 use spile_sema::analyse::{self, Analysis, Inputs};
 use spile_sema::library::Library;
 use spile_sema::probe;
@@ -30,9 +31,29 @@ const MAX_SCRIPT: u64 = 4 << 20;
 const RING_BYTES: u32 = 4 << 20;
 
 /// The script's texts and arguments.
-struct Script {
-    texts: Vec<(String, Vec<u8>)>,
-    args: Vec<String>,
+pub struct Script {
+    /// Names, for messages, and texts.
+    pub texts: Vec<(String, Vec<u8>)>,
+    /// `$1`, `@1`, ...
+    pub args: Vec<String>,
+}
+
+/// How the passes ended.
+pub enum End {
+    /// Before the run, with what was asked for: a listing, the output of a pass.
+    Shown(u8),
+    /// With a session.
+    Ran(session::Outcome),
+}
+
+impl End {
+    /// The exit status.
+    pub fn code(&self) -> u8 {
+        match self {
+            End::Shown(code) => *code,
+            End::Ran(outcome) => outcome.exit_code.clamp(0, 255) as u8,
+        }
+    }
 }
 
 /// What all passes share.
@@ -54,19 +75,30 @@ pub struct Front {
 
 /// Does what the command line says; the result is the exit status.
 pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
-    let mut watch = Stopwatch::start(cli.verbose > 0);
     let script = if list::wanted(cli) {
         None
     } else {
         Some(script(cli)?)
     };
+    Ok(through(cli, script, color, |_| {})?.code())
+}
+
+/// The passes over a script (or, without one, a listing), as the command line says; `change` has the
+/// last word on how the session runs.
+pub fn through(
+    cli: &Cli,
+    script: Option<Script>,
+    color: bool,
+    change: impl FnOnce(&mut session::Options),
+) -> Result<End, Failure> {
+    let mut watch = Stopwatch::start(cli.verbose > 0);
     let mut front = parse(cli, script)?;
     watch.pass(
         1,
         format_args!("parsed user script and {} library scripts", front.files),
     );
     if list::wanted(cli) {
-        return list::run(cli, &mut front, color);
+        return list::run(cli, &mut front, color).map(End::Shown);
     }
     let mut last = cli.pass.unwrap_or(5);
     if front.other && last > 4 {
@@ -76,7 +108,7 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     front.report(cli, color)?;
     if last == 1 {
         say(&front.pretty)?;
-        return Ok(0);
+        return Ok(End::Shown(0));
     }
     let analysis = analyse(cli, &mut front);
     if front.diags.has_errors()
@@ -118,7 +150,7 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     }
     if last == 2 {
         say(&analysis.dump)?;
-        return Ok(0);
+        return Ok(End::Shown(0));
     }
     let explanation = translate(cli, &mut program)?;
     watch.pass(
@@ -130,7 +162,7 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     }
     if last == 3 {
         say(&program)?;
-        return Ok(0);
+        return Ok(End::Shown(0));
     }
     let target = bpf_target(cli, &program)?;
     let object = match &target {
@@ -148,12 +180,12 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
         write_object(cli, object.as_ref(), last == 4)?;
     }
     if last == 4 {
-        return Ok(0);
+        return Ok(End::Shown(0));
     }
     let looked_at = front.facts.looked_at();
-    let code = execute(cli, program, object.zip(target), looked_at)?;
+    let outcome = execute(cli, program, object.zip(target), looked_at, change)?;
     watch.pass(5, "run completed");
-    Ok(code)
+    Ok(End::Ran(outcome))
 }
 
 /// What `process` without a name means.
@@ -543,8 +575,8 @@ fn execute(
     program: Program,
     object: Option<(Object, spile_bpf::layout::Options)>,
     looked_at: Vec<(std::path::PathBuf, spile_runtime::FileState)>,
-) -> Result<u8, Failure> {
-    use spile_runtime::{output, session};
+    change: impl FnOnce(&mut session::Options),
+) -> Result<session::Outcome, Failure> {
     let target = match (&cli.command, cli.pid) {
         (Some(command), _) => session::Target::Command(command.clone()),
         (None, Some(pid)) => session::Target::Pid(
@@ -566,7 +598,7 @@ fn execute(
         let again = move |program: &Program| spile_bpf::compile(program, &machine).ok();
         Some(Box::new(again) as session::Compile)
     };
-    let options = session::Options {
+    let mut options = session::Options {
         target,
         output: match &cli.output {
             Some(file) => output::Target::File(file.clone()),
@@ -591,7 +623,9 @@ fn execute(
             machine.functions.clear();
             machine.features.kprobe_session = None;
         }),
+        ..session::Options::default()
     };
+    change(&mut options);
     let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;
     if verbose {
         tell_lines(session.means());
@@ -604,6 +638,5 @@ fn execute(
     {
         tell(format_args!("Metrics are at http://{addr}/metrics\n"));
     }
-    let outcome = session.run().map_err(fail)?;
-    Ok(outcome.exit_code.clamp(0, 255) as u8)
+    session.run().map_err(fail)
 }

@@ -591,6 +591,8 @@ fn early_intrinsic(f: Intrinsic) -> bool {
             | I::Gid
             | I::Egid
             | I::TaskCurrent
+            | I::CgroupId
+            | I::CgroupAncestor
             | I::Cpu
             | I::Target
             | I::InTree

@@ -107,6 +107,11 @@ impl Gen<'_> {
             I::Cpu => self.asm.call(Helper::GetSmpProcessorId),
             I::Rand => self.asm.call(Helper::GetPrandomU32),
             I::UserMode => self.user_mode(),
+            I::CgroupId => self.asm.call(Helper::GetCurrentCgroupId),
+            I::CgroupAncestor => {
+                self.long_into(args[0], R1)?;
+                self.asm.call(Helper::GetCurrentAncestorCgroupId);
+            }
             _ => self.task_number(f)?,
         }
         self.set_long(dst, R0)

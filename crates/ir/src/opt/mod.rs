@@ -3,6 +3,7 @@
 //! | pass | what |
 //! |---|---|
 //! | [`inline`](mod@inline) | calls become the function's code |
+//! | [`constants`] | globals that nothing writes; handlers that they turn off |
 //! | [`flatten`] | what is left of a kernel handler's calls becomes jumps |
 //! | [`keep`] | matches that nobody asks about need not be kept |
 //! | [`local`] | constants, copies and common subexpressions |
@@ -16,6 +17,7 @@
 //! as cut, where the cut string was never used.
 
 pub mod cfg;
+pub mod constants;
 pub mod dead;
 pub mod flatten;
 pub mod fuse;
@@ -38,7 +40,10 @@ pub fn optimise(program: &mut Program, on: bool) {
     let valid = cfg!(debug_assertions) && verify::verify(program).is_ok();
     inline(program);
     check(program, valid, "inline");
+    let mut read = Vec::new();
     if on {
+        read = constants::run(program);
+        check(program, valid, "constants");
         keep::run(program);
         check(program, valid, "keep");
         rounds(program, valid);
@@ -51,6 +56,7 @@ pub fn optimise(program: &mut Program, on: bool) {
     if flat {
         rounds(program, valid);
     }
+    constants::drop_idle(program, &read);
     for i in 0..program.handlers.len() {
         let mut body = std::mem::take(&mut program.handlers[i].body);
         narrow::run(program, &mut body);

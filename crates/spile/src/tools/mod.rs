@@ -1,0 +1,163 @@
+//! Ready-made tools: a script of `tools/` each, which prints rows, and a front that shows them.
+//! Options of a tool become settings of the script's globals (`-G`), which the optimiser folds.
+
+pub mod syscount;
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use spile_runtime::{Outcome, Outside, output, session};
+
+use crate::cli::Cli;
+use crate::passes::{self, End, Script};
+use crate::report::{Failure, fail};
+
+mod built_in {
+    include!(concat!(env!("OUT_DIR"), "/tools.rs"));
+}
+
+/// The text of a tool's script.
+pub fn script(name: &str) -> Option<&'static str> {
+    let file = built_in::FILES
+        .iter()
+        .find(|(file, _)| file.strip_suffix(".stp") == Some(name));
+    Some(file?.1)
+}
+
+/// Whose handlers run, and until when.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Target {
+    /// Everybody's, until the session is ended.
+    #[default]
+    All,
+    /// `target()` is this process, with which the session ends.
+    Pid(u32),
+    /// `target()` is this command, which is started and with which the session ends.
+    Command(String),
+}
+
+/// A run of a tool's script.
+#[derive(Default)]
+pub struct Run {
+    /// Name of the script in `tools/`, without `.stp`.
+    pub tool: &'static str,
+    /// `$1`, `@1`, ...
+    pub args: Vec<String>,
+    /// Settings of globals.
+    pub settings: Vec<(&'static str, String)>,
+    /// Limits, as of `-D`.
+    pub limits: Vec<String>,
+    /// The target.
+    pub target: Target,
+    /// The session ends after this.
+    pub timeout: Option<Duration>,
+    /// What else the session waits for.
+    pub outside: Option<Outside>,
+    /// Print neither warnings nor the account: who runs it tells them from the outcome.
+    pub quiet: bool,
+    /// `-v`.
+    pub verbose: u8,
+    /// Called when the probes are armed.
+    pub armed: Option<session::Armed>,
+}
+
+impl Run {
+    /// A run of a tool's script.
+    pub fn of(tool: &'static str) -> Run {
+        Run {
+            tool,
+            ..Run::default()
+        }
+    }
+
+    /// Sets a global of the script.
+    pub fn set(&mut self, name: &'static str, value: impl ToString) {
+        self.settings.push((name, value.to_string()));
+    }
+
+    /// Compiles the script and runs it to the end; `row` gets each line that it prints, without
+    /// its newline, and says when it wants no more.
+    pub fn run(
+        self,
+        color: bool,
+        mut row: impl FnMut(&[u8]) -> ControlFlow<()> + 'static,
+    ) -> Result<Outcome, Failure> {
+        let name = self.tool;
+        let text = script(name).ok_or_else(|| fail(format_args!("{name}: no such tool")))?;
+        let mut cli = Cli {
+            verbose: self.verbose,
+            no_warnings: self.quiet,
+            timeout: self.timeout.map(|t| t.as_secs_f64()),
+            defines: self.limits,
+            no_global_var_display: true,
+            suppress_time_limits: true,
+            ..Cli::default()
+        };
+        cli.globals = self
+            .settings
+            .iter()
+            .map(|(n, v)| format!("{n}={v}"))
+            .collect();
+        match self.target {
+            Target::All => {}
+            Target::Pid(pid) => cli.pid = Some(pid),
+            Target::Command(command) => cli.command = Some(command),
+        }
+        let script = Script {
+            texts: vec![(format!("tools/{name}.stp"), text.as_bytes().to_vec())],
+            args: self.args,
+        };
+        let mut rest = Vec::new();
+        let sink = move |bytes: &[u8]| lines(&mut rest, bytes, &mut row);
+        let (outside, armed) = (self.outside, self.armed);
+        let ended = passes::through(&cli, Some(script), color, |options| {
+            options.output = output::Target::Sink(Box::new(sink));
+            options.outside = outside;
+            options.armed = armed.or(options.armed.take());
+        })?;
+        match ended {
+            End::Ran(outcome) => Ok(outcome),
+            End::Shown(_) => Err(fail(format_args!("{name}: the script was not run"))),
+        }
+    }
+}
+
+/// Gives whole lines to `row`; what is left of the last one is kept in `rest`.
+fn lines(
+    rest: &mut Vec<u8>,
+    bytes: &[u8],
+    row: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let mut parts = bytes.split(|b| *b == b'\n');
+    let last = parts.next_back().unwrap_or_default();
+    for part in parts {
+        rest.extend_from_slice(part);
+        let wanted = row(rest);
+        rest.clear();
+        wanted?;
+    }
+    rest.extend_from_slice(last);
+    ControlFlow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole() {
+        let mut seen = Vec::new();
+        let mut rest = Vec::new();
+        for piece in ["a\nb", "", "c\n\nd", "e"] {
+            let mut row = |l: &[u8]| {
+                seen.push(String::from_utf8_lossy(l).into_owned());
+                ControlFlow::Continue(())
+            };
+            assert!(lines(&mut rest, piece.as_bytes(), &mut row).is_continue());
+        }
+        assert_eq!(seen, ["a", "bc", ""]);
+        assert_eq!(rest, b"de");
+        let stop = lines(&mut rest, b"\nx\n", &mut |_| ControlFlow::Break(()));
+        assert!(stop.is_break());
+    }
+}

@@ -1,0 +1,155 @@
+//! Whose calls are counted: options as the numbers that the kernel compares.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use spile_kernel::btf::Btf;
+use spile_runtime::kmem::KernelMemory;
+use spile_runtime::namespaces::Numbers;
+
+use crate::report::{Failure, fail};
+
+/// Inode number of the first namespace of control groups (`PROC_CGROUP_INIT_INO`).
+const FIRST_NAMESPACE: u64 = 0xeffffffb;
+
+/// The process that a thread belongs to.
+fn process_of(tid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}
+
+/// The number that handlers see of a process.
+pub fn process(pid: u32) -> Result<u32, Failure> {
+    match process_of(pid) {
+        Some(of) if of == pid => Ok(Numbers::now().outside(pid)),
+        Some(of) => Err(fail(format_args!(
+            "-p {pid}: this is a thread of process {of}; give -t {pid} or -p {of}"
+        ))),
+        None => Err(fail(format_args!("-p {pid}: there is no such process"))),
+    }
+}
+
+/// The number of a thread, and of the process that it belongs to.
+pub fn thread(tid: u32, pid: Option<u32>) -> Result<(u32, u32), Failure> {
+    let of =
+        process_of(tid).ok_or_else(|| fail(format_args!("-t {tid}: there is no such thread")))?;
+    match pid {
+        Some(pid) if pid != of => Err(fail(format_args!(
+            "-t {tid}: this is a thread of process {of} and not of {pid} (-p)"
+        ))),
+        // Of processes in a namespace the first thread's number is known.
+        _ if tid != of && Numbers::now().outside(of) != of => Err(fail(format_args!(
+            "-t {tid}: in a PID namespace only first threads are known by number; give -p {of}"
+        ))),
+        _ => Ok((Numbers::now().outside(tid), of)),
+    }
+}
+
+/// A thread's name as the kernel keeps it.
+pub fn comm(name: &str) -> Result<&str, Failure> {
+    match name.len() {
+        0 => Err(fail("--comm: the name is empty")),
+        1..=15 => Ok(name),
+        _ => Err(fail(format_args!(
+            "--comm {name}: the kernel keeps 15 bytes of a name; give `{}`",
+            String::from_utf8_lossy(&name.as_bytes()[..15])
+        ))),
+    }
+}
+
+/// A control group by its folder, or by its path below the root of control groups: its number, and how
+/// many steps below the root it is.
+pub fn cgroup(path: &str) -> Result<(u64, u64), Failure> {
+    let wrong = |why: &str| fail(format_args!("--cgroup {path}: {why}"));
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let root = mount_of(&mounts).ok_or_else(|| {
+        wrong("control groups of version 2 are not mounted here (mount -t cgroup2 none DIR)")
+    })?;
+    let below = root.join(path.trim_start_matches('/'));
+    let folder = match Path::new(path).canonicalize() {
+        Ok(folder) if folder.starts_with(&root) => folder,
+        other => match (below.canonicalize(), other) {
+            (Ok(folder), _) if folder.starts_with(&root) => folder,
+            (_, Ok(_)) => {
+                let root = root.display();
+                return Err(wrong(&format!(
+                    "this is no control group of version 2; those are below {root}"
+                )));
+            }
+            _ => return Err(wrong("there is no such control group")),
+        },
+    };
+    let stat = std::fs::metadata(&folder).map_err(|e| wrong(&e.to_string()))?;
+    if !stat.is_dir() {
+        return Err(wrong("this is a file; give the folder that it is in"));
+    }
+    let depth = folder
+        .strip_prefix(&root)
+        .map_or(0, |p| p.components().count());
+    let outer =
+        outer_levels().ok_or_else(|| wrong("the levels above this namespace are not known"))?;
+    Ok((stat.ino(), outer + depth as u64))
+}
+
+/// Where control groups of version 2 are mounted.
+fn mount_of(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        let path = place.split(' ').nth(4)?;
+        let escaped = path.replace("\\040", " ").replace("\\134", "\\");
+        (kind.split(' ').next() == Some("cgroup2")).then(|| PathBuf::from(escaped))
+    })
+}
+
+/// How many levels of control groups are above the root that this process sees.
+fn outer_levels() -> Option<u64> {
+    let namespace = std::fs::metadata("/proc/self/ns/cgroup").ok();
+    if namespace.is_none_or(|m| m.ino() == FIRST_NAMESPACE) {
+        return Some(0);
+    }
+    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = own.lines().find_map(|l| l.strip_prefix("0::"))?;
+    let seen = Path::new(own.trim_start_matches('/')).components().count();
+    (own_level()?).checked_sub(seen as u64)
+}
+
+/// How deep in the tree this process is, as the kernel has it.
+fn own_level() -> Option<u64> {
+    let btf = Btf::vmlinux().ok()?;
+    let offset = |of: &str, name: &str| {
+        let member = btf.member(btf.find_struct(of)?, name)?;
+        Some(u64::from(member.bit_offset / 8))
+    };
+    let memory = KernelMemory::open().ok()?;
+    let task = memory.current_task().ok()?;
+    let sets = memory.word(task + offset("task_struct", "cgroups")?)?;
+    let group = memory.word(sets + offset("css_set", "dfl_cgrp")?)?;
+    Some(u64::from(
+        memory.word(group + offset("cgroup", "level")?)? as u32
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_is_found() {
+        let mounts = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+                      32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                      41 31 0:38 / /my\\040groups rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
+        assert_eq!(mount_of(mounts), Some("/my groups".into()));
+        assert_eq!(mount_of("\nx - \n1 2 3 4 5 - cgroup c rw"), None);
+    }
+
+    #[test]
+    fn processes() {
+        let here = std::process::id();
+        assert_eq!(process_of(here), Some(here));
+        assert!(process(u32::MAX).is_err() && thread(u32::MAX, None).is_err());
+        assert!(thread(here, Some(1)).is_err());
+        assert!(comm("").is_err() && comm("0123456789abcdef").is_err());
+        assert_eq!(comm("sh").ok(), Some("sh"));
+    }
+}

@@ -1,0 +1,280 @@
+//! `spile syscount`: counts and times system calls.
+
+mod filter;
+mod rows;
+mod show;
+
+use std::cell::RefCell;
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use spile_runtime::Outcome;
+
+use self::rows::{Reader, Report};
+use self::show::{Form, Shape, Shown};
+use super::{Run, Target};
+use crate::report::{Failure, fail, say, tell};
+
+/// Counts and times system calls.
+#[derive(Debug, Parser, Default)]
+#[command(
+    name = "spile syscount",
+    bin_name = "spile syscount",
+    after_help = "Calls are counted until Ctrl-C, until -d SECS have passed, or until the process of -p, the \
+                  thread of -t or the command of -c ends."
+)]
+pub struct Syscount {
+    /// Tell calls apart by these
+    #[arg(
+        long,
+        value_name = "KEY,...",
+        value_delimiter = ',',
+        default_value = "name"
+    )]
+    by: Vec<Key>,
+    /// Only calls of this process
+    #[arg(short = 'p', long = "pid", value_name = "PID")]
+    pid: Option<u32>,
+    /// Only calls of this thread
+    #[arg(short = 't', long = "tid", value_name = "TID")]
+    tid: Option<u32>,
+    /// Only calls of threads with this name
+    #[arg(long, value_name = "NAME")]
+    comm: Option<String>,
+    /// Start CMD, and count its calls and those of the processes that descend from it
+    #[arg(short = 'c', long = "command", value_name = "CMD", conflicts_with_all = ["pid", "tid", "live"])]
+    command: Option<String>,
+    /// Only calls of processes in this control group (version 2) and those below it
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<String>,
+    /// Time the calls: sum, mean and most, and a histogram
+    #[arg(short = 'L', long)]
+    latency: bool,
+    /// Only calls that fail
+    #[arg(short = 'x', long)]
+    failures: bool,
+    /// Report every SECS seconds
+    #[arg(short = 'i', long, value_name = "SECS", value_parser = seconds)]
+    interval: Option<Duration>,
+    /// End after SECS seconds
+    #[arg(short = 'd', long, value_name = "SECS", value_parser = seconds)]
+    duration: Option<Duration>,
+    /// Show the first N groups, 0 for all [default: 20; all with --json and --csv]
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Print JSON, a report a line
+    #[arg(long, conflicts_with_all = ["csv", "live"])]
+    json: bool,
+    /// Print comma-separated values
+    #[arg(long, conflicts_with = "live")]
+    csv: bool,
+    /// Show a table that is refreshed; without a terminal, print as usual
+    #[arg(long)]
+    live: bool,
+    /// Print the script that counts, and do nothing else
+    #[arg(long)]
+    print_script: bool,
+    /// Say more: passes with their times, storage of globals
+    #[arg(short = 'v', action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+/// What calls are told apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Key {
+    /// Nothing: one sum
+    All,
+    /// The call
+    Name,
+    /// The process
+    Process,
+    /// The thread
+    Thread,
+    /// The error that it ends with
+    Error,
+}
+
+/// A time in seconds, of at least a millisecond.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let secs: f64 = text.parse().map_err(|_| "not a number of seconds")?;
+    let time = Duration::try_from_secs_f64(secs).map_err(|e| e.to_string())?;
+    match time.as_millis() {
+        0 => Err("less than a millisecond".into()),
+        1..=2_000_000_000 => Ok(time),
+        _ => Err("too long".into()),
+    }
+}
+
+impl Syscount {
+    fn by(&self, key: Key) -> bool {
+        self.by.contains(&key)
+    }
+
+    /// How reports look.
+    fn shape(&self) -> Shape {
+        let form = match (self.json, self.csv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Csv,
+            _ => Form::Text,
+        };
+        let usual = match form {
+            Form::Text => 20,
+            Form::Json | Form::Csv => 0,
+        };
+        Shape {
+            form,
+            name: self.by(Key::Name),
+            error: self.by(Key::Error),
+            process: self.by(Key::Process) || self.by(Key::Thread),
+            thread: self.by(Key::Thread),
+            timed: self.latency,
+            top: match self.top.unwrap_or(usual) {
+                0 => usize::MAX,
+                n => n,
+            },
+            intervals: self.interval.is_some(),
+        }
+    }
+}
+
+/// Does what the command line says; the result is the exit status.
+pub fn run(cli: &Syscount, color: bool) -> Result<u8, Failure> {
+    if cli.print_script {
+        say(super::script("syscount").unwrap_or_default())?;
+        return Ok(0);
+    }
+    if cli.by(Key::All) && cli.by.len() > 1 {
+        return Err(fail("--by all goes with no other key"));
+    }
+    let run = prepare(cli)?;
+    plain(cli, run, color)
+}
+
+/// The run that the options ask for.
+fn prepare(cli: &Syscount) -> Result<Run, Failure> {
+    let mut run = Run::of("syscount");
+    run.verbose = cli.verbose;
+    for (name, on) in [
+        ("by_name", cli.by(Key::Name)),
+        ("by_process", cli.by(Key::Process)),
+        ("by_thread", cli.by(Key::Thread)),
+        ("by_error", cli.by(Key::Error)),
+        ("timed", cli.latency),
+        ("failures", cli.failures),
+    ] {
+        run.set(name, u8::from(on));
+    }
+    if let Some(pid) = cli.pid {
+        run.set("only_pid", filter::process(pid)?);
+        run.target = Target::Pid(pid);
+    }
+    if let Some(tid) = cli.tid {
+        let (tid, pid) = filter::thread(tid, cli.pid)?;
+        run.set("only_tid", tid);
+        run.target = Target::Pid(pid);
+    }
+    if let Some(comm) = &cli.comm {
+        run.set("only_comm", filter::comm(comm)?);
+    }
+    if let Some(path) = &cli.cgroup {
+        let (id, level) = filter::cgroup(path)?;
+        run.set("only_cgroup", id);
+        run.set("cgroup_level", level);
+    }
+    if let Some(command) = &cli.command {
+        run.set("only_tree", 1);
+        run.target = Target::Command(command.clone());
+    }
+    let interval = cli.interval.or(cli.live.then_some(Duration::from_secs(1)));
+    run.timeout = cli.duration;
+    if let Some(interval) = interval {
+        let ms = interval.as_millis();
+        let whole = cli.duration.map_or(0, |d| d.as_millis());
+        // Where it is a multiple of the interval, the script ends itself, with its last report.
+        let reports = if whole.is_multiple_of(ms) {
+            whole / ms
+        } else {
+            0
+        };
+        if reports > 0 {
+            run.timeout = None;
+        }
+        run.args = vec![ms.to_string(), reports.to_string()];
+    }
+    Ok(run)
+}
+
+/// What the rows of a session become.
+struct Printer {
+    shape: Shape,
+    reader: Reader,
+    /// The last report is printed with the account, which comes after it.
+    last: Option<Report>,
+    shown: Shown,
+    failed: Option<Failure>,
+}
+
+impl Printer {
+    fn line(&mut self, line: &[u8]) -> ControlFlow<()> {
+        let report = match self.reader.line(line) {
+            Ok(Some(report)) => report,
+            Ok(None) => return ControlFlow::Continue(()),
+            Err(e) => {
+                self.failed = Some(fail(e));
+                return ControlFlow::Break(());
+            }
+        };
+        if !self.shape.intervals {
+            self.last = Some(report);
+            return ControlFlow::Continue(());
+        }
+        match self.last.replace(report) {
+            Some(before) => self.print(&before, None),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn print(&mut self, report: &Report, outcome: Option<&Outcome>) -> ControlFlow<()> {
+        let text = self.shown.report(&self.shape, report, outcome);
+        match say(text) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(e) => {
+                self.failed = Some(e);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// Prints reports as they come.
+fn plain(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
+    let printer = Rc::new(RefCell::new(Printer {
+        shape: cli.shape(),
+        reader: Reader::default(),
+        last: None,
+        shown: Shown::default(),
+        failed: None,
+    }));
+    if cli.duration.is_none() && cli.command.is_none() && std::io::stderr().is_terminal() {
+        run.armed = Some(Box::new(|_| {
+            tell("Counting system calls; Ctrl-C ends it.\n")
+        }));
+    }
+    let rows = Rc::clone(&printer);
+    let outcome = run.run(color, move |line| rows.borrow_mut().line(line))?;
+    let mut printer = printer.borrow_mut();
+    if let Some(failed) = printer.failed.take() {
+        return Err(failed);
+    }
+    if let Some(last) = printer.last.take() {
+        // A reader that has enough is no failure.
+        let _ = printer.print(&last, Some(&outcome));
+    }
+    match printer.failed.take() {
+        Some(failed) => Err(failed),
+        None => Ok(outcome.exit_code.clamp(0, 255) as u8),
+    }
+}

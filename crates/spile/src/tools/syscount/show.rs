@@ -1,0 +1,650 @@
+//! Reports as text, JSON and comma-separated values.
+
+use std::cmp::Reverse;
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use spile_ir::Hist;
+use spile_runtime::Outcome;
+
+use super::rows::{Calls, Group, Report};
+
+/// What a report is printed as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// A table.
+    #[default]
+    Text,
+    /// An object a line.
+    Json,
+    /// A head, then a line a group.
+    Csv,
+}
+
+/// How reports look.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shape {
+    /// As what.
+    pub form: Form,
+    /// Groups have the call's name.
+    pub name: bool,
+    /// Groups have an error.
+    pub error: bool,
+    /// Groups have a process, and a name of it or of the thread.
+    pub process: bool,
+    /// Groups have a thread.
+    pub thread: bool,
+    /// Calls are timed.
+    pub timed: bool,
+    /// Most groups that are shown.
+    pub top: usize,
+    /// There are several reports.
+    pub intervals: bool,
+}
+
+/// Where a column's text stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// On the left.
+    Left,
+    /// On the right.
+    Right,
+}
+
+/// A column of the table, of `--csv` and of the live view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Column {
+    Calls,
+    Rate,
+    Total,
+    Mean,
+    Max,
+    Histogram,
+    Pid,
+    Tid,
+    Comm,
+    Error,
+    Call,
+}
+
+/// A row that is shown.
+pub type Row<'a> = (&'a Group, &'a Calls);
+
+impl Shape {
+    /// The columns, from the left.
+    pub fn columns(&self) -> Vec<Column> {
+        [
+            (Column::Calls, true),
+            (Column::Rate, true),
+            (Column::Total, self.timed),
+            (Column::Mean, self.timed),
+            (Column::Max, self.timed),
+            (Column::Histogram, self.timed),
+            (Column::Pid, self.process),
+            (Column::Tid, self.thread),
+            (Column::Comm, self.process),
+            (Column::Error, self.error),
+            (Column::Call, self.name),
+        ]
+        .into_iter()
+        .filter_map(|(column, there)| there.then_some(column))
+        .collect()
+    }
+
+    /// The column that rows are sorted by: times before numbers.
+    pub fn usual_order(&self) -> Column {
+        match self.timed {
+            true => Column::Total,
+            false => Column::Calls,
+        }
+    }
+}
+
+impl Column {
+    /// What stands above it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Column::Calls => "CALLS",
+            Column::Rate => "CALLS/S",
+            Column::Total => "TOTAL",
+            Column::Mean => "MEAN",
+            Column::Max => "MAX",
+            Column::Histogram => "HISTOGRAM",
+            Column::Pid => "PID",
+            Column::Tid => "TID",
+            Column::Comm => "NAME",
+            Column::Error => "ERROR",
+            Column::Call => "SYSTEM CALL",
+        }
+    }
+
+    /// Where its text stands.
+    pub fn align(self) -> Align {
+        match self {
+            Column::Histogram | Column::Comm | Column::Error | Column::Call => Align::Left,
+            _ => Align::Right,
+        }
+    }
+
+    /// Its text in a row of a report that is so many seconds long, with this scale of histograms.
+    pub fn text(self, (group, calls): Row<'_>, seconds: f64, scale: Scale) -> String {
+        match self {
+            Column::Calls => calls.count.to_string(),
+            Column::Rate => rate(calls.count, seconds),
+            Column::Total => time(calls.total),
+            Column::Mean => time(calls.mean()),
+            Column::Max => time(calls.max),
+            Column::Histogram => scale.draw(&calls.buckets),
+            Column::Pid => group.pid.to_string(),
+            Column::Tid => group.tid.to_string(),
+            Column::Comm => printable(&group.comm),
+            Column::Error => match group.error {
+                0 => "-".into(),
+                _ => group.error_name(),
+            },
+            Column::Call => group.call.clone(),
+        }
+    }
+
+    /// Puts rows in its order, numbers descending and texts ascending, or the other way round.
+    pub fn sort(self, rows: &mut [Row<'_>], reverse: bool) {
+        rows.sort_unstable_by(|a, b| {
+            let order = match self {
+                Column::Calls | Column::Rate => b.1.count.cmp(&a.1.count),
+                Column::Total => b.1.total.cmp(&a.1.total),
+                Column::Mean => b.1.mean().cmp(&a.1.mean()),
+                Column::Max | Column::Histogram => b.1.max.cmp(&a.1.max),
+                Column::Pid => a.0.pid.cmp(&b.0.pid),
+                Column::Tid => a.0.tid.cmp(&b.0.tid),
+                Column::Comm => a.0.comm.cmp(&b.0.comm),
+                Column::Error => a.0.error_name().cmp(&b.0.error_name()),
+                Column::Call => a.0.call.cmp(&b.0.call),
+            };
+            let order = if reverse { order.reverse() } else { order };
+            let rest = |r: &Row<'_>| (Reverse(r.1.count), r.0.clone());
+            order.then_with(|| rest(a).cmp(&rest(b)))
+        });
+    }
+}
+
+/// A name without what would move the cursor.
+fn printable(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().map(plain).collect()
+}
+
+/// Calls a second, with a place behind the point where there are few.
+fn rate(count: u64, seconds: f64) -> String {
+    let rate = if seconds > 0.0 {
+        count as f64 / seconds
+    } else {
+        0.0
+    };
+    if rate < 10.0 {
+        format!("{rate:.1}")
+    } else {
+        format!("{rate:.0}")
+    }
+}
+
+/// Nanoseconds with three digits that count, and a unit.
+pub fn time(ns: u64) -> String {
+    let value = ns as f64;
+    for (unit, size, next) in [
+        ("us", 1e3, 1e6),
+        ("ms", 1e6, 1e9),
+        ("s", 1e9, f64::INFINITY),
+    ] {
+        // What would be rounded up to 1000 is one of the next unit.
+        if value < 1e3 || value >= next * 0.9995 {
+            continue;
+        }
+        let n = value / size;
+        let places = if n < 9.995 { 2 } else { usize::from(n < 99.95) };
+        return format!("{n:.places$}{unit}");
+    }
+    format!("{ns}ns")
+}
+
+/// Which times the columns of small histograms stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scale {
+    /// First bucket.
+    first: usize,
+    /// Behind the last.
+    end: usize,
+    /// Glyphs that any terminal has.
+    ascii: bool,
+}
+
+/// Heights of a bar; the first is nothing.
+const BARS: [[char; 9]; 2] = [
+    [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+    [' ', '.', ':', '-', '=', '+', '*', '#', '@'],
+];
+
+impl Scale {
+    /// One for all rows; `ascii`: without block characters.
+    pub fn of<'a>(rows: impl Iterator<Item = &'a Calls>, ascii: bool) -> Scale {
+        let (mut first, mut end) = (usize::MAX, 0);
+        for calls in rows {
+            if let Some(at) = calls.buckets.iter().position(|n| *n > 0) {
+                first = first.min(at);
+                end = end.max(calls.buckets.len());
+            }
+        }
+        Scale {
+            first: first.min(end),
+            end,
+            ascii,
+        }
+    }
+
+    /// A bar a bucket, the fullest of the row the highest.
+    fn draw(self, buckets: &[u64]) -> String {
+        let most = buckets.iter().copied().max().unwrap_or(0).max(1);
+        let bar = |n: u64| {
+            let height = (u128::from(n) * 8).div_ceil(u128::from(most)) as usize;
+            BARS[usize::from(self.ascii)][height.min(8)]
+        };
+        let at = |i: usize| buckets.get(i).copied().unwrap_or(0);
+        (self.first..self.end).map(|i| bar(at(i))).collect()
+    }
+
+    /// The times at both ends, in the width of a histogram.
+    fn title(self) -> String {
+        let bound = |bucket: usize| time(1u64.checked_shl(bucket as u32).unwrap_or(u64::MAX));
+        let low = match self.first {
+            0 | 1 => "0".into(),
+            first => bound(first - 1),
+        };
+        let (high, width) = (bound(self.end.saturating_sub(1)), self.end - self.first);
+        match width.checked_sub(low.len() + 1) {
+            _ if self.end == 0 => Column::Histogram.title().into(),
+            Some(room) if room >= high.len() => format!("{low}{high:>0$}", width - low.len()),
+            _ => format!("{low}..{high}"),
+        }
+    }
+}
+
+/// Whether the terminal may lack block characters, by the locale.
+pub fn ascii_only() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
+    let locale = locale.unwrap_or_default().to_lowercase();
+    !(locale.contains("utf-8") || locale.contains("utf8"))
+}
+
+/// What was printed so far.
+#[derive(Debug, Default)]
+pub struct Shown {
+    any: bool,
+}
+
+impl Shown {
+    /// The text of a report; the last one comes with the outcome.
+    pub fn report(&mut self, shape: &Shape, report: &Report, outcome: Option<&Outcome>) -> String {
+        let first = !std::mem::replace(&mut self.any, true);
+        let mut rows: Vec<Row<'_>> = report.rows.iter().collect();
+        shape.usual_order().sort(&mut rows, false);
+        let left = rows.split_off(rows.len().min(shape.top));
+        match shape.form {
+            Form::Text => {
+                let gap = if first { "" } else { "\n" };
+                format!("{gap}{}", text(shape, report, &rows, &left))
+            }
+            Form::Json => format!("{}\n", object(shape, report, &rows, outcome)),
+            Form::Csv => values(shape, report, &rows, first),
+        }
+    }
+}
+
+/// The line above the table.
+pub fn headline(shape: &Shape, report: &Report, sum: &Calls) -> String {
+    let seconds = report.seconds();
+    let mut out = String::new();
+    if shape.intervals {
+        let _ = write!(out, "{:.3} s: ", report.end as f64 / 1e9);
+    }
+    let _ = write!(out, "{} calls in {seconds:.3} s", sum.count);
+    if shape.timed {
+        let _ = write!(out, ", {} in them", time(sum.total));
+    }
+    out
+}
+
+fn text(shape: &Shape, report: &Report, rows: &[Row<'_>], left: &[Row<'_>]) -> String {
+    let sum = report.sum();
+    let seconds = report.seconds();
+    let scale = Scale::of(rows.iter().map(|r| r.1), ascii_only());
+    let mut lines = vec![headline(shape, report, &sum)];
+    let columns = shape.columns();
+    let title = |c: &Column| match c {
+        Column::Histogram => scale.title(),
+        c => c.title().into(),
+    };
+    let mut table: Vec<Vec<String>> = Vec::new();
+    if !rows.is_empty() {
+        table.push(columns.iter().map(title).collect());
+    }
+    for row in rows {
+        table.push(
+            columns
+                .iter()
+                .map(|c| c.text(*row, seconds, scale))
+                .collect(),
+        );
+    }
+    lines.extend(aligned(&columns, &table));
+    if !left.is_empty() {
+        let calls: u64 = left.iter().map(|r| r.1.count).sum();
+        lines.push(format!(
+            "and {calls} calls in {} other groups (--top 0 shows all)",
+            left.len()
+        ));
+    }
+    let mut out = lines.join("\n") + "\n";
+    if shape.timed && sum.count > 0 {
+        let mut buckets = vec![0; 64];
+        buckets.extend(&sum.buckets);
+        buckets.resize(Hist::Log.buckets() as usize, 0);
+        let _ = write!(
+            out,
+            "\nNanoseconds of all calls:\n{}",
+            Hist::Log.draw(&buckets)
+        );
+    }
+    if report.unfit > 0 {
+        let _ = writeln!(out, "{} calls found no room and are missing", report.unfit);
+    }
+    out
+}
+
+/// Lines of columns that stand below each other, without spaces at their ends.
+fn aligned(columns: &[Column], table: &[Vec<String>]) -> Vec<String> {
+    let width = |i: usize| {
+        let cells = table.iter().filter_map(|row| row.get(i));
+        cells.map(|c| c.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let cell = |(i, text): (usize, &String)| {
+        let width = widths[i];
+        match columns[i].align() {
+            Align::Right => format!("{text:>width$}"),
+            Align::Left => format!("{text:<width$}"),
+        }
+    };
+    let line = |row: &Vec<String>| {
+        let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    table.iter().map(line).collect()
+}
+
+/// The upper bounds of the buckets that have calls, with how many: of those below the bound that are
+/// not below the one before.
+fn bounds(calls: &Calls) -> impl Iterator<Item = (u64, u64)> {
+    let bound = |i: usize| 1u64.checked_shl(i as u32).unwrap_or(u64::MAX);
+    let buckets = calls.buckets.iter().enumerate().filter(|(_, n)| **n > 0);
+    buckets.map(move |(i, n)| (bound(i), *n))
+}
+
+fn object(shape: &Shape, report: &Report, rows: &[Row<'_>], outcome: Option<&Outcome>) -> Value {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let row = |(group, calls): &Row<'_>| {
+        let mut row = json!({ "calls": calls.count });
+        let fields = [
+            ("syscall", shape.name, json!(group.call)),
+            (
+                "error",
+                shape.error,
+                match group.error {
+                    0 => Value::Null,
+                    _ => json!(group.error_name()),
+                },
+            ),
+            ("pid", shape.process, json!(group.pid)),
+            ("tid", shape.thread, json!(group.tid)),
+            ("name", shape.process, json!(group.comm)),
+            ("total_ns", shape.timed, json!(calls.total)),
+            ("mean_ns", shape.timed, json!(calls.mean())),
+            ("max_ns", shape.timed, json!(calls.max)),
+            (
+                "histogram",
+                shape.timed,
+                bounds(calls)
+                    .map(|(b, n)| json!({ "below_ns": b, "calls": n }))
+                    .collect(),
+            ),
+        ];
+        for (name, there, value) in fields {
+            if there {
+                row[name] = value;
+            }
+        }
+        row
+    };
+    let mut out = json!({
+        "begin": seconds(report.begin),
+        "end": seconds(report.end),
+        "calls": report.sum().count,
+        "groups": report.rows.len(),
+        "missing": report.unfit,
+        "rows": rows.iter().map(row).collect::<Value>(),
+    });
+    if let Some(outcome) = outcome {
+        let account = &outcome.account;
+        out["account"] = json!({
+            "errors": account.errors,
+            "skipped": account.skipped_total(),
+            "lost_output": account.lost_output,
+            "overflows": account.overflows,
+        });
+    }
+    out
+}
+
+/// Name of a field, whether it is there, and its text.
+type Field = (&'static str, bool, fn(&Row<'_>) -> String);
+
+fn values(shape: &Shape, report: &Report, rows: &[Row<'_>], head: bool) -> String {
+    let fields: [Field; 9] = [
+        ("calls", true, |r| r.1.count.to_string()),
+        ("total_ns", shape.timed, |r| r.1.total.to_string()),
+        ("mean_ns", shape.timed, |r| r.1.mean().to_string()),
+        ("max_ns", shape.timed, |r| r.1.max.to_string()),
+        ("histogram", shape.timed, |r| {
+            let all: Vec<_> = bounds(r.1).map(|(b, n)| format!("{b}:{n}")).collect();
+            all.join(" ")
+        }),
+        ("pid", shape.process, |r| r.0.pid.to_string()),
+        ("tid", shape.thread, |r| r.0.tid.to_string()),
+        ("name", shape.process, |r| quoted(&r.0.comm)),
+        ("error", shape.error, |r| r.0.error_name()),
+    ];
+    let mut out = String::new();
+    let call = |text: &str| {
+        if shape.name {
+            format!(",{text}")
+        } else {
+            String::new()
+        }
+    };
+    if head {
+        let names: Vec<_> = fields.iter().filter(|f| f.1).map(|f| f.0).collect();
+        let _ = writeln!(out, "begin,end,{}{}", names.join(","), call("syscall"));
+    }
+    for row in rows {
+        let cells: Vec<_> = fields.iter().filter(|f| f.1).map(|f| f.2(row)).collect();
+        let (begin, end) = (report.begin as f64 / 1e9, report.end as f64 / 1e9);
+        let _ = writeln!(
+            out,
+            "{begin:.3},{end:.3},{}{}",
+            cells.join(","),
+            call(&row.0.call)
+        );
+    }
+    out
+}
+
+/// A field of comma-separated values (RFC 4180).
+fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let mut report = Report {
+            begin: 0,
+            end: 2_000_000_000,
+            unfit: 3,
+            ..Report::default()
+        };
+        for (call, comm, error, count, total, max, bucket) in [
+            ("read", "a,b", 0, 4, 8_000, 5_000, 12),
+            ("openat", "sh", 2, 20, 10_000, 900, 9),
+        ] {
+            let mut buckets = vec![0; bucket + 1];
+            buckets[bucket] = count;
+            let group = Group {
+                call: call.into(),
+                error,
+                pid: 12,
+                tid: 13,
+                comm: comm.into(),
+            };
+            let calls = Calls {
+                count,
+                total,
+                max,
+                buckets,
+            };
+            report.rows.insert(group, calls);
+        }
+        report
+    }
+
+    fn all(form: Form) -> Shape {
+        Shape {
+            form,
+            name: true,
+            error: true,
+            process: true,
+            thread: true,
+            timed: true,
+            top: 20,
+            intervals: true,
+        }
+    }
+
+    #[test]
+    fn a_table() {
+        let plain = Shape {
+            name: true,
+            top: 1,
+            ..Shape::default()
+        };
+        let text = Shown::default().report(&plain, &report(), None);
+        assert_eq!(
+            text,
+            "24 calls in 2.000 s\nCALLS  CALLS/S  SYSTEM CALL\n   20       10  openat\n\
+             and 4 calls in 1 other groups (--top 0 shows all)\n3 calls found no room and are missing\n"
+        );
+        let mut shown = Shown::default();
+        shown.report(&all(Form::Text), &report(), None);
+        let text = shown.report(&all(Form::Text), &report(), None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..2],
+            ["", "2.000 s: 24 calls in 2.000 s, 18.0us in them"]
+        );
+        assert_eq!(
+            lines[2],
+            "CALLS  CALLS/S   TOTAL    MEAN     MAX  256ns..4.10us  PID  TID  NAME  ERROR   SYSTEM CALL"
+        );
+        assert!(
+            lines[3].starts_with("   20       10  10.0us   500ns   900ns  "),
+            "{text}"
+        );
+        assert!(
+            lines[3].ends_with("   12   13  sh    ENOENT  openat"),
+            "{text}"
+        );
+        assert!(
+            lines[4].ends_with("   12   13  a,b   -       read"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn values_by_comma() {
+        let mut shown = Shown::default();
+        let text = shown.report(&all(Form::Csv), &report(), None);
+        assert_eq!(
+            text,
+            "begin,end,calls,total_ns,mean_ns,max_ns,histogram,pid,tid,name,error,syscall\n\
+             0.000,2.000,20,10000,500,900,512:20,12,13,sh,ENOENT,openat\n\
+             0.000,2.000,4,8000,2000,5000,4096:4,12,13,\"a,b\",,read\n"
+        );
+        assert!(
+            !shown
+                .report(&all(Form::Csv), &report(), None)
+                .contains("begin")
+        );
+    }
+
+    #[test]
+    fn objects() {
+        let text = Shown::default().report(&all(Form::Json), &report(), None);
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["missing"], 3);
+        assert_eq!(value["rows"][0]["error"], "ENOENT");
+        assert_eq!(value["rows"][1]["error"], Value::Null);
+        assert_eq!(
+            value["rows"][1]["histogram"],
+            json!([{ "below_ns": 4096, "calls": 4 }])
+        );
+        assert!(value.get("account").is_none());
+    }
+
+    #[test]
+    fn times() {
+        let cases = [
+            (0, "0ns"),
+            (999, "999ns"),
+            (1_000, "1.00us"),
+            (12_345, "12.3us"),
+            (999_499, "999us"),
+            (999_999, "1.00ms"),
+            (61_000_000_000, "61.0s"),
+            (3_600_000_000_000, "3600s"),
+        ];
+        for (ns, text) in cases {
+            assert_eq!(time(ns), text);
+        }
+    }
+
+    #[test]
+    fn scales() {
+        let calls = |buckets: &[u64]| Calls {
+            buckets: buckets.to_vec(),
+            ..Calls::default()
+        };
+        let (a, b) = (calls(&[0, 0, 8, 1]), calls(&[0, 0, 0, 0, 2]));
+        let scale = Scale::of([&a, &b].into_iter(), true);
+        assert_eq!(
+            (scale.draw(&a.buckets), scale.draw(&b.buckets)),
+            ("@. ".into(), "  @".into())
+        );
+        assert_eq!(scale.title(), "2ns..16ns");
+        assert_eq!(Scale::of([].into_iter(), true).title(), "HISTOGRAM");
+    }
+}
