@@ -30,6 +30,12 @@ pub enum Event {
     InputChar,
     /// A file that the controller serves.
     Procfs(Procfs),
+    /// Once for each process that is there when the session starts; that process is the current
+    /// one for the handler.
+    Present {
+        /// For each thread but the first of each, and not for processes.
+        threads: bool,
+    },
     /// Never: a perf event that handlers count with (`@perf`) has a name.
     Counter {
         /// Its name.

@@ -421,6 +421,8 @@ impl Reader {
             "prometheus" => Some(Event::Prometheus),
             "input_line" => Some(Event::InputLine),
             "input_char" => Some(Event::InputChar),
+            "present_processes" => Some(Event::Present { threads: false }),
+            "present_threads" => Some(Event::Present { threads: true }),
             _ => None,
         } {
             return Ok(plain);

@@ -387,6 +387,8 @@ impl Display for Event {
             Event::Prometheus => f.write_str("prometheus"),
             Event::InputLine => f.write_str("input_line"),
             Event::InputChar => f.write_str("input_char"),
+            Event::Present { threads: false } => f.write_str("present_processes"),
+            Event::Present { threads: true } => f.write_str("present_threads"),
             Event::Tracepoint(name) => write!(f, "tracepoint({})", Quoted(name.as_bytes())),
             Event::SysEnter(nrs) => write!(f, "sys_enter({nrs})"),
             Event::SysExit(nrs) => write!(f, "sys_exit({nrs})"),

@@ -25,6 +25,7 @@ use crate::kernel_side::Kernel;
 use crate::message;
 use crate::needs::{self, Needs};
 use crate::output::{self, Output};
+use crate::present::Task;
 use crate::record::{self, Field, Piece};
 use crate::report::Hits;
 use crate::symbolic::Symbolizer;
@@ -202,11 +203,10 @@ impl Env for World {
 
     fn read_memory(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
         let fault = || Fault::from(format!("read fault at {addr:#x}"));
-        match space {
-            Space::Kernel if self.host.read_kernel(addr, buf)? => Ok(()),
-            // A controller handler has no user process to read from.
-            Space::Kernel | Space::User => Err(fault()),
+        if self.host.read(space, addr, buf)? {
+            return Ok(());
         }
+        Err(fault())
     }
 
     fn print(&mut self, stream: Stream, text: &[u8]) {
@@ -306,6 +306,22 @@ impl Controller {
         if let Err(error) = result {
             self.script_error(&error, id);
         }
+    }
+
+    /// Runs a handler for a process that is there, and gives that back; none where it has ended.
+    pub(crate) fn run_for(&mut self, id: HandlerId, task: Task) -> Option<Task> {
+        let host = &mut self.world.host;
+        if !task.lives(&mut |at| host.kernel_word(at)) {
+            return None;
+        }
+        host.task = Some(task);
+        self.run(id);
+        self.world.host.task.take()
+    }
+
+    /// What `target()` gives, if there is one.
+    pub fn target(&self) -> Option<i64> {
+        Some(self.world.host.target).filter(|pid| *pid != 0)
     }
 
     /// Runs handlers and gives what they print instead of printing it; nothing after an error,
@@ -470,11 +486,7 @@ impl Controller {
             return;
         }
         let host = &mut self.world.host;
-        let mut kernel = |addr| {
-            let mut word = [0; 8];
-            let read = host.read_kernel(addr, &mut word).unwrap_or(false);
-            read.then(|| u64::from_ne_bytes(word))
-        };
+        let mut kernel = |addr| host.kernel_word(addr);
         match deferred.read(&piece.fields, &program.strings, &mut kernel) {
             Some(good) => self.account.unreadable += u64::from(!good),
             None => self.account.malformed += 1,

@@ -1,15 +1,17 @@
 //! The intrinsics that ask the machine, for controller handlers: this process, clocks, symbols,
 //! kernel memory. What a kernel handler says about the current task, a controller handler says
-//! about the controller itself.
+//! about the controller itself, or about the process that it runs for.
 
 use std::fs;
 
+use spile_ir::Space;
 use spile_ir::interp::{Fault, Value};
 use spile_ir::intrinsics::Intrinsic;
 use spile_kernel::symbols::Symbols;
 
 use crate::clock::{self, Zone};
 use crate::kmem::KernelMemory;
+use crate::present::Task;
 
 /// The machine, as controller handlers see it.
 pub struct Host {
@@ -21,6 +23,8 @@ pub struct Host {
     pub value: (Vec<u8>, usize),
     /// A handler called `exit()`.
     pub exit: bool,
+    /// The process that the handler runs for.
+    pub(crate) task: Option<Task>,
     zone: Zone,
     random: u64,
     memory: Option<Result<KernelMemory, String>>,
@@ -28,6 +32,8 @@ pub struct Host {
 
 /// Most bytes of a string that is read from memory.
 const MOST_STRING: i64 = 4096;
+/// Bytes of a task's name.
+const COMM: i64 = 16;
 
 impl Host {
     /// For a session with this target.
@@ -38,6 +44,7 @@ impl Host {
             input: Vec::new(),
             value: (Vec::new(), 0),
             exit: false,
+            task: None,
             zone: clock::zone(),
             random: seed | 1,
             memory: None,
@@ -56,12 +63,15 @@ impl Host {
     /// Runs one of the intrinsics.
     pub fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
         let number = |i: usize| args.get(i).map_or(0, Value::as_long);
+        if let Some(result) = self.of_task(f, args) {
+            return result;
+        }
         if let Some(n) = self.number(f) {
             return Ok(Value::Long(n));
         }
         Ok(match f {
             Intrinsic::Execname => Value::from(&clock::comm()[..]),
-            Intrinsic::Cmdline => Value::from(&command_line()[..]),
+            Intrinsic::Cmdline => Value::from(&command_line("self")[..]),
             Intrinsic::TzName => Value::from(&*self.zone.name),
             Intrinsic::InputText => Value::from(&self.input[..]),
             Intrinsic::ValueText => Value::from(&self.value.0[..]),
@@ -73,21 +83,58 @@ impl Host {
                 trace(args.first().map_or(&b""[..], |v| v.as_bytes()));
                 Value::Long(0)
             }
-            Intrinsic::KernelStr => self.kernel_string(number(0) as u64, number(1))?,
-            Intrinsic::KernelUtf => self.kernel_unicode(number(0) as u64, number(1), number(2))?,
-            Intrinsic::KernelQuoted => {
-                let addr = number(0) as u64;
-                let mut bytes = vec![0; number(1).clamp(0, MOST_STRING) as usize];
-                if !bytes.is_empty() && !self.read_kernel(addr, &mut bytes)? {
-                    return Err(string_fault(addr));
-                }
-                let room = usize::try_from(number(2)).unwrap_or(0);
-                Value::from(&spile_ir::fmt::escape_within(&bytes, room, true)[..])
+            Intrinsic::KernelStr | Intrinsic::KernelUtf | Intrinsic::KernelQuoted => {
+                self.text(Space::Kernel, f, args)?
             }
             Intrinsic::SymName => Value::from(&*symbol_name(number(0) as u64)),
             Intrinsic::SymData => Value::from(&*symbol_data(number(0) as u64)),
             _ => return Err(Fault::from(format!("{} has no event here", f.info().name))),
         })
+    }
+
+    /// The intrinsics about the current task, where the handler runs for one.
+    fn of_task(&mut self, f: Intrinsic, args: &[Value]) -> Option<Result<Value, Fault>> {
+        // Taken, because reading the kernel's memory needs all of this.
+        let task = self.task.take()?;
+        let number = task.number(f, &mut |at| self.kernel_word(at));
+        let comm = task.comm();
+        let line = (f == Intrinsic::Cmdline).then(|| task.command_line());
+        self.task = Some(task);
+        let ended = || Fault::from("the process has ended");
+        if let Some(number) = number {
+            return Some(number.map(Value::Long).ok_or_else(ended));
+        }
+        Some(match f {
+            Intrinsic::Execname => self.string(Space::Kernel, comm, COMM),
+            Intrinsic::Cmdline => Ok(Value::from(&line.unwrap_or_default()[..])),
+            Intrinsic::UserStr
+            | Intrinsic::UserBuf
+            | Intrinsic::UserUtf
+            | Intrinsic::UserQuoted => self.text(Space::User, f, args),
+            _ => return None,
+        })
+    }
+
+    /// The intrinsics that read texts.
+    fn text(&mut self, space: Space, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
+        let number = |i: usize| args.get(i).map_or(0, Value::as_long);
+        let addr = number(0) as u64;
+        match f {
+            Intrinsic::KernelUtf | Intrinsic::UserUtf => {
+                self.unicode(space, addr, number(1), number(2))
+            }
+            Intrinsic::KernelQuoted | Intrinsic::UserQuoted => {
+                let mut bytes = vec![0; number(1).clamp(0, MOST_STRING) as usize];
+                if !bytes.is_empty() && !self.read(space, addr, &mut bytes)? {
+                    return Err(string_fault(space, addr));
+                }
+                let room = usize::try_from(number(2)).unwrap_or(0);
+                Ok(Value::from(
+                    &spile_ir::fmt::escape_within(&bytes, room, true)[..],
+                ))
+            }
+            _ => self.string(space, addr, number(1)),
+        }
     }
 
     /// Sets `$value`, or adds to it; whether all of it has room.
@@ -141,8 +188,23 @@ impl Host {
         }
     }
 
-    /// A string at a kernel address.
-    fn kernel_string(&mut self, addr: u64, most: i64) -> Result<Value, Fault> {
+    /// Fills a buffer from kernel memory, or that of the process that the handler runs for.
+    pub fn read(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<bool, Fault> {
+        match space {
+            Space::Kernel => self.read_kernel(addr, buf),
+            Space::User => Ok(self.task.as_mut().is_some_and(|t| t.read(addr, buf))),
+        }
+    }
+
+    /// A word of kernel memory, where it can be read.
+    pub fn kernel_word(&mut self, addr: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        let read = self.read_kernel(addr, &mut word).unwrap_or(false);
+        read.then(|| u64::from_ne_bytes(word))
+    }
+
+    /// A string at an address.
+    fn string(&mut self, space: Space, addr: u64, most: i64) -> Result<Value, Fault> {
         let most = most.clamp(0, MOST_STRING) as usize;
         let mut text = Vec::new();
         // Piece by piece up to the next multiple of 64, so that no page is touched that the
@@ -151,8 +213,8 @@ impl Host {
             let at = addr.wrapping_add(text.len() as u64);
             let len = (64 - (at % 64) as usize).min(most - text.len());
             let mut piece = [0; 64];
-            if !self.read_kernel(at, &mut piece[..len])? {
-                return Err(string_fault(addr));
+            if !self.read(space, at, &mut piece[..len])? {
+                return Err(string_fault(space, addr));
             }
             match piece[..len].iter().position(|&b| b == 0) {
                 Some(end) => {
@@ -165,15 +227,15 @@ impl Host {
         Ok(Value::from(&text[..]))
     }
 
-    /// A text of 16-bit or 32-bit units at a kernel address.
-    fn kernel_unicode(&mut self, addr: u64, unit: i64, room: i64) -> Result<Value, Fault> {
+    /// A text of 16-bit or 32-bit units at an address.
+    fn unicode(&mut self, space: Space, addr: u64, unit: i64, room: i64) -> Result<Value, Fault> {
         let unit = if unit == 2 { 2 } else { 4 };
         let room = room.clamp(1, MOST_STRING) as usize;
         let text = spile_ir::interp::unicode(unit, room, |at| {
             let mut bytes = [0; 4];
             let here = addr.wrapping_add(at);
-            if !self.read_kernel(here, &mut bytes[..unit as usize])? {
-                return Err(string_fault(addr));
+            if !self.read(space, here, &mut bytes[..unit as usize])? {
+                return Err(string_fault(space, addr));
             }
             Ok(u32::from_ne_bytes(bytes))
         })?;
@@ -183,13 +245,17 @@ impl Host {
     }
 }
 
-fn string_fault(addr: u64) -> Fault {
-    Fault::from(format!("kernel string copy fault at {addr:#x}"))
+fn string_fault(space: Space, addr: u64) -> Fault {
+    let of = match space {
+        Space::Kernel => "kernel",
+        Space::User => "user",
+    };
+    Fault::from(format!("{of} string copy fault at {addr:#x}"))
 }
 
-/// This process's command line, arguments joined by spaces.
-fn command_line() -> Vec<u8> {
-    let mut text = fs::read("/proc/self/cmdline").unwrap_or_default();
+/// The command line of a process of `/proc`, arguments joined by spaces.
+pub(crate) fn command_line(process: &str) -> Vec<u8> {
+    let mut text = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     while text.last() == Some(&0) {
         text.pop();
     }

@@ -8,13 +8,12 @@
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`kernel_side`], [`drain`], [`grace`], [`needs`], [`urgent`] | locks and per-CPU deltas |
 //! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
-//! | [`load`], `arm`, `code`, `trampoline`, `probed` | loading and attaching; files that change meanwhile |
+//! | [`load`], `code`, `trampoline`, `probed` | loading and attaching; files that change meanwhile |
 //! | `tree`, `words`, [`namespaces`] | what kernel handlers read of the session: the target's processes, clock, zone |
 //! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
 //! | [`events`], [`child`], [`input`], [`output`], [`prometheus`] | the outside world |
-//! | [`host`], [`kmem`], [`clock`] | intrinsics of controller handlers |
+//! | [`host`], `present`, [`kmem`], [`clock`] | intrinsics of controller handlers; processes that are there already |
 pub mod account;
-mod arm;
 pub mod child;
 pub mod clock;
 mod code;
@@ -40,6 +39,7 @@ pub mod output;
 pub mod pages;
 mod perf;
 mod prepare;
+mod present;
 mod probed;
 pub mod procfs;
 pub mod prometheus;

@@ -28,6 +28,14 @@ impl Numbers {
         let known = self.0.as_ref().and_then(|all| all.get(&pid));
         known.copied().unwrap_or(pid)
     }
+
+    /// The number in spile's namespace of a process of the machine; its own where there is no
+    /// other.
+    pub fn inside(&self, pid: u32) -> u32 {
+        let mut all = self.0.iter().flatten();
+        all.find(|(_, outside)| **outside == pid)
+            .map_or(pid, |(inside, _)| *inside)
+    }
 }
 
 /// All processes that our namespace has, from the kernel's list.

@@ -9,6 +9,8 @@
 //! Before any handler of the controller runs, all records that the kernel sent so far are
 //! printed, so output has the order of events.
 
+mod arm;
+
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -21,7 +23,6 @@ use spile_bpf::layout::{Object, percpu, shared};
 use spile_ir::{Event, HandlerId, Program};
 
 use crate::account::Account;
-use crate::arm;
 use crate::child::Watched;
 use crate::clock;
 use crate::code;
@@ -305,32 +306,6 @@ impl Session {
             self.wait()?;
         }
         self.finish()
-    }
-
-    /// Lets kernel handlers run and starts timers and the command.
-    fn arm(&mut self) -> Result<(), Error> {
-        self.controller.out.flush();
-        if let Some(kernel) = self.controller.kernel() {
-            kernel.state().set_running(true);
-        }
-        let known = self.means().len();
-        if let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel())
-            && let Some(text) = arm::raise_semaphores(kernel, &self.program, links, &self.probed)?
-        {
-            self.warn_of(&text);
-        }
-        if let Some(armed) = self.options.armed.take() {
-            armed(&self.means()[known..]);
-        }
-        for (timer, _) in &self.timers {
-            timer
-                .start(self.controller.random())
-                .map_err(system("a timer"))?;
-        }
-        if let Some(watched) = &mut self.watched {
-            watched.release();
-        }
-        Ok(())
     }
 
     /// The event loop.

@@ -212,7 +212,7 @@ pub fn analyse_seen(
     let removed = prune::prune(&mut tree);
     sink::sink(&mut tree);
     regexes::compile(&mut tree, diags);
-    check::check(&tree, diags, &is_user);
+    check::check(&mut tree, diags, &is_user);
     if diags.has_errors() {
         return Err(Failed);
     }

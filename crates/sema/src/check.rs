@@ -24,9 +24,13 @@ const MOVE_TEXT: &str = "keep the number in a global here, and convert it in `pr
 
 /// Checks all handlers. `is_user` tells the script's files, whose places come first in
 /// messages.
-pub fn check(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
+///
+/// A handler for processes that are there already, which stands beside those for processes to
+/// come, does not run where it asks for what only these have: a warning says so.
+pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
     let mut seen = HashSet::new();
-    for u in &tree.units {
+    let mut unfit = Vec::new();
+    for (ix, u) in tree.units.iter().enumerate() {
         let UnitKind::Handler { event, point, .. } = &u.kind else {
             continue;
         };
@@ -49,12 +53,28 @@ pub fn check(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> boo
         while let Some(visit) = walk.todo.pop() {
             walk.visit(visit);
         }
-        for (f, chain) in walk.out {
+        let present = matches!(event, Event::Present { .. });
+        if present && !walk.out.is_empty() {
+            unfit.push(ix);
+            walk.out.truncate(1);
+        }
+        for (mut f, chain) in walk.out {
+            if present {
+                (f.code, f.help) = (codes::NOT_PRESENT, "");
+                f.text = format!("processes that are there already are left out: {}", f.text);
+            }
             let d = diagnostic(f, &chain, is_user);
             let at = d.primary.as_ref().map(|l| l.span).unwrap_or_default();
             if seen.insert((d.code, at, d.message.clone())) {
                 diags.push(d);
             }
+        }
+    }
+    for ix in unfit {
+        let unit = &mut tree.units[ix];
+        unit.body.clear();
+        if let UnitKind::Handler { event, .. } = &mut unit.kind {
+            *event = Event::Never;
         }
     }
 }
@@ -64,7 +84,11 @@ fn diagnostic(f: Finding, chain: &[Span], is_user: &dyn Fn(Span) -> bool) -> Dia
     let mut places: Vec<Span> = vec![f.span];
     places.extend(chain.iter().rev());
     let primary = places.iter().position(|s| is_user(*s)).unwrap_or(0);
-    let mut d = Diagnostic::error(f.code, f.text).at(places[primary]);
+    let make = match f.code {
+        codes::NOT_PRESENT => Diagnostic::warning,
+        _ => Diagnostic::error,
+    };
+    let mut d = make(f.code, f.text).at(places[primary]);
     for (n, p) in places
         .iter()
         .enumerate()
@@ -132,7 +156,7 @@ impl Walk<'_> {
                 }
                 ExprKind::Load {
                     space: Space::User, ..
-                } if !kernel => {
+                } if !kernel && !matches!(self.event, Event::Present { .. }) => {
                     self.no_event("memory of the current process", e.span);
                 }
                 _ => {}
@@ -220,7 +244,7 @@ impl Walk<'_> {
     fn intrinsic(&mut self, f: Intrinsic, span: Span) {
         let info = f.info();
         if !self.event.in_kernel() {
-            if !info.places.controller {
+            if !info.places.controller || !has_process(self.event, f) {
                 self.no_event(needs(f).unwrap_or("current kernel event"), span);
             }
             return;
@@ -274,6 +298,19 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         Intrinsic::CgroupId | Intrinsic::CgroupAncestor => "control group of a task",
         _ => return None,
     })
+}
+
+/// Whether a handler of the controller has the process that an intrinsic is about.
+fn has_process(event: &Event, f: Intrinsic) -> bool {
+    let of_process = matches!(
+        f,
+        Intrinsic::TaskCurrent
+            | Intrinsic::UserStr
+            | Intrinsic::UserBuf
+            | Intrinsic::UserQuoted
+            | Intrinsic::UserUtf
+    );
+    !of_process || matches!(event, Event::Present { .. })
 }
 
 /// Whether an event has what an intrinsic needs.

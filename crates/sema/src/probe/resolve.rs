@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use spile_ir::Event;
 use spile_syntax::ast::{Component, Expr, FileId, Span};
 use spile_syntax::diag::{Diagnostic, suggest};
 
@@ -22,6 +23,8 @@ use crate::library::{Library, PointEntry};
 const MAX_FOUND: usize = 50_000;
 /// An alias of the library's file about processes.
 const FILTERED: &str = "__process_begin";
+/// Aliases whose events are also there at the start, for each process or each thread that is.
+const PRESENT: [(&str, bool); 2] = [(FILTERED, false), ("__thread_begin", true)];
 /// An alias can stand for an alias this often.
 const MAX_DEPTH: usize = 64;
 
@@ -219,7 +222,7 @@ impl<'a> Search<'a> {
     ) -> Result<(), Box<Diagnostic>> {
         let shown = family.shown(comps);
         if let Make::Process(alias) = family.make {
-            return self.process(alias, &shown, layer);
+            return self.process((family, alias), &shown, layer);
         }
         let hits = family.hits(self.facts, &shown, option)?;
         let (Make::PerfRaw | Make::PerfNamed) = family.make else {
@@ -239,7 +242,7 @@ impl<'a> Search<'a> {
     /// `process(...).begin` and its like: an alias of the library, with a filter in front.
     fn process(
         &mut self,
-        alias: &str,
+        (family, alias): (&Family, &str),
         comps: &[Component],
         layer: &Layer,
     ) -> Result<(), Box<Diagnostic>> {
@@ -253,7 +256,15 @@ impl<'a> Search<'a> {
         inner.parts.insert(0, Part { body, file });
         let text: Arc<str> = point_text(comps).into();
         inner.alias.get_or_insert_with(|| text.clone());
-        inner.shown = Some(text);
+        inner.shown = Some(text.clone());
+        if let Some((_, threads)) = PRESENT.iter().find(|(name, _)| *name == alias) {
+            let present = Hit::Event {
+                event: Event::Present { threads: *threads },
+                point: text.to_string(),
+                kind: family.context,
+            };
+            self.take(family, vec![present], comps, &inner);
+        }
         let errors = self.alias(ix, &components(alias, first.span), &inner);
         errors
             .into_iter()

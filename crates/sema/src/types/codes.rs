@@ -42,6 +42,7 @@ code_table! { BODY_CODES:
     NO_EFFECT = "W0503", "A statement has no effect.";
     UNUSED_FUNCTION = "W0504", "A function is never called.";
     BAD_VARIABLE = "W0506", "A variable that is not there, taken for 0 (`--skip-badvars`).";
+    NOT_PRESENT = "W0507", "A probe of processes asks for what those that are there already do not have.";
     OPTION_WITHOUT_EFFECT = "W0505", "A limit that `-D` sets and that means nothing here.";
 }
 

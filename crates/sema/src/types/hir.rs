@@ -178,6 +178,7 @@ pub fn event_kind(event: &Event, point: &str) -> &'static str {
             (Space::User, true) => "uretprobe",
         },
         Event::Counter { .. } => "perf_event",
+        Event::Present { .. } => "utrace",
         Event::Netfilter(_) => "netfilter",
         Event::Lsm(_) => "kprobe",
         Event::Procfs(_) | Event::Prometheus | Event::InputLine | Event::InputChar => "procfs",

@@ -1,0 +1,85 @@
+//! What comes between `begin` and the first hit of an ordinary event.
+
+use spile_ir::Event;
+use spile_kernel::machine::boottime_ns;
+
+use super::{Session, system};
+use crate::code;
+use crate::error::Error;
+use crate::present;
+
+impl Session {
+    /// Lets kernel handlers run and starts timers and the command.
+    pub(super) fn arm(&mut self) -> Result<(), Error> {
+        self.controller.out.flush();
+        let since = boottime_ns();
+        if let Some(kernel) = self.controller.kernel() {
+            kernel.state().set_running(true);
+        }
+        let known = self.means().len();
+        self.raise_semaphores()?;
+        self.run_present(since.unsigned_abs());
+        if let Some(armed) = self.options.armed.take() {
+            armed(&self.means()[known..]);
+        }
+        for (timer, _) in &self.timers {
+            timer
+                .start(self.controller.random())
+                .map_err(system("a timer"))?;
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.release();
+        }
+        Ok(())
+    }
+
+    /// Attaches the markers that have semaphores: programs take these as a promise that somebody
+    /// listens, so handlers run already.
+    fn raise_semaphores(&mut self) -> Result<(), Error> {
+        let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel()) else {
+            return Ok(());
+        };
+        let Some(loaded) = kernel.loaded().filter(|l| l.raises()) else {
+            return Ok(());
+        };
+        let known = links.refused().len();
+        loaded.attach_raising(&self.program, links)?;
+        self.probed.unchanged()?;
+        if let Some(text) = code::refusals(&links.refused()[known..]) {
+            self.warn_of(&text);
+        }
+        Ok(())
+    }
+
+    /// Runs the handlers for processes that are there already: for those that are older than the
+    /// moment from which on the kernel tells of new ones.
+    fn run_present(&mut self, since: u64) {
+        let wanted = |threads| self.has(|e| *e == Event::Present { threads });
+        let threads = wanted(true);
+        if !threads && !wanted(false) {
+            return;
+        }
+        let Some(tasks) = present::all(threads, since) else {
+            let text =
+                "processes that are there already are not known: kernel memory cannot be read";
+            return self.warn_of(text);
+        };
+        // The command of `-c` is no program yet.
+        let waits = self.watched.as_ref().is_some_and(|w| !w.released());
+        let waiting = self.controller.target().filter(|_| waits);
+        for task in tasks {
+            if waiting == Some(i64::from(task.pid)) {
+                continue;
+            }
+            let threads = task.tid != task.pid;
+            self.consume();
+            let mut task = Some(task);
+            for id in self.ids(|e| *e == Event::Present { threads }) {
+                if self.over() {
+                    return;
+                }
+                task = task.and_then(|task| self.controller.run_for(id, task));
+            }
+        }
+    }
+}
