@@ -22,7 +22,9 @@
 //!    thread which the processor goes on with; or every access has the processor's number. One
 //!    thread and one processor run one handler at a time, so no two ever touch the same element.
 //!    The idle threads of all CPUs share the id 0, so in events that can hit them the id must have
-//!    been tested not to be 0. (Not wrapping arrays: there, others evict elements.)
+//!    been tested not to be 0. (Not wrapping arrays: there, others evict elements.) Values of entries
+//!    for handlers of returns (`@entry`) are kept by call. Their arrays do wrap, but what is evicted is
+//!    thousands of calls old, and who takes an element asks afterwards whether it was still there.
 //! 3. Of the shared globals that are left and that some running handler writes, a handler that
 //!    touches at most one, by one instruction outside loops which is atomic in itself, needs
 //!    no lock. Any other handler needs the locks of all of them that it touches, and so do

@@ -1,7 +1,7 @@
 //! The decision, see the parent module for the rules.
 
 use super::Storage;
-use super::owned::{Owned, Owner};
+use super::owned::{Owned, Owner, of_calls};
 use crate::*;
 
 /// Why each global is stored as it is, one line each, for `-v`.
@@ -265,6 +265,7 @@ fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, St
                 () => f.owner.map(|owner| match owner {
                     Owner::Thread => "each thread touches its own elements only",
                     Owner::Processor => "each processor touches its own elements only",
+                    Owner::Call => "each call has an element of its own",
                 }),
             };
             *why = free
@@ -329,6 +330,7 @@ impl Facts {
             written: all().any(|(_, a)| a.inst.writes_global()),
             walked: all().any(|(kernel, a)| kernel && matches!(a.inst, Inst::IterNew { .. })),
             owner: match all().next() {
+                _ if of_calls(&program.globals[g.index()]) => Some(Owner::Call),
                 Some((_, first)) if !wraps => first
                     .owner
                     .filter(|_| all().all(|(_, a)| a.owner == first.owner)),

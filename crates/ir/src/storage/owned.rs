@@ -19,6 +19,15 @@ pub(super) enum Owner {
     Thread,
     /// A processor's.
     Processor,
+    /// A call's, of a function or the system: of arrays with values of entries, whatever their keys
+    /// look like.
+    Call,
+}
+
+/// Whether analysis made the array for values of entries (`@entry`): its elements belong to one call
+/// each. Names of scripts have no `@`.
+pub(super) fn of_calls(global: &Global) -> bool {
+    global.name.starts_with("@entry")
 }
 
 /// What is known of a handler's body.

@@ -248,6 +248,28 @@ fn elements_of_the_own_thread_need_none() {
 }
 
 #[test]
+fn values_of_entries_need_none() {
+    let entry = "r0 = intr tid() r1 = intr ctx_reg(7) aset g0[r0, r1], r2";
+    let ret = "r0 = intr tid() r1 = intr ctx_reg(7) r2 = aget g0[r0, r1] \
+               r3 = ahas g0[r0, r1] adel g0[r0, r1] gadd g1, r2";
+    for (name, class) in [("@entry0", "shared"), ("kept", "shared lock")] {
+        let mut text = format!(
+            "site @0 \"\"\nglobal g0 \"{name}\" [long, long] long max 9 wrap controller @0\n\
+             global g1 \"n\" long controller @0\n"
+        );
+        for (event, code) in [("", entry), (" return", ret)] {
+            text.push_str(&format!(
+                "handler \"h\" points 1 code(kernel{event}, traced 4096) @0 {{ \
+                 regs r0: long, r1: long, r2: long, r3: long b0: {code} ret }}\n"
+            ));
+        }
+        let mut program = reader::read(&text).unwrap();
+        let line = &classify(&mut program).lines[0];
+        assert_eq!(line.storage.to_string(), class);
+    }
+}
+
+#[test]
 fn elements_of_threads_that_are_not_idle_need_none() {
     // Both threads of a switch, each tested not to be the idle one, and system calls.
     let switch = |tested: &str, key: &str| {
