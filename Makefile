@@ -8,7 +8,10 @@ SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What the build needs, and what the tests and the demo run: SystemTap's example scripts, other
 # kernels under qemu.
 BUILD_DEPS := gcc libc6-dev make pkg-config libelf-dev zlib1g-dev
-TEST_DEPS  := systemtap-doc bpftool llvm python3-prometheus-client curl gdb qemu-system-x86 xz-utils
+TEST_DEPS  := systemtap-doc bpftool llvm python3-prometheus-client curl gdb qemu-system-x86 xz-utils \
+	python3-venv chromium-headless-shell
+# Programs that many have from elsewhere, and the packages where there are none.
+TEST_PROGRAMS := go:golang-go npm:npm
 
 .PHONY: demo test build deps lint bench clean
 
@@ -36,6 +39,9 @@ deps:
 	@missing=; \
 	for p in $(BUILD_DEPS) $(TEST_DEPS); do \
 		dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; \
+	done; \
+	for p in $(TEST_PROGRAMS); do \
+		command -v $${p%%:*} >/dev/null || missing="$$missing $${p##*:}"; \
 	done; \
 	if [ -n "$$missing" ]; then \
 		if command -v apt-get >/dev/null; then \

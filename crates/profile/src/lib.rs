@@ -7,10 +7,16 @@
 //! | [`model`] | processes, threads, system calls, contexts, stacks, events |
 //! | [`file`] | JSON Lines with snapshots: the writer, and a reader for whatever it meets |
 //! | [`run`] | the profiles of a run as one: ranks, nodes, imbalance |
+//! | [`paths`] | where in the program calls were made |
+//! | [`export`] | formats of other tools |
+//! | [`html`] | the report as a page for a browser |
 //! | [`report`] | text: the summary, the table by thread, differences |
 
+pub mod export;
 pub mod file;
+pub mod html;
 pub mod model;
+pub mod paths;
 pub mod report;
 pub mod run;
 #[cfg(any(test, feature = "testgen"))]

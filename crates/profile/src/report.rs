@@ -6,7 +6,7 @@ mod text;
 mod threads;
 
 pub use diff::diff;
-pub use text::text;
+pub use text::{head, text};
 pub use threads::threads;
 
 use crate::model::Ns;

@@ -197,6 +197,12 @@ impl Run {
         Run { profiles }
     }
 
+    /// The start of the first recording, ns since 1970.
+    pub fn origin(&self) -> u64 {
+        let starts = self.profiles.iter().map(|p| p.header.started_unix_ns);
+        starts.min().unwrap_or(0)
+    }
+
     /// Adds it all up.
     pub fn summary(&self) -> Summary {
         let mut out = Summary {
@@ -320,6 +326,9 @@ impl Summary {
     }
 }
 
+/// Contexts within each other at most; what is further out is not looked at.
+const DEEPEST: usize = 64;
+
 /// Contexts of a profile by number.
 #[derive(Debug)]
 pub struct Contexts<'a>(HashMap<u32, &'a Context>);
@@ -330,18 +339,33 @@ impl<'a> Contexts<'a> {
         Contexts(profile.data.contexts.iter().map(|c| (c.id, c)).collect())
     }
 
-    /// Labels from the outermost to the one with that number.
-    pub fn path(&self, id: u32) -> Vec<String> {
-        let mut path = Vec::new();
+    /// The row of that number.
+    pub fn row(&self, id: u32) -> Option<&'a Context> {
+        self.0.get(&id).copied()
+    }
+
+    /// Numbers from the outermost to that one, without [`ROOT`], with their rows.
+    pub fn chain(&self, id: u32) -> Vec<(u32, Option<&'a Context>)> {
+        let mut chain = Vec::new();
         // Rows come from outside: they may go round in circles.
         let mut seen = HashSet::new();
         let mut next = Some(id);
         while let Some(id) = next.filter(|id| *id != ROOT && seen.insert(*id)) {
-            let context = self.0.get(&id);
-            path.push(context.map_or_else(|| format!("context {id}"), |c| label(c)));
-            next = context.and_then(|c| c.parent);
+            if chain.len() == DEEPEST {
+                break;
+            }
+            let row = self.row(id);
+            chain.push((id, row));
+            next = row.and_then(|c| c.parent);
         }
-        path.reverse();
+        chain.reverse();
+        chain
+    }
+
+    /// Labels from the outermost to the one with that number, [`OUTSIDE`] for none.
+    pub fn path(&self, id: u32) -> Vec<String> {
+        let chain = self.chain(id).into_iter();
+        let mut path: Vec<_> = chain.map(|(id, row)| label(id, row)).collect();
         if path.is_empty() {
             path.push(OUTSIDE.to_owned());
         }
@@ -356,7 +380,10 @@ pub const WITHIN: &str = " > ";
 pub const OUTSIDE: &str = "outside of regions";
 
 /// "barrier of main (pi.c:21)".
-fn label(context: &Context) -> String {
+pub fn label(id: u32, context: Option<&Context>) -> String {
+    let Some(context) = context else {
+        return format!("context {id}");
+    };
     let kind = match context.kind {
         ContextKind::OmpRegion => "parallel ",
         ContextKind::OmpBarrier => "barrier of ",

@@ -229,8 +229,17 @@ pub struct Lsp {
 )]
 pub struct Report {
     /// Print the system calls of each thread and their time in nanoseconds
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["html", "export"])]
     pub threads: bool,
+    /// Write the report as one page for a browser
+    #[arg(long, value_name = "FILE", conflicts_with = "export")]
+    pub html: Option<PathBuf>,
+    /// Write the profile in a format of other tools (`help` lists them)
+    #[arg(long, value_name = "FORMAT")]
+    pub export: Option<String>,
+    /// Where an export is written to; standard output where it is one file
+    #[arg(short = 'o', value_name = "PATH", requires = "export")]
+    pub output: Option<PathBuf>,
     /// Rows of a table at most
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub top: usize,
@@ -238,7 +247,7 @@ pub struct Report {
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
     /// Files and folders
-    #[arg(value_name = "FILE|DIR", required = true)]
+    #[arg(value_name = "FILE|DIR", required_unless_present = "export")]
     pub paths: Vec<PathBuf>,
 }
 

@@ -1,8 +1,10 @@
 //! `spile report` and `spile diff`: files of profiles, and what is made of them.
 
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use spile_profile::{Run, file, report as text};
+use spile_profile::export::{FORMATS, Format};
+use spile_profile::{Run, file, html, report as text};
 
 use crate::cli;
 use crate::report::{Failure, fail, say, tell};
@@ -29,13 +31,80 @@ fn width() -> usize {
 
 /// `spile report`.
 pub fn report(cli: &cli::Report) -> Result<u8, Failure> {
+    // Before files are read, which may take long.
+    let format = match cli.export.as_deref() {
+        Some("help") => {
+            say(formats())?;
+            return Ok(0);
+        }
+        Some(name) => Some(Format::named(name).ok_or_else(|| {
+            fail(format_args!(
+                "there is no format `{name}`; there are:\n{}",
+                formats().trim_end()
+            ))
+        })?),
+        None => None,
+    };
     let run = read(&cli.paths, cli.run.as_deref())?;
-    if cli.threads {
+    if let Some(format) = format {
+        export(&run, format, cli.output.as_deref())?;
+    } else if let Some(path) = &cli.html {
+        put(path, html::html(&run).as_bytes())?;
+    } else if cli.threads {
         say(text::threads(&run))?;
     } else {
         say(text::text(&run, width(), cli.top))?;
     }
     Ok(0)
+}
+
+/// A line a format.
+fn formats() -> String {
+    let line = |f: &Format| format!("  {:<16} {}\n", f.name, f.what);
+    FORMATS.iter().map(line).collect()
+}
+
+/// Writes an export to its place.
+fn export(run: &Run, format: &Format, to: Option<&Path>) -> Result<(), Failure> {
+    let files = format.export(run).map_err(fail)?;
+    match (to, &files[..]) {
+        (Some(folder), _) if format.folder => {
+            for (name, bytes) in &files {
+                let path = folder.join(name);
+                let parent = path.parent().unwrap_or(folder);
+                std::fs::create_dir_all(parent)
+                    .map_err(|e| fail(format_args!("cannot make {}: {e}", parent.display())))?;
+                put(&path, bytes)?;
+            }
+            Ok(())
+        }
+        (None, _) if format.folder => Err(fail(format_args!(
+            "{} is a folder: say with -o where it is to be",
+            format.name
+        ))),
+        (Some(path), [(_, bytes)]) => put(path, bytes),
+        (_, [(name, bytes)]) => {
+            let mut out = std::io::stdout().lock();
+            if std::str::from_utf8(bytes).is_err() && out.is_terminal() {
+                return Err(fail(format_args!(
+                    "{} is not for terminals: give a file with -o, as -o {name}",
+                    format.name
+                )));
+            }
+            match out.write_all(bytes).and_then(|()| out.flush()) {
+                Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+                    Err(fail(format_args!("cannot write to standard output: {e}")))
+                }
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn put(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes)
+        .map_err(|e| fail(format_args!("cannot write {}: {e}", path.display())))
 }
 
 /// `spile diff`.

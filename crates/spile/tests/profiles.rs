@@ -65,6 +65,53 @@ fn a_difference() {
 }
 
 #[test]
+fn exports_and_the_page() {
+    let folder = run(2);
+    let path = folder.path().to_str().expect("a path");
+    let at = |name: &str| format!("{path}/{name}");
+
+    let (formats, _) = good(&["report", "--export", "help"]);
+    for line in formats.lines() {
+        let name = line.split_whitespace().next().expect("a name");
+        let to = at(name);
+        good(&["report", path, "--export", name, "-o", &to]);
+        assert!(Path::new(&to).exists(), "{name}");
+    }
+    assert!(Path::new(&at("tau/profile.1.0.2")).exists());
+    assert!(Path::new(&at("otf2/traces/5.evt")).exists());
+    let (folded, _) = good(&["report", path, "--export", "folded"]);
+    assert_eq!(
+        folded.as_bytes(),
+        std::fs::read(at("folded")).expect("a file")
+    );
+
+    let page = at("page.html");
+    let (out, _) = good(&["report", path, "--html", &page]);
+    assert_eq!(out, "");
+    let page = std::fs::read_to_string(page).expect("text");
+    assert!(page.contains("slurm-1234.0"));
+
+    for (args, what) in [
+        (
+            ["--export", "x"],
+            "ERROR: there is no format `x`; there are:\n  tau ",
+        ),
+        (
+            ["--export", "tau"],
+            "ERROR: tau is a folder: say with -o where it is to be\n",
+        ),
+        (
+            ["--html", "/nonexistent/x"],
+            "ERROR: cannot write /nonexistent/x: ",
+        ),
+    ] {
+        let out = spile(&[&["report", path], &args[..]].concat());
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(!out.status.success() && said.starts_with(what), "{said}");
+    }
+}
+
+#[test]
 fn nothing_to_report() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("a path");

@@ -31,8 +31,9 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     out
 }
 
-/// Five lines.
-fn head(run: &Run, summary: &Summary, width: usize) -> String {
+/// Five lines at most: what was recorded, where its time went, the calls and regions with most of
+/// it, the rank that the others wait for.
+pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     let header = run.profiles.first().map(|p| &p.header);
     let command = header.map(|h| h.command.join(" ")).unwrap_or_default();
     let what = match (command.is_empty(), run.profiles.len()) {

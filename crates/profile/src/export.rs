@@ -1,0 +1,123 @@
+//! Exports: profiles in formats of other tools, each of which its own reader reads in the tests
+//! (`crates/profile/tests/readers.rs`).
+
+mod chrome;
+mod hatchet;
+mod otf2;
+mod pprof;
+mod stacks;
+mod tau;
+
+use std::fmt;
+
+use crate::run::Run;
+
+/// A format.
+#[derive(Debug)]
+pub struct Format {
+    /// What the command line calls it.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub what: &'static str,
+    /// Does it have several files?
+    pub folder: bool,
+    /// Is it made of the trace?
+    pub trace: bool,
+    make: fn(&Run) -> Files,
+}
+
+/// Files of an export: their paths in its folder, or one with a usual name, and what they hold.
+pub type Files = Vec<(String, Vec<u8>)>;
+
+/// All formats.
+pub const FORMATS: [Format; 8] = [
+    Format {
+        name: "tau",
+        what: "a folder of TAU's profiles, with call paths",
+        folder: true,
+        trace: false,
+        make: tau::export,
+    },
+    Format {
+        name: "hatchet",
+        what: "JSON for Hatchet's from_json; times in nanoseconds",
+        folder: false,
+        trace: false,
+        make: hatchet::json,
+    },
+    Format {
+        name: "hatchet-literal",
+        what: "JSON for Hatchet's from_literal; times in nanoseconds",
+        folder: false,
+        trace: false,
+        make: hatchet::literal,
+    },
+    Format {
+        name: "pprof",
+        what: "for `go tool pprof` and its like",
+        folder: false,
+        trace: false,
+        make: pprof::export,
+    },
+    Format {
+        name: "folded",
+        what: "a line a call path with its nanoseconds, for flame graphs",
+        folder: false,
+        trace: false,
+        make: stacks::folded,
+    },
+    Format {
+        name: "speedscope",
+        what: "JSON for speedscope",
+        folder: false,
+        trace: false,
+        make: stacks::speedscope,
+    },
+    Format {
+        name: "chrome",
+        what: "trace events as JSON, for Perfetto and Chromium; of recordings with a trace",
+        folder: false,
+        trace: true,
+        make: chrome::export,
+    },
+    Format {
+        name: "otf2",
+        what: "a folder of an OTF2 archive, for Vampir and its like; of recordings with a trace",
+        folder: true,
+        trace: true,
+        make: otf2::export,
+    },
+];
+
+/// Why there is no export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoTrace;
+
+impl fmt::Display for NoTrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the recording has no trace: record with --trace")
+    }
+}
+
+impl Format {
+    /// The format of that name.
+    pub fn named(name: &str) -> Option<&'static Format> {
+        FORMATS.iter().find(|f| f.name == name)
+    }
+
+    /// Makes the files.
+    ///
+    /// # Errors
+    /// A format of traces, and a run without one.
+    pub fn export(&self, run: &Run) -> Result<Files, NoTrace> {
+        if self.trace && run.profiles.iter().all(|p| p.events.is_empty()) {
+            return Err(NoTrace);
+        }
+        Ok((self.make)(run))
+    }
+}
+
+/// JSON as a file.
+fn json(name: &str, value: &serde_json::Value) -> Files {
+    vec![(name.to_owned(), value.to_string().into_bytes())]
+}

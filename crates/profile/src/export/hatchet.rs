@@ -1,0 +1,97 @@
+//! Hatchet: its JSON and its literals. A tree a rank; the metrics are `time` (exclusive) and
+//! `time (inc)` in nanoseconds, and `count`.
+
+use serde_json::{Value, json};
+
+use super::Files;
+use crate::paths::{Kind, Node, trees};
+use crate::run::Run;
+
+/// What `GraphFrame.from_literal` takes.
+pub fn literal(run: &Run) -> Files {
+    let trees: Vec<Value> = trees(run).iter().map(node).collect();
+    super::json("profile.json", &Value::from(trees))
+}
+
+fn node(node: &Node) -> Value {
+    json!({
+        "frame": frame(node),
+        "metrics": metrics(node),
+        "children": node.children.iter().map(self::node).collect::<Vec<_>>(),
+    })
+}
+
+fn frame(node: &Node) -> Value {
+    let place = &node.place;
+    let mut frame = json!({ "name": name(node), "type": place.kind.name() });
+    let rest = [
+        ("file", place.file.clone().map(Value::from)),
+        ("line", place.line.map(Value::from)),
+        ("module", place.module.clone().map(Value::from)),
+    ];
+    for (key, value) in rest {
+        if let Some(value) = value {
+            frame[key] = value;
+        }
+    }
+    frame
+}
+
+/// Hatchet takes an empty name for none.
+fn name(node: &Node) -> &str {
+    match node.place.name.as_str() {
+        "" => "?",
+        name => name,
+    }
+}
+
+fn metrics(node: &Node) -> Value {
+    json!({
+        "time": node.exclusive,
+        "time (inc)": node.inclusive,
+        "count": node.count,
+    })
+}
+
+/// What `GraphFrame.from_json` takes.
+pub fn json(run: &Run) -> Files {
+    let mut out = Flat::default();
+    for tree in trees(run) {
+        out.add(&tree, None);
+    }
+    let value = json!({
+        "graph": [out.graph],
+        "dataframe": out.rows,
+        "dataframe_indices": ["node"],
+        "exclusive_metrics": ["time", "count"],
+        "inclusive_metrics": ["time (inc)"],
+    });
+    super::json("profile.json", &value)
+}
+
+#[derive(Default)]
+struct Flat {
+    graph: serde_json::Map<String, Value>,
+    rows: Vec<Value>,
+}
+
+impl Flat {
+    /// Gives the node's number.
+    fn add(&mut self, node: &Node, rank: Option<&str>) -> usize {
+        let number = self.rows.len();
+        let rank = match node.place.kind {
+            Kind::Rank => node.place.name.as_str(),
+            _ => rank.unwrap_or_default(),
+        };
+        let mut row = metrics(node);
+        row["node"] = number.into();
+        row["name"] = name(node).into();
+        row["rank"] = rank.into();
+        self.rows.push(row);
+        let children = node.children.iter();
+        let children: Vec<usize> = children.map(|c| self.add(c, Some(rank))).collect();
+        let entry = json!({ "data": frame(node), "children": children });
+        self.graph.insert(number.to_string(), entry);
+        number
+    }
+}

@@ -1,0 +1,366 @@
+//! OTF2: an archive of a trace, as libotf2 3 reads and writes it (its sources, under the BSD licence,
+//! are the format's definition: `OTF2_Buffer.h`, `OTF2_AnchorFile.c`, the writers of definitions and
+//! events). A system-tree node a host, a location group a rank, a location a thread, a region a system
+//! call in a context.
+//!
+//! | file | what |
+//! |---|---|
+//! | `traces.otf2` | the anchor: sizes, numbers of definitions and locations |
+//! | `traces.def` | definitions |
+//! | `traces/N.def` | definitions of location N: none |
+//! | `traces/N.evt` | events of location N |
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Files;
+use crate::model::{ContextKind, Event};
+use crate::run::{Contexts, Run};
+
+/// Bytes of a chunk: files of definitions and events are made of chunks, each but the last filled
+/// up to this size.
+const EVENTS: usize = 1 << 20;
+const DEFINITIONS: usize = 4 << 20;
+/// Texts are cut to that many bytes: a record must fit a chunk, with much to spare.
+const LONGEST: usize = 4096;
+
+/// Marks in files of all kinds.
+const END_OF_CHUNK: u8 = 0;
+const END_OF_BUFFER: u8 = 1;
+const END_OF_FILE: u8 = 2;
+const CHUNK_HEADER: u8 = 3;
+const TIMESTAMP: u8 = 5;
+const LITTLE_ENDIAN: u8 = b'B';
+
+/// Records.
+const CLOCK_PROPERTIES: u8 = 5;
+const STRING: u8 = 10;
+const SYSTEM_TREE_NODE: u8 = 12;
+const LOCATION_GROUP: u8 = 13;
+const LOCATION: u8 = 14;
+const REGION: u8 = 15;
+const ENTER: u8 = 12;
+const LEAVE: u8 = 13;
+
+/// Values in records.
+const NONE: u32 = u32::MAX;
+const GROUP_IS_PROCESS: u8 = 1;
+const LOCATION_IS_CPU_THREAD: u8 = 1;
+const REGION_IS_FUNCTION: (u8, u8) = (1, 1);
+const PARADIGM_USER: u8 = 1;
+
+/// Bytes of a record.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn u8(&mut self, n: u8) -> &mut Bytes {
+        self.0.push(n);
+        self
+    }
+
+    fn full<const N: usize>(&mut self, bytes: [u8; N]) -> &mut Bytes {
+        self.0.extend(bytes);
+        self
+    }
+
+    /// A number of `width` bytes without its leading zeros, their number before it; 0 and the largest
+    /// number are a byte.
+    fn number(&mut self, n: u64, width: usize) -> &mut Bytes {
+        let largest = u64::MAX >> (64 - width * 8);
+        if n == 0 || n == largest {
+            return self.u8(if n == 0 { 0 } else { 0xff });
+        }
+        let length = (64 - n.leading_zeros() as usize).div_ceil(8);
+        self.0.push(length as u8);
+        self.0.extend(&n.to_le_bytes()[..length]);
+        self
+    }
+
+    fn u32(&mut self, n: u32) -> &mut Bytes {
+        self.number(n.into(), 4)
+    }
+
+    fn u64(&mut self, n: u64) -> &mut Bytes {
+        self.number(n, 8)
+    }
+
+    fn text(&mut self, text: &str) -> &mut Bytes {
+        let mut end = text.len().min(LONGEST);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let bytes = text.as_bytes()[..end].iter().filter(|b| **b != 0);
+        self.0.extend(bytes);
+        self.u8(0)
+    }
+}
+
+/// A file in chunks.
+struct Chunks {
+    size: usize,
+    done: Vec<u8>,
+    /// Where the last chunk begins, and the number of its first record.
+    begin: usize,
+    records: u64,
+    first: u64,
+    /// The last time that was written.
+    time: Option<u64>,
+}
+
+impl Chunks {
+    fn new(size: usize) -> Chunks {
+        let mut chunks = Chunks {
+            size,
+            done: Vec::new(),
+            begin: 0,
+            records: 0,
+            first: 0,
+            time: None,
+        };
+        chunks.open();
+        chunks
+    }
+
+    fn open(&mut self) {
+        self.begin = self.done.len();
+        self.first = self.records;
+        self.time = None;
+        self.done.extend([CHUNK_HEADER, LITTLE_ENDIAN]);
+        self.done.extend((self.first + 1).to_le_bytes());
+        self.done.extend(0u64.to_le_bytes());
+    }
+
+    /// The number of its last record goes to the chunk's head. (libotf2 leaves 0 in definitions.)
+    fn close(&mut self) {
+        let at = self.begin + 10;
+        self.done[at..at + 8].copy_from_slice(&self.records.to_le_bytes());
+    }
+
+    /// Room for a record, for the time before it and the end behind it.
+    fn room(&mut self, length: usize) {
+        if self.done.len() - self.begin + length + 16 > self.size {
+            self.close();
+            self.done.resize(self.begin + self.size, END_OF_CHUNK);
+            self.open();
+        }
+    }
+
+    /// A definition: kind, length, content.
+    fn define(&mut self, kind: u8, content: &Bytes) {
+        let length = content.0.len();
+        self.room(length + 10);
+        self.done.push(kind);
+        match u8::try_from(length) {
+            Ok(short) if short < u8::MAX => self.done.push(short),
+            _ => {
+                self.done.push(u8::MAX);
+                self.done.extend((length as u64).to_le_bytes());
+            }
+        }
+        self.done.extend(&content.0);
+        self.records += 1;
+    }
+
+    /// An event whose only content is a region. Times must not go back.
+    fn event(&mut self, time: u64, kind: u8, region: u32) {
+        let mut content = Bytes::default();
+        content.u8(kind).u32(region);
+        self.room(content.0.len());
+        if self.time != Some(time) {
+            self.done.push(TIMESTAMP);
+            self.done.extend(time.to_le_bytes());
+            self.time = Some(time);
+        }
+        self.done.extend(content.0);
+        self.records += 1;
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.close();
+        self.done.extend([END_OF_FILE, END_OF_BUFFER]);
+        self.done
+    }
+}
+
+/// Definitions.
+struct Definitions {
+    out: Chunks,
+    strings: HashMap<String, u32>,
+}
+
+impl Definitions {
+    fn string(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.strings.get(text) {
+            return *number;
+        }
+        let number = self.strings.len() as u32;
+        self.strings.insert(text.to_owned(), number);
+        let mut bytes = Bytes::default();
+        bytes.u32(number).text(text);
+        self.out.define(STRING, &bytes);
+        number
+    }
+
+    fn node(&mut self, id: u32, host: &str) {
+        let (name, class) = (self.string(host), self.string("node"));
+        let mut bytes = Bytes::default();
+        bytes.u32(id).u32(name).u32(class).u32(NONE);
+        self.out.define(SYSTEM_TREE_NODE, &bytes);
+    }
+
+    fn group(&mut self, id: u32, name: &str, node: u32) {
+        let name = self.string(name);
+        let mut bytes = Bytes::default();
+        bytes
+            .u32(id)
+            .u32(name)
+            .u8(GROUP_IS_PROCESS)
+            .u32(node)
+            .u32(NONE);
+        self.out.define(LOCATION_GROUP, &bytes);
+    }
+
+    fn location(&mut self, id: u64, name: &str, events: u64, group: u32) {
+        let name = self.string(name);
+        let mut bytes = Bytes::default();
+        bytes
+            .u64(id)
+            .u32(name)
+            .u8(LOCATION_IS_CPU_THREAD)
+            .u64(events)
+            .u32(group);
+        self.out.define(LOCATION, &bytes);
+    }
+
+    fn region(&mut self, id: u32, region: &Region) {
+        let name = self.string(&region.call);
+        let within = self.string(&region.within);
+        let file = self.string(&region.file);
+        let (kind, role) = REGION_IS_FUNCTION;
+        let mut bytes = Bytes::default();
+        // Name, description, the older kind, place; then what version 1.1 added.
+        bytes.u32(id).u32(name).u32(within).u8(kind);
+        bytes.u32(file).u32(region.line).u32(0);
+        bytes.u32(name).u8(role).u8(PARADIGM_USER).u32(0);
+        self.out.define(REGION, &bytes);
+    }
+}
+
+/// A system call in a context.
+#[derive(PartialEq, Eq, Hash, Clone)]
+struct Region {
+    call: String,
+    within: String,
+    file: String,
+    line: u32,
+}
+
+/// An archive.
+pub fn export(run: &Run) -> Files {
+    let mut definitions = Definitions {
+        out: Chunks::new(DEFINITIONS),
+        strings: HashMap::new(),
+    };
+    let origin = run.origin();
+    let ends = run.profiles.iter().map(|p| {
+        let shift = p.header.started_unix_ns - origin;
+        let events = p.events.iter().map(|e| e.end_ns.max(e.start_ns));
+        shift.saturating_add(events.max().unwrap_or(0))
+    });
+    let length = ends.max().unwrap_or(0);
+    let mut clock = Bytes::default();
+    clock.u64(1_000_000_000).u64(0).u64(length).u64(origin);
+    definitions.out.define(CLOCK_PROPERTIES, &clock);
+
+    let mut files = Vec::new();
+    let mut nodes: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut regions: HashMap<Region, u32> = HashMap::new();
+    let mut locations = 0;
+    for (group, profile) in run.profiles.iter().enumerate() {
+        let group = group as u32;
+        let host = profile.header.host.as_str();
+        let next = nodes.len() as u32;
+        let node = *nodes.entry(host).or_insert(next);
+        if node == next {
+            definitions.node(node, host);
+        }
+        definitions.group(group, &profile.title(), node);
+        let shift = profile.header.started_unix_ns - origin;
+        let contexts = Contexts::new(profile);
+        let mut by_thread: BTreeMap<u32, Vec<&Event>> = BTreeMap::new();
+        for thread in &profile.data.threads {
+            by_thread.entry(thread.tid).or_default();
+        }
+        for event in &profile.events {
+            by_thread.entry(event.tid).or_default().push(event);
+        }
+        for (tid, mut events) in by_thread {
+            events.sort_by_key(|e| (e.start_ns, e.end_ns));
+            let mut out = Chunks::new(EVENTS);
+            let mut clock = 0;
+            for event in &events {
+                let region = region(event, &contexts);
+                let next = regions.len() as u32;
+                let number = *regions.entry(region.clone()).or_insert(next);
+                if number == next {
+                    definitions.region(number, &region);
+                }
+                // A thread is in one call at a time; what says otherwise is cut.
+                let start = event.start_ns.saturating_add(shift).max(clock);
+                clock = event.end_ns.saturating_add(shift).max(start);
+                out.event(start, ENTER, number);
+                out.event(clock, LEAVE, number);
+            }
+            let named = profile.data.threads.iter().find(|t| t.tid == tid);
+            let name = named.map_or("", |t| t.name.as_str());
+            let title = format!("{tid} {name}");
+            definitions.location(locations, title.trim_end(), out.records, group);
+            files.push((format!("traces/{locations}.evt"), out.finish()));
+            let none = Chunks::new(DEFINITIONS).finish();
+            files.push((format!("traces/{locations}.def"), none));
+            locations += 1;
+        }
+    }
+    let number = definitions.out.records;
+    files.push(("traces.def".to_owned(), definitions.out.finish()));
+    files.push(("traces.otf2".to_owned(), anchor(run, locations, number)));
+    files
+}
+
+fn region(event: &Event, contexts: &Contexts) -> Region {
+    let row = contexts.row(event.context);
+    let row = row.filter(|c| c.kind != ContextKind::Root);
+    Region {
+        call: event.call.clone(),
+        within: contexts.path(event.context).join(crate::run::WITHIN),
+        file: row.and_then(|c| c.file.clone()).unwrap_or_default(),
+        line: row.and_then(|c| c.line).unwrap_or(0),
+    }
+}
+
+fn anchor(run: &Run, locations: u64, definitions: u64) -> Vec<u8> {
+    /// Versions of the anchor, of the trace, of the library whose files these are like.
+    const VERSIONS: [u8; 5] = [3, 2, 3, 0, 0];
+    /// Files of their own, no compression.
+    const SUBSTRATE: [u8; 2] = [1, 1];
+    let header = run.profiles.first().map(|p| &p.header);
+    let mut out = Bytes::default();
+    out.u8(CHUNK_HEADER).u8(LITTLE_ENDIAN).text("OTF2");
+    out.full(VERSIONS);
+    out.full((EVENTS as u64).to_le_bytes());
+    out.full((DEFINITIONS as u64).to_le_bytes());
+    out.full(SUBSTRATE);
+    out.full(locations.to_le_bytes());
+    out.full(definitions.to_le_bytes());
+    out.text(header.map_or("", |h| &h.host));
+    out.text(concat!("spile ", env!("CARGO_PKG_VERSION")));
+    out.text(&header.map(|h| h.command.join(" ")).unwrap_or_default());
+    let properties = 0u32;
+    out.full(properties.to_le_bytes());
+    out.full(run.origin().to_le_bytes());
+    let (snapshots, thumbnails) = (0u32, 0u32);
+    out.full(snapshots.to_le_bytes());
+    out.full(thumbnails.to_le_bytes());
+    out.u8(END_OF_FILE).u8(END_OF_BUFFER).u8(END_OF_CHUNK);
+    out.0
+}

@@ -1,0 +1,97 @@
+//! Folded stacks, and speedscope's JSON.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::Files;
+use crate::paths::{Place, threads};
+use crate::run::Run;
+
+/// A line a path, `rank 0;4001 pi;main;futex NANOSECONDS`.
+pub fn folded(run: &Run) -> Files {
+    let mut out = String::new();
+    for profile in &run.profiles {
+        for thread in threads(profile) {
+            let start = format!("{};{}", word(&profile.title()), word(&thread.title()));
+            for sample in &thread.samples {
+                out += &start;
+                for place in &sample.path {
+                    out.push(';');
+                    out += &word(&place.name);
+                }
+                out += &format!(" {}\n", sample.ns);
+            }
+        }
+    }
+    vec![("profile.folded".to_owned(), out.into_bytes())]
+}
+
+/// A name without what separates names and lines.
+fn word(name: &str) -> String {
+    let chars = name.chars();
+    let name: String = chars
+        .map(|c| if c.is_control() || c == ';' { '_' } else { c })
+        .collect();
+    match name.trim() {
+        "" => "?".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// One profile a thread, its paths with their nanoseconds.
+pub fn speedscope(run: &Run) -> Files {
+    let mut frames: Vec<Value> = Vec::new();
+    let mut known: HashMap<Place, usize> = HashMap::new();
+    let mut profiles = Vec::new();
+    for profile in &run.profiles {
+        for thread in threads(profile) {
+            let mut samples = Vec::new();
+            let mut weights = Vec::new();
+            let mut end = 0u64;
+            for sample in &thread.samples {
+                let mut path = Vec::new();
+                for place in &sample.path {
+                    let number = *known.entry(place.clone()).or_insert_with(|| {
+                        frames.push(frame(place));
+                        frames.len() - 1
+                    });
+                    path.push(number);
+                }
+                samples.push(path);
+                weights.push(sample.ns);
+                end = end.saturating_add(sample.ns);
+            }
+            profiles.push(json!({
+                "type": "sampled",
+                "name": format!("{}, {}", profile.title(), thread.title()),
+                "unit": "nanoseconds",
+                "startValue": 0,
+                "endValue": end,
+                "samples": samples,
+                "weights": weights,
+            }));
+        }
+    }
+    let command = run.profiles.first().map(|p| p.header.command.join(" "));
+    let value = json!({
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "exporter": concat!("spile@", env!("CARGO_PKG_VERSION")),
+        "name": command.unwrap_or_default(),
+        "activeProfileIndex": 0,
+        "shared": { "frames": frames },
+        "profiles": profiles,
+    });
+    super::json("profile.speedscope.json", &value)
+}
+
+fn frame(place: &Place) -> Value {
+    let mut frame = json!({ "name": place.name });
+    if let Some(file) = place.file.as_ref().or(place.module.as_ref()) {
+        frame["file"] = file.as_str().into();
+    }
+    if let Some(line) = place.line {
+        frame["line"] = line.into();
+    }
+    frame
+}

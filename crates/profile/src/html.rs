@@ -1,0 +1,180 @@
+//! The report as one page for a browser: bars by thread, a time line of the trace, a flame graph,
+//! tables that sort. The page has its styles, its program (`html/page.js`) and the numbers in it, and
+//! asks for nothing from elsewhere.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::model::{Ns, Part};
+use crate::paths::{Node, Place, threads};
+use crate::report::head;
+use crate::run::{Contexts, Group, Run, Sum, Summary, Unit};
+
+/// Events of a page at most, the longest: a browser holds some hundred thousand.
+const EVENTS: usize = 200_000;
+
+/// Width of the lines at the top.
+const COLUMNS: usize = 120;
+
+/// The page.
+pub fn html(run: &Run) -> String {
+    let summary = run.summary();
+    let data = json!({
+        "head": head(run, &summary, COLUMNS),
+        "parts": Part::ALL.map(|p| json!({ "name": p.name(), "short": p.short() })),
+        "ranks": if summary.ranks { units(&summary.units) } else { json!([]) },
+        "nodes": if summary.nodes.len() > 1 { units(&summary.nodes) } else { json!([]) },
+        "threads": units(&summary.threads),
+        "calls": groups(&summary, &summary.calls),
+        "regions": groups(&summary, &summary.regions),
+        "trees": trees(run),
+        "trace": trace(run),
+        "lost": summary.lost,
+    });
+    // Within a script element nothing may look like its end.
+    let data = data.to_string().replace('<', "\\u003c");
+    let title = run.profiles.first().map(|p| p.header.command.join(" "));
+    let parts = [
+        ("@TITLE@", escape(&title.unwrap_or_default())),
+        ("@STYLE@", include_str!("html/page.css").to_owned()),
+        ("@DATA@", data),
+        ("@PROGRAM@", include_str!("html/page.js").to_owned()),
+    ];
+    // One pass: what is put in may have such words in it.
+    let mut page = String::new();
+    let mut rest = include_str!("html/page.html");
+    for (mark, text) in &parts {
+        let (before, behind) = rest.split_once(mark).unwrap_or((rest, ""));
+        page += before;
+        page += text;
+        rest = behind;
+    }
+    page + rest
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+fn units(units: &[Unit]) -> Value {
+    let unit = |u: &Unit| {
+        let Sum {
+            threads,
+            wall,
+            parts,
+            residual,
+        } = &u.sum;
+        json!({
+            "title": u.title, "host": u.host, "threads": threads, "wall": wall,
+            "parts": parts, "residual": residual, "elapsed": u.elapsed,
+        })
+    };
+    units.iter().map(unit).collect()
+}
+
+fn groups(summary: &Summary, groups: &[Group]) -> Value {
+    let all = summary.in_calls();
+    let group = |g: &Group| {
+        json!({
+            "name": g.name, "time": g.time(), "share": share(g.time(), all), "count": g.count,
+            "failed": g.failures(), "cpu": g.cpu, "blocked": g.blocked, "mean": g.mean(),
+            "max": g.max, "bytes": g.bytes, "imbalance": g.imbalance(), "mostly": g.mostly(),
+            "errors": g.errors, "unfinished": g.unfinished.0,
+        })
+    };
+    groups.iter().map(group).collect()
+}
+
+fn share(part: Ns, all: Ns) -> Option<f64> {
+    (all > 0).then(|| part as f64 / all as f64)
+}
+
+/// A tree a thread, without the time outside of calls.
+fn trees(run: &Run) -> Value {
+    let mut out = Vec::new();
+    for profile in &run.profiles {
+        for thread in threads(profile) {
+            let mut title = thread.title();
+            if run.profiles.len() > 1 {
+                title = format!("{}: {title}", profile.title());
+            }
+            let tree = Node::of(Place::default(), &thread.samples);
+            out.push(json!({ "title": title, "tree": node(&tree) }));
+        }
+    }
+    out.into()
+}
+
+fn node(node: &Node) -> Value {
+    let place = &node.place;
+    let module = place.module.clone().or(place.file.clone());
+    json!({
+        "n": place.name, "k": place.kind.name(), "m": module, "t": node.inclusive,
+        "c": node.count, "ch": node.children.iter().map(self::node).collect::<Vec<_>>(),
+    })
+}
+
+/// Numbers names.
+#[derive(Default)]
+struct Names {
+    numbers: HashMap<String, usize>,
+    names: Vec<String>,
+}
+
+impl Names {
+    fn number(&mut self, name: String) -> usize {
+        *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.names.push(name.clone());
+            self.names.len() - 1
+        })
+    }
+}
+
+/// Events as `[row, call, region, start, length, result]`.
+fn trace(run: &Run) -> Value {
+    let origin = run.origin();
+    let mut all = Vec::new();
+    for profile in &run.profiles {
+        all.extend(profile.events.iter().map(|e| (profile, e)));
+    }
+    if all.is_empty() {
+        return Value::Null;
+    }
+    let left_out = all.len().saturating_sub(EVENTS);
+    if left_out > 0 {
+        all.sort_by_key(|(_, e)| std::cmp::Reverse(e.end_ns.saturating_sub(e.start_ns)));
+        all.truncate(EVENTS);
+    }
+    let contexts: HashMap<*const _, _> = run
+        .profiles
+        .iter()
+        .map(|p| (std::ptr::from_ref(p), Contexts::new(p)))
+        .collect();
+    let (mut rows, mut calls, mut regions) = (Names::default(), Names::default(), Names::default());
+    let several = run.profiles.len() > 1;
+    let mut events = Vec::new();
+    all.sort_by_key(|(p, e)| (p.header.rank.as_ref().map(|r| r.rank), e.tid, e.start_ns));
+    for (profile, event) in all {
+        let start = event
+            .start_ns
+            .saturating_add(profile.header.started_unix_ns - origin);
+        let title = match several {
+            true => format!("{}: {}", profile.title(), event.tid),
+            false => event.tid.to_string(),
+        };
+        let path = contexts[&std::ptr::from_ref(profile)].path(event.context);
+        events.push(json!([
+            rows.number(title),
+            calls.number(event.call.clone()),
+            regions.number(path.join(crate::run::WITHIN)),
+            start,
+            event.end_ns.saturating_sub(event.start_ns),
+            event.ret,
+        ]));
+    }
+    json!({
+        "rows": rows.names, "calls": calls.names, "regions": regions.names,
+        "events": events, "leftOut": left_out,
+    })
+}

@@ -1,0 +1,326 @@
+// The page's program. Names come from programs that were recorded: they are put in as text only.
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const main = document.getElementById("main");
+const tip = document.getElementById("tip");
+
+function make(tag, parent, text, more) {
+  const node = document.createElement(tag);
+  if (text !== undefined && text !== null) node.textContent = text;
+  if (more) Object.assign(node, more);
+  parent.append(node);
+  return node;
+}
+
+function section(title, note) {
+  const part = make("section", main);
+  make("h2", part, title);
+  if (note) make("div", part, note, { className: "note" });
+  return part;
+}
+
+function time(ns) {
+  const size = Math.abs(ns);
+  for (const [unit, name] of [[1e9, "s"], [1e6, "ms"], [1e3, "us"]]) {
+    if (size >= unit * 0.9995) {
+      const value = ns / unit;
+      const digits = size >= unit * 99.95 ? 0 : size >= unit * 9.995 ? 1 : 2;
+      return value.toFixed(digits) + " " + name;
+    }
+  }
+  return Math.round(ns) + " ns";
+}
+const percent = x => x === null ? "" : (x * 100).toFixed(1) + "%";
+
+// What is said of a thing while the pointer is on it.
+function hint(node, text) {
+  node.addEventListener("pointermove", event => show(event, text()));
+  node.addEventListener("pointerleave", () => { tip.hidden = true; });
+}
+function show(event, text) {
+  tip.textContent = text;
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8)) + "px";
+  tip.style.top = Math.max(4, Math.min(event.clientY + 16, innerHeight - box.height - 8)) + "px";
+}
+
+// The same name has the same colour in all pictures.
+function colour(name, light) {
+  let hash = 7;
+  for (const c of name) hash = (hash * 31 + c.codePointAt(0)) >>> 0;
+  return `hsl(${(hash * 137.5) % 360} ${55 + hash % 20}% ${light}%)`;
+}
+
+const PARTS = ["#4c9f70", "#e08e45", "#c8553d", "#e3c567", "#7a9cc6", "#3d5a98", "#9d79bc", "#c9a7d8"];
+const RESIDUAL = "#8b939c";
+
+function bars(title, units) {
+  if (!units.length) return;
+  const part = section(title);
+  const legend = make("div", part, null, { className: "legend" });
+  const names = data.parts.map(p => p.name).concat("residual");
+  names.forEach((name, i) => {
+    const entry = make("span", legend);
+    make("i", entry).style.background = PARTS[i] || RESIDUAL;
+    entry.append(name);
+  });
+  const LIMIT = 400;
+  const shown = [...units].sort((a, b) => units.length > LIMIT ? b.wall - a.wall : 0).slice(0, LIMIT);
+  if (units.length > LIMIT) make("div", part, `the ${LIMIT} longest of ${units.length}`, { className: "note" });
+  const grid = make("div", part, null, { className: "bars" });
+  const longest = Math.max(1, ...shown.map(u => Math.max(u.wall, u.parts.reduce((a, b) => a + b, 0))));
+  for (const unit of shown) {
+    make("div", grid, unit.title, { className: "name", title: unit.title });
+    const bar = make("div", grid, null, { className: "bar" });
+    unit.parts.concat(Math.max(0, unit.residual)).forEach((ns, i) => {
+      if (ns <= 0) return;
+      const piece = make("span", bar);
+      piece.style.width = 100 * ns / longest + "%";
+      piece.style.background = PARTS[i] || RESIDUAL;
+      hint(piece, () => `${unit.title}\n${names[i]}: ${time(ns)} (${percent(unit.wall ? ns / unit.wall : null)})`);
+    });
+    make("div", grid, time(unit.wall), { className: "total" });
+  }
+}
+
+// Columns: head, the value that sorts, its text.
+function table(title, rows, columns, note) {
+  if (!rows.length) return;
+  const part = section(title, note);
+  columns = columns.filter(([, value], i) => i === 0 || rows.some(r => value(r)));
+  const box = make("div", part, null, { className: "scroll" });
+  const grid = make("table", box);
+  const head = make("tr", make("thead", grid));
+  const body = make("tbody", grid);
+  let order = [...rows];
+  const fill = () => {
+    body.replaceChildren();
+    for (const row of order) {
+      const line = make("tr", body);
+      for (const [, value, text] of columns) {
+        const v = value(row);
+        const isText = typeof v === "string";
+        make("td", line, text ? text(v, row) : v ?? "", isText ? { className: "text", title: v } : {});
+      }
+    }
+  };
+  columns.forEach(([name, value]) => {
+    const cell = make("th", head);
+    if (typeof value(rows[0]) === "string") cell.className = "text";
+    const button = make("button", cell, name);
+    button.addEventListener("click", () => {
+      const text = typeof value(rows[0]) === "string";
+      const was = cell.getAttribute("aria-sort");
+      const up = was ? was === "descending" : text;
+      for (const other of head.children) other.removeAttribute("aria-sort");
+      cell.setAttribute("aria-sort", up ? "ascending" : "descending");
+      const compare = text
+        ? (a, b) => value(a).localeCompare(value(b))
+        : (a, b) => (value(a) ?? -1) - (value(b) ?? -1);
+      order.sort((a, b) => up ? compare(a, b) : compare(b, a));
+      fill();
+    });
+  });
+  fill();
+}
+
+const over = data.ranks.length ? "ranks" : "threads";
+const GROUP = [
+  ["time", g => g.time, time],
+  ["share", g => g.share, percent],
+  ["calls", g => g.count],
+  ["failed", g => g.failed, (n, g) => n ? n + " " + Object.keys(g.errors).slice(0, 3).join(" ") : ""],
+  ["unfinished", g => g.unfinished, n => n || ""],
+  ["on a CPU", g => g.cpu, time],
+  ["blocked", g => g.blocked, time],
+  ["mean", g => g.mean, time],
+  ["max", g => g.max, time],
+  ["bytes", g => g.bytes, n => n ? n.toLocaleString("en") : ""],
+  [`max/mean of ${over}`, g => g.imbalance, x => x === null ? "" : x.toFixed(2)],
+  ["mostly", g => g.mostly],
+];
+
+function units(title, rows) {
+  table(title, rows, [
+    [title.toLowerCase(), u => u.title],
+    ["wall", u => u.wall, time],
+    ...data.parts.map((p, i) => [p.short, u => u.parts[i], time]),
+    ["residual", u => u.residual, (ns, u) => u.wall ? percent(ns / u.wall) : time(ns)],
+    ["threads", u => u.threads],
+    ["node", u => u.host],
+  ]);
+}
+
+function merge(into, from) {
+  into.t += from.t;
+  into.c += from.c;
+  for (const child of from.ch) {
+    const key = child.k + "\0" + child.n + "\0" + child.m;
+    let mine = into.index.get(key);
+    if (!mine) {
+      mine = { n: child.n, k: child.k, m: child.m, t: 0, c: 0, ch: [], index: new Map() };
+      into.index.set(key, mine);
+      into.ch.push(mine);
+    }
+    merge(mine, child);
+  }
+  return into;
+}
+
+function flame() {
+  if (!data.trees.some(t => t.tree.t > 0)) return;
+  const part = section("System-call time by call path", "Click on a place to see it alone, on the top one to go back.");
+  const choice = make("select", part, null, { ariaLabel: "threads" });
+  make("option", choice, "all threads", { value: "-1" });
+  data.trees.forEach((t, i) => make("option", choice, t.title, { value: i }));
+  const box = make("div", part, null, { className: "flame", id: "flame" });
+  let whole;
+  function draw(top) {
+    box.replaceChildren();
+    let deepest = 0;
+    const put = (node, depth, left, width, name) => {
+      deepest = Math.max(deepest, depth);
+      const share = percent(whole.t ? node.t / whole.t : null);
+      const cell = make("div", box, name);
+      cell.style.cssText = `top:${depth * 19}px;left:${left}%;width:${width}%;background:${colour(node.n, node.k === "syscall" ? 62 : node.k === "region" ? 80 : 72)}`;
+      cell.dataset.kind = node.k;
+      hint(cell, () => `${name}${node.m ? " in " + node.m : ""}\n${time(node.t)}, ${share}${node.c ? ", " + node.c + " calls" : ""}`);
+      cell.addEventListener("click", () => { tip.hidden = true; draw(node === top ? whole : node); });
+      let at = left;
+      for (const child of [...node.ch].sort((a, b) => b.t - a.t)) {
+        const wide = node.t ? width * child.t / node.t : 0;
+        if (wide < 0.05) continue;
+        put(child, depth + 1, at, wide, child.n || "?");
+        at += wide;
+      }
+    };
+    put(top, 0, 0, 100, top === whole ? `all calls, ${time(whole.t)}` : top.n || "?");
+    box.style.height = (deepest + 1) * 19 + "px";
+  }
+  function choose() {
+    const chosen = data.trees.filter((_, i) => choice.value === "-1" || Number(choice.value) === i);
+    whole = { n: "", k: "all", m: null, t: 0, c: 0, ch: [], index: new Map() };
+    chosen.forEach(t => merge(whole, t.tree));
+    draw(whole);
+  }
+  choice.addEventListener("change", choose);
+  choose();
+}
+
+function timeline() {
+  const trace = data.trace;
+  if (!trace) return;
+  let note = "Wheel: closer and further; drag: to and fro; double click: all.";
+  if (trace.leftOut) note += ` The ${trace.events.length} longest calls are shown; ${trace.leftOut} are not.`;
+  const part = section("Time line", note);
+  const back = make("button", part, "all", { className: "plain" });
+  const canvas = make("canvas", part, null, { id: "timeline" });
+  const ROW = 18, LEFT = 150, TOP = 22;
+  const rows = trace.rows.map(() => []);
+  let end = 1;
+  let begin = Infinity;
+  for (const e of trace.events) {
+    rows[e[0]].push(e);
+    begin = Math.min(begin, e[3]);
+    end = Math.max(end, e[3] + e[4]);
+  }
+  if (end <= begin) end = begin + 1;
+  const colours = trace.calls.map(name => colour(name, 55));
+  let from = begin, to = end;
+  const high = TOP + rows.length * ROW + 4;
+  canvas.style.height = high + "px";
+  const pen = canvas.getContext("2d");
+  let wide = 0;
+  function draw() {
+    const scale = devicePixelRatio || 1;
+    wide = canvas.clientWidth;
+    canvas.width = wide * scale;
+    canvas.height = high * scale;
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.clearRect(0, 0, wide, high);
+    const style = getComputedStyle(document.documentElement);
+    const soft = style.getPropertyValue("--soft"), line = style.getPropertyValue("--line");
+    pen.font = "12px system-ui, sans-serif";
+    const x = ns => LEFT + (wide - LEFT) * (ns - from) / (to - from);
+    let step = Math.pow(10, Math.floor(Math.log10((to - from) / 3)));
+    while ((to - from) / step > 12) step *= 2;
+    for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+      pen.fillStyle = line;
+      pen.fillRect(x(at), TOP - 5, 1, high);
+      pen.fillStyle = soft;
+      pen.fillText(time(at), x(at) + 3, 12);
+    }
+    rows.forEach((events, i) => {
+      const y = TOP + i * ROW;
+      pen.fillStyle = soft;
+      pen.fillText(trace.rows[i], 2, y + 12, LEFT - 8);
+      let drawn = -1;
+      for (const e of events) {
+        if (e[3] + e[4] < from || e[3] > to) continue;
+        const left = Math.max(LEFT, x(e[3]));
+        const right = Math.max(left + 0.6, x(e[3] + e[4]));
+        // What would be on the same point of the screen is drawn once.
+        if (right - left < 1 && left - drawn < 0.5) continue;
+        drawn = left;
+        pen.fillStyle = colours[e[1]];
+        pen.fillRect(left, y, Math.min(right, wide) - left, ROW - 3);
+      }
+    });
+    canvas.dataset.from = from;
+    canvas.dataset.to = to;
+  }
+  const inside = event => {
+    const box = canvas.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  };
+  const at = x => from + (to - from) * (x - LEFT) / Math.max(1, wide - LEFT);
+  function look(a, b) {
+    const least = 10;
+    if (b - a < least) b = a + least;
+    const length = Math.min(b - a, end - begin);
+    from = Math.min(Math.max(a, begin), end - length);
+    to = from + length;
+    draw();
+  }
+  canvas.addEventListener("wheel", event => {
+    event.preventDefault();
+    const middle = at(inside(event).x);
+    const factor = Math.pow(1.0015, event.deltaY);
+    look(middle - (middle - from) * factor, middle + (to - middle) * factor);
+  }, { passive: false });
+  let drag = null;
+  canvas.addEventListener("pointerdown", event => { drag = { x: inside(event).x, from, to }; canvas.setPointerCapture(event.pointerId); });
+  canvas.addEventListener("pointerup", () => { drag = null; });
+  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
+  canvas.addEventListener("dblclick", () => look(begin, end));
+  back.addEventListener("click", () => look(begin, end));
+  canvas.addEventListener("pointermove", event => {
+    const p = inside(event);
+    if (drag) {
+      const moved = (drag.x - p.x) * (drag.to - drag.from) / Math.max(1, wide - LEFT);
+      return look(drag.from + moved, drag.to + moved);
+    }
+    const row = rows[Math.floor((p.y - TOP) / ROW)] || [];
+    const slack = (to - from) / Math.max(1, wide - LEFT);
+    const when = at(p.x);
+    const e = row.find(e => e[3] - slack <= when && when <= e[3] + e[4] + slack);
+    if (!e) { tip.hidden = true; return; }
+    show(event, `${trace.calls[e[1]]} = ${e[5]}\n${time(e[4])} from ${time(e[3])}\n${trace.regions[e[2]]}`);
+  });
+  addEventListener("resize", draw);
+  draw();
+}
+
+document.getElementById("head").textContent = data.head;
+for (const [what, n] of Object.entries(data.lost)) make("p", main, `Lost: ${n} ${what}`);
+bars("Where the time of each rank went", data.ranks);
+bars("Where the time of each thread went", data.threads);
+timeline();
+flame();
+table("Calls", data.calls, [["call", g => g.name], ...GROUP]);
+if (data.regions.length > 1) table("Regions", data.regions, [["region", g => g.name], ...GROUP]);
+units("Nodes", data.nodes);
+units("Ranks", data.ranks);
+units("Threads", data.threads);
+document.body.dataset.ready = "yes";

@@ -1,0 +1,267 @@
+//! Call paths: where in the program each thread's time in system calls was spent, as lists of
+//! places and as trees.
+
+use std::collections::HashMap;
+
+use crate::model::{Call, Context, Frame, Ns, Profile, Stack, Thread};
+use crate::run::{Contexts, Run, label};
+
+/// Frames of a path at most, those next to the call: the kernel's stacks have half as many, and
+/// files come from outside.
+const DEEPEST: usize = 256;
+
+/// A place on the way to a system call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// What reports call it.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The source file.
+    pub file: Option<String>,
+    /// The source line, from 1.
+    pub line: Option<u32>,
+    /// The program or library.
+    pub module: Option<String>,
+}
+
+/// What a [`Place`] is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A rank or process.
+    Rank,
+    /// A thread.
+    Thread,
+    /// A context: region, barrier, MPI call, mark.
+    Region,
+    /// A function of the program.
+    Function,
+    /// The system call.
+    #[default]
+    Call,
+}
+
+impl Kind {
+    /// Its name in formats that have types of places.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Rank => "rank",
+            Kind::Thread => "thread",
+            Kind::Region => "region",
+            Kind::Function => "function",
+            Kind::Call => "syscall",
+        }
+    }
+}
+
+/// Calls of one thread at one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// From the outermost region to the system call, which is the last.
+    pub path: Vec<Place>,
+    /// Calls, the unfinished one too.
+    pub count: u64,
+    /// Their time.
+    pub ns: Ns,
+}
+
+/// A thread's calls by place.
+#[derive(Debug, Clone)]
+pub struct ThreadPaths<'a> {
+    /// The thread; none if there are calls of a thread without a row.
+    pub thread: Option<&'a Thread>,
+    /// Its number.
+    pub tid: u32,
+    /// Paths, each once, in the order of names.
+    pub samples: Vec<Sample>,
+}
+
+impl ThreadPaths<'_> {
+    /// "4001 pi".
+    pub fn title(&self) -> String {
+        let name = self.thread.map_or("", |t| &t.name);
+        format!("{} {name}", self.tid).trim_end().to_owned()
+    }
+
+    /// The wall time, or that of the calls if that is longer or there is no other.
+    pub fn wall(&self, at_ns: Ns) -> Ns {
+        let calls = self
+            .samples
+            .iter()
+            .fold(0u64, |a, s| a.saturating_add(s.ns));
+        self.thread.map_or(0, |t| t.wall(at_ns)).max(calls)
+    }
+}
+
+/// The paths of all threads of a profile, in the order of their numbers.
+pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
+    let contexts = Contexts::new(profile);
+    let data = &profile.data;
+    let mut stacks: HashMap<(u32, u32, &str), Vec<&Stack>> = HashMap::new();
+    for stack in &data.stacks {
+        let key = (stack.tid, stack.context, stack.call.as_str());
+        stacks.entry(key).or_default().push(stack);
+    }
+    let mut by_thread: HashMap<u32, HashMap<Vec<Place>, (u64, Ns)>> = HashMap::new();
+    for call in &data.calls {
+        let paths = by_thread.entry(call.tid).or_default();
+        let key = (call.tid, call.context, call.call.as_str());
+        // Of two rows with one key the first has the stacks.
+        let stacks = stacks.remove(&key).unwrap_or_default();
+        for (path, count, ns) in split(call, &stacks, &contexts) {
+            let sum = paths.entry(path).or_default();
+            sum.0 = sum.0.saturating_add(count);
+            sum.1 = sum.1.saturating_add(ns);
+        }
+    }
+    let rows: HashMap<u32, &Thread> = data.threads.iter().map(|t| (t.tid, t)).collect();
+    let mut tids: Vec<u32> = rows.keys().chain(by_thread.keys()).copied().collect();
+    tids.sort_unstable();
+    tids.dedup();
+    let of = |tid: u32| {
+        let paths = by_thread.remove(&tid).unwrap_or_default().into_iter();
+        let mut samples: Vec<_> = paths
+            .map(|(path, (count, ns))| Sample { path, count, ns })
+            .collect();
+        samples.sort_by(|a, b| a.path.cmp(&b.path));
+        ThreadPaths {
+            thread: rows.get(&tid).copied(),
+            tid,
+            samples,
+        }
+    };
+    tids.into_iter().map(of).collect()
+}
+
+/// A row of calls as one path a stack, and what is in no stack.
+fn split(call: &Call, stacks: &[&Stack], contexts: &Contexts) -> Vec<(Vec<Place>, u64, Ns)> {
+    let start = contexts.places(call.context);
+    let end = Place {
+        name: call.call.clone(),
+        ..Place::default()
+    };
+    let mut out = Vec::new();
+    let unfinished = u64::from(call.unfinished.is_some());
+    let mut rest = (call.count.saturating_add(unfinished), call.time());
+    for stack in stacks {
+        let mut path = start.clone();
+        let frames = &stack.frames[..stack.frames.len().min(DEEPEST)];
+        path.extend(frames.iter().rev().map(function));
+        path.push(end.clone());
+        let (count, ns) = (stack.count.min(rest.0), stack.ns.min(rest.1));
+        rest = (rest.0 - count, rest.1 - ns);
+        out.push((path, count, ns));
+    }
+    if rest != (0, 0) || out.is_empty() {
+        let mut path = start;
+        path.push(end);
+        out.push((path, rest.0, rest.1));
+    }
+    out
+}
+
+fn function(frame: &Frame) -> Place {
+    Place {
+        name: frame.function.clone(),
+        kind: Kind::Function,
+        file: frame.file.clone(),
+        line: frame.line,
+        module: frame.module.clone(),
+    }
+}
+
+impl Contexts<'_> {
+    /// As [`Contexts::path`], without a place for what is in no region.
+    pub fn places(&self, id: u32) -> Vec<Place> {
+        let place = |(id, row): (u32, Option<&Context>)| Place {
+            name: label(id, row),
+            kind: Kind::Region,
+            file: row.and_then(|r| r.file.clone()),
+            line: row.and_then(|r| r.line),
+            module: None,
+        };
+        self.chain(id).into_iter().map(place).collect()
+    }
+}
+
+/// A place and what is within.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Node {
+    /// The place.
+    pub place: Place,
+    /// Calls at this very place.
+    pub count: u64,
+    /// Time at this very place.
+    pub exclusive: Ns,
+    /// With all that is within.
+    pub inclusive: Ns,
+    /// What is within, in the order of names.
+    pub children: Vec<Node>,
+}
+
+impl Node {
+    /// A tree of the samples of a thread, under a root of its own.
+    pub fn of(root: Place, samples: &[Sample]) -> Node {
+        let mut node = Node {
+            place: root,
+            ..Node::default()
+        };
+        for sample in samples {
+            node.add(&sample.path, sample.count, sample.ns);
+        }
+        node
+    }
+
+    fn add(&mut self, path: &[Place], count: u64, ns: Ns) {
+        self.inclusive = self.inclusive.saturating_add(ns);
+        let Some((first, rest)) = path.split_first() else {
+            self.count = self.count.saturating_add(count);
+            self.exclusive = self.exclusive.saturating_add(ns);
+            return;
+        };
+        let at = match self.children.binary_search_by(|c| c.place.cmp(first)) {
+            Ok(at) => at,
+            Err(at) => {
+                let child = Node {
+                    place: first.clone(),
+                    ..Node::default()
+                };
+                self.children.insert(at, child);
+                at
+            }
+        };
+        self.children[at].add(rest, count, ns);
+    }
+
+    /// Makes the inclusive time that long where it is shorter: what was outside of all calls.
+    fn fill(&mut self, ns: Ns) {
+        if let Some(more) = ns.checked_sub(self.inclusive) {
+            self.inclusive = ns;
+            self.exclusive = self.exclusive.saturating_add(more);
+        }
+    }
+}
+
+/// A tree a profile: the rank, its threads with their wall time, their calls.
+pub fn trees(run: &Run) -> Vec<Node> {
+    let place = |name: String, kind| Place {
+        name,
+        kind,
+        ..Place::default()
+    };
+    let tree = |profile: &Profile| {
+        let mut root = Node {
+            place: place(profile.title(), Kind::Rank),
+            ..Node::default()
+        };
+        for thread in threads(profile) {
+            let mut node = Node::of(place(thread.title(), Kind::Thread), &thread.samples);
+            node.fill(thread.wall(profile.data.at_ns));
+            node.count = 1;
+            root.inclusive = root.inclusive.saturating_add(node.inclusive);
+            root.children.push(node);
+        }
+        root
+    };
+    run.profiles.iter().map(tree).collect()
+}

@@ -1,0 +1,294 @@
+//! Exports, each read by the program that the format is for. What is needed and is no package of the
+//! system is installed below the target directory when it is first wanted.
+
+mod browser;
+mod page;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use spile_profile::export::{FORMATS, Format};
+use spile_profile::{Run, testgen};
+use tools::{output, tools};
+
+/// Four ranks on two nodes.
+fn four() -> Run {
+    Run::new((0..4).map(|rank| testgen::example(rank, 4, 3)).collect())
+}
+
+/// Names that break formats; numbers as large as a reader's signed ones.
+fn odd(seed: u64) -> Run {
+    let mut profiles = Vec::new();
+    for seed in [seed, seed + 1] {
+        let mut profile = testgen::random(seed, 9);
+        profile.data.at_ns %= 1 << 40;
+        for thread in &mut profile.data.threads {
+            thread.started_ns = 0;
+            thread.ended_ns = None;
+        }
+        for call in &mut profile.data.calls {
+            call.total %= 1 << 40;
+            call.count %= 1 << 40;
+            call.unfinished = call.unfinished.map(|ns| ns % (1 << 40));
+        }
+        for event in &mut profile.events {
+            event.start_ns %= 1 << 40;
+            event.end_ns = event.start_ns + event.end_ns % (1 << 20);
+        }
+        profiles.push(profile);
+    }
+    Run::new(profiles)
+}
+
+/// Writes an export to a folder, and gives its path or that of its one file.
+fn put(run: &Run, format: &str, folder: &Path) -> PathBuf {
+    let format = Format::named(format).expect("a format");
+    let files = format.export(run).expect("an export");
+    for (name, bytes) in &files {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, bytes).expect("a file");
+    }
+    match &files[..] {
+        [(name, _)] if !format.folder => folder.join(name),
+        _ => folder.to_owned(),
+    }
+}
+
+/// What the reader of a format found in an export.
+fn check(run: &Run, format: &str) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = put(run, format, folder.path());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/readers/check.py");
+    let mut command = Command::new(&tools().python);
+    command.args([script.as_path(), Path::new(format), &path]);
+    if format == "speedscope" {
+        command.arg(tools().speedscope.join("file-format-schema.json"));
+    }
+    serde_json::from_str(&output(&mut command)).expect("JSON")
+}
+
+/// Time by system call, as the model has it.
+fn by_call(run: &Run) -> BTreeMap<String, u64> {
+    let calls = run.summary().calls;
+    calls.iter().map(|c| (c.name.clone(), c.time())).collect()
+}
+
+fn by_event(run: &Run) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for event in run.profiles.iter().flat_map(|p| &p.events) {
+        *sums.entry(event.call.clone()).or_default() += event.end_ns - event.start_ns;
+    }
+    sums
+}
+
+/// Are the times those that are expected, but for `slack`?
+fn same(found: &Value, expected: &BTreeMap<String, u64>, slack: u64) {
+    for (call, time) in expected {
+        let got = found["exclusive"][call].as_u64().unwrap_or_default();
+        assert!(got.abs_diff(*time) <= slack, "{call}: {got} for {time}");
+    }
+}
+
+fn wall(run: &Run) -> u64 {
+    run.summary().all.wall
+}
+
+#[test]
+fn tau_by_hatchet() {
+    let run = four();
+    let found = check(&run, "tau");
+    // Rounded to microseconds at each place.
+    let expected = by_call(&run);
+    let us = expected
+        .iter()
+        .map(|(k, v)| (k.clone(), v / 1000))
+        .collect();
+    same(&found, &us, 60);
+    let inclusive = found["inclusive"].as_u64().expect("a number");
+    assert!(inclusive.abs_diff(wall(&run) / 1000) < 60, "{inclusive}");
+    assert_eq!(found["lines"]["barrier of reduce"], 48, "{found}");
+    for seed in 0..3 {
+        check(&odd(seed), "tau");
+    }
+}
+
+#[test]
+fn hatchet_by_hatchet() {
+    for format in ["hatchet", "hatchet-literal"] {
+        let run = four();
+        let found = check(&run, format);
+        same(&found, &by_call(&run), 0);
+        assert_eq!(found["inclusive"], wall(&run));
+        assert_eq!(found["lines"]["barrier of reduce (pi.c:48)"], 48, "{found}");
+        for seed in 0..3 {
+            check(&odd(seed), format);
+        }
+    }
+}
+
+#[test]
+fn speedscope_by_its_schema() {
+    let run = four();
+    same(&check(&run, "speedscope"), &by_call(&run), 0);
+    for seed in 0..3 {
+        check(&odd(seed), "speedscope");
+    }
+}
+
+#[test]
+fn otf2_by_otf2() {
+    let run = four();
+    let found = check(&run, "otf2");
+    same(&found, &by_event(&run), 0);
+    assert_eq!(found["locations"].as_object().map(|l| l.len()), Some(12));
+    let first = run.profiles[0].events.iter().filter(|e| e.tid == 4000);
+    assert_eq!(
+        found["locations"]["node1/rank 0/4000 pi"],
+        first.count() * 2
+    );
+    assert!(
+        found["regions"]["futex pi.c:48"].as_u64() > Some(0),
+        "{found}"
+    );
+    for seed in 0..3 {
+        check(&odd(seed), "otf2");
+    }
+}
+
+#[test]
+fn a_long_trace_by_otf2() {
+    // More than a chunk of events, and of definitions.
+    let mut profile = testgen::example(0, 1, 1);
+    let event = profile.events[0].clone();
+    profile.events = (0..60_000)
+        .map(|i| {
+            let mut event = event.clone();
+            event.start_ns = i * 10;
+            event.end_ns = i * 10 + 7;
+            if i < 30_000 {
+                event.call = format!("{i:0200}");
+            }
+            event
+        })
+        .collect();
+    let run = Run::new(vec![profile]);
+    let found = check(&run, "otf2");
+    assert_eq!(found["events"], 120_000);
+    same(&found, &by_event(&run), 0);
+}
+
+#[test]
+fn chrome_by_its_description() {
+    let run = four();
+    let found = check(&run, "chrome");
+    same(&found, &by_event(&run), 100);
+    assert!(found["names"].to_string().contains("rank 3 on node2"));
+    for seed in 0..3 {
+        check(&odd(seed), "chrome");
+    }
+}
+
+#[test]
+fn pprof_by_go() {
+    let run = four();
+    let top = |run: &Run, options: &[&str]| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = put(run, "pprof", folder.path());
+        let mut command = Command::new("go");
+        command.args(["tool", "pprof"]).args(options).arg(path);
+        // Nothing of the user's, and no looking for binaries.
+        command.env("PPROF_TMPDIR", folder.path());
+        output(&mut command)
+    };
+    let all = [
+        "-top",
+        "-unit=ns",
+        "-nodecount=0",
+        "-nodefraction=0",
+        "-edgefraction=0",
+    ];
+    let text = top(&run, &all);
+    for (call, time) in by_call(&run) {
+        let line = text.lines().find(|l| l.ends_with(&format!("  {call}")));
+        let line = line.unwrap_or_else(|| panic!("{call} in {text}"));
+        let flat = line.split_whitespace().next().unwrap_or_default();
+        assert_eq!(flat, format!("{time}ns"), "{line}");
+    }
+    let of_one = top(
+        &run,
+        &[
+            "-top",
+            "-nodefraction=0",
+            "-tagfocus=rank=rank 3",
+            "-sample_index=calls",
+        ],
+    );
+    let calls = &run.profiles[3].data.calls;
+    let count: u64 = calls
+        .iter()
+        .map(|c| c.count + u64::from(c.unfinished.is_some()))
+        .sum();
+    assert!(
+        of_one.contains(&format!("Showing nodes accounting for {count}, ")),
+        "{of_one}"
+    );
+    for seed in 0..3 {
+        top(&odd(seed), &["-top"]);
+    }
+}
+
+/// The file of a format that has one.
+fn file(run: &Run, format: &str) -> (String, Vec<u8>) {
+    let format = Format::named(format).expect("a format");
+    format.export(run).expect("an export").remove(0)
+}
+
+#[test]
+fn folded_by_speedscope() {
+    let run = four();
+    let (name, bytes) = file(&run, "folded");
+    let shown = browser::speedscope(&name, &bytes);
+    for (call, time) in by_call(&run) {
+        let row = shown.iter().find(|(name, _)| *name == call);
+        let (_, own) = row.unwrap_or_else(|| panic!("{call} in {shown:?}"));
+        assert_eq!(own.replace(',', ""), time.to_string(), "{call}");
+    }
+    let (name, bytes) = file(&odd(1), "folded");
+    assert!(browser::speedscope(&name, &bytes).len() > 1);
+}
+
+#[test]
+fn speedscope_and_chrome_by_speedscope() {
+    let run = four();
+    for format in ["speedscope", "chrome"] {
+        let (name, bytes) = file(&run, format);
+        let shown = browser::speedscope(&name, &bytes);
+        // Of several threads it shows a list first, of times and titles.
+        for rank in run.profiles.iter().map(spile_profile::Profile::title) {
+            let of_rank = |text: &str| text.starts_with(&rank);
+            let rows = shown.iter().filter(|(_, title)| of_rank(title));
+            assert_eq!(rows.count(), 3, "{format}: {rank} in {shown:?}");
+        }
+    }
+}
+
+#[test]
+fn traces_need_a_trace() {
+    let mut run = four();
+    for profile in &mut run.profiles {
+        profile.events.clear();
+    }
+    for format in &FORMATS {
+        assert_eq!(
+            format.export(&run).is_err(),
+            format.trace,
+            "{}",
+            format.name
+        );
+        assert!(format.trace || format.export(&Run::default()).is_ok());
+    }
+}
