@@ -9,8 +9,9 @@ use super::cpio::Archive;
 use super::packages::Kernel;
 
 /// Folders of the repository that tests read.
-const FOLDERS: [&str; 4] = [
+const FOLDERS: [&str; 5] = [
     "tests/cases",
+    "include",
     "examples",
     "tapset",
     "crates/spile/tests/differential/cases",
