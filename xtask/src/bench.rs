@@ -41,6 +41,10 @@ pub fn run(parts: &[String]) {
     if wants("markers") {
         crate::markers::run();
     }
+    // It takes minutes, and needs programs that few have.
+    if parts.iter().any(|p| p == "nginx") {
+        crate::nginx::run();
+    }
 }
 
 /// The bpftrace to compare with: the one in `SPILE_BPFTRACE` (a command line), or the installed.

@@ -4,6 +4,7 @@
 mod bench;
 mod fuzz;
 mod markers;
+mod nginx;
 mod peers;
 mod soak;
 mod stress;
@@ -17,7 +18,7 @@ fn main() {
         Some("soak") => soak::run(&args[1..]),
         Some("vm") => vm::run(&args[1..]),
         _ => {
-            eprintln!("usage: cargo xtask bench [start] [hits] [exact] [stress] [markers]");
+            eprintln!("usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [nginx]");
             eprintln!("       cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");
             eprintln!(

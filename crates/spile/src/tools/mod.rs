@@ -91,8 +91,11 @@ impl Run {
             defines: self.limits,
             no_global_var_display: true,
             suppress_time_limits: true,
+            // What is lost is told at the end, and no reason to end.
+            suppress_handler_errors: true,
             ..Cli::default()
         };
+        cli.defines.push(format!("MAXSKIPPED={}", u64::MAX));
         cli.globals = self
             .settings
             .iter()

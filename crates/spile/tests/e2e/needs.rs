@@ -11,7 +11,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 8] = [
+const NEEDS: [Need; 9] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
@@ -56,6 +56,21 @@ const NEEDS: [Need; 8] = [
         have: || symbol("bpf_nf_link_attach"),
     },
     // Programs see decisions of security modules, or the kernel refuses that.
+    // Control groups of version 2 can be made.
+    Need {
+        name: "cgroup2",
+        have: || {
+            let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+            let line = mounts.lines().find(|l| l.contains(" - cgroup2 "));
+            let place = line.and_then(|l| l.split(' ').nth(4));
+            let made = place.map(|p| Path::new(p).join(format!("spile-{}", std::process::id())));
+            made.is_some_and(|p| {
+                std::fs::create_dir(&p)
+                    .and_then(|()| std::fs::remove_dir(&p))
+                    .is_ok()
+            })
+        },
+    },
     Need {
         name: "lsm",
         have: || in_vm().is_some(),

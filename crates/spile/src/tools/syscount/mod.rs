@@ -1,11 +1,12 @@
 //! `spile syscount`: counts and times system calls.
 
 mod filter;
+mod live;
 mod rows;
 mod show;
 
 use std::cell::RefCell;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use spile_runtime::Outcome;
 
+use self::live::Live;
 use self::rows::{Reader, Report};
 use self::show::{Form, Shape, Shown};
 use super::{Run, Target};
@@ -135,7 +137,7 @@ impl Syscount {
                 0 => usize::MAX,
                 n => n,
             },
-            intervals: self.interval.is_some(),
+            intervals: self.interval.is_some() || self.live,
         }
     }
 }
@@ -150,7 +152,10 @@ pub fn run(cli: &Syscount, color: bool) -> Result<u8, Failure> {
         return Err(fail("--by all goes with no other key"));
     }
     let run = prepare(cli)?;
-    plain(cli, run, color)
+    match cli.live && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        true => watch(cli, run, color),
+        false => plain(cli, run, color),
+    }
 }
 
 /// The run that the options ask for.
@@ -227,26 +232,51 @@ impl Printer {
                 return ControlFlow::Break(());
             }
         };
-        if !self.shape.intervals {
+        if report.last {
             self.last = Some(report);
             return ControlFlow::Continue(());
         }
-        match self.last.replace(report) {
-            Some(before) => self.print(&before, None),
-            None => ControlFlow::Continue(()),
-        }
+        self.print(&report, None)
     }
 
     fn print(&mut self, report: &Report, outcome: Option<&Outcome>) -> ControlFlow<()> {
         let text = self.shown.report(&self.shape, report, outcome);
-        match say(text) {
-            Ok(()) => ControlFlow::Continue(()),
+        let mut out = std::io::stdout().lock();
+        let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        match done {
+            Ok(()) => return ControlFlow::Continue(()),
+            // A reader that has enough, as `head` does, is no failure.
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
             Err(e) => {
-                self.failed = Some(e);
-                ControlFlow::Break(())
+                let text = format_args!("cannot write to standard output: {e}");
+                self.failed = Some(fail(text));
             }
         }
+        ControlFlow::Break(())
     }
+}
+
+/// Shows them in place.
+fn watch(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
+    let shape = Shape {
+        top: cli.top.filter(|n| *n > 0).unwrap_or(usize::MAX),
+        ..cli.shape()
+    };
+    let live = Live::new(shape);
+    let outside = live::outside(&live).map_err(|e| fail(format_args!("--live: {e}")))?;
+    run.outside = Some(outside);
+    // What would be printed would stand across the view.
+    run.quiet = true;
+    let (opening, rows) = (Rc::clone(&live), Rc::clone(&live));
+    run.armed = Some(Box::new(move |_| opening.borrow_mut().open()));
+    let outcome = run.run(color, move |line| rows.borrow_mut().line(line));
+    let failed = live.borrow_mut().close();
+    let outcome = outcome?;
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    tell(outcome.account.text(false));
+    Ok(outcome.exit_code.clamp(0, 255) as u8)
 }
 
 /// Prints reports as they come.
@@ -270,7 +300,6 @@ fn plain(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
         return Err(failed);
     }
     if let Some(last) = printer.last.take() {
-        // A reader that has enough is no failure.
         let _ = printer.print(&last, Some(&outcome));
     }
     match printer.failed.take() {

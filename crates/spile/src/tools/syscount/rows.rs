@@ -76,6 +76,8 @@ pub struct Report {
     pub end: u64,
     /// Calls that found no room, since counting began.
     pub unfit: u64,
+    /// The session is over.
+    pub last: bool,
     /// The groups.
     pub rows: HashMap<Group, Calls>,
 }
@@ -130,7 +132,10 @@ impl Reader {
                 let calls = times_of(count, times).ok_or_else(wrong)?;
                 self.open.rows.entry(group).or_default().add(&calls);
             }
-            ["done"] => return Ok(Some(std::mem::take(&mut self.open))),
+            [end @ ("done" | "last")] => {
+                self.open.last = end == "last";
+                return Ok(Some(std::mem::take(&mut self.open)));
+            }
             _ => return Err(wrong()),
         }
         Ok(None)
@@ -220,11 +225,12 @@ mod tests {
     #[test]
     fn reports_follow_each_other() {
         let text = "start\t1000\nreport\t3000\t0\nrow\t0\t0\t0\t0\t\"\"\t5\ndone\n\
-                    report\t7000\t2\nrow\t-1\t2\t7\t8\t\"a\\tb\"\t3\t600\t400\t71:2\t73:1\ndone";
+                    report\t7000\t2\nrow\t-1\t2\t7\t8\t\"a\\tb\"\t3\t600\t400\t71:2\t73:1\nlast";
         let reports = read(text);
         assert_eq!((reports[0].begin, reports[0].end), (0, 2000));
         assert_eq!((reports[1].begin, reports[1].end), (2000, 6000));
         assert_eq!(reports[1].unfit, 2);
+        assert!(!reports[0].last && reports[1].last);
         let (group, calls) = reports[1].rows.iter().next().unwrap();
         assert_eq!((&*group.call, &*group.comm), ("", "a\tb"));
         assert_eq!(group.error_name(), "ENOENT");

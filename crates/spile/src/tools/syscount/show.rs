@@ -253,7 +253,7 @@ impl Scale {
     }
 
     /// The times at both ends, in the width of a histogram.
-    fn title(self) -> String {
+    pub fn title(self) -> String {
         let bound = |bucket: usize| time(1u64.checked_shl(bucket as u32).unwrap_or(u64::MAX));
         let low = match self.first {
             0 | 1 => "0".into(),

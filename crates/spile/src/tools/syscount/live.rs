@@ -1,0 +1,377 @@
+//! `--live`: the table that is refreshed in place. What it shows and what keys do is [`View`], which
+//! needs no terminal; [`Live`] gives it one and gives that back on every way out.
+
+use std::cell::RefCell;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table};
+use ratatui::{DefaultTerminal, Frame};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use spile_runtime::Outside;
+
+use super::rows::{Reader, Report};
+use super::show::{Align, Column, Row, Scale, Shape, ascii_only, headline};
+use crate::report::{Failure, fail};
+
+/// How often the terminal's size is looked at.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
+/// What keys do.
+const KEYS: &str = "q quit  ←→ column  r reverse  space freeze  t interval/total  ↑↓ scroll";
+const KEYS_ASCII: &str =
+    "q quit  </> column  r reverse  space freeze  t interval/total  j/k scroll";
+
+/// What is shown, and how.
+pub struct View {
+    shape: Shape,
+    ascii: bool,
+    order: Column,
+    reverse: bool,
+    /// Nothing changes but by keys.
+    frozen: bool,
+    /// Since counting began, and not since the last report.
+    whole: bool,
+    /// Rows above the first that is shown.
+    above: usize,
+    last: Report,
+    total: Report,
+    shown: Report,
+}
+
+impl View {
+    /// One that has nothing to show yet.
+    pub fn new(shape: Shape, ascii: bool) -> View {
+        View {
+            shape: Shape {
+                intervals: true,
+                ..shape
+            },
+            ascii,
+            order: shape.usual_order(),
+            reverse: false,
+            frozen: false,
+            whole: false,
+            above: 0,
+            last: Report::default(),
+            total: Report::default(),
+            shown: Report::default(),
+        }
+    }
+
+    /// Takes a report.
+    pub fn report(&mut self, report: Report) {
+        self.total.end = report.end;
+        self.total.unfit = report.unfit;
+        for (group, calls) in &report.rows {
+            self.total.rows.entry(group.clone()).or_default().add(calls);
+        }
+        self.last = report;
+        if !self.frozen {
+            self.choose();
+        }
+    }
+
+    fn choose(&mut self) {
+        let shown = if self.whole { &self.total } else { &self.last };
+        self.shown = shown.clone();
+    }
+
+    /// Does what a key says; `Break` ends the session.
+    pub fn key(&mut self, key: KeyEvent) -> ControlFlow<()> {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return ControlFlow::Break(()),
+            KeyCode::Char('c' | 'd') if control => return ControlFlow::Break(()),
+            KeyCode::Left | KeyCode::Char('<' | 'h') => self.turn(-1),
+            KeyCode::Right | KeyCode::Char('>' | 'l') => self.turn(1),
+            KeyCode::Char('r') => self.reverse = !self.reverse,
+            KeyCode::Char(' ' | 'f') => {
+                self.frozen = !self.frozen;
+                if !self.frozen {
+                    self.choose();
+                }
+            }
+            KeyCode::Char('t') => {
+                self.whole = !self.whole;
+                self.choose();
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.above = self.above.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.above += 1,
+            KeyCode::PageUp => self.above = self.above.saturating_sub(10),
+            KeyCode::PageDown => self.above += 10,
+            KeyCode::Home => self.above = 0,
+            KeyCode::End => self.above = usize::MAX,
+            _ => {}
+        }
+        self.above = self.above.min(self.shown.rows.len().saturating_sub(1));
+        ControlFlow::Continue(())
+    }
+
+    /// Sorts by the column so many to the right.
+    fn turn(&mut self, by: isize) {
+        let columns = self.shape.columns();
+        let at = columns.iter().position(|c| *c == self.order).unwrap_or(0);
+        let next = at.cast_signed() + by;
+        self.order = columns[next.rem_euclid(columns.len().cast_signed()).cast_unsigned()];
+    }
+
+    /// Draws it.
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let [head, middle, foot] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Min(0),
+            Constraint::Length(1),
+        ])
+        .areas(frame.area());
+        frame.render_widget(self.head(), head);
+        self.table(frame, middle);
+        let keys = if self.ascii { KEYS_ASCII } else { KEYS };
+        let dim = Style::new().add_modifier(Modifier::DIM);
+        frame.render_widget(Paragraph::new(keys).style(dim), foot);
+    }
+
+    fn head(&self) -> Paragraph<'static> {
+        let mut text = headline(&self.shape, &self.shown, &self.shown.sum());
+        if self.whole {
+            text.push_str(" (total)");
+        }
+        if self.frozen {
+            text.push_str(" [frozen]");
+        }
+        if self.shown.unfit > 0 {
+            text.push_str(&format!(" {} calls missing", self.shown.unfit));
+        }
+        Paragraph::new(text).style(Style::new().add_modifier(Modifier::BOLD))
+    }
+
+    fn table(&self, frame: &mut Frame<'_>, area: Rect) {
+        let columns = self.shape.columns();
+        let mut rows: Vec<Row<'_>> = self.shown.rows.iter().collect();
+        self.order.sort(&mut rows, self.reverse);
+        rows.truncate(self.shape.top);
+        let above = self.above.min(rows.len().saturating_sub(1));
+        // A line is the head's.
+        let fit = usize::from(area.height).saturating_sub(1);
+        let rows = &rows[above..(above + fit).min(rows.len())];
+        let scale = Scale::of(rows.iter().map(|r| r.1), self.ascii);
+        let seconds = self.shown.seconds();
+        let titles: Vec<String> = columns.iter().map(|c| self.title(*c, scale)).collect();
+        let texts: Vec<Vec<String>> = rows
+            .iter()
+            .map(|row| {
+                columns
+                    .iter()
+                    .map(|c| c.text(*row, seconds, scale))
+                    .collect()
+            })
+            .collect();
+        let width = |i: usize| {
+            let cells = texts.iter().map(|row| &row[i]).chain([&titles[i]]);
+            let most = cells.map(|c| c.chars().count()).max().unwrap_or(0);
+            Constraint::Length(u16::try_from(most).unwrap_or(u16::MAX))
+        };
+        let widths: Vec<Constraint> = (0..columns.len()).map(width).collect();
+        let cell = |(text, column): (String, &Column)| {
+            let alignment = match column.align() {
+                Align::Left => Alignment::Left,
+                Align::Right => Alignment::Right,
+            };
+            Cell::from(Text::from(Line::from(text).alignment(alignment)))
+        };
+        let line = |texts: Vec<String>| TableRow::new(texts.into_iter().zip(&columns).map(cell));
+        let head = line(titles).style(Style::new().add_modifier(Modifier::REVERSED));
+        let table = Table::new(texts.into_iter().map(line), widths)
+            .column_spacing(2)
+            .header(head);
+        frame.render_widget(table, area);
+    }
+
+    /// What stands above a column, marked where rows are sorted by it.
+    fn title(&self, column: Column, scale: Scale) -> String {
+        let title = match column {
+            Column::Histogram => scale.title(),
+            column => column.title().into(),
+        };
+        let marks = if self.ascii {
+            ['v', '^']
+        } else {
+            ['▼', '▲']
+        };
+        // Numbers are sorted from the largest on, texts from A.
+        let up = self.reverse != (column.align() == Align::Left && column != Column::Histogram);
+        match column == self.order {
+            true => format!("{title}{}", marks[usize::from(up)]),
+            false => title,
+        }
+    }
+}
+
+/// A view on a terminal.
+pub struct Live {
+    view: View,
+    reader: Reader,
+    screen: Option<Screen>,
+    failed: Option<Failure>,
+}
+
+/// A terminal in raw mode, showing its other screen; what was there is back when this is dropped, and
+/// also in a panic.
+struct Screen {
+    terminal: DefaultTerminal,
+    size: Option<(u16, u16)>,
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.terminal.show_cursor();
+        ratatui::restore();
+    }
+}
+
+impl Live {
+    /// A view that has no terminal yet.
+    pub fn new(shape: Shape) -> Rc<RefCell<Live>> {
+        Rc::new(RefCell::new(Live {
+            view: View::new(shape, ascii_only()),
+            reader: Reader::default(),
+            screen: None,
+            failed: None,
+        }))
+    }
+
+    /// Takes the terminal.
+    pub fn open(&mut self) {
+        match ratatui::try_init() {
+            Ok(terminal) => {
+                self.screen = Some(Screen {
+                    terminal,
+                    size: None,
+                });
+                let _ = self.draw();
+            }
+            Err(e) => {
+                ratatui::restore();
+                self.failed = Some(fail(format_args!(
+                    "--live: the terminal cannot be used: {e}"
+                )));
+            }
+        }
+    }
+
+    /// Gives the terminal back; why it could not be used, if so.
+    pub fn close(&mut self) -> Option<Failure> {
+        self.screen = None;
+        self.failed.take()
+    }
+
+    /// Takes a line of the script.
+    pub fn line(&mut self, line: &[u8]) -> ControlFlow<()> {
+        match self.reader.line(line) {
+            Ok(Some(report)) => {
+                self.view.report(report);
+                self.draw()
+            }
+            Ok(None) => ControlFlow::Continue(()),
+            Err(e) => self.fails(fail(e)),
+        }
+    }
+
+    fn fails(&mut self, failure: Failure) -> ControlFlow<()> {
+        self.failed.get_or_insert(failure);
+        ControlFlow::Break(())
+    }
+
+    fn draw(&mut self) -> ControlFlow<()> {
+        let Some(screen) = &mut self.screen else {
+            return ControlFlow::Continue(());
+        };
+        screen.size = event_size();
+        match screen.terminal.draw(|frame| self.view.draw(frame)) {
+            Ok(_) => ControlFlow::Continue(()),
+            // A terminal that went away is the end, as of any other reader.
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+
+    /// Looks at the keyboard and at the terminal's size.
+    pub fn look(&mut self, timer: &OwnedFd) -> ControlFlow<()> {
+        if self.failed.is_some() {
+            return ControlFlow::Break(());
+        }
+        let _ = rustix::io::read(timer, &mut [0; 8]);
+        let Some(screen) = &self.screen else {
+            return ControlFlow::Continue(());
+        };
+        let mut changed = screen.size != event_size();
+        if hung_up() {
+            return ControlFlow::Break(());
+        }
+        while event::poll(std::time::Duration::ZERO).is_ok_and(|ready| ready) {
+            match event::read() {
+                Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => self.view.key(key)?,
+                Ok(_) => {}
+                Err(_) => return ControlFlow::Break(()),
+            }
+            changed = true;
+        }
+        match changed {
+            true => self.draw(),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn event_size() -> Option<(u16, u16)> {
+    ratatui::crossterm::terminal::size().ok()
+}
+
+/// Whether nobody is at the keyboard's other end any more.
+fn hung_up() -> bool {
+    let stdin = rustix::stdio::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    poll(&mut fds, Some(&now)).is_err() || fds[0].revents().intersects(gone)
+}
+
+/// What the session waits for: the keyboard, and a timer, because a new size of the terminal is told by
+/// a signal only.
+pub fn outside(live: &Rc<RefCell<Live>>) -> io::Result<Outside> {
+    let timer = timerfd_create(
+        TimerfdClockId::Monotonic,
+        TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+    )?;
+    let times = Itimerspec {
+        it_interval: LOOK,
+        it_value: LOOK,
+    };
+    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
+    let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let data = epoll::EventData::new_u64(0);
+    epoll::add(&fd, rustix::stdio::stdin(), data, epoll::EventFlags::IN)?;
+    epoll::add(&fd, timer.as_fd(), data, epoll::EventFlags::IN)?;
+    let live = Rc::clone(live);
+    Ok(Outside {
+        fd,
+        ready: Box::new(move || live.borrow_mut().look(&timer)),
+    })
+}
+
+#[cfg(test)]
+mod tests;

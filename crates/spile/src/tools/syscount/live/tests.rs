@@ -1,0 +1,178 @@
+//! What the live view shows, on terminals in memory.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::*;
+use crate::tools::syscount::rows::{Calls, Group};
+
+fn key(code: KeyCode) -> KeyEvent {
+    KeyEvent::new(code, KeyModifiers::NONE)
+}
+
+fn shape(timed: bool) -> Shape {
+    Shape {
+        name: true,
+        process: true,
+        timed,
+        top: usize::MAX,
+        ..Shape::default()
+    }
+}
+
+fn report(end: u64, rows: &[(&str, &str, u64)]) -> Report {
+    let row = |(call, comm, count): &(&str, &str, u64)| {
+        let group = Group {
+            call: (*call).into(),
+            comm: (*comm).into(),
+            pid: 7,
+            ..Group::default()
+        };
+        let calls = Calls {
+            count: *count,
+            total: count * 1000,
+            max: 2000,
+            buckets: [vec![0; 10], vec![*count, 1]].concat(),
+        };
+        (group, calls)
+    };
+    Report {
+        begin: end - 1_000_000_000,
+        end,
+        unfit: 0,
+        last: false,
+        rows: rows.iter().map(row).collect(),
+    }
+}
+
+fn view(timed: bool) -> View {
+    let mut view = View::new(shape(timed), true);
+    view.report(report(
+        1_000_000_000,
+        &[("read", "a", 10), ("openat", "zsh", 30)],
+    ));
+    view.report(report(
+        2_000_000_000,
+        &[("read", "a", 40), ("close", "m", 5)],
+    ));
+    view
+}
+
+fn screen(view: &View, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| view.draw(frame)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let line = |y| {
+        let cells = (0..width).map(|x| buffer[(x, y)].symbol());
+        cells.collect::<String>().trim_end().to_owned()
+    };
+    (0..height).map(line).collect()
+}
+
+#[test]
+fn the_screen() {
+    let mut view = view(false);
+    assert_eq!(
+        screen(&view, 60, 6),
+        [
+            "2.000 s: 45 calls in 1.000 s",
+            "CALLSv  CALLS/S  PID  NAME  SYSTEM CALL",
+            "    40       40    7  a     read",
+            "     5      5.0    7  m     close",
+            "",
+            "q quit  </> column  r reverse  space freeze  t interval/total",
+        ]
+        .map(|l| l.chars().take(60).collect::<String>().trim_end().to_owned())
+    );
+    let _ = view.key(key(KeyCode::Char('t')));
+    let _ = view.key(key(KeyCode::Left));
+    let lines = screen(&view, 80, 7);
+    assert_eq!(lines[0], "2.000 s: 85 calls in 2.000 s (total)");
+    assert_eq!(lines[1], "CALLS  CALLS/S  PID  NAME  SYSTEM CALL^");
+    let calls: Vec<_> = lines[2..5]
+        .iter()
+        .filter_map(|l| l.split(' ').next_back())
+        .collect();
+    assert_eq!(calls, ["close", "openat", "read"]);
+    let _ = view.key(key(KeyCode::Char('r')));
+    assert!(screen(&view, 80, 7)[2].ends_with("read"));
+}
+
+#[test]
+fn times() {
+    let view = view(true);
+    let lines = screen(&view, 100, 5);
+    assert_eq!(lines[0], "2.000 s: 45 calls in 1.000 s, 45.0us in them");
+    assert!(
+        lines[1].contains("TOTALv    MEAN     MAX  512ns..2.05us  PID"),
+        "{lines:#?}"
+    );
+    assert!(
+        lines[2].contains("40.0us  1.00us  2.00us  @."),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn frozen_views_stay() {
+    let mut view = view(false);
+    let _ = view.key(key(KeyCode::Char(' ')));
+    let before = screen(&view, 60, 6);
+    view.report(report(3_000_000_000, &[("write", "b", 1)]));
+    assert!(before[0].ends_with("[frozen]"));
+    assert_eq!(screen(&view, 60, 6), before);
+    let _ = view.key(key(KeyCode::Char(' ')));
+    assert_eq!(screen(&view, 60, 6)[0], "3.000 s: 1 calls in 1.000 s");
+}
+
+#[test]
+fn any_size_and_any_keys() {
+    let sizes = [
+        (0, 0),
+        (1, 1),
+        (1, 2),
+        (2, 1),
+        (3, 3),
+        (1, 50),
+        (300, 1),
+        (20, 4),
+    ];
+    for timed in [false, true] {
+        let mut view = view(timed);
+        for code in [
+            KeyCode::Down,
+            KeyCode::End,
+            KeyCode::PageDown,
+            KeyCode::Up,
+            KeyCode::PageUp,
+            KeyCode::Home,
+            KeyCode::Right,
+            KeyCode::F(3),
+            KeyCode::Char('r'),
+        ] {
+            assert!(view.key(key(code)).is_continue());
+            for (width, height) in sizes {
+                screen(&view, width, height);
+            }
+        }
+        for (width, height) in sizes {
+            screen(&View::new(shape(timed), false), width, height);
+        }
+    }
+    // Every column can be sorted by, and the first comes again.
+    let mut view = view(true);
+    let columns = shape(true).columns();
+    for column in columns.iter().cycle().skip(3).take(columns.len()) {
+        let _ = view.key(key(KeyCode::Right));
+        assert_eq!(view.order, *column);
+    }
+}
+
+#[test]
+fn ends() {
+    let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+    for end in [key(KeyCode::Char('q')), key(KeyCode::Esc), control('c')] {
+        assert!(view(false).key(end).is_break());
+    }
+    assert!(view(false).key(key(KeyCode::Char('c'))).is_continue());
+}

@@ -1,0 +1,175 @@
+//! What counting system calls costs a web server: requests a second of nginx on loopback, untraced and
+//! under each tool in turns.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::bench::{bpftrace_tool, median, named, report, spile};
+use crate::peers::{Armed, Tool, output};
+
+const ROUNDS: usize = 20;
+/// Seconds of requests in each measurement.
+const SECONDS: &str = "1";
+/// Connections that are kept open.
+const CONNECTIONS: &str = "16";
+/// None of the tools says when it is armed in a way that they share; all take less.
+const ARMED: Duration = Duration::from_millis(1500);
+/// So long nginx may take to answer.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// A process that is ended with us.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// Measures.
+pub fn run() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_server, url) = match serve(dir.path()) {
+        Ok(served) => served,
+        Err(e) => return eprintln!("nginx: {e}; Debian has both: apt install nginx-light wrk"),
+    };
+    let sleeper = Command::new("sleep").arg("100000").spawn();
+    let sleeper = Ended(sleeper.expect("sleep runs"));
+    let tools = tools(&sleeper.0.id().to_string());
+    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); tools.len() + 1];
+    let mut problems = Vec::new();
+    // The server's and the client's first requests are slower.
+    let _ = requests(&url);
+    for _ in 0..ROUNDS {
+        rates[0].extend(requests(&url));
+        for (tool, rates) in tools.iter().zip(&mut rates[1..]) {
+            if !tool.installed() {
+                continue;
+            }
+            match tool.start() {
+                Ok(running) => {
+                    rates.extend(requests(&url));
+                    running.stop();
+                }
+                Err(e) => problems.push(e),
+            }
+        }
+    }
+    report(problems);
+    table(&tools, &rates);
+}
+
+/// The tools; every second one counts the calls of another process only.
+fn tools(other: &str) -> Vec<Tool> {
+    let quiet = |tool: Tool, name: &str| Tool {
+        armed: Armed::After(ARMED),
+        ..named(tool, name)
+    };
+    // bpfcc has a program of the same name, in Python, which Debian calls syscount-bpfcc.
+    let libbpf = |args: &[&str]| {
+        let mut argv = vec!["/usr/sbin/syscount"];
+        argv.extend(args);
+        Tool::new("", &argv, "")
+    };
+    let all = "tracepoint:raw_syscalls:sys_enter { @[args->id] = count(); }";
+    let filtered =
+        format!("tracepoint:raw_syscalls:sys_enter /pid == {other}/ {{ @[args->id] = count(); }}");
+    vec![
+        quiet(spile(&["syscount"]), "spile syscount"),
+        quiet(spile(&["syscount", "-p", other]), "spile syscount -p other"),
+        quiet(libbpf(&[]), "libbpf-tools syscount"),
+        quiet(libbpf(&["-p", other]), "libbpf-tools syscount -p other"),
+        quiet(bpftrace_tool("", all), "bpftrace"),
+        quiet(bpftrace_tool("", &filtered), "bpftrace /pid == other/"),
+    ]
+}
+
+/// Starts nginx with one worker, on a processor of its own where there are several; gives its address.
+fn serve(dir: &Path) -> Result<(Ended, String), String> {
+    let socket = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
+    let port = socket.local_addr().map_err(|e| e.to_string())?.port();
+    drop(socket);
+    let place = dir.display();
+    let page = "<html><body>".to_owned() + &"spile ".repeat(100) + "</body></html>\n";
+    std::fs::write(dir.join("index.html"), page).map_err(|e| e.to_string())?;
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {place}/{kind};\n"))
+        .concat();
+    let config = format!(
+        "user root;\nworker_processes 1;\nworker_cpu_affinity auto;\ndaemon off;\npid {place}/pid;\n\
+         error_log {place}/error.log;\nevents {{ worker_connections 256; }}\n\
+         http {{\naccess_log off;\nkeepalive_requests 1000000000;\n{temporary}\
+         server {{ listen 127.0.0.1:{port}; root {place}; }}\n}}\n"
+    );
+    let file = dir.join("nginx.conf");
+    std::fs::write(&file, config).map_err(|e| e.to_string())?;
+    let child = Command::new("nginx")
+        .arg("-c")
+        .arg(&file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let server = Ended(child.map_err(|e| e.to_string())?);
+    let begin = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if begin.elapsed() > START_LIMIT {
+            let log = std::fs::read_to_string(dir.join("error.log")).unwrap_or_default();
+            return Err(format!("does not answer\n{log}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok((server, format!("http://127.0.0.1:{port}/index.html")))
+}
+
+/// Requests a second, as wrk measures them.
+fn requests(url: &str) -> Option<f64> {
+    let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
+    let mut wrk = Command::new("taskset");
+    wrk.args(["-c", &last.to_string(), "wrk", "-t", "1", "-c", CONNECTIONS])
+        .args(["-d", SECONDS, url]);
+    let text = output(wrk, Duration::from_secs(30));
+    let rate = text.lines().find_map(|l| l.strip_prefix("Requests/sec:"))?;
+    rate.trim().parse().ok()
+}
+
+fn table(tools: &[Tool], rates: &[Vec<f64>]) {
+    let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
+    let deviation = |v: &[f64]| {
+        let middle = mean(v);
+        let squares = v.iter().map(|x| (x - middle).powi(2)).sum::<f64>();
+        (squares / (v.len() as f64 - 1.0)).sqrt()
+    };
+    let plain = median(rates[0].clone());
+    println!("nginx on loopback, {ROUNDS} rounds of {SECONDS} s: requests a second");
+    println!(
+        "{:<32} {:>9} {:>9} {:>8} {:>10}",
+        "", "mean", "median", "stdev", "of plain"
+    );
+    let names = ["untraced"]
+        .into_iter()
+        .chain(tools.iter().map(|t| &*t.name));
+    for (name, rates) in names.zip(rates) {
+        if rates.is_empty() {
+            println!("{name:<32} not installed, or does not run here");
+            continue;
+        }
+        let middle = median(rates.clone());
+        println!(
+            "{name:<32} {:>9.0} {middle:>9.0} {:>8.0} {:>9.1}%",
+            mean(rates),
+            deviation(rates),
+            100.0 * middle / plain
+        );
+    }
+    for (what, ours, theirs) in [("all processes", 1, 3), ("another process", 2, 4)] {
+        if rates[ours].is_empty() || rates[theirs].is_empty() {
+            continue;
+        }
+        let loss = |v: &[f64]| plain - median(v.to_vec());
+        let gone = 100.0 * (1.0 - loss(&rates[ours]) / loss(&rates[theirs]));
+        println!("{what}: {gone:.0}% of the loss under libbpf-tools' syscount is gone");
+    }
+}
