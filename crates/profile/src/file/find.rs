@@ -1,5 +1,6 @@
 //! Which files a report is about: those that are named, and those of folders; one run's of them.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::{EXTENSION, read_path};
@@ -21,6 +22,13 @@ pub struct Found {
 pub fn find(paths: &[PathBuf], run: Option<&str>) -> Found {
     let mut found = Found::default();
     let mut all = Vec::new();
+    let mut seen = HashSet::new();
+    let mut take = |path: &Path, all: &mut _, said: &mut _| {
+        // A file may be named and be in a folder as well.
+        if path.canonicalize().map_or(true, |whole| seen.insert(whole)) {
+            take(path, all, said);
+        }
+    };
     for path in paths {
         if !path.is_dir() {
             take(path, &mut all, &mut found.said);
@@ -60,13 +68,6 @@ pub fn find(paths: &[PathBuf], run: Option<&str>) -> Found {
 }
 
 fn take(path: &Path, all: &mut Vec<(PathBuf, Profile)>, said: &mut Vec<String>) {
-    let whole = |p: &Path| p.canonicalize().ok();
-    let known = all
-        .iter()
-        .any(|(p, _)| p == path || whole(p) == whole(path));
-    if known && path.exists() {
-        return;
-    }
     match read_path(path) {
         Ok(read) => {
             let notes = read.notes.iter();

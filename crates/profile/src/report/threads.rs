@@ -1,5 +1,7 @@
 //! The table of the STaKTAU paper: for each thread its calls and their time in nanoseconds.
 
+use std::collections::BTreeMap;
+
 use super::table::clean;
 use crate::model::{Call, Ns};
 use crate::run::Run;
@@ -14,19 +16,21 @@ pub fn threads(run: &Run) -> String {
             let host = clean(&profile.header.host);
             out += &format!("===== {} on {host} =====\n", clean(&profile.title()));
         }
-        let mut tids: Vec<u32> = profile.data.threads.iter().map(|t| t.tid).collect();
-        tids.extend(profile.data.calls.iter().map(|c| c.tid));
-        tids.sort_unstable();
-        tids.dedup();
-        for tid in tids {
-            let calls = profile.data.calls.iter().filter(|c| c.tid == tid);
-            out += &thread(tid, calls);
+        let mut by_thread: BTreeMap<u32, Vec<&Call>> = BTreeMap::new();
+        for thread in &profile.data.threads {
+            by_thread.entry(thread.tid).or_default();
+        }
+        for call in &profile.data.calls {
+            by_thread.entry(call.tid).or_default().push(call);
+        }
+        for (tid, calls) in by_thread {
+            out += &thread(tid, &calls);
         }
     }
     out
 }
 
-fn thread<'a>(tid: u32, calls: impl Iterator<Item = &'a Call>) -> String {
+fn thread(tid: u32, calls: &[&Call]) -> String {
     let mut rows: Vec<(Ns, String)> = Vec::new();
     let mut add = |name: String, ns: Ns| match rows.iter_mut().find(|(_, n)| *n == name) {
         Some((sum, _)) => *sum = sum.saturating_add(ns),
