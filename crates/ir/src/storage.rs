@@ -35,10 +35,11 @@
 //! before locks are taken, so the two would not be of one moment.
 //!
 //! Atomic in themselves are: on a number, every operation; on an array of numbers that does
-//! not wrap and that no running handler deletes from: additions and reads by kernel handlers
-//! where no running handler stores, and stores where running handlers do nothing else.
-//! (The kernel gives the memory of a replaced or deleted element to another key at once, so
-//! anything that looks at an element could see another one.)
+//! not wrap and that no running handler deletes from: additions, reads and stores by kernel
+//! handlers where no running handler of the controller changes it, and stores where running
+//! handlers do nothing else. (A store in the kernel changes the element in place; the controller's
+//! replace it. The kernel gives the memory of a replaced or deleted element to another key at
+//! once, so anything that looks at an element could see another one.)
 
 /// The storage class of a global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

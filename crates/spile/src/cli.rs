@@ -10,7 +10,7 @@ use clap::Parser;
 #[command(
     name = "spile",
     disable_version_flag = true,
-    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN\n       spile fmt [--check] [FILE]...\n       spile lsp\n       spile report [OPTIONS] FILE|DIR...\n       spile diff A B\n       spile syscount [OPTIONS]",
+    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN\n       spile fmt [--check] [FILE]...\n       spile lsp\n       spile report [OPTIONS] FILE|DIR...\n       spile diff A B\n       spile syscount [OPTIONS]\n       spile profile [OPTIONS] [--] CMD [ARGS]...",
     after_help = "FILE can be - for standard input. ARGS become $1, @1, ... in the script.\n\
                   Options can stand before or after FILE; -- ends them."
 )]

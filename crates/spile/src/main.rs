@@ -32,6 +32,9 @@ fn main() -> ExitCode {
         Some("lsp") => subcommand(|cli: cli::Lsp| lsp::run(&cli)),
         Some("report") => subcommand(|cli: cli::Report| profiles::report(&cli)),
         Some("diff") => subcommand(|cli: cli::Diff| profiles::diff(&cli)),
+        Some("profile") => subcommand(|cli: tools::profile::Profile| {
+            tools::profile::run(&cli, std::io::stderr().is_terminal())
+        }),
         Some("syscount") => subcommand(|cli: tools::syscount::Syscount| {
             tools::syscount::run(&cli, std::io::stderr().is_terminal())
         }),

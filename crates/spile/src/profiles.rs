@@ -22,9 +22,9 @@ fn read(paths: &[PathBuf], run: Option<&str>) -> Result<Run, Failure> {
     Ok(Run::new(profiles.map(|(_, profile)| profile).collect()))
 }
 
-/// Columns of the terminal that the standard output is, 80 where it is none.
-fn width() -> usize {
-    let size = terminal_size::terminal_size_of(std::io::stdout());
+/// Columns of the terminal that an output is, 80 where it is none.
+pub fn width(output: impl std::os::fd::AsFd) -> usize {
+    let size = terminal_size::terminal_size_of(output);
     size.map_or(80, |(width, _)| usize::from(width.0))
         .clamp(40, 400)
 }
@@ -53,7 +53,7 @@ pub fn report(cli: &cli::Report) -> Result<u8, Failure> {
     } else if cli.threads {
         say(text::threads(&run))?;
     } else {
-        say(text::text(&run, width(), cli.top))?;
+        say(text::text(&run, width(std::io::stdout()), cli.top))?;
     }
     Ok(0)
 }
@@ -111,6 +111,6 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 pub fn diff(cli: &cli::Diff) -> Result<u8, Failure> {
     let one = |path: &Path| read(&[path.to_owned()], None);
     let (a, b) = (one(&cli.a)?, one(&cli.b)?);
-    say(text::diff(&a, &b, width(), cli.top))?;
+    say(text::diff(&a, &b, width(std::io::stdout()), cli.top))?;
     Ok(0)
 }

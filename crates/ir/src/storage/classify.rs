@@ -309,7 +309,8 @@ struct Facts {
     walked: bool,
     /// Rule 2.
     owner: Option<Owner>,
-    stores: bool,
+    /// A running handler of the controller changes it.
+    replaces: bool,
     deletes: bool,
     only_stores: bool,
 }
@@ -336,7 +337,7 @@ impl Facts {
                     .filter(|_| all().all(|(_, a)| a.owner == first.owner)),
                 _ => None,
             },
-            stores: all().any(|(_, a)| store(a)),
+            replaces: all().any(|(kernel, a)| !kernel && a.inst.writes_global()),
             deletes: all().any(|(_, a)| matches!(a.inst, Inst::ADel { .. } | Inst::GClear { .. })),
             only_stores: all().all(|(kernel, a)| kernel && store(a)),
         }
@@ -351,11 +352,14 @@ impl Facts {
                 if *wrap || self.deletes || *value != ElemTy::Scalar(Ty::Long) {
                     return false;
                 }
+                // Stores of kernel handlers change elements in place, those of the controller
+                // replace them.
+                let in_place = !self.replaces;
                 match a.inst {
-                    Inst::ASet { .. } => self.only_stores,
-                    Inst::AAdd { .. } => kernel && !self.stores,
-                    Inst::AGet { .. } => !self.stores,
-                    Inst::AHas { keys, .. } => !self.stores && keys.iter().all(Option::is_some),
+                    Inst::ASet { .. } => self.only_stores || in_place,
+                    Inst::AAdd { .. } => kernel && in_place,
+                    Inst::AGet { .. } => in_place,
+                    Inst::AHas { keys, .. } => in_place && keys.iter().all(Option::is_some),
                     _ => false,
                 }
             }

@@ -1,6 +1,7 @@
 //! Ready-made tools: a script of `tools/` each, which prints rows, and a front that shows them.
 //! Options of a tool become settings of the script's globals (`-G`), which the optimiser folds.
 
+pub mod profile;
 pub mod syscount;
 
 use std::ops::ControlFlow;

@@ -183,8 +183,12 @@ fn what_is_not_one_word_needs_a_lock() {
         ),
         "shared lock"
     );
+    // A store in the kernel changes the element in place, one of the controller replaces it.
+    let get = (K2, "r0 = aget g2[1]");
+    assert_eq!(class("a", &[(K, "aset g2[1], 1"), get]), "shared");
+    assert_eq!(class("a", &[(T, "aset g2[1], 1"), get]), "shared lock");
     assert_eq!(
-        class("a", &[(K, "aset g2[1], 1"), (K2, "r0 = aget g2[1]")]),
+        class("a", &[(K, "aset g2[1], 1 r0 = aget g2[1]"), get]),
         "shared lock"
     );
     assert_eq!(

@@ -100,7 +100,7 @@ enum Key {
 }
 
 /// A time in seconds, of at least a millisecond.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let secs: f64 = text.parse().map_err(|_| "not a number of seconds")?;
     let time = Duration::try_from_secs_f64(secs).map_err(|e| e.to_string())?;
     match time.as_millis() {

@@ -1,0 +1,308 @@
+//! `spile profile`: where the time of an application goes.
+
+mod ranks;
+mod rows;
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use clap::Parser;
+use spile_kernel::process;
+use spile_kernel::syscalls::{self, Abi};
+use spile_profile::model::{End, Header, Options, Profile as Account, Snapshot};
+use spile_profile::{Run as Ranks, file, report as text};
+use spile_runtime::Outcome;
+
+use self::rows::Rows;
+use super::{Run, Target, script};
+use crate::profiles::width;
+use crate::report::{Failure, fail, say, tell};
+
+/// Says where the time of a command goes: of each of its threads, in every system call.
+#[derive(Debug, Parser, Default)]
+#[command(
+    name = "spile profile",
+    bin_name = "spile profile",
+    override_usage = "spile profile [OPTIONS] [--] CMD [ARGS]...\n       spile profile [OPTIONS] -p PID",
+    after_help = "The summary goes to the standard error when the command ends, or at Ctrl-C. Under mpirun, mpiexec \
+                  and srun each rank writes a file instead; `spile report DIR` puts them together."
+)]
+pub struct Profile {
+    /// A process that runs already, with those that descend from it
+    #[arg(
+        short = 'p',
+        long = "pid",
+        value_name = "PID",
+        conflicts_with = "command"
+    )]
+    pid: Option<u32>,
+    /// Write the profile to this file, or into this folder
+    #[arg(short = 'o', long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    /// Print a table of calls for each thread instead of the summary
+    #[arg(long)]
+    threads: bool,
+    /// Rows of each table of the summary
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// End after SECS seconds
+    #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
+    duration: Option<std::time::Duration>,
+    /// Print the script and end
+    #[arg(long)]
+    print_script: bool,
+    /// Tell how the script was compiled
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// The command and its arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<String>,
+}
+
+/// Runs it; the result is the exit status: that of the command.
+pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
+    if cli.print_script {
+        say(script("profile").unwrap_or_default())?;
+        return Ok(0);
+    }
+    let mut header = header(cli)?;
+    let mut tool = Run::of("profile");
+    tool.verbose = cli.verbose;
+    tool.quiet = true;
+    tool.timeout = cli.duration;
+    // Losses are a matter of the account, not of the run.
+    tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
+    match cli.pid {
+        Some(pid) => {
+            if !Path::new(&format!("/proc/{pid}")).exists() {
+                return Err(fail(format_args!("there is no process {pid}")));
+            }
+            tool.set("attach", 1);
+            tool.target = Target::Pid(pid);
+        }
+        None => tool.target = Target::Command(command(&cli.command)?),
+    }
+    let to = destination(cli, &header);
+    let rows = Rc::new(RefCell::new(Rows::default()));
+    let taken = Rc::clone(&rows);
+    let outcome = tool.run(color, move |row| {
+        taken.borrow_mut().row(row);
+        ControlFlow::Continue(())
+    })?;
+    let rows = rows.take();
+    if !rows.ended {
+        return Err(fail("the recording ended before its account"));
+    }
+    header.started_unix_ns = rows.started_unix_ns;
+    header.pid = cli.pid.or_else(|| rows.first());
+    let threads: Vec<(u32, u32)> = cli.pid.map_or_else(Vec::new, |pid| {
+        let threads = process::threads(pid);
+        threads.into_iter().map(|tid| (pid, tid)).collect()
+    });
+    let mut data = rows.finish(&threads, in_call);
+    losses(&outcome, &mut data);
+    let leader = data.processes.iter().find(|p| Some(p.pid) == header.pid);
+    let status = leader.and_then(|p| p.status);
+    let end = Some(End {
+        at_ns: data.at_ns,
+        status,
+    });
+    let profile = Account {
+        header,
+        data,
+        events: Vec::new(),
+        end,
+    };
+    if let Some(to) = &to {
+        write(to, &profile)?;
+    }
+    if profile.header.rank.is_none() || cli.threads {
+        show(cli, profile);
+    }
+    Ok(if cli.pid.is_some() {
+        0
+    } else {
+        exit_code(status)
+    })
+}
+
+/// The system call that a thread is in now; none where it runs, or has ended.
+fn in_call(pid: u32, tid: u32) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    let nr: u32 = text.split(' ').next()?.parse().ok()?;
+    let call = syscalls::by_nr(Abi::X86_64, nr);
+    Some(call.map_or_else(|| nr.to_string(), |c| c.name.to_owned()))
+}
+
+/// The summary, or the tables of threads.
+fn show(cli: &Profile, profile: Account) {
+    let run = Ranks::new(vec![profile]);
+    tell(if cli.threads {
+        text::threads(&run)
+    } else {
+        text::text(&run, width(std::io::stderr()), cli.top)
+    });
+}
+
+/// What a shell makes of how a process ended.
+fn exit_code(status: Option<i32>) -> u8 {
+    match status {
+        Some(status) if status & 0x7f != 0 => 128 + (status & 0x7f) as u8,
+        Some(status) => (status >> 8) as u8,
+        None => 0,
+    }
+}
+
+/// The command as one text, words in quotes where they need them. What cannot be found is refused
+/// before anything is armed.
+fn command(words: &[String]) -> Result<String, Failure> {
+    let Some(program) = words.first() else {
+        return Err(fail("which command? `spile profile ./app`, or -p PID"));
+    };
+    let runs = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
+    let found = if program.contains('/') {
+        runs(Path::new(program))
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|dir| runs(&dir.join(program)))
+    };
+    if !found {
+        return Err(fail(format_args!(
+            "{program}: there is no such program{}",
+            if Path::new(program).exists() {
+                " that can be run"
+            } else {
+                ""
+            }
+        )));
+    }
+    shlex::try_join(words.iter().map(String::as_str))
+        .map_err(|_| fail("the command holds a NUL byte"))
+}
+
+/// What is known before the recording begins.
+fn header(cli: &Profile) -> Result<Header, Failure> {
+    let system = rustix::system::uname();
+    let text = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();
+    let rank = ranks::rank(|name| std::env::var(name).ok());
+    let host = text(system.nodename());
+    let job = rank.as_ref().and_then(|r| r.job.clone());
+    let run = std::env::var("SPILE_RUN")
+        .ok()
+        .or(job)
+        .unwrap_or_else(|| match &rank {
+            // Ranks of one node have one parent.
+            Some(_) => format!("{host}-{}", std::os::unix::process::parent_id()),
+            None => format!("{host}-{}", std::process::id()),
+        });
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    Ok(Header {
+        run,
+        host,
+        kernel: text(system.release()),
+        arch: text(system.machine()),
+        cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+        spile: env!("CARGO_PKG_VERSION").to_owned(),
+        command: cli.command.clone(),
+        pid: cli.pid,
+        rank,
+        options: Options::default(),
+        ..Header::default()
+    })
+}
+
+/// Where the profile is written, if it is: ranks write without being asked.
+fn destination(cli: &Profile, header: &Header) -> Option<PathBuf> {
+    match &cli.output {
+        Some(path) => Some(path.clone()),
+        None if header.rank.is_some() => {
+            Some(format!("spile-{}", header.run.replace('/', "_")).into())
+        }
+        None => None,
+    }
+}
+
+/// Writes the file: into `to` where that is a folder or ranks share it.
+fn write(to: &Path, profile: &Account) -> Result<(), Failure> {
+    let wrong = |path: &Path, e: std::io::Error| fail(format_args!("{}: {e}", path.display()));
+    let mut path = to.to_owned();
+    if to.is_dir() || profile.header.rank.is_some() {
+        std::fs::create_dir_all(to).map_err(|e| wrong(to, e))?;
+        let command = profile.header.command.first();
+        let program = command.and_then(|c| Path::new(c).file_name());
+        let name = program.map_or("profile".into(), |n| n.to_string_lossy());
+        path = to.join(file::name(&name, &profile.header));
+    }
+    let done = || -> std::io::Result<()> {
+        let mut writer = file::Writer::new(File::create(&path)?, &profile.header)?;
+        writer.snapshot(&profile.data)?;
+        if let Some(end) = &profile.end {
+            writer.end(end)?.sync_all()?;
+        }
+        Ok(())
+    };
+    done().map_err(|e| wrong(&path, e))
+}
+
+/// What the session lost, in words of the account.
+fn losses(outcome: &Outcome, data: &mut Snapshot) {
+    let account = &outcome.account;
+    let kinds = [
+        (account.errors, "events: their handlers failed"),
+        (
+            account.skipped.reentrancy,
+            "events that hit while another was handled, interrupts as a rule; their time counts where they hit",
+        ),
+        (
+            account.skipped.kernel_recursion,
+            "events that the kernel turned away",
+        ),
+        (
+            account.skipped.no_memory,
+            "events: the kernel had no memory",
+        ),
+        (account.lost_output, "rows of threads: the buffer was full"),
+        (account.overflows, "sums that did not fit in the tables"),
+    ];
+    for (count, what) in kinds {
+        if count > 0 {
+            data.lost.insert(what.to_owned(), count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes() {
+        assert_eq!(exit_code(Some(0)), 0);
+        assert_eq!(exit_code(Some(3 << 8)), 3);
+        assert_eq!(exit_code(Some(9)), 137);
+        assert_eq!(exit_code(Some(0x80 | 11)), 139);
+        assert_eq!(exit_code(None), 0);
+    }
+
+    #[test]
+    fn commands() {
+        let of =
+            |words: &[&str]| command(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["true", "a b", "$x"]).unwrap(), "true 'a b' '$x'");
+        assert!(of(&["/no/such/program"]).is_err());
+        assert!(of(&["no-such-program-at-all"]).is_err());
+        assert!(of(&["/etc/passwd"]).is_err());
+        assert!(of(&[]).is_err());
+    }
+}

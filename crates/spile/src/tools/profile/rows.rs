@@ -1,0 +1,402 @@
+//! The rows that `tools/profile.stp` prints, and the account that they make.
+//!
+//! | row | fields |
+//! |---|---|
+//! | `begin` | monotonic clock, clock of the day |
+//! | `start`, `exec` | thread, when, process, parent, (`exec`: thread number before,) name in quotes |
+//! | `exit` | thread, when, process, parent, exit code, name in quotes |
+//! | `open` | thread, 0 program, 1 system call, below 0 not known; call; since, off its processor: before, and since when; taken |
+//! | `user` | thread, on a processor, ready, blocked |
+//! | `call` | thread, region, call, count, sum, least, most, off its processor or taken, ready, taken, bytes |
+//! | `error` | thread, region, call, error, count |
+//! | `minor`, `major`, `irq`, `softirq` | thread, count, time |
+//! | `ready` | thread, time ready within faults |
+//! | `end` | monotonic clock, switches that nobody saw |
+//!
+//! Times are nanoseconds. A thread is its number in the low 22 bits, and above them when it was
+//! started in units of 1,024 ns.
+
+use std::collections::{BTreeMap, HashMap};
+
+use spile_profile::model::{Call, Ns, Process, Snapshot, Thread, Times};
+
+/// How many bits of a thread's key are its number: the kernel's largest is 4,194,304.
+const TID_BITS: u32 = 22;
+/// What is added to the number of a thread for each earlier thread that had it.
+const REUSED: u32 = 10_000_000;
+
+/// What rows said so far.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// The monotonic clock at the beginning: the origin of all times.
+    origin: i64,
+    /// The clock of the day then, ns since 1970.
+    pub started_unix_ns: u64,
+    snapshot: Snapshot,
+    /// Places in `snapshot.threads` by the thread's key, of calls by thread, region and name.
+    threads: HashMap<i64, usize>,
+    calls: HashMap<(u32, u32, String), usize>,
+    processes: BTreeMap<u32, Process>,
+    /// How many threads had a number before.
+    used: HashMap<u32, u32>,
+    /// When a thread took its leader's number, by the number that it had.
+    renamed: HashMap<u32, Ns>,
+    open: Vec<Open>,
+    malformed: u64,
+    first: Option<u32>,
+    /// Whether the last row came.
+    pub ended: bool,
+}
+
+/// A thread that had not ended when the recording did.
+#[derive(Debug)]
+struct Open {
+    thread: usize,
+    what: i64,
+    call: String,
+    total: Ns,
+    waited: Ns,
+    off: Ns,
+    taken: Ns,
+}
+
+/// The fields of a row, one after the other.
+struct Fields<'a>(std::str::Split<'a, char>);
+
+impl<'a> Fields<'a> {
+    fn text(&mut self) -> Option<&'a str> {
+        self.0.next()
+    }
+
+    fn number<T: std::str::FromStr>(&mut self) -> Option<T> {
+        self.text()?.parse().ok()
+    }
+
+    /// A duration. What clocks of different processors make less than 0 is 0.
+    fn ns(&mut self) -> Option<Ns> {
+        Some(self.number::<i64>()?.max(0) as Ns)
+    }
+
+    fn times(&mut self) -> Option<Times> {
+        Some(Times {
+            count: self.number()?,
+            ns: self.ns()?,
+        })
+    }
+
+    /// A name as `string_quoted` gives it.
+    fn quoted(&mut self) -> Option<String> {
+        let text = self.text()?.strip_prefix('"')?.strip_suffix('"')?;
+        Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
+    }
+}
+
+impl Rows {
+    /// Takes a row. One that is not as it should be is counted.
+    pub fn row(&mut self, row: &[u8]) {
+        let taken = std::str::from_utf8(row).ok().and_then(|row| self.take(row));
+        if taken.is_none() {
+            self.malformed += 1;
+        }
+    }
+
+    fn take(&mut self, row: &str) -> Option<()> {
+        let mut f = Fields(row.split('\t'));
+        match f.text()? {
+            "begin" => {
+                self.origin = f.number()?;
+                self.started_unix_ns = f.number()?;
+            }
+            "start" => self.starts(&mut f)?,
+            "exec" => self.executes(&mut f)?,
+            "exit" => self.exits(&mut f)?,
+            "open" => self.is_open(&mut f)?,
+            "user" => {
+                let thread = self.thread(&mut f)?;
+                let [user, ready, blocked] = [f.ns()?, f.ns()?, f.ns()?];
+                thread.user += user;
+                thread.runnable += ready;
+                thread.blocked += blocked;
+            }
+            "call" => self.calls(&mut f)?,
+            "error" => self.fails(&mut f)?,
+            "minor" => self.times(&mut f, |t| &mut t.fault_minor)?,
+            "major" => self.times(&mut f, |t| &mut t.fault_major)?,
+            "irq" => self.times(&mut f, |t| &mut t.irq)?,
+            "softirq" => self.times(&mut f, |t| &mut t.softirq)?,
+            "ready" => {
+                let thread = self.thread(&mut f)?;
+                thread.runnable += f.ns()?;
+            }
+            "end" => {
+                self.snapshot.at_ns = self.since(f.number()?);
+                let unseen: u64 = f.number()?;
+                if unseen > 0 {
+                    let what = "switches to a thread: the kernel did not show them";
+                    self.snapshot.lost.insert(what.into(), unseen);
+                }
+                self.ended = true;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn since(&self, clock: i64) -> Ns {
+        clock.saturating_sub(self.origin).max(0) as Ns
+    }
+
+    /// The place of the thread of a key, which is made where it is new.
+    fn place(&mut self, key: i64) -> usize {
+        if let Some(place) = self.threads.get(&key) {
+            return *place;
+        }
+        let tid = (key & ((1 << TID_BITS) - 1)) as u32;
+        let used = self.used.entry(tid).or_insert(0);
+        self.snapshot.threads.push(Thread {
+            tid: tid.saturating_add(used.saturating_mul(REUSED)),
+            ..Thread::default()
+        });
+        *used += 1;
+        self.threads.insert(key, self.snapshot.threads.len() - 1);
+        self.snapshot.threads.len() - 1
+    }
+
+    fn thread(&mut self, f: &mut Fields<'_>) -> Option<&mut Thread> {
+        let place = self.place(f.number()?);
+        self.snapshot.threads.get_mut(place)
+    }
+
+    fn times(&mut self, f: &mut Fields<'_>, of: fn(&mut Thread) -> &mut Times) -> Option<()> {
+        let thread = self.thread(f)?;
+        *of(thread) = f.times()?;
+        Some(())
+    }
+
+    fn starts(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let (key, when): (i64, i64) = (f.number()?, f.number()?);
+        let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
+        let (at, place) = (self.since(when), self.place(key));
+        let thread = self.snapshot.threads.get_mut(place)?;
+        thread.started_ns = at;
+        thread.pid = pid;
+        thread.name = f.quoted()?;
+        let comm = thread.name.clone();
+        self.processes.entry(pid).or_insert_with(|| Process {
+            pid,
+            ppid,
+            comm,
+            started_ns: at,
+            ..Process::default()
+        });
+        Some(())
+    }
+
+    fn executes(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let (key, when): (i64, i64) = (f.number()?, f.number()?);
+        let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
+        let before: u32 = f.number()?;
+        let name = f.quoted()?;
+        self.first.get_or_insert(pid);
+        let (at, known) = (self.since(when), self.threads.contains_key(&key));
+        let place = self.place(key);
+        let thread = self.snapshot.threads.get_mut(place)?;
+        if !known {
+            thread.started_ns = at;
+        } else if let Some(ended) = thread.ended_ns.take() {
+            // Its leader had ended. What lies between belongs to the thread that executes.
+            thread.started_ns += at.saturating_sub(ended);
+        }
+        thread.pid = pid;
+        thread.name.clone_from(&name);
+        if before != thread.tid % REUSED {
+            self.renamed.insert(before, at);
+        }
+        let process = self.processes.entry(pid).or_insert_with(|| Process {
+            pid,
+            ppid,
+            started_ns: at,
+            ..Process::default()
+        });
+        process.comm = name;
+        process.ended_ns = None;
+        process.status = None;
+        Some(())
+    }
+
+    fn exits(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let (key, when): (i64, i64) = (f.number()?, f.number()?);
+        let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
+        let status: i32 = f.number()?;
+        let name = f.quoted()?;
+        let (at, place) = (self.since(when), self.place(key));
+        let thread = self.snapshot.threads.get_mut(place)?;
+        thread.ended_ns = Some(at);
+        thread.pid = pid;
+        thread.name = name;
+        let leads = thread.tid % REUSED == pid;
+        let process = self.processes.entry(pid).or_default();
+        process.pid = pid;
+        if process.ppid == 0 {
+            process.ppid = ppid;
+        }
+        if leads {
+            process.status = Some(status);
+        }
+        // The last of its threads to end ends it.
+        process.ended_ns = process.ended_ns.max(Some(at));
+        Some(())
+    }
+
+    fn is_open(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let thread = self.place(f.number()?);
+        let open = Open {
+            thread,
+            what: f.number()?,
+            call: f.text()?.to_owned(),
+            total: f.ns()?,
+            waited: f.ns()?,
+            off: f.ns()?,
+            taken: f.ns()?,
+        };
+        self.open.push(open);
+        Some(())
+    }
+
+    /// The row of a thread's calls in a region.
+    fn of_calls(&mut self, tid: u32, context: u32, call: &str) -> &mut Call {
+        let key = (tid, context, call.to_owned());
+        let all = &mut self.snapshot.calls;
+        let place = *self.calls.entry(key).or_insert_with(|| {
+            all.push(Call {
+                tid,
+                context,
+                call: call.to_owned(),
+                ..Call::default()
+            });
+            all.len() - 1
+        });
+        &mut self.snapshot.calls[place]
+    }
+
+    fn calls(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let place = self.place(f.number()?);
+        let (context, name) = (f.number()?, f.text()?);
+        let count = f.number()?;
+        let [total, min, max, off, runnable, taken] =
+            [f.ns()?, f.ns()?, f.ns()?, f.ns()?, f.ns()?, f.ns()?];
+        let bytes = f.number()?;
+        let (cpu, blocked) = (
+            total.saturating_sub(off),
+            off.saturating_sub(runnable).saturating_sub(taken),
+        );
+        let tid = self.snapshot.threads.get(place)?.tid;
+        let call = self.of_calls(tid, context, name);
+        (call.count, call.total, call.min, call.max) = (count, total, min, max);
+        (call.cpu, call.blocked, call.runnable, call.bytes) = (cpu, blocked, runnable, bytes);
+        let thread = self.snapshot.threads.get_mut(place)?;
+        thread.syscall_cpu += cpu;
+        thread.blocked += blocked;
+        thread.runnable += runnable;
+        Some(())
+    }
+
+    fn fails(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let tid = self.thread(f)?.tid;
+        let (context, call) = (f.number()?, f.text()?);
+        let (error, count) = (f.text()?, f.number()?);
+        // What it returns is the result of what the signal interrupted.
+        if call == "rt_sigreturn" {
+            return Some(());
+        }
+        let errors = &mut self.of_calls(tid, context, call).errors;
+        errors.insert(error.to_owned(), count);
+        Some(())
+    }
+
+    /// The process that ran a program first: the command's.
+    pub fn first(&self) -> Option<u32> {
+        self.first
+    }
+
+    /// The account: what was open is added to it, with what rows lacked. `at_end` says which
+    /// system call a thread is in where the recording did not see it enter (its number, its
+    /// process), and `threads` are all of a process that was there before: those of which nothing
+    /// was seen were in one call, or ran, the whole time.
+    pub fn finish(
+        mut self,
+        threads: &[(u32, u32)],
+        at_end: impl Fn(u32, u32) -> Option<String>,
+    ) -> Snapshot {
+        for open in std::mem::take(&mut self.open) {
+            self.close(&open, &at_end);
+        }
+        for (pid, tid) in threads {
+            if !self.used.contains_key(tid) {
+                self.unseen(*pid, *tid, at_end(*pid, *tid));
+            }
+        }
+        if self.malformed > 0 {
+            let what = "rows of the recording: they were not as they should be";
+            self.snapshot.lost.insert(what.into(), self.malformed);
+        }
+        self.snapshot.processes = self.processes.into_values().collect();
+        self.snapshot
+    }
+
+    /// Adds a thread of which nothing was seen.
+    fn unseen(&mut self, pid: u32, tid: u32, call: Option<String>) {
+        let at = self.snapshot.at_ns;
+        let mut thread = Thread {
+            tid,
+            pid,
+            ..Thread::default()
+        };
+        match call {
+            Some(call) => {
+                thread.blocked = at;
+                self.of_calls(tid, 0, &call).unfinished = Some(at);
+            }
+            None => thread.user = at,
+        }
+        self.snapshot.threads.push(thread);
+    }
+
+    /// Adds what a thread was in when the recording ended.
+    fn close(&mut self, open: &Open, at_end: &impl Fn(u32, u32) -> Option<String>) {
+        let at = self.snapshot.at_ns;
+        let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
+            return;
+        };
+        let mut total = open.total;
+        if let Some(renamed) = self.renamed.get(&thread.tid).copied()
+            && thread.ended_ns.is_none()
+        {
+            // It goes on as its leader.
+            thread.ended_ns = Some(renamed);
+            total = total.saturating_sub(at.saturating_sub(renamed));
+        }
+        let away = (open.waited + open.off).min(total);
+        let own = total.saturating_sub(away).saturating_sub(open.taken);
+        let (tid, call) = (
+            thread.tid,
+            match open.what {
+                0 => None,
+                1 => Some(open.call.clone()),
+                -1 => Some("(start)".to_owned()),
+                _ => at_end(thread.pid, thread.tid % REUSED),
+            },
+        );
+        let Some(call) = call else {
+            thread.user += own;
+            thread.runnable += away;
+            return;
+        };
+        thread.syscall_cpu += own;
+        thread.blocked += away;
+        self.of_calls(tid, 0, &call).unfinished = Some(total);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Rows and the accounts that they make.
+
+use super::*;
+
+fn key(tid: i64, started: i64) -> i64 {
+    started << TID_BITS | tid
+}
+
+fn account(rows: &[String]) -> Snapshot {
+    let mut all = Rows::default();
+    for row in rows {
+        all.row(row.replace(' ', "\t").as_bytes());
+    }
+    all.finish(&[], |_, _| Some("poll".into()))
+}
+
+fn thread(snapshot: &Snapshot, tid: u32) -> &Thread {
+    snapshot.threads.iter().find(|t| t.tid == tid).unwrap()
+}
+
+#[test]
+fn closes() {
+    let t = key(70, -5);
+    let account = account(&[
+        "begin 1000 99000".into(),
+        format!("exec {t} 1100 70 1 70 \"app\""),
+        format!("exit {t} 2100 70 1 256 \"app\""),
+        format!("user {t} 300 100 0"),
+        format!("call {t} 0 read 3 500 10 400 250 50 20 77"),
+        format!("error {t} 0 read EAGAIN 2"),
+        format!("minor {t} 4 60"),
+        format!("ready {t} 10"),
+        format!("irq {t} 2 30"),
+        "end 3000 0".into(),
+    ]);
+    let read = &account.calls[0];
+    assert_eq!((read.count, read.total, read.cpu), (3, 500, 250));
+    assert_eq!((read.blocked, read.runnable, read.bytes), (180, 50, 77));
+    assert_eq!(read.errors["EAGAIN"], 2);
+    let thread = thread(&account, 70);
+    assert_eq!((thread.started_ns, thread.ended_ns), (100, Some(1100)));
+    assert_eq!((thread.user, thread.syscall_cpu), (300, 250));
+    assert_eq!((thread.blocked, thread.runnable), (180, 160));
+    assert_eq!(thread.fault_minor, Times { count: 4, ns: 60 });
+    assert_eq!(
+        thread.residual(account.at_ns),
+        1000 - 300 - 250 - 180 - 160 - 60 - 30
+    );
+    assert_eq!(
+        (account.processes[0].status, &*account.processes[0].comm),
+        (Some(256), "app")
+    );
+    assert!(account.lost.is_empty());
+}
+
+#[test]
+fn what_is_open_counts_as_unfinished() {
+    let [a, b, c] = [key(71, 1), key(72, 1), key(73, 1)];
+    let account = account(&[
+        "begin 0 0".into(),
+        format!("start {a} 10 71 1 \"a\""),
+        format!("start {b} 10 71 1 \"a\""),
+        format!("start {c} 10 71 1 \"a\""),
+        format!("open {a} 1 futex 60 20 30 5"),
+        format!("open {b} 0 - 40 10 0 1"),
+        format!("open {c} -2 - 9 0 9 0"),
+        "end 100 2".into(),
+    ]);
+    assert_eq!(account.calls[0].unfinished, Some(60));
+    assert_eq!(
+        (account.calls[0].count, &*account.calls[0].call),
+        (0, "futex")
+    );
+    let a = thread(&account, 71);
+    assert_eq!((a.syscall_cpu, a.blocked), (5, 50));
+    let b = thread(&account, 72);
+    assert_eq!((b.user, b.runnable), (29, 10));
+    assert_eq!(account.calls[1].call, "poll");
+    assert_eq!(account.lost.len(), 1);
+}
+
+#[test]
+fn a_thread_that_executes_takes_its_leaders_number() {
+    let [leader, other] = [key(80, 1), key(81, 2)];
+    let account = account(&[
+        "begin 0 0".into(),
+        format!("start {leader} 10 80 1 \"a\""),
+        format!("start {other} 20 80 1 \"a\""),
+        format!("exit {leader} 50 80 1 0 \"a\""),
+        format!("exec {leader} 60 80 1 81 \"b\""),
+        format!("exit {leader} 90 80 1 0 \"b\""),
+        // Nobody saw it end: it was in the call that executes since 30.
+        format!("open {other} 1 execve 70 0 0 0"),
+        "end 100 0".into(),
+    ]);
+    let leader = thread(&account, 80);
+    assert_eq!(
+        (leader.wall(100), leader.ended_ns, &*leader.name),
+        (70, Some(90), "b")
+    );
+    let other = thread(&account, 81);
+    assert_eq!(other.ended_ns, Some(60));
+    assert_eq!(account.calls[0].unfinished, Some(30));
+}
+
+#[test]
+fn numbers_that_are_used_again_are_other_threads() {
+    let [first, second] = [key(90, 1), key(90, 5)];
+    let account = account(&[
+        "begin 0 0".into(),
+        format!("start {first} 10 90 1 \"a\""),
+        format!("exit {first} 20 90 1 0 \"a\""),
+        format!("start {second} 30 90 1 \"b\""),
+        format!("exit {second} 50 90 1 0 \"b\""),
+        format!("call {first} 0 close 1 5 5 5 0 0 0 0"),
+        format!("call {second} 0 close 1 7 7 7 0 0 0 0"),
+        "end 100 0".into(),
+    ]);
+    assert_eq!(thread(&account, 90).wall(100), 10);
+    assert_eq!(thread(&account, REUSED + 90).wall(100), 20);
+    assert_eq!(account.calls.len(), 2);
+}
+
+#[test]
+fn rows_that_are_none_are_counted() {
+    let mut rows = Rows::default();
+    for row in [
+        &b"what\t1"[..],
+        b"",
+        b"user\t1",
+        b"\xff\xfe",
+        b"start\t1\tx\t2\t3\t\"n\"",
+    ] {
+        rows.row(row);
+    }
+    rows.row(b"end\t1\t0");
+    assert!(rows.ended);
+    let account = rows.finish(&[(5, 5)], |_, _| None);
+    assert_eq!(
+        account.threads.iter().map(|t| t.tid).collect::<Vec<_>>(),
+        [1, 5]
+    );
+    assert_eq!(account.lost.values().sum::<u64>(), 5);
+}

@@ -1,0 +1,299 @@
+//! `spile profile` on the live kernel: the time of threads whose lives are known adds up, and calls
+//! are counted exactly. The program is `tests/programs/lives.c`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use spile_profile::file::read_path;
+use spile_profile::model::{Part, Profile, Thread};
+
+/// The program, compiled once.
+static LIVES: LazyLock<PathBuf> = LazyLock::new(|| {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/lives.c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lives");
+    let done = Command::new("cc")
+        .args(["-O2", "-Wall", "-Werror", "-pthread", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(done.unwrap().success());
+    program
+});
+
+/// Runs `spile profile -o FILE` with these arguments; the profile, and what was printed.
+fn record(args: &[&str]) -> (Profile, Output) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.spile");
+    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "-o", file.to_str().unwrap()])
+        .args(args)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let read = read_path(&file).unwrap_or_else(|e| panic!("{e:?}: {said}"));
+    assert!(read.notes.is_empty(), "{said}");
+    (read.profile, output)
+}
+
+fn lives(args: &[&str]) -> (Profile, Output) {
+    let command = ["--", LIVES.to_str().unwrap()];
+    record(&[&command[..], args].concat())
+}
+
+/// Calls of that name that ended, in all threads.
+fn count(profile: &Profile, call: &str) -> u64 {
+    let calls = profile.data.calls.iter();
+    calls.filter(|c| c.call == call).map(|c| c.count).sum()
+}
+
+/// No part of a thread's time is missing and none is counted twice. Events that were lost can
+/// only shift time from one part to another.
+#[track_caller]
+fn closes(profile: &Profile) {
+    let at = profile.data.at_ns;
+    assert!(!profile.data.threads.is_empty());
+    for thread in &profile.data.threads {
+        let (wall, residual) = (thread.wall(at), thread.residual(at));
+        assert!(
+            residual.unsigned_abs() <= wall / 100,
+            "{residual} of {wall}: {thread:?}"
+        );
+        assert!(thread.ended_ns.is_none_or(|e| e <= at), "{thread:?}");
+    }
+    for call in &profile.data.calls {
+        assert!(call.time() <= at, "an absolute time: {call:?}");
+        assert!(
+            call.cpu + call.blocked + call.runnable <= call.total,
+            "{call:?}"
+        );
+        assert!(call.min <= call.max && call.max <= call.total, "{call:?}");
+    }
+}
+
+fn thread(profile: &Profile, tid: u32) -> &Thread {
+    let found = profile.data.threads.iter().find(|t| t.tid == tid);
+    found.unwrap_or_else(|| panic!("no thread {tid}"))
+}
+
+#[test]
+fn calls_are_counted_exactly() {
+    let (profile, _) = lives(&["calls", "100000"]);
+    closes(&profile);
+    assert_eq!(count(&profile, "getppid"), 100_000);
+    assert_eq!(count(&profile, "exit_group"), 1);
+    assert_eq!(profile.data.threads.len(), 1);
+    assert_eq!(profile.end.unwrap().status, Some(0));
+}
+
+#[test]
+fn threads_that_come_and_go() {
+    let (profile, _) = lives(&["threads", "2000"]);
+    closes(&profile);
+    assert_eq!(profile.data.threads.len(), 2001);
+    assert_eq!(count(&profile, "getppid"), 2000);
+    assert_eq!(count(&profile, "exit"), 2000);
+    assert!(profile.data.threads.iter().all(|t| t.ended_ns.is_some()));
+}
+
+#[test]
+fn a_thread_that_is_not_the_leader_executes() {
+    let (profile, _) = lives(&["exec-thread"]);
+    closes(&profile);
+    assert_eq!(count(&profile, "getppid"), 7);
+    let pid = profile.header.pid.unwrap();
+    assert_eq!(profile.data.threads.len(), 3);
+    let open = profile.data.calls.iter().find(|c| c.unfinished.is_some());
+    let open = open.expect("the call of the thread that became the leader");
+    assert_eq!(open.call, "execve");
+    assert_ne!(open.tid, pid);
+    assert!(thread(&profile, open.tid).ended_ns < thread(&profile, pid).ended_ns);
+}
+
+#[test]
+fn children_of_every_kind() {
+    let (profile, _) = lives(&["children"]);
+    closes(&profile);
+    assert_eq!(count(&profile, "getppid"), 3 + 5 + 1);
+    assert_eq!(profile.data.processes.len(), 4);
+    let status = |s| {
+        profile
+            .data
+            .processes
+            .iter()
+            .filter(|p| p.status == Some(s))
+            .count()
+    };
+    assert_eq!((status(0), status(4 << 8)), (3, 1));
+    for (call, times) in [("vfork", 1), ("clone", 1), ("clone3", 1), ("wait4", 3)] {
+        assert_eq!(count(&profile, call), times, "{call}");
+    }
+}
+
+#[test]
+fn signals_within_calls() {
+    let (profile, _) = lives(&["signals"]);
+    closes(&profile);
+    let of = |call: &str| {
+        profile
+            .data
+            .calls
+            .iter()
+            .filter(|c| c.call == call)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(count(&profile, "pause"), 1);
+    assert_eq!(of("pause")[0].errors["ERESTARTNOHAND"], 1);
+    // Interrupted, and made again by the kernel.
+    let read = of("read");
+    let interrupted: u64 = read
+        .iter()
+        .filter_map(|c| c.errors.get("ERESTARTSYS"))
+        .sum();
+    assert_eq!(interrupted, 1);
+    assert_eq!(count(&profile, "rt_sigreturn"), 2);
+    assert!(of("rt_sigreturn").iter().all(|c| c.errors.is_empty()));
+}
+
+#[test]
+fn killed_within_calls() {
+    let (profile, output) = lives(&["killed"]);
+    closes(&profile);
+    assert_eq!(output.status.code(), Some(128 + 9));
+    assert_eq!(profile.end.as_ref().unwrap().status, Some(9));
+    assert!(profile.data.threads.iter().all(|t| t.ended_ns.is_some()));
+    assert_eq!(count(&profile, "pause"), 1);
+    assert_eq!(count(&profile, "kill"), 1);
+}
+
+#[test]
+fn parts_of_time() {
+    let (profile, _) = lives(&["pages", "2000"]);
+    closes(&profile);
+    let faults = profile.data.threads[0].fault_minor;
+    assert!((2000..2500).contains(&faults.count), "{faults:?}");
+    let (profile, _) = lives(&["mixed", "100"]);
+    closes(&profile);
+    let pid = profile.header.pid.unwrap();
+    let mut others: Vec<&Thread> = profile
+        .data
+        .threads
+        .iter()
+        .filter(|t| t.tid != pid)
+        .collect();
+    others.sort_by_key(|t| t.tid);
+    let [sleeps, naps, spins] = others[..] else {
+        panic!("{others:?}")
+    };
+    let most = |t: &Thread| Part::ALL.into_iter().max_by_key(|p| p.of(t)).unwrap();
+    assert!(sleeps.blocked >= 100_000_000 && most(sleeps) == Part::Blocked);
+    assert!(naps.blocked >= 100_000_000, "{naps:?}");
+    assert!(spins.blocked < 50_000_000, "{spins:?}");
+    assert!(
+        matches!(most(spins), Part::User | Part::Runnable),
+        "{spins:?}"
+    );
+    assert!(thread(&profile, pid).blocked >= 100_000_000);
+}
+
+#[test]
+fn bytes_and_errors() {
+    let (profile, _) = lives(&["bytes", "100"]);
+    closes(&profile);
+    let call = |name| profile.data.calls.iter().find(|c| c.call == name).unwrap();
+    assert_eq!(call("write").bytes, 100_000);
+    assert!(call("read").bytes >= 100_000);
+    assert!(call("close").errors["EBADF"] >= 100);
+}
+
+#[test]
+fn a_process_that_runs_already() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::Stdio;
+    let mut child = Command::new(&*LIVES)
+        .arg("ready")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let out = child.stdout.take().unwrap();
+    BufReader::new(out).read_line(&mut line).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let recording = |name: &str, more: &[&str]| {
+        let file = dir.path().join(name);
+        let mut spile = Command::new(env!("CARGO_BIN_EXE_spile"))
+            .args(["profile", "-v", "-o", file.to_str().unwrap()])
+            .args(["-p", &child.id().to_string()])
+            .args(more)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(spile.stderr.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("starting run")));
+        (spile, said, file)
+    };
+    // Two threads of which nothing is seen.
+    let (mut spile, said, file) = recording("idle", &["-d", "0.2"]);
+    said.for_each(drop);
+    assert!(spile.wait().unwrap().success());
+    let profile = read_path(&file).unwrap().profile;
+    closes(&profile);
+    assert_eq!(profile.data.threads.len(), 2);
+    assert!(
+        profile
+            .data
+            .threads
+            .iter()
+            .all(|t| t.blocked == profile.data.at_ns)
+    );
+    let mut open: Vec<&str> = profile.data.calls.iter().map(|c| &*c.call).collect();
+    open.sort_unstable();
+    assert_eq!(open, ["pause", "read"]);
+    // The same until the process ends.
+    let (mut spile, said, file) = recording("whole", &[]);
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    said.for_each(drop);
+    assert!(spile.wait().unwrap().success());
+    let profile = read_path(&file).unwrap().profile;
+    closes(&profile);
+    assert_eq!(count(&profile, "getppid"), 11);
+    // It was in the call already when the recording began.
+    let read = profile
+        .data
+        .calls
+        .iter()
+        .find(|c| c.call == "read")
+        .unwrap();
+    assert_eq!((read.count, read.unfinished), (1, None));
+    assert_eq!(profile.data.threads.len(), 2);
+}
+
+#[test]
+fn what_cannot_be_recorded() {
+    let fails = |args: &[&str], message: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+            .arg("profile")
+            .args(args)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(message), "{said}");
+        assert!(!output.status.success() && output.stdout.is_empty());
+    };
+    fails(&[], "which command?");
+    fails(
+        &["--", "no-such-program"],
+        "no-such-program: there is no such program",
+    );
+    fails(
+        &["--", "/etc/passwd"],
+        "there is no such program that can be run",
+    );
+    fails(&["-p", "999999999"], "there is no process 999999999");
+    fails(&["-p", "1", "true"], "cannot be used with");
+    fails(
+        &["-o", "/nonexistent/folder/p", "--", "true"],
+        "/nonexistent/folder/p",
+    );
+}
