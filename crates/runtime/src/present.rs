@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn this_process_and_its_threads() {
-        let other = std::thread::spawn(|| std::thread::park());
+        let other = std::thread::spawn(std::thread::park);
         let Some(mut tasks) = all(true, u64::MAX) else {
             return println!("skipped: kernel memory cannot be read");
         };
