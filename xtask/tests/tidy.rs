@@ -111,7 +111,11 @@ fn documents_name_files_that_exist() {
 }
 
 /// Sections of manifests that name libraries, and what marks them in the document.
-const SECTIONS: [(&str, &str); 2] = [("[dependencies]", ""), ("[dev-dependencies]", " (tests)")];
+const SECTIONS: [(&str, &str); 3] = [
+    ("[dependencies]", ""),
+    ("[dev-dependencies]", " (tests)"),
+    ("[build-dependencies]", " (build)"),
+];
 
 /// The libraries that a manifest names, our own left out.
 fn libraries(manifest: &str, section: &str) -> Vec<String> {

@@ -109,6 +109,9 @@ pub struct Cli {
     /// Print spile/sdt.h, the header with which C and C++ programs get markers
     #[arg(long)]
     pub sdt_header: bool,
+    /// Print spile/region.h, the header with which C and C++ programs name parts for profiles
+    #[arg(long)]
+    pub region_header: bool,
     /// Colours in messages: auto, always or never
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"])]
     pub color: String,

@@ -91,9 +91,15 @@ fn run() -> ExitCode {
         ));
         return ExitCode::from(u8::from(said.is_err()));
     }
-    if cli.sdt_header {
-        let said = report::say(format_args!("{SDT_HEADER}"));
-        return ExitCode::from(u8::from(said.is_err()));
+    let headers = [
+        (cli.sdt_header, SDT_HEADER),
+        (cli.region_header, spile_context::HEADER),
+    ];
+    for (asked, header) in headers {
+        if asked {
+            let said = report::say(format_args!("{header}"));
+            return ExitCode::from(u8::from(said.is_err()));
+        }
     }
     let color = match cli.color.as_str() {
         "always" => true,

@@ -1,0 +1,163 @@
+/*
+ * Trampolines: an interposed function sets the thread's word, calls the one behind it with the same
+ * arguments, whatever their types are, and sets the word back. Arguments in registers are kept, those
+ * on the stack are copied: 16 words, more than any function of calls.def has (what is copied too much
+ * is the caller's own frame). None has arguments or results in floating point.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+        .text
+        .set entry, 0
+
+#if defined(__x86_64__)
+/* The entry's number goes in a register that calls may change. */
+.macro ENTRY symbol
+        .globl \symbol
+        .type \symbol, @function
+        .balign 16
+\symbol:
+        .cfi_startproc
+        endbr64
+        movl $entry, %r11d
+        jmp trampoline
+        .cfi_endproc
+        .size \symbol, . - \symbol
+        .set entry, entry + 1
+.endm
+
+        .type trampoline, @function
+        .balign 16
+trampoline:
+        .cfi_startproc
+        pushq %rbp
+        .cfi_def_cfa_offset 16
+        .cfi_offset %rbp, -16
+        movq %rsp, %rbp
+        .cfi_def_cfa_register %rbp
+        subq $192, %rsp
+        movq %rdi, -8(%rbp)
+        movq %rsi, -16(%rbp)
+        movq %rdx, -24(%rbp)
+        movq %rcx, -32(%rbp)
+        movq %r8, -40(%rbp)
+        movq %r9, -48(%rbp)
+        movl %r11d, %edi
+        movq 8(%rbp), %rsi
+        leaq -56(%rbp), %rdx
+        call context_call
+        movq %rax, %r11
+        .set at, 0
+        .rept 8
+        movups 16 + at(%rbp), %xmm8
+        movups %xmm8, at(%rsp)
+        .set at, at + 16
+        .endr
+        movq -8(%rbp), %rdi
+        movq -16(%rbp), %rsi
+        movq -24(%rbp), %rdx
+        movq -32(%rbp), %rcx
+        movq -40(%rbp), %r8
+        movq -48(%rbp), %r9
+        /* How many arguments of a variable number are in vector registers: none. */
+        xorl %eax, %eax
+        testq %r11, %r11
+        js 1f
+        call *%r11
+        movq -56(%rbp), %rcx
+        movq spile_word@gottpoff(%rip), %rdx
+        movq %rcx, %fs:(%rdx)
+        .cfi_remember_state
+        leave
+        .cfi_def_cfa %rsp, 8
+        ret
+        /* Marked: its caller has to be the program's code. */
+1:      .cfi_restore_state
+        btrq $63, %r11
+        leave
+        .cfi_def_cfa %rsp, 8
+        jmp *%r11
+        .cfi_endproc
+        .size trampoline, . - trampoline
+
+#elif defined(__aarch64__)
+.macro ENTRY symbol
+        .globl \symbol
+        .type \symbol, %function
+        .balign 16
+\symbol:
+        .cfi_startproc
+        hint #34
+        mov w16, #entry
+        b trampoline
+        .cfi_endproc
+        .size \symbol, . - \symbol
+        .set entry, entry + 1
+.endm
+
+        .type trampoline, %function
+        .balign 16
+trampoline:
+        .cfi_startproc
+        stp x29, x30, [sp, #-112]!
+        .cfi_def_cfa_offset 112
+        .cfi_offset 29, -112
+        .cfi_offset 30, -104
+        mov x29, sp
+        .cfi_def_cfa_register 29
+        stp x0, x1, [x29, #16]
+        stp x2, x3, [x29, #32]
+        stp x4, x5, [x29, #48]
+        stp x6, x7, [x29, #64]
+        mov w0, w16
+        mov x1, x30
+        add x2, x29, #80
+        bl context_call
+        mov x16, x0
+        sub sp, sp, #128
+        .set at, 0
+        .rept 4
+        ldp q16, q17, [x29, #112 + at]
+        stp q16, q17, [sp, #at]
+        .set at, at + 32
+        .endr
+        ldp x0, x1, [x29, #16]
+        ldp x2, x3, [x29, #32]
+        ldp x4, x5, [x29, #48]
+        ldp x6, x7, [x29, #64]
+        tbnz x16, #63, 1f
+        blr x16
+        ldr x1, [x29, #80]
+        adrp x2, :gottprel:spile_word
+        ldr x2, [x2, #:gottprel_lo12:spile_word]
+        mrs x3, tpidr_el0
+        str x1, [x3, x2]
+        .cfi_remember_state
+        mov sp, x29
+        ldp x29, x30, [sp], #112
+        .cfi_def_cfa 31, 0
+        .cfi_restore 29
+        .cfi_restore 30
+        ret
+        /* Marked: its caller has to be the program's code. */
+1:      .cfi_restore_state
+        and x16, x16, #0x7fffffffffffffff
+        mov sp, x29
+        ldp x29, x30, [sp], #112
+        .cfi_def_cfa 31, 0
+        .cfi_restore 29
+        .cfi_restore 30
+        br x16
+        .cfi_endproc
+        .size trampoline, . - trampoline
+#endif
+
+/* Four a call, as calls.c counts: C, Fortran, and its module mpi_f08 of OpenMPI and of MPICH. */
+#define GOMP(symbol, text) ENTRY symbol; .set entry, entry + 3
+#define MPI(name, fortran)                                                                         \
+        ENTRY MPI_##name;                                                                          \
+        ENTRY mpi_##fortran##_;                                                                    \
+        ENTRY mpi_##fortran##_f08_;                                                                \
+        ENTRY mpi_##fortran##_f08ts_
+#include "calls.def"
+
+        .section .note.GNU-stack, "", %progbits

@@ -1,0 +1,56 @@
+/*
+ * What the trampolines of calls.S ask: which function comes next, and the region to be in.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#include "context.h"
+
+/* A function; of MPI's with its names in C and Fortran. No pointers: they would be relocated in every
+ * program. */
+static const struct {
+    char symbol[44];
+    char other[36];
+    bool mpi;
+} calls[CALLS] = {
+#define GOMP(symbol, text) {#symbol, text, false},
+#define MPI(name, fortran) {"MPI_" #name, "mpi_" #fortran, true},
+#include "calls.def"
+#undef GOMP
+#undef MPI
+};
+
+static __attribute__((noinline)) uint64_t look_up(uint32_t entry, uint64_t caller)
+{
+    static const char ends[4][8] = {"", "_", "_f08_", "_f08ts_"};
+    char symbol[64];
+    const char *name = entry % 4 == 0 ? calls[entry / 4].symbol : calls[entry / 4].other;
+    size_t n = 0;
+    for (; name[n] != 0; n++)
+        symbol[n] = name[n];
+    for (const char *end = ends[entry % 4];; end++) {
+        symbol[n++] = *end;
+        if (*end == 0)
+            break;
+    }
+    return context_look_up(entry, symbol, caller);
+}
+
+/* Enters; stores what the word was. The address of the function, which may be marked. */
+uint64_t context_call(uint32_t entry, uint64_t caller, uint64_t *before);
+
+uint64_t context_call(uint32_t entry, uint64_t caller, uint64_t *before)
+{
+    uint32_t call = entry / 4;
+    uint64_t next = __atomic_load_n(&context_global[entry], __ATOMIC_RELAXED);
+    if (next == 0)
+        next = look_up(entry, caller);
+    *before = spile_word;
+    if (next & SPEAKS_OMPT)
+        return next;
+    if (!calls[call].mpi)
+        context_enter(BARRIER, 64 + call, caller, calls[call].other);
+    else if (context_kind() != CALL)
+        /* Libraries of MPI call themselves: the program's own call counts. */
+        context_enter(CALL, 64 + call, caller, calls[call].symbol);
+    return next;
+}

@@ -1,0 +1,355 @@
+/*
+ * The word that says which region a thread is in, the numbers of regions, and what is announced of
+ * them to `spile profile`. The announcements are system calls that fail; a BPF program sees them.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#include "context.h"
+
+_Thread_local uint64_t spile_word;
+
+/* ---- the system call ---- */
+
+/* First argument of prctl: no option that Linux has. */
+#define MAGIC 0x53504c31 /* "SPL1" */
+enum { PLACE = 0, DESCRIBE = 1, REFUSED = 2 };
+
+/* Not through libc, which would set errno. */
+static void announce(uint64_t what, uint64_t a, const volatile void *b)
+{
+#if defined(__x86_64__)
+    long result = 157;
+    register const volatile void *r10 __asm__("r10") = b;
+    register uint64_t r8 __asm__("r8") = 0;
+    (void)r10;
+    __asm__ volatile("syscall"
+                     : "+a"(result)
+                     : "D"((long)MAGIC), "S"(what), "d"(a), "r"(r10), "r"(r8)
+                     : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+    register uint64_t x0 __asm__("x0") = MAGIC;
+    register uint64_t x1 __asm__("x1") = what;
+    register uint64_t x2 __asm__("x2") = a;
+    register const volatile void *x3 __asm__("x3") = b;
+    register uint64_t x4 __asm__("x4") = 0;
+    register uint64_t x8 __asm__("x8") = 167;
+    __asm__ volatile("svc 0"
+                     : "+r"(x0)
+                     : "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x8)
+                     : "memory");
+#else
+#error "the context library knows x86-64 and aarch64"
+#endif
+}
+
+static void announce_place(void)
+{
+    uint64_t thread;
+#if defined(__x86_64__)
+    /* The first word of a thread's block is its own address. */
+    __asm__("mov %%fs:0, %0" : "=r"(thread));
+#else
+    __asm__("mrs %0, tpidr_el0" : "=r"(thread));
+#endif
+    announce(PLACE, (uint64_t)&spile_word - thread, NULL);
+}
+
+/* ---- numbers ---- */
+
+/* The ABI's description of a region. */
+struct description {
+    uint64_t size;
+    uint32_t kind;
+    uint32_t parent;
+    uint64_t code;
+    char name[112];
+};
+
+#define NUMBERS 65536
+#define SLOTS (NUMBERS * 2)
+
+/* By number. Pages that no region needs are never touched. */
+static struct description described[NUMBERS];
+static uint32_t whats[NUMBERS];
+static uint32_t used = 1;
+static uint64_t refused;
+
+/*
+ * Hash table of regions, open addressing: 48 bits of the hash (and its place gives 17 more), 16 bits
+ * of number. A slot is written once, whole: no reader waits for a writer, in no child of fork either.
+ * That two of 65,535 regions have the same 65 bits has a chance of 1 in 10 to the 10.
+ */
+static uint64_t slots[SLOTS];
+static uint32_t filled;
+
+static uint32_t find(uint64_t hash)
+{
+    for (uint64_t i = hash;; i++) {
+        uint64_t slot = __atomic_load_n(&slots[i % SLOTS], __ATOMIC_ACQUIRE);
+        if (slot == 0 || (slot ^ hash) >> 16 == 0)
+            return slot & 0xffff;
+    }
+}
+
+/* Second ways to a number; then there is room for the first of each. Readers stop at empty slots. */
+#define ALIASES (SLOTS / 4)
+
+/* Gives a hash a number, unless another thread has done so: then that thread's. */
+static uint32_t insert(uint64_t hash, uint32_t number, bool alias)
+{
+    if (alias && __atomic_load_n(&filled, __ATOMIC_RELAXED) >= ALIASES)
+        return number;
+    __atomic_fetch_add(&filled, 1, __ATOMIC_RELAXED);
+    uint64_t mine = (hash & ~0xffffull) | number;
+    for (uint64_t i = hash;; i++) {
+        uint64_t slot = 0;
+        if (__atomic_compare_exchange_n(&slots[i % SLOTS], &slot, mine, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE))
+            return number;
+        if ((slot ^ hash) >> 16 == 0)
+            return slot & 0xffff;
+    }
+}
+
+/* A region without a number. How many is told at 1, 2, 4, ... of them. */
+static uint32_t refuse(uint32_t parent)
+{
+    uint64_t count = __atomic_add_fetch(&refused, 1, __ATOMIC_RELAXED);
+    if ((count & (count - 1)) == 0)
+        announce(REFUSED, count, NULL);
+    return parent;
+}
+
+/* The region itself where it is around its parent: recursion does not make new ones. Waits and calls
+ * do not contain themselves. */
+static uint32_t around(enum kind kind, uint32_t what, uint64_t code, uint32_t parent)
+{
+    if (kind == BARRIER || kind == CALL)
+        return 0;
+    while (parent != 0) {
+        const struct description *d = &described[parent];
+        if (d->kind == kind && whats[parent] == what && (code == 0 || d->code == code))
+            break;
+        parent = d->parent;
+    }
+    return parent;
+}
+
+static __attribute__((noinline)) uint32_t create(uint64_t hash, enum kind kind, uint32_t what,
+                                                 uint64_t code, const char *name)
+{
+    uint32_t parent = (uint32_t)spile_word;
+    uint32_t recursive = around(kind, what, kind == MARK ? 0 : code, parent);
+    if (recursive != 0)
+        return insert(hash, recursive, true);
+    if (__atomic_load_n(&used, __ATOMIC_RELAXED) >= NUMBERS)
+        return refuse(parent);
+    uint32_t number = __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED);
+    if (number >= NUMBERS)
+        return refuse(parent);
+    struct description *d = &described[number];
+    d->kind = kind;
+    d->parent = parent;
+    d->code = code;
+    whats[number] = what;
+    for (size_t i = 0; i + 1 < sizeof d->name && name[i] != 0; i++)
+        d->name[i] = name[i];
+    uint32_t winner = insert(hash, number, false);
+    if (winner != number)
+        return winner;
+    __atomic_store_n(&d->size, sizeof *d, __ATOMIC_RELEASE);
+    announce(DESCRIBE, number, d);
+    return number;
+}
+
+uint32_t context_number(enum kind kind, uint32_t what, uint64_t code, const char *name)
+{
+    uint64_t hash = context_mix(code ^ ((uint64_t)what << 36) ^ ((uint64_t)kind << 60));
+    hash = context_mix(hash + (uint32_t)spile_word);
+    uint32_t number = find(hash);
+    return number != 0 ? number : create(hash, kind, what, code, name);
+}
+
+enum kind context_kind(void)
+{
+    return described[(uint16_t)spile_word].kind;
+}
+
+uint64_t context_code(void)
+{
+    return described[(uint16_t)spile_word].code;
+}
+
+/* ---- marks in programs: include/spile/region.h ---- */
+
+#define DEPTH 32
+static _Thread_local uint64_t outer[DEPTH];
+static _Thread_local uint32_t depth;
+
+static uint32_t text_hash(const char *name)
+{
+    uint64_t hash = 1;
+    for (; *name != 0; name++)
+        hash = context_mix(hash + (unsigned char)*name);
+    return (uint32_t)hash | 1;
+}
+
+EXPORT void spile_region_begin(const char *name);
+EXPORT void spile_region_end(void);
+
+/* `name` is a literal: its address tells it from others. The same text elsewhere is the same region. */
+void spile_region_begin(const char *name)
+{
+    uint64_t before = spile_word;
+    uint64_t hash = context_mix((uint64_t)name);
+    hash = context_mix(hash + (uint32_t)before);
+    uint32_t number = find(hash);
+    if (number == 0) {
+        uint32_t text = text_hash(name);
+        uint64_t by_text = context_mix(((uint64_t)text << 32) + (uint32_t)before);
+        number = find(by_text);
+        if (number == 0)
+            number = create(by_text, MARK, text, CALLER, name);
+        insert(hash, number, true);
+    }
+    spile_word = number;
+    if (depth++ < DEPTH)
+        outer[depth - 1] = before;
+}
+
+/* An end without a beginning does nothing. Deeper than DEPTH, the region stays that of DEPTH. */
+void spile_region_end(void)
+{
+    if (depth != 0 && --depth < DEPTH)
+        spile_word = outer[depth];
+}
+
+/* ---- the functions behind ours ---- */
+
+struct place {
+    const char *file;
+    void *base;
+    const char *symbol;
+    void *address;
+};
+
+#define WEAK extern __attribute__((weak, visibility("default")))
+WEAK void *dlsym(void *handle, const char *symbol);
+WEAK void *dlopen(const char *file, int flags);
+WEAK int dladdr(const void *address, struct place *place);
+/* glibc has the first, musl the second. */
+WEAK int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
+WEAK int pthread_atfork(void (*)(void), void (*)(void), void (*)(void));
+WEAK long write(int fd, const void *bytes, size_t size);
+WEAK void _exit(int status) __attribute__((noreturn));
+
+#define NEXT ((void *)-1l)
+enum { LAZY = 1, NOLOAD = 4 };
+
+uint64_t context_global[ENTRIES];
+
+/*
+ * A module that a program opened by dlopen, with the functions that it sees behind ours: such modules
+ * have scopes of their own, and may bring a libgomp each.
+ */
+struct module {
+    void *base;
+    uint64_t next[ENTRIES];
+};
+#define MODULES 8
+static struct module modules[MODULES];
+
+static void *base_of(const void *address)
+{
+    struct place place = {0};
+    return address != NULL && dladdr(address, &place) != 0 ? place.base : NULL;
+}
+
+/* The function with the mark of libomp's: gcc's programs can run with it. */
+static uint64_t marked(void *handle, void *function)
+{
+    void *fork_call = dlsym(handle, "__kmpc_fork_call");
+    bool ompt = fork_call != NULL && base_of(fork_call) == base_of(function);
+    return (uint64_t)function | (ompt ? SPEAKS_OMPT : 0);
+}
+
+/* As `context_next` for callers that do not see the function in the global scope. */
+static uint64_t of_module(uint32_t entry, const char *symbol, uint64_t caller)
+{
+    struct place place = {0};
+    if (dlopen == NULL || dladdr((void *)caller, &place) == 0)
+        return 0;
+    for (size_t i = 0; i < MODULES; i++) {
+        void *base = __atomic_load_n(&modules[i].base, __ATOMIC_ACQUIRE);
+        uint64_t known = __atomic_load_n(&modules[i].next[entry], __ATOMIC_RELAXED);
+        if (base == place.base && known != 0)
+            return known;
+    }
+    void *handle = dlopen(place.file, LAZY | NOLOAD);
+    void *function = handle != NULL ? dlsym(handle, symbol) : NULL;
+    if (function == NULL || base_of(function) == base_of(&spile_region_end))
+        return 0;
+    uint64_t found = marked(handle, function);
+    for (size_t i = 0; i < MODULES; i++) {
+        void *base = NULL;
+        bool mine = __atomic_compare_exchange_n(&modules[i].base, &base, place.base, false,
+                                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        if (mine || base == place.base) {
+            __atomic_store_n(&modules[i].next[entry], found, __ATOMIC_RELAXED);
+            break;
+        }
+    }
+    return found;
+}
+
+static size_t length(const char *text)
+{
+    size_t n = 0;
+    while (text[n] != 0)
+        n++;
+    return n;
+}
+
+uint64_t context_look_up(uint32_t entry, const char *symbol, uint64_t caller)
+{
+    if (dlsym != NULL && dladdr != NULL) {
+        void *function = dlsym(NEXT, symbol);
+        if (function != NULL) {
+            uint64_t found = marked(NEXT, function);
+            __atomic_store_n(&context_global[entry], found, __ATOMIC_RELAXED);
+            return found;
+        }
+        uint64_t found = of_module(entry, symbol, caller);
+        if (found != 0)
+            return found;
+    }
+    if (write != NULL) {
+        static const char said[] = ": symbol lookup error: no library behind spile's has it\n";
+        (void)!write(2, symbol, length(symbol));
+        (void)!write(2, said, sizeof said - 1);
+    }
+    if (_exit != NULL)
+        _exit(127);
+    __builtin_trap();
+}
+
+/* ---- at the start ---- */
+
+/* A child of fork has a process number of its own, under which nothing is known yet. */
+static void in_child(void)
+{
+    announce_place();
+    uint32_t end = used < NUMBERS ? used : NUMBERS;
+    for (uint32_t n = 1; n < end; n++)
+        if (__atomic_load_n(&described[n].size, __ATOMIC_ACQUIRE) != 0)
+            announce(DESCRIBE, n, &described[n]);
+}
+
+static __attribute__((constructor)) void start(void)
+{
+    announce_place();
+    if (__register_atfork != NULL)
+        __register_atfork(NULL, NULL, in_child, NULL);
+    else if (pthread_atfork != NULL)
+        pthread_atfork(NULL, NULL, in_child);
+}

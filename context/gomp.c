@@ -1,0 +1,198 @@
+/*
+ * OpenMP through the functions that gcc compiles it to: GOMP_* of libgomp, which has no OMPT. Here is
+ * what starts regions and tasks; what only waits is in calls.def.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+#include "context.h"
+
+typedef void body(void *);
+
+/* ---- parallel regions ---- */
+
+/* What threads of a region run, instead of the program's function. It is read before the function
+ * begins, and the thread that has it on its stack waits until all have ended. */
+struct team {
+    body *function;
+    void *data;
+    uint32_t region, barrier;
+};
+
+/* A thread that is done waits for the others, and then, if it is not the first, for its next region:
+ * both is told as the barrier at the region's end. */
+static void run(void *data)
+{
+    struct team team = *(struct team *)data;
+    spile_word = team.region;
+    team.function(team.data);
+    spile_word = team.barrier;
+}
+
+/* The region's place is where gcc put its body: the line of that is the directive's, while the call
+ * often has that of another. Addresses announced are those after a call. */
+static uint64_t begin(struct team *team)
+{
+    uint64_t code = (uint64_t)team->function + 1;
+    uint64_t before = context_enter(REGION, 0, code, "parallel");
+    team->region = (uint32_t)spile_word;
+    team->barrier = context_number(BARRIER, 2, code, "implicit barrier");
+    spile_word = before;
+    return before;
+}
+
+/* A function that starts a region and is back when it ended. */
+#define PARALLEL(type, keep, give, number, name, parameters, ...)                                  \
+    EXPORT type name(body *function, void *data, unsigned threads parameters);                     \
+    type name(body *function, void *data, unsigned threads parameters)                             \
+    {                                                                                              \
+        typedef type next(body *, void *, unsigned threads parameters);                            \
+        uint64_t found = context_next(CALLS * 4 + number, #name, CALLER);                          \
+        next *next_function = (next *)(found & ~SPEAKS_OMPT);                                      \
+        if (found & SPEAKS_OMPT)                                                                   \
+            return next_function(function, data, threads __VA_ARGS__);                             \
+        struct team team = {function, data, 0, 0};                                                 \
+        uint64_t before = begin(&team);                                                            \
+        keep next_function(run, &team, threads __VA_ARGS__);                                       \
+        spile_word = before;                                                                       \
+        give;                                                                                      \
+    }
+#define COMMA ,
+#define FLAGS COMMA unsigned flags
+#define BOUNDS COMMA long start COMMA long end COMMA long step
+#define LOOP(number, name)                                                                         \
+    PARALLEL(void, , , number, GOMP_parallel_loop_##name, BOUNDS COMMA long chunk FLAGS, , start,  \
+             end, step, chunk, flags)
+#define RUNTIME_LOOP(number, name)                                                                 \
+    PARALLEL(void, , , number, GOMP_parallel_loop_##name, BOUNDS FLAGS, , start, end, step, flags)
+
+PARALLEL(void, , , 0, GOMP_parallel, FLAGS, , flags)
+PARALLEL(unsigned, unsigned result =, return result, 1, GOMP_parallel_reductions, FLAGS, , flags)
+PARALLEL(void, , , 2, GOMP_parallel_sections, COMMA unsigned count FLAGS, , count, flags)
+PARALLEL(void, , , 3, GOMP_teams_reg, COMMA unsigned limit FLAGS, , limit, flags)
+LOOP(4, static)
+LOOP(5, dynamic)
+LOOP(6, guided)
+LOOP(7, nonmonotonic_dynamic)
+LOOP(8, nonmonotonic_guided)
+RUNTIME_LOOP(9, runtime)
+RUNTIME_LOOP(10, nonmonotonic_runtime)
+RUNTIME_LOOP(11, maybe_nonmonotonic_runtime)
+
+/* ---- tasks ---- */
+
+typedef void copier(void *to, void *from);
+
+/*
+ * libgomp copies a task's arguments. Ours begin with this, and the program's follow at `offset`. The
+ * bounds of a task of a taskloop are written to the front by libgomp, and a third word is read there.
+ */
+struct task {
+    uint64_t front[3];
+    body *function;
+    copier *copy;
+    char *data;
+    uint32_t size, offset;
+    uint64_t number;
+};
+
+static void copy_words(char *to, const char *from, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        to[i] = *(const volatile char *)&from[i];
+}
+
+static void copy_task(void *to, void *from)
+{
+    struct task *task = from;
+    *(struct task *)to = *task;
+    char *data = (char *)to + task->offset;
+    if (task->copy != NULL)
+        task->copy(data, task->data);
+    else
+        copy_words(data, task->data, task->size);
+}
+
+static void run_task(void *data)
+{
+    struct task *task = data;
+    uint64_t before = spile_word;
+    spile_word = task->number;
+    task->function((char *)data + task->offset);
+    spile_word = before;
+}
+
+static void run_loop_task(void *data)
+{
+    struct task *task = data;
+    copy_words((char *)data + task->offset, (char *)task->front, 2 * sizeof(uint64_t));
+    run_task(data);
+}
+
+/* Makes arguments of ours; their alignment is at least that of `struct task`. */
+static long wrap(struct task *task, body *function, void *data, copier *copy, long size,
+                 long *align, uint64_t number)
+{
+    if (*align < 16)
+        *align = 16;
+    *task = (struct task){{0}, function, copy, data, (uint32_t)size, 0, number};
+    copy_words((char *)task->front, data, size < 24 ? (size_t)size : 24);
+    task->offset = (uint32_t)((sizeof *task + (size_t)*align - 1) / (size_t)*align * (size_t)*align);
+    return task->offset + size;
+}
+
+/* Larger ones there are none; a task that can be completed from outside gets its handle there. */
+static bool wrappable(long size, long align, unsigned flags)
+{
+    enum { DETACH = 1 << 13 };
+    return size >= 0 && size < 1 << 30 && align < 1 << 20 && !(flags & DETACH);
+}
+
+#define TASK_PARAMETERS                                                                            \
+    body *function, void *data, copier *copy, long size, long align, bool deferred,                \
+        unsigned flags, void **depend, int priority, void *detach
+typedef void task_function(TASK_PARAMETERS);
+EXPORT void GOMP_task(TASK_PARAMETERS);
+
+/* Programs of older compilers pass fewer arguments, and flags that say so. */
+void GOMP_task(TASK_PARAMETERS)
+{
+    uint64_t found = context_next(CALLS * 4 + 12, "GOMP_task", CALLER);
+    task_function *next = (task_function *)(found & ~SPEAKS_OMPT);
+    if (found & SPEAKS_OMPT || !wrappable(size, align, flags)) {
+        next(function, data, copy, size, align, deferred, flags, depend, priority, detach);
+        return;
+    }
+    struct task task;
+    uint32_t number = context_number(TASK, 0, CALLER, "task");
+    size = wrap(&task, function, data, copy, size, &align, number);
+    next(run_task, &task, copy_task, size, align, deferred, flags, depend, priority, detach);
+}
+
+/* The thread that makes the tasks of a loop also waits for them: what is neither a task of it is told
+ * as a wait. */
+#define TASKLOOP(entry, name, type)                                                                \
+    EXPORT void name(body *function, void *data, copier *copy, long size, long align,              \
+                     unsigned flags, unsigned long tasks, int priority, type start, type end,      \
+                     type step);                                                                   \
+    void name(body *function, void *data, copier *copy, long size, long align, unsigned flags,     \
+              unsigned long tasks, int priority, type start, type end, type step)                  \
+    {                                                                                              \
+        typedef void next(body *, void *, copier *, long, long, unsigned, unsigned long, int,      \
+                          type, type, type);                                                       \
+        uint64_t found = context_next(CALLS * 4 + entry, #name, CALLER);                           \
+        next *next_function = (next *)(found & ~SPEAKS_OMPT);                                      \
+        if (found & SPEAKS_OMPT || !wrappable(size, align, flags)) {                               \
+            next_function(function, data, copy, size, align, flags, tasks, priority, start, end,   \
+                          step);                                                                   \
+            return;                                                                                \
+        }                                                                                          \
+        struct task task;                                                                          \
+        uint32_t number = context_number(TASK, 1, CALLER, "taskloop");                             \
+        size = wrap(&task, function, data, copy, size, &align, number);                            \
+        uint64_t before = context_enter(BARRIER, 3, CALLER, "taskloop");                           \
+        next_function(run_loop_task, &task, copy_task, size, align, flags, tasks, priority, start, \
+                      end, step);                                                                  \
+        spile_word = before;                                                                       \
+    }
+TASKLOOP(13, GOMP_taskloop, long)
+TASKLOOP(14, GOMP_taskloop_ull, unsigned long long)

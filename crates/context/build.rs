@@ -1,0 +1,52 @@
+//! Compiles `context/` to one shared object that needs no library.
+
+use std::path::{Path, PathBuf};
+
+const SOURCES: [&str; 5] = ["context.c", "ompt.c", "gomp.c", "calls.c", "calls.S"];
+const HEADERS: [&str; 2] = ["context.h", "calls.def"];
+
+/// How it is compiled: nothing that needs a library's help, and no vector registers, because
+/// they may hold arguments of functions that are interposed.
+const FLAGS: &[&str] = &[
+    "-std=gnu11",
+    "-O2",
+    "-g0",
+    "-Wall",
+    "-Wextra",
+    "-fPIC",
+    "-ffreestanding",
+    "-fvisibility=hidden",
+    "-fno-stack-protector",
+    "-fno-omit-frame-pointer",
+    "-fno-plt",
+    "-ftls-model=initial-exec",
+    "-fasynchronous-unwind-tables",
+    "-mgeneral-regs-only",
+    "-shared",
+    "-nostdlib",
+    "-s",
+    "-Wl,-z,nodelete,-z,relro,-z,noexecstack,--hash-style=both,-soname,libspile-context.so",
+];
+
+fn main() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../context");
+    for file in SOURCES.iter().chain(&HEADERS) {
+        println!("cargo:rerun-if-changed={}", dir.join(file).display());
+    }
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("set by cargo"));
+    let out = out.join("context.so");
+    let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("set by cargo");
+    if !["x86_64", "aarch64"].contains(&arch.as_str()) {
+        std::fs::write(out, "").expect("writable");
+        return;
+    }
+    let compiler = cc::Build::new().no_default_flags(true).get_compiler();
+    let mut command = compiler.to_command();
+    command.args(FLAGS).arg("-o").arg(&out);
+    command.args(SOURCES.map(|file| dir.join(file)));
+    let status = command.status();
+    assert!(
+        status.as_ref().is_ok_and(std::process::ExitStatus::success),
+        "{command:?}: {status:?}"
+    );
+}

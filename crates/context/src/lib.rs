@@ -1,0 +1,189 @@
+//! The library that tells which part of a program its time belongs to (`context/`): its bytes, its
+//! file in the user's cache, and the environment of a command that is to have it.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The shared object; empty for processors that it is not written for.
+pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/context.so"));
+
+/// `spile/region.h`, by which C and C++ programs name their parts.
+pub const HEADER: &str = include_str!("../../../include/spile/region.h");
+
+/// First argument of the `prctl` by which the library announces: "SPL1".
+pub const MAGIC: u64 = 0x5350_4c31;
+
+/// Why a command runs without the library.
+#[derive(Debug)]
+pub enum Absent {
+    /// It is not written for this processor.
+    Processor,
+    /// Neither `XDG_CACHE_HOME` nor `HOME` says where the user's cache is.
+    NoCache,
+    /// The dynamic linker separates names by spaces and colons: it could not read this one.
+    Name(PathBuf),
+    /// The file cannot be written there.
+    Unwritable(PathBuf, std::io::Error),
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Absent::Processor => f.write_str("regions are not told apart on this processor"),
+            Absent::NoCache => f.write_str(
+                "neither XDG_CACHE_HOME nor HOME says where the library that tells regions can be",
+            ),
+            Absent::Name(path) => write!(
+                f,
+                "{}: a library whose path has a space or a colon cannot be loaded into programs",
+                path.display()
+            ),
+            Absent::Unwritable(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Absent {}
+
+/// The variables that load the library into a command and what it starts, with the values that they
+/// need: `variable` gives those that they have now. Writes the library to the user's cache if it is
+/// not there.
+///
+/// # Errors
+/// Why there can be no library. The command runs as well without.
+pub fn environment(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<(&'static str, OsString)>, Absent> {
+    let library = install(&cache(&variable)?)?;
+    let now = |name| variable(name).filter(|v| !v.is_empty());
+    // First, so that tools that are loaded by the user are seen as the program is.
+    let preload = joined(Some(library.clone().into()), ":", now("LD_PRELOAD"));
+    // A runtime that is not reached by symbols, and the user's own tools before ours.
+    let tools = joined(now("OMP_TOOL_LIBRARIES"), ":", Some(library.into()));
+    // Programs with gcc's address sanitizer refuse to run when another library is first.
+    let sanitizer = "verify_asan_link_order=0".into();
+    let sanitizer = joined(now("ASAN_OPTIONS"), ":", Some(sanitizer));
+    Ok(vec![
+        ("LD_PRELOAD", preload),
+        ("OMP_TOOL_LIBRARIES", tools),
+        ("ASAN_OPTIONS", sanitizer),
+    ])
+}
+
+fn joined(first: Option<OsString>, between: &str, second: Option<OsString>) -> OsString {
+    let both: Vec<OsString> = first.into_iter().chain(second).collect();
+    both.join(OsStr::new(between))
+}
+
+/// The folder in the user's cache.
+fn cache(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Absent> {
+    let folder = |name| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    Ok(cache.ok_or(Absent::NoCache)?.join("spile/context"))
+}
+
+/// The library's file in a folder, under a name that its content determines.
+fn install(folder: &Path) -> Result<PathBuf, Absent> {
+    if LIBRARY.is_empty() {
+        return Err(Absent::Processor);
+    }
+    let path = folder.join(format!("{:016x}.so", fingerprint(LIBRARY)));
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.iter().any(|b| b.is_ascii_whitespace() || *b == b':') {
+        return Err(Absent::Name(path));
+    }
+    // Compared whole: what is loaded into programs must be ours.
+    if !std::fs::read(&path).is_ok_and(|there| there == LIBRARY) {
+        write(folder, &path).map_err(|error| Absent::Unwritable(path.clone(), error))?;
+    }
+    Ok(path)
+}
+
+/// Writes the file whole or not at all: another session may do the same.
+fn write(folder: &Path, path: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    new.write_all(LIBRARY)?;
+    new.as_file()
+        .set_permissions(std::fs::Permissions::from_mode(0o555))?;
+    new.persist(path)?;
+    Ok(())
+}
+
+/// FNV-1a. It tells versions apart; what is in the file is compared.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + Copy + 'a {
+        move |name| {
+            let found = pairs.iter().find(|(n, _)| *n == name);
+            found.map(|(_, value)| value.into())
+        }
+    }
+
+    fn text(variables: &[(&'static str, OsString)], name: &str) -> String {
+        let value = &variables.iter().find(|(n, _)| *n == name).expect(name).1;
+        value.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn what_is_set_stays() {
+        let home = tempfile::tempdir().expect("a folder");
+        let home = home.path().to_str().expect("a name");
+        let fresh = environment(with(&[("HOME", home), ("LD_PRELOAD", "")])).expect("variables");
+        let library = text(&fresh, "LD_PRELOAD");
+        assert_eq!(text(&fresh, "OMP_TOOL_LIBRARIES"), library);
+        assert_eq!(std::fs::read(&library).expect("the file"), LIBRARY);
+        assert!(library.starts_with(&format!("{home}/.cache/spile/context/")));
+
+        std::fs::remove_file(&library).expect("there");
+        std::fs::write(&library, "damaged").expect("writable");
+        let set = environment(with(&[
+            ("HOME", home),
+            ("LD_PRELOAD", "/a.so /b.so"),
+            ("OMP_TOOL_LIBRARIES", "/c.so"),
+            ("ASAN_OPTIONS", "detect_leaks=0"),
+        ]))
+        .expect("variables");
+        assert_eq!(text(&set, "LD_PRELOAD"), format!("{library}:/a.so /b.so"));
+        let tools = text(&set, "OMP_TOOL_LIBRARIES");
+        assert_eq!(tools, format!("/c.so:{library}"));
+        let sanitizer = text(&set, "ASAN_OPTIONS");
+        assert_eq!(sanitizer, "detect_leaks=0:verify_asan_link_order=0");
+        assert_eq!(std::fs::read(&library).expect("the file"), LIBRARY);
+    }
+
+    #[test]
+    fn no_place_for_the_file() {
+        let absent = |pairs: &[(&str, &str)]| environment(with(pairs)).expect_err("no place");
+        assert!(matches!(absent(&[]), Absent::NoCache));
+        assert!(matches!(absent(&[("HOME", "relative")]), Absent::NoCache));
+        for odd in ["/a b", "/a:b"] {
+            assert!(matches!(
+                absent(&[("XDG_CACHE_HOME", odd)]),
+                Absent::Name(_)
+            ));
+        }
+        let at_a_file = absent(&[("XDG_CACHE_HOME", "/dev/null")]);
+        assert!(
+            at_a_file
+                .to_string()
+                .starts_with("/dev/null/spile/context/")
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! Compiles test programs, by whatever compilers there are.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+/// Names that clang has in Debian.
+pub const CLANGS: [&str; 3] = ["clang", "clang-14", "clang-19"];
+
+/// Folder of all tests of this run, with the library and the watcher.
+static SHARED: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("context.so"), spile_context::LIBRARY).expect("writable");
+    let watcher = dir.path().join("watch");
+    compile("gcc", &["-O1", "-Wall"], "context-watch.c", &watcher).expect("gcc");
+    dir
+});
+
+/// A file of all tests: `context.so`, `watch`.
+pub fn shared(name: &str) -> PathBuf {
+    SHARED.path().join(name)
+}
+
+/// A file in `tests/programs`.
+pub fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/programs")
+        .join(name)
+}
+
+/// Compiles a file of `tests/programs`; `None` (and a line that says so) if the compiler or what
+/// it needs is not there.
+pub fn compile(compiler: &str, args: &[&str], name: &str, to: &Path) -> Option<()> {
+    let dir = to.parent().expect("a folder");
+    let mut command = Command::new(compiler);
+    command.current_dir(dir).arg(source(name)).args(args);
+    let done = command.arg("-o").arg(to).stdin(Stdio::null()).output();
+    match done {
+        Ok(out) if out.status.success() => Some(()),
+        Ok(out) => {
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            // A library that is not installed is no failure of ours; wrong code is one.
+            let missing = said.contains("cannot find") || said.contains("unable to find library");
+            assert!(missing, "{compiler} {args:?} {name}: {said}");
+            eprintln!("left out: {compiler} {args:?}: {said}");
+            None
+        }
+        Err(error) => {
+            eprintln!("left out: {compiler}: {error}");
+            None
+        }
+    }
+}
+
+/// The number of the line with a comment `LINE name` in a file of `tests/programs`.
+pub fn line(file: &str, name: &str) -> u32 {
+    let text = std::fs::read_to_string(source(file)).expect("a source");
+    let mark = format!("LINE {name} ");
+    let at = text.lines().position(|l| l.contains(&mark)).expect(name);
+    u32::try_from(at).expect("short") + 1
+}

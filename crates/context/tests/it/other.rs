@@ -1,0 +1,162 @@
+//! Programs without OpenMP and MPI, modules, marks, bounds, and what the library exports.
+
+use std::process::{Command, Output};
+
+use crate::build::{compile, shared};
+use crate::watch::watch;
+
+fn with_library(program: &[&str]) -> Output {
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]);
+    command.env("LD_PRELOAD", shared("context.so"));
+    command.env("OMP_TOOL_LIBRARIES", shared("context.so"));
+    command.output().expect(program[0])
+}
+
+#[test]
+fn other_programs_are_undisturbed() {
+    let programs: &[&[&str]] = &[
+        &["true"],
+        &["sh", "-c", "echo a; (exit 3); echo $?; echo b | cat"],
+        &["bash", "-c", "x=$(echo c); echo $x; exec ls /"],
+        &[
+            "python3",
+            "-c",
+            "import os, threading; os.fork() or os._exit(0); os.wait(); print(1)",
+        ],
+        // Runs as another user: the dynamic linker loads nothing into it.
+        &["su", "--version"],
+        &["ldconfig", "-V"],
+    ];
+    for program in programs {
+        if Command::new(program[0])
+            .args(&program[1..])
+            .output()
+            .is_err()
+        {
+            continue;
+        }
+        let plain = Command::new(program[0])
+            .args(&program[1..])
+            .output()
+            .expect(program[0]);
+        let with = with_library(program);
+        assert_eq!(with, plain, "{program:?}");
+    }
+}
+
+#[test]
+fn exports_only_what_has_to_be_interposed() {
+    let symbols = |option: &str| {
+        let mut command = Command::new("nm");
+        command.args(["-D", option]).arg(shared("context.so"));
+        let out = command
+            .output()
+            .expect("nm, of binutils as gcc's assembler");
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let known = ["GOMP_", "MPI_", "mpi_", "spile_region_", "ompt_start_tool"];
+    let mut count = 0;
+    for line in symbols("--defined-only").lines() {
+        let name = line.rsplit(' ').next().expect(line);
+        assert!(known.iter().any(|k| name.starts_with(k)), "{line}");
+        count += 1;
+    }
+    assert!(count > 1000, "{count}");
+    for line in symbols("--undefined-only").lines() {
+        assert!(line.trim_start().starts_with("w "), "not weak: {line}");
+    }
+    let mut command = Command::new("readelf");
+    command.arg("-d").arg(shared("context.so"));
+    let out = command.output().expect("readelf");
+    assert!(!String::from_utf8_lossy(&out.stdout).contains("NEEDED"));
+}
+
+/// Modules that are opened with scopes of their own.
+#[test]
+fn modules() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let opens = dir.path().join("opens");
+    compile("gcc", &["-ldl"], "context-opens.c", &opens).expect("gcc");
+    let mut args = vec![opens.to_str().expect("a name").to_owned()];
+    for (name, compiler) in [
+        ("a", "gcc"),
+        ("b", "gcc"),
+        ("c", "clang-14"),
+        ("d", "clang-19"),
+    ] {
+        let module = dir.path().join(format!("{name}.so"));
+        let flags = ["-g", "-fopenmp", "-shared", "-fPIC"];
+        if compile(compiler, &flags, "context-module.c", &module).is_some() {
+            args.push(module.to_str().expect("a name").to_owned());
+        }
+    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let seen = watch(&args, &[]);
+    assert_eq!(seen[0].paths("in-module"), ["parallel"]);
+    assert_eq!(seen[0].all("parallel").len(), args.len() - 1);
+}
+
+#[test]
+fn bounds() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = dir.path().join("many");
+    compile("gcc", &["-O2"], "context-many.c", &program).expect("gcc");
+    let seen = watch(&[program.to_str().expect("a name")], &[]);
+    let process = &seen[0];
+    assert_eq!(process.regions.len(), 65535);
+    assert_eq!(process.paths("deep"), ["recursive/step"]);
+    assert_eq!(process.paths("after-recursion"), [""]);
+    assert_eq!(process.paths("first"), ["around/0"]);
+    // Those without a number count for the region around.
+    assert_eq!(process.paths("last"), ["around"]);
+    assert_eq!(process.paths("around"), ["around"]);
+    assert_eq!(process.paths("end"), [""]);
+    assert_eq!(process.refused[..4], [1, 2, 4, 8]);
+}
+
+/// The header in all standards, and in programs that have no dynamic linker.
+#[test]
+fn marks_without_the_library() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = dir.path().join("marks");
+    let warnings = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
+    for compiler in [
+        "gcc",
+        "clang",
+        "clang-14",
+        "clang-19",
+        "g++",
+        "clang++",
+        "clang++-19",
+    ] {
+        let cxx = compiler.contains("++");
+        let standards: &[&str] = match cxx {
+            true => &["-std=gnu++98", "-std=c++17", "-std=c++20"],
+            false => &["-std=gnu89", "-std=gnu99", "-std=gnu17"],
+        };
+        let language = if cxx { "-xc++" } else { "-xc" };
+        for (standard, link) in standards.iter().zip(["-pie", "-no-pie", "-static"]) {
+            let code = if link == "-pie" { "-fPIE" } else { "-fno-pie" };
+            let flags = [&[language, standard, link, code, "-O1"][..], &warnings].concat();
+            let source = crate::build::source("context-marks.c");
+            let built = Command::new(compiler)
+                .args(&flags)
+                .arg(source)
+                .arg("-o")
+                .arg(&program)
+                .output();
+            let Ok(built) = built else {
+                continue;
+            };
+            assert!(built.status.success(), "{compiler} {flags:?}: {built:?}");
+            let plain = Command::new(&program).output().expect("the program");
+            assert!(plain.status.success(), "{compiler} {flags:?}");
+            if link != "-static" {
+                let seen = watch(&[program.to_str().expect("a name")], &[]);
+                assert_eq!(seen[0].paths("in"), ["here"], "{compiler} {flags:?}");
+                assert_eq!(seen[0].paths("out"), [""]);
+            }
+        }
+    }
+}
