@@ -21,6 +21,8 @@ pub(crate) const MAX_CHAIN: usize = 16;
 pub(crate) const CHUNK: usize = 1 << 20;
 /// Parsed units that are kept at once.
 const MAX_UNITS_KEPT: usize = 256;
+/// Paths of files that are kept at once.
+const MAX_FILES_KEPT: usize = 4096;
 
 /// An entry of the DWARF of one module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,14 +56,14 @@ pub struct Dwarf {
     pub(crate) index_path: Option<std::path::PathBuf>,
     pub(crate) tables: crate::scopes::FunctionTables,
     pub(crate) chains: crate::scopes::Chains,
-    file_names: Mutex<HashMap<(u8, u32), Files>>,
+    files: Mutex<FilePaths>,
     pub(crate) types: crate::types::Types,
     parts: Vec<Part>,
     pub(crate) main: Arc<Image>,
 }
 
-/// Paths of the files of a unit by DWARF's numbers.
-type Files = Arc<Vec<Arc<str>>>;
+/// Paths of files by units and DWARF's numbers.
+type FilePaths = HashMap<(u8, u32, u64), Option<Arc<str>>>;
 
 /// Line tables of units; `None` of damaged ones.
 type LineTables = HashMap<(u8, u32), Option<Arc<Lines>>>;
@@ -151,7 +153,7 @@ impl Dwarf {
             index_path,
             tables: crate::scopes::FunctionTables::default(),
             chains: crate::scopes::Chains::default(),
-            file_names: Mutex::default(),
+            files: Mutex::default(),
             types: crate::types::Types::default(),
             parts,
             main: main.clone(),
@@ -248,22 +250,22 @@ impl Dwarf {
         lines
     }
 
-    /// The paths of a unit's files by DWARF's numbers.
-    pub(crate) fn file_names(&self, part: u8, unit: u32) -> Option<Files> {
-        let mut all = self
-            .file_names
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(f) = all.get(&(part, unit)) {
-            return Some(f.clone());
+    /// The path of a unit's file by DWARF's number of it.
+    pub(crate) fn file_name(&self, die: Die, number: u64) -> Option<Arc<str>> {
+        let lock = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (die.part, die.unit, number);
+        if let Some(path) = lock().get(&key) {
+            return path.clone();
         }
-        let parsed = self.unit(part, unit)?;
-        let files = Arc::new(crate::lines::files(&self.part(part).dwarf, &parsed));
-        if all.len() >= MAX_UNITS_KEPT {
+        let unit = self.unit(die.part, die.unit)?;
+        let path = crate::lines::file(&self.part(die.part).dwarf, &unit, number);
+        let path: Option<Arc<str>> = path.filter(|p| !p.is_empty()).map(Into::into);
+        let mut all = lock();
+        if all.len() >= MAX_FILES_KEPT {
             all.clear();
         }
-        all.insert((part, unit), files.clone());
-        Some(files)
+        all.insert(key, path.clone());
+        path
     }
 
     /// Each entry of a unit of part 0 that has the tag. `None` where the unit cannot be read further.

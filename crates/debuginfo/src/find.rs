@@ -21,6 +21,8 @@ pub struct Search {
     pub roots: Vec<PathBuf>,
     /// Servers, as `DEBUGINFOD_URLS` lists them; empty asks none.
     pub urls: Vec<String>,
+    /// Where elfutils' `debuginfod-find` keeps what it fetched, which speaks https too.
+    pub client: Option<PathBuf>,
     /// Directory for indices and downloads, `$XDG_CACHE_HOME/spile`; `None` keeps nothing.
     pub cache: Option<PathBuf>,
 }
@@ -35,10 +37,13 @@ impl Search {
                 .map(PathBuf::from)
         };
         let cache = dir("XDG_CACHE_HOME").or_else(|| dir("HOME").map(|h| h.join(".cache")));
+        let client = dir("DEBUGINFOD_CACHE_PATH");
+        let client = client.or_else(|| Some(cache.as_ref()?.join("debuginfod_client")));
         let urls = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
         Search {
             roots: Vec::new(),
             urls: urls.split_whitespace().map(Into::into).collect(),
+            client,
             cache: cache.filter(|c| c.is_absolute()).map(|c| c.join("spile")),
         }
     }
@@ -115,7 +120,10 @@ impl Search {
         let file = format!(".build-id/{first}/{rest}{ends}");
         let own = self.roots.iter().map(|r| r.join(&file));
         let global = self.roots().map(|r| r.join(DEBUG_ROOT).join(&file));
-        global.chain(own).collect()
+        // What servers do not have stands there as an empty file.
+        let fetched = self.client.iter().map(|c| c.join(&hex).join("debuginfo"));
+        let fetched = fetched.filter(|p| p.metadata().is_ok_and(|m| m.len() > 0));
+        global.chain(own).chain(fetched).collect()
     }
 
     /// The file that `.gnu_debugaltlink` (dwz) of an image names.

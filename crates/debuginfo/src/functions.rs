@@ -228,12 +228,6 @@ impl Dwarf {
         Some((at, number))
     }
 
-    fn file_name(&self, die: Die, number: u64) -> Option<Arc<str>> {
-        let names = self.file_names(die.part, die.unit)?;
-        let name = names.get(usize::try_from(number).ok()?).cloned();
-        name.filter(|f| !f.is_empty())
-    }
-
     fn find_functions(&self, name: Pattern<'_>) -> Vec<Found> {
         let index = self.index();
         let last = name.text.rsplit("::").next().unwrap_or("");
@@ -501,10 +495,9 @@ impl Dwarf {
             Some(gimli::AttributeValue::FileIndex(i)) => Some(i),
             v => v.and_then(|v| v.udata_value()),
         };
-        let names = self.file_names(die.part, die.unit);
-        let file = file.and_then(|f| names?.get(usize::try_from(f).ok()?).cloned());
+        let file = file.and_then(|f| self.file_name(die, f));
         let line = number_of(entry, gimli::DW_AT_call_line).and_then(|l| u32::try_from(l).ok());
-        (file.filter(|f| !f.is_empty()), line.unwrap_or(0))
+        (file, line.unwrap_or(0))
     }
 }
 

@@ -7,6 +7,7 @@
 //! Addresses are those that the file was linked to. Where it is loaded is the caller's matter.
 
 pub mod cfi;
+mod convention;
 mod debuginfod;
 pub mod demangle;
 mod dwarf;
@@ -32,6 +33,7 @@ mod types;
 mod unlinked;
 mod variables;
 
+pub use convention::{Returned, Word};
 pub use dwarf::{Die, Dwarf};
 pub use error::Error;
 pub use find::Search;

@@ -87,31 +87,48 @@ impl Lines {
     }
 }
 
-/// The paths of the files of a unit, by number, without its rows.
-pub(crate) fn files(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> Vec<Arc<str>> {
+/// The paths of the files of a unit, by number.
+fn files(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> Vec<Arc<str>> {
     let Some(program) = unit.line_program.as_ref() else {
         return Vec::new();
     };
     let header = program.header();
-    let text = |value| {
-        let text = dwarf.attr_string(unit, value).ok();
-        text.map(|t| String::from_utf8_lossy(t.slice()).into_owned())
-            .unwrap_or_default()
-    };
-    let base = unit
-        .comp_dir
-        .map(|d| String::from_utf8_lossy(d.slice()).into_owned())
-        .unwrap_or_default();
     let mut files = Vec::new();
     // Before DWARF 5 files count from 1.
     if header.version() < 5 {
         files.push("".into());
     }
-    for file in header.file_names() {
-        let dir = file.directory(header).map(text).unwrap_or_default();
-        files.push(join(&join(&base, &dir), &text(file.path_name())).into());
-    }
+    let all = header.file_names().iter();
+    files.extend(all.map(|file| path(dwarf, unit, file).into()));
     files
+}
+
+/// The path of one file, without the others.
+pub(crate) fn file(dwarf: &gimli::Dwarf<R>, unit: &Unit, number: u64) -> Option<String> {
+    let header = unit.line_program.as_ref()?.header();
+    let before = u64::from(header.version() < 5);
+    let at = usize::try_from(number.checked_sub(before)?).ok()?;
+    Some(path(dwarf, unit, header.file_names().get(at)?))
+}
+
+fn path(dwarf: &gimli::Dwarf<R>, unit: &Unit, file: &gimli::FileEntry<R>) -> String {
+    let text = |value| {
+        let text = dwarf.attr_string(unit, value).ok();
+        text.map_or(Default::default(), |t| String::from_utf8_lossy(t.slice()))
+    };
+    let header = unit
+        .line_program
+        .as_ref()
+        .map(gimli::IncompleteLineProgram::header);
+    let dir = header
+        .and_then(|h| file.directory(h))
+        .map(text)
+        .unwrap_or_default();
+    let base = unit.comp_dir.map(|d| String::from_utf8_lossy(d.slice()));
+    join(
+        &join(base.as_deref().unwrap_or(""), &dir),
+        &text(file.path_name()),
+    )
 }
 
 /// Whether a unit has a file whose last part and whole path satisfy these.

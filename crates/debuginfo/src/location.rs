@@ -92,7 +92,8 @@ impl Absent {
     }
 
     pub(crate) fn optimised() -> Absent {
-        Absent::new("optimised out")
+        // SystemTap's words, and why.
+        Absent::new("not accessible at this address: optimised out")
     }
 
     fn damaged() -> Absent {
@@ -505,7 +506,9 @@ impl Machine<'_, '_> {
             }
             Operation::ImplicitValue { data } => self.implicit(data),
             Operation::ImplicitPointer { .. } => {
-                return Err(Absent::new("optimised out: only what it points to is kept"));
+                return Err(Absent::new(
+                    "not accessible at this address: only what it points to is kept",
+                ));
             }
             Operation::Piece {
                 size_in_bits,
@@ -587,7 +590,7 @@ impl Machine<'_, '_> {
                 self.push(vec![LocOp::Reg(register.0)])
             }
             _ => Err(Absent::new(
-                "optimised out: only known when the function was entered",
+                "not accessible at this address: only known when the function was entered",
             )),
         }
     }

@@ -127,13 +127,13 @@ impl Dwarf {
         found.map_or(0, |d| self.intern(Key::Die(d)))
     }
 
-    fn type_die(&self, die: Die, entry: &Entry) -> Option<Die> {
+    pub(crate) fn type_die(&self, die: Die, entry: &Entry) -> Option<Die> {
         let (at, value) = self.attr(die, entry, gimli::DW_AT_type)?;
         self.refer(at, value)
     }
 
     /// The type itself, behind typedefs and qualifiers, a definition where there is one.
-    fn strip(&self, mut die: Die) -> Option<(Die, Entry)> {
+    pub(crate) fn strip(&self, mut die: Die) -> Option<(Die, Entry)> {
         for _ in 0..MAX_CHAIN * 2 {
             let (_, entry) = self.entry(die)?;
             if is_wrapper(entry.tag()) {
@@ -360,6 +360,14 @@ impl Dwarf {
             .checked_sub(from_top)?
             .checked_sub(bits)?;
         whole.checked_add(u32::try_from(within).ok()?)
+    }
+
+    /// The entry that defines a type.
+    pub(crate) fn definition_of(&self, id: TypeId) -> Option<(Die, Entry)> {
+        match self.key(id)? {
+            Key::Die(die) => self.strip(die),
+            _ => None,
+        }
     }
 
     /// The constants of an enumeration.

@@ -27,6 +27,7 @@ pub mod globals;
 pub mod grace;
 pub mod host;
 pub mod input;
+pub mod kernel_files;
 pub mod kernel_side;
 pub mod kmem;
 pub mod load;

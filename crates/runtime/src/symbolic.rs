@@ -11,6 +11,7 @@ use spile_kernel::symbols::Symbols;
 
 use crate::deferred::WORD;
 use crate::host::symbol_data;
+use crate::kernel_files::KernelLines;
 use crate::record::Field;
 use crate::state::State;
 use crate::user_files::{Place, UserFiles};
@@ -21,6 +22,7 @@ pub struct Symbolizer {
     /// The session's word, if kernel handlers leave texts to the controller.
     word: Option<[u8; WORD]>,
     files: RefCell<Option<UserFiles>>,
+    kernel: RefCell<KernelLines>,
 }
 
 impl Symbolizer {
@@ -29,6 +31,7 @@ impl Symbolizer {
         Symbolizer {
             word: Some(word),
             files: RefCell::new(files),
+            kernel: RefCell::default(),
         }
     }
 
@@ -99,8 +102,14 @@ impl Symbolizer {
         if !form.of_kernel() {
             return self.append_user(form, of, out);
         }
-        for addr in numbers(of) {
-            out.extend_from_slice(kernel_text(form, addr).as_bytes());
+        let mut lines = self.kernel.borrow_mut();
+        for (i, addr) in numbers(of).enumerate() {
+            // Behind the first frame stand addresses behind calls.
+            let back = u64::from(form == Symbolic::KernelFileLines && i > 0);
+            let text = kernel_text(form, addr, &mut |addr| {
+                lines.line(addr.saturating_sub(back))
+            });
+            out.extend_from_slice(text.as_bytes());
         }
     }
 
@@ -139,9 +148,13 @@ fn place(word: &[u8]) -> Option<Place> {
     })
 }
 
-/// An address of the kernel in a form. Places in the source need debugging information, which is
-/// not looked at; without it SystemTap too gives the address.
-fn kernel_text(form: Symbolic, addr: u64) -> String {
+/// An address of the kernel in a form; `line` gives places in the source. Where none is known,
+/// without debugging information, stands the address, as in SystemTap.
+fn kernel_text(
+    form: Symbolic,
+    addr: u64,
+    line: &mut dyn FnMut(u64) -> Option<(String, u32)>,
+) -> String {
     let symbols = Symbols::kernel().ok();
     match form {
         Symbolic::KernelSimple => match symbols.and_then(|s| s.resolve(addr)) {
@@ -152,7 +165,18 @@ fn kernel_text(form: Symbolic, addr: u64) -> String {
             None => format!("{addr:#x}\n"),
         },
         Symbolic::KernelFileLine | Symbolic::KernelFile | Symbolic::KernelLine => {
-            format!("{addr:#x}")
+            match (line(addr), form) {
+                (Some((file, n)), Symbolic::KernelFileLine) => format!("{file}:{n}"),
+                (Some((file, _)), Symbolic::KernelFile) => file,
+                (Some((_, n)), _) => n.to_string(),
+                (None, _) => format!("{addr:#x}"),
+            }
+        }
+        Symbolic::KernelFileLines => {
+            let data = symbol_data(addr);
+            let place = line(addr).map(|(file, n)| format!(" at {file}:{n}"));
+            let (name, module) = data.split_at(data.find(" [").unwrap_or(data.len()));
+            format!(" {addr:#x} : {name}{}{module}\n", place.unwrap_or_default())
         }
         _ => format!(" {addr:#x} : {}\n", symbol_data(addr)),
     }
@@ -255,6 +279,21 @@ pub fn set_stack_words(state: &State, words: &StackWords) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_in_the_source() {
+        let mut line = |at| (at == 7).then(|| ("a/b.c".to_owned(), 12));
+        let mut text = |form, at| kernel_text(form, at, &mut line);
+        assert_eq!(text(Symbolic::KernelFileLine, 7), "a/b.c:12");
+        assert_eq!(text(Symbolic::KernelFile, 7), "a/b.c");
+        assert_eq!(text(Symbolic::KernelLine, 7), "12");
+        assert_eq!(text(Symbolic::KernelFileLine, 8), "0x8");
+        assert_eq!(
+            text(Symbolic::KernelFileLines, 7),
+            " 0x7 : 0x7 at a/b.c:12\n"
+        );
+        assert_eq!(text(Symbolic::KernelFileLines, 8), " 0x8 : 0x8\n");
+    }
 
     #[test]
     fn lines_of_addresses() {

@@ -18,6 +18,7 @@ use spile_sema::facts::{
     Member, Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg, Variable,
 };
 
+mod convention;
 mod data;
 mod dwarf;
 mod home;

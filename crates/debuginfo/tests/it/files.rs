@@ -128,6 +128,20 @@ fn separate_files() {
     let found = Module::open(&dir.path().join("plain"), &search).expect("opened");
     assert!(found.debug_image().is_some());
     assert!(found.symbols().named("hidden").next().is_some());
+
+    // Where elfutils keeps what it fetched; an empty file says that there is none.
+    let client = dir.path().join("client");
+    let kept = client.join(&id).join("debuginfo");
+    std::fs::create_dir_all(client.join(&id)).expect("made");
+    std::fs::write(&kept, b"").expect("written");
+    let search = Search {
+        client: Some(client),
+        ..Search::default()
+    };
+    let ask = || Module::open(&dir.path().join("plain"), &search).expect("opened");
+    assert!(ask().debug_image().is_none() && ask().notes().is_empty());
+    std::fs::copy(at.join(format!("{}.debug", &id[2..])), &kept).expect("copied");
+    assert!(ask().debug_image().is_some());
 }
 
 /// A file of another build under the right name is not taken.
@@ -213,6 +227,7 @@ fn from_a_server() {
         "https is refused: {:?}",
         module.notes()
     );
+    assert!(module.notes()[0].contains("debuginfod-find debuginfo "));
     let seen = thread.join().expect("served");
     assert!(
         seen[0].starts_with("GET /buildid/") && seen[0].contains("/debuginfo "),

@@ -216,8 +216,8 @@ pub enum Loc {
 pub struct Piece {
     /// Its bytes, at most 8.
     pub bytes: u32,
-    /// The program leaves its value; `None`: it is lost.
-    pub value: Option<Vec<LocOp>>,
+    /// The program leaves its value; or why there is none.
+    pub value: Result<Vec<LocOp>, Arc<str>>,
 }
 
 /// A step of a location program: it takes numbers of 64 bits from a stack and leaves some.

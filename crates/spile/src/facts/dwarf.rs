@@ -18,6 +18,7 @@ use spile_sema::facts::{
     Variable,
 };
 
+use super::convention::{Arguments, FLOATING, first_seen, structure};
 use super::home::Home;
 
 /// Bits of a type's number that are the file's own.
@@ -26,8 +27,6 @@ const OWN_BITS: u32 = 24;
 const MAX_FILES: usize = 127;
 /// DWARF number of the program counter on x86-64.
 const PC: u16 = 16;
-/// DWARF numbers of the registers of the first integer parameters on x86-64 (psABI).
-const PARAMETERS: [u16; 6] = [5, 4, 1, 2, 8, 9];
 /// Most places of statements that one point of a script may mean.
 const MAX_ANY_LINE: u32 = 100_000;
 
@@ -384,7 +383,7 @@ impl Asked<'_> {
             return Err(format!("{} says nothing about variables there", self.home));
         };
         let mut found = Vec::new();
-        let mut arguments = Arguments::of(&dwarf.ctype(dwarf.type_of(place.die)));
+        let mut arguments = Arguments::of(dwarf, place.die);
         for v in dwarf.variables(place.address, Some(place.die)) {
             let ty = dwarf.ctype(v.ty);
             let passed = v.parameter.then(|| arguments.next(&ty)).flatten();
@@ -417,9 +416,8 @@ impl Asked<'_> {
         let ty = dwarf.type_of(function);
         let loc = match dwarf.ctype(ty) {
             Type::Void => return None,
-            Type::Struct { size, .. } if size > IN_REGISTERS => Loc::Address(vec![LocOp::Ret]),
-            Type::Struct { .. } => Loc::Absent("it is returned in registers".into()),
-            Type::Float { .. } => Loc::Absent("it is in a floating point register".into()),
+            Type::Struct { .. } => structure(&dwarf.returned(function, ty)),
+            Type::Float { .. } => Loc::Absent(FLOATING.into()),
             ty => Loc::Value(extended(vec![LocOp::Ret], &ty)),
         };
         Some(Variable {
@@ -475,7 +473,7 @@ impl Asked<'_> {
             Err(Absent(why)) => absent(&why),
             Ok(Location::Address(ops)) => Loc::Address(program(&ops, &bias)),
             Ok(Location::Value(ops)) if matches!(ty, Type::Struct { size: ..=8, .. }) => {
-                let value = Some(program(&ops, &bias));
+                let value = Ok(program(&ops, &bias));
                 Loc::Pieces(vec![Piece { bytes: 8, value }])
             }
             Ok(Location::Value(_)) if matches!(ty, Type::Struct { .. } | Type::Array { .. }) => {
@@ -517,69 +515,8 @@ fn no_line(line: u32, nearest: (Option<u32>, Option<u32>)) -> String {
     }
 }
 
-/// Where a parameter is at the first instruction, when the function moves it to memory later.
-fn first_seen(moved: Loc, passed: Option<Vec<LocOp>>, ty: &Type) -> Loc {
-    match (passed, ty) {
-        (Some(ops), _) => Loc::Value(ops),
-        (None, Type::Struct { size, .. }) if *size > IN_REGISTERS => moved,
-        (None, _) => Loc::Absent("it is not in memory yet when the function begins".into()),
-    }
-}
-
-/// Most bytes of a structure that registers pass (psABI).
-const IN_REGISTERS: u32 = 16;
-
-/// Parameters as the caller hands them over, counted (psABI).
-struct Arguments {
-    words: usize,
-    /// Something before was of a kind whose registers depend on what is in it.
-    lost: bool,
-}
-
-impl Arguments {
-    /// Of a function that returns that type: a large structure's place is a parameter of its own.
-    /// What becomes of a small one depends on what is in it.
-    fn of(result: &Type) -> Arguments {
-        Arguments {
-            words: usize::from(matches!(result, Type::Struct { size, .. } if *size > IN_REGISTERS)),
-            lost: matches!(result, Type::Struct { size, .. } if *size <= IN_REGISTERS),
-        }
-    }
-
-    /// Where the next one of that type is at the first instruction.
-    fn next(&mut self, ty: &Type) -> Option<Vec<LocOp>> {
-        match ty {
-            Type::Float { .. } => return None,
-            Type::Int { size: 16, .. } | Type::Struct { .. } | Type::Unknown => self.lost = true,
-            _ => {}
-        }
-        let n = self.words;
-        self.words += 1;
-        if self.lost {
-            return None;
-        }
-        let ops = match PARAMETERS.get(n) {
-            Some(&register) => vec![LocOp::Reg(register)],
-            None => {
-                // Above the return address.
-                let offset = 8 * (n - PARAMETERS.len() + 1) as i64;
-                vec![
-                    LocOp::Reg(7),
-                    LocOp::Const(offset),
-                    LocOp::Bin(BinOp::Add),
-                    LocOp::Load {
-                        size: 8,
-                        signed: false,
-                    },
-                ]
-            }
-        };
-        Some(extended(ops, ty))
-    }
-}
-
 /// A value cut to its type.
-fn extended(mut ops: Vec<LocOp>, ty: &Type) -> Vec<LocOp> {
+pub(super) fn extended(mut ops: Vec<LocOp>, ty: &Type) -> Vec<LocOp> {
     if let Type::Int { size, signed, .. } | Type::Enum { size, signed } = *ty {
         extend(&mut ops, size, signed);
     }
@@ -661,16 +598,17 @@ fn separate(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<Pi
         let load = u8::try_from(bytes).ok();
         let load = load.filter(|size| matches!(size, 1 | 2 | 4 | 8));
         let value = match piece {
-            Some(Location::Value(ops)) if bytes <= 8 => Some(program(ops, bias)),
-            Some(Location::Address(ops)) => load.map(|size| {
+            Some(Location::Value(ops)) if bytes <= 8 => Ok(program(ops, bias)),
+            Some(Location::Address(ops)) if load.is_some() => {
                 let mut ops = program(ops, bias);
-                ops.push(LocOp::Load {
+                ops.extend(load.map(|size| LocOp::Load {
                     size,
                     signed: false,
-                });
-                ops
-            }),
-            _ => None,
+                }));
+                Ok(ops)
+            }
+            Some(_) => Err("it is in a piece of odd size".into()),
+            None => Err("not accessible at this address: optimised out".into()),
         };
         Some(Piece { bytes, value })
     };

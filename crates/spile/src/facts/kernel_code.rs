@@ -7,14 +7,17 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use spile_debuginfo::Word;
 use spile_ir::{BinOp, CodePlace};
 use spile_kernel::btf::{Btf, Type};
 use spile_kernel::functions::{self, Found, Function, Functions, signature};
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{
-    CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Loc, LocOp, Module, VarKind, Variable,
+    CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Loc, LocOp, Module, Piece, VarKind,
+    Variable,
 };
 
+use super::convention::in_registers;
 use super::types::{KernelTypes, Types};
 
 /// What stands above a BTF number in [`FoundPlace::id`] where there are no variables: why.
@@ -317,6 +320,10 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
         return Vec::new();
     };
     let mut list = Vec::new();
+    let word = |n: usize| Piece {
+        bytes: 8,
+        value: Ok(vec![LocOp::Arg(n as u8)]),
+    };
     let mut used = 0;
     // Above the return address.
     let mut stack: i64 = 8;
@@ -332,7 +339,7 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
                 used += words;
                 match (composite, words) {
                     (false, 1) => Loc::Value(vec![LocOp::Arg(first as u8)]),
-                    _ => Loc::Absent("it is passed as a structure in registers".into()),
+                    _ => Loc::Pieces((first..used).map(word).collect()),
                 }
             }
             Class::Registers(words) => stack_slot(&mut stack, 8 * words as i64),
@@ -355,9 +362,10 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
             name: "return".into(),
             ty: types.outside(proto.ret),
             kind: VarKind::Return,
-            loc: match whole {
-                true => Loc::Value(vec![LocOp::Ret]),
-                false => Loc::Absent("it is returned as a structure".into()),
+            loc: match (whole, class(&types, proto.ret)) {
+                (true, _) => Loc::Value(vec![LocOp::Ret]),
+                (false, Class::Registers(words)) => in_registers(&vec![Word::Integer; words]),
+                (false, Class::Stack(_)) => Loc::Address(vec![LocOp::Ret]),
             },
         });
     }

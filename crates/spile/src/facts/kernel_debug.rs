@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_debuginfo::{Image, Module as File, Search, Wanted, build_id_of_notes};
+use spile_debuginfo::{Image, Module as File, Search, Wanted};
 use spile_ir::CodePlace;
 use spile_kernel::functions::{self, Functions};
 use spile_kernel::symbols::Symbols;
+use spile_runtime::kernel_files::{Loaded, build_id};
 use spile_sema::facts::{CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Module, Variable};
 
 use super::dwarf::{Asked, Known};
-use super::home::{Home, Loaded};
+use super::home::Home;
 
 /// Which kernel is meant (`-r`).
 #[derive(Debug, Clone, Default)]
@@ -84,18 +85,14 @@ impl KernelDebug {
     }
 
     fn open(&self, module: Option<&Arc<str>>, remote: bool) -> Result<Opened, String> {
-        let notes = match module {
-            _ if self.kernel.other => None,
-            Some(name) => {
-                std::fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).ok()
-            }
-            None => std::fs::read("/sys/kernel/notes").ok(),
+        let build_id = match self.kernel.other {
+            true => None,
+            false => build_id(module.map(|m| &**m)),
         };
-        let build_id = notes.as_deref().and_then(build_id_of_notes);
         let wanted = Wanted {
             release: &self.kernel.release,
             module: module.map(|m| &**m),
-            build_id,
+            build_id: build_id.as_deref(),
             build: self.kernel.build.as_deref(),
         };
         let image = self.search.kernel(&wanted, remote);

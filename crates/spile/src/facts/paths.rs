@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use spile_debuginfo::{Image, dynamic};
 use spile_kernel::{glob, process};
 
 /// Most libraries that a program is followed to.
 const MAX_LIBRARIES: usize = 512;
+
+/// Most links that are followed to one file, as by the kernel.
+const MAX_LINKS: usize = 40;
 
 /// The program of a process.
 pub fn of_process(pid: u32) -> Result<PathBuf, String> {
@@ -34,8 +37,34 @@ fn root_of(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root"))
 }
 
+/// The file of a path in another root, behind links as they are meant there.
 fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
+    let parts = |path: &Path| -> Vec<PathBuf> {
+        let wanted = |c: &Component<'_>| matches!(c, Component::Normal(_) | Component::ParentDir);
+        let parts = path.components().rev().filter(wanted);
+        parts.map(|c| c.as_os_str().into()).collect()
+    };
+    let mut todo = parts(path);
+    let mut found = PathBuf::new();
+    let mut links = 0;
+    while let Some(part) = todo.pop() {
+        if part.as_os_str() == ".." {
+            found.pop();
+            continue;
+        }
+        found.push(&part);
+        if let Ok(link) = root.join(&found).read_link()
+            && links < MAX_LINKS
+        {
+            links += 1;
+            found.pop();
+            if link.is_absolute() {
+                found = PathBuf::new();
+            }
+            todo.extend(parts(&link));
+        }
+    }
+    root.join(found)
 }
 
 /// A path as a process means it: the plain one where that is the same file.
@@ -309,6 +338,29 @@ fn matching(pattern: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_in_other_roots() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().expect("made");
+        let root = dir.path();
+        for folder in ["opt/tool-1", "usr/bin"] {
+            std::fs::create_dir_all(root.join(folder)).expect("made");
+        }
+        std::fs::write(root.join("opt/tool-1/run"), b"").expect("written");
+        let link = |to: &str, at: &str| symlink(to, root.join(at)).expect("linked");
+        link("/opt/tool-1", "opt/tool");
+        link("/opt/tool/run", "usr/bin/run");
+        link("../bin/run", "usr/bin/again");
+        link("loop", "usr/bin/loop");
+        link("../../../../opt", "usr/bin/out");
+        let at = |path: &str| below(root, Path::new(path));
+        for path in ["/usr/bin/run", "/usr/bin/again", "/usr/bin/out/tool/run"] {
+            assert_eq!(at(path), root.join("opt/tool-1/run"), "{path}");
+        }
+        assert_eq!(at("/none/at/all"), root.join("none/at/all"));
+        assert_eq!(at("/usr/bin/loop"), root.join("usr/bin/loop"));
+    }
 
     #[test]
     fn names_are_looked_for() {

@@ -143,7 +143,13 @@ impl Programs {
                 match asked.places(query) {
                     Ok(found) if !found.is_empty() || !by_symbol => Ok(found),
                     Err(why) if !by_symbol => Err(why),
-                    _ => Ok(functions(path, file, name, kind)),
+                    other => match (other, functions(path, file, name, kind)) {
+                        // What went wrong in the search may be the reason.
+                        (Err(why), found) if found.is_empty() && !file.notes().is_empty() => {
+                            Err(format!("no symbol `{name}`, and {why}"))
+                        }
+                        (_, found) => Ok(found),
+                    },
                 }
             }
             CodeQuery::Statement { .. } => asked.places(query),

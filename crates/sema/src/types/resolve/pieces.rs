@@ -7,7 +7,7 @@ use spile_syntax::ast::{Access, Span};
 
 use super::Resolver;
 use crate::ctype::{CTy, From, Shape};
-use crate::facts::Loc;
+use crate::facts::{Loc, Piece};
 use crate::probe::TargetSource;
 use crate::types::hir::Expr;
 
@@ -25,12 +25,7 @@ impl Resolver<'_> {
         space: Space,
         span: Span,
     ) -> Option<Found<'a>> {
-        let TargetSource::Loc(loc) = source else {
-            return None;
-        };
-        let Loc::Pieces(pieces) = &**loc else {
-            return None;
-        };
+        let pieces = Self::pieces(source)?;
         let (mut ty, mut rest) = (ty, access);
         let (mut first, mut width) = (0, 0);
         while let (Shape::Struct(id, _), Some((Access::Member(name), behind))) =
@@ -49,12 +44,38 @@ impl Resolver<'_> {
         if width == 0 {
             width = size;
         }
+        let value = self.bits(pieces, (first, width), signed, space, span)?;
+        Some(value.map(|value| ((value, From::Value(ty)), rest)))
+    }
+
+    /// The pieces of a variable that is in pieces.
+    pub(super) fn pieces(source: &TargetSource) -> Option<&[Piece]> {
+        match source {
+            TargetSource::Loc(loc) => match &**loc {
+                Loc::Pieces(pieces) => Some(pieces),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// A number in pieces: its first bit and how many it has. `None` where a piece's place is too
+    /// complex.
+    pub(super) fn bits(
+        &mut self,
+        pieces: &[Piece],
+        (first, width): (u32, u32),
+        signed: bool,
+        space: Space,
+        span: Span,
+    ) -> Option<Result<Expr, Arc<str>>> {
         let mut start = 0;
         for piece in pieces {
             let end = start + 8 * piece.bytes;
             if first >= start && first + width <= end {
-                let Some(ops) = &piece.value else {
-                    return Some(Err("optimised out".into()));
+                let ops = match &piece.value {
+                    Ok(ops) => ops,
+                    Err(why) => return Some(Err(why.clone())),
                 };
                 let whole = self.leaves(ops, space, span)?;
                 // To the top, and back with what the type extends it by.
@@ -62,7 +83,7 @@ impl Resolver<'_> {
                 let top = self.op_imm(BinOp::Shl, whole, up, span);
                 let back = if signed { BinOp::Shr } else { BinOp::UShr };
                 let value = self.op_imm(back, top, i64::from(64 - width), span);
-                return Some(Ok(((value, From::Value(ty)), rest)));
+                return Some(Ok(value));
             }
             start = end;
         }

@@ -11,7 +11,7 @@ use spile_syntax::ast::{Pretty, Span};
 
 use super::Resolver;
 use crate::ctype::{CTy, Shape};
-use crate::facts::{CTypeId, Member};
+use crate::facts::{self, CTypeId, Member};
 use crate::types::hir::*;
 use crate::types::unify::Base;
 
@@ -77,6 +77,16 @@ impl Text {
     }
 }
 
+/// What is shown of a variable.
+pub(super) enum Shown {
+    /// It is not there.
+    Nothing,
+    /// Its value, or a structure's address.
+    Value(Expr),
+    /// A text.
+    Text(Expr),
+}
+
 /// How many levels of members are shown.
 fn levels(pretty: Pretty) -> u8 {
     match pretty {
@@ -104,7 +114,7 @@ impl Resolver<'_> {
     /// `name=text name=text`
     pub(super) fn pretty_list(
         &mut self,
-        list: Vec<(std::sync::Arc<str>, Option<Expr>, CTy, Space)>,
+        list: Vec<(std::sync::Arc<str>, Shown, CTy, Space)>,
         pretty: Pretty,
         span: Span,
     ) -> Expr {
@@ -112,16 +122,78 @@ impl Resolver<'_> {
         for (n, (name, value, ty, space)) in list.into_iter().enumerate() {
             text.lit(if n > 0 { " " } else { "" });
             text.lit(&format!("{name}="));
-            let Some(value) = value else {
-                text.lit("?");
-                continue;
-            };
-            match pretty {
-                Pretty::None => text.conv(ConvKind::Hex, true, value),
-                _ => self.pretty_value(&mut text, value, ty, space, levels(pretty), span),
+            match (value, pretty) {
+                (Shown::Nothing, _) => text.lit("?"),
+                (Shown::Text(own), _) => text.conv(ConvKind::Str, false, own),
+                (Shown::Value(value), Pretty::None) => text.conv(ConvKind::Hex, true, value),
+                (Shown::Value(value), _) => {
+                    self.pretty_value(&mut text, value, ty, space, levels(pretty), span);
+                }
             }
         }
         self.sprint(text, span)
+    }
+
+    /// The text of a structure that is in registers.
+    pub(super) fn pretty_in_pieces(
+        &mut self,
+        pieces: &[facts::Piece],
+        id: CTypeId,
+        space: Space,
+        pretty: Pretty,
+        span: Span,
+    ) -> Expr {
+        let mut text = Text::new(space);
+        self.pieces_struct(&mut text, pieces, (id, 0), levels(pretty), span);
+        self.sprint(text, span)
+    }
+
+    /// A structure from a bit of the pieces on.
+    fn pieces_struct(
+        &mut self,
+        text: &mut Text,
+        pieces: &[facts::Piece],
+        (id, first): (CTypeId, u32),
+        depth: u8,
+        span: Span,
+    ) {
+        if depth == 0 {
+            return text.lit("{...}");
+        }
+        text.lit("{");
+        for (n, m) in self.facts.members(id).into_iter().enumerate() {
+            text.lit(if n > 0 { ", " } else { "" });
+            if text.full() {
+                text.lit("...");
+                break;
+            }
+            text.lit(&format!(".{}=", m.name));
+            let (at, ty) = (first.saturating_add(m.bit_offset), CTy::id(m.ty));
+            let (width, signed) = match ty.shape(self.facts) {
+                Shape::Int { size, signed, .. } if m.bit_size == 0 => (8 * u32::from(size), signed),
+                Shape::Int { signed, .. } => (m.bit_size, signed),
+                Shape::Ptr(_) => (64, false),
+                Shape::Struct(id, _) => {
+                    self.pieces_struct(text, pieces, (id, at), depth - 1, span);
+                    continue;
+                }
+                _ => (0, false),
+            };
+            let value = match width {
+                1..=64 => self.bits(pieces, (at, width), signed, text.space, span),
+                _ => None,
+            };
+            match (value, ty.shape(self.facts)) {
+                (Some(Ok(value)), Shape::Ptr(to)) => match to.shape(self.facts) {
+                    Shape::Int { char: true, .. } => self.quoted(text, value, text.space, span),
+                    _ => text.conv(ConvKind::Pointer, false, value),
+                },
+                (Some(Ok(value)), _) if signed => text.conv(ConvKind::Dec, false, value),
+                (Some(Ok(value)), _) => text.conv(ConvKind::Unsigned, false, value),
+                _ => text.lit("?"),
+            }
+        }
+        text.lit("}");
     }
 
     fn sprint(&mut self, mut text: Text, span: Span) -> Expr {

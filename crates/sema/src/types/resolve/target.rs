@@ -8,8 +8,9 @@ use spile_syntax::ast::{self, Access, AtOp, Pretty, Span};
 use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
+use super::pretty::Shown;
 use crate::codes as probe_codes;
-use crate::ctype::{self, CBase, CTy, Final, From, Step, Walk};
+use crate::ctype::{self, CBase, CTy, Final, From, Shape, Step, Walk};
 use crate::facts::VarKind;
 use crate::probe::{Context, ContextKind, Target, TargetSource};
 use crate::types::codes;
@@ -177,6 +178,14 @@ impl Resolver<'_> {
             return (self.bad(span), None);
         };
         let space = space_of(&t.source, &ctx);
+        if pretty != Pretty::None
+            && access.is_empty()
+            && let Some(pieces) = Self::pieces(&t.source)
+            && let Shape::Struct(id, _) = t.ty.shape(self.facts)
+        {
+            let text = self.pretty_in_pieces(pieces, id, space, pretty, span);
+            return (text, None);
+        }
         let found = match self.member_in_pieces(&t.source, t.ty, access, space, span) {
             Some(found) => found,
             None => self
@@ -268,7 +277,13 @@ impl Resolver<'_> {
             let space = space_of(&t.source, ctx);
             // What is not there is shown as such, by SystemTap as well.
             let Ok((base, from)) = self.source(&t.source, t.ty, space, span) else {
-                list.push((t.name.clone(), None, t.ty, space));
+                let shown = match (Self::pieces(&t.source), t.ty.shape(self.facts)) {
+                    (Some(pieces), Shape::Struct(id, _)) if pretty != Pretty::None => {
+                        Shown::Text(self.pretty_in_pieces(pieces, id, space, pretty, span))
+                    }
+                    _ => Shown::Nothing,
+                };
+                list.push((t.name.clone(), shown, t.ty, space));
                 continue;
             };
             // A structure passed by value has no number; its address stands for it.
@@ -276,7 +291,7 @@ impl Resolver<'_> {
                 Ok(w) => self.apply(base, w, space, span),
                 Err(_) => base,
             };
-            list.push((t.name.clone(), Some(value), t.ty, space));
+            list.push((t.name.clone(), Shown::Value(value), t.ty, space));
         }
         Some(self.pretty_list(list, pretty, span))
     }

@@ -1,0 +1,257 @@
+//! How functions hand over what they return, by the System V convention of x86-64.
+
+use gimli::AttributeValue;
+
+use crate::dwarf::{Die, Dwarf, Entry, flag, number_of};
+use crate::types::{Type, TypeId};
+
+/// Bytes of a register.
+const WORD: u32 = 8;
+/// Most bytes that registers return.
+const IN_REGISTERS: u32 = 2 * WORD;
+/// Deepest nesting of members that is followed, and most members that are looked at: structures of
+/// 16 bytes have no more.
+const MAX_NESTING: usize = 16;
+const MAX_MEMBERS: usize = 256;
+
+/// Languages whose compilers keep the convention.
+const KEPT_BY: [gimli::DwLang; 14] = [
+    gimli::DW_LANG_C89,
+    gimli::DW_LANG_C,
+    gimli::DW_LANG_C99,
+    gimli::DW_LANG_C11,
+    gimli::DW_LANG_C17,
+    gimli::DW_LANG_C_plus_plus,
+    gimli::DW_LANG_C_plus_plus_03,
+    gimli::DW_LANG_C_plus_plus_11,
+    gimli::DW_LANG_C_plus_plus_14,
+    gimli::DW_LANG_C_plus_plus_17,
+    gimli::DW_LANG_C_plus_plus_20,
+    gimli::DW_LANG_ObjC,
+    gimli::DW_LANG_ObjC_plus_plus,
+    gimli::DW_LANG_Fortran08,
+];
+
+/// What a register returns of a structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// These eight bytes are in the next integer register.
+    Integer,
+    /// They are in a floating point register.
+    Float,
+    /// They are padding.
+    Nothing,
+}
+
+/// How a structure is returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Returned {
+    /// In registers, eight bytes in each.
+    Registers(Vec<Word>),
+    /// In memory that the caller names in a parameter of its own, ahead of the others.
+    Memory,
+    /// That is not known.
+    Unknown,
+}
+
+impl Dwarf {
+    /// How a function returns a structure of a type.
+    #[must_use]
+    pub fn returned(&self, function: Die, ty: TypeId) -> Returned {
+        let Type::Struct { size, .. } = self.ctype(ty) else {
+            return Returned::Unknown;
+        };
+        let class = self.definition_of(ty);
+        if size > IN_REGISTERS || class.is_some_and(|(d, e)| self.by_reference(d, &e, 0)) {
+            return Returned::Memory;
+        }
+        if !self.keeps_convention(function) {
+            return Returned::Unknown;
+        }
+        let mut words = vec![Word::Nothing; size.div_ceil(WORD) as usize];
+        let mut left = MAX_MEMBERS;
+        match self.classify(ty, 0, &mut words, &mut left, 0) {
+            Some(true) => Returned::Registers(words),
+            Some(false) => Returned::Memory,
+            None => Returned::Unknown,
+        }
+    }
+
+    /// Whether C++ copies or destroys objects of a class with code of its own: then they are
+    /// returned in memory. Compilers say so, or what is declared does.
+    fn by_reference(&self, class: Die, entry: &Entry, depth: usize) -> bool {
+        if let Some(AttributeValue::CallingConvention(by)) =
+            entry.attr_value(gimli::DW_AT_calling_convention)
+        {
+            return by == gimli::DW_CC_pass_by_reference;
+        }
+        let name = self.name(class, entry).unwrap_or("");
+        self.children(class).into_iter().any(|child| {
+            let Some((_, e)) = self.entry(child) else {
+                return false;
+            };
+            match e.tag() {
+                gimli::DW_TAG_subprogram => {
+                    e.has_attr(gimli::DW_AT_virtuality) || self.copies(child, &e, class, name)
+                }
+                gimli::DW_TAG_inheritance if e.has_attr(gimli::DW_AT_virtuality) => true,
+                gimli::DW_TAG_inheritance | gimli::DW_TAG_member => {
+                    // Static members are no part of it, but declarations of their own.
+                    let inner = self
+                        .element(child, &e)
+                        .filter(|_| depth < MAX_NESTING && !flag(&e, gimli::DW_AT_external));
+                    inner.is_some_and(|(d, e)| is_class(&e) && self.by_reference(d, &e, depth + 1))
+                }
+                _ => false,
+            }
+        })
+    }
+
+    /// The type of a member, or of the elements of an array.
+    fn element(&self, die: Die, entry: &Entry) -> Option<(Die, Entry)> {
+        let mut at = self.strip(self.type_die(die, entry)?)?;
+        for _ in 0..MAX_NESTING {
+            if at.1.tag() != gimli::DW_TAG_array_type {
+                break;
+            }
+            at = self.strip(self.type_die(at.0, &at.1)?)?;
+        }
+        Some(at)
+    }
+
+    /// Whether a function of a class is a destructor, or a constructor that copies or moves,
+    /// with a body that somebody wrote.
+    fn copies(&self, die: Die, entry: &Entry, class: Die, class_name: &str) -> bool {
+        let trivial = flag(entry, gimli::DW_AT_artificial)
+            || flag(entry, gimli::DW_AT_deleted)
+            || number_of(entry, gimli::DW_AT_defaulted).is_some_and(|how| how == 1);
+        let Some(name) = self.name(die, entry).filter(|_| !trivial) else {
+            return false;
+        };
+        if name.starts_with('~') {
+            return true;
+        }
+        if Some(name) != class_name.split('<').next() {
+            return false;
+        }
+        let given = self.children(die).into_iter().filter_map(|c| {
+            let (_, e) = self.entry(c)?;
+            let own =
+                e.tag() == gimli::DW_TAG_formal_parameter && !flag(&e, gimli::DW_AT_artificial);
+            own.then_some((c, e))
+        });
+        let given: Vec<_> = given.take(2).collect();
+        let [(parameter, e)] = &given[..] else {
+            return false;
+        };
+        self.type_die(*parameter, e)
+            .and_then(|d| Some((d, self.entry(d)?.1)))
+            .filter(|(_, e)| {
+                let tags = [
+                    gimli::DW_TAG_reference_type,
+                    gimli::DW_TAG_rvalue_reference_type,
+                ];
+                tags.contains(&e.tag())
+            })
+            .and_then(|(d, e)| self.strip(self.type_die(d, &e)?))
+            .is_some_and(|(d, e)| d == class || self.name(d, &e) == Some(class_name))
+    }
+
+    fn keeps_convention(&self, function: Die) -> bool {
+        let language = self.unit(function.part, function.unit).and_then(|unit| {
+            let mut entries = unit.entries();
+            entries.next_entry().ok()?;
+            let entry = entries.current()?;
+            match entry.attr_value(gimli::DW_AT_language)? {
+                AttributeValue::Language(l) => Some(l),
+                _ => number_of(entry, gimli::DW_AT_language)
+                    .and_then(|n| u16::try_from(n).ok())
+                    .map(gimli::DwLang),
+            }
+        });
+        language.is_none_or(|l| KEPT_BY.contains(&l))
+    }
+
+    /// Notes what is in each word of something at an offset in bits. `Some(false)`: in a packed
+    /// structure, which is in memory as a whole. `None`: not known, or too much.
+    fn classify(
+        &self,
+        ty: TypeId,
+        at: u32,
+        words: &mut [Word],
+        left: &mut usize,
+        depth: usize,
+    ) -> Option<bool> {
+        *left = left.checked_sub(1)?;
+        if depth > MAX_NESTING {
+            return None;
+        }
+        let (kind, size) = match self.ctype(ty) {
+            Type::Int { size, .. } | Type::Enum { size, .. } => (Word::Integer, u32::from(size)),
+            Type::Pointer(_) => (Word::Integer, WORD),
+            Type::Float { size } => (Word::Float, u32::from(size)),
+            Type::Array { elem, count } => {
+                for n in 0..count {
+                    let step = n.checked_mul(self.bytes(elem, depth)?)?.checked_mul(8)?;
+                    let at = at.checked_add(step)?;
+                    if !self.classify(elem, at, words, left, depth + 1)? {
+                        return Some(false);
+                    }
+                }
+                return Some(true);
+            }
+            Type::Struct { .. } => {
+                for m in self.members(ty) {
+                    let at = at.checked_add(m.bit_offset)?;
+                    if m.bit_size > 0 {
+                        let last = at.checked_add(m.bit_size - 1)?;
+                        note(words, at, last, Word::Integer)?;
+                    } else if !self.classify(m.ty, at, words, left, depth + 1)? {
+                        return Some(false);
+                    }
+                }
+                return Some(true);
+            }
+            Type::Void | Type::Func | Type::Unknown => return None,
+        };
+        let bits = size.checked_mul(8).filter(|b| *b > 0)?;
+        if at % bits != 0 {
+            return Some(false);
+        }
+        note(words, at, at.checked_add(bits - 1)?, kind)?;
+        Some(true)
+    }
+
+    /// Bytes of an element.
+    fn bytes(&self, ty: TypeId, depth: usize) -> Option<u32> {
+        Some(match self.ctype(ty) {
+            Type::Int { size, .. } | Type::Enum { size, .. } | Type::Float { size } => size.into(),
+            Type::Pointer(_) => WORD,
+            Type::Struct { size, .. } => size,
+            Type::Array { elem, count } if depth < MAX_NESTING => {
+                self.bytes(elem, depth + 1)?.checked_mul(count)?
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn is_class(entry: &Entry) -> bool {
+    let tags = [
+        gimli::DW_TAG_structure_type,
+        gimli::DW_TAG_class_type,
+        gimli::DW_TAG_union_type,
+    ];
+    tags.contains(&entry.tag())
+}
+
+/// Bits from one to another are of a kind; whole numbers go before floating point.
+fn note(words: &mut [Word], first: u32, last: u32, kind: Word) -> Option<()> {
+    let bits = 8 * WORD;
+    for word in words.get_mut((first / bits) as usize..=(last / bits) as usize)? {
+        if *word != Word::Integer {
+            *word = kind;
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,195 @@
+//! The kernel's and its modules' files with debugging information: where their code is in memory,
+//! and which source lines addresses belong to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use spile_debuginfo::{Module as File, Placed, Search, Wanted, build_id_of_notes};
+use spile_kernel::symbols::Symbols;
+
+/// Symbols that say how far the kernel was moved.
+const LANDMARKS: [&str; 2] = ["_stext", "_text"];
+/// Addresses from here on are the kernel's own image (x86-64: `__START_KERNEL_map`); what is
+/// below in its file is not moved with it.
+const IMAGE: u64 = 0xffff_ffff_8000_0000;
+
+/// The kernel or a module of it, as it is in memory.
+pub struct Loaded {
+    /// The module; none for the kernel itself.
+    pub module: Option<Arc<str>>,
+    /// Where it is.
+    pub at: At,
+}
+
+/// Where the code of a file is.
+pub enum At {
+    /// Nowhere: another kernel runs.
+    Elsewhere,
+    /// So far from where it was linked.
+    Moved(u64),
+    /// Each part somewhere: first address, bytes, and where it is.
+    Parts(Vec<(u64, u64, u64)>),
+}
+
+impl Loaded {
+    /// The kernel that runs.
+    ///
+    /// # Errors
+    /// When its addresses are hidden.
+    pub fn kernel(file: &File) -> Result<Loaded, String> {
+        let symbols = Symbols::kernel().map_err(ToString::to_string)?;
+        let distance = LANDMARKS.iter().find_map(|name| {
+            let linked = file.symbols().named(name).next()?.address;
+            Some(symbols.address_of(name)?.wrapping_sub(linked))
+        });
+        let distance = distance.ok_or("where the kernel was moved to is not known")?;
+        Ok(Loaded {
+            module: None,
+            at: At::Moved(distance),
+        })
+    }
+
+    /// A module that is loaded.
+    ///
+    /// # Errors
+    /// When the addresses of its sections are hidden.
+    pub fn module(file: &File, name: &Arc<str>) -> Result<Loaded, String> {
+        let part = |p: &Placed| {
+            let path = format!("/sys/module/{name}/sections/{}", p.name);
+            let text = std::fs::read_to_string(path).ok()?;
+            let digits = text.trim().trim_start_matches("0x");
+            let at = u64::from_str_radix(digits, 16).ok().filter(|at| *at != 0)?;
+            Some((p.address, p.size, at))
+        };
+        let parts: Vec<_> = file.image().placed().iter().filter_map(part).collect();
+        match parts.is_empty() {
+            true => Err(format!(
+                "where the sections of the module {name} are is hidden; run as root"
+            )),
+            false => Ok(Loaded {
+                module: Some(name.clone()),
+                at: At::Parts(parts),
+            }),
+        }
+    }
+
+    /// The kernel, or a module, of another machine.
+    #[must_use]
+    pub fn elsewhere(module: Option<&Arc<str>>) -> Loaded {
+        Loaded {
+            module: module.cloned(),
+            at: At::Elsewhere,
+        }
+    }
+
+    /// Where a linked address is in memory.
+    #[must_use]
+    pub fn address(&self, linked: u64) -> Option<u64> {
+        match &self.at {
+            At::Elsewhere => None,
+            At::Moved(_) if linked < IMAGE => Some(linked),
+            At::Moved(distance) => Some(linked.wrapping_add(*distance)),
+            At::Parts(parts) => parts.iter().find_map(|&(first, size, at)| {
+                let within = linked.checked_sub(first).filter(|d| *d < size)?;
+                Some(at.wrapping_add(within))
+            }),
+        }
+    }
+
+    /// The linked address of one in memory.
+    fn linked(&self, address: u64) -> Option<u64> {
+        match &self.at {
+            At::Elsewhere => None,
+            At::Moved(_) if address < IMAGE => None,
+            At::Moved(distance) => Some(address.wrapping_sub(*distance)),
+            At::Parts(parts) => parts.iter().find_map(|&(first, size, at)| {
+                let within = address.checked_sub(at).filter(|d| *d < size)?;
+                Some(first.wrapping_add(within))
+            }),
+        }
+    }
+}
+
+/// The build-id of the kernel that runs, or of a module of it.
+#[must_use]
+pub fn build_id(module: Option<&str>) -> Option<Vec<u8>> {
+    let notes = match module {
+        Some(name) => std::fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")),
+        None => std::fs::read("/sys/kernel/notes"),
+    };
+    build_id_of_notes(&notes.ok()?).map(<[u8]>::to_vec)
+}
+
+/// Lines in the source by addresses. Files are looked for on this machine when they are needed.
+#[derive(Default)]
+pub struct KernelLines {
+    files: HashMap<Option<String>, Option<(File, Loaded)>>,
+}
+
+impl KernelLines {
+    /// Source file and line of an address in the kernel's code; `None` where nothing is known.
+    pub fn line(&mut self, address: u64) -> Option<(String, u32)> {
+        let (symbol, _) = Symbols::kernel().ok()?.resolve(address)?;
+        let module = symbol.module.map(str::to_owned);
+        let file = self
+            .files
+            .entry(module)
+            .or_insert_with_key(|m| open(m.as_deref()));
+        let (file, loaded) = file.as_ref()?;
+        let (name, line) = file.dwarf()?.line_at(loaded.linked(address)?)?;
+        Some((name?.to_string(), line)).filter(|(_, line)| *line > 0)
+    }
+}
+
+fn open(module: Option<&str>) -> Option<(File, Loaded)> {
+    let search = Search::from_env();
+    let (release, build_id) = (spile_kernel::machine::release(), build_id(module));
+    let wanted = Wanted {
+        release: &release,
+        module,
+        build_id: build_id.as_deref(),
+        build: None,
+    };
+    // Servers are not asked: output would wait for hundreds of megabytes.
+    let file = File::new(search.kernel(&wanted, false).ok()?, &search);
+    let loaded = match module {
+        Some(name) => Loaded::module(&file, &name.into()),
+        None => Loaded::kernel(&file),
+    };
+    Some((file, loaded.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_in_memory() {
+        let kernel = Loaded {
+            module: None,
+            at: At::Moved(0x1000),
+        };
+        assert_eq!(kernel.address(IMAGE), Some(IMAGE + 0x1000));
+        assert_eq!(kernel.linked(IMAGE + 0x1000), Some(IMAGE));
+        // Of variables of processors.
+        assert_eq!(kernel.address(0x20), Some(0x20));
+        assert_eq!(kernel.linked(0x20), None);
+        let module = Loaded {
+            module: Some("m".into()),
+            at: At::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),
+        };
+        for (linked, address) in [(0x1004, 0x7004), (0x2007, 0x9007)] {
+            assert_eq!(module.address(linked), Some(address));
+            assert_eq!(module.linked(address), Some(linked));
+        }
+        assert_eq!(module.address(0x1010), None);
+        assert_eq!(module.linked(0x7010), None);
+    }
+
+    #[test]
+    fn lines_of_nothing() {
+        let mut lines = KernelLines::default();
+        assert_eq!(lines.line(0), None);
+        assert_eq!(lines.line(u64::MAX), None);
+    }
+}

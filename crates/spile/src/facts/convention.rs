@@ -1,0 +1,100 @@
+//! How functions of programs are handed parameters and hand over results (System V convention of
+//! x86-64), in analysis' terms.
+
+use spile_debuginfo::{Die, Dwarf, Returned, Type, Word};
+use spile_ir::BinOp;
+use spile_sema::facts::{Loc, LocOp, Piece};
+
+use super::dwarf::extended;
+
+/// DWARF numbers of the registers of the first integer parameters.
+const PARAMETERS: [u16; 6] = [5, 4, 1, 2, 8, 9];
+/// What the integer registers leave that return a structure: `rax`, `rdx`.
+const RESULTS: [LocOp; 2] = [LocOp::Ret, LocOp::Reg(1)];
+/// Most bytes of a structure that registers pass.
+const IN_REGISTERS: u32 = 16;
+/// Why a number with a fraction is not there.
+pub(super) const FLOATING: &str = "it is in a floating point register";
+
+/// Where a structure is that a function returns.
+pub(super) fn structure(returned: &Returned) -> Loc {
+    match returned {
+        Returned::Memory => Loc::Address(vec![LocOp::Ret]),
+        Returned::Registers(words) => in_registers(words),
+        Returned::Unknown => Loc::Absent("which registers return it is not known".into()),
+    }
+}
+
+/// A structure in the registers of results.
+pub(super) fn in_registers(words: &[Word]) -> Loc {
+    let mut results = RESULTS.into_iter();
+    let value = |word: &Word| match word {
+        Word::Integer => Ok(results.next().into_iter().collect()),
+        Word::Float => Err(FLOATING.into()),
+        Word::Nothing => Err("it is padding".into()),
+    };
+    let values = words.iter().map(value);
+    Loc::Pieces(values.map(|value| Piece { bytes: 8, value }).collect())
+}
+
+/// Where a parameter is at the first instruction, when the function moves it to memory later.
+pub(super) fn first_seen(moved: Loc, passed: Option<Vec<LocOp>>, ty: &Type) -> Loc {
+    match (passed, ty) {
+        (Some(ops), _) => Loc::Value(ops),
+        (None, Type::Struct { size, .. }) if *size > IN_REGISTERS => moved,
+        (None, _) => Loc::Absent("it is not in memory yet when the function begins".into()),
+    }
+}
+
+/// Parameters as the caller hands them over, counted (psABI).
+pub(super) struct Arguments {
+    words: usize,
+    /// Something before was of a kind whose registers depend on what is in it.
+    lost: bool,
+}
+
+impl Arguments {
+    /// Of a function: the place of what it returns in memory is a parameter of its own.
+    pub(super) fn of(dwarf: &Dwarf, function: Die) -> Arguments {
+        let result = dwarf.type_of(function);
+        let returned = match dwarf.ctype(result) {
+            Type::Struct { .. } => dwarf.returned(function, result),
+            _ => Returned::Registers(Vec::new()),
+        };
+        Arguments {
+            words: usize::from(returned == Returned::Memory),
+            lost: returned == Returned::Unknown,
+        }
+    }
+
+    /// Where the next one of that type is at the first instruction.
+    pub(super) fn next(&mut self, ty: &Type) -> Option<Vec<LocOp>> {
+        match ty {
+            Type::Float { .. } => return None,
+            Type::Int { size: 16, .. } | Type::Struct { .. } | Type::Unknown => self.lost = true,
+            _ => {}
+        }
+        let n = self.words;
+        self.words += 1;
+        if self.lost {
+            return None;
+        }
+        let ops = match PARAMETERS.get(n) {
+            Some(&register) => vec![LocOp::Reg(register)],
+            None => {
+                // Above the return address.
+                let offset = 8 * (n - PARAMETERS.len() + 1) as i64;
+                vec![
+                    LocOp::Reg(7),
+                    LocOp::Const(offset),
+                    LocOp::Bin(BinOp::Add),
+                    LocOp::Load {
+                        size: 8,
+                        signed: false,
+                    },
+                ]
+            }
+        };
+        Some(extended(ops, ty))
+    }
+}
