@@ -215,7 +215,7 @@ impl Dwarf {
             Type::Void | Type::Func | Type::Unknown => return None,
         };
         let bits = size.checked_mul(8).filter(|b| *b > 0)?;
-        if at % bits != 0 {
+        if !at.is_multiple_of(bits) {
             return Some(false);
         }
         note(words, at, at.checked_add(bits - 1)?, kind)?;
