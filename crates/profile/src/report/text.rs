@@ -31,6 +31,18 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     out
 }
 
+/// Parts in the order of [`Part::ALL`], so short that several fit a line.
+const BRIEF: [&str; 8] = [
+    "user",
+    "calls on CPU",
+    "blocked in calls",
+    "waiting for CPU",
+    "minor faults",
+    "major faults",
+    "interrupts",
+    "softirqs",
+];
+
 /// Five lines at most: what was recorded, where its time went, the calls and regions with most of
 /// it, the rank that the others wait for.
 pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
@@ -61,7 +73,8 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     let wall = summary.all.wall as f64;
     let mut parts: Vec<(f64, &str)> = Part::ALL
         .iter()
-        .map(|p| (summary.all.part(*p) as f64, p.name()))
+        .zip(BRIEF)
+        .map(|(p, name)| (summary.all.part(*p) as f64, name))
         .filter(|(ns, _)| *ns > 0.0)
         .collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
