@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use spile_profile::file::read_path;
-use spile_profile::model::{Part, Profile, Thread};
+use spile_profile::model::{ContextKind, Part, Profile, Thread};
 
 /// The program, compiled once.
 static LIVES: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -27,6 +27,7 @@ fn record(args: &[&str]) -> (Profile, Output) {
     let output = Command::new(env!("CARGO_BIN_EXE_spile"))
         .args(["profile", "-o", file.to_str().unwrap()])
         .args(args)
+        .env("OMP_WAIT_POLICY", "passive")
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -267,6 +268,55 @@ fn a_process_that_runs_already() {
         .unwrap();
     assert_eq!((read.count, read.unfinished), (1, None));
     assert_eq!(profile.data.threads.len(), 2);
+}
+
+#[test]
+fn regions_of_openmp() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/regions.c");
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("regions");
+    let done = Command::new("cc")
+        .args(["-g", "-O2", "-fopenmp", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(done.unwrap().success());
+    let (profile, output) = record(&["--", program.to_str().unwrap()]);
+    closes(&profile);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = |what: &str| {
+        let text = std::fs::read_to_string(&source).unwrap();
+        1 + text.lines().position(|l| l.contains(what)).unwrap() as u32
+    };
+    let region = |kind: ContextKind, at: u32| {
+        let mut found = profile.data.contexts.iter();
+        found.find(|c| c.kind == kind && c.line.is_some_and(|l| (at..at + 2).contains(&l)))
+    };
+    let first = region(ContextKind::OmpRegion, line("first region")).expect(&said);
+    let second = region(ContextKind::OmpRegion, line("second region")).expect(&said);
+    assert!(
+        first.name.starts_with("work") && second.name == "main",
+        "{first:?} {second:?}"
+    );
+    // The sleeps of the one are in it, and the others of its threads wait in its barrier.
+    let within = |id: u32, call: &str| {
+        let calls = profile.data.calls.iter();
+        let of = calls.filter(|c| c.context == id && c.call.contains(call));
+        of.map(|c| (c.count, c.blocked))
+            .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+    };
+    assert_eq!(within(first.id, "getppid").0, 4 * 5);
+    assert_eq!(within(second.id, "getppid").0, 0);
+    let (naps, slept) = within(second.id, "nanosleep");
+    assert!(naps == 1 && slept >= 50_000_000, "{naps} {slept}: {said}");
+    let barrier = profile
+        .data
+        .contexts
+        .iter()
+        .find(|c| c.kind == ContextKind::OmpBarrier && c.parent == Some(second.id));
+    let waits = within(barrier.expect(&said).id, "futex");
+    assert!(waits.1 >= 3 * 40_000_000, "{waits:?}: {said}");
+    let text = "By region: barrier of implicit barrier";
+    assert!(said.contains(text), "{said}");
 }
 
 #[test]

@@ -52,6 +52,9 @@ pub struct Profile {
     /// End after SECS seconds
     #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
     duration: Option<std::time::Duration>,
+    /// Do not load the library that tells parallel regions, barriers and MPI calls apart
+    #[arg(long)]
+    no_regions: bool,
     /// Print the script and end
     #[arg(long)]
     print_script: bool,
@@ -88,7 +91,12 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
             tool.set("attach", 1);
             tool.target = Target::Pid(pid);
         }
-        None => tool.target = Target::Command(command(&cli.command)?),
+        None => {
+            tool.target = Target::Command(command(&cli.command)?);
+            if !cli.no_regions {
+                regions();
+            }
+        }
     }
     let to = destination(cli, &header);
     let rows = Rc::new(RefCell::new(Rows::default()));
@@ -132,6 +140,21 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     } else {
         exit_code(status)
     })
+}
+
+/// Has the command load the library that tells which part of a program a thread is in.
+fn regions() {
+    match spile_context::environment(|name| std::env::var_os(name)) {
+        Ok(variables) => {
+            for (name, value) in variables {
+                // SAFETY: no thread was started yet, so none reads the environment meanwhile.
+                unsafe { std::env::set_var(name, value) };
+            }
+        }
+        Err(why) => tell(format_args!(
+            "WARNING: regions of the program are not told: {why}\n"
+        )),
+    }
 }
 
 /// The system call that a thread is in now; none where it runs, or has ended.

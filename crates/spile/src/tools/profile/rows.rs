@@ -9,6 +9,7 @@
 //! | `user` | thread, on a processor, ready, blocked |
 //! | `call` | thread, region, call, count, sum, least, most, off its processor or taken, ready, taken, bytes |
 //! | `error` | thread, region, call, error, count |
+//! | `region` | process, number, kind, the number around, code address, name in quotes, source line, function |
 //! | `minor`, `major`, `irq`, `softirq` | thread, count, time |
 //! | `ready` | thread, time ready within faults |
 //! | `end` | monotonic clock, switches that nobody saw |
@@ -18,12 +19,23 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use spile_profile::model::{Call, Ns, Process, Snapshot, Thread, Times};
+use spile_profile::model::{
+    Call, Context, ContextKind, Ns, Process, ROOT, Snapshot, Thread, Times,
+};
 
 /// How many bits of a thread's key are its number: the kernel's largest is 4,194,304.
 const TID_BITS: u32 = 22;
 /// What is added to the number of a thread for each earlier thread that had it.
 const REUSED: u32 = 10_000_000;
+
+/// Kinds of regions, by number (docs/profile-context.md).
+const KINDS: [ContextKind; 5] = [
+    ContextKind::Mark,
+    ContextKind::OmpRegion,
+    ContextKind::OmpBarrier,
+    ContextKind::OmpTask,
+    ContextKind::Mpi,
+];
 
 /// What rows said so far.
 #[derive(Debug, Default)]
@@ -37,6 +49,8 @@ pub struct Rows {
     threads: HashMap<i64, usize>,
     calls: HashMap<(u32, u32, String), usize>,
     processes: BTreeMap<u32, Process>,
+    /// Contexts by process and number there.
+    contexts: HashMap<(u32, u64), u32>,
     /// How many threads had a number before.
     used: HashMap<u32, u32>,
     /// When a thread took its leader's number, by the number that it had.
@@ -118,6 +132,7 @@ impl Rows {
                 thread.runnable += ready;
                 thread.blocked += blocked;
             }
+            "region" => self.region(&mut f)?,
             "call" => self.calls(&mut f)?,
             "error" => self.fails(&mut f)?,
             "minor" => self.times(&mut f, |t| &mut t.fault_minor)?,
@@ -263,6 +278,50 @@ impl Rows {
         Some(())
     }
 
+    fn region(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let (pid, number): (u32, u64) = (f.number()?, f.number()?);
+        let kind = *KINDS.get(f.number::<usize>()?)?;
+        let (parent, _code): (u64, u64) = (f.number()?, f.number()?);
+        let (name, place, function) = (f.quoted()?, f.text()?, f.text()?);
+        let id = self.context(pid, number);
+        let parent = (parent != 0).then(|| self.context(pid, parent));
+        let (file, line) = match place.rsplit_once(':') {
+            Some((file, line)) => (Some(file.to_owned()), line.parse().ok()),
+            None => (None, None),
+        };
+        // What compilers call the body of a region, a part of the function that it stands in.
+        let function = function.split("._omp_fn").next().unwrap_or(function);
+        let named = matches!(kind, ContextKind::OmpRegion | ContextKind::OmpTask)
+            && !function.starts_with("0x")
+            && !function.is_empty();
+        let context = self.snapshot.contexts.iter_mut().find(|c| c.id == id)?;
+        *context = Context {
+            id,
+            parent,
+            kind,
+            name: if named { function.to_owned() } else { name },
+            file,
+            line,
+        };
+        Some(())
+    }
+
+    /// The number of a region in the account, 0 for none.
+    fn context(&mut self, pid: u32, number: u64) -> u32 {
+        if number == 0 {
+            return ROOT;
+        }
+        let next = self.snapshot.contexts.len() as u32 + 1;
+        *self.contexts.entry((pid, number)).or_insert_with(|| {
+            self.snapshot.contexts.push(Context {
+                id: next,
+                name: "(not announced)".to_owned(),
+                ..Context::default()
+            });
+            next
+        })
+    }
+
     /// The row of a thread's calls in a region.
     fn of_calls(&mut self, tid: u32, context: u32, call: &str) -> &mut Call {
         let key = (tid, context, call.to_owned());
@@ -281,7 +340,7 @@ impl Rows {
 
     fn calls(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let place = self.place(f.number()?);
-        let (context, name) = (f.number()?, f.text()?);
+        let (region, name) = (f.number()?, f.text()?);
         let count = f.number()?;
         let [total, min, max, off, runnable, taken] =
             [f.ns()?, f.ns()?, f.ns()?, f.ns()?, f.ns()?, f.ns()?];
@@ -290,7 +349,9 @@ impl Rows {
             total.saturating_sub(off),
             off.saturating_sub(runnable).saturating_sub(taken),
         );
-        let tid = self.snapshot.threads.get(place)?.tid;
+        let thread = self.snapshot.threads.get(place)?;
+        let (tid, pid) = (thread.tid, thread.pid);
+        let context = self.context(pid, region);
         let call = self.of_calls(tid, context, name);
         (call.count, call.total, call.min, call.max) = (count, total, min, max);
         (call.cpu, call.blocked, call.runnable, call.bytes) = (cpu, blocked, runnable, bytes);
@@ -302,8 +363,10 @@ impl Rows {
     }
 
     fn fails(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let tid = self.thread(f)?.tid;
-        let (context, call) = (f.number()?, f.text()?);
+        let thread = self.thread(f)?;
+        let (tid, pid) = (thread.tid, thread.pid);
+        let (region, call) = (f.number()?, f.text()?);
+        let context = self.context(pid, region);
         let (error, count) = (f.text()?, f.number()?);
         // What it returns is the result of what the signal interrupted.
         if call == "rt_sigreturn" {
@@ -340,6 +403,20 @@ impl Rows {
             let what = "rows of the recording: they were not as they should be";
             self.snapshot.lost.insert(what.into(), self.malformed);
         }
+        let parents: HashMap<u32, u32> = self
+            .snapshot
+            .contexts
+            .iter()
+            .filter_map(|c| Some((c.id, c.parent?)))
+            .collect();
+        // Parents come first. What announces itself as its own ancestor has an end, too.
+        let depth = |id: u32| {
+            let above = |id: &u32| parents.get(id).copied();
+            std::iter::successors(Some(id), above)
+                .take(parents.len() + 1)
+                .count()
+        };
+        self.snapshot.contexts.sort_by_key(|c| depth(c.id));
         self.snapshot.processes = self.processes.into_values().collect();
         self.snapshot
     }

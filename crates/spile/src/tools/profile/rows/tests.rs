@@ -142,3 +142,46 @@ fn rows_that_are_none_are_counted() {
     );
     assert_eq!(account.lost.values().sum::<u64>(), 5);
 }
+
+#[test]
+fn regions_belong_to_processes() {
+    let [a, b] = [key(91, 1), key(92, 1)];
+    let account = account(&[
+        "begin 0 0".into(),
+        format!("start {a} 10 91 1 \"a\""),
+        format!("start {b} 10 92 1 \"b\""),
+        "region 91 4294967298 2 4294967297 4198400 \"barrier\" pi.c:20 main._omp_fn.0".into(),
+        "region 91 4294967297 1 0 4198400 \"parallel\" pi.c:19 main._omp_fn.0".into(),
+        "region 92 4294967297 4 0 0 \"MPI_Barrier\" 0x55 0x55".into(),
+        format!("call {a} 4294967298 futex 1 5 5 5 0 0 0 0"),
+        format!("call {b} 4294967297 futex 1 7 7 7 0 0 0 0"),
+        format!("call {b} 77 futex 1 7 7 7 0 0 0 0"),
+        format!("error {b} 77 futex EAGAIN 1"),
+        "end 100 0".into(),
+    ]);
+    let context = |call: usize| {
+        let id = account.calls[call].context;
+        account.contexts.iter().find(|c| c.id == id).unwrap()
+    };
+    let barrier = context(0);
+    assert_eq!(
+        (barrier.kind, &*barrier.name),
+        (ContextKind::OmpBarrier, "barrier")
+    );
+    let region = account
+        .contexts
+        .iter()
+        .find(|c| Some(c.id) == barrier.parent)
+        .unwrap();
+    assert_eq!(
+        (&*region.name, region.file.as_deref(), region.line),
+        ("main", Some("pi.c"), Some(19))
+    );
+    assert_eq!(
+        (context(1).kind, &*context(1).name),
+        (ContextKind::Mpi, "MPI_Barrier")
+    );
+    assert_eq!((context(1).file.as_deref(), context(1).line), (None, None));
+    assert_eq!(context(2).name, "(not announced)");
+    assert_eq!((account.calls.len(), account.lost.len()), (3, 0));
+}

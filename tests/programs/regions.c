@@ -1,0 +1,19 @@
+// Two parallel regions, for `spile profile`: one in a function, one in which a thread sleeps.
+#include <omp.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+__attribute__((noinline)) static void work(void) {
+#pragma omp parallel num_threads(4)  // first region
+  for (int i = 0; i < 5; i++) syscall(SYS_getppid);
+}
+
+int main(void) {
+  work();
+#pragma omp parallel num_threads(4)  // second region
+  if (omp_get_thread_num() == 0) {
+    struct timespec ms = {0, 60000000};
+    nanosleep(&ms, 0);
+  }
+}
