@@ -271,6 +271,40 @@ fn a_process_that_runs_already() {
 }
 
 #[test]
+fn a_recorder_that_is_killed_leaves_an_account() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.spile");
+    let mut spile = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "--checkpoint", "1", "-o", file.to_str().unwrap()])
+        .args(["--", LIVES.to_str().unwrap(), "bytes", "1000000000"])
+        .spawn()
+        .unwrap();
+    let account = || {
+        read_path(&file)
+            .ok()
+            .filter(|read| read.profile.data.at_ns > 0)
+    };
+    while account().is_none() {
+        assert!(spile.try_wait().unwrap().is_none());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    spile.kill().unwrap();
+    spile.wait().unwrap();
+    let read = account().unwrap();
+    assert!(read.profile.end.is_none() && !read.notes.is_empty());
+    let command = read.profile.header.pid.unwrap();
+    let killed = Command::new("kill")
+        .args(["-9", &command.to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    let calls = ["write", "read", "close"].map(|call| count(&read.profile, call));
+    assert!(
+        calls.iter().all(|n| n.abs_diff(calls[0]) < 100 && *n > 0),
+        "{calls:?}"
+    );
+}
+
+#[test]
 fn regions_of_openmp() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/regions.c");
     let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
 //! `spile profile`: where the time of an application goes.
 
+mod kept;
 mod ranks;
 mod rows;
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,10 @@ use clap::Parser;
 use spile_kernel::process;
 use spile_kernel::syscalls::{self, Abi};
 use spile_profile::model::{End, Header, Options, Profile as Account, Snapshot};
-use spile_profile::{Run as Ranks, file, report as text};
+use spile_profile::{Run as Ranks, report as text};
 use spile_runtime::Outcome;
 
+use self::kept::Kept;
 use self::rows::Rows;
 use super::{Run, Target, script};
 use crate::profiles::width;
@@ -43,6 +44,9 @@ pub struct Profile {
     /// Write the profile to this file, or into this folder
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
+    /// Write an account to the file after SECS seconds, and then after ever longer; 0: only at the end
+    #[arg(long, value_name = "SECS", default_value_t = 5)]
+    checkpoint: u32,
     /// Print a table of calls for each thread instead of the summary
     #[arg(long)]
     threads: bool,
@@ -98,11 +102,23 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
             }
         }
     }
-    let to = destination(cli, &header);
+    let kept = destination(cli, &header)
+        .map(|to| Kept::new(&to, &header))
+        .transpose()?;
+    let kept = Rc::new(RefCell::new(kept));
+    if kept.borrow().is_some() {
+        tool.set("checkpoint", cli.checkpoint);
+    }
     let rows = Rc::new(RefCell::new(Rows::default()));
-    let taken = Rc::clone(&rows);
+    let (taken, file) = (Rc::clone(&rows), Rc::clone(&kept));
     let outcome = tool.run(color, move |row| {
-        taken.borrow_mut().row(row);
+        let mut rows = taken.borrow_mut();
+        if rows.row(row)
+            && !rows.ended
+            && let Some(file) = &mut *file.borrow_mut()
+        {
+            file.account(&rows);
+        }
         ControlFlow::Continue(())
     })?;
     let rows = rows.take();
@@ -129,8 +145,8 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         events: Vec::new(),
         end,
     };
-    if let Some(to) = &to {
-        write(to, &profile)?;
+    if let Some(file) = kept.take() {
+        file.end(&profile)?;
     }
     if profile.header.rank.is_none() || cli.threads {
         show(cli, profile);
@@ -254,28 +270,6 @@ fn destination(cli: &Profile, header: &Header) -> Option<PathBuf> {
         }
         None => None,
     }
-}
-
-/// Writes the file: into `to` where that is a folder or ranks share it.
-fn write(to: &Path, profile: &Account) -> Result<(), Failure> {
-    let wrong = |path: &Path, e: std::io::Error| fail(format_args!("{}: {e}", path.display()));
-    let mut path = to.to_owned();
-    if to.is_dir() || profile.header.rank.is_some() {
-        std::fs::create_dir_all(to).map_err(|e| wrong(to, e))?;
-        let command = profile.header.command.first();
-        let program = command.and_then(|c| Path::new(c).file_name());
-        let name = program.map_or("profile".into(), |n| n.to_string_lossy());
-        path = to.join(file::name(&name, &profile.header));
-    }
-    let done = || -> std::io::Result<()> {
-        let mut writer = file::Writer::new(File::create(&path)?, &profile.header)?;
-        writer.snapshot(&profile.data)?;
-        if let Some(end) = &profile.end {
-            writer.end(end)?.sync_all()?;
-        }
-        Ok(())
-    };
-    done().map_err(|e| wrong(&path, e))
 }
 
 /// What the session lost, in words of the account.

@@ -12,7 +12,8 @@
 //! | `region` | process, number, kind, the number around, code address, name in quotes, source line, function |
 //! | `minor`, `major`, `irq`, `softirq` | thread, count, time |
 //! | `ready` | thread, time ready within faults |
-//! | `end` | monotonic clock, switches that nobody saw |
+//! | `account` | monotonic clock, switches that nobody saw: ends an account, of all rows since the last |
+//! | `end` | the next account is the last |
 //!
 //! Times are nanoseconds. A thread is its number in the low 22 bits, and above them when it was
 //! started in units of 1,024 ns.
@@ -27,6 +28,9 @@ use spile_profile::model::{
 const TID_BITS: u32 = 22;
 /// What is added to the number of a thread for each earlier thread that had it.
 const REUSED: u32 = 10_000_000;
+
+/// Rows that come when something happens, and belong to no account.
+const LIVES: [&[u8]; 4] = [b"start\t", b"exec\t", b"exit\t", b"region\t"];
 
 /// Kinds of regions, by number (docs/profile-context.md).
 const KINDS: [ContextKind; 5] = [
@@ -58,8 +62,10 @@ pub struct Rows {
     open: Vec<Open>,
     malformed: u64,
     first: Option<u32>,
-    /// Whether the last row came.
+    /// Whether the account to come, or that came, is the last.
     pub ended: bool,
+    /// The account is whole: the next row of sums begins another.
+    whole: bool,
 }
 
 /// A thread that had not ended when the recording did.
@@ -106,12 +112,33 @@ impl<'a> Fields<'a> {
 }
 
 impl Rows {
-    /// Takes a row. One that is not as it should be is counted.
-    pub fn row(&mut self, row: &[u8]) {
+    /// Takes a row and says whether it ends an account. One that is not as it should be is counted.
+    pub fn row(&mut self, row: &[u8]) -> bool {
+        if self.whole && !LIVES.iter().any(|life| row.starts_with(life)) {
+            self.clear();
+        }
         let taken = std::str::from_utf8(row).ok().and_then(|row| self.take(row));
         if taken.is_none() {
             self.malformed += 1;
         }
+        self.whole && row.starts_with(b"account\t")
+    }
+
+    /// Forgets the sums of the account before.
+    fn clear(&mut self) {
+        self.whole = false;
+        for thread in &mut self.snapshot.threads {
+            *thread = Thread {
+                tid: thread.tid,
+                pid: thread.pid,
+                name: std::mem::take(&mut thread.name),
+                started_ns: thread.started_ns,
+                ended_ns: thread.ended_ns,
+                ..Thread::default()
+            };
+        }
+        self.snapshot.calls.clear();
+        self.calls.clear();
     }
 
     fn take(&mut self, row: &str) -> Option<()> {
@@ -143,14 +170,15 @@ impl Rows {
                 let thread = self.thread(&mut f)?;
                 thread.runnable += f.ns()?;
             }
-            "end" => {
+            "end" => self.ended = true,
+            "account" => {
                 self.snapshot.at_ns = self.since(f.number()?);
                 let unseen: u64 = f.number()?;
                 if unseen > 0 {
                     let what = "switches to a thread: the kernel did not show them";
                     self.snapshot.lost.insert(what.into(), unseen);
                 }
-                self.ended = true;
+                self.whole = true;
             }
             _ => return None,
         }
@@ -382,6 +410,27 @@ impl Rows {
         self.first
     }
 
+    /// The account so far, between two rows. What threads are in is not in it.
+    pub fn so_far(&self) -> Snapshot {
+        let mut snapshot = self.snapshot.clone();
+        self.order(&mut snapshot);
+        snapshot
+    }
+
+    /// Puts processes and contexts in their place.
+    fn order(&self, snapshot: &mut Snapshot) {
+        let contexts = snapshot.contexts.iter();
+        let parents: HashMap<u32, u32> = contexts.filter_map(|c| Some((c.id, c.parent?))).collect();
+        // Parents come first. What announces itself as its own ancestor has an end, too.
+        let depth = |id: u32| {
+            let above = |id: &u32| parents.get(id).copied();
+            let way = std::iter::successors(Some(id), above);
+            way.take(parents.len() + 1).count()
+        };
+        snapshot.contexts.sort_by_key(|c| depth(c.id));
+        snapshot.processes = self.processes.values().cloned().collect();
+    }
+
     /// The account: what was open is added to it, with what rows lacked. `at_end` says which
     /// system call a thread is in where the recording did not see it enter (its number, its
     /// process), and `threads` are all of a process that was there before: those of which nothing
@@ -403,22 +452,9 @@ impl Rows {
             let what = "rows of the recording: they were not as they should be";
             self.snapshot.lost.insert(what.into(), self.malformed);
         }
-        let parents: HashMap<u32, u32> = self
-            .snapshot
-            .contexts
-            .iter()
-            .filter_map(|c| Some((c.id, c.parent?)))
-            .collect();
-        // Parents come first. What announces itself as its own ancestor has an end, too.
-        let depth = |id: u32| {
-            let above = |id: &u32| parents.get(id).copied();
-            std::iter::successors(Some(id), above)
-                .take(parents.len() + 1)
-                .count()
-        };
-        self.snapshot.contexts.sort_by_key(|c| depth(c.id));
-        self.snapshot.processes = self.processes.into_values().collect();
-        self.snapshot
+        let mut snapshot = std::mem::take(&mut self.snapshot);
+        self.order(&mut snapshot);
+        snapshot
     }
 
     /// Adds a thread of which nothing was seen.

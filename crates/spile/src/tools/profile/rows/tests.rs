@@ -31,7 +31,8 @@ fn closes() {
         format!("minor {t} 4 60"),
         format!("ready {t} 10"),
         format!("irq {t} 2 30"),
-        "end 3000 0".into(),
+        "end".into(),
+        "account 3000 0".into(),
     ]);
     let read = &account.calls[0];
     assert_eq!((read.count, read.total, read.cpu), (3, 500, 250));
@@ -64,7 +65,8 @@ fn what_is_open_counts_as_unfinished() {
         format!("open {a} 1 futex 60 20 30 5"),
         format!("open {b} 0 - 40 10 0 1"),
         format!("open {c} -2 - 9 0 9 0"),
-        "end 100 2".into(),
+        "end".into(),
+        "account 100 2".into(),
     ]);
     assert_eq!(account.calls[0].unfinished, Some(60));
     assert_eq!(
@@ -91,7 +93,8 @@ fn a_thread_that_executes_takes_its_leaders_number() {
         format!("exit {leader} 90 80 1 0 \"b\""),
         // Nobody saw it end: it was in the call that executes since 30.
         format!("open {other} 1 execve 70 0 0 0"),
-        "end 100 0".into(),
+        "end".into(),
+        "account 100 0".into(),
     ]);
     let leader = thread(&account, 80);
     assert_eq!(
@@ -114,7 +117,8 @@ fn numbers_that_are_used_again_are_other_threads() {
         format!("exit {second} 50 90 1 0 \"b\""),
         format!("call {first} 0 close 1 5 5 5 0 0 0 0"),
         format!("call {second} 0 close 1 7 7 7 0 0 0 0"),
-        "end 100 0".into(),
+        "end".into(),
+        "account 100 0".into(),
     ]);
     assert_eq!(thread(&account, 90).wall(100), 10);
     assert_eq!(thread(&account, REUSED + 90).wall(100), 20);
@@ -133,7 +137,8 @@ fn rows_that_are_none_are_counted() {
     ] {
         rows.row(row);
     }
-    rows.row(b"end\t1\t0");
+    rows.row(b"end");
+    assert!(rows.row(b"account\t1\t0"));
     assert!(rows.ended);
     let account = rows.finish(&[(5, 5)], |_, _| None);
     assert_eq!(
@@ -157,7 +162,8 @@ fn regions_belong_to_processes() {
         format!("call {b} 4294967297 futex 1 7 7 7 0 0 0 0"),
         format!("call {b} 77 futex 1 7 7 7 0 0 0 0"),
         format!("error {b} 77 futex EAGAIN 1"),
-        "end 100 0".into(),
+        "end".into(),
+        "account 100 0".into(),
     ]);
     let context = |call: usize| {
         let id = account.calls[call].context;
@@ -184,4 +190,51 @@ fn regions_belong_to_processes() {
     assert_eq!((context(1).file.as_deref(), context(1).line), (None, None));
     assert_eq!(context(2).name, "(not announced)");
     assert_eq!((account.calls.len(), account.lost.len()), (3, 0));
+}
+
+#[test]
+fn each_account_stands_for_itself() {
+    let t = key(70, -5);
+    let mut rows = Rows::default();
+    let take = |rows: &mut Rows, text: &[String]| {
+        let each = text
+            .iter()
+            .map(|r| rows.row(r.replace(' ', "\t").as_bytes()));
+        each.last() == Some(true)
+    };
+    let first = [
+        "begin 1000 99000".into(),
+        format!("exec {t} 1100 70 1 70 \"app\""),
+        format!("user {t} 300 0 0"),
+        format!("call {t} 0 read 3 500 10 400 0 0 0 77"),
+        "account 2000 0".into(),
+    ];
+    assert!(take(&mut rows, &first));
+    let account = rows.so_far();
+    assert_eq!(
+        (
+            account.at_ns,
+            account.threads[0].user,
+            account.calls[0].count
+        ),
+        (1000, 300, 3)
+    );
+    assert_eq!(account.processes.len(), 1);
+    // What happens meanwhile leaves the account as it is.
+    take(&mut rows, &[format!("exit {t} 2500 70 1 0 \"app\"")]);
+    assert_eq!(rows.so_far().calls.len(), 1);
+    let second = [
+        "end".into(),
+        format!("user {t} 400 0 0"),
+        format!("call {t} 0 read 4 600 10 400 0 0 0 78"),
+        "account 3000 0".into(),
+    ];
+    assert!(take(&mut rows, &second) && rows.ended);
+    let account = rows.finish(&[], |_, _| None);
+    let thread = &account.threads[0];
+    assert_eq!(
+        (thread.user, thread.syscall_cpu, &*thread.name),
+        (400, 600, "app")
+    );
+    assert_eq!((account.calls.len(), account.calls[0].bytes), (1, 78));
 }

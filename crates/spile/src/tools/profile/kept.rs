@@ -1,0 +1,86 @@
+//! The file of a profile, written while it is recorded: what ends the recorder leaves the account
+//! so far.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use spile_profile::file::{self, Writer};
+use spile_profile::model::{Header, Profile};
+
+use super::rows::Rows;
+use crate::report::{Failure, fail};
+
+/// A file that profiles are written to.
+pub struct Kept {
+    path: PathBuf,
+    file: File,
+    header: Header,
+    /// Once there is an account: the header has what the first rows said.
+    writer: Option<Writer<File>>,
+    wrong: Option<io::Error>,
+}
+
+impl Kept {
+    /// Makes the file: within `to` where that is a folder, or where ranks share it.
+    pub fn new(to: &Path, header: &Header) -> Result<Kept, Failure> {
+        let wrong = |path: &Path, e: io::Error| fail(format_args!("{}: {e}", path.display()));
+        let mut path = to.to_owned();
+        if to.is_dir() || header.rank.is_some() {
+            std::fs::create_dir_all(to).map_err(|e| wrong(to, e))?;
+            let program = header
+                .command
+                .first()
+                .and_then(|c| Path::new(c).file_name());
+            let name = program.map_or("profile".into(), |n| n.to_string_lossy());
+            let mut header = header.clone();
+            // The command's number is not known yet; the recorder's is as good a name.
+            header.pid = header.pid.or(Some(std::process::id()));
+            path = to.join(file::name(&name, &header));
+        }
+        Ok(Kept {
+            file: File::create(&path).map_err(|e| wrong(&path, e))?,
+            path,
+            header: header.clone(),
+            writer: None,
+            wrong: None,
+        })
+    }
+
+    fn writer(&mut self) -> io::Result<&mut Writer<File>> {
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => Writer::new(self.file.try_clone()?, &self.header)?,
+        };
+        Ok(self.writer.insert(writer))
+    }
+
+    /// Writes the account so far. What goes wrong is told at the end.
+    pub fn account(&mut self, rows: &Rows) {
+        if self.writer.is_none() {
+            self.header.started_unix_ns = rows.started_unix_ns;
+            self.header.pid = self.header.pid.or_else(|| rows.first());
+        }
+        let done = self.writer().and_then(|w| w.snapshot(&rows.so_far()));
+        self.wrong = self.wrong.take().or(done.err());
+    }
+
+    /// Writes the last account.
+    pub fn end(mut self, profile: &Profile) -> Result<(), Failure> {
+        let path = self.path.clone();
+        let mut last = || -> io::Result<()> {
+            if let Some(wrong) = self.wrong.take() {
+                return Err(wrong);
+            }
+            if self.writer.is_none() {
+                self.header = profile.header.clone();
+            }
+            self.writer()?.snapshot(&profile.data)?;
+            if let (Some(writer), Some(end)) = (self.writer.take(), &profile.end) {
+                writer.end(end)?.sync_all()?;
+            }
+            Ok(())
+        };
+        last().map_err(|e| fail(format_args!("{}: {e}", path.display())))
+    }
+}
