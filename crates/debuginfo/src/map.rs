@@ -21,14 +21,15 @@ unsafe impl Sync for Map {}
 impl Map {
     /// Maps a regular file that is not empty.
     pub(crate) fn open(path: &Path) -> io::Result<Map> {
-        let file = File::open(path)?;
-        let meta = file.metadata()?;
-        if !meta.is_file() {
+        // To open a FIFO waits for its other end, and devices may do what they like.
+        if !path.metadata()?.is_file() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "not a regular file",
             ));
         }
+        let file = File::open(path)?;
+        let meta = file.metadata()?;
         let len = usize::try_from(meta.len()).map_err(io::Error::other)?;
         if len == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "empty file"));

@@ -437,7 +437,10 @@ pub fn table(name: &str, facts: &KernelFacts) -> Option<Vec<Bytes>> {
             if table.len() <= i {
                 table.resize(i + 1, Bytes::from(&b""[..]));
             }
-            table[i] = text.as_bytes().into();
+            // Of synonyms the first is the name.
+            if table[i].is_empty() {
+                table[i] = text.as_bytes().into();
+            }
         }
         table
     };

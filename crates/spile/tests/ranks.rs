@@ -1,0 +1,202 @@
+//! `spile profile` under the launchers of OpenMPI and MPICH: each rank writes a file, and `spile
+//! report` puts them together. The program is `tests/programs/ranks.c`; `make deps` installs what
+//! compiles it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use spile_profile::file::read_path;
+use spile_profile::model::{Launcher, Profile};
+
+/// Processor time of rank 1 that rank 0 waits for.
+const MS: u64 = 500;
+
+/// A run of two ranks.
+struct Ranks {
+    /// The folder that the ranks wrote.
+    folder: PathBuf,
+    /// What they wrote, in the order of ranks.
+    files: Vec<(PathBuf, Profile)>,
+}
+
+/// Compiles the program and starts it in `dir` with two ranks, each under `spile profile`.
+fn run(kind: &str, dir: &Path, options: &[&str]) -> Ranks {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/ranks.c");
+    let program = dir.join(kind);
+    let done = Command::new(format!("mpicc.{kind}"))
+        .args(["-O1", "-Wall", "-Werror", "-o"])
+        .args([&program, &source])
+        .output()
+        .unwrap_or_else(|e| panic!("mpicc.{kind} (`make deps` installs it): {e}"));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    // (An argument that spile, which looks for programs among them, must not open.)
+    let fifo = dir.join(format!("{kind}.fifo"));
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo").success());
+
+    let mut command = Command::new(format!("mpirun.{kind}"));
+    if kind == "openmpi" {
+        command.args(["--allow-run-as-root", "--oversubscribe"]);
+    }
+    command.args(["-n", "2", env!("CARGO_BIN_EXE_spile"), "profile"]);
+    command.args(options).arg("--").arg(&program).arg(&fifo);
+    let out = command.arg(MS.to_string()).current_dir(dir).output();
+    let out = out.expect("mpirun");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{kind}: {said}");
+    // Ranks write and print no summary, which would be one among the others'.
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "3\n", "{said}");
+    assert!(!said.contains("Where the time went"), "{said}");
+
+    let folder = match options {
+        [_, folder] => dir.join(folder),
+        _ => {
+            let entries = std::fs::read_dir(dir).unwrap().flatten();
+            let mut folders = entries.map(|e| e.path()).filter(|p| p.is_dir());
+            let folder = folders.next().expect("a folder of the run");
+            assert_eq!(folders.next(), None);
+            let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+            assert!(name.starts_with("spile-"), "{name}");
+            folder
+        }
+    };
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    let files = (0..2).map(|rank| {
+        let path = folder.join(format!("{kind}.{host}.{rank:05}.spile"));
+        let read = read_path(&path).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
+        assert_eq!(read.notes, []);
+        (path, read.profile)
+    });
+    Ranks {
+        files: files.collect(),
+        folder,
+    }
+}
+
+/// What `spile report` printed, and what it said.
+fn report(args: &[&str]) -> (String, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .arg("report")
+        .args(args)
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = text(&out.stderr);
+    assert!(out.status.success(), "{said}");
+    (text(&out.stdout), said)
+}
+
+/// Calls of getppid that ended.
+fn getppid(profile: &Profile) -> u64 {
+    let calls = profile.data.calls.iter();
+    let calls = calls.filter(|c| c.call == "getppid");
+    calls.map(|c| c.count).sum()
+}
+
+/// What is true of any launcher's two ranks.
+fn whole(ranks: &Ranks, launcher: Launcher) {
+    for (number, (_, profile)) in (0..).zip(&ranks.files) {
+        let header = &profile.header;
+        let rank = header.rank.as_ref().expect("a rank");
+        assert_eq!((rank.rank, rank.size), (number, Some(2)));
+        assert_eq!((rank.local_rank, rank.local_size), (Some(number), Some(2)));
+        assert_eq!(rank.launcher, launcher);
+        assert_eq!(header.run, ranks.files[0].1.header.run);
+        // None: the kernel tells that a process has ended before its thread's last switch.
+        let status = profile.end.as_ref().expect("the last line").status;
+        assert!(matches!(status, Some(0) | None), "{status:?}");
+        assert_eq!(getppid(profile), u64::from(number + 1) * 1000);
+        let at = profile.data.at_ns;
+        for thread in &profile.data.threads {
+            let (wall, residual) = (thread.wall(at), thread.residual(at));
+            assert!(residual.unsigned_abs() <= wall / 100, "{thread:?}");
+        }
+    }
+    let user = |rank: usize| -> u64 {
+        let threads = ranks.files[rank].1.data.threads.iter();
+        threads.map(|t| t.user).sum()
+    };
+    assert!(user(1) >= MS * 500_000, "{}", user(1));
+
+    let folder = ranks.folder.to_str().unwrap();
+    let (text, said) = report(&["--top", "1000", folder]);
+    assert_eq!(said, "");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].contains("2 ranks, 1 node, "), "{text}");
+    let critical = lines[..5].iter().find(|l| l.starts_with("Critical: "));
+    let critical = critical.unwrap_or_else(|| panic!("{text}"));
+    assert!(critical.starts_with("Critical: rank 1, "), "{text}");
+    assert!(critical.contains(" times the mean"), "{text}");
+    // Of both ranks together, with how uneven they are.
+    assert_eq!(cell(&lines, "getppid", "calls"), "3000", "{text}");
+    let uneven = cell(&lines, "getppid", "max/mean");
+    let uneven: f64 = uneven.parse().unwrap();
+    assert!((1.0..=2.0).contains(&uneven), "{text}");
+    let (_, table) = text.split_once("\nRanks\n").expect("a table of ranks");
+    for rank in ["rank 0 ", "rank 1 "] {
+        assert!(table.contains(&format!("\n{rank}")), "{text}");
+    }
+}
+
+/// What stands in a row under the head of a column. Numbers end where their heads do.
+fn cell<'a>(lines: &[&'a str], row: &str, column: &str) -> &'a str {
+    let head = lines
+        .iter()
+        .find_map(|l| l.find(column).filter(|_| l.starts_with("call ")));
+    let end = head.expect("the table of calls") + column.len();
+    let line = lines.iter().find(|l| l.split(' ').next() == Some(row));
+    let text = &line.expect(row)[..end];
+    text.rsplit(' ').next().unwrap_or_default()
+}
+
+#[test]
+fn openmpi() {
+    let dir = tempfile::tempdir().unwrap();
+    let ranks = run("openmpi", dir.path(), &[]);
+    whole(&ranks, Launcher::OpenMpi);
+}
+
+#[test]
+fn mpich() {
+    let dir = tempfile::tempdir().unwrap();
+    let ranks = run("mpich", dir.path(), &["-o", "files"]);
+    whole(&ranks, Launcher::Mpich);
+
+    // Without its last line a file is cut short; its account counts.
+    let (path, profile) = &ranks.files[1];
+    let folder = ranks.folder.to_str().unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
+    let end = text.trim_end().rfind('\n').unwrap() + 1;
+    std::fs::write(path, &text[..end]).unwrap();
+    let (same, said) = report(&["--top", "1000", folder]);
+    let lines: Vec<&str> = same.lines().collect();
+    let name = path.display();
+    assert!(
+        said.starts_with(&format!("WARNING: {name}: was cut short")),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(cell(&lines, "getppid", "calls"), "3000", "{same}");
+
+    // Cut in its account it says so, and the other rank's is reported.
+    std::fs::write(path, &text[..end / 2]).unwrap();
+    let (rest, said) = report(&["--top", "1000", folder]);
+    let lines: Vec<&str> = rest.lines().collect();
+    assert!(said.contains("before its first whole account"), "{said}");
+    assert_eq!(cell(&lines, "getppid", "calls"), "1000", "{rest}");
+
+    // A file of another run is named and left out.
+    std::fs::write(path, &text).unwrap();
+    let other = ranks.folder.join("other.spile");
+    let run = &profile.header.run;
+    std::fs::write(&other, text.replacen(run.as_str(), "another", 1)).unwrap();
+    let (first, said) = report(&["--top", "1000", folder]);
+    let lines: Vec<&str> = first.lines().collect();
+    let place = other.display();
+    let wanted =
+        format!("WARNING: {place}: is of run another, not of {run}; not used (--run chooses)\n");
+    assert_eq!(said, wanted);
+    assert_eq!(cell(&lines, "getppid", "calls"), "3000", "{first}");
+}
