@@ -259,7 +259,7 @@ fn groups(
                 sample: *sample,
                 of: *of,
             },
-            Event::Watch(watch) => Attach::Watch(*watch),
+            Event::Watch(watch) => Attach::Watch(watch.clone()),
             Event::Netfilter(hook) => Attach::Netfilter(*hook),
             Event::Lsm(name) => Attach::Lsm(name.to_string()),
             Event::Code(probe) => Attach::Code {

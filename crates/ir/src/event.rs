@@ -130,17 +130,29 @@ pub enum PerfOf {
     Process(u32),
 }
 
+/// Whose memory is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchOf {
+    /// The kernel's.
+    Kernel,
+    /// That of this process, and its later children.
+    Process(u32),
+    /// That of each process that runs this program.
+    Program(Arc<str>),
+}
+
 /// Memory that is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watch {
-    /// Its address: in the kernel, or in the process.
+    /// Its address: in the kernel, or in the process; for a program, counted from where the first
+    /// byte of its file is.
     pub address: u64,
     /// Bytes: 1, 2, 4 or 8, and the address a multiple.
     pub length: u8,
     /// Reads as well as writes.
     pub reads: bool,
-    /// The process whose memory it is, and its later children; none: the kernel's.
-    pub pid: Option<u32>,
+    /// Whose memory it is.
+    pub of: WatchOf,
 }
 
 /// Places in code whose hits one handler serves. The intrinsic `ctx_site` gives the index of

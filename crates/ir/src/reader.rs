@@ -520,9 +520,10 @@ impl Reader {
             reads,
             address: self.number()?,
             length: self.number()?,
-            pid: match self.opt("pid") {
-                true => Some(self.number()?),
-                false => None,
+            of: match (self.opt("pid"), self.opt("of")) {
+                (true, _) => WatchOf::Process(self.number()?),
+                (_, true) => WatchOf::Program(self.text()?.into()),
+                _ => WatchOf::Kernel,
             },
         })
     }

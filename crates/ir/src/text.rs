@@ -427,8 +427,10 @@ impl Display for Event {
             Event::Watch(w) => {
                 let access = if w.reads { "rw" } else { "write" };
                 write!(f, "watch({access} {} {}", w.address, w.length)?;
-                if let Some(pid) = w.pid {
-                    write!(f, " pid {pid}")?;
+                match &w.of {
+                    WatchOf::Kernel => {}
+                    WatchOf::Process(pid) => write!(f, " pid {pid}")?,
+                    WatchOf::Program(path) => write!(f, " of {}", Quoted(path.as_bytes()))?,
                 }
                 f.write_str(")")
             }

@@ -241,11 +241,13 @@ impl PerfEvent {
     pub fn open_watch(watch: &Watch, target: Target) -> Result<PerfEvent, PerfError> {
         const DISABLED: u64 = 1 << 0;
         const INHERIT: u64 = 1 << 1;
+        // Another program has other things at the address.
+        const REMOVE_ON_EXEC: u64 = 1 << 36;
         const READ: u64 = 1;
         const WRITE: u64 = 2;
         let (pid, cpu, flags) = match target {
             Target::Cpu(cpu) => (-1, cpu as i32, DISABLED),
-            Target::Task(pid) => (pid as i32, -1, DISABLED | INHERIT),
+            Target::Task(pid) => (pid as i32, -1, DISABLED | INHERIT | REMOVE_ON_EXEC),
         };
         let mut attr = [0u64; ATTR_LEN / 8];
         let head = [

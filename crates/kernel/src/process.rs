@@ -66,6 +66,29 @@ pub fn mappings(pid: u32) -> std::io::Result<Vec<Mapping>> {
     Ok(text.lines().filter_map(mapping).collect())
 }
 
+/// The processes that run a program, by its device and inode, each with the address of the first
+/// byte of the program's file.
+#[must_use]
+pub fn running(program: &std::path::Path) -> Vec<(u32, u64)> {
+    let Some(wanted) = file_identity(program) else {
+        return Vec::new();
+    };
+    let start = |pid: u32| {
+        let path = format!("/proc/{pid}/exe");
+        let path = std::path::Path::new(&path);
+        if file_identity(path)? != wanted {
+            return None;
+        }
+        let name = fs::read_link(path).ok()?;
+        let name = name.to_string_lossy();
+        let name = name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned();
+        let first = mappings(pid).ok()?;
+        let first = first.iter().find(|m| m.path == name && m.offset == 0)?;
+        Some((pid, first.start))
+    };
+    all().into_iter().filter_map(start).collect()
+}
+
 /// A line of `/proc/PID/maps`: `START-END PERMS OFFSET DEVICE INODE   PATH`.
 fn mapping(line: &str) -> Option<Mapping> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
@@ -109,6 +132,53 @@ pub fn pid_namespace(pid: Option<u32>) -> Option<u64> {
     let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
     let meta = fs::metadata(format!("/proc/{process}/ns/pid")).ok()?;
     Some(meta.ino())
+}
+
+/// Part of a user namespace's map of user or group ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdRange {
+    /// The first id inside.
+    pub inside: u32,
+    /// The same outside: the kernel's own number, where this process is of the first namespace.
+    pub outside: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+/// The maps of user ids and of group ids (`/proc/PID/uid_map`, `gid_map`) of a process's user
+/// namespace, or of this one's; `None` if there is no such process.
+#[must_use]
+pub fn id_maps(pid: Option<u32>) -> Option<[Vec<IdRange>; 2]> {
+    let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
+    let map = |kind: &str| {
+        let text = fs::read_to_string(format!("/proc/{process}/{kind}_map")).ok()?;
+        Some(text.lines().filter_map(id_range).collect())
+    };
+    Some([map("uid")?, map("gid")?])
+}
+
+/// A line of `uid_map`: inside, outside, how many.
+fn id_range(line: &str) -> Option<IdRange> {
+    let mut numbers = line.split_ascii_whitespace().map(str::parse);
+    Some(IdRange {
+        inside: numbers.next()?.ok()?,
+        outside: numbers.next()?.ok()?,
+        count: numbers.next()?.ok()?,
+    })
+}
+
+/// What stands for a user id and a group id that a user namespace does not have
+/// (`/proc/sys/kernel/overflowuid`, `overflowgid`).
+#[must_use]
+pub fn overflow_ids() -> [u32; 2] {
+    /// The kernel's default: nobody.
+    const NOBODY: u32 = 65534;
+    ["uid", "gid"].map(|kind| {
+        let text = fs::read_to_string(format!("/proc/sys/kernel/overflow{kind}"));
+        text.ok()
+            .and_then(|t| t.trim().parse().ok())
+            .unwrap_or(NOBODY)
+    })
 }
 
 /// The threads of a process, its own number first; none when it is gone.
@@ -178,6 +248,32 @@ fn parse(text: &str) -> Option<Stat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn id_ranges() {
+        let range = |inside, outside, count| IdRange {
+            inside,
+            outside,
+            count,
+        };
+        let all = id_range("         0          0 4294967295");
+        assert_eq!(all, Some(range(0, 0, u32::MAX)));
+        assert_eq!(id_range("1 100000 65536"), Some(range(1, 100_000, 65536)));
+        assert_eq!(id_range("1 2"), None);
+        assert_eq!(id_range("a b c"), None);
+        assert!(id_maps(None).is_some_and(|maps| maps.iter().all(|m| !m.is_empty())));
+    }
+
+    #[test]
+    fn running_programs() {
+        let own = std::env::current_exe().unwrap();
+        let found = running(&own);
+        let start = found.iter().find(|(pid, _)| *pid == std::process::id());
+        let start = start.expect("this process").1;
+        let all = mappings(std::process::id()).unwrap();
+        assert!(all.iter().any(|m| m.start == start && m.offset == 0));
+        assert!(running(std::path::Path::new("/nonexistent")).is_empty());
+    }
 
     #[test]
     fn parses_awkward_names() {

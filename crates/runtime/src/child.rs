@@ -16,6 +16,8 @@ pub struct Watched {
     /// For a child of ours: the pipe where a byte lets it run its command.
     gate: Option<OwnedFd>,
     child: bool,
+    /// It stops once it is its program, until [`Watched::go_on`].
+    traced: bool,
 }
 
 /// Characters that mean something to a shell where they are not quoted.
@@ -75,8 +77,9 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 }
 
 impl Watched {
-    /// Forks a child that waits to become `command`.
-    pub fn start(command: &str) -> io::Result<Watched> {
+    /// Forks a child that waits to become `command`; if `traced`, it stops before the first
+    /// instruction of its program, and this thread is the one that lets it go on.
+    pub fn start(command: &str, traced: bool) -> io::Result<Watched> {
         // What the command's words do not name, a shell may know: it gets the second try.
         let (args, shell) = (c_strings(words(command))?, c_strings(shell(command))?);
         let (argv, fallback) = (pointers(&args), pointers(&shell));
@@ -89,7 +92,8 @@ impl Watched {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 // SAFETY: as above; both lists are NULL-terminated and their strings alive.
-                unsafe { become_command(wait.as_raw_fd(), gate.as_raw_fd(), [&argv, &fallback]) }
+                let pipe = [wait.as_raw_fd(), gate.as_raw_fd()];
+                unsafe { become_command(pipe, traced, [&argv, &fallback]) }
             }
             _ => {
                 let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::Other)?;
@@ -99,6 +103,7 @@ impl Watched {
                     pidfd,
                     gate: Some(gate),
                     child: true,
+                    traced,
                 })
             }
         }
@@ -117,6 +122,7 @@ impl Watched {
             pidfd,
             gate: None,
             child: false,
+            traced: false,
         })
     }
 
@@ -131,6 +137,29 @@ impl Watched {
             // A child that died meanwhile shows in its status.
             let _ = rustix::io::write(&gate, b"!");
         }
+    }
+
+    /// Waits until a traced command is its program, and stands at its first instruction. False
+    /// where it is none that stops, or has ended.
+    pub fn stands(&self) -> bool {
+        if !self.traced || !self.released() {
+            return false;
+        }
+        let flags = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+        let wait = || rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), flags);
+        let status = rustix::io::retry_on_intr(wait).ok().flatten();
+        status.is_some_and(|s| s.exit_status().is_none() && s.terminating_signal().is_none())
+    }
+
+    /// Lets a command that stands run, and traces it no more.
+    pub fn go_on(&mut self) {
+        if !std::mem::take(&mut self.traced) {
+            return;
+        }
+        let none = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: the request reads and writes no memory of this process. That a command has
+        // ended shows in its status.
+        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.pid(), none, none) };
     }
 
     /// Whether the command may run already.
@@ -198,7 +227,11 @@ impl AsFd for Watched {
 ///
 /// # Safety
 /// Only to be called in a freshly forked child; the tries are NULL-terminated and alive.
-unsafe fn become_command(wait: i32, gate: i32, tries: [&[*const libc::c_char]; 2]) -> ! {
+unsafe fn become_command(
+    [wait, gate]: [i32; 2],
+    traced: bool,
+    tries: [&[*const libc::c_char]; 2],
+) -> ! {
     // SAFETY: all of these are async-signal-safe, and the memory is alive and ours.
     unsafe {
         libc::close(gate);
@@ -217,6 +250,10 @@ unsafe fn become_command(wait: i32, gate: i32, tries: [&[*const libc::c_char]; 2
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        if traced {
+            let none = std::ptr::null_mut::<libc::c_void>();
+            libc::ptrace(libc::PTRACE_TRACEME, 0, none, none);
+        }
         for argv in tries {
             libc::execvp(argv[0], argv.as_ptr());
         }
@@ -239,8 +276,27 @@ mod tests {
     }
 
     #[test]
+    fn traced_commands_stand_at_their_first_instruction() {
+        let mut child = Watched::start("sh -c 'exit 7'", true).unwrap();
+        assert!(!child.stands());
+        child.release();
+        assert!(child.stands());
+        child.go_on();
+        assert!(!child.stands());
+        assert_eq!(wait(&child).code(), Some(7));
+        child.stop();
+        let mut child = Watched::start("/nonexistent/program", true).unwrap();
+        child.release();
+        // The shell, which gets the second try.
+        assert!(child.stands());
+        child.go_on();
+        assert_eq!(wait(&child).code(), Some(127));
+        child.stop();
+    }
+
+    #[test]
     fn commands_wait_for_the_gate() {
-        let mut child = Watched::start("sh -c exit").unwrap();
+        let mut child = Watched::start("sh -c exit", false).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(child.ended().is_none());
         child.release();
@@ -256,7 +312,7 @@ mod tests {
             ("kill -9 $$", None, Some(9)),
             ("/no/such/program", Some(127), None),
         ] {
-            let mut child = Watched::start(command).unwrap();
+            let mut child = Watched::start(command, false).unwrap();
             child.release();
             let status = wait(&child);
             assert_eq!(
@@ -270,10 +326,10 @@ mod tests {
 
     #[test]
     fn held_back_commands_can_be_stopped() {
-        let mut child = Watched::start("sleep 100").unwrap();
+        let mut child = Watched::start("sleep 100", false).unwrap();
         child.stop();
         assert!(Watched::follow(child.pid()).is_err());
-        let child = Watched::start("sleep 100").unwrap();
+        let child = Watched::start("sleep 100", false).unwrap();
         let pid = child.pid();
         drop(child);
         assert!(Watched::follow(pid).is_err());

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramAttachType};
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo};
-use spile_ir::{CodeProbe, HandlerId, Program, Space};
+use spile_ir::{CodeProbe, HandlerId, Program, Space, WatchOf};
 use spile_kernel::bpf::{
     BpfError, MapSpec, link_info, map_create, map_type, netfilter_link, prog_info,
     raw_tracepoint_open,
@@ -276,6 +276,21 @@ impl Loaded {
             .map_err(|(_, why)| why)
     }
 
+    /// Watches the memory of a process that became its program just now.
+    pub fn watch_in(&self, process: u32, links: &mut Links) -> Result<(), Error> {
+        for info in &self.layout.programs {
+            if let Attach::Watch(watch) = &info.attach
+                && let WatchOf::Program(path) = &watch.of
+            {
+                let only = Some(process);
+                self.with_program(&info.name, |fd| {
+                    perf::watch_program(watch, path, only, fd, &mut links.events)
+                })??;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether there are markers with semaphores.
     pub fn raises(&self) -> bool {
         self.layout.programs.iter().any(raises)
@@ -467,7 +482,17 @@ fn attach(
             let what = || how.point.to_owned();
             links.fds.push(link.map_err(|e| refused(what(), e))?);
         }
-        Attach::Watch(watch) => perf::watch(watch, fd, &mut links.events)?,
+        Attach::Watch(watch) => {
+            let (of, before) = (&watch.of, links.events.len());
+            perf::watch(watch, fd, &mut links.events)?;
+            // The command of `-c` may be one.
+            if let (WatchOf::Program(path), None) = (of, how.target)
+                && links.events.len() == before
+            {
+                let none = io::Error::other("no process runs this program");
+                return Err(Error::Attach(format!("memory of {path}"), none));
+            }
+        }
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Opens perf events, with programs on them: on every CPU, or in all threads of a process.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
-use spile_ir::{PerfOf, Sample};
+use spile_ir::{PerfOf, Sample, WatchOf};
 use spile_kernel::bpf::{Errno, Map, perf_link};
 use spile_kernel::machine::online_cpus;
 use spile_kernel::perf::{
@@ -78,24 +79,64 @@ pub fn count(event: Event, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(
     Ok(())
 }
 
-/// Watches memory of the kernel, or of a process.
+/// Watches memory of the kernel, of a process, or of all that run a program.
 pub fn watch(
     watch: &spile_ir::Watch,
     program: BorrowedFd<'_>,
     links: &mut Vec<PerfEvent>,
 ) -> Result<(), Error> {
+    let process = match &watch.of {
+        WatchOf::Kernel => None,
+        WatchOf::Process(pid) => Some(*pid),
+        WatchOf::Program(path) => return watch_program(watch, path, None, program, links),
+    };
+    let done = watch_at(watch, watch.address, process, program, links);
+    done.map_err(|errno| unwatched(watch, watch.address, errno))
+}
+
+/// Watches memory of the processes that run a program, or of one of them only.
+pub fn watch_program(
+    watch: &spile_ir::Watch,
+    path: &str,
+    only: Option<u32>,
+    program: BorrowedFd<'_>,
+    links: &mut Vec<PerfEvent>,
+) -> Result<(), Error> {
+    let all = spile_kernel::process::running(Path::new(path));
+    let wanted = all
+        .into_iter()
+        .filter(|(pid, _)| only.is_none_or(|o| o == *pid));
+    for (pid, start) in wanted {
+        let address = start.wrapping_add(watch.address);
+        match watch_at(watch, address, Some(pid), program, links) {
+            // It ended meanwhile.
+            Err(Errno::SRCH) => {}
+            done => done.map_err(|errno| unwatched(watch, address, errno))?,
+        }
+    }
+    Ok(())
+}
+
+fn watch_at(
+    watch: &spile_ir::Watch,
+    address: u64,
+    process: Option<u32>,
+    program: BorrowedFd<'_>,
+    links: &mut Vec<PerfEvent>,
+) -> Result<(), Errno> {
     let memory = Watch {
-        address: watch.address,
+        address,
         length: watch.length,
         reads: watch.reads,
     };
-    everywhere(watch.pid, links, |target| {
+    everywhere(process, links, |target| {
         started(PerfEvent::open_watch(&memory, target)?, program)
     })
-    .map_err(|errno| {
-        let what = format!("{} bytes of memory at {:#x}", watch.length, watch.address);
-        Error::Attach(what, errno.into())
-    })
+}
+
+fn unwatched(watch: &spile_ir::Watch, address: u64, errno: Errno) -> Error {
+    let what = format!("{} bytes of memory at {address:#x}", watch.length);
+    Error::Attach(what, errno.into())
 }
 
 fn name(event: Event) -> String {

@@ -47,14 +47,15 @@ fn mode(file: &Procfs) -> u16 {
     all & !file.umask.unwrap_or(0o077)
 }
 
-/// Starts or finds the process that the session follows.
-pub fn follow(target: &Target) -> Result<Option<Watched>, Error> {
+/// Starts or finds the process that the session follows; if `traced`, a command stops when it is
+/// its program.
+pub fn follow(target: &Target, traced: bool) -> Result<Option<Watched>, Error> {
     match target {
         Target::None => Ok(None),
         Target::Pid(pid) => Watched::follow(*pid)
             .map(Some)
             .map_err(|e| Error::NoProcess(*pid, e)),
-        Target::Command(command) => Watched::start(command)
+        Target::Command(command) => Watched::start(command, traced)
             .map(Some)
             .map_err(|e| Error::Command(command.clone(), e)),
     }

@@ -115,7 +115,7 @@ impl Session {
         let program = Rc::new(program);
         let signals = Signals::new().map_err(system("blocking signals"))?;
         let events = Events::new().map_err(system("epoll"))?;
-        let watched = follow(&options.target)?;
+        let watched = follow(&options.target, needs::watches_programs(&program))?;
         let number = |w: &Watched| Numbers::now().outside(w.pid().unsigned_abs());
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let reads_user = object.is_some() && needs::reads_user(&program);

@@ -47,6 +47,40 @@ pub struct Options {
     pub session_uid: i64,
     /// Inode number of the PID namespace that `ns_pid()` and its like give numbers of.
     pub target_pidns: i64,
+    /// The user namespace that `ns_uid()` and its like give numbers of.
+    pub target_users: UserIds,
+}
+
+/// The ids of users, or of groups, that a user namespace has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdMap {
+    /// The first id inside, the same as the kernel has it, and how many there are.
+    pub ranges: Vec<(u32, u32, u32)>,
+    /// What stands for all others.
+    pub others: u32,
+}
+
+/// A user namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserIds {
+    /// Of users.
+    pub users: IdMap,
+    /// Of groups.
+    pub groups: IdMap,
+}
+
+impl Default for UserIds {
+    /// The first one: the kernel's own numbers.
+    fn default() -> Self {
+        let own = IdMap {
+            ranges: vec![(0, 0, u32::MAX)],
+            others: u32::MAX,
+        };
+        UserIds {
+            users: own.clone(),
+            groups: own,
+        }
+    }
 }
 
 impl Default for Options {
@@ -61,6 +95,7 @@ impl Default for Options {
             session_pid: 0,
             session_uid: 0,
             target_pidns: 0,
+            target_users: UserIds::default(),
         }
     }
 }
@@ -184,6 +219,7 @@ pub fn analyse_seen(
         globals: &options.globals,
         session: (options.session_pid, options.session_uid),
         pidns: options.target_pidns,
+        users: Some(&options.target_users),
         name: &options.session_name,
         skip_badvars: options.skip_badvars,
     };

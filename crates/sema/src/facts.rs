@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::Space;
+use spile_ir::{Space, WatchOf};
 
 pub use code::*;
 
@@ -260,12 +260,12 @@ pub trait Facts {
         let _ = path;
         None
     }
-    /// A variable of the kernel, or of a process, by its symbol.
+    /// A variable of the kernel, of a process, or of a program, by its symbol.
     ///
     /// # Errors
     /// Why it is not to be had, for a message: `the kernel has no variable x`.
-    fn data_place(&self, pid: Option<u32>, name: &str) -> Result<DataPlace, String> {
-        let _ = pid;
+    fn data_place(&self, of: &WatchOf, name: &str) -> Result<DataPlace, String> {
+        let _ = of;
         Err(format!("nothing is known about `{name}`"))
     }
     /// The places in a module that a query means, by name. None: there are no such.

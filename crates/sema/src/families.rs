@@ -280,6 +280,10 @@ families! {
     [n("process"), DATA, w("rw")] &[], Make::Data, Perf, "reads and writes of memory of a process";
     [n("process"), DATA, n("length"), w("write")] &[], Make::Data, Perf, "writes to so many bytes of a process";
     [n("process"), DATA, n("length"), w("rw")] &[], Make::Data, Perf, "reads and writes of so many bytes of a process";
+    [s("process"), s("data"), w("write")] &[], Make::Data, Perf, "writes to a variable of a program, in all that run it";
+    [s("process"), s("data"), w("rw")] &[], Make::Data, Perf, "reads and writes of a variable of a program";
+    [s("process"), s("data"), n("length"), w("write")] &[], Make::Data, Perf, "writes to so many bytes of a program's variable";
+    [s("process"), s("data"), n("length"), w("rw")] &[], Make::Data, Perf, "reads and writes of so many bytes of a program's variable";
     [PROCESS, w("begin")] &[], Make::Process("__process_begin"), Tracepoint, "a program begins, or a process that is a copy of its parent";
     [PROCESS, w("end")] &[], Make::Process("__process_end"), Tracepoint, "a process ends";
     [PROCESS, w("thread"), w("begin")] &[], Make::Process("__thread_begin"), SysExit, "a thread begins";

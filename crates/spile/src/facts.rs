@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use spile_ir::{NrSet, Space};
+use spile_ir::{NrSet, Space, WatchOf};
 use spile_kernel::btf::{Btf, Type};
 use spile_kernel::functions;
 use spile_kernel::symbols::Symbols;
@@ -345,8 +345,8 @@ impl Facts for KernelFacts {
         data::file_identity(path)
     }
 
-    fn data_place(&self, pid: Option<u32>, name: &str) -> Result<DataPlace, String> {
-        data::place(pid, name)
+    fn data_place(&self, of: &WatchOf, name: &str) -> Result<DataPlace, String> {
+        data::place(of, name)
     }
 
     fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use spile_bpf::layout::Object;
 use spile_ir::{Bytes, Program};
+use spile_kernel::process::IdRange;
 use spile_kernel::syscalls::{self, Abi};
 use spile_kernel::{btf::Btf, machine as host, names};
 use spile_runtime::{output, session};
-use spile_sema::analyse::{self, Analysis, Inputs};
+use spile_sema::analyse::{self, Analysis, IdMap, Inputs, UserIds};
 use spile_sema::library::Library;
 use spile_sema::probe;
 use spile_syntax::diag::Diagnostics;
@@ -338,6 +339,25 @@ fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
     })
 }
 
+/// The user namespace of a process, or spile's own.
+fn user_ids(process: Option<u32>) -> UserIds {
+    let Some([users, groups]) = spile_kernel::process::id_maps(process) else {
+        return UserIds::default();
+    };
+    let map = |ranges: Vec<IdRange>, others| IdMap {
+        ranges: ranges
+            .iter()
+            .map(|r| (r.inside, r.outside, r.count))
+            .collect(),
+        others,
+    };
+    let [user, group] = spile_kernel::process::overflow_ids();
+    UserIds {
+        users: map(users, user),
+        groups: map(groups, group),
+    }
+}
+
 impl Front {
     /// Prints what was found so far; an error among it ends the run.
     pub fn report(&mut self, cli: &Cli, color: bool) -> Result<(), Failure> {
@@ -403,6 +423,7 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
                 return None;
             }
         },
+        target_users: user_ids(cli.target_namespaces),
         no_time_limits: cli.suppress_time_limits,
         skip_badvars: cli.skip_badvars,
     };

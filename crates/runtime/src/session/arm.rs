@@ -27,10 +27,24 @@ impl Session {
                 .start(self.controller.random())
                 .map_err(system("a timer"))?;
         }
-        if let Some(watched) = &mut self.watched {
-            watched.release();
+        self.release_command()
+    }
+
+    /// Lets the command run; where memory of its program is watched, from its first instruction.
+    fn release_command(&mut self) -> Result<(), Error> {
+        let Some(watched) = &mut self.watched else {
+            return Ok(());
+        };
+        watched.release();
+        let mut done = Ok(());
+        if watched.stands()
+            && let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel())
+            && let Some(loaded) = kernel.loaded()
+        {
+            done = loaded.watch_in(watched.pid().unsigned_abs(), links);
         }
-        Ok(())
+        watched.go_on();
+        done
     }
 
     /// Attaches the markers that have semaphores: programs take these as a promise that somebody

@@ -1,12 +1,12 @@
 //! `kernel.data` and `process.data`: memory that the processor's debug registers watch.
 
-use spile_ir::{Event, Watch};
+use spile_ir::{Event, Watch, WatchOf};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
 use super::{Hit, bad, point_text};
 use crate::codes;
-use crate::facts::{DataPlace, Facts};
+use crate::facts::{DataPlace, Facts, Module, ModuleQuery};
 use crate::probe::ContextKind;
 
 type Fails<T> = Result<T, Box<Diagnostic>>;
@@ -14,26 +14,50 @@ type Fails<T> = Result<T, Box<Diagnostic>>;
 /// Most bytes that a debug register watches.
 const MOST: u64 = 8;
 
-/// The watch that a point means.
+/// Whose memory the first component means; of a pattern, the memory of all programs.
+fn owners(facts: &dyn Facts, first: &Component) -> Fails<Vec<WatchOf>> {
+    match (&*first.name, &first.arg) {
+        ("process", Some(Literal::Num(n))) => {
+            let pid = u32::try_from(*n).map_err(|_| bad(first, "the number of a process"))?;
+            Ok(vec![WatchOf::Process(pid)])
+        }
+        ("process", Some(Literal::Str(s))) => {
+            let path = String::from_utf8_lossy(s).into();
+            let found = facts
+                .modules(&ModuleQuery::Path(path))
+                .map_err(|why| Diagnostic::error(codes::NO_MODULE, why).at(first.span))?;
+            let of = found.into_iter().filter_map(|m| match (m.pid, m.module) {
+                (Some(pid), _) => Some(WatchOf::Process(pid)),
+                (None, Module::File(path)) => Some(WatchOf::Program(path)),
+                _ => None,
+            });
+            Ok(of.collect())
+        }
+        _ => Ok(vec![WatchOf::Kernel]),
+    }
+}
+
+/// The watches that a point means.
 pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let (Some(data), Some(first)) = (named("data"), comps.first()) else {
         return Ok(Vec::new());
     };
-    let pid = match (&*first.name, &first.arg) {
-        ("process", Some(Literal::Num(n))) => {
-            let pid = u32::try_from(*n).map_err(|_| bad(first, "the number of a process"))?;
-            Some(pid)
-        }
-        _ => None,
-    };
+    let owners = owners(facts, first)?;
+    let hits = owners.into_iter().map(|of| hit(facts, comps, data, of));
+    hits.collect()
+}
+
+/// The watch of the memory of one.
+fn hit(facts: &dyn Facts, comps: &[Component], data: &Component, of: WatchOf) -> Fails<Hit> {
+    let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let place = match &data.arg {
         Some(Literal::Num(n)) => DataPlace {
             address: *n as u64,
             size: 0,
         },
         Some(Literal::Str(s)) => facts
-            .data_place(pid, &String::from_utf8_lossy(s))
+            .data_place(&of, &String::from_utf8_lossy(s))
             .map_err(|why| Box::new(Diagnostic::error(codes::NO_PLACE, why).at(data.span)))?,
         None => return Err(bad(data, "an address or the name of a variable")),
     };
@@ -56,13 +80,13 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
         address: place.address,
         length: length as u8,
         reads: named("rw").is_some(),
-        pid,
+        of,
     };
-    Ok(vec![Hit::Event {
+    Ok(Hit::Event {
         event: Event::Watch(watch),
         point: point_text(comps),
         kind: ContextKind::Perf,
-    }])
+    })
 }
 
 /// As much of a variable as can be watched; four bytes, or what is aligned, of an address.

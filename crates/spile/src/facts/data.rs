@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use spile_debuginfo::{Module, Search, SymbolKind};
-use spile_kernel::process::{Mapping, mappings};
+use spile_ir::WatchOf;
+use spile_kernel::process::mappings;
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{DataPlace, FileIdentity};
 
@@ -14,10 +15,12 @@ pub fn file_identity(path: &str) -> Option<FileIdentity> {
 }
 
 /// As [`spile_sema::facts::Facts::data_place`].
-pub fn place(pid: Option<u32>, name: &str) -> Result<DataPlace, String> {
-    match pid {
-        None => kernel(name),
-        Some(pid) => process(pid, name),
+pub fn place(of: &WatchOf, name: &str) -> Result<DataPlace, String> {
+    match of {
+        WatchOf::Kernel => kernel(name),
+        WatchOf::Process(pid) => process(*pid, name),
+        WatchOf::Program(path) => in_file(path, 0, name, &Search::from_env())
+            .ok_or_else(|| format!("{path} has no variable `{name}`")),
     }
 }
 
@@ -39,15 +42,16 @@ fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
         .iter()
         .filter(|m| m.offset == 0 && m.path.starts_with('/'));
     for mapping in starts {
-        if let Some(place) = in_file(mapping, name, &search) {
+        if let Some(place) = in_file(&mapping.path, mapping.start, name, &search) {
             return Ok(place);
         }
     }
     Err(format!("process {pid} has no variable `{name}`"))
 }
 
-fn in_file(mapping: &Mapping, name: &str, search: &Search) -> Option<DataPlace> {
-    let file = Module::open(Path::new(&mapping.path), search).ok()?;
+/// In a file whose first byte is at `start`.
+fn in_file(path: &str, start: u64, name: &str, search: &Search) -> Option<DataPlace> {
+    let file = Module::open(Path::new(path), search).ok()?;
     let symbol = file
         .symbols()
         .named(name)
@@ -55,10 +59,7 @@ fn in_file(mapping: &Mapping, name: &str, search: &Search) -> Option<DataPlace> 
     let first = file.image().segments().first()?;
     let linked = first.address.wrapping_sub(first.offset);
     Some(DataPlace {
-        address: mapping
-            .start
-            .wrapping_sub(linked)
-            .wrapping_add(symbol.address),
+        address: start.wrapping_sub(linked).wrapping_add(symbol.address),
         size: symbol.size,
     })
 }

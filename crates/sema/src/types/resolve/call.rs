@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use spile_ir::Stream;
 use spile_ir::intrinsics::{Intrinsic, Kind};
+use spile_ir::{BinOp, Stream};
 use spile_syntax::ast::{self, FileId, Span, TypeName};
 use spile_syntax::diag::Diagnostic;
 
 use super::{FnDecl, Resolver, SUGGESTIONS};
+use crate::analyse::IdMap;
 use crate::probe::{PROBE_NAME_TABLE, probe_name_table};
 use crate::types::codes;
 use crate::types::hir::*;
@@ -203,6 +204,33 @@ impl Resolver<'_> {
         self.report(d);
     }
 
+    /// The id that the kernel's is in a user namespace. `id` is looked at for each range.
+    fn mapped(&mut self, map: Option<&IdMap>, id: &Expr, span: Span) -> Expr {
+        let Some(map) = map else {
+            return id.clone();
+        };
+        self.decide(id.ty, Base::Long, id.span);
+        let others = self.num(ExprKind::Num(map.others.into()), span);
+        map.ranges
+            .iter()
+            .rev()
+            .fold(others, |others, (inside, outside, count)| {
+                let mut with = |op, a: &Expr, n: i64| {
+                    let n = self.num(ExprKind::Num(n), span);
+                    self.num(ExprKind::Bin(op, Box::new(a.clone()), Box::new(n)), span)
+                };
+                let (first, count) = (i64::from(*outside), i64::from(*count));
+                let above = with(BinOp::Ge, id, first);
+                let below = with(BinOp::Lt, id, first + count);
+                let there = with(BinOp::Add, id, i64::from(*inside) - first);
+                let (a, b) = (Box::new(above), Box::new(below));
+                let within = self.num(ExprKind::Logic { and: true, a, b }, span);
+                let (within, there) = (Box::new(within), Box::new(there));
+                let kind = ExprKind::Ternary(within, there, Box::new(others));
+                self.num(kind, span)
+            })
+    }
+
     /// `__name(args)` in a library file.
     fn internal(&mut self, name: &ast::Ident, args: &[ast::Expr], span: Span, value: bool) -> Expr {
         let short = &name.name[2..];
@@ -227,6 +255,14 @@ impl Resolver<'_> {
             }
             ("session_pid", []) => return self.num(ExprKind::Num(self.input.session.0), span),
             ("target_pidns", []) => return self.num(ExprKind::Num(self.input.pidns), span),
+            ("target_uid", [id]) => {
+                let map = self.input.users.map(|u| &u.users);
+                return self.mapped(map, id, span);
+            }
+            ("target_gid", [id]) => {
+                let map = self.input.users.map(|u| &u.groups);
+                return self.mapped(map, id, span);
+            }
             ("session_uid", []) => return self.num(ExprKind::Num(self.input.session.1), span),
             ("error" | "raise", [msg]) => {
                 self.decide(msg.ty, Base::Str, msg.span);

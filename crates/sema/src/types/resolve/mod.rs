@@ -25,6 +25,7 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 use super::codes;
 use super::hir::*;
 use super::unify::{Base, TyVar, Types};
+use crate::analyse::UserIds;
 use crate::ctype::CTy;
 use crate::facts::{CTypeId, Facts};
 use crate::library::Library;
@@ -47,6 +48,8 @@ pub struct Input<'a> {
     pub session: (i64, i64),
     /// For `__target_pidns()`.
     pub pidns: i64,
+    /// For `__target_uid()` and `__target_gid()`; none: the kernel's own numbers.
+    pub users: Option<&'a UserIds>,
     /// Its name, for `__session_name()`.
     pub name: &'a str,
     /// Variables that are not there are 0.
