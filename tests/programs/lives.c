@@ -159,6 +159,32 @@ static void bytes(void) {
     if (write(ends[1], buffer, 1000) != 1000 || read(ends[0], buffer, 1000) != 1000 || close(-1) != -1) exit(1);
 }
 
+// 32 threads that make calls as fast as they can for N seconds; prints how many.
+static long made[32];
+static void *hurry(void *which) {
+  struct timespec start, now;
+  long calls = 0;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  do {
+    for (int i = 0; i < 1000; i++) syscall(SYS_getppid);
+    calls += 1000;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  } while (now.tv_sec < start.tv_sec + number || (now.tv_sec == start.tv_sec + number && now.tv_nsec < start.tv_nsec));
+  made[(long)which] = calls;
+  return 0;
+}
+static void rate(void) {
+  pthread_t t[32];
+  long sum = 0;
+  for (long i = 0; i < 32; i++)
+    if (pthread_create(&t[i], 0, hurry, (void *)i)) exit(1);
+  for (int i = 0; i < 32; i++) {
+    pthread_join(t[i], 0);
+    sum += made[i];
+  }
+  printf("%ld calls\n", sum);
+}
+
 // A line when it is ready, then waits for one: for a recording that begins in between.
 static void ready(void) {
   pthread_t a;
@@ -176,7 +202,7 @@ int main(int argc, char **argv) {
   } modes[] = {
       {"calls", calls},   {"threads", threads}, {"exec-thread", exec_thread}, {"children", children},
       {"signals", signals}, {"killed", killed},  {"pages", pages},             {"spin", spin},
-      {"mixed", mixed},   {"bytes", bytes},     {"ready", ready},
+      {"mixed", mixed},   {"bytes", bytes},     {"ready", ready},         {"rate", rate},
   };
   self = argv[0];
   if (argc > 2) number = atol(argv[2]);

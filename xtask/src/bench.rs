@@ -41,9 +41,12 @@ pub fn run(parts: &[String]) {
     if wants("markers") {
         crate::markers::run();
     }
-    // It takes minutes, and needs programs that few have.
+    // These take minutes, and need programs that few have.
     if parts.iter().any(|p| p == "nginx") {
         crate::nginx::run();
+    }
+    if parts.iter().any(|p| p == "profile") {
+        crate::profile::run();
     }
 }
 

@@ -6,6 +6,7 @@ mod fuzz;
 mod markers;
 mod nginx;
 mod peers;
+mod profile;
 mod soak;
 mod stress;
 mod vm;
@@ -18,7 +19,9 @@ fn main() {
         Some("soak") => soak::run(&args[1..]),
         Some("vm") => vm::run(&args[1..]),
         _ => {
-            eprintln!("usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [nginx]");
+            eprintln!(
+                "usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [nginx] [profile]"
+            );
             eprintln!("       cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");
             eprintln!(

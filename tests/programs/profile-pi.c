@@ -1,0 +1,25 @@
+/* pi by numerical integration: `profile-pi THREADS REGIONS`, the steps shared out over so many parallel
+   regions. Prints the time of main(). */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STEPS 10000000L
+
+int main(int argc, char **argv) {
+  double begin = omp_get_wtime(), sum = 0;
+  int threads = argc > 1 ? atoi(argv[1]) : 32, regions = argc > 2 ? atoi(argv[2]) : 1;
+  if (threads < 1 || regions < 1) return 2;
+  omp_set_num_threads(threads);
+  for (long r = 0; r < regions; r++) {
+    long from = STEPS * r / regions, to = STEPS * (r + 1) / regions;
+#pragma omp parallel for reduction(+ : sum)
+    for (long i = from; i < to; i++) {
+      double x = (i + 0.5) / STEPS;
+      sum += 4.0 / (1.0 + x * x);
+    }
+  }
+  double pi = sum / STEPS;
+  printf("main %.6f\n", omp_get_wtime() - begin);
+  return pi > 3.1415926 && pi < 3.1415927 ? 0 : 1;
+}

@@ -1,0 +1,422 @@
+//! What `spile profile` costs parallel programs, and whether it loses anything: workloads plain and under
+//! each tool in turns, the cost of its start and end, calls and threads of known number.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use spile_profile::file::read_path;
+use spile_profile::model::Profile;
+
+use crate::bench::{bpftrace_tool, median, millis, report};
+use crate::peers::{Tool, built, output};
+
+/// `SPILE_ROUNDS` sets another number, for a look; with 0 calls and threads are counted only.
+const ROUNDS: usize = 10;
+/// Seconds of 32 threads at full rate; `SPILE_SECONDS` sets another number.
+const SECONDS: usize = 60;
+/// Calls and threads that are to be counted.
+const CALLS: u64 = 1_000_000;
+const THREADS: u64 = 10_000;
+/// So long a workload may take under a tool.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Sums by thread and call, as a user of bpftrace would write it.
+const BPFTRACE: &str = "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @since[tid] = nsecs; @nr[tid] = args->id; } \
+     tracepoint:raw_syscalls:sys_exit /@since[tid]/ { @time[tid, @nr[tid]] = sum(nsecs - @since[tid]); \
+     @calls[@nr[tid]] = count(); delete(@since[tid]); } END { clear(@since); clear(@nr); }";
+
+/// A program with its arguments.
+struct Workload {
+    name: &'static str,
+    program: PathBuf,
+    args: &'static [&'static str],
+}
+
+/// A way to run a command under a tool.
+struct Way {
+    name: &'static str,
+    tool: Tool,
+    /// The command is the last argument, in one.
+    one_word: bool,
+}
+
+/// What a run took, in milliseconds.
+#[derive(Clone, Copy)]
+struct Took {
+    /// As the program says.
+    main: f64,
+    whole: f64,
+}
+
+/// Builds the workloads and measures.
+pub fn run() {
+    let (Some(pi), Some(ray), Some(lives)) = (
+        compiled("profile-pi", "-fopenmp"),
+        compiled("profile-ray", "-pthread"),
+        compiled("lives", "-pthread"),
+    ) else {
+        return eprintln!("profile: no C compiler with OpenMP");
+    };
+    trace_files();
+    let ways = ways();
+    let rounds = asked("SPILE_ROUNDS", ROUNDS);
+    if rounds > 0 {
+        programs(&ways, pi, ray, rounds);
+    }
+    calls(&ways, &lives);
+    threads(&lives);
+    rate(&lives);
+}
+
+/// The workloads under all tools, and what the tools take for a command that does nothing.
+fn programs(ways: &[Way], pi: PathBuf, ray: PathBuf, rounds: usize) {
+    println!(
+        "programs under tools, {rounds} rounds in turns: medians in ms, by the median of plain;"
+    );
+    println!("in brackets the middle half of each round's ratio of main() to plain's\n");
+    let pi = |name, args| Workload {
+        name,
+        program: pi.clone(),
+        args,
+    };
+    for workload in [
+        pi("pi, 32 threads, 1 region", &["32", "1"]),
+        pi("pi, 8 threads, 400 regions", &["8", "400"]),
+        Workload {
+            name: "ray tracer, 2 threads",
+            program: ray,
+            args: &[],
+        },
+    ] {
+        compare(&workload, ways, rounds);
+    }
+    ends(ways, rounds);
+}
+
+fn asked(variable: &str, otherwise: usize) -> usize {
+    let text = std::env::var(variable).ok();
+    text.and_then(|n| n.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Compiles a file of `tests/programs`.
+fn compiled(name: &str, option: &str) -> Option<PathBuf> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
+    let program = built(&format!("bench-{name}"));
+    let done = Command::new("cc")
+        .args(["-O2", option])
+        .arg(sources.join(name).with_extension("c"))
+        .arg("-o")
+        .arg(&program)
+        .arg("-lm")
+        .status();
+    done.is_ok_and(|s| s.success()).then_some(program)
+}
+
+/// Mounts the kernel's trace files where nobody did, for this process and what it starts: peers need
+/// them, and all tools are to run alike.
+fn trace_files() {
+    if Path::new("/sys/kernel/tracing/events").exists() {
+        return;
+    }
+    // SAFETY: plain system calls with texts that live; this process has one thread.
+    let done = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(
+                c"none".as_ptr(),
+                c"/".as_ptr(),
+                std::ptr::null(),
+                libc::MS_REC | libc::MS_PRIVATE,
+                std::ptr::null(),
+            ) == 0
+            && [
+                (c"tracefs", c"/sys/kernel/tracing"),
+                (c"debugfs", c"/sys/kernel/debug"),
+            ]
+            .iter()
+            .all(|(kind, place)| {
+                libc::mount(
+                    c"none".as_ptr(),
+                    place.as_ptr(),
+                    kind.as_ptr(),
+                    0,
+                    std::ptr::null(),
+                ) == 0
+            })
+    };
+    if !done {
+        eprintln!(
+            "the kernel's trace files: {}",
+            std::io::Error::last_os_error()
+        );
+    }
+}
+
+/// The plain run and the tools.
+fn ways() -> Vec<Way> {
+    let way = |name, argv: &[&str]| Way {
+        name,
+        tool: Tool::new(name, argv, ""),
+        one_word: false,
+    };
+    let spile = built("spile").display().to_string();
+    let mut bpftrace = bpftrace_tool("bpftrace", "");
+    bpftrace.argv.pop();
+    bpftrace.argv.extend([BPFTRACE, "-c"].map(String::from));
+    vec![
+        way("plain", &["/usr/bin/env"]),
+        way("spile profile", &[&spile, "profile", "--"]),
+        way("strace -f -c", &["strace", "-f", "-c"]),
+        way("perf trace -s", &["perf", "trace", "-s", "--"]),
+        Way {
+            name: "bpftrace, thread and call",
+            tool: bpftrace,
+            one_word: true,
+        },
+    ]
+}
+
+impl Way {
+    /// The command that runs a program this way.
+    fn command(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.tool.argv[0]);
+        command.args(&self.tool.argv[1..]);
+        let program = program.display().to_string();
+        if self.one_word {
+            command.arg([&[&*program], args].concat().join(" "));
+        } else {
+            command.arg(program).args(args);
+        }
+        command.env("OMP_WAIT_POLICY", "passive");
+        command
+    }
+
+    /// Runs a workload.
+    fn took(&self, workload: &Workload) -> Result<Took, String> {
+        let begin = Instant::now();
+        let text = output(self.command(&workload.program, workload.args), LIMIT);
+        let whole = millis(begin.elapsed());
+        let main = text
+            .lines()
+            .find_map(|l| l.strip_prefix("main ")?.parse().ok());
+        let main: f64 = main.ok_or_else(|| format!("{} does not run here", self.name))?;
+        Ok(Took {
+            main: main * 1e3,
+            whole,
+        })
+    }
+}
+
+/// A workload under all tools.
+fn compare(workload: &Workload, ways: &[Way], rounds: usize) {
+    let mut rows: Vec<Vec<Took>> = vec![Vec::new(); ways.len()];
+    let mut problems = Vec::new();
+    // The first run reads the program from the disk.
+    let _ = ways[0].took(workload);
+    for _ in 0..rounds {
+        for (way, row) in ways.iter().zip(&mut rows) {
+            if way.tool.installed() {
+                match way.took(workload) {
+                    Ok(took) => row.push(took),
+                    Err(e) => problems.push(e),
+                }
+            }
+        }
+    }
+    report(problems);
+    println!(
+        "{:<28} {:>9} {:>7} {:>16} {:>9} {:>7}",
+        workload.name, "main()", "ratio", "", "command", "ratio"
+    );
+    let middle = |row: &[Took], of: fn(&Took) -> f64| median(row.iter().map(of).collect());
+    let plain = (middle(&rows[0], |t| t.main), middle(&rows[0], |t| t.whole));
+    for (way, row) in ways.iter().zip(&rows) {
+        if row.is_empty() {
+            println!("  {:<26} not installed, or does not run here", way.name);
+            continue;
+        }
+        let (main, whole) = (middle(row, |t| t.main), middle(row, |t| t.whole));
+        let mut ratios: Vec<f64> = row
+            .iter()
+            .zip(&rows[0])
+            .map(|(t, p)| t.main / p.main)
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        let quarter = ratios.len() / 4;
+        let range = format!(
+            "({:.2} - {:.2})",
+            ratios[quarter],
+            ratios[ratios.len() - 1 - quarter]
+        );
+        println!(
+            "  {:<26} {main:>9.1} {:>7.2} {range:>16} {whole:>9.1} {:>7.2}",
+            way.name,
+            main / plain.0,
+            whole / plain.1
+        );
+    }
+    println!();
+}
+
+/// What the start and the end of each tool take together.
+fn ends(ways: &[Way], rounds: usize) {
+    let mut rows: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+    for _ in 0..2 * rounds {
+        for (way, row) in ways.iter().zip(&mut rows) {
+            if !way.tool.installed() {
+                continue;
+            }
+            let mut command = way.command(Path::new("/bin/true"), &[]);
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            let begin = Instant::now();
+            if command.status().is_ok_and(|s| s.success()) {
+                row.push(millis(begin.elapsed()));
+            }
+        }
+    }
+    println!(
+        "`true`, {} rounds: least and median in ms, and over plain",
+        2 * rounds
+    );
+    let least = |row: &[f64]| row.iter().copied().fold(f64::INFINITY, f64::min);
+    let plain = (least(&rows[0]), median(rows[0].clone()));
+    for (way, row) in ways.iter().zip(&rows).filter(|(_, row)| !row.is_empty()) {
+        let (low, middle) = (least(row), median(row.clone()));
+        println!(
+            "  {:<26} {low:>9.1} {middle:>9.1} {:>+9.1} {:>+9.1}",
+            way.name,
+            low - plain.0,
+            middle - plain.1
+        );
+    }
+    println!();
+}
+
+/// Runs a command under `spile profile`; its profile, and what the command printed.
+fn profile(program: &Path, args: &[&str]) -> Option<(Profile, String)> {
+    let dir = tempfile::tempdir().ok()?;
+    let file = dir.path().join("bench.spile");
+    let mut command = Command::new(built("spile"));
+    command.args(["profile", "-o"]).arg(&file).arg("--");
+    command.arg(program).args(args);
+    let said = output(command, LIMIT);
+    Some((read_path(&file).ok()?.profile, said))
+}
+
+fn getppid(profile: &Profile) -> u64 {
+    let calls = profile.data.calls.iter();
+    let calls = calls.filter(|c| c.call == "getppid");
+    calls.map(|c| c.count).sum()
+}
+
+/// What is lost, and the largest residual of a thread of a millisecond or more.
+fn account(profile: &Profile) {
+    let at = profile.data.at_ns;
+    let shares = profile
+        .data
+        .threads
+        .iter()
+        .map(|t| (t.residual(at), t.wall(at)));
+    let shares = shares.filter(|(_, wall)| *wall >= 1_000_000);
+    let worst = shares.map(|(r, wall)| r.unsigned_abs() as f64 / wall as f64);
+    println!(
+        "    largest residual {:.3}%",
+        100.0 * worst.fold(0.0, f64::max)
+    );
+    if profile.data.lost.is_empty() {
+        println!("    nothing lost");
+    }
+    for (what, count) in &profile.data.lost {
+        println!("    lost: {count} {what}");
+    }
+}
+
+/// Calls of known number under each tool.
+fn calls(ways: &[Way], lives: &Path) {
+    println!("counted of {CALLS} calls of getppid in one thread");
+    let count = CALLS.to_string();
+    let args = ["calls", &count];
+    for way in &ways[1..] {
+        if !way.tool.installed() {
+            println!("  {:<26} not installed", way.name);
+            continue;
+        }
+        if way.name == "spile profile" {
+            match profile(lives, &args) {
+                Some((profile, _)) => {
+                    println!("  {:<26} {}", way.name, getppid(&profile));
+                    account(&profile);
+                }
+                None => println!("  {:<26} does not run here", way.name),
+            }
+            continue;
+        }
+        // Their tables go to the standard error.
+        let mut all = Command::new("sh");
+        let command = way.command(lives, &args);
+        all.args(["-c", "exec \"$@\" 2>&1", "sh"])
+            .arg(command.get_program());
+        let text = output_of(all.args(command.get_args()));
+        match counted(&text) {
+            Some(n) => println!("  {:<26} {n}", way.name),
+            None => println!("  {:<26} does not run here", way.name),
+        }
+    }
+    println!();
+}
+
+fn output_of(command: &mut Command) -> String {
+    let mut again = Command::new(command.get_program());
+    again.args(command.get_args());
+    output(again, LIMIT)
+}
+
+/// The number of getppid calls in a peer's table: strace has calls in the fourth column, perf in the
+/// second, bpftrace behind the call's number.
+fn counted(text: &str) -> Option<u64> {
+    let bpftrace = format!("@calls[{}]:", libc::SYS_getppid);
+    text.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [first, count] if first == bpftrace => count.parse().ok(),
+            ["getppid", count, ..] => count.parse().ok(),
+            [_, _, _, count, .., "getppid"] => count.parse().ok(),
+            _ => None,
+        }
+    })
+}
+
+/// Threads that come and go.
+fn threads(lives: &Path) {
+    println!("{THREADS} threads that come and go, and the one that makes them");
+    match profile(lives, &["threads", &THREADS.to_string()]) {
+        Some((profile, _)) => {
+            let all = profile.data.threads.len();
+            let ended = profile.data.threads.iter().filter(|t| t.ended_ns.is_some());
+            println!(
+                "  {all} threads, {} seen to end, {} calls of getppid",
+                ended.count(),
+                getppid(&profile)
+            );
+            account(&profile);
+        }
+        None => println!("  spile profile does not run here"),
+    }
+    println!();
+}
+
+/// Many threads at full rate.
+fn rate(lives: &Path) {
+    let seconds = asked("SPILE_SECONDS", SECONDS);
+    println!("32 threads at full rate for {seconds} s");
+    match profile(lives, &["rate", &seconds.to_string()]) {
+        Some((profile, said)) => {
+            println!("  made {}", said.trim());
+            println!("  seen {} calls", getppid(&profile));
+            account(&profile);
+        }
+        None => println!("  spile profile does not run here"),
+    }
+}
