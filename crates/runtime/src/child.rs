@@ -91,8 +91,8 @@ impl Watched {
         match pid {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                // SAFETY: as above; both lists are NULL-terminated and their strings alive.
                 let pipe = [wait.as_raw_fd(), gate.as_raw_fd()];
+                // SAFETY: as above; both lists are NULL-terminated and their strings alive.
                 unsafe { become_command(pipe, traced, [&argv, &fallback]) }
             }
             _ => {
@@ -180,6 +180,11 @@ impl Watched {
             (None, None) => 0,
         };
         Some(ExitStatus::from_raw(raw))
+    }
+
+    /// Whether it is a command of ours.
+    pub fn is_child(&self) -> bool {
+        self.child
     }
 
     /// Ends a command that never got to run, or asks a running one to end; and reaps it, if it

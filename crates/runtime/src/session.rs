@@ -60,6 +60,9 @@ const ROUND: usize = 16_384;
 pub struct Outcome {
     /// 0, or 1 after an error or when the command failed.
     pub exit_code: i32,
+    /// What the command of `-c` ended with, as `wait` gives it: exit status in bits 8 to 15, signal in
+    /// bits 0 to 6. None where it did not end by itself, or there was none.
+    pub status: Option<i32>,
     /// What was lost.
     pub account: Account,
     /// From the wish to end until everything was detached and printed.
@@ -647,6 +650,11 @@ impl Session {
         self.controller.out.flush();
         self.controller.sum_up();
         let failed = self.controller.failed || self.controller.account.errors > 0;
+        let status = self
+            .watched
+            .as_ref()
+            .filter(|w| w.is_child())
+            .and_then(Watched::ended);
         let mut exit_code = i32::from(failed || self.controller.out.failed());
         if let Some(warning) = self.child_failed() {
             exit_code = 1;
@@ -661,6 +669,7 @@ impl Session {
         self.ring = None;
         Ok(Outcome {
             exit_code,
+            status: status.map(ExitStatusExt::into_raw),
             account,
             teardown: since.elapsed(),
         })

@@ -121,7 +121,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         }
         ControlFlow::Continue(())
     })?;
-    let rows = rows.take();
+    let mut rows = rows.take();
     if !rows.ended {
         return Err(fail("the recording ended before its account"));
     }
@@ -131,10 +131,13 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         let threads = process::threads(pid);
         threads.into_iter().map(|tid| (pid, tid)).collect()
     });
+    if let (Some(pid), Some(status)) = (header.pid, outcome.status) {
+        rows.ended_with(pid, status);
+    }
     let mut data = rows.finish(&threads, in_call);
     losses(&outcome, &mut data);
     let leader = data.processes.iter().find(|p| Some(p.pid) == header.pid);
-    let status = leader.and_then(|p| p.status);
+    let status = outcome.status.or_else(|| leader.and_then(|p| p.status));
     let end = Some(End {
         at_ns: data.at_ns,
         status,
@@ -245,7 +248,7 @@ fn header(cli: &Profile) -> Result<Header, Failure> {
             Some(_) => format!("{host}-{}", std::os::unix::process::parent_id()),
             None => format!("{host}-{}", std::process::id()),
         });
-    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let cpus = spile_kernel::machine::online_cpus().len();
     Ok(Header {
         run,
         host,

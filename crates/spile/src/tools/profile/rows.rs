@@ -62,6 +62,8 @@ pub struct Rows {
     open: Vec<Open>,
     malformed: u64,
     first: Option<u32>,
+    /// The process that is known to have ended.
+    over: Option<u32>,
     /// Whether the account to come, or that came, is the last.
     pub ended: bool,
     /// The account is whole: the next row of sums begins another.
@@ -405,6 +407,16 @@ impl Rows {
         Some(())
     }
 
+    /// A process has ended with that, as `wait` gives it. Its last threads may still have been on their
+    /// way out: what they were in ends with the account.
+    pub fn ended_with(&mut self, pid: u32, status: i32) {
+        self.over = Some(pid);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.status = process.status.or(Some(status));
+            process.ended_ns = process.ended_ns.or(Some(self.snapshot.at_ns));
+        }
+    }
+
     /// The process that ran a program first: the command's.
     pub fn first(&self) -> Option<u32> {
         self.first
@@ -489,6 +501,10 @@ impl Rows {
             thread.ended_ns = Some(renamed);
             total = total.saturating_sub(at.saturating_sub(renamed));
         }
+        let over = thread.ended_ns.is_none() && self.over == Some(thread.pid);
+        if over {
+            thread.ended_ns = Some(at);
+        }
         let away = (open.waited + open.off).min(total);
         let own = total.saturating_sub(away).saturating_sub(open.taken);
         let (tid, call) = (
@@ -507,7 +523,21 @@ impl Rows {
         };
         thread.syscall_cpu += own;
         thread.blocked += away;
-        self.of_calls(tid, 0, &call).unfinished = Some(total);
+        let call = self.of_calls(tid, 0, &call);
+        if !over {
+            call.unfinished = Some(total);
+            return;
+        }
+        call.min = if call.count == 0 {
+            total
+        } else {
+            call.min.min(total)
+        };
+        call.max = call.max.max(total);
+        call.count += 1;
+        call.total += total;
+        call.cpu += own;
+        call.blocked += away;
     }
 }
 

@@ -238,3 +238,35 @@ fn each_account_stands_for_itself() {
     );
     assert_eq!((account.calls.len(), account.calls[0].bytes), (1, 78));
 }
+
+#[test]
+fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
+    let [a, b] = [key(60, 1), key(61, 1)];
+    let mut rows = Rows::default();
+    for row in [
+        "begin 0 0".into(),
+        format!("exec {a} 10 60 1 60 \"app\""),
+        format!("start {b} 20 60 1 \"app\""),
+        "end".into(),
+        format!("call {b} 0 futex 2 30 10 20 0 0 0 0"),
+        format!("open {a} 1 exit_group 40 0 0 5"),
+        format!("open {b} 1 futex 50 45 0 0"),
+        "account 100 0".into(),
+    ] {
+        rows.row(row.replace(' ', "\t").as_bytes());
+    }
+    rows.ended_with(60, 9);
+    let account = rows.finish(&[], |_, _| None);
+    assert!(account.threads.iter().all(|t| t.ended_ns == Some(100)));
+    assert_eq!(account.processes[0].status, Some(9));
+    let call = |name| account.calls.iter().find(|c| c.call == name).unwrap();
+    let (exit, futex) = (call("exit_group"), call("futex"));
+    assert_eq!(
+        (exit.count, exit.total, exit.cpu, exit.unfinished),
+        (1, 40, 35, None)
+    );
+    assert_eq!(
+        (futex.count, futex.total, futex.min, futex.max),
+        (3, 80, 10, 50)
+    );
+}
