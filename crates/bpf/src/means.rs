@@ -135,9 +135,10 @@ fn serves(function: Typed, ret: bool, f: I, args: &[Val]) -> bool {
         I::RegArg => !ret && argument(1),
         I::CtxActivation => false,
         // Stacks begin elsewhere.
-        I::CtxReg | I::CtxAddr | I::CtxPlace => false,
+        I::CtxReg | I::CtxAddr | I::CtxEntry | I::CtxPlace => false,
         I::KernelStack | I::KernelFrame | I::KernelSymbolic => false,
-        I::UserStack | I::UserFrame | I::UserSymbolic | I::Symbolic => false,
+        I::UserStack | I::UserFrame | I::UserSymbolic | I::UserSymbolicFrom => false,
+        I::Symbolic => false,
         _ => true,
     }
 }

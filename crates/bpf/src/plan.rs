@@ -167,11 +167,13 @@ pub struct StackRoom {
 
 /// Whether an instruction walks or looks at the current program.
 pub(crate) fn takes_user_stack(inst: &Inst) -> bool {
-    use spile_ir::intrinsics::Intrinsic::{Interrupted, UserFrame, UserStack, UserSymbolic};
+    use spile_ir::intrinsics::Intrinsic::{
+        Interrupted, UserFrame, UserStack, UserSymbolic, UserSymbolicFrom,
+    };
     matches!(
         inst,
         Inst::Intr {
-            f: UserFrame | UserStack | UserSymbolic | Interrupted,
+            f: UserFrame | UserStack | UserSymbolic | UserSymbolicFrom | Interrupted,
             ..
         }
     )

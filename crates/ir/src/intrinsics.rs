@@ -80,6 +80,7 @@ macro_rules! intrinsics {
                     Intrinsic::Symbolic
                         | Intrinsic::KernelSymbolic
                         | Intrinsic::UserSymbolic
+                        | Intrinsic::UserSymbolicFrom
                         | Intrinsic::Interrupted
                 )
             }
@@ -121,6 +122,7 @@ intrinsics! {
     CtxRet "ctx_ret" () -> Long, K, pure; "What the function returns. Returns of functions only."
     CtxReg "ctx_reg" (Long) -> Long, K, pure; "Register n (constant, DWARF's number) at the probed place. Events at code, perf events and watched memory only."
     CtxAddr "ctx_addr" () -> Long, KC, pure; "Where the code was that the event interrupted, by its registers: at code the place, or close behind it. 0 in events that have no registers."
+    CtxEntry "ctx_entry" (Long) -> Long, KC, pure; "Address of the function whose return is probed, where it is one of the kernel (0, a constant) or of a program (1). 0 in all other events, and where the kernel does not say."
     CtxPlace "ctx_place" () -> Long, K, pure; "An address on the kernel's stack, close to where it is used up to."
     NextTid "next_tid" () -> Long, K, pure; "Id of the thread that the processor goes on with. `Tracepoint` `sched_switch` only."
     NextPid "next_pid" () -> Long, K, pure; "Id of that thread's process. `Tracepoint` `sched_switch` only."
@@ -200,6 +202,7 @@ intrinsics! {
     UserStack "user_stack" (Long) -> Str, K, pure; "Addresses of the current program's stack, `0x` and hex, with spaces between; at most so many, all where -1, all with a space behind each where -2. Nothing where there is no program."
     UserFrame "user_frame" (Long) -> Long, K, pure; "Address n of the current program's stack, from 0; 0 where it is not that deep."
     UserSymbolic "user_symbolic" (Long, Long) -> Str, K, pure; "The text of the current program's stack from frame n on, in forms with addresses 16 of them, or of address n in it, in a form (constant, see `spile_bpf::layout::Symbolic`); a mark as `symbolic` makes it."
+    UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, K, pure; "The same of the stack only, in the forms of stacks, as it is where the program is at the third and has the fourth as stack pointer, the fifth as frame pointer."
     Interrupted "interrupted" () -> Str, K, pure; "Name of the function that a perf event or an access to watched memory interrupted: of the kernel as text, of a program as a mark. Address in hex where there is none."
     KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, K, pure; "The text of the kernel's stack from frame n on, 16 of them, in a form (constant, see `spile_bpf::layout::Symbolic`); a mark as `symbolic` makes it."
     Symbolic "symbolic" (Long, Str) -> Str, KC, pure; "The text of a stack, which only the controller can make: a form (constant, see `spile_bpf::layout::Symbolic`) and what it is made of. In kernel handlers a mark that stands for it, equal for what is equal."

@@ -170,7 +170,7 @@ impl Host {
             Intrinsic::TzOffset => self.zone.west,
             Intrinsic::Target => self.target,
             Intrinsic::Rand => (self.random() >> 32) as i64,
-            Intrinsic::UserMode | Intrinsic::CtxAddr => 0,
+            Intrinsic::UserMode | Intrinsic::CtxAddr | Intrinsic::CtxEntry => 0,
             _ => return None,
         })
     }

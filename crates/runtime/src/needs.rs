@@ -68,11 +68,14 @@ pub fn reads_user(program: &Program) -> bool {
 
 /// Whether a kernel handler looks at stacks of programs.
 pub fn takes_user_stacks(program: &Program) -> bool {
-    use Intrinsic::{Interrupted, UserFrame, UserStack, UserSymbolic};
-    reads(
-        program,
-        |inst| matches!(inst, Inst::Intr { f, .. } if matches!(f, UserFrame | UserStack | UserSymbolic | Interrupted)),
-    )
+    use Intrinsic::{Interrupted, UserFrame, UserStack, UserSymbolic, UserSymbolicFrom};
+    reads(program, |inst| match inst {
+        Inst::Intr { f, .. } => matches!(
+            f,
+            UserFrame | UserStack | UserSymbolic | UserSymbolicFrom | Interrupted
+        ),
+        _ => false,
+    })
 }
 
 /// Whether a kernel handler makes texts that the controller completes.

@@ -293,7 +293,8 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         | Intrinsic::CtxPlace
         | Intrinsic::UserStack
         | Intrinsic::UserFrame
-        | Intrinsic::UserSymbolic => "stack",
+        | Intrinsic::UserSymbolic
+        | Intrinsic::UserSymbolicFrom => "stack",
         Intrinsic::PerfCount => "counter of a thread",
         Intrinsic::CgroupId | Intrinsic::CgroupAncestor => "control group of a task",
         _ => return None,
@@ -342,6 +343,7 @@ fn has(event: &Event, f: Intrinsic) -> bool {
         | Intrinsic::UserStack
         | Intrinsic::UserFrame
         | Intrinsic::UserSymbolic
+        | Intrinsic::UserSymbolicFrom
         | Intrinsic::PerfCount
         | Intrinsic::CgroupId
         | Intrinsic::CgroupAncestor => !matches!(event, Event::Netfilter(_)),

@@ -1,7 +1,7 @@
 //! What a handler at code asks of its event: registers, arguments, the result, which place.
 
 use spile_ir::intrinsics::Intrinsic as I;
-use spile_ir::{CodeProbe, Event, Reg as IrReg, Val};
+use spile_ir::{CodeProbe, Event, Reg as IrReg, Space, Val};
 
 use super::{CTX, Gen, Res, TMP};
 use crate::helpers::Helper;
@@ -107,6 +107,24 @@ impl Gen<'_> {
         }
         self.asm.mov(R0, 0);
         Ok(())
+    }
+
+    /// `r0` = address of the function whose return is probed, where it is in that space. The
+    /// helper knows functions of the kernel since it knows their returns, and those of programs
+    /// since 6.6; before it gives 0. Loses r1-r5.
+    pub(super) fn returning_from(&mut self, space: Val) {
+        let wanted = if space == Val::Imm(0) {
+            Space::Kernel
+        } else {
+            Space::User
+        };
+        match self.event() {
+            Event::Code(probe) if probe.ret && probe.space == wanted => {
+                self.asm.load(Size::DW, R1, R10, CTX);
+                self.asm.call(Helper::GetFuncIp);
+            }
+            _ => self.asm.mov(R0, 0),
+        }
     }
 
     /// `r0` = an address on the kernel's stack: contexts lie there. Loses r1.

@@ -66,7 +66,10 @@ impl Gen<'_> {
             I::Symbolic => return self.symbolic(dst, args[0], args[1]),
             I::KernelSymbolic => return self.kernel_symbolic(dst, args[0], args[1]),
             I::UserStack => return self.user_stack(dst, args[0]),
-            I::UserSymbolic => return self.user_symbolic(dst, args[0], args[1]),
+            I::UserSymbolic => return self.user_symbolic(dst, args[0], args[1], &[]),
+            I::UserSymbolicFrom => {
+                return self.user_symbolic(dst, args[0], args[1], &args[2..]);
+            }
             I::KernelFrame => self.kernel_frame(args[0])?,
             I::UserFrame => self.user_frame(args[0])?,
             I::MatchGroup => return self.match_group(dst, args[0]),
@@ -78,6 +81,7 @@ impl Gen<'_> {
             I::CtxArg | I::CtxRet | I::CtxReg | I::CtxSite => self.of_code(f, args)?,
             I::CtxActivation => self.call_of_function()?,
             I::CtxAddr => self.interrupted_at()?,
+            I::CtxEntry => self.returning_from(args[0]),
             I::CtxPlace => self.place_on_stack(),
             I::Interrupted => return self.interrupted(dst),
             I::SysArg => self.sys_arg(args[0], 0)?,

@@ -41,6 +41,10 @@ const RETURNS: u32 = 64;
 /// Halvings of a search among rows: [`crate::layout::MAX_ROWS`] of a file.
 const HALVINGS: u32 = 22;
 
+/// What `user_walk` is given for all frames of a stack whose registers are there already; numbers of
+/// frames are -2 and more.
+const GIVEN: i32 = -3;
+
 /// What a CPU's block has for a walk, as offsets from [`StackRoom::user`].
 mod at {
     use super::FILE_FIELDS;
@@ -156,8 +160,10 @@ impl Gen<'_> {
         self.stack_text(n, slot)
     }
 
-    /// `dst` = a mark for the current program's stack, or for an address in it.
-    pub(super) fn user_symbolic(&mut self, dst: IrReg, form: Val, of: Val) -> Res {
+    /// `dst` = a mark for the current program's stack, or for an address in it; of the stack
+    /// that begins with the registers `given`, where there are three: address, stack pointer,
+    /// frame pointer.
+    pub(super) fn user_symbolic(&mut self, dst: IrReg, form: Val, of: Val, given: &[Val]) -> Res {
         let form = super::stacks::symbolic_form(form);
         if !form.of_stack() {
             self.long_into(of, R0)?;
@@ -179,7 +185,16 @@ impl Gen<'_> {
             );
             append_frames(p, base, room)
         })?;
-        self.walk_whole(of, base, room.most)?;
+        for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
+            self.long_into(*value, R1)?;
+            self.forget(R1);
+            self.store(base as u32 + field, R1);
+        }
+        if given.is_empty() {
+            self.walk_whole(of, base, room.most)?;
+        } else {
+            self.take_user_stack(Some(GIVEN))?;
+        }
         self.begin_text(width);
         self.begin_mark(form)?;
         self.long_into(of, R2)?;
@@ -344,6 +359,7 @@ impl<'a> Walk<'a> {
         self.asm().store(Size::DW, R6, first, 0);
         let fits = self.asm().label();
         let most = self.room.most as i32;
+        self.asm().mov(R8, R7);
         self.set(at::MOST, most);
         self.asm().jump_if(Cond::Ge, R7, most, fits);
         self.set(at::MOST, R7);
@@ -365,6 +381,8 @@ impl<'a> Walk<'a> {
         self.asm().mov(R2, R1);
         self.asm().alu(AluOp::And, R2, 3);
         self.asm().jump_if(Cond::Ne, R2, 3, end);
+        let given = self.asm().label();
+        self.asm().jump_if(Cond::Eq, R8, GIVEN, given);
         for (off, field) in [
             (o.regs_ip, at::IP),
             (o.regs_sp, at::SP),
@@ -373,6 +391,7 @@ impl<'a> Walk<'a> {
             self.asm().load(Size::DW, R2, R7, off as i16);
             self.set(field, R2);
         }
+        self.asm().bind(given);
         // The segment of 32-bit code: its frames are not followed.
         self.asm().jump_if(Cond::Ne, R1, 0x23, native);
         self.set(at::SP, -1);
