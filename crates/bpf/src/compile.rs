@@ -14,7 +14,7 @@ use crate::layout::{
 };
 use crate::lower::counters;
 use crate::lower::{
-    CTX, Gen, NR, Pool, RING, TMP, asks_number, field_types, kept_bytes, output_piece,
+    CTX, Gen, NR, Pool, RING, TMP, VERDICT, asks_number, field_types, kept_bytes, output_piece,
     rethrown_fields, stacks,
 };
 use crate::means;
@@ -353,6 +353,11 @@ impl Unit<'_> {
                 Ok(g.task_kept)
             })?;
         }
+        let decided = handlers.iter().any(|id| {
+            let blocks = &self.program.handlers[id.index()].body.blocks;
+            let mut insts = blocks.iter().flat_map(|b| &b.insts);
+            insts.any(|(i, _)| crate::plan::decides(i))
+        });
         let session = self.options.features.kprobe_session;
         if let (Attach::Code { by, .. }, Some(session)) = (attach, session)
             && *by == CodeAttach::Session
@@ -370,12 +375,25 @@ impl Unit<'_> {
             asm.jump(out);
             asm.bind(returns);
             self.all(&mut asm, &after, (false, false), pool)?;
+        } else if decided {
+            // As at hooks of their own: what one drops others do not see.
+            for id in handlers {
+                asm.store(Size::DW, R10, VERDICT, 1);
+                self.inline(&mut asm, *id, (number, task), pool)?;
+                asm.load(Size::DW, R1, R10, VERDICT);
+                asm.jump_if(Cond::Eq, R1, 0, out);
+            }
         } else {
             self.all(&mut asm, handlers, (number, task), pool)?;
         }
         asm.bind(out);
         // What the program decides: packets go on (NF_ACCEPT), and nothing is forbidden.
-        asm.mov(R0, i32::from(matches!(attach, Attach::Netfilter(_))));
+        if decided {
+            asm.load(Size::DW, R0, R10, VERDICT);
+            asm.alu(AluOp::And, R0, 1);
+        } else {
+            asm.mov(R0, i32::from(matches!(attach, Attach::Netfilter(_))));
+        }
         asm.exit();
         asm.finish().map_err(|e| whole(e.to_string()))
     }

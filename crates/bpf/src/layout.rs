@@ -755,6 +755,8 @@ pub enum ErrorKind {
     MaxNesting,
     /// `the counter cannot be read`
     Counter,
+    /// `a packet can be dropped (0) or accepted (1)`
+    Verdict,
 }
 
 /// # A record in the ring buffer

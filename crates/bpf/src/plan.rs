@@ -47,6 +47,8 @@ const OUT_BYTES: u32 = 8 << 10;
 pub struct Scratch {
     /// Bytes in the output buffer; 0 when nothing was printed in this run.
     pub out_pos: u32,
+    /// What is said of a packet, where handlers decide.
+    pub verdict: u32,
     /// Which error led to a catch block.
     pub err_id: u32,
     /// Its address or number.
@@ -179,6 +181,18 @@ pub(crate) fn takes_user_stack(inst: &Inst) -> bool {
     )
 }
 
+/// Whether an instruction is about what is said of a packet.
+pub(crate) fn decides(inst: &Inst) -> bool {
+    use spile_ir::intrinsics::Intrinsic::{Verdict, VerdictSet};
+    matches!(
+        inst,
+        Inst::Intr {
+            f: Verdict | VerdictSet,
+            ..
+        }
+    )
+}
+
 impl StackRoom {
     /// Bytes of all addresses.
     pub fn bytes(&self) -> u32 {
@@ -299,6 +313,7 @@ impl Plan {
         let (key, value) = buffer_sizes(program, max_string);
         let mut scratch = Scratch {
             out_pos: cpu.take(8),
+            verdict: 0,
             err_id: cpu.take(8),
             err_aux: cpu.take(8),
             text_pos: cpu.take(8),
@@ -340,6 +355,9 @@ impl Plan {
                     .flatten()
             })
             .collect();
+        if insts(program).any(decides) {
+            scratch.verdict = cpu.take(8);
+        }
         scratch.key = cpu.take(key);
         scratch.value = cpu.take(value);
         scratch.frame = cpu.take(needs.frame);

@@ -137,6 +137,8 @@ intrinsics! {
     RegArg "reg_arg" (Long) -> Long, K, pure; "Register argument n (constant, from 1) by the convention of system calls or functions, as `int_arg(n)` reads it; at a system call's return, 1 is the result. System-call events and code only."
     PerfCount "perf_count" (Long, Long) -> Long, K, fails; "How many events of a perf event (its type and config, constants) the current thread has had since the session began."
     UserMode "user_mode" () -> Long, K, pure; "1 when the interrupted context was user mode (perf events), 0 in other events."
+    Verdict "verdict" () -> Long, K; "Whether the packet goes on: 1, or 0 where it is dropped. `Netfilter` only."
+    VerdictSet "verdict_set" (Long), K, fails; "Drops the packet (0), or lets it go on (1), when the handler ends; anything else fails. `Netfilter` only."
     // The current task.
     Pid "pid" () -> Long, KC, pure; "Process id (thread group), in the initial namespace. In the controller: its own."
     Tid "tid" () -> Long, KC, pure; "Thread id."

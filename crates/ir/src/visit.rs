@@ -211,6 +211,18 @@ impl Inst {
         }
     }
 
+    /// Whether all that it does is to read memory that a script names, into its register: what
+    /// fails then is the address.
+    pub fn reads_memory(&self) -> bool {
+        match self {
+            Inst::Load { .. } => true,
+            Inst::Intr { f, .. } => {
+                f.info().fails && !matches!(f, Intrinsic::PerfCount | Intrinsic::VerdictSet)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether it does nothing but write its register, from its operands alone: it can be
     /// dropped when the register is dead, and two with equal operands give the same value.
     pub fn pure_(&self, program: &Program) -> bool {

@@ -31,6 +31,7 @@ pub fn kernel_error(kind: ErrorKind, fields: &[Field<'_>], program: &Program) ->
         ErrorKind::MaxAction => "MAXACTION exceeded".into(),
         ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
         ErrorKind::Counter => "the counter cannot be read".into(),
+        ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::check;
 use crate::dump;
 use crate::facts::Facts;
 use crate::library::Library;
-use crate::lower::lower;
+use crate::lower::{How, lower};
 use crate::probe::{Derived, PROBE_NAME_TABLE, probe_name_table, resolve_file, resolve_script};
 use crate::types::codes;
 use crate::types::hir::Tree;
@@ -39,8 +39,10 @@ pub struct Options {
     pub no_time_limits: bool,
     /// Name of the session: `-m`.
     pub session_name: String,
-    /// `--skip-badvars`: variables that are not there are 0.
+    /// `--skip-badvars`: variables that are not there, and memory that cannot be read, are 0.
     pub skip_badvars: bool,
+    /// `-g`: packets can be dropped.
+    pub guru: bool,
     /// Process id of the session.
     pub session_pid: i64,
     /// User id of the session.
@@ -92,6 +94,7 @@ impl Default for Options {
             no_time_limits: false,
             session_name: "spile".into(),
             skip_badvars: false,
+            guru: false,
             session_pid: 0,
             session_uid: 0,
             target_pidns: 0,
@@ -222,6 +225,7 @@ pub fn analyse_seen(
         users: Some(&options.target_users),
         name: &options.session_name,
         skip_badvars: options.skip_badvars,
+        guru: options.guru,
     };
     let Resolved { mut tree, types } = Resolver::run(
         inputs.facts,
@@ -263,8 +267,11 @@ pub fn analyse_seen(
         &tree,
         &types,
         (inputs.sources, &in_script),
-        limits,
-        options.display,
+        How {
+            limits,
+            display: options.display,
+            faults_are_nothing: options.skip_badvars,
+        },
     );
     let removed = removed_text(removed, inputs, &is_user);
     Ok(Analysis {

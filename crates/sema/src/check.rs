@@ -286,6 +286,7 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         Intrinsic::UserStr | Intrinsic::UserBuf | Intrinsic::UserQuoted | Intrinsic::UserUtf => {
             "memory of the current process"
         }
+        Intrinsic::Verdict | Intrinsic::VerdictSet => "verdict on a packet",
         Intrinsic::TaskCurrent => "current task of the kernel",
         Intrinsic::KernelStack
         | Intrinsic::KernelFrame
@@ -347,6 +348,7 @@ fn has(event: &Event, f: Intrinsic) -> bool {
         | Intrinsic::PerfCount
         | Intrinsic::CgroupId
         | Intrinsic::CgroupAncestor => !matches!(event, Event::Netfilter(_)),
+        Intrinsic::Verdict | Intrinsic::VerdictSet => matches!(event, Event::Netfilter(_)),
         Intrinsic::SysArgstr => matches!(event, Event::SysEnter(_)),
         Intrinsic::SysRet => match event {
             Event::Code(probe) => probe.ret,

@@ -204,6 +204,10 @@ pub trait Facts {
     }
     /// The system of a tracepoint (`sched`), where known.
     fn tracepoint_system(&self, name: &str) -> Option<Arc<str>>;
+    /// Whether the systems of tracepoints are known: one without is then of none.
+    fn knows_systems(&self) -> bool {
+        true
+    }
     /// The arguments of a tracepoint; `None` when there is no such tracepoint or nothing is
     /// known about its arguments.
     fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>>;

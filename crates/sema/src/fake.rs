@@ -134,6 +134,7 @@ impl Machine {
 }
 
 const TRACEPOINTS: &[(&str, &str)] = &[
+    ("bare_tp", ""),
     ("numbers", "test"),
     ("sched_process_exit", "sched"),
     ("sched_process_fork", "sched"),
@@ -154,7 +155,7 @@ impl Facts for Machine {
     fn tracepoint_system(&self, name: &str) -> Option<Arc<str>> {
         TRACEPOINTS
             .iter()
-            .find(|(n, _)| *n == name)
+            .find(|(n, s)| *n == name && !s.is_empty())
             .map(|(_, s)| (*s).into())
     }
     fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {

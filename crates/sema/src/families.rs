@@ -645,6 +645,8 @@ fn tracepoints(
     } else {
         known_tracepoints(facts, comps, name)?
     };
+    // Some tracepoints are of no system. By their own name they are found in any.
+    let any = system == Some("*") || !is_pattern(name) || !facts.knows_systems();
     let hits: Vec<Hit> = known
         .into_iter()
         .map(|name| Hit::Trace {
@@ -652,7 +654,7 @@ fn tracepoints(
             system: system.and_then(|given| {
                 facts
                     .tracepoint_system(&name)
-                    .or_else(|| (!is_pattern(given)).then(|| given.into()))
+                    .or_else(|| (any && !is_pattern(given)).then(|| given.into()))
             }),
             name,
         })
@@ -663,8 +665,9 @@ fn tracepoints(
                 },
                 Some(want),
             ) => matches(want, have, false),
+            (_, None) => true,
             // Where the systems are not known, the name alone decides.
-            _ => true,
+            _ => any,
         })
         .collect();
     if hits.is_empty() {

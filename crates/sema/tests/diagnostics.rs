@@ -53,6 +53,10 @@ const CASES: &[(&str, &str)] = &[
         "global a probe begin { a[1] = 2; foreach (k in a) delete a[k] }",
     ),
     ("E0519", "global n probe begin if (n++) { println(n) }"),
+    (
+        "E0531",
+        "probe netfilter.hook(\"NF_INET_LOCAL_IN\").pf(\"NFPROTO_IPV4\") { $verdict = 0 }",
+    ),
     ("E0521", "function f() %{ int x; %} probe begin { f() }"),
     (
         "E0523",

@@ -16,6 +16,8 @@
 //! where the marker `seen` is probed, that one too.
 //! `load gone FILE`: access() with `/cold/gone`, which is not in the cache, then a kill of
 //! itself.
+//! `load datagrams SIZE...`: a UDP datagram of each size through the loopback device, and the sizes of
+//! those that arrive, up to the last, on standard output.
 //! With a last MS it says `done` on standard error and stays that long, in one system call.
 
 use std::ffi::CString;
@@ -80,6 +82,35 @@ fn marks(count: u64) {
             spile_sdt::probe!(load, seen);
         }
     }
+}
+
+fn datagrams(sizes: &[String]) {
+    use std::net::UdpSocket;
+    let bound = || UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let (from, to) = (bound(), bound());
+    // Packets of one processor arrive in order.
+    // SAFETY: the set is the size that is said, and a valid one when zeroed.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+    let sizes: Vec<usize> = sizes.iter().filter_map(|s| s.parse().ok()).collect();
+    for size in &sizes {
+        let address = to.local_addr().expect("an address");
+        from.send_to(&vec![b'.'; *size], address).expect("sent");
+    }
+    // For when the last one is lost as well.
+    let wait = Some(Duration::from_secs(20));
+    to.set_read_timeout(wait).expect("a time");
+    let mut arrived = Vec::new();
+    while let Ok(size) = to.recv(&mut [0; PAGE]) {
+        arrived.push(size.to_string());
+        if sizes.last() == Some(&size) {
+            break;
+        }
+    }
+    println!("{}", arrived.join(" "));
 }
 
 fn signals(count: u64) {
@@ -199,6 +230,7 @@ fn main() {
         Some("forks") => forks(number(&args, 2)),
         Some("signals") => signals(number(&args, 2)),
         Some("marks") => marks(number(&args, 2)),
+        Some("datagrams") => datagrams(&args[2..]),
         Some("names") => names(number(&args, 2)),
         Some("wait") => std::thread::sleep(Duration::from_millis(number(&args, 2))),
         Some("naps") => {
@@ -212,7 +244,9 @@ fn main() {
         }
         Some("gone") => gone(args.get(2).map_or("gone", String::as_str)),
         _ => {
-            eprintln!("usage: load calls|errors|forks|signals|names|wait|naps|spin|cold|gone ...");
+            eprintln!(
+                "usage: load calls|datagrams|errors|forks|signals|names|wait|naps|spin|cold|gone ..."
+            );
             std::process::exit(2);
         }
     }

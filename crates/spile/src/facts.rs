@@ -245,6 +245,10 @@ impl Facts for KernelFacts {
         systems.get(name).cloned()
     }
 
+    fn knows_systems(&self) -> bool {
+        self.tracefs().is_some()
+    }
+
     fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
         let kernel = KernelTypes::kernel()?;
         let all = std::iter::once(kernel).chain(self.types.opened());

@@ -63,6 +63,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
         tables: Box::new(move |name| table(name, &facts)),
         options: Options {
             defines: pairs(&cli.defines, 'D')?,
+            guru,
             ..Options::default()
         },
         places: Box::new(Cache(cache_dir())),

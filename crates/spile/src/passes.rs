@@ -426,6 +426,7 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
         target_users: user_ids(cli.target_namespaces),
         no_time_limits: cli.suppress_time_limits,
         skip_badvars: cli.skip_badvars,
+        guru: cli.guru,
     };
     let Front {
         sources,

@@ -4,7 +4,7 @@
 use spile_ir::storage::Storage;
 use spile_ir::{BlockId, Event, Inst, Space, Term, Ty, Val, intrinsics::Intrinsic};
 
-use super::{CTX, GEN, Gen, NR, Res, TASK};
+use super::{CTX, GEN, Gen, NR, Res, TASK, VERDICT};
 use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
@@ -124,6 +124,9 @@ impl Gen<'_> {
     /// Where the handler can be cut in two: behind its leading tests.
     pub(crate) fn split(&mut self) -> Option<Split> {
         self.ticking = self.must_tick();
+        if self.decides() {
+            return None;
+        }
         let path = self.early_path();
         let first = path.last()?.go_on;
         let mut read = vec![false; self.body.regs.len()];
@@ -397,6 +400,9 @@ impl Gen<'_> {
         if insts.any(|(i, _)| matches!(i, Inst::Enter)) {
             self.store(plan.scratch.depth, 0);
         }
+        if self.decides() {
+            self.store(plan.scratch.verdict, 1);
+        }
         self.forget_match();
         if self.ticking {
             let n = self.program.limits.maxaction.min(i32::MAX as u64) as i32;
@@ -486,8 +492,19 @@ impl Gen<'_> {
         Ok(())
     }
 
+    /// Whether the handler says what becomes of a packet.
+    fn decides(&self) -> bool {
+        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
+        insts.any(|(i, _)| crate::plan::decides(i))
+    }
+
     /// Unlocks, sends the output, takes the time.
     fn leave(&mut self) -> Res {
+        if self.decides() {
+            // An interrupt's handlers can have the CPU's block when this one has left it.
+            self.load(R1, self.plan.scratch.verdict);
+            self.asm.store(Size::DW, R10, VERDICT, R1);
+        }
         let locks = self.locks();
         let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
         let prints = |i: &Inst| matches!(i, Inst::Print { .. } | Inst::PrintHist { .. });

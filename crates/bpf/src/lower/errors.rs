@@ -179,6 +179,9 @@ impl Gen<'_> {
                 {
                     kinds.push(ErrorKind::Overflow(*g));
                 }
+                if crate::plan::decides(inst) && !kinds.contains(&ErrorKind::Verdict) {
+                    kinds.push(ErrorKind::Verdict);
+                }
             }
         }
         kinds
@@ -196,6 +199,7 @@ impl Gen<'_> {
             ErrorKind::MaxAction => "MAXACTION exceeded".into(),
             ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
             ErrorKind::Counter => "the counter cannot be read".into(),
+            ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
             ErrorKind::Raised => String::new(),
             ErrorKind::Overflow(g) => match self.program.globals.get(g.index()) {
                 Some(global) if self.is_stats(g) => {

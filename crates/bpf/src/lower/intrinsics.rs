@@ -36,6 +36,7 @@ impl Gen<'_> {
                     self.read_string(room, f, (args[0], args[1]), None)
                 }
                 I::KernelUtf | I::UserUtf => self.unicode(None, f, args),
+                I::VerdictSet => self.set_verdict(args[0]),
                 _ => Ok(()),
             };
         };
@@ -111,6 +112,7 @@ impl Gen<'_> {
             I::Cpu => self.asm.call(Helper::GetSmpProcessorId),
             I::Rand => self.asm.call(Helper::GetPrandomU32),
             I::UserMode => self.user_mode(),
+            I::Verdict => self.load(R0, self.plan.scratch.verdict),
             I::CgroupId => self.asm.call(Helper::GetCurrentCgroupId),
             I::CgroupAncestor => {
                 self.long_into(args[0], R1)?;
@@ -141,6 +143,15 @@ impl Gen<'_> {
         let at = self.plan.tree.ok_or("no processes are followed")?;
         self.long_into(pid, R0)?;
         crate::tree::bit(self.asm, at);
+        Ok(())
+    }
+
+    /// What the program will say of the packet. Programs may say no more than these two.
+    fn set_verdict(&mut self, n: Val) -> Res {
+        let fail = self.fail_label(ErrorKind::Verdict);
+        self.long_into(n, R0)?;
+        self.asm.jump_if(Cond::Gt, R0, 1, fail);
+        self.store(self.plan.scratch.verdict, R0);
         Ok(())
     }
 

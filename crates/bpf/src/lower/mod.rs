@@ -118,6 +118,8 @@ pub(crate) const NR: i16 = -24;
 pub(crate) const TMP: [i16; 5] = [-32, -40, -48, -56, -64];
 /// Stack slot of the current task, where it is kept.
 pub(crate) const TASK: i16 = -72;
+/// Stack slot of what is said of a packet, where handlers decide: the frame of the program.
+pub(crate) const VERDICT: i16 = -80;
 /// Displacements reach so far.
 const REACH: u32 = 32_000;
 /// Up to so many words code is unrolled with no early end.

@@ -349,6 +349,7 @@ fn message(kind: ErrorKind, fields: &[Value], program: &Program) -> String {
         ErrorKind::MaxAction => "MAXACTION exceeded".into(),
         ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
         ErrorKind::Counter => "the counter cannot be read".into(),
+        ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
     }
 }
 

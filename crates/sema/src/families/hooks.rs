@@ -157,6 +157,12 @@ fn packet(facts: &dyn Facts) -> Vec<Target> {
         target("skb", vec![LocOp::Arg(SKB)], pointer("sk_buff")),
         target("state", vec![LocOp::Arg(STATE)], pointer("nf_hook_state")),
     ];
+    all.push(Target {
+        name: "verdict".into(),
+        source: TargetSource::Verdict,
+        ty: CTy::int(4, true),
+        kind: VarKind::Local,
+    });
     let members = [
         ("hook", "hooknum"),
         ("pf", "pf"),

@@ -159,7 +159,36 @@ impl<'l, 'a> Builder<'l, 'a> {
     }
 
     pub(super) fn emit_at(&mut self, inst: Inst, site: SiteId) {
+        // A `try` of the library says itself what stands for memory that cannot be read.
+        let own = self.source().user || self.catch.is_none();
+        match inst.dst() {
+            Some(dst) if self.l.how.faults_are_nothing && own && inst.reads_memory() => {
+                self.or_nothing(dst, inst, site);
+            }
+            _ => self.push(inst, site),
+        }
+    }
+
+    fn push(&mut self, inst: Inst, site: SiteId) {
         self.body.blocks[self.at.index()].insts.push((inst, site));
+    }
+
+    /// An instruction that gives 0 or "" where it fails.
+    fn or_nothing(&mut self, dst: Reg, inst: Inst, site: SiteId) {
+        let src = match self.body.regs[dst.index()] {
+            Ty::Long => Val::Imm(0),
+            Ty::Str(_) => self.l.string(&[]),
+        };
+        let (failed, join) = (self.block(), self.block());
+        let outer = self.catch.replace(failed);
+        let inner = self.block();
+        self.catch = outer;
+        self.jump(inner);
+        self.push(inst, site);
+        self.end(Term::Jump(join));
+        self.go(failed);
+        self.push(Inst::Copy { dst, src }, site);
+        self.jump(join);
     }
 
     /// Counts one statement.

@@ -29,10 +29,22 @@ use crate::types::width::{Widths, widths};
 use builder::Builder;
 use sites::Sites;
 
+/// What the run asks of the program.
+#[derive(Debug, Clone)]
+pub(crate) struct How {
+    /// Limits.
+    pub limits: Limits,
+    /// Globals that are written and never read print themselves at the end.
+    pub display: bool,
+    /// Memory that cannot be read is 0, or no text, and no error.
+    pub faults_are_nothing: bool,
+}
+
 /// Everything that bodies share while they are lowered.
 pub(crate) struct Lower<'a> {
     tree: &'a Tree,
     types: &'a Types,
+    how: How,
     widths: Widths,
     sites: Sites<'a>,
     program: Program,
@@ -49,23 +61,23 @@ pub(crate) struct Lower<'a> {
 }
 
 /// Lowers all handlers, and the functions that they call. `is_user` tells the script's files.
-pub fn lower(
+pub(crate) fn lower(
     tree: &Tree,
     types: &Types,
     (sources, is_user): (&Sources, &dyn Fn(FileId) -> bool),
-    limits: Limits,
-    display: bool,
+    how: How,
 ) -> Program {
-    let widths = widths(tree, types, limits.maxstringlen as usize);
+    let widths = widths(tree, types, how.limits.maxstringlen as usize);
     let mut l = Lower {
         tree,
         types,
         widths,
         sites: Sites::new(sources, is_user),
         program: Program {
-            limits,
+            limits: how.limits.clone(),
             ..Program::default()
         },
+        how,
         globals: Vec::new(),
         funcs: HashMap::new(),
         queue: VecDeque::new(),
@@ -76,7 +88,7 @@ pub fn lower(
         name_tables: HashMap::new(),
     };
     for g in 0..tree.globals.len() {
-        let id = l.global(GlobalIx(g), display);
+        let id = l.global(GlobalIx(g));
         l.globals.push(id);
     }
     // The library's handlers first: they keep what the script's functions ask for.
@@ -128,14 +140,14 @@ fn probe_names(tree: &Tree) -> Vec<[bool; NameOf::COUNT]> {
 }
 
 impl<'a> Lower<'a> {
-    fn global(&mut self, ix: GlobalIx, display: bool) -> Option<GlobalId> {
+    fn global(&mut self, ix: GlobalIx) -> Option<GlobalId> {
         let g = &self.tree.globals[ix.0];
         if !(g.read || g.written) {
             return None;
         }
         let keys = g.keys.as_ref()?;
         self.types.get(g.value)?;
-        let display = display && g.user && g.written && !g.read;
+        let display = self.how.display && g.user && g.written && !g.read;
         let is_stats = self.types.get(g.value) == Some(Base::Stats);
         let mut spec: StatsSpec = g.stats.clone();
         if display {

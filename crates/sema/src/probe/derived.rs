@@ -136,6 +136,8 @@ pub enum TargetSource {
     SysRet,
     /// Its number in its own table.
     SysNr,
+    /// What becomes of the packet (intrinsic `verdict`).
+    Verdict,
     /// What a location program leaves, at code.
     Loc(Arc<Loc>),
 }

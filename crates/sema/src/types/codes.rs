@@ -31,6 +31,7 @@ code_table! { BODY_CODES:
     CONDITION_CHANGES = "E0519", "The condition of a probe point modifies a variable.";
     BAD_REGEX = "E0529", "A malformed regular expression.";
     LARGE_REGEX = "E0530", "A regular expression whose tables would be too large.";
+    NEEDS_GURU = "E0531", "What has an effect on the system is done in guru mode only (`-g`).";
     TYPED_OPERAND = "E0528", "`->` on a value whose C type is not known.";
 
     KERNEL_UNAVAILABLE = "E0603", "An operation that only controller handlers can do.";

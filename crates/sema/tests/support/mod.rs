@@ -162,6 +162,15 @@ fn event(p: &ast::ProbePoint) -> (Event, Context) {
             ];
             (Event::Tracepoint("sched_switch".into()), c)
         }
+        ["netfilter", ..] => {
+            let mut c = Context::empty(ContextKind::Tracepoint);
+            c.targets = vec![target("verdict", TargetSource::Verdict, CTy::int(4, true))];
+            let (pf, hook, priority) = (2, 1, 0);
+            (
+                Event::Netfilter(spile_ir::Netfilter { pf, hook, priority }),
+                c,
+            )
+        }
         ["syscall", .., "return"] => {
             let mut c = Context::empty(ContextKind::SysExit);
             c.targets = vec![

@@ -429,6 +429,9 @@ impl Resolver<'_> {
         if let Some(set) = self.set_value(op, lhs, rhs, (span, used)) {
             return (set, None);
         }
+        if let Some(set) = self.set_verdict(op, lhs, rhs, (span, used)) {
+            return (set, None);
+        }
         let Some((place, ty)) = self.place(lhs, true, op.is_some() && used) else {
             self.expr(rhs);
             return (self.bad(span), None);

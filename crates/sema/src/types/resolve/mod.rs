@@ -54,6 +54,8 @@ pub struct Input<'a> {
     pub name: &'a str,
     /// Variables that are not there are 0.
     pub skip_badvars: bool,
+    /// `-g`: what the script decides has effect on the system.
+    pub guru: bool,
 }
 
 /// Past this many errors, looking for near names is not worth the time.

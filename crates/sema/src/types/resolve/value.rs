@@ -9,7 +9,7 @@ use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
 use crate::codes as probe_codes;
-use crate::probe::{ContextKind, Derived};
+use crate::probe::{ContextKind, Derived, TargetSource};
 use crate::types::codes;
 use crate::types::hir::*;
 
@@ -88,6 +88,50 @@ impl Resolver<'_> {
         }
         let rhs = self.string(rhs);
         let args = vec![rhs];
+        Some(self.num(ExprKind::Intr { f, args }, span))
+    }
+
+    /// `$verdict = n`, where that is what stands there.
+    pub(super) fn set_verdict(
+        &mut self,
+        op: Option<ast::BinOp>,
+        lhs: &ast::Expr,
+        rhs: &ast::Expr,
+        (span, used): (Span, bool),
+    ) -> Option<Expr> {
+        let ast::ExprKind::Target {
+            name,
+            addr_of: false,
+            access,
+            pretty: Pretty::None,
+        } = &lhs.kind
+        else {
+            return None;
+        };
+        let found = self.cur.ctx.as_ref()?.target("verdict")?;
+        let of_packet = matches!(found.source, TargetSource::Verdict);
+        if &**name != "$verdict" || !access.is_empty() || !of_packet {
+            return None;
+        }
+        if !self.input.guru {
+            let text = "write to target variable not permitted; need `-g`";
+            let d = Diagnostic::error(codes::NEEDS_GURU, text).at(lhs.span);
+            self.report(d.help("in guru mode a script decides about packets: `spile -g`"));
+        }
+        let rhs = self.number(rhs);
+        let wrong = match op {
+            Some(_) => Some("`$verdict` can be set with `=` only"),
+            None if used => Some("an assignment to `$verdict` has no value of its own"),
+            None => match rhs.kind {
+                ExprKind::Num(0 | 1) => None,
+                ExprKind::Num(_) => Some("a packet can be dropped (0) or accepted (1)"),
+                _ => None,
+            },
+        };
+        if let Some(text) = wrong {
+            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+        }
+        let (f, args) = (Intrinsic::VerdictSet, vec![rhs]);
         Some(self.num(ExprKind::Intr { f, args }, span))
     }
 
