@@ -86,6 +86,8 @@ pub struct StackWords {
 
 /// The file number of the kernel's own code in programs (vDSO).
 pub const VDSO: u32 = 0xffff;
+/// In a place's offset: the address is in memory that lies right behind a mapping of the file.
+pub const BEHIND: u64 = 1 << 63;
 /// Most names of a file's path in a [`RecordWhat::File`], and bytes of each.
 pub const FILE_NAMES: usize = 12;
 /// See [`FILE_NAMES`].

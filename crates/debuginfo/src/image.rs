@@ -170,6 +170,17 @@ impl Image {
         s.address.checked_add(offset - s.offset)
     }
 
+    /// Linked address of what lies in memory behind the part of a segment that is in the file, by the
+    /// offset that it would have there: `.bss`.
+    #[must_use]
+    pub fn address_behind(&self, offset: u64) -> Option<u64> {
+        self.segments.iter().find_map(|s| {
+            let distance = offset.checked_sub(s.offset)?;
+            let inside = (s.file_size..s.mem_size).contains(&distance);
+            inside.then(|| s.address.checked_add(distance)).flatten()
+        })
+    }
+
     /// Whether code at a linked address runs. In files of debugging information the code itself
     /// is left out.
     #[must_use]

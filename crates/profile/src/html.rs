@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::model::{Ns, Part};
 use crate::paths::{Node, Place, threads};
 use crate::report::head;
-use crate::run::{Contexts, Group, Run, Sum, Summary, Unit};
+use crate::run::{Contexts, Group, Run, Sum, Summary, Unit, WITHIN};
 
 /// Events of a page at most, the longest: a browser holds some hundred thousand.
 const EVENTS: usize = 200_000;
@@ -29,6 +29,7 @@ pub fn html(run: &Run) -> String {
         "calls": groups(&summary, &summary.calls),
         "regions": groups(&summary, &summary.regions),
         "trees": trees(run),
+        "futexes": futexes(run),
         "trace": trace(run),
         "lost": summary.lost,
     });
@@ -80,7 +81,7 @@ fn groups(summary: &Summary, groups: &[Group]) -> Value {
             "name": g.name, "time": g.time(), "share": share(g.time(), all), "count": g.count,
             "failed": g.failures(), "cpu": g.cpu, "blocked": g.blocked, "mean": g.mean(),
             "max": g.max, "bytes": g.bytes, "imbalance": g.imbalance(), "mostly": g.mostly(),
-            "errors": g.errors, "unfinished": g.unfinished.0,
+            "errors": g.errors, "unfinished": g.unfinished.0, "histogram": g.histogram,
         })
     };
     groups.iter().map(group).collect()
@@ -88,6 +89,30 @@ fn groups(summary: &Summary, groups: &[Group]) -> Value {
 
 fn share(part: Ns, all: Ns) -> Option<f64> {
     (all > 0).then(|| part as f64 / all as f64)
+}
+
+/// Futexes, the longest waits first.
+fn futexes(run: &Run) -> Value {
+    let mut all = Vec::new();
+    for profile in &run.profiles {
+        let contexts = Contexts::new(profile);
+        for futex in &profile.data.futexes {
+            let address = || format!("{:#x}", futex.address);
+            let wakes = futex.wakes.iter();
+            let wakes = wakes.map(|w| format!("{} wakes {}: {}", w.waker, w.woken, w.count));
+            let row = json!({
+                "name": futex.name.clone().unwrap_or_else(address),
+                "process": format!("{} {}", profile.title(), futex.pid),
+                "waits": futex.waits, "time": futex.ns, "max": futex.max,
+                "mean": futex.ns.checked_div(futex.waits),
+                "wakes": wakes.collect::<Vec<_>>().join(", "),
+                "region": contexts.path(futex.context).join(WITHIN),
+            });
+            all.push((futex.ns, row));
+        }
+    }
+    all.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    all.into_iter().map(|(_, row)| row).collect()
 }
 
 /// A tree a thread, without the time outside of calls.

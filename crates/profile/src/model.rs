@@ -447,13 +447,16 @@ pub struct Stack {
     pub ns: Ns,
 }
 
-/// A futex: a word that threads wait for.
+/// A futex, a word that threads wait for, in one context.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Futex {
     /// The process whose address it is.
     pub pid: u32,
     /// Where the word is.
     pub address: u64,
+    /// The context of those who waited.
+    #[serde(default)]
+    pub context: u32,
     /// The variable there, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

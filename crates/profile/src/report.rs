@@ -1,6 +1,8 @@
 //! Reports as text, for a given width.
 
+mod callpaths;
 mod diff;
+mod latency;
 mod table;
 mod text;
 mod threads;

@@ -313,6 +313,7 @@ fn futex(profile: &Profile, pid: u32) -> Futex {
     Futex {
         pid,
         address: 0x5555_5555_8040,
+        context: 2,
         name: None,
         waits: count,
         ns,

@@ -209,12 +209,19 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
             Some((file, n)) => line(&format!(" at {file}:{n}")),
             None => line(""),
         },
-        Symbolic::UserSimple => match (&found.symbol, module) {
-            (Some((name, offset, _)), Some(m)) => format!("{name}+{offset:#x} [{}]\n", base(m)),
-            (Some((name, offset, _)), None) => format!("{name}+{offset:#x}\n"),
-            (None, Some(m)) => inside(&base(m)) + "\n",
-            (None, None) => format!("{addr:#x}\n"),
-        },
+        Symbolic::UserSimple | Symbolic::UserSimpleLines => {
+            let lines = form == Symbolic::UserSimpleLines;
+            let at = lines.then(|| files.line(place)).flatten();
+            let at = at.map_or_else(String::new, |(file, n)| format!(" at {file}:{n}"));
+            match (&found.symbol, module) {
+                (Some((name, offset, _)), Some(m)) => {
+                    format!("{name}+{offset:#x}{at} [{}]\n", base(m))
+                }
+                (Some((name, offset, _)), None) => format!("{name}+{offset:#x}{at}\n"),
+                (None, Some(m)) => format!("{}{at}\n", inside(&base(m))),
+                (None, None) => format!("{addr:#x}\n"),
+            }
+        }
         Symbolic::UserBrief => match &found.symbol {
             Some((name, offset, _)) => format!("{name}+{offset:#x}\n"),
             None => format!("{addr:#x}\n"),

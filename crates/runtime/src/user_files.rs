@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use spile_bpf::layout::{FILE_NAME, FILE_NAMES, MAX_ROWS, VDSO, unwind_row::kind};
+use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, VDSO, unwind_row::kind};
 use spile_debuginfo::cfi::{self, Cfa, RBP, RSP, Saved, UnwindRow};
 use spile_debuginfo::{Image, Module, Search};
 use spile_kernel::bpf::Map;
@@ -235,15 +235,31 @@ impl UserFiles {
         let Some(module) = &file.module else {
             return found;
         };
-        let meant = place.offset.wrapping_sub(place.back);
-        let Some(linked) = module.image().address_of_offset(meant) else {
+        let image = module.image();
+        let meant = (place.offset & !BEHIND).wrapping_sub(place.back);
+        let linked = if place.offset & BEHIND == 0 {
+            let in_file = image.address_of_offset(meant);
+            in_file.or_else(|| image.address_behind(meant))
+        } else if let Some(linked) = image.address_behind(meant) {
+            Some(linked)
+        } else {
+            // Memory that happens to lie behind a file.
+            return Found::default();
+        };
+        let Some(linked) = linked else {
             return found;
         };
         found.linked = linked;
-        let segments = module.image().segments().iter();
+        let segments = image.segments().iter();
         let ends = segments.map(|s| s.address.saturating_add(s.file_size));
         found.size = ends.max().unwrap_or(0);
-        found.symbol = module.symbols().function_at(linked).map(|(s, offset)| {
+        let symbols = module.symbols();
+        let symbol = if image.is_code(linked) {
+            symbols.function_at(linked)
+        } else {
+            symbols.data_at(linked)
+        };
+        found.symbol = symbol.map(|(s, offset)| {
             let name = spile_debuginfo::demangle::short(s.name);
             let name = name.unwrap_or_else(|| s.name.to_owned());
             (name, offset + place.back, s.size)

@@ -1,5 +1,5 @@
 //! `spile profile` on the live kernel: the time of threads whose lives are known adds up, and calls
-//! are counted exactly. The program is `tests/programs/lives.c`.
+//! are counted exactly. The programs are `lives.c`, `waits.c` and `regions.c` of `tests/programs`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,16 +9,23 @@ use spile_profile::file::read_path;
 use spile_profile::model::{ContextKind, Part, Profile, Thread};
 
 /// The program, compiled once.
-static LIVES: LazyLock<PathBuf> = LazyLock::new(|| {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/lives.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lives");
+static LIVES: LazyLock<PathBuf> = LazyLock::new(|| compiled("lives", "lives", &[]));
+
+/// A program of `tests/programs`, under that name.
+fn compiled(program: &str, name: &str, options: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/programs")
+        .join(format!("{program}.c"));
+    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let done = Command::new("cc")
-        .args(["-O2", "-Wall", "-Werror", "-pthread", "-o"])
-        .args([&program, &source])
+        .args(["-O2", "-Wall", "-Werror", "-pthread"])
+        .args(options)
+        .arg("-o")
+        .args([&binary, &source])
         .status();
     assert!(done.unwrap().success());
-    program
-});
+    binary
+}
 
 /// Runs `spile profile -o FILE` with these arguments; the profile, and what was printed.
 fn record(args: &[&str]) -> (Profile, Output) {
@@ -351,6 +358,104 @@ fn regions_of_openmp() {
     assert!(waits.1 >= 3 * 40_000_000, "{waits:?}: {said}");
     let text = "By region: barrier of implicit barrier";
     assert!(said.contains(text), "{said}");
+}
+
+/// The program's ways to its calls, without frame pointers and after it has ended.
+#[test]
+fn call_paths() {
+    let waits = compiled("waits", "waits-paths", &["-g", "-fomit-frame-pointer"]);
+    let waits = waits.to_str().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("waits");
+    std::fs::copy(waits, &program).unwrap();
+    let (profile, output) = record(&["--stacks", "--", program.to_str().unwrap(), "paths", "100"]);
+    closes(&profile);
+    std::fs::remove_file(&program).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let stacks = &profile.data.stacks;
+    let below = |call: &str, names: &[&str]| -> u64 {
+        let of = stacks.iter().filter(|s| {
+            let mut path = s.frames.iter().map(|f| &*f.function);
+            s.call == call && names.iter().all(|n| path.any(|f| f == *n))
+        });
+        of.map(|s| s.count).sum()
+    };
+    assert_eq!(below("getppid", &["leaf", "left", "main"]), 300, "{said}");
+    assert_eq!(below("getppid", &["leaf", "right", "main"]), 500, "{said}");
+    let deep = [&["leaf"][..], &["deep"; 11], &["main"]].concat();
+    assert_eq!(below("getppid", &deep), 1, "{said}");
+    assert_eq!(below("getppid", &["main"]), count(&profile, "getppid"));
+    assert_eq!(below("clock_nanosleep", &["slow", "main"]), 1, "{said}");
+    let leaf = stacks.iter().flat_map(|s| &s.frames);
+    let leaf = leaf.into_iter().find(|f| f.function == "leaf").unwrap();
+    assert_eq!(leaf.module.as_deref(), Some("waits"));
+    assert!(leaf.file.as_ref().unwrap().ends_with("waits.c") && leaf.line > Some(10));
+    // What returns has a stack, and its whole time is there.
+    for call in &profile.data.calls {
+        let of = || stacks.iter().filter(|s| s.call == call.call);
+        let (count, ns) = of().fold((0, 0), |sum, s| (sum.0 + s.count, sum.1 + s.ns));
+        match call.call.as_str() {
+            "execve" | "exit_group" => assert_eq!(count, 0),
+            _ => assert_eq!((count, ns), (call.count, call.total), "{call:?}"),
+        }
+    }
+    assert!(said.contains("Call paths"), "{said}");
+    assert!(said.contains("main > slow > "), "{said}");
+    let plain = record(&["--", waits, "paths"]).0;
+    assert!(plain.data.stacks.is_empty() && plain.data.futexes.is_empty());
+    assert!(plain.data.calls.iter().all(|c| c.histogram.is_none()));
+}
+
+#[test]
+fn histograms_of_latency() {
+    let waits = compiled("waits", "waits-times", &[]);
+    let (profile, output) = record(&["--latency", "--", waits.to_str().unwrap(), "times", "5000"]);
+    closes(&profile);
+    for call in &profile.data.calls {
+        let all: u64 = call.histogram.iter().flatten().sum();
+        assert_eq!(all, call.count, "{call:?}");
+    }
+    let of = |name| profile.data.calls.iter().find(|c| c.call == name).unwrap();
+    assert_eq!(of("getppid").count, 5000);
+    // Sleeps of 2 ms: 2^20 ns and more.
+    let naps = of("clock_nanosleep").histogram.as_ref().unwrap();
+    assert_eq!(
+        (naps[..20].iter().sum::<u64>(), naps[20..].iter().sum()),
+        (0, 8)
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("\nLatency (bars: ") && said.contains('█'),
+        "{said}"
+    );
+}
+
+#[test]
+fn who_waits_for_which_futex_and_who_wakes() {
+    for options in [&[][..], &["-static"]] {
+        let waits = compiled("waits", &format!("waits-wake{}", options.len()), options);
+        let (profile, output) = record(&["--futexes", "--", waits.to_str().unwrap(), "wake", "20"]);
+        closes(&profile);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let (main, futexes) = (profile.header.pid.unwrap(), &profile.data.futexes);
+        let named = |name: &str| {
+            let found = futexes.iter().find(|f| f.name.as_deref() == Some(name));
+            found.unwrap_or_else(|| panic!("{name}: {futexes:?} {said}"))
+        };
+        let gate = named("gate");
+        // The last wait ended by itself, after 20 ms; what would not wait did not count.
+        assert_eq!(gate.waits, 20 + 1, "{gate:?}");
+        assert!(gate.max >= 20_000_000 && gate.ns >= gate.max, "{gate:?}");
+        let wakes = |f: &spile_profile::model::Futex| {
+            assert!(f.wakes.iter().all(|w| w.waker == main && w.woken != main));
+            assert!(f.wakes.iter().map(|w| w.ns).sum::<u64>() <= f.ns);
+            f.wakes.iter().map(|w| w.count).sum::<u64>()
+        };
+        assert_eq!(wakes(gate), 20, "{gate:?}");
+        let second = named("gates+0xc");
+        assert_eq!((second.waits, wakes(second)), (2, 2));
+        assert!(said.contains("\nFutexes\n"), "{said}");
+    }
 }
 
 #[test]

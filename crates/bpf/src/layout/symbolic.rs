@@ -49,6 +49,9 @@ symbolic! {
     KernelFile b'I';
     /// Line in the source of an address of the kernel.
     KernelLine b'J';
+    /// The current program's stack: a line each, symbol, offset, name of the file, place in the
+    /// source.
+    UserSimpleLines b'R';
 }
 
 impl Symbolic {
@@ -60,8 +63,11 @@ impl Symbolic {
 
     /// Whether it is of the current program's stack, not of one address in it.
     pub fn of_stack(self) -> bool {
-        use Symbolic::{UserBrief, UserFileLines, UserLines, UserSimple};
-        matches!(self, UserLines | UserSimple | UserBrief | UserFileLines)
+        use Symbolic::{UserBrief, UserFileLines, UserLines, UserSimple, UserSimpleLines};
+        matches!(
+            self,
+            UserLines | UserSimple | UserBrief | UserFileLines | UserSimpleLines
+        )
     }
 
     /// Whether it is made of addresses of the kernel.
@@ -78,7 +84,8 @@ impl Symbolic {
     /// Whether what it is made of has the addresses themselves. Without them the same code has
     /// the same mark in all processes.
     pub fn full(self) -> bool {
-        !matches!(self, Symbolic::UserSimple | Symbolic::UserBrief)
+        use Symbolic::{UserBrief, UserSimple, UserSimpleLines};
+        !matches!(self, UserSimple | UserBrief | UserSimpleLines)
     }
 
     /// Frames in one mark; as many as a string of the usual width holds for sure.

@@ -27,8 +27,8 @@ use super::{Gen, Pool, Res};
 use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size, Src};
+use crate::layout::{BEHIND, ROWS_MAP, Symbolic, percpu, unwind_row};
 use crate::layout::{FILE_NAME, FILE_NAMES, Options, RecordShape, RecordWhat, UnwindOffsets, VDSO};
-use crate::layout::{ROWS_MAP, Symbolic, percpu, unwind_row};
 use crate::plan::{Plan, StackRoom};
 use spile_ir::{Reg as IrReg, Ty, Val};
 
@@ -472,11 +472,26 @@ impl<'a> Walk<'a> {
         let frame = (self.room.frames + place) as i16;
         self.asm().store(Size::DW, R6, frame, R7);
         self.asm().call_sub("user_map");
+        let [known, bare] = std::array::from_fn(|_| self.asm().label());
+        self.asm().mov(R8, 0);
+        self.get(R1, at::FILE);
+        self.asm().jump_if(Cond::Ne, R1, 0, known);
+        // Variables that begin as 0 lie behind the mapping of their file.
+        self.get(R1, at::START);
+        self.asm().jump_if(Cond::Eq, R1, 0, known);
+        self.asm().add(R1, -1);
+        self.set(at::ADDR, R1);
+        self.asm().call_sub("user_map");
+        self.asm().ld_imm64(R8, BEHIND);
+        self.asm().bind(known);
         self.get(R1, at::FILE);
         self.set(at::FILES + place, R1);
+        self.asm().jump_if(Cond::Eq, R1, 0, bare);
         self.get(R1, at::OFF);
         self.asm().add(R1, R7);
+        self.asm().alu(AluOp::Or, R1, R8);
         self.set(at::offsets(self.room.most) + place, R1);
+        self.asm().bind(bare);
         self.p.finish()
     }
 

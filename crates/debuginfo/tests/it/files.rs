@@ -58,6 +58,16 @@ fn symbols_and_offsets() {
     assert!(image.is_code(shown.address) && !image.is_code(counter.address));
     assert_eq!(image.file_offset(u64::MAX), None);
     assert_eq!(image.address_of_offset(u64::MAX), None);
+    // What begins as 0 is not in the file.
+    let mut segments = image.segments().iter();
+    let data = segments.find(|s| s.mem_size > s.file_size).expect("a .bss");
+    let end = data.offset + data.file_size;
+    assert_eq!(
+        image.address_behind(end),
+        Some(data.address + data.file_size)
+    );
+    assert_eq!(image.address_behind(end - 1), None);
+    assert_eq!(image.address_behind(u64::MAX), None);
 }
 
 #[test]

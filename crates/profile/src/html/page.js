@@ -98,10 +98,11 @@ function table(title, rows, columns, note) {
     body.replaceChildren();
     for (const row of order) {
       const line = make("tr", body);
-      for (const [, value, text] of columns) {
+      for (const [, value, text, draw] of columns) {
         const v = value(row);
         const isText = typeof v === "string";
-        make("td", line, text ? text(v, row) : v ?? "", isText ? { className: "text", title: v } : {});
+        const cell = make("td", line, text ? text(v, row) : v ?? "", isText ? { className: "text", title: v } : {});
+        if (draw) draw(cell, row);
       }
     }
   };
@@ -125,6 +126,22 @@ function table(title, rows, columns, note) {
   fill();
 }
 
+// A bar for each power of two of nanoseconds, from the first to the last of all calls.
+const histograms = data.calls.map(g => g.histogram).filter(h => h.some(n => n));
+const first = Math.min(...histograms.map(h => h.findIndex(n => n)));
+const end = Math.max(...histograms.map(h => h.findLastIndex(n => n))) + 1;
+function histogram(cell, group) {
+  cell.textContent = "";
+  const box = make("span", cell, null, { className: "histogram" });
+  const most = Math.max(1, ...group.histogram);
+  for (let place = first; place < end; place++) {
+    const n = group.histogram[place] || 0;
+    const bar = make("i", make("b", box));
+    bar.style.height = n ? Math.max(6, 100 * n / most) + "%" : "0";
+    hint(bar.parentNode, () => `${group.name}\n${n} calls from ${time(place ? 2 ** place : 0)} to ${time(2 ** (place + 1))}`);
+  }
+}
+
 const over = data.ranks.length ? "ranks" : "threads";
 const GROUP = [
   ["time", g => g.time, time],
@@ -138,6 +155,7 @@ const GROUP = [
   ["max", g => g.max, time],
   ["bytes", g => g.bytes, n => n ? n.toLocaleString("en") : ""],
   [`max/mean of ${over}`, g => g.imbalance, x => x === null ? "" : x.toFixed(2)],
+  ["latency", g => g.histogram.some(n => n) ? g.max : 0, () => "", histogram],
   ["mostly", g => g.mostly],
 ];
 
@@ -320,6 +338,16 @@ timeline();
 flame();
 table("Calls", data.calls, [["call", g => g.name], ...GROUP]);
 if (data.regions.length > 1) table("Regions", data.regions, [["region", g => g.name], ...GROUP]);
+table("Futexes", data.futexes, [
+  ["futex", f => f.name],
+  ["process", f => f.process],
+  ["waits", f => f.waits],
+  ["time", f => f.time, time],
+  ["mean", f => f.mean, time],
+  ["max", f => f.max, time],
+  ["woken by", f => f.wakes],
+  ["waits in", f => f.region],
+]);
 units("Nodes", data.nodes);
 units("Ranks", data.ranks);
 units("Threads", data.threads);

@@ -1,9 +1,11 @@
 //! The summary: five lines that say where the time went, then tables.
 
+use super::callpaths::callpaths;
+use super::latency::latency;
 use super::table::{Table, clauses, clean, cut};
 use super::{bytes, counted, percent, signed, time};
 use crate::model::Part;
-use crate::run::{Group, OUTSIDE, Run, Sum, Summary, Unit, WITHIN};
+use crate::run::{Contexts, Group, OUTSIDE, Run, Sum, Summary, Unit, WITHIN};
 
 /// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
 pub fn text(run: &Run, width: usize, top: usize) -> String {
@@ -17,6 +19,9 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     if summary.regions.iter().any(|r| r.name != OUTSIDE) {
         out += &groups("Regions", "region", &summary.regions, &summary, width, top);
     }
+    out += &callpaths(run, &summary, width, top);
+    out += &latency(&summary.calls, width, top);
+    out += &futexes(run, width, top);
     if summary.nodes.len() > 1 {
         out += &units("Nodes", &summary.nodes, width, usize::MAX);
     }
@@ -25,7 +30,6 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     }
     out += &units("Threads", &summary.threads, width, top);
     out += &errors(&summary.calls, width, top);
-    out += &futexes(run, width, top);
     out += &unfinished(run, width, top);
     out += &lost(&summary);
     out
@@ -308,8 +312,12 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
         ("time", 0),
         ("max", 1),
         ("woken by (thread: times)", 2),
+        ("waits in", 3),
     ]);
+    let several = run.profiles.len() > 1;
     for (profile, futex) in all.iter().take(top) {
+        let path = Contexts::new(profile).path(futex.context);
+        let region = path.last().filter(|r| *r != OUTSIDE);
         let address = format!("{:#x}", futex.address);
         let name = futex.name.as_ref().unwrap_or(&address);
         let mut wakes = futex.wakes.clone();
@@ -322,9 +330,11 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
             }
         }
         let by = by.iter().take(3).map(|(waker, n)| format!("{waker}: {n}"));
+        let processes = &profile.data.processes;
         let place = match &profile.header.rank {
-            Some(rank) => format!("rank {} {name}", rank.rank),
-            None => format!("pid {} {name}", futex.pid),
+            Some(rank) if several => format!("rank {} {name}", rank.rank),
+            _ if processes.len() > 1 => format!("pid {} {name}", futex.pid),
+            _ => name.clone(),
         };
         table.rows.push(vec![
             place,
@@ -332,6 +342,7 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
             time(futex.ns),
             time(futex.max),
             by.collect::<Vec<_>>().join(", "),
+            region.map_or("-".to_owned(), Clone::clone),
         ]);
     }
     section("Futexes", &table, width, all.len().saturating_sub(top))

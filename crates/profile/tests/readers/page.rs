@@ -32,6 +32,8 @@ if (calls) {
   press("calls");
   found.byCountUp = cells(column("calls")).map(Number);
 }
+found.histograms = all(".histogram").length;
+found.histogramBars = all(".histogram i").filter(b => b.getBoundingClientRect().height > 0).length;
 const flame = document.getElementById("flame");
 if (flame) {
   found.flame = flame.children.length;
@@ -126,6 +128,7 @@ fn everything_is_there_and_works() {
             "System-call time by call path",
             "Calls",
             "Regions",
+            "Futexes",
             "Nodes",
             "Ranks",
             "Threads",
@@ -146,6 +149,11 @@ fn everything_is_there_and_works() {
     for what in ["zoomed", "closer", "whole", "wide"] {
         assert_eq!(found[what], true, "{what}");
     }
+    assert!(found["histograms"].as_u64() > Some(10), "{found}");
+    assert!(
+        found["histogramBars"].as_u64() >= found["histograms"].as_u64(),
+        "{found}"
+    );
     assert_eq!(found["flame"], found["back"]);
     assert!(found["colours"].as_u64() > Some(5), "{found}");
 }

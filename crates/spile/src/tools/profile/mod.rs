@@ -23,6 +23,9 @@ use super::{Run, Target, script};
 use crate::profiles::width;
 use crate::report::{Failure, fail, say, tell};
 
+/// Frames of a stack at most: what a string of the usual width holds of files below 16 MB.
+const FRAMES: u32 = 48;
+
 /// Says where the time of a command goes: of each of its threads, in every system call.
 #[derive(Debug, Parser, Default)]
 #[command(
@@ -56,6 +59,15 @@ pub struct Profile {
     /// End after SECS seconds
     #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
     duration: Option<std::time::Duration>,
+    /// Tell where in the program calls are made from
+    #[arg(long)]
+    stacks: bool,
+    /// Histograms of how long calls take
+    #[arg(long)]
+    latency: bool,
+    /// Tell which futexes threads wait for, and who wakes whom
+    #[arg(long)]
+    futexes: bool,
     /// Do not load the library that tells parallel regions, barriers and MPI calls apart
     #[arg(long)]
     no_regions: bool,
@@ -101,6 +113,18 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
                 regions();
             }
         }
+    }
+    for (name, wanted) in [
+        ("stacks", cli.stacks),
+        ("latency", cli.latency),
+        ("futexes", cli.futexes),
+    ] {
+        if wanted {
+            tool.set(name, 1);
+        }
+    }
+    if cli.stacks {
+        tool.limits.push(format!("MAXBACKTRACE={FRAMES}"));
     }
     let kept = destination(cli, &header)
         .map(|to| Kept::new(&to, &header))
@@ -259,7 +283,12 @@ fn header(cli: &Profile) -> Result<Header, Failure> {
         command: cli.command.clone(),
         pid: cli.pid,
         rank,
-        options: Options::default(),
+        options: Options {
+            stacks: cli.stacks,
+            histograms: cli.latency,
+            futexes: cli.futexes,
+            ..Options::default()
+        },
         ..Header::default()
     })
 }
@@ -294,6 +323,14 @@ fn losses(outcome: &Outcome, data: &mut Snapshot) {
         ),
         (account.lost_output, "rows of threads: the buffer was full"),
         (account.overflows, "sums that did not fit in the tables"),
+        (
+            account.cut_stacks,
+            "stacks that were deeper than what is kept: their outermost functions",
+        ),
+        (
+            account.guessed,
+            "frames met before their files were read: such stacks may end early",
+        ),
     ];
     for (count, what) in kinds {
         if count > 0 {

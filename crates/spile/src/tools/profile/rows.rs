@@ -12,17 +12,25 @@
 //! | `region` | process, number, kind, the number around, code address, name in quotes, source line, function |
 //! | `minor`, `major`, `irq`, `softirq` | thread, count, time |
 //! | `ready` | thread, time ready within faults |
+//! | `times` | thread, region, call, N:CALLS by histogram's bucket: of times below 2^(N - 64) ns |
+//! | `stack` | thread, region, call, count, sum; then a line a frame, the innermost first, and a line of `.` |
+//! | `futex` | process, address, region, waits, sum, most, the variable there |
+//! | `wake` | process, address, region, waking thread's number, waiting thread, count, sum |
 //! | `account` | monotonic clock, switches that nobody saw: ends an account, of all rows since the last |
 //! | `end` | the next account is the last |
 //!
 //! Times are nanoseconds. A thread is its number in the low 22 bits, and above them when it was
 //! started in units of 1,024 ns.
 
+mod places;
+
 use std::collections::{BTreeMap, HashMap};
 
 use spile_profile::model::{
-    Call, Context, ContextKind, Ns, Process, ROOT, Snapshot, Thread, Times,
+    Call, Context, ContextKind, Futex, Ns, Process, ROOT, Snapshot, Stack, Thread, Times, Wake,
 };
+
+use self::places::{ends_path, frame, variable};
 
 /// How many bits of a thread's key are its number: the kernel's largest is 4,194,304.
 const TID_BITS: u32 = 22;
@@ -60,6 +68,10 @@ pub struct Rows {
     /// When a thread took its leader's number, by the number that it had.
     renamed: HashMap<u32, Ns>,
     open: Vec<Open>,
+    /// The stack whose frames come next.
+    stack: Option<Stack>,
+    /// Places in `snapshot.futexes` by process, address and region.
+    futexes: HashMap<(u32, u64, u32), usize>,
     malformed: u64,
     first: Option<u32>,
     /// The process that is known to have ended.
@@ -141,9 +153,15 @@ impl Rows {
         }
         self.snapshot.calls.clear();
         self.calls.clear();
+        self.snapshot.stacks.clear();
+        self.snapshot.futexes.clear();
+        self.futexes.clear();
     }
 
     fn take(&mut self, row: &str) -> Option<()> {
+        if self.stack.is_some() {
+            return self.frame(row);
+        }
         let mut f = Fields(row.split('\t'));
         match f.text()? {
             "begin" => {
@@ -164,6 +182,10 @@ impl Rows {
             "region" => self.region(&mut f)?,
             "call" => self.calls(&mut f)?,
             "error" => self.fails(&mut f)?,
+            "times" => self.histogram(&mut f)?,
+            "stack" => self.stack = Some(self.stack(&mut f)?),
+            "futex" => self.futex(&mut f)?,
+            "wake" => self.wake(&mut f)?,
             "minor" => self.times(&mut f, |t| &mut t.fault_minor)?,
             "major" => self.times(&mut f, |t| &mut t.fault_major)?,
             "irq" => self.times(&mut f, |t| &mut t.irq)?,
@@ -389,6 +411,106 @@ impl Rows {
         thread.syscall_cpu += cpu;
         thread.blocked += blocked;
         thread.runnable += runnable;
+        Some(())
+    }
+
+    fn histogram(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let place = self.place(f.number()?);
+        let thread = self.snapshot.threads.get(place)?;
+        let (tid, pid) = (thread.tid, thread.pid);
+        let (region, name) = (f.number()?, f.text()?);
+        let context = self.context(pid, region);
+        let call = self.of_calls(tid, context, name);
+        let histogram = call.histogram.get_or_insert_default();
+        while let Some(bucket) = f.text() {
+            let (n, calls) = bucket.split_once(':')?;
+            // Bucket 64 has those of 0 ns, which stand with those of 1 ns here.
+            let at = n.parse::<usize>().ok()?.saturating_sub(65).min(63);
+            if histogram.len() <= at {
+                histogram.resize(at + 1, 0);
+            }
+            histogram[at] += calls.parse::<u64>().ok()?;
+        }
+        Some(())
+    }
+
+    fn stack(&mut self, f: &mut Fields<'_>) -> Option<Stack> {
+        let place = self.place(f.number()?);
+        let thread = self.snapshot.threads.get(place)?;
+        let (tid, pid) = (thread.tid, thread.pid);
+        let (region, call) = (f.number()?, f.text()?.to_owned());
+        Some(Stack {
+            tid,
+            context: self.context(pid, region),
+            call,
+            frames: Vec::new(),
+            count: f.number()?,
+            ns: f.ns()?,
+        })
+    }
+
+    /// A line of the stack that is being read, or its end.
+    fn frame(&mut self, line: &str) -> Option<()> {
+        let stack = self.stack.as_mut()?;
+        if line != "." {
+            stack.frames.push(frame(line));
+            return Some(());
+        }
+        let mut stack = self.stack.take()?;
+        ends_path(&mut stack.frames);
+        // It returns to another program than it was called by.
+        if !stack.call.starts_with("exec") {
+            self.snapshot.stacks.push(stack);
+        }
+        Some(())
+    }
+
+    /// The row of a futex.
+    fn of_futex(&mut self, f: &mut Fields<'_>) -> Option<&mut Futex> {
+        let (pid, address, region) = (f.number()?, f.number::<i64>()? as u64, f.number()?);
+        let context = self.context(pid, region);
+        let all = &mut self.snapshot.futexes;
+        let place = *self
+            .futexes
+            .entry((pid, address, context))
+            .or_insert_with(|| {
+                all.push(Futex {
+                    pid,
+                    address,
+                    context,
+                    ..Futex::default()
+                });
+                all.len() - 1
+            });
+        all.get_mut(place)
+    }
+
+    fn futex(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let futex = self.of_futex(f)?;
+        futex.waits += f.number::<u64>()?;
+        futex.ns += f.ns()?;
+        futex.max = futex.max.max(f.ns()?);
+        futex.name = variable(f.text()?);
+        Some(())
+    }
+
+    fn wake(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        // Both are fields behind those of the futex.
+        let mut rest = Fields(f.0.clone());
+        let _futex = (rest.text()?, rest.text()?, rest.text()?);
+        let (waker, woken): (u32, i64) = (rest.number()?, rest.number()?);
+        let times = rest.times()?;
+        let woken = self.place(woken);
+        let woken = self.snapshot.threads.get(woken)?.tid;
+        // The last thread that had the number.
+        let again = self.used.get(&waker).map_or(0, |n| n.saturating_sub(1));
+        let wake = Wake {
+            waker: waker.saturating_add(again.saturating_mul(REUSED)),
+            woken,
+            count: times.count,
+            ns: times.ns,
+        };
+        self.of_futex(f)?.wakes.push(wake);
         Some(())
     }
 

@@ -1,0 +1,147 @@
+//! The call paths that most time was spent below, two lines each.
+
+use std::collections::HashMap;
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::table::{Table, clean, cut};
+use super::{percent, time};
+use crate::model::Ns;
+use crate::paths::{Kind, Place, threads};
+use crate::run::{Run, Summary, WITHIN};
+
+/// Libraries whose functions are on the way to every system call; their lines tell nobody anything.
+const LIBRARIES: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "ld-musl"];
+
+/// What all threads spent at one path.
+#[derive(Debug, Default)]
+struct Sum {
+    count: u64,
+    ns: Ns,
+    /// The line in the program that most of it is at.
+    line: Option<(Ns, String)>,
+}
+
+/// The heaviest paths, where stacks were recorded.
+pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> String {
+    if run.profiles.iter().all(|p| p.data.stacks.is_empty()) {
+        return String::new();
+    }
+    let mut sums: HashMap<(String, String), Sum> = HashMap::new();
+    for profile in &run.profiles {
+        for thread in threads(profile) {
+            for sample in &thread.samples {
+                let Some((call, way)) = sample.path.split_last() else {
+                    continue;
+                };
+                let sum = sums.entry((call.name.clone(), names(way))).or_default();
+                sum.count = sum.count.saturating_add(sample.count);
+                sum.ns = sum.ns.saturating_add(sample.ns);
+                let line = line(way).map(|line| (sample.ns, line));
+                sum.line = sum.line.take().max(line);
+            }
+        }
+    }
+    let mut all: Vec<((String, String), Sum)> = sums.into_iter().collect();
+    all.sort_by(|a, b| (b.1.ns, &a.0).cmp(&(a.1.ns, &b.0)));
+    let mut table = Table::new(&[
+        ("call", 0),
+        ("time", 0),
+        ("share", 0),
+        ("calls", 0),
+        ("mean", 2),
+        ("line", 1),
+    ]);
+    let in_calls = summary.in_calls() as f64;
+    for ((call, _), sum) in all.iter().take(top) {
+        table.rows.push(vec![
+            call.clone(),
+            time(sum.ns),
+            percent(sum.ns as f64, in_calls),
+            sum.count.to_string(),
+            time(sum.ns.checked_div(sum.count).unwrap_or(0)),
+            sum.line.as_ref().map_or("-".to_owned(), |l| l.1.clone()),
+        ]);
+    }
+    let text = table.render(width);
+    let mut lines = text.lines();
+    let mut out = format!("\nCall paths\n{}\n", lines.next().unwrap_or_default());
+    for (line, ((_, way), _)) in lines.zip(&all) {
+        out += &format!("{line}\n    {}\n", end(way, width.saturating_sub(4)));
+    }
+    if all.len() > top {
+        out += &format!("and {} more\n", all.len() - top);
+    }
+    out
+}
+
+/// Regions and functions from the outermost on, repeated ones once.
+fn names(way: &[Place]) -> String {
+    let mut names: Vec<(String, usize)> = Vec::new();
+    for place in way {
+        let name = clean(&place.name);
+        match names.last_mut() {
+            Some((last, times)) if *last == name => *times += 1,
+            _ => names.push((name, 1)),
+        }
+    }
+    if !way.iter().any(|p| p.kind == Kind::Function) {
+        names.push(("(no stack)".to_owned(), 1));
+    }
+    let names = names.into_iter().map(|(name, times)| match times {
+        1 => name,
+        _ => format!("{name} ({times} times)"),
+    });
+    names.collect::<Vec<_>>().join(WITHIN)
+}
+
+/// Where the innermost function of the program itself is: file and line.
+fn line(way: &[Place]) -> Option<String> {
+    let own = |p: &&Place| {
+        let module = p.module.as_deref().unwrap_or_default();
+        p.kind == Kind::Function && !LIBRARIES.iter().any(|l| module.starts_with(l))
+    };
+    let place = way.iter().rev().filter(own).find(|p| p.line.is_some())?;
+    let file = place.file.as_deref()?.rsplit('/').next()?;
+    Some(format!("{file}:{}", place.line?))
+}
+
+/// The end that fits: what is next to the call says most.
+fn end(way: &str, width: usize) -> String {
+    let mut rest = way;
+    while rest.width() + (if rest.len() < way.len() { 4 } else { 0 }) > width {
+        match rest.split_once(WITHIN) {
+            Some((_, inner)) => rest = inner,
+            None => return cut(rest, width),
+        }
+    }
+    match rest.len() < way.len() {
+        true => format!("…{WITHIN}{rest}"),
+        false => rest.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_paths_keep_their_end() {
+        assert_eq!(end("a > b > c", 9), "a > b > c");
+        assert_eq!(end("aa > b > c", 9), "… > b > c");
+        assert_eq!(end("aa > bbbbbb > cccc", 9), "… > cccc");
+        assert_eq!(end("abcdefghijkl", 5), "abcd…");
+    }
+
+    #[test]
+    fn recursion_is_told_once() {
+        let place = |name: &str| Place {
+            name: name.to_owned(),
+            kind: Kind::Function,
+            ..Place::default()
+        };
+        let way: Vec<Place> = ["main", "f", "f", "f", "g"].map(place).to_vec();
+        assert_eq!(names(&way), "main > f (3 times) > g");
+        assert_eq!(names(&[]), "(no stack)");
+    }
+}

@@ -1,0 +1,121 @@
+//! How long calls took, as bars: one for each power of two.
+
+use super::table::{Table, cut};
+use super::time;
+use crate::model::Ns;
+use crate::run::Group;
+
+/// Heights of a bar; the first is nothing.
+const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The range of a table's bars: the first place of the histograms, and behind the last.
+fn range(groups: &[Group]) -> (usize, usize) {
+    let first = groups
+        .iter()
+        .filter_map(|g| g.histogram.iter().position(|n| *n > 0));
+    let end = groups
+        .iter()
+        .filter_map(|g| g.histogram.iter().rposition(|n| *n > 0));
+    let end = end.max().map_or(0, |last| last + 1);
+    (first.min().unwrap_or(end), end)
+}
+
+/// A bar a place, the fullest of the histogram the highest.
+fn bars(histogram: &[u64], (first, end): (usize, usize)) -> String {
+    let most = u128::from(histogram.iter().copied().max().unwrap_or(0).max(1));
+    let bar = |place: usize| {
+        let n = u128::from(histogram.get(place).copied().unwrap_or(0));
+        BARS[(n * 8).div_ceil(most).min(8) as usize]
+    };
+    (first..end).map(bar).collect()
+}
+
+/// Where place `n` of histograms begins.
+fn begins(place: usize) -> Ns {
+    match place {
+        0 => 0,
+        _ => 1u64.checked_shl(place as u32).unwrap_or(u64::MAX),
+    }
+}
+
+/// What time so many of a thousand calls stayed below, as closely as the histogram knows it.
+fn below(group: &Group, thousandths: u64) -> Ns {
+    let all: u128 = group.histogram.iter().map(|n| u128::from(*n)).sum();
+    let mut seen = 0;
+    for (place, n) in group.histogram.iter().enumerate() {
+        seen += u128::from(*n);
+        if seen * 1000 >= all * u128::from(thousandths) {
+            return begins(place + 1).min(group.max);
+        }
+    }
+    group.max
+}
+
+/// The table, where histograms were recorded; calls in the order of their time.
+pub fn latency(groups: &[Group], width: usize, top: usize) -> String {
+    let timed: Vec<&Group> = groups.iter().filter(|g| !g.histogram.is_empty()).collect();
+    let shown: Vec<Group> = timed.iter().take(top).map(|g| (*g).clone()).collect();
+    let range = range(&shown);
+    if shown.is_empty() || range.0 == range.1 {
+        return String::new();
+    }
+    let mut table = Table::new(&[
+        ("call", 0),
+        ("calls", 2),
+        ("min", 1),
+        ("half below", 3),
+        ("99% below", 4),
+        ("max", 1),
+        ("bars", 0),
+    ]);
+    table.narrow = 12;
+    for group in &shown {
+        table.rows.push(vec![
+            group.short().to_owned(),
+            group.count.to_string(),
+            time(group.min),
+            time(below(group, 500)),
+            time(below(group, 990)),
+            time(group.max),
+            bars(&group.histogram, range),
+        ]);
+    }
+    let (from, to) = (time(begins(range.0)), time(begins(range.1)));
+    let title = format!("Latency (bars: {from} to {to}, each twice the last)");
+    let mut out = format!("\n{}\n", cut(&title, width));
+    out += &table.render(width);
+    if timed.len() > top {
+        out += &format!("and {} more\n", timed.len() - top);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(histogram: &[u64], max: Ns) -> Group {
+        Group {
+            histogram: histogram.to_vec(),
+            count: histogram.iter().sum(),
+            max,
+            ..Group::default()
+        }
+    }
+
+    #[test]
+    fn bars_share_a_scale() {
+        let (a, b) = (group(&[0, 0, 8, 1], 12), group(&[0, 0, 0, 0, 2], 17));
+        let range = range(&[a.clone(), b.clone()]);
+        assert_eq!(range, (2, 5));
+        assert_eq!(
+            (bars(&a.histogram, range), bars(&b.histogram, range)),
+            ("█▁ ".into(), "  █".into())
+        );
+        assert_eq!(
+            (below(&a, 500), below(&a, 990), below(&b, 500)),
+            (8, 12, 17)
+        );
+        assert_eq!(begins(70), u64::MAX);
+    }
+}

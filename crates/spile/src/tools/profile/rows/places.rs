@@ -1,0 +1,127 @@
+//! Places in programs from the texts of `sprint_ubacktrace_fileline()` and `usymdata()`.
+
+use spile_profile::model::Frame;
+
+/// What programs and threads begin with: the C library's and the linker's, not the program's.
+const BEGINNINGS: [&str; 9] = [
+    "_start",
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "__libc_start_main_impl",
+    "__libc_start_main_alias_2",
+    "start_thread",
+    "clone3",
+    "__clone3",
+    "__clone",
+];
+
+/// A line: `NAME+0xOFFSET at FILE:LINE [MODULE]`, of which all but the first can be missing.
+pub fn frame(line: &str) -> Frame {
+    let (rest, module) = match line.rsplit_once(" [") {
+        Some((rest, module)) => (rest, module.strip_suffix(']')),
+        None => (line, None),
+    };
+    let (rest, place) = match rest.rsplit_once(" at ") {
+        Some((rest, place)) => (rest, place.rsplit_once(':')),
+        None => (rest, None),
+    };
+    let Some(function) = symbol(rest) else {
+        // An address in the process, where there is no name. Where it is in the file says more.
+        let (module, offset) = match module.and_then(|m| m.rsplit_once('+')) {
+            Some((module, offset)) => (Some(module), Some(offset)),
+            None => (module, None),
+        };
+        return Frame {
+            function: offset.unwrap_or(rest).to_owned(),
+            module: module.map(str::to_owned),
+            ..Frame::default()
+        };
+    };
+    Frame {
+        function: function.to_owned(),
+        module: module.map(str::to_owned),
+        file: place.map(|p| p.0.to_owned()),
+        line: place.and_then(|p| p.1.parse().ok()),
+    }
+}
+
+/// The name in front of `+0xOFFSET`.
+fn symbol(text: &str) -> Option<&str> {
+    let (name, offset) = text.rsplit_once("+0x")?;
+    let digits = !offset.is_empty() && offset.bytes().all(|b| b.is_ascii_hexdigit());
+    (digits && !name.is_empty()).then_some(name)
+}
+
+/// Leaves out what called the program's or the thread's first function.
+pub fn ends_path(frames: &mut Vec<Frame>) {
+    while frames.len() > 1
+        && frames
+            .last()
+            .is_some_and(|f| BEGINNINGS.contains(&&*f.function))
+    {
+        frames.pop();
+    }
+}
+
+/// The variable of `NAME+0xOFFSET/0xSIZE [FILE]`, with the offset if it is not 0.
+pub fn variable(text: &str) -> Option<String> {
+    let place = text.split(" [").next()?;
+    let (place, _size) = place.rsplit_once('/')?;
+    symbol(place)?;
+    Some(place.strip_suffix("+0x0").unwrap_or(place).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_stacks() {
+        let of = |line| {
+            let f = frame(line);
+            let text = |t: Option<String>| t.unwrap_or_default();
+            format!(
+                "{}|{}|{}|{}",
+                f.function,
+                text(f.module),
+                text(f.file),
+                f.line.unwrap_or(0)
+            )
+        };
+        assert_eq!(of("main+0x1f [a b]"), "main|a b||0");
+        assert_eq!(
+            of("f<x at y>::g+0x0 at a/b c.rs:12 [p]"),
+            "f<x at y>::g|p|a/b c.rs|12"
+        );
+        assert_eq!(of("f+0x3"), "f|||0");
+        assert_eq!(of("0x7f001234 [lib.so.6+0x1234]"), "0x1234|lib.so.6||0");
+        assert_eq!(of("0x7f001234"), "0x7f001234|||0");
+        assert_eq!(of("operator++0x3 [p]"), "operator+|p||0");
+        assert_eq!(of(""), "|||0");
+    }
+
+    #[test]
+    fn the_way_to_main_is_left_out() {
+        let names = |text: &str| -> Vec<String> {
+            let mut frames: Vec<Frame> = text.split(' ').map(frame).collect();
+            ends_path(&mut frames);
+            frames.into_iter().map(|f| f.function).collect()
+        };
+        assert_eq!(
+            names("f+0x1 main+0x2 __libc_start_call_main+0x3 __libc_start_main+0x4 _start+0x5"),
+            ["f", "main"]
+        );
+        assert_eq!(names("f+0x1 start_thread+0x2 clone3+0x3"), ["f"]);
+        assert_eq!(names("clone3+0x3"), ["clone3"]);
+        assert_eq!(names("_start+0x1 f+0x3"), ["_start", "f"]);
+    }
+
+    #[test]
+    fn variables() {
+        let of = |text| variable(text).unwrap_or_default();
+        assert_eq!(of("gate+0x0/0x4 [/bin/x]"), "gate");
+        assert_eq!(of("gates+0xc/0x100 [/bin/x]"), "gates+0xc");
+        assert_eq!(of("0x5555 [/bin/x+0x5555/0x9000]"), "");
+        assert_eq!(of("0x5555"), "");
+    }
+}

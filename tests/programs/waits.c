@@ -1,0 +1,110 @@
+// Calls by known ways, and waits for known words, for `spile profile`: `waits MODE [N]`.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static long number = 1;
+
+// Its value never changes: who waits for it sleeps until woken.
+static int gate;
+static int gates[64] = {1};
+
+static void nap(long ms) {
+  struct timespec left = {ms / 1000, ms % 1000 * 1000000};
+  while (nanosleep(&left, &left)) {
+  }
+}
+
+// Not inlined, and with something to do behind the calls, so that they are no jumps.
+#define FRAME __attribute__((noinline, noclone))
+static volatile long done;
+
+FRAME static void leaf(void) {
+  syscall(SYS_getppid);
+  done++;
+}
+
+FRAME static void left(long n) {
+  for (long i = 0; i < n; i++) leaf();
+  done++;
+}
+
+FRAME static void right(long n) {
+  for (long i = n; i > 0; i--) leaf();
+  done += 2;
+}
+
+FRAME static void slow(long ms) {
+  nap(ms);
+  done++;
+}
+
+FRAME static void deep(long n) {
+  if (n > 0)
+    deep(n - 1);
+  else
+    leaf();
+  done++;
+}
+
+// getppid 3 N times by `left`, 5 N times by `right`, once below `deep` in 11 frames; 20 ms of sleep.
+static void paths(void) {
+  left(3 * number);
+  right(5 * number);
+  deep(10);
+  slow(20);
+}
+
+static long futex(int *word, int op, int value, const struct timespec *limit) {
+  return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, limit, NULL, 0);
+}
+
+static void *waits(void *unused) {
+  for (long i = 0; i < number; i++) futex(&gate, FUTEX_WAIT, 0, NULL);
+  for (long i = 0; i < 2; i++) futex(&gates[3], FUTEX_WAIT, 0, NULL);
+  return unused;
+}
+
+// A thread waits N times for `gate` and twice for `gates[3]`, and this one wakes it, each time after
+// 2 ms. Then this one waits for `gate` itself for 20 ms, and once more for what it is not.
+static void wake(void) {
+  pthread_t t;
+  if (pthread_create(&t, 0, waits, 0)) exit(1);
+  for (long i = 0; i < number + 2; i++) {
+    nap(2);
+    while (futex(i < number ? &gate : &gates[3], FUTEX_WAKE, 1, NULL) != 1) sched_yield();
+  }
+  pthread_join(t, 0);
+  struct timespec limit = {0, 20000000};
+  futex(&gate, FUTEX_WAIT, 0, &limit);
+  futex(&gate, FUTEX_WAIT, 1, NULL);
+}
+
+// N times getppid, and 8 sleeps of 2 ms.
+static void times(void) {
+  for (long i = 0; i < number; i++) syscall(SYS_getppid);
+  for (int i = 0; i < 8; i++) nap(2);
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    void (*run)(void);
+  } modes[] = {{"paths", paths}, {"wake", wake}, {"times", times}};
+  if (argc > 2) number = atol(argv[2]);
+  for (unsigned i = 0; argc > 1 && i < sizeof modes / sizeof *modes; i++) {
+    if (!strcmp(argv[1], modes[i].name)) {
+      modes[i].run();
+      return 0;
+    }
+  }
+  return 2;
+}
