@@ -281,9 +281,7 @@ impl Empty {
             ty: bpf::prog_type::RAW_TRACEPOINT,
             insns: &[bpf::insn(0xb7, 0, 0, 0, 0), bpf::insn(0x95, 0, 0, 0, 0)],
             name: "empty",
-            flags: 0,
-            attach_type: 0,
-            attach_btf_id: 0,
+            ..bpf::ProgSpec::default()
         };
         let link = bpf::load(&spec)
             .and_then(|prog| bpf::raw_tracepoint_open(Some("sys_enter"), prog.as_fd()));

@@ -8,7 +8,7 @@
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`kernel_side`], [`drain`], [`grace`], [`needs`], [`urgent`] | locks and per-CPU deltas |
 //! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
-//! | [`load`], `code`, `trampoline`, `probed` | loading and attaching; files that change meanwhile |
+//! | [`load`], `programs`, `code`, `probed` | loading and attaching; files that change meanwhile |
 //! | `tree`, `words`, [`namespaces`] | what kernel handlers read of the session: the target's processes, clock, zone |
 //! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
 //! | [`events`], [`child`], [`input`], [`output`], [`prometheus`] | the outside world |
@@ -43,13 +43,13 @@ mod prepare;
 mod present;
 mod probed;
 pub mod procfs;
+mod programs;
 pub mod prometheus;
 pub mod record;
 pub mod report;
 pub mod session;
 pub mod state;
 pub mod symbolic;
-mod trampoline;
 mod tree;
 pub mod urgent;
 pub mod user_files;

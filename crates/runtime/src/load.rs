@@ -1,8 +1,8 @@
 //! Loads a compiled object with libbpf and attaches its programs. Everything lives in
 //! descriptors of this process: nothing is pinned, so nothing stays behind, however it ends.
 //!
-//! libbpf parses the kernel's whole BTF only for program types that need it (BTF tracepoints,
-//! fentry, see `trampoline`) and for CO-RE relocations; objects of this project have neither.
+//! libbpf reads the object, makes the maps and relocates the code; `programs` has the kernel check
+//! and load it.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramA
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo};
 use spile_ir::{CodeProbe, HandlerId, Program, Space, WatchOf};
 use spile_kernel::bpf::{
-    BpfError, MapSpec, link_info, map_create, map_type, netfilter_link, prog_info,
+    BpfError, Errno, MapSpec, link_info, map_create, map_type, netfilter_link, prog_info,
     raw_tracepoint_open,
 };
 use spile_kernel::perf::{Event, PerfEvent};
@@ -22,9 +22,9 @@ use spile_kernel::tracepoints::security_modules;
 use crate::code;
 use crate::error::Error;
 use crate::perf;
+use crate::programs;
 use crate::session::Compile;
 use crate::state::State;
-use crate::trampoline;
 
 /// What libbpf said; kept for messages, never printed by itself.
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -77,7 +77,7 @@ fn provide_state(open: &mut OpenObject) {
 pub struct Loaded {
     object: Object,
     maps: HashMap<String, usize>,
-    programs: HashMap<String, usize>,
+    programs: HashMap<String, OwnedFd>,
     layout: Layout,
     /// Programs that are attached one by one, though the layout says at once.
     single: Vec<String>,
@@ -150,8 +150,7 @@ impl Loaded {
         }
         libbpf_rs::set_print(Some((PrintLevel::Warn, log_line)));
         take_log();
-        trampoline::prepare(&object.layout);
-        let fail = |e: &libbpf_rs::Error| explain(e, &take_log(), &object.layout, program);
+        let fail = |e: &libbpf_rs::Error| explain(e, &take_log());
         let mut builder = ObjectBuilder::default();
         builder.name("spile").map_err(|e| fail(&e))?;
         let mut open = builder.open_memory(&object.elf).map_err(|e| fail(&e))?;
@@ -161,17 +160,19 @@ impl Loaded {
                 prog.set_attach_type(ProgramAttachType::PerfEvent);
             }
         }
-        let loaded = open.load().map_err(|e| fail(&e))?;
+        let kinds = programs::kinds(&mut open, &object.layout);
+        let prepared = programs::prepare(open);
+        let loaded = prepared.map_err(|e| fail(&libbpf_rs::Error::from_raw_os_error(e)))?;
         let maps: HashMap<String, usize> = loaded
             .maps()
             .enumerate()
             .map(|(i, m)| (m.name().to_string_lossy().into_owned(), i))
             .collect();
-        let programs = loaded
-            .progs()
-            .enumerate()
-            .map(|(i, p)| (p.name().to_string_lossy().into_owned(), i))
-            .collect();
+        let mut programs = HashMap::new();
+        for (name, outcome) in programs::load_all(&loaded, &kinds) {
+            let fd = outcome.map_err(|e| not_taken(&name, e, &object.layout, program))?;
+            programs.insert(name, fd);
+        }
         let layout = object.layout.clone();
         let bss = maps
             .iter()
@@ -227,10 +228,7 @@ impl Loaded {
         name: &str,
         f: impl FnOnce(BorrowedFd<'_>) -> T,
     ) -> Result<T, Error> {
-        let program = self
-            .programs
-            .get(name)
-            .and_then(|i| self.object.progs().nth(*i));
+        let program = self.programs.get(name);
         let program =
             program.ok_or_else(|| Error::Internal(format!("the object has no program {name}")))?;
         Ok(f(program.as_fd()))
@@ -238,8 +236,8 @@ impl Loaded {
 
     /// Hits that the kernel itself turned away because the program ran on the CPU already.
     pub fn kernel_misses(&self) -> u64 {
-        self.object
-            .progs()
+        self.programs
+            .values()
             .map(|p| prog_info(p.as_fd()).map_or(0, |info| info.recursion_misses))
             .sum()
     }
@@ -510,18 +508,8 @@ fn into_io(e: &libbpf_rs::Error) -> io::Error {
     io::Error::other(e.to_string())
 }
 
-/// What a failed load means to the user.
-fn explain(e: &libbpf_rs::Error, log: &str, layout: &Layout, program: &Program) -> Error {
-    if let Some(rejection) = rejection(log, layout, program) {
-        return rejection;
-    }
-    if layout
-        .programs
-        .iter()
-        .any(|p| matches!(p.attach, Attach::Lsm(_)))
-    {
-        return Error::NoLsm;
-    }
+/// What it means to the user that libbpf cannot prepare an object.
+fn explain(e: &libbpf_rs::Error, log: &str) -> Error {
     use libbpf_rs::ErrorKind as K;
     match e.kind() {
         K::PermissionDenied => Error::Privileges,
@@ -530,23 +518,29 @@ fn explain(e: &libbpf_rs::Error, log: &str, layout: &Layout, program: &Program) 
         _ if log.contains("Function not implemented") => Error::NoBpf,
         _ => {
             let tail = last_lines(log, LOG_LINES);
-            Error::Internal(format!("libbpf cannot load the program: {e:#}\n{tail}"))
+            Error::Internal(format!("libbpf cannot prepare the object: {e:#}\n{tail}"))
         }
     }
 }
 
-/// The verifier's rejection that libbpf's log tells of, if one does.
-fn rejection(log: &str, layout: &Layout, program: &Program) -> Option<Error> {
-    let (before, rest) = log.split_once("-- BEGIN PROG LOAD LOG --")?;
-    let body = rest
-        .split_once("-- END PROG LOAD LOG --")
-        .map_or(rest, |(body, _)| body);
-    let name = before
-        .rsplit_once("prog '")?
-        .1
-        .split('\'')
-        .next()?
-        .to_owned();
+/// What it means to the user that the kernel does not take a program.
+fn not_taken(name: &str, why: BpfError, layout: &Layout, program: &Program) -> Error {
+    if let BpfError::Rejected { log, .. } = &why {
+        return rejection(name, log, layout, program);
+    }
+    let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));
+    match why {
+        _ if layout.programs.iter().any(lsm) => Error::NoLsm,
+        BpfError::Call { errno, .. } if errno == Errno::PERM || errno == Errno::ACCESS => {
+            Error::Privileges
+        }
+        BpfError::Call { errno, .. } if errno == Errno::NOSYS => Error::NoBpf,
+        why => Error::Internal(format!("the kernel does not load program {name}: {why}")),
+    }
+}
+
+/// The verifier's rejection of a program.
+fn rejection(name: &str, log: &str, layout: &Layout, program: &Program) -> Error {
     let handlers = layout
         .programs
         .iter()
@@ -559,12 +553,12 @@ fn rejection(log: &str, layout: &Layout, program: &Program) -> Option<Error> {
             format!("probe {} {near}", h.point).trim_end().to_owned()
         })
         .collect();
-    Some(Error::Rejected {
-        program: name,
+    Error::Rejected {
+        program: name.to_owned(),
         handlers,
-        place: script_place(body),
-        log: last_lines(body.trim(), LOG_LINES),
-    })
+        place: script_place(log),
+        log: last_lines(log.trim(), LOG_LINES),
+    }
 }
 
 /// The place in the script that the log names last: `; identifier 'x' at a.stp:1:2 @ a.stp:1`.
@@ -616,16 +610,13 @@ mod tests {
             }],
             ..Program::default()
         };
-        let log = "libbpf: prog 'tp_0': BPF program load failed: -13\n\
-                   libbpf: prog 'tp_0': -- BEGIN PROG LOAD LOG --\n\
-                   ; operator '+' at a.stp:1:9 @ a.stp:1\n0: r1 = 0\nR1 !read_ok\n\
-                   -- END PROG LOAD LOG --\nlibbpf: failed to load object";
-        let Some(Error::Rejected {
+        let log = "; operator '+' at a.stp:1:9 @ a.stp:1\n0: r1 = 0\nR1 !read_ok\n";
+        let Error::Rejected {
             program,
             handlers,
             place,
             log,
-        }) = rejection(log, &layout, &program)
+        } = rejection("tp_0", log, &layout, &program)
         else {
             panic!("no rejection seen")
         };

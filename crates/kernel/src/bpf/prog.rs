@@ -44,7 +44,17 @@ pub struct ProgSpec<'a> {
     pub attach_type: u32,
     /// The function or typedef in vmlinux BTF that it is for; 0 for none.
     pub attach_btf_id: u32,
+    /// The program's own BTF.
+    pub btf: Option<BorrowedFd<'a>>,
+    /// Its functions: first instruction and type in that BTF (`bpf_func_info`).
+    pub functions: &'a [[u32; 2]],
+    /// Its source lines (`bpf_line_info`).
+    pub lines: &'a [[u32; 4]],
 }
+
+/// What the verifier writes about a rejected program at most; memory that is not written costs
+/// nothing.
+const LOG: usize = 16 << 20;
 
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 
@@ -56,7 +66,7 @@ const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 /// [`BpfError::Call`].
 pub fn load(spec: &ProgSpec<'_>) -> Result<OwnedFd, BpfError> {
     let attr = || {
-        Attr::new()
+        let attr = Attr::new()
             .u32(0, spec.ty)
             .u32(4, spec.insns.len() as u32)
             .input(8, spec.insns)
@@ -64,14 +74,22 @@ pub fn load(spec: &ProgSpec<'_>) -> Result<OwnedFd, BpfError> {
             .u32(44, spec.flags)
             .name(48, spec.name)
             .u32(68, spec.attach_type)
-            .u32(108, spec.attach_btf_id)
+            .u32(108, spec.attach_btf_id);
+        let Some(btf) = spec.btf else { return attr };
+        attr.fd(72, btf)
+            .u32(76, size_of::<[u32; 2]>() as u32)
+            .input(80, spec.functions)
+            .u32(88, spec.functions.len() as u32)
+            .u32(92, size_of::<[u32; 4]>() as u32)
+            .input(96, spec.lines)
+            .u32(104, spec.lines.len() as u32)
     };
-    // SAFETY: the instructions are as many as said; the licence ends with NUL.
+    // SAFETY: instructions, functions and lines are as many as said; the licence ends with NUL.
     let first = match unsafe { attr().open(Command::ProgLoad) } {
         Err(BpfError::Call { errno, .. }) => errno,
         done => return done,
     };
-    let mut log = vec![0u8; 64 * 1024];
+    let mut log = vec![0u8; LOG];
     let len = log.len() as u32;
     // SAFETY: as above; the log is as long as said.
     let second = unsafe {
