@@ -278,11 +278,22 @@ fn groups(
 
 /// The trace events of system calls, if they are better than the raw tracepoints. While a program
 /// of a trace event runs, the kernel drops samples of perf events on that processor and counts
-/// them nowhere; so not where the script wants these.
+/// them nowhere; so not where the script wants some that can come then.
 pub(crate) fn syscall_events(program: &Program, options: &Options) -> Option<[u64; 2]> {
-    let sampled = |e: &Event| matches!(e, Event::Perf { .. } | Event::Watch(_));
-    let any = program.handlers.iter().any(|h| sampled(&h.event));
+    let any = program.handlers.iter().any(|h| interrupts(&h.event));
     options.features.syscall_events.filter(|_| !any)
+}
+
+/// Whether an event is one of perf that can come while a handler with preemption off runs on the
+/// processor: those of clocks, of hardware, and watched memory can. What the kernel counts itself,
+/// as page faults and context switches, happens to a thread at no such time.
+fn interrupts(event: &Event) -> bool {
+    // PERF_COUNT_SW_CPU_CLOCK and PERF_COUNT_SW_TASK_CLOCK of PERF_TYPE_SOFTWARE.
+    match event {
+        Event::Perf { ty: 1, config, .. } => matches!(config, 0 | 1),
+        Event::Perf { .. } | Event::Watch(_) => true,
+        _ => false,
+    }
 }
 
 /// What all system calls pass, at their entry or exit.

@@ -8,8 +8,8 @@ use libbpf_rs::{
     RingBufferBuilder,
 };
 use spile_bpf::layout::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, Preemption, RecordWhat, Session,
-    SyscallDesc, shared,
+    ArgDesc, Attach, Features, Flag, FlagTable, KernelOffsets, Options, Preemption, RecordWhat,
+    Session, SyscallDesc, shared,
 };
 use spile_bpf::{Compiled, generate};
 use spile_ir::interp::Value;
@@ -209,6 +209,35 @@ fn preemption_is_off_within() {
     let calls = |id: u32| listing.matches(&format!("kfunc#{id}")).count();
     assert_eq!((calls(off), calls(on)), (1, 1), "{listing}");
     load(&c);
+}
+
+/// Where raw tracepoints lose hits, system calls are probed through trace events; but not beside
+/// events that can come while a handler runs, because the kernel drops those then.
+#[test]
+fn system_calls_beside_samples() {
+    let attach = |perf: &str| {
+        let handlers = [("syscall_any", "sys_enter(all)"), ("perf", perf)];
+        let handlers = handlers.map(|(name, event)| {
+            format!(
+                "handler \"{name}\" points 1 {event} @0 {{\n  b0:\n    stat_add g0[], 1\n    ret\n}}\n"
+            )
+        });
+        let global = "site @0 \"\"\nglobal g0 \"a\" stats(sum) percpu double @0\n";
+        let p = program(&format!("{global}{}", handlers.concat()));
+        let mut options = options();
+        options.features.syscall_events = Some([348, 347]);
+        let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+        c.layout.programs[0].attach.clone()
+    };
+    let event = Attach::TraceEvent {
+        name: "sys_enter",
+        id: 348,
+    };
+    // Minor faults; a clock; a counter of the processor.
+    assert_eq!(attach("perf(1, 5, period 1)"), event);
+    for clock in ["perf(1, 0, freq 97)", "perf(0, 0, period 1000000)"] {
+        assert_eq!(attach(clock), Attach::RawTracepoint("sys_enter".into()));
+    }
 }
 
 /// Functions and their returns are one program, and calls are told apart by what the kernel keeps of

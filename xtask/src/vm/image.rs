@@ -63,9 +63,13 @@ pub fn build(kernel: &Kernel, built: &Built, job: &str) -> Result<Vec<u8>, Strin
     );
     archive.file(Path::new("/etc/hostname"), b"guest\n");
     archive.file(Path::new("/etc/group"), b"root:x:0:\nnogroup:x:65534:\n");
-    for module in &kernel.modules {
-        let name = module.file_name().unwrap_or_default();
-        archive.file(&Path::new("/modules").join(name), &read(module)?);
+    for (n, module) in kernel.modules.iter().enumerate() {
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        // A shell sorts them, so that they are loaded in their order.
+        archive.file(
+            &Path::new("/modules").join(format!("{n:02}-{name}")),
+            &read(module)?,
+        );
     }
     for (file, place) in &kernel.debuginfo {
         archive.file(place, &read(file)?);

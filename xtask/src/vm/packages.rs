@@ -17,9 +17,9 @@ const META: &str = "linux-image-cloud-amd64";
 /// Kernels in the cache that are older are looked for anew.
 const FRESH: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// Modules that are loaded in every guest, so that there are functions of modules. They depend on
-/// no others.
-const MODULES: [&str; 1] = ["dummy"];
+/// Modules that are loaded in every guest, in this order, so that there are functions and
+/// tracepoints of modules. They depend on no others than these.
+const MODULES: [&str; 3] = ["dummy", "watchdog", "softdog"];
 
 /// Keys of Debian's archive, where they are not among those that apt trusts always.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -30,6 +30,7 @@ pub struct Kernel {
     pub release: String,
     pub image: PathBuf,
     pub busybox: PathBuf,
+    /// In the order in which they are loaded.
     pub modules: Vec<PathBuf>,
     /// Files of debugging information: where they are, and where the guest has them.
     pub debuginfo: Vec<(PathBuf, PathBuf)>,
@@ -108,6 +109,10 @@ fn kept(ready: &Path) -> Option<(Kernel, Duration)> {
     let release = fs::read_to_string(&mark).ok()?;
     let since = fs::metadata(&mark).and_then(|m| m.modified()).ok()?;
     let modules = MODULES.map(|name| ready.join(format!("{name}.ko")));
+    // An earlier version of this program wanted fewer of them.
+    if !modules.iter().all(|m| m.exists()) {
+        return None;
+    }
     let kernel = Kernel {
         release,
         image: ready.join("vmlinuz"),
