@@ -151,6 +151,7 @@ intrinsics! {
     Egid "egid" () -> Long, KC, pure; "Effective group id."
     Execname "execname" () -> Str[15], KC, pure; "Name of the current task (comm)."
     TaskCurrent "task_current" () -> Long, KC, pure; "Address of the current task_struct. In the controller only where a process that is there is the current one, as all that reads user memory."
+    InCall "in_call" () -> Long, K, pure; "Number of the system call that the current thread is in; below 0 where an interrupt or a fault has brought it into the kernel. A thread of the kernel's own is in call 0."
     CgroupId "cgroup_id" () -> Long, K, pure; "Number of the current task's control group (v2), the inode of its folder."
     CgroupAncestor "cgroup_ancestor" (Long) -> Long, K, pure; "Number of the control group (v2) that the current task's is in or is itself, so many steps below the root; 0 where its own is higher."
     Cmdline "cmdline" () -> Str, KC; "Command line of the current process, arguments joined by spaces. In kernel handlers only what is in memory: \"\" where its first page is not."

@@ -30,7 +30,9 @@ fn listed_cpus(name: &str) -> Vec<u32> {
     })
 }
 
-fn parse_cpus(text: &str) -> Option<Vec<u32>> {
+/// The processors of a list such as `0-3,8`.
+#[must_use]
+pub fn parse_cpus(text: &str) -> Option<Vec<u32>> {
     /// More than any kernel is built for.
     const MOST: u32 = 1 << 16;
     let mut cpus = Vec::new();

@@ -1,6 +1,8 @@
 //! Questions about a process, answered by `/proc`.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 /// What `/proc/PID/stat` says about a process or thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,32 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
 #[must_use]
 pub fn executable(pid: u32) -> Option<std::path::PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Has a command begin with all signals let through, whatever the thread that starts it blocks.
+pub fn with_all_signals(command: &mut Command) -> &mut Command {
+    let all = || {
+        // SAFETY: a set of signals is plain numbers, and both calls only write to it or read it; they
+        // may be made between fork and exec.
+        let done = unsafe {
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())
+        };
+        match done {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: it calls nothing but what is said above.
+    unsafe { command.pre_exec(all) }
+}
+
+/// Makes a system call that does nothing and that a script can tell: `prctl(what, argument)`, of an
+/// option that no kernel has.
+pub fn mark(what: i32, argument: u64) {
+    // SAFETY: the kernel refuses the option, and touches no memory of ours.
+    unsafe { libc::prctl(what, argument, 0, 0, 0) };
 }
 
 /// A part of a process's memory.

@@ -10,7 +10,8 @@
 //! | [`paths`] | where in the program calls were made |
 //! | [`export`] | formats of other tools |
 //! | [`html`] | the report as a page for a browser |
-//! | [`report`] | text: the summary, the table by thread, differences |
+//! | [`report`] | text: the summary, the table by thread, differences; machines |
+//! | [`system`] | what a machine did: processors, interrupts, processes |
 
 pub mod export;
 pub mod file;
@@ -19,6 +20,7 @@ pub mod model;
 pub mod paths;
 pub mod report;
 pub mod run;
+pub mod system;
 #[cfg(any(test, feature = "testgen"))]
 pub mod testgen;
 

@@ -3,15 +3,31 @@
 mod callpaths;
 mod diff;
 mod latency;
+mod system;
 mod table;
 mod text;
 mod threads;
 
 pub use diff::diff;
+pub use system::system;
 pub use text::{head, text};
 pub use threads::threads;
 
+use table::Table;
+
 use crate::model::Ns;
+
+/// A table under its title; how many rows it leaves out.
+fn section(title: &str, table: &Table, width: usize, left: usize) -> String {
+    if table.rows.is_empty() {
+        return String::new();
+    }
+    let mut out = format!("\n{title}\n{}", table.render(width));
+    if left > 0 {
+        out += &format!("and {left} more\n");
+    }
+    out
+}
 
 /// A time with its unit, in four figures or fewer.
 pub fn time(ns: Ns) -> String {

@@ -288,6 +288,7 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         }
         Intrinsic::Verdict | Intrinsic::VerdictSet => "verdict on a packet",
         Intrinsic::TaskCurrent => "current task of the kernel",
+        Intrinsic::InCall => "system call of the current thread",
         Intrinsic::KernelStack
         | Intrinsic::KernelFrame
         | Intrinsic::KernelSymbolic
@@ -346,6 +347,7 @@ fn has(event: &Event, f: Intrinsic) -> bool {
         | Intrinsic::UserSymbolic
         | Intrinsic::UserSymbolicFrom
         | Intrinsic::PerfCount
+        | Intrinsic::InCall
         | Intrinsic::CgroupId
         | Intrinsic::CgroupAncestor => !matches!(event, Event::Netfilter(_)),
         Intrinsic::Verdict | Intrinsic::VerdictSet => matches!(event, Event::Netfilter(_)),

@@ -608,6 +608,7 @@ fn early_intrinsic(f: Intrinsic) -> bool {
             | I::Gid
             | I::Egid
             | I::TaskCurrent
+            | I::InCall
             | I::CgroupId
             | I::CgroupAncestor
             | I::Cpu

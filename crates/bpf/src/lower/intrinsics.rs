@@ -113,6 +113,7 @@ impl Gen<'_> {
             I::Rand => self.asm.call(Helper::GetPrandomU32),
             I::UserMode => self.user_mode(),
             I::Verdict => self.load(R0, self.plan.scratch.verdict),
+            I::InCall => self.call_of_task()?,
             I::CgroupId => self.asm.call(Helper::GetCurrentCgroupId),
             I::CgroupAncestor => {
                 self.long_into(args[0], R1)?;

@@ -76,6 +76,13 @@ impl Gen<'_> {
         Ok(())
     }
 
+    /// `r0` = number of the system call that the current task is in.
+    pub(super) fn call_of_task(&mut self) -> Res {
+        self.regs()?;
+        self.asm.load(Size::DW, R0, R0, arch::NUMBER);
+        Ok(())
+    }
+
     /// The call's number as in `NrSet`, -1 for what no table has, and the current task to the
     /// stack.
     pub(crate) fn number(&mut self, entry: bool) -> Res {

@@ -3,7 +3,7 @@
 use super::callpaths::callpaths;
 use super::latency::latency;
 use super::table::{Table, clauses, clean, cut};
-use super::{bytes, counted, percent, signed, time};
+use super::{bytes, counted, percent, section, signed, time};
 use crate::model::Part;
 use crate::run::{Contexts, Group, OUTSIDE, Run, Sum, Summary, Unit, WITHIN};
 
@@ -119,17 +119,6 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
             clause.push(format!("on {}", unit.host));
         }
         out += &clauses("Critical: ", &clause, width);
-    }
-    out
-}
-
-fn section(title: &str, table: &Table, width: usize, left: usize) -> String {
-    if table.rows.is_empty() {
-        return String::new();
-    }
-    let mut out = format!("\n{title}\n{}", table.render(width));
-    if left > 0 {
-        out += &format!("and {left} more\n");
     }
     out
 }

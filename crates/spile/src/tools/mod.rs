@@ -3,6 +3,7 @@
 
 pub mod profile;
 pub mod syscount;
+pub mod system;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -142,6 +143,38 @@ fn lines(
     }
     rest.extend_from_slice(last);
     ControlFlow::Continue(())
+}
+
+/// A text in quotes with C's escapes, as `string_quoted` makes it.
+pub fn unquoted(text: &str) -> Option<String> {
+    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
+    let mut out = Vec::new();
+    let mut bytes = inner.bytes();
+    while let Some(b) = bytes.next() {
+        if b != b'\\' {
+            out.push(b);
+            continue;
+        }
+        out.push(match bytes.next()? {
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'r' => b'\r',
+            b'a' => 7,
+            b'b' => 8,
+            b'v' => 11,
+            b'f' => 12,
+            first @ b'0'..=b'3' => {
+                let rest = [bytes.next()?, bytes.next()?];
+                let digits = [first, rest[0], rest[1]].map(|d| d.wrapping_sub(b'0'));
+                if digits.iter().any(|d| *d > 7) {
+                    return None;
+                }
+                digits[0] << 6 | digits[1] << 3 | digits[2]
+            }
+            other => other,
+        });
+    }
+    Some(String::from_utf8_lossy(&out).into_owned())
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ const FRAMES: u32 = 48;
 #[command(
     name = "spile profile",
     bin_name = "spile profile",
-    override_usage = "spile profile [OPTIONS] [--] CMD [ARGS]...\n       spile profile [OPTIONS] -p PID",
+    override_usage = "spile profile [OPTIONS] [--] CMD [ARGS]...\n       spile profile [OPTIONS] -p PID\n       spile profile --system [-d SECS] [--] [CMD]...",
     after_help = "The summary goes to the standard error when the command ends, or at Ctrl-C. Under mpirun, mpiexec \
                   and srun each rank writes a file instead; `spile report DIR` puts them together."
 )]
@@ -43,7 +43,7 @@ pub struct Profile {
         value_name = "PID",
         conflicts_with = "command"
     )]
-    pid: Option<u32>,
+    pub pid: Option<u32>,
     /// Write the profile to this file, or into this folder
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -55,10 +55,10 @@ pub struct Profile {
     threads: bool,
     /// Rows of each table of the summary
     #[arg(long, value_name = "N", default_value_t = 10)]
-    top: usize,
+    pub top: usize,
     /// End after SECS seconds
     #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
-    duration: Option<std::time::Duration>,
+    pub duration: Option<std::time::Duration>,
     /// Tell where in the program calls are made from
     #[arg(long)]
     stacks: bool,
@@ -71,23 +71,28 @@ pub struct Profile {
     /// Do not load the library that tells parallel regions, barriers and MPI calls apart
     #[arg(long)]
     no_regions: bool,
+    #[command(flatten)]
+    pub machine: super::system::Machine,
     /// Print the script and end
     #[arg(long)]
-    print_script: bool,
+    pub print_script: bool,
     /// Tell how the script was compiled
     #[arg(short, long, action = clap::ArgAction::Count)]
-    verbose: u8,
+    pub verbose: u8,
     /// The command and its arguments
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "CMD"
     )]
-    command: Vec<String>,
+    pub command: Vec<String>,
 }
 
 /// Runs it; the result is the exit status: that of the command.
 pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
+    if cli.machine.asked() {
+        return super::system::run(cli, color);
+    }
     if cli.print_script {
         say(script("profile").unwrap_or_default())?;
         return Ok(0);
@@ -219,7 +224,7 @@ fn show(cli: &Profile, profile: Account) {
 }
 
 /// What a shell makes of how a process ended.
-fn exit_code(status: Option<i32>) -> u8 {
+pub fn exit_code(status: Option<i32>) -> u8 {
     match status {
         Some(status) if status & 0x7f != 0 => 128 + (status & 0x7f) as u8,
         Some(status) => (status >> 8) as u8,
@@ -229,7 +234,7 @@ fn exit_code(status: Option<i32>) -> u8 {
 
 /// The command as one text, words in quotes where they need them. What cannot be found is refused
 /// before anything is armed.
-fn command(words: &[String]) -> Result<String, Failure> {
+pub fn command(words: &[String]) -> Result<String, Failure> {
     let Some(program) = words.first() else {
         return Err(fail("which command? `spile profile ./app`, or -p PID"));
     };
@@ -258,7 +263,7 @@ fn command(words: &[String]) -> Result<String, Failure> {
 }
 
 /// What is known before the recording begins.
-fn header(cli: &Profile) -> Result<Header, Failure> {
+pub fn header(cli: &Profile) -> Result<Header, Failure> {
     let system = rustix::system::uname();
     let text = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();
     let rank = ranks::rank(|name| std::env::var(name).ok());

@@ -1,0 +1,205 @@
+//! What a machine did, as text: three lines, then tables of processors, interrupts and processes.
+
+use std::collections::BTreeMap;
+
+use super::table::{Table, clauses};
+use super::{counted, percent, signed, time};
+use crate::model::Ns;
+use crate::system::{Cpu, Interrupt, Kind, System};
+
+/// The report, in lines of `width` columns at most; `top` limits the rows of tables but that of
+/// processors.
+pub fn system(system: &System, width: usize, top: usize) -> String {
+    let interrupts = interrupts(system);
+    let mut out = head(system, &interrupts, width);
+    out += &cpus(system, width);
+    out += &interrupt_table(&interrupts, width, top);
+    out += &processes(system, width, top);
+    for (what, count) in &system.lost {
+        out += &clauses("Lost: ", &[format!("{count} {what}")], width);
+    }
+    out
+}
+
+/// An interrupt on all processors.
+struct Sum<'a> {
+    kind: Kind,
+    name: &'a str,
+    count: u64,
+    ns: Ns,
+    max: Ns,
+    /// The processor with most of them, and how many it has.
+    most: (u64, u32),
+}
+
+fn interrupts(system: &System) -> Vec<Sum<'_>> {
+    let mut sums: BTreeMap<(Kind, &str), Sum<'_>> = BTreeMap::new();
+    for Interrupt {
+        kind,
+        name,
+        cpu,
+        count,
+        ns,
+        max,
+    } in &system.interrupts
+    {
+        let sum = sums.entry((*kind, name)).or_insert(Sum {
+            kind: *kind,
+            name,
+            count: 0,
+            ns: 0,
+            max: 0,
+            most: (0, 0),
+        });
+        sum.count += count;
+        sum.ns += ns;
+        sum.max = sum.max.max(*max);
+        sum.most = sum.most.max((*count, *cpu));
+    }
+    let mut sums: Vec<_> = sums.into_values().collect();
+    sums.sort_by_key(|s| std::cmp::Reverse((s.ns, s.count)));
+    sums
+}
+
+fn head(system: &System, interrupts: &[Sum<'_>], width: usize) -> String {
+    let all = system.all();
+    let longest = system.cpus.iter().map(|c| c.wall).max().unwrap_or(0);
+    let start = format!(
+        "{}: {} for {}: ",
+        system.host,
+        counted(system.cpus.len() as u64, "processor"),
+        time(longest)
+    );
+    let mut parts: Vec<_> = all.parts().into_iter().filter(|(_, ns)| *ns > 0).collect();
+    parts.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let share = |ns: Ns| percent(ns as f64, all.wall as f64);
+    let parts: Vec<_> = parts
+        .into_iter()
+        .map(|(name, ns)| format!("{} {name}", share(ns)))
+        .collect();
+    let mut out = clauses(&start, &parts, width);
+    let most: Vec<_> = interrupts
+        .iter()
+        .map(|s| format!("{} {} in {}", s.count, s.name, time(s.ns)))
+        .collect();
+    out += &clauses("Interrupts: ", &most, width);
+    let mut busiest: Vec<_> = system.processes.iter().filter(|p| p.cpu() > 0).collect();
+    busiest.sort_by_key(|p| std::cmp::Reverse(p.cpu()));
+    let busiest: Vec<_> = busiest
+        .iter()
+        .map(|p| format!("{} ({}) {}", p.name, p.pid, share(p.cpu())))
+        .collect();
+    out += &clauses("Processes: ", &busiest, width);
+    out
+}
+
+/// A time in a table: nothing is "0".
+fn cell(ns: Ns) -> String {
+    if ns == 0 { "0".to_owned() } else { time(ns) }
+}
+
+fn cpus(system: &System, width: usize) -> String {
+    let mut columns = vec![("processor", 0), ("wall", 8)];
+    let drops = [1, 1, 5, 2, 2, 1, 6];
+    let names = Cpu::default().parts().map(|(name, _)| name);
+    columns.extend(names.into_iter().zip(drops));
+    columns.extend([("residual", 0), ("switches", 4), ("migrations", 7)]);
+    let mut table = Table::new(&columns);
+    let row = |name: String, cpu: &Cpu| {
+        let mut row = vec![name, time(cpu.wall)];
+        row.extend(cpu.parts().map(|(_, ns)| cell(ns)));
+        let residual = cpu.residual();
+        row.push(match percent(residual as f64, cpu.wall as f64).as_str() {
+            "-" => signed(residual),
+            share => share.to_owned(),
+        });
+        row.push(cpu.switches.to_string());
+        row.push(cpu.migrations.to_string());
+        row
+    };
+    for cpu in &system.cpus {
+        table.rows.push(row(cpu.cpu.to_string(), cpu));
+    }
+    if system.cpus.len() > 1 {
+        table.rows.push(row("all".to_owned(), &system.all()));
+    }
+    table.narrow = 9;
+    format!("\n{}", table.render(width))
+}
+
+fn interrupt_table(sums: &[Sum<'_>], width: usize, top: usize) -> String {
+    let mut table = Table::new(&[
+        ("interrupt", 0),
+        ("kind", 3),
+        ("count", 0),
+        ("time", 0),
+        ("mean", 1),
+        ("longest", 1),
+        ("most on", 2),
+    ]);
+    for sum in sums.iter().take(top) {
+        table.rows.push(vec![
+            sum.name.to_owned(),
+            match sum.kind {
+                Kind::Device => "device",
+                Kind::Vector => "processor",
+                Kind::Softirq => "softirq",
+            }
+            .to_owned(),
+            sum.count.to_string(),
+            cell(sum.ns),
+            time(sum.ns / sum.count.max(1)),
+            time(sum.max),
+            format!(
+                "{}: {}",
+                sum.most.1,
+                percent(sum.most.0 as f64, sum.count as f64)
+            ),
+        ]);
+    }
+    super::section("Interrupts", &table, width, sums.len().saturating_sub(top))
+}
+
+fn processes(system: &System, width: usize, top: usize) -> String {
+    let mut table = Table::new(&[
+        ("process", 0),
+        ("pid", 0),
+        ("on CPU", 0),
+        ("user", 1),
+        ("system", 1),
+        ("faults", 4),
+        ("unseen", 5),
+        ("waiting", 0),
+        ("interrupts", 3),
+        ("in these", 2),
+        ("switches", 6),
+        ("migrations", 7),
+    ]);
+    let mut order: Vec<_> = system.processes.iter().collect();
+    order.sort_by_key(|p| std::cmp::Reverse((p.cpu(), p.waiting)));
+    for process in order.iter().take(top) {
+        let name = match process.kernel {
+            true => format!("[{}]", process.name),
+            false => process.name.clone(),
+        };
+        let mut row = vec![name, process.pid.to_string()];
+        row.extend(
+            [
+                process.cpu(),
+                process.user,
+                process.system,
+                process.faults,
+                process.unseen,
+                process.waiting,
+            ]
+            .map(cell),
+        );
+        row.push((process.irq + process.softirq).to_string());
+        row.push(cell(process.irq_ns + process.softirq_ns));
+        row.push(process.switches.to_string());
+        row.push(process.migrations.to_string());
+        table.rows.push(row);
+    }
+    table.narrow = 15;
+    super::section("Processes", &table, width, order.len().saturating_sub(top))
+}

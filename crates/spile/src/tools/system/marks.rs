@@ -1,0 +1,154 @@
+//! What happens while the machine is recorded: a mark on each processor, the command or so many
+//! seconds, and a mark on each again. Beside the session, on a thread of its own.
+
+use std::io::{PipeReader, PipeWriter, Read};
+use std::ops::ControlFlow;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use spile_kernel::process::{mark, with_all_signals};
+use spile_runtime::{Outside, session::Armed};
+
+/// The option of `prctl` that the scripts look for.
+pub const MARK: i32 = 0x5350_4c33;
+
+/// How long it is recorded.
+pub struct Work {
+    /// Until it ends; none: until the time is over.
+    pub command: Vec<String>,
+    /// At most so long.
+    pub duration: Option<Duration>,
+}
+
+/// What is known when it is over.
+#[derive(Default)]
+pub struct Told {
+    /// What the command ended with, as `wait` gives it.
+    pub status: Option<i32>,
+    /// Processors that could not be marked.
+    pub unreached: Vec<u32>,
+    /// Why the command could not be run.
+    pub wrong: Option<String>,
+}
+
+/// [`Told`], from another thread.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<Told>>);
+
+impl Shared {
+    /// Changes it.
+    pub fn with(&self, change: impl FnOnce(&mut Told)) {
+        change(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()));
+    }
+
+    /// What is known so far.
+    pub fn take(&self) -> Told {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+}
+
+/// What begins the work when the probes are armed, and what ends the session when it is done.
+pub fn begin(cpus: Vec<u32>, work: Work) -> std::io::Result<(Armed, Outside, Shared)> {
+    let told = Shared::default();
+    let shared = told.clone();
+    let (armed, outside) = beside(move || {
+        on_each(&cpus, 1, &shared);
+        work.run(&shared);
+        on_each(&cpus, 0, &shared);
+    })?;
+    Ok((armed, outside, told))
+}
+
+/// Does something on a thread of its own once the probes are armed, and then ends the session.
+pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(Armed, Outside)> {
+    let (mut reader, writer): (PipeReader, PipeWriter) = std::io::pipe()?;
+    let fd = reader.try_clone()?.into();
+    let armed: Armed = Box::new(move |_| {
+        std::thread::spawn(move || {
+            run();
+            drop(writer);
+        });
+    });
+    let ready = Box::new(move || {
+        // Nothing is ever written: that it is over is the end of the file.
+        let _ = reader.read(&mut [0]);
+        ControlFlow::Break(())
+    });
+    Ok((armed, Outside { fd, ready }))
+}
+
+/// A set of one processor; none where the kernel's sets do not reach that far.
+pub fn only(cpu: u32) -> Option<CpuSet> {
+    let mut set = CpuSet::new();
+    let cpu = usize::try_from(cpu).ok()?;
+    (cpu < CpuSet::MAX_CPU).then(|| set.set(cpu))?;
+    Some(set)
+}
+
+/// Marks each processor, and goes back to where the thread may run.
+fn on_each(cpus: &[u32], argument: u64, told: &Shared) {
+    let before = sched_getaffinity(None);
+    for cpu in cpus {
+        match only(*cpu).map(|set| sched_setaffinity(None, &set)) {
+            Some(Ok(())) => mark(MARK, argument),
+            _ if argument == 0 => {}
+            _ => told.with(|t| t.unreached.push(*cpu)),
+        }
+    }
+    if let Ok(before) = before {
+        // It was so before.
+        let _ = sched_setaffinity(None, &before);
+    }
+}
+
+impl Work {
+    fn run(&self, told: &Shared) {
+        let Some((program, args)) = self.command.split_first() else {
+            match self.duration {
+                Some(duration) => std::thread::sleep(duration),
+                // Until Ctrl-C, which ends the session.
+                None => loop {
+                    std::thread::park();
+                },
+            }
+            return;
+        };
+        let mut command = Command::new(program);
+        match with_all_signals(command.args(args)).spawn() {
+            Ok(mut child) => {
+                if let Some(duration) = self.duration {
+                    limit(&child, duration);
+                }
+                match child.wait() {
+                    Ok(status) => told.with(|t| t.status = Some(status.into_raw())),
+                    Err(e) => told.with(|t| t.wrong = Some(format!("{program}: {e}"))),
+                }
+            }
+            Err(e) => told.with(|t| t.wrong = Some(format!("{program}: {e}"))),
+        }
+    }
+}
+
+/// Waits for a command, and ends it after that time.
+fn limit(child: &Child, duration: Duration) {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+        return;
+    };
+    let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
+    let timeout = Timespec {
+        tv_sec: duration.as_secs() as i64,
+        tv_nsec: duration.subsec_nanos().into(),
+    };
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    if poll(&mut fds, Some(&timeout)) == Ok(0) {
+        // It may just have ended.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}

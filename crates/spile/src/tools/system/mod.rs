@@ -1,0 +1,125 @@
+//! `spile profile --system`: what the whole machine does. `spile profile --noise`: what interrupts a
+//! program that only computes.
+
+mod marks;
+mod rows;
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use clap::Args;
+use spile_kernel::machine;
+use spile_profile::report;
+use spile_profile::system::System;
+use spile_runtime::Outcome;
+
+use self::marks::{Work, begin};
+use self::rows::Rows;
+use super::profile::{self, Profile};
+use super::{Run, script};
+use crate::profiles::width;
+use crate::report::{Failure, fail, say, tell};
+
+/// Options of `spile profile` about the machine.
+#[derive(Debug, Args, Default)]
+pub struct Machine {
+    /// The whole machine, by processor, interrupt and process, until CMD or -d SECS end, or Ctrl-C
+    #[arg(long, conflicts_with_all = ["pid", "output", "threads"])]
+    system: bool,
+    /// Print JSON, with --system
+    #[arg(long)]
+    json: bool,
+}
+
+impl Machine {
+    /// Whether it is about the machine.
+    pub fn asked(&self) -> bool {
+        self.system
+    }
+}
+
+/// Runs it; the result is the exit status: that of the command.
+pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
+    if cli.print_script {
+        say(script("system").unwrap_or_default())?;
+        return Ok(0);
+    }
+    if !cli.command.is_empty() {
+        profile::command(&cli.command)?;
+    }
+    let mut tool = Run::of("system");
+    tool.verbose = cli.verbose;
+    tool.quiet = true;
+    tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
+    let cpus = machine::online_cpus();
+    let (armed, outside, told) = begin(
+        cpus,
+        Work {
+            command: cli.command.clone(),
+            duration: cli.duration,
+        },
+    )
+    .map_err(|e| fail(format_args!("a pipe: {e}")))?;
+    tool.armed = Some(armed);
+    tool.outside = Some(outside);
+    let rows = Rc::new(RefCell::new(Rows::default()));
+    let taken = Rc::clone(&rows);
+    let outcome = tool.run(color, move |row| {
+        taken.borrow_mut().row(row);
+        ControlFlow::Continue(())
+    })?;
+    let told = told.take();
+    if let Some(wrong) = told.wrong {
+        return Err(fail(wrong));
+    }
+    for cpu in told.unreached {
+        tell(format_args!(
+            "WARNING: processor {cpu} is left out: spile may not run there\n"
+        ));
+    }
+    let rows = rows.take();
+    if !rows.ended {
+        return Err(fail("the recording ended before its account"));
+    }
+    let header = profile::header(cli)?;
+    let mut system = rows.finish();
+    system.host = header.host;
+    system.kernel = header.kernel;
+    system.command.clone_from(&cli.command);
+    system.status = told.status;
+    losses(&outcome, &mut system);
+    match cli.machine.json {
+        true => {
+            let text = serde_json::to_string(&system);
+            say(format_args!("{}\n", text.map_err(|e| fail(e.to_string()))?))?;
+        }
+        false if cli.command.is_empty() => {
+            say(report::system(&system, width(std::io::stdout()), cli.top))?;
+        }
+        // The standard output is the command's.
+        false => tell(report::system(&system, width(std::io::stderr()), cli.top)),
+    }
+    Ok(profile::exit_code(told.status))
+}
+
+/// What the session lost.
+fn losses(outcome: &Outcome, system: &mut System) {
+    let account = &outcome.account;
+    for (count, what) in [
+        (account.errors, "events: their handlers failed"),
+        (
+            account.skipped.total(),
+            "events that hit while another was handled; their time counts where they hit",
+        ),
+        (
+            account.lost_output,
+            "names of processes: the buffer was full",
+        ),
+        (account.overflows, "sums that did not fit in the tables"),
+    ] {
+        if count > 0 {
+            system.lost.insert(what.to_owned(), count);
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Rows of `tools/system.stp`, and what they are together.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::super::unquoted;
+use spile_kernel::process;
+use spile_profile::system::{Cpu, Interrupt, Kind, Process, System};
+
+/// Numbers of soft interrupts (`enum` in the kernel's `include/linux/interrupt.h`).
+const SOFT: [&str; 10] = [
+    "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
+];
+/// The processor's own, in the order of the scripts.
+const VECTORS: [&str; 9] = [
+    "local timer",
+    "rescheduling",
+    "function call",
+    "function call (single)",
+    "irq_work",
+    "thermal event",
+    "platform IPI",
+    "APIC error",
+    "spurious",
+];
+/// The scripts' numbers of the first vector and of the first device.
+const VECTOR: u64 = 100;
+const DEVICE: u64 = 1000;
+
+/// Which interrupt a number of the scripts is.
+pub fn interrupt(number: u64) -> (Kind, String) {
+    let named = |names: &[&str], n: u64| {
+        let name = usize::try_from(n).ok().and_then(|n| names.get(n));
+        name.map_or_else(|| n.to_string(), |name| (*name).to_owned())
+    };
+    match number {
+        n if n >= DEVICE => (Kind::Device, device(n - DEVICE)),
+        n if n >= VECTOR => (Kind::Vector, named(&VECTORS, n - VECTOR)),
+        n => (Kind::Softirq, named(&SOFT, n)),
+    }
+}
+
+/// The names of an interrupt's handlers, or its number.
+fn device(irq: u64) -> String {
+    let actions = std::fs::read_to_string(format!("/sys/kernel/irq/{irq}/actions"));
+    match actions.as_deref().map(str::trim) {
+        Ok(names) if !names.is_empty() => names.to_owned(),
+        _ => format!("irq {irq}"),
+    }
+}
+
+/// What the rows have told so far.
+#[derive(Default)]
+pub struct Rows {
+    cpus: BTreeMap<u32, Bounds>,
+    /// By process and what it is.
+    times: Vec<(u32, i64, u64, u64)>,
+    processes: BTreeMap<u32, Process>,
+    interrupts: Vec<Interrupt>,
+    names: HashMap<u64, (Kind, String)>,
+    /// The latest event that was seen anywhere.
+    latest: u64,
+    started_unix_ns: u64,
+    broken: u64,
+    malformed: u64,
+    /// The last row came.
+    pub ended: bool,
+}
+
+/// From when to when a processor's account goes.
+#[derive(Default)]
+struct Bounds {
+    began: u64,
+    ended: Option<u64>,
+    /// Where nothing said that it ended: its last event, and whether something ran then.
+    last: u64,
+    busy: bool,
+    cpu: Cpu,
+}
+
+impl Rows {
+    /// Takes a line.
+    pub fn row(&mut self, line: &[u8]) {
+        let line = String::from_utf8_lossy(line);
+        if self.take(&line).is_none() {
+            self.malformed += 1;
+        }
+    }
+
+    fn take(&mut self, line: &str) -> Option<()> {
+        let mut fields = line.split('\t');
+        let kind = fields.next()?;
+        let rest: Vec<&str> = fields.collect();
+        let number = |i: usize| rest.get(i)?.parse::<u64>().ok();
+        let small = |i: usize| rest.get(i)?.parse::<u32>().ok();
+        match kind {
+            "cpu" => {
+                let (cpu, began) = (small(0)?, number(1)?);
+                let bounds = self.cpus.entry(cpu).or_default();
+                bounds.began = began;
+                self.started_unix_ns = match self.started_unix_ns {
+                    0 => number(2)?,
+                    earlier => earlier,
+                };
+            }
+            "done" => self.cpus.get_mut(&small(0)?)?.ended = Some(number(1)?),
+            "last" => {
+                let (since, busy) = (number(1)?, number(2)? != 0);
+                let bounds = self.cpus.get_mut(&small(0)?)?;
+                (bounds.last, bounds.busy) = (since, busy);
+                self.latest = self.latest.max(since);
+            }
+            "task" => {
+                let process = self.process(small(0)?);
+                process.ppid = small(1)?;
+                process.kernel = number(2)? != 0;
+                process.name = unquoted(rest.get(3)?)?;
+            }
+            "time" => {
+                let pid: i64 = rest.get(1)?.parse().ok()?;
+                self.times.push((small(0)?, pid, number(2)?, number(3)?));
+            }
+            "hits" => self.hits(
+                small(0)?,
+                small(1)?,
+                number(2)?,
+                [number(3)?, number(4)?, number(5)?],
+            ),
+            "wait" => {
+                let (cpu, pid, count, ns) = (small(0)?, small(1)?, number(2)?, number(3)?);
+                self.cpus.get_mut(&cpu)?.cpu.switches += count;
+                if pid > 0 {
+                    let process = self.process(pid);
+                    process.switches += count;
+                    process.waiting += ns;
+                }
+            }
+            "moved" => {
+                let (cpu, pid, count) = (small(0)?, small(1)?, number(2)?);
+                if let Some(bounds) = self.cpus.get_mut(&cpu) {
+                    bounds.cpu.migrations += count;
+                }
+                self.process(pid).migrations += count;
+            }
+            "end" => {
+                self.broken = number(0)?;
+                self.ended = true;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn process(&mut self, pid: u32) -> &mut Process {
+        self.processes.entry(pid).or_insert_with(|| Process {
+            pid,
+            ..Process::default()
+        })
+    }
+
+    fn hits(&mut self, cpu: u32, pid: u32, what: u64, [count, ns, max]: [u64; 3]) {
+        let (kind, name) = self
+            .names
+            .entry(what)
+            .or_insert_with(|| interrupt(what))
+            .clone();
+        if let Some(bounds) = self.cpus.get_mut(&cpu) {
+            *match kind {
+                Kind::Softirq => &mut bounds.cpu.softirq,
+                _ => &mut bounds.cpu.irq,
+            } += ns;
+        }
+        if pid > 0 {
+            let process = self.process(pid);
+            let (hits, time) = match kind {
+                Kind::Softirq => (&mut process.softirq, &mut process.softirq_ns),
+                _ => (&mut process.irq, &mut process.irq_ns),
+            };
+            *hits += count;
+            *time += ns;
+        }
+        // One row for each process that it hit.
+        let known = self.interrupts.iter_mut();
+        let same = |i: &&mut Interrupt| i.cpu == cpu && i.kind == kind && i.name == name;
+        match known.rev().find(same) {
+            Some(interrupt) => {
+                interrupt.count += count;
+                interrupt.ns += ns;
+                interrupt.max = interrupt.max.max(max);
+            }
+            None => self.interrupts.push(Interrupt {
+                kind,
+                name,
+                cpu,
+                count,
+                ns,
+                max,
+            }),
+        }
+    }
+
+    /// The account.
+    pub fn finish(mut self) -> System {
+        for (cpu, pid, what, ns) in std::mem::take(&mut self.times) {
+            self.time(cpu, pid, what, ns);
+        }
+        let latest = self.latest;
+        let mut cpus = Vec::new();
+        for (number, bounds) in self.cpus {
+            let ended = bounds.ended.unwrap_or_else(|| latest.max(bounds.last));
+            let mut cpu = bounds.cpu;
+            cpu.cpu = number;
+            cpu.wall = ended.saturating_sub(bounds.began);
+            if bounds.ended.is_none() && !bounds.busy {
+                cpu.idle += ended.saturating_sub(bounds.last);
+            }
+            cpus.push(cpu);
+        }
+        for process in self.processes.values_mut().filter(|p| p.name.is_empty()) {
+            // It ran all the time.
+            match process::stat(process.pid) {
+                Some(stat) => {
+                    process.kernel = process.pid == 2 || stat.ppid == 2;
+                    (process.name, process.ppid) = (stat.comm, stat.ppid);
+                }
+                None => process.name = "?".to_owned(),
+            }
+        }
+        let mut lost = BTreeMap::new();
+        for (count, what) in [
+            (
+                self.broken,
+                "beginnings or ends of interrupts that were not seen; their time counts to what they are within",
+            ),
+            (
+                self.malformed,
+                "rows of the recording: they were not as they should be",
+            ),
+        ] {
+            if count > 0 {
+                lost.insert(what.to_owned(), count);
+            }
+        }
+        let ran = |p: &Process| p.cpu() > 0 || p.waiting > 0 || p.irq + p.softirq > 0;
+        System {
+            started_unix_ns: self.started_unix_ns,
+            cpus,
+            interrupts: self.interrupts,
+            processes: self.processes.into_values().filter(ran).collect(),
+            lost,
+            ..System::default()
+        }
+    }
+
+    /// Adds a time between two events: 0 in the program, 1 in system calls, 2 in page faults, 3
+    /// nothing, 4 not seen.
+    fn time(&mut self, cpu: u32, pid: i64, what: u64, ns: u64) {
+        if let Some(Bounds { cpu, .. }) = self.cpus.get_mut(&cpu) {
+            let part = match what {
+                0 => &mut cpu.user,
+                1 => &mut cpu.system,
+                2 => &mut cpu.faults,
+                3 => &mut cpu.idle,
+                _ => &mut cpu.unseen,
+            };
+            *part += ns;
+        }
+        let Ok(pid) = u32::try_from(pid) else { return };
+        if pid == 0 {
+            return;
+        }
+        let process = self.process(pid);
+        *match what {
+            0 => &mut process.user,
+            1 => &mut process.system,
+            2 => &mut process.faults,
+            _ => &mut process.unseen,
+        } += ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_become_an_account() {
+        let mut rows = Rows::default();
+        for row in [
+            "cpu\t0\t1000\t7",
+            "cpu\t1\t1100\t8",
+            "task\t20\t1\t0\t\"a\\tb\"",
+            "time\t0\t20\t0\t500",
+            "time\t0\t20\t1\t300",
+            "time\t0\t-1\t4\t10",
+            "hits\t0\t20\t7\t2\t50\t30",
+            "hits\t0\t0\t7\t1\t40\t40",
+            "hits\t0\t20\t100\t3\t100\t60",
+            "wait\t0\t20\t4\t77",
+            "wait\t0\t0\t3\t0",
+            "moved\t1\t20\t2",
+            "done\t0\t2000",
+            "last\t0\t0\t1",
+            "last\t1\t1900\t0",
+            "end\t0",
+        ] {
+            rows.row(row.as_bytes());
+        }
+        assert!(rows.ended);
+        let system = rows.finish();
+        assert_eq!(system.lost, BTreeMap::new());
+        let cpu = &system.cpus[0];
+        assert_eq!((cpu.wall, cpu.user, cpu.system), (1000, 500, 300));
+        assert_eq!((cpu.irq, cpu.softirq, cpu.unseen), (100, 90, 10));
+        assert_eq!((cpu.switches, cpu.residual()), (7, 0));
+        // Nothing said that it ended, and it was idle: until the last event anywhere.
+        assert_eq!((system.cpus[1].wall, system.cpus[1].idle), (800, 0));
+        let process = &system.processes[0];
+        assert_eq!((process.pid, process.name.as_str()), (20, "a\tb"));
+        assert_eq!((process.cpu(), process.waiting), (800, 77));
+        assert_eq!(
+            (process.irq, process.softirq, process.migrations),
+            (3, 2, 2)
+        );
+        let sched = &system.interrupts[0];
+        assert_eq!(
+            (sched.name.as_str(), sched.count, sched.max),
+            ("SCHED", 3, 40)
+        );
+        assert_eq!(system.interrupts[1].name, "local timer");
+    }
+
+    #[test]
+    fn what_is_no_row_is_counted() {
+        let mut rows = Rows::default();
+        for row in ["", "cpu", "time\t0\tx\t0\t1", "done\t9\t1", "nothing\t1"] {
+            rows.row(row.as_bytes());
+        }
+        assert_eq!(rows.finish().lost.values().sum::<u64>(), 5);
+    }
+}

@@ -1,0 +1,166 @@
+//! `spile profile --system` on the live kernel: the time of every processor adds up, and what it counts
+//! is what the kernel counts. The program is `tests/programs/lives.c`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn lives(dir: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/lives.c");
+    let program = dir.join("lives-system");
+    let done = Command::new("cc")
+        .args(["-O2", "-Wall", "-pthread", "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(done.unwrap().success());
+    program
+}
+
+/// All numbers of a line of `/proc/interrupts`, `/proc/softirqs` or `/proc/stat`.
+fn counts(text: &str, line: &str) -> u64 {
+    let found = text.lines().find_map(|l| l.trim().strip_prefix(line));
+    let numbers = found.unwrap_or_default().split_whitespace();
+    numbers.map_while(|n| n.parse::<u64>().ok()).sum()
+}
+
+fn sum(rows: &Value, key: &str, wanted: impl Fn(&Value) -> bool) -> u64 {
+    let rows = rows.as_array().unwrap().iter().filter(|r| wanted(r));
+    rows.map(|r| r[key].as_u64().unwrap()).sum()
+}
+
+const FILES: [&str; 3] = ["interrupts", "softirqs", "stat"];
+
+#[test]
+fn a_machine_adds_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let lives = lives(dir.path());
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let copy = |to: &str| -> String {
+        let copies = FILES.map(|f| format!("cat /proc/{f} > {}; ", at(&format!("{f}.{to}"))));
+        copies.concat()
+    };
+    // Within the recording, what the kernel counts before and after the load.
+    let script = format!(
+        "{}i=0; while [ $i -lt 20 ]; do {} calls 100000; i=$((i+1)); done; {}exit 3",
+        copy("before"),
+        lives.display(),
+        copy("after")
+    );
+    let outer: Vec<String> = FILES
+        .iter()
+        .map(|f| std::fs::read_to_string(format!("/proc/{f}")).unwrap())
+        .collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "--system", "--json", "--", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    let after: Vec<String> = FILES
+        .iter()
+        .map(|f| std::fs::read_to_string(format!("/proc/{f}")).unwrap())
+        .collect();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let json = text.lines().find(|l| l.starts_with('{'));
+    let system: Value = serde_json::from_str(json.expect(&said)).unwrap();
+
+    // Each nanosecond of each processor is in one part.
+    let cpus = system["cpus"].as_array().unwrap();
+    assert!(!cpus.is_empty());
+    let parts = [
+        "user", "system", "faults", "irq", "softirq", "idle", "unseen",
+    ];
+    for cpu in cpus {
+        let known: u64 = parts.iter().map(|p| cpu[p].as_u64().unwrap()).sum();
+        let wall = cpu["wall"].as_u64().unwrap();
+        assert!(known.abs_diff(wall) <= wall / 100, "{cpu}");
+    }
+    // And in one process, where one ran.
+    let processes = &system["processes"];
+    for part in ["user", "system", "faults"] {
+        let of_cpus = sum(&system["cpus"], part, |_| true);
+        assert_eq!(sum(processes, part, |_| true), of_cpus, "{part}");
+    }
+    let ours = |p: &Value| p["name"] == "lives-system";
+    assert_eq!(
+        processes
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|p| ours(p))
+            .count(),
+        20,
+        "{said}"
+    );
+    let user = sum(processes, "user", ours);
+    let calls = sum(processes, "system", ours);
+    assert!(user > 0 && calls > 0);
+    assert!(user + calls <= sum(&system["cpus"], "wall", |_| true));
+
+    // What it counts lies between what the kernel counted within and around it, less what it says
+    // is lost, and what hit threads that are not shown.
+    let interrupts = &system["interrupts"];
+    let lost: u64 = system["lost"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|n| n.as_u64().unwrap())
+        .sum();
+    let named = |name: &'static str| move |i: &Value| i["name"] == name;
+    for (file, line, counted) in [
+        (0, "LOC:", sum(interrupts, "count", named("local timer"))),
+        (0, "RES:", sum(interrupts, "count", named("rescheduling"))),
+        (1, "SCHED:", sum(interrupts, "count", named("SCHED"))),
+        (1, "RCU:", sum(interrupts, "count", named("RCU"))),
+        (2, "ctxt", sum(&system["cpus"], "switches", |_| true)),
+    ] {
+        let around = counts(&after[file], line) - counts(&outer[file], line);
+        let [from, to] = ["before", "after"].map(|w| {
+            let text = std::fs::read_to_string(at(&format!("{}.{w}", FILES[file]))).unwrap();
+            counts(&text, line)
+        });
+        assert!(counted <= around, "{line} {counted} of {around}");
+        let least = (to - from).saturating_sub(lost) * 8 / 10;
+        assert!(
+            counted >= least,
+            "{line} {counted}, the kernel {}",
+            to - from
+        );
+    }
+}
+
+#[test]
+fn a_report_and_bad_commands() {
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+            .args(["profile", "--system"])
+            .args(args)
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (code, out, err) = run(&["-d", "0.2"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    for word in ["processor", "residual", "Interrupts", "Processes", "spile"] {
+        assert!(out.contains(word), "{out}");
+    }
+    assert!(out.lines().all(|l| l.chars().count() <= 80), "{out}");
+    // The command's time is over.
+    let (code, out, err) = run(&["-d", "0.2", "--", "sleep", "1000"]);
+    assert_eq!((code, out.as_str()), (Some(128 + 15), ""), "{err}");
+    let (code, _, err) = run(&["--", "no-such-program"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        err.contains("no-such-program: there is no such program"),
+        "{err}"
+    );
+    let (code, out, _) = run(&["--print-script"]);
+    assert_eq!(code, Some(0));
+    assert!(out.contains("probe scheduler.ctxswitch"));
+}
