@@ -63,11 +63,11 @@ pub fn with_all_signals(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(all) }
 }
 
-/// Makes a system call that does nothing and that a script can tell: `prctl(what, argument)`, of an
-/// option that no kernel has.
-pub fn mark(what: i32, argument: u64) {
+/// Makes a system call that does nothing and that a script can tell: `prctl(what, argument,
+/// token)`, of an option that no kernel has.
+pub fn mark(what: i32, argument: u64, token: u64) {
     // SAFETY: the kernel refuses the option, and touches no memory of ours.
-    unsafe { libc::prctl(what, argument, 0, 0, 0) };
+    unsafe { libc::prctl(what, argument, token, 0, 0) };
 }
 
 /// A part of a process's memory.

@@ -11,12 +11,14 @@
 //! | [`export`] | formats of other tools |
 //! | [`html`] | the report as a page for a browser |
 //! | [`report`] | text: the summary, the table by thread, differences; machines |
+//! | [`noise`] | what interrupts a program that only computes |
 //! | [`system`] | what a machine did: processors, interrupts, processes |
 
 pub mod export;
 pub mod file;
 pub mod html;
 pub mod model;
+pub mod noise;
 pub mod paths;
 pub mod report;
 pub mod run;

@@ -3,12 +3,14 @@
 mod callpaths;
 mod diff;
 mod latency;
+mod noise;
 mod system;
 mod table;
 mod text;
 mod threads;
 
 pub use diff::diff;
+pub use noise::noise;
 pub use system::system;
 pub use text::{head, text};
 pub use threads::threads;

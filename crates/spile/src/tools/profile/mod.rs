@@ -31,7 +31,7 @@ const FRAMES: u32 = 48;
 #[command(
     name = "spile profile",
     bin_name = "spile profile",
-    override_usage = "spile profile [OPTIONS] [--] CMD [ARGS]...\n       spile profile [OPTIONS] -p PID\n       spile profile --system [-d SECS] [--] [CMD]...",
+    override_usage = "spile profile [OPTIONS] [--] CMD [ARGS]...\n       spile profile [OPTIONS] -p PID\n       spile profile --system [-d SECS] [--] [CMD]...\n       spile profile --noise [-d SECS] [--cpus LIST]",
     after_help = "The summary goes to the standard error when the command ends, or at Ctrl-C. Under mpirun, mpiexec \
                   and srun each rank writes a file instead; `spile report DIR` puts them together."
 )]

@@ -15,7 +15,17 @@ use spile_kernel::process::{mark, with_all_signals};
 use spile_runtime::{Outside, session::Armed};
 
 /// The option of `prctl` that the scripts look for.
-pub const MARK: i32 = 0x5350_4c33;
+const MARK: i32 = 0x5350_4c33;
+
+/// Tells the script that something begins, or ends, on the processor that this thread runs on.
+pub fn say(begins: bool) {
+    mark(MARK, begins.into(), token());
+}
+
+/// What tells a session's marks from those of others: its process's number.
+pub fn token() -> u64 {
+    std::process::id().into()
+}
 
 /// How long it is recorded.
 pub struct Work {
@@ -57,9 +67,9 @@ pub fn begin(cpus: Vec<u32>, work: Work) -> std::io::Result<(Armed, Outside, Sha
     let told = Shared::default();
     let shared = told.clone();
     let (armed, outside) = beside(move || {
-        on_each(&cpus, 1, &shared);
+        on_each(&cpus, true, &shared);
         work.run(&shared);
-        on_each(&cpus, 0, &shared);
+        on_each(&cpus, false, &shared);
     })?;
     Ok((armed, outside, told))
 }
@@ -91,12 +101,12 @@ pub fn only(cpu: u32) -> Option<CpuSet> {
 }
 
 /// Marks each processor, and goes back to where the thread may run.
-fn on_each(cpus: &[u32], argument: u64, told: &Shared) {
+fn on_each(cpus: &[u32], begins: bool, told: &Shared) {
     let before = sched_getaffinity(None);
     for cpu in cpus {
         match only(*cpu).map(|set| sched_setaffinity(None, &set)) {
-            Some(Ok(())) => mark(MARK, argument),
-            _ if argument == 0 => {}
+            Some(Ok(())) => say(begins),
+            _ if !begins => {}
             _ => told.with(|t| t.unreached.push(*cpu)),
         }
     }

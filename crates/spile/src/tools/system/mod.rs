@@ -2,6 +2,7 @@
 //! program that only computes.
 
 mod marks;
+mod noise;
 mod rows;
 
 use std::cell::RefCell;
@@ -27,7 +28,16 @@ pub struct Machine {
     /// The whole machine, by processor, interrupt and process, until CMD or -d SECS end, or Ctrl-C
     #[arg(long, conflicts_with_all = ["pid", "output", "threads"])]
     system: bool,
-    /// Print JSON, with --system
+    /// What interrupts a thread that only computes, one on each processor, for -d SECS (10)
+    #[arg(long, conflicts_with_all = ["pid", "output", "threads", "system", "command"])]
+    noise: bool,
+    /// The processors of --noise, such as 0-3,8; all if nothing is said
+    #[arg(long, value_name = "LIST", requires = "noise", value_parser = noise::list)]
+    cpus: Option<noise::List>,
+    /// The shortest gap that is noise, in nanoseconds
+    #[arg(long, value_name = "NS", requires = "noise", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    threshold: u64,
+    /// Print JSON, with --system and --noise
     #[arg(long)]
     json: bool,
 }
@@ -35,12 +45,15 @@ pub struct Machine {
 impl Machine {
     /// Whether it is about the machine.
     pub fn asked(&self) -> bool {
-        self.system
+        self.system || self.noise
     }
 }
 
 /// Runs it; the result is the exit status: that of the command.
 pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
+    if cli.machine.noise {
+        return noise::run(cli, color);
+    }
     if cli.print_script {
         say(script("system").unwrap_or_default())?;
         return Ok(0);
@@ -61,6 +74,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         },
     )
     .map_err(|e| fail(format_args!("a pipe: {e}")))?;
+    tool.set("token", marks::token());
     tool.armed = Some(armed);
     tool.outside = Some(outside);
     let rows = Rc::new(RefCell::new(Rows::default()));

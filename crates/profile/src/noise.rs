@@ -1,0 +1,305 @@
+//! What interrupts a thread that only computes: gaps in its time, and what filled them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::model::Ns;
+
+/// The noise of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Noise {
+    /// The machine's name.
+    pub host: String,
+    /// Its kernel's release.
+    pub kernel: String,
+    /// Gaps longer than this are noise.
+    pub threshold_ns: Ns,
+    /// The processors, by number.
+    pub cpus: Vec<Cpu>,
+    /// What was lost, by reason in words that can follow a number.
+    pub lost: BTreeMap<String, u64>,
+}
+
+/// A processor's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: u32,
+    /// How long its thread computed.
+    pub wall: Ns,
+    /// How often it read the clock.
+    pub passes: u64,
+    /// The shortest time between two readings: what a gap is told from.
+    pub shortest: Ns,
+    /// Gaps.
+    pub gaps: u64,
+    /// Their time.
+    pub ns: Ns,
+    /// The longest.
+    pub max: Ns,
+    /// What took most of the longest.
+    pub max_by: String,
+    /// What filled them, the longest time first; the times add up to `ns`.
+    pub causes: Vec<Cause>,
+    /// Gaps by length: bucket n has those from 2^n to 2^(n+1) ns.
+    pub lengths: BTreeMap<u32, u64>,
+}
+
+impl Cpu {
+    /// Noise in millionths of the time.
+    #[must_use]
+    pub fn ppm(&self) -> f64 {
+        match self.wall {
+            0 => 0.0,
+            wall => self.ns as f64 * 1e6 / wall as f64,
+        }
+    }
+}
+
+/// What kind of cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A device's interrupt.
+    Device,
+    /// The processor's own interrupts.
+    Vector,
+    /// A soft interrupt.
+    Softirq,
+    /// Another thread.
+    Thread,
+    /// The way into these and back, and what recording them takes: the rest of gaps that have causes.
+    Around,
+    /// Nothing was seen in the gap: a hypervisor, firmware, or what was lost.
+    Unknown,
+}
+
+/// A cause of gaps.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Source {
+    /// Its kind.
+    pub kind: Kind,
+    /// The interrupt's or the thread's name.
+    pub name: String,
+    /// The thread.
+    pub tid: Option<u32>,
+    /// Its process.
+    pub pid: Option<u32>,
+}
+
+/// How much of the noise is a cause's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// The cause.
+    #[serde(flatten)]
+    pub source: Source,
+    /// How many of it were in gaps.
+    pub count: u64,
+    /// Its time in them, without what interrupted it.
+    pub ns: Ns,
+    /// The longest.
+    pub max: Ns,
+}
+
+/// Something that happened on a processor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// When it began.
+    pub start: Ns,
+    /// When it ended; none: nobody saw it.
+    pub end: Option<Ns>,
+    /// Which of the sources.
+    pub source: usize,
+}
+
+/// Of what a thread saw, and what happened meanwhile: the gaps (in order, not overlapping), the events
+/// and what they are of. Gives the processor's noise; its wall time and passes are the caller's.
+#[must_use]
+pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) -> Cpu {
+    // Of those that begin together the longest has the others in it.
+    events.sort_by_key(|e| (e.start, std::cmp::Reverse(e.end.unwrap_or(Ns::MAX))));
+    let mut cpu = Cpu::default();
+    let mut causes: BTreeMap<Source, Cause> = BTreeMap::new();
+    let mut first = 0;
+    for (start, end) in gaps {
+        let length = end.saturating_sub(*start);
+        // One without an end lasts until its gap's.
+        while events
+            .get(first)
+            .is_some_and(|e| e.end.unwrap_or(e.start) < *start)
+        {
+            first += 1;
+        }
+        let mut within: Vec<(usize, Ns)> = Vec::new();
+        let mut open: Vec<(usize, Ns)> = Vec::new();
+        let mut at = *start;
+        let mut around = 0;
+        // Up to a point in time, everything belongs to what is innermost.
+        let mut until = |open: &mut Vec<(usize, Ns)>, within: &mut Vec<(usize, Ns)>, to: Ns| {
+            while at < to {
+                match open.last().copied() {
+                    Some((_, ends)) if ends <= at => _ = open.pop(),
+                    Some((place, ends)) => {
+                        let stop = ends.min(to);
+                        within[place].1 += stop - at;
+                        at = stop;
+                    }
+                    None => {
+                        around += to - at;
+                        at = to;
+                    }
+                }
+            }
+        };
+        for event in events[first..].iter().take_while(|e| e.start < *end) {
+            let ends = event.end.unwrap_or(*end).min(*end);
+            if ends <= *start || event.end.is_none() && event.start < *start {
+                continue;
+            }
+            until(&mut open, &mut within, event.start.max(*start));
+            within.push((event.source, 0));
+            open.push((within.len() - 1, ends));
+        }
+        until(&mut open, &mut within, *end);
+        let mut add = |source: &Source, ns: Ns| {
+            let cause = causes.entry(source.clone()).or_insert_with(|| Cause {
+                source: source.clone(),
+                count: 0,
+                ns: 0,
+                max: 0,
+            });
+            cause.count += 1;
+            cause.ns += ns;
+            cause.max = cause.max.max(ns);
+        };
+        for (source, ns) in &within {
+            if let Some(source) = sources.get(*source) {
+                add(source, *ns);
+            } else {
+                around += ns;
+            }
+        }
+        let rest = rest(within.is_empty());
+        if around > 0 {
+            add(&rest, around);
+        }
+        cpu.gaps += 1;
+        cpu.ns += length;
+        *cpu.lengths.entry(length.max(1).ilog2()).or_insert(0) += 1;
+        if length > cpu.max {
+            cpu.max = length;
+            let most = within.iter().max_by_key(|(_, ns)| *ns);
+            let most = most.and_then(|(source, _)| sources.get(*source));
+            cpu.max_by.clone_from(&most.unwrap_or(&rest).name);
+        }
+    }
+    cpu.causes = causes.into_values().collect();
+    cpu.causes.sort_by_key(|c| std::cmp::Reverse(c.ns));
+    cpu
+}
+
+/// Whose the time is that no event has.
+fn rest(alone: bool) -> Source {
+    let (kind, name) = match alone {
+        true => (Kind::Unknown, "(nothing seen: hypervisor, firmware)"),
+        false => (Kind::Around, "(entry, exit, recording)"),
+    };
+    Source {
+        kind,
+        name: name.to_owned(),
+        tid: None,
+        pid: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sources() -> Vec<Source> {
+        let source = |kind, name: &str| Source {
+            kind,
+            name: name.to_owned(),
+            tid: None,
+            pid: None,
+        };
+        vec![
+            source(Kind::Vector, "timer"),
+            source(Kind::Softirq, "SCHED"),
+            source(Kind::Thread, "other"),
+        ]
+    }
+
+    fn event(start: Ns, end: Ns, source: usize) -> Event {
+        Event {
+            start,
+            end: Some(end),
+            source,
+        }
+    }
+
+    fn of<'a>(cpu: &'a Cpu, name: &str) -> Option<(u64, Ns, Ns)> {
+        let found = cpu.causes.iter().find(|c| c.source.name.starts_with(name));
+        found.map(|c| (c.count, c.ns, c.max))
+    }
+
+    #[test]
+    fn gaps_have_causes() {
+        let gaps = [(100, 200), (1000, 3000), (5000, 5010), (7000, 8000)];
+        let events = vec![
+            // Too short to be a gap.
+            event(20, 25, 0),
+            // A timer with a soft interrupt behind it.
+            event(110, 130, 0),
+            event(140, 190, 1),
+            // A thread, which a timer interrupts.
+            event(1100, 2900, 2),
+            event(1500, 1600, 0),
+            // A thread whose end nobody saw.
+            Event {
+                start: 7100,
+                end: None,
+                source: 2,
+            },
+        ];
+        let cpu = account(&gaps, events, &sources());
+        assert_eq!((cpu.gaps, cpu.ns, cpu.max), (4, 3110, 2000));
+        assert_eq!(cpu.max_by, "other");
+        assert_eq!(of(&cpu, "timer"), Some((2, 120, 100)));
+        assert_eq!(of(&cpu, "SCHED"), Some((1, 50, 50)));
+        assert_eq!(of(&cpu, "other"), Some((2, 1700 + 900, 1700)));
+        assert_eq!(of(&cpu, "(entry"), Some((3, 30 + 200 + 100, 200)));
+        assert_eq!(of(&cpu, "(nothing"), Some((1, 10, 10)));
+        assert_eq!(
+            cpu.lengths,
+            BTreeMap::from([(3, 1), (6, 1), (9, 1), (10, 1)])
+        );
+    }
+
+    proptest! {
+        /// Whatever the events say, the causes' times are the gaps'.
+        #[test]
+        fn causes_add_up(
+            steps in prop::collection::vec((0u64..50, 1u64..50), 0..20),
+            events in prop::collection::vec((0u64..2000, prop::option::of(0u64..300), 0usize..4), 0..40),
+        ) {
+            let mut at = 0;
+            let gaps: Vec<_> = steps.iter().map(|(wait, length)| {
+                let start = at + wait;
+                at = start + length;
+                (start, at)
+            }).collect();
+            let events = events.into_iter().map(|(start, length, source)| Event {
+                start,
+                end: length.map(|l| start + l),
+                source,
+            }).collect();
+            let cpu = account(&gaps, events, &sources());
+            prop_assert_eq!(cpu.causes.iter().map(|c| c.ns).sum::<u64>(), cpu.ns);
+            prop_assert_eq!(cpu.lengths.values().sum::<u64>(), cpu.gaps);
+        }
+    }
+}

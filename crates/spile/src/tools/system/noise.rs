@@ -1,0 +1,328 @@
+//! `spile profile --noise`: a thread on each processor reads the clock again and again; where it jumps,
+//! something else had the processor, and the script knows what.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::thread::sched_setaffinity;
+use rustix::time::{ClockId, clock_gettime};
+use spile_kernel::{machine, process};
+use spile_profile::noise::{Event, Kind, Noise, Source, account};
+use spile_profile::report;
+use spile_profile::system::Kind as Interrupt;
+
+use super::super::{Run, script, unquoted};
+use super::profile::{self, Profile};
+use super::{marks, rows};
+use crate::profiles::width;
+use crate::report::{Failure, fail, say};
+
+/// How long it takes if nothing is said.
+const USUAL: Duration = Duration::from_secs(10);
+/// Gaps that a thread keeps; how many more there were is told.
+const MOST: usize = 1 << 20;
+/// The script's number of thread 0.
+const THREAD: u64 = 1 << 40;
+
+/// Processors.
+#[derive(Debug, Clone, Default)]
+pub struct List(Vec<u32>);
+
+/// Reads such as `0-3,8`.
+pub fn list(text: &str) -> Result<List, String> {
+    let list = machine::parse_cpus(text).ok_or("not a list of processors, such as 0-3,8")?;
+    let online = machine::online_cpus();
+    match list.iter().find(|c| !online.contains(c)) {
+        Some(cpu) => Err(format!("there is no processor {cpu}")),
+        None => Ok(List(list)),
+    }
+}
+
+/// What a thread saw.
+#[derive(Default)]
+struct Seen {
+    cpu: u32,
+    gaps: Vec<(u64, u64)>,
+    left_out: u64,
+    wall: u64,
+    passes: u64,
+    shortest: u64,
+}
+
+/// Runs it; the result is the exit status.
+pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
+    if cli.print_script {
+        say(script("noise").unwrap_or_default())?;
+        return Ok(0);
+    }
+    let mut cpus = cli
+        .machine
+        .cpus
+        .clone()
+        .map_or_else(machine::online_cpus, |l| l.0);
+    cpus.sort_unstable();
+    cpus.dedup();
+    let duration = cli.duration.unwrap_or(USUAL);
+    let threshold = cli.machine.threshold;
+    let mut tool = Run::of("noise");
+    tool.verbose = cli.verbose;
+    tool.quiet = true;
+    tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
+    tool.set("token", marks::token());
+    let seen: Arc<Mutex<Vec<Result<Seen, String>>>> = Arc::default();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (all, ended) = (Arc::clone(&seen), Arc::clone(&stop));
+    let (armed, outside) = marks::beside(move || {
+        let threads = cpus.into_iter().map(|cpu| {
+            let ended = Arc::clone(&ended);
+            std::thread::spawn(move || compute(cpu, duration, threshold, &ended))
+        });
+        for thread in threads.collect::<Vec<_>>() {
+            let result = thread
+                .join()
+                .unwrap_or_else(|_| Err("a thread failed".to_owned()));
+            all.lock().unwrap_or_else(|e| e.into_inner()).push(result);
+        }
+    })
+    .map_err(|e| fail(format_args!("a pipe: {e}")))?;
+    tool.armed = Some(armed);
+    tool.outside = Some(outside);
+    let rows = Rc::new(RefCell::new(Rows::default()));
+    let taken = Rc::clone(&rows);
+    let done = tool.run(color, move |row| {
+        taken.borrow_mut().row(row);
+        ControlFlow::Continue(())
+    });
+    stop.store(true, Ordering::Relaxed);
+    let outcome = done?;
+    let rows = rows.take();
+    if !rows.ended {
+        return Err(fail("the recording ended before its account"));
+    }
+    let header = profile::header(cli)?;
+    let mut noise = Noise {
+        host: header.host,
+        kernel: header.kernel,
+        threshold_ns: threshold,
+        ..Noise::default()
+    };
+    let mut left_out = 0;
+    for seen in seen.lock().unwrap_or_else(|e| e.into_inner()).drain(..) {
+        let seen = seen.map_err(fail)?;
+        left_out += seen.left_out;
+        let mut cpu = account(&seen.gaps, rows.events(seen.cpu), &rows.sources);
+        cpu.cpu = seen.cpu;
+        cpu.wall = seen.wall;
+        cpu.passes = seen.passes;
+        cpu.shortest = seen.shortest;
+        noise.cpus.push(cpu);
+    }
+    if noise.cpus.is_empty() {
+        return Err(fail("it was ended before there was anything to tell"));
+    }
+    let account = &outcome.account;
+    for (count, what) in [
+        (account.errors, "events: there was no room for them"),
+        (
+            account.skipped.total(),
+            "events that hit while another was handled",
+        ),
+        (account.lost_output, "rows: the buffer was full"),
+        (left_out, "gaps: there were too many"),
+        (
+            rows.malformed,
+            "rows of the recording: they were not as they should be",
+        ),
+    ] {
+        if count > 0 {
+            noise.lost.insert(what.to_owned(), count);
+        }
+    }
+    if cli.machine.json {
+        let text = serde_json::to_string(&noise);
+        say(format_args!("{}\n", text.map_err(|e| fail(e.to_string()))?))?;
+    } else {
+        say(report::noise(&noise, width(std::io::stdout()), cli.top))?;
+    }
+    Ok(0)
+}
+
+/// The clock of the script, in nanoseconds.
+fn clock() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Computes on a processor for that long.
+fn compute(
+    cpu: u32,
+    duration: Duration,
+    threshold: u64,
+    stop: &AtomicBool,
+) -> Result<Seen, String> {
+    let only = marks::only(cpu).map(|set| sched_setaffinity(None, &set));
+    if !matches!(only, Some(Ok(()))) {
+        return Err(format!("spile may not run on processor {cpu}"));
+    }
+    // Touched before, so that no page of it is missing later.
+    let mut gaps = vec![(1, 1); MOST];
+    gaps.clear();
+    let mut seen = Seen {
+        cpu,
+        shortest: u64::MAX,
+        ..Seen::default()
+    };
+    marks::say(true);
+    let start = clock();
+    let end = start.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    let mut last = start;
+    while last < end && !stop.load(Ordering::Relaxed) {
+        let now = clock();
+        let passed = now.saturating_sub(last);
+        seen.passes += 1;
+        seen.shortest = seen.shortest.min(passed);
+        if passed > threshold {
+            if gaps.len() < MOST {
+                gaps.push((last, now));
+            } else {
+                seen.left_out += 1;
+            }
+        }
+        last = now;
+    }
+    marks::say(false);
+    seen.wall = last - start;
+    seen.gaps = gaps;
+    Ok(seen)
+}
+
+/// What the script's rows have told.
+#[derive(Default)]
+struct Rows {
+    events: HashMap<u32, Vec<Event>>,
+    sources: Vec<Source>,
+    known: HashMap<u64, usize>,
+    malformed: u64,
+    ended: bool,
+}
+
+impl Rows {
+    fn row(&mut self, line: &[u8]) {
+        if std::str::from_utf8(line)
+            .ok()
+            .and_then(|l| self.take(l))
+            .is_none()
+        {
+            self.malformed += 1;
+        }
+    }
+
+    fn take(&mut self, line: &str) -> Option<()> {
+        let fields: Vec<&str> = line.split('\t').collect();
+        match fields.as_slice() {
+            ["log", cpu, start, what, took] => {
+                let (start, took): (u64, i64) = (start.parse().ok()?, took.parse().ok()?);
+                let source = self.source(what.parse().ok()?);
+                self.events
+                    .entry(cpu.parse().ok()?)
+                    .or_default()
+                    .push(Event {
+                        start,
+                        end: u64::try_from(took)
+                            .ok()
+                            .map(|took| start.saturating_add(took)),
+                        source,
+                    });
+            }
+            ["name", tid, pid, name] => {
+                let tid: u32 = tid.parse().ok()?;
+                let source = self.source(THREAD + u64::from(tid));
+                let source = self.sources.get_mut(source)?;
+                source.pid = pid.parse().ok();
+                source.name = unquoted(name)?;
+            }
+            ["end"] => self.ended = true,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Which source a number of the script is.
+    fn source(&mut self, what: u64) -> usize {
+        if let Some(known) = self.known.get(&what) {
+            return *known;
+        }
+        let source = match what.checked_sub(THREAD).map(u32::try_from) {
+            Some(tid) => {
+                let tid = tid.unwrap_or(u32::MAX);
+                let name = process::stat(tid).map_or_else(|| "?".to_owned(), |s| s.comm);
+                Source {
+                    kind: Kind::Thread,
+                    name,
+                    tid: Some(tid),
+                    pid: None,
+                }
+            }
+            None => {
+                let (kind, name) = rows::interrupt(what);
+                Source {
+                    kind: match kind {
+                        Interrupt::Device => Kind::Device,
+                        Interrupt::Vector => Kind::Vector,
+                        Interrupt::Softirq => Kind::Softirq,
+                    },
+                    name,
+                    tid: None,
+                    pid: None,
+                }
+            }
+        };
+        self.sources.push(source);
+        self.known.insert(what, self.sources.len() - 1);
+        self.sources.len() - 1
+    }
+
+    fn events(&self, cpu: u32) -> Vec<Event> {
+        self.events.get(&cpu).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_become_events() {
+        let mut rows = Rows::default();
+        let thread = THREAD + 4_000_000;
+        for row in [
+            "log\t1\t500\t100\t20".to_owned(),
+            format!("log\t1\t600\t{thread}\t-1"),
+            "name\t4000000\t77\t\"a b\"".to_owned(),
+            "log\t1\tx\t100\t20".to_owned(),
+            "nothing".to_owned(),
+            "end".to_owned(),
+        ] {
+            rows.row(row.as_bytes());
+        }
+        assert_eq!((rows.ended, rows.malformed), (true, 2));
+        let events = rows.events(1);
+        assert_eq!((events[0].start, events[0].end), (500, Some(520)));
+        assert_eq!((events[1].start, events[1].end), (600, None));
+        let source = &rows.sources[events[1].source];
+        assert_eq!((source.name.as_str(), source.pid), ("a b", Some(77)));
+        assert_eq!(rows.sources[events[0].source].name, "local timer");
+    }
+
+    #[test]
+    fn lists_of_processors() {
+        assert_eq!(list("0,0-0").unwrap().0, [0, 0]);
+        assert!(list("").is_err());
+        assert!(list("100000").is_err());
+    }
+}
