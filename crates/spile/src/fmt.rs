@@ -32,7 +32,7 @@ pub fn run(cli: &Fmt, color: bool) -> Result<u8, Failure> {
     let env = preproc_env(&host::release());
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
-    let lib = tapset::load(&mut sources, &env, &cli.include, &[], &mut diags)
+    let lib = tapset::open(&mut sources, &env, &cli.include, &[], &mut diags)
         .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
     let mut f = Formatter {
         sources,

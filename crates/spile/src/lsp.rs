@@ -33,20 +33,16 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
     // Whole paths, which tell them from the built-in files and mean the same to the editor.
     let whole = |p: &PathBuf| p.canonicalize().unwrap_or_else(|_| p.clone());
     let include: Vec<PathBuf> = cli.include.iter().map(whole).collect();
-    let lib = tapset::load(
-        &mut sources,
-        &env(Vec::new()),
-        &include,
-        &cli.defines,
-        &mut diags,
-    )
-    .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
+    let plain = env(Vec::new());
+    let lib = tapset::open(&mut sources, &plain, &include, &cli.defines, &mut diags)
+        .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
+    let files = lib.scripts(&mut sources, &plain, None, &mut diags);
     if diags.has_errors() {
         // Editors keep what a server says there in a log.
         tell(diags.render(&sources, false));
     }
     let mut library = Library::new();
-    for (file, tree) in lib.files {
+    for (file, tree) in files {
         library.add(file, tree, false);
     }
     let blind = match kernel_types() {

@@ -32,6 +32,7 @@ const MAX_SCRIPT: u64 = 4 << 20;
 const RING_BYTES: u32 = 4 << 20;
 
 /// The script's texts and arguments.
+#[derive(Clone)]
 pub struct Script {
     /// Names, for messages, and texts.
     pub texts: Vec<(String, Vec<u8>)>,
@@ -70,6 +71,8 @@ pub struct Front {
     /// The user's files as `-p1` prints them.
     pretty: String,
     files: usize,
+    /// Files of the tapset were left out.
+    partial: bool,
     /// It is for another kernel than the one that runs.
     other: bool,
 }
@@ -93,7 +96,7 @@ pub fn through(
     change: impl FnOnce(&mut session::Options),
 ) -> Result<End, Failure> {
     let mut watch = Stopwatch::start(cli.verbose > 0);
-    let mut front = parse(cli, script)?;
+    let mut front = parse(cli, script.clone(), script.is_none())?;
     watch.pass(
         1,
         format_args!("parsed user script and {} library scripts", front.files),
@@ -111,7 +114,12 @@ pub fn through(
         say(&front.pretty)?;
         return Ok(End::Shown(0));
     }
-    let analysis = analyse(cli, &mut front);
+    let mut analysis = analyse(cli, &mut front);
+    if front.diags.has_errors() && front.partial {
+        // What is wrong is said with all names in sight.
+        front = parse(cli, script, true)?;
+        analysis = analyse(cli, &mut front);
+    }
     if front.diags.has_errors()
         && !front.other
         && let Err(failure) = kernel_types()
@@ -290,14 +298,15 @@ fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
     })
 }
 
-fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
+/// Parses the script, and the tapset as a whole or as far as the script needs it.
+fn parse(cli: &Cli, script: Option<Script>, whole: bool) -> Result<Front, Failure> {
     let kernel = kernel(cli)?;
     let (release, other) = (kernel.release.clone(), kernel.other);
     let script = script.unwrap_or(Script {
         texts: Vec::new(),
         args: Vec::new(),
     });
-    let mut env = preproc_env(&release).with_args(script.args);
+    let mut env = preproc_env(&release).with_args(script.args.clone());
     env.guru = cli.guru;
     if let Some(version) = &cli.compatible {
         env.systemtap_version = version.clone();
@@ -305,24 +314,29 @@ fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let mut library = Library::new();
+    let texts = script.texts.iter().map(|(_, text)| &**text);
+    let options = [&script.args, &cli.defines, &cli.globals];
+    let options = options.into_iter().flatten().map(|o| o.as_bytes());
+    let words = texts.chain(options).flat_map(tapset::words).collect();
     // The script's files come first, so that its messages do.
-    let user: Vec<_> = script
-        .texts
-        .into_iter()
-        .map(|(name, text)| sources.add(name, text))
-        .collect();
-    let lib = tapset::load(&mut sources, &env, &cli.include, &cli.defines, &mut diags)
+    let add = |(name, text): &(String, Vec<u8>)| sources.add(name.clone(), text.clone());
+    let user: Vec<_> = script.texts.iter().map(add).collect();
+    let lib = tapset::open(&mut sources, &env, &cli.include, &cli.defines, &mut diags)
         .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
     let mut pretty = String::new();
+    let mut partial = !whole;
     for file in user {
         let tree = parse_file(&mut sources, file, &env, &lib.macros, &mut diags);
         if cli.pass == Some(1) {
             pretty.push_str(&pretty::file(&tree));
         }
+        partial &= !tapset::has_patterns(&tree);
         library.add(file, tree, true);
     }
-    let files = lib.files.len();
-    for (file, tree) in lib.files {
+    let needed = partial.then_some(&words);
+    let scripts = lib.scripts(&mut sources, &env, needed, &mut diags);
+    let files = scripts.len();
+    for (file, tree) in scripts {
         library.add(file, tree, false);
     }
     Ok(Front {
@@ -335,6 +349,7 @@ fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
             .map_err(fail)?,
         pretty,
         files,
+        partial,
         other,
     })
 }
