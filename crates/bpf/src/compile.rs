@@ -8,6 +8,7 @@ use crate::asm::{Asm, Function};
 use crate::at_return;
 use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
+use crate::executed;
 use crate::insn::{AluOp, Cond, Reg::*, Size};
 use crate::layout::{
     Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat, StackWords,
@@ -160,11 +161,22 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         programs.insert(0, spec);
         infos.insert(0, info);
     }
+    if program.watches_programs() {
+        let shape = pool.record(RecordShape {
+            what: RecordWhat::Executed,
+            fields: vec![Ty::Long; 2],
+            words: 0,
+        });
+        let (spec, info) = executed::teller(&plan, options.cpus, shape).map_err(whole)?;
+        // Before those that run programs are looked for.
+        programs.insert(0, spec);
+        infos.insert(0, info);
+    }
     // Where no handler prints, only errors are sent.
     let error = |r: &RecordShape| {
         matches!(
             r.what,
-            RecordWhat::Error { .. } | RecordWhat::Rethrown { .. }
+            RecordWhat::Error { .. } | RecordWhat::Rethrown { .. } | RecordWhat::Executed
         )
     };
     let ring = if pool.records.iter().all(error) {

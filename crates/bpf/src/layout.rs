@@ -695,6 +695,8 @@ pub enum RecordWhat {
     /// times [`FILE_NAME`] bytes, the names that lead to it, innermost first, NUL-terminated;
     /// an empty one ends them.
     File,
+    /// A process became a program; two numbers: its number, and when, by the monotonic clock.
+    Executed,
     /// `print(@hist_log(x))`: draw the words, the buckets of this histogram.
     Hist(spile_ir::Hist),
     /// An error that nothing caught; fields: see [`ErrorKind`].

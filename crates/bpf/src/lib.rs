@@ -11,6 +11,7 @@ pub mod layout;
 
 pub mod compile;
 mod dispatch;
+mod executed;
 mod iterate;
 mod lower;
 mod means;

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use crate::event::Event;
+use crate::event::{Event, Watch, WatchOf};
 use crate::fmt::Format;
 use crate::intrinsics::Intrinsic;
 use crate::regex::Regex;
@@ -318,6 +318,13 @@ impl Program {
             let mut insts = h.body.blocks.iter().flat_map(|b| &b.insts);
             matches!(&h.event, Event::Code(probe) if probe.tree) || insts.any(|(i, _)| asks(i))
         })
+    }
+
+    /// Whether memory of all processes that run a program is watched.
+    pub fn watches_programs(&self) -> bool {
+        let of_program = |w: &Watch| matches!(w.of, WatchOf::Program(_));
+        let mut events = self.handlers.iter().map(|h| &h.event);
+        events.any(|e| matches!(e, Event::Watch(w) if of_program(w)))
     }
 
     /// A place and the calls that led there, innermost first: those known when the code was

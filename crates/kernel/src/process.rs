@@ -101,20 +101,28 @@ pub fn running(program: &std::path::Path) -> Vec<(u32, u64)> {
     let Some(wanted) = file_identity(program) else {
         return Vec::new();
     };
-    let start = |pid: u32| {
-        let path = format!("/proc/{pid}/exe");
-        let path = std::path::Path::new(&path);
-        if file_identity(path)? != wanted {
-            return None;
-        }
-        let name = fs::read_link(path).ok()?;
-        let name = name.to_string_lossy();
-        let name = name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned();
-        let first = mappings(pid).ok()?;
-        let first = first.iter().find(|m| m.path == name && m.offset == 0)?;
-        Some((pid, first.start))
-    };
+    let start = |pid| Some((pid, start_where(pid, wanted)?));
     all().into_iter().filter_map(start).collect()
+}
+
+/// The same of one process: the address, if it runs the program.
+#[must_use]
+pub fn start_of(program: &std::path::Path, pid: u32) -> Option<u64> {
+    start_where(pid, file_identity(program)?)
+}
+
+fn start_where(pid: u32, wanted: (u64, u64)) -> Option<u64> {
+    let path = format!("/proc/{pid}/exe");
+    let path = std::path::Path::new(&path);
+    if file_identity(path)? != wanted {
+        return None;
+    }
+    let name = fs::read_link(path).ok()?;
+    let name = name.to_string_lossy();
+    let name = name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned();
+    let first = mappings(pid).ok()?;
+    let first = first.iter().find(|m| m.path == name && m.offset == 0)?;
+    Some(first.start)
 }
 
 /// A line of `/proc/PID/maps`: `START-END PERMS OFFSET DEVICE INODE   PATH`.
@@ -300,6 +308,8 @@ mod tests {
         let start = start.expect("this process").1;
         let all = mappings(std::process::id()).unwrap();
         assert!(all.iter().any(|m| m.start == start && m.offset == 0));
+        assert_eq!(start_of(&own, std::process::id()), Some(start));
+        assert_eq!(start_of(&own, 0), None);
         assert!(running(std::path::Path::new("/nonexistent")).is_empty());
     }
 

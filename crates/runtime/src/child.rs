@@ -4,8 +4,8 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
@@ -228,6 +228,28 @@ impl AsFd for Watched {
     }
 }
 
+/// In a child: no signal is blocked, as the session blocks those that end it.
+fn own_signals() {
+    // SAFETY: both calls are async-signal-safe, and the set lives as long as they take.
+    unsafe {
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+}
+
+/// Lets a command that is to be started have signals as others have them.
+pub fn with_own_signals(command: &mut Command) -> &mut Command {
+    // SAFETY: `own_signals` does nothing that a freshly forked child may not.
+    unsafe {
+        command.pre_exec(|| {
+            own_signals();
+            Ok(())
+        })
+    }
+}
+
 /// In the child: waits for the gate, then runs the command.
 ///
 /// # Safety
@@ -251,10 +273,7 @@ unsafe fn become_command(
         if got != 1 {
             libc::_exit(127);
         }
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        own_signals();
         if traced {
             let none = std::ptr::null_mut::<libc::c_void>();
             libc::ptrace(libc::PTRACE_TRACEME, 0, none, none);

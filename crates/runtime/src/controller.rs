@@ -449,7 +449,9 @@ impl Controller {
         use std::os::unix::ffi::OsStrExt;
         self.out.flush();
         let command = std::ffi::OsStr::from_bytes(command);
-        match Command::new("/bin/sh").arg("-c").arg(command).spawn() {
+        let mut shell = Command::new("/bin/sh");
+        crate::child::with_own_signals(&mut shell);
+        match shell.arg("-c").arg(command).spawn() {
             Ok(child) => self.children.push(child),
             Err(e) => self.warn(&format!("cannot run {}: {e}", command.display())),
         }
@@ -493,6 +495,11 @@ impl Controller {
         }
     }
 
+    /// The process that a record says has become a program, and when.
+    pub fn executed(&self, bytes: &[u8]) -> Option<(u32, u64)> {
+        record::executed(bytes, &self.shapes)
+    }
+
     /// Prints one record of the kernel.
     pub fn record(&mut self, bytes: &[u8]) {
         self.records += 1;
@@ -508,8 +515,8 @@ impl Controller {
                     RecordWhat::Print { stream, fmt } => {
                         self.kernel_print(&program, *stream, *fmt, &piece);
                     }
-                    // It was read when the record came.
-                    RecordWhat::Deferred | RecordWhat::File => {}
+                    // It was taken up when the record came.
+                    RecordWhat::Deferred | RecordWhat::File | RecordWhat::Executed => {}
                     RecordWhat::Hist(hist) => {
                         self.write(Stream::Out, hist.draw(&piece.words).as_bytes());
                     }

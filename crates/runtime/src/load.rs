@@ -282,7 +282,7 @@ impl Loaded {
             {
                 let only = Some(process);
                 self.with_program(&info.name, |fd| {
-                    perf::watch_program(watch, path, only, fd, &mut links.events)
+                    perf::watch_program(watch, path, only, fd, &mut links.processes)
                 })??;
             }
         }
@@ -347,6 +347,8 @@ pub struct Links {
     /// Links and raw tracepoints; first, because links of perf events hold those.
     pub(crate) fds: Vec<OwnedFd>,
     pub(crate) events: Vec<PerfEvent>,
+    /// Memory of those that run a program.
+    pub(crate) processes: perf::Processes,
     /// Places in code that could not be probed.
     pub(crate) refused: Vec<Refused>,
     /// How each program at code is attached, for `-v`.
@@ -480,17 +482,7 @@ fn attach(
             let what = || how.point.to_owned();
             links.fds.push(link.map_err(|e| refused(what(), e))?);
         }
-        Attach::Watch(watch) => {
-            let (of, before) = (&watch.of, links.events.len());
-            perf::watch(watch, fd, &mut links.events)?;
-            // The command of `-c` may be one.
-            if let (WatchOf::Program(path), None) = (of, how.target)
-                && links.events.len() == before
-            {
-                let none = io::Error::other("no process runs this program");
-                return Err(Error::Attach(format!("memory of {path}"), none));
-            }
-        }
+        Attach::Watch(watch) => perf::watch(watch, fd, links)?,
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use spile_bpf::layout::Layout;
 use spile_ir::storage::Storage;
-use spile_ir::{Body, Event, FuncId, GlobalId, Inst, Intrinsic, Program, Space, Watch, WatchOf};
+use spile_ir::{Body, FuncId, GlobalId, Inst, Intrinsic, Program, Space};
 
 /// What a handler needs before it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -138,13 +138,6 @@ fn touched(
             }
         }
     }
-}
-
-/// Whether memory of all processes that run a program is watched.
-pub fn watches_programs(program: &Program) -> bool {
-    let of_program = |w: &Watch| matches!(w.of, WatchOf::Program(_));
-    let mut events = program.handlers.iter().map(|h| &h.event);
-    events.any(|e| matches!(e, Event::Watch(w) if of_program(w)))
 }
 
 #[cfg(test)]

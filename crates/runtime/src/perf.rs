@@ -1,16 +1,19 @@
 //! Opens perf events, with programs on them: on every CPU, or in all threads of a process.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use spile_ir::{PerfOf, Sample, WatchOf};
 use spile_kernel::bpf::{Errno, Map, perf_link};
-use spile_kernel::machine::online_cpus;
+use spile_kernel::machine::{monotonic_ns, online_cpus};
 use spile_kernel::perf::{
     Event, PerfError, PerfEvent, Sampling, TYPE_SOFTWARE, TYPE_TRACEPOINT, Target, Watch,
 };
+use spile_kernel::process::{exists, running, start_of};
 
 use crate::error::Error;
+use crate::load::Links;
 
 /// The process whose events are meant; none: everybody's.
 pub fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
@@ -79,18 +82,50 @@ pub fn count(event: Event, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(
     Ok(())
 }
 
+/// The watches of memory of processes that run a program, by process. They end with what the
+/// process runs; its children inherit them.
+#[derive(Default)]
+pub struct Processes(HashMap<u32, Watches>);
+
+/// Of more processes than this those that ended are closed. Children of theirs that are left are
+/// watched up to then: nothing tells whether there are any.
+const MOST: usize = 256;
+
+/// Those of one process.
+struct Watches {
+    /// All were opened after this moment of the monotonic clock.
+    since: u64,
+    events: Vec<PerfEvent>,
+}
+
+impl Processes {
+    /// A process became a program at that time: whether its watches are to be opened.
+    pub fn became(&mut self, pid: u32, ns: u64) -> bool {
+        if self.0.get(&pid).is_some_and(|w| w.since > ns) {
+            return false;
+        }
+        self.0.remove(&pid);
+        if self.0.len() > MOST {
+            self.0.retain(|pid, _| exists(*pid));
+        }
+        true
+    }
+}
+
 /// Watches memory of the kernel, of a process, or of all that run a program.
 pub fn watch(
     watch: &spile_ir::Watch,
     program: BorrowedFd<'_>,
-    links: &mut Vec<PerfEvent>,
+    links: &mut Links,
 ) -> Result<(), Error> {
     let process = match &watch.of {
         WatchOf::Kernel => None,
         WatchOf::Process(pid) => Some(*pid),
-        WatchOf::Program(path) => return watch_program(watch, path, None, program, links),
+        WatchOf::Program(path) => {
+            return watch_program(watch, path, None, program, &mut links.processes);
+        }
     };
-    let done = watch_at(watch, watch.address, process, program, links);
+    let done = watch_at(watch, watch.address, process, program, &mut links.events);
     done.map_err(|errno| unwatched(watch, watch.address, errno))
 }
 
@@ -100,15 +135,24 @@ pub fn watch_program(
     path: &str,
     only: Option<u32>,
     program: BorrowedFd<'_>,
-    links: &mut Vec<PerfEvent>,
+    all: &mut Processes,
 ) -> Result<(), Error> {
-    let all = spile_kernel::process::running(Path::new(path));
-    let wanted = all
-        .into_iter()
-        .filter(|(pid, _)| only.is_none_or(|o| o == *pid));
+    let (path, since) = (Path::new(path), monotonic_ns().unsigned_abs());
+    let wanted = match only {
+        Some(pid) => start_of(path, pid)
+            .map(|start| (pid, start))
+            .into_iter()
+            .collect(),
+        None => running(path),
+    };
     for (pid, start) in wanted {
         let address = start.wrapping_add(watch.address);
-        match watch_at(watch, address, Some(pid), program, links) {
+        let entry = all.0.entry(pid);
+        let watches = entry.or_insert(Watches {
+            since,
+            events: Vec::new(),
+        });
+        match watch_at(watch, address, Some(pid), program, &mut watches.events) {
             // It ended meanwhile.
             Err(Errno::SRCH) => {}
             done => done.map_err(|errno| unwatched(watch, address, errno))?,

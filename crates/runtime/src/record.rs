@@ -95,6 +95,18 @@ impl<'a> Pieces<'a, '_> {
     }
 }
 
+/// The process that a record is about, and when it became its program, if it is such a record.
+pub fn executed(bytes: &[u8], shapes: &[RecordShape]) -> Option<(u32, u64)> {
+    let (_, mut pieces) = open(bytes, shapes).ok()?;
+    let piece = pieces.next()?.ok()?;
+    match (&shapes.get(piece.shape)?.what, &piece.fields[..]) {
+        (RecordWhat::Executed, [Field::Long(pid), Field::Long(ns)]) => {
+            Some((u32::try_from(*pid).ok()?, ns.cast_unsigned()))
+        }
+        _ => None,
+    }
+}
+
 impl<'a> Iterator for Pieces<'a, '_> {
     type Item = Result<Piece<'a>, Malformed>;
 

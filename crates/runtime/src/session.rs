@@ -118,7 +118,7 @@ impl Session {
         let program = Rc::new(program);
         let signals = Signals::new().map_err(system("blocking signals"))?;
         let events = Events::new().map_err(system("epoll"))?;
-        let watched = follow(&options.target, needs::watches_programs(&program))?;
+        let watched = follow(&options.target, program.watches_programs())?;
         let number = |w: &Watched| Numbers::now().outside(w.pid().unsigned_abs());
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let reads_user = object.is_some() && needs::reads_user(&program);
@@ -506,6 +506,15 @@ impl Session {
         let batch = self.batch.take();
         let mut at = 0;
         // Before anything is printed: the processes go on meanwhile.
+        if self.program.watches_programs() {
+            for end in &batch.ends {
+                if let Some((pid, ns)) = self.controller.executed(&batch.bytes[at..*end]) {
+                    self.watch_new(pid, ns);
+                }
+                at = *end;
+            }
+            at = 0;
+        }
         if self.controller.deferred.is_some() {
             for end in &batch.ends {
                 self.controller.read_deferred(&batch.bytes[at..*end]);

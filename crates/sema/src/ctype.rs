@@ -526,7 +526,11 @@ impl Walker<'_> {
         Box::new(
             Diagnostic::error(
                 codes::NOT_STRUCT,
-                format!("`{}` has no member `{}`", ty.spell(self.facts), name.name),
+                format!(
+                    "unable to find member `{}` for `{}`",
+                    name.name,
+                    ty.spell(self.facts)
+                ),
             )
             .label(
                 name.span,
@@ -540,7 +544,11 @@ impl Walker<'_> {
         Box::new(
             Diagnostic::error(
                 codes::NO_MEMBER,
-                format!("`{}` has no member `{}`", self.facts.c_name(id), name.name),
+                format!(
+                    "unable to find member `{}` for `{}`",
+                    name.name,
+                    self.facts.c_name(id)
+                ),
             )
             .label(name.span, "no such member in this kernel")
             .did_you_mean(&name.name, members.iter().map(|m| &*m.name)),

@@ -673,7 +673,7 @@ fn tracepoints(
     if hits.is_empty() {
         let d = Diagnostic::error(
             codes::NO_TRACEPOINT,
-            format!("the running kernel has no tracepoint `{text}`"),
+            format!("no match: the running kernel has no tracepoint `{text}`"),
         )
         .at(c.span);
         if is_pattern(&text) {

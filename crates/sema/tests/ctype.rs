@@ -214,16 +214,19 @@ fn problems() {
     for (access, expected) in [
         (
             vec![member("pidd")],
-            "`struct task_struct` has no member `pidd`",
+            "unable to find member `pidd` for `struct task_struct`",
         ),
-        (vec![member("pid"), member("x")], "`int` has no member `x`"),
+        (
+            vec![member("pid"), member("x")],
+            "unable to find member `x` for `int`",
+        ),
         (
             vec![member("pid"), num(0)],
             "cannot index a value of type `int`",
         ),
         (
             vec![member("secret"), member("x")],
-            "`struct secret *` has no member `x`",
+            "unable to find member `x` for `struct secret *`",
         ),
         (
             vec![member("secret"), num(1)],

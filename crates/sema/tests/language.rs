@@ -456,7 +456,7 @@ const MISUSE: &[(&str, &[&str])] = &[
     ("probe begin { return 1 }", &["outside"]),
     (
         "probe begin { foreach (k in nothing) println(k) }",
-        &["no array"],
+        &["unresolved global array"],
     ),
     (
         "global x probe begin { foreach (k in x) println(k); x = 1 }",
@@ -480,7 +480,7 @@ const MISUSE: &[(&str, &[&str])] = &[
     ),
     (
         "probe begin { println(undefined_function(1)) }",
-        &["no function `undefined_function`"],
+        &["unresolved function `undefined_function`"],
     ),
     (
         "probe begin { println(exacname()) }",

@@ -109,7 +109,10 @@ pub fn through(
         tell("the kernel of -r is not the one that runs: the last pass is 4\n");
         last = 4;
     }
-    front.report(cli, color)?;
+    let failed = |what: &'static str| move |_: &Failure| tell(format_args!("{what} failed.\n"));
+    front
+        .report(cli, color)
+        .inspect_err(failed("Pass 1: parse"))?;
     if last == 1 {
         say(&front.pretty)?;
         return Ok(End::Shown(0));
@@ -128,7 +131,9 @@ pub fn through(
         let _ = front.report(cli, color);
         return Err(failure);
     }
-    front.report(cli, color)?;
+    front
+        .report(cli, color)
+        .inspect_err(failed("Pass 2: analysis"))?;
     let analysis = analysis.ok_or(Failure::Reported)?;
     let mut program = analysis.program;
     watch.pass(

@@ -291,7 +291,7 @@ impl<'p> Kernel<'p> {
                     let format = &self.program.formats[fmt.index()];
                     spile_ir::fmt::render(format, &fields, memory, out).expect("renders");
                 }
-                RecordWhat::Deferred | RecordWhat::File => {
+                RecordWhat::Deferred | RecordWhat::File | RecordWhat::Executed => {
                     panic!("nothing is left to anybody here")
                 }
                 RecordWhat::Hist(hist) => {

@@ -6,6 +6,7 @@ use spile_kernel::machine::boottime_ns;
 use super::{Session, system};
 use crate::code;
 use crate::error::Error;
+use crate::namespaces::Numbers;
 use crate::present;
 
 impl Session {
@@ -45,6 +46,24 @@ impl Session {
         }
         watched.go_on();
         done
+    }
+
+    /// Watches memory of a process that became a program at that time, if it is one of those that
+    /// are watched.
+    pub(super) fn watch_new(&mut self, pid: u32, ns: u64) {
+        let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel()) else {
+            return;
+        };
+        let Some(loaded) = kernel.loaded() else {
+            return;
+        };
+        let pid = Numbers::now().inside(pid);
+        if !links.processes.became(pid, ns) {
+            return;
+        }
+        if let Err(e) = loaded.watch_in(pid, links) {
+            self.warn_of(&format!("process {pid} is not watched: {e}"));
+        }
     }
 
     /// Attaches the markers that have semaphores: programs take these as a promise that somebody

@@ -265,7 +265,7 @@ fn none(
         let message = format!("cannot probe the {} `{text}` of {of}: {why}", &*what.name);
         return Box::new(Diagnostic::error(codes::NO_PLACE, message).at(what.span));
     }
-    let message = format!("{of} has no {} `{text}`", &*what.name);
+    let message = format!("no match: {of} has no {} `{text}`", &*what.name);
     let d = Diagnostic::error(codes::NO_PLACE, message).at(what.span);
     let name = text.split('@').next().unwrap_or("");
     if is_pattern(name) {

@@ -326,7 +326,10 @@ impl<'a> Search<'a> {
             return Vec::new();
         }
         if failed.is_empty() {
-            let text = format!("no probe point matches `{}`", point_text(comps));
+            let text = format!(
+                "probe point mismatch: no probe point matches `{}`",
+                point_text(comps)
+            );
             let d = Diagnostic::error(codes::NO_MATCH, text).at(layer.span);
             failed.push(absent(comps, layer).unwrap_or(d));
         }
@@ -388,7 +391,7 @@ impl<'a> Search<'a> {
         let span = layer.span;
         let d = Diagnostic::error(
             codes::NO_SUCH_POINT,
-            format!("there is no probe point `{text}`"),
+            format!("probe point mismatch: there is no probe point `{text}`"),
         )
         .at(span);
         let bare: Vec<&str> = comps.iter().map(|c| &*c.name).collect();

@@ -34,7 +34,9 @@ fn kernel(name: &str) -> Result<DataPlace, String> {
 /// In the program, or in the first of its libraries that has one.
 fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
     let all = mappings(pid).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => format!("there is no process {pid}"),
+        std::io::ErrorKind::NotFound => {
+            format!("cannot probe pid {pid}: there is no process {pid}")
+        }
         _ => format!("the memory of process {pid} cannot be looked at: {e}"),
     })?;
     let search = Search::from_env();

@@ -16,7 +16,7 @@ const MAX_LINKS: usize = 40;
 /// The program of a process.
 pub fn of_process(pid: u32) -> Result<PathBuf, String> {
     if !process::exists(pid) {
-        return Err(format!("there is no process {pid}"));
+        return Err(format!("cannot probe pid {pid}: there is no process {pid}"));
     }
     let own = PathBuf::from(format!("/proc/{pid}/exe"));
     let path = process::executable(pid)
@@ -100,7 +100,7 @@ fn named_below(root: &Path, name: &str) -> Result<Vec<PathBuf>, String> {
     }
     match found.is_empty() {
         true => Err(format!(
-            "there is no program `{name}` in {}",
+            "cannot find executable `{name}` in {}",
             root.display()
         )),
         false => Ok(found),
@@ -269,7 +269,7 @@ pub fn named(name: &str, root: Option<&Path>) -> Result<Vec<PathBuf>, String> {
     Err(match (why, name.contains('/')) {
         (Some(why), _) => format!("cannot find the program `{name}`: {why}"),
         (None, true) => format!("no program matches `{name}`"),
-        (None, false) => format!("there is no program `{name}` in $PATH"),
+        (None, false) => format!("cannot find executable `{name}` in $PATH"),
     })
 }
 

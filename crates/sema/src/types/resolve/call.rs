@@ -177,7 +177,7 @@ impl Resolver<'_> {
             0..=SUGGESTIONS => self.lib.function_names(),
             _ => Vec::new(),
         };
-        let text = format!("there is no function `{}`", name.name);
+        let text = format!("unresolved function `{}`", name.name);
         self.report(
             Diagnostic::error(codes::UNKNOWN_FUNCTION, text)
                 .at(name.span)

@@ -112,7 +112,7 @@ impl Resolver<'_> {
             let of = modules
                 .first()
                 .map_or("the kernel".into(), Module::to_string);
-            let text = format!("{of} has no type `{name}`");
+            let text = format!("type definition `{name}` not found in {of}");
             self.report(Diagnostic::error(codes::NO_TYPE, text).at(at));
             return failed(self);
         };
@@ -169,8 +169,10 @@ impl Resolver<'_> {
         };
         let Some(found) = found else {
             let text = match module {
-                Module::Kernel => format!("nothing is known about a kernel variable `{short}`"),
-                _ => format!("nothing is known about a variable `{short}` of {module}"),
+                Module::Kernel => {
+                    format!("unable to find global `{short}`: nothing is known about it")
+                }
+                _ => format!("unable to find global `{short}` in {module}"),
             };
             let mut d = Diagnostic::error(codes::NO_VARIABLE, text).at(span);
             if let Some(why) = self.facts.no_debuginfo(&module) {

@@ -445,7 +445,8 @@ impl<'a> Resolver<'a> {
             return Some(g);
         }
         let names = self.global_names();
-        let d = Diagnostic::error(codes::UNKNOWN_ARRAY, format!("there is no array `{name}`"))
+        let text = format!("unresolved global array `{name}`, missing global declaration?");
+        let d = Diagnostic::error(codes::UNKNOWN_ARRAY, text)
             .at(span)
             .did_you_mean(name, names.iter().map(|n| &**n))
             .help(format!("arrays have to be declared: `global {name}`"));

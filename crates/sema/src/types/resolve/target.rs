@@ -143,7 +143,7 @@ impl Resolver<'_> {
                 self.report(
                     Diagnostic::error(
                         probe_codes::NO_CONTEXT,
-                        format!("there is no `{name}` in this {place}"),
+                        format!("unresolved target-symbol expression: there is no `{name}` in this {place}"),
                     )
                     .at(span)
                     .help("context variables exist in probes of kernel events; functions get them as arguments"),
@@ -164,7 +164,7 @@ impl Resolver<'_> {
             let names: Vec<String> = ctx.targets.iter().map(|t| format!("${}", t.name)).collect();
             let mut d = Diagnostic::error(
                 probe_codes::NO_TARGET,
-                format!("this probe has no variable `{name}`"),
+                format!("unable to find local `{short}`: this probe has no variable `{name}`"),
             )
             .at(span)
             .did_you_mean(name, names.iter().map(String::as_str));

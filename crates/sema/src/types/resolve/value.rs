@@ -35,7 +35,8 @@ impl Resolver<'_> {
     /// `$value`, where it is read.
     pub(super) fn value(&mut self, name: &str, plain: bool, span: Span) -> Expr {
         if name != "$value" || !plain {
-            let text = format!("this probe has no variable `{name}`");
+            let text =
+                format!("unresolved target-symbol expression: this probe has no variable `{name}`");
             let d = Diagnostic::error(probe_codes::NO_TARGET, text).at(span);
             self.report(d.note("it has $value, a string"));
             return self.bad(span);
