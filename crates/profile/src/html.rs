@@ -171,6 +171,8 @@ fn trace(run: &Run) -> Value {
         all.sort_by_key(|(_, e)| std::cmp::Reverse(e.end_ns.saturating_sub(e.start_ns)));
         all.truncate(EVENTS);
     }
+    // What is drawn later is on top: what is within others.
+    all.sort_by_key(|(_, e)| (e.start_ns, std::cmp::Reverse(e.end_ns)));
     let contexts: HashMap<*const _, _> = run
         .profiles
         .iter()

@@ -494,7 +494,7 @@ pub struct Event {
     /// The context.
     #[serde(default)]
     pub context: u32,
-    /// The system call.
+    /// The system call, or [`BLOCKED`] or [`PREEMPTED`].
     pub call: String,
     /// Its entry.
     pub start_ns: Ns,
@@ -503,6 +503,20 @@ pub struct Event {
     /// What it returned, errors below 0.
     #[serde(default)]
     pub ret: i64,
+}
+
+/// What an event is called in which a thread was off its processor because it waited: for something, and
+/// then for a processor. It is within the call that it waited in.
+pub const BLOCKED: &str = "(blocked)";
+/// The same of a thread that could have run.
+pub const PREEMPTED: &str = "(preempted)";
+
+impl Event {
+    /// Whether the thread was off its processor, and this is no call.
+    #[must_use]
+    pub fn off(&self) -> bool {
+        self.call == BLOCKED || self.call == PREEMPTED
+    }
 }
 
 /// The account at one point in time, from the start of the recording on.

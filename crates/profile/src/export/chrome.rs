@@ -28,7 +28,7 @@ pub fn export(run: &Run) -> Files {
             }
             events.push(json!({
                 "name": event.call,
-                "cat": "syscall",
+                "cat": if event.off() { "off-cpu" } else { "syscall" },
                 "ph": "X",
                 "pid": number,
                 "tid": event.tid,

@@ -295,9 +295,11 @@ pub fn export(run: &Run) -> Files {
             by_thread.entry(event.tid).or_default().push(event);
         }
         for (tid, mut events) in by_thread {
-            events.sort_by_key(|e| (e.start_ns, e.end_ns));
+            // What contains others comes before them.
+            events.sort_by_key(|e| (e.start_ns, std::cmp::Reverse(e.end_ns)));
             let mut out = Chunks::new(EVENTS);
             let mut clock = 0;
+            let mut open: Vec<(u64, u32)> = Vec::new();
             for event in &events {
                 let region = region(event, &contexts);
                 let next = regions.len() as u32;
@@ -305,11 +307,26 @@ pub fn export(run: &Run) -> Files {
                 if number == next {
                     definitions.region(number, &region);
                 }
-                // A thread is in one call at a time; what says otherwise is cut.
-                let start = event.start_ns.saturating_add(shift).max(clock);
-                clock = event.end_ns.saturating_add(shift).max(start);
+                // A thread is in one call at a time, in which it can be off its processor; what says
+                // otherwise is cut.
+                let mut start = event.start_ns.saturating_add(shift).max(clock);
+                while let Some((end, region)) = open.last().copied()
+                    && (end <= start || !event.off())
+                {
+                    out.event(end, LEAVE, region);
+                    start = start.max(end);
+                    open.pop();
+                }
+                let mut end = event.end_ns.saturating_add(shift).max(start);
+                if let Some((within, _)) = open.last() {
+                    end = end.min(*within);
+                }
                 out.event(start, ENTER, number);
-                out.event(clock, LEAVE, number);
+                open.push((end, number));
+                clock = start;
+            }
+            while let Some((end, region)) = open.pop() {
+                out.event(end, LEAVE, region);
             }
             let named = profile.data.threads.iter().find(|t| t.tid == tid);
             let name = named.map_or("", |t| t.name.as_str());

@@ -244,7 +244,7 @@ function timeline() {
     end = Math.max(end, e[3] + e[4]);
   }
   if (end <= begin) end = begin + 1;
-  const colours = trace.calls.map(name => colour(name, 55));
+  const colours = trace.calls.map(name => name.startsWith("(") ? "#8888" : colour(name, 55));
   let from = begin, to = end;
   const high = TOP + rows.length * ROW + 4;
   canvas.style.height = high + "px";

@@ -76,18 +76,21 @@ def otf2(path):
             node = group.system_tree_parent
             name = f"{node.name}/{group.name}/{location.name}"
             locations[name] = location.number_of_events
-        open_at = {}
+        open_at = collections.defaultdict(list)
         for location, event in trace.events:
             events += 1
             if isinstance(event, otf2.events.Enter):
-                assert location not in open_at
-                open_at[location] = event.time
+                within = open_at[location]
+                # Off its processor a thread can be in a call.
+                assert not within or event.region.name.startswith("(")
+                within.append((event.region, event.time))
             else:
-                start = open_at.pop(location)
+                region, start = open_at[location].pop()
+                assert region == event.region
                 sums[event.region.name] += event.time - start
                 place = f"{event.region.source_file}:{event.region.begin_line_number}"
                 regions[f"{event.region.name} {place}"] += 1
-        assert not open_at
+        assert not any(open_at.values())
         clock = trace.definitions.clock_properties
         assert clock.timer_resolution == 1_000_000_000
     return {

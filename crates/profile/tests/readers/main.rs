@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use spile_profile::export::{FORMATS, Format};
-use spile_profile::{Run, testgen};
+use spile_profile::{BLOCKED, Event, PREEMPTED, Run, testgen};
 use tools::{output, tools};
 
 /// Four ranks on two nodes.
@@ -179,6 +179,35 @@ fn a_long_trace_by_otf2() {
     let found = check(&run, "otf2");
     assert_eq!(found["events"], 120_000);
     same(&found, &by_event(&run), 0);
+}
+
+#[test]
+fn times_off_a_processor() {
+    let mut profile = testgen::example(0, 1, 1);
+    let calls = profile.events.clone();
+    profile.events.clear();
+    for call in calls {
+        // In a call, up to its end, and outside of calls.
+        let length = (call.end_ns - call.start_ns) / 4;
+        for (name, start) in [
+            (BLOCKED, call.start_ns + length),
+            (PREEMPTED, call.end_ns - length),
+            (PREEMPTED, call.end_ns),
+        ] {
+            profile.events.push(Event {
+                call: name.to_owned(),
+                start_ns: start,
+                end_ns: start + length.min(100_000),
+                ..call.clone()
+            });
+        }
+        profile.events.push(call);
+    }
+    let run = Run::new(vec![profile]);
+    for (format, slack) in [("otf2", 0), ("chrome", 2000)] {
+        let found = check(&run, format);
+        same(&found, &by_event(&run), slack);
+    }
 }
 
 #[test]

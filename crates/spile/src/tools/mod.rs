@@ -47,6 +47,8 @@ pub struct Run {
     pub args: Vec<String>,
     /// Settings of globals.
     pub settings: Vec<(&'static str, String)>,
+    /// Size of the output buffer in megabytes, where it is not the usual one.
+    pub buffer_mb: Option<u32>,
     /// Limits, as of `-D`.
     pub limits: Vec<String>,
     /// The target.
@@ -90,6 +92,7 @@ impl Run {
             verbose: self.verbose,
             no_warnings: self.quiet,
             timeout: self.timeout.map(|t| t.as_secs_f64()),
+            buffer_mb: self.buffer_mb,
             defines: self.limits,
             no_global_var_display: true,
             suppress_time_limits: true,

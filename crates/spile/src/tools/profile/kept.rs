@@ -55,12 +55,25 @@ impl Kept {
         Ok(self.writer.insert(writer))
     }
 
-    /// Writes the account so far. What goes wrong is told at the end.
-    pub fn account(&mut self, rows: &Rows) {
+    /// Writes a part of the trace. What goes wrong is told at the end.
+    pub fn events(&mut self, rows: &mut Rows) {
+        self.begins(rows);
+        let done = self.writer().and_then(|w| w.events(&rows.events));
+        rows.events.clear();
+        self.wrong = self.wrong.take().or(done.err());
+    }
+
+    /// What the header lacked before the first rows.
+    fn begins(&mut self, rows: &Rows) {
         if self.writer.is_none() {
             self.header.started_unix_ns = rows.started_unix_ns;
             self.header.pid = self.header.pid.or_else(|| rows.first());
         }
+    }
+
+    /// Writes the account so far. What goes wrong is told at the end.
+    pub fn account(&mut self, rows: &Rows) {
+        self.begins(rows);
         let done = self.writer().and_then(|w| w.snapshot(&rows.so_far()));
         self.wrong = self.wrong.take().or(done.err());
     }

@@ -68,6 +68,9 @@ pub struct Profile {
     /// Tell which futexes threads wait for, and who wakes whom
     #[arg(long)]
     futexes: bool,
+    /// Write each call and each time off a processor to the file, for time lines
+    #[arg(long)]
+    trace: bool,
     /// Do not load the library that tells parallel regions, barriers and MPI calls apart
     #[arg(long)]
     no_regions: bool,
@@ -87,6 +90,11 @@ pub struct Profile {
     )]
     pub command: Vec<String>,
 }
+
+/// Events of a trace that are written at once.
+const EVENTS: usize = 1000;
+/// Room for the trace while spile does not run, in megabytes.
+const TRACE_MB: u32 = 64;
 
 /// Runs it; the result is the exit status: that of the command.
 pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
@@ -123,6 +131,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         ("stacks", cli.stacks),
         ("latency", cli.latency),
         ("futexes", cli.futexes),
+        ("trace", cli.trace),
     ] {
         if wanted {
             tool.set(name, 1);
@@ -134,6 +143,12 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     let kept = destination(cli, &header)
         .map(|to| Kept::new(&to, &header))
         .transpose()?;
+    if cli.trace {
+        if kept.is_none() {
+            return Err(fail("--trace writes to a file: which? -o FILE"));
+        }
+        tool.buffer_mb = Some(TRACE_MB);
+    }
     let kept = Rc::new(RefCell::new(kept));
     if kept.borrow().is_some() {
         tool.set("checkpoint", cli.checkpoint);
@@ -142,11 +157,14 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     let (taken, file) = (Rc::clone(&rows), Rc::clone(&kept));
     let outcome = tool.run(color, move |row| {
         let mut rows = taken.borrow_mut();
-        if rows.row(row)
-            && !rows.ended
-            && let Some(file) = &mut *file.borrow_mut()
-        {
-            file.account(&rows);
+        let account = rows.row(row);
+        if let Some(file) = &mut *file.borrow_mut() {
+            if rows.events.len() >= EVENTS || account && !rows.events.is_empty() {
+                file.events(&mut rows);
+            }
+            if account && !rows.ended {
+                file.account(&rows);
+            }
         }
         ControlFlow::Continue(())
     })?;
@@ -292,6 +310,7 @@ pub fn header(cli: &Profile) -> Result<Header, Failure> {
             stacks: cli.stacks,
             histograms: cli.latency,
             futexes: cli.futexes,
+            trace: cli.trace,
             ..Options::default()
         },
         ..Header::default()
@@ -326,7 +345,10 @@ fn losses(outcome: &Outcome, data: &mut Snapshot) {
             account.skipped.no_memory,
             "events: the kernel had no memory",
         ),
-        (account.lost_output, "rows of threads: the buffer was full"),
+        (
+            account.lost_output,
+            "rows of threads and of the trace: the buffer was full",
+        ),
         (account.overflows, "sums that did not fit in the tables"),
         (
             account.cut_stacks,

@@ -27,7 +27,8 @@ mod places;
 use std::collections::{BTreeMap, HashMap};
 
 use spile_profile::model::{
-    Call, Context, ContextKind, Futex, Ns, Process, ROOT, Snapshot, Stack, Thread, Times, Wake,
+    BLOCKED, Call, Context, ContextKind, Event, Futex, Ns, PREEMPTED, Process, ROOT, Snapshot,
+    Stack, Thread, Times, Wake,
 };
 
 use self::places::{ends_path, frame, variable};
@@ -38,7 +39,14 @@ const TID_BITS: u32 = 22;
 const REUSED: u32 = 10_000_000;
 
 /// Rows that come when something happens, and belong to no account.
-const LIVES: [&[u8]; 4] = [b"start\t", b"exec\t", b"exit\t", b"region\t"];
+const LIVES: [&[u8]; 6] = [
+    b"start\t",
+    b"exec\t",
+    b"exit\t",
+    b"region\t",
+    b"event\t",
+    b"off\t",
+];
 
 /// Kinds of regions, by number (docs/profile-context.md).
 const KINDS: [ContextKind; 5] = [
@@ -72,6 +80,8 @@ pub struct Rows {
     stack: Option<Stack>,
     /// Places in `snapshot.futexes` by process, address and region.
     futexes: HashMap<(u32, u64, u32), usize>,
+    /// The trace since it was last taken.
+    pub events: Vec<Event>,
     malformed: u64,
     first: Option<u32>,
     /// The process that is known to have ended.
@@ -181,6 +191,8 @@ impl Rows {
             }
             "region" => self.region(&mut f)?,
             "call" => self.calls(&mut f)?,
+            "event" => self.event(&mut f)?,
+            "off" => self.off(&mut f)?,
             "error" => self.fails(&mut f)?,
             "times" => self.histogram(&mut f)?,
             "stack" => self.stack = Some(self.stack(&mut f)?),
@@ -512,6 +524,47 @@ impl Rows {
         };
         self.of_futex(f)?.wakes.push(wake);
         Some(())
+    }
+
+    /// A call of the trace.
+    fn event(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let place = self.place(f.number()?);
+        let (region, call) = (f.number()?, f.text()?.to_owned());
+        let event = self.traced(place, region, call, f)?;
+        event.ret = f.number()?;
+        Some(())
+    }
+
+    /// A time of the trace in which a thread was off its processor.
+    fn off(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let place = self.place(f.number()?);
+        let (region, ready) = (f.number()?, f.number::<u8>()? != 0);
+        let what = if ready { PREEMPTED } else { BLOCKED };
+        self.traced(place, region, what.to_owned(), f)?;
+        Some(())
+    }
+
+    fn traced(
+        &mut self,
+        place: usize,
+        region: u64,
+        call: String,
+        f: &mut Fields<'_>,
+    ) -> Option<&mut Event> {
+        let thread = self.snapshot.threads.get(place)?;
+        let (tid, pid) = (thread.tid, thread.pid);
+        let (start, end) = (f.number()?, f.number()?);
+        let start_ns = self.since(start);
+        let event = Event {
+            tid,
+            context: self.context(pid, region),
+            call,
+            start_ns,
+            end_ns: self.since(end).max(start_ns),
+            ret: 0,
+        };
+        self.events.push(event);
+        self.events.last_mut()
     }
 
     fn fails(&mut self, f: &mut Fields<'_>) -> Option<()> {
