@@ -1,5 +1,7 @@
 //! Which libraries a file needs, as the dynamic linker sees it.
 
+use std::path::{Path, PathBuf};
+
 use crate::image::Image;
 
 /// Tags of `.dynamic` (generic ABI).
@@ -14,6 +16,15 @@ pub struct Needs {
     pub libraries: Vec<String>,
     /// Folders to look in before the usual ones; `$ORIGIN` is the file's own.
     pub folders: Vec<String>,
+}
+
+impl Needs {
+    /// [`Needs::folders`] of a file that lies there.
+    pub fn folders_from(&self, file: &Path) -> Vec<PathBuf> {
+        let own = file.parent().unwrap_or(Path::new("/")).to_string_lossy();
+        let place = |d: &String| d.replace("${ORIGIN}", &own).replace("$ORIGIN", &own);
+        self.folders.iter().map(|d| place(d).into()).collect()
+    }
 }
 
 /// What a file needs; nothing of static ones and damaged ones.
@@ -57,6 +68,15 @@ mod tests {
         assert!(
             needs.libraries.iter().any(|l| l.starts_with("libc.so")),
             "{needs:?}"
+        );
+        let folders = ["$ORIGIN/../lib", "/a", "${ORIGIN}"].map(str::to_owned);
+        let needs = Needs {
+            folders: folders.to_vec(),
+            ..needs
+        };
+        assert_eq!(
+            needs.folders_from(Path::new("/x/bin/p")),
+            ["/x/bin/../lib", "/a", "/x/bin"].map(PathBuf::from)
         );
     }
 }

@@ -25,6 +25,7 @@ pub fn html(run: &Run) -> String {
         "parts": Part::ALL.map(|p| json!({ "name": p.name(), "short": p.short() })),
         "ranks": if summary.ranks { units(&summary.units) } else { json!([]) },
         "nodes": if summary.nodes.len() > 1 { units(&summary.nodes) } else { json!([]) },
+        "programs": units(&summary.programs),
         "threads": units(&summary.threads),
         "calls": groups(&summary, &summary.calls),
         "regions": groups(&summary, &summary.regions),

@@ -42,10 +42,10 @@ impl Sum {
     }
 }
 
-/// A rank, a node or a thread.
+/// A rank, a node, a thread, or all processes of one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unit {
-    /// "rank 3", "node1", "4001 pi".
+    /// "rank 3", "node1", "4001 pi", "cc1 (7)".
     pub title: String,
     /// The machine.
     pub host: String,
@@ -183,6 +183,8 @@ pub struct Summary {
     pub nodes: Vec<Unit>,
     /// All threads; with several profiles the titles name the rank.
     pub threads: Vec<Unit>,
+    /// By name of the process, where there are several; most work first.
+    pub programs: Vec<Unit>,
     /// By call, most time first.
     pub calls: Vec<Group>,
     /// By region with what it is within, most time first. Also what is in none.
@@ -296,11 +298,49 @@ impl Run {
             ranks.push(rank);
         }
         out.nodes = nodes.into_values().collect();
+        out.programs = self.programs();
         out.units = if out.ranks {
             ranks
         } else {
             out.threads.clone()
         };
+    }
+}
+
+impl Run {
+    /// Processes by name, those that were not blocked for longest first; nothing where there is one.
+    fn programs(&self) -> Vec<Unit> {
+        type Processes = HashSet<(usize, u32)>;
+        let mut units: BTreeMap<&str, (Unit, Processes)> = BTreeMap::new();
+        for (number, profile) in self.profiles.iter().enumerate() {
+            let names: HashMap<u32, &str> = profile
+                .data
+                .processes
+                .iter()
+                .map(|p| (p.pid, p.comm.as_str()))
+                .collect();
+            for thread in &profile.data.threads {
+                let name = names.get(&thread.pid).copied().unwrap_or(&thread.name);
+                let (unit, processes) = units.entry(name).or_default();
+                unit.sum.add(thread, profile.data.at_ns);
+                processes.insert((number, thread.pid));
+            }
+        }
+        let several = units.values().map(|u| u.1.len()).sum::<usize>() > 1;
+        let mut all: Vec<Unit> = units
+            .into_iter()
+            .filter(|_| several)
+            .map(|(name, (unit, processes))| Unit {
+                title: match processes.len() {
+                    1 => name.to_owned(),
+                    n => format!("{name} ({n})"),
+                },
+                ..unit
+            })
+            .collect();
+        let work = |u: &Unit| u.sum.wall.saturating_sub(u.sum.part(Part::Blocked));
+        all.sort_by_key(|u| std::cmp::Reverse(work(u)));
+        all
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, VDSO, unwind_row::kind};
 use spile_debuginfo::cfi::{self, Cfa, RBP, RSP, Saved, UnwindRow};
-use spile_debuginfo::{Image, Module, Search};
+use spile_debuginfo::{Image, Module, Search, dynamic};
 use spile_kernel::bpf::Map;
 
 use crate::record::Field;
@@ -106,6 +106,10 @@ impl UserFiles {
     /// Takes up the files of a program and of the libraries that it names, before anything runs;
     /// `next` gives numbers.
     pub fn preload(&mut self, paths: Vec<PathBuf>, next: &mut dyn FnMut() -> u64) {
+        let given = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let given: Vec<PathBuf> = std::env::split_paths(&given)
+            .filter(|p| p.is_absolute())
+            .collect();
         let mut todo = paths;
         let mut seen = Vec::new();
         while let Some(path) = todo.pop() {
@@ -119,9 +123,12 @@ impl UserFiles {
             let (Ok(meta), Ok(image)) = (fs::metadata(&path), Image::open(&path)) else {
                 continue;
             };
+            let own = dynamic::needs(&image).folders_from(&path);
             for name in image.needed() {
-                let found = LIBRARIES.iter().map(|dir| Path::new(dir).join(&name));
-                todo.extend(found.into_iter().find(|p| p.exists()));
+                let folders = own.iter().chain(&given).map(PathBuf::as_path);
+                let folders = folders.chain(LIBRARIES.iter().map(Path::new));
+                let mut found = folders.map(|dir| dir.join(&name));
+                todo.extend(found.find(|p| p.exists()));
             }
             let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
             let device = u64::from(major) << 20 | u64::from(minor);

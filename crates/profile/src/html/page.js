@@ -350,5 +350,6 @@ table("Futexes", data.futexes, [
 ]);
 units("Nodes", data.nodes);
 units("Ranks", data.ranks);
+if (data.programs.length > 1) units("Programs", data.programs);
 units("Threads", data.threads);
 document.body.dataset.ready = "yes";

@@ -13,6 +13,9 @@ use crate::run::{Run, Summary, WITHIN};
 /// Libraries whose functions are on the way to every system call; their lines tell nobody anything.
 const LIBRARIES: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "ld-musl"];
 
+/// What stands in front of a path.
+const INDENT: &str = "    ";
+
 /// What all threads spent at one path.
 #[derive(Debug, Default)]
 struct Sum {
@@ -34,7 +37,9 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
                 let Some((call, way)) = sample.path.split_last() else {
                     continue;
                 };
-                let sum = sums.entry((call.name.clone(), names(way))).or_default();
+                // Ways that look the same are one: what tells them apart is further out.
+                let shown = end(&names(way), width.saturating_sub(INDENT.len()));
+                let sum = sums.entry((call.name.clone(), shown)).or_default();
                 sum.count = sum.count.saturating_add(sample.count);
                 sum.ns = sum.ns.saturating_add(sample.ns);
                 let line = line(way).map(|line| (sample.ns, line));
@@ -67,7 +72,7 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
     let mut lines = text.lines();
     let mut out = format!("\nCall paths\n{}\n", lines.next().unwrap_or_default());
     for (line, ((_, way), _)) in lines.zip(&all) {
-        out += &format!("{line}\n    {}\n", end(way, width.saturating_sub(4)));
+        out += &format!("{line}\n{INDENT}{way}\n");
     }
     if all.len() > top {
         out += &format!("and {} more\n", all.len() - top);
@@ -79,7 +84,11 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
 fn names(way: &[Place]) -> String {
     let mut names: Vec<(String, usize)> = Vec::new();
     for place in way {
-        let name = clean(&place.name);
+        let mut name = clean(&place.name);
+        // Where there is no name, the address in the file.
+        if let (true, Some(module)) = (name.starts_with("0x"), &place.module) {
+            name = format!("{}+{name}", clean(module));
+        }
         match names.last_mut() {
             Some((last, times)) if *last == name => *times += 1,
             _ => names.push((name, 1)),

@@ -88,8 +88,12 @@ pub fn clean(text: &str) -> String {
         c.width().is_some()
             && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    let chars = text.chars();
-    chars.map(|c| if visible(c) { c } else { '?' }).collect()
+    let shown = |c| match c {
+        '\n' | '\t' => ' ',
+        c if visible(c) => c,
+        _ => '?',
+    };
+    text.chars().map(shown).collect()
 }
 
 /// The beginning that fits, with a mark where something is cut off.
@@ -127,4 +131,23 @@ pub fn clauses(start: &str, clauses: &[String], width: usize) -> String {
     line = cut(&line, width);
     line.push('\n');
     line
+}
+
+/// Lines of words, all but the first behind `indent`; a word that is longer than a line is not broken.
+pub fn paragraph(text: &str, indent: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut line = String::new();
+    for word in clean(text).split(' ') {
+        if !line.trim_end().is_empty() && line.width() + 1 + word.width() > width {
+            out += &line;
+            out.push('\n');
+            line = format!("{indent}{word}");
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line += word;
+        }
+    }
+    out + &line + "\n"
 }

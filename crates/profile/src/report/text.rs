@@ -2,7 +2,7 @@
 
 use super::callpaths::callpaths;
 use super::latency::latency;
-use super::table::{Table, clauses, clean, cut};
+use super::table::{Table, clauses, clean, cut, paragraph};
 use super::{bytes, counted, percent, section, signed, time};
 use crate::model::Part;
 use crate::run::{Contexts, Group, OUTSIDE, Run, Sum, Summary, Unit, WITHIN};
@@ -28,10 +28,17 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     if summary.ranks {
         out += &units("Ranks", &summary.units, width, top);
     }
+    if summary.programs.len() > 1 {
+        let shown = &summary.programs[..summary.programs.len().min(top)];
+        out += &units("Programs (how many processes)", shown, width, top);
+        if shown.len() < summary.programs.len() {
+            out += &format!("and {} more\n", summary.programs.len() - shown.len());
+        }
+    }
     out += &units("Threads", &summary.threads, width, top);
     out += &errors(&summary.calls, width, top);
     out += &unfinished(run, width, top);
-    out += &lost(&summary);
+    out += &lost(&summary, width);
     out
 }
 
@@ -212,9 +219,12 @@ fn groups(
             mostly.to_owned(),
         ]);
     }
+    let text = section(title, &table, width, groups.len().saturating_sub(top));
     let over = if summary.ranks { "ranks" } else { "threads" };
-    let title = format!("{title} (max/mean is over {over})");
-    section(&title, &table, width, groups.len().saturating_sub(top))
+    match text.lines().nth(2).is_some_and(|l| l.contains("max/mean")) {
+        true => text.replacen(title, &format!("{title} (max/mean is over {over})"), 1),
+        false => text,
+    }
 }
 
 fn units(title: &str, units: &[Unit], width: usize, top: usize) -> String {
@@ -301,9 +311,14 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
         ("time", 0),
         ("max", 1),
         ("woken by (thread: times)", 2),
-        ("waits in", 3),
+        ("of", 3),
+        ("waits in", 4),
     ]);
-    let several = run.profiles.len() > 1;
+    table.narrow = 24;
+    let first = all.first().map(|(p, f)| (p.header.rank.clone(), f.pid));
+    let several = all
+        .iter()
+        .any(|(p, f)| Some((p.header.rank.clone(), f.pid)) != first);
     for (profile, futex) in all.iter().take(top) {
         let path = Contexts::new(profile).path(futex.context);
         let region = path.last().filter(|r| *r != OUTSIDE);
@@ -319,18 +334,18 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
             }
         }
         let by = by.iter().take(3).map(|(waker, n)| format!("{waker}: {n}"));
-        let processes = &profile.data.processes;
-        let place = match &profile.header.rank {
-            Some(rank) if several => format!("rank {} {name}", rank.rank),
-            _ if processes.len() > 1 => format!("pid {} {name}", futex.pid),
-            _ => name.clone(),
+        let of = match &profile.header.rank {
+            _ if !several => "-".to_owned(),
+            Some(rank) => format!("rank {}", rank.rank),
+            None => format!("pid {}", futex.pid),
         };
         table.rows.push(vec![
-            place,
+            name.clone(),
             futex.waits.to_string(),
             time(futex.ns),
             time(futex.max),
             by.collect::<Vec<_>>().join(", "),
+            of,
             region.map_or("-".to_owned(), Clone::clone),
         ]);
     }
@@ -365,10 +380,13 @@ fn unfinished(run: &Run, width: usize, top: usize) -> String {
     )
 }
 
-fn lost(summary: &Summary) -> String {
+fn lost(summary: &Summary, width: usize) -> String {
     let mut out = String::new();
     for (what, n) in &summary.lost {
-        out += &format!("\nLost: {n} {}\n", clean(what));
+        if out.is_empty() {
+            out.push('\n');
+        }
+        out += &paragraph(&format!("Lost: {n} {what}"), "  ", width);
     }
     out
 }

@@ -178,14 +178,12 @@ fn needed(of: &Path) -> Vec<PathBuf> {
             continue;
         };
         let needs = dynamic::needs(&image);
-        let origin = path.parent().unwrap_or(Path::new("/")).to_string_lossy();
-        let own =
-            |d: &String| PathBuf::from(d.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin));
+        let own = needs.folders_from(&path);
         for name in needs.libraries {
             if found.len() >= MAX_LIBRARIES || !seen.insert(name.clone()) {
                 continue;
             }
-            let folders = needs.folders.iter().map(own).chain(usual_folders());
+            let folders = own.iter().cloned().chain(usual_folders());
             let file = folders.map(|d| d.join(&name)).find(|p| p.is_file());
             if let Some(file) = file {
                 todo.push(file.clone());

@@ -2,17 +2,21 @@
 
 use spile_profile::model::Frame;
 
-/// What programs and threads begin with: the C library's and the linker's, not the program's.
-const BEGINNINGS: [&str; 9] = [
-    "_start",
+/// Functions of the C library that call `main`.
+const BEFORE_MAIN: [&str; 3] = [
     "__libc_start_main",
     "__libc_start_call_main",
     "__libc_start_main_impl",
-    "__libc_start_main_alias_2",
+];
+
+/// What programs and threads begin with: the C library's and the linker's, not the program's.
+const BEGINNINGS: [&str; 6] = [
+    "_start",
     "start_thread",
+    "clone",
     "clone3",
-    "__clone3",
     "__clone",
+    "__clone3",
 ];
 
 /// A line: `NAME+0xOFFSET at FILE:LINE [MODULE]`, of which all but the first can be missing.
@@ -54,11 +58,11 @@ fn symbol(text: &str) -> Option<&str> {
 
 /// Leaves out what called the program's or the thread's first function.
 pub fn ends_path(frames: &mut Vec<Frame>) {
-    while frames.len() > 1
-        && frames
-            .last()
-            .is_some_and(|f| BEGINNINGS.contains(&&*f.function))
-    {
+    let of = |f: &Frame, names: &[&str]| names.contains(&&*f.function);
+    if let Some(at) = frames.iter().position(|f| of(f, &BEFORE_MAIN)) {
+        frames.truncate(at.max(1));
+    }
+    while frames.len() > 1 && frames.last().is_some_and(|f| of(f, &BEGINNINGS)) {
         frames.pop();
     }
 }
@@ -113,6 +117,11 @@ mod tests {
         );
         assert_eq!(names("f+0x1 start_thread+0x2 clone3+0x3"), ["f"]);
         assert_eq!(names("clone3+0x3"), ["clone3"]);
+        // Of a program without symbols.
+        assert_eq!(
+            names("f+0x1 0x12 __libc_start_call_main+0x3 0x14"),
+            ["f", "0x12"]
+        );
         assert_eq!(names("_start+0x1 f+0x3"), ["_start", "f"]);
     }
 
