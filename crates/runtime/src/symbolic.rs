@@ -253,16 +253,15 @@ fn numbers(text: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
+/// What the names of the functions begin with that run programs at raw tracepoints.
+const RUN: &str = "bpf_trace_run";
+
 /// Tells kernel handlers which functions belong to the machinery of probes.
 pub fn set_stack_words(state: &State, words: &StackWords) {
     let Ok(symbols) = Symbols::kernel() else {
         return;
     };
-    let range = |first: &str, last: &str| {
-        let start = symbols.address_of(first)?;
-        let end = symbols.end_of(symbols.address_of(last)?)?;
-        (start < end).then_some((start, end))
-    };
+    let range = |start: u64| Some((start, symbols.end_of(start)?));
     let set = |at: u32, range: Option<(u64, u64)>| {
         let (start, end) = range.unwrap_or_default();
         state.shared(words.at + at).store(start, Ordering::Relaxed);
@@ -270,14 +269,23 @@ pub fn set_stack_words(state: &State, words: &StackWords) {
             .shared(words.at + at + 8)
             .store(end, Ordering::Relaxed);
     };
-    // They are written one after the other in the kernel's source.
-    let run = range("bpf_trace_run1", "bpf_trace_run12").filter(|r| r.1 - r.0 < 1 << 16);
+    // They are close to each other, in an order of the compiler's: 8 to 12 come before 1 in some.
+    let numbered = |name: &str| {
+        let number = name.strip_prefix(RUN);
+        number.is_some_and(|n| n.bytes().all(|c| c.is_ascii_digit()))
+    };
+    let run = symbols
+        .starting_with(RUN)
+        .filter(|s| numbered(s.name))
+        .filter_map(|s| range(s.address))
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        .filter(|r| r.1 - r.0 < 1 << 16);
     set(stack_words::RUN, run);
     let mut at = stack_words::POINTS;
     for point in &words.points {
         for function in ["__bpf_trace_", "__traceiter_"] {
             let name = format!("{function}{point}");
-            set(at, range(&name, &name));
+            set(at, symbols.address_of(&name).and_then(range));
             at += 16;
         }
     }
