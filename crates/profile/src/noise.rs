@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    fn of<'a>(cpu: &'a Cpu, name: &str) -> Option<(u64, Ns, Ns)> {
+    fn of(cpu: &Cpu, name: &str) -> Option<(u64, Ns, Ns)> {
         let found = cpu.causes.iter().find(|c| c.source.name.starts_with(name));
         found.map(|c| (c.count, c.ns, c.max))
     }
