@@ -252,6 +252,8 @@ impl StackRoom {
     }
 }
 
+/// `BPF_F_MMAPABLE` of `linux/bpf.h`: the loader writes to its memory.
+const MMAPABLE: u32 = 1 << 10;
 /// More handlers than this share subprograms.
 const MANY_HANDLERS: usize = 4;
 /// More instructions than this in kernel handlers share subprograms.
@@ -413,7 +415,7 @@ impl Plan {
                 key_size: 4,
                 value_size: 8,
                 max_entries: MAX_ROWS,
-                flags: 0,
+                flags: MMAPABLE,
             });
         }
         let snapshots = snapshots(program, &iterators, &mut maps)?;

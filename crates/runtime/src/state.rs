@@ -2,6 +2,7 @@
 //! [`spile_bpf::layout`]). The kernel writes them while they are read here, so every access is
 //! an atomic one; nothing in this file but the mapping itself is unsafe.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -152,7 +153,7 @@ pub fn word_of(bytes: &[u8], at: u32) -> u64 {
 }
 
 /// Where the words are.
-enum Memory {
+pub(crate) enum Memory {
     /// The kernel's array element, mapped.
     Mapped {
         start: NonNull<AtomicU64>,
@@ -160,6 +161,33 @@ enum Memory {
     },
     /// Plain memory, where no kernel program is.
     Owned(Box<[AtomicU64]>),
+}
+
+impl Memory {
+    /// Maps so many bytes of the elements of an array that programs have, from a place on: both
+    /// are of whole pages.
+    pub(crate) fn map(fd: BorrowedFd<'_>, from: u64, bytes: usize) -> io::Result<Memory> {
+        let prot = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        let flags = rustix::mm::MapFlags::SHARED;
+        // SAFETY: no address is asked for, so no memory in use is replaced.
+        let start =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, prot, flags, fd, from) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
+        let words = bytes / 8;
+        Ok(Memory::Mapped { start, words })
+    }
+
+    /// The words.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        match self {
+            // SAFETY: the mapping has that many words, lives as long as self, and is only ever
+            // accessed through atomics here.
+            Memory::Mapped { start, words } => unsafe {
+                std::slice::from_raw_parts(start.as_ptr(), *words)
+            },
+            Memory::Owned(words) => words,
+        }
+    }
 }
 
 // SAFETY: a mapping is owned by this value alone and holds atomics only; it can move to and be
@@ -197,16 +225,10 @@ impl State {
     pub fn map(layout: &Layout, fd: BorrowedFd<'_>, len: usize) -> Result<State, BadLayout> {
         check(layout, len)?;
         // The kernel maps whole pages of the array.
-        let words = len.next_multiple_of(rustix::param::page_size()) / 8;
-        let prot = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-        let flags = rustix::mm::MapFlags::SHARED;
-        // SAFETY: no address is asked for, so no memory in use is replaced.
-        let start =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), words * 8, prot, flags, fd, 0) }
-                .map_err(|e| BadLayout(format!("mapping the state memory: {e}")))?;
-        let start = NonNull::new(start.cast())
-            .ok_or_else(|| BadLayout("the state memory was mapped at address 0".into()))?;
-        Ok(State::over(layout, Memory::Mapped { start, words }))
+        let bytes = len.next_multiple_of(rustix::param::page_size());
+        let memory = Memory::map(fd, 0, bytes)
+            .map_err(|e| BadLayout(format!("mapping the state memory: {e}")))?;
+        Ok(State::over(layout, memory))
     }
 
     /// Plain memory of the right size, all zero.
@@ -227,14 +249,7 @@ impl State {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        match &self.memory {
-            // SAFETY: the mapping has that many words, lives as long as self, and is only ever
-            // accessed through atomics here.
-            Memory::Mapped { start, words } => unsafe {
-                std::slice::from_raw_parts(start.as_ptr(), *words)
-            },
-            Memory::Owned(words) => words,
-        }
+        self.memory.words()
     }
 
     /// CPU blocks.

@@ -61,7 +61,7 @@ impl Symbolizer {
         let text = key.as_bytes();
         let marks = (0..text.len()).filter(|at| text[*at..].starts_with(word));
         let mut forms = marks.filter_map(|at| Symbolic::by_letter(*text.get(at + WORD)?));
-        if forms.any(|f| f.of_stack() || f.of_kernel()) {
+        if forms.any(|f| !f.of_address()) {
             return None;
         }
         let Cow::Owned(text) = self.fill(key.as_bytes()) else {
@@ -326,5 +326,11 @@ mod tests {
         );
         assert_eq!(fill(b"0123456789abcdefK;!"), "!");
         assert_eq!(symbolizer.text(0, b"1"), b" 0x1 : 0x1\n");
+        // As keys, texts of addresses are what is equal; of stacks the marks are.
+        let whole = |t: &[u8]| symbolizer.whole(&Value::from(t));
+        let line = whole(b"at 0123456789abcdefJ0x8;");
+        assert_eq!(line.as_ref().map(Value::as_bytes), Some(&b"at 0x8"[..]));
+        assert!(whole(b"0123456789abcdefC0x8 0x9;").is_none());
+        assert!(whole(b"plain").is_none());
     }
 }

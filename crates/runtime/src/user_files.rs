@@ -8,10 +8,12 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, VDSO, unwind_row::kind};
 use spile_debuginfo::cfi::{self, Cfa, RBP, RSP, Saved, UnwindRow};
@@ -19,9 +21,8 @@ use spile_debuginfo::{Image, Module, Search, dynamic};
 use spile_kernel::bpf::Map;
 
 use crate::record::Field;
+use crate::state::Memory;
 
-/// Most rows that are sent to the kernel at once.
-const BATCH: usize = 4096;
 /// Most bytes of a file with names of code that a program made.
 const MOST_NAMES: u64 = 64 << 20;
 /// Where libraries are that programs name.
@@ -72,7 +73,7 @@ struct File {
 /// The files, and the maps that kernel handlers look them up in.
 pub struct UserFiles {
     files: Map<OwnedFd>,
-    rows: Map<OwnedFd>,
+    rows: OwnedFd,
     used: u32,
     known: HashMap<u64, File>,
     search: Search,
@@ -89,7 +90,7 @@ impl UserFiles {
     pub fn new(files: OwnedFd, rows: OwnedFd) -> Option<UserFiles> {
         let mut all = UserFiles {
             files: Map::new(files).ok()?,
-            rows: Map::new(rows).ok()?,
+            rows,
             used: 0,
             known: HashMap::new(),
             search: Search::from_env(),
@@ -203,7 +204,7 @@ impl UserFiles {
         self.known.insert(number, File { name, module });
     }
 
-    /// Sends rows to the kernel; the index of the first, `None` where there is no room.
+    /// Gives rows to the kernel; the index of the first, `None` where there is no room.
     fn load(&mut self, rows: &[u64]) -> Option<u32> {
         let first = self.used;
         let count = u32::try_from(rows.len()).ok()?;
@@ -214,14 +215,27 @@ impl UserFiles {
             self.without_rows += 1;
             return None;
         }
-        for (i, part) in rows.chunks(BATCH).enumerate() {
-            let at = first + (i * BATCH) as u32;
-            let keys: Vec<u8> = (at..).take(part.len()).flat_map(u32::to_ne_bytes).collect();
-            let values: Vec<u8> = part.iter().flat_map(|r| r.to_ne_bytes()).collect();
-            self.rows.update_batch(&keys, &values).ok()?;
+        if self.write(first, rows).is_err() {
+            self.without_rows += 1;
+            return None;
         }
         self.used += count;
         Some(first)
+    }
+
+    /// Writes rows to the map's memory, from an index on. Only their pages are mapped, and not
+    /// for longer than that: the whole would count as the session's memory.
+    fn write(&self, first: u32, rows: &[u64]) -> io::Result<()> {
+        let page = rustix::param::page_size() / 8;
+        let first = first as usize;
+        let from = first / page * page;
+        let to = (first + rows.len()).next_multiple_of(page);
+        let memory = Memory::map(self.rows.as_fd(), 8 * from as u64, 8 * (to - from))?;
+        for (to, row) in memory.words()[first - from..].iter().zip(rows) {
+            // Handlers look there when the file is told to them, which is a system call.
+            to.store(*row, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// What is known of a place.

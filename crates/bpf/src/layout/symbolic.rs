@@ -70,6 +70,12 @@ impl Symbolic {
         )
     }
 
+    /// Whether it is of one address: many marks can then stand for one text.
+    pub fn of_address(self) -> bool {
+        use Symbolic::{KernelFileLines, KernelLines, KernelSimple};
+        !self.of_stack() && !matches!(self, KernelLines | KernelSimple | KernelFileLines)
+    }
+
     /// Whether it is made of addresses of the kernel.
     pub fn of_kernel(self) -> bool {
         use Symbolic::{

@@ -220,23 +220,6 @@ impl<F: AsFd> Map<F> {
         Ok(batch)
     }
 
-    /// Sets many elements at once, keys and values one after another; stops at the first one
-    /// that is refused (`done` is then false).
-    ///
-    /// # Errors
-    /// [`BpfError`].
-    pub fn update_batch(&self, keys: &[u8], values: &[u8]) -> Result<Batch, BpfError> {
-        let count = self.entries(keys.len(), Some(values.len()))?;
-        let mut attr = Attr::new()
-            .input(16, keys)
-            .input(24, values)
-            .u32(32, count)
-            .fd(36, self.fd.as_fd());
-        // SAFETY: there are `count` keys and values.
-        let result = unsafe { attr.call(Command::MapUpdateBatch) };
-        self.batched(result, attr.get(32))
-    }
-
     /// Deletes many keys at once, one after another in `keys`; stops at the
     /// first one that is not there (`done` is then false).
     ///
