@@ -90,12 +90,17 @@ fn cache(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Absent>
     Ok(cache.ok_or(Absent::NoCache)?.join("spile/context"))
 }
 
+/// The name of the library's file: by it stacks know functions that are not the program's.
+pub fn file_name() -> String {
+    format!("{:016x}.so", fingerprint(LIBRARY))
+}
+
 /// The library's file in a folder, under a name that its content determines.
 fn install(folder: &Path) -> Result<PathBuf, Absent> {
     if LIBRARY.is_empty() {
         return Err(Absent::Processor);
     }
-    let path = folder.join(format!("{:016x}.so", fingerprint(LIBRARY)));
+    let path = folder.join(file_name());
     let bytes = path.as_os_str().as_bytes();
     if bytes.iter().any(|b| b.is_ascii_whitespace() || *b == b':') {
         return Err(Absent::Name(path));

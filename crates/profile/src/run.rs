@@ -419,19 +419,43 @@ pub const WITHIN: &str = " > ";
 /// The label of what is in no region.
 pub const OUTSIDE: &str = "outside of regions";
 
-/// "barrier of main (pi.c:21)".
+/// What the library calls the waits of OpenMP (docs/profile-context.md).
+const WAITS: [&str; 14] = [
+    "atomic",
+    "barrier",
+    "copyprivate",
+    "critical",
+    "implicit barrier",
+    "ordered",
+    "reduction",
+    "task",
+    "taskgroup",
+    "taskloop",
+    "taskwait",
+    "teams barrier",
+    "single",
+    "wait",
+];
+
+/// "barrier of main (pi.c:21)", "taskwait (pi.c:30)": of the file the last part of its path.
 pub fn label(id: u32, context: Option<&Context>) -> String {
     let Some(context) = context else {
         return format!("context {id}");
     };
     let kind = match context.kind {
         ContextKind::OmpRegion => "parallel ",
+        // What waits for something else than a region's end has a name of its own.
+        ContextKind::OmpBarrier if WAITS.contains(&&*context.name) => "",
         ContextKind::OmpBarrier => "barrier of ",
         ContextKind::OmpTask => "task ",
         ContextKind::Root | ContextKind::Mpi | ContextKind::Mark => "",
     };
     let mut text = format!("{kind}{}", context.name);
-    match (&context.file, context.line) {
+    let file = context
+        .file
+        .as_deref()
+        .map(|f| f.rsplit('/').next().unwrap_or(f));
+    match (file, context.line) {
         (Some(file), Some(line)) => text += &format!(" ({file}:{line})"),
         (Some(file), None) => text += &format!(" ({file})"),
         (None, _) => {}

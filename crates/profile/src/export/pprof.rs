@@ -7,7 +7,7 @@ use std::io::Write as _;
 use prost::Message as _;
 
 use super::Files;
-use crate::paths::{Place, threads};
+use crate::paths::{Kind, Place, threads};
 use crate::run::Run;
 
 /// Messages, as `proto/profile.proto` there defines them; fields that are not used are left out.
@@ -178,6 +178,20 @@ impl Tables {
     }
 }
 
+/// The file of the command, if it is on a path, else that of the function that most time is below.
+fn program(run: &Run) -> Option<String> {
+    let profile = run.profiles.first()?;
+    let command = profile.header.command.first()?.rsplit('/').next()?;
+    let threads = threads(profile);
+    let samples = threads.iter().flat_map(|t| &t.samples);
+    let files = samples.filter_map(|s| {
+        let function = s.path.iter().find(|p| p.kind == Kind::Function)?;
+        let file = function.module.as_deref()?;
+        Some((file == command, s.ns, file))
+    });
+    files.max().map(|(.., file)| file.to_owned())
+}
+
 /// One compressed message.
 pub fn export(run: &Run) -> Files {
     let mut tables = Tables::default();
@@ -189,6 +203,10 @@ pub fn export(run: &Run) -> Files {
         .to_vec();
     tables.out.default_sample_type = tables.string("time");
     let value = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    if let Some(program) = program(run) {
+        // Readers take the first for the program.
+        tables.mapping(&program);
+    }
     let keys = ["rank", "host", "thread"].map(|key| tables.string(key));
     for profile in &run.profiles {
         for thread in threads(profile) {

@@ -104,13 +104,16 @@ fn names(way: &[Place]) -> String {
     names.collect::<Vec<_>>().join(WITHIN)
 }
 
-/// Where the innermost function of the program itself is: file and line.
+/// Where the innermost function of the program itself is: file and line. Else where the region is.
 fn line(way: &[Place]) -> Option<String> {
     let own = |p: &&Place| {
         let module = p.module.as_deref().unwrap_or_default();
         p.kind == Kind::Function && !LIBRARIES.iter().any(|l| module.starts_with(l))
     };
-    let place = way.iter().rev().filter(own).find(|p| p.line.is_some())?;
+    let region = |p: &&Place| p.kind == Kind::Region;
+    let lined = |p: &&Place| p.line.is_some();
+    let function = way.iter().rev().filter(own).find(lined);
+    let place = function.or_else(|| way.iter().rev().filter(region).find(lined))?;
     let file = place.file.as_deref()?.rsplit('/').next()?;
     Some(format!("{file}:{}", place.line?))
 }

@@ -60,13 +60,13 @@ pub struct Profile {
     #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
     pub duration: Option<std::time::Duration>,
     /// Tell where in the program calls are made from
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["system", "noise"])]
     stacks: bool,
     /// Histograms of how long calls take
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["system", "noise"])]
     latency: bool,
     /// Tell which futexes threads wait for, and who wakes whom
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["system", "noise"])]
     futexes: bool,
     /// Write each call and each time off a processor to the file, for time lines
     #[arg(long)]

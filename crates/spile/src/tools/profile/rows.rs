@@ -78,6 +78,8 @@ pub struct Rows {
     open: Vec<Open>,
     /// The stack whose frames come next.
     stack: Option<Stack>,
+    /// The file of the library that tells regions.
+    library: Option<String>,
     /// Places in `snapshot.futexes` by process, address and region.
     futexes: HashMap<(u32, u64, u32), usize>,
     /// The trace since it was last taken.
@@ -465,7 +467,12 @@ impl Rows {
     fn frame(&mut self, line: &str) -> Option<()> {
         let stack = self.stack.as_mut()?;
         if line != "." {
-            stack.frames.push(frame(line));
+            let frame = frame(line);
+            // Functions of our library are on the way, and no part of the program.
+            let own = self.library.get_or_insert_with(spile_context::file_name);
+            if frame.module.as_ref() != Some(own) {
+                stack.frames.push(frame);
+            }
             return Some(());
         }
         let mut stack = self.stack.take()?;

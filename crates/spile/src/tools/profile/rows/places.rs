@@ -42,7 +42,11 @@ pub fn frame(line: &str) -> Frame {
         };
     };
     Frame {
-        function: function.to_owned(),
+        // The C library's own names for what it exports.
+        function: function
+            .strip_prefix("__GI_")
+            .unwrap_or(function)
+            .to_owned(),
         module: module.map(str::to_owned),
         file: place.map(|p| p.0.to_owned()),
         line: place.and_then(|p| p.1.parse().ok()),
@@ -98,6 +102,7 @@ mod tests {
             "f<x at y>::g|p|a/b c.rs|12"
         );
         assert_eq!(of("f+0x3"), "f|||0");
+        assert_eq!(of("__GI___clone3+0x3 [libc.so.6]"), "__clone3|libc.so.6||0");
         assert_eq!(of("0x7f001234 [lib.so.6+0x1234]"), "0x1234|lib.so.6||0");
         assert_eq!(of("0x7f001234"), "0x7f001234|||0");
         assert_eq!(of("operator++0x3 [p]"), "operator+|p||0");
