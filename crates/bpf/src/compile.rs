@@ -205,6 +205,8 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
         stacks: plan.stacks.as_ref().map(|room| StackWords {
             at: room.words,
             points: room.points.clone(),
+            kernel: room.kernel,
+            rows: room.rows,
             files: room.user.map(|_| room.next_file),
         }),
         tree: plan.tree,

@@ -8,6 +8,7 @@
 //! | `.rodata` | constant tables and strings |
 //! | `out` | ring buffer of [`Record`]s |
 //! | `g_NAME_INDEX` | shared hash map of an array global |
+//! | `threads` | hash map of the arrays that are fields of one record a thread, see [`Field`] |
 //! | `g_NAME_INDEX_0`, `.._1` | per-CPU hash maps (one a generation) behind the cache of a per-CPU array global |
 //! | `s_NAME_INDEX` | array: copies of the elements that kernel handlers walk through, see `crates/bpf/src/iterate.rs` |
 //!
@@ -79,6 +80,10 @@ pub struct StackWords {
     pub at: u32,
     /// The tracepoints, in order.
     pub points: Vec<String>,
+    /// Whether stacks of the kernel are taken.
+    pub kernel: bool,
+    /// Whether stacks of programs are walked, and no addresses only looked up.
+    pub rows: bool,
     /// Offset in the shared block of the last number that a file got, where stacks of programs
     /// are taken.
     pub files: Option<u32>,
@@ -496,6 +501,8 @@ pub enum Place {
         value: ValueLayout,
         /// Most elements.
         max: u32,
+        /// The map is one of records, of which the element is a field.
+        field: Option<Field>,
     },
     /// Deltas of a number (8 bytes) or statistic in each CPU's block, at this offset plus
     /// `generation * gen_stride`.
@@ -531,6 +538,18 @@ pub enum Place {
         /// Most elements; the maps of wrapping arrays have twice as many.
         max: u32,
     },
+}
+
+/// An element that is a field of a record: the first word of a record says which of its fields are
+/// there, the others are 0. A record without any is not in its map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Offset of its word.
+    pub at: u32,
+    /// Its bit of the first word.
+    pub bit: u32,
+    /// Bytes of a record.
+    pub record: u32,
 }
 
 /// The layout of an element.

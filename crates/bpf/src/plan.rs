@@ -8,13 +8,14 @@
 use spile_ir::fmt::MAX_MEM;
 use spile_ir::storage::Storage;
 use spile_ir::{
-    ElemTy, Event, Global, GlobalKind, HandlerId, Hist, Inst, MAX_CALLERS, Program, StatsSpec, Ty,
+    ElemTy, Event, Global, GlobalId, GlobalKind, HandlerId, Hist, Inst, MAX_CALLERS, Program,
+    StatsSpec, Ty,
 };
 
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
-    AggLayout, FILES_MAP, GlobalLayout, HandlerInfo, MAX_ROWS, Options, Place, ROWS_MAP,
+    AggLayout, FILES_MAP, Field, GlobalLayout, HandlerInfo, MAX_ROWS, Options, Place, ROWS_MAP,
     ValueLayout, counters, percpu, shared, stack_words,
 };
 use crate::lower::stacks::OWN_FRAMES;
@@ -32,6 +33,8 @@ const CACHE_BYTES: u32 = 64 << 10;
 const CACHE_BYTES_MANY: u32 = 16 << 10;
 /// Most slots of a cache.
 const CACHE_SLOTS: u32 = 1024;
+/// Name of the map of records.
+const RECORDS: &str = "threads";
 /// Displacements reach so far, with room for the words of a small string.
 const REACH: u32 = 32 << 10;
 /// Per-CPU statistics of more bytes than this are placed last.
@@ -161,6 +164,10 @@ pub struct StackRoom {
     pub words: u32,
     /// The tracepoints whose own frames are left out.
     pub points: Vec<String>,
+    /// Whether stacks of the kernel are taken.
+    pub kernel: bool,
+    /// Whether stacks of programs are walked, and no addresses only looked up.
+    pub rows: bool,
     /// What walks of programs' stacks need, where there are any.
     pub user: Option<u32>,
     /// Place in the shared block of the last number that a file got.
@@ -211,6 +218,17 @@ impl StackRoom {
             )
         };
         let user = insts(program).any(takes_user_stack);
+        let looks_up = |i: &Inst| {
+            matches!(
+                i,
+                Inst::Intr {
+                    f: I::UserSymbolic,
+                    ..
+                }
+            )
+        };
+        let rows = insts(program).any(|i| takes_user_stack(i) && !looks_up(i));
+        let kernel = insts(program).any(takes);
         let mut points = Vec::new();
         let mut any = user;
         for handler in program.handlers.iter().filter(|h| h.event.in_kernel()) {
@@ -236,6 +254,8 @@ impl StackRoom {
             first: 0,
             words: 0,
             points,
+            kernel,
+            rows,
             user: None,
             next_file: 0,
         };
@@ -389,6 +409,7 @@ impl Plan {
         }
         let mut maps = Vec::new();
         let iterated = iterate::iterated(program);
+        let records = Records::new(program);
         for (i, global) in program.globals.iter().enumerate() {
             if is_large(global) {
                 places[i] = place_in_memory(i, global, &mut shared, &mut cpu);
@@ -396,6 +417,10 @@ impl Plan {
             if let (GlobalKind::Array { .. }, false) =
                 (&global.kind, global.storage == Storage::Controller)
             {
+                if let Some(field) = records.field(i) {
+                    places[i] = place_field(global, field, &mut maps);
+                    continue;
+                }
                 let to = (&mut shared, &mut cpu, &mut maps);
                 places[i] = place_array(i, (global, iterated[i]), options, to)?;
             }
@@ -414,7 +439,10 @@ impl Plan {
                 ty: MapType::Array,
                 key_size: 4,
                 value_size: 8,
-                max_entries: MAX_ROWS,
+                max_entries: match stacks.as_ref().is_some_and(|s| s.rows) {
+                    true => MAX_ROWS,
+                    false => 1,
+                },
                 flags: MMAPABLE,
             });
         }
@@ -692,6 +720,63 @@ fn map_name(index: usize, global: &Global, generation: Option<u32>) -> String {
     }
 }
 
+/// The arrays that are fields of records.
+struct Records(Vec<GlobalId>);
+
+impl Records {
+    fn new(program: &Program) -> Records {
+        Records(spile_ir::storage::records(program))
+    }
+
+    fn field(&self, g: usize) -> Option<Field> {
+        let n = self.0.iter().position(|f| f.index() == g)? as u32;
+        Some(Field {
+            at: 8 + 8 * n,
+            bit: n,
+            record: 8 + 8 * self.0.len() as u32,
+        })
+    }
+}
+
+/// A field of the records, whose map comes with the first.
+fn place_field(global: &Global, field: Field, maps: &mut Vec<MapSpec>) -> Option<GlobalLayout> {
+    let GlobalKind::Array { keys, max, .. } = &global.kind else {
+        return None;
+    };
+    let max = (*max).max(1);
+    if field.bit == 0 {
+        maps.push(MapSpec {
+            name: RECORDS.into(),
+            ty: MapType::Hash,
+            key_size: 8,
+            value_size: field.record,
+            max_entries: max,
+            flags: hash_flags(8 + field.record, max),
+        });
+    }
+    Some(GlobalLayout {
+        lock: None,
+        place: Place::Hash {
+            map: RECORDS.into(),
+            key_size: 8,
+            keys: keys.clone(),
+            seq: false,
+            wrap: false,
+            value: ValueLayout::Scalar(Ty::Long),
+            max,
+            field: Some(field),
+        },
+    })
+}
+
+/// Flags of a hash map with that many elements of so many bytes.
+fn hash_flags(bytes: u32, max: u32) -> u32 {
+    match u64::from(bytes + 64) * u64::from(max) > PREALLOC_BYTES {
+        true => NO_PREALLOC,
+        false => 0,
+    }
+}
+
 fn place_array(
     index: usize,
     (global, iterated): (&Global, bool),
@@ -722,18 +807,13 @@ fn place_array(
             let name = map_name(index, global, None);
             let seq = *wrap || iterated;
             let value_size = value.size() + if seq { 8 } else { 0 };
-            let bytes = u64::from(key_size + value_size + 64) * u64::from(max);
             maps.push(MapSpec {
                 name: name.clone(),
                 ty: MapType::Hash,
                 key_size,
                 value_size,
                 max_entries: max,
-                flags: if bytes > PREALLOC_BYTES {
-                    NO_PREALLOC
-                } else {
-                    0
-                },
+                flags: hash_flags(key_size + value_size, max),
             });
             Ok(Some(GlobalLayout {
                 lock: lock.then(|| shared.take(8)),
@@ -745,6 +825,7 @@ fn place_array(
                     wrap: *wrap,
                     value,
                     max,
+                    field: None,
                 },
             }))
         }

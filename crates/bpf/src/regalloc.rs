@@ -18,8 +18,9 @@ use crate::insn::Reg;
 const POOL: [Reg; 3] = [Reg::R6, Reg::R8, Reg::R9];
 /// First stack byte for spilled numbers, below what the generator keeps there itself.
 const STACK_TOP: i16 = -72;
-/// Last; subprograms need the rest of the 512 bytes that all frames share before 6.13.
-const STACK_END: i16 = -256;
+/// Last but for [`crate::lower::RECORDS`]; subprograms need the rest of the 512 bytes that all frames
+/// share before 6.13.
+const STACK_END: i16 = -240;
 /// The same for a body that runs in steps, whose program has a frame of its own.
 const STACK_END_STEPS: i16 = -160;
 

@@ -40,6 +40,11 @@
 //! handlers do nothing else. (A store in the kernel changes the element in place; the controller's
 //! replace it. The kernel gives the memory of a replaced or deleted element to another key at
 //! once, so anything that looks at an element could see another one.)
+//!
+//! # Records
+//! Arrays by thread's id that are each thread's own, and that nothing walks through, can be kept
+//! as fields of one record a thread: one look-up finds them all ([`records`]). As no other thread
+//! touches a record, it needs no lock either.
 
 /// The storage class of a global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -64,4 +69,5 @@ pub enum Storage {
 mod classify;
 mod owned;
 
-pub use classify::{Explanation, Line, classify};
+pub use classify::{Explanation, Line, classify, records};
+pub use owned::Threads;

@@ -505,6 +505,7 @@ mod tests {
             wrap: seq,
             value,
             max: 3,
+            field: None,
         };
         let long = || ValueLayout::Scalar(Ty::Long);
         let deltas = Place::PerCpuArray {

@@ -13,7 +13,7 @@ use crate::drain::{self, Deltas};
 use crate::error::Error;
 use crate::grace::Grace;
 use crate::load::Loaded;
-use crate::maps::{KernelMap, Table};
+use crate::maps::{Fields, KernelMap, Table};
 use crate::needs::Needs;
 use crate::state::{State, read_keys};
 
@@ -49,6 +49,18 @@ impl Kernel {
             .globals
             .iter()
             .map(|g| match g.as_ref().map(|g| &g.place) {
+                Some(Place::Hash {
+                    map,
+                    field: Some(field),
+                    ..
+                }) => {
+                    let records = open(map)?.into_inner();
+                    let fields: Box<dyn Table> = Box::new(Fields {
+                        records,
+                        field: *field,
+                    });
+                    Ok(vec![RefCell::new(fields)])
+                }
                 Some(Place::Hash { map, .. }) => Ok(vec![open(map)?]),
                 Some(Place::PerCpuArray { maps, .. }) => maps.iter().map(open).collect(),
                 _ => Ok(Vec::new()),

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use spile_bpf::layout::Field;
 use spile_kernel::bpf::{BpfError, Errno, Map};
+
+use crate::state::word_of;
 
 /// Elements as byte strings. A per-CPU map's value is one value a possible CPU, one after the
 /// other, each padded to a multiple of 8 bytes.
@@ -109,6 +112,84 @@ impl Table for KernelMap {
     }
 }
 
+/// An array that is a field of records, as a table of its own. No handler of the kernel touches it
+/// meanwhile.
+pub struct Fields {
+    /// The records.
+    pub records: Box<dyn Table>,
+    /// Which field of them.
+    pub field: Field,
+}
+
+impl Fields {
+    fn there(&self) -> u64 {
+        1 << self.field.bit
+    }
+
+    /// The field of a record, if it is there.
+    fn of(&self, record: &[u8]) -> Option<Vec<u8>> {
+        let at = self.field.at as usize;
+        let there = word_of(record, 0) & self.there() != 0;
+        record.get(at..at + 8).filter(|_| there).map(<[u8]>::to_vec)
+    }
+
+    /// A record with another field; `None` where that was its last.
+    fn with(&self, record: Option<Vec<u8>>, value: Option<&[u8]>) -> Option<Vec<u8>> {
+        let mut record = record.unwrap_or_else(|| vec![0; self.field.record as usize]);
+        let there = word_of(&record, 0);
+        let there = match value {
+            Some(_) => there | self.there(),
+            None => there & !self.there(),
+        };
+        let at = self.field.at as usize;
+        record.get_mut(..8)?.copy_from_slice(&there.to_ne_bytes());
+        let word = record.get_mut(at..at + 8)?;
+        match value.filter(|v| v.len() == 8) {
+            Some(value) => word.copy_from_slice(value),
+            None => word.fill(0),
+        }
+        (there != 0).then_some(record)
+    }
+}
+
+impl Table for Fields {
+    fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.records.get(key)?.and_then(|record| self.of(&record)))
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
+        match self.with(self.records.get(key)?, Some(value)) {
+            Some(record) => self.records.set(key, &record),
+            None => Ok(true),
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) -> io::Result<()> {
+        let Some(record) = self.records.get(key)? else {
+            return Ok(());
+        };
+        match self.with(Some(record), None) {
+            Some(record) => self.records.set(key, &record).map(drop),
+            None => self.records.remove(key),
+        }
+    }
+
+    fn entries(&self) -> io::Result<Entries> {
+        let records = self.records.entries()?.into_iter();
+        Ok(records
+            .filter_map(|(key, record)| Some((key, self.of(&record)?)))
+            .collect())
+    }
+
+    fn drain(&mut self) -> io::Result<Entries> {
+        let entries = self.entries()?;
+        for (key, _) in &entries {
+            self.remove(key)?;
+        }
+        Ok(entries)
+    }
+}
+
 /// A table in plain memory, for programs without a kernel part and for tests.
 #[derive(Debug, Default)]
 pub struct PlainMap {
@@ -175,6 +256,46 @@ mod tests {
                 None
             }
         }
+    }
+
+    #[test]
+    fn fields_share_records() {
+        let records = || -> Box<dyn Table> {
+            Box::new(PlainMap {
+                max: 2,
+                ..PlainMap::default()
+            })
+        };
+        let field = |bit: u32| Field {
+            at: 8 + 8 * bit,
+            bit,
+            record: 24,
+        };
+        let mut first = Fields {
+            records: records(),
+            field: field(0),
+        };
+        let word = |n: u64| n.to_ne_bytes().to_vec();
+        assert!(first.set(&word(1), &word(0)).unwrap());
+        assert_eq!(first.get(&word(1)).unwrap(), Some(word(0)));
+        // The other field of the same records.
+        let mut second = Fields {
+            records: first.records,
+            field: field(1),
+        };
+        assert_eq!(second.get(&word(1)).unwrap(), None);
+        assert!(second.entries().unwrap().is_empty());
+        assert!(second.set(&word(1), &word(5)).unwrap());
+        assert!(second.set(&word(2), &word(6)).unwrap());
+        assert!(!second.set(&word(3), &word(7)).unwrap());
+        assert_eq!(second.entries().unwrap().len(), 2);
+        assert_eq!(second.drain().unwrap().len(), 2);
+        // A record without fields is gone, one with another is not.
+        assert_eq!(second.records.entries().unwrap().len(), 1);
+        second.field = field(0);
+        second.remove(&word(1)).unwrap();
+        second.remove(&word(9)).unwrap();
+        assert!(second.records.entries().unwrap().is_empty());
     }
 
     #[test]

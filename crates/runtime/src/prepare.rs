@@ -70,11 +70,14 @@ pub fn user_files(
     program: &Program,
     options: &Options,
 ) -> Result<Option<UserFiles>, Error> {
-    let Some(next) = layout.stacks.as_ref().and_then(|s| s.files) else {
+    let Some(stacks) = &layout.stacks else {
         return Ok(None);
     };
-    let Some(mut files) = UserFiles::new(loaded.map_fd(FILES_MAP)?, loaded.map_fd(ROWS_MAP)?)
-    else {
+    let Some(next) = stacks.files else {
+        return Ok(None);
+    };
+    let maps = (loaded.map_fd(FILES_MAP)?, loaded.map_fd(ROWS_MAP)?);
+    let Some(mut files) = UserFiles::new(maps.0, maps.1, stacks.rows) else {
         return Ok(None);
     };
     let mut paths = options.objects.clone();

@@ -131,7 +131,8 @@ impl Session {
             if let (Some(at), Ok(pid @ 1..)) = (tree, u32::try_from(target)) {
                 tree::mark(state, at, pid);
             }
-            if let Some(words) = object.and_then(|o| o.layout.stacks.as_ref()) {
+            let words = object.and_then(|o| o.layout.stacks.as_ref());
+            if let Some(words) = words.filter(|w| w.kernel) {
                 symbolic::set_stack_words(state, words);
             }
             if reads_user {

@@ -74,6 +74,8 @@ struct File {
 pub struct UserFiles {
     files: Map<OwnedFd>,
     rows: OwnedFd,
+    /// Whether stacks are walked, for which rows are needed.
+    walks: bool,
     used: u32,
     known: HashMap<u64, File>,
     search: Search,
@@ -86,11 +88,12 @@ pub struct UserFiles {
 }
 
 impl UserFiles {
-    /// For these maps.
-    pub fn new(files: OwnedFd, rows: OwnedFd) -> Option<UserFiles> {
+    /// For these maps; without `walks` no rows are loaded.
+    pub fn new(files: OwnedFd, rows: OwnedFd, walks: bool) -> Option<UserFiles> {
         let mut all = UserFiles {
             files: Map::new(files).ok()?,
             rows,
+            walks,
             used: 0,
             known: HashMap::new(),
             search: Search::from_env(),
@@ -183,7 +186,8 @@ impl UserFiles {
 
     fn add(&mut self, number: u64, key: (u64, u64), name: String, image: Option<Image>) {
         let module = image.map(|i| Module::new(i, &self.search));
-        let rows = module.as_ref().map(packed).unwrap_or_default();
+        let walked = module.as_ref().filter(|_| self.walks);
+        let rows = walked.map(packed).unwrap_or_default();
         let first = self.load(&rows);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&key.0.to_ne_bytes());

@@ -509,6 +509,9 @@ pub fn table(name: &str, facts: &KernelFacts) -> Option<Vec<Bytes>> {
 fn translate(cli: &Cli, program: &mut Program) -> Result<String, Failure> {
     let before = size(program);
     spile_ir::opt::optimise(program, !cli.unoptimised);
+    if !cli.unoptimised {
+        spile_ir::opt::statistics::run(program);
+    }
     let explanation = spile_ir::storage::classify(program);
     let after = size(program);
     if cfg!(debug_assertions)

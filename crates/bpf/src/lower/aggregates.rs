@@ -46,6 +46,8 @@ pub(crate) struct Miss {
     full: Option<Label>,
     g: GlobalId,
     words: Vec<Word>,
+    /// What is added.
+    val: Val,
 }
 
 impl Gen<'_> {
@@ -273,6 +275,7 @@ impl Gen<'_> {
             full,
             g,
             words,
+            val,
         }));
         self.asm.bind(hit);
         self.asm.add(R1, 8 + key_size as i32);
@@ -330,6 +333,11 @@ impl Gen<'_> {
         }
         self.asm.alu(AluOp::Mul, R1, R3);
         self.asm.alu(AluOp::Rsh, R1, 64 - bits as i32);
+        if self.plan.apart && words.iter().any(|w| !matches!(w, Word::Text(..))) {
+            // Or the verifier would follow one way for each way that the key's numbers came about.
+            self.forget(R1);
+            self.asm.alu(AluOp::And, R1, slots as i32 - 1);
+        }
         Ok(())
     }
 
@@ -375,6 +383,15 @@ impl Gen<'_> {
         else {
             return Err("not a per-CPU array".into());
         };
+        if self.shares() {
+            // All of it once more where it is verified once.
+            self.asm.bind(miss.entry);
+            self.current = Some(miss.g);
+            self.store_key(&miss.words)?;
+            self.per_cpu_or(miss.full, miss.g, miss.val, maps.len() > 1)?;
+            self.asm.jump(miss.skip);
+            return Ok(());
+        }
         let taken = self.asm.label();
         self.asm.bind(miss.entry);
         self.asm.store(Size::DW, R10, TMP[0], R1);
@@ -394,10 +411,7 @@ impl Gen<'_> {
 
         self.asm.bind(taken);
         let ways = (miss.element, miss.skip);
-        match self.shares() {
-            true => self.element_apart(&maps, value.size(), miss.full, ways),
-            false => self.element_in_map(&maps, value.size(), miss.full, ways),
-        }
+        self.element_in_map(&maps, value.size(), miss.full, ways)
     }
 
     /// Goes to `element` with the element of the key in the key buffer, put in if it is not

@@ -15,8 +15,8 @@ use crate::layout::{Place, ValueLayout, percpu, shared};
 
 // Results of map operations are compared as 32 bits: before 6.4 the kernel's functions for them,
 // which compiled programs call directly, return an int, and the upper half of r0 is zero.
-const E2BIG: i32 = -7;
-const EEXIST: i32 = -17;
+pub(super) const E2BIG: i32 = -7;
+pub(super) const EEXIST: i32 = -17;
 const NOEXIST: i32 = 1;
 /// A full wrapping array loses one element in so many, the oldest.
 const EVICT: u32 = 64;
@@ -190,6 +190,9 @@ impl Gen<'_> {
     }
 
     pub(super) fn array_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val]) -> Res {
+        if let Some(field) = self.field(g)? {
+            return self.field_get(dst, &field, keys);
+        }
         let Place::Hash {
             map,
             keys: types,
@@ -238,6 +241,9 @@ impl Gen<'_> {
     }
 
     pub(super) fn array_set(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
+        if let Some(field) = self.field(g)? {
+            return self.field_set(&field, keys, val);
+        }
         let Place::Hash {
             keys: types,
             value: ValueLayout::Scalar(ty),
@@ -279,6 +285,9 @@ impl Gen<'_> {
         val: Val,
         old: Option<IrReg>,
     ) -> Res {
+        if let Some(field) = self.field(g)? {
+            return self.field_add(&field, keys, val, old);
+        }
         match self.place(g)? {
             Place::PerCpuArray { .. } if old.is_none() => self.per_cpu_array_add(g, keys, val),
             Place::Hash {
@@ -353,7 +362,7 @@ impl Gen<'_> {
     }
 
     /// Puts in the key with zeros (and its sequence number); r0 is the helper's result.
-    fn insert(&mut self, map: &str, seq: bool, size: u32) -> Res {
+    pub(super) fn insert(&mut self, map: &str, seq: bool, size: u32) -> Res {
         let value = self.plan.scratch.value;
         if seq {
             self.fill_zero(value, size);
@@ -408,6 +417,9 @@ impl Gen<'_> {
     }
 
     pub(super) fn array_has(&mut self, dst: IrReg, g: GlobalId, keys: &[Option<Val>]) -> Res {
+        if let Some(field) = self.field(g)? {
+            return self.field_has(dst, &field, keys);
+        }
         let Place::Hash {
             map, keys: types, ..
         } = self.place(g)?
@@ -433,6 +445,9 @@ impl Gen<'_> {
     }
 
     pub(super) fn array_delete(&mut self, g: GlobalId, keys: &[Option<Val>]) -> Res {
+        if let Some(field) = self.field(g)? {
+            return self.field_delete(&field, keys);
+        }
         let Place::Hash {
             map, keys: types, ..
         } = self.place(g)?

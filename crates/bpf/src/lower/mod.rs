@@ -16,6 +16,7 @@
 //! | `memory` | `%m` and `%M` |
 //! | `regex` | regular expressions |
 //! | `globals` | scalars, and arrays in hash maps |
+//! | `records` | arrays that are fields of one record a thread |
 //! | `aggregates` | adding to statistics, per-CPU arrays with their caches |
 //! | `extract`, `variance` | reading statistics |
 //! | `iterate`, `heap` | `foreach` |
@@ -76,6 +77,7 @@ mod once;
 mod output;
 mod pool;
 mod quote;
+mod records;
 pub(crate) mod regex;
 mod replace;
 mod search;
@@ -120,6 +122,8 @@ pub(crate) const TMP: [i16; 5] = [-32, -40, -48, -56, -64];
 pub(crate) const TASK: i16 = -72;
 /// Stack slot of what is said of a packet, where handlers decide: the frame of the program.
 pub(crate) const VERDICT: i16 = -80;
+/// Stack slots of the addresses of threads' records, behind those of numbers.
+pub(crate) const RECORDS: [i16; spile_ir::storage::Threads::COUNT] = [-248, -256];
 /// Displacements reach so far.
 const REACH: u32 = 32_000;
 /// Up to so many words code is unrolled with no early end.
@@ -196,6 +200,12 @@ pub(crate) struct Gen<'a> {
     pub deferred: Vec<Option<crate::layout::Quote>>,
     /// Whether this is code of a subprogram that handlers share.
     pub inside: bool,
+    /// What is known of threads' records.
+    records: OnceCell<records::Known>,
+    /// Whose records were looked up on the way here, a bit each; none before the first block.
+    found: Option<u8>,
+    /// Whether each register is written in several places.
+    several: Vec<bool>,
     kinds: OnceCell<Vec<ErrorKind>>,
     rethrows: OnceCell<bool>,
 }
@@ -259,6 +269,9 @@ impl<'a> Gen<'a> {
             task_kept: false,
             deferred: deferred::modes(program, body),
             inside: false,
+            records: OnceCell::new(),
+            found: None,
+            several: several(body),
             kinds: OnceCell::new(),
             rethrows: OnceCell::new(),
         }
@@ -420,6 +433,7 @@ impl<'a> Gen<'a> {
             let block = &self.body.blocks[id.index()];
             self.catch = block.catch;
             self.here = *id;
+            self.begin_found();
             self.block(block, order.get(i + 1).copied())?;
         }
         Ok(())
@@ -633,6 +647,17 @@ impl<'a> Gen<'a> {
 
     fn copy(&mut self, dst: spile_ir::Reg, src: Val) -> Res {
         if self.ty(src)? == Ty::Long {
+            // Ways that leave different constants behind would not become one again.
+            let several = self.plan.apart && self.several.get(dst.index()) == Some(&true);
+            if let (Val::Imm(n), true) = (src, several && self.found.is_some()) {
+                let reg = match self.home(dst) {
+                    Home::Reg(reg) => reg,
+                    _ => R1,
+                };
+                self.asm.imm(reg, n);
+                self.forget(reg);
+                return self.set_long(dst, reg);
+            }
             if let Home::Reg(reg) = self.home(dst) {
                 return self.long_into(src, reg);
             }
@@ -657,4 +682,19 @@ impl<'a> Gen<'a> {
         }
         Ok(())
     }
+}
+
+/// Which registers are written in several places.
+fn several(body: &Body) -> Vec<bool> {
+    let mut times = vec![0u32; body.regs.len()];
+    let mut write = |r: spile_ir::Reg| times[r.index()] += 1;
+    for block in &body.blocks {
+        block
+            .insts
+            .iter()
+            .filter_map(|(i, _)| i.dst())
+            .for_each(&mut write);
+        block.term.for_each_dst(&mut write);
+    }
+    times.into_iter().map(|n| n > 1).collect()
 }

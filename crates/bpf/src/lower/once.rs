@@ -19,7 +19,7 @@ const NUMBERS: [Reg; 3] = [R6, R8, R9];
 /// A subprogram's first number as an operand.
 const FIRST: Val = Val::Reg(IrReg(0));
 /// Result of an operation on an array that has room for no more.
-const FULL: i32 = 1;
+pub(super) const FULL: i32 = 1;
 /// The bit of a string's number that says that it is a constant.
 const CONSTANT: i32 = 1 << 30;
 
@@ -271,6 +271,16 @@ impl Gen<'_> {
         code: impl FnOnce(&mut Gen<'_>, Option<Label>) -> Res,
     ) -> Res {
         let full = self.full_label(g);
+        self.element_or(full, name, code)
+    }
+
+    /// The same with the place where a full array leads.
+    fn element_or(
+        &mut self,
+        full: Option<Label>,
+        name: &str,
+        code: impl FnOnce(&mut Gen<'_>, Option<Label>) -> Res,
+    ) -> Res {
         self.once(name, &["value", "generation"], |sub| {
             let inside = full.map(|_| sub.asm.label());
             code(sub, inside)?;
@@ -428,12 +438,24 @@ impl Gen<'_> {
 
     /// `a[key] <<< number` or `a[key] += number`, for a per-CPU array.
     pub(super) fn per_cpu_once(&mut self, g: GlobalId, val: Val, generations: bool) -> Res {
+        let full = self.full_label(g);
+        self.per_cpu_or(full, g, val, generations)
+    }
+
+    /// The same with the place where a full array leads.
+    pub(super) fn per_cpu_or(
+        &mut self,
+        full: Option<Label>,
+        g: GlobalId,
+        val: Val,
+        generations: bool,
+    ) -> Res {
         self.long_into(val, R1)?;
         match generations {
             true => self.asm.load(Size::DW, R2, R10, GEN),
             false => self.asm.mov(R2, 0),
         }
-        self.element_once(&format!("add_{}", g.0), g, |sub, full| {
+        self.element_or(full, &format!("add_{}", g.0), |sub, full| {
             if generations {
                 sub.asm.alu(AluOp::And, R8, 1);
                 sub.asm.store(Size::DW, R10, GEN, R8);

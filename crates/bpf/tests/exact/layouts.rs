@@ -78,10 +78,17 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 value: v,
                 seq,
                 max,
+                field,
                 ..
             } => {
                 let spec = plan.maps.iter().find(|m| m.name == *map).expect("its map");
-                let size = v.size() + if *seq { 8 } else { 0 };
+                let size = match field {
+                    Some(field) => {
+                        assert!(8 + 8 * field.bit == field.at && field.at + 8 <= field.record);
+                        field.record
+                    }
+                    None => v.size() + if *seq { 8 } else { 0 },
+                };
                 assert_eq!((spec.key_size, spec.value_size), (*key_size, size));
                 assert_eq!(spec.max_entries, *max);
                 (key, value) = (key.max(*key_size), value.max(size));

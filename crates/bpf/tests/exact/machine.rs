@@ -14,7 +14,7 @@ use spile_kernel::bpf::test_run;
 use spile_kernel::machine::{online_cpus, possible_cpus};
 use spile_runtime::drain::{self, Deltas};
 use spile_runtime::load::Loaded;
-use spile_runtime::maps::{KernelMap, Table};
+use spile_runtime::maps::{Fields, KernelMap, Table};
 use spile_runtime::record::{self, Field};
 use spile_runtime::state::{State, cell_bytes, read_cell, read_keys, word_of};
 
@@ -222,11 +222,19 @@ impl<'p> Kernel<'p> {
                 keys,
                 seq,
                 value,
+                field,
                 ..
             } => {
                 let skip = if *seq { 8 } else { 0 };
                 let map = KernelMap::new(self.loaded.map_fd(map).expect("map")).expect("map");
-                let entries = map.entries().expect("entries");
+                let entries = match *field {
+                    Some(field) => {
+                        let records = Box::new(map);
+                        Fields { records, field }.entries()
+                    }
+                    None => map.entries(),
+                };
+                let entries = entries.expect("entries");
                 Contents::Elements(
                     entries
                         .iter()

@@ -12,6 +12,9 @@
 //! | [`dead`] | instructions whose result nobody reads |
 //! | [`narrow`] | strings get the width of what is written to them |
 //!
+//! [`statistics`] stands by itself: what it takes out a program cannot see, but who looks at its globals
+//! from outside can.
+//!
 //! An instruction that can fail or has an effect is never removed, moved over another such
 //! instruction, or run twice. What may differ afterwards is only the number of strings counted
 //! as cut, where the cut string was never used.
@@ -25,6 +28,7 @@ pub mod inline;
 pub mod keep;
 pub mod local;
 pub mod narrow;
+pub mod statistics;
 
 pub use inline::{inline, recursive};
 

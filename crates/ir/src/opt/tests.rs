@@ -102,6 +102,27 @@ fn kernel_handlers_have_no_calls_left() {
 }
 
 #[test]
+fn what_nobody_asks_of_statistics_is_not_kept() {
+    let mut p = read(
+        "site @0 \"\"
+         global g0 \"setting\" long controller @0
+         global g1 \"a\" [long] stats(sum, min, max, hist_log) max 5 controller @0
+         global g2 \"b\" stats(sum, min, variance) controller @0
+         handler \"k\" points 1 sys_enter(all) @0 { b0: stat_add g1[1], 2 stat_add g2[], 3 ret }
+         handler \"e\" points 1 end(0) @0 { regs r0: long
+           b0: r0 = gload g0 branch r0, b1, b2
+           b1: r0 = hist_get g1[1], 3 ret
+           b2: r0 = stat_get max g1[1] r0 = stat_get avg g2[] ret }",
+    );
+    optimise(&mut p, true);
+    statistics::run(&mut p);
+    verify::verify(&p).unwrap();
+    let text = p.to_string();
+    assert!(text.contains("\"a\" [long] stats(max)"), "{text}");
+    assert!(text.contains("\"b\" stats(sum)"), "{text}");
+}
+
+#[test]
 fn load_add_store_is_fused() {
     let mut p = read(
         "global g0 \"n\" long controller @0

@@ -1,5 +1,7 @@
 //! The decision, see the parent module for the rules.
 
+use std::collections::BTreeMap;
+
 use super::Storage;
 use super::owned::{Owned, Owner, of_calls};
 use crate::*;
@@ -86,6 +88,50 @@ pub fn classify(program: &mut Program) -> Explanation {
         });
     }
     out
+}
+
+/// Most fields of a record: each has a bit of a word that says whether it is there.
+const MAX_FIELDS: usize = 31;
+
+/// The arrays that can be kept as fields of one record a thread, in order; none where that would
+/// be one. Asked after [`classify`].
+pub fn records(program: &Program) -> Vec<GlobalId> {
+    let uses = uses(program);
+    let running: Vec<&HandlerUse<'_>> = uses.iter().filter(|u| u.running()).collect();
+    let mut walked = vec![false; program.globals.len()];
+    for u in &uses {
+        for a in &u.accesses {
+            walked[a.g.index()] |= matches!(a.inst, Inst::IterNew { .. });
+        }
+    }
+    // All of a record have room for as many threads.
+    let mut by_room: BTreeMap<u32, Vec<GlobalId>> = BTreeMap::new();
+    for (g, global) in program.globals.iter().enumerate() {
+        let GlobalKind::Array {
+            keys,
+            value: ElemTy::Scalar(Ty::Long),
+            max,
+            wrap: false,
+        } = &global.kind
+        else {
+            continue;
+        };
+        let free = global.storage == (Storage::Shared { lock: false });
+        if free && **keys == [Ty::Long] && !walked[g] {
+            let id = GlobalId(g as u32);
+            let facts = Facts::of(program, &running, id);
+            if facts.written && facts.owner == Some(Owner::Thread) {
+                by_room.entry(*max).or_default().push(id);
+            }
+        }
+    }
+    let mut most = by_room
+        .into_values()
+        .max_by_key(Vec::len)
+        .filter(|fields| fields.len() > 1)
+        .unwrap_or_default();
+    most.truncate(MAX_FIELDS);
+    most
 }
 
 /// Forgets results of additions that no instruction reads.

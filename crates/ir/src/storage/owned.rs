@@ -59,6 +59,25 @@ impl Owned {
     }
 }
 
+/// Which registers of a body hold a thread's id, whose elements are a handler's own.
+pub struct Threads([Vec<bool>; Threads::COUNT]);
+
+impl Threads {
+    /// How many threads a handler can have elements of: the current one, and the next.
+    pub const COUNT: usize = 2;
+
+    /// Looks through a body.
+    pub fn of(body: &Body) -> Threads {
+        Threads([Intrinsic::Tid, Intrinsic::NextTid].map(|f| registers(body, f)))
+    }
+
+    /// Which of them has this id, in one run of the handler.
+    pub fn which(&self, key: Val) -> Option<usize> {
+        let Val::Reg(r) = key else { return None };
+        self.0.iter().position(|h| h.get(r.index()) == Some(&true))
+    }
+}
+
 /// The registers that only ever hold what an intrinsic gives.
 fn registers(body: &Body, of: Intrinsic) -> Vec<bool> {
     let mut holds = vec![true; body.regs.len()];

@@ -39,6 +39,35 @@ fn class_of_bodies(g: &str, handlers: &[(&str, &str)]) -> String {
     line.storage.to_string()
 }
 
+#[test]
+fn fields_of_one_record() {
+    let text = |end: &str, key: &str| {
+        format!(
+            "site @0 \"\" \n\
+             global g0 \"a\" [long] long max 9 controller @0\n\
+             global g1 \"b\" [long] long max 9 controller @0\n\
+             global g2 \"c\" [long] long max 8 controller @0\n\
+             global g3 \"d\" [long] long max 9 controller @0\n\
+             handler \"k\" points 1 sys_enter(all) @0 {{ regs r0: long, r1: long b0: r0 = intr tid() \
+             r1 = aget g1[r0] aset g0[r0], r1 aset g1[r0], 2 aset g2[r0], 3 aset g3[{key}], 4 ret }}\n\
+             handler \"e\" points 1 end(0) @0 {{ regs r0: long {end} }}\n"
+        )
+    };
+    let of = |text: &str| {
+        let mut program = reader::read(text).unwrap();
+        classify(&mut program);
+        records(&program)
+    };
+    let ids = |ids: &[u32]| ids.iter().map(|g| GlobalId(*g)).collect::<Vec<_>>();
+    // One with room for fewer is another record, which would have one field.
+    assert_eq!(of(&text("b0: ret", "r0")), ids(&[0, 1, 3]));
+    // One that others touch is none.
+    assert_eq!(of(&text("b0: ret", "r1")), ids(&[0, 1]));
+    // Nor is one that is walked through.
+    let walk = "iters 1 b0: iter i0 g0[] jump b1 b1: next i0 [r0] b2, b3 b2: jump b1 b3: ret";
+    assert_eq!(of(&text(walk, "r0")), ids(&[1, 3]));
+}
+
 const K: &str = "sys_enter(all)";
 const K2: &str = "sys_exit(all)";
 const SWITCH: &str = "tracepoint(\"sched_switch\")";

@@ -1,0 +1,289 @@
+//! Arrays that are fields of one record a thread (see `spile_ir::storage::records`): the record is
+//! looked up once in a handler, its address is kept on the stack.
+//!
+//! What a slot has is exact: the address, or 0 where the thread has no record. So the verifier, which
+//! learns at the first test which it is, follows two ways and not one for each access.
+
+use spile_ir::storage::Threads;
+use spile_ir::{BlockId, Body, GlobalId, Inst, Reg as IrReg, Val};
+
+use super::globals::{E2BIG, EEXIST};
+use super::once::FULL;
+use super::{Gen, RECORDS, Res};
+use crate::asm::Label;
+use crate::helpers::Helper;
+use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
+use crate::layout::{self, Place, percpu};
+
+/// An array that is a field.
+pub(super) struct Field {
+    g: GlobalId,
+    map: String,
+    at: i16,
+    /// Its bit, as a mask.
+    mask: i32,
+    record: u32,
+}
+
+/// What is known of records in a body.
+pub(super) struct Known {
+    threads: Threads,
+    /// By block: whose were looked up on every way there, a bit each.
+    found: Vec<u8>,
+}
+
+impl Known {
+    /// Looks through a body; `fields` says which globals are fields.
+    fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> Known {
+        let threads = Threads::of(body);
+        let bit = |inst: &Inst| {
+            let g = inst.global().filter(|g| fields(*g))?;
+            let key = match inst {
+                Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => *keys.first()?,
+                _ => inst.keys()?.first().copied(),
+            };
+            debug_assert!(fields(g));
+            threads.which(key?)
+        };
+        let here: Vec<u8> = body
+            .blocks
+            .iter()
+            .map(|b| {
+                let bits = b.insts.iter().filter_map(|(i, _)| bit(i));
+                bits.fold(0, |all, which| all | 1 << which)
+            })
+            .collect();
+        let mut found = vec![u8::MAX; body.blocks.len()];
+        found[0] = 0;
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (i, block) in body.blocks.iter().enumerate() {
+                let after = found[i] | here[i];
+                for to in block.successors() {
+                    // To a catch block a way leads from everywhere.
+                    let known = if block.catch == Some(to) { 0 } else { after };
+                    changed |= found[to.index()] & !known != 0;
+                    found[to.index()] &= known;
+                }
+            }
+        }
+        Known { threads, found }
+    }
+}
+
+impl Gen<'_> {
+    /// The field that an array is, if it is one.
+    pub(super) fn field(&self, g: GlobalId) -> Res<Option<Field>> {
+        let Place::Hash {
+            map,
+            field: Some(field),
+            ..
+        } = self.place(g)?
+        else {
+            return Ok(None);
+        };
+        let layout::Field { at, bit, record } = field;
+        Ok(Some(Field {
+            g,
+            map,
+            at: i16::try_from(at).map_err(|_| "a record of more than 32 KB")?,
+            mask: 1 << bit,
+            record,
+        }))
+    }
+
+    fn known(&self) -> &Known {
+        let is = |g: GlobalId| matches!(self.field(g), Ok(Some(_)));
+        self.records.get_or_init(|| Known::of(self.body, is))
+    }
+
+    /// At the start of a block. (What runs in steps has no stack that outlives one.)
+    pub(super) fn begin_found(&mut self) {
+        let BlockId(at) = self.here;
+        self.found = Some(match self.alloc.resume.is_empty() {
+            true => self.known().found[at as usize],
+            false => 0,
+        });
+    }
+
+    /// Which thread's record a key means, if its address is kept.
+    fn thread_of(&self, key: Val) -> Option<usize> {
+        let keeps = self.alloc.resume.is_empty();
+        self.known().threads.which(key).filter(|_| keeps)
+    }
+
+    /// `r0` = the address of the record, or 0.
+    fn record(&mut self, field: &Field, key: Val) -> Res {
+        match self.thread_of(key) {
+            Some(which) if self.found.is_some_and(|f| f & 1 << which != 0) => {
+                self.asm.load(Size::DW, R0, R10, RECORDS[which]);
+                Ok(())
+            }
+            _ => self.record_anew(field, key),
+        }
+    }
+
+    /// The same by a look-up.
+    fn record_anew(&mut self, field: &Field, key: Val) -> Res {
+        self.build_key(&[spile_ir::Ty::Long], &[key])?;
+        self.record_of_key(field, key);
+        Ok(())
+    }
+
+    /// The same of the key in the key buffer.
+    fn record_of_key(&mut self, field: &Field, key: Val) {
+        self.asm.ld_map(R1, &*field.map);
+        self.addr(R2, self.plan.scratch.key);
+        self.asm.call(Helper::MapLookupElem);
+        if let Some(which) = self.thread_of(key) {
+            self.asm.store(Size::DW, R10, RECORDS[which], R0);
+            self.found = self.found.map(|f| f | 1 << which);
+        }
+    }
+
+    /// `r1` = the address of the record, which is made if there is none.
+    fn record_made(&mut self, field: &Field, key: Val, skip: Label) -> Res {
+        let found = self.asm.label();
+        self.record(field, key)?;
+        self.asm.jump_if(Cond::Ne, R0, 0, found);
+        self.build_key(&[spile_ir::Ty::Long], &[key])?;
+        let full = self.full_label(field.g);
+        if self.shares() {
+            let name = format!("make_{}", field.map);
+            self.once(&name, &[], |sub| {
+                let (done, full) = (sub.done, sub.asm.label());
+                sub.make(field, done, Some(full))?;
+                sub.asm.jump(done);
+                sub.asm.bind(full);
+                sub.give(FULL);
+                Ok(())
+            })?;
+            self.asm.call_sub(name);
+            if let Some(full) = full {
+                self.asm.jump_if(Cond::Eq, R0, FULL, full);
+            }
+        } else {
+            let made = self.asm.label();
+            self.make(field, made, full)?;
+            self.asm.jump(skip);
+            self.asm.bind(made);
+        }
+        self.record_of_key(field, key);
+        self.asm.jump_if(Cond::Eq, R0, 0, skip);
+        self.asm.bind(found);
+        self.asm.mov(R1, R0);
+        Ok(())
+    }
+
+    /// Puts in a record without fields and goes to `made`, or counts that there is no memory.
+    fn make(&mut self, field: &Field, made: Label, full: Option<Label>) -> Res {
+        self.insert(&field.map, false, field.record)?;
+        self.asm.jump_if(Cond::Eq, R0, 0, made);
+        self.asm.jump_if32(Cond::Eq, R0, EEXIST, made);
+        if let Some(full) = full {
+            self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
+        }
+        self.count(percpu::NO_MEMORY);
+        Ok(())
+    }
+
+    /// The field of the record at r1 is there; loses r0.
+    fn present(&mut self, field: &Field) {
+        self.asm.load(Size::DW, R0, R1, 0);
+        self.asm.alu(AluOp::Or, R0, field.mask);
+        self.asm.store(Size::DW, R1, 0, R0);
+    }
+
+    pub(super) fn field_get(&mut self, dst: IrReg, field: &Field, keys: &[Val]) -> Res {
+        let none = self.asm.label();
+        self.record(field, one(keys)?)?;
+        self.asm.jump_if(Cond::Eq, R0, 0, none);
+        self.asm.load(Size::DW, R0, R0, field.at);
+        self.asm.bind(none);
+        self.set_long(dst, R0)
+    }
+
+    pub(super) fn field_set(&mut self, field: &Field, keys: &[Val], val: Val) -> Res {
+        let skip = self.asm.label();
+        self.record_made(field, one(keys)?, skip)?;
+        let v = self.long(val, R2)?;
+        self.asm.store(Size::DW, R1, field.at, v);
+        self.present(field);
+        self.asm.bind(skip);
+        Ok(())
+    }
+
+    pub(super) fn field_add(
+        &mut self,
+        field: &Field,
+        keys: &[Val],
+        val: Val,
+        old: Option<IrReg>,
+    ) -> Res {
+        let (skip, end) = (self.asm.label(), self.asm.label());
+        self.record_made(field, one(keys)?, skip)?;
+        self.long_into(val, R2)?;
+        self.asm.load(Size::DW, R3, R1, field.at);
+        self.asm.add(R2, R3);
+        self.asm.store(Size::DW, R1, field.at, R2);
+        self.present(field);
+        if let Some(old) = old {
+            self.set_long(old, R3)?;
+            self.asm.jump(end);
+            self.asm.bind(skip);
+            self.set_long(old, 0)?;
+        } else {
+            self.asm.bind(skip);
+        }
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    pub(super) fn field_has(&mut self, dst: IrReg, field: &Field, keys: &[Option<Val>]) -> Res {
+        let end = self.asm.label();
+        self.record(field, given(keys)?)?;
+        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.asm.load(Size::DW, R0, R0, 0);
+        self.asm
+            .alu(AluOp::Rsh, R0, field.mask.trailing_zeros() as i32);
+        self.asm.alu(AluOp::And, R0, 1);
+        self.asm.bind(end);
+        self.set_long(dst, R0)
+    }
+
+    pub(super) fn field_delete(&mut self, field: &Field, keys: &[Option<Val>]) -> Res {
+        let end = self.asm.label();
+        let key = given(keys)?;
+        self.record(field, key)?;
+        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.asm.store(Size::DW, R0, field.at, 0);
+        self.asm.load(Size::DW, R1, R0, 0);
+        self.asm.alu(AluOp::And, R1, !field.mask);
+        self.asm.store(Size::DW, R0, 0, R1);
+        self.asm.jump_if(Cond::Ne, R1, 0, end);
+        self.build_key(&[spile_ir::Ty::Long], &[key])?;
+        self.asm.ld_map(R1, &*field.map);
+        self.addr(R2, self.plan.scratch.key);
+        self.asm.call(Helper::MapDeleteElem);
+        if let Some(which) = self.thread_of(key) {
+            self.asm.store(Size::DW, R10, RECORDS[which], Src::Imm(0));
+        }
+        self.asm.bind(end);
+        Ok(())
+    }
+}
+
+fn one(keys: &[Val]) -> Res<Val> {
+    match keys {
+        [key] => Ok(*key),
+        _ => Err("a record with several keys".into()),
+    }
+}
+
+fn given(keys: &[Option<Val>]) -> Res<Val> {
+    match keys {
+        [Some(key)] => Ok(*key),
+        _ => Err("a slice of records".into()),
+    }
+}
