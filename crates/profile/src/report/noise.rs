@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::table::{Table, clauses};
-use super::{counted, time};
+use super::time;
 use crate::noise::{Cause, Cpu, Kind, Noise, Source};
 
 /// The report, in lines of `width` columns at most; `top` limits the rows of the table of causes.
 pub fn noise(noise: &Noise, width: usize, top: usize) -> String {
     let start = format!(
-        "{}: noise of {} in {}, gaps over {}: ",
+        "{}: gaps over {} in {}, by processor: ",
         noise.host,
-        counted(noise.cpus.len() as u64, "processor"),
-        time(noise.cpus.iter().map(|c| c.wall).max().unwrap_or(0)),
-        time(noise.threshold_ns)
+        time(noise.threshold_ns),
+        time(noise.cpus.iter().map(|c| c.wall).max().unwrap_or(0))
     );
     let all: Vec<_> = noise
         .cpus
