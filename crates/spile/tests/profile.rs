@@ -459,6 +459,26 @@ fn who_waits_for_which_futex_and_who_wakes() {
 }
 
 #[test]
+fn a_command_that_leaves_a_daemon() {
+    let daemon = "setsid sleep 1000 > /dev/null 2>&1 & echo $!; \
+                  until [ $(cat /proc/$!/comm) = sleep ]; do :; done";
+    let (profile, output) = record(&["--", "sh", "-c", daemon]);
+    let pid = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let ended = Command::new("kill").args(["-9", &pid]).status().unwrap();
+    assert!(ended.success(), "{pid}");
+    let daemon = profile
+        .data
+        .processes
+        .iter()
+        .find(|p| p.pid.to_string() == pid);
+    assert_eq!(daemon.unwrap().ended_ns, None);
+    assert!(said.contains("these run on: "), "{said}");
+    assert!(said.contains(&format!("{pid} sleep")), "{said}");
+    closes(&profile);
+}
+
+#[test]
 fn what_cannot_be_recorded() {
     let fails = |args: &[&str], message: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_spile"))

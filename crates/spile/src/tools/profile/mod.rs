@@ -233,12 +233,35 @@ fn in_call(pid: u32, tid: u32) -> Option<String> {
 
 /// The summary, or the tables of threads.
 fn show(cli: &Profile, profile: Account) {
+    let left = match cli.pid {
+        None => running_on(&profile),
+        Some(_) => String::new(),
+    };
     let run = Ranks::new(vec![profile]);
     tell(if cli.threads {
         text::threads(&run)
     } else {
         text::text(&run, width(std::io::stderr()), cli.top)
     });
+    tell(left);
+}
+
+/// What is said of processes that outlive their command, as daemons do.
+fn running_on(profile: &Account) -> String {
+    let left = profile
+        .data
+        .processes
+        .iter()
+        .filter(|p| p.ended_ns.is_none() && Some(p.pid) != profile.header.pid);
+    let left: Vec<String> = left.map(|p| format!("{} {}", p.pid, p.comm)).collect();
+    match left.len() {
+        0 => String::new(),
+        _ => format!(
+            "The command has ended and is recorded no longer, but these run on: {} \
+             (spile profile -p PID)\n",
+            left.join(", ")
+        ),
+    }
 }
 
 /// What a shell makes of how a process ended.
