@@ -1,5 +1,6 @@
 //! The passes of a run: 1 parse, 2 analyse, 3 translate, 4 compile, 5 run.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -303,6 +304,15 @@ fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
     })
 }
 
+/// Names of the library that analysis uses by itself, by the word of a script that leads there.
+const IMPLIED: [(&str, &str); 5] = [
+    ("process", "__process_begin"),
+    ("syscall", "errno_p"),
+    ("nd_syscall", "errno_p"),
+    ("tp_syscall", "errno_p"),
+    ("syscall_any", "errno_p"),
+];
+
 /// Parses the script, and the tapset as a whole or as far as the script needs it.
 fn parse(cli: &Cli, script: Option<Script>, whole: bool) -> Result<Front, Failure> {
     let kernel = kernel(cli)?;
@@ -322,7 +332,12 @@ fn parse(cli: &Cli, script: Option<Script>, whole: bool) -> Result<Front, Failur
     let texts = script.texts.iter().map(|(_, text)| &**text);
     let options = [&script.args, &cli.defines, &cli.globals];
     let options = options.into_iter().flatten().map(|o| o.as_bytes());
-    let words = texts.chain(options).flat_map(tapset::words).collect();
+    let mut words: HashSet<&[u8]> = texts.chain(options).flat_map(tapset::words).collect();
+    for (word, own) in IMPLIED {
+        if words.contains(word.as_bytes()) {
+            words.insert(own.as_bytes());
+        }
+    }
     // The script's files come first, so that its messages do.
     let add = |(name, text): &(String, Vec<u8>)| sources.add(name.clone(), text.clone());
     let user: Vec<_> = script.texts.iter().map(add).collect();
