@@ -158,11 +158,6 @@ impl Tapset {
         let mut files: Vec<_> = self.own.iter().map(|file| parse(*file)).collect();
         let needed = needed.filter(|_| !files.iter().any(|(_, tree)| has_patterns(tree)));
         let named = |name: &&str| {
-            // What points of `process` are made of is named by no script.
-            let name = match *name {
-                "__process_begin" => "process",
-                name => name,
-            };
             let name = name.as_bytes();
             needed.is_none_or(|words| words.contains(name)) || self.words.contains(name)
         };
