@@ -226,10 +226,13 @@ impl Tracefs {
     /// If tracefs cannot be read.
     pub fn system_of(&self, event: &str) -> Result<Option<String>, TracefsError> {
         let systems = self.systems()?;
-        Ok(systems.into_iter().find(|system| {
-            let path = format!("events/{system}/{event}/enable");
-            statat(&self.root, &path, AtFlags::empty()).is_ok()
-        }))
+        Ok(systems.into_iter().find(|system| self.has(system, event)))
+    }
+
+    /// Whether a system has such an event.
+    pub fn has(&self, system: &str, event: &str) -> bool {
+        let path = format!("events/{system}/{event}/enable");
+        statat(&self.root, &path, AtFlags::empty()).is_ok()
     }
 
     /// The text of a file in it, such as `events/sched/sched_switch/format`.

@@ -204,6 +204,10 @@ pub trait Facts {
     }
     /// The system of a tracepoint (`sched`), where known.
     fn tracepoint_system(&self, name: &str) -> Option<Arc<str>>;
+    /// Whether a tracepoint is of that system, which is cheaper to find out than of which.
+    fn tracepoint_is_of(&self, name: &str, system: &str) -> bool {
+        self.tracepoint_system(name).as_deref() == Some(system)
+    }
     /// Whether the systems of tracepoints are known: one without is then of none.
     fn knows_systems(&self) -> bool {
         true

@@ -652,6 +652,9 @@ fn tracepoints(
         .map(|name| Hit::Trace {
             // Systems are dear to ask for: where none is given, whoever needs it asks.
             system: system.and_then(|given| {
+                if !is_pattern(given) && facts.tracepoint_is_of(&name, given) {
+                    return Some(given.into());
+                }
                 facts
                     .tracepoint_system(&name)
                     .or_else(|| (any && !is_pattern(given)).then(|| given.into()))

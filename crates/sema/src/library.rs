@@ -4,8 +4,8 @@
 //! and the library's public ones, never the user's. A user's function hides the library's of
 //! the same name and number of parameters. Private items are seen in their own file only.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use spile_syntax::ast::{
     self, Alias, AliasKind, Block, Expr, FileId, Function, GlobalVar, Item, Name, ProbePoint,
@@ -25,6 +25,9 @@ pub struct Library {
     alias_names: HashMap<Box<str>, Vec<usize>>,
     /// See [`Library::shows_point`].
     point_functions: OnceLock<HashSet<Name>>,
+    /// Names of files that were left out, and those of them that were looked for.
+    elsewhere: HashSet<&'static str>,
+    wanted: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -135,6 +138,26 @@ impl Library {
         self.files.push(LibFile { id, user, probes });
     }
 
+    /// Names that files of the library define that are not here; of aliases the first component.
+    pub fn leave_out(&mut self, names: impl IntoIterator<Item = &'static str>) {
+        self.elsewhere.extend(names);
+    }
+
+    /// Of the names that were left out, those that were looked for: without their files what was
+    /// found may be wrong.
+    pub fn wanted(&self) -> BTreeSet<&'static str> {
+        let wanted = self.wanted.lock();
+        wanted.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes note that there is nothing of this name.
+    fn miss(&self, name: &str) {
+        if let Some(name) = self.elsewhere.get(name) {
+            let wanted = self.wanted.lock();
+            wanted.unwrap_or_else(PoisonError::into_inner).insert(name);
+        }
+    }
+
     fn add_alias(&mut self, file: FileId, a: Alias, user: bool) {
         let part = |b: Block| {
             let empty = b.stmts.is_empty();
@@ -171,6 +194,7 @@ impl Library {
     /// `from` itself hides public ones with as many parameters, a user's hides the library's.
     pub fn functions(&self, name: &str, from: FileId) -> Vec<(FileId, Arc<Function>)> {
         let Some(all) = self.functions.get(name) else {
+            self.miss(name);
             return Vec::new();
         };
         let user = self.is_user(from);
@@ -198,9 +222,11 @@ impl Library {
     /// The global of that name that `from` can see.
     pub fn global(&self, name: &str, from: FileId) -> Option<(FileId, &GlobalVar)> {
         let user = self.is_user(from);
-        self.globals
-            .get(name)?
-            .iter()
+        let Some(all) = self.globals.get(name) else {
+            self.miss(name);
+            return None;
+        };
+        all.iter()
             .filter(|g| {
                 if g.private {
                     g.file == from
@@ -279,7 +305,10 @@ impl Library {
 
     /// The alias of that exact name; a user's first.
     pub(crate) fn alias(&self, name: &str) -> Option<usize> {
-        let all = self.alias_names.get(name)?;
+        let Some(all) = self.alias_names.get(name) else {
+            self.miss(name.split('.').next().unwrap_or_default());
+            return None;
+        };
         let user = all.iter().find(|ix| self.aliases[**ix].user);
         user.or(all.first()).copied()
     }
@@ -330,4 +359,21 @@ fn point_entry(mut p: ProbePoint) -> PointEntry {
 pub(crate) fn dotted(p: &ProbePoint) -> Box<str> {
     let names: Vec<&str> = p.components.iter().map(|c| &*c.name).collect();
     names.join(".").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_out_and_looked_for_is_known() {
+        let mut library = Library::new();
+        library.leave_out(["cpu", "__start", "scheduler", "never_asked"]);
+        assert!(library.functions("cpu", FileId(0)).is_empty());
+        assert!(library.functions("unknown", FileId(0)).is_empty());
+        assert!(library.global("__start", FileId(0)).is_none());
+        assert!(library.alias("scheduler.ctxswitch").is_none());
+        let wanted: Vec<_> = library.wanted().into_iter().collect();
+        assert_eq!(wanted, ["__start", "cpu", "scheduler"]);
+    }
 }

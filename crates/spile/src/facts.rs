@@ -245,6 +245,10 @@ impl Facts for KernelFacts {
         systems.get(name).cloned()
     }
 
+    fn tracepoint_is_of(&self, name: &str, system: &str) -> bool {
+        self.tracefs().is_some_and(|t| t.has(system, name))
+    }
+
     fn knows_systems(&self) -> bool {
         self.tracefs().is_some()
     }

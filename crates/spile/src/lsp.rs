@@ -36,7 +36,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
     let plain = env(Vec::new());
     let lib = tapset::open(&mut sources, &plain, &include, &cli.defines, &mut diags)
         .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
-    let files = lib.scripts(&mut sources, &plain, None, &mut diags);
+    let (files, _) = lib.scripts(&mut sources, &plain, None, &mut diags);
     if diags.has_errors() {
         // Editors keep what a server says there in a log.
         tell(diags.render(&sources, false));

@@ -1,6 +1,6 @@
 //! The passes of a run: 1 parse, 2 analyse, 3 translate, 4 compile, 5 run.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -97,7 +97,9 @@ pub fn through(
     change: impl FnOnce(&mut session::Options),
 ) -> Result<End, Failure> {
     let mut watch = Stopwatch::start(cli.verbose > 0);
-    let mut front = parse(cli, script.clone(), script.is_none())?;
+    let mut words = Words::new();
+    let part = script.is_some().then_some(&words);
+    let mut front = parse(cli, script.clone(), part)?;
     watch.pass(
         1,
         format_args!("parsed user script and {} library scripts", front.files),
@@ -119,9 +121,11 @@ pub fn through(
         return Ok(End::Shown(0));
     }
     let mut analysis = analyse(cli, &mut front);
-    if front.diags.has_errors() && front.partial {
-        // What is wrong is said with all names in sight.
-        front = parse(cli, script, true)?;
+    while front.partial && (front.diags.has_errors() || !front.library.wanted().is_empty()) {
+        // What is wrong is said with all names in sight; else those that were looked for count.
+        words.extend(front.library.wanted());
+        let part = (!front.diags.has_errors()).then_some(&words);
+        front = parse(cli, script.clone(), part)?;
         analysis = analyse(cli, &mut front);
     }
     if front.diags.has_errors()
@@ -304,7 +308,8 @@ fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
     })
 }
 
-/// Names of the library that analysis uses by itself, by the word of a script that leads there.
+/// Names of the library that analysis uses by itself, by the word of a script that leads there:
+/// one that is not here costs a second analysis.
 const IMPLIED: [(&str, &str); 5] = [
     ("process", "__process_begin"),
     ("syscall", "errno_p"),
@@ -313,8 +318,11 @@ const IMPLIED: [(&str, &str); 5] = [
     ("syscall_any", "errno_p"),
 ];
 
-/// Parses the script, and the tapset as a whole or as far as the script needs it.
-fn parse(cli: &Cli, script: Option<Script>, whole: bool) -> Result<Front, Failure> {
+/// Words that a script has, or may as well have.
+type Words = BTreeSet<&'static str>;
+
+/// Parses the script, and the tapset as a whole, or as far as the script and these words need it.
+fn parse(cli: &Cli, script: Option<Script>, part: Option<&Words>) -> Result<Front, Failure> {
     let kernel = kernel(cli)?;
     let (release, other) = (kernel.release.clone(), kernel.other);
     let script = script.unwrap_or(Script {
@@ -338,13 +346,14 @@ fn parse(cli: &Cli, script: Option<Script>, whole: bool) -> Result<Front, Failur
             words.insert(own.as_bytes());
         }
     }
+    words.extend(part.into_iter().flatten().map(|word| word.as_bytes()));
     // The script's files come first, so that its messages do.
     let add = |(name, text): &(String, Vec<u8>)| sources.add(name.clone(), text.clone());
     let user: Vec<_> = script.texts.iter().map(add).collect();
     let lib = tapset::open(&mut sources, &env, &cli.include, &cli.defines, &mut diags)
         .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
     let mut pretty = String::new();
-    let mut partial = !whole;
+    let mut partial = part.is_some();
     for file in user {
         let tree = parse_file(&mut sources, file, &env, &lib.macros, &mut diags);
         if cli.pass == Some(1) {
@@ -354,7 +363,8 @@ fn parse(cli: &Cli, script: Option<Script>, whole: bool) -> Result<Front, Failur
         library.add(file, tree, true);
     }
     let needed = partial.then_some(&words);
-    let scripts = lib.scripts(&mut sources, &env, needed, &mut diags);
+    let (scripts, left_out) = lib.scripts(&mut sources, &env, needed, &mut diags);
+    library.leave_out(left_out);
     let files = scripts.len();
     for (file, tree) in scripts {
         library.add(file, tree, false);

@@ -146,14 +146,14 @@ impl Tapset {
     }
 
     /// Parses the scripts: all, or of the built-in ones those that texts with these words, and the
-    /// files of `-I` folders, can lead to.
+    /// files of `-I` folders, can lead to. Also gives the names that the others define.
     pub fn scripts(
         &self,
         sources: &mut Sources,
         env: &PreprocEnv,
         needed: Option<&HashSet<&[u8]>>,
         diags: &mut Diagnostics,
-    ) -> Vec<(FileId, ast::File)> {
+    ) -> (Vec<(FileId, ast::File)>, Vec<&'static str>) {
         let mut parse = |file: FileId| (file, parse_file(sources, file, env, &self.macros, diags));
         let mut files: Vec<_> = self.own.iter().map(|file| parse(*file)).collect();
         let needed = needed.filter(|_| !files.iter().any(|(_, tree)| has_patterns(tree)));
@@ -168,7 +168,10 @@ impl Tapset {
             .collect();
         let built_in = self.built_in.iter().filter(|(_, at)| wanted.contains(at));
         files.extend(built_in.map(|(file, _)| parse(*file)));
-        files
+        let all = built_in::FILES.iter().enumerate();
+        let others = all.filter(|(at, _)| !wanted.contains(at));
+        let names = others.flat_map(|(_, file)| file.defines.iter().copied());
+        (files, names.collect())
     }
 }
 
@@ -197,9 +200,9 @@ mod tests {
         let tapset = open(&mut sources, &env, &[], &[], &mut diags).unwrap_or_else(|u| {
             panic!("{}: {}", u.path.display(), u.error);
         });
-        let trees = tapset.scripts(&mut sources, &env, None, &mut diags);
+        let (trees, left) = tapset.scripts(&mut sources, &env, None, &mut diags);
         assert!(!diags.has_errors(), "{}", diags.render(&sources, false));
-        assert_eq!(trees.len(), tapset.built_in.len());
+        assert_eq!((trees.len(), left.len()), (tapset.built_in.len(), 0));
         let mut names = 0;
         for ((_, tree), (_, at)) in trees.into_iter().zip(&tapset.built_in) {
             let file = &built_in::FILES[*at];
@@ -241,9 +244,8 @@ mod tests {
         };
         let mut count = |text: &[u8]| {
             let words = words(text).collect();
-            tapset
-                .scripts(&mut sources, &env, Some(&words), &mut diags)
-                .len()
+            let (files, _) = tapset.scripts(&mut sources, &env, Some(&words), &mut diags);
+            files.len()
         };
         assert_eq!(count(b"probe begin { exit_of_mine() }"), 0);
         let one = count(b"probe begin { println(cpu()) }");
