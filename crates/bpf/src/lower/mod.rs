@@ -120,10 +120,11 @@ pub(crate) const NR: i16 = -24;
 pub(crate) const TMP: [i16; 5] = [-32, -40, -48, -56, -64];
 /// Stack slot of the current task, where it is kept.
 pub(crate) const TASK: i16 = -72;
-/// Stack slot of what is said of a packet, where handlers decide: the frame of the program.
-pub(crate) const VERDICT: i16 = -80;
 /// Stack slots of the addresses of threads' records, behind those of numbers.
 pub(crate) const RECORDS: [i16; spile_ir::storage::Threads::COUNT] = [-248, -256];
+/// Stack slot of what is said of a packet, where handlers decide, behind all others: hits that are
+/// turned away say nothing new.
+pub(crate) const VERDICT: i16 = -264;
 /// Displacements reach so far.
 const REACH: u32 = 32_000;
 /// Up to so many words code is unrolled with no early end.
