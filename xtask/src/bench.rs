@@ -185,7 +185,7 @@ fn call_ns() -> f64 {
 }
 
 /// A BPF program that does nothing, on the raw tracepoint: what the kernel itself charges.
-struct Empty {
+pub(crate) struct Empty {
     _link: std::os::fd::OwnedFd,
 }
 
@@ -276,7 +276,7 @@ fn hits() {
 }
 
 impl Empty {
-    fn attach() -> Option<Empty> {
+    pub(crate) fn attach() -> Option<Empty> {
         let spec = bpf::ProgSpec {
             ty: bpf::prog_type::RAW_TRACEPOINT,
             insns: &[bpf::insn(0xb7, 0, 0, 0, 0), bpf::insn(0x95, 0, 0, 0, 0)],
