@@ -1,7 +1,6 @@
 //! `spile profile --noise` on the live kernel: who takes the processor from a thread that computes is
 //! named.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,18 +9,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
+mod common;
+use common::profile;
+
 fn noise(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
-        .args(["profile", "--noise"])
-        .args(args)
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
+    profile("--noise", args)
 }
 
 /// Takes a processor for some milliseconds now and then, until it is told to end; how often, and the

@@ -8,24 +8,11 @@ use std::sync::LazyLock;
 use spile_profile::file::read_path;
 use spile_profile::model::{ContextKind, Part, Profile, Thread};
 
+mod common;
+use common::compiled;
+
 /// The program, compiled once.
 static LIVES: LazyLock<PathBuf> = LazyLock::new(|| compiled("lives", "lives", &[]));
-
-/// A program of `tests/programs`, under that name.
-fn compiled(program: &str, name: &str, options: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/programs")
-        .join(format!("{program}.c"));
-    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let done = Command::new("cc")
-        .args(["-O2", "-Wall", "-Werror", "-pthread"])
-        .args(options)
-        .arg("-o")
-        .args([&binary, &source])
-        .status();
-    assert!(done.unwrap().success());
-    binary
-}
 
 /// Runs `spile profile -o FILE` with these arguments; the profile, and what was printed.
 fn record(args: &[&str]) -> (Profile, Output) {

@@ -1,21 +1,12 @@
 //! `spile profile --system` on the live kernel: the time of every processor adds up, and what it counts
 //! is what the kernel counts. The program is `tests/programs/lives.c`.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-fn lives(dir: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/lives.c");
-    let program = dir.join("lives-system");
-    let done = Command::new("cc")
-        .args(["-O2", "-Wall", "-pthread", "-o"])
-        .args([&program, &source])
-        .status();
-    assert!(done.unwrap().success());
-    program
-}
+mod common;
+use common::{compiled, profile};
 
 /// All numbers of a line of `/proc/interrupts`, `/proc/softirqs` or `/proc/stat`.
 fn counts(text: &str, line: &str) -> u64 {
@@ -34,7 +25,7 @@ const FILES: [&str; 3] = ["interrupts", "softirqs", "stat"];
 #[test]
 fn a_machine_adds_up() {
     let dir = tempfile::tempdir().unwrap();
-    let lives = lives(dir.path());
+    let lives = compiled("lives", "lives-system", &[]);
     let at = |name: &str| dir.path().join(name).display().to_string();
     let copy = |to: &str| -> String {
         let copies = FILES.map(|f| format!("cat /proc/{f} > {}; ", at(&format!("{f}.{to}"))));
@@ -132,19 +123,7 @@ fn a_machine_adds_up() {
 
 #[test]
 fn a_report_and_bad_commands() {
-    let run = |args: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_spile"))
-            .args(["profile", "--system"])
-            .args(args)
-            .output()
-            .unwrap();
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        (
-            output.status.code(),
-            text(&output.stdout),
-            text(&output.stderr),
-        )
-    };
+    let run = |args: &[&str]| profile("--system", args);
     let (code, out, err) = run(&["-d", "0.2"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     for word in ["processor", "residual", "Interrupts", "Processes", "spile"] {

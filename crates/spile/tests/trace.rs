@@ -2,27 +2,19 @@
 //! what reads traces reads it. The program is `tests/programs/lives.c`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use spile_profile::file::read_path;
 use spile_profile::model::Profile;
 
+mod common;
+use common::compiled;
+
 // (Here no reader of npm is used.)
 #[allow(dead_code)]
 #[path = "../../profile/tests/readers/tools.rs"]
 mod tools;
-
-fn lives() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/lives.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lives-trace");
-    let done = Command::new("cc")
-        .args(["-O2", "-Wall", "-pthread", "-o"])
-        .args([&program, &source])
-        .status();
-    assert!(done.unwrap().success());
-    program
-}
 
 fn spile(args: &[&str]) -> Output {
     let output = Command::new(env!("CARGO_BIN_EXE_spile"))
@@ -76,7 +68,7 @@ fn each_call_is_there_and_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.spile");
     let file = file.to_str().unwrap();
-    let lives = lives();
+    let lives = compiled("lives", "lives-trace", &[]);
     let lives = lives.to_str().unwrap();
     let output = spile(&[
         "profile", "--trace", "-o", file, "--", lives, "threads", "200",

@@ -157,6 +157,42 @@ impl Resolver<'_> {
         depth: u8,
         span: Span,
     ) {
+        self.members(text, id, depth, |this, text, m| {
+            let (at, ty) = (first.saturating_add(m.bit_offset), CTy::id(m.ty));
+            let (width, signed) = match ty.shape(this.facts) {
+                Shape::Int { size, signed, .. } if m.bit_size == 0 => (8 * u32::from(size), signed),
+                Shape::Int { signed, .. } => (m.bit_size, signed),
+                Shape::Ptr(_) => (64, false),
+                Shape::Struct(id, _) => {
+                    this.pieces_struct(text, pieces, (id, at), depth - 1, span);
+                    return;
+                }
+                _ => (0, false),
+            };
+            let value = match width {
+                1..=64 => this.bits(pieces, (at, width), signed, text.space, span),
+                _ => None,
+            };
+            match (value, ty.shape(this.facts)) {
+                (Some(Ok(value)), Shape::Ptr(to)) => match to.shape(this.facts) {
+                    Shape::Int { char: true, .. } => this.quoted(text, value, text.space, span),
+                    _ => text.conv(ConvKind::Pointer, false, value),
+                },
+                (Some(Ok(value)), _) if signed => text.conv(ConvKind::Dec, false, value),
+                (Some(Ok(value)), _) => text.conv(ConvKind::Unsigned, false, value),
+                _ => text.lit("?"),
+            }
+        });
+    }
+
+    /// The members of a structure, by name, each with its value.
+    fn members(
+        &mut self,
+        text: &mut Text,
+        id: CTypeId,
+        depth: u8,
+        mut value: impl FnMut(&mut Self, &mut Text, &Member),
+    ) {
         if depth == 0 {
             return text.lit("{...}");
         }
@@ -168,30 +204,7 @@ impl Resolver<'_> {
                 break;
             }
             text.lit(&format!(".{}=", m.name));
-            let (at, ty) = (first.saturating_add(m.bit_offset), CTy::id(m.ty));
-            let (width, signed) = match ty.shape(self.facts) {
-                Shape::Int { size, signed, .. } if m.bit_size == 0 => (8 * u32::from(size), signed),
-                Shape::Int { signed, .. } => (m.bit_size, signed),
-                Shape::Ptr(_) => (64, false),
-                Shape::Struct(id, _) => {
-                    self.pieces_struct(text, pieces, (id, at), depth - 1, span);
-                    continue;
-                }
-                _ => (0, false),
-            };
-            let value = match width {
-                1..=64 => self.bits(pieces, (at, width), signed, text.space, span),
-                _ => None,
-            };
-            match (value, ty.shape(self.facts)) {
-                (Some(Ok(value)), Shape::Ptr(to)) => match to.shape(self.facts) {
-                    Shape::Int { char: true, .. } => self.quoted(text, value, text.space, span),
-                    _ => text.conv(ConvKind::Pointer, false, value),
-                },
-                (Some(Ok(value)), _) if signed => text.conv(ConvKind::Dec, false, value),
-                (Some(Ok(value)), _) => text.conv(ConvKind::Unsigned, false, value),
-                _ => text.lit("?"),
-            }
+            value(self, text, &m);
         }
         text.lit("}");
     }
@@ -345,20 +358,9 @@ impl Resolver<'_> {
 
     /// The members of a structure at an address.
     fn pretty_struct(&mut self, text: &mut Text, addr: &Expr, id: CTypeId, depth: u8, span: Span) {
-        if depth == 0 {
-            return text.lit("{...}");
-        }
-        text.lit("{");
-        for (n, m) in self.facts.members(id).into_iter().enumerate() {
-            text.lit(if n > 0 { ", " } else { "" });
-            if text.full() {
-                text.lit("...");
-                break;
-            }
-            text.lit(&format!(".{}=", m.name));
-            self.pretty_member(text, addr, &m, depth - 1, span);
-        }
-        text.lit("}");
+        self.members(text, id, depth, |this, text, m| {
+            this.pretty_member(text, addr, m, depth - 1, span);
+        });
     }
 
     fn pretty_member(&mut self, text: &mut Text, addr: &Expr, m: &Member, depth: u8, span: Span) {

@@ -56,16 +56,7 @@ impl Resolver<'_> {
         rhs: &ast::Expr,
         (span, used): (Span, bool),
     ) -> Option<Expr> {
-        let ast::ExprKind::Target {
-            name,
-            addr_of: false,
-            access,
-            pretty: Pretty::None,
-        } = &lhs.kind
-        else {
-            return None;
-        };
-        if !self.has_value() || &**name != "$value" || !access.is_empty() {
+        if !self.has_value() || plain_target(lhs) != Some("$value") {
             return None;
         }
         let f = match op {
@@ -100,18 +91,9 @@ impl Resolver<'_> {
         rhs: &ast::Expr,
         (span, used): (Span, bool),
     ) -> Option<Expr> {
-        let ast::ExprKind::Target {
-            name,
-            addr_of: false,
-            access,
-            pretty: Pretty::None,
-        } = &lhs.kind
-        else {
-            return None;
-        };
         let found = self.cur.ctx.as_ref()?.target("verdict")?;
         let of_packet = matches!(found.source, TargetSource::Verdict);
-        if &**name != "$verdict" || !access.is_empty() || !of_packet {
+        if plain_target(lhs) != Some("$verdict") || !of_packet {
             return None;
         }
         if !self.input.guru {
@@ -154,5 +136,18 @@ impl Resolver<'_> {
         let args = args.map(|n| self.num(ExprKind::Num(n), span)).into();
         let f = Intrinsic::PerfCount;
         self.num(ExprKind::Intr { f, args }, span)
+    }
+}
+
+/// The name of a target variable, where that is all that an expression is.
+fn plain_target(expr: &ast::Expr) -> Option<&str> {
+    match &expr.kind {
+        ast::ExprKind::Target {
+            name,
+            addr_of: false,
+            access,
+            pretty: Pretty::None,
+        } if access.is_empty() => Some(name),
+        _ => None,
     }
 }

@@ -1,0 +1,38 @@
+//! What the tests of `spile profile` share: programs of `tests/programs`, and runs of the tool.
+
+// Each test takes what it needs.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A program of `tests/programs`, compiled under that name.
+pub fn compiled(program: &str, name: &str, options: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/programs")
+        .join(format!("{program}.c"));
+    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let done = Command::new("cc")
+        .args(["-O2", "-Wall", "-Werror", "-pthread"])
+        .args(options)
+        .arg("-o")
+        .args([&binary, &source])
+        .status();
+    assert!(done.unwrap().success());
+    binary
+}
+
+/// Runs `spile profile MODE` with these arguments: its status, what it printed, and what it said.
+pub fn profile(mode: &str, args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", mode])
+        .args(args)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
