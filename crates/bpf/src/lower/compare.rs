@@ -1,16 +1,17 @@
-//! Comparisons of wide strings: the first words in place, the rest by `bpf_loop`, whose
+//! Comparisons of wide strings, and of parts: the first words in place, the rest by `bpf_loop`, whose
 //! callback the verifier follows once. Word by word in place, each one would be another jump,
 //! and the verifier takes 8,192 of them on a path.
 
+use super::pool::Pool;
 use super::{Gen, Res, Text};
 use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
-use crate::insn::{AluOp, Cond, Reg::*, Size};
+use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
 
 /// Words that one call of the callback compares.
 const CHUNK: u32 = 4;
 /// Comparisons of so many words are made in place altogether.
-const NARROW: u32 = 8;
+pub(super) const NARROW: u32 = 8;
 /// The subprogram.
 const NAME: &str = "compare";
 
@@ -32,6 +33,110 @@ mod word {
     pub const DIFFER: u32 = 16;
 }
 
+/// Of the scratch words of code that looks for parts of strings, the first that are for this.
+const PART_WORDS: i16 = 24;
+
+/// That byte in all bytes of a word.
+pub(super) fn every(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+/// Of `words` how many are compared in place, and how many chunks the callback then compares.
+fn split(words: u32) -> (u32, u32) {
+    if words <= NARROW {
+        return (words, 0);
+    }
+    let first = CHUNK + words % CHUNK;
+    (first, (words - first) / CHUNK)
+}
+
+/// Makes sure of the subprograms.
+fn subprograms(pool: &mut Pool) -> Res {
+    pool.sub("compare_at", |_| compare_at())?;
+    pool.sub(NAME, |_| compare())
+}
+
+/// Makes sure of what [`same`] needs for parts in slots of that width.
+pub(super) fn use_same(pool: &mut Pool, part_wide: u32) -> Res {
+    match split(part_wide / 8) {
+        (_, 0) => Ok(()),
+        _ => subprograms(pool),
+    }
+}
+
+/// Compares the r9 bytes at r8, a string in a slot of that width, with those at r7, behind both
+/// of which memory can be read: word by word; the last word's bytes behind the part are shifted
+/// out. r6 are the scratch words. Falls to `yes`, or goes to one of the labels. Loses r0-r5, r9.
+pub(super) fn same(asm: &mut Asm, part_wide: u32, yes: Label, no: Label) {
+    let (first, chunks) = split(part_wide / 8);
+    let (again, last) = (asm.label(), asm.label());
+    asm.mov(R5, 0);
+    asm.bind(again);
+    asm.mov(R1, R7);
+    asm.add(R1, R5);
+    asm.load(Size::DW, R2, R1, 0);
+    asm.mov(R1, R8);
+    asm.add(R1, R5);
+    asm.load(Size::DW, R3, R1, 0);
+    asm.alu(AluOp::Xor, R2, R3);
+    asm.jump_if(Cond::Slt, R9, 8, last);
+    asm.jump_if(Cond::Ne, R2, 0, no);
+    asm.add(R9, -8);
+    asm.jump_if(Cond::Sle, R9, 0, yes);
+    asm.add(R5, 8);
+    asm.jump_if(Cond::Lt, R5, first as i32 * 8, again);
+    if chunks > 0 {
+        same_rest(asm, (first, chunks), yes, no);
+    }
+    asm.jump(yes);
+    asm.bind(last);
+    asm.mov(R3, 8);
+    asm.alu(AluOp::Sub, R3, R9);
+    asm.alu(AluOp::Lsh, R3, 3);
+    asm.alu(AluOp::And, R3, 63);
+    asm.alu(AluOp::Lsh, R2, R3);
+    asm.jump_if(Cond::Ne, R2, 0, no);
+}
+
+/// The words from `first` on. Where the part's string ends says its first byte that is zero:
+/// from there on words may differ.
+fn same_rest(asm: &mut Asm, (first, chunks): (u32, u32), yes: Label, no: Label) {
+    for (to, from) in [(R1, R7), (R2, R8)] {
+        asm.mov(to, from);
+        asm.add(to, first as i32 * 8);
+    }
+    asm.mov(R3, R6);
+    asm.add(R3, i32::from(PART_WORDS));
+    asm.mov(R4, chunks as i32);
+    asm.call_sub(NAME);
+    asm.jump_if(Cond::Eq, R0, 0, yes);
+    asm.load(Size::DW, R2, R6, PART_WORDS + word::TEXT as i16);
+    asm.load(Size::DW, R3, R6, PART_WORDS + word::OTHER as i16);
+    asm.alu(AluOp::Xor, R2, R3);
+    // The lowest bit of 0x80 in each byte that is zero, then all bits of the bytes below: of all
+    // bytes where none is zero.
+    asm.ld_imm64(R4, every(1));
+    asm.ld_imm64(R5, every(0x80));
+    zero_bytes(asm, (R1, R3), (R4, R5));
+    asm.mov(R3, R1);
+    asm.neg(R3);
+    asm.alu(AluOp::And, R1, R3);
+    asm.alu(AluOp::Rsh, R1, 7);
+    asm.add(R1, -1);
+    asm.alu(AluOp::And, R2, R1);
+    asm.jump_if(Cond::Ne, R2, 0, no);
+}
+
+/// `to` = 0 where no byte of a word is zero; else its lowest bit is the highest of the first zero
+/// byte. The last two registers have 0x01 and 0x80 in each byte. Loses the word.
+pub(super) fn zero_bytes(asm: &mut Asm, (to, word): (Reg, Reg), (ones, tops): (Reg, Reg)) {
+    asm.mov(to, word);
+    asm.alu(AluOp::Sub, to, ones);
+    asm.alu(AluOp::Xor, word, -1);
+    asm.alu(AluOp::And, to, word);
+    asm.alu(AluOp::And, to, tops);
+}
+
 impl Gen<'_> {
     /// How many of the `words` of two strings are compared in place; the rest, if any, is
     /// [`Gen::compare_rest`]'s.
@@ -44,12 +149,7 @@ impl Gen<'_> {
             Text::Slot { width, .. } => width / 8,
             Text::Const { .. } => words,
         };
-        let words = words.min(narrower(a)).min(narrower(b));
-        if words <= NARROW {
-            return (words, 0);
-        }
-        let first = CHUNK + words % CHUNK;
-        (first, (words - first) / CHUNK)
+        split(words.min(narrower(a)).min(narrower(b)))
     }
 
     /// Compares `chunks` of two strings from a word on; goes to one of the labels, to `differ`
@@ -60,8 +160,7 @@ impl Gen<'_> {
         (first, chunks): (u32, u32),
         (equal, differ): (Label, Label),
     ) -> Res {
-        self.pool.sub("compare_at", |_| compare_at())?;
-        self.pool.sub(NAME, |_| compare())?;
+        subprograms(self.pool)?;
         let tmp = self.plan.scratch.tmp;
         self.text_addr(R1, a);
         self.asm.add(R1, first as i32 * 8);

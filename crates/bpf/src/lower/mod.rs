@@ -5,7 +5,7 @@
 //! | `mod` | operands, blocks, jumps |
 //! | `arith` | numbers |
 //! | `strings` | copies, comparisons, parts of strings |
-//! | `compare` | comparisons of wide strings |
+//! | `compare` | comparisons of wide strings, and of parts |
 //! | `format` | text built from formats |
 //! | `append` | the subprograms for that |
 //! | `search` | finding, numbers in text, escapes: byte by byte |

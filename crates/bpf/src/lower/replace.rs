@@ -3,7 +3,8 @@
 
 use spile_ir::{Inst, Reg as IrReg, Val, intrinsics::Intrinsic};
 
-use super::search::{ends, finish, same};
+use super::compare::{NARROW, every, same, use_same, zero_bytes};
+use super::search::{ends, finish};
 use super::{Gen, Res, Text};
 use crate::asm::{Asm, Function};
 use crate::helpers::Helper;
@@ -43,9 +44,26 @@ mod token {
     pub const START: i16 = 8;
     /// The byte behind it.
     pub const END: i16 = 16;
-    /// Where the next call begins.
+    /// Where the next call begins; the position at hand until then.
     pub const NEXT: i16 = 24;
+    /// The byte at hand, eight times.
+    pub const BYTE: i16 = 32;
+    /// Whether it is among the delimiters that are not compared in place.
+    pub const AMONG: i16 = 40;
 }
+
+/// Slots of `token_at`'s stack that its callback is given: addresses.
+mod among {
+    /// The delimiters that are not compared in place.
+    pub const DELIMS: i16 = 0;
+    /// The scratch words.
+    pub const WORDS: i16 = 8;
+    /// Bytes of them all.
+    pub const SIZE: i16 = 16;
+}
+
+/// Bytes of delimiters that are compared in place.
+const IN_PLACE: u32 = NARROW * 8;
 
 impl Gen<'_> {
     /// `dst` = the string with every part replaced.
@@ -64,6 +82,7 @@ impl Gen<'_> {
         let text = self.in_block(text)?;
         let widths = (text.width(), part.width(), new.width().min(max + 1));
         let name = format!("replace_{}_{}_{}", widths.0, widths.1, widths.2);
+        use_same(self.pool, widths.1)?;
         self.pool
             .sub(&format!("{name}_at"), |_| replace_at(&name, widths, max))?;
         self.pool.sub(&name, |_| replace_sub(&name, widths.0))?;
@@ -100,6 +119,10 @@ impl Gen<'_> {
         self.asm.bind(same_text);
         let wide = delims.width();
         let name = format!("token_{wide}");
+        if wide > IN_PLACE {
+            self.pool
+                .sub(&format!("{name}_among"), |_| token_among(&name, wide))?;
+        }
         self.pool
             .sub(&format!("{name}_at"), |_| token_at(&name, wide, max))?;
         self.pool.sub(&name, |_| token_sub(&name, max))?;
@@ -259,9 +282,8 @@ fn token_sub(name: &str, max: u32) -> Result<Function, String> {
 }
 
 /// Looks at one byte: passes over delimiters, then over the token, and stops behind it. The
-/// delimiters are compared eight at a time.
+/// delimiters are compared eight at a time, the first in place.
 fn token_at(name: &str, wide: u32, max: u32) -> Result<Function, String> {
-    let every = |byte: u8| u64::from_ne_bytes([byte; 8]);
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
     let [go_on, stop, again, delim, plain, end] = std::array::from_fn(|_| asm.label());
     asm.load(Size::DW, R6, R2, slot::WORDS);
@@ -285,16 +307,16 @@ fn token_at(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     // Where a byte is equal, the difference has a zero byte.
     asm.mov(R3, R2);
     asm.alu(AluOp::Xor, R3, R8);
-    asm.mov(R0, R3);
-    asm.alu(AluOp::Sub, R0, R5);
-    asm.alu(AluOp::Xor, R3, -1);
-    asm.alu(AluOp::And, R0, R3);
-    asm.alu(AluOp::And, R0, R7);
+    zero_bytes(&mut asm, (R0, R3), (R5, R7));
     asm.jump_if(Cond::Ne, R0, 0, delim);
     asm.alu(AluOp::Rsh, R2, 56);
     asm.jump_if(Cond::Eq, R2, 0, plain);
     asm.add(R9, 8);
-    asm.jump_if(Cond::Lt, R9, wide as i32, again);
+    asm.jump_if(Cond::Lt, R9, wide.min(IN_PLACE) as i32, again);
+    if wide > IN_PLACE {
+        each_among(&mut asm, name, wide);
+        asm.jump_if(Cond::Ne, R0, 0, delim);
+    }
     asm.bind(plain);
     asm.load(Size::DW, R2, R6, token::START);
     asm.jump_if(Cond::Sge, R2, 0, go_on);
@@ -308,6 +330,50 @@ fn token_at(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     asm.store(Size::DW, R6, token::NEXT, R2);
     asm.bind(end);
     asm.store(Size::DW, R6, token::END, R1);
+    asm.jump(stop);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}
+
+/// From the place of the delimiters in r4, the byte eight times in r8 and the scratch words in
+/// r6: r0 = whether it is among those that are not compared in place, r1 = the position.
+fn each_among(asm: &mut Asm, name: &str, wide: u32) {
+    asm.store(Size::DW, R6, token::BYTE, R8);
+    asm.store(Size::DW, R6, token::AMONG, 0);
+    asm.add(R4, IN_PLACE as i32);
+    asm.store(Size::DW, R10, among::DELIMS - among::SIZE, R4);
+    asm.store(Size::DW, R10, among::WORDS - among::SIZE, R6);
+    asm.mov(R1, ((wide - IN_PLACE) / 8) as i32);
+    asm.ld_func(R2, format!("{name}_among"));
+    asm.mov(R3, R10);
+    asm.add(R3, -i32::from(among::SIZE));
+    asm.mov(R4, 0);
+    asm.call(Helper::Loop);
+    asm.load(Size::DW, R1, R6, token::NEXT);
+    asm.load(Size::DW, R0, R6, token::AMONG);
+}
+
+/// Whether the byte is among eight delimiters; stops if so, and at their end.
+fn token_among(name: &str, wide: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(format!("{name}_among"), &["index", "slots"]);
+    let [go_on, stop, found] = std::array::from_fn(|_| asm.label());
+    asm.jump_if(Cond::Ge, R1, ((wide - IN_PLACE) / 8) as i32, stop);
+    asm.load(Size::DW, R6, R2, among::WORDS);
+    asm.load(Size::DW, R7, R2, among::DELIMS);
+    asm.alu(AluOp::Lsh, R1, 3);
+    asm.add(R7, R1);
+    asm.load(Size::DW, R2, R7, 0);
+    asm.load(Size::DW, R3, R6, token::BYTE);
+    asm.alu(AluOp::Xor, R3, R2);
+    asm.ld_imm64(R4, every(1));
+    asm.ld_imm64(R5, every(0x80));
+    zero_bytes(&mut asm, (R0, R3), (R4, R5));
+    asm.jump_if(Cond::Ne, R0, 0, found);
+    asm.alu(AluOp::Rsh, R2, 56);
+    asm.jump_if(Cond::Eq, R2, 0, stop);
+    asm.jump(go_on);
+    asm.bind(found);
+    asm.store(Size::DW, R6, token::AMONG, 1);
     asm.jump(stop);
     ends(&mut asm, go_on, stop);
     finish(asm)

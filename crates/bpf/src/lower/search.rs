@@ -4,6 +4,7 @@
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
 
+use super::compare::{same, use_same};
 use super::pool::Pool;
 use super::{Gen, Res, TMP, Text};
 use crate::asm::{Asm, Function, Label, Section};
@@ -114,6 +115,7 @@ impl Gen<'_> {
         let text = self.in_block(text)?;
         let (wide, part_wide) = (text.width(), part.width());
         let name = format!("find_{wide}_{part_wide}");
+        use_same(self.pool, part_wide)?;
         self.pool
             .sub(&format!("{name}_at"), |_| find_at(&name, wide, part_wide))?;
         self.pool.sub(&name, |_| find_sub(&name))?;
@@ -287,36 +289,6 @@ fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
     asm.jump(stop);
     ends(&mut asm, go_on, stop);
     finish(asm)
-}
-
-/// Compares the r9 bytes at r8 with those at r7, behind both of which memory can be read: word
-/// by word; the last word's bytes behind the part are shifted out. Falls to `yes`, or goes to
-/// one of the labels. Loses r1-r3, r5, r9.
-pub(super) fn same(asm: &mut Asm, part_wide: u32, yes: Label, no: Label) {
-    let (again, last) = (asm.label(), asm.label());
-    asm.mov(R5, 0);
-    asm.bind(again);
-    asm.mov(R1, R7);
-    asm.add(R1, R5);
-    asm.load(Size::DW, R2, R1, 0);
-    asm.mov(R1, R8);
-    asm.add(R1, R5);
-    asm.load(Size::DW, R3, R1, 0);
-    asm.alu(AluOp::Xor, R2, R3);
-    asm.jump_if(Cond::Slt, R9, 8, last);
-    asm.jump_if(Cond::Ne, R2, 0, no);
-    asm.add(R9, -8);
-    asm.jump_if(Cond::Sle, R9, 0, yes);
-    asm.add(R5, 8);
-    asm.jump_if(Cond::Lt, R5, part_wide as i32, again);
-    asm.jump(yes);
-    asm.bind(last);
-    asm.mov(R3, 8);
-    asm.alu(AluOp::Sub, R3, R9);
-    asm.alu(AluOp::Lsh, R3, 3);
-    asm.alu(AluOp::And, R3, 63);
-    asm.alu(AluOp::Lsh, R2, R3);
-    asm.jump_if(Cond::Ne, R2, 0, no);
 }
 
 /// `strtol(text, base, words)`.

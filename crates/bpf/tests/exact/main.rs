@@ -9,6 +9,7 @@ mod iterate;
 mod layouts;
 mod listings;
 mod machine;
+mod parts;
 mod races;
 mod random;
 mod regexes;
