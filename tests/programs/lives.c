@@ -112,6 +112,24 @@ static void killed(void) {
   kill(getpid(), SIGKILL);
 }
 
+// Two threads that wait, until somebody ends the process.
+static void wait_both(void) {
+  pthread_t a;
+  pthread_create(&a, 0, wait_forever, 0);
+  wait_forever(0);
+}
+
+// Ends of threads: N that return, N that are in a call when the leader ends the process.
+static void ends(void) {
+  for (long i = 0; i < number; i++) {
+    pthread_t t;
+    pthread_create(&t, 0, wait_forever, 0);
+    pthread_create(&t, 0, call, (void *)1);
+    pthread_join(t, 0);
+  }
+  nap(20);
+}
+
 // Touches N pages of memory.
 static void pages(void) {
   char *memory = mmap(0, number * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -203,6 +221,7 @@ int main(int argc, char **argv) {
       {"calls", calls},   {"threads", threads}, {"exec-thread", exec_thread}, {"children", children},
       {"signals", signals}, {"killed", killed},  {"pages", pages},             {"spin", spin},
       {"mixed", mixed},   {"bytes", bytes},     {"ready", ready},         {"rate", rate},
+      {"wait", wait_both},  {"ends", ends},
   };
   self = argv[0];
   if (argc > 2) number = atol(argv[2]);

@@ -11,6 +11,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef FUTEX2_SIZE_U32
+#define FUTEX2_SIZE_U32 2
+#endif
+
 static long number = 1;
 
 // Its value never changes: who waits for it sleeps until woken.
@@ -88,6 +92,37 @@ static void wake(void) {
   futex(&gate, FUTEX_WAIT, 1, NULL);
 }
 
+// The calls of Linux 6.7 and 5.16 (by number: headers can be older).
+static long futex_wait(int *word) { return syscall(455, word, 0L, 0xffffffffUL, FUTEX2_SIZE_U32 | FUTEX_PRIVATE_FLAG, NULL, 0); }
+static long futex_waitv(int *first, int *second) {
+  struct {
+    unsigned long value, address;
+    unsigned flags, unused;
+  } list[2] = {{0, (unsigned long)first, FUTEX2_SIZE_U32 | FUTEX_PRIVATE_FLAG, 0},
+               {0, (unsigned long)second, FUTEX2_SIZE_U32 | FUTEX_PRIVATE_FLAG, 0}};
+  return syscall(449, list, 2, 0, NULL, 0);
+}
+
+static void *waits2(void *unused) {
+  for (long i = 0; i < number; i++) futex_wait(&gate);
+  for (long i = 0; i < number; i++) futex_waitv(&gate, &gates[3]);
+  return unused;
+}
+
+// As `wake`, by those: N times for `gate`, then N times for `gate` or `gates[3]`, which is woken. 3 if the
+// kernel has them not.
+static void wake2(void) {
+  if (syscall(454, &gate, 0xffffffffUL, 1, FUTEX2_SIZE_U32 | FUTEX_PRIVATE_FLAG) < 0) exit(errno == ENOSYS ? 3 : 1);
+  pthread_t t;
+  if (pthread_create(&t, 0, waits2, 0)) exit(1);
+  for (long i = 0; i < 2 * number; i++) {
+    int *word = i < number ? &gate : &gates[3];
+    nap(2);
+    while (syscall(454, word, 0xffffffffUL, 1, FUTEX2_SIZE_U32 | FUTEX_PRIVATE_FLAG) != 1) sched_yield();
+  }
+  pthread_join(t, 0);
+}
+
 // N times getppid, and 8 sleeps of 2 ms.
 static void times(void) {
   for (long i = 0; i < number; i++) syscall(SYS_getppid);
@@ -98,7 +133,7 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(void);
-  } modes[] = {{"paths", paths}, {"wake", wake}, {"times", times}};
+  } modes[] = {{"paths", paths}, {"wake", wake}, {"wake2", wake2}, {"times", times}};
   if (argc > 2) number = atol(argv[2]);
   for (unsigned i = 0; argc > 1 && i < sizeof modes / sizeof *modes; i++) {
     if (!strcmp(argv[1], modes[i].name)) {

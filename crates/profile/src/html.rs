@@ -157,7 +157,7 @@ impl Names {
     }
 }
 
-/// Events as `[row, call, region, start, length, result]`.
+/// Events as `[row, call, region, start, length, result]`; of those that had not ended there is no result.
 fn trace(run: &Run) -> Value {
     let origin = run.origin();
     let mut all = Vec::new();
@@ -198,7 +198,7 @@ fn trace(run: &Run) -> Value {
             regions.number(path.join(crate::run::WITHIN)),
             start,
             event.end_ns.saturating_sub(event.start_ns),
-            event.ret,
+            (!event.open).then_some(event.ret),
         ]));
     }
     json!({

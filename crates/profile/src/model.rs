@@ -486,7 +486,7 @@ pub struct Wake {
     pub ns: Ns,
 }
 
-/// One call, in recordings with a trace. One that did not end is not here.
+/// One call, in recordings with a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// The thread.
@@ -494,7 +494,7 @@ pub struct Event {
     /// The context.
     #[serde(default)]
     pub context: u32,
-    /// The system call, or [`BLOCKED`] or [`PREEMPTED`].
+    /// The system call, or [`BLOCKED`], [`READY`] or [`PREEMPTED`].
     pub call: String,
     /// Its entry.
     pub start_ns: Ns,
@@ -503,19 +503,24 @@ pub struct Event {
     /// What it returned, errors below 0.
     #[serde(default)]
     pub ret: i64,
+    /// It had not ended: `end_ns` is the end of the recording, or of the thread's account.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
 }
 
-/// What an event is called in which a thread was off its processor because it waited: for something, and
-/// then for a processor. It is within the call that it waited in.
+/// What an event is called in which a thread was off its processor because it waited for something. It is
+/// within the call that it waited in.
 pub const BLOCKED: &str = "(blocked)";
-/// The same of a thread that could have run.
+/// What follows it: the thread could run, and waited for a processor.
+pub const READY: &str = "(ready)";
+/// A thread was off its processor though it could have run.
 pub const PREEMPTED: &str = "(preempted)";
 
 impl Event {
     /// Whether the thread was off its processor, and this is no call.
     #[must_use]
     pub fn off(&self) -> bool {
-        self.call == BLOCKED || self.call == PREEMPTED
+        [BLOCKED, READY, PREEMPTED].contains(&&*self.call)
     }
 }
 

@@ -209,6 +209,7 @@ fn thread(
                 start_ns: clock,
                 end_ns: clock + length,
                 ret: 0,
+                open: false,
             });
             clock += length + 200_000;
         }
@@ -418,6 +419,7 @@ pub fn random(seed: u64, size: u64) -> Profile {
             start_ns: number(random),
             end_ns: number(random),
             ret: number(random) as i64,
+            open: random.below(4) == 0,
         });
     }
     if random.below(2) == 0 {

@@ -160,6 +160,21 @@ fn killed_within_calls() {
     assert_eq!(count(&profile, "kill"), 1);
 }
 
+/// Threads that end themselves call `exit`. One of them ends the process by `exit_group`, and the others
+/// are in what they were in until their end.
+#[test]
+fn threads_end_in_calls() {
+    let (profile, _) = lives(&["ends", "50"]);
+    closes(&profile);
+    let threads = &profile.data.threads;
+    assert_eq!(threads.len(), 101);
+    assert!(threads.iter().all(|t| t.ended_ns.is_some()));
+    let ends = ["exit", "exit_group", "pause"].map(|call| count(&profile, call));
+    assert_eq!(ends, [50, 1, 50]);
+    let unfinished = profile.data.calls.iter().filter(|c| c.unfinished.is_some());
+    assert_eq!(unfinished.count(), 0);
+}
+
 #[test]
 fn parts_of_time() {
     let (profile, _) = lives(&["pages", "2000"]);
@@ -443,6 +458,29 @@ fn who_waits_for_which_futex_and_who_wakes() {
         assert_eq!((second.waits, wakes(second)), (2, 2));
         assert!(said.contains("\nFutexes\n"), "{said}");
     }
+}
+
+#[test]
+fn futexes_by_the_newer_calls() {
+    let waits = compiled("waits", "waits-wake2", &[]);
+    let (profile, output) = record(&["--futexes", "--", waits.to_str().unwrap(), "wake2", "20"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(3) {
+        return eprintln!("this kernel has no futex_wait");
+    }
+    closes(&profile);
+    let (main, futexes) = (profile.header.pid.unwrap(), &profile.data.futexes);
+    for name in ["gate", "gates+0xc"] {
+        let found = futexes.iter().find(|f| f.name.as_deref() == Some(name));
+        let found = found.unwrap_or_else(|| panic!("{name}: {futexes:?} {said}"));
+        assert_eq!(found.waits, 20, "{found:?}");
+        let [wake] = found.wakes[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!((wake.waker, wake.count), (main, 20), "{found:?}");
+    }
+    assert_eq!(count(&profile, "futex_wait"), 20);
+    assert_eq!(count(&profile, "futex_waitv"), 20);
 }
 
 #[test]

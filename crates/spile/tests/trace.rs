@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use spile_profile::file::read_path;
-use spile_profile::model::Profile;
+use spile_profile::model::{BLOCKED, Event, Profile, READY};
 
 mod common;
 use common::compiled;
@@ -33,8 +33,14 @@ fn complete(profile: &Profile) {
         sum.1 += call.total;
     }
     wanted.retain(|_, (count, _)| *count > 0);
+    let open: Vec<_> = profile.events.iter().filter(|e| e.open).collect();
+    for call in &profile.data.calls {
+        let same = |e: &&&Event| e.tid == call.tid && e.call == call.call;
+        let time = open.iter().find(same).map(|e| e.end_ns - e.start_ns);
+        assert_eq!(time, call.unfinished, "{call:?} in {open:?}");
+    }
     let mut found: BTreeMap<_, (u64, u64)> = BTreeMap::new();
-    for event in profile.events.iter().filter(|e| !e.off()) {
+    for event in profile.events.iter().filter(|e| !e.off() && !e.open) {
         let sum = found.entry((event.tid, event.call.clone())).or_default();
         sum.0 += 1;
         sum.1 += event.end_ns - event.start_ns;
@@ -84,7 +90,10 @@ fn each_call_is_there_and_read_back() {
         "{said}"
     );
     complete(&profile);
-    assert!(profile.events.iter().any(|e| e.off()), "none was ever off");
+    // Who waits for something is ready before it runs again.
+    for what in [BLOCKED, READY] {
+        assert!(profile.events.iter().any(|e| e.call == what), "{what}");
+    }
 
     // What others make of it.
     let out = dir.path().join("otf2");
@@ -125,6 +134,36 @@ fn each_call_is_there_and_read_back() {
     assert!(spile(&["report", "--html", html, file]).status.success());
     let html = std::fs::read_to_string(page).unwrap();
     assert!(html.contains("\"events\":[[") && html.contains("(blocked)"));
+}
+
+#[test]
+fn what_had_not_ended_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.spile");
+    let file = file.to_str().unwrap();
+    let lives = compiled("lives", "lives-open", &[]);
+    let lives = lives.to_str().unwrap();
+    let of = |args: &[&str]| {
+        let output = spile(&[&["profile", "--trace", "-o", file], args].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let profile = read_path(Path::new(file)).unwrap().profile;
+        complete(&profile);
+        let open = profile.events.iter().filter(|e| e.open).cloned();
+        (open.collect::<Vec<_>>(), profile)
+    };
+    // A thread that becomes its leader never leaves its call under its own number.
+    let (open, profile) = of(&["--", lives, "exec-thread"]);
+    assert_eq!(open.len(), 1, "{open:?}");
+    assert_eq!(open[0].call, "execve");
+    let thread = profile.data.threads.iter().find(|t| t.tid == open[0].tid);
+    assert_eq!(thread.unwrap().ended_ns, Some(open[0].end_ns));
+    // What waits when the recording ends is off its processor in the call.
+    let (open, profile) = of(&["-d", "0.5", "--", lives, "wait"]);
+    let mut calls: Vec<&str> = open.iter().map(|e| &*e.call).collect();
+    calls.sort_unstable();
+    assert_eq!(calls, [BLOCKED, BLOCKED, "pause", "pause"], "{open:?}");
+    assert!(open.iter().all(|e| e.end_ns == profile.data.at_ns));
 }
 
 #[test]

@@ -21,14 +21,23 @@ pub fn export(run: &Run) -> Files {
             events.push(named("thread_name", number, thread.tid, title.trim_end()));
         }
         for event in &profile.events {
-            let mut args = json!({ "ret": event.ret });
+            let mut args = match event.open {
+                true => json!({}),
+                false => json!({ "ret": event.ret }),
+            };
             let region = contexts.path(event.context).join(crate::run::WITHIN);
             if region != OUTSIDE {
                 args["region"] = region.into();
             }
+            let mut kind = if event.off() { "off-cpu" } else { "syscall" }.to_owned();
+            if event.open {
+                // (Categories are separated by commas.)
+                kind += ",unfinished";
+                args["unfinished"] = true.into();
+            }
             events.push(json!({
                 "name": event.call,
-                "cat": if event.off() { "off-cpu" } else { "syscall" },
+                "cat": kind,
                 "ph": "X",
                 "pid": number,
                 "tid": event.tid,

@@ -348,7 +348,11 @@ fn region(event: &Event, contexts: &Contexts) -> Region {
     let row = contexts.row(event.context);
     let row = row.filter(|c| c.kind != ContextKind::Root);
     Region {
-        call: event.call.clone(),
+        // An event has no other place for it that programs would show.
+        call: match event.open {
+            true => format!("{} (unfinished)", event.call),
+            false => event.call.clone(),
+        },
         within: contexts.path(event.context).join(crate::run::WITHIN),
         file: row.and_then(|c| c.file.clone()).unwrap_or_default(),
         line: row.and_then(|c| c.line).unwrap_or(0),

@@ -324,7 +324,7 @@ function timeline() {
     const when = at(p.x);
     const e = row.find(e => e[3] - slack <= when && when <= e[3] + e[4] + slack);
     if (!e) { tip.hidden = true; return; }
-    show(event, `${trace.calls[e[1]]} = ${e[5]}\n${time(e[4])} from ${time(e[3])}\n${trace.regions[e[2]]}`);
+    show(event, `${trace.calls[e[1]]}${e[5] === null ? " (unfinished)" : " = " + e[5]}\n${time(e[4])} from ${time(e[3])}\n${trace.regions[e[2]]}`);
   });
   addEventListener("resize", draw);
   draw();

@@ -107,6 +107,7 @@ def chrome(path):
         events = json.load(f)["traceEvents"]
     sums = collections.Counter()
     names = []
+    unfinished = 0
     for event in events:
         assert isinstance(event["pid"], int) and isinstance(event["tid"], int)
         if event["ph"] == "M":
@@ -116,7 +117,10 @@ def chrome(path):
         assert event["ph"] == "X" and event["ts"] >= 0 and event["dur"] >= 0
         assert isinstance(event["name"], str) and isinstance(event["cat"], str)
         sums[event["name"]] += round(event["dur"] * 1000)
-    return {"exclusive": sums, "names": names}
+        if "unfinished" in event["cat"].split(","):
+            assert event["args"]["unfinished"] is True and "ret" not in event["args"]
+            unfinished += 1
+    return {"exclusive": sums, "names": names, "unfinished": unfinished}
 
 
 KINDS = {

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use spile_profile::export::{FORMATS, Format};
-use spile_profile::{BLOCKED, Event, PREEMPTED, Run, testgen};
+use spile_profile::{BLOCKED, Event, PREEMPTED, READY, Run, testgen};
 use tools::{output, tools};
 
 /// Four ranks on two nodes.
@@ -187,10 +187,11 @@ fn times_off_a_processor() {
     let calls = profile.events.clone();
     profile.events.clear();
     for call in calls {
-        // In a call, up to its end, and outside of calls.
+        // In a call one after the other, up to its end, and outside of calls.
         let length = (call.end_ns - call.start_ns) / 4;
         for (name, start) in [
             (BLOCKED, call.start_ns + length),
+            (READY, call.start_ns + length + length.min(100_000)),
             (PREEMPTED, call.end_ns - length),
             (PREEMPTED, call.end_ns),
         ] {
@@ -208,6 +209,34 @@ fn times_off_a_processor() {
         let found = check(&run, format);
         same(&found, &by_event(&run), slack);
     }
+}
+
+#[test]
+fn what_had_not_ended() {
+    let mut profile = testgen::example(0, 1, 1);
+    let last = profile.events.iter().map(|e| e.end_ns).max();
+    let first = last.unwrap_or(0) + 1000;
+    profile.events = vec![
+        Event {
+            tid: profile.data.threads[0].tid,
+            call: "futex".to_owned(),
+            start_ns: first,
+            end_ns: first + 5000,
+            open: true,
+            ..Event::default()
+        };
+        2
+    ];
+    profile.events[1].call = BLOCKED.to_owned();
+    profile.events[1].start_ns += 1000;
+    let run = Run::new(vec![profile]);
+    let found = check(&run, "otf2");
+    assert_eq!(found["exclusive"]["futex (unfinished)"], 5000, "{found}");
+    let off = &found["exclusive"]["(blocked) (unfinished)"];
+    assert_eq!(off, 4000, "{found}");
+    let found = check(&run, "chrome");
+    assert_eq!(found["exclusive"]["futex"], 5000, "{found}");
+    assert_eq!(found["unfinished"], 2, "{found}");
 }
 
 #[test]

@@ -122,6 +122,13 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         }
         None => {
             tool.target = Target::Command(command(&cli.command)?);
+            let name = cli.command.first().and_then(|c| Path::new(c).file_name());
+            if name.is_some_and(|name| name == "srun") {
+                tell(
+                    "WARNING: what srun runs is started by Slurm and not seen: \
+                     srun -n 2 spile profile ./app\n",
+                );
+            }
             if !cli.no_regions {
                 regions();
             }
@@ -153,7 +160,9 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     if kept.borrow().is_some() {
         tool.set("checkpoint", cli.checkpoint);
     }
-    let rows = Rc::new(RefCell::new(Rows::default()));
+    let mut rows = Rows::default();
+    rows.trace = cli.trace;
+    let rows = Rc::new(RefCell::new(rows));
     let (taken, file) = (Rc::clone(&rows), Rc::clone(&kept));
     let outcome = tool.run(color, move |row| {
         let mut rows = taken.borrow_mut();
@@ -183,6 +192,9 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     }
     let mut data = rows.finish(&threads, in_call);
     losses(&outcome, &mut data);
+    if let Some(file) = &mut *kept.borrow_mut() {
+        file.events(&mut rows);
+    }
     let leader = data.processes.iter().find(|p| Some(p.pid) == header.pid);
     let status = outcome.status.or_else(|| leader.and_then(|p| p.status));
     let end = Some(End {

@@ -5,7 +5,9 @@
 //! | `begin` | monotonic clock, clock of the day |
 //! | `start`, `exec` | thread, when, process, parent, (`exec`: thread number before,) name in quotes |
 //! | `exit` | thread, when, process, parent, exit code, name in quotes |
-//! | `open` | thread, 0 program, 1 system call, below 0 not known; call; since, off its processor: before, and since when; taken |
+//! | `event` | thread, region, call, beginning, end, result |
+//! | `off` | thread, region, 1 if it could run, when it left its processor, for how long it was ready at last, when it came back |
+//! | `open` | thread, 0 program, 1 system call, below 0 not known; call; since, off its processor: before, and since when; taken; with a trace and off its processor: region, 1 if it can run |
 //! | `user` | thread, on a processor, ready, blocked |
 //! | `call` | thread, region, call, count, sum, least, most, off its processor or taken, ready, taken, bytes |
 //! | `error` | thread, region, call, error, count |
@@ -27,8 +29,8 @@ mod places;
 use std::collections::{BTreeMap, HashMap};
 
 use spile_profile::model::{
-    BLOCKED, Call, Context, ContextKind, Event, Futex, Ns, PREEMPTED, Process, ROOT, Snapshot,
-    Stack, Thread, Times, Wake,
+    BLOCKED, Call, Context, ContextKind, Event, Futex, Ns, PREEMPTED, Process, READY, ROOT,
+    Snapshot, Stack, Thread, Times, Wake,
 };
 
 use self::places::{ends_path, frame, variable};
@@ -82,6 +84,8 @@ pub struct Rows {
     library: Option<String>,
     /// Places in `snapshot.futexes` by process, address and region.
     futexes: HashMap<(u32, u64, u32), usize>,
+    /// Whether there is a trace.
+    pub trace: bool,
     /// The trace since it was last taken.
     pub events: Vec<Event>,
     malformed: u64,
@@ -104,6 +108,8 @@ struct Open {
     waited: Ns,
     off: Ns,
     taken: Ns,
+    region: u64,
+    ready: bool,
 }
 
 /// The fields of a row, one after the other.
@@ -339,6 +345,8 @@ impl Rows {
             waited: f.ns()?,
             off: f.ns()?,
             taken: f.ns()?,
+            region: f.number()?,
+            ready: f.number::<u8>()? != 0,
         };
         self.open.push(open);
         Some(())
@@ -536,18 +544,30 @@ impl Rows {
     /// A call of the trace.
     fn event(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let place = self.place(f.number()?);
-        let (region, call) = (f.number()?, f.text()?.to_owned());
-        let event = self.traced(place, region, call, f)?;
+        let (region, call) = (f.number()?, f.text()?);
+        let (start, end) = (f.number()?, f.number()?);
+        let span = (self.since(start), self.since(end));
+        let event = self.traced(place, region, call, span)?;
         event.ret = f.number()?;
         Some(())
     }
 
-    /// A time of the trace in which a thread was off its processor.
+    /// A time of the trace in which a thread was off its processor: it waited for something until it was
+    /// ready, and then for a processor.
     fn off(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let place = self.place(f.number()?);
-        let (region, ready) = (f.number()?, f.number::<u8>()? != 0);
-        let what = if ready { PREEMPTED } else { BLOCKED };
-        self.traced(place, region, what.to_owned(), f)?;
+        let (region, runs) = (f.number()?, f.number::<u8>()? != 0);
+        let (left, ready, back) = (f.number()?, f.ns()?, f.number()?);
+        let (left, back) = (self.since(left), self.since(back));
+        if runs {
+            self.traced(place, region, PREEMPTED, (left, back))?;
+            return Some(());
+        }
+        let woken = back.saturating_sub(ready).max(left);
+        self.traced(place, region, BLOCKED, (left, woken))?;
+        if woken < back {
+            self.traced(place, region, READY, (woken, back))?;
+        }
         Some(())
     }
 
@@ -555,20 +575,18 @@ impl Rows {
         &mut self,
         place: usize,
         region: u64,
-        call: String,
-        f: &mut Fields<'_>,
+        call: &str,
+        (start_ns, end_ns): (Ns, Ns),
     ) -> Option<&mut Event> {
         let thread = self.snapshot.threads.get(place)?;
         let (tid, pid) = (thread.tid, thread.pid);
-        let (start, end) = (f.number()?, f.number()?);
-        let start_ns = self.since(start);
         let event = Event {
             tid,
             context: self.context(pid, region),
-            call,
+            call: call.to_owned(),
             start_ns,
-            end_ns: self.since(end).max(start_ns),
-            ret: 0,
+            end_ns: end_ns.max(start_ns),
+            ..Event::default()
         };
         self.events.push(event);
         self.events.last_mut()
@@ -628,9 +646,10 @@ impl Rows {
     /// The account: what was open is added to it, with what rows lacked. `at_end` says which
     /// system call a thread is in where the recording did not see it enter (its number, its
     /// process), and `threads` are all of a process that was there before: those of which nothing
-    /// was seen were in one call, or ran, the whole time.
+    /// was seen were in one call, or ran, the whole time. The last events of a trace are in
+    /// [`Rows::events`] then.
     pub fn finish(
-        mut self,
+        &mut self,
         threads: &[(u32, u32)],
         at_end: impl Fn(u32, u32) -> Option<String>,
     ) -> Snapshot {
@@ -663,6 +682,15 @@ impl Rows {
             Some(call) => {
                 thread.blocked = at;
                 self.of_calls(tid, 0, &call).unfinished = Some(at);
+                if self.trace {
+                    self.events.push(Event {
+                        tid,
+                        call,
+                        end_ns: at,
+                        open: true,
+                        ..Event::default()
+                    });
+                }
             }
             None => thread.user = at,
         }
@@ -675,19 +703,20 @@ impl Rows {
         let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
             return;
         };
-        let mut total = open.total;
+        let (mut total, mut off) = (open.total, open.off);
         if let Some(renamed) = self.renamed.get(&thread.tid).copied()
             && thread.ended_ns.is_none()
         {
             // It goes on as its leader.
             thread.ended_ns = Some(renamed);
             total = total.saturating_sub(at.saturating_sub(renamed));
+            off = 0;
         }
         let over = thread.ended_ns.is_none() && self.over == Some(thread.pid);
         if over {
             thread.ended_ns = Some(at);
         }
-        let away = (open.waited + open.off).min(total);
+        let away = (open.waited + off).min(total);
         let own = total.saturating_sub(away).saturating_sub(open.taken);
         let (tid, call) = (
             thread.tid,
@@ -698,13 +727,28 @@ impl Rows {
                 _ => at_end(thread.pid, thread.tid % REUSED),
             },
         );
-        let Some(call) = call else {
-            thread.user += own;
-            thread.runnable += away;
-            return;
-        };
-        thread.syscall_cpu += own;
-        thread.blocked += away;
+        let end = thread.ended_ns.unwrap_or(at);
+        match call {
+            None => {
+                thread.user += own;
+                thread.runnable += away;
+            }
+            Some(_) => {
+                thread.syscall_cpu += own;
+                thread.blocked += away;
+            }
+        }
+        if self.trace {
+            let off = (off > 0).then_some((if open.ready { PREEMPTED } else { BLOCKED }, off));
+            let call = call.as_deref().map(|call| (call, total));
+            for (what, length) in call.into_iter().chain(off) {
+                let span = (end.saturating_sub(length), end);
+                if let Some(event) = self.traced(open.thread, open.region, what, span) {
+                    event.open = !over;
+                }
+            }
+        }
+        let Some(call) = call else { return };
         let call = self.of_calls(tid, 0, &call);
         if !over {
             call.unfinished = Some(total);

@@ -62,9 +62,9 @@ fn what_is_open_counts_as_unfinished() {
         format!("start {a} 10 71 1 \"a\""),
         format!("start {b} 10 71 1 \"a\""),
         format!("start {c} 10 71 1 \"a\""),
-        format!("open {a} 1 futex 60 20 30 5"),
-        format!("open {b} 0 - 40 10 0 1"),
-        format!("open {c} -2 - 9 0 9 0"),
+        format!("open {a} 1 futex 60 20 30 5 0 0"),
+        format!("open {b} 0 - 40 10 0 1 0 0"),
+        format!("open {c} -2 - 9 0 9 0 0 0"),
         "end".into(),
         "account 100 2".into(),
     ]);
@@ -92,7 +92,7 @@ fn a_thread_that_executes_takes_its_leaders_number() {
         format!("exec {leader} 60 80 1 81 \"b\""),
         format!("exit {leader} 90 80 1 0 \"b\""),
         // Nobody saw it end: it was in the call that executes since 30.
-        format!("open {other} 1 execve 70 0 0 0"),
+        format!("open {other} 1 execve 70 0 0 0 0 0"),
         "end".into(),
         "account 100 0".into(),
     ]);
@@ -249,8 +249,8 @@ fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
         format!("start {b} 20 60 1 \"app\""),
         "end".into(),
         format!("call {b} 0 futex 2 30 10 20 0 0 0 0"),
-        format!("open {a} 1 exit_group 40 0 0 5"),
-        format!("open {b} 1 futex 50 45 0 0"),
+        format!("open {a} 1 exit_group 40 0 0 5 0 0"),
+        format!("open {b} 1 futex 50 45 0 0 0 0"),
         "account 100 0".into(),
     ] {
         rows.row(row.replace(' ', "\t").as_bytes());
@@ -269,4 +269,45 @@ fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
         (futex.count, futex.total, futex.min, futex.max),
         (3, 80, 10, 50)
     );
+}
+
+#[test]
+fn times_off_a_processor_and_what_is_open() {
+    let [a, b] = [key(60, 1), key(61, 1)];
+    let mut rows = Rows {
+        trace: true,
+        ..Rows::default()
+    };
+    for row in [
+        "begin 1000 0".into(),
+        format!("start {a} 1010 60 1 \"app\""),
+        format!("start {b} 1010 60 1 \"app\""),
+        // Blocked and then ready; blocked to the end; able to run all the time.
+        format!("off {a} 0 0 1020 5 1040"),
+        format!("off {a} 0 0 1050 0 1060"),
+        format!("off {a} 0 1 1070 3 1080"),
+        "end".into(),
+        format!("open {a} 1 futex 40 0 30 0 0 0"),
+        format!("open {b} 0 - 50 0 20 0 0 1"),
+        "account 1200 0".into(),
+    ] {
+        rows.row(row.replace(' ', "\t").as_bytes());
+    }
+    let account = rows.finish(&[(60, 62)], |_, _| Some("read".into()));
+    assert!(account.lost.is_empty(), "{:?}", account.lost);
+    let events = rows.events.iter();
+    let found: Vec<_> = events
+        .map(|e| (e.tid, &*e.call, e.start_ns, e.end_ns, e.open))
+        .collect();
+    let wanted = [
+        (60, BLOCKED, 20, 35, false),
+        (60, READY, 35, 40, false),
+        (60, BLOCKED, 50, 60, false),
+        (60, PREEMPTED, 70, 80, false),
+        (60, "futex", 160, 200, true),
+        (60, BLOCKED, 170, 200, true),
+        (61, PREEMPTED, 180, 200, true),
+        (62, "read", 0, 200, true),
+    ];
+    assert_eq!(found, wanted);
 }
