@@ -26,6 +26,7 @@ contain one of these words.
   --kernel LIST  of 6.1, 6.12, newest (default: all three, separated by commas)
   --all          all cases, and more random scripts
   --debuginfo    with the kernel's debugging information, the cases that need it; 6.1 unless said
+  --programs     with compilers and other programs of this machine (Debian), the cases that need them
   --bench        no tests: what attaching to functions of the kernel costs; newest unless said
   --scripts N    so many random scripts; 0: none
   --seed S       the first of them
@@ -37,6 +38,7 @@ struct Options {
     kernels: Vec<String>,
     all: bool,
     debuginfo: bool,
+    programs: bool,
     bench: bool,
     scripts: Option<u64>,
     seed: u64,
@@ -50,6 +52,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         kernels: packages::KERNELS.map(|k| k.0.to_owned()).to_vec(),
         all: false,
         debuginfo: false,
+        programs: false,
         bench: false,
         scripts: None,
         seed: 0,
@@ -68,6 +71,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
                 options.kernels = value()?.split(',').map(str::to_owned).collect();
             }
             "--debuginfo" => options.debuginfo = true,
+            "--programs" => options.programs = true,
             "--bench" => options.bench = true,
             "--all" => options.all = true,
             "--scripts" => options.scripts = Some(number(value()?)?),
@@ -242,6 +246,10 @@ fn all(options: &Options) -> Result<bool, String> {
         false => Vec::new(),
     };
     // Cases run one after the other, so a guest is busy with one processor most of the time.
+    let extra = match options.programs {
+        true => image::programs()?,
+        false => Vec::new(),
+    };
     let processors = match options.bench {
         true => 1,
         false => std::thread::available_parallelism().map_or(1, usize::from),
@@ -252,7 +260,7 @@ fn all(options: &Options) -> Result<bool, String> {
         for _ in 0..processors.min(kernels.len()) {
             s.spawn(|| {
                 while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = image::build(kernel, &built, &job)
+                    let result = image::build(kernel, &built, &extra, &job)
                         .and_then(|image| guest::run(kernel, &image, kernels.len() == 1));
                     match (result, failed.lock()) {
                         (Err(why), Ok(mut failed)) => {

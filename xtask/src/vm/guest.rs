@@ -14,8 +14,8 @@ use super::packages::Kernel;
 /// qemu 7.2 then lets one run old code that another has just replaced, as kernels do with jump
 /// labels: one guest in six died of a breakpoint that was gone already.
 const EMULATION: &str = "tcg,thread=single";
-/// Memory, in MB; with debugging information, which is in the image and in what is unpacked of it.
-const MEMORY: [&str; 2] = ["1536", "3584"];
+/// Memory beside the image and what is unpacked of it, in MB.
+const MEMORY: usize = 1400;
 /// How long a guest may say nothing: longer than the longest case may take.
 const SILENCE: Duration = Duration::from_secs(420);
 /// How long it may take to power off after its last word.
@@ -48,7 +48,7 @@ pub fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<Vec<String>, St
             "-smp",
             "2",
             "-m",
-            MEMORY[usize::from(!kernel.debuginfo.is_empty())],
+            &(MEMORY + 2 * (image.len() >> 20)).to_string(),
         ])
         .args([
             "-nodefaults",

@@ -3,14 +3,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::Built;
 use super::cpio::Archive;
 use super::packages::Kernel;
 
 /// Folders of the repository that tests read.
-const FOLDERS: [&str; 5] = [
+const FOLDERS: [&str; 6] = [
     "tests/cases",
+    "tests/programs",
     "include",
     "examples",
     "tapset",
@@ -21,6 +23,40 @@ const FOLDERS: [&str; 5] = [
 const EXAMPLES: [&str; 2] = [
     "/usr/share/systemtap/examples",
     "/usr/share/doc/systemtap-client/examples",
+];
+
+/// Packages whose programs cases call, beside those that these depend on. Debian's names.
+const PACKAGES: [&str; 17] = [
+    "bash",
+    "binutils",
+    "bpftool",
+    "coreutils",
+    "curl",
+    "dash",
+    "findutils",
+    "g++",
+    "gcc",
+    "grep",
+    "libc-bin",
+    "make",
+    "perl-base",
+    "procps",
+    "python3-minimal",
+    "util-linux",
+    "xz-utils",
+];
+
+/// Links that no package has.
+const LINKS: [(&str, &str); 2] = [("/usr/bin/cc", "gcc"), ("/usr/bin/c++", "g++")];
+
+/// What packages have and no case needs.
+const NEEDLESS: [&str; 6] = [
+    "/usr/share/",
+    "/var/",
+    "/lto",
+    "lto-dump",
+    "san.",
+    "/gprofng",
 ];
 
 /// The folder of the repository.
@@ -46,10 +82,61 @@ fn tree(archive: &mut Archive, dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
+fn lines_of(command: &mut Command) -> Result<Vec<String>, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let out = command.output().map_err(|e| format!("{name}: {e}"))?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// Files of the packages that cases need, and of those that these depend on.
+pub fn programs() -> Result<Vec<PathBuf>, String> {
+    let only = [
+        "recommends",
+        "suggests",
+        "conflicts",
+        "breaks",
+        "replaces",
+        "enhances",
+    ];
+    let mut depends = Command::new("apt-cache");
+    depends.args(["depends", "--recurse", "--installed"]);
+    depends.args(only.map(|kind| format!("--no-{kind}")));
+    let mut packages = lines_of(depends.args(PACKAGES))?;
+    packages.retain(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
+    packages.sort();
+    packages.dedup();
+    // Virtual packages have no files; that is told on the errors' stream only.
+    let mut files = lines_of(Command::new("dpkg-query").arg("-L").args(&packages))?;
+    files.retain(|f| f.starts_with('/') && !NEEDLESS.iter().any(|n| f.contains(n)));
+    files.sort();
+    files.dedup();
+    let files: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
+    let files: Vec<PathBuf> = files.into_iter().filter(|f| f.is_file()).collect();
+    match files.iter().any(|f| f.ends_with("gcc")) {
+        true => Ok(files),
+        false => Err(format!("--programs: install {}", PACKAGES.join(" "))),
+    }
+}
+
 /// The image of a kernel's guest that runs `job`, shell commands.
-pub fn build(kernel: &Kernel, built: &Built, job: &str) -> Result<Vec<u8>, String> {
+pub fn build(
+    kernel: &Kernel,
+    built: &Built,
+    programs: &[PathBuf],
+    job: &str,
+) -> Result<Vec<u8>, String> {
     let mut archive = Archive::default();
     let root = root();
+    for file in programs {
+        match fs::read_link(file) {
+            Ok(target) => archive.link(file, &target.to_string_lossy()),
+            Err(_) => archive.file(file, &read(file)?),
+        }
+    }
+    for (link, target) in LINKS.iter().filter(|_| !programs.is_empty()) {
+        archive.link(Path::new(link), target);
+    }
     archive.device(Path::new("/dev/console"), 5, 1);
     archive.device(Path::new("/dev/null"), 1, 3);
     for folder in ["/bin", "/proc", "/sys", "/tmp", "/root", "/modules"] {

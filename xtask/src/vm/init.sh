@@ -1,8 +1,9 @@
 #!/bin/busybox sh
 # The first process of a guest: mounts what a running system has, runs /job, and powers off.
 # Its console is the first serial line; results go to the second, and end with a line of status.
-/bin/busybox --install -s /bin
-export PATH=/bin HOME=/root TERM=dumb
+# Programs that the image has itself stay.
+/bin/busybox --install -s /bin 2>/dev/null
+export PATH=/usr/bin:/usr/sbin:/bin:/sbin HOME=/root TERM=dumb
 
 # TYPE PLACE: what cannot be mounted is told, and the tests that need it fail.
 attach() {

@@ -11,7 +11,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 9] = [
+const NEEDS: [Need; 10] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
@@ -35,6 +35,11 @@ const NEEDS: [Need; 9] = [
     Need {
         name: "programs",
         have: || in_vm().is_none() || Path::new("/usr/bin/cc").exists(),
+    },
+    // Rust's compiler, too large for the image of a virtual machine.
+    Need {
+        name: "rust",
+        have: || in_vm().is_none(),
     },
     // More than one user, threads and processes of the system, hardware.
     Need {
