@@ -10,7 +10,8 @@ SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BUILD_DEPS := gcc libc6-dev make pkg-config libelf-dev zlib1g-dev
 TEST_DEPS  := systemtap-doc bpftool llvm python3-prometheus-client curl gdb qemu-system-x86 xz-utils \
 	python3-venv chromium-headless-shell \
-	clang libomp-dev gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev
+	clang libomp-dev gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev \
+	slurmctld slurmd slurm-client
 # Programs that many have from elsewhere, and the packages where there are none.
 TEST_PROGRAMS := go:golang-go npm:npm
 

@@ -1,12 +1,15 @@
-//! `spile profile` under the launchers of OpenMPI and MPICH: each rank writes a file, and `spile
-//! report` puts them together. The program is `tests/programs/ranks.c`; `make deps` installs what
-//! compiles it.
+//! `spile profile` under the launchers of OpenMPI and MPICH, and under Slurm's: each rank writes a file, and
+//! `spile report` puts them together. The program is `tests/programs/ranks.c`; `make deps` installs what
+//! compiles and starts it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use spile_profile::file::read_path;
 use spile_profile::model::{Launcher, Profile};
+
+#[path = "ranks/slurm.rs"]
+mod slurm;
 
 /// Processor time of rank 1 that rank 0 waits for.
 const MS: u64 = 500;
@@ -19,8 +22,8 @@ struct Ranks {
     files: Vec<(PathBuf, Profile)>,
 }
 
-/// Compiles the program and starts it in `dir` with two ranks, each under `spile profile`.
-fn run(kind: &str, dir: &Path, options: &[&str]) -> Ranks {
+/// Compiles the program in `dir` for one of the libraries; it, and the fifo that it wants.
+fn compiled(kind: &str, dir: &Path) -> (PathBuf, PathBuf) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/ranks.c");
     let program = dir.join(kind);
     let done = Command::new(format!("mpicc.{kind}"))
@@ -34,15 +37,26 @@ fn run(kind: &str, dir: &Path, options: &[&str]) -> Ranks {
     let fifo = dir.join(format!("{kind}.fifo"));
     let made = Command::new("mkfifo").arg(&fifo).status();
     assert!(made.expect("mkfifo").success());
+    (program, fifo)
+}
 
+/// The library's own launcher.
+fn mpirun(kind: &str) -> Command {
     let mut command = Command::new(format!("mpirun.{kind}"));
     if kind == "openmpi" {
         command.args(["--allow-run-as-root", "--oversubscribe"]);
     }
+    command
+}
+
+/// Has `launcher` start the program in `dir` with two ranks, each under `spile profile`.
+fn run(kind: &str, launcher: Command, dir: &Path, options: &[&str]) -> Ranks {
+    let (program, fifo) = compiled(kind, dir);
+    let mut command = launcher;
     command.args(["-n", "2", env!("CARGO_BIN_EXE_spile"), "profile"]);
     command.args(options).arg("--").arg(&program).arg(&fifo);
     let out = command.arg(MS.to_string()).current_dir(dir).output();
-    let out = out.expect("mpirun");
+    let out = out.unwrap_or_else(|e| panic!("{command:?} (`make deps` installs it): {e}"));
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{kind}: {said}");
     // Ranks write and print no summary, which would be one among the others'.
@@ -61,6 +75,11 @@ fn run(kind: &str, dir: &Path, options: &[&str]) -> Ranks {
             folder
         }
     };
+    ranks(kind, folder)
+}
+
+/// What two ranks wrote.
+fn ranks(kind: &str, folder: PathBuf) -> Ranks {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     let files = (0..2).map(|rank| {
@@ -154,14 +173,14 @@ fn cell<'a>(lines: &[&'a str], row: &str, column: &str) -> &'a str {
 #[test]
 fn openmpi() {
     let dir = tempfile::tempdir().unwrap();
-    let ranks = run("openmpi", dir.path(), &[]);
+    let ranks = run("openmpi", mpirun("openmpi"), dir.path(), &[]);
     whole(&ranks, Launcher::OpenMpi);
 }
 
 #[test]
 fn mpich() {
     let dir = tempfile::tempdir().unwrap();
-    let ranks = run("mpich", dir.path(), &["-o", "files"]);
+    let ranks = run("mpich", mpirun("mpich"), dir.path(), &["-o", "files"]);
     whole(&ranks, Launcher::Mpich);
 
     // Without its last line a file is cut short; its account counts.
@@ -199,4 +218,45 @@ fn mpich() {
         format!("WARNING: {place}: is of run another, not of {run}; not used (--run chooses)\n");
     assert_eq!(said, wanted);
     assert_eq!(cell(&lines, "getppid", "calls"), "3000", "{first}");
+}
+
+#[test]
+fn slurm() {
+    let cluster = slurm::Cluster::start();
+    for (kind, interface) in [("mpich", "pmi2"), ("openmpi", "pmix")] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut srun = cluster.command("srun");
+        srun.arg(format!("--mpi={interface}"));
+        let ranks = run(kind, srun, dir.path(), &["-o", "files"]);
+        whole(&ranks, Launcher::Slurm);
+    }
+
+    // A batch script is no rank, though Slurm gives it a number; what it starts has those of the launcher.
+    let dir = tempfile::tempdir().unwrap();
+    let (program, fifo) = compiled("mpich", dir.path());
+    let spile = env!("CARGO_BIN_EXE_spile");
+    let script = format!(
+        "#!/bin/sh\n{spile} profile -- true &&\n\
+         mpiexec.mpich -n 2 {spile} profile -o files -- {} {} {MS}\n\
+         echo $? > status.new; mv status.new status\n",
+        program.display(),
+        fifo.display()
+    );
+    let path = dir.path().join("script");
+    std::fs::write(&path, script).unwrap();
+    let mut batch = cluster.command("sbatch");
+    batch.args(["-n", "2", "-o", "said"]).arg(path);
+    let done = batch.current_dir(dir.path()).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    // (Its own --wait asks ever more seldom.)
+    let read = |name| std::fs::read_to_string(dir.path().join(name));
+    let status = (0..1200).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        read("status").ok()
+    });
+    let said = read("said").unwrap_or_default();
+    assert_eq!(status.as_deref(), Some("0\n"), "{said}");
+    assert_eq!(said.matches("Where the time went").count(), 1, "{said}");
+    let ranks = ranks("mpich", dir.path().join("files"));
+    whole(&ranks, Launcher::Mpich);
 }
