@@ -139,7 +139,7 @@ pub fn build(
     }
     archive.device(Path::new("/dev/console"), 5, 1);
     archive.device(Path::new("/dev/null"), 1, 3);
-    for folder in ["/bin", "/proc", "/sys", "/tmp", "/root", "/modules"] {
+    for folder in ["/bin", "/proc", "/sys", "/tmp", "/mnt", "/root", "/modules"] {
         archive.folder(Path::new(folder));
     }
     archive.file(Path::new("/bin/busybox"), &read(&kernel.busybox)?);

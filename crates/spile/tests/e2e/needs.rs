@@ -11,7 +11,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 10] = [
+const NEEDS: [Need; 13] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
@@ -39,6 +39,21 @@ const NEEDS: [Need; 10] = [
     // Rust's compiler, too large for the image of a virtual machine.
     Need {
         name: "rust",
+        have: || in_vm().is_none(),
+    },
+    // The workload program has shared libraries: for a virtual machine it is linked statically.
+    Need {
+        name: "shared libraries",
+        have: || in_vm().is_none(),
+    },
+    // At returns of functions of programs the kernel says which function it is: Linux 6.6.
+    Need {
+        name: "function at return",
+        have: || symbol("bpf_uprobe_multi_link_attach"),
+    },
+    // What reads scraped metrics: Python's client of Prometheus.
+    Need {
+        name: "metrics parser",
         have: || in_vm().is_none(),
     },
     // More than one user, threads and processes of the system, hardware.
