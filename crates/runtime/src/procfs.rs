@@ -10,6 +10,9 @@
 //! | write | both ends | each line is one hit; what is left when it closes, too |
 //! | read and write | the writing end | a writer waits for up to [`WINDOW`]: then a new pipe takes the place, and the old one is read. Held open for both, the next reader would take what was written |
 //!
+//! Who looked a name up before another pipe took the place can open the old one later: an old pipe is
+//! kept for a window more, and looked at once more for readers.
+//!
 //! Nothing here waits for anybody: what nobody reads stays in the pipe, which holds it all.
 
 use std::io;
@@ -114,6 +117,8 @@ struct Pipe {
     opened: bool,
     /// A writer closed it.
     closed: bool,
+    /// It has had no name for a window.
+    late: bool,
 }
 
 /// The files of a session. They are removed when this is dropped.
@@ -225,6 +230,7 @@ impl Files {
             line: Vec::new(),
             opened: false,
             closed: false,
+            late: false,
         })
     }
 
@@ -258,12 +264,18 @@ impl Files {
                 answer(Request::Write(self.specs[pipe.file].path.clone(), text));
             }
             // Others never end: the session itself could write to them.
-            if let (true, Some(old)) = (end, at.checked_sub(self.specs.len())) {
+            if let (true, Some(old)) = (end && pipe.late, at.checked_sub(self.specs.len())) {
                 ended.push(old);
             }
         }
         for at in ended.into_iter().rev() {
-            self.old.remove(at);
+            let old = self.old.remove(at);
+            // Where it cannot be opened, nobody waits in it.
+            if let Ok(pipe) = old.turned()
+                && pipe.kind == Kind::Both
+            {
+                self.read(pipe, answer);
+            }
         }
     }
 
@@ -291,6 +303,7 @@ impl Files {
 
     /// Reads what writers of files have to say who are waiting because the files are read too.
     fn let_writers_in(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) -> io::Result<()> {
+        self.old.iter_mut().for_each(|pipe| pipe.late = true);
         for file in 0..self.pipes.len() {
             if self.pipes[file].kind != Kind::Both || self.old.len() >= MOST_OLD {
                 continue;
@@ -306,11 +319,13 @@ impl Files {
                 continue;
             }
             self.forget(&old);
-            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let fd = rustix::fs::open(own_path(&old.fd), flags, Mode::empty())?;
-            old.fd = fd;
-            (old.kind, old.watch) = (Kind::Drain, None);
-            self.old.push(old);
+            old.watch = None;
+            // A reader can be in it whose news is still to come.
+            let old = old.turned()?;
+            match old.kind {
+                Kind::Both => self.read(old, answer),
+                _ => self.old.push(old),
+            }
         }
         self.written(answer);
         Ok(())
@@ -331,6 +346,26 @@ impl Drop for Files {
 }
 
 impl Pipe {
+    /// The pipe with the writing end where somebody reads, else with the reading end. Between the
+    /// two, and where the session had the reading end, it holds none: a reader who comes waits.
+    fn turned(self) -> io::Result<Pipe> {
+        let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open =
+            |fd: &OwnedFd, access| rustix::fs::open(own_path(fd), flags | access, Mode::empty());
+        let place = open(&self.fd, OFlags::PATH)?;
+        let reads = match self.kind {
+            Kind::Drain => None,
+            // Opened without waiting, the writing end is had only where there is a reader.
+            _ => open(&place, OFlags::WRONLY).ok(),
+        };
+        drop(self.fd);
+        let (kind, fd) = match reads.or_else(|| open(&place, OFlags::WRONLY).ok()) {
+            Some(fd) => (Kind::Both, fd),
+            None => (Kind::Drain, open(&place, OFlags::RDONLY)?),
+        };
+        Ok(Pipe { kind, fd, ..self })
+    }
+
     /// The texts that are complete, and whether nothing more can come.
     fn texts(&mut self) -> (Vec<Vec<u8>>, bool) {
         let mut texts = Vec::new();

@@ -204,3 +204,30 @@ fn lines_are_split() {
     assert_eq!(texts.len(), 2);
     assert_eq!(line.len(), 1);
 }
+
+/// The text for a reader who has the file of a read and written name open before or after the name
+/// went to another, and of whom the session has no news.
+fn unannounced(before: bool) -> String {
+    let of = if before { "before" } else { "after" };
+    let mut files = Files::new(&name(of), vec![spec("v", true, true)]).unwrap();
+    let open = |path: &str, access| {
+        let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | access;
+        rustix::fs::open(path, flags, Mode::empty()).unwrap()
+    };
+    let place = open(&format!("{}/v", files.path()), OFlags::PATH);
+    files.forget(&files.pipes[0]);
+    let mut answer = |_| b"text".to_vec();
+    let early = before.then(|| open(&own_path(&place), OFlags::RDONLY));
+    files.let_writers_in(&mut answer).unwrap();
+    let reader = early.unwrap_or_else(|| open(&own_path(&place), OFlags::RDONLY));
+    files.let_writers_in(&mut answer).unwrap();
+    let mut text = [0; 8];
+    let n = rustix::io::read(&reader, &mut text).unwrap();
+    String::from_utf8_lossy(&text[..n]).into_owned()
+}
+
+#[test]
+fn readers_who_come_as_the_name_goes_are_served() {
+    assert_eq!(unannounced(true), "text");
+    assert_eq!(unannounced(false), "text");
+}
