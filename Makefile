@@ -21,6 +21,10 @@ demo: deps build
 	@echo "--- errno.stp against a real workload, for some seconds"
 	$(SUDO) $(SPILE) /usr/share/systemtap/examples/profiling/errno.stp \
 		-c "sh -c 'for i in 1 2 3 4 5; do ls -R /etc /nonexistent >/dev/null 2>&1; $(LOAD) errors 1000; sleep 0.5; done'"
+	@echo; echo "--- which system calls a command makes"
+	$(SUDO) $(SPILE) syscount --top 8 -c "sh -c 'ls -lR /etc >/dev/null'"
+	@echo; echo "--- where the time of a program of several threads goes"
+	$(SUDO) $(SPILE) profile --top 5 -- xz -T2 -0 -k -c $(SPILE) >/dev/null
 
 build:
 	$(CARGO) build --release -p spile --bins --examples

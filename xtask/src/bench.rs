@@ -48,6 +48,9 @@ pub fn run(parts: &[String]) {
     if parts.iter().any(|p| p == "profile") {
         crate::profile::run();
     }
+    if parts.iter().any(|p| p == "system") {
+        crate::system::run();
+    }
 }
 
 /// The bpftrace to compare with: the one in `SPILE_BPFTRACE` (a command line), or the installed.

@@ -9,6 +9,7 @@ mod peers;
 mod profile;
 mod soak;
 mod stress;
+mod system;
 mod vm;
 
 fn main() {
@@ -20,7 +21,7 @@ fn main() {
         Some("vm") => vm::run(&args[1..]),
         _ => {
             eprintln!(
-                "usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [nginx] [profile]"
+                "usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [nginx] [profile] [system]"
             );
             eprintln!("       cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");

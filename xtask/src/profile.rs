@@ -93,13 +93,14 @@ fn programs(ways: &[Way], pi: PathBuf, ray: PathBuf, rounds: usize) {
     ends(ways, rounds);
 }
 
-fn asked(variable: &str, otherwise: usize) -> usize {
+/// A number that a variable of the environment sets.
+pub(crate) fn asked(variable: &str, otherwise: usize) -> usize {
     let text = std::env::var(variable).ok();
     text.and_then(|n| n.parse().ok()).unwrap_or(otherwise)
 }
 
 /// Compiles a file of `tests/programs`.
-fn compiled(name: &str, option: &str) -> Option<PathBuf> {
+pub(crate) fn compiled(name: &str, option: &str) -> Option<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
     let program = built(&format!("bench-{name}"));
     let done = Command::new("cc")
@@ -114,7 +115,7 @@ fn compiled(name: &str, option: &str) -> Option<PathBuf> {
 
 /// Mounts the kernel's trace files where nobody did, for this process and what it starts: peers need
 /// them, and all tools are to run alike.
-fn trace_files() {
+pub(crate) fn trace_files() {
     if Path::new("/sys/kernel/tracing/events").exists() {
         return;
     }

@@ -12,6 +12,7 @@ mod threads;
 pub use diff::diff;
 pub use noise::noise;
 pub use system::system;
+pub use table::paragraph;
 pub use text::{head, text};
 pub use threads::threads;
 

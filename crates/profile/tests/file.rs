@@ -171,6 +171,27 @@ fn names_of_files() {
     assert_eq!(name("../x", &header), "___x.a_b_c.12.spile");
 }
 
+/// A later run of which nothing is known does not count for more than one that is whole.
+#[test]
+fn a_run_without_an_account_is_not_chosen() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut profile = testgen::example(0, 1, 1);
+    let put = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.path().join(name), bytes).expect("a file");
+    };
+    put("whole.spile", &written(&profile, 1).0);
+    profile.header.run = "later".to_owned();
+    profile.header.started_unix_ns += 1;
+    let (bytes, _) = written(&profile, 1);
+    put("cut.spile", &bytes[..bytes.len() / 2]);
+    let found = find(&[folder.path().to_owned()], None);
+    assert_eq!(found.profiles.len(), 1);
+    assert!(found.profiles[0].0.ends_with("whole.spile"));
+    assert_eq!(found.said.len(), 2, "{:?}", found.said);
+    let found = find(&[folder.path().to_owned()], Some("later"));
+    assert!(found.profiles[0].0.ends_with("cut.spile"));
+}
+
 #[test]
 fn a_folder_of_all_sorts() {
     let folder = tempfile::tempdir().expect("a folder");

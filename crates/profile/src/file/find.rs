@@ -17,7 +17,8 @@ pub struct Found {
 }
 
 /// Reads files, and those of folders whose names end in `.spile`. Where they are of several runs,
-/// those of the run with the most files are taken, of the last such run if there are several.
+/// those of the run with the most files that have an account are taken, of the last such run if there
+/// are several.
 /// `run` names another by the beginning of its number.
 pub fn find(paths: &[PathBuf], run: Option<&str>) -> Found {
     let mut found = Found::default();
@@ -83,12 +84,13 @@ fn one_run(all: &mut Vec<(PathBuf, Profile)>, run: Option<&str>, said: &mut Vec<
     let mut runs: Vec<(usize, u64, String)> = Vec::new();
     for (_, profile) in all.iter() {
         let header = &profile.header;
+        let whole = usize::from(profile.data.at_ns > 0);
         match runs.iter_mut().find(|(_, _, id)| *id == header.run) {
             Some((files, start, _)) => {
-                *files += 1;
+                *files += whole;
                 *start = (*start).min(header.started_unix_ns);
             }
-            None => runs.push((1, header.started_unix_ns, header.run.clone())),
+            None => runs.push((whole, header.started_unix_ns, header.run.clone())),
         }
     }
     let wanted = runs

@@ -268,10 +268,14 @@ fn running_on(profile: &Account) -> String {
     let left: Vec<String> = left.map(|p| format!("{} {}", p.pid, p.comm)).collect();
     match left.len() {
         0 => String::new(),
-        _ => format!(
-            "The command has ended and is recorded no longer, but these run on: {} \
-             (spile profile -p PID)\n",
-            left.join(", ")
+        _ => text::paragraph(
+            &format!(
+                "The command has ended and is recorded no longer, but these run on: {} \
+                 (spile profile -p PID)",
+                left.join(", ")
+            ),
+            "  ",
+            width(std::io::stderr()),
         ),
     }
 }
