@@ -646,7 +646,7 @@ pub enum Attach {
     /// Every switch of tasks. First the perf events of these types and configs are put into
     /// the maps of their numbers (see [`counter_map`]), an entry for each CPU.
     Switch(Vec<(u32, u64)>),
-    /// Places in code. The attach cookie of each is its index.
+    /// Places in code. The attach cookie of each is its number.
     Code {
         /// The places.
         probe: spile_ir::CodeProbe,

@@ -191,6 +191,7 @@ mod tests {
         let site = |place| CodeSite {
             place,
             semaphore: 0,
+            number: 0,
         };
         let symbol = |name: &str| {
             site(CodePlace::Symbol {

@@ -155,7 +155,7 @@ pub struct Watch {
     pub of: WatchOf,
 }
 
-/// Places in code whose hits one handler serves. The intrinsic `ctx_site` gives the index of
+/// Places in code whose hits one handler serves. The intrinsic `ctx_site` gives the number of
 /// the place that was hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeProbe {
@@ -179,6 +179,9 @@ pub struct CodeSite {
     /// Offset in the file of the marker's semaphore, which is more than 0 while the marker is
     /// probed; 0 for none.
     pub semaphore: u64,
+    /// What `ctx_site` gives there. Handlers of one probe share tables by this number, so it need
+    /// not be the index.
+    pub number: u32,
 }
 
 /// Where code is.

@@ -126,7 +126,7 @@ intrinsics! {
     CtxPlace "ctx_place" () -> Long, K, pure; "An address on the kernel's stack, close to where it is used up to."
     NextTid "next_tid" () -> Long, K, pure; "Id of the thread that the processor goes on with. `Tracepoint` `sched_switch` only."
     NextPid "next_pid" () -> Long, K, pure; "Id of that thread's process. `Tracepoint` `sched_switch` only."
-    CtxSite "ctx_site" () -> Long, K, pure; "Which of the handler's places was hit, from 0. Events at code only."
+    CtxSite "ctx_site" () -> Long, K, pure; "The number of the place that was hit. Events at code only."
     CtxActivation "ctx_activation" () -> Long, K, pure; "The same at the entry and at the return of one call of a function of the kernel, and another in all other calls that the thread is in. Where the kernel has no such thing: as `ctx_site`. Handlers of one probe at both."
     SysNr "sys_nr" () -> Long, K, pure; "System-call number as in `NrSet`: native, or COMPAT + 32-bit number. System-call events only."
     SysArg "sys_arg" (Long) -> Long, K, pure; "Argument n (constant, 0 to 5) of the system call, on entry and on return. 32-bit calls: zero-extended."

@@ -564,7 +564,15 @@ impl Reader {
                 true => self.number()?,
                 false => 0,
             };
-            sites.push(CodeSite { place, semaphore });
+            let number = match self.opt("number") {
+                true => self.number()?,
+                false => sites.len() as u32,
+            };
+            sites.push(CodeSite {
+                place,
+                semaphore,
+                number,
+            });
         }
         Ok(CodeProbe {
             space,

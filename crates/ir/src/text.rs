@@ -453,7 +453,7 @@ impl Display for CodeProbe {
         if self.tree {
             f.write_str(" tree")?;
         }
-        for site in &self.sites {
+        for (n, site) in self.sites.iter().enumerate() {
             match &site.place {
                 CodePlace::Symbol {
                     module,
@@ -472,6 +472,9 @@ impl Display for CodeProbe {
             }
             if site.semaphore != 0 {
                 write!(f, " semaphore {}", site.semaphore)?;
+            }
+            if site.number as usize != n {
+                write!(f, " number {}", site.number)?;
             }
         }
         f.write_str(")")

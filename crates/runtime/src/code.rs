@@ -5,12 +5,13 @@
 //! A link is made for all its places or for none. Where the kernel refuses one, halves are
 //! tried, down to single places: those that cannot be probed are left out and counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use spile_bpf::layout::CodeAttach;
-use spile_ir::{CodePlace, CodeProbe, CodeSite, Space};
+use spile_ir::{CodePlace, CodeProbe, CodeSite, SiteId, Space};
 use spile_kernel::bpf::{
     At, BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, raw_tracepoint_open,
     uprobe_multi,
@@ -21,7 +22,7 @@ use spile_kernel::symbols::Symbols;
 use crate::error::Error;
 use crate::load::{Links, Refused};
 
-/// A place with its index in the handler.
+/// A place with its cookie.
 type Site<'p> = (u64, &'p CodeSite);
 
 /// Attaches a program to all places that can be probed.
@@ -35,7 +36,8 @@ pub(crate) fn attach(
     links: &mut Links,
 ) -> Result<(), Error> {
     let (attached, left_out) = (links.fds.len(), links.refused.len());
-    let sites: Vec<Site<'_>> = (0..).zip(&probe.sites).collect();
+    let sites = probe.sites.iter().map(|s| (u64::from(s.number), s));
+    let sites: Vec<Site<'_>> = sites.collect();
     match by {
         CodeAttach::Single => {
             for site in &sites {
@@ -74,9 +76,84 @@ pub(crate) fn attach(
     }
 }
 
-/// By which means a program is attached to how many places.
-pub(crate) fn means(probe: &CodeProbe, by: CodeAttach, left_out: usize) -> String {
-    let how = match (by, probe.space, probe.ret) {
+/// By which means programs of a probe are attached, and to how many places.
+#[derive(Debug)]
+pub(crate) struct Means {
+    /// The probe in the script, and what it is called.
+    pub probe: Option<SiteId>,
+    pub name: String,
+    how: &'static str,
+    places: usize,
+    left_out: usize,
+    programs: usize,
+    /// Those that are called otherwise.
+    others: usize,
+}
+
+impl Means {
+    /// The means of one program.
+    pub fn of(
+        (probe, name): (Option<SiteId>, String),
+        code: &CodeProbe,
+        by: CodeAttach,
+        left_out: usize,
+    ) -> Means {
+        Means {
+            probe,
+            name,
+            how: how(code, by),
+            places: code.sites.len() - left_out,
+            left_out,
+            programs: 1,
+            others: 0,
+        }
+    }
+
+    /// Lines for the programs of each probe together.
+    pub fn lines(all: Vec<Means>) -> Vec<String> {
+        let mut lines: Vec<Means> = Vec::new();
+        let mut known: HashMap<_, usize> = HashMap::new();
+        for one in all {
+            let at = *known.entry((one.probe, one.how)).or_insert(lines.len());
+            match lines.get_mut(at).filter(|_| one.probe.is_some()) {
+                Some(line) => {
+                    line.others += usize::from(line.name != one.name);
+                    line.places += one.places;
+                    line.left_out += one.left_out;
+                    line.programs += 1;
+                }
+                None => lines.push(one),
+            }
+        }
+        lines.iter().map(ToString::to_string).collect()
+    }
+}
+
+impl fmt::Display for Means {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        match self.others {
+            0 => {}
+            1 => f.write_str(" and another")?,
+            n => write!(f, " and {n} others")?,
+        }
+        match self.places {
+            1 => write!(f, ": 1 place by {}", self.how)?,
+            n => write!(f, ": {n} places by {}", self.how)?,
+        }
+        if self.programs > 1 {
+            write!(f, ", {} programs", self.programs)?;
+        }
+        match self.left_out {
+            0 => Ok(()),
+            n => write!(f, ", {n} left out"),
+        }
+    }
+}
+
+/// What the kernel calls it.
+fn how(probe: &CodeProbe, by: CodeAttach) -> &'static str {
+    match (by, probe.space, probe.ret) {
         (CodeAttach::Multi, Space::Kernel, false) => "kprobe.multi",
         (CodeAttach::Multi, Space::Kernel, true) => "kretprobe.multi",
         (CodeAttach::Multi, Space::User, false) => "uprobe.multi",
@@ -88,14 +165,6 @@ pub(crate) fn means(probe: &CodeProbe, by: CodeAttach, left_out: usize) -> Strin
         (CodeAttach::Single, Space::User, true) => "uretprobe",
         (CodeAttach::Trampoline(_), _, false) => "fentry",
         (CodeAttach::Trampoline(_), _, true) => "fexit",
-    };
-    let places = match probe.sites.len() - left_out {
-        1 => "1 place".to_owned(),
-        n => format!("{n} places"),
-    };
-    match left_out {
-        0 => format!("{places} by {how}"),
-        n => format!("{places} by {how}, {n} left out"),
     }
 }
 
@@ -294,7 +363,40 @@ mod tests {
                 offset,
             },
             semaphore: 0,
+            number: 0,
         }
+    }
+
+    #[test]
+    fn a_line_for_the_programs_of_a_probe() {
+        let probe = CodeProbe {
+            space: Space::User,
+            ret: false,
+            pid: None,
+            tree: false,
+            sites: (0..3).map(site).collect(),
+        };
+        let means = |id: Option<u32>, name: &str, by, left_out| {
+            Means::of((id.map(SiteId), name.into()), &probe, by, left_out)
+        };
+        let (multi, single) = (CodeAttach::Multi, CodeAttach::Single);
+        let lines = Means::lines(vec![
+            means(Some(1), "f", multi, 0),
+            means(Some(1), "f", single, 2),
+            means(Some(2), "a", multi, 1),
+            means(Some(2), "b", multi, 0),
+            means(Some(2), "c", multi, 1),
+            means(None, "x", multi, 0),
+            means(None, "x", multi, 0),
+        ]);
+        let expected = [
+            "f: 3 places by uprobe.multi",
+            "f: 1 place by uprobe, 2 left out",
+            "a and 2 others: 7 places by uprobe.multi, 3 programs, 2 left out",
+            "x: 3 places by uprobe.multi",
+            "x: 3 places by uprobe.multi",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramAttachType};
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo};
-use spile_ir::{CodeProbe, HandlerId, Program, Space, WatchOf};
+use spile_ir::{CodeProbe, Handler, HandlerId, Program, SiteId, Space, WatchOf};
 use spile_kernel::bpf::{
     BpfError, Errno, MapSpec, link_info, map_create, map_type, netfilter_link, prog_info,
     raw_tracepoint_open,
@@ -19,7 +19,7 @@ use spile_kernel::bpf::{
 use spile_kernel::perf::{Event, PerfEvent};
 use spile_kernel::tracepoints::security_modules;
 
-use crate::code;
+use crate::code::{self, Means};
 use crate::error::Error;
 use crate::perf;
 use crate::programs;
@@ -303,22 +303,28 @@ impl Loaded {
     ) -> Result<(), (String, Error)> {
         for info in self.layout.programs.iter().filter(|p| wanted(p)) {
             let single = self.single.contains(&info.name);
-            let point = |id: &HandlerId| program.handlers.get(id.index()).map(|h| &*h.point);
+            let handler = |id: &HandlerId| program.handlers.get(id.index());
             // Those that analysis made come first, and name what they serve.
-            let points: Vec<&str> = info.handlers.iter().filter_map(point).collect();
-            let own = || points.iter().copied().filter(|p| !p.starts_with('@'));
-            let first = own().next().or(points.first().copied());
+            let all: Vec<&Handler> = info.handlers.iter().filter_map(handler).collect();
+            let own = || all.iter().copied().filter(|h| !h.point.starts_with('@'));
+            let first = own().next().or(all.first().copied());
             let how = How {
                 loaded: self,
                 single,
                 target,
-                point: first.unwrap_or_default(),
-                last: own().next_back().filter(|last| Some(*last) != first),
+                probe: first.map(|h| h.site),
+                point: first.map_or("", |h| &h.point),
+                last: own()
+                    .next_back()
+                    .map(|h| &*h.point)
+                    .filter(|last| first.is_none_or(|h| *h.point != **last)),
             };
             self.with_program(&info.name, |fd| attach(info, &how, fd, links))
                 .and_then(|done| done)
                 .map_err(|why| (info.name.clone(), why))?;
         }
+        let told = std::mem::take(&mut links.told);
+        links.means.extend(Means::lines(told));
         Ok(())
     }
 }
@@ -341,6 +347,9 @@ pub(crate) fn at_its_line(error: Error, program: &Program, with_lines: Option<Co
     again.unwrap_or(error)
 }
 
+/// Most links that are closed side by side.
+const MOST_CLOSERS: usize = 128;
+
 /// Attached programs; dropping it detaches them.
 #[derive(Default)]
 pub struct Links {
@@ -351,10 +360,46 @@ pub struct Links {
     pub(crate) processes: perf::Processes,
     /// Places in code that could not be probed.
     pub(crate) refused: Vec<Refused>,
-    /// How each program at code is attached, for `-v`.
+    /// How programs at code are attached, for `-v`.
     means: Vec<String>,
+    /// The same of those that are not among them yet.
+    told: Vec<Means>,
     /// Links at returns of functions, as indexes.
     returns: Vec<usize>,
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        close_all(std::mem::take(&mut self.fds));
+        close_all(std::mem::take(&mut self.events));
+    }
+}
+
+/// Drops values whose end the kernel takes long for: it waits until no processor runs what was
+/// attached, 30 to 80 ms at code of programs. Those who wait at the same time wait for the same.
+fn close_all<T: Send>(all: Vec<T>) {
+    /// Enough for closing.
+    const STACK: usize = 64 << 10;
+    let threads = all.len().min(MOST_CLOSERS);
+    let rest = Mutex::new(all);
+    let work = || {
+        loop {
+            let one = rest.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            if one.is_none() {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            let builder = std::thread::Builder::new().stack_size(STACK);
+            // Without a thread the others do its work.
+            if builder.spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
 }
 
 /// A place that the kernel refused.
@@ -377,7 +422,7 @@ impl Links {
         self.fds.is_empty() && self.events.is_empty()
     }
 
-    /// How each program at code is attached, a line each.
+    /// How programs at code are attached, a line for those of a probe.
     pub fn means(&self) -> &[String] {
         &self.means
     }
@@ -408,6 +453,8 @@ struct How<'a> {
     single: bool,
     /// The session's target.
     target: Option<u32>,
+    /// The probe in the script.
+    probe: Option<SiteId>,
     /// The first probe point of the program, and the last, if it is another.
     point: &'a str,
     last: Option<&'a str>,
@@ -469,8 +516,8 @@ fn attach(
             // Of a session, the entry and the return.
             let last = how.last.filter(|_| by == CodeAttach::Session);
             let last = last.map_or(String::new(), |p| format!(", {p}"));
-            let means = code::means(probe, by, left_out);
-            links.means.push(format!("{}{last}: {means}", how.point));
+            let name = (how.probe, format!("{}{last}", how.point));
+            links.told.push(Means::of(name, probe, by, left_out));
         }
         Attach::Netfilter(at) => {
             let link = netfilter_link(fd, (at.pf, at.hook), at.priority);
@@ -573,6 +620,15 @@ mod tests {
     use super::*;
     use spile_bpf::layout::ProgramInfo;
     use spile_ir::{Event, Handler, Site, SiteId};
+
+    #[test]
+    fn all_are_closed_also_more_than_threads() {
+        for n in [0, 1, 2, 3 * MOST_CLOSERS + 1] {
+            let held = std::sync::Arc::new(());
+            close_all(vec![held.clone(); n]);
+            assert_eq!(std::sync::Arc::strong_count(&held), 1);
+        }
+    }
 
     #[test]
     fn rejections_name_the_handler() {

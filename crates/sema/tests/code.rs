@@ -19,6 +19,13 @@ function pid:long() { return __pid() }";
 /// A machine with one program, `/demo`.
 struct Demo(Machine);
 
+/// An `int` of another unit than [`INT`].
+const TWIN: CTypeId = 1000;
+
+fn type_of(id: CTypeId) -> CTypeId {
+    if id == TWIN { INT } else { id }
+}
+
 /// A function: its name and where `a` is.
 fn functions() -> Vec<(&'static str, Loc)> {
     let shifted = vec![LocOp::Reg(7), LocOp::Const(8), LocOp::Bin(BinOp::Add)];
@@ -75,7 +82,7 @@ impl Facts for Demo {
         let a = functions()[id as usize].1.clone();
         let task = Loc::Value(vec![LocOp::Reg(4)]);
         let mut all = vec![
-            variable("a", INT, VarKind::Parameter, a),
+            variable("a", if id == 1 { TWIN } else { INT }, VarKind::Parameter, a),
             variable("task", TASK_PTR, VarKind::Parameter, task),
         ];
         if ret {
@@ -106,10 +113,10 @@ impl Facts for Demo {
         self.0.tracepoint_args(name)
     }
     fn ctype(&self, id: CTypeId) -> CType {
-        self.0.ctype(id)
+        self.0.ctype(type_of(id))
     }
     fn c_name(&self, id: CTypeId) -> String {
-        self.0.c_name(id)
+        self.0.c_name(type_of(id))
     }
     fn type_by_name(&self, name: &str) -> Option<CTypeId> {
         self.0.type_by_name(name)
@@ -201,7 +208,24 @@ fn places_share_a_handler_where_variables_are_the_same() {
     let point = String::from_utf8_lossy(&named.tables[1].entries[0]).into_owned();
     assert_eq!(point, r#"process("/demo").function("alpha@demo.c:10")"#);
     let a = format!("probe {all} {{ println(@defined($a) ? $a : -1) }}");
+    // Types of two units that are the same make no difference in the end.
     assert_eq!(sites(&a), [2, 1, 1]);
+    let both = format!("probe {all} {{ println(ppfunc(), @defined($a) ? $a : -1) }}");
+    let both = program(&both).expect("fine");
+    assert_eq!((both.handlers.len(), both.tables.len()), (3, 1));
+    assert_eq!(both.tables[0].entries.len(), 4);
+    let Event::Code(last) = &both.handlers[2].event else {
+        panic!("no code")
+    };
+    assert_eq!(last.sites[0].number, 3);
+    let named: Vec<_> = both
+        .handlers
+        .iter()
+        .map(|h| (&*h.point, h.points))
+        .collect();
+    let one = |name: &str| format!(r#"process("/demo").function("{name}")"#);
+    let (delta, gamma) = (one("delta@demo.c:12"), one("gamma@demo.c:13"));
+    assert_eq!(named, [(all, 2), (&delta, 1), (&gamma, 1)]);
     assert_eq!(
         sites(&format!("probe {all} {{ println($task->pid) }}")),
         [4]

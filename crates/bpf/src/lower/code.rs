@@ -27,13 +27,14 @@ impl Gen<'_> {
             (I::CtxArg, [n]) => self.register_arg(*n, 0),
             (I::CtxReg, [Val::Imm(n)]) => self.register(*n),
             (I::CtxRet, []) if probe.ret => self.register(Registers::host().ret.into()),
-            (I::CtxSite, []) if probe.sites.len() == 1 => {
-                self.asm.mov(R0, 0);
-                Ok(())
-            }
             (I::CtxSite, []) => {
-                self.asm.load(Size::DW, R1, R10, CTX);
-                self.asm.call(Helper::GetAttachCookie);
+                match *probe.sites {
+                    [ref one] => self.asm.mov(R0, one.number as i32),
+                    _ => {
+                        self.asm.load(Size::DW, R1, R10, CTX);
+                        self.asm.call(Helper::GetAttachCookie);
+                    }
+                }
                 Ok(())
             }
             (I::CtxRet, _) => Err("the result of a function before it returns".into()),
@@ -60,7 +61,11 @@ impl Gen<'_> {
             }
             (I::CtxRet, _) => Helper::GetFuncRet,
             (I::CtxSite, _) => {
-                self.asm.mov(R0, 0);
+                let number = match self.event() {
+                    Event::Code(probe) => probe.sites.first().map_or(0, |s| s.number),
+                    _ => 0,
+                };
+                self.asm.mov(R0, number as i32);
                 return Ok(());
             }
             _ => return Err(format!("{} on a trampoline", f.info().name)),

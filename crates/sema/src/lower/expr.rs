@@ -268,7 +268,7 @@ impl Builder<'_, '_> {
                 let one = one.clone();
                 return self.l.string(one.as_bytes());
             }
-            _ => names.iter().map(|n| n.len()).max().unwrap_or(0),
+            _ => unit.longest_name(of),
         };
         let max = self.l.program.limits.maxstringlen as usize;
         let table = self.l.name_table(self.unit, of);

@@ -5,15 +5,19 @@
 //! | `builder` | blocks, registers, instructions of one body |
 //! | `expr`, `stmt` | the walk over expressions and statements |
 //! | `print` | print calls |
+//! | `merge` | handlers that came out the same |
 //! | `sites` | the places that run-time errors name |
 
 mod builder;
 mod expr;
+mod merge;
 mod print;
 mod sites;
 mod stmt;
 
 use std::collections::{HashMap, VecDeque};
+use std::ptr;
+use std::sync::Arc;
 
 use spile_ir::fmt::Format;
 use spile_ir::{
@@ -23,6 +27,7 @@ use spile_ir::{
 use spile_syntax::ast::Literal;
 use spile_syntax::source::{FileId, Sources};
 
+use crate::probe::SiteNames;
 use crate::types::hir::{self, ExprKind, GlobalIx, NameOf, Tree, UnitIx, UnitKind};
 use crate::types::unify::{Base, Types};
 use crate::types::width::{Widths, widths};
@@ -56,8 +61,9 @@ pub(crate) struct Lower<'a> {
     tables: HashMap<usize, TableId>,
     /// Which units want `pp()` and `pn()` as hidden parameters.
     names: Vec<[bool; NameOf::COUNT]>,
-    /// Tables of names of handlers' places.
-    name_tables: HashMap<(UnitIx, NameOf), TableId>,
+    /// Tables of names of handlers' places, which handlers of one probe share.
+    name_tables: HashMap<(*const SiteNames, NameOf), TableId>,
+    seen: merge::Seen,
 }
 
 /// Lowers all handlers, and the functions that they call. `is_user` tells the script's files.
@@ -86,6 +92,7 @@ pub(crate) fn lower(
         tables: HashMap::new(),
         names: probe_names(tree),
         name_tables: HashMap::new(),
+        seen: merge::Seen::default(),
     };
     for g in 0..tree.globals.len() {
         let id = l.global(GlobalIx(g));
@@ -195,6 +202,7 @@ impl<'a> Lower<'a> {
         let UnitKind::Handler {
             point,
             points,
+            pattern,
             event,
             ..
         } = &u.kind
@@ -210,13 +218,14 @@ impl<'a> Lower<'a> {
         b.stmts(&u.body);
         b.end(Term::Ret(None));
         let body: Body = b.finish();
-        self.program.handlers.push(Handler {
+        let handler = Handler {
             point: point.clone(),
             points: *points,
             event: event.clone(),
             body,
             site,
-        });
+        };
+        self.seen.add(&mut self.program.handlers, handler, pattern);
     }
 
     /// The function of a unit; its body is lowered later.
@@ -301,16 +310,21 @@ impl<'a> Lower<'a> {
 
     /// The table of a name of a handler's point, by the index of the place.
     fn name_table(&mut self, unit: UnitIx, of: NameOf) -> TableId {
-        if let Some(id) = self.name_tables.get(&(unit, of)) {
+        let kind = &self.tree.units[unit.0].kind;
+        let shared = match kind {
+            UnitKind::Handler { sites, .. } => sites.as_ref().map_or(ptr::null(), Arc::as_ptr),
+            UnitKind::Func { .. } => ptr::null(),
+        };
+        if let Some(id) = self.name_tables.get(&(shared, of)) {
             return *id;
         }
-        let names = self.tree.units[unit.0].kind.names(of);
+        let names = kind.names(of);
         let id = TableId(self.program.tables.len() as u32);
         self.program.tables.push(Table {
             name: format!("names@{}", id.0).into(),
             entries: names.iter().map(|n| n.as_bytes().into()).collect(),
         });
-        self.name_tables.insert((unit, of), id);
+        self.name_tables.insert((shared, of), id);
         id
     }
 

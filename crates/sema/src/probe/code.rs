@@ -16,11 +16,13 @@ use crate::families::{CodeFound, CodeHit};
 pub(crate) struct Group<'h> {
     /// The places.
     pub sites: Vec<&'h CodeFound>,
+    /// The number of each among all places of the point.
+    numbers: Vec<u32>,
     pid: Option<u32>,
     targets: Vec<Target>,
     module: Option<Module>,
     missing: Option<Arc<str>>,
-    names: bool,
+    names: Option<Arc<SiteNames>>,
     provider: Option<Arc<str>>,
 }
 
@@ -50,7 +52,15 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
     let wanted = m.all_targets || !m.targets.is_empty();
     let mut order: HashMap<Key<'h>, usize> = HashMap::new();
     let mut list: Vec<Group<'h>> = Vec::new();
-    for found in &hit.places {
+    // One table for all groups: what differs by name alone stays one handler.
+    let names = m.point.then(|| {
+        let places = hit.places.iter();
+        Arc::new(SiteNames::new(
+            places.clone().map(|f| hit.point(f).into()).collect(),
+            places.map(|f| f.place.name.clone()).collect(),
+        ))
+    });
+    for (number, found) in (0..).zip(&hit.places) {
         let module = &found.module.module;
         let known = match wanted {
             true => facts.place_variables(module, found.place.id, hit.ret),
@@ -92,16 +102,18 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
         let at = *order.entry(key).or_insert_with_key(|key| {
             list.push(Group {
                 sites: Vec::new(),
+                numbers: Vec::new(),
                 pid: key.pid,
                 targets: key.variables.iter().map(target).collect(),
                 module: key.module.cloned(),
                 missing,
-                names: m.point,
+                names: names.clone(),
                 provider: key.provider.clone(),
             });
             list.len() - 1
         });
         list[at].sites.push(found);
+        list[at].numbers.push(number);
     }
     list
 }
@@ -124,39 +136,34 @@ fn target((name, ty, kind, loc): &(Arc<str>, u32, VarKind, Arc<Loc>)) -> Target 
 
 /// The event of a group.
 pub(crate) fn event(hit: &CodeHit, group: &Group<'_>) -> Event {
-    let site = |found: &&CodeFound| CodeSite {
+    let site = |(found, number): (&&CodeFound, &u32)| CodeSite {
         place: found.place.place.clone(),
         semaphore: found.place.semaphore,
+        number: *number,
     };
     Event::Code(CodeProbe {
         space: hit.space,
         ret: hit.ret,
         pid: group.pid,
         tree: hit.tree,
-        sites: group.sites.iter().map(site).collect(),
+        sites: group.sites.iter().zip(&group.numbers).map(site).collect(),
     })
 }
 
 /// What names mean in a group.
 pub(crate) fn context(hit: &CodeHit, group: Group<'_>) -> Context {
-    let sites = group.names.then(|| {
-        let names = SiteNames {
-            points: group.sites.iter().map(|f| hit.point(f).into()).collect(),
-            functions: group.sites.iter().map(|f| f.place.name.clone()).collect(),
-        };
-        Arc::new(names)
-    });
     let single = match *group.sites {
         [one] => Some(&one.place),
         _ => None,
     };
-    let addresses = group.sites.iter().map(|f| f.place.address).collect();
+    let addresses = group.sites.iter().map(|f| f.place.address);
+    let addresses = group.numbers.iter().copied().zip(addresses).collect();
     Context {
         targets: group.targets,
         addresses,
         name: single.map(|p| p.name.clone()),
         system: group.provider,
-        sites,
+        sites: group.names,
         module: group.module,
         missing: group.missing,
         ..Context::empty(match hit.space {

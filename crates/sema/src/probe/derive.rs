@@ -99,10 +99,12 @@ fn derive(
         .conditions
         .iter()
         .for_each(|(c, file)| mentions.condition(lib, c, *file));
+    let pattern: Arc<str> = (layer.shown.clone()).unwrap_or_else(|| point.as_str().into());
     let mut push = |event, shown: String, ctx, points| {
         out.push(Derived {
             event,
             name: layer.alias.clone().unwrap_or_else(|| shown.as_str().into()),
+            pattern: pattern.clone(),
             point: layer.shown.clone().unwrap_or_else(|| shown.into()),
             conditions: layer.conditions.clone(),
             parts: layer.parts.clone(),

@@ -31,6 +31,8 @@ pub struct Derived {
     pub span: Span,
     /// How many points this handler serves.
     pub points: u32,
+    /// The probe point as a handler of several has it.
+    pub pattern: Arc<str>,
 }
 
 /// A piece of a handler, and the file whose private names it sees.
@@ -87,19 +89,34 @@ pub struct Context {
     pub sites: Option<Arc<SiteNames>>,
     /// At code: the module, where all places are in one.
     pub module: Option<Module>,
-    /// At code that runs where it was probed: the addresses of the places as linked.
-    pub addresses: Arc<[u64]>,
+    /// At code that runs where it was probed: the numbers of the places and their addresses as
+    /// linked.
+    pub addresses: Arc<[(u32, u64)]>,
     /// Why there are no `$` variables, where that is known.
     pub missing: Option<Arc<str>>,
 }
 
-/// Names of the places that one handler serves, in the order of the places.
+/// Names of all places of a probe point, by their numbers. Handlers of some of them share it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteNames {
     /// `pp()`
     pub points: Vec<Arc<str>>,
     /// `ppfunc()`, and `$$name`.
     pub functions: Vec<Arc<str>>,
+    /// Bytes of the longest of each: thousands of handlers may share these names.
+    pub longest: [usize; 2],
+}
+
+impl SiteNames {
+    /// The names of points and of functions.
+    pub fn new(points: Vec<Arc<str>>, functions: Vec<Arc<str>>) -> SiteNames {
+        let longest = |names: &[Arc<str>]| names.iter().map(|n| n.len()).max().unwrap_or(0);
+        SiteNames {
+            longest: [longest(&points), longest(&functions)],
+            points,
+            functions,
+        }
+    }
 }
 
 /// A predefined plain variable.

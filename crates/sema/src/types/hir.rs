@@ -123,6 +123,8 @@ pub enum UnitKind {
         name: Arc<str>,
         /// How many points it serves.
         points: u32,
+        /// Its point where it serves several.
+        pattern: Arc<str>,
         /// What makes it run.
         event: Event,
         /// At code, where it matters: names of the places.
@@ -189,6 +191,17 @@ impl UnitKind {
     /// Whether events of the handler interrupt functions that only the event knows.
     pub fn interrupts(&self) -> bool {
         matches!(self, UnitKind::Handler { event, .. } if matches!(event, Event::Perf { .. } | Event::Watch(_)))
+    }
+
+    /// Bytes of the longest of [`UnitKind::names`].
+    pub fn longest_name(&self, of: NameOf) -> usize {
+        match (self, of) {
+            (UnitKind::Handler { sites: Some(s), .. }, NameOf::Point) => s.longest[0],
+            (UnitKind::Handler { sites: Some(s), .. }, NameOf::Function | NameOf::Interrupted) => {
+                s.longest[1]
+            }
+            _ => self.names(of).iter().map(|n| n.len()).max().unwrap_or(0),
+        }
     }
 
     /// The texts that a name of a handler's point can be, one for each place or one for all.

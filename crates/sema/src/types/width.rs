@@ -157,7 +157,7 @@ impl Widths {
         match of {
             NameOf::Kind => LONGEST_KIND,
             NameOf::Interrupted if unit.interrupts() => self.max,
-            _ => unit.names(of).iter().map(|n| n.len()).max().unwrap_or(0),
+            _ => unit.longest_name(of),
         }
     }
 

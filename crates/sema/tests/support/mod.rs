@@ -111,6 +111,7 @@ fn derive(file: &ast::File, id: FileId) -> Vec<Derived> {
                 event,
                 point: text.join(".").into(),
                 name: text.join(".").into(),
+                pattern: text.join(".").into(),
                 conditions: point
                     .condition
                     .iter()

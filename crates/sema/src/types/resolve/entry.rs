@@ -263,6 +263,7 @@ impl Resolver<'_> {
                 point: point.clone(),
                 name: point,
                 points: d.points,
+                pattern: format!("@entry of {}", d.pattern).into(),
                 event,
                 sites: None,
             },

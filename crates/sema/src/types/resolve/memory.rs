@@ -247,10 +247,10 @@ impl Resolver<'_> {
         if addresses.len() > MOST_SITES {
             return None;
         }
-        let mut linked = self.num(ExprKind::Num(*last as i64), span);
-        for (site, address) in others.iter().enumerate().rev() {
+        let mut linked = self.num(ExprKind::Num(last.1 as i64), span);
+        for (site, address) in others.iter().rev() {
             let here = self.intrinsic_of(Intrinsic::CtxSite, None, span);
-            let number = self.num(ExprKind::Num(site as i64), span);
+            let number = self.num(ExprKind::Num(i64::from(*site)), span);
             let equal = ExprKind::Bin(BinOp::Eq, Box::new(here), Box::new(number));
             let equal = self.num(equal, span);
             let address = self.num(ExprKind::Num(*address as i64), span);

@@ -582,6 +582,7 @@ impl<'a> Resolver<'a> {
                 point: d.point.clone(),
                 name: d.name.clone(),
                 points: d.points,
+                pattern: d.pattern.clone(),
                 event: d.event.clone(),
                 sites: d.ctx.sites.clone(),
             },
