@@ -26,7 +26,7 @@ const EXAMPLES: [&str; 2] = [
 ];
 
 /// Packages whose programs cases call, beside those that these depend on. Debian's names.
-const PACKAGES: [&str; 17] = [
+const PACKAGES: [&str; 18] = [
     "bash",
     "binutils",
     "bpftool",
@@ -41,7 +41,8 @@ const PACKAGES: [&str; 17] = [
     "make",
     "perl-base",
     "procps",
-    "python3-minimal",
+    "python3",
+    "python3-prometheus-client",
     "util-linux",
     "xz-utils",
 ];
@@ -129,9 +130,22 @@ pub fn build(
     let mut archive = Archive::default();
     let root = root();
     for file in programs {
+        // Packages still have files in /bin and /lib, which are links on this machine.
+        let folder = file.parent().unwrap_or(file);
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
+        let place = folder.join(file.file_name().unwrap_or_default());
         match fs::read_link(file) {
-            Ok(target) => archive.link(file, &target.to_string_lossy()),
-            Err(_) => archive.file(file, &read(file)?),
+            Ok(target) => archive.link(&place, &target.to_string_lossy()),
+            Err(_) => archive.file(&place, &read(file)?),
+        }
+        // There /bin is busybox's folder.
+        if file.starts_with("/bin") && place != *file {
+            archive.link(file, &place.to_string_lossy());
+        }
+    }
+    for folder in ["/lib", "/lib32", "/lib64", "/libx32"].map(Path::new) {
+        if let (Ok(target), false) = (fs::read_link(folder), programs.is_empty()) {
+            archive.link(folder, &target.to_string_lossy());
         }
     }
     for (link, target) in LINKS.iter().filter(|_| !programs.is_empty()) {

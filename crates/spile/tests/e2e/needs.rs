@@ -54,7 +54,10 @@ const NEEDS: [Need; 13] = [
     // What reads scraped metrics: Python's client of Prometheus.
     Need {
         name: "metrics parser",
-        have: || in_vm().is_none(),
+        have: || {
+            let client = "/usr/lib/python3/dist-packages/prometheus_client";
+            in_vm().is_none() || Path::new(client).exists()
+        },
     },
     // More than one user, threads and processes of the system, hardware.
     Need {
