@@ -16,6 +16,7 @@ use crate::load::Loaded;
 use crate::maps::{Fields, KernelMap, Table};
 use crate::needs::Needs;
 use crate::state::{State, read_keys};
+use crate::urgent::Urgent;
 
 /// How long the controller waits for a lock. A kernel handler holds one for microseconds; only
 /// a controller that is starved for CPU time sees this pass.
@@ -179,6 +180,10 @@ impl Kernel {
             // the next drain finds them.
             return Ok(Vec::new());
         }
+        // While a map is read the kernel runs no program of a trace event on that processor: hits
+        // of others are lost if this thread is switched out meanwhile, as kernels can that have to
+        // be asked whether handlers are over.
+        let _urgent = (self.grace == Grace::Barrier).then(Urgent::begin);
         self.collect(program, (mem, text), old, true)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A controller handler that is switched out while it holds locks makes kernel handlers on all
 //! processors wait, and then skip their hits. So it holds them as a real-time thread of the
-//! lowest priority: only interrupts and other real-time threads come before it. Where this is
+//! lowest priority: only interrupts and other real-time threads come before it. So it reads maps on
+//! kernels that could switch it out meanwhile, where the others' hits would be lost. Where this is
 //! not allowed (CAP_SYS_NICE), it goes on as it is; skipped hits are counted either way.
 
 /// Ends the urgency when it is dropped.
