@@ -1,6 +1,6 @@
 //! Handlers of one probe that came out the same become one. Code has a handler for each way in
 //! which its variables are found and typed; copies of a function in many compilation units have
-//! types of their own, which read alike.
+//! types of their own, which read alike. So do the functions that analysis makes for such types.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -8,21 +8,72 @@ use std::fmt::Write;
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use spile_ir::{CodePlace, CodeProbe, Event, Handler, SiteId};
+use spile_ir::{Body, CodePlace, CodeProbe, Event, FuncId, Handler, Inst, Program, SiteId};
+
+/// Has equal handlers of a probe be one. There is a pattern for each handler: its point where it serves
+/// several.
+pub(super) fn run(program: &mut Program, patterns: &[Arc<str>]) {
+    functions(program);
+    let mut seen = Seen::default();
+    let mut kept = Vec::with_capacity(program.handlers.len());
+    for (handler, pattern) in std::mem::take(&mut program.handlers)
+        .into_iter()
+        .zip(patterns)
+    {
+        seen.add(&mut kept, handler, pattern);
+    }
+    program.handlers = kept;
+}
+
+/// Of functions of one name that are the same the first is called; nobody calls the others then.
+fn functions(program: &mut Program) {
+    loop {
+        let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut instead: HashMap<FuncId, FuncId> = HashMap::new();
+        for (at, f) in program.funcs.iter().enumerate() {
+            let alike = known.entry(digest(&f.body)).or_default();
+            match alike.iter().find(|i| program.funcs[**i] == *f) {
+                Some(first) => {
+                    instead.insert(FuncId(at as u32), FuncId(*first as u32));
+                }
+                None => alike.push(at),
+            }
+        }
+        // Those that call them may be the same now.
+        let mut changed = false;
+        let handlers = program.handlers.iter_mut().map(|h| &mut h.body);
+        for body in handlers.chain(program.funcs.iter_mut().map(|f| &mut f.body)) {
+            for (inst, _) in body.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+                if let Inst::Call { func, .. } = inst
+                    && let Some(first) = instead.get(func)
+                {
+                    *func = *first;
+                    changed = true;
+                }
+            }
+        }
+        if !changed {
+            return;
+        }
+    }
+}
 
 /// Handlers by what they do.
 #[derive(Default)]
-pub(super) struct Seen(HashMap<(SiteId, u64), Vec<usize>>);
+struct Seen(HashMap<(SiteId, u64), Vec<usize>>);
 
 impl Seen {
     /// Adds a handler, or its places to one that does the same; of several points that one has the
     /// pattern.
-    pub fn add(&mut self, handlers: &mut Vec<Handler>, handler: Handler, pattern: &Arc<str>) {
+    fn add(&mut self, handlers: &mut Vec<Handler>, handler: Handler, pattern: &Arc<str>) {
         let Event::Code(probe) = &handler.event else {
             handlers.push(handler);
             return;
         };
-        let alike = self.0.entry((handler.site, digest(&handler))).or_default();
+        let alike = self
+            .0
+            .entry((handler.site, digest(&handler.body)))
+            .or_default();
         for at in &*alike {
             let Some(first) = handlers.get_mut(*at).filter(|h| h.body == handler.body) else {
                 continue;
@@ -60,7 +111,7 @@ fn together(a: &CodeProbe, b: &CodeProbe) -> bool {
 }
 
 /// A number that is the same for the same bodies.
-fn digest(handler: &Handler) -> u64 {
+fn digest(body: &Body) -> u64 {
     struct Text(DefaultHasher);
     impl Write for Text {
         fn write_str(&mut self, s: &str) -> std::fmt::Result {
@@ -70,6 +121,6 @@ fn digest(handler: &Handler) -> u64 {
     }
     let mut text = Text(DefaultHasher::new());
     // Hashing cannot fail.
-    let _ = write!(text, "{:?}", handler.body);
+    let _ = write!(text, "{body:?}");
     text.0.finish()
 }

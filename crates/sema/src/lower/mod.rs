@@ -63,7 +63,8 @@ pub(crate) struct Lower<'a> {
     names: Vec<[bool; NameOf::COUNT]>,
     /// Tables of names of handlers' places, which handlers of one probe share.
     name_tables: HashMap<(*const SiteNames, NameOf), TableId>,
-    seen: merge::Seen,
+    /// The point of each handler where it serves several.
+    patterns: Vec<Arc<str>>,
 }
 
 /// Lowers all handlers, and the functions that they call. `is_user` tells the script's files.
@@ -92,7 +93,7 @@ pub(crate) fn lower(
         tables: HashMap::new(),
         names: probe_names(tree),
         name_tables: HashMap::new(),
-        seen: merge::Seen::default(),
+        patterns: Vec::new(),
     };
     for g in 0..tree.globals.len() {
         let id = l.global(GlobalIx(g));
@@ -112,6 +113,7 @@ pub(crate) fn lower(
     while let Some(unit) = l.queue.pop_front() {
         l.func(unit);
     }
+    merge::run(&mut l.program, &l.patterns);
     l.program.sites = l.sites.finish();
     spile_ir::opt::inline::mark_recursive(&mut l.program);
     l.program
@@ -225,7 +227,8 @@ impl<'a> Lower<'a> {
             body,
             site,
         };
-        self.seen.add(&mut self.program.handlers, handler, pattern);
+        self.program.handlers.push(handler);
+        self.patterns.push(pattern.clone());
     }
 
     /// The function of a unit; its body is lowered later.
