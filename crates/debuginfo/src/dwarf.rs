@@ -46,6 +46,9 @@ pub(crate) struct Part {
 /// The DWARF of a module.
 pub struct Dwarf {
     parsed: Mutex<HashMap<(u8, u32), Arc<Unit>>>,
+    /// Where who asks for variables place by place is: a part, and the first of its units that was not
+    /// given back.
+    looked: Mutex<(u8, u32)>,
     lines: Mutex<LineTables>,
     ranges: OnceLock<Vec<UnitRange>>,
     signatures: OnceLock<HashMap<u64, Die>>,
@@ -145,6 +148,7 @@ impl Dwarf {
         parts.extend(alt);
         Dwarf {
             parsed: Mutex::default(),
+            looked: Mutex::default(),
             lines: Mutex::default(),
             ranges: OnceLock::new(),
             signatures: OnceLock::new(),
@@ -217,6 +221,12 @@ impl Dwarf {
             self.forget(die.part, &(from.1..die.unit));
             from.1 = die.unit;
         }
+    }
+
+    /// For questions about one place after the other: as [`Dwarf::passed`].
+    pub(crate) fn looked_at(&self, die: Die) {
+        let mut from = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        self.passed(die, &mut from);
     }
 
     /// A unit; `None` when it is damaged.

@@ -56,6 +56,9 @@ impl Dwarf {
                 at <= first || !inner.contains(&v.name)
             });
         }
+        if let Some(die) = of {
+            self.looked_at(die);
+        }
         found
     }
 
