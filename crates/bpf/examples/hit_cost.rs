@@ -165,5 +165,6 @@ fn options() -> Options {
         syscalls: Vec::new(),
         functions: Default::default(),
         share: None,
+        resident: false,
     }
 }

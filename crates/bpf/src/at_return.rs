@@ -282,6 +282,7 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
             syscalls: Vec::new(),
             functions: [("f".to_owned(), typed)].into(),
             share: None,
+            resident: false,
         };
         let (program, idle) = rewrite(&program, &options);
         (program.to_string(), idle.len())

@@ -237,6 +237,9 @@ pub struct Options {
     /// Whether handlers share subprograms: quick to load, each hit some nanoseconds slower. `None`:
     /// where there are many handlers or much code.
     pub share: Option<bool>,
+    /// The process's memory is read where it is resident, and nowhere else: what reads it from the
+    /// page cache or leaves it to the controller takes the kernel milliseconds to check.
+    pub resident: bool,
 }
 
 /// Fields that generated code reads through the current task's pointer, from the kernel's BTF.

@@ -164,6 +164,7 @@ mod tests {
             syscalls: Vec::new(),
             functions: functions.iter().map(named).collect(),
             share: None,
+            resident: false,
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! Linear scan over the blocks in reverse post-order. What is live around a loop is live in all
 //! of its blocks, so an interval from the first to the last place where a register is live is
-//! exact enough. Numbers get one of the callee-saved machine registers, else a word of the
-//! stack, else a word of the frame. Strings get frame slots; slots are shared by registers that
+//! exact enough. Numbers get one of the callee-saved machine registers, else a word of the frame, of
+//! which the verifier knows nothing: what it knows of words of the stack makes paths differ for all of
+//! the handler. Those of the leading tests, which run before there is a frame, get words of the stack. Strings get frame slots; slots are shared by registers that
 //! are not live together.
 //!
 //! A body with loops runs in steps (see [`crate::lower`]): a step begins at the entry or at the
@@ -207,6 +208,16 @@ fn intervals(body: &Body, order: &[BlockId], live: &Liveness) -> Vec<Option<(u32
     spans
 }
 
+/// Where the blocks end that run one after the other from the entry on, as places of
+/// [`intervals`].
+fn leading(body: &Body, order: &[BlockId]) -> u32 {
+    let predecessors = body.predecessors();
+    let alone = |i: &usize| *i == 0 || predecessors[order[*i].index()].len() == 1;
+    let chain = (0..order.len()).take_while(alone);
+    let insts = chain.map(|i| body.blocks[order[i].index()].insts.len() as u32);
+    insts.map(|n| 2 * n + 4).sum()
+}
+
 /// A piece of frame or stack, taken until a place.
 struct Slot {
     offset: u32,
@@ -229,6 +240,7 @@ fn assign(body: &Body, alloc: &mut Alloc, live: &Liveness) {
         false => STACK_END_STEPS,
     };
     let mut stack: Vec<Option<u32>> = vec![None; ((STACK_TOP - stack_end) / 8) as usize];
+    let early = leading(body, &alloc.order);
     let mut frame: Vec<Slot> = Vec::new();
     let free = |until: &Option<u32>, start: u32| until.is_none_or(|u| u < start);
     let is_long = |r: &usize| body.regs[*r] == Ty::Long;
@@ -241,7 +253,9 @@ fn assign(body: &Body, alloc: &mut Alloc, live: &Liveness) {
         } else if let Some(p) = pool.iter_mut().find(|p| free(&p.1, start)) {
             p.1 = Some(end);
             Home::Reg(p.0)
-        } else if let Some(i) = stack.iter().position(|s| free(s, start)) {
+        } else if start < early
+            && let Some(i) = stack.iter().position(|s| free(s, start))
+        {
             stack[i] = Some(end);
             Home::Stack(STACK_TOP - 8 - 8 * i as i16)
         } else {

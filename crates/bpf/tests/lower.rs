@@ -61,6 +61,7 @@ fn options() -> Options {
         syscalls: Vec::new(),
         functions: Default::default(),
         share: None,
+        resident: false,
     }
 }
 

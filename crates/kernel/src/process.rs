@@ -32,6 +32,14 @@ pub fn stat(pid: u32) -> Option<Stat> {
     ))
 }
 
+/// The process that a thread belongs to.
+#[must_use]
+pub fn of_thread(tid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}
+
 /// The start time of a process in clock ticks after boot.
 #[must_use]
 pub fn start_ticks(pid: u32) -> Option<u64> {

@@ -19,8 +19,12 @@ pub struct Numbers(Option<HashMap<u32, u32>>);
 impl Numbers {
     /// As things are now.
     pub fn now() -> Numbers {
-        let inside = process::pid_namespace(None).is_some_and(|inode| inode != INITIAL);
-        Numbers(inside.then(|| all().unwrap_or_default()))
+        Numbers((!Numbers::are_those_of_handlers()).then(|| all().unwrap_or_default()))
+    }
+
+    /// Whether spile's numbers are those that handlers see.
+    pub fn are_those_of_handlers() -> bool {
+        process::pid_namespace(None).is_none_or(|inode| inode == INITIAL)
     }
 
     /// The number of a process on the machine; its own where there is no other.

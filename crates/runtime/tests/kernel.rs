@@ -30,6 +30,7 @@ fn machine() -> Machine {
         syscalls: Vec::new(),
         functions: Default::default(),
         share: None,
+        resident: false,
     }
 }
 

@@ -127,6 +127,9 @@ pub struct Cli {
     /// The language of this release of SystemTap, the value of systemtap_v
     #[arg(long, value_name = "VERSION")]
     pub compatible: Option<String>,
+    /// (Of tools only.) Memory of processes is read where it is resident.
+    #[arg(skip)]
+    pub resident: bool,
     /// The script and its arguments
     #[arg(value_name = "FILE", hide = true)]
     pub rest: Vec<String>,

@@ -598,6 +598,7 @@ fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::
         syscalls: machine::syscall_descs(),
         functions: machine::typed_functions(btf, program),
         share: None,
+        resident: cli.resident,
     }))
 }
 

@@ -223,35 +223,45 @@ pub(super) fn append_number(plan: &Plan, pool: &mut Pool, base: i32) -> Result<F
     let params = ["precision", "value", "flags", "width"];
     let mut s = bare_sub(plan, pool, &format!("append_number_{base}"), &params);
     s.asm.separate();
-    let (width, precision) = (-8, -16);
-    s.asm.store(Size::DW, R10, precision, R1);
+    // In front of the digits, where the verifier does not tell paths apart by them.
+    let word = |n: u32| (plan.scratch.digits + 8 * n) as i16;
+    let (width, precision, signed) = (word(0), word(1), word(2));
+    let given = [(-8, R1), (-16, R4)];
+    for (slot, reg) in given {
+        s.asm.store(Size::DW, R10, slot, reg);
+    }
     s.asm.mov(R9, R2);
     s.asm.mov(R8, R3);
-    s.asm.store(Size::DW, R10, width, R4);
     s.asm.call(Helper::GetSmpProcessorId);
     s.asm.jump_if(Cond::Ge, R0, plan.cpus as i32, s.end);
     s.asm.alu(AluOp::Mul, R0, plan.stride as i32);
     s.asm.ld_data(R6, Section::Bss, plan.shared_size);
     s.asm.add(R6, R0);
+    for ((slot, _), word) in given.into_iter().zip([precision, width]) {
+        s.asm.load(Size::DW, R1, R10, slot);
+        s.asm.store(Size::DW, R6, word, R1);
+    }
     s.asm.mov(R2, R9);
     sign(&mut s);
+    s.asm.store(Size::DW, R6, signed, R7);
     digits(&mut s, base);
+    s.asm.load(Size::DW, R7, R6, signed);
     // Zeros that the precision asks for: precision - digits.
     let enough = s.asm.label();
-    s.asm.load(Size::DW, R1, R10, precision);
+    s.asm.load(Size::DW, R1, R6, precision);
     s.asm.alu(AluOp::Sub, R1, R9);
     s.asm.jump_if(Cond::Sge, R1, 0, enough);
     s.asm.mov(R1, 0);
     s.asm.bind(enough);
-    s.asm.store(Size::DW, R10, precision, R1);
+    s.asm.store(Size::DW, R6, precision, R1);
     fill_before(&mut s, width, precision, base);
     marks(&mut s, base);
-    s.asm.load(Size::DW, R1, R10, precision);
+    s.asm.load(Size::DW, R1, R6, precision);
     let zeros = s.zeros;
     s.fill(zeros, R1);
     put_digits(&mut s);
     // What is left of the width stands behind, as a negative number.
-    s.asm.load(Size::DW, R1, R10, width);
+    s.asm.load(Size::DW, R1, R6, width);
     s.asm.neg(R1);
     let spaces = s.spaces;
     s.fill(spaces, R1);
@@ -347,17 +357,17 @@ fn fill_before(s: &mut Sub<'_>, width: i16, precision: i16, base: i32) {
     s.asm.jump_if(Cond::Eq, R2, 0, unmarked);
     s.asm.add(R1, if base == 8 { 1 } else { 2 });
     s.asm.bind(unmarked);
-    s.asm.load(Size::DW, R2, R10, width);
+    s.asm.load(Size::DW, R2, R6, width);
     s.asm.jump_if(Cond::Slt, R2, 0, left);
-    s.asm.store(Size::DW, R10, width, 0);
+    s.asm.store(Size::DW, R6, width, 0);
     s.asm.alu(AluOp::Sub, R2, R1);
     s.asm.jump_if(Cond::Sle, R2, 0, end);
     s.asm.mov(R3, R8);
     s.asm.alu(AluOp::And, R3, flag::ZERO);
     s.asm.jump_if(Cond::Eq, R3, 0, spaces);
-    s.asm.load(Size::DW, R3, R10, precision);
+    s.asm.load(Size::DW, R3, R6, precision);
     s.asm.add(R3, R2);
-    s.asm.store(Size::DW, R10, precision, R3);
+    s.asm.store(Size::DW, R6, precision, R3);
     s.asm.jump(end);
     s.asm.bind(spaces);
     let run = s.spaces;
@@ -369,7 +379,7 @@ fn fill_before(s: &mut Sub<'_>, width: i16, precision: i16, base: i32) {
     s.asm.jump_if(Cond::Slt, R2, 0, none);
     s.asm.mov(R2, 0);
     s.asm.bind(none);
-    s.asm.store(Size::DW, R10, width, R2);
+    s.asm.store(Size::DW, R6, width, R2);
     s.asm.bind(end);
 }
 

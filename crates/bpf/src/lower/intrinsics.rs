@@ -427,7 +427,7 @@ impl Gen<'_> {
             Helper::ProbeReadKernelStr
         });
         let fail = self.fail_label(kind);
-        if !user {
+        if !user || self.options.resident {
             self.asm.jump_if(Cond::Slt, R0, 0, fail);
             return Ok(());
         }
@@ -491,7 +491,7 @@ impl Gen<'_> {
             Space::User => Helper::ProbeReadUser,
         });
         let fail = self.fail_label(ErrorKind::ReadFault);
-        if space == Space::User {
+        if space == Space::User && !self.options.resident {
             let read = self.asm.label();
             self.asm.jump_if(Cond::Eq, R0, 0, read);
             self.asm.mov(R1, i32::from(size));

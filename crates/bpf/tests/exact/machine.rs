@@ -68,6 +68,7 @@ pub fn options() -> Options {
         syscalls: Vec::new(),
         functions: Default::default(),
         share: None,
+        resident: false,
     }
 }
 

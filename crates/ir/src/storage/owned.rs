@@ -1,6 +1,8 @@
 //! Which elements of arrays are a handler's own while it runs: those with the id of its thread, or
 //! the number of its processor, as first key (see the parent module, rule 2).
 
+use std::cell::OnceCell;
+
 use crate::liveness::Liveness;
 use crate::*;
 
@@ -42,7 +44,8 @@ pub(super) struct Owned {
 impl Owned {
     /// Looks through the body of a handler of that event.
     pub(super) fn of(event: &Event, body: &Body) -> Owned {
-        let holds = OWNERS.map(|(f, _)| registers(body, f));
+        let undefined = OnceCell::new();
+        let holds = OWNERS.map(|(f, _)| registers(body, f, &undefined));
         // System calls and programs are never those of an idle thread.
         let own = matches!(event, Event::SysEnter(_) | Event::SysExit(_)) || event.in_user_code();
         // A handler of the kernel stays on its processor, and no other runs there meanwhile.
@@ -68,7 +71,8 @@ impl Threads {
 
     /// Looks through a body.
     pub fn of(body: &Body) -> Threads {
-        Threads([Intrinsic::Tid, Intrinsic::NextTid].map(|f| registers(body, f)))
+        let undefined = OnceCell::new();
+        Threads([Intrinsic::Tid, Intrinsic::NextTid].map(|f| registers(body, f, &undefined)))
     }
 
     /// Which of them has this id, in one run of the handler.
@@ -78,12 +82,17 @@ impl Threads {
     }
 }
 
-/// The registers that only ever hold what an intrinsic gives.
-fn registers(body: &Body, of: Intrinsic) -> Vec<bool> {
+/// The registers that only ever hold what an intrinsic gives. `undefined`: those that can be read
+/// before they are written, found out where needed.
+fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<bool> {
+    let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
+    if !insts.any(|(i, _)| matches!(i, Inst::Intr { f, .. } if *f == of)) {
+        return vec![false; body.regs.len()];
+    }
     let mut holds = vec![true; body.regs.len()];
     let mut written = vec![false; body.regs.len()];
-    // A register that can be read before it is written reads as 0.
-    for r in Liveness::of(body).live_in(BlockId(0)) {
+    // They read as 0.
+    for r in undefined.get_or_init(|| Liveness::of(body).live_in(BlockId(0)).collect()) {
         holds[r.index()] = false;
     }
     let mut changed = true;

@@ -30,7 +30,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::sysfile::Blob;
 
@@ -81,8 +81,29 @@ pub struct Btf {
     strings: (usize, usize),
     /// Look-ups by name done before; a script asks for the same few.
     found: Mutex<HashMap<Query, Option<TypeId>>>,
+    /// Names of types by kind, where many were asked for.
+    by_name: Mutex<HashMap<Kind, Names>>,
     /// What a module's BTF continues: its ids and strings begin where these end.
     base: Option<&'static Btf>,
+}
+
+/// So many look-ups of a kind search all strings; then its names are sorted, which takes as long as
+/// five of them.
+const BY_SEARCH: u32 = 4;
+
+/// Names of the types of a kind.
+#[derive(Default)]
+struct Names {
+    /// How many were looked up.
+    asked: u32,
+    /// Hashes of the names with the types, sorted.
+    hashes: Option<Arc<[(u32, TypeId)]>>,
+}
+
+/// FNV-1a.
+fn hash(bytes: &[u8]) -> u32 {
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+    bytes.iter().fold(0x811c_9dc5, step)
 }
 
 impl fmt::Debug for Btf {
@@ -201,6 +222,7 @@ impl Btf {
             enums: Vec::new(),
             strings,
             found: Mutex::default(),
+            by_name: Mutex::default(),
             base,
             blob,
         };
@@ -302,7 +324,8 @@ impl Btf {
 
     /// The first type of that kind and name, in the order of ids.
     ///
-    /// Costs some 0.1 ms at the first call for a name on a kernel's BTF.
+    /// Costs some 0.1 ms at the first call for a name on a kernel's BTF, less after the first few
+    /// of a kind.
     #[must_use]
     pub fn find(&self, kind: Kind, name: &str) -> Option<TypeId> {
         let key = (kind, Box::from(name));
@@ -311,11 +334,50 @@ impl Btf {
         {
             return id;
         }
-        let id = self.find_all(kind, name).next();
+        let base = self.base.and_then(|base| base.find(kind, name));
+        let id = base.or_else(|| self.find_own(kind, name));
         if let Ok(mut found) = self.found.lock() {
             found.insert(key, id);
         }
         id
+    }
+
+    /// The same without those of the base.
+    fn find_own(&self, kind: Kind, name: &str) -> Option<TypeId> {
+        let hashes = self.by_name.lock().ok().and_then(|mut all| {
+            let of_kind = all.entry(kind).or_default();
+            of_kind.asked += 1;
+            // Half of all types are functions, and few are asked for.
+            if of_kind.asked > BY_SEARCH && kind != Kind::Func && of_kind.hashes.is_none() {
+                of_kind.hashes = Some(self.hashes(kind));
+            }
+            of_kind.hashes.clone()
+        });
+        let Some(hashes) = hashes else {
+            let mut all = self.find_all(kind, name);
+            return all.find(|id| *id >= self.first());
+        };
+        let wanted = hash(name.as_bytes());
+        let from = hashes.partition_point(|(hash, _)| *hash < wanted);
+        let mut same = hashes[from..]
+            .iter()
+            .take_while(|(hash, _)| *hash == wanted);
+        let (_, id) = same.find(|(_, id)| self.name(*id) == name)?;
+        Some(*id)
+    }
+
+    /// The names of all types of a kind.
+    fn hashes(&self, kind: Kind) -> Arc<[(u32, TypeId)]> {
+        let first = self.first();
+        let own = memchr::memchr_iter(kind as u8, &self.kinds);
+        let mut all: Vec<(u32, TypeId)> = own
+            .map(|ix| {
+                let name = self.string(self.names[ix]);
+                (hash(name.as_bytes()), first + ix as TypeId)
+            })
+            .collect();
+        all.sort_unstable();
+        all.into()
     }
 
     /// All types of that kind and name: different compilation units may each

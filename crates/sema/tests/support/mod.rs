@@ -195,6 +195,7 @@ pub fn bpf_options() -> BpfOptions {
         ring_bytes: 1 << 20,
         timing: false,
         share: None,
+        resident: false,
         offsets: KernelOffsets {
             task_pid: Some(1256),
             task_tgid: Some(1260),

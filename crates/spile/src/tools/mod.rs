@@ -49,6 +49,8 @@ pub struct Run {
     pub settings: Vec<(&'static str, String)>,
     /// Size of the output buffer in megabytes, where it is not the usual one.
     pub buffer_mb: Option<u32>,
+    /// What handlers read of a process's memory was written by it.
+    pub resident: bool,
     /// Limits, as of `-D`.
     pub limits: Vec<String>,
     /// The target.
@@ -94,6 +96,7 @@ impl Run {
             timeout: self.timeout.map(|t| t.as_secs_f64()),
             buffer_mb: self.buffer_mb,
             defines: self.limits,
+            resident: self.resident,
             no_global_var_display: true,
             suppress_time_limits: true,
             // What is lost is told at the end, and no reason to end.

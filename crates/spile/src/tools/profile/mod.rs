@@ -16,9 +16,10 @@ use spile_kernel::syscalls::{self, Abi};
 use spile_profile::model::{End, Header, Options, Profile as Account, Snapshot};
 use spile_profile::{Run as Ranks, report as text};
 use spile_runtime::Outcome;
+use spile_runtime::namespaces::Numbers;
 
 use self::kept::Kept;
-use self::rows::Rows;
+use self::rows::{Rows, Who};
 use super::{Run, Target, script};
 use crate::profiles::width;
 use crate::report::{Failure, fail, say, tell};
@@ -109,6 +110,8 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     let mut tool = Run::of("profile");
     tool.verbose = cli.verbose;
     tool.quiet = true;
+    // The libraries' words, and what they announce.
+    tool.resident = true;
     tool.timeout = cli.duration;
     // Losses are a matter of the account, not of the run.
     tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
@@ -160,9 +163,8 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     if kept.borrow().is_some() {
         tool.set("checkpoint", cli.checkpoint);
     }
-    let mut rows = Rows::default();
-    rows.trace = cli.trace;
-    let rows = Rc::new(RefCell::new(rows));
+    let who = Numbers::are_those_of_handlers().then_some(who as fn(u32) -> Option<Who>);
+    let rows = Rc::new(RefCell::new(Rows::with(who, cli.trace)));
     let (taken, file) = (Rc::clone(&rows), Rc::clone(&kept));
     let outcome = tool.run(color, move |row| {
         let mut rows = taken.borrow_mut();
@@ -233,6 +235,14 @@ fn regions() {
             "WARNING: regions of the program are not told: {why}\n"
         )),
     }
+}
+
+/// Who a thread is now; none where it has ended.
+fn who(tid: u32) -> Option<Who> {
+    let name = process::stat(tid)?.comm;
+    let pid = process::of_thread(tid)?;
+    let ppid = process::stat(pid)?.ppid;
+    Some(Who { pid, ppid, name })
 }
 
 /// The system call that a thread is in now; none where it runs, or has ended.

@@ -3,7 +3,8 @@
 //! | row | fields |
 //! |---|---|
 //! | `begin` | monotonic clock, clock of the day |
-//! | `start`, `exec` | thread, when, process, parent, (`exec`: thread number before,) name in quotes |
+//! | `start` | thread, process, parent, name in quotes |
+//! | `exec` | thread, whether it was not known before, when, process, parent, thread number before, name in quotes |
 //! | `exit` | thread, when, process, parent, exit code, name in quotes |
 //! | `event` | thread, region, call, beginning, end, result |
 //! | `off` | thread, region, 1 if it could run, when it left its processor, for how long it was ready at last, when it came back |
@@ -22,7 +23,8 @@
 //! | `end` | the next account is the last |
 //!
 //! Times are nanoseconds. A thread is its number in the low 22 bits, and above them when it was
-//! started in units of 1,024 ns.
+//! started since the beginning, in units of 1,024 ns; below 0 if before. One that was running at the
+//! beginning, or that nobody saw start, has no `start`.
 
 mod places;
 
@@ -90,12 +92,25 @@ pub struct Rows {
     pub events: Vec<Event>,
     malformed: u64,
     first: Option<u32>,
+    /// Who a thread without `start` is while it is alive, by its number.
+    who: Option<fn(u32) -> Option<Who>>,
     /// The process that is known to have ended.
     over: Option<u32>,
     /// Whether the account to come, or that came, is the last.
     pub ended: bool,
     /// The account is whole: the next row of sums begins another.
     whole: bool,
+}
+
+/// What is known of a thread from elsewhere.
+#[derive(Debug)]
+pub struct Who {
+    /// Its process.
+    pub pid: u32,
+    /// The process's parent.
+    pub ppid: u32,
+    /// The thread's name.
+    pub name: String,
 }
 
 /// A thread that had not ended when the recording did.
@@ -143,7 +158,21 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// The number of the thread of a key.
+fn number(key: i64) -> u32 {
+    (key & ((1 << TID_BITS) - 1)) as u32
+}
+
 impl Rows {
+    /// No rows yet; `who` says of a thread without `start` who it is; `trace`: events are kept.
+    pub fn with(who: Option<fn(u32) -> Option<Who>>, trace: bool) -> Rows {
+        Rows {
+            who,
+            trace,
+            ..Rows::default()
+        }
+    }
+
     /// Takes a row and says whether it ends an account. One that is not as it should be is counted.
     pub fn row(&mut self, row: &[u8]) -> bool {
         if self.whole && !LIVES.iter().any(|life| row.starts_with(life)) {
@@ -235,18 +264,46 @@ impl Rows {
 
     /// The place of the thread of a key, which is made where it is new.
     fn place(&mut self, key: i64) -> usize {
-        if let Some(place) = self.threads.get(&key) {
-            return *place;
+        let (place, new) = self.made(key);
+        if new && let Some(who) = self.who.and_then(|who| who(number(key))) {
+            self.is(place, who.pid, who.ppid, who.name);
         }
-        let tid = (key & ((1 << TID_BITS) - 1)) as u32;
+        place
+    }
+
+    /// The place, and whether it is new.
+    fn made(&mut self, key: i64) -> (usize, bool) {
+        if let Some(place) = self.threads.get(&key) {
+            return (*place, false);
+        }
+        let tid = number(key);
         let used = self.used.entry(tid).or_insert(0);
         self.snapshot.threads.push(Thread {
             tid: tid.saturating_add(used.saturating_mul(REUSED)),
+            started_ns: (key >> TID_BITS).max(0) as Ns * 1024,
             ..Thread::default()
         });
         *used += 1;
-        self.threads.insert(key, self.snapshot.threads.len() - 1);
-        self.snapshot.threads.len() - 1
+        let place = self.snapshot.threads.len() - 1;
+        self.threads.insert(key, place);
+        (place, true)
+    }
+
+    /// Whose a thread is, and what it is called.
+    fn is(&mut self, place: usize, pid: u32, ppid: u32, name: String) {
+        let Some(thread) = self.snapshot.threads.get_mut(place) else {
+            return;
+        };
+        thread.pid = pid;
+        thread.name.clone_from(&name);
+        let started_ns = thread.started_ns;
+        self.processes.entry(pid).or_insert_with(|| Process {
+            pid,
+            ppid,
+            comm: name,
+            started_ns,
+            ..Process::default()
+        });
     }
 
     fn thread(&mut self, f: &mut Fields<'_>) -> Option<&mut Thread> {
@@ -261,34 +318,24 @@ impl Rows {
     }
 
     fn starts(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let (key, when): (i64, i64) = (f.number()?, f.number()?);
+        let key: i64 = f.number()?;
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
-        let (at, place) = (self.since(when), self.place(key));
-        let thread = self.snapshot.threads.get_mut(place)?;
-        thread.started_ns = at;
-        thread.pid = pid;
-        thread.name = f.quoted()?;
-        let comm = thread.name.clone();
-        self.processes.entry(pid).or_insert_with(|| Process {
-            pid,
-            ppid,
-            comm,
-            started_ns: at,
-            ..Process::default()
-        });
+        let name = f.quoted()?;
+        let (place, _) = self.made(key);
+        self.is(place, pid, ppid, name);
         Some(())
     }
 
     fn executes(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let (key, when): (i64, i64) = (f.number()?, f.number()?);
+        let (key, first): (i64, u8) = (f.number()?, f.number()?);
+        let at = f.number().map(|when| self.since(when))?;
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
         let before: u32 = f.number()?;
         let name = f.quoted()?;
         self.first.get_or_insert(pid);
-        let (at, known) = (self.since(when), self.threads.contains_key(&key));
-        let place = self.place(key);
+        let (place, _) = self.made(key);
         let thread = self.snapshot.threads.get_mut(place)?;
-        if !known {
+        if first != 0 {
             thread.started_ns = at;
         } else if let Some(ended) = thread.ended_ns.take() {
             // Its leader had ended. What lies between belongs to the thread that executes.
@@ -316,17 +363,13 @@ impl Rows {
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
         let status: i32 = f.number()?;
         let name = f.quoted()?;
-        let (at, place) = (self.since(when), self.place(key));
+        let at = self.since(when);
+        let (place, _) = self.made(key);
+        self.is(place, pid, ppid, name);
         let thread = self.snapshot.threads.get_mut(place)?;
         thread.ended_ns = Some(at);
-        thread.pid = pid;
-        thread.name = name;
         let leads = thread.tid % REUSED == pid;
-        let process = self.processes.entry(pid).or_default();
-        process.pid = pid;
-        if process.ppid == 0 {
-            process.ppid = ppid;
-        }
+        let process = self.processes.get_mut(&pid)?;
         if leads {
             process.status = Some(status);
         }

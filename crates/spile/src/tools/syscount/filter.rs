@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use spile_kernel::btf::Btf;
+use spile_kernel::process::of_thread;
 use spile_runtime::kmem::KernelMemory;
 use spile_runtime::namespaces::Numbers;
 
@@ -12,16 +13,9 @@ use crate::report::{Failure, fail};
 /// Inode number of the first namespace of control groups (`PROC_CGROUP_INIT_INO`).
 const FIRST_NAMESPACE: u64 = 0xeffffffb;
 
-/// The process that a thread belongs to.
-fn process_of(tid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("Tgid:"))?;
-    line.trim().parse().ok()
-}
-
 /// The number that handlers see of a process.
 pub fn process(pid: u32) -> Result<u32, Failure> {
-    match process_of(pid) {
+    match of_thread(pid) {
         Some(of) if of == pid => Ok(Numbers::now().outside(pid)),
         Some(of) => Err(fail(format_args!(
             "-p {pid}: this is a thread of process {of}; give -t {pid} or -p {of}"
@@ -33,7 +27,7 @@ pub fn process(pid: u32) -> Result<u32, Failure> {
 /// The number of a thread, and of the process that it belongs to.
 pub fn thread(tid: u32, pid: Option<u32>) -> Result<(u32, u32), Failure> {
     let of =
-        process_of(tid).ok_or_else(|| fail(format_args!("-t {tid}: there is no such thread")))?;
+        of_thread(tid).ok_or_else(|| fail(format_args!("-t {tid}: there is no such thread")))?;
     match pid {
         Some(pid) if pid != of => Err(fail(format_args!(
             "-t {tid}: this is a thread of process {of} and not of {pid} (-p)"
@@ -146,7 +140,7 @@ mod tests {
     #[test]
     fn processes() {
         let here = std::process::id();
-        assert_eq!(process_of(here), Some(here));
+        assert_eq!(of_thread(here), Some(here));
         assert!(process(u32::MAX).is_err() && thread(u32::MAX, None).is_err());
         assert!(thread(here, Some(1)).is_err());
         assert!(comm("").is_err() && comm("0123456789abcdef").is_err());

@@ -23,7 +23,7 @@ fn closes() {
     let t = key(70, -5);
     let account = account(&[
         "begin 1000 99000".into(),
-        format!("exec {t} 1100 70 1 70 \"app\""),
+        format!("exec {t} 1 1100 70 1 70 \"app\""),
         format!("exit {t} 2100 70 1 256 \"app\""),
         format!("user {t} 300 100 0"),
         format!("call {t} 0 read 3 500 10 400 250 50 20 77"),
@@ -59,9 +59,9 @@ fn what_is_open_counts_as_unfinished() {
     let [a, b, c] = [key(71, 1), key(72, 1), key(73, 1)];
     let account = account(&[
         "begin 0 0".into(),
-        format!("start {a} 10 71 1 \"a\""),
-        format!("start {b} 10 71 1 \"a\""),
-        format!("start {c} 10 71 1 \"a\""),
+        format!("start {a} 71 1 \"a\""),
+        format!("start {b} 71 1 \"a\""),
+        format!("start {c} 71 1 \"a\""),
         format!("open {a} 1 futex 60 20 30 5 0 0"),
         format!("open {b} 0 - 40 10 0 1 0 0"),
         format!("open {c} -2 - 9 0 9 0 0 0"),
@@ -83,13 +83,13 @@ fn what_is_open_counts_as_unfinished() {
 
 #[test]
 fn a_thread_that_executes_takes_its_leaders_number() {
-    let [leader, other] = [key(80, 1), key(81, 2)];
+    let [leader, other] = [key(80, 0), key(81, 0)];
     let account = account(&[
         "begin 0 0".into(),
-        format!("start {leader} 10 80 1 \"a\""),
-        format!("start {other} 20 80 1 \"a\""),
+        format!("start {leader} 80 1 \"a\""),
+        format!("start {other} 80 1 \"a\""),
         format!("exit {leader} 50 80 1 0 \"a\""),
-        format!("exec {leader} 60 80 1 81 \"b\""),
+        format!("exec {leader} 0 60 80 1 81 \"b\""),
         format!("exit {leader} 90 80 1 0 \"b\""),
         // Nobody saw it end: it was in the call that executes since 30.
         format!("open {other} 1 execve 70 0 0 0 0 0"),
@@ -99,7 +99,7 @@ fn a_thread_that_executes_takes_its_leaders_number() {
     let leader = thread(&account, 80);
     assert_eq!(
         (leader.wall(100), leader.ended_ns, &*leader.name),
-        (70, Some(90), "b")
+        (80, Some(90), "b")
     );
     let other = thread(&account, 81);
     assert_eq!(other.ended_ns, Some(60));
@@ -109,19 +109,20 @@ fn a_thread_that_executes_takes_its_leaders_number() {
 #[test]
 fn numbers_that_are_used_again_are_other_threads() {
     let [first, second] = [key(90, 1), key(90, 5)];
+    let (one, other) = (1024 + 10, 5 * 1024 + 20);
     let account = account(&[
         "begin 0 0".into(),
-        format!("start {first} 10 90 1 \"a\""),
-        format!("exit {first} 20 90 1 0 \"a\""),
-        format!("start {second} 30 90 1 \"b\""),
-        format!("exit {second} 50 90 1 0 \"b\""),
+        format!("start {first} 90 1 \"a\""),
+        format!("exit {first} {one} 90 1 0 \"a\""),
+        format!("start {second} 90 1 \"b\""),
+        format!("exit {second} {other} 90 1 0 \"b\""),
         format!("call {first} 0 close 1 5 5 5 0 0 0 0"),
         format!("call {second} 0 close 1 7 7 7 0 0 0 0"),
         "end".into(),
         "account 100 0".into(),
     ]);
-    assert_eq!(thread(&account, 90).wall(100), 10);
-    assert_eq!(thread(&account, REUSED + 90).wall(100), 20);
+    assert_eq!(thread(&account, 90).wall(9000), 10);
+    assert_eq!(thread(&account, REUSED + 90).wall(9000), 20);
     assert_eq!(account.calls.len(), 2);
 }
 
@@ -153,8 +154,8 @@ fn regions_belong_to_processes() {
     let [a, b] = [key(91, 1), key(92, 1)];
     let account = account(&[
         "begin 0 0".into(),
-        format!("start {a} 10 91 1 \"a\""),
-        format!("start {b} 10 92 1 \"b\""),
+        format!("start {a} 91 1 \"a\""),
+        format!("start {b} 92 1 \"b\""),
         "region 91 4294967298 2 4294967297 4198400 \"barrier\" pi.c:20 main._omp_fn.0".into(),
         "region 91 4294967297 1 0 4198400 \"parallel\" pi.c:19 main._omp_fn.0".into(),
         "region 92 4294967297 4 0 0 \"MPI_Barrier\" 0x55 0x55".into(),
@@ -204,7 +205,7 @@ fn each_account_stands_for_itself() {
     };
     let first = [
         "begin 1000 99000".into(),
-        format!("exec {t} 1100 70 1 70 \"app\""),
+        format!("exec {t} 1 1100 70 1 70 \"app\""),
         format!("user {t} 300 0 0"),
         format!("call {t} 0 read 3 500 10 400 0 0 0 77"),
         "account 2000 0".into(),
@@ -245,8 +246,8 @@ fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
     let mut rows = Rows::default();
     for row in [
         "begin 0 0".into(),
-        format!("exec {a} 10 60 1 60 \"app\""),
-        format!("start {b} 20 60 1 \"app\""),
+        format!("exec {a} 1 10 60 1 60 \"app\""),
+        format!("start {b} 60 1 \"app\""),
         "end".into(),
         format!("call {b} 0 futex 2 30 10 20 0 0 0 0"),
         format!("open {a} 1 exit_group 40 0 0 5 0 0"),
@@ -273,15 +274,15 @@ fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
 
 #[test]
 fn times_off_a_processor_and_what_is_open() {
-    let [a, b] = [key(60, 1), key(61, 1)];
+    let [a, b] = [key(60, 0), key(61, 0)];
     let mut rows = Rows {
         trace: true,
         ..Rows::default()
     };
     for row in [
         "begin 1000 0".into(),
-        format!("start {a} 1010 60 1 \"app\""),
-        format!("start {b} 1010 60 1 \"app\""),
+        format!("start {a} 60 1 \"app\""),
+        format!("start {b} 60 1 \"app\""),
         // Blocked and then ready; blocked to the end; able to run all the time.
         format!("off {a} 0 0 1020 5 1040"),
         format!("off {a} 0 0 1050 0 1060"),
