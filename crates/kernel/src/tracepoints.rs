@@ -146,9 +146,9 @@ impl std::error::Error for TracefsError {}
 
 /// tracefs, whether or not it is mounted anywhere.
 ///
-/// It is opened as a detached mount (`fsopen`, `fsmount`; Linux 5.2), which
-/// no other process sees and which goes with this value. Without the privilege
-/// for that, the usual places are tried.
+/// Where it is not in the usual places it is opened as a detached mount (`fsopen`, `fsmount`; Linux
+/// 5.2), which no other process sees and which goes with this value. The kernel lets the one who
+/// closes such a mount wait for milliseconds: a thread does it.
 #[derive(Debug)]
 pub struct Tracefs {
     root: OwnedFd,
@@ -160,22 +160,25 @@ impl Tracefs {
     /// # Errors
     /// If neither a detached mount can be made nor a mounted tracefs be found.
     pub fn open() -> Result<Tracefs, TracefsError> {
-        let detached = detached_mount("tracefs");
-        let errno = match detached {
-            Ok(root) => return Ok(Tracefs { root }),
-            Err(errno) => errno,
-        };
-        ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-            .iter()
-            .find_map(|dir| {
-                let root = open_dir(CWD, dir).ok()?;
-                statat(&root, "events", AtFlags::empty()).ok()?;
-                Some(Tracefs { root })
-            })
-            .ok_or(TracefsError {
+        let mounted = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+        let root = mounted.iter().find_map(|dir| {
+            let root = open_dir(CWD, dir).ok()?;
+            statat(&root, "events", AtFlags::empty()).ok()?;
+            Some(root)
+        });
+        match root.map_or_else(|| detached_mount("tracefs"), Ok) {
+            Ok(root) => Ok(Tracefs { root }),
+            Err(errno) => Err(TracefsError {
                 action: "mount",
                 errno,
-            })
+            }),
+        }
+    }
+
+    /// Closes it without waiting for the kernel.
+    pub fn close(self) {
+        // Where there can be no thread, the closure is dropped, and the root with it.
+        let _ = std::thread::Builder::new().spawn(move || drop(self.root));
     }
 
     /// The names of all systems, sorted.

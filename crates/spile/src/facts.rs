@@ -141,6 +141,13 @@ impl KernelFacts {
         self.code.left_out()
     }
 
+    /// What only analysis needs is given back.
+    pub fn analysed(&mut self) {
+        if let Some(Some(tracefs)) = self.tracefs.take() {
+            tracefs.close();
+        }
+    }
+
     fn tracefs(&self) -> Option<&Tracefs> {
         self.tracefs.get_or_init(|| Tracefs::open().ok()).as_ref()
     }

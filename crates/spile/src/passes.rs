@@ -171,6 +171,7 @@ pub fn through(
         say(&analysis.dump)?;
         return Ok(End::Shown(0));
     }
+    front.facts.analysed();
     let explanation = translate(cli, &mut program)?;
     watch.pass(
         3,

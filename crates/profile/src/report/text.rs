@@ -106,8 +106,13 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
         });
         some.collect()
     };
-    let start = format!("Of {} in calls: ", time(summary.in_calls()));
-    out += &clauses(&start, &most(&summary.calls), width);
+    match summary.in_calls() {
+        0 => out += "No time in system calls\n",
+        ns => {
+            let start = format!("Of {} in calls: ", time(ns));
+            out += &clauses(&start, &most(&summary.calls), width);
+        }
+    }
     if summary.regions.iter().any(|r| r.name != OUTSIDE) {
         out += &clauses("By region: ", &most(&summary.regions), width);
     }

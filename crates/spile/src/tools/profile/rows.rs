@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `begin` | monotonic clock, clock of the day |
 //! | `start` | thread, process, parent, name in quotes |
-//! | `exec` | thread, whether it was not known before, when, process, parent, thread number before, name in quotes |
+//! | `exec` | thread, whether its times begin here, when, process, parent, thread number before, name in quotes |
 //! | `exit` | thread, when, process, parent, exit code, name in quotes |
 //! | `event` | thread, region, call, beginning, end, result |
 //! | `off` | thread, region, 1 if it could run, when it left its processor, for how long it was ready at last, when it came back |
@@ -333,9 +333,10 @@ impl Rows {
         let before: u32 = f.number()?;
         let name = f.quoted()?;
         self.first.get_or_insert(pid);
-        let (place, _) = self.made(key);
+        let (place, new) = self.made(key);
         let thread = self.snapshot.threads.get_mut(place)?;
-        if first != 0 {
+        // A leader that had ended is known, though its times begin again.
+        if new && first != 0 {
             thread.started_ns = at;
         } else if let Some(ended) = thread.ended_ns.take() {
             // Its leader had ended. What lies between belongs to the thread that executes.

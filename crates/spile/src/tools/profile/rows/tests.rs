@@ -89,7 +89,7 @@ fn a_thread_that_executes_takes_its_leaders_number() {
         format!("start {leader} 80 1 \"a\""),
         format!("start {other} 80 1 \"a\""),
         format!("exit {leader} 50 80 1 0 \"a\""),
-        format!("exec {leader} 0 60 80 1 81 \"b\""),
+        format!("exec {leader} 1 60 80 1 81 \"b\""),
         format!("exit {leader} 90 80 1 0 \"b\""),
         // Nobody saw it end: it was in the call that executes since 30.
         format!("open {other} 1 execve 70 0 0 0 0 0"),
