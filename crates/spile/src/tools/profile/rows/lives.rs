@@ -1,0 +1,129 @@
+//! Threads and processes in the account: who they are, when they begin and end.
+
+use spile_profile::model::{Ns, Process, Thread};
+
+use super::{Fields, REUSED, Rows, TID_BITS};
+
+/// What is known of a thread from elsewhere.
+#[derive(Debug)]
+pub struct Who {
+    /// Its process.
+    pub pid: u32,
+    /// The process's parent.
+    pub ppid: u32,
+    /// The thread's name.
+    pub name: String,
+}
+
+/// The number of the thread of a key.
+fn number(key: i64) -> u32 {
+    (key & ((1 << TID_BITS) - 1)) as u32
+}
+
+impl Rows {
+    /// The place of the thread of a key, which is made where it is new.
+    pub(super) fn place(&mut self, key: i64) -> usize {
+        let (place, new) = self.made(key);
+        if new && let Some(who) = self.who.and_then(|who| who(number(key))) {
+            self.is(place, who.pid, who.ppid, who.name);
+        }
+        place
+    }
+
+    /// The place, and whether it is new.
+    fn made(&mut self, key: i64) -> (usize, bool) {
+        if let Some(place) = self.threads.get(&key) {
+            return (*place, false);
+        }
+        let tid = number(key);
+        let used = self.used.entry(tid).or_insert(0);
+        self.snapshot.threads.push(Thread {
+            tid: tid.saturating_add(used.saturating_mul(REUSED)),
+            started_ns: (key >> TID_BITS).max(0) as Ns * 1024,
+            ..Thread::default()
+        });
+        *used += 1;
+        let place = self.snapshot.threads.len() - 1;
+        self.threads.insert(key, place);
+        (place, true)
+    }
+
+    /// Whose a thread is, and what it is called.
+    fn is(&mut self, place: usize, pid: u32, ppid: u32, name: String) {
+        let Some(thread) = self.snapshot.threads.get_mut(place) else {
+            return;
+        };
+        thread.pid = pid;
+        thread.name.clone_from(&name);
+        let started_ns = thread.started_ns;
+        self.processes.entry(pid).or_insert_with(|| Process {
+            pid,
+            ppid,
+            comm: name,
+            started_ns,
+            ..Process::default()
+        });
+    }
+
+    pub(super) fn starts(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let key: i64 = f.number()?;
+        let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
+        let name = f.quoted()?;
+        let (place, _) = self.made(key);
+        self.is(place, pid, ppid, name);
+        Some(())
+    }
+
+    pub(super) fn executes(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let (key, first): (i64, u8) = (f.number()?, f.number()?);
+        let at = f.number().map(|when| self.since(when))?;
+        let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
+        let before: u32 = f.number()?;
+        let name = f.quoted()?;
+        self.first.get_or_insert(pid);
+        let (place, new) = self.made(key);
+        let thread = self.snapshot.threads.get_mut(place)?;
+        // A leader that had ended is known, though its times begin again.
+        if new && first != 0 {
+            thread.started_ns = at;
+        } else if let Some(ended) = thread.ended_ns.take() {
+            // Its leader had ended. What lies between belongs to the thread that executes.
+            thread.started_ns += at.saturating_sub(ended);
+        }
+        thread.pid = pid;
+        thread.name.clone_from(&name);
+        if before != thread.tid % REUSED {
+            self.renamed.insert(before, at);
+        }
+        let process = self.processes.entry(pid).or_insert_with(|| Process {
+            pid,
+            ppid,
+            started_ns: at,
+            ..Process::default()
+        });
+        process.comm = name;
+        process.ended_ns = None;
+        process.status = None;
+        Some(())
+    }
+
+    pub(super) fn exits(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let (key, when): (i64, i64) = (f.number()?, f.number()?);
+        let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
+        let status: i32 = f.number()?;
+        let name = f.quoted()?;
+        let at = self.since(when);
+        let (place, _) = self.made(key);
+        self.is(place, pid, ppid, name);
+        let thread = self.snapshot.threads.get_mut(place)?;
+        thread.ended_ns = Some(at);
+        let leads = thread.tid % REUSED == pid;
+        let process = self.processes.get_mut(&pid)?;
+        if leads {
+            process.status = Some(status);
+        }
+        // The last of its threads to end ends it.
+        process.ended_ns = process.ended_ns.max(Some(at));
+        Some(())
+    }
+}
