@@ -71,6 +71,21 @@ pub fn with_all_signals(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(all) }
 }
 
+/// Does work in a thread that gets no signals: they are for those who wait for them, and would end
+/// the process here as long as nobody does. Where there can be no thread, the work is dropped undone.
+pub fn aside(work: impl FnOnce() + Send + 'static) {
+    // SAFETY: sets of signals are plain numbers, and each call only writes to its own or reads it.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        // The thread has the mask of the one who makes it.
+        let _ = std::thread::Builder::new().spawn(work);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+    }
+}
+
 /// Makes a system call that does nothing and that a script can tell: `prctl(what, argument,
 /// token)`, of an option that no kernel has.
 pub fn mark(what: i32, argument: u64, token: u64) {

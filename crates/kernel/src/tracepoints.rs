@@ -177,8 +177,7 @@ impl Tracefs {
 
     /// Closes it without waiting for the kernel.
     pub fn close(self) {
-        // Where there can be no thread, the closure is dropped, and the root with it.
-        let _ = std::thread::Builder::new().spawn(move || drop(self.root));
+        crate::process::aside(move || drop(self.root));
     }
 
     /// The names of all systems, sorted.

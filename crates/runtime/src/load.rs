@@ -13,8 +13,7 @@ use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramA
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo};
 use spile_ir::{CodeProbe, Handler, HandlerId, Program, SiteId, Space, WatchOf};
 use spile_kernel::bpf::{
-    BpfError, Errno, MapSpec, link_info, map_create, map_type, netfilter_link, prog_info,
-    raw_tracepoint_open,
+    BpfError, Errno, MapSpec, link_info, map_create, netfilter_link, prog_info, raw_tracepoint_open,
 };
 use spile_kernel::perf::{Event, PerfEvent};
 use spile_kernel::tracepoints::security_modules;
@@ -24,6 +23,7 @@ use crate::error::Error;
 use crate::perf;
 use crate::programs;
 use crate::session::Compile;
+use crate::side_by_side::{processors, side_by_side};
 use crate::state::State;
 
 /// What libbpf said; kept for messages, never printed by itself.
@@ -45,31 +45,42 @@ fn take_log() -> String {
         .collect()
 }
 
-/// `BPF_F_MMAPABLE` of `linux/bpf.h`.
-const MMAPABLE: u32 = 1 << 10;
+/// A table with room for so many elements is worth a thread: its buckets take a millisecond.
+const WORTH_A_THREAD: u32 = 32 << 10;
 
-/// Gives libbpf a new state memory, which is zero already: its own it would fill with zeros from
-/// a mapping that has to be paged in for that (2 ms for 300 KB). Where this fails libbpf makes
-/// it, and says what is wrong.
-fn provide_state(open: &mut OpenObject) {
-    let Some(mut map) = open
-        .maps_mut()
-        .find(|m| m.name().to_string_lossy().ends_with(".bss"))
-    else {
-        return;
-    };
-    let name = map.name().to_string_lossy().into_owned();
-    let spec = MapSpec {
-        ty: map_type::ARRAY,
-        key_size: 4,
-        value_size: map.value_size(),
-        max_entries: 1,
-        flags: MMAPABLE,
-        name: &name,
-    };
-    if let Ok(fd) = map_create(&spec) {
-        // A map that is not taken is closed again.
-        let _ = map.reuse_fd(fd.as_fd());
+/// Gives libbpf new maps that have no contents yet: tables are made several at a time, and state
+/// memory is zero already, which libbpf would fill with zeros from a mapping that has to be paged in
+/// for that (2 ms for 300 KB). Where this fails libbpf makes the map, and says what is wrong.
+fn provide_maps(open: &mut OpenObject) {
+    // Sections of the object other than this one have contents.
+    let empty = |name: &str| !name.contains('.') || name.ends_with(".bss");
+    let mut maps: Vec<_> = open.maps_mut().collect();
+    let names: Vec<String> = maps
+        .iter()
+        .map(|m| m.name().to_string_lossy().into_owned())
+        .collect();
+    let specs: Vec<(usize, MapSpec<'_>)> = (maps.iter().zip(&names).enumerate())
+        .filter(|(_, (_, name))| empty(name))
+        .map(|(i, (map, name))| {
+            let spec = MapSpec {
+                ty: map.map_type() as u32,
+                key_size: map.key_size(),
+                value_size: map.value_size(),
+                max_entries: map.max_entries(),
+                flags: map.map_flags(),
+                name,
+            };
+            (i, spec)
+        })
+        .collect();
+    let large = specs.iter().filter(|s| s.1.max_entries >= WORTH_A_THREAD);
+    let threads = large.count().min(processors());
+    let made = side_by_side(specs, threads.max(1), |(i, spec)| (i, map_create(&spec)));
+    for (i, fd) in made {
+        if let Ok(fd) = fd {
+            // A map that is not taken is closed again.
+            let _ = maps[i].reuse_fd(fd.as_fd());
+        }
     }
 }
 
@@ -154,7 +165,7 @@ impl Loaded {
         let mut builder = ObjectBuilder::default();
         builder.name("spile").map_err(|e| fail(&e))?;
         let mut open = builder.open_memory(&object.elf).map_err(|e| fail(&e))?;
-        provide_state(&mut open);
+        provide_maps(&mut open);
         for mut prog in open.progs_mut() {
             if single.iter().any(|name| **name == *prog.name()) {
                 prog.set_attach_type(ProgramAttachType::PerfEvent);
@@ -378,28 +389,7 @@ impl Drop for Links {
 /// Drops values whose end the kernel takes long for: it waits until no processor runs what was
 /// attached, 30 to 80 ms at code of programs. Those who wait at the same time wait for the same.
 fn close_all<T: Send>(all: Vec<T>) {
-    /// Enough for closing.
-    const STACK: usize = 64 << 10;
-    let threads = all.len().min(MOST_CLOSERS);
-    let rest = Mutex::new(all);
-    let work = || {
-        loop {
-            let one = rest.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            if one.is_none() {
-                return;
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            let builder = std::thread::Builder::new().stack_size(STACK);
-            // Without a thread the others do its work.
-            if builder.spawn_scoped(scope, work).is_err() {
-                break;
-            }
-        }
-        work();
-    });
+    side_by_side(all, MOST_CLOSERS, drop);
 }
 
 /// A place that the kernel refused.
@@ -620,15 +610,6 @@ mod tests {
     use super::*;
     use spile_bpf::layout::ProgramInfo;
     use spile_ir::{Event, Handler, Site, SiteId};
-
-    #[test]
-    fn all_are_closed_also_more_than_threads() {
-        for n in [0, 1, 2, 3 * MOST_CLOSERS + 1] {
-            let held = std::sync::Arc::new(());
-            close_all(vec![held.clone(); n]);
-            assert_eq!(std::sync::Arc::strong_count(&held), 1);
-        }
-    }
 
     #[test]
     fn rejections_name_the_handler() {

@@ -4,16 +4,16 @@
 //! processors, and the numbers of functions are known.
 
 use std::ffi::c_void;
-use std::num::NonZeroUsize;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{AsRawLibbpf, Object, OpenObject, ProgramType};
 use spile_bpf::layout::{Attach, CodeAttach, Layout};
 use spile_kernel::bpf::{BpfError, ProgSpec, load};
 use spile_kernel::btf::Btf;
+
+use crate::side_by_side::{processors, side_by_side};
 
 /// Below so many instructions a program is not worth a thread.
 const WORTH_A_THREAD: usize = 500;
@@ -104,28 +104,18 @@ pub(crate) fn load_all(object: &Object, kinds: &[Kind]) -> Vec<Outcome> {
     // The longest first, so that none is left for the end.
     specs.sort_by_key(|s| std::cmp::Reverse(s.insns.len()));
     let worth = specs.iter().filter(|s| s.insns.len() >= WORTH_A_THREAD);
-    let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let helpers = worth.count().min(cpus).saturating_sub(1);
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some(spec) = specs.get(next.fetch_add(1, Relaxed)) {
-            let outcome = (spec.name.to_owned(), load(spec));
-            let failed = outcome.1.is_err();
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            done.push(outcome);
-            if failed {
-                next.store(specs.len(), Relaxed);
-            }
+    let threads = worth.count().min(processors());
+    // After a failure the rest is not worth the time.
+    let failed = AtomicBool::new(false);
+    let outcomes = side_by_side(specs, threads, |spec| {
+        if failed.load(Relaxed) {
+            return None;
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..helpers {
-            // Without a thread the others do its work.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
+        let outcome = load(&spec);
+        failed.fetch_or(outcome.is_err(), Relaxed);
+        Some((spec.name.to_owned(), outcome))
     });
-    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+    outcomes.into_iter().flatten().collect()
 }
 
 /// What the kernel needs to know of a program. The memory is the prepared object's.

@@ -9,7 +9,7 @@ use spile_bpf::layout::Object;
 use spile_ir::{Bytes, Program};
 use spile_kernel::process::IdRange;
 use spile_kernel::syscalls::{self, Abi};
-use spile_kernel::{btf::Btf, machine as host, names};
+use spile_kernel::{btf::Btf, machine as host, names, process};
 use spile_runtime::{output, session};
 use spile_sema::analyse::{self, Analysis, IdMap, Inputs, UserIds};
 use spile_sema::library::Library;
@@ -97,6 +97,9 @@ pub fn through(
     change: impl FnOnce(&mut session::Options),
 ) -> Result<End, Failure> {
     let mut watch = Stopwatch::start(cli.verbose > 0);
+    if script.is_some() && cli.pass != Some(1) {
+        read_ahead();
+    }
     let mut words = Words::new();
     let part = script.is_some().then_some(&words);
     let mut front = parse(cli, script.clone(), part)?;
@@ -206,6 +209,13 @@ pub fn through(
     let outcome = execute(cli, program, object.zip(target), looked_at, change)?;
     watch.pass(5, "run completed");
     Ok(End::Ran(outcome))
+}
+
+/// Has the kernel's types indexed meanwhile, by a thread if there can be one: analysis wants them.
+fn read_ahead() {
+    process::aside(|| {
+        let _ = Btf::vmlinux();
+    });
 }
 
 /// What `process` without a name means.
