@@ -97,7 +97,8 @@ pub fn through(
     change: impl FnOnce(&mut session::Options),
 ) -> Result<End, Failure> {
     let mut watch = Stopwatch::start(cli.verbose > 0);
-    if script.is_some() && cli.pass != Some(1) {
+    // With -r it is another kernel's types that are wanted.
+    if script.is_some() && cli.pass != Some(1) && cli.release.is_none() {
         read_ahead();
     }
     let mut words = Words::new();

@@ -312,3 +312,32 @@ fn times_off_a_processor_and_what_is_open() {
     ];
     assert_eq!(found, wanted);
 }
+
+#[test]
+fn a_thread_that_nobody_saw_start_is_looked_up() {
+    let [known, gone] = [key(70, -5), key(71, 2)];
+    let who = |tid| {
+        (tid == 70).then(|| Who {
+            pid: 60,
+            ppid: 1,
+            name: "app".into(),
+        })
+    };
+    let mut rows = Rows::with(Some(who), false);
+    for row in [
+        "begin 0 0".into(),
+        "end".into(),
+        format!("user {known} 30 0 0"),
+        format!("user {gone} 10 0 0"),
+        format!("open {known} 0 - 70 0 0 0 0 0"),
+        "account 5000 0".into(),
+    ] {
+        rows.row(row.replace(' ', "\t").as_bytes());
+    }
+    let account = rows.finish(&[], |_, _| None);
+    let it = thread(&account, 70);
+    assert_eq!((it.pid, &*it.name, it.started_ns), (60, "app", 0));
+    assert_eq!(account.processes[0].comm, "app");
+    let other = thread(&account, 71);
+    assert_eq!((other.pid, &*other.name, other.started_ns), (0, "", 2048));
+}
