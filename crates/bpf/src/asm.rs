@@ -14,7 +14,9 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use crate::helpers::Helper;
-use crate::insn::{AluOp, AtomicOp, Callee, Cond, ImmKind, Insn, Reg, Size, Src, Swap, Width};
+use crate::insn::{
+    AluOp, AtomicOp, Callee, Cond, ImmKind, Insn, Reg, Reg::*, Size, Src, Swap, Width,
+};
 
 /// A place in a function that jumps go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -511,6 +513,16 @@ impl Asm {
     /// `dst` = address of a subprogram, for `bpf_for_each_map_elem` and `bpf_loop`.
     pub fn ld_func(&mut self, dst: Reg, name: impl Into<Arc<str>>) {
         self.address(dst, Target::Func(name.into()));
+    }
+
+    /// Calls a subprogram at most so often as r1 says, until it returns 1, with the address of the
+    /// stack at `context` as its second argument (`bpf_loop`). Loses r0-r5.
+    pub fn each(&mut self, callback: impl Into<Arc<str>>, context: i16) {
+        self.ld_func(R2, callback);
+        self.mov(R3, R10);
+        self.add(R3, i32::from(context));
+        self.mov(R4, 0);
+        self.call(Helper::Loop);
     }
 
     /// Calls a subprogram of the object.

@@ -207,8 +207,7 @@ impl Tracefs {
         for name in systems.iter().filter(|name| glob::matches(system, name)) {
             let dir = format!("events/{name}");
             if !glob::is_pattern(pattern) {
-                let path = format!("{dir}/{pattern}/enable");
-                if statat(&self.root, &path, AtFlags::empty()).is_ok() {
+                if self.has(name, pattern) {
                     found.push(pattern.to_owned());
                 }
                 continue;

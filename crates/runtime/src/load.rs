@@ -75,7 +75,7 @@ fn provide_maps(open: &mut OpenObject) {
         .collect();
     let large = specs.iter().filter(|s| s.1.max_entries >= WORTH_A_THREAD);
     let threads = large.count().min(processors());
-    let made = side_by_side(specs, threads.max(1), |(i, spec)| (i, map_create(&spec)));
+    let made = side_by_side(specs, threads, |(i, spec)| (i, map_create(&spec)));
     for (i, fd) in made {
         if let Ok(fd) = fd {
             // A map that is not taken is closed again.

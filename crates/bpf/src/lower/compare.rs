@@ -5,7 +5,6 @@
 use super::pool::Pool;
 use super::{Gen, Res, Text};
 use crate::asm::{Asm, Function, Label};
-use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
 
 /// Words that one call of the callback compares.
@@ -192,11 +191,7 @@ fn compare() -> Result<Function, String> {
     asm.mov(R6, R3);
     asm.store(Size::DW, R6, word::DIFFER as i16, 0);
     asm.mov(R1, R4);
-    asm.ld_func(R2, "compare_at");
-    asm.mov(R3, R10);
-    asm.add(R3, -i32::from(slot::SIZE));
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
+    asm.each("compare_at", -slot::SIZE);
     asm.load(Size::DW, R0, R6, word::DIFFER as i16);
     asm.exit();
     asm.finish().map_err(|e| e.to_string())

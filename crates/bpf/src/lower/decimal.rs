@@ -163,7 +163,7 @@ fn string_to_fp_sub(plan: &Plan) -> Result<Function, String> {
         asm.store(Size::DW, R6, at, 0);
     }
     asm.mov(R1, R8);
-    each(&mut asm, "decimal_scan");
+    asm.each("decimal_scan", -slot::SIZE);
     asm.load(Size::DW, R1, R6, word::PHASE);
     asm.jump_if(Cond::Eq, R1, phase::INFINITE, infinite);
     asm.jump_if(Cond::Eq, R1, phase::NO_NUMBER, nan);
@@ -174,7 +174,7 @@ fn string_to_fp_sub(plan: &Plan) -> Result<Function, String> {
     asm.jump_if(Cond::Eq, R1, 0, signed);
     first_place(&mut asm, infinite, signed);
     asm.mov(R1, 3 * plan.max_string as i32 + 1000);
-    each(&mut asm, "decimal_fill");
+    asm.each("decimal_fill", -slot::SIZE);
     words(&mut asm);
     round(&mut asm, infinite);
     asm.jump(signed);
@@ -192,15 +192,6 @@ fn string_to_fp_sub(plan: &Plan) -> Result<Function, String> {
     asm.mov(R0, 0);
     asm.exit();
     finish(asm)
-}
-
-/// Calls a callback at most so often as r1 says.
-fn each(asm: &mut Asm, callback: &'static str) {
-    asm.ld_func(R2, callback);
-    asm.mov(R3, R10);
-    asm.add(R3, -i32::from(slot::SIZE));
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
 }
 
 /// The first digit's place with the exponent; `signed` with r0 = 0 where the number is 0.
@@ -241,7 +232,7 @@ fn words(asm: &mut Asm) {
     asm.load(Size::DW, R1, R6, word::TOP);
     asm.store(Size::DW, R6, word::INDEX, R1);
     asm.mov(R1, ROUNDS);
-    each(asm, "decimal_whole");
+    asm.each("decimal_whole", -slot::SIZE);
     asm.load(Size::DW, R1, R6, word::WORDS);
     asm.store(Size::DW, R6, word::SCALE, R1);
     asm.load(Size::DW, R2, R6, word::FRACTION);
@@ -251,7 +242,7 @@ fn words(asm: &mut Asm) {
     asm.store(Size::DW, R6, word::INDEX, R1);
     asm.store(Size::DW, R6, word::CARRY, 0);
     asm.mov(R1, ROUNDS);
-    each(asm, "decimal_behind");
+    asm.each("decimal_behind", -slot::SIZE);
     asm.mov(R2, 0);
     asm.load(Size::DW, R1, R6, word::END);
     asm.jump_if(Cond::Le, R1, UNITS + 1, none);

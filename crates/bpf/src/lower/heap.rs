@@ -117,11 +117,7 @@ impl Heap {
     fn sink(&self, asm: &mut Asm, rounds: i32) {
         asm.store(Size::DW, R10, -16, R6);
         asm.mov(R1, rounds);
-        asm.ld_func(R2, self.name("step"));
-        asm.mov(R3, R10);
-        asm.add(R3, -16);
-        asm.mov(R4, 0);
-        asm.call(Helper::Loop);
+        asm.each(self.name("step"), -16);
     }
 
     /// One level: the smaller child of the gap moves up, or the node goes into the gap, and

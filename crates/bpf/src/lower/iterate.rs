@@ -525,11 +525,7 @@ fn next_bucket(name: &str) -> Result<Function, String> {
     asm.store(Size::DW, R10, -16, R1);
     asm.store(Size::DW, R10, -8, R2);
     asm.mov(R1, 1 << 13);
-    asm.ld_func(R2, format!("{name}_at"));
-    asm.mov(R3, R10);
-    asm.add(R3, -16);
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
+    asm.each(format!("{name}_at"), -16);
     asm.mov(R0, 0);
     asm.exit();
     asm.finish().map_err(|e| e.to_string())

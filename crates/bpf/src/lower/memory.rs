@@ -291,11 +291,7 @@ fn hex_sub() -> Result<Function, String> {
     asm.store(Size::DW, R10, slot::FROM - slot::SIZE, R1);
     asm.store(Size::DW, R10, slot::TO - slot::SIZE, R2);
     asm.mov(R1, R3);
-    asm.ld_func(R2, "hex_at");
-    asm.mov(R3, R10);
-    asm.add(R3, -i32::from(slot::SIZE));
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
+    asm.each("hex_at", -slot::SIZE);
     asm.mov(R0, 0);
     asm.exit();
     finish(asm)

@@ -163,11 +163,7 @@ fn quote_sub(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     asm.store(Size::B, R7, 0, QUOTE);
     asm.bind(plain);
     asm.mov(R1, wide as i32);
-    asm.ld_func(R2, format!("{name}_at"));
-    asm.mov(R3, R10);
-    asm.add(R3, -i32::from(slot::SIZE));
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
+    asm.each(format!("{name}_at"), -slot::SIZE);
     asm.load(Size::DW, R1, R6, word::QUOTED);
     asm.jump_if(Cond::Eq, R1, 0, done);
     asm.load(Size::DW, R1, R6, word::CUT);

@@ -232,15 +232,6 @@ fn put_scanner(asm: &mut Asm, pool: &mut Pool, s: &Scanner) {
     put(asm, slot::ACCEPT, i32::from(s.accept));
 }
 
-/// Calls a callback so often as r1 says.
-fn each(asm: &mut Asm, callback: &'static str) {
-    asm.ld_func(R2, callback);
-    asm.mov(R3, R10);
-    asm.add(R3, -i32::from(slot::SIZE));
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
-}
-
 /// `row` = entry of the table for the row and a constant column; loses r1. Past the end: `out`.
 fn column(asm: &mut Asm, row: Reg, column: i32, size: Size, out: Label) {
     asm.add(row, column);
@@ -270,7 +261,7 @@ fn match_sub(
     put_scanner(&mut asm, pool, s);
     asm.store(Size::DW, R6, area::ROW, i32::from(s.start));
     asm.mov(R1, R7);
-    each(&mut asm, "match_at");
+    asm.each("match_at", -slot::SIZE);
     asm.load(Size::DW, R7, R6, area::ROW);
     asm.jump_if(Cond::Ge, R7, i32::from(s.accept), yes);
     column(&mut asm, R7, s.edge() as i32, Size::H, no);
@@ -384,7 +375,7 @@ fn find_start(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.mov(R1, R7);
     asm.alu(AluOp::Rsh, R1, STEPS.ilog2() as i32);
     asm.add(R1, 1);
-    each(asm, "find_back");
+    asm.each("find_back", -slot::SIZE);
     asm.load(Size::DW, R2, R6, area::ROW);
     column(asm, R2, s.edge() as i32, Size::H, no);
     asm.jump_if(Cond::Lt, R2, i32::from(s.accept), inside);
@@ -464,7 +455,7 @@ fn find_end(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.mov(R1, R7);
     asm.alu(AluOp::Rsh, R1, STEPS.ilog2() as i32);
     asm.add(R1, 1);
-    each(asm, "find_on");
+    asm.each("find_on", -slot::SIZE);
     // At the string's end other ways can end too. A row that has no way on has none.
     asm.load(Size::DW, R2, R6, area::ROW);
     column(asm, R2, f.columns as i32 - 1, Size::W, no);
@@ -533,7 +524,7 @@ fn find_groups(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.store(Size::DW, R6, area::POS, R1);
     asm.load(Size::DW, R2, R6, area::START);
     asm.alu(AluOp::Sub, R1, R2);
-    each(asm, "find_tags");
+    asm.each("find_tags", -slot::SIZE);
     // The tags before the first byte.
     asm.load(Size::DW, R2, R6, area::SLOT);
     asm.load(Size::DW, R3, R6, area::START);

@@ -204,11 +204,7 @@ fn replace_sub(name: &str, wide: u32) -> Result<Function, String> {
 /// Calls `NAME_at` up to so many times.
 fn each(asm: &mut Asm, name: &str, times: u32) {
     asm.mov(R1, times as i32);
-    asm.ld_func(R2, format!("{name}_at"));
-    asm.mov(R3, R10);
-    asm.add(R3, -i32::from(slot::SIZE));
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
+    asm.each(format!("{name}_at"), -slot::SIZE);
 }
 
 /// Takes one byte of the string, or the part that begins there; stops at the end of the string,
@@ -344,11 +340,7 @@ fn each_among(asm: &mut Asm, name: &str, wide: u32) {
     asm.store(Size::DW, R10, among::DELIMS - among::SIZE, R4);
     asm.store(Size::DW, R10, among::WORDS - among::SIZE, R6);
     asm.mov(R1, ((wide - IN_PLACE) / 8) as i32);
-    asm.ld_func(R2, format!("{name}_among"));
-    asm.mov(R3, R10);
-    asm.add(R3, -i32::from(among::SIZE));
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
+    asm.each(format!("{name}_among"), -among::SIZE);
     asm.load(Size::DW, R1, R6, token::NEXT);
     asm.load(Size::DW, R0, R6, token::AMONG);
 }

@@ -238,11 +238,7 @@ fn slots(asm: &mut Asm, words: Reg) {
 
 /// Calls `NAME_at` so often as r1 says; `r6` = the scratch words afterwards.
 fn each(asm: &mut Asm, name: &str) {
-    asm.ld_func(R2, format!("{name}_at"));
-    asm.mov(R3, R10);
-    asm.add(R3, -i32::from(slot::SIZE));
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
+    asm.each(format!("{name}_at"), -slot::SIZE);
     asm.load(Size::DW, R6, R10, slot::WORDS - slot::SIZE);
 }
 

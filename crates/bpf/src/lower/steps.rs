@@ -11,7 +11,6 @@ use spile_ir::{BlockId, Event};
 
 use super::{CTX, GEN, Gen, NR, Res, TASK, TMP};
 use crate::asm::{Asm, Label};
-use crate::helpers::Helper;
 use crate::insn::{Cond, Reg::*, Size};
 use crate::layout::ErrorKind;
 
@@ -81,11 +80,7 @@ impl Gen<'_> {
         self.store(word, 0);
         self.asm.store(Size::DW, R10, BLOCK, R7);
         self.asm.mov(R1, STEPS);
-        self.asm.ld_func(R2, name.as_str());
-        self.asm.mov(R3, R10);
-        self.asm.add(R3, i32::from(TASK));
-        self.asm.mov(R4, 0);
-        self.asm.call(Helper::Loop);
+        self.asm.each(name.as_str(), TASK);
         self.load(R1, word);
         self.site = self.program.handlers[self.handler.index()].site;
         self.catch = None;

@@ -97,11 +97,7 @@ fn unicode_sub(name: &str, room: i32) -> Result<Function, String> {
     asm.store(Size::DW, R10, slot::TO - slot::SIZE, R2);
     asm.store(Size::DW, R10, slot::WORDS - slot::SIZE, R6);
     asm.mov(R1, room);
-    asm.ld_func(R2, format!("{name}_at"));
-    asm.mov(R3, R10);
-    asm.add(R3, -i32::from(slot::SIZE));
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
+    asm.each(format!("{name}_at"), -slot::SIZE);
     asm.load(Size::DW, R0, R6, word::STATUS);
     asm.jump_if(Cond::Ne, R0, status::READ, whole);
     // A first half alone at the end, which a full text hides.

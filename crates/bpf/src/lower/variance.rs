@@ -2,7 +2,6 @@
 //! as in `crates/ir/src/stats.rs`: 192 bits over 128.
 
 use crate::asm::{Asm, Function};
-use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
 use crate::layout::AggLayout;
 
@@ -160,11 +159,7 @@ fn variance() -> Result<Function, String> {
     asm.store(Size::DW, R6, word::QUOTIENT, 0);
     asm.store(Size::DW, R10, -8, R6);
     asm.mov(R1, 63);
-    asm.ld_func(R2, "variance_bit");
-    asm.mov(R3, R10);
-    asm.add(R3, -8);
-    asm.mov(R4, 0);
-    asm.call(Helper::Loop);
+    asm.each("variance_bit", -8);
     asm.load(Size::DW, R0, R6, word::QUOTIENT);
     asm.exit();
     asm.bind(small);

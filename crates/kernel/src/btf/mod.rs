@@ -342,7 +342,7 @@ impl Btf {
         id
     }
 
-    /// The same without those of the base.
+    /// The first that is not the base's.
     fn find_own(&self, kind: Kind, name: &str) -> Option<TypeId> {
         let hashes = self.by_name.lock().ok().and_then(|mut all| {
             let of_kind = all.entry(kind).or_default();
@@ -354,8 +354,7 @@ impl Btf {
             of_kind.hashes.clone()
         });
         let Some(hashes) = hashes else {
-            let mut all = self.find_all(kind, name);
-            return all.find(|id| *id >= self.first());
+            return self.search(kind, name).next();
         };
         let wanted = hash(name.as_bytes());
         let from = hashes.partition_point(|(hash, _)| *hash < wanted);
@@ -387,13 +386,17 @@ impl Btf {
             Some(base) => base.find_all(kind, name).collect(),
             None => Vec::new(),
         };
+        below.into_iter().chain(self.search(kind, name))
+    }
+
+    /// The same without those of the base.
+    fn search(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> + '_ {
         let offsets = self.string_offsets(name);
         let first = self.first();
-        let own = (0..self.names.len()).filter_map(move |ix| {
+        (0..self.names.len()).filter_map(move |ix| {
             (self.kinds[ix] == kind as u8 && offsets.contains(&self.names[ix]))
                 .then_some(first + ix as TypeId)
-        });
-        below.into_iter().chain(own)
+        })
     }
 
     /// `struct NAME`.

@@ -89,7 +89,7 @@ pub struct Rows {
     /// Places in `snapshot.futexes` by process, address and region.
     futexes: HashMap<(u32, u64, u32), usize>,
     /// Whether there is a trace.
-    pub trace: bool,
+    trace: bool,
     /// The trace since it was last taken.
     pub events: Vec<Event>,
     malformed: u64,

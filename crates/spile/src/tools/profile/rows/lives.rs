@@ -90,17 +90,11 @@ impl Rows {
             // Its leader had ended. What lies between belongs to the thread that executes.
             thread.started_ns += at.saturating_sub(ended);
         }
-        thread.pid = pid;
-        thread.name.clone_from(&name);
         if before != thread.tid % REUSED {
             self.renamed.insert(before, at);
         }
-        let process = self.processes.entry(pid).or_insert_with(|| Process {
-            pid,
-            ppid,
-            started_ns: at,
-            ..Process::default()
-        });
+        self.is(place, pid, ppid, name.clone());
+        let process = self.processes.get_mut(&pid)?;
         process.comm = name;
         process.ended_ns = None;
         process.status = None;
