@@ -55,6 +55,9 @@ pub mod shared {
     /// 16 characters and a NUL: the word that marks a string which the controller reads; see
     /// [`super::RecordWhat::Deferred`]. Empty where it reads none.
     pub const MARK: u32 = 96;
+    /// Always 0, which the verifier does not know: it follows the ways that a program can go once for
+    /// each number that it knows.
+    pub const ZERO: u32 = 120;
     /// First free word: locks and shared scalars follow.
     pub const END: u32 = 128;
 }

@@ -298,16 +298,16 @@ fn digits(s: &mut Sub<'_>, base: i32) {
     let tmp = s.plan.scratch.tmp as i16;
     let last = (s.plan.scratch.digits + HALF) as i16 - 1;
     let done = s.asm.label();
+    // (Back from memory the verifier knows nothing of it, and tells no ways apart by it.)
     s.asm.store(Size::DW, R6, tmp + 8, R2);
-    // Letters after 9: 'a' - '0' - 10, or of 'A'.
-    s.asm.mov(R5, 39);
+    s.asm.load(Size::DW, R2, R6, tmp + 8);
     if base == 16 {
-        let lower = s.asm.label();
+        // Letters after 9: 'a' - '0' - 10, or of 'A', which is 32 less.
         s.asm.mov(R1, R8);
         s.asm.alu(AluOp::And, R1, flag::UPPER);
-        s.asm.jump_if(Cond::Eq, R1, 0, lower);
-        s.asm.mov(R5, 7);
-        s.asm.bind(lower);
+        s.asm.alu(AluOp::Rsh, R1, flag::UPPER.trailing_zeros() as i32 - 5);
+        s.asm.mov(R5, 39);
+        s.asm.alu(AluOp::Sub, R5, R1);
     }
     let most = match base {
         8 => DIGITS,
@@ -324,11 +324,11 @@ fn digits(s: &mut Sub<'_>, base: i32) {
             s.asm.alu(AluOp::Rsh, R2, base.ilog2() as i32);
         }
         if base == 16 {
-            // r4 = all ones where the digit is a letter.
+            // r4 = 1 where the digit is a letter. (Of a mask the verifier would follow both ways.)
             s.asm.mov(R4, 9);
             s.asm.alu(AluOp::Sub, R4, R3);
-            s.asm.alu(AluOp::Arsh, R4, 63);
-            s.asm.alu(AluOp::And, R4, R5);
+            s.asm.alu(AluOp::Rsh, R4, 63);
+            s.asm.alu(AluOp::Mul, R4, R5);
             s.asm.add(R3, R4);
         }
         s.asm.add(R3, i32::from(b'0'));

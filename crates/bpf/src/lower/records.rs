@@ -142,9 +142,11 @@ impl Gen<'_> {
         }
     }
 
-    /// `r1` = the address of the record, which is made if there is none.
-    fn record_made(&mut self, field: &Field, key: Val, skip: Label) -> Res {
-        let found = self.asm.label();
+    /// `r1` = the address of the record, which is made if there is none. For want of memory (which is
+    /// counted) the handler ends: what follows would take 0 for what the record should have, and the
+    /// verifier would follow it twice.
+    fn record_made(&mut self, field: &Field, key: Val) -> Res {
+        let (found, end) = (self.asm.label(), self.done);
         self.record(field, key)?;
         self.asm.jump_if(Cond::Ne, R0, 0, found);
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
@@ -166,11 +168,11 @@ impl Gen<'_> {
         } else {
             let made = self.asm.label();
             self.make(field, made, full)?;
-            self.asm.jump(skip);
+            self.asm.jump(end);
             self.asm.bind(made);
         }
         self.record_of_key(field, key);
-        self.asm.jump_if(Cond::Eq, R0, 0, skip);
+        self.asm.jump_if(Cond::Eq, R0, 0, end);
         self.asm.bind(found);
         self.asm.mov(R1, R0);
         Ok(())
@@ -205,12 +207,10 @@ impl Gen<'_> {
     }
 
     pub(super) fn field_set(&mut self, field: &Field, keys: &[Val], val: Val) -> Res {
-        let skip = self.asm.label();
-        self.record_made(field, one(keys)?, skip)?;
+        self.record_made(field, one(keys)?)?;
         let v = self.long(val, R2)?;
         self.asm.store(Size::DW, R1, field.at, v);
         self.present(field);
-        self.asm.bind(skip);
         Ok(())
     }
 
@@ -221,23 +221,16 @@ impl Gen<'_> {
         val: Val,
         old: Option<IrReg>,
     ) -> Res {
-        let (skip, end) = (self.asm.label(), self.asm.label());
-        self.record_made(field, one(keys)?, skip)?;
+        self.record_made(field, one(keys)?)?;
         self.long_into(val, R2)?;
         self.asm.load(Size::DW, R3, R1, field.at);
         self.asm.add(R2, R3);
         self.asm.store(Size::DW, R1, field.at, R2);
         self.present(field);
-        if let Some(old) = old {
-            self.set_long(old, R3)?;
-            self.asm.jump(end);
-            self.asm.bind(skip);
-            self.set_long(old, 0)?;
-        } else {
-            self.asm.bind(skip);
+        match old {
+            Some(old) => self.set_long(old, R3),
+            None => Ok(()),
         }
-        self.asm.bind(end);
-        Ok(())
     }
 
     pub(super) fn field_has(&mut self, dst: IrReg, field: &Field, keys: &[Option<Val>]) -> Res {

@@ -7,6 +7,7 @@ use crate::asm::Label;
 use crate::compile::syscall_events;
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
+use crate::layout::shared;
 
 /// What stands where in `struct pt_regs`, and the bits of a number: x86-64.
 pub(super) mod arch {
@@ -85,8 +86,11 @@ impl Gen<'_> {
 
     /// The call's number as in `NrSet`, -1 for what no table has, and the current task to the
     /// stack.
+    ///
+    /// (The verifier tries what a jump falls through to before what it goes to. So that it follows what
+    /// comes behind once, its first way there is by a number of which it knows nothing.)
     pub(crate) fn number(&mut self, entry: bool) -> Res {
-        let (native, known, end) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let [native, small, unknown, end] = [(); 4].map(|()| self.asm.label());
         if !entry || self.options.offsets.task_ti_status.is_some() {
             self.task();
             self.asm.store(Size::DW, R10, TASK, R0);
@@ -105,31 +109,41 @@ impl Gen<'_> {
         self.asm.jump_if(Cond::Eq, R0, 0, native);
         self.asm.mov32(R1, R1);
         if !entry {
-            self.asm.jump_if32(Cond::Ne, R1, -1, known);
-            self.asm.mov(R1, arch::SIGRETURN_COMPAT);
-            self.asm.bind(known);
+            self.sigreturn(arch::SIGRETURN_COMPAT);
         }
-        let unknown = self.asm.label();
-        self.asm
-            .jump_if(Cond::Ge, R1, NrSet::COMPAT as i32, unknown);
+        self.asm.jump_if(Cond::Lt, R1, NrSet::COMPAT as i32, small);
+        self.asm.jump(unknown);
+        self.asm.bind(small);
         self.asm.add(R1, NrSet::COMPAT as i32);
         self.asm.jump(end);
         self.asm.bind(native);
         self.asm.mov32(R1, R1);
         if !entry {
-            let other = self.asm.label();
-            self.asm.jump_if32(Cond::Ne, R1, -1, other);
-            self.asm.mov(R1, arch::SIGRETURN);
-            self.asm.bind(other);
+            self.sigreturn(arch::SIGRETURN);
         }
         self.asm.alu(AluOp::And, R1, !arch::X32);
         self.asm.mov32(R1, R1);
         self.asm.jump_if(Cond::Lt, R1, NrSet::COMPAT as i32, end);
         self.asm.bind(unknown);
-        self.asm.mov(R1, -1);
+        self.unknown_number(-1);
         self.asm.bind(end);
         self.asm.store(Size::DW, R10, NR, R1);
         Ok(())
+    }
+
+    /// `r1` = that, if it is -1, as registers are after the return from a signal.
+    fn sigreturn(&mut self, number: i32) {
+        let other = self.asm.label();
+        self.asm.jump_if32(Cond::Ne, R1, -1, other);
+        self.unknown_number(number);
+        self.asm.bind(other);
+    }
+
+    /// `r1` = the number, which the verifier does not learn.
+    fn unknown_number(&mut self, number: i32) {
+        self.shared(R1, shared::ZERO);
+        self.asm.load(Size::DW, R1, R1, 0);
+        self.asm.add(R1, number);
     }
 
     /// Goes on where the number (on the stack) is in the set, else to the label.
