@@ -5,38 +5,28 @@
 //! displacement: header, counters, scratch words, per-CPU scalars, small frame slots, then
 //! text buffers, and the caches of arrays last.
 
+mod arrays;
 mod stacks;
 
 use spile_ir::fmt::MAX_MEM;
 use spile_ir::storage::Storage;
 use spile_ir::{
-    ElemTy, Global, GlobalId, GlobalKind, HandlerId, Hist, Inst, MAX_CALLERS, Program, StatsSpec,
-    Ty,
+    ElemTy, Global, GlobalKind, HandlerId, Hist, Inst, MAX_CALLERS, Program, StatsSpec, Ty,
 };
 
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
-    AggLayout, FILES_MAP, Field, GlobalLayout, HandlerInfo, MAX_ROWS, Options, Place, ROWS_MAP,
+    AggLayout, FILES_MAP, GlobalLayout, HandlerInfo, MAX_ROWS, Options, Place, ROWS_MAP,
     ValueLayout, counters, percpu, shared,
 };
 use crate::lower::{is_tokenize, reads_into_text};
 
+pub use arrays::{CACHED, Together};
 pub use stacks::StackRoom;
 
-/// `BPF_F_NO_PREALLOC`.
-const NO_PREALLOC: u32 = 1;
-/// Above so many bytes a hash map's elements are allocated when they are needed: filling the
-/// free list of a big one would cost more at the start than the rest of loading.
-const PREALLOC_BYTES: u64 = 1 << 20;
-/// Most bytes of one generation of a cache in one CPU's block.
-const CACHE_BYTES: u32 = 64 << 10;
-/// The same where there are many CPUs.
-const CACHE_BYTES_MANY: u32 = 16 << 10;
-/// Most slots of a cache.
-const CACHE_SLOTS: u32 = 1024;
-/// Name of the map of records.
-const RECORDS: &str = "threads";
+use arrays::{Records, map_name, place_array, place_field};
+
 /// Displacements reach so far, with room for the words of a small string.
 const REACH: u32 = 32 << 10;
 /// Per-CPU statistics of more bytes than this are placed last.
@@ -143,6 +133,8 @@ pub struct Plan {
     kept_bytes: u32,
     /// There are so many handlers, or so much code, that they share subprograms.
     pub apart: bool,
+    /// Arrays whose elements lie side by side.
+    pub together: Together,
     /// Per global: whether there is a subprogram that adds to it.
     pub added: Vec<bool>,
     /// Where stacks are taken, if they are.
@@ -271,6 +263,7 @@ impl Plan {
         if insts(program).any(decides) {
             scratch.verdict = cpu.take(8);
         }
+        let together = Together::new(program, &mut cpu);
         scratch.key = cpu.take(key);
         scratch.value = cpu.take(value);
         scratch.frame = cpu.take(needs.frame);
@@ -312,8 +305,17 @@ impl Plan {
                     places[i] = place_field(global, field, &mut maps);
                     continue;
                 }
-                let to = (&mut shared, &mut cpu, &mut maps);
-                places[i] = place_array(i, (global, iterated[i]), options, to)?;
+                if together.other(i).is_none() {
+                    let to = (&mut shared, &mut cpu, &mut maps);
+                    let how = (options, &together);
+                    places[i] = place_array(i, (global, iterated[i]), how, to)?;
+                }
+            }
+        }
+        for (i, global) in program.globals.iter().enumerate() {
+            if let Some(other) = together.other(i) {
+                let other = places[other.index()].as_ref();
+                places[i] = other.and_then(|other| together.place(global, i, other));
             }
         }
         if stacks.as_ref().is_some_and(|s| s.user.is_some()) {
@@ -360,6 +362,7 @@ impl Plan {
             max_string,
             kept_bytes: kept_bytes.max(bucket_bytes),
             apart: options.share.unwrap_or_else(|| much(program)),
+            together,
             added: additions(program, options.share == Some(true)),
             stacks,
             tree,
@@ -592,175 +595,6 @@ fn place_in_memory(
                     value,
                 },
             })
-        }
-    }
-}
-
-/// A map name from a global's: letters, digits and `_`, made unique by the index.
-fn map_name(index: usize, global: &Global, generation: Option<u32>) -> String {
-    let clean: String = global
-        .name
-        .chars()
-        .take_while(|c| *c != '@')
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .take(24)
-        .collect();
-    match generation {
-        None => format!("g_{clean}_{index}"),
-        Some(n) => format!("g_{clean}_{index}_{n}"),
-    }
-}
-
-/// The arrays that are fields of records.
-struct Records(Vec<GlobalId>);
-
-impl Records {
-    fn new(program: &Program) -> Records {
-        Records(spile_ir::storage::records(program))
-    }
-
-    fn field(&self, g: usize) -> Option<Field> {
-        let n = self.0.iter().position(|f| f.index() == g)? as u32;
-        Some(Field {
-            at: 8 + 8 * n,
-            bit: n,
-            record: 8 + 8 * self.0.len() as u32,
-        })
-    }
-}
-
-/// A field of the records, whose map comes with the first.
-fn place_field(global: &Global, field: Field, maps: &mut Vec<MapSpec>) -> Option<GlobalLayout> {
-    let GlobalKind::Array { keys, max, .. } = &global.kind else {
-        return None;
-    };
-    let max = (*max).max(1);
-    if field.bit == 0 {
-        maps.push(MapSpec {
-            name: RECORDS.into(),
-            ty: MapType::Hash,
-            key_size: 8,
-            value_size: field.record,
-            max_entries: max,
-            flags: hash_flags(8 + field.record, max),
-        });
-    }
-    Some(GlobalLayout {
-        lock: None,
-        place: Place::Hash {
-            map: RECORDS.into(),
-            key_size: 8,
-            keys: keys.clone(),
-            seq: false,
-            wrap: false,
-            value: ValueLayout::Scalar(Ty::Long),
-            max,
-            field: Some(field),
-        },
-    })
-}
-
-/// Flags of a hash map with that many elements of so many bytes.
-fn hash_flags(bytes: u32, max: u32) -> u32 {
-    match u64::from(bytes + 64) * u64::from(max) > PREALLOC_BYTES {
-        true => NO_PREALLOC,
-        false => 0,
-    }
-}
-
-fn place_array(
-    index: usize,
-    (global, iterated): (&Global, bool),
-    options: &Options,
-    (shared, cpu, maps): (&mut Bump, &mut Bump, &mut Vec<MapSpec>),
-) -> Result<Option<GlobalLayout>, String> {
-    let GlobalKind::Array {
-        keys,
-        value,
-        max,
-        wrap,
-    } = &global.kind
-    else {
-        return Ok(None);
-    };
-    let value = element(value);
-    let key_size: u32 = keys.iter().map(|k| k.size()).sum();
-    let max = (*max).max(1);
-    if value.size() > 32 << 10 {
-        return Err(format!(
-            "an element of `{}` takes more than 32 KB",
-            global.name
-        ));
-    }
-    match global.storage {
-        Storage::Controller => Ok(None),
-        Storage::Shared { lock } => {
-            let name = map_name(index, global, None);
-            let seq = *wrap || iterated;
-            let value_size = value.size() + if seq { 8 } else { 0 };
-            maps.push(MapSpec {
-                name: name.clone(),
-                ty: MapType::Hash,
-                key_size,
-                value_size,
-                max_entries: max,
-                flags: hash_flags(key_size + value_size, max),
-            });
-            Ok(Some(GlobalLayout {
-                lock: lock.then(|| shared.take(8)),
-                place: Place::Hash {
-                    map: name,
-                    key_size,
-                    keys: keys.clone(),
-                    seq,
-                    wrap: *wrap,
-                    value,
-                    max,
-                    field: None,
-                },
-            }))
-        }
-        Storage::PerCpu { double } => {
-            let slot_size = 8 + key_size + value.size();
-            let limit = if options.cpus > 32 {
-                CACHE_BYTES_MANY
-            } else {
-                CACHE_BYTES
-            };
-            let fit = (limit / slot_size).max(1);
-            let slots = (max.saturating_mul(2).next_power_of_two())
-                .min(CACHE_SLOTS)
-                .min(1 << fit.ilog2());
-            let generations = if double { 2 } else { 1 };
-            let names: Vec<_> = (0..generations)
-                .map(|n| map_name(index, global, Some(n)))
-                .collect();
-            // A wrapping array drops its oldest elements in the controller.
-            let entries = if *wrap { max.saturating_mul(2) } else { max };
-            for name in &names {
-                maps.push(MapSpec {
-                    name: name.clone(),
-                    ty: MapType::PercpuHash,
-                    key_size,
-                    value_size: value.size(),
-                    max_entries: entries,
-                    flags: NO_PREALLOC,
-                });
-            }
-            Ok(Some(GlobalLayout {
-                lock: None,
-                place: Place::PerCpuArray {
-                    cache: cpu.take(slots * slot_size * generations),
-                    gen_stride: if double { slots * slot_size } else { 0 },
-                    slots,
-                    slot_size,
-                    maps: names,
-                    key_size,
-                    keys: keys.clone(),
-                    value,
-                    max: entries,
-                },
-            }))
         }
     }
 }

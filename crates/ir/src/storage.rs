@@ -45,6 +45,11 @@
 //! Arrays by thread's id that are each thread's own, and that nothing walks through, can be kept
 //! as fields of one record a thread: one look-up finds them all ([`records`]). As no other thread
 //! touches a record, it needs no lock either.
+//!
+//! # Elements side by side
+//! Where kernel handlers add to a statistic of a per-CPU array only when they have just added to another
+//! such array by the same key, its elements can lie beside that one's: found with them, in one map
+//! ([`beside`]). It has no key that the other lacks, so there is room for all.
 
 /// The storage class of a global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -66,8 +71,10 @@ pub enum Storage {
     },
 }
 
+mod beside;
 mod classify;
 mod owned;
 
+pub use beside::beside;
 pub use classify::{Explanation, Line, classify, records};
 pub use owned::Threads;

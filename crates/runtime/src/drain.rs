@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{Place, ValueLayout};
+use spile_bpf::layout::{Layout, Place, ValueLayout};
+use spile_ir::GlobalId;
 use spile_ir::interp::{Cell, Value};
 
 use crate::maps::Table;
@@ -50,14 +51,19 @@ impl Sums {
     }
 }
 
-/// Takes the deltas of one generation. `map` is that generation's hash map of an array. `None`
-/// for a place that has no deltas.
+/// Takes the deltas of one generation of a global, and of the arrays beside it. `map` is that
+/// generation's hash map of an array. None for a place that has no deltas, or that is beside another.
 pub fn take(
     state: &State,
-    place: &Place,
+    layout: &Layout,
+    g: GlobalId,
     generation: u32,
     map: Option<&mut (dyn Table + '_)>,
-) -> io::Result<Option<Deltas>> {
+) -> io::Result<Vec<(GlobalId, Deltas)>> {
+    let global = layout.globals.get(g.index()).and_then(Option::as_ref);
+    let Some(place) = global.map(|g| &g.place) else {
+        return Ok(Vec::new());
+    };
     match place {
         Place::PerCpuScalar {
             offset,
@@ -71,41 +77,103 @@ pub fn take(
                     add(&mut sum, delta);
                     sum
                 });
-            Ok(sum.map(Deltas::Scalar))
+            Ok(sum
+                .map(|sum| (g, Deltas::Scalar(sum)))
+                .into_iter()
+                .collect())
         }
-        Place::PerCpuArray {
-            cache,
-            gen_stride,
-            slots,
-            slot_size,
-            key_size,
-            value,
-            ..
-        } => {
-            let mut sums = Sums::default();
-            let first = cache + generation * gen_stride;
-            for cpu in 0..state.cpus() {
-                for slot in 0..*slots {
-                    let at = first + slot * slot_size;
-                    if state.cpu(cpu, at).load(Ordering::Relaxed) == 0 {
-                        continue;
-                    }
-                    let key = state.bytes(cpu, at + 8, *key_size);
-                    sums.add(key, state.take(cpu, at + 8 + key_size, value));
-                    state.zero(cpu, at, *slot_size);
-                }
-            }
-            if let Some(map) = map {
-                for (key, copies) in map.drain()? {
-                    for copy in copies.chunks_exact(value.size().max(8) as usize) {
-                        sums.add(key.clone(), delta(value, copy));
-                    }
-                }
-            }
-            Ok(Some(Deltas::Array(sums.elements)))
+        Place::PerCpuArray { beside, .. } if beside.of.is_none() => {
+            let parts = parts(layout, g);
+            let all = take_arrays(state, (place, &parts), generation, map)?;
+            let ids = parts.iter().map(|part| part.g);
+            Ok(ids
+                .zip(all.into_iter().map(|s| Deltas::Array(s.elements)))
+                .collect())
         }
-        Place::Scalar { .. } | Place::Stats { .. } | Place::Hash { .. } => Ok(None),
+        _ => Ok(Vec::new()),
     }
+}
+
+/// An array's part of the values in a cache and its maps.
+struct Part<'l> {
+    g: GlobalId,
+    at: u32,
+    value: &'l ValueLayout,
+}
+
+/// An array, and those beside it.
+fn parts(layout: &Layout, g: GlobalId) -> Vec<Part<'_>> {
+    let arrays = layout.globals.iter().enumerate().filter_map(|(i, global)| {
+        let Place::PerCpuArray { value, beside, .. } = &global.as_ref()?.place else {
+            return None;
+        };
+        let part = Part {
+            g: GlobalId(i as u32),
+            at: beside.at,
+            value,
+        };
+        (part.g == g || beside.of == Some(g)).then_some(part)
+    });
+    let mut all: Vec<_> = arrays.collect();
+    all.sort_by_key(|part| part.at);
+    all
+}
+
+/// The deltas of arrays side by side, each by itself.
+fn take_arrays(
+    state: &State,
+    (place, parts): (&Place, &[Part<'_>]),
+    generation: u32,
+    map: Option<&mut (dyn Table + '_)>,
+) -> io::Result<Vec<Sums>> {
+    let mut sums: Vec<Sums> = parts.iter().map(|_| Sums::default()).collect();
+    let Place::PerCpuArray {
+        cache,
+        gen_stride,
+        slots,
+        slot_size,
+        key_size,
+        beside,
+        ..
+    } = place
+    else {
+        return Ok(sums);
+    };
+    let mut add = |key: &[u8], part: usize, delta: Cell| {
+        // The key is the first array's.
+        let there = part == 0 || !matches!(&delta, Cell::Stats(s) if s.count == 0);
+        if there {
+            sums[part].add(key.to_vec(), delta);
+        }
+    };
+    let first = cache + generation * gen_stride;
+    for cpu in 0..state.cpus() {
+        for slot in 0..*slots {
+            let at = first + slot * slot_size;
+            if state.cpu(cpu, at).load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let key = state.bytes(cpu, at + 8, *key_size);
+            for (i, part) in parts.iter().enumerate() {
+                add(
+                    &key,
+                    i,
+                    state.take(cpu, at + 8 + key_size + part.at, part.value),
+                );
+            }
+            state.zero(cpu, at, *slot_size);
+        }
+    }
+    if let Some(map) = map {
+        for (key, copies) in map.drain()? {
+            for copy in copies.chunks_exact(beside.size.max(8) as usize) {
+                for (i, part) in parts.iter().enumerate() {
+                    add(&key, i, delta(part.value, &copy[part.at as usize..]));
+                }
+            }
+        }
+    }
+    Ok(sums)
 }
 
 fn delta(layout: &ValueLayout, bytes: &[u8]) -> Cell {
@@ -116,7 +184,7 @@ fn delta(layout: &ValueLayout, bytes: &[u8]) -> Cell {
 mod tests {
     use super::*;
     use crate::maps::PlainMap;
-    use spile_bpf::layout::{AggLayout, GlobalLayout, Layout};
+    use spile_bpf::layout::{AggLayout, Beside, GlobalLayout};
     use spile_ir::Ty;
     use spile_ir::stats::Stat;
 
@@ -124,21 +192,31 @@ mod tests {
         Cell::Scalar(Value::Long(n))
     }
 
-    fn layout(place: &Place) -> Layout {
+    fn layout(places: &[Place]) -> Layout {
         Layout {
             shared_size: 128,
             cpu_stride: 2048,
             cpus: 2,
-            globals: vec![Some(GlobalLayout {
-                lock: None,
-                place: place.clone(),
-            })],
+            globals: places
+                .iter()
+                .cloned()
+                .map(|place| Some(GlobalLayout { lock: None, place }))
+                .collect(),
             handlers: vec![],
             programs: vec![],
             records: vec![],
             stacks: None,
             tree: None,
         }
+    }
+
+    const G: GlobalId = GlobalId(0);
+
+    /// The deltas of the only global.
+    fn one(taken: io::Result<Vec<(GlobalId, Deltas)>>) -> Deltas {
+        let mut taken = taken.unwrap();
+        assert_eq!(taken.len(), 1);
+        taken.remove(0).1
     }
 
     fn count_and_max() -> ValueLayout {
@@ -161,11 +239,12 @@ mod tests {
             gen_stride: 8,
             value,
         };
-        let state = State::plain(&layout(&place)).unwrap();
+        let layout = layout(&[place]);
+        let state = State::plain(&layout).unwrap();
         for (cpu, at, n) in [(0, 64, 5), (1, 64, 6), (0, 72, 100)] {
             state.cpu(cpu, at).store(n, Ordering::Relaxed);
         }
-        let get = |g| take(&state, &place, g, None).unwrap().unwrap();
+        let get = |generation| one(take(&state, &layout, G, generation, None));
         assert_eq!(get(0), Deltas::Scalar(long(11)));
         assert_eq!(get(0), Deltas::Scalar(long(0)));
         assert_eq!(get(1), Deltas::Scalar(long(100)));
@@ -178,11 +257,12 @@ mod tests {
             gen_stride: 16,
             value: count_and_max(),
         };
-        let state = State::plain(&layout(&place)).unwrap();
+        let layout = layout(&[place]);
+        let state = State::plain(&layout).unwrap();
         // CPU 0 has nothing: its greatest value of 0 must not win over -3.
         state.cpu(1, 64).store(2, Ordering::Relaxed);
         state.cpu(1, 72).store(-3i64 as u64, Ordering::Relaxed);
-        let Some(Deltas::Scalar(Cell::Stats(s))) = take(&state, &place, 0, None).unwrap() else {
+        let Deltas::Scalar(Cell::Stats(s)) = one(take(&state, &layout, G, 0, None)) else {
             panic!("no statistic")
         };
         assert_eq!((s.count, s.max), (2, -3));
@@ -199,9 +279,15 @@ mod tests {
             key_size: 8,
             keys: vec![Ty::Long],
             value: count_and_max(),
+            beside: Beside {
+                of: None,
+                at: 0,
+                size: 16,
+            },
             max: 10,
         };
-        let state = State::plain(&layout(&place)).unwrap();
+        let layout = layout(&[place]);
+        let state = State::plain(&layout).unwrap();
         let slot = |cpu, at: u32, key: u64, count: u64, max: u64| {
             for (i, word) in [1, key, count, max].into_iter().enumerate() {
                 state
@@ -225,7 +311,7 @@ mod tests {
         map.set(&7u64.to_ne_bytes(), &copies([0, 0, 1, 50]))
             .unwrap();
         map.set(&8u64.to_ne_bytes(), &copies([0, 0, 0, 0])).unwrap();
-        let Some(Deltas::Array(mut got)) = take(&state, &place, 0, Some(&mut map)).unwrap() else {
+        let Deltas::Array(mut got) = one(take(&state, &layout, G, 0, Some(&mut map))) else {
             panic!("no array")
         };
         got.sort_by(|a, b| a.0.cmp(&b.0));
@@ -245,12 +331,69 @@ mod tests {
         assert_eq!(got[1], (8u64.to_ne_bytes().to_vec(), stat(0, i64::MIN)));
         assert!(map.elements.is_empty());
         assert_eq!(
-            take(&state, &place, 0, None).unwrap(),
-            Some(Deltas::Array(vec![]))
+            one(take(&state, &layout, G, 0, None)),
+            Deltas::Array(vec![])
         );
-        let Some(Deltas::Array(other)) = take(&state, &place, 1, None).unwrap() else {
+        let Deltas::Array(other) = one(take(&state, &layout, G, 1, None)) else {
             panic!("no array")
         };
         assert_eq!(other.len(), 1);
+    }
+
+    #[test]
+    fn arrays_side_by_side_are_taken_together() {
+        let part = |of, at, value| Place::PerCpuArray {
+            cache: 64,
+            gen_stride: 0,
+            slots: 2,
+            slot_size: 40,
+            maps: vec!["g_a_0".into()],
+            key_size: 8,
+            keys: vec![Ty::Long],
+            value,
+            beside: Beside { of, at, size: 24 },
+            max: 10,
+        };
+        let number = ValueLayout::Scalar(Ty::Long);
+        let layout = layout(&[part(None, 0, number), part(Some(G), 8, count_and_max())]);
+        let state = State::plain(&layout).unwrap();
+        // By the key 7 both, by 8 the first only.
+        for (at, words) in [(64, [1, 7, 5, 2, 30]), (104, [1, 8, 6, 0, 0])] {
+            for (i, word) in words.into_iter().enumerate() {
+                let word_at = at + 8 * i as u32;
+                state.cpu(0, word_at).store(word, Ordering::Relaxed);
+            }
+        }
+        let mut map = PlainMap {
+            max: 10,
+            ..PlainMap::default()
+        };
+        let bytes = |words: [u64; 6]| words.map(u64::to_ne_bytes).concat();
+        map.set(&9u64.to_ne_bytes(), &bytes([0, 0, 0, 1, 1, 3]))
+            .unwrap();
+        let second = take(&state, &layout, GlobalId(1), 0, None).unwrap();
+        assert!(second.is_empty(), "{second:?}");
+        let taken = take(&state, &layout, G, 0, Some(&mut map)).unwrap();
+        let [
+            (G, Deltas::Array(first)),
+            (GlobalId(1), Deltas::Array(second)),
+        ] = &taken[..]
+        else {
+            panic!("{taken:?}")
+        };
+        let key = |n: u64| n.to_ne_bytes().to_vec();
+        let with = |n, cell| (key(n), cell);
+        assert_eq!(
+            *first,
+            [with(7, long(5)), with(8, long(6)), with(9, long(1))]
+        );
+        let maxima = second.iter().map(|(k, cell)| match cell {
+            Cell::Stats(s) => (k.clone(), s.count, s.max),
+            Cell::Scalar(_) => panic!("no statistic"),
+        });
+        assert_eq!(
+            maxima.collect::<Vec<_>>(),
+            [(key(7), 2, 30), (key(9), 1, 3)]
+        );
     }
 }

@@ -417,7 +417,7 @@ mod tests {
     use super::*;
     use crate::kernel_side::BoxedTable;
     use crate::maps::PlainMap;
-    use spile_bpf::layout::{AggLayout, GlobalLayout, Layout};
+    use spile_bpf::layout::{AggLayout, Beside, GlobalLayout, Layout};
     use spile_ir::storage::Storage;
     use spile_ir::{Global, Init, SiteId};
     use std::cell::RefCell;
@@ -517,6 +517,11 @@ mod tests {
             key_size: 24,
             keys: keys.clone(),
             value: long(),
+            beside: Beside {
+                of: None,
+                at: 0,
+                size: 8,
+            },
             max: 3,
         };
         let places = [

@@ -226,11 +226,13 @@ impl Kernel {
             let table = self.tables.get(i).and_then(|t| t.get(generation as usize));
             let mut table = table.map(|t| t.borrow_mut());
             let table = table.as_mut().map(|t| &mut ***t as &mut dyn Table);
-            let deltas = drain::take(&self.state, &layout.place, generation, table)
+            let deltas = drain::take(&self.state, &self.layout, g, generation, table)
                 .map_err(|e| Fault::from(format!("reading {}: {e}", global.name)))?;
-            let missed = merge(g, &layout.place, deltas, (mem, text))?;
-            if missed > 0 {
-                full.push((g, missed));
+            for (g, deltas) in deltas {
+                let missed = merge(g, &layout.place, deltas, (&mut *mem, text))?;
+                if missed > 0 {
+                    full.push((g, missed));
+                }
             }
         }
         Ok(full)
@@ -244,14 +246,13 @@ pub type KeyText<'a> = &'a dyn Fn(&Value) -> Option<Value>;
 fn merge(
     g: GlobalId,
     place: &Place,
-    deltas: Option<Deltas>,
+    deltas: Deltas,
     (mem, text): (&mut MemGlobals, KeyText<'_>),
 ) -> Result<u64, Fault> {
     match deltas {
-        None => Ok(0),
-        Some(Deltas::Scalar(Cell::Scalar(v))) => mem.gadd(g, v.as_long()).map(|_| 0),
-        Some(Deltas::Scalar(Cell::Stats(s))) => mem.stat_merge(g, &[], &s).map(|()| 0),
-        Some(Deltas::Array(elements)) => {
+        Deltas::Scalar(Cell::Scalar(v)) => mem.gadd(g, v.as_long()).map(|_| 0),
+        Deltas::Scalar(Cell::Stats(s)) => mem.stat_merge(g, &[], &s).map(|()| 0),
+        Deltas::Array(elements) => {
             let Place::PerCpuArray { keys: types, .. } = place else {
                 return Ok(0);
             };

@@ -420,9 +420,11 @@ fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
                 slot_size,
                 key_size,
                 value,
+                beside,
                 ..
             } => {
-                8 + key_size + value.size() <= *slot_size
+                beside.at.saturating_add(value.size()) <= beside.size
+                    && key_size.saturating_add(beside.size) <= slot_size.saturating_sub(8)
                     && fits(
                         cache.saturating_add(*gen_stride),
                         slots.saturating_mul(*slot_size),

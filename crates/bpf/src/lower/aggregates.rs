@@ -11,6 +11,7 @@ use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
 use crate::layout::{AggLayout, Place, ValueLayout, percpu};
+use crate::plan::CACHED;
 
 /// 2^64 divided by the golden ratio: multiplying by it spreads keys over the high bits.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -20,9 +21,8 @@ const EEXIST: i32 = -17;
 /// `BPF_NOEXIST`.
 const NOEXIST: i32 = 1;
 
-/// Keys of more bytes have no use of the cache: code that goes through their words would soon
-/// be longer than a jump.
-const CACHED: u32 = 256;
+/// In the word of the slot last added to: the element is in the map.
+const NO_SLOT: i32 = -1;
 /// So many words of a key are compared with a jump each.
 const JUMPS: usize = 8;
 
@@ -197,6 +197,7 @@ impl Gen<'_> {
             gen_stride,
             key_size,
             keys: types,
+            beside,
             ..
         } = self.place(g)?
         else {
@@ -206,6 +207,9 @@ impl Gen<'_> {
             return Err("a key of more than 30,000 bytes".into());
         }
         let words = self.key_words(&types, keys)?;
+        if beside.of.is_some() {
+            return self.beside_add(g, words, val);
+        }
         if self.adds_once(g) {
             self.store_key(&words)?;
             return self.per_cpu_once(g, val, gen_stride > 0);
@@ -216,9 +220,15 @@ impl Gen<'_> {
 
     /// Adds to the element of the key in the key buffer.
     pub(super) fn array_add_here(&mut self, g: GlobalId, val: Val, full: Option<Label>) -> Res {
-        let Place::PerCpuArray { key_size, .. } = self.place(g)? else {
+        let Place::PerCpuArray {
+            key_size, beside, ..
+        } = self.place(g)?
+        else {
             return Err("not a per-CPU array".into());
         };
+        if beside.of.is_some() {
+            return self.beside_add_in_map(g, val, full);
+        }
         let text = Text::Slot {
             off: self.plan.scratch.key,
             width: key_size,
@@ -236,6 +246,7 @@ impl Gen<'_> {
             slot_size,
             key_size,
             value,
+            beside,
             maps,
             ..
         } = self.place(g)?
@@ -246,8 +257,8 @@ impl Gen<'_> {
             let (element, skip) = (self.asm.label(), self.asm.label());
             self.store_key(&words)?;
             match self.shares() {
-                true => self.element_apart(&maps, value.size(), full, (element, skip))?,
-                false => self.element_in_map(&maps, value.size(), full, (element, skip))?,
+                true => self.element_apart(&maps, beside.size, full, (element, skip))?,
+                false => self.element_in_map(&maps, beside.size, full, (element, skip))?,
             }
             self.asm.bind(element);
             self.update(&value, val)?;
@@ -255,13 +266,10 @@ impl Gen<'_> {
             return Ok(());
         }
         self.hash(&words, slots)?;
-        self.asm.alu(AluOp::Mul, R1, slot_size as i32);
-        if gen_stride > 0 {
-            self.asm.load(Size::DW, R2, R10, GEN);
-            self.asm.alu(AluOp::Mul, R2, gen_stride as i32);
-            self.asm.add(R1, R2);
+        if let Some(word) = self.plan.together.word(g) {
+            self.store(word, R1);
         }
-        self.asm.add(R1, R7);
+        self.slot_at(slot_size, gen_stride);
         self.asm.add(R1, cache as i32);
         let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
         self.asm.load(Size::DW, R2, R1, 0);
@@ -283,6 +291,76 @@ impl Gen<'_> {
         self.update(&value, val)?;
         self.asm.bind(skip);
         Ok(())
+    }
+
+    /// Adds to an element that lies beside the one last added to.
+    fn beside_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val) -> Res {
+        let Place::PerCpuArray {
+            cache,
+            gen_stride,
+            slots,
+            slot_size,
+            key_size,
+            value,
+            beside,
+            ..
+        } = self.place(g)?
+        else {
+            return Err("not a per-CPU array".into());
+        };
+        let word = beside.of.and_then(|of| self.plan.together.word(of));
+        let word = word.ok_or("an array beside none")?;
+        let full = self.full_label(g);
+        let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
+        self.load(R1, word);
+        self.asm.jump_if(Cond::Ge, R1, slots as i32, entry);
+        self.cold.push(Cold::Miss(Miss {
+            entry,
+            hit,
+            element,
+            skip,
+            full,
+            g,
+            words,
+            val,
+        }));
+        self.slot_at(slot_size, gen_stride);
+        self.asm.add(R1, (cache + 8 + key_size + beside.at) as i32);
+        self.asm.bind(element);
+        self.update(&value, val)?;
+        self.asm.bind(skip);
+        Ok(())
+    }
+
+    /// The same where it is in the map, its key in the key buffer.
+    fn beside_add_in_map(&mut self, g: GlobalId, val: Val, full: Option<Label>) -> Res {
+        let Place::PerCpuArray {
+            maps,
+            value,
+            beside,
+            ..
+        } = self.place(g)?
+        else {
+            return Err("not a per-CPU array".into());
+        };
+        let (found, skip) = (self.asm.label(), self.asm.label());
+        self.element_in_map(&maps, beside.size, full, (found, skip))?;
+        self.asm.bind(found);
+        self.asm.add(R1, beside.at as i32);
+        self.update(&value, val)?;
+        self.asm.bind(skip);
+        Ok(())
+    }
+
+    /// `r1` = address of slot r1, less the cache's offset. Loses r2.
+    fn slot_at(&mut self, slot_size: u32, gen_stride: u32) {
+        self.asm.alu(AluOp::Mul, R1, slot_size as i32);
+        if gen_stride > 0 {
+            self.asm.load(Size::DW, R2, R10, GEN);
+            self.asm.alu(AluOp::Mul, R2, gen_stride as i32);
+            self.asm.add(R1, R2);
+        }
+        self.asm.add(R1, R7);
     }
 
     /// Compares the key of the slot r1; goes to `other` where it is another. Many words take
@@ -377,7 +455,7 @@ impl Gen<'_> {
         let Place::PerCpuArray {
             maps,
             key_size,
-            value,
+            beside,
             ..
         } = self.place(miss.g)?
         else {
@@ -392,6 +470,17 @@ impl Gen<'_> {
             self.asm.jump(miss.skip);
             return Ok(());
         }
+        let ways = (miss.element, miss.skip);
+        if beside.of.is_some() {
+            let found = self.asm.label();
+            self.asm.bind(miss.entry);
+            self.store_key(&miss.words)?;
+            self.element_in_map(&maps, beside.size, miss.full, (found, miss.skip))?;
+            self.asm.bind(found);
+            self.asm.add(R1, beside.at as i32);
+            self.asm.jump(miss.element);
+            return Ok(());
+        }
         let taken = self.asm.label();
         self.asm.bind(miss.entry);
         self.asm.store(Size::DW, R10, TMP[0], R1);
@@ -399,19 +488,21 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R1, R10, TMP[0]);
         self.asm.load(Size::DW, R2, R1, 0);
         self.asm.jump_if(Cond::Ne, R2, 0, taken);
-        self.insert_zero(&maps, value.size())?;
+        self.insert_zero(&maps, beside.size)?;
         // Where the kernel has no memory at hand (it gets some by an interrupt, which has to
         // wait where they are off) the slot alone keeps the key: nothing is lost.
         if let Some(full) = miss.full {
             self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
         }
-        self.install(key_size, value.size())?;
+        self.install(key_size, beside.size)?;
         self.asm.load(Size::DW, R1, R10, TMP[0]);
         self.asm.jump(miss.hit);
 
         self.asm.bind(taken);
-        let ways = (miss.element, miss.skip);
-        self.element_in_map(&maps, value.size(), miss.full, ways)
+        if let Some(word) = self.plan.together.word(miss.g) {
+            self.store(word, NO_SLOT);
+        }
+        self.element_in_map(&maps, beside.size, miss.full, ways)
     }
 
     /// Goes to `element` with the element of the key in the key buffer, put in if it is not

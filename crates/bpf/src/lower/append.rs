@@ -305,7 +305,8 @@ fn digits(s: &mut Sub<'_>, base: i32) {
         // Letters after 9: 'a' - '0' - 10, or of 'A', which is 32 less.
         s.asm.mov(R1, R8);
         s.asm.alu(AluOp::And, R1, flag::UPPER);
-        s.asm.alu(AluOp::Rsh, R1, flag::UPPER.trailing_zeros() as i32 - 5);
+        s.asm
+            .alu(AluOp::Rsh, R1, flag::UPPER.trailing_zeros() as i32 - 5);
         s.asm.mov(R5, 39);
         s.asm.alu(AluOp::Sub, R5, R1);
     }

@@ -2,18 +2,23 @@
 
 use std::fmt::Write;
 
+use spile_bpf::layout::{Options, Place};
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
 use spile_ir::{Program, reader};
 
-use crate::machine::{Absent, Contents, Kernel, Outcome, go_to};
+use crate::machine::{Absent, Contents, Kernel, Outcome, go_to, options};
 use crate::random::{comparable, difference};
 use crate::world::World;
 
 /// Runs a script with each of the arguments, on the CPUs in turn; `None` without privileges.
 pub fn run(text: &str, args: &[[i64; 2]]) -> Option<Outcome> {
+    run_with(text, args, &options())
+}
+
+fn run_with(text: &str, args: &[[i64; 2]], options: &Options) -> Option<Outcome> {
     let program = reader::read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let mut kernel = load(&program)?;
+    let mut kernel = load_with(&program, options)?;
     let mut world = World::new(&program);
     for (n, args) in args.iter().enumerate() {
         let args = args.map(|a| a as u64);
@@ -29,7 +34,11 @@ pub fn run(text: &str, args: &[[i64; 2]]) -> Option<Outcome> {
 }
 
 pub fn load(program: &Program) -> Option<Kernel<'_>> {
-    match Kernel::new(program) {
+    load_with(program, &options())
+}
+
+fn load_with<'p>(program: &'p Program, options: &Options) -> Option<Kernel<'p>> {
+    match Kernel::with(program, options) {
         Ok(kernel) => Some(kernel),
         Err(Absent::Privileges) => None,
         Err(Absent::Refused(why)) => panic!("{why}"),
@@ -219,6 +228,62 @@ fn more_keys_than_slots() {
         };
         let want = (0..4000).map(|k| (k, (0..6).map(|i| k + i * 4000).sum()));
         assert!(elements(&outcome, 0).into_iter().eq(want));
+    }
+}
+
+/// Elements beside others', by more keys than there are slots: in the cache and in the map.
+#[test]
+fn side_by_side() {
+    let add = "stat_add g0[r2, r3], r1
+         r4 = and r1, 1
+         branch r4, b1, b2
+       b1:
+         stat_add g1[r2, r3], r1
+         stat_add g2[r2, r3], r0
+         jump b2
+       b2:
+         r4 = and r1, 2
+         branch r4, b3, b4
+       b3:
+         stat_add g2[r2, r3], -5
+         jump b4
+       b4:";
+    let args: Vec<_> = (0..9_000).map(|n| [n % 3000, n * 7 - 1]).collect();
+    for (double, share) in [
+        ("", None),
+        (" double", Some(true)),
+        ("", Some(true)),
+        (" double", Some(false)),
+    ] {
+        let array = |g, value| {
+            format!("global g{g} \"a{g}\" [str16, long] {value} max 5000 percpu{double} @0\n")
+        };
+        let head = format!(
+            "fmt f0 \"%d\"\n{}{}{}",
+            array(0, "stats(sum, min, max)"),
+            array(1, "stats(sum, variance)"),
+            array(2, "stats(max)")
+        );
+        let key = "r2 = sprint f0(r0)\n r3 = div r0, 7\n";
+        let text = script(
+            &head,
+            ", r2: str16, r3: long, r4: long",
+            &format!("{key}{add}"),
+        );
+        let options = Options { share, ..options() };
+        let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}"));
+        let object = spile_bpf::compile(&program, &options).unwrap();
+        assert_eq!(object.layout.globals.iter().flatten().filter(|g| {
+            matches!(&g.place, Place::PerCpuArray { beside, .. } if beside.of.is_some() && beside.size == 80)
+        }).count(), 2);
+        let Some(outcome) = run_with(&text, &args, &options) else {
+            return;
+        };
+        let count = |g: usize| match &outcome.globals[g] {
+            Some(Contents::Elements(all)) => all.len(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([0, 1, 2].map(count), [3000, 1500, 2250]);
     }
 }
 

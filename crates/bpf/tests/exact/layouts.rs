@@ -109,12 +109,22 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 maps,
                 key_size,
                 value: v,
+                beside,
                 ..
             } => {
-                assert!(slots.is_power_of_two() && 8 + key_size + v.size() <= *slot_size);
+                assert!(slots.is_power_of_two() && 8 + key_size + beside.size <= *slot_size);
                 assert!(*gen_stride == 0 || *gen_stride == slots * slot_size);
-                block.push((*cache, slots * slot_size * maps.len() as u32, name));
+                assert!(beside.at + v.size() <= beside.size && beside.at % 8 == 0);
                 key = key.max(*key_size);
+                if let Some(of) = beside.of {
+                    let of = plan.globals[of.index()].as_ref().expect("a place");
+                    let Place::PerCpuArray { maps: its, .. } = &of.place else {
+                        panic!("{name} beside {of:?}");
+                    };
+                    assert_eq!(its, maps);
+                    continue;
+                }
+                block.push((*cache, slots * slot_size * maps.len() as u32, name));
             }
         }
     }

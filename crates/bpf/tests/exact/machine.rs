@@ -9,7 +9,7 @@ use spile_bpf::layout::{
     shared,
 };
 use spile_ir::interp::{Cell, Value};
-use spile_ir::{ElemTy, Global, GlobalKind, Init, Program, SiteId, StatsSpec};
+use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, StatsSpec};
 use spile_kernel::bpf::test_run;
 use spile_kernel::machine::{online_cpus, possible_cpus};
 use spile_runtime::drain::{self, Deltas};
@@ -195,14 +195,13 @@ impl<'p> Kernel<'p> {
                 .get(generation as usize)
                 .map(|name| KernelMap::new(self.loaded.map_fd(name).expect("map")).expect("map"));
             let table = map.as_mut().map(|m| m as &mut dyn Table);
-            let deltas = drain::take(&self.state, &layout.place, generation, table)
-                .expect("drain")
-                .expect("deltas");
-            merge(
-                self.base[i].as_mut().expect("per-CPU"),
-                deltas,
-                &layout.place,
-            );
+            let id = GlobalId(i as u32);
+            let deltas = drain::take(&self.state, &self.object.layout, id, generation, table)
+                .expect("drain");
+            for (g, deltas) in deltas {
+                let base = self.base[g.index()].as_mut().expect("per-CPU");
+                merge(base, deltas, &layout.place);
+            }
         }
     }
 
