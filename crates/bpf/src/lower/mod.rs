@@ -203,8 +203,8 @@ pub(crate) struct Gen<'a> {
     pub inside: bool,
     /// What is known of threads' records.
     records: OnceCell<records::Known>,
-    /// Whose records were looked up on the way here, a bit each; none before the first block.
-    found: Option<u8>,
+    /// The same of the way here; none before the first block.
+    seen: Option<records::Seen>,
     /// Whether each register is written in several places.
     several: Vec<bool>,
     kinds: OnceCell<Vec<ErrorKind>>,
@@ -271,7 +271,7 @@ impl<'a> Gen<'a> {
             deferred: deferred::modes(program, body),
             inside: false,
             records: OnceCell::new(),
-            found: None,
+            seen: None,
             several: several(body),
             kinds: OnceCell::new(),
             rethrows: OnceCell::new(),
@@ -434,7 +434,7 @@ impl<'a> Gen<'a> {
             let block = &self.body.blocks[id.index()];
             self.catch = block.catch;
             self.here = *id;
-            self.begin_found();
+            self.begin_seen();
             self.block(block, order.get(i + 1).copied())?;
         }
         Ok(())
@@ -650,7 +650,7 @@ impl<'a> Gen<'a> {
         if self.ty(src)? == Ty::Long {
             // Ways that leave different constants behind would not become one again.
             let several = self.plan.apart && self.several.get(dst.index()) == Some(&true);
-            if let (Val::Imm(n), true) = (src, several && self.found.is_some()) {
+            if let (Val::Imm(n), true) = (src, several && self.seen.is_some()) {
                 let reg = match self.home(dst) {
                     Home::Reg(reg) => reg,
                     _ => R1,

@@ -4,8 +4,10 @@
 //! What a slot has is exact: the address, or 0 where the thread has no record. So the verifier, which
 //! learns at the first test which it is, follows two ways and not one for each access.
 
+use std::collections::BTreeMap;
+
 use spile_ir::storage::Threads;
-use spile_ir::{BlockId, Body, GlobalId, Inst, Reg as IrReg, Val};
+use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Reg as IrReg, Term, Val};
 
 use super::globals::{E2BIG, EEXIST};
 use super::once::FULL;
@@ -25,51 +27,115 @@ pub(super) struct Field {
     record: u32,
 }
 
+/// What is known of the records of threads at a place, a bit for each thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Seen {
+    /// Was looked up: its slot has the address.
+    found: u8,
+    /// Is there: it was written to, or gave a number that is not 0.
+    there: u8,
+}
+
+impl Seen {
+    /// What holds on both ways.
+    fn both(self, other: Seen) -> Seen {
+        Seen {
+            found: self.found & other.found,
+            there: self.there & other.there,
+        }
+    }
+
+    /// An access to a record; `None` to one of which nothing is kept.
+    fn access(&mut self, inst: &Inst, which: Option<usize>) {
+        let bit = which.map_or(0, |which| 1 << which);
+        self.found |= bit;
+        match inst {
+            Inst::ASet { .. } | Inst::AAdd { .. } => self.there |= bit,
+            Inst::ADel { .. } if bit == 0 => self.there = 0,
+            Inst::ADel { .. } => self.there &= !bit,
+            _ => {}
+        }
+    }
+}
+
 /// What is known of records in a body.
 pub(super) struct Known {
     threads: Threads,
-    /// By block: whose were looked up on every way there, a bit each.
-    found: Vec<u8>,
+    /// By block, at its start.
+    seen: Vec<Seen>,
 }
 
 impl Known {
     /// Looks through a body; `fields` says which globals are fields.
     fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> Known {
         let threads = Threads::of(body);
-        let bit = |inst: &Inst| {
-            let g = inst.global().filter(|g| fields(*g))?;
-            let key = match inst {
-                Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => *keys.first()?,
-                _ => inst.keys()?.first().copied(),
-            };
-            debug_assert!(fields(g));
-            threads.which(key?)
+        let all = Seen {
+            found: u8::MAX,
+            there: u8::MAX,
         };
-        let here: Vec<u8> = body
-            .blocks
-            .iter()
-            .map(|b| {
-                let bits = b.insts.iter().filter_map(|(i, _)| bit(i));
-                bits.fold(0, |all, which| all | 1 << which)
-            })
-            .collect();
-        let mut found = vec![u8::MAX; body.blocks.len()];
-        found[0] = 0;
+        let mut seen = vec![all; body.blocks.len()];
+        seen[0] = Seen::default();
         let mut changed = true;
         while changed {
             changed = false;
             for (i, block) in body.blocks.iter().enumerate() {
-                let after = found[i] | here[i];
+                let (after, numbers) = through(block, seen[i], &threads, &fields);
                 for to in block.successors() {
-                    // To a catch block a way leads from everywhere.
-                    let known = if block.catch == Some(to) { 0 } else { after };
-                    changed |= found[to.index()] & !known != 0;
-                    found[to.index()] &= known;
+                    let mut known = after;
+                    match block.term {
+                        // To a catch block a way leads from everywhere.
+                        _ if block.catch == Some(to) => known = Seen::default(),
+                        Term::Branch {
+                            cond: Val::Reg(r),
+                            then,
+                            els,
+                        } if then == to && els != to => {
+                            known.there |= numbers.get(&r).copied().unwrap_or(0);
+                        }
+                        _ => {}
+                    }
+                    let both = seen[to.index()].both(known);
+                    changed |= std::mem::replace(&mut seen[to.index()], both) != both;
                 }
             }
         }
-        Known { threads, found }
+        Known { threads, seen }
     }
+}
+
+/// Goes through a block: what is known at its end, and by which numbers, if they are not 0, which
+/// records are there.
+fn through(
+    block: &Block,
+    mut seen: Seen,
+    threads: &Threads,
+    fields: &impl Fn(GlobalId) -> bool,
+) -> (Seen, BTreeMap<IrReg, u8>) {
+    let mut numbers = BTreeMap::new();
+    for (inst, _) in &block.insts {
+        let field = inst.global().filter(|g| fields(*g));
+        let which = field.and_then(|_| {
+            let key = match inst {
+                Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => *keys.first()?,
+                _ => inst.keys()?.first().copied(),
+            };
+            threads.which(key?)
+        });
+        if field.is_some() {
+            seen.access(inst, which);
+        }
+        if let Some(dst) = inst.dst() {
+            numbers.remove(&dst);
+        }
+        match inst {
+            Inst::ADel { .. } => numbers.clear(),
+            Inst::AGet { dst, .. } | Inst::AHas { dst, .. } => {
+                numbers.extend(which.map(|which| (*dst, 1 << which)));
+            }
+            _ => {}
+        }
+    }
+    (seen, numbers)
 }
 
 impl Gen<'_> {
@@ -99,11 +165,11 @@ impl Gen<'_> {
     }
 
     /// At the start of a block. (What runs in steps has no stack that outlives one.)
-    pub(super) fn begin_found(&mut self) {
+    pub(super) fn begin_seen(&mut self) {
         let BlockId(at) = self.here;
-        self.found = Some(match self.alloc.resume.is_empty() {
-            true => self.known().found[at as usize],
-            false => 0,
+        self.seen = Some(match self.alloc.resume.is_empty() {
+            true => self.known().seen[at as usize],
+            false => Seen::default(),
         });
     }
 
@@ -113,10 +179,36 @@ impl Gen<'_> {
         self.known().threads.which(key).filter(|_| keeps)
     }
 
+    /// What a record's access says of whether it is there.
+    fn now_there(&mut self, key: Val, there: bool) {
+        if let (Some(which), Some(seen)) = (self.thread_of(key), &mut self.seen) {
+            seen.there &= !(1 << which);
+            seen.there |= u8::from(there) << which;
+        }
+    }
+
+    /// Whether a record is known to be there.
+    fn is_there(&self, key: Val) -> bool {
+        let which = self.thread_of(key);
+        which.is_some_and(|which| {
+            self.seen
+                .is_some_and(|s| s.found & s.there & 1 << which != 0)
+        })
+    }
+
+    /// `r0` = the address of the record; goes to `none` where there is none.
+    fn record_or(&mut self, field: &Field, key: Val, none: Label) -> Res {
+        // (The verifier may not know it: then nothing leads on from there.)
+        let none = if self.is_there(key) { self.done } else { none };
+        self.record(field, key)?;
+        self.asm.jump_if(Cond::Eq, R0, 0, none);
+        Ok(())
+    }
+
     /// `r0` = the address of the record, or 0.
     fn record(&mut self, field: &Field, key: Val) -> Res {
         match self.thread_of(key) {
-            Some(which) if self.found.is_some_and(|f| f & 1 << which != 0) => {
+            Some(which) if self.seen.is_some_and(|s| s.found & 1 << which != 0) => {
                 self.asm.load(Size::DW, R0, R10, RECORDS[which]);
                 Ok(())
             }
@@ -138,7 +230,9 @@ impl Gen<'_> {
         self.asm.call(Helper::MapLookupElem);
         if let Some(which) = self.thread_of(key) {
             self.asm.store(Size::DW, R10, RECORDS[which], R0);
-            self.found = self.found.map(|f| f | 1 << which);
+            if let Some(seen) = &mut self.seen {
+                seen.found |= 1 << which;
+            }
         }
     }
 
@@ -147,6 +241,11 @@ impl Gen<'_> {
     /// verifier would follow it twice.
     fn record_made(&mut self, field: &Field, key: Val) -> Res {
         let (found, end) = (self.asm.label(), self.done);
+        if self.is_there(key) {
+            self.record_or(field, key, end)?;
+            self.asm.mov(R1, R0);
+            return Ok(());
+        }
         self.record(field, key)?;
         self.asm.jump_if(Cond::Ne, R0, 0, found);
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
@@ -175,6 +274,7 @@ impl Gen<'_> {
         self.asm.jump_if(Cond::Eq, R0, 0, end);
         self.asm.bind(found);
         self.asm.mov(R1, R0);
+        self.now_there(key, true);
         Ok(())
     }
 
@@ -199,8 +299,7 @@ impl Gen<'_> {
 
     pub(super) fn field_get(&mut self, dst: IrReg, field: &Field, keys: &[Val]) -> Res {
         let none = self.asm.label();
-        self.record(field, one(keys)?)?;
-        self.asm.jump_if(Cond::Eq, R0, 0, none);
+        self.record_or(field, one(keys)?, none)?;
         self.asm.load(Size::DW, R0, R0, field.at);
         self.asm.bind(none);
         self.set_long(dst, R0)
@@ -235,8 +334,7 @@ impl Gen<'_> {
 
     pub(super) fn field_has(&mut self, dst: IrReg, field: &Field, keys: &[Option<Val>]) -> Res {
         let end = self.asm.label();
-        self.record(field, given(keys)?)?;
-        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.record_or(field, given(keys)?, end)?;
         self.asm.load(Size::DW, R0, R0, 0);
         self.asm
             .alu(AluOp::Rsh, R0, field.mask.trailing_zeros() as i32);
@@ -248,8 +346,8 @@ impl Gen<'_> {
     pub(super) fn field_delete(&mut self, field: &Field, keys: &[Option<Val>]) -> Res {
         let end = self.asm.label();
         let key = given(keys)?;
-        self.record(field, key)?;
-        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.record_or(field, key, end)?;
+        self.now_there(key, false);
         self.asm.store(Size::DW, R0, field.at, 0);
         self.asm.load(Size::DW, R1, R0, 0);
         self.asm.alu(AluOp::And, R1, !field.mask);

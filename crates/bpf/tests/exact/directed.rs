@@ -287,6 +287,64 @@ fn side_by_side() {
     }
 }
 
+/// Fields of a thread's record, which is made with the first and goes with the last.
+#[test]
+fn records_come_and_go() {
+    let code = "r2 = intr tid()
+         branch r2, b1, b9
+       b1:
+         r3 = aget g0[r2]
+         branch r3, b2, b3
+       b2:
+         adel g0[r2]
+         r4 = aadd g1[r2], r0
+         r4 = aget g1[r2]
+         print out f0(r4)
+         jump b4
+       b3:
+         aset g0[r2], r1
+         jump b4
+       b4:
+         r3 = ahas g1[r2]
+         r4 = aget g0[r2]
+         print out f0(r3)
+         print out f0(r4)
+         branch r4, b5, b6
+       b5:
+         adel g1[r2]
+         adel g0[r2]
+         r4 = ahas g0[r2]
+         print out f0(r4)
+         branch r0, b6, b7
+       b6:
+         aset g1[r2], r1
+         r4 = aget g1[r2]
+         print out f0(r4)
+         jump b7
+       b7:
+         r4 = aget g1[r2]
+         print out f0(r4)
+         r4 = eq r0, 2
+         branch r4, b8, b9
+       b8:
+         adel g0[r2]
+         adel g1[r2]
+         jump b9
+       b9:";
+    let array = |g| format!("global g{g} \"a{g}\" [long] long max 100 shared @0\n");
+    let head = format!("fmt f0 \"%d \"\n{}{}", array(0), array(1));
+    let text = script(&head, ", r2: long, r3: long, r4: long", code);
+    let args: Vec<_> = (0..201).map(|n| [n % 3, n * 7 % 5 - 1]).collect();
+    for share in [Some(false), Some(true)] {
+        let options = Options { share, ..options() };
+        let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(spile_ir::storage::records(&program).len(), 2);
+        if run_with(&text, &args, &options).is_none() {
+            return;
+        }
+    }
+}
+
 /// Strings of 4,095 bytes, many alive at once: the frame is larger than displacements reach.
 #[test]
 fn far_frames() {
