@@ -15,8 +15,8 @@ use crate::layout::{
 };
 use crate::lower::counters;
 use crate::lower::{
-    CTX, Gen, NR, Pool, RING, TMP, VERDICT, asks_number, field_types, kept_bytes, output_piece,
-    rethrown_fields, stacks,
+    CTX, Gen, NR, Pool, RING, TMP, USER_TEXT, VERDICT, asks_number, field_types, kept_bytes,
+    output_piece, rethrown_fields, stacks,
 };
 use crate::means;
 use crate::plan::{Needs, Plan};
@@ -210,6 +210,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
             files: room.user.map(|_| room.next_file),
         }),
         tree: plan.tree,
+        pages: pool.subs.contains_key(USER_TEXT),
     };
     let spec = ObjectSpec {
         maps,

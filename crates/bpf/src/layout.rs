@@ -462,6 +462,9 @@ pub struct Layout {
     pub stacks: Option<StackWords>,
     /// Offset in the shared block of the bits of [`crate::tree`], where processes are followed.
     pub tree: Option<u32>,
+    /// Handlers look pages of files up, for which the words [`shared::PAGES`] and [`shared::MEMORY`]
+    /// are needed.
+    pub pages: bool,
 }
 
 /// A kernel handler.

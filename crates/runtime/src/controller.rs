@@ -726,6 +726,7 @@ mod tests {
             records: vec![shape(print), shape(error), shape(bad)],
             stacks: None,
             tree: None,
+            pages: false,
         };
         let kernel = Kernel::plain(&layout, vec![vec![]]);
         let out = Output::open(output::Target::Memory, None).unwrap();

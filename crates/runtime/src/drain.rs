@@ -207,6 +207,7 @@ mod tests {
             records: vec![],
             stacks: None,
             tree: None,
+            pages: false,
         }
     }
 

@@ -555,6 +555,7 @@ mod tests {
             records: vec![],
             stacks: None,
             tree: None,
+            pages: false,
         };
         let table = || -> BoxedTable {
             RefCell::new(Box::new(PlainMap {

@@ -110,6 +110,7 @@ mod tests {
             records: vec![],
             stacks: None,
             tree: None,
+            pages: false,
         };
         let state = State::plain(&layout).unwrap();
         assert!(Grace::Visit.wait(&state) && Grace::Barrier.wait(&state));

@@ -364,9 +364,13 @@ const MOST_CLOSERS: usize = 128;
 /// Attached programs; dropping it detaches them.
 #[derive(Default)]
 pub struct Links {
-    /// Links and raw tracepoints; first, because links of perf events hold those.
+    /// Links; first, because those of perf events hold them.
     pub(crate) fds: Vec<OwnedFd>,
     pub(crate) events: Vec<PerfEvent>,
+    /// What the kernel detaches without waiting for anything: raw tracepoints (0.04 ms each, one at
+    /// a time whoever asks), and events that the processor or the kernel itself counts.
+    points: Vec<OwnedFd>,
+    counted: Vec<PerfEvent>,
     /// Memory of those that run a program.
     pub(crate) processes: perf::Processes,
     /// Places in code that could not be probed.
@@ -383,6 +387,7 @@ impl Drop for Links {
     fn drop(&mut self) {
         close_all(std::mem::take(&mut self.fds));
         close_all(std::mem::take(&mut self.events));
+        // The others go as they are dropped.
     }
 }
 
@@ -404,12 +409,12 @@ pub struct Refused {
 impl Links {
     /// How many.
     pub fn len(&self) -> usize {
-        self.fds.len() + self.events.len()
+        self.fds.len() + self.events.len() + self.points.len() + self.counted.len()
     }
 
     /// Whether nothing is attached.
     pub fn is_empty(&self) -> bool {
-        self.fds.is_empty() && self.events.is_empty()
+        self.len() == 0
     }
 
     /// How programs at code are attached, a line for those of a probe.
@@ -460,7 +465,7 @@ fn attach(
         Attach::RawTracepoint(name) => {
             let link = raw_tracepoint_open(Some(name), fd);
             links
-                .fds
+                .points
                 .push(link.map_err(|e| refused(format!("tracepoint {name}"), e))?);
         }
         Attach::TraceEvent { name, id } => {
@@ -480,7 +485,11 @@ fn attach(
                 config: *config,
             };
             let tasks = perf::tasks(*of, how.target);
-            perf::sample(event, *sample, tasks, fd, &mut links.events)?;
+            let to = match perf::waits(event) {
+                true => &mut links.events,
+                false => &mut links.counted,
+            };
+            perf::sample(event, *sample, tasks, fd, to)?;
         }
         Attach::Switch(counters) => {
             for (n, (ty, config)) in counters.iter().enumerate() {
@@ -489,11 +498,11 @@ fn attach(
                     ty: *ty,
                     config: *config,
                 };
-                perf::count(event, map, &mut links.events)?;
+                perf::count(event, map, &mut links.counted)?;
             }
             let link = raw_tracepoint_open(Some("sched_switch"), fd);
             let what = || "switches of tasks".to_owned();
-            links.fds.push(link.map_err(|e| refused(what(), e))?);
+            links.points.push(link.map_err(|e| refused(what(), e))?);
         }
         Attach::Code { probe, by } => {
             let by = if how.single { CodeAttach::Single } else { *by };
@@ -627,6 +636,7 @@ mod tests {
             records: vec![],
             stacks: None,
             tree: None,
+            pages: false,
         };
         let program = Program {
             sites: vec![Site::default(), Site::at("keyword at a.stp:1:1")],

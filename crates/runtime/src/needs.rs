@@ -226,6 +226,7 @@ mod tests {
             records: vec![],
             stacks: None,
             tree: None,
+            pages: false,
         };
         let needs = of_program(&program, Some(&layout));
         assert_eq!(needs[0].locks, [(GlobalId(0), 136), (GlobalId(1), 144)]);

@@ -25,6 +25,16 @@ pub fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
     }
 }
 
+/// Whether the kernel waits for a grace period when such an event is closed. It does at trace events
+/// and code; those before tracepoints in `enum perf_type_id`, caches and raw ones it only takes off
+/// their processor.
+pub fn waits(event: Event) -> bool {
+    const HARDWARE: u32 = 0;
+    const CACHE: u32 = 3;
+    const RAW: u32 = 4;
+    !matches!(event.ty, HARDWARE | TYPE_SOFTWARE | CACHE | RAW)
+}
+
 /// Opens an event that calls a program.
 pub fn sample(
     event: Event,

@@ -61,8 +61,8 @@ pub fn follow(target: &Target, traced: bool) -> Result<Option<Watched>, Error> {
     }
 }
 
-/// The files of programs, where stacks of programs are taken, with those that are probed or
-/// followed.
+/// The files of programs, where stacks of programs are taken; where they are walked with those that
+/// are probed or followed.
 pub fn user_files(
     loaded: &Loaded,
     state: &State,
@@ -80,6 +80,10 @@ pub fn user_files(
     let Some(mut files) = UserFiles::new(maps.0, maps.1, stacks.rows) else {
         return Ok(None);
     };
+    // Others are told of when something meets them.
+    if !stacks.rows {
+        return Ok(Some(files));
+    }
     let mut paths = options.objects.clone();
     for handler in &program.handlers {
         if let Event::Code(probe) = &handler.event {

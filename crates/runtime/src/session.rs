@@ -135,7 +135,7 @@ impl Session {
             if let Some(words) = words.filter(|w| w.kernel) {
                 symbolic::set_stack_words(state, words);
             }
-            if reads_user {
+            if object.is_some_and(|o| o.layout.pages) {
                 words::set_page_words(state);
             }
             words::set_mark(state, deferred.as_ref());

@@ -464,6 +464,7 @@ mod tests {
             records: vec![],
             stacks: None,
             tree: None,
+            pages: false,
         }
     }
 

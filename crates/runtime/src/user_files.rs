@@ -101,8 +101,10 @@ impl UserFiles {
             without_rows: 0,
             met_unknown: false,
         };
-        if let Some(image) = vdso() {
-            all.add(VDSO.into(), (0, 0), "[vdso]".into(), Some(image));
+        // Without rows it is read when it is asked for.
+        let image = walks.then(vdso).flatten();
+        if image.is_some() || !walks {
+            all.add(VDSO.into(), (0, 0), "[vdso]".into(), image);
         }
         Some(all)
     }
@@ -293,7 +295,11 @@ impl UserFiles {
     }
 
     fn file(&mut self, number: u64) -> Option<&mut File> {
-        self.known.get_mut(&number)
+        let file = self.known.get_mut(&number)?;
+        if number == VDSO.into() && file.module.is_none() {
+            file.module = vdso().map(|image| Module::new(image, &self.search));
+        }
+        Some(file)
     }
 
     /// Code that is in no file.

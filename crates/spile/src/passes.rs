@@ -209,6 +209,8 @@ pub fn through(
     let looked_at = front.facts.looked_at();
     let outcome = execute(cli, program, object.zip(target), looked_at, change)?;
     watch.pass(5, "run completed");
+    // The process ends: its trees are not worth the millisecond that taking them apart costs.
+    std::mem::forget(front);
     Ok(End::Ran(outcome))
 }
 

@@ -58,8 +58,8 @@ mod found {
     pub const INDEX: u32 = 16;
 }
 
-/// Names of the subprograms.
-pub(super) const USER_TEXT: &str = "user_text";
+/// Names of the subprograms; the first needs the words.
+pub(crate) const USER_TEXT: &str = "user_text";
 const USER_PAGE: &str = "user_page";
 /// Bytes of a page: x86-64.
 const PAGE: i32 = 4096;
