@@ -51,13 +51,27 @@ impl Sums {
     }
 }
 
+/// An array's keys are taken from its map one by one where they are so few, a part of its size: to go
+/// through a large map takes milliseconds.
+const FEW: usize = 16;
+
+impl Sums {
+    /// Adds a delta of the array number `part` of those side by side: keys are the first one's.
+    fn add_part(&mut self, part: usize, key: &[u8], delta: Cell) {
+        if part == 0 || !matches!(&delta, Cell::Stats(s) if s.count == 0) {
+            self.add(key.to_vec(), delta);
+        }
+    }
+}
+
 /// Takes the deltas of one generation of a global, and of the arrays beside it. `map` is that
-/// generation's hash map of an array. None for a place that has no deltas, or that is beside another.
+/// generation's hash map of an array; where no handler runs any more (`last`) its keys are left in it if
+/// they have no deltas there. None for a place that has no deltas, or that is beside another.
 pub fn take(
     state: &State,
     layout: &Layout,
     g: GlobalId,
-    generation: u32,
+    (generation, last): (u32, bool),
     map: Option<&mut (dyn Table + '_)>,
 ) -> io::Result<Vec<(GlobalId, Deltas)>> {
     let global = layout.globals.get(g.index()).and_then(Option::as_ref);
@@ -84,7 +98,7 @@ pub fn take(
         }
         Place::PerCpuArray { beside, .. } if beside.of.is_none() => {
             let parts = parts(layout, g);
-            let all = take_arrays(state, (place, &parts), generation, map)?;
+            let all = take_arrays(state, (place, &parts), (generation, last), map)?;
             let ids = parts.iter().map(|part| part.g);
             Ok(ids
                 .zip(all.into_iter().map(|s| Deltas::Array(s.elements)))
@@ -123,7 +137,7 @@ fn parts(layout: &Layout, g: GlobalId) -> Vec<Part<'_>> {
 fn take_arrays(
     state: &State,
     (place, parts): (&Place, &[Part<'_>]),
-    generation: u32,
+    (generation, last): (u32, bool),
     map: Option<&mut (dyn Table + '_)>,
 ) -> io::Result<Vec<Sums>> {
     let mut sums: Vec<Sums> = parts.iter().map(|_| Sums::default()).collect();
@@ -134,17 +148,12 @@ fn take_arrays(
         slot_size,
         key_size,
         beside,
+        spilt,
+        max,
         ..
     } = place
     else {
         return Ok(sums);
-    };
-    let mut add = |key: &[u8], part: usize, delta: Cell| {
-        // The key is the first array's.
-        let there = part == 0 || !matches!(&delta, Cell::Stats(s) if s.count == 0);
-        if there {
-            sums[part].add(key.to_vec(), delta);
-        }
     };
     let first = cache + generation * gen_stride;
     for cpu in 0..state.cpus() {
@@ -155,20 +164,34 @@ fn take_arrays(
             }
             let key = state.bytes(cpu, at + 8, *key_size);
             for (i, part) in parts.iter().enumerate() {
-                add(
-                    &key,
-                    i,
-                    state.take(cpu, at + 8 + key_size + part.at, part.value),
-                );
+                let delta = state.take(cpu, at + 8 + key_size + part.at, part.value);
+                sums[i].add_part(i, &key, delta);
             }
             state.zero(cpu, at, *slot_size);
         }
     }
-    if let Some(map) = map {
+    let spilt = spilt.is_none_or(|at| {
+        let take = |cpu| {
+            state
+                .cpu(cpu, at + 8 * generation)
+                .swap(0, Ordering::Relaxed)
+        };
+        (0..state.cpus()).map(take).fold(0, |all, word| all | word) != 0
+    });
+    let Some(map) = map else { return Ok(sums) };
+    if !spilt && last {
+        return Ok(sums);
+    }
+    if !spilt && sums[0].elements.len() * FEW <= *max as usize {
+        for (key, _) in &sums[0].elements {
+            map.remove(key)?;
+        }
+    } else {
         for (key, copies) in map.drain()? {
             for copy in copies.chunks_exact(beside.size.max(8) as usize) {
                 for (i, part) in parts.iter().enumerate() {
-                    add(&key, i, delta(part.value, &copy[part.at as usize..]));
+                    let delta = delta(part.value, &copy[part.at as usize..]);
+                    sums[i].add_part(i, &key, delta);
                 }
             }
         }
@@ -245,7 +268,7 @@ mod tests {
         for (cpu, at, n) in [(0, 64, 5), (1, 64, 6), (0, 72, 100)] {
             state.cpu(cpu, at).store(n, Ordering::Relaxed);
         }
-        let get = |generation| one(take(&state, &layout, G, generation, None));
+        let get = |generation| one(take(&state, &layout, G, (generation, false), None));
         assert_eq!(get(0), Deltas::Scalar(long(11)));
         assert_eq!(get(0), Deltas::Scalar(long(0)));
         assert_eq!(get(1), Deltas::Scalar(long(100)));
@@ -263,7 +286,7 @@ mod tests {
         // CPU 0 has nothing: its greatest value of 0 must not win over -3.
         state.cpu(1, 64).store(2, Ordering::Relaxed);
         state.cpu(1, 72).store(-3i64 as u64, Ordering::Relaxed);
-        let Deltas::Scalar(Cell::Stats(s)) = one(take(&state, &layout, G, 0, None)) else {
+        let Deltas::Scalar(Cell::Stats(s)) = one(take(&state, &layout, G, (0, false), None)) else {
             panic!("no statistic")
         };
         assert_eq!((s.count, s.max), (2, -3));
@@ -285,6 +308,7 @@ mod tests {
                 at: 0,
                 size: 16,
             },
+            spilt: None,
             max: 10,
         };
         let layout = layout(&[place]);
@@ -312,7 +336,8 @@ mod tests {
         map.set(&7u64.to_ne_bytes(), &copies([0, 0, 1, 50]))
             .unwrap();
         map.set(&8u64.to_ne_bytes(), &copies([0, 0, 0, 0])).unwrap();
-        let Deltas::Array(mut got) = one(take(&state, &layout, G, 0, Some(&mut map))) else {
+        let Deltas::Array(mut got) = one(take(&state, &layout, G, (0, false), Some(&mut map)))
+        else {
             panic!("no array")
         };
         got.sort_by(|a, b| a.0.cmp(&b.0));
@@ -332,10 +357,10 @@ mod tests {
         assert_eq!(got[1], (8u64.to_ne_bytes().to_vec(), stat(0, i64::MIN)));
         assert!(map.elements.is_empty());
         assert_eq!(
-            one(take(&state, &layout, G, 0, None)),
+            one(take(&state, &layout, G, (0, false), None)),
             Deltas::Array(vec![])
         );
-        let Deltas::Array(other) = one(take(&state, &layout, G, 1, None)) else {
+        let Deltas::Array(other) = one(take(&state, &layout, G, (1, false), None)) else {
             panic!("no array")
         };
         assert_eq!(other.len(), 1);
@@ -353,7 +378,8 @@ mod tests {
             keys: vec![Ty::Long],
             value,
             beside: Beside { of, at, size: 24 },
-            max: 10,
+            spilt: Some(144),
+            max: 100,
         };
         let number = ValueLayout::Scalar(Ty::Long);
         let layout = layout(&[part(None, 0, number), part(Some(G), 8, count_and_max())]);
@@ -372,9 +398,11 @@ mod tests {
         let bytes = |words: [u64; 6]| words.map(u64::to_ne_bytes).concat();
         map.set(&9u64.to_ne_bytes(), &bytes([0, 0, 0, 1, 1, 3]))
             .unwrap();
-        let second = take(&state, &layout, GlobalId(1), 0, None).unwrap();
+        // Elements in the map count where a CPU's word says that there are some.
+        state.cpu(1, 144).store(1, Ordering::Relaxed);
+        let second = take(&state, &layout, GlobalId(1), (0, false), None).unwrap();
         assert!(second.is_empty(), "{second:?}");
-        let taken = take(&state, &layout, G, 0, Some(&mut map)).unwrap();
+        let taken = take(&state, &layout, G, (0, false), Some(&mut map)).unwrap();
         let [
             (G, Deltas::Array(first)),
             (GlobalId(1), Deltas::Array(second)),
@@ -396,5 +424,14 @@ mod tests {
             maxima.collect::<Vec<_>>(),
             [(key(7), 2, 30), (key(9), 1, 3)]
         );
+        // Without it keys in the map are taken away one by one, and at the end stay.
+        for (last, left) in [(false, 0), (true, 1)] {
+            map.set(&7u64.to_ne_bytes(), &[0; 48]).unwrap();
+            state.cpu(1, 64).store(1, Ordering::Relaxed);
+            state.cpu(1, 72).store(7, Ordering::Relaxed);
+            let taken = take(&state, &layout, G, (0, last), Some(&mut map)).unwrap();
+            assert_eq!(taken[0].1, Deltas::Array(vec![with(7, long(0))]));
+            assert_eq!(map.elements.len(), left);
+        }
     }
 }

@@ -522,6 +522,7 @@ mod tests {
                 at: 0,
                 size: 8,
             },
+            spilt: None,
             max: 3,
         };
         let places = [

@@ -184,7 +184,7 @@ impl Kernel {
         // of others are lost if this thread is switched out meanwhile, as kernels can that have to
         // be asked whether handlers are over.
         let _urgent = (self.grace == Grace::Barrier).then(Urgent::begin);
-        self.collect(program, (mem, text), old, true)
+        self.collect(program, (mem, text), old, (true, false))
     }
 
     /// No handler runs any more: moves all deltas and remembers that no more come.
@@ -197,8 +197,8 @@ impl Kernel {
         self.grace.wait(&self.state);
         let now = self.state.generation();
         // The older generation first: its elements came first.
-        let mut full = self.collect(program, (&mut *mem, text), now ^ 1, true)?;
-        full.extend(self.collect(program, (mem, text), now, false)?);
+        let mut full = self.collect(program, (&mut *mem, text), now ^ 1, (true, true))?;
+        full.extend(self.collect(program, (mem, text), now, (false, true))?);
         self.live = false;
         Ok(full)
     }
@@ -209,7 +209,7 @@ impl Kernel {
         program: &Program,
         (mem, text): (&mut MemGlobals, KeyText<'_>),
         generation: u32,
-        only_double: bool,
+        (only_double, last): (bool, bool),
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
         let mut full = Vec::new();
         for (i, layout) in self.layout.globals.iter().enumerate() {
@@ -226,7 +226,7 @@ impl Kernel {
             let table = self.tables.get(i).and_then(|t| t.get(generation as usize));
             let mut table = table.map(|t| t.borrow_mut());
             let table = table.as_mut().map(|t| &mut ***t as &mut dyn Table);
-            let deltas = drain::take(&self.state, &self.layout, g, generation, table)
+            let deltas = drain::take(&self.state, &self.layout, g, (generation, last), table)
                 .map_err(|e| Fault::from(format!("reading {}: {e}", global.name)))?;
             for (g, deltas) in deltas {
                 let missed = merge(g, &layout.place, deltas, (&mut *mem, text))?;

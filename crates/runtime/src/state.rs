@@ -421,9 +421,12 @@ fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
                 key_size,
                 value,
                 beside,
+                spilt,
+                maps,
                 ..
             } => {
-                beside.at.saturating_add(value.size()) <= beside.size
+                spilt.is_none_or(|at| fits(at, 8 * maps.len() as u32, layout.cpu_stride))
+                    && beside.at.saturating_add(value.size()) <= beside.size
                     && key_size.saturating_add(beside.size) <= slot_size.saturating_sub(8)
                     && fits(
                         cache.saturating_add(*gen_stride),

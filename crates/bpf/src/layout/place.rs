@@ -84,6 +84,9 @@ pub enum Place {
         value: ValueLayout,
         /// What else lies there.
         beside: Beside,
+        /// Offset in each CPU's block of a word for each generation: not 0 where a delta is in the map
+        /// and not in the cache. `None` where no use is made of the cache.
+        spilt: Option<u32>,
         /// Most elements; the maps of wrapping arrays have twice as many.
         max: u32,
     },

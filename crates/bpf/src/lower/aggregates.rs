@@ -456,6 +456,7 @@ impl Gen<'_> {
             maps,
             key_size,
             beside,
+            spilt,
             ..
         } = self.place(miss.g)?
         else {
@@ -501,6 +502,15 @@ impl Gen<'_> {
         self.asm.bind(taken);
         if let Some(word) = self.plan.together.word(miss.g) {
             self.store(word, NO_SLOT);
+        }
+        if let Some(word) = spilt {
+            self.addr(R1, word);
+            if maps.len() > 1 {
+                self.asm.load(Size::DW, R2, R10, GEN);
+                self.asm.alu(AluOp::Lsh, R2, 3);
+                self.asm.add(R1, R2);
+            }
+            self.asm.store(Size::DW, R1, 0, 1);
         }
         self.element_in_map(&maps, beside.size, miss.full, ways)
     }

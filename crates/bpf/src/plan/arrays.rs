@@ -285,6 +285,7 @@ pub(super) fn place_array(
                     keys: keys.clone(),
                     value,
                     beside,
+                    spilt: (key_size <= CACHED).then(|| cpu.take(8 * generations)),
                     max: entries,
                 },
             }))

@@ -110,6 +110,7 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 key_size,
                 value: v,
                 beside,
+                spilt,
                 ..
             } => {
                 assert!(slots.is_power_of_two() && 8 + key_size + beside.size <= *slot_size);
@@ -123,6 +124,9 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                     };
                     assert_eq!(its, maps);
                     continue;
+                }
+                if let Some(at) = spilt {
+                    block.push((*at, 8 * maps.len() as u32, format!("spilt {name}")));
                 }
                 block.push((*cache, slots * slot_size * maps.len() as u32, name));
             }

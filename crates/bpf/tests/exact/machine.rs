@@ -196,8 +196,14 @@ impl<'p> Kernel<'p> {
                 .map(|name| KernelMap::new(self.loaded.map_fd(name).expect("map")).expect("map"));
             let table = map.as_mut().map(|m| m as &mut dyn Table);
             let id = GlobalId(i as u32);
-            let deltas = drain::take(&self.state, &self.object.layout, id, generation, table)
-                .expect("drain");
+            let deltas = drain::take(
+                &self.state,
+                &self.object.layout,
+                id,
+                (generation, false),
+                table,
+            )
+            .expect("drain");
             for (g, deltas) in deltas {
                 let base = self.base[g.index()].as_mut().expect("per-CPU");
                 merge(base, deltas, &layout.place);
