@@ -4,6 +4,7 @@ use std::fmt;
 
 use spile_ir::{Event, HandlerId, Inst, NrSet, Program, Space, Ty};
 
+use crate::alike;
 use crate::asm::{Asm, Function};
 use crate::at_return;
 use crate::dispatch::{self, Part};
@@ -124,6 +125,9 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
     let counted = counters::counters(program);
     let mut groups = groups(program, options, &idle);
     means::sessions(&mut groups, program, options);
+    if !options.timing && !options.lines {
+        alike::join(&mut groups, program);
+    }
     if !counted.is_empty() {
         groups.push((Attach::Switch(counted.clone()), Vec::new()));
     }
@@ -140,7 +144,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
             _ => unit.program(&name, &attach, &handlers, &mut pool)?,
         };
         let section = match &attach {
-            Attach::RawTracepoint(point) => format!("raw_tp/{point}"),
+            Attach::RawTracepoint(points) => format!("raw_tp/{}", points[0]),
             Attach::TraceEvent { name, .. } => format!("tp/raw_syscalls/{name}"),
             Attach::Perf { .. } | Attach::Watch(_) => "perf_event".into(),
             Attach::Switch(_) => "raw_tp/sched_switch".into(),
@@ -260,7 +264,7 @@ fn groups(
             continue;
         }
         let attach = match &handler.event {
-            Event::Tracepoint(name) => Attach::RawTracepoint(name.to_string()),
+            Event::Tracepoint(name) => Attach::RawTracepoint(vec![name.to_string()]),
             Event::SysEnter(_) => syscalls(false, program, options),
             Event::SysExit(_) => syscalls(true, program, options),
             Event::Perf {
@@ -319,15 +323,17 @@ fn syscalls(exit: bool, program: &Program, options: &Options) -> Attach {
             name,
             id: ids[usize::from(exit)],
         },
-        None => Attach::RawTracepoint(name.into()),
+        None => Attach::RawTracepoint(vec![name.into()]),
     }
 }
 
 fn identifier(attach: &Attach) -> String {
     match attach {
         Attach::TraceEvent { name, .. } => (*name).into(),
-        Attach::RawTracepoint(name) => name
-            .chars()
+        Attach::RawTracepoint(names) => names
+            .iter()
+            .take(1)
+            .flat_map(|name| name.chars())
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
             .collect(),
         Attach::Perf { .. } => "perf".into(),
@@ -544,7 +550,9 @@ impl Unit<'_> {
     /// Whether some handler asks which system call it is.
     fn number_needed(&self, attach: &Attach, handlers: &[HandlerId]) -> bool {
         let calls = match attach {
-            Attach::RawTracepoint(p) => p == "sys_enter" || p == "sys_exit",
+            Attach::RawTracepoint(names) => {
+                names.iter().any(|p| p == "sys_enter" || p == "sys_exit")
+            }
             attach => matches!(attach, Attach::TraceEvent { .. }),
         };
         if !calls {

@@ -56,7 +56,7 @@ pub fn teller(plan: &Plan, cpus: u32, shape: u32) -> Result<(ProgramSpec, Progra
     };
     let info = ProgramInfo {
         name: name.into(),
-        attach: Attach::RawTracepoint(EXEC.into()),
+        attach: Attach::RawTracepoint(vec![EXEC.into()]),
         handlers: Vec::new(),
     };
     Ok((spec, info))

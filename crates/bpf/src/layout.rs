@@ -467,6 +467,17 @@ pub struct Layout {
     pub pages: bool,
 }
 
+impl Layout {
+    /// The tracepoints at which the program of a handler is attached beside the handler's own.
+    pub fn others(&self, handler: HandlerId) -> &[String] {
+        let of = |p: &&ProgramInfo| p.handlers.contains(&handler);
+        match self.programs.iter().find(of).map(|p| &p.attach) {
+            Some(Attach::RawTracepoint(names)) => names.get(1..).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+}
+
 /// A kernel handler.
 #[derive(Debug, Clone)]
 pub struct HandlerInfo {
@@ -495,8 +506,9 @@ pub fn counter_map(n: usize) -> String {
 /// What a program is attached to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attach {
-    /// A raw tracepoint.
-    RawTracepoint(String),
+    /// Raw tracepoints: one as a rule, or several where the same is done at all. The program's handlers
+    /// are those of the first, and hits at the others count as theirs.
+    RawTracepoint(Vec<String>),
     /// A trace event of the system `raw_syscalls`.
     TraceEvent {
         /// Its name.

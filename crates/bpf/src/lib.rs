@@ -1,5 +1,6 @@
 //! IR to eBPF: instruction table, selection, register allocation, maps, BTF, ELF writer,
 //! disassembler. No I/O.
+mod alike;
 pub mod asm;
 mod at_return;
 pub mod btf;

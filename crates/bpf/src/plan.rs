@@ -24,6 +24,7 @@ use crate::lower::{is_tokenize, reads_into_text};
 
 pub use arrays::{CACHED, Together};
 pub use stacks::StackRoom;
+pub(crate) use stacks::takes_kernel_stack;
 
 use arrays::{Records, map_name, place_array, place_field};
 

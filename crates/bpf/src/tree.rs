@@ -65,7 +65,7 @@ pub fn tracker(at: u32, offsets: &KernelOffsets) -> Result<(ProgramSpec, Program
     };
     let info = ProgramInfo {
         name: name.into(),
-        attach: Attach::RawTracepoint(FORK.into()),
+        attach: Attach::RawTracepoint(vec![FORK.into()]),
         handlers: Vec::new(),
     };
     Ok((spec, info))

@@ -237,8 +237,68 @@ fn system_calls_beside_samples() {
     // Minor faults; a clock; a counter of the processor.
     assert_eq!(attach("perf(1, 5, period 1)"), event);
     for clock in ["perf(1, 0, freq 97)", "perf(0, 0, period 1000000)"] {
-        assert_eq!(attach(clock), Attach::RawTracepoint("sys_enter".into()));
+        assert_eq!(
+            attach(clock),
+            Attach::RawTracepoint(vec!["sys_enter".into()])
+        );
     }
+}
+
+/// Tracepoints of interrupts where the same is done share a program; not those where something else is
+/// done, nor soft interrupts, which interrupts interrupt, nor where each is told of by itself.
+#[test]
+fn one_program_at_tracepoints_of_interrupts() {
+    let adds = |n: u32| format!("    stat_add g0[], {n}\n");
+    let stack = "    r0 = intr kernel_stack(3)\n".to_owned();
+    let points = [
+        ("local_timer_entry", adds(1)),
+        ("softirq_entry", adds(1)),
+        ("reschedule_entry", adds(1)),
+        ("irq_handler_entry", adds(2)),
+        ("irq_handler_exit", adds(1)),
+        ("vector_alloc", adds(1)),
+        ("irq_work_exit", adds(1) + &adds(1)),
+        ("call_function_entry", stack.clone()),
+        ("call_function_exit", stack),
+    ];
+    let handler = |(name, body): &(&str, String)| {
+        let regs = if body.contains("r0") {
+            "regs r0: str64"
+        } else {
+            ""
+        };
+        format!(
+            "handler \"{name}\" points 1 tracepoint(\"{name}\") @0 {{ {regs}\n  b0:\n{body}    ret\n}}\n"
+        )
+    };
+    let global = "site @0 \"\"\nglobal g0 \"a\" stats(sum) percpu double @0\n";
+    let handlers: String = points.iter().map(handler).collect();
+    let p = program(&format!("{global}{handlers}"));
+    let names = |change: fn(&mut Options)| {
+        let mut options = options();
+        change(&mut options);
+        let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+        let programs = c.layout.programs.iter();
+        let attached: Vec<Vec<String>> = programs
+            .map(|p| match &p.attach {
+                Attach::RawTracepoint(names) => names.clone(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        (attached, c.layout)
+    };
+    let (shared, layout) = names(|_| {});
+    let first = ["local_timer_entry", "reschedule_entry", "irq_handler_exit"];
+    assert_eq!(shared[0], first);
+    assert!(
+        shared[1..].iter().all(|names| names.len() == 1),
+        "{shared:?}"
+    );
+    assert_eq!(shared.iter().flatten().count(), points.len());
+    assert_eq!(layout.others(spile_ir::HandlerId(0)), &first[1..]);
+    assert_eq!(layout.others(spile_ir::HandlerId(1)), &[] as &[String]);
+    assert_eq!(names(|o| o.timing = true).0.len(), points.len());
+    assert_eq!(names(|o| o.lines = true).0.len(), points.len());
 }
 
 /// Functions and their returns are one program, and calls are told apart by what the kernel keeps of

@@ -583,7 +583,9 @@ impl Controller {
         callers: &[SiteId],
         handler: HandlerId,
     ) {
-        let line = message::error_line(message, site, callers, Some(handler), &self.world.program);
+        let others = self.kernel().map(|k| k.layout().others(handler));
+        let probe = (Some(handler), others.unwrap_or_default());
+        let line = message::error_line(message, site, callers, probe, &self.world.program);
         self.out.flush();
         output::complain(&line);
         self.errors_seen = true;
@@ -613,7 +615,7 @@ impl Controller {
             &String::from_utf8_lossy(error.message.message()),
             error.site,
             &error.callers,
-            Some(handler),
+            (Some(handler), &[]),
             &self.world.program,
         );
         self.error_line(&line);

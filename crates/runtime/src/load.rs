@@ -462,11 +462,12 @@ fn attach(
     links: &mut Links,
 ) -> Result<(), Error> {
     match &info.attach {
-        Attach::RawTracepoint(name) => {
-            let link = raw_tracepoint_open(Some(name), fd);
-            links
-                .points
-                .push(link.map_err(|e| refused(format!("tracepoint {name}"), e))?);
+        Attach::RawTracepoint(names) => {
+            for name in names {
+                let link = raw_tracepoint_open(Some(name), fd);
+                let link = link.map_err(|e| refused(format!("tracepoint {name}"), e))?;
+                links.points.push(link);
+            }
         }
         Attach::TraceEvent { name, id } => {
             let (event, link) = perf::trace_event(*id, fd)
@@ -630,7 +631,7 @@ mod tests {
             handlers: vec![],
             programs: vec![ProgramInfo {
                 name: "tp_0".into(),
-                attach: Attach::RawTracepoint("x".into()),
+                attach: Attach::RawTracepoint(vec!["x".into()]),
                 handlers: vec![HandlerId(0)],
             }],
             records: vec![],

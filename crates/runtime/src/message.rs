@@ -81,12 +81,13 @@ pub fn overflow(name: &str, kind: &GlobalKind) -> String {
     }
 }
 
-/// The whole line: message, place, callers (innermost first) and probe.
+/// The whole line: message, place, callers (innermost first) and probe, with other tracepoints at which
+/// its program runs.
 pub fn error_line(
     message: &str,
     site: SiteId,
     callers: &[SiteId],
-    handler: Option<HandlerId>,
+    (handler, others): (Option<HandlerId>, &[String]),
     program: &Program,
 ) -> String {
     let mut line = format!("ERROR: {message}");
@@ -100,6 +101,9 @@ pub fn error_line(
     }
     if let Some(handler) = handler.and_then(|h| program.handlers.get(h.index())) {
         let _ = write!(line, " in probe {}", handler.point);
+        if !others.is_empty() {
+            let _ = write!(line, ", or at {}", others.join(", "));
+        }
     }
     line.push('\n');
     line
@@ -166,15 +170,20 @@ mod tests {
                 "division by 0",
                 SiteId(1),
                 &[SiteId(2)],
-                Some(HandlerId(0)),
+                (Some(HandlerId(0)), &[]),
                 &program
             ),
             "ERROR: division by 0 near operator '/' at x.stp:1:2 \
              (called from identifier 'f' at x.stp:9:9) in probe begin\n"
         );
         assert_eq!(
-            error_line("x", SiteId(0), &[], None, &program),
+            error_line("x", SiteId(0), &[], (None, &[]), &program),
             "ERROR: x\n"
+        );
+        let others = ["a_exit".to_owned(), "b_exit".to_owned()];
+        assert_eq!(
+            error_line("x", SiteId(0), &[], (Some(HandlerId(0)), &others), &program),
+            "ERROR: x in probe begin, or at a_exit, b_exit\n"
         );
     }
 }

@@ -46,6 +46,18 @@ fn takes_user_stack(inst: &Inst) -> bool {
     )
 }
 
+/// Whether an instruction walks the kernel's stack.
+pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
+    use spile_ir::intrinsics::Intrinsic::{KernelFrame, KernelStack, KernelSymbolic};
+    matches!(
+        inst,
+        Inst::Intr {
+            f: KernelStack | KernelFrame | KernelSymbolic,
+            ..
+        }
+    )
+}
+
 impl StackRoom {
     /// Bytes of all addresses.
     pub fn bytes(&self) -> u32 {
@@ -54,15 +66,7 @@ impl StackRoom {
 
     pub(super) fn new(program: &Program, shared: &mut Bump, cpu: &mut Bump) -> Option<StackRoom> {
         use spile_ir::intrinsics::Intrinsic as I;
-        let takes = |i: &Inst| {
-            matches!(
-                i,
-                Inst::Intr {
-                    f: I::KernelStack | I::KernelFrame | I::KernelSymbolic,
-                    ..
-                }
-            )
-        };
+        let takes = takes_kernel_stack;
         let user = insts(program).any(takes_user_stack);
         // An address is looked up in the mappings, no stack is walked.
         let looks_up = |i: &Inst| match i {

@@ -18,7 +18,8 @@ impl Controller {
                     self.account.overflows += missed;
                     if let Some(global) = program.globals.get(g.index()) {
                         let text = message::overflow(&global.name, &global.kind);
-                        let line = message::error_line(&text, global.site, &[], None, &program);
+                        let line =
+                            message::error_line(&text, global.site, &[], (None, &[]), &program);
                         self.error_line(&line);
                     }
                 }

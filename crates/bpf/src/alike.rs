@@ -1,0 +1,96 @@
+//! One program for several tracepoints: where all that is done at them came out the same, the kernel
+//! checks, compiles and frees it once, which takes it half a millisecond a program.
+//!
+//! A processor runs a program once at a time, whichever of its tracepoints is hit; a hit meanwhile is turned
+//! away. So only tracepoints share of which none can be hit while handlers of the others run, not even
+//! those that find that they have nothing to do: those of interrupts, during which there are no others. Soft
+//! interrupts, system calls and all else are interrupted by them.
+
+use spile_ir::{HandlerId, Program};
+
+use crate::layout::Attach;
+use crate::plan::takes_kernel_stack;
+
+/// What is hit in interrupts of the processor alone, where interrupts are off, without `_entry` and
+/// `_exit`: the system `irq_vectors` of x86 (arch/x86/include/asm/trace/irq_vectors.h; its other
+/// events, of how vectors are given out, come at any time), and handlers of devices' interrupts.
+const INTERRUPTS: [&str; 12] = [
+    "call_function",
+    "call_function_single",
+    "deferred_error_apic",
+    "error_apic",
+    "irq_handler",
+    "irq_work",
+    "local_timer",
+    "reschedule",
+    "spurious_apic",
+    "thermal_apic",
+    "threshold_apic",
+    "x86_platform_ipi",
+];
+
+/// Whether a raw tracepoint is one of those.
+fn of_interrupts(name: &str) -> bool {
+    let what = name.strip_suffix("_entry");
+    let what = what.or_else(|| name.strip_suffix("_exit"));
+    what.is_some_and(|what| INTERRUPTS.contains(&what))
+}
+
+/// Has tracepoints where the same is done share a program, which is that of the first. Not wanted where
+/// times are taken of each handler, nor in an object for files: there a section names one tracepoint.
+pub(crate) fn join(groups: &mut Vec<(Attach, Vec<HandlerId>)>, program: &Program) {
+    let mut kept: Vec<(Attach, Vec<HandlerId>)> = Vec::with_capacity(groups.len());
+    for (attach, handlers) in std::mem::take(groups) {
+        let name = shareable(&attach);
+        let alike = kept
+            .iter_mut()
+            .find(|(a, h)| name.is_some() && shareable(a).is_some() && same(program, h, &handlers));
+        match (name, alike) {
+            (Some(name), Some((Attach::RawTracepoint(names), _))) => names.push(name),
+            _ => kept.push((attach, handlers)),
+        }
+    }
+    *groups = kept;
+}
+
+/// The tracepoint whose program may have others, by its name.
+fn shareable(attach: &Attach) -> Option<String> {
+    match attach {
+        Attach::RawTracepoint(names) => names.first().filter(|n| of_interrupts(n)).cloned(),
+        _ => None,
+    }
+}
+
+/// Whether handlers do the same one by one. Code for the kernel's stack knows its tracepoint.
+fn same(program: &Program, a: &[HandlerId], b: &[HandlerId]) -> bool {
+    let body = |id: &HandlerId| &program.handlers[id.index()].body;
+    let stack = |id: &HandlerId| {
+        let mut insts = body(id).blocks.iter().flat_map(|b| &b.insts);
+        insts.any(|(i, _)| takes_kernel_stack(i))
+    };
+    a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| body(a) == body(b) && !stack(a))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_of_interrupts() {
+        for name in ["local_timer_entry", "reschedule_exit", "irq_handler_entry"] {
+            assert!(of_interrupts(name), "{name}");
+        }
+        for name in [
+            "softirq_entry",
+            "softirq_exit",
+            "irq_handler",
+            "vector_alloc",
+            "sys_exit",
+        ] {
+            assert!(!of_interrupts(name), "{name}");
+        }
+    }
+}
