@@ -162,7 +162,7 @@ fn options() -> Options {
             may_goto: false,
             ..Features::SINCE_6_9
         },
-        syscalls: Vec::new(),
+        syscalls: [].into(),
         functions: Default::default(),
         share: None,
         resident: false,

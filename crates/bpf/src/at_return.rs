@@ -279,7 +279,7 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
             lines: false,
             offsets: KernelOffsets::default(),
             features: Features::SINCE_6_9,
-            syscalls: Vec::new(),
+            syscalls: [].into(),
             functions: [("f".to_owned(), typed)].into(),
             share: None,
             resident: false,

@@ -27,6 +27,7 @@ pub use place::{AggLayout, Beside, Field, GlobalLayout, Place, ValueLayout};
 pub use symbolic::Symbolic;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};
 
@@ -236,7 +237,7 @@ pub struct Options {
     /// What the kernel's BPF has.
     pub features: Features,
     /// How argument strings of system calls are decoded, by number as in `NrSet`.
-    pub syscalls: Vec<SyscallDesc>,
+    pub syscalls: Arc<[SyscallDesc]>,
     /// Functions of the kernel that fentry and fexit may attach to, by name.
     pub functions: BTreeMap<String, Typed>,
     /// Whether handlers share subprograms: quick to load, each hit some nanoseconds slower. `None`:

@@ -161,7 +161,7 @@ mod tests {
                 uprobe_multi: false,
                 ..Features::SINCE_6_9
             },
-            syscalls: Vec::new(),
+            syscalls: [].into(),
             functions: functions.iter().map(named).collect(),
             share: None,
             resident: false,

@@ -153,7 +153,7 @@ fn reverse_post_order(body: &Body) -> Vec<BlockId> {
     let mut path = vec![(BlockId(0), body.blocks[0].successors())];
     seen[0] = true;
     while let Some((block, rest)) = path.last_mut() {
-        match rest.pop() {
+        match rest.next_back() {
             Some(next) => {
                 if !std::mem::replace(&mut seen[next.index()], true) {
                     path.push((next, body.blocks[next.index()].successors()));

@@ -58,7 +58,7 @@ fn options() -> Options {
             may_goto: false,
             ..Features::SINCE_6_9
         },
-        syscalls: Vec::new(),
+        syscalls: [].into(),
         functions: Default::default(),
         share: None,
         resident: false,
@@ -467,7 +467,7 @@ fn text_of_system_calls() {
             ArgDesc::Int(4),
             ArgDesc::UserStr,
         ];
-        options.syscalls = vec![
+        options.syscalls = [
             SyscallDesc {
                 nr: 321,
                 name: "bpf".into(),
@@ -492,7 +492,8 @@ fn text_of_system_calls() {
                 args: all.to_vec(),
                 ret_hex: true,
             },
-        ];
+        ]
+        .into();
         let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
         let mut object = load(&c)?;
         let name = c.layout.programs[0].name.clone();

@@ -263,15 +263,11 @@ pub fn reads_memory(format: &crate::fmt::Format) -> bool {
         .any(|p| matches!(p, Piece::Conv(c) if matches!(c.kind, ConvKind::Mem | ConvKind::MemHex)))
 }
 
-impl Term {
-    /// Calls `f` with every block it can go to (not the catch block).
-    pub fn for_each_target(&self, mut f: impl FnMut(BlockId)) {
-        self.clone().targets_mut(|b| f(*b));
-    }
-
-    /// Calls `f` with every block it can go to, to change it.
-    pub fn targets_mut(&mut self, mut f: impl FnMut(&mut BlockId)) {
-        match self {
+/// Where a terminator can go, for reading and for changing.
+macro_rules! targets {
+    ($term:expr, $f:expr) => {{
+        let mut f = $f;
+        match $term {
             Term::Jump(b) => f(b),
             Term::Branch { then, els, .. } => {
                 f(then);
@@ -283,33 +279,61 @@ impl Term {
             }
             Term::Ret(_) | Term::EndHandler => {}
         }
-    }
+    }};
+}
 
-    /// Calls `f` with every operand.
-    pub fn for_each_use(&self, mut f: impl FnMut(Val)) {
-        self.clone().uses_mut(|v| f(*v));
-    }
-
-    /// Calls `f` with every operand, to change it.
-    pub fn uses_mut(&mut self, mut f: impl FnMut(&mut Val)) {
-        match self {
+/// Which operands a terminator has, for reading and for changing.
+macro_rules! term_uses {
+    ($term:expr, $f:expr) => {{
+        let mut f = $f;
+        match $term {
             Term::Branch { cond, .. } => f(cond),
             Term::Ret(Some(v)) => f(v),
             _ => {}
         }
+    }};
+}
+
+/// Which registers a terminator writes, for reading (`iter`) and for changing (`iter_mut`).
+macro_rules! term_dsts {
+    ($term:expr, $f:expr, $iter:ident) => {{
+        let mut f = $f;
+        if let Term::IterNext { keys, value, .. } = $term {
+            keys.$iter().for_each(&mut f);
+            value.$iter().for_each(f);
+        }
+    }};
+}
+
+impl Term {
+    /// Calls `f` with every block it can go to (not the catch block).
+    pub fn for_each_target(&self, mut f: impl FnMut(BlockId)) {
+        targets!(self, |b: &BlockId| f(*b));
     }
 
-    /// Calls `f` with every register it writes.
-    pub fn dsts_mut(&mut self, mut f: impl FnMut(&mut Reg)) {
-        if let Term::IterNext { keys, value, .. } = self {
-            keys.iter_mut().for_each(&mut f);
-            value.iter_mut().for_each(f);
-        }
+    /// Calls `f` with every block it can go to, to change it.
+    pub fn targets_mut(&mut self, f: impl FnMut(&mut BlockId)) {
+        targets!(self, f);
+    }
+
+    /// Calls `f` with every operand.
+    pub fn for_each_use(&self, mut f: impl FnMut(Val)) {
+        term_uses!(self, |v: &Val| f(*v));
+    }
+
+    /// Calls `f` with every operand, to change it.
+    pub fn uses_mut(&mut self, f: impl FnMut(&mut Val)) {
+        term_uses!(self, f);
     }
 
     /// Calls `f` with every register it writes.
     pub fn for_each_dst(&self, mut f: impl FnMut(Reg)) {
-        self.clone().dsts_mut(|r| f(*r));
+        term_dsts!(self, |r: &Reg| f(*r), iter);
+    }
+
+    /// Calls `f` with every register it writes.
+    pub fn dsts_mut(&mut self, f: impl FnMut(&mut Reg)) {
+        term_dsts!(self, f, iter_mut);
     }
 }
 
@@ -383,10 +407,13 @@ impl Body {
 
 impl Block {
     /// Every block that can run next: the jumps' targets and the catch block.
-    pub fn successors(&self) -> Vec<BlockId> {
-        let mut out = Vec::with_capacity(3);
-        self.term.for_each_target(|b| out.push(b));
-        out.extend(self.catch);
-        out
+    pub fn successors(&self) -> impl DoubleEndedIterator<Item = BlockId> + use<> {
+        let (one, other) = match self.term {
+            Term::Jump(to) => (Some(to), None),
+            Term::Branch { then, els, .. } => (Some(then), Some(els)),
+            Term::IterNext { body, done, .. } => (Some(body), Some(done)),
+            Term::Ret(_) | Term::EndHandler => (None, None),
+        };
+        [one, other, self.catch].into_iter().flatten()
     }
 }

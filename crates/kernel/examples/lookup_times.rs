@@ -60,7 +60,7 @@ fn main() {
         once("all names of tracepoints", || {
             tracepoints::names(&btf).len()
         });
-        once("a constant", || btf.enum_value("PIDTYPE_TGID"));
+        once("a constant", || btf.constant("pid_type", "PIDTYPE_TGID"));
         once("an absent name", || btf.find_func("nosuch_function_name"));
         let found = once("sched:*, by tracefs", || {
             tracepoints::matching(&btf, "sched:*")

@@ -85,18 +85,21 @@ pub fn version() -> (u32, u32, u32) {
 /// Whether the kernel may switch threads within its own code, and so within BPF programs that run
 /// with preemption on. Where that can be set at the boot, debugfs has the setting; where that may
 /// not be read (lockdown, which keeps it from being set there too), the command line and the
-/// configuration. `true` where it cannot be told.
+/// configuration. `true` where it cannot be told. Found out at the first call.
 #[must_use]
 pub fn preempts() -> bool {
-    let setting = || {
-        let line = crate::tracepoints::debugfs("sched/preempt");
-        let by_debugfs = line.as_deref().and_then(marked_word);
-        by_debugfs.map(str::to_owned).or_else(|| {
-            let line = std::fs::read_to_string("/proc/cmdline").ok()?;
-            preemption_at_boot(&line, |name| config(name) == Some("y")).map(str::to_owned)
-        })
-    };
-    preempts_by(&version_text(), setting)
+    static PREEMPTS: OnceLock<bool> = OnceLock::new();
+    *PREEMPTS.get_or_init(|| preempts_by(&version_text(), preemption_set))
+}
+
+/// The setting, where the kernel has one.
+fn preemption_set() -> Option<String> {
+    let line = crate::tracepoints::debugfs("sched/preempt");
+    let by_debugfs = line.as_deref().and_then(marked_word);
+    by_debugfs.map(str::to_owned).or_else(|| {
+        let line = std::fs::read_to_string("/proc/cmdline").ok()?;
+        preemption_at_boot(&line, |name| config(name) == Some("y")).map(str::to_owned)
+    })
 }
 
 /// The setting by its name, as `preempt=` on the kernel's command line has them.

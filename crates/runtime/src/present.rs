@@ -52,7 +52,7 @@ impl Offsets {
         };
         let task = |name| at("task_struct", name);
         let cred = |name| at("cred", name);
-        let kind = |name| u64::try_from(btf.enum_value(name)?).ok();
+        let kind = |name| u64::try_from(btf.constant("pid_type", name)?).ok();
         Some(Offsets {
             tasks: task("tasks")?,
             flags: task("flags")?,

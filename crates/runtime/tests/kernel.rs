@@ -27,7 +27,7 @@ fn machine() -> Machine {
         lines: true,
         offsets: KernelOffsets::default(),
         features: Features::SINCE_6_9,
-        syscalls: Vec::new(),
+        syscalls: [].into(),
         functions: Default::default(),
         share: None,
         resident: false,

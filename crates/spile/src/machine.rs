@@ -1,6 +1,7 @@
 //! What the code generator is told about the running machine.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
 
 use spile_bpf::layout::{
     ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, Preemption, Session,
@@ -17,6 +18,14 @@ use spile_kernel::{machine, perf};
 use spile_sema::facts::PerfEvent;
 
 use crate::facts::return_stack;
+
+/// Finds out what scripts with probes in the kernel need to be compiled, in the order in which it is
+/// asked for.
+pub fn look() {
+    let _ = Btf::vmlinux();
+    let _ = machine::preempts();
+    syscall_descs();
+}
 
 /// The perf events that have names.
 pub fn perf_events() -> Vec<PerfEvent> {
@@ -65,7 +74,7 @@ pub fn offsets(btf: &Btf, user: bool, stacks: bool) -> KernelOffsets {
     let cred = |path: &[&str]| offset(btf, "cred", path);
     let pointer = 8;
     let pids = offset(btf, "signal_struct", &["pids"]);
-    let pid_type = |name| Some(u32::try_from(btf.enum_value(name)?).ok()? * pointer);
+    let pid_type = |name| Some(u32::try_from(btf.constant("pid_type", name)?).ok()? * pointer);
     KernelOffsets {
         task_pid: task(&["pid"]),
         task_tgid: task(&["tgid"]),
@@ -155,7 +164,7 @@ fn page_offsets(btf: &Btf) -> Option<PageOffsets> {
         node_slots: offset(btf, "xa_node", &["slots"])?,
         folio_flags: folio("flags")?,
         folio_index: folio("index")?,
-        uptodate: u32::try_from(btf.enum_value("PG_uptodate")?).ok()?,
+        uptodate: u32::try_from(btf.constant("pageflags", "PG_uptodate")?).ok()?,
         page_size: u32::try_from(btf.size_of(btf.find_struct("page")?)?).ok()?,
     })
 }
@@ -259,7 +268,12 @@ pub fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, Typed> 
 }
 
 /// The system calls as the generator prints them.
-pub fn syscall_descs() -> Vec<SyscallDesc> {
+pub fn syscall_descs() -> Arc<[SyscallDesc]> {
+    static DESCS: OnceLock<Arc<[SyscallDesc]>> = OnceLock::new();
+    DESCS.get_or_init(|| make_descs().into()).clone()
+}
+
+fn make_descs() -> Vec<SyscallDesc> {
     let mut tables = HashMap::new();
     let mut list = Vec::new();
     for (abi, base) in [(Abi::X86_64, 0), (Abi::I386, NrSet::COMPAT)] {

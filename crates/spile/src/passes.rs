@@ -99,7 +99,7 @@ pub fn through(
     let mut watch = Stopwatch::start(cli.verbose > 0);
     // With -r it is another kernel's types that are wanted.
     if script.is_some() && cli.pass != Some(1) && cli.release.is_none() {
-        read_ahead();
+        process::aside(machine::look);
     }
     let mut words = Words::new();
     let part = script.is_some().then_some(&words);
@@ -212,13 +212,6 @@ pub fn through(
     // The process ends: its trees are not worth the millisecond that taking them apart costs.
     std::mem::forget(front);
     Ok(End::Ran(outcome))
-}
-
-/// Has the kernel's types indexed meanwhile, by a thread if there can be one: analysis wants them.
-fn read_ahead() {
-    process::aside(|| {
-        let _ = Btf::vmlinux();
-    });
 }
 
 /// What `process` without a name means.

@@ -64,11 +64,12 @@ pub(crate) fn modes(program: &Program, body: &Body) -> Vec<Option<Quote>> {
     let mut changed = true;
     while changed {
         let before = modes.clone();
-        for (inst, _) in body.blocks.iter().flat_map(|b| &b.insts) {
-            visit(program, inst, &mut modes);
-        }
-        for block in &body.blocks {
+        // What an instruction reads is known from what becomes of its result: most stand behind it.
+        for block in body.blocks.iter().rev() {
             block.term.for_each_use(|v| used(v, Mode::Used, &mut modes));
+            for (inst, _) in block.insts.iter().rev() {
+                visit(program, inst, &mut modes);
+            }
         }
         changed = modes != before;
     }

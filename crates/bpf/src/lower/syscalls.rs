@@ -244,7 +244,7 @@ impl Gen<'_> {
             .unwrap_or(0);
         let rows = rows.min(4 * NrSet::COMPAT);
         let mut names: Vec<&[u8]> = vec![b""; rows as usize];
-        for s in &self.options.syscalls {
+        for s in self.options.syscalls.iter() {
             if let Some(name) = names.get_mut(s.nr as usize) {
                 *name = s.name.as_bytes();
             }

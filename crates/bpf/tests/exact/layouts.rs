@@ -216,7 +216,7 @@ fn check_alloc(body: &Body) {
     let live = Liveness::of(body);
     for id in &alloc.order {
         let block = &body.blocks[id.index()];
-        let Some(mut set) = live.live_out_set(*id).cloned() else {
+        let Some(mut set) = live.live_out_set(*id) else {
             continue;
         };
         live.step_term(block, &mut set);

@@ -65,7 +65,7 @@ pub fn options() -> Options {
             may_goto: version() >= (6, 9),
             ..Features::SINCE_6_9
         },
-        syscalls: Vec::new(),
+        syscalls: [].into(),
         functions: Default::default(),
         share: None,
         resident: false,

@@ -8,27 +8,30 @@ use crate::*;
 pub fn run(program: &Program, body: &mut Body) {
     let live = Liveness::of(body);
     for i in 0..body.blocks.len() {
-        let Some(mut set) = live.live_out_set(BlockId(i as u32)).cloned() else {
+        let Some(mut set) = live.live_out_set(BlockId(i as u32)) else {
             continue;
         };
-        let insts = std::mem::take(&mut body.blocks[i].insts);
+        let mut insts = std::mem::take(&mut body.blocks[i].insts);
         let block = &body.blocks[i];
         live.step_term(block, &mut set);
-        let mut kept = Vec::with_capacity(insts.len());
-        for (mut inst, site) in insts.into_iter().rev() {
+        // Those that stay move to the end.
+        let mut kept = insts.len();
+        for at in (0..insts.len()).rev() {
+            let inst = &mut insts[at].0;
             let dead = inst.dst().is_none_or(|r| !set.contains(r));
             let idle = matches!(inst, Inst::Copy { dst, src: Val::Reg(src) } if dst == src);
             if idle || dead && inst.removable(program) {
                 continue;
             }
             if dead {
-                forget_result(&mut inst);
+                forget_result(inst);
             }
-            live.step(block, &inst, &mut set);
-            kept.push((inst, site));
+            live.step(block, inst, &mut set);
+            kept -= 1;
+            insts.swap(at, kept);
         }
-        kept.reverse();
-        body.blocks[i].insts = kept;
+        insts.drain(..kept);
+        body.blocks[i].insts = insts;
     }
 }
 

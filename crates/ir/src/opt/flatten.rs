@@ -208,7 +208,7 @@ impl<'a> Flat<'a> {
         let region = &self.regions[region];
         let block_id = BlockId(block as u32);
         let block = &self.program.funcs[region.func].body.blocks[block];
-        let mut set = live.live_out_set(block_id).cloned().unwrap_or_default();
+        let mut set = live.live_out_set(block_id).unwrap_or_default();
         live.step_term(block, &mut set);
         let mut found = Vec::new();
         for (inst, _) in block.insts.iter().rev() {

@@ -4,7 +4,7 @@
 //! A block starts with what is known at the end of all that lead to it; with nothing where a jump
 //! back or an error leads to it. All registers of a handler are 0 or empty when it starts.
 
-use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::liveness::Liveness;
 use crate::*;
@@ -12,17 +12,17 @@ use crate::*;
 /// What is known at a point.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    /// Registers that hold the same value as an operand.
-    copies: HashMap<Reg, Val>,
+    /// Registers that hold the same value as an operand, in their order.
+    copies: Vec<(Reg, Val)>,
     /// Values computed and still held: the instruction (with the register it wrote).
-    exprs: Vec<(Inst, Reg)>,
+    exprs: Vec<(Rc<Inst>, Reg)>,
 }
 
 impl Known {
     /// Forgets what depends on a register's old value.
     fn written(&mut self, r: Reg) {
         let v = Val::Reg(r);
-        self.copies.retain(|k, c| *k != r && *c != v);
+        self.copies.retain(|(k, c)| *k != r && *c != v);
         self.exprs.retain(|(inst, dst)| {
             let mut uses = *dst == r;
             inst.for_each_use(|u| uses |= u == v);
@@ -41,10 +41,22 @@ impl Known {
 
     fn resolve(&self, v: &mut Val) {
         if let Val::Reg(r) = v
-            && let Some(known) = self.copies.get(r)
+            && let Some(known) = self.copy(*r)
         {
-            *v = *known;
+            *v = known;
         }
+    }
+
+    /// What a register holds the same value as.
+    fn copy(&self, r: Reg) -> Option<Val> {
+        let at = self.copies.binary_search_by_key(&r, |(k, _)| *k).ok()?;
+        Some(self.copies[at].1)
+    }
+
+    /// Notes what a register holds, of which nothing is known.
+    fn holds(&mut self, r: Reg, v: Val) {
+        let at = self.copies.partition_point(|(k, _)| *k < r);
+        self.copies.insert(at, (r, v));
     }
 
     /// The instruction that computed what a register holds.
@@ -52,7 +64,7 @@ impl Known {
         self.exprs
             .iter()
             .find(|(_, d)| Val::Reg(*d) == v)
-            .map(|(i, _)| i)
+            .map(|(i, _)| &**i)
     }
 }
 
@@ -84,7 +96,7 @@ fn at_start(program: &mut Program, body: &Body) -> Known {
             Some(Ty::Str(_)) => Val::Str(program.intern(b"")),
             None => continue,
         };
-        known.copies.insert(r, value);
+        known.holds(r, value);
     }
     known
 }
@@ -100,8 +112,10 @@ fn joined(body: &Body, b: BlockId, from: &[BlockId], ends: &[Option<Known>]) -> 
         match &mut all {
             None => all = Some(end.clone()),
             Some(known) => {
-                known.copies.retain(|r, v| end.copies.get(r) == Some(v));
-                known.exprs.retain(|e| end.exprs.contains(e));
+                known.copies.retain(|(r, v)| end.copy(*r) == Some(*v));
+                known
+                    .exprs
+                    .retain(|e| end.exprs.iter().any(|f| alike(e, f)));
             }
         }
     }
@@ -112,7 +126,7 @@ fn joined(body: &Body, b: BlockId, from: &[BlockId], ends: &[Option<Known>]) -> 
 fn reverse_post_order(body: &Body) -> Vec<BlockId> {
     let mut seen = vec![false; body.blocks.len()];
     let mut order = Vec::new();
-    let mut path = vec![(BlockId(0), None::<Vec<BlockId>>)];
+    let mut path = vec![(BlockId(0), None)];
     while let Some((b, rest)) = path.last_mut() {
         let b = *b;
         if rest.is_none() && seen.get(b.index()).copied() != Some(false) {
@@ -122,7 +136,7 @@ fn reverse_post_order(body: &Body) -> Vec<BlockId> {
         seen[b.index()] = true;
         match rest
             .get_or_insert_with(|| body.blocks[b.index()].successors())
-            .pop()
+            .next_back()
         {
             Some(next) => path.push((next, None)),
             None => {
@@ -188,17 +202,22 @@ fn block(program: &mut Program, body: &mut Body, b: BlockId, known: &mut Known) 
             _ => {}
         }
     }
-    block.term.clone().dsts_mut(|r| known.written(*r));
+    block.term.for_each_dst(|r| known.written(r));
 }
 
 fn type_of(body: &Body, r: Reg) -> Option<Ty> {
     body.regs.get(r.index()).copied()
 }
 
+/// Whether two values are the same instruction's, in the same register.
+fn alike((a, r): &(Rc<Inst>, Reg), (b, s): &(Rc<Inst>, Reg)) -> bool {
+    r == s && (Rc::ptr_eq(a, b) || a == b)
+}
+
 /// Whether two instructions are the same but for the register they write.
 fn equal(a: &Inst, b: &Inst) -> bool {
-    // Most differ in kind; that needs no copy.
-    if std::mem::discriminant(a) != std::mem::discriminant(b) {
+    // Most differ in kind or in their first operands; that needs no copy.
+    if std::mem::discriminant(a) != std::mem::discriminant(b) || operands(a) != operands(b) {
         return false;
     }
     let mut b = b.clone();
@@ -206,6 +225,18 @@ fn equal(a: &Inst, b: &Inst) -> bool {
         b.dst_mut(|d| *d = r);
     }
     *a == b
+}
+
+/// The first operands of an instruction.
+fn operands(inst: &Inst) -> [Option<Val>; 3] {
+    let mut found = [None; 3];
+    let mut free = found.iter_mut();
+    inst.for_each_use(|v| {
+        if let Some(place) = free.next() {
+            *place = Some(v);
+        }
+    });
+    found
 }
 
 /// Notes what holds after an instruction.
@@ -219,7 +250,7 @@ fn learn(program: &Program, body: &Body, known: &mut Known, inst: &Inst) {
     known.written(dst);
     if let Inst::Copy { src, .. } = inst {
         if *src != Val::Reg(dst) && whole(program, body, *src, dst) {
-            known.copies.insert(dst, *src);
+            known.holds(dst, *src);
         }
         return;
     }
@@ -231,7 +262,7 @@ fn learn(program: &Program, body: &Body, known: &mut Known, inst: &Inst) {
         if known.exprs.len() == MAX_EXPRS {
             known.exprs.remove(0);
         }
-        known.exprs.push((inst.clone(), dst));
+        known.exprs.push((Rc::new(inst.clone()), dst));
     }
 }
 

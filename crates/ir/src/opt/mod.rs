@@ -69,36 +69,48 @@ pub fn optimise(program: &mut Program, on: bool) {
     check(program, valid, "narrow");
 }
 
-/// The passes on single bodies, until nothing changes.
+/// The passes on single bodies, each until nothing changes in it: what they do to one depends on no
+/// other.
 fn rounds(program: &mut Program, valid: bool) {
+    let mut open: Vec<usize> = (0..program.handlers.len() + program.funcs.len()).collect();
     for _ in 0..ROUNDS {
-        let before = program.clone();
-        each_body(program, local::run);
+        let before: Vec<Body> = open.iter().map(|i| body(program, *i).clone()).collect();
+        each_body(program, &open, local::run);
         check(program, valid, "local");
-        each_body(program, |p, b, _| cfg::run(p, b));
+        each_body(program, &open, |p, b, _| cfg::run(p, b));
         check(program, valid, "cfg");
-        each_body(program, |p, b, _| fuse::run(p, b));
+        each_body(program, &open, |p, b, _| fuse::run(p, b));
         check(program, valid, "fuse");
-        each_body(program, |p, b, _| dead::run(p, b));
+        each_body(program, &open, |p, b, _| dead::run(p, b));
         check(program, valid, "dead");
-        if *program == before {
+        let mut before = before.into_iter();
+        open.retain(|i| before.next().as_ref() != Some(body(program, *i)));
+        if open.is_empty() {
             break;
         }
     }
 }
 
-/// Runs a pass on every body, which is out of the program meanwhile. The pass is told whether
-/// it is a handler's.
-fn each_body(program: &mut Program, mut pass: impl FnMut(&mut Program, &mut Body, bool)) {
-    for i in 0..program.handlers.len() {
-        let mut body = std::mem::take(&mut program.handlers[i].body);
-        pass(program, &mut body, true);
-        program.handlers[i].body = body;
+/// A handler's body, or after those a function's.
+fn body(program: &mut Program, i: usize) -> &mut Body {
+    match i.checked_sub(program.handlers.len()) {
+        None => &mut program.handlers[i].body,
+        Some(func) => &mut program.funcs[func].body,
     }
-    for i in 0..program.funcs.len() {
-        let mut body = std::mem::take(&mut program.funcs[i].body);
-        pass(program, &mut body, false);
-        program.funcs[i].body = body;
+}
+
+/// Runs a pass on these bodies, which are out of the program meanwhile. The pass is told whether
+/// one is a handler's.
+fn each_body(
+    program: &mut Program,
+    which: &[usize],
+    mut pass: impl FnMut(&mut Program, &mut Body, bool),
+) {
+    for &i in which {
+        let mut taken = std::mem::take(body(program, i));
+        let handler = i < program.handlers.len();
+        pass(program, &mut taken, handler);
+        *body(program, i) = taken;
     }
 }
 

@@ -103,8 +103,13 @@ impl Graph {
     }
 
     /// Adds what can be reached without a byte.
-    fn close(&self, set: &mut Set, from: Vec<NodeId>, begin: bool, end: bool) {
-        let mut todo: Vec<NodeId> = from.into_iter().filter(|n| put(set, *n)).collect();
+    fn close(&self, set: &mut Set, mut todo: Vec<NodeId>, begin: bool, end: bool) {
+        todo.retain(|n| put(set, *n));
+        self.spread(set, &mut todo, begin, end);
+    }
+
+    /// The same from nodes that are in the set.
+    fn spread(&self, set: &mut Set, todo: &mut Vec<NodeId>, begin: bool, end: bool) {
         while let Some(n) = todo.pop() {
             let n = n as usize;
             let more = self.plain[n]
@@ -152,6 +157,10 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
     };
     let mut first = vec![0; words];
     close(&mut first, vec![source], true);
+    // What is reached in all states, as a match may begin anywhere.
+    let mut always = vec![0; words];
+    close(&mut always, vec![source], false);
+    let (mut next, mut todo) = (always.clone(), Vec::new());
     let mut states = vec![first.clone()];
     // The first state is apart: its closure may go on over its edge.
     let mut index: HashMap<Set, usize> = HashMap::new();
@@ -159,35 +168,38 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
     let mut edges: Vec<bool> = Vec::new();
     let mut at = 0;
     while at < states.len() {
-        let set = states[at].clone();
-        let members = Graph::members(&set);
-        let mut at_edge = set.clone();
-        let again: Vec<NodeId> = members.clone();
+        let mut at_edge = states[at].clone();
+        let members = Graph::members(&at_edge);
+        let bytes = members.iter().flat_map(|n| &g.bytes[*n as usize]);
+        let steps: Vec<_> = bytes
+            .filter_map(|(to, of)| match &nfa.nodes[*of as usize] {
+                Node::Byte(set, _) => Some((*to, set)),
+                _ => None,
+            })
+            .collect();
         let mut fresh = vec![0; words];
         // Over the other edge; at the first state over both.
-        g.close(&mut fresh, again, at == 0 || back, at == 0 || !back);
+        g.close(&mut fresh, members, at == 0 || back, at == 0 || !back);
         at_edge.iter_mut().zip(&fresh).for_each(|(a, b)| *a |= b);
         edges.push(has(&at_edge, goal));
         let mut row = Vec::with_capacity(nfa.class_count);
         for byte in &representative {
-            let mut next = vec![0; words];
-            let mut from = vec![source];
-            for n in &members {
-                for (to, of) in &g.bytes[*n as usize] {
-                    if matches!(&nfa.nodes[*of as usize], Node::Byte(s, _) if s.contains(*byte)) {
-                        from.push(*to);
+            next.copy_from_slice(&always);
+            let taken = steps.iter().filter(|(_, set)| set.contains(*byte));
+            todo.extend(taken.map(|(to, _)| *to).filter(|to| put(&mut next, *to)));
+            g.spread(&mut next, &mut todo, false, false);
+            let to = match index.get(&next) {
+                Some(to) => *to,
+                None => {
+                    let to = states.len();
+                    if to >= MAX_STATES {
+                        return Err(Error::large("its table would have too many states"));
                     }
+                    index.insert(next.clone(), to);
+                    states.push(next.clone());
+                    to
                 }
-            }
-            close(&mut next, from, false);
-            let known = states.len();
-            let to = *index.entry(next.clone()).or_insert(known);
-            if to == known {
-                if known >= MAX_STATES {
-                    return Err(Error::large("its table would have too many states"));
-                }
-                states.push(next);
-            }
+            };
             row.push(to);
         }
         rows.push(row);
@@ -270,13 +282,19 @@ fn finish(
 pub fn merge(rows: &[Vec<usize>], kinds: Vec<u32>) -> Vec<usize> {
     let mut block: Vec<usize> = kinds.iter().map(|k| *k as usize).collect();
     let mut count = 0;
+    let mut key: Vec<u32> = Vec::new();
     loop {
-        let mut index: HashMap<(usize, Vec<usize>), usize> = HashMap::new();
+        let mut index: HashMap<Vec<u32>, usize> = HashMap::new();
         let mut new = Vec::with_capacity(block.len());
         for (i, row) in rows.iter().enumerate() {
-            let key = (block[i], row.iter().map(|to| block[*to]).collect());
+            key.clear();
+            key.push(block[i] as u32);
+            key.extend(row.iter().map(|to| block[*to] as u32));
             let known = index.len();
-            new.push(*index.entry(key).or_insert(known));
+            new.push(match index.get(&key) {
+                Some(block) => *block,
+                None => *index.entry(key.clone()).or_insert(known),
+            });
         }
         let found = index.len();
         block = new;

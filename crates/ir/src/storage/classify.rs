@@ -226,10 +226,13 @@ fn body_accesses<'p>(
 /// The blocks from which a way leads back to themselves.
 fn looping_blocks(body: &Body) -> Vec<bool> {
     let n = body.blocks.len();
+    if !has_loop(body) {
+        return vec![false; n];
+    }
     (0..n)
         .map(|start| {
             let mut seen = vec![false; n];
-            let mut stack = body.blocks[start].successors();
+            let mut stack: Vec<BlockId> = body.blocks[start].successors().collect();
             while let Some(b) = stack.pop() {
                 if b.index() == start {
                     return true;
@@ -241,6 +244,29 @@ fn looping_blocks(body: &Body) -> Vec<bool> {
             false
         })
         .collect()
+}
+
+/// Whether a way leads from some block back to it: whether, with all taken away that nothing leads to
+/// any more, some are left.
+fn has_loop(body: &Body) -> bool {
+    let n = body.blocks.len();
+    let mut into = vec![0usize; n];
+    let all = |b: &Block| b.successors().filter(move |to| to.index() < n);
+    for to in body.blocks.iter().flat_map(all) {
+        into[to.index()] += 1;
+    }
+    let mut free: Vec<usize> = (0..n).filter(|b| into[*b] == 0).collect();
+    let mut taken = 0;
+    while let Some(b) = free.pop() {
+        taken += 1;
+        for to in all(&body.blocks[b]) {
+            into[to.index()] -= 1;
+            if into[to.index()] == 0 {
+                free.push(to.index());
+            }
+        }
+    }
+    taken < n
 }
 
 fn class_of(uses: &[HandlerUse<'_>], g: GlobalId) -> (Storage, String) {

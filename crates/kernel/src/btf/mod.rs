@@ -2,18 +2,19 @@
 //!
 //! The kernel's blob holds some 120,000 types in 5 MB. Turning it into heap
 //! objects costs more than the whole start-up budget, so nothing of it is
-//! copied: one pass over the type records notes where each record starts, its
-//! name's offset and its kind, and every question reads the blob itself.
-//! A look-up by name finds the name in the string section first (`memmem`),
-//! then the records that carry that offset.
+//! copied: one pass over the type records notes where each record starts, and
+//! every question reads the blob itself. A look-up by name goes through a table
+//! of hashes of names.
 //!
 //! * [`Btf`]: opening, the pass, look-ups by name.
+//! * `index`: types by the hashes of their names.
 //! * `types`: the view of one type ([`Type`]) and its lists.
 //! * `query`: questions that walk types: `strip`, `member`, `size_of`, C names.
 //!
 //! The format is the kernel's `Documentation/bpf/btf.rst`. A blob is never
 //! trusted: what leads outside of it reads as absent, never as a panic.
 
+mod index;
 mod query;
 mod types;
 
@@ -25,12 +26,11 @@ mod tests;
 pub use query::Member;
 pub use types::{Composite, Enum, EnumValue, FuncProto, Int, Kind, Param, RawMember, Type, TypeId};
 
-use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use crate::sysfile::Blob;
 
@@ -41,9 +41,6 @@ const MODULES: &str = "/sys/kernel/btf";
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_LEN: usize = 24;
-
-/// A look-up by kind and name.
-type Query = (Kind, Box<str>);
 
 /// Why a BTF blob could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,38 +69,21 @@ pub struct Btf {
     blob: Blob,
     /// Offset in the blob of the record of each id; slot 0 unused.
     records: Vec<u32>,
-    /// Name offset (in the string section) of each id.
-    names: Vec<u32>,
-    /// Kind of each id, as in the record.
-    kinds: Vec<u8>,
-    /// Ids of all enumerations, for look-ups of a constant.
-    enums: Vec<TypeId>,
     strings: (usize, usize),
-    /// Look-ups by name done before; a script asks for the same few.
-    found: Mutex<HashMap<Query, Option<TypeId>>>,
-    /// Names of types by kind, where many were asked for.
-    by_name: Mutex<HashMap<Kind, Names>>,
+    /// Its types by the hashes of their names.
+    index: index::Index,
     /// What a module's BTF continues: its ids and strings begin where these end.
     base: Option<&'static Btf>,
 }
 
-/// So many look-ups of a kind search all strings; then its names are sorted, which takes as long as
-/// five of them.
-const BY_SEARCH: u32 = 4;
-
-/// Names of the types of a kind.
-#[derive(Default)]
-struct Names {
-    /// How many were looked up.
-    asked: u32,
-    /// Hashes of the names with the types, sorted.
-    hashes: Option<Arc<[(u32, TypeId)]>>,
-}
-
-/// FNV-1a.
-fn hash(bytes: &[u8]) -> u32 {
-    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-    bytes.iter().fold(0x811c_9dc5, step)
+/// The name's offset and the kind, as in a record that lies there; none of the two at the place of
+/// `void`, which has no record.
+fn head(blob: &[u8], at: u32) -> (u32, u8) {
+    let record = blob.get(at as usize..).and_then(|r| r.first_chunk::<8>());
+    match record.filter(|_| at != 0) {
+        Some(r) => (types::word(r, 0), (types::word(r, 4) >> 24 & 0x1f) as u8),
+        None => (0, 0),
+    }
 }
 
 impl fmt::Debug for Btf {
@@ -217,35 +197,36 @@ impl Btf {
         let guess = types_len / 24 + 1;
         let mut btf = Btf {
             records: Vec::with_capacity(guess),
-            names: Vec::with_capacity(guess),
-            kinds: Vec::with_capacity(guess),
-            enums: Vec::new(),
             strings,
-            found: Mutex::default(),
-            by_name: Mutex::default(),
+            index: index::Index::default(),
             base,
             blob,
         };
-        btf.scan(first, end)?;
+        let named = btf.scan(first, end)?;
+        let mut index = index::Index::for_names(named);
+        for (ix, at) in btf.records.iter().enumerate() {
+            let (name, _) = head(&btf.blob, *at);
+            if name != 0 {
+                index.add(btf.string_and_more(name), ix);
+            }
+        }
+        btf.index = index;
         Ok(btf)
     }
 
-    /// The one pass over the records in `first..end` of the blob.
-    fn scan(&mut self, first: usize, end: usize) -> Result<(), BtfError> {
-        let bytes: &[u8] = &self.blob;
+    /// The one pass over the records in `first..end` of the blob; gives how many have a name.
+    fn scan(&mut self, first: usize, end: usize) -> Result<usize, BtfError> {
+        let bytes = &self.blob[..end];
         let start = self.first();
         if start == 0 {
             self.records.push(0);
-            self.names.push(0);
-            self.kinds.push(0);
         }
-        let mut at = first;
+        let (mut at, mut named) = (first, 0);
         while at < end {
             let id = start + self.records.len() as TypeId;
             let cut = || BtfError::Format(format!("type {id} is cut short"));
-            let head = bytes[at..end].first_chunk::<12>().ok_or_else(cut)?;
-            let name = types::word(head, 0);
-            let info = types::word(head, 4);
+            let record = bytes[at..].first_chunk::<12>().ok_or_else(cut)?;
+            let info = types::word(record, 4);
             let kind = (info >> 24 & 0x1f) as u8;
             let Some(fixed) = types::trailer(kind) else {
                 return Err(BtfError::Format(format!(
@@ -256,15 +237,18 @@ impl Btf {
             if end - at < len {
                 return Err(cut());
             }
-            if kind == Kind::Enum as u8 || kind == Kind::Enum64 as u8 {
-                self.enums.push(id);
-            }
+            named += usize::from(types::word(record, 0) != 0);
             self.records.push(at as u32);
-            self.names.push(name);
-            self.kinds.push(kind);
             at += len;
         }
-        Ok(())
+        Ok(named)
+    }
+
+    /// The name's offset and the kind of one of its own types, as in the record.
+    fn own_head(&self, ix: usize) -> (u32, u8) {
+        self.records
+            .get(ix)
+            .map_or((0, 0), |at| head(&self.blob, *at))
     }
 
     /// Number of types, `void` and those of the base included: every id is below it.
@@ -309,7 +293,7 @@ impl Btf {
     pub fn kind(&self, id: TypeId) -> Option<Kind> {
         match self.place(id) {
             Err(base) => base.kind(id),
-            Ok(own) => Kind::from_raw(*self.kinds.get(own)?),
+            Ok(own) => Kind::from_raw(self.own_head(own).1),
         }
     }
 
@@ -318,85 +302,37 @@ impl Btf {
     pub fn name(&self, id: TypeId) -> &str {
         match self.place(id) {
             Err(base) => base.name(id),
-            Ok(own) => self.names.get(own).map_or("", |&off| self.string(off)),
+            Ok(own) => self.string(self.own_head(own).0),
         }
     }
 
     /// The first type of that kind and name, in the order of ids.
-    ///
-    /// Costs some 0.1 ms at the first call for a name on a kernel's BTF, less after the first few
-    /// of a kind.
     #[must_use]
     pub fn find(&self, kind: Kind, name: &str) -> Option<TypeId> {
-        let key = (kind, Box::from(name));
-        if let Ok(found) = self.found.lock()
-            && let Some(&id) = found.get(&key)
-        {
-            return id;
-        }
-        let base = self.base.and_then(|base| base.find(kind, name));
-        let id = base.or_else(|| self.find_own(kind, name));
-        if let Ok(mut found) = self.found.lock() {
-            found.insert(key, id);
-        }
-        id
+        self.find_all(kind, name).next()
     }
 
-    /// The first that is not the base's.
-    fn find_own(&self, kind: Kind, name: &str) -> Option<TypeId> {
-        let hashes = self.by_name.lock().ok().and_then(|mut all| {
-            let of_kind = all.entry(kind).or_default();
-            of_kind.asked += 1;
-            // Half of all types are functions, and few are asked for.
-            if of_kind.asked > BY_SEARCH && kind != Kind::Func && of_kind.hashes.is_none() {
-                of_kind.hashes = Some(self.hashes(kind));
-            }
-            of_kind.hashes.clone()
-        });
-        let Some(hashes) = hashes else {
-            return self.search(kind, name).next();
-        };
-        let wanted = hash(name.as_bytes());
-        let from = hashes.partition_point(|(hash, _)| *hash < wanted);
-        let mut same = hashes[from..]
-            .iter()
-            .take_while(|(hash, _)| *hash == wanted);
-        let (_, id) = same.find(|(_, id)| self.name(*id) == name)?;
-        Some(*id)
-    }
-
-    /// The names of all types of a kind.
-    fn hashes(&self, kind: Kind) -> Arc<[(u32, TypeId)]> {
-        let first = self.first();
-        let own = memchr::memchr_iter(kind as u8, &self.kinds);
-        let mut all: Vec<(u32, TypeId)> = own
-            .map(|ix| {
-                let name = self.string(self.names[ix]);
-                (hash(name.as_bytes()), first + ix as TypeId)
-            })
-            .collect();
-        all.sort_unstable();
-        all.into()
-    }
-
-    /// All types of that kind and name: different compilation units may each
+    /// All types of that kind and name, in the order of ids: different compilation units may each
     /// have had their own `struct NAME`.
-    pub fn find_all(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> + '_ {
+    pub fn find_all(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> {
         let below: Vec<TypeId> = match self.base {
             Some(base) => base.find_all(kind, name).collect(),
             None => Vec::new(),
         };
-        below.into_iter().chain(self.search(kind, name))
+        below.into_iter().chain(self.find_own(kind, name))
     }
 
     /// The same without those of the base.
-    fn search(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> + '_ {
-        let offsets = self.string_offsets(name);
+    fn find_own(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> {
         let first = self.first();
-        (0..self.names.len()).filter_map(move |ix| {
-            (self.kinds[ix] == kind as u8 && offsets.contains(&self.names[ix]))
-                .then_some(first + ix as TypeId)
-        })
+        let fits = move |ix: &usize| {
+            let (own, of) = self.own_head(*ix);
+            of == kind as u8 && self.string_is(own, name)
+        };
+        // What has no name cannot be asked for.
+        let like = Some(name).filter(|name| !name.is_empty() && !name.contains('\0'));
+        let like = like.into_iter().flat_map(|name| self.index.like(name));
+        like.filter(fits).map(move |ix| first + ix as TypeId)
     }
 
     /// `struct NAME`.
@@ -461,9 +397,18 @@ impl Btf {
     /// All types of one kind with their names, in the order of ids; without those of the base.
     pub fn all(&self, kind: Kind) -> impl Iterator<Item = (TypeId, &str)> + '_ {
         let first = self.first();
-        (0..self.kinds.len())
-            .filter(move |&ix| self.kinds[ix] == kind as u8)
-            .map(move |ix| (first + ix as TypeId, self.string(self.names[ix])))
+        let own = (0..self.records.len()).map(|ix| (ix, self.own_head(ix)));
+        own.filter(move |(_, head)| head.1 == kind as u8)
+            .map(move |(ix, head)| (first + ix as TypeId, self.string(head.0)))
+    }
+
+    /// The value of an enumerator of a named enumeration, which is found at once: `pid_type`, `PIDTYPE_PGID`.
+    #[must_use]
+    pub fn constant(&self, of: &str, name: &str) -> Option<i64> {
+        match self.ty(self.find_enum(of)?) {
+            Type::Enum(e) => e.values().find(|v| v.name == name).map(|v| v.value),
+            _ => None,
+        }
     }
 
     /// The value of an enumerator, such as `TASK_COMM_LEN`, in whichever
@@ -477,38 +422,41 @@ impl Btf {
         if offsets.is_empty() {
             return None;
         }
-        self.enums.iter().find_map(|&id| match self.ty(id) {
-            Type::Enum(e) => e.values_by_offset(&offsets).map(|v| v.value),
-            _ => None,
-        })
+        let enums = (0..self.records.len()).filter(|ix| {
+            let kind = self.own_head(*ix).1;
+            kind == Kind::Enum as u8 || kind == Kind::Enum64 as u8
+        });
+        let first = self.first();
+        enums
+            .map(|ix| self.ty(first + ix as TypeId))
+            .find_map(|ty| match ty {
+                Type::Enum(e) => e.values_by_offset(&offsets).map(|v| v.value),
+                _ => None,
+            })
     }
 
     /// The NUL-terminated string at an offset of the string section; empty if
     /// it lies outside or is not UTF-8.
     pub(crate) fn string(&self, off: u32) -> &str {
-        let off = match (self.base, off.checked_sub(self.first_string())) {
-            (Some(base), None) => return base.string(off),
-            (_, own) => own.unwrap_or(off),
-        };
-        let table = &self.blob[self.strings.0..self.strings.1];
-        let Some(rest) = table.get(off as usize..) else {
-            return "";
-        };
+        let rest = self.string_and_more(off);
         let len = memchr::memchr(0, rest).unwrap_or(0);
         std::str::from_utf8(&rest[..len]).unwrap_or("")
     }
 
-    /// Whether the string at `off` is `name`, without a search for its end.
-    pub(crate) fn string_is(&self, off: u32, name: &str) -> bool {
+    /// All from an offset of the string section on; nothing where it lies outside.
+    fn string_and_more(&self, off: u32) -> &[u8] {
         let off = match (self.base, off.checked_sub(self.first_string())) {
-            (Some(base), None) => return base.string_is(off, name),
+            (Some(base), None) => return base.string_and_more(off),
             (_, own) => own.unwrap_or(off),
         };
         let table = &self.blob[self.strings.0..self.strings.1];
-        table
-            .get(off as usize..)
-            .and_then(|rest| rest.strip_prefix(name.as_bytes()))
-            .is_some_and(|rest| rest.first() == Some(&0))
+        table.get(off as usize..).unwrap_or_default()
+    }
+
+    /// Whether the string at `off` is `name`, without a search for its end.
+    pub(crate) fn string_is(&self, off: u32, name: &str) -> bool {
+        let rest = self.string_and_more(off).strip_prefix(name.as_bytes());
+        rest.is_some_and(|rest| rest.first() == Some(&0))
     }
 
     /// Offsets of all strings equal to `name`: one in a deduplicated blob.

@@ -119,8 +119,12 @@ fn sizes_and_c_names() {
 #[test]
 fn constants() {
     let btf = sample_btf();
+    assert_eq!(btf.constant("color", "RED"), Some(-1));
+    assert_eq!(btf.constant("color", "BLUE"), Some(7));
+    assert_eq!(btf.constant("big", "HUGE"), Some(1 << 40));
+    assert_eq!(btf.constant("task", "RED"), None);
+    assert_eq!(btf.constant("color", "HUGE"), None);
     assert_eq!(btf.enum_value("RED"), Some(-1));
-    assert_eq!(btf.enum_value("BLUE"), Some(7));
     assert_eq!(btf.enum_value("HUGE"), Some(1 << 40));
     assert_eq!(btf.enum_value("task"), None);
 }
@@ -183,7 +187,7 @@ fn ask_everything(btf: &Btf) {
         }
     }
     let _ = (
-        btf.enum_value("RED"),
+        btf.constant("color", "RED"),
         btf.find_func("probe"),
         btf.find_type("int"),
     );
@@ -232,7 +236,7 @@ fn the_running_kernel() {
     let comm = btf.member(task, "comm").expect("comm");
     assert_eq!(btf.c_declaration(comm.ty, "comm"), "char comm[16]");
     assert_eq!(btf.member(task, "comm").map(|m| m.bit_offset % 8), Some(0));
-    assert_eq!(btf.enum_value("BPF_PROG_TYPE_KPROBE"), Some(2));
+    assert_eq!(btf.constant("pid_type", "PIDTYPE_PGID"), Some(2));
     assert!(btf.find_func("schedule").is_some());
     assert!(btf.all(Kind::Struct).count() > 1000);
 }

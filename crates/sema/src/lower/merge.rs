@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use spile_ir::{Body, CodePlace, CodeProbe, Event, FuncId, Handler, Inst, Program, SiteId};
+use spile_ir::{Body, CodePlace, CodeProbe, Event, Func, FuncId, Handler, Inst, Program, SiteId};
 
 /// Has equal handlers of a probe be one. There is a pattern for each handler: its point where it serves
 /// several.
@@ -30,7 +30,12 @@ fn functions(program: &mut Program) {
     loop {
         let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
         let mut instead: HashMap<FuncId, FuncId> = HashMap::new();
-        for (at, f) in program.funcs.iter().enumerate() {
+        let mut names: HashMap<&str, u32> = HashMap::new();
+        for f in &program.funcs {
+            *names.entry(&f.name).or_default() += 1;
+        }
+        let several = |f: &&Func| names.get(&*f.name) > Some(&1);
+        for (at, f) in program.funcs.iter().enumerate().filter(|(_, f)| several(f)) {
             let alike = known.entry(digest(&f.body)).or_default();
             match alike.iter().find(|i| program.funcs[**i] == *f) {
                 Some(first) => {

@@ -242,7 +242,7 @@ pub fn bpf_options() -> BpfOptions {
         },
         features: Features::SINCE_6_9,
         lines: false,
-        syscalls: Vec::new(),
+        syscalls: [].into(),
         functions: Default::default(),
     }
 }
