@@ -62,7 +62,8 @@ pub enum Place {
     },
     /// Deltas of an array: in each CPU's block a direct-mapped cache of `slots` slots at
     /// `cache + generation * gen_stride`, each `slot_size` bytes: a used word (0 = empty), the
-    /// key, the element; behind it one per-CPU hash map a generation. A key can be in the
+    /// key, the element; behind it one hash map a generation, with an element for each CPU one behind the other (a per-CPU map,
+    /// or a plain one with such values). A key can be in the
     /// cache and in the map; its delta is the sum over all CPUs of both. Elements of several arrays
     /// can lie side by side ([`Beside`]).
     PerCpuArray {

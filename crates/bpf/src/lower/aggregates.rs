@@ -11,7 +11,7 @@ use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
 use crate::layout::{AggLayout, Place, ValueLayout, percpu};
-use crate::plan::CACHED;
+use crate::plan::{CACHED, lanes};
 
 /// 2^64 divided by the golden ratio: multiplying by it spreads keys over the high bits.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -36,18 +36,18 @@ pub(crate) enum Word {
 /// A miss in a cache, to be handled behind the handler's code.
 pub(crate) struct Miss {
     /// r1: the slot.
-    entry: Label,
+    pub(super) entry: Label,
     /// r1: the slot, now the key's.
-    hit: Label,
+    pub(super) hit: Label,
     /// r1: the element in the map.
-    element: Label,
+    pub(super) element: Label,
     /// Nothing could be updated.
-    skip: Label,
-    full: Option<Label>,
-    g: GlobalId,
-    words: Vec<Word>,
+    pub(super) skip: Label,
+    pub(super) full: Option<Label>,
+    pub(super) g: GlobalId,
+    pub(super) words: Vec<Word>,
     /// What is added.
-    val: Val,
+    pub(super) val: Val,
 }
 
 impl Gen<'_> {
@@ -227,7 +227,7 @@ impl Gen<'_> {
             return Err("not a per-CPU array".into());
         };
         if beside.of.is_some() {
-            return self.beside_add_in_map(g, val, full);
+            return self.beside_add_in_map(g, val);
         }
         let text = Text::Slot {
             off: self.plan.scratch.key,
@@ -293,67 +293,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Adds to an element that lies beside the one last added to.
-    fn beside_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val) -> Res {
-        let Place::PerCpuArray {
-            cache,
-            gen_stride,
-            slots,
-            slot_size,
-            key_size,
-            value,
-            beside,
-            ..
-        } = self.place(g)?
-        else {
-            return Err("not a per-CPU array".into());
-        };
-        let word = beside.of.and_then(|of| self.plan.together.word(of));
-        let word = word.ok_or("an array beside none")?;
-        let full = self.full_label(g);
-        let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
-        self.load(R1, word);
-        self.asm.jump_if(Cond::Ge, R1, slots as i32, entry);
-        self.cold.push(Cold::Miss(Miss {
-            entry,
-            hit,
-            element,
-            skip,
-            full,
-            g,
-            words,
-            val,
-        }));
-        self.slot_at(slot_size, gen_stride);
-        self.asm.add(R1, (cache + 8 + key_size + beside.at) as i32);
-        self.asm.bind(element);
-        self.update(&value, val)?;
-        self.asm.bind(skip);
-        Ok(())
-    }
-
-    /// The same where it is in the map, its key in the key buffer.
-    fn beside_add_in_map(&mut self, g: GlobalId, val: Val, full: Option<Label>) -> Res {
-        let Place::PerCpuArray {
-            maps,
-            value,
-            beside,
-            ..
-        } = self.place(g)?
-        else {
-            return Err("not a per-CPU array".into());
-        };
-        let (found, skip) = (self.asm.label(), self.asm.label());
-        self.element_in_map(&maps, beside.size, full, (found, skip))?;
-        self.asm.bind(found);
-        self.asm.add(R1, beside.at as i32);
-        self.update(&value, val)?;
-        self.asm.bind(skip);
-        Ok(())
-    }
-
     /// `r1` = address of slot r1, less the cache's offset. Loses r2.
-    fn slot_at(&mut self, slot_size: u32, gen_stride: u32) {
+    pub(super) fn slot_at(&mut self, slot_size: u32, gen_stride: u32) {
         self.asm.alu(AluOp::Mul, R1, slot_size as i32);
         if gen_stride > 0 {
             self.asm.load(Size::DW, R2, R10, GEN);
@@ -473,12 +414,9 @@ impl Gen<'_> {
         }
         let ways = (miss.element, miss.skip);
         if beside.of.is_some() {
-            let found = self.asm.label();
             self.asm.bind(miss.entry);
             self.store_key(&miss.words)?;
-            self.element_in_map(&maps, beside.size, miss.full, (found, miss.skip))?;
-            self.asm.bind(found);
-            self.asm.add(R1, beside.at as i32);
+            self.beside_in_map(&maps, beside, miss.skip);
             self.asm.jump(miss.element);
             return Ok(());
         }
@@ -525,14 +463,14 @@ impl Gen<'_> {
         (element, skip): (Label, Label),
     ) -> Res {
         let [refused, no_memory, again] = [(); 3].map(|()| self.asm.label());
-        self.lookup(maps);
+        self.lookup(maps, size);
         self.asm.mov(R1, R0);
         self.asm.jump_if(Cond::Ne, R1, 0, element);
         self.insert_zero(maps, size)?;
         self.asm.jump_if(Cond::Eq, R0, 0, again);
         self.asm.jump_if32(Cond::Ne, R0, EEXIST, refused);
         self.asm.bind(again);
-        self.lookup(maps);
+        self.lookup(maps, size);
         self.asm.mov(R1, R0);
         self.asm.jump_if(Cond::Ne, R1, 0, element);
         self.asm.jump(no_memory);
@@ -547,16 +485,34 @@ impl Gen<'_> {
         Ok(())
     }
 
-    fn lookup(&mut self, maps: &[String]) {
+    /// `r0` = this processor's element of the key in the key buffer, of so many bytes, or 0.
+    pub(super) fn lookup(&mut self, maps: &[String], size: u32) {
         self.generation_map(maps);
         self.addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
+        if lanes(self.plan.cpus, size).is_none() {
+            return;
+        }
+        let [known, end] = [(); 2].map(|()| self.asm.label());
+        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.asm.store(Size::DW, R10, TMP[1], R0);
+        self.asm.call(Helper::GetSmpProcessorId);
+        // Never; tells the verifier.
+        self.asm.jump_if(Cond::Lt, R0, self.plan.cpus as i32, known);
+        self.asm.mov(R0, 0);
+        self.asm.jump(end);
+        self.asm.bind(known);
+        self.asm.alu(AluOp::Mul, R0, size as i32);
+        self.asm.load(Size::DW, R1, R10, TMP[1]);
+        self.asm.add(R1, R0);
+        self.asm.mov(R0, R1);
+        self.asm.bind(end);
     }
 
     fn insert_zero(&mut self, maps: &[String], size: u32) -> Res {
         self.generation_map(maps);
         self.addr(R2, self.plan.scratch.key);
-        self.zero_value(size)?;
+        self.zero_value(lanes(self.plan.cpus, size).unwrap_or(size))?;
         self.asm.mov(R4, NOEXIST);
         self.asm.call(Helper::MapUpdateElem);
         Ok(())

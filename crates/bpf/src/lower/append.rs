@@ -21,7 +21,7 @@ pub(super) mod flag {
 /// Most digits of a 64-bit number.
 const DIGITS: i32 = 22;
 /// Middle of the digits' buffer, where they end.
-const HALF: u32 = 64;
+pub(super) const HALF: u32 = 64;
 
 /// The appending subprograms' view: r6 is the CPU's block.
 struct Sub<'a> {

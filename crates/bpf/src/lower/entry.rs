@@ -212,9 +212,12 @@ impl Gen<'_> {
             Inst::Tick { n } => self.ticking && *n > 0,
             Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => {
                 inst.fallible(self.program)
-                    && self
-                        .place(*g)
-                        .is_ok_and(|p| matches!(p, Place::Hash { .. } | Place::PerCpuArray { .. }))
+                    && self.place(*g).is_ok_and(|place| match place {
+                        Place::Hash { .. } => true,
+                        // What lies beside another's elements finds room with them.
+                        Place::PerCpuArray { beside, .. } => beside.of.is_none(),
+                        _ => false,
+                    })
             }
             Inst::Call { .. } => false,
             _ => inst.fallible(self.program),

@@ -13,8 +13,9 @@
 
 use spile_ir::{Body, Event, Inst, Program, Reg as IrReg, Val};
 
-use super::append::{append_number, flag};
+use super::append::flag;
 use super::argstr::Put;
+use super::hex::{APPEND_HEX, append_hex};
 use super::{CTX, Gen, Res, TMP, Text};
 use crate::asm::{Function, Section};
 use crate::helpers::Helper;
@@ -98,8 +99,7 @@ impl Gen<'_> {
     fn use_append_stack(&mut self) -> Res {
         let room = self.room()?.clone();
         let (plan, cpus) = (self.plan, self.options.cpus);
-        self.pool
-            .sub("append_number_16", |pool| append_number(plan, pool, 16))?;
+        self.pool.sub(APPEND_HEX, |_| append_hex(plan, cpus))?;
         self.pool.sub("append_address", |_| {
             let p = Put::new("append_address", &["index", "how"], plan, cpus);
             append_address(p, &room)
@@ -379,23 +379,17 @@ pub(super) fn put_byte(p: &mut Put<'_>, byte: u8) {
 
 /// Appends a number in hex. Loses r0-r5.
 pub(super) fn put_hex(p: &mut Put<'_>, number: Reg) {
-    p.asm.mov(R3, 0);
-    put_number(p, number);
+    p.asm.mov(R1, number);
+    p.asm.mov(R2, 0);
+    p.asm.call_sub(APPEND_HEX);
 }
 
-/// Appends a number in hex, with `0x` where the low byte of `how` is [`flag::MARK`].
+/// Appends a number in hex, with `0x` where `how` has [`flag::MARK`].
 fn put_hex_as(p: &mut Put<'_>, number: Reg, how: Reg) {
-    p.asm.mov(R3, how);
-    p.asm.alu(AluOp::And, R3, 0xff);
-    put_number(p, number);
-}
-
-fn put_number(p: &mut Put<'_>, number: Reg) {
-    let asm = &mut p.asm;
-    asm.mov(R2, number);
-    asm.mov(R1, -1);
-    asm.mov(R4, 0);
-    asm.call_sub("append_number_16");
+    p.asm.mov(R1, number);
+    p.asm.mov(R2, how);
+    p.asm.alu(AluOp::And, R2, flag::MARK);
+    p.asm.call_sub(APPEND_HEX);
 }
 
 /// The first instruction that looks into a text which only the controller can make.

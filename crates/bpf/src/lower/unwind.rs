@@ -22,6 +22,7 @@
 mod mappings;
 
 use super::argstr::Put;
+use super::hex::{APPEND_HEX, append_hex};
 use super::stacks::{put_byte, put_hex};
 use super::{Gen, Pool, Res};
 use crate::asm::{Asm, Function, Label};
@@ -245,9 +246,8 @@ impl Gen<'_> {
         let (plan, options) = (self.plan, self.options);
         use_walk(self.pool, plan, options)?;
         let (room, base, _) = walks(plan, options)?;
-        self.pool.sub("append_number_16", |pool| {
-            super::append::append_number(plan, pool, 16)
-        })?;
+        self.pool
+            .sub(APPEND_HEX, |_| append_hex(plan, options.cpus))?;
         self.pool.sub("append_frame", |_| {
             let p = Put::new("append_frame", &["index", "how"], plan, options.cpus);
             append_frame(p, base, room)

@@ -24,6 +24,11 @@ const CACHE_SLOTS: u32 = 1024;
 pub const CACHED: u32 = 256;
 /// Most bytes of elements that lie side by side: there are fewer slots the larger they are.
 const TOGETHER: u32 = 256;
+/// Most bytes of a value with an element for each CPU in a plain hash map. The kernel has memory for these
+/// at hand sooner than for those of per-CPU maps.
+const LANES: u32 = 1024;
+/// The same for so many CPUs: more would wait for each other's cache lines.
+const MOST_LANES: u32 = 16;
 /// Name of the map of records.
 const RECORDS: &str = "threads";
 
@@ -101,6 +106,13 @@ impl Together {
         }
         Some(layout)
     }
+}
+
+/// Bytes of a value with an element of so many bytes for each CPU, one behind the other, where arrays' maps
+/// are plain hash maps with such values; `None` where they are per-CPU maps.
+pub fn lanes(cpus: u32, size: u32) -> Option<u32> {
+    let bytes = size.checked_mul(cpus);
+    bytes.filter(|bytes| *bytes <= LANES && cpus <= MOST_LANES)
 }
 
 fn element_size(global: &Global) -> u32 {
@@ -263,12 +275,13 @@ pub(super) fn place_array(
                 .collect();
             // A wrapping array drops its oldest elements in the controller.
             let entries = if *wrap { max.saturating_mul(2) } else { max };
+            let lanes = lanes(options.cpus, beside.size);
             for name in &names {
                 maps.push(MapSpec {
                     name: name.clone(),
-                    ty: MapType::PercpuHash,
+                    ty: lanes.map_or(MapType::PercpuHash, |_| MapType::Hash),
                     key_size,
-                    value_size: beside.size,
+                    value_size: lanes.unwrap_or(beside.size),
                     max_entries: entries,
                     flags: NO_PREALLOC,
                 });

@@ -1,0 +1,81 @@
+//! Additions to elements that lie beside those of another array (see `spile_ir::storage::beside`): a word
+//! of the CPU's block has the slot that this one was last added to.
+
+use spile_ir::{GlobalId, Val};
+
+use super::aggregates::{Miss, Word};
+use super::{Cold, Gen, Res};
+use crate::asm::Label;
+use crate::insn::{Cond, Reg::*};
+use crate::layout::{Beside, Place, percpu};
+
+impl Gen<'_> {
+    /// Adds to an element that lies beside the one last added to.
+    pub(super) fn beside_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val) -> Res {
+        let Place::PerCpuArray {
+            cache,
+            gen_stride,
+            slots,
+            slot_size,
+            key_size,
+            value,
+            beside,
+            ..
+        } = self.place(g)?
+        else {
+            return Err("not a per-CPU array".into());
+        };
+        let word = beside.of.and_then(|of| self.plan.together.word(of));
+        let word = word.ok_or("an array beside none")?;
+        let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
+        self.load(R1, word);
+        self.asm.jump_if(Cond::Ge, R1, slots as i32, entry);
+        self.cold.push(Cold::Miss(Miss {
+            entry,
+            hit,
+            element,
+            skip,
+            full: None,
+            g,
+            words,
+            val,
+        }));
+        self.slot_at(slot_size, gen_stride);
+        self.asm.add(R1, (cache + 8 + key_size + beside.at) as i32);
+        self.asm.bind(element);
+        self.update(&value, val)?;
+        self.asm.bind(skip);
+        Ok(())
+    }
+
+    /// The same where it is in the map, its key in the key buffer.
+    pub(super) fn beside_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
+        let Place::PerCpuArray {
+            maps,
+            value,
+            beside,
+            ..
+        } = self.place(g)?
+        else {
+            return Err("not a per-CPU array".into());
+        };
+        let skip = self.asm.label();
+        self.beside_in_map(&maps, beside, skip);
+        self.update(&value, val)?;
+        self.asm.bind(skip);
+        Ok(())
+    }
+
+    /// `r1` = the element `at` in the value of the key in the key buffer. It is not put in: where there
+    /// was no memory for the array that has the key, there is no element beside its own.
+    pub(super) fn beside_in_map(&mut self, maps: &[String], beside: Beside, skip: Label) {
+        let found = self.asm.label();
+        self.lookup(maps, beside.size);
+        self.asm.mov(R1, R0);
+        self.asm.jump_if(Cond::Ne, R1, 0, found);
+        self.count(percpu::NO_MEMORY);
+        self.asm.jump(skip);
+        self.asm.bind(found);
+        self.asm.add(R1, beside.at as i32);
+    }
+}
