@@ -82,7 +82,19 @@ pub struct Compiled {
 /// # Errors
 /// Something that kernel handlers cannot do, or too large; never a matter of the machine.
 pub fn compile(program: &Program, options: &Options) -> Result<Object, CompileError> {
-    let Compiled { spec, layout } = generate(program, options)?;
+    compile_planned(program, options, |_| {})
+}
+
+/// [`compile`]; `planned` gets most of the maps before the code is generated.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_planned(
+    program: &Program,
+    options: &Options,
+    planned: impl FnOnce(&[MapSpec]),
+) -> Result<Object, CompileError> {
+    let Compiled { spec, layout } = generate_planned(program, options, planned)?;
     let elf = spec.write().map_err(|e| whole(e.to_string()))?;
     Ok(Object { elf, layout })
 }
@@ -92,6 +104,14 @@ pub fn compile(program: &Program, options: &Options) -> Result<Object, CompileEr
 /// # Errors
 /// As [`compile`].
 pub fn generate(program: &Program, options: &Options) -> Result<Compiled, CompileError> {
+    generate_planned(program, options, |_| {})
+}
+
+fn generate_planned(
+    program: &Program,
+    options: &Options,
+    planned: impl FnOnce(&[MapSpec]),
+) -> Result<Compiled, CompileError> {
     let (program, idle) = at_return::rewrite(program, options);
     let program = &*program;
     let mut allocs: Vec<Option<Alloc>> = Vec::new();
@@ -119,6 +139,7 @@ pub fn generate(program: &Program, options: &Options) -> Result<Compiled, Compil
     }
     needs.piece = largest_piece(program);
     let plan = Plan::new(program, options, needs).map_err(whole)?;
+    planned(&plan.maps);
     let mut pool = Pool::default();
     let mut programs = Vec::new();
     let mut infos = Vec::new();

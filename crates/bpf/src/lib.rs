@@ -21,4 +21,4 @@ pub mod regalloc;
 pub mod regs;
 pub mod tree;
 
-pub use compile::{CompileError, Compiled, compile, generate};
+pub use compile::{CompileError, Compiled, compile, compile_planned, generate};

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::thread::JoinHandle;
 
 /// What `/proc/PID/stat` says about a process or thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +74,7 @@ pub fn with_all_signals(command: &mut Command) -> &mut Command {
 
 /// Does work in a thread that gets no signals: they are for those who wait for them, and would end
 /// the process here as long as nobody does. Where there can be no thread, the work is dropped undone.
-pub fn aside(work: impl FnOnce() + Send + 'static) {
+pub fn aside(work: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
     // SAFETY: sets of signals are plain numbers, and each call only writes to its own or reads it.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
@@ -81,9 +82,58 @@ pub fn aside(work: impl FnOnce() + Send + 'static) {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         // The thread has the mask of the one who makes it.
-        let _ = std::thread::Builder::new().spawn(work);
+        let thread = std::thread::Builder::new().spawn(work);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        thread.ok()
     }
+}
+
+/// By how much the heap grows at least, in bytes.
+#[cfg(target_env = "gnu")]
+const HEAP: usize = 8 << 20;
+/// Bytes of a huge page, as orders of pages in `/proc/buddyinfo`.
+#[cfg(target_env = "gnu")]
+const HUGE_ORDER: usize = 9;
+
+/// Has the C library's heap grow by megabytes, on huge pages where some are free: a fault for each
+/// small one takes longer than what the page is for. Where none are free, one would wait for the
+/// kernel to make them. Other C libraries' heaps stay as they are.
+#[cfg(target_env = "gnu")]
+pub fn large_heap() {
+    let text = std::fs::read_to_string("/proc/buddyinfo").unwrap_or_default();
+    if free_blocks(&text, HUGE_ORDER) < 4 * (HEAP >> 21) as u64 {
+        return;
+    }
+    // SAFETY: the heap's end is only read, the block is freed, and the advice is about memory of the
+    // heap, whose contents it leaves alone.
+    unsafe {
+        libc::mallopt(libc::M_TOP_PAD, HEAP as libc::c_int);
+        let start = libc::sbrk(0);
+        // More than is left of the first piece, and less than what gets a mapping of its own.
+        libc::free(std::hint::black_box(libc::malloc(127 << 10)));
+        let end = libc::sbrk(0);
+        if (start as usize).is_multiple_of(4096) && end as usize > start as usize {
+            libc::madvise(start, end as usize - start as usize, libc::MADV_HUGEPAGE);
+        }
+    }
+}
+
+/// See above.
+#[cfg(not(target_env = "gnu"))]
+pub fn large_heap() {}
+
+/// Free blocks of that order and larger ones, counted as of that order: lines are those of zones,
+/// columns from the fifth on the orders from 0.
+#[cfg(target_env = "gnu")]
+fn free_blocks(buddyinfo: &str, order: usize) -> u64 {
+    let of_zone = |line: &str| -> u64 {
+        let counts = line.split_ascii_whitespace().skip(4).enumerate();
+        let large = counts.skip(order);
+        large
+            .filter_map(|(o, n)| Some(n.parse::<u64>().ok()? << (o - order)))
+            .sum()
+    };
+    buddyinfo.lines().map(of_zone).sum()
 }
 
 /// Makes a system call that does nothing and that a script can tell: `prctl(what, argument,
@@ -307,6 +357,16 @@ fn parse(text: &str) -> Option<Stat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn free_blocks_of_all_zones() {
+        let text = "Node 0, zone    DMA32      6      2      1      3\n\
+                    Node 0, zone   Normal     15     28      5      0\n";
+        assert_eq!(free_blocks(text, 2), 1 + 2 * 3 + 5);
+        assert_eq!(free_blocks(text, 3), 3);
+        assert_eq!(free_blocks("", 0), 0);
+    }
 
     #[test]
     fn id_ranges() {

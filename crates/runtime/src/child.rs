@@ -20,6 +20,10 @@ pub struct Watched {
     traced: bool,
 }
 
+/// What a child is told at its gate: to run its command, or to stop once it is its program.
+const RUN: u8 = b'!';
+const TRACED: u8 = b't';
+
 /// Characters that mean something to a shell where they are not quoted.
 const SHELL: &[char] = &[
     '$', '`', '|', '&', ';', '<', '>', '(', ')', '{', '}', '*', '?', '[', ']', '~', '#', '!', '\n',
@@ -77,9 +81,9 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 }
 
 impl Watched {
-    /// Forks a child that waits to become `command`; if `traced`, it stops before the first
-    /// instruction of its program, and this thread is the one that lets it go on.
-    pub fn start(command: &str, traced: bool) -> io::Result<Watched> {
+    /// Forks a child that waits to become `command`. The earlier, the less memory it shares: what
+    /// this process writes to then is copied page by page.
+    pub fn start(command: &str) -> io::Result<Watched> {
         // What the command's words do not name, a shell may know: it gets the second try.
         let (args, shell) = (c_strings(words(command))?, c_strings(shell(command))?);
         let (argv, fallback) = (pointers(&args), pointers(&shell));
@@ -93,7 +97,7 @@ impl Watched {
             0 => {
                 let pipe = [wait.as_raw_fd(), gate.as_raw_fd()];
                 // SAFETY: as above; both lists are NULL-terminated and their strings alive.
-                unsafe { become_command(pipe, traced, [&argv, &fallback]) }
+                unsafe { become_command(pipe, [&argv, &fallback]) }
             }
             _ => {
                 let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::Other)?;
@@ -103,7 +107,7 @@ impl Watched {
                     pidfd,
                     gate: Some(gate),
                     child: true,
-                    traced,
+                    traced: false,
                 })
             }
         }
@@ -131,11 +135,19 @@ impl Watched {
         self.pid.as_raw_nonzero().get()
     }
 
+    /// Whether a command that waits stops before the first instruction of its program; this thread,
+    /// which started it, is then the one that lets it go on.
+    pub fn traced(mut self, traced: bool) -> Watched {
+        self.traced = traced;
+        self
+    }
+
     /// Lets the command run.
     pub fn release(&mut self) {
         if let Some(gate) = self.gate.take() {
+            let word = if self.traced { TRACED } else { RUN };
             // A child that died meanwhile shows in its status.
-            let _ = rustix::io::write(&gate, b"!");
+            let _ = rustix::io::write(&gate, &[word]);
         }
     }
 
@@ -254,11 +266,7 @@ pub fn with_own_signals(command: &mut Command) -> &mut Command {
 ///
 /// # Safety
 /// Only to be called in a freshly forked child; the tries are NULL-terminated and alive.
-unsafe fn become_command(
-    [wait, gate]: [i32; 2],
-    traced: bool,
-    tries: [&[*const libc::c_char]; 2],
-) -> ! {
+unsafe fn become_command([wait, gate]: [i32; 2], tries: [&[*const libc::c_char]; 2]) -> ! {
     // SAFETY: all of these are async-signal-safe, and the memory is alive and ours.
     unsafe {
         libc::close(gate);
@@ -274,7 +282,7 @@ unsafe fn become_command(
             libc::_exit(127);
         }
         own_signals();
-        if traced {
+        if byte == TRACED {
             let none = std::ptr::null_mut::<libc::c_void>();
             libc::ptrace(libc::PTRACE_TRACEME, 0, none, none);
         }
@@ -301,7 +309,7 @@ mod tests {
 
     #[test]
     fn traced_commands_stand_at_their_first_instruction() {
-        let mut child = Watched::start("sh -c 'exit 7'", true).unwrap();
+        let mut child = Watched::start("sh -c 'exit 7'").unwrap().traced(true);
         assert!(!child.stands());
         child.release();
         assert!(child.stands());
@@ -309,7 +317,7 @@ mod tests {
         assert!(!child.stands());
         assert_eq!(wait(&child).code(), Some(7));
         child.stop();
-        let mut child = Watched::start("/nonexistent/program", true).unwrap();
+        let mut child = Watched::start("/nonexistent/program").unwrap().traced(true);
         child.release();
         // The shell, which gets the second try.
         assert!(child.stands());
@@ -320,7 +328,7 @@ mod tests {
 
     #[test]
     fn commands_wait_for_the_gate() {
-        let mut child = Watched::start("sh -c exit", false).unwrap();
+        let mut child = Watched::start("sh -c exit").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(child.ended().is_none());
         child.release();
@@ -336,7 +344,7 @@ mod tests {
             ("kill -9 $$", None, Some(9)),
             ("/no/such/program", Some(127), None),
         ] {
-            let mut child = Watched::start(command, false).unwrap();
+            let mut child = Watched::start(command).unwrap();
             child.release();
             let status = wait(&child);
             assert_eq!(
@@ -350,10 +358,10 @@ mod tests {
 
     #[test]
     fn held_back_commands_can_be_stopped() {
-        let mut child = Watched::start("sleep 100", false).unwrap();
+        let mut child = Watched::start("sleep 100").unwrap();
         child.stop();
         assert!(Watched::follow(child.pid()).is_err());
-        let child = Watched::start("sleep 100", false).unwrap();
+        let child = Watched::start("sleep 100").unwrap();
         let pid = child.pid();
         drop(child);
         assert!(Watched::follow(pid).is_err());

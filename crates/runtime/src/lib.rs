@@ -8,7 +8,7 @@
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`kernel_side`], [`drain`], [`grace`], [`needs`], [`urgent`] | locks and per-CPU deltas |
 //! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
-//! | [`load`], `programs`, `code`, `probed` | loading and attaching (`side_by_side`: by several threads); files that change meanwhile |
+//! | [`load`], `programs`, `code`, `probed` | loading and attaching (`side_by_side`: by several threads; [`tables`]: maps ahead); files that change meanwhile |
 //! | `tree`, `words`, [`namespaces`] | what kernel handlers read of the session: the target's processes, clock, zone |
 //! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
 //! | [`events`], [`child`], [`input`], [`output`], [`prometheus`] | the outside world |
@@ -51,6 +51,7 @@ pub mod session;
 mod side_by_side;
 pub mod state;
 pub mod symbolic;
+pub mod tables;
 mod tree;
 pub mod urgent;
 pub mod user_files;

@@ -25,6 +25,7 @@ use crate::programs;
 use crate::session::Compile;
 use crate::side_by_side::{processors, side_by_side};
 use crate::state::State;
+use crate::tables::{self, Tables, WORTH_A_THREAD};
 
 /// What libbpf said; kept for messages, never printed by itself.
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -45,13 +46,12 @@ fn take_log() -> String {
         .collect()
 }
 
-/// A table with room for so many elements is worth a thread: its buckets take a millisecond.
-const WORTH_A_THREAD: u32 = 32 << 10;
-
 /// Gives libbpf new maps that have no contents yet: tables are made several at a time, and state
 /// memory is zero already, which libbpf would fill with zeros from a mapping that has to be paged in
-/// for that (2 ms for 300 KB). Where this fails libbpf makes the map, and says what is wrong.
-fn provide_maps(open: &mut OpenObject) {
+/// for that (2 ms for 300 KB). Where this fails libbpf makes the map, and says what is wrong. Those
+/// that were begun before are taken first.
+fn provide_maps(open: &mut OpenObject, ahead: Option<Tables>) {
+    let mut ahead = ahead.map_or(Vec::new(), Tables::finish);
     // Sections of the object other than this one have contents.
     let empty = |name: &str| !name.contains('.') || name.ends_with(".bss");
     let mut maps: Vec<_> = open.maps_mut().collect();
@@ -73,9 +73,18 @@ fn provide_maps(open: &mut OpenObject) {
             (i, spec)
         })
         .collect();
-    let large = specs.iter().filter(|s| s.1.max_entries >= WORTH_A_THREAD);
+    let mut made = Vec::new();
+    let mut missing = Vec::new();
+    for (i, spec) in specs {
+        match tables::take(&mut ahead, &spec) {
+            Some(fd) => made.push((i, Ok(fd))),
+            None => missing.push((i, spec)),
+        }
+    }
+    let large = missing.iter().filter(|s| s.1.max_entries >= WORTH_A_THREAD);
     let threads = large.count().min(processors());
-    let made = side_by_side(specs, threads, |(i, spec)| (i, map_create(&spec)));
+    let rest = side_by_side(missing, threads, |(i, spec)| (i, map_create(&spec)));
+    made.extend(rest);
     for (i, fd) in made {
         if let Ok(fd) = fd {
             // A map that is not taken is closed again.
@@ -106,11 +115,12 @@ impl Loaded {
         object: &layout::Object,
         program: &Program,
         target: Option<u32>,
+        mut ahead: Option<Tables>,
         prepare: impl Fn(&State),
     ) -> Result<Started, Error> {
         let mut single = Vec::new();
         loop {
-            let (loaded, state) = Loaded::load(object, program, single.clone())?;
+            let (loaded, state) = Loaded::load(object, program, single.clone(), ahead.take())?;
             prepare(&state);
             match loaded.attach_for(program, target) {
                 Ok(links) => return Ok((loaded, state, links)),
@@ -121,15 +131,15 @@ impl Loaded {
     }
 
     /// As [`Loaded::start`]. Where the kernel refuses fentry, fexit or a session, the object is
-    /// compiled without: then it is given back as well.
+    /// compiled without: then it is given back as well. Some of its maps may be made ahead.
     pub fn start_any(
         object: &layout::Object,
         program: &Program,
         pid: Option<u32>,
-        without: Option<Compile>,
+        (ahead, without): (Option<Tables>, Option<Compile>),
         prepare: impl Fn(&State),
     ) -> Result<(Started, Option<layout::Object>), Error> {
-        let first = Loaded::start(object, program, pid, &prepare);
+        let first = Loaded::start(object, program, pid, ahead, &prepare);
         let special = |p: &ProgramInfo| {
             let Attach::Code { by, .. } = &p.attach else {
                 return false;
@@ -139,20 +149,24 @@ impl Loaded {
         let refused = first.is_err() && object.layout.programs.iter().any(special);
         let plain = without.filter(|_| refused).and_then(|c| c(program));
         match plain {
-            Some(plain) => Ok((Loaded::start(&plain, program, pid, &prepare)?, Some(plain))),
+            Some(plain) => {
+                let started = Loaded::start(&plain, program, pid, None, &prepare)?;
+                Ok((started, Some(plain)))
+            }
             None => Ok((first?, None)),
         }
     }
 
     /// Loads an object and maps its state memory. The program is for messages only.
     pub fn new(object: &layout::Object, program: &Program) -> Result<(Loaded, State), Error> {
-        Loaded::load(object, program, Vec::new())
+        Loaded::load(object, program, Vec::new(), None)
     }
 
     fn load(
         object: &layout::Object,
         program: &Program,
         single: Vec<String>,
+        ahead: Option<Tables>,
     ) -> Result<(Loaded, State), Error> {
         let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));
         let lsm = object.layout.programs.iter().any(lsm);
@@ -165,7 +179,7 @@ impl Loaded {
         let mut builder = ObjectBuilder::default();
         builder.name("spile").map_err(|e| fail(&e))?;
         let mut open = builder.open_memory(&object.elf).map_err(|e| fail(&e))?;
-        provide_maps(&mut open);
+        provide_maps(&mut open, ahead);
         for mut prog in open.progs_mut() {
             if single.iter().any(|name| **name == *prog.name()) {
                 prog.set_attach_type(ProgramAttachType::PerfEvent);

@@ -8,8 +8,10 @@ use std::time::Duration;
 use spile_bpf::layout::Object;
 use spile_ir::Program;
 
+use crate::child::Watched;
 use crate::output;
 use crate::probed::FileState;
+use crate::tables::Tables;
 
 /// What `target()` is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,6 +30,8 @@ pub enum Target {
 pub struct Options {
     /// `-x` or `-c`.
     pub target: Target,
+    /// The command of `-c`, where it was forked before.
+    pub held: Option<Watched>,
     /// `-o`.
     pub output: output::Target,
     /// Files in which places were looked up, as they were then.
@@ -51,6 +55,8 @@ pub struct Options {
     pub armed: Option<Armed>,
     /// Another descriptor to wait for, as that of a keyboard.
     pub outside: Option<Outside>,
+    /// Maps of the object that are being made already.
+    pub ahead: Option<Tables>,
     /// Compiles the program with its script lines: for the message, where the kernel's verifier
     /// refuses it.
     pub with_lines: Option<Compile>,

@@ -47,16 +47,23 @@ fn mode(file: &Procfs) -> u16 {
     all & !file.umask.unwrap_or(0o077)
 }
 
-/// Starts or finds the process that the session follows; if `traced`, a command stops when it is
-/// its program.
-pub fn follow(target: &Target, traced: bool) -> Result<Option<Watched>, Error> {
+/// Finds the process that the session follows, or starts it where that is a command that is not held
+/// already; if `traced`, a command stops when it is its program.
+pub fn follow(
+    target: &Target,
+    held: Option<Watched>,
+    traced: bool,
+) -> Result<Option<Watched>, Error> {
+    if let (Target::Command(_), Some(held)) = (target, held) {
+        return Ok(Some(held.traced(traced)));
+    }
     match target {
         Target::None => Ok(None),
         Target::Pid(pid) => Watched::follow(*pid)
             .map(Some)
             .map_err(|e| Error::NoProcess(*pid, e)),
-        Target::Command(command) => Watched::start(command, traced)
-            .map(Some)
+        Target::Command(command) => Watched::start(command)
+            .map(|started| Some(started.traced(traced)))
             .map_err(|e| Error::Command(command.clone(), e)),
     }
 }

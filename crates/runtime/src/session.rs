@@ -118,7 +118,8 @@ impl Session {
         let program = Rc::new(program);
         let signals = Signals::new().map_err(system("blocking signals"))?;
         let events = Events::new().map_err(system("epoll"))?;
-        let watched = follow(&options.target, program.watches_programs())?;
+        let held = options.held.take();
+        let watched = follow(&options.target, held, program.watches_programs())?;
         let number = |w: &Watched| Numbers::now().outside(w.pid().unsigned_abs());
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let reads_user = object.is_some() && needs::reads_user(&program);
@@ -141,9 +142,10 @@ impl Session {
             words::set_mark(state, deferred.as_ref());
         };
         let (with_lines, without) = (options.with_lines.take(), options.without.take());
+        let ahead = options.ahead.take();
         let started = object.map(|o| {
             let pid = u32::try_from(target).ok().filter(|pid| *pid > 0);
-            Loaded::start_any(o, &program, pid, without, prepare)
+            Loaded::start_any(o, &program, pid, (ahead, without), prepare)
                 .map_err(|e| load::at_its_line(e, &program, with_lines))
         });
         let (started, plain) = started.transpose()?.unzip();

@@ -5,11 +5,14 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use spile_bpf::elf::MapSpec;
 use spile_bpf::layout::Object;
 use spile_ir::{Bytes, Program};
 use spile_kernel::process::IdRange;
 use spile_kernel::syscalls::{self, Abi};
 use spile_kernel::{btf::Btf, machine as host, names, process};
+use spile_runtime::child::Watched;
+use spile_runtime::tables::Tables;
 use spile_runtime::{output, session};
 use spile_sema::analyse::{self, Analysis, IdMap, Inputs, UserIds};
 use spile_sema::library::Library;
@@ -97,9 +100,17 @@ pub fn through(
     change: impl FnOnce(&mut session::Options),
 ) -> Result<End, Failure> {
     let mut watch = Stopwatch::start(cli.verbose > 0);
-    // With -r it is another kernel's types that are wanted.
-    if script.is_some() && cli.pass != Some(1) && cli.release.is_none() {
-        process::aside(machine::look);
+    let mut held = None;
+    if script.is_some() && cli.pass != Some(1) {
+        // Before there is memory that it would share.
+        if let (None | Some(5), None, Some(command)) = (cli.pass, &cli.release, &cli.command) {
+            held = Watched::start(command).ok();
+        }
+        process::large_heap();
+        // With -r it is another kernel's types that are wanted.
+        if cli.release.is_none() {
+            process::aside(machine::look);
+        }
     }
     let mut words = Words::new();
     let part = script.is_some().then_some(&words);
@@ -189,8 +200,10 @@ pub fn through(
         return Ok(End::Shown(0));
     }
     let target = bpf_target(cli, &program)?;
+    let mut ahead = None;
+    let planned = |maps: &[MapSpec]| ahead = (last == 5).then(|| Tables::begin(maps));
     let object = match &target {
-        Some(target) => Some(spile_bpf::compile(&program, target).map_err(fail)?),
+        Some(target) => Some(spile_bpf::compile_planned(&program, target, planned).map_err(fail)?),
         None => None,
     };
     watch.pass(
@@ -207,6 +220,10 @@ pub fn through(
         return Ok(End::Shown(0));
     }
     let looked_at = front.facts.looked_at();
+    let change = |options: &mut session::Options| {
+        (options.held, options.ahead) = (held, ahead);
+        change(options);
+    };
     let outcome = execute(cli, program, object.zip(target), looked_at, change)?;
     watch.pass(5, "run completed");
     // The process ends: its trees are not worth the millisecond that taking them apart costs.

@@ -1,0 +1,57 @@
+//! An object's maps, made while its code is still being generated: the kernel takes as long for large
+//! ones as all of the code takes.
+
+use std::os::fd::OwnedFd;
+
+use spile_bpf::elf::MapSpec;
+use spile_kernel::bpf;
+
+use crate::side_by_side::{Begun, begin, processors};
+
+/// A table with room for so many elements is worth a thread: its buckets take a millisecond.
+pub(crate) const WORTH_A_THREAD: u32 = 32 << 10;
+
+/// A map as it was asked for; none where the kernel refuses it.
+type Made = (MapSpec, Option<OwnedFd>);
+
+/// Maps that are being made.
+pub struct Tables(Begun<MapSpec, Made>);
+
+impl Tables {
+    /// Begins to make them: the large ones first, by threads where there are processors for them.
+    pub fn begin(specs: &[MapSpec]) -> Tables {
+        let mut specs = specs.to_vec();
+        specs.sort_by_key(|s| std::cmp::Reverse(s.max_entries));
+        let large = specs.iter().filter(|s| s.max_entries >= WORTH_A_THREAD);
+        let threads = large.count().min(processors() - 1);
+        Tables(begin(specs, threads, |spec| {
+            let made = bpf::map_create(&bpf::MapSpec {
+                ty: spec.ty as u32,
+                key_size: spec.key_size,
+                value_size: spec.value_size,
+                max_entries: spec.max_entries,
+                flags: spec.flags,
+                name: &spec.name,
+            });
+            (spec, made.ok())
+        }))
+    }
+
+    /// Those that there are, when all are made.
+    pub(crate) fn finish(self) -> Vec<Made> {
+        self.0.finish()
+    }
+}
+
+/// Takes the map that libbpf would make like this from those that were made.
+pub(crate) fn take(made: &mut Vec<Made>, like: &bpf::MapSpec<'_>) -> Option<OwnedFd> {
+    let same = |spec: &MapSpec| {
+        let numbers = [spec.key_size, spec.value_size, spec.max_entries, spec.flags];
+        let wanted = [like.key_size, like.value_size, like.max_entries, like.flags];
+        spec.name == like.name && spec.ty as u32 == like.ty && numbers == wanted
+    };
+    let at = made
+        .iter()
+        .position(|(spec, fd)| fd.is_some() && same(spec))?;
+    made.swap_remove(at).1
+}
