@@ -1,7 +1,7 @@
 //! Addresses as text, for stacks and for what the controller makes texts of: hexadecimal digits without
 //! a loop. The verifier follows a tenth of what it does for `append_number_16`.
 
-use super::append::HALF;
+use super::append::{HALF, flag};
 use super::argstr::Put;
 use crate::asm::{Asm, Function};
 use crate::insn::{AluOp, Cond, Insn, Reg::*, Size, Swap};
@@ -12,7 +12,7 @@ pub(super) const APPEND_HEX: &str = "append_hex";
 /// Digits of a number.
 const DIGITS: u32 = 16;
 
-/// `append_hex(number, mark)`: appends a number, after `0x` where `mark` is not 0.
+/// `append_hex(number, mark)`: appends a number, after `0x` where `mark` has [`flag::MARK`].
 pub(super) fn append_hex(plan: &Plan, cpus: u32) -> Result<Function, String> {
     let mut p = Put::new(APPEND_HEX, &["number", "mark"], plan, cpus);
     let scratch = &plan.scratch;
@@ -26,13 +26,13 @@ pub(super) fn append_hex(plan: &Plan, cpus: u32) -> Result<Function, String> {
     asm.mov(R1, R6);
     asm.add(R1, scratch.text as i32);
     asm.add(R1, R9);
-    let bare = asm.label();
-    asm.jump_if(Cond::Eq, R8, 0, bare);
     asm.store(Size::B, R1, 0, i32::from(b'0'));
     asm.store(Size::B, R1, 1, i32::from(b'x'));
-    asm.add(R1, 2);
-    asm.add(R9, 2);
-    asm.bind(bare);
+    // These two count where there is a mark.
+    asm.alu(AluOp::And, R8, flag::MARK);
+    asm.alu(AluOp::Rsh, R8, flag::MARK.trailing_zeros() as i32 - 1);
+    asm.add(R1, R8);
+    asm.add(R9, R8);
     for (half, at) in [(32, last), (0, last + 8)] {
         asm.mov(R2, R7);
         asm.alu(AluOp::Rsh, R2, half);

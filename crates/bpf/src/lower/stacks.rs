@@ -388,7 +388,6 @@ pub(super) fn put_hex(p: &mut Put<'_>, number: Reg) {
 fn put_hex_as(p: &mut Put<'_>, number: Reg, how: Reg) {
     p.asm.mov(R1, number);
     p.asm.mov(R2, how);
-    p.asm.alu(AluOp::And, R2, flag::MARK);
     p.asm.call_sub(APPEND_HEX);
 }
 

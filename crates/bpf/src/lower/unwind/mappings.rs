@@ -8,11 +8,17 @@ use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
 use crate::layout::{FILE_NAME, FILE_NAMES, FILES_MAP, VDSO, percpu};
 use crate::lower::{RING, Res};
 
+/// A node of the kernel's maple tree (`include/linux/maple_tree.h`): its type, of which leaves and ranges have
+/// 1 and 2, and how many pivots it has; those are behind a word, and its slots behind them.
+const ARANGE: i32 = 3;
+const ARANGE_PIVOTS: u32 = 9;
+const RANGE_PIVOTS: u32 = 15;
+
 impl Walk<'_> {
     /// `maple_down()`: from a node of the tree to the entry for the address; not 0 where that is
     /// no node: the type in a node's pointer says so, of the tree's leaves.
     pub(super) fn maple_down(mut self) -> Res<Function> {
-        let [leaf, none, range, arange] = std::array::from_fn(|_| self.p.asm.label());
+        let [leaf, none, range, found] = std::array::from_fn(|_| self.p.asm.label());
         self.get(R7, at::ENTRY);
         self.asm().mov(R8, R7);
         self.asm().alu(AluOp::Rsh, R8, 3);
@@ -29,38 +35,46 @@ impl Walk<'_> {
         self.asm().alu(AluOp::Rsh, R9, 12);
         self.asm().add(R9, -1);
         self.asm().ld_imm64(R3, (1 << 52) - 1);
-        self.asm().jump_if(Cond::Eq, R8, 3, arange);
-        self.asm().jump_if(Cond::Eq, R8, 2, range);
-        self.asm().jump_if(Cond::Eq, R8, 1, range);
-        self.asm().jump(none);
-        for (label, pivots, slots) in [(range, 15, 128), (arange, 9, 80)] {
-            self.asm().bind(label);
-            self.asm().mov(R1, 0);
-            for i in 0..pivots {
-                self.get(R2, at::NODE + 8 + 8 * i);
-                self.asm().alu(AluOp::Rsh, R2, 12);
-                self.asm().add(R2, -1);
-                self.asm().alu(AluOp::And, R2, R3);
-                self.asm().alu(AluOp::Sub, R2, R9);
-                self.asm().alu(AluOp::Rsh, R2, 63);
-                self.asm().add(R1, R2);
-            }
-            self.asm().alu(AluOp::And, R1, 15);
-            self.asm().alu(AluOp::Lsh, R1, 3);
-            self.asm().add(R1, R6);
-            let slot = self.base + (at::NODE + slots) as i16;
-            self.asm().load(Size::DW, R2, R1, slot);
-            self.set(at::ENTRY, R2);
-            self.asm().jump_if(Cond::Eq, R8, 1, leaf);
-            self.asm().mov(R0, 0);
-            self.asm().exit();
-        }
+        self.asm().jump_if(Cond::Eq, R8, 0, none);
+        self.asm().jump_if(Cond::Gt, R8, ARANGE, none);
+        self.asm().mov(R1, 0);
+        self.before(0..ARANGE_PIVOTS);
+        self.asm().jump_if(Cond::Ne, R8, ARANGE, range);
+        self.asm().add(R1, ARANGE_PIVOTS as i32);
+        self.asm().jump(found);
+        self.asm().bind(range);
+        self.before(ARANGE_PIVOTS..RANGE_PIVOTS);
+        self.asm().add(R1, RANGE_PIVOTS as i32);
+        self.asm().bind(found);
+        // The slots stand behind the pivots.
+        self.asm().alu(AluOp::And, R1, 31);
+        self.asm().alu(AluOp::Lsh, R1, 3);
+        self.asm().add(R1, R6);
+        let slots = self.base + at::NODE as i16 + 8;
+        self.asm().load(Size::DW, R2, R1, slots);
+        self.set(at::ENTRY, R2);
+        self.asm().jump_if(Cond::Eq, R8, 1, leaf);
+        self.asm().mov(R0, 0);
+        self.asm().exit();
         self.asm().bind(none);
         self.set(at::ENTRY, 0);
         self.asm().bind(leaf);
         self.asm().mov(R0, 1);
         self.asm().exit();
         self.p.finish()
+    }
+
+    /// Adds to r1 how many of these pivots are before the page r9. r3: the mask of a page.
+    fn before(&mut self, pivots: std::ops::Range<u32>) {
+        for i in pivots {
+            self.get(R2, at::NODE + 8 + 8 * i);
+            self.asm().alu(AluOp::Rsh, R2, 12);
+            self.asm().add(R2, -1);
+            self.asm().alu(AluOp::And, R2, R3);
+            self.asm().alu(AluOp::Sub, R2, R9);
+            self.asm().alu(AluOp::Rsh, R2, 63);
+            self.asm().add(R1, R2);
+        }
     }
 
     /// `user_map()`: the mapping and the file of the address; nothing where there is none.
@@ -161,6 +175,31 @@ impl Walk<'_> {
         self.asm().jump_if(Cond::Ne, R0, 0, found);
     }
 
+    /// `user_name(at)`: the name of a file or folder to a place in the record, and on to the folder that it
+    /// is in; not 0 where there is none.
+    pub(super) fn user_name(mut self) -> Res<Function> {
+        let (o, last) = (self.o, self.p.asm.label());
+        let most = (at::RECORD + at::RECORD_SIZE) as i32 - FILE_NAME as i32;
+        self.asm().jump_if(Cond::Gt, R7, most, last);
+        self.get(R9, at::ENTRY);
+        // The root is its own parent.
+        self.word(R8, R9, o.dentry_parent, last);
+        self.asm().jump_if(Cond::Eq, R8, R9, last);
+        self.set(at::ENTRY, R8);
+        self.word(R9, R9, o.dentry_name, last);
+        self.addr(R1, 0);
+        self.asm().add(R1, R7);
+        self.asm().mov(R2, FILE_NAME as i32);
+        self.asm().mov(R3, R9);
+        self.asm().call(Helper::ProbeReadKernelStr);
+        let end = self.p.end;
+        self.asm().jump(end);
+        self.asm().bind(last);
+        self.asm().mov(R0, 1);
+        self.asm().exit();
+        self.p.finish()
+    }
+
     /// `user_file(file)`: tells the controller of a file.
     pub(super) fn user_file(mut self, shape: u32) -> Res<Function> {
         let [send, sent] = std::array::from_fn(|_| self.p.asm.label());
@@ -182,16 +221,11 @@ impl Walk<'_> {
             self.set(name(i), 0);
         }
         self.word(R7, R7, o.file_dentry, send);
+        self.set(at::ENTRY, R7);
         for i in 0..FILE_NAMES {
-            // The root is its own parent.
-            self.word(R8, R7, o.dentry_parent, send);
-            self.asm().jump_if(Cond::Eq, R8, R7, send);
-            self.word(R9, R7, o.dentry_name, send);
-            self.addr(R1, name(i));
-            self.asm().mov(R2, FILE_NAME as i32);
-            self.asm().mov(R3, R9);
-            self.asm().call(Helper::ProbeReadKernelStr);
-            self.asm().mov(R7, R8);
+            self.asm().mov(R1, name(i) as i32);
+            self.asm().call_sub("user_name");
+            self.asm().jump_if(Cond::Ne, R0, 0, send);
         }
         self.asm().bind(send);
         self.asm().ld_map(R1, RING);
