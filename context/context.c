@@ -15,12 +15,12 @@ _Thread_local uint64_t spile_word;
 enum { PLACE = 0, DESCRIBE = 1, REFUSED = 2 };
 
 /* Not through libc, which would set errno. */
-static void announce(uint64_t what, uint64_t a, const volatile void *b)
+static void announce(uint64_t what, uint64_t a, const volatile void *b, uint64_t c)
 {
 #if defined(__x86_64__)
     long result = 157;
     register const volatile void *r10 __asm__("r10") = b;
-    register uint64_t r8 __asm__("r8") = 0;
+    register uint64_t r8 __asm__("r8") = c;
     (void)r10;
     __asm__ volatile("syscall"
                      : "+a"(result)
@@ -31,7 +31,7 @@ static void announce(uint64_t what, uint64_t a, const volatile void *b)
     register uint64_t x1 __asm__("x1") = what;
     register uint64_t x2 __asm__("x2") = a;
     register const volatile void *x3 __asm__("x3") = b;
-    register uint64_t x4 __asm__("x4") = 0;
+    register uint64_t x4 __asm__("x4") = c;
     register uint64_t x8 __asm__("x8") = 167;
     __asm__ volatile("svc 0"
                      : "+r"(x0)
@@ -51,18 +51,18 @@ static void announce_place(void)
 #else
     __asm__("mrs %0, tpidr_el0" : "=r"(thread));
 #endif
-    announce(PLACE, (uint64_t)&spile_word - thread, NULL);
+    announce(PLACE, (uint64_t)&spile_word - thread, NULL, 0);
 }
 
 /* ---- numbers ---- */
 
-/* The ABI's description of a region. */
+/* What a region is. */
 struct description {
-    uint64_t size;
     uint32_t kind;
     uint32_t parent;
     uint64_t code;
     char name[112];
+    bool whole;
 };
 
 #define NUMBERS 65536
@@ -111,12 +111,18 @@ static uint32_t insert(uint64_t hash, uint32_t number, bool alias)
     }
 }
 
+static void describe(uint32_t number)
+{
+    const struct description *d = &described[number];
+    announce(DESCRIBE | d->kind << 8, number | (uint64_t)d->parent << 32, d->name, d->code);
+}
+
 /* A region without a number. How many is told at 1, 2, 4, ... of them. */
 static uint32_t refuse(uint32_t parent)
 {
     uint64_t count = __atomic_add_fetch(&refused, 1, __ATOMIC_RELAXED);
     if ((count & (count - 1)) == 0)
-        announce(REFUSED, count, NULL);
+        announce(REFUSED, count, NULL, 0);
     return parent;
 }
 
@@ -157,8 +163,8 @@ static __attribute__((noinline)) uint32_t create(uint64_t hash, enum kind kind, 
     uint32_t winner = insert(hash, number, false);
     if (winner != number)
         return winner;
-    __atomic_store_n(&d->size, sizeof *d, __ATOMIC_RELEASE);
-    announce(DESCRIBE, number, d);
+    __atomic_store_n(&d->whole, true, __ATOMIC_RELEASE);
+    describe(number);
     return number;
 }
 
@@ -341,8 +347,8 @@ static void in_child(void)
     announce_place();
     uint32_t end = used < NUMBERS ? used : NUMBERS;
     for (uint32_t n = 1; n < end; n++)
-        if (__atomic_load_n(&described[n].size, __ATOMIC_ACQUIRE) != 0)
-            announce(DESCRIBE, n, &described[n]);
+        if (__atomic_load_n(&described[n].whole, __ATOMIC_ACQUIRE))
+            describe(n);
 }
 
 static __attribute__((constructor)) void start(void)

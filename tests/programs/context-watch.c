@@ -28,13 +28,6 @@
 #define MAGIC 0x53504c31
 #define PROCESSES 4096
 
-struct description {
-    uint64_t size;
-    uint32_t kind, parent;
-    uint64_t code;
-    char name[112];
-};
-
 static struct {
     pid_t pid;
     int64_t place;
@@ -91,19 +84,20 @@ static void print_code(pid_t pid, uint64_t code)
 static void call(pid_t tid)
 {
     struct user_regs_struct r;
-    struct description d;
     if (ptrace(PTRACE_GETREGS, tid, 0, &r) != 0)
         return;
     pid_t pid = group(tid);
     if (r.orig_rax == SYS_prctl && r.rdi == MAGIC && r.rsi == 0) {
         *place_of(pid) = (int64_t)r.rdx;
         printf("%d place %lld\n", pid, (long long)r.rdx);
-    } else if (r.orig_rax == SYS_prctl && r.rdi == MAGIC && r.rsi == 1) {
-        if (!peek(tid, r.r10, &d, sizeof d) || d.size != sizeof d)
-            printf("%d bad region %lld\n", pid, (long long)r.rdx);
+    } else if (r.orig_rax == SYS_prctl && r.rdi == MAGIC && (r.rsi & 0xff) == 1) {
+        char name[112];
+        if (!peek(tid, r.r10, name, sizeof name))
+            printf("%d bad region %u\n", pid, (unsigned)r.rdx);
         else {
-            printf("%d region %lld %u %u %s ", pid, (long long)r.rdx, d.kind, d.parent, d.name);
-            print_code(pid, d.code);
+            printf("%d region %u %u %u %s ", pid, (unsigned)r.rdx, (unsigned)r.rsi >> 8,
+                   (unsigned)(r.rdx >> 32), name);
+            print_code(pid, r.r8);
         }
     } else if (r.orig_rax == SYS_prctl && r.rdi == MAGIC) {
         printf("%d refused %lld\n", pid, (long long)r.rdx);

@@ -199,6 +199,10 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
         (None, Some(m)) => format!("{addr:#x} [{m}+{offset:#x}/{:#x}]{at}", found.size),
         (None, None) => format!("{addr:#x}{at}"),
     };
+    let name = || match &found.symbol {
+        Some((name, ..)) => name.clone(),
+        None => format!("{addr:#x}"),
+    };
     let line = |at: &str| match found.symbol {
         Some(_) => format!(" {addr:#x} : {}\n", data(at)),
         None => format!(" {}\n", data(at)),
@@ -226,9 +230,10 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
             Some((name, offset, _)) => format!("{name}+{offset:#x}\n"),
             None => format!("{addr:#x}\n"),
         },
-        Symbolic::UserName => match found.symbol {
-            Some((name, ..)) => name,
-            None => format!("{addr:#x}"),
+        Symbolic::UserName => name(),
+        Symbolic::UserPlace => match files.line(place) {
+            Some((file, n)) => format!("{}\t{file}:{n}", name()),
+            None => format!("{}\t{addr:#x}", name()),
         },
         Symbolic::UserData => data(""),
         Symbolic::UserModule => module.unwrap_or("<unknown>").to_owned(),

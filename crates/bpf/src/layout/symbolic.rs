@@ -52,6 +52,8 @@ symbolic! {
     /// The current program's stack: a line each, symbol, offset, name of the file, place in the
     /// source.
     UserSimpleLines b'R';
+    /// Name of the symbol at an address of the current program, a tab, and its place in the source.
+    UserPlace b'T';
 }
 
 impl Symbolic {

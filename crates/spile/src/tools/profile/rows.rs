@@ -12,7 +12,7 @@
 //! | `user` | thread, on a processor, ready, blocked |
 //! | `call` | thread, region, call, count, sum, least, most, off its processor or taken, ready, taken, bytes |
 //! | `error` | thread, region, call, error, count |
-//! | `region` | process, number, kind, the number around, code address, name in quotes, source line, function |
+//! | `region` | process, number, the number around without the program's bits, kind, name in quotes, function, source line |
 //! | `minor`, `major`, `irq`, `softirq` | thread, count, time |
 //! | `ready` | thread, time ready within faults |
 //! | `times` | thread, region, call, N:CALLS by histogram's bucket: of times below 2^(N - 64) ns |
@@ -278,11 +278,12 @@ impl Rows {
 
     fn region(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let (pid, number): (u32, u64) = (f.number()?, f.number()?);
+        let parent: u64 = f.number()?;
         let kind = *KINDS.get(f.number::<usize>()?)?;
-        let (parent, _code): (u64, u64) = (f.number()?, f.number()?);
-        let (name, place, function) = (f.quoted()?, f.text()?, f.text()?);
+        let (name, function, place) = (f.quoted()?, f.text()?, f.text()?);
         let id = self.context(pid, number);
-        let parent = (parent != 0).then(|| self.context(pid, parent));
+        let program = number & !u64::from(u32::MAX);
+        let parent = (parent != 0).then(|| self.context(pid, program | parent));
         let (file, line) = match place.rsplit_once(':') {
             Some((file, line)) => (Some(file.to_owned()), line.parse().ok()),
             None => (None, None),
