@@ -105,6 +105,19 @@ impl Gen<'_> {
     fn quote_room(&mut self, room: Val, quoted: Val) -> Res {
         let tmp = self.plan.scratch.tmp;
         let max = self.plan.max_string as i32;
+        if let (Val::Imm(room), Val::Imm(quoted)) = (room, quoted) {
+            let (room, quotes) = (room.clamp(0, i64::from(max)) as i32, i32::from(quoted != 0));
+            let limit = if quoted != 0 { room.max(5) - 1 } else { room };
+            for (at, word) in [
+                (word::QUOTED, quotes),
+                (word::POS, quotes),
+                (word::LIMIT, limit),
+                (word::CUT, 0),
+            ] {
+                self.store(tmp + at as u32, word);
+            }
+            return Ok(());
+        }
         let [some, fits, plain, end, large] = std::array::from_fn(|_| self.asm.label());
         self.long_into(quoted, R2)?;
         self.long_into(room, R1)?;
