@@ -108,9 +108,12 @@ pub fn large_heap() {
     // heap, whose contents it leaves alone.
     unsafe {
         libc::mallopt(libc::M_TOP_PAD, HEAP as libc::c_int);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * HEAP as libc::c_int);
+        // What is set by hand adapts no more: a mapping of its own for what is as large as this.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
         let start = libc::sbrk(0);
         // More than is left of the first piece, and less than what gets a mapping of its own.
-        libc::free(std::hint::black_box(libc::malloc(127 << 10)));
+        libc::free(std::hint::black_box(libc::malloc(512 << 10)));
         let end = libc::sbrk(0);
         if (start as usize).is_multiple_of(4096) && end as usize > start as usize {
             libc::madvise(start, end as usize - start as usize, libc::MADV_HUGEPAGE);

@@ -343,7 +343,7 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
     let args = columns
         .next()
         .unwrap_or("")
-        .split_whitespace()
+        .split_ascii_whitespace()
         .map(|text| {
             let arg = parse_arg(text, at, word, time)?;
             at += if arg.kind == ArgKind::Pair { 2 } else { 1 };
@@ -420,7 +420,7 @@ fn parse_flags() -> Vec<FlagTable> {
         .filter_map(|line| {
             let (name, flags) = line.split_once('\t')?;
             let flags = flags
-                .split_whitespace()
+                .split_ascii_whitespace()
                 .map(parse_flag)
                 .collect::<Option<_>>()?;
             Some(FlagTable { name, flags })

@@ -1,6 +1,6 @@
 //! Work that the kernel takes long for, done by several threads at a time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use spile_kernel::process::aside;
@@ -104,9 +104,12 @@ impl<T, R> Begun<T, R> {
     }
 }
 
-/// So many threads can be at work in the kernel.
+/// So many threads can be at work in the kernel. What tells is asked for once: it reads half a dozen
+/// files of cgroups.
 pub(crate) fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    let count = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    *PROCESSORS.get_or_init(count)
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@ use crate::facts::return_stack;
 /// asked for.
 pub fn look() {
     let _ = Btf::vmlinux();
-    let _ = machine::preempts();
     syscall_descs();
+    let _ = machine::preempts();
 }
 
 /// The perf events that have names.

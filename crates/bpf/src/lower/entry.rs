@@ -248,8 +248,9 @@ impl Gen<'_> {
     fn early_path(&self) -> Vec<Step> {
         let mut path = Vec::new();
         let mut at = BlockId(0);
+        let predecessors = self.body.predecessors();
         // Nor where the entry is part of a loop.
-        if self.options.timing || !self.body.predecessors()[0].is_empty() {
+        if self.options.timing || !predecessors[0].is_empty() {
             return path;
         }
         loop {
@@ -267,7 +268,7 @@ impl Gen<'_> {
                 (false, true) => (then, els),
                 _ => break,
             };
-            let joins = self.body.predecessors()[go_on.index()].len() > 1;
+            let joins = predecessors[go_on.index()].len() > 1;
             // A step finds nothing but what is in the frame.
             let lost = !self.alloc.resume.is_empty() && self.alloc.carries[go_on.index()];
             if joins || lost || !self.early_block(block) {

@@ -283,8 +283,9 @@ pub fn merge(rows: &[Vec<usize>], kinds: Vec<u32>) -> Vec<usize> {
     let mut block: Vec<usize> = kinds.iter().map(|k| *k as usize).collect();
     let mut count = 0;
     let mut key: Vec<u32> = Vec::new();
+    let mut index: HashMap<Vec<u32>, usize> = HashMap::with_capacity(rows.len());
     loop {
-        let mut index: HashMap<Vec<u32>, usize> = HashMap::new();
+        index.clear();
         let mut new = Vec::with_capacity(block.len());
         for (i, row) in rows.iter().enumerate() {
             key.clear();

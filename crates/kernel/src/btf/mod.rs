@@ -31,6 +31,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sysfile::Blob;
 
@@ -70,10 +71,24 @@ pub struct Btf {
     /// Offset in the blob of the record of each id; slot 0 unused.
     records: Vec<u32>,
     strings: (usize, usize),
-    /// Its types by the hashes of their names.
+    /// Its types by the hashes of their names; not functions but those that are [`early`].
     index: index::Index,
+    /// All functions likewise, where many were asked for.
+    functions: OnceLock<index::Index>,
+    /// How many functions were asked for that are not early.
+    asked: AtomicU32,
     /// What a module's BTF continues: its ids and strings begin where these end.
     base: Option<&'static Btf>,
+}
+
+/// So many look-ups of functions search all strings (0.1 ms each); then an index is made of all, which
+/// takes as long as fifteen of them.
+const BY_SEARCH: u32 = 4;
+
+/// Whether a name begins as those of functions that scripts without probes of functions lead to:
+/// what tracepoints call, which has the names of their arguments, and what BPF programs may call.
+fn early(name: &[u8]) -> bool {
+    name.starts_with(b"__traceiter_") || name.starts_with(b"bpf_")
 }
 
 /// The name's offset and the kind, as in a record that lies there; none of the two at the place of
@@ -199,29 +214,36 @@ impl Btf {
             records: Vec::with_capacity(guess),
             strings,
             index: index::Index::default(),
+            functions: OnceLock::new(),
+            asked: AtomicU32::new(0),
             base,
             blob,
         };
         let named = btf.scan(first, end)?;
-        let mut index = index::Index::for_names(named);
-        for (ix, at) in btf.records.iter().enumerate() {
-            let (name, _) = head(&btf.blob, *at);
-            if name != 0 {
-                index.add(btf.string_and_more(name), ix);
-            }
-        }
-        btf.index = index;
+        btf.index = btf.indexed(named.iter().copied());
         Ok(btf)
     }
 
-    /// The one pass over the records in `first..end` of the blob; gives how many have a name.
-    fn scan(&mut self, first: usize, end: usize) -> Result<usize, BtfError> {
+    /// Types, which have names, by these.
+    fn indexed(&self, types: impl ExactSizeIterator<Item = u32>) -> index::Index {
+        let mut index = index::Index::for_names(types.len());
+        for ix in types {
+            let (name, _) = self.own_head(ix as usize);
+            index.add(self.string_and_more(name), ix as usize);
+        }
+        index
+    }
+
+    /// The one pass over the records in `first..end` of the blob; gives those that are looked up in the
+    /// index.
+    fn scan(&mut self, first: usize, end: usize) -> Result<Vec<u32>, BtfError> {
+        let mut named = Vec::new();
         let bytes = &self.blob[..end];
         let start = self.first();
         if start == 0 {
             self.records.push(0);
         }
-        let (mut at, mut named) = (first, 0);
+        let mut at = first;
         while at < end {
             let id = start + self.records.len() as TypeId;
             let cut = || BtfError::Format(format!("type {id} is cut short"));
@@ -237,7 +259,12 @@ impl Btf {
             if end - at < len {
                 return Err(cut());
             }
-            named += usize::from(types::word(record, 0) != 0);
+            let name = types::word(record, 0);
+            // Half of all types are functions, and few are asked for.
+            let function = kind == Kind::Func as u8;
+            if name != 0 && (!function || early(self.string_and_more(name))) {
+                named.push(self.records.len() as u32);
+            }
             self.records.push(at as u32);
             at += len;
         }
@@ -330,9 +357,36 @@ impl Btf {
             of == kind as u8 && self.string_is(own, name)
         };
         // What has no name cannot be asked for.
-        let like = Some(name).filter(|name| !name.is_empty() && !name.contains('\0'));
-        let like = like.into_iter().flat_map(|name| self.index.like(name));
-        like.filter(fits).map(move |ix| first + ix as TypeId)
+        let named = !name.is_empty() && !name.contains('\0');
+        let late = named && kind == Kind::Func && !early(name.as_bytes());
+        let searched = late && self.asked.fetch_add(1, Ordering::Relaxed) < BY_SEARCH;
+        let index = match late {
+            true if searched => None,
+            true => Some(self.functions.get_or_init(|| self.all_functions())),
+            false => Some(&self.index).filter(|_| named),
+        };
+        let like = index.into_iter().flat_map(move |index| index.like(name));
+        let own = Some(name).filter(|_| searched).into_iter();
+        let own = own.flat_map(move |name| self.search(kind, name));
+        own.chain(like.filter(fits))
+            .map(move |ix| first + ix as TypeId)
+    }
+
+    /// An index of all functions.
+    fn all_functions(&self) -> index::Index {
+        let all = 0..self.records.len() as u32;
+        let functions = all.filter(|ix| self.own_head(*ix as usize).1 == Kind::Func as u8);
+        let functions: Vec<u32> = functions.collect();
+        self.indexed(functions.into_iter())
+    }
+
+    /// Types of that kind and name, without an index.
+    fn search(&self, kind: Kind, name: &str) -> impl Iterator<Item = usize> + use<'_> {
+        let offsets = self.string_offsets(name);
+        (0..self.records.len()).filter(move |ix| {
+            let (own, of) = self.own_head(*ix);
+            of == kind as u8 && offsets.contains(&own)
+        })
     }
 
     /// `struct NAME`.

@@ -117,6 +117,24 @@ fn sizes_and_c_names() {
 }
 
 #[test]
+fn functions_before_and_after_there_is_an_index() {
+    let mut b = Builder::new();
+    let proto = b.proto(0, &[]);
+    let ids: Vec<_> = ["one", "two", "bpf_one", "two"]
+        .iter()
+        .map(|name| b.link(Kind::Func, name, proto))
+        .collect();
+    let btf = Btf::parse(b.bytes()).expect("sound");
+    for _ in 0..=super::BY_SEARCH {
+        assert_eq!(btf.find_func("one"), Some(ids[0]));
+        assert_eq!(btf.find_func("bpf_one"), Some(ids[2]));
+        let two: Vec<_> = btf.find_all(Kind::Func, "two").collect();
+        assert_eq!(two, [ids[1], ids[3]]);
+        assert_eq!(btf.find_func("three"), None);
+    }
+}
+
+#[test]
 fn constants() {
     let btf = sample_btf();
     assert_eq!(btf.constant("color", "RED"), Some(-1));

@@ -43,12 +43,7 @@ impl<'a> Sites<'a> {
         let id = match self.sources.get(span.file) {
             None => SiteId(0),
             Some(_) => {
-                let near: Arc<str> = format!(
-                    "{} at {}",
-                    token(self.rest(span)),
-                    self.sources.location(span)
-                )
-                .into();
+                let near = self.near(span);
                 self.list.push(Site {
                     near,
                     caller: None,
@@ -83,6 +78,21 @@ impl<'a> Sites<'a> {
         }
     }
 
+    /// The token at the start of a span and where it is.
+    fn near(&self, span: Span) -> Arc<str> {
+        let (kind, text) = token(self.rest(span));
+        let mut near = String::with_capacity(64);
+        near.push_str(kind);
+        if let Some(text) = text {
+            near.push_str(" '");
+            near.push_str(text);
+            near.push('\'');
+        }
+        near.push_str(" at ");
+        near.push_str(&self.sources.location(span));
+        near.into()
+    }
+
     fn rest(&self, span: Span) -> &str {
         self.sources
             .text(span.file)
@@ -96,38 +106,35 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// The first token of a text, with its kind.
-fn token(text: &str) -> String {
-    let word = |s: &str| {
-        let end = s.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'));
-        s[..end.unwrap_or(s.len())].to_owned()
+/// The kind of a text's first token, and the token, of strings what is in them; none at the end.
+fn token(text: &str) -> (&'static str, Option<&str>) {
+    let word = |from: usize| {
+        let other = |c: char| !(c.is_alphanumeric() || c == '_' || c == '$');
+        let len = text[from..].find(other);
+        &text[..len.map_or(text.len(), |len| from + len)]
     };
-    match text.chars().next() {
-        None => "end of file".to_owned(),
-        Some(c) if c.is_ascii_digit() => format!("number '{}'", word(text)),
-        Some('"') => {
+    let Some(first) = text.chars().next() else {
+        return ("end of file", None);
+    };
+    let (kind, token) = match first {
+        c if c.is_ascii_digit() => ("number", word(0)),
+        '"' => {
             let line = text[1..].lines().next().unwrap_or("");
             let end = line.find('"').unwrap_or(line.len());
-            format!("string '{}'", &line[..end])
+            ("string", &line[..end])
         }
-        Some('@') => format!("operator '@{}'", word(&text[1..])),
-        Some(c) if c.is_alphabetic() || c == '_' || c == '$' => {
-            let w = word(text);
-            let kind = if KEYWORDS.contains(&w.as_str()) {
-                "keyword"
-            } else {
-                "identifier"
-            };
-            format!("{kind} '{w}'")
+        '@' => ("operator", word(1)),
+        c if c.is_alphabetic() || c == '_' || c == '$' => match word(0) {
+            word if KEYWORDS.contains(&word) => ("keyword", word),
+            word => ("identifier", word),
+        },
+        '{' | '}' | '(' | ')' | '[' | ']' | ';' | ',' => ("operator", &text[..1]),
+        _ => {
+            let other = |c: char| !"+-*/%<>=&|^!~.?:".contains(c);
+            ("operator", &text[..text.find(other).unwrap_or(text.len())])
         }
-        Some(c @ ('{' | '}' | '(' | ')' | '[' | ']' | ';' | ',')) => format!("operator '{c}'"),
-        Some(_) => {
-            let end = text
-                .find(|c: char| !"+-*/%<>=&|^!~.?:".contains(c))
-                .unwrap_or(text.len());
-            format!("operator '{}'", &text[..end])
-        }
-    }
+    };
+    (kind, Some(token))
 }
 
 #[cfg(test)]
@@ -136,12 +143,13 @@ mod tests {
 
     #[test]
     fn tokens() {
-        assert_eq!(token("foreach (x"), "keyword 'foreach'");
-        assert_eq!(token("$fd->x"), "identifier '$fd'");
-        assert_eq!(token("/ 0"), "operator '/'");
-        assert_eq!(token("@count(x)"), "operator '@count'");
-        assert_eq!(token("\"a b\" c"), "string 'a b'");
-        assert_eq!(token("12+3"), "number '12'");
+        assert_eq!(token("foreach (x"), ("keyword", Some("foreach")));
+        assert_eq!(token("$fd->x"), ("identifier", Some("$fd")));
+        assert_eq!(token("/ 0"), ("operator", Some("/")));
+        assert_eq!(token("@count(x)"), ("operator", Some("@count")));
+        assert_eq!(token("\"a b\" c"), ("string", Some("a b")));
+        assert_eq!(token(""), ("end of file", None));
+        assert_eq!(token("12+3"), ("number", Some("12")));
     }
 
     #[test]
