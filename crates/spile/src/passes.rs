@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use spile_bpf::elf::MapSpec;
@@ -226,7 +227,8 @@ pub fn through(
     };
     let outcome = execute(cli, program, object.zip(target), looked_at, change)?;
     watch.pass(5, "run completed");
-    // The process ends: its trees are not worth the millisecond that taking them apart costs.
+    // The process ends: its trees are not worth the millisecond that taking them apart costs. So it is
+    // with what the session used.
     std::mem::forget(front);
     Ok(End::Ran(outcome))
 }
@@ -690,10 +692,14 @@ fn execute(
     };
     let verbose = cli.verbose > 0;
     let (object, machine) = object.unzip();
+    let machine = machine.map(Rc::new);
     let otherwise = |change: fn(&mut spile_bpf::layout::Options)| {
-        let mut machine = machine.clone()?;
-        change(&mut machine);
-        let again = move |program: &Program| spile_bpf::compile(program, &machine).ok();
+        let machine = machine.clone()?;
+        let again = move |program: &Program| {
+            let mut machine = (*machine).clone();
+            change(&mut machine);
+            spile_bpf::compile(program, &machine).ok()
+        };
         Some(Box::new(again) as session::Compile)
     };
     let mut options = session::Options {
@@ -736,5 +742,8 @@ fn execute(
     {
         tell(format_args!("Metrics are at http://{addr}/metrics\n"));
     }
-    session.run().map_err(fail)
+    let outcome = session.run().map_err(fail)?;
+    session.leave();
+    std::mem::forget((object, machine));
+    Ok(outcome)
 }

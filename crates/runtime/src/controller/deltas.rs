@@ -6,6 +6,7 @@ use spile_ir::GlobalId;
 use spile_ir::interp::Fault;
 
 use super::Controller;
+use crate::kernel_side::Kernel;
 use crate::message;
 
 impl Controller {
@@ -39,8 +40,8 @@ impl Controller {
         self.drained(drained);
     }
 
-    /// Lets go of everything in the kernel.
-    pub fn close_kernel(&mut self) {
-        self.world.kernel = None;
+    /// Gives up everything in the kernel.
+    pub fn take_kernel(&mut self) -> Option<Kernel> {
+        self.world.kernel.take()
     }
 }
