@@ -15,6 +15,7 @@ use crate::layout::{
     Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat, StackWords,
 };
 use crate::lower::counters;
+use crate::lower::entry::Known;
 use crate::lower::{
     CTX, Gen, NR, Pool, RING, TMP, USER_TEXT, VERDICT, asks_number, field_types, kept_bytes,
     output_piece, rethrown_fields, stacks,
@@ -397,13 +398,26 @@ impl Unit<'_> {
             tree::only_within(&mut asm, at, out);
         }
         let number = self.number_needed(attach, handlers);
-        let mut task = false;
+        let mut known = Known {
+            number,
+            ..Known::default()
+        };
         if let (true, Some(first)) = (number, handlers.first()) {
             let event = &self.program.handlers[first.index()].event;
             let entry = matches!(event, Event::SysEnter(_));
-            task = self.with(&mut asm, *first, pool, |g| {
-                g.number(entry)?;
-                Ok(g.task_kept)
+            let any = matches!(
+                event,
+                Event::SysEnter(NrSet::All) | Event::SysExit(NrSet::All)
+            );
+            known = self.with(&mut asm, *first, pool, |g| {
+                // What tests turn away needs no number, where no other handler does.
+                let late = any && handlers.len() == 1 && g.split().is_some_and(|s| !s.asks);
+                match late {
+                    true => g.hold_task(),
+                    false => g.number(entry)?,
+                }
+                let task = g.task_kept;
+                Ok(Known { number, late, task })
             })?;
         }
         let decided = handlers.iter().any(|id| {
@@ -424,20 +438,20 @@ impl Unit<'_> {
             asm.call_kfunc(session.is_return);
             asm.alu(AluOp::And, R0, 1);
             asm.jump_if(Cond::Ne, R0, 0, returns);
-            self.all(&mut asm, &before, (false, false), pool)?;
+            self.all(&mut asm, &before, Known::default(), pool)?;
             asm.jump(out);
             asm.bind(returns);
-            self.all(&mut asm, &after, (false, false), pool)?;
+            self.all(&mut asm, &after, Known::default(), pool)?;
         } else if decided {
             // As at hooks of their own: what one drops others do not see.
             for id in handlers {
                 asm.store(Size::DW, R10, VERDICT, 1);
-                self.inline(&mut asm, *id, (number, task), pool)?;
+                self.inline(&mut asm, *id, known, pool)?;
                 asm.load(Size::DW, R1, R10, VERDICT);
                 asm.jump_if(Cond::Eq, R1, 0, out);
             }
         } else {
-            self.all(&mut asm, handlers, (number, task), pool)?;
+            self.all(&mut asm, handlers, known, pool)?;
         }
         asm.bind(out);
         // What the program decides: packets go on (NF_ACCEPT), and nothing is forbidden.
@@ -451,12 +465,12 @@ impl Unit<'_> {
         asm.finish().map_err(|e| whole(e.to_string()))
     }
 
-    /// Handlers one after the other. The pair as for [`Unit::inline`].
+    /// Handlers one after the other.
     fn all(
         &self,
         asm: &mut Asm,
         handlers: &[HandlerId],
-        known: (bool, bool),
+        known: Known,
         pool: &mut Pool,
     ) -> Result<(), CompileError> {
         if handlers.len() <= INLINE {
@@ -465,7 +479,7 @@ impl Unit<'_> {
             }
             return Ok(());
         }
-        let number = known.0;
+        let number = known.number;
         let parts = self.parts(handlers);
         for part in &parts {
             let function = self.part_sub(part, number, pool)?;
@@ -477,19 +491,18 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// A handler in the program itself, or only its leading tests. The pair: whether the
-    /// system call's number and the current task are on the stack.
+    /// A handler in the program itself, or only its leading tests.
     fn inline(
         &self,
         asm: &mut Asm,
         id: HandlerId,
-        (number, task): (bool, bool),
+        known: Known,
         pool: &mut Pool,
     ) -> Result<(), CompileError> {
-        let out = asm.label();
+        let (out, number) = (asm.label(), known.number);
         let Some(split) = self.with(asm, id, pool, |g| Ok(g.split()))? else {
             self.with(asm, id, pool, |g| {
-                g.task_kept = task;
+                g.task_kept = known.task;
                 g.handler(out, false)
             })?;
             asm.bind(out);
@@ -513,8 +526,8 @@ impl Unit<'_> {
         pool.subs.insert(name.clone(), function);
         let alloc = self.alloc(id)?.on_stack([TMP[2], TMP[3], TMP[4]]);
         self.with_alloc(asm, id, &alloc, pool, |g| {
-            g.task_kept = task;
-            g.early(&split, number, &name, out)
+            g.task_kept = known.task;
+            g.early(&split, known, &name, out)
         })?;
         asm.bind(out);
         Ok(())
@@ -585,7 +598,7 @@ impl Unit<'_> {
                 &handler.event,
                 Event::SysEnter(NrSet::List(_)) | Event::SysExit(NrSet::List(_))
             );
-            list || asks_number(&handler.body)
+            list || handler.body.blocks.iter().any(asks_number)
         })
     }
 

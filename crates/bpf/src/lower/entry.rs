@@ -4,7 +4,7 @@
 use spile_ir::storage::Storage;
 use spile_ir::{BlockId, Event, Inst, Space, Term, Ty, Val, intrinsics::Intrinsic};
 
-use super::{CTX, GEN, Gen, NR, Res, TASK, VERDICT};
+use super::{CTX, GEN, Gen, NR, Res, VERDICT};
 use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
@@ -33,6 +33,19 @@ pub(crate) struct Split {
     first: BlockId,
     /// Numbers that the rest reads.
     pub carried: Vec<spile_ir::Reg>,
+    /// Whether the tests ask which system call it is.
+    pub asks: bool,
+}
+
+/// What is on the stack where a handler begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Known {
+    /// The number of the system call,
+    pub number: bool,
+    /// but only behind the handler's leading tests.
+    pub late: bool,
+    /// The current task.
+    pub task: bool,
 }
 
 /// A leading test.
@@ -114,10 +127,8 @@ impl Gen<'_> {
             .iter()
             .flat_map(|b| &self.body.blocks[b.index()].insts);
         let wants = |i: &Inst| matches!(i, Inst::Intr { f, .. } if of_task(*f));
-        if !self.task_kept && insts.filter(|(i, _)| wants(i)).count() > 1 {
-            self.task();
-            self.asm.store(Size::DW, R10, TASK, R0);
-            self.task_kept = true;
+        if insts.filter(|(i, _)| wants(i)).count() > 1 {
+            self.hold_task();
         }
     }
 
@@ -151,17 +162,29 @@ impl Gen<'_> {
             .collect();
         carried.sort_unstable_by_key(|r| r.index());
         carried.dedup();
-        (carried.len() <= MAX_CARRIED).then_some(Split { first, carried })
+        let asks = path
+            .iter()
+            .any(|step| super::asks_number(&self.body.blocks[step.at.index()]));
+        (carried.len() <= MAX_CARRIED).then_some(Split {
+            first,
+            carried,
+            asks,
+        })
     }
 
     /// The leading tests, with what is carried on their numbers to the subprogram.
-    pub(crate) fn early(&mut self, split: &Split, number: bool, sub: &str, out: Label) -> Res {
+    pub(crate) fn early(&mut self, split: &Split, known: Known, sub: &str, out: Label) -> Res {
         let event = &self.program.handlers[self.handler.index()].event;
         if let Event::SysEnter(set) | Event::SysExit(set) = event {
             self.dispatch(set, out);
         }
+        let entry = matches!(event, Event::SysEnter(_));
         self.prepare()?;
         self.prefix(out)?;
+        if known.late {
+            self.number(entry)?;
+        }
+        let number = known.number;
         let mut to = [R1, R2, R3, R4, R5].into_iter();
         let stack = [(CTX, true), (NR, number)];
         for (slot, reg) in stack.iter().filter(|s| s.1).zip(&mut to) {

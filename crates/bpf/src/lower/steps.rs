@@ -94,7 +94,7 @@ impl Gen<'_> {
     fn step(&mut self, first: BlockId, order: &[BlockId]) -> Res {
         let event = &self.program.handlers[self.handler.index()].event;
         let call = matches!(event, Event::SysEnter(_) | Event::SysExit(_));
-        let call = call && super::asks_number(self.body);
+        let call = call && self.body.blocks.iter().any(super::asks_number);
         let slots = [
             (CTX, true),
             (GEN, self.uses_generation()),

@@ -32,8 +32,8 @@ const NAMES: u32 = u32::MAX;
 /// Bytes of a name in the table.
 const NAME: u32 = 32;
 
-/// Whether a body asks which system call it is.
-pub(crate) fn asks_number(body: &spile_ir::Body) -> bool {
+/// Whether a block asks which system call it is.
+pub(crate) fn asks_number(block: &spile_ir::Block) -> bool {
     use spile_ir::intrinsics::Intrinsic as I;
     let asks = |i: &spile_ir::Inst| {
         matches!(
@@ -44,8 +44,7 @@ pub(crate) fn asks_number(body: &spile_ir::Body) -> bool {
             }
         )
     };
-    let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
-    insts.any(|(i, _)| asks(i))
+    block.insts.iter().any(|(i, _)| asks(i))
 }
 
 impl Gen<'_> {
@@ -92,9 +91,7 @@ impl Gen<'_> {
     pub(crate) fn number(&mut self, entry: bool) -> Res {
         let [native, small, unknown, end] = [(); 4].map(|()| self.asm.label());
         if !entry || self.options.offsets.task_ti_status.is_some() {
-            self.task();
-            self.asm.store(Size::DW, R10, TASK, R0);
-            self.task_kept = true;
+            self.hold_task();
         }
         if entry {
             self.asm.load(Size::DW, R1, R10, CTX);
@@ -129,6 +126,15 @@ impl Gen<'_> {
         self.asm.bind(end);
         self.asm.store(Size::DW, R10, NR, R1);
         Ok(())
+    }
+
+    /// The current task to the stack, if it is not there.
+    pub(crate) fn hold_task(&mut self) {
+        if !self.task_kept {
+            self.task();
+            self.asm.store(Size::DW, R10, TASK, R0);
+            self.task_kept = true;
+        }
     }
 
     /// `r1` = that, if it is -1, as registers are after the return from a signal.
