@@ -3,7 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -106,10 +106,24 @@ fn install(folder: &Path) -> Result<PathBuf, Absent> {
         return Err(Absent::Name(path));
     }
     // Compared whole: what is loaded into programs must be ours.
-    if !std::fs::read(&path).is_ok_and(|there| there == LIBRARY) {
+    if !is_there(&path).unwrap_or(false) {
         write(folder, &path).map_err(|error| Absent::Unwritable(path.clone(), error))?;
     }
     Ok(path)
+}
+
+/// Whether the file has the library. Piece by piece: memory for all of it would have to be paged in.
+fn is_there(path: &Path) -> std::io::Result<bool> {
+    let mut file = std::fs::File::open(path)?;
+    let mut piece = [0; 16 << 10];
+    for part in LIBRARY.chunks(piece.len()) {
+        let piece = &mut piece[..part.len()];
+        file.read_exact(piece)?;
+        if piece != part {
+            return Ok(false);
+        }
+    }
+    Ok(file.read(&mut piece)? == 0)
 }
 
 /// Writes the file whole or not at all: another session may do the same.

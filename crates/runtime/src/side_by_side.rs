@@ -1,8 +1,9 @@
 //! Work that the kernel takes long for, done by several threads at a time.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use rustix::thread::sched_getaffinity;
 use spile_kernel::process::aside;
 
 /// Enough for a system call.
@@ -104,12 +105,10 @@ impl<T, R> Begun<T, R> {
     }
 }
 
-/// So many threads can be at work in the kernel. What tells is asked for once: it reads half a dozen
-/// files of cgroups.
+/// So many threads can be at work in the kernel. (The standard library also looks for quotas, in half
+/// a dozen files of cgroups.)
 pub(crate) fn processors() -> usize {
-    static PROCESSORS: OnceLock<usize> = OnceLock::new();
-    let count = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    *PROCESSORS.get_or_init(count)
+    sched_getaffinity(None).map_or(1, |own| own.count().max(1) as usize)
 }
 
 #[cfg(test)]
