@@ -254,6 +254,9 @@ pub struct Options {
 #[allow(missing_docs)]
 pub struct KernelOffsets {
     pub task_pid: Option<u32>,
+    /// Offset and bytes of each field of `task_struct` that is a number, in order; where scripts read
+    /// fields of the current task.
+    pub task_numbers: Vec<(u32, u32)>,
     pub task_tgid: Option<u32>,
     pub task_comm: Option<u32>,
     pub task_real_parent: Option<u32>,

@@ -15,6 +15,7 @@ use spile_kernel::functions;
 use spile_kernel::syscalls::{self, Abi, ArgKind, Ret};
 use spile_kernel::tracepoints::Tracefs;
 use spile_kernel::{machine, perf};
+use spile_runtime::needs;
 use spile_sema::facts::PerfEvent;
 
 use crate::facts::return_stack;
@@ -67,9 +68,15 @@ fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
     Some(at)
 }
 
-/// Where generated code finds facts about the current task, and with `user` the pages of its
-/// files, with `stacks` the mappings of programs: looking those up takes milliseconds.
-pub fn offsets(btf: &Btf, user: bool, stacks: bool) -> KernelOffsets {
+/// Where generated code of a script finds facts about the current task; the pages of its files and the
+/// mappings of programs where it needs them: looking those up takes milliseconds.
+pub fn offsets(btf: &Btf, program: &Program) -> KernelOffsets {
+    let (user, stacks) = (
+        needs::reads_user(program),
+        needs::takes_user_stacks(program),
+    );
+    let numbers = || Some(btf.numbers(btf.find_struct("task_struct")?));
+    let task_numbers = needs::takes_task(program).then(numbers).flatten();
     let task = |path: &[&str]| offset(btf, "task_struct", path);
     let cred = |path: &[&str]| offset(btf, "cred", path);
     let pointer = 8;
@@ -77,6 +84,7 @@ pub fn offsets(btf: &Btf, user: bool, stacks: bool) -> KernelOffsets {
     let pid_type = |name| Some(u32::try_from(btf.constant("pid_type", name)?).ok()? * pointer);
     KernelOffsets {
         task_pid: task(&["pid"]),
+        task_numbers: task_numbers.unwrap_or_default(),
         task_tgid: task(&["tgid"]),
         task_comm: task(&["comm"]),
         task_real_parent: task(&["real_parent"]),

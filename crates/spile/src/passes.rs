@@ -615,11 +615,7 @@ fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::
         timing: cli.timing,
         // They cost time when the kernel loads them: in files, and after a rejection.
         lines: cli.pass == Some(4),
-        offsets: machine::offsets(
-            btf,
-            spile_runtime::needs::reads_user(program),
-            spile_runtime::needs::takes_user_stacks(program),
-        ),
+        offsets: machine::offsets(btf, program),
         features: machine::bpf_features(btf, program),
         syscalls: machine::syscall_descs(),
         functions: machine::typed_functions(btf, program),

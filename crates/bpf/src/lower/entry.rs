@@ -126,7 +126,10 @@ impl Gen<'_> {
         let insts = order
             .iter()
             .flat_map(|b| &self.body.blocks[b.index()].insts);
-        let wants = |i: &Inst| matches!(i, Inst::Intr { f, .. } if of_task(*f));
+        let wants = |i: &Inst| match i {
+            Inst::Intr { f, .. } => of_task(*f),
+            i => self.task_field(i).is_some(),
+        };
         if insts.filter(|(i, _)| wants(i)).count() > 1 {
             self.hold_task();
         }
@@ -243,6 +246,7 @@ impl Gen<'_> {
                     })
             }
             Inst::Call { .. } => false,
+            Inst::Load { .. } if self.task_field(inst).is_some() => false,
             _ => inst.fallible(self.program),
         }
     }

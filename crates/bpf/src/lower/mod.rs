@@ -68,6 +68,7 @@ mod deferred;
 pub(crate) mod entry;
 mod errors;
 mod extract;
+mod fields;
 mod format;
 mod globals;
 mod heap;
@@ -210,6 +211,7 @@ pub(crate) struct Gen<'a> {
     seen: Option<records::Seen>,
     /// Whether each register is written in several places.
     several: Vec<bool>,
+    fields: OnceCell<fields::Fields>,
     kinds: OnceCell<Vec<ErrorKind>>,
     rethrows: OnceCell<bool>,
 }
@@ -276,6 +278,7 @@ impl<'a> Gen<'a> {
             records: OnceCell::new(),
             seen: None,
             several: several(body),
+            fields: OnceCell::new(),
             kinds: OnceCell::new(),
             rethrows: OnceCell::new(),
         }
@@ -586,6 +589,9 @@ impl<'a> Gen<'a> {
 
     /// One instruction.
     pub fn inst(&mut self, inst: &Inst) -> Res {
+        if self.idle(inst) {
+            return Ok(());
+        }
         match inst {
             Inst::Copy { dst, src } => self.copy(*dst, *src),
             Inst::Un { dst, op, a } => self.unary(*dst, *op, *a),
@@ -627,7 +633,10 @@ impl<'a> Gen<'a> {
                 addr,
                 size,
                 signed,
-            } => self.memory_load(*dst, *space, *addr, *size, *signed),
+            } => match self.task_field(inst) {
+                Some(at) => self.task_field_load(*dst, at, (*size, *signed)),
+                None => self.memory_load(*dst, *space, *addr, *size, *signed),
+            },
             Inst::Raise { msg } => self.raise(*msg),
             Inst::CatchMsg { dst } => self.catch_msg(*dst),
             Inst::Tick { n } => self.tick(*n),

@@ -117,6 +117,38 @@ impl Btf {
         }
     }
 
+    /// Offset and size in bytes of the members of a struct that are whole numbers, in order, those of
+    /// inner structs too; not what is in unions and arrays.
+    #[must_use]
+    pub fn numbers(&self, id: TypeId) -> Vec<(u32, u32)> {
+        let mut found = Vec::new();
+        self.numbers_within(id, 0, &mut { MAX_VISITS }, &mut found);
+        found.sort_unstable();
+        found
+    }
+
+    fn numbers_within(&self, id: TypeId, at: u32, left: &mut u32, found: &mut Vec<(u32, u32)>) {
+        let Type::Struct(body) = self.ty(id) else {
+            return;
+        };
+        for member in body.members().filter(|m| m.bit_size == 0) {
+            if *left == 0 {
+                return;
+            }
+            *left -= 1;
+            let (inner, at) = (
+                self.strip(member.ty),
+                at.saturating_add(member.bit_offset / 8),
+            );
+            match self.ty(inner) {
+                Type::Int(int) => found.push((at, int.size)),
+                Type::Enum(e) => found.push((at, e.size)),
+                Type::Struct(_) => self.numbers_within(inner, at, left, found),
+                _ => {}
+            }
+        }
+    }
+
     /// Bytes of a value of the type; `None` for void, functions, types that are
     /// only declared, and arrays too large to be real.
     #[must_use]

@@ -255,8 +255,41 @@ fn the_running_kernel() {
     assert_eq!(btf.c_declaration(comm.ty, "comm"), "char comm[16]");
     assert_eq!(btf.member(task, "comm").map(|m| m.bit_offset % 8), Some(0));
     assert_eq!(btf.constant("pid_type", "PIDTYPE_PGID"), Some(2));
+    let numbers = btf.numbers(task);
+    assert!(numbers.is_sorted() && numbers.contains(&(pid.bit_offset / 8, 4)));
+    let mm = btf.member(task, "mm").expect("mm").bit_offset / 8;
+    assert!(numbers.iter().all(|(at, _)| *at != mm), "a pointer is none");
     assert!(btf.find_func("schedule").is_some());
     assert!(btf.all(Kind::Struct).count() > 1000);
+}
+
+#[test]
+fn numbers_of_a_struct() {
+    let mut b = Builder::new();
+    let int = b.int("int", 4, true);
+    let long = b.int("long", 8, true);
+    let inner = b.body(
+        Kind::Struct,
+        "inner",
+        16,
+        &[("x", long, 0, 0), ("y", int, 64, 0)],
+    );
+    let either = b.body(
+        Kind::Union,
+        "either",
+        8,
+        &[("a", long, 0, 0), ("b", int, 0, 0)],
+    );
+    let fields = [
+        ("first", int, 0, 0),
+        ("in", inner, 64, 0),
+        ("or", either, 192, 0),
+        ("last", long, 256, 0),
+    ];
+    let outer = b.body(Kind::Struct, "outer", 40, &fields);
+    let btf = Btf::parse(b.bytes()).expect("sound");
+    assert_eq!(btf.numbers(outer), [(0, 4), (8, 8), (16, 4), (32, 8)]);
+    assert_eq!(btf.numbers(either), []);
 }
 
 #[test]
