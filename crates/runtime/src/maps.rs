@@ -33,8 +33,9 @@ pub struct KernelMap {
     map: Map<OwnedFd>,
 }
 
-/// Most elements fetched with one system call; bounds the memory of a big array.
+/// Most elements fetched with one system call, and bytes of them; bounds the memory of a big array.
 const BATCH: usize = 4096;
+const BATCH_BYTES: usize = 2 << 20;
 
 impl KernelMap {
     /// The map behind a descriptor.
@@ -49,7 +50,10 @@ impl KernelMap {
         let (key_len, value_len) = (self.map.key_len(), self.map.value_len());
         let most = self.map.info().max_entries as usize;
         // A whole bucket must fit; ENOSPC asks for more room.
-        let mut room = most.clamp(64, BATCH);
+        let mut room = most.clamp(
+            64,
+            (BATCH_BYTES / (key_len + value_len).max(1)).clamp(64, BATCH),
+        );
         let (mut entries, mut cursor) = (Vec::new(), Vec::new());
         loop {
             let mut keys = vec![0u8; room * key_len];

@@ -26,9 +26,11 @@ pub const CACHED: u32 = 256;
 const TOGETHER: u32 = 256;
 /// Most bytes of a value with an element for each CPU in a plain hash map. The kernel has memory for these
 /// at hand sooner than for those of per-CPU maps.
-const LANES: u32 = 1024;
-/// The same for so many CPUs: more would wait for each other's cache lines.
-const MOST_LANES: u32 = 16;
+const LANES: u32 = 8192;
+/// Where there are more CPUs, only elements of so many bytes: those of several CPUs in a cache line would let
+/// these wait for each other.
+const FEW_CPUS: u32 = 16;
+const LINE: u32 = 64;
 /// Name of the map of records.
 const RECORDS: &str = "threads";
 
@@ -112,7 +114,7 @@ impl Together {
 /// are plain hash maps with such values; `None` where they are per-CPU maps.
 pub fn lanes(cpus: u32, size: u32) -> Option<u32> {
     let bytes = size.checked_mul(cpus);
-    bytes.filter(|bytes| *bytes <= LANES && cpus <= MOST_LANES)
+    bytes.filter(|bytes| *bytes <= LANES && (cpus <= FEW_CPUS || size >= LINE))
 }
 
 fn element_size(global: &Global) -> u32 {
