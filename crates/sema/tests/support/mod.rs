@@ -197,6 +197,7 @@ pub fn bpf_options() -> BpfOptions {
         share: None,
         resident: false,
         offsets: KernelOffsets {
+            task_numbers: Vec::new(),
             task_pid: Some(1256),
             task_tgid: Some(1260),
             task_comm: Some(1832),
