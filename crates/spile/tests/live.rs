@@ -62,12 +62,14 @@ fn start(columns: u16, lines: u16, args: &[&str]) -> Terminal {
         .env("LANG", "C.UTF-8")
         .env("TERM", "xterm");
     // SAFETY: between fork and exec only system calls are made. The terminal becomes the session's
-    // own, so that the end of the terminal is told.
+    // own, so that the end of the terminal is told; also where what runs the tests ignores that signal, as
+    // under `nohup`.
     unsafe {
         use std::os::unix::process::CommandExt;
         command.pre_exec(|| {
             libc::setsid();
             libc::ioctl(0, libc::TIOCSCTTY, 0);
+            libc::signal(libc::SIGHUP, libc::SIG_DFL);
             Ok(())
         });
     }
