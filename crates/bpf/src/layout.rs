@@ -23,7 +23,7 @@
 mod place;
 mod symbolic;
 
-pub use place::{AggLayout, Beside, Field, GlobalLayout, Place, ValueLayout};
+pub use place::{AggLayout, Beside, Field, GlobalLayout, PerCpuArray, Place, ValueLayout};
 pub use symbolic::Symbolic;
 
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{Layout, Place, ValueLayout};
+use spile_bpf::layout::{Layout, PerCpuArray, Place, ValueLayout};
 use spile_ir::GlobalId;
 use spile_ir::interp::{Cell, Value};
 
@@ -49,13 +49,7 @@ impl Sums {
             }
         }
     }
-}
 
-/// An array's keys are taken from its map one by one where they are so few, a part of its size: to go
-/// through a large map takes milliseconds.
-const FEW: usize = 16;
-
-impl Sums {
     /// Adds a delta of the array number `part` of those side by side: keys are the first one's.
     fn add_part(&mut self, part: usize, key: &[u8], delta: Cell) {
         if part == 0 || !matches!(&delta, Cell::Stats(s) if s.count == 0) {
@@ -63,6 +57,10 @@ impl Sums {
         }
     }
 }
+
+/// An array's keys are taken from its map one by one where they are so few, a part of its size: to go
+/// through a large map takes milliseconds.
+const FEW: usize = 16;
 
 /// Takes the deltas of one generation of a global, and of the arrays beside it. `map` is that
 /// generation's hash map of an array; where no handler runs any more (`last`) its keys are left in it if
@@ -96,9 +94,9 @@ pub fn take(
                 .into_iter()
                 .collect())
         }
-        Place::PerCpuArray { beside, .. } if beside.of.is_none() => {
+        Place::PerCpuArray(array) if array.beside.of.is_none() => {
             let parts = parts(layout, g);
-            let all = take_arrays(state, (place, &parts), (generation, last), map)?;
+            let all = take_arrays(state, (array, &parts), (generation, last), map)?;
             let ids = parts.iter().map(|part| part.g);
             Ok(ids
                 .zip(all.into_iter().map(|s| Deltas::Array(s.elements)))
@@ -118,15 +116,15 @@ struct Part<'l> {
 /// An array, and those beside it.
 fn parts(layout: &Layout, g: GlobalId) -> Vec<Part<'_>> {
     let arrays = layout.globals.iter().enumerate().filter_map(|(i, global)| {
-        let Place::PerCpuArray { value, beside, .. } = &global.as_ref()?.place else {
+        let Place::PerCpuArray(array) = &global.as_ref()?.place else {
             return None;
         };
         let part = Part {
             g: GlobalId(i as u32),
-            at: beside.at,
-            value,
+            at: array.beside.at,
+            value: &array.value,
         };
-        (part.g == g || beside.of == Some(g)).then_some(part)
+        (part.g == g || array.beside.of == Some(g)).then_some(part)
     });
     let mut all: Vec<_> = arrays.collect();
     all.sort_by_key(|part| part.at);
@@ -136,12 +134,12 @@ fn parts(layout: &Layout, g: GlobalId) -> Vec<Part<'_>> {
 /// The deltas of arrays side by side, each by itself.
 fn take_arrays(
     state: &State,
-    (place, parts): (&Place, &[Part<'_>]),
+    (array, parts): (&PerCpuArray, &[Part<'_>]),
     (generation, last): (u32, bool),
     map: Option<&mut (dyn Table + '_)>,
 ) -> io::Result<Vec<Sums>> {
     let mut sums: Vec<Sums> = parts.iter().map(|_| Sums::default()).collect();
-    let Place::PerCpuArray {
+    let PerCpuArray {
         cache,
         gen_stride,
         slots,
@@ -151,10 +149,7 @@ fn take_arrays(
         spilt,
         max,
         ..
-    } = place
-    else {
-        return Ok(sums);
-    };
+    } = array;
     let first = cache + generation * gen_stride;
     for cpu in 0..state.cpus() {
         for slot in 0..*slots {
@@ -294,7 +289,7 @@ mod tests {
 
     #[test]
     fn caches_and_maps_of_all_cpus_add_up() {
-        let place = Place::PerCpuArray {
+        let place = Place::PerCpuArray(PerCpuArray {
             cache: 64,
             gen_stride: 512,
             slots: 4,
@@ -310,7 +305,7 @@ mod tests {
             },
             spilt: None,
             max: 10,
-        };
+        });
         let layout = layout(&[place]);
         let state = State::plain(&layout).unwrap();
         let slot = |cpu, at: u32, key: u64, count: u64, max: u64| {
@@ -368,18 +363,20 @@ mod tests {
 
     #[test]
     fn arrays_side_by_side_are_taken_together() {
-        let part = |of, at, value| Place::PerCpuArray {
-            cache: 64,
-            gen_stride: 0,
-            slots: 2,
-            slot_size: 40,
-            maps: vec!["g_a_0".into()],
-            key_size: 8,
-            keys: vec![Ty::Long],
-            value,
-            beside: Beside { of, at, size: 24 },
-            spilt: Some(144),
-            max: 100,
+        let part = |of, at, value| {
+            Place::PerCpuArray(PerCpuArray {
+                cache: 64,
+                gen_stride: 0,
+                slots: 2,
+                slot_size: 40,
+                maps: vec!["g_a_0".into()],
+                key_size: 8,
+                keys: vec![Ty::Long],
+                value,
+                beside: Beside { of, at, size: 24 },
+                spilt: Some(144),
+                max: 100,
+            })
         };
         let number = ValueLayout::Scalar(Ty::Long);
         let layout = layout(&[part(None, 0, number), part(Some(G), 8, count_and_max())]);

@@ -417,7 +417,7 @@ mod tests {
     use super::*;
     use crate::kernel_side::BoxedTable;
     use crate::maps::PlainMap;
-    use spile_bpf::layout::{AggLayout, Beside, GlobalLayout, Layout};
+    use spile_bpf::layout::{AggLayout, Beside, GlobalLayout, Layout, PerCpuArray};
     use spile_ir::storage::Storage;
     use spile_ir::{Global, Init, SiteId};
     use std::cell::RefCell;
@@ -508,7 +508,7 @@ mod tests {
             field: None,
         };
         let long = || ValueLayout::Scalar(Ty::Long);
-        let deltas = Place::PerCpuArray {
+        let deltas = Place::PerCpuArray(PerCpuArray {
             cache: 64,
             gen_stride: 512,
             slots: 4,
@@ -524,7 +524,7 @@ mod tests {
             },
             spilt: None,
             max: 3,
-        };
+        });
         let places = [
             Place::Scalar {
                 offset: 128,

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use spile_bpf::layout::{GlobalLayout, Layout, Object, Place};
+use spile_bpf::layout::{GlobalLayout, Layout, Object, PerCpuArray, Place};
 use spile_ir::interp::{Cell, Fault, MemGlobals, Value};
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program};
@@ -63,7 +63,10 @@ impl Kernel {
                     Ok(vec![RefCell::new(fields)])
                 }
                 Some(Place::Hash { map, .. }) => Ok(vec![open(map)?]),
-                Some(Place::PerCpuArray { maps, .. }) => maps.iter().map(open).collect(),
+                // Those beside another are drained with it.
+                Some(Place::PerCpuArray(array)) if array.beside.of.is_none() => {
+                    array.maps.iter().map(open).collect()
+                }
                 _ => Ok(Vec::new()),
             });
         let tables = tables.collect::<Result<_, Error>>()?;
@@ -116,7 +119,7 @@ impl Kernel {
         let layout = self.layout.globals.get(g.index())?.as_ref()?;
         match layout.place {
             Place::Scalar { .. } | Place::Stats { .. } | Place::Hash { .. } => Some(layout),
-            Place::PerCpuScalar { .. } | Place::PerCpuArray { .. } => None,
+            Place::PerCpuScalar { .. } | Place::PerCpuArray(_) => None,
         }
     }
 
@@ -253,7 +256,7 @@ fn merge(
         Deltas::Scalar(Cell::Scalar(v)) => mem.gadd(g, v.as_long()).map(|_| 0),
         Deltas::Scalar(Cell::Stats(s)) => mem.stat_merge(g, &[], &s).map(|()| 0),
         Deltas::Array(elements) => {
-            let Place::PerCpuArray { keys: types, .. } = place else {
+            let Place::PerCpuArray(PerCpuArray { keys: types, .. }) = place else {
                 return Ok(0);
             };
             let mut missed = 0;

@@ -80,11 +80,10 @@ pub fn takes_user_stacks(program: &Program) -> bool {
 
 /// Whether a kernel handler asks for the current task's address.
 pub fn takes_task(program: &Program) -> bool {
-    let f = Intrinsic::TaskCurrent;
-    reads(
-        program,
-        |inst| matches!(inst, Inst::Intr { f: g, .. } if *g == f),
-    )
+    reads(program, |inst| match inst {
+        Inst::Intr { f, .. } => *f == Intrinsic::TaskCurrent,
+        _ => false,
+    })
 }
 
 /// Whether a kernel handler makes texts that the controller completes.

@@ -8,7 +8,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use spile_bpf::layout::{AggLayout, Layout, Place, ValueLayout, counters, percpu, shared};
+use spile_bpf::layout::{
+    AggLayout, Layout, PerCpuArray, Place, ValueLayout, counters, percpu, shared,
+};
 use spile_ir::Ty;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
@@ -413,7 +415,7 @@ fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
                 value.size(),
                 layout.cpu_stride,
             ),
-            Place::PerCpuArray {
+            Place::PerCpuArray(PerCpuArray {
                 cache,
                 gen_stride,
                 slots,
@@ -424,7 +426,7 @@ fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
                 spilt,
                 maps,
                 ..
-            } => {
+            }) => {
                 spilt.is_none_or(|at| fits(at, 8 * maps.len() as u32, layout.cpu_stride))
                     && beside.at.saturating_add(value.size()) <= beside.size
                     && key_size.saturating_add(beside.size) <= slot_size.saturating_sub(8)

@@ -60,37 +60,40 @@ pub enum Place {
         /// The value.
         value: ValueLayout,
     },
-    /// Deltas of an array: in each CPU's block a direct-mapped cache of `slots` slots at
-    /// `cache + generation * gen_stride`, each `slot_size` bytes: a used word (0 = empty), the
-    /// key, the element; behind it one hash map a generation, with an element for each CPU one behind the other (a per-CPU map,
-    /// or a plain one with such values). A key can be in the
-    /// cache and in the map; its delta is the sum over all CPUs of both. Elements of several arrays
-    /// can lie side by side ([`Beside`]).
-    PerCpuArray {
-        /// Offset of the cache in each CPU's block.
-        cache: u32,
-        /// Bytes from one generation's cache to the next.
-        gen_stride: u32,
-        /// Slots of a cache, a power of two.
-        slots: u32,
-        /// Bytes of a slot.
-        slot_size: u32,
-        /// Names of the maps, one a generation.
-        maps: Vec<String>,
-        /// Bytes of a key.
-        key_size: u32,
-        /// Types of the key's fields.
-        keys: Vec<Ty>,
-        /// The element.
-        value: ValueLayout,
-        /// What else lies there.
-        beside: Beside,
-        /// Offset in each CPU's block of a word for each generation: not 0 where a delta is in the map
-        /// and not in the cache. `None` where no use is made of the cache.
-        spilt: Option<u32>,
-        /// Most elements; the maps of wrapping arrays have twice as many.
-        max: u32,
-    },
+    /// Deltas of an array.
+    PerCpuArray(PerCpuArray),
+}
+
+/// Where the deltas of an array are: in each CPU's block a direct-mapped cache of `slots` slots at
+/// `cache + generation * gen_stride`, each `slot_size` bytes: a used word (0 = empty), the key, the
+/// element; behind it one hash map a generation, with an element for each CPU one behind the other (a
+/// per-CPU map, or a plain one with such values). A key can be in the cache and in the map; its delta is
+/// the sum over all CPUs of both. Elements of several arrays can lie side by side ([`Beside`]).
+#[derive(Debug, Clone)]
+pub struct PerCpuArray {
+    /// Offset of the cache in each CPU's block.
+    pub cache: u32,
+    /// Bytes from one generation's cache to the next.
+    pub gen_stride: u32,
+    /// Slots of a cache, a power of two.
+    pub slots: u32,
+    /// Bytes of a slot.
+    pub slot_size: u32,
+    /// Names of the maps, one a generation.
+    pub maps: Vec<String>,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Types of the key's fields.
+    pub keys: Vec<Ty>,
+    /// The element.
+    pub value: ValueLayout,
+    /// What else lies there.
+    pub beside: Beside,
+    /// Offset in each CPU's block of a word for each generation: not 0 where a delta is in the map
+    /// and not in the cache. `None` where no use is made of the cache.
+    pub spilt: Option<u32>,
+    /// Most elements; the maps of wrapping arrays have twice as many.
+    pub max: u32,
 }
 
 /// Which part of the values in a cache and its maps is an array's element (see

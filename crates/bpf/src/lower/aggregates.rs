@@ -10,7 +10,7 @@ use super::{Cold, GEN, Gen, Res, TMP, Text, UNROLL};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
-use crate::layout::{AggLayout, Place, ValueLayout, percpu};
+use crate::layout::{AggLayout, PerCpuArray, Place, ValueLayout, percpu};
 use crate::plan::{CACHED, lanes};
 
 /// 2^64 divided by the golden ratio: multiplying by it spreads keys over the high bits.
@@ -55,6 +55,14 @@ impl Gen<'_> {
         match self.plan.globals.get(g.index()) {
             Some(Some(layout)) => Ok(layout.place.clone()),
             _ => Err("a global that only the controller has".into()),
+        }
+    }
+
+    /// The place of an array that is kept as deltas.
+    pub(super) fn per_cpu_array(&self, g: GlobalId) -> Res<PerCpuArray> {
+        match self.place(g)? {
+            Place::PerCpuArray(array) => Ok(array),
+            _ => Err("not a per-CPU array".into()),
         }
     }
 
@@ -146,7 +154,7 @@ impl Gen<'_> {
                 self.update(&ValueLayout::Stats(agg), val)
             }
             Place::PerCpuScalar { .. } => self.per_cpu_scalar_add(g, val),
-            Place::PerCpuArray { .. } => self.per_cpu_array_add(g, keys, val),
+            Place::PerCpuArray(_) => self.per_cpu_array_add(g, keys, val),
             Place::Hash {
                 keys: types, value, ..
             } => {
@@ -184,25 +192,18 @@ impl Gen<'_> {
             return Ok(());
         }
         self.addr(R1, offset);
-        if gen_stride > 0 {
-            self.asm.load(Size::DW, R2, R10, GEN);
-            self.asm.alu(AluOp::Mul, R2, gen_stride as i32);
-            self.asm.add(R1, R2);
-        }
+        self.of_generation(gen_stride);
         self.update(&value, val)
     }
 
     pub(super) fn per_cpu_array_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
-        let Place::PerCpuArray {
+        let PerCpuArray {
             gen_stride,
             key_size,
             keys: types,
             beside,
             ..
-        } = self.place(g)?
-        else {
-            return Err("not a per-CPU array".into());
-        };
+        } = self.per_cpu_array(g)?;
         if key_size > 30_000 {
             return Err("a key of more than 30,000 bytes".into());
         }
@@ -220,12 +221,9 @@ impl Gen<'_> {
 
     /// Adds to the element of the key in the key buffer.
     pub(super) fn array_add_here(&mut self, g: GlobalId, val: Val, full: Option<Label>) -> Res {
-        let Place::PerCpuArray {
+        let PerCpuArray {
             key_size, beside, ..
-        } = self.place(g)?
-        else {
-            return Err("not a per-CPU array".into());
-        };
+        } = self.per_cpu_array(g)?;
         if beside.of.is_some() {
             return self.beside_add_in_map(g, val);
         }
@@ -239,7 +237,7 @@ impl Gen<'_> {
 
     /// Adds to the element of a key.
     fn cached_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val, full: Option<Label>) -> Res {
-        let Place::PerCpuArray {
+        let PerCpuArray {
             cache,
             gen_stride,
             slots,
@@ -249,10 +247,7 @@ impl Gen<'_> {
             beside,
             maps,
             ..
-        } = self.place(g)?
-        else {
-            return Err("not a per-CPU array".into());
-        };
+        } = self.per_cpu_array(g)?;
         if key_size > CACHED {
             let (element, skip) = (self.asm.label(), self.asm.label());
             self.store_key(&words)?;
@@ -296,12 +291,17 @@ impl Gen<'_> {
     /// `r1` = address of slot r1, less the cache's offset. Loses r2.
     pub(super) fn slot_at(&mut self, slot_size: u32, gen_stride: u32) {
         self.asm.alu(AluOp::Mul, R1, slot_size as i32);
+        self.of_generation(gen_stride);
+        self.asm.add(R1, R7);
+    }
+
+    /// `r1` += bytes to what this generation has, of such a stride. Loses r2.
+    fn of_generation(&mut self, gen_stride: u32) {
         if gen_stride > 0 {
             self.asm.load(Size::DW, R2, R10, GEN);
             self.asm.alu(AluOp::Mul, R2, gen_stride as i32);
             self.asm.add(R1, R2);
         }
-        self.asm.add(R1, R7);
     }
 
     /// Compares the key of the slot r1; goes to `other` where it is another. Many words take
@@ -393,16 +393,13 @@ impl Gen<'_> {
     /// map as well, with a delta of zero, so that the map's size is the array's; an occupied
     /// one sends the update to the map.
     pub(super) fn emit_miss(&mut self, miss: Miss) -> Res {
-        let Place::PerCpuArray {
+        let PerCpuArray {
             maps,
             key_size,
             beside,
             spilt,
             ..
-        } = self.place(miss.g)?
-        else {
-            return Err("not a per-CPU array".into());
-        };
+        } = self.per_cpu_array(miss.g)?;
         if self.shares() {
             // All of it once more where it is verified once.
             self.asm.bind(miss.entry);

@@ -7,12 +7,12 @@ use super::aggregates::{Miss, Word};
 use super::{Cold, Gen, Res};
 use crate::asm::Label;
 use crate::insn::{Cond, Reg::*};
-use crate::layout::{Beside, Place, percpu};
+use crate::layout::{Beside, PerCpuArray, percpu};
 
 impl Gen<'_> {
     /// Adds to an element that lies beside the one last added to.
     pub(super) fn beside_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val) -> Res {
-        let Place::PerCpuArray {
+        let PerCpuArray {
             cache,
             gen_stride,
             slots,
@@ -21,10 +21,7 @@ impl Gen<'_> {
             value,
             beside,
             ..
-        } = self.place(g)?
-        else {
-            return Err("not a per-CPU array".into());
-        };
+        } = self.per_cpu_array(g)?;
         let word = beside.of.and_then(|of| self.plan.together.word(of));
         let word = word.ok_or("an array beside none")?;
         let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
@@ -50,15 +47,12 @@ impl Gen<'_> {
 
     /// The same where it is in the map, its key in the key buffer.
     pub(super) fn beside_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
-        let Place::PerCpuArray {
+        let PerCpuArray {
             maps,
             value,
             beside,
             ..
-        } = self.place(g)?
-        else {
-            return Err("not a per-CPU array".into());
-        };
+        } = self.per_cpu_array(g)?;
         let skip = self.asm.label();
         self.beside_in_map(&maps, beside, skip);
         self.update(&value, val)?;

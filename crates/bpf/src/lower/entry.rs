@@ -8,7 +8,7 @@ use super::{CTX, GEN, Gen, NR, Res, VERDICT};
 use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
-use crate::layout::{Place, Preemption, counters, percpu, shared};
+use crate::layout::{PerCpuArray, Place, Preemption, counters, percpu, shared};
 use crate::regalloc::Home;
 
 /// Most tries for a lock that the verifier is made to follow.
@@ -241,7 +241,7 @@ impl Gen<'_> {
                     && self.place(*g).is_ok_and(|place| match place {
                         Place::Hash { .. } => true,
                         // What lies beside another's elements finds room with them.
-                        Place::PerCpuArray { beside, .. } => beside.of.is_none(),
+                        Place::PerCpuArray(array) => array.beside.of.is_none(),
                         _ => false,
                     })
             }
@@ -391,10 +391,10 @@ impl Gen<'_> {
                         Place::PerCpuScalar {
                             gen_stride: 1..,
                             ..
-                        } | Place::PerCpuArray {
+                        } | Place::PerCpuArray(PerCpuArray {
                             gen_stride: 1..,
                             ..
-                        }
+                        })
                     )
                 })
         })

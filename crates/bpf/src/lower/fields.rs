@@ -8,7 +8,7 @@ use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, Body, Inst, Reg as IrReg, Space, Val};
 
 use super::{Gen, Res};
-use crate::insn::{AluOp, Reg::*, Size};
+use crate::insn::{Reg::*, Size};
 
 /// Which of a body's loads are such fields.
 #[derive(Debug, Default)]
@@ -149,11 +149,6 @@ impl Gen<'_> {
         let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
         self.task();
         self.asm.load(access, R0, R0, at);
-        if signed && size < 8 {
-            let shift = 64 - 8 * i32::from(size);
-            self.asm.alu(AluOp::Lsh, R0, shift);
-            self.asm.alu(AluOp::Arsh, R0, shift);
-        }
-        self.set_long(dst, R0)
+        self.extended(dst, (size, signed))
     }
 }

@@ -289,7 +289,7 @@ impl Gen<'_> {
             return self.field_add(&field, keys, val, old);
         }
         match self.place(g)? {
-            Place::PerCpuArray { .. } if old.is_none() => self.per_cpu_array_add(g, keys, val),
+            Place::PerCpuArray(_) if old.is_none() => self.per_cpu_array_add(g, keys, val),
             Place::Hash {
                 keys: types,
                 value: ValueLayout::Scalar(Ty::Long),

@@ -505,6 +505,11 @@ impl Gen<'_> {
             self.asm.jump_if(Cond::Ne, R0, 0, fail);
         }
         self.asm.load(access, R0, R10, TMP[0]);
+        self.extended(dst, (size, signed))
+    }
+
+    /// `dst` = the number of so many bytes in r0, which has zeros above.
+    pub(super) fn extended(&mut self, dst: IrReg, (size, signed): (u8, bool)) -> Res {
         if signed && size < 8 {
             let shift = 64 - 8 * i32::from(size);
             self.asm.alu(AluOp::Lsh, R0, shift);

@@ -19,7 +19,7 @@ use super::hex::{APPEND_HEX, append_hex};
 use super::{CTX, Gen, Res, TMP, Text};
 use crate::asm::{Function, Section};
 use crate::helpers::Helper;
-use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
+use crate::insn::{AluOp, Cond, Reg, Reg::*, Size, Src};
 use crate::layout::{Symbolic, percpu, shared, stack_words};
 use crate::plan::StackRoom;
 
@@ -379,13 +379,11 @@ pub(super) fn put_byte(p: &mut Put<'_>, byte: u8) {
 
 /// Appends a number in hex. Loses r0-r5.
 pub(super) fn put_hex(p: &mut Put<'_>, number: Reg) {
-    p.asm.mov(R1, number);
-    p.asm.mov(R2, 0);
-    p.asm.call_sub(APPEND_HEX);
+    put_hex_as(p, number, 0);
 }
 
 /// Appends a number in hex, with `0x` where `how` has [`flag::MARK`].
-fn put_hex_as(p: &mut Put<'_>, number: Reg, how: Reg) {
+fn put_hex_as(p: &mut Put<'_>, number: Reg, how: impl Into<Src>) {
     p.asm.mov(R1, number);
     p.asm.mov(R2, how);
     p.asm.call_sub(APPEND_HEX);

@@ -6,7 +6,7 @@ use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
 use super::{Bump, element};
 use crate::elf::{MapSpec, MapType};
-use crate::layout::{Beside, Field, GlobalLayout, Options, Place, ValueLayout};
+use crate::layout::{Beside, Field, GlobalLayout, Options, PerCpuArray, Place, ValueLayout};
 
 /// `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
@@ -102,9 +102,9 @@ impl Together {
             return None;
         };
         let mut layout = other.clone();
-        if let Place::PerCpuArray { value, beside, .. } = &mut layout.place {
-            *value = element(elem);
-            *beside = self.part(g)?;
+        if let Place::PerCpuArray(array) = &mut layout.place {
+            array.value = element(elem);
+            array.beside = self.part(g)?;
         }
         Some(layout)
     }
@@ -223,7 +223,7 @@ pub(super) fn place_array(
         return Ok(None);
     };
     let value = element(value);
-    let key_size: u32 = keys.iter().map(|k| k.size()).sum();
+    let key_size = key_size(global);
     let max = (*max).max(1);
     if value.size() > 32 << 10 {
         return Err(format!(
@@ -290,7 +290,7 @@ pub(super) fn place_array(
             }
             Ok(Some(GlobalLayout {
                 lock: None,
-                place: Place::PerCpuArray {
+                place: Place::PerCpuArray(PerCpuArray {
                     cache: cpu.take(slots * slot_size * generations),
                     gen_stride: if double { slots * slot_size } else { 0 },
                     slots,
@@ -302,7 +302,7 @@ pub(super) fn place_array(
                     beside,
                     spilt: (key_size <= CACHED).then(|| cpu.take(8 * generations)),
                     max: entries,
-                },
+                }),
             }))
         }
     }

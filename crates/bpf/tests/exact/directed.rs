@@ -274,7 +274,7 @@ fn side_by_side() {
         let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}"));
         let object = spile_bpf::compile(&program, &options).unwrap();
         assert_eq!(object.layout.globals.iter().flatten().filter(|g| {
-            matches!(&g.place, Place::PerCpuArray { beside, .. } if beside.of.is_some() && beside.size == 80)
+            matches!(&g.place, Place::PerCpuArray(array) if array.beside.of.is_some() && array.beside.size == 80)
         }).count(), 2);
         let Some(outcome) = run_with(&text, &args, &options) else {
             return;

@@ -1,7 +1,7 @@
 //! Where things are: nothing overlaps, everything is aligned and inside; registers that are
 //! alive together never share a home.
 
-use spile_bpf::layout::{Place, counters, percpu, shared};
+use spile_bpf::layout::{PerCpuArray, Place, counters, percpu, shared};
 use spile_bpf::plan::{Needs, Plan, agg_layout};
 use spile_bpf::regalloc::{self, Alloc, Home};
 use spile_ir::liveness::Liveness;
@@ -101,7 +101,7 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 let generations = if *gen_stride > 0 { 2 } else { 1 };
                 block.push((*offset, value.size() * generations, name));
             }
-            Place::PerCpuArray {
+            Place::PerCpuArray(PerCpuArray {
                 cache,
                 gen_stride,
                 slots,
@@ -112,14 +112,14 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 beside,
                 spilt,
                 ..
-            } => {
+            }) => {
                 assert!(slots.is_power_of_two() && 8 + key_size + beside.size <= *slot_size);
                 assert!(*gen_stride == 0 || *gen_stride == slots * slot_size);
                 assert!(beside.at + v.size() <= beside.size && beside.at % 8 == 0);
                 key = key.max(*key_size);
                 if let Some(of) = beside.of {
                     let of = plan.globals[of.index()].as_ref().expect("a place");
-                    let Place::PerCpuArray { maps: its, .. } = &of.place else {
+                    let Place::PerCpuArray(PerCpuArray { maps: its, .. }) = &of.place else {
                         panic!("{name} beside {of:?}");
                     };
                     assert_eq!(its, maps);

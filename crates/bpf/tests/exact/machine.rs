@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::thread::CpuSet;
 use spile_bpf::layout::{
-    ErrorKind, Features, KernelOffsets, Object, Options, Place, RecordWhat, counters, percpu,
-    shared,
+    ErrorKind, Features, KernelOffsets, Object, Options, PerCpuArray, Place, RecordWhat, counters,
+    percpu, shared,
 };
 use spile_ir::interp::{Cell, Value};
 use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, StatsSpec};
@@ -182,9 +182,9 @@ impl<'p> Kernel<'p> {
         for (i, layout) in self.object.layout.globals.iter().enumerate() {
             let Some(layout) = layout else { continue };
             let (maps, double): (&[String], bool) = match &layout.place {
-                Place::PerCpuArray {
+                Place::PerCpuArray(PerCpuArray {
                     maps, gen_stride, ..
-                } => (maps, *gen_stride > 0),
+                }) => (maps, *gen_stride > 0),
                 Place::PerCpuScalar { gen_stride, .. } => (&[], *gen_stride > 0),
                 _ => continue,
             };
@@ -251,7 +251,7 @@ impl<'p> Kernel<'p> {
                         .collect(),
                 )
             }
-            Place::PerCpuScalar { .. } | Place::PerCpuArray { .. } => self.base[i].clone()?,
+            Place::PerCpuScalar { .. } | Place::PerCpuArray(_) => self.base[i].clone()?,
         })
     }
 
@@ -401,7 +401,11 @@ fn add(to: &mut Cell, delta: Cell) {
 fn merge(base: &mut Contents, deltas: Deltas, place: &Place) {
     match (base, deltas, place) {
         (Contents::One(cell), Deltas::Scalar(delta), _) => add(cell, delta),
-        (Contents::Elements(all), Deltas::Array(deltas), Place::PerCpuArray { keys, .. }) => {
+        (
+            Contents::Elements(all),
+            Deltas::Array(deltas),
+            Place::PerCpuArray(PerCpuArray { keys, .. }),
+        ) => {
             for (key, delta) in deltas {
                 match all.entry(read_keys(keys, &key)) {
                     std::collections::btree_map::Entry::Occupied(mut e) => add(e.get_mut(), delta),
