@@ -234,7 +234,7 @@ impl Rows {
                 self.snapshot.at_ns = self.since(f.number()?);
                 let unseen: u64 = f.number()?;
                 if unseen > 0 {
-                    let what = "switches to a thread: the kernel did not show them";
+                    let what = "switches to a thread that the kernel did not show; the scheduler's own times stand for them";
                     self.snapshot.lost.insert(what.into(), unseen);
                 }
                 self.whole = true;
