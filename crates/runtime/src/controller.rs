@@ -7,7 +7,6 @@
 mod deltas;
 
 use std::borrow::Cow;
-use std::process::{Child, Command};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -18,6 +17,7 @@ use spile_ir::stats::Stat;
 use spile_ir::{GlobalId, HandlerId, Program, SiteId, Space, Stream};
 
 use crate::account::Account;
+use crate::commands::Commands;
 use crate::deferred::Deferred;
 use crate::globals::{Globals, Raw};
 use crate::host::Host;
@@ -57,7 +57,8 @@ pub struct Controller {
     quiet: bool,
     /// Shapes of output in records.
     shapes: Rc<[RecordShape]>,
-    children: Vec<Child>,
+    /// What `system()` runs.
+    pub commands: Commands,
 }
 
 /// What the interpreter asks.
@@ -261,7 +262,7 @@ impl Controller {
             kernel_errors: 0,
             kernel_truncated: 0,
             quiet,
-            children: Vec::new(),
+            commands: Commands::default(),
         }
     }
 
@@ -446,21 +447,18 @@ impl Controller {
 
     /// Runs a command in the background.
     fn system(&mut self, command: &[u8]) {
-        use std::os::unix::ffi::OsStrExt;
         self.out.flush();
-        let command = std::ffi::OsStr::from_bytes(command);
-        let mut shell = Command::new("/bin/sh");
-        crate::child::with_own_signals(&mut shell);
-        match shell.arg("-c").arg(command).spawn() {
-            Ok(child) => self.children.push(child),
-            Err(e) => self.warn(&format!("cannot run {}: {e}", command.display())),
+        if let Err(e) = self.commands.run(command) {
+            let command = String::from_utf8_lossy(command);
+            self.warn(&format!("cannot run {command}: {e}"));
         }
     }
 
-    /// Buries commands that ended.
-    pub fn reap(&mut self) {
-        self.children
-            .retain_mut(|c| matches!(c.try_wait(), Ok(None)));
+    /// Runs the commands that were kept, and from here on each at once.
+    pub fn start_commands(&mut self) {
+        for command in self.commands.release() {
+            self.system(&command);
+        }
     }
 
     /// Files of programs whose unwind rows found no room.

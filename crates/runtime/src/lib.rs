@@ -17,6 +17,7 @@ pub mod account;
 pub mod child;
 pub mod clock;
 mod code;
+pub mod commands;
 pub mod controller;
 pub mod deferred;
 pub mod display;

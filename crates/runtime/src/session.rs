@@ -187,6 +187,7 @@ impl Session {
         };
         let mut controller =
             Controller::new(Rc::clone(&program), kernel, out, target, options.quiet);
+        controller.commands.hold();
         if let Some(deferred) = &deferred {
             controller.set_mark(*deferred.word(), programs);
         }
@@ -363,7 +364,7 @@ impl Session {
                 while let Some(signal) = self.signals.next() {
                     match signal {
                         Signal::End => (self.ended, self.interrupted) = (true, true),
-                        Signal::Child => self.controller.reap(),
+                        Signal::Child => self.controller.commands.reap(),
                     }
                 }
             }
@@ -627,6 +628,8 @@ impl Session {
     /// Everything from the wish to end to the outcome.
     fn finish(&mut self) -> Result<Outcome, Error> {
         let since = Instant::now();
+        // Where `begin` ended it, nobody has.
+        self.controller.start_commands();
         if let Some(kernel) = self.controller.kernel() {
             kernel.state().set_running(false);
         }

@@ -10,7 +10,7 @@ use crate::namespaces::Numbers;
 use crate::present;
 
 impl Session {
-    /// Lets kernel handlers run and starts timers and the command.
+    /// Lets kernel handlers run and starts timers, the commands of `begin` and that of `-c`.
     pub(super) fn arm(&mut self) -> Result<(), Error> {
         self.controller.out.flush();
         let since = boottime_ns();
@@ -28,6 +28,7 @@ impl Session {
                 .start(self.controller.random())
                 .map_err(system("a timer"))?;
         }
+        self.controller.start_commands();
         self.release_command()
     }
 
