@@ -12,7 +12,7 @@ use crate::dump;
 use crate::facts::Facts;
 use crate::library::Library;
 use crate::lower::{How, lower};
-use crate::probe::{Derived, PROBE_NAME_TABLE, probe_name_table, resolve_file, resolve_script};
+use crate::probe::{Derived, resolve_file, resolve_script};
 use crate::types::codes;
 use crate::types::hir::Tree;
 use crate::types::prune;
@@ -133,7 +133,6 @@ pub struct Inputs<'a> {
 pub type Derive<'a> = dyn FnMut(FileId, &mut Diagnostics) -> Vec<Derived> + 'a;
 
 struct Callbacks<'c, 'd> {
-    facts: &'c dyn Facts,
     derive: &'c mut Derive<'d>,
     tables: &'c dyn Fn(&str) -> Option<Vec<Bytes>>,
 }
@@ -144,35 +143,13 @@ impl Host for Callbacks<'_, '_> {
     }
 
     fn table(&mut self, name: &str) -> Option<Vec<Bytes>> {
-        match name {
-            PROBE_NAME_TABLE => Some(probe_name_table(self.facts)),
-            "syscall" => Some(syscall_table(self.facts)),
-            _ => (self.tables)(name),
-        }
+        (self.tables)(name)
     }
 }
 
 /// There are errors among the diagnostics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed;
-
-/// The names of system calls by number as in [`spile_ir::NrSet`].
-fn syscall_table(facts: &dyn Facts) -> Vec<Bytes> {
-    let calls = facts.syscalls();
-    let len = calls
-        .iter()
-        .map(|c| c.nr as usize + 1)
-        .max()
-        .unwrap_or(0)
-        .min(1 << 16);
-    let mut table: Vec<Bytes> = vec![Bytes::from(&b""[..]); len];
-    for c in calls {
-        if let Some(slot) = table.get_mut(c.nr as usize) {
-            *slot = c.name.as_bytes().into();
-        }
-    }
-    table
-}
 
 /// From the script's files to the program: probe points, names, types, checks, lowering.
 ///
@@ -214,7 +191,6 @@ pub fn analyse_seen(
     let options = inputs.options;
     let mut limits = limits(options, diags);
     let mut host = Callbacks {
-        facts: inputs.facts,
         derive,
         tables: inputs.tables,
     };

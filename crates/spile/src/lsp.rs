@@ -49,14 +49,13 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
         Err(Failure::Other(why)) => Some(why),
         _ => None,
     };
-    let facts = KernelFacts::new(&release);
     let world = World {
         sources,
         library,
         macros: lib.macros,
         env: Box::new(env),
         facts: Box::new(KernelFacts::new(&release)),
-        tables: Box::new(move |name| table(name, &facts)),
+        tables: Box::new(table),
         options: Options {
             defines: pairs(&cli.defines, 'D')?,
             guru,

@@ -10,7 +10,6 @@ use spile_bpf::elf::MapSpec;
 use spile_bpf::layout::Object;
 use spile_ir::{Bytes, Program};
 use spile_kernel::process::IdRange;
-use spile_kernel::syscalls::{self, Abi};
 use spile_kernel::{btf::Btf, machine as host, names, process};
 use spile_runtime::child::Watched;
 use spile_runtime::tables::Tables;
@@ -508,12 +507,11 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
     } = front;
     let (library, facts) = (&*library, &*facts);
     let handlers = probe::resolve_script(library, facts, diags);
-    let tables = |name: &str| table(name, facts);
     let inputs = Inputs {
         library,
         sources,
         facts,
-        tables: &tables,
+        tables: &table,
         options: &options,
     };
     let mut derive =
@@ -521,8 +519,8 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
     analyse::analyse_bodies(&inputs, handlers, &mut derive, diags).ok()
 }
 
-/// The constant tables that tapset functions look names up in.
-pub fn table(name: &str, facts: &KernelFacts) -> Option<Vec<Bytes>> {
+/// The constant tables that tapset functions look names up in, but for those of system calls.
+pub fn table(name: &str) -> Option<Vec<Bytes>> {
     let indexed = |pairs: &mut dyn Iterator<Item = (u32, String)>| {
         let mut table: Vec<Bytes> = Vec::new();
         for (i, text) in pairs {
@@ -546,12 +544,6 @@ pub fn table(name: &str, facts: &KernelFacts) -> Option<Vec<Bytes>> {
                 Some((n, names::signal_name(n)?.into_owned()))
             })))
         }
-        "syscall" => Some(indexed(
-            &mut syscalls::all(Abi::X86_64)
-                .iter()
-                .map(|c| (c.nr, c.name.to_owned())),
-        )),
-        probe::PROBE_NAME_TABLE => Some(probe::probe_name_table(facts)),
         _ => None,
     }
 }

@@ -96,15 +96,7 @@ impl Gen<'_> {
         let name = format!("{any}element_{}", maps.first().map_or("", |m| m));
         if !self.pool.subs.contains_key(&name) {
             let mut asm = Asm::new(&name, &["block", "generation"]);
-            let mut sub = Gen::new(
-                &mut asm,
-                self.program,
-                self.options,
-                self.plan,
-                self.pool,
-                self.handler,
-                self.alloc,
-            );
+            let mut sub = self.beside(&mut asm);
             sub.element_sub(maps, size, full.is_some())?;
             let function = asm.finish().map_err(|e| e.to_string())?;
             self.pool.subs.insert(name.clone(), function);

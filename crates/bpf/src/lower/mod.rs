@@ -231,6 +231,20 @@ impl<'a> Gen<'a> {
         Gen::of(asm, (program, options, plan), pool, handler, (body, alloc))
     }
 
+    /// The same handler's generator for a function of its own.
+    fn beside<'b>(&'b mut self, asm: &'b mut Asm) -> Gen<'b> {
+        let (program, options, plan) = (self.program, self.options, self.plan);
+        Gen::new(
+            asm,
+            program,
+            options,
+            plan,
+            self.pool,
+            self.handler,
+            self.alloc,
+        )
+    }
+
     /// The same for any body.
     pub fn of(
         asm: &'a mut Asm,

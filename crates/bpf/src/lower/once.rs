@@ -271,17 +271,18 @@ impl Gen<'_> {
         code: impl FnOnce(&mut Gen<'_>, Option<Label>) -> Res,
     ) -> Res {
         let full = self.full_label(g);
-        self.element_or(full, name, code)
+        self.once_or_full(full, name, &["value", "generation"], code)
     }
 
-    /// The same with the place where a full array leads.
-    fn element_or(
+    /// [`Gen::once`] and its call, of code that may find an array full, and the place where that leads.
+    pub(super) fn once_or_full(
         &mut self,
         full: Option<Label>,
         name: &str,
+        params: &[&'static str],
         code: impl FnOnce(&mut Gen<'_>, Option<Label>) -> Res,
     ) -> Res {
-        self.once(name, &["value", "generation"], |sub| {
+        self.once(name, params, |sub| {
             let inside = full.map(|_| sub.asm.label());
             code(sub, inside)?;
             let done = sub.done;
@@ -455,7 +456,8 @@ impl Gen<'_> {
             true => self.asm.load(Size::DW, R2, R10, GEN),
             false => self.asm.mov(R2, 0),
         }
-        self.element_or(full, &format!("add_{}", g.0), |sub, full| {
+        let name = format!("add_{}", g.0);
+        self.once_or_full(full, &name, &["value", "generation"], |sub, full| {
             if generations {
                 sub.asm.alu(AluOp::And, R8, 1);
                 sub.asm.store(Size::DW, R10, GEN, R8);

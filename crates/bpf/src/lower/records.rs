@@ -10,7 +10,6 @@ use spile_ir::storage::Threads;
 use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Reg as IrReg, Term, Val};
 
 use super::globals::{E2BIG, EEXIST};
-use super::once::FULL;
 use super::{Gen, RECORDS, Res};
 use crate::asm::Label;
 use crate::helpers::Helper;
@@ -252,18 +251,9 @@ impl Gen<'_> {
         let full = self.full_label(field.g);
         if self.shares() {
             let name = format!("make_{}", field.map);
-            self.once(&name, &[], |sub| {
-                let (done, full) = (sub.done, sub.asm.label());
-                sub.make(field, done, Some(full))?;
-                sub.asm.jump(done);
-                sub.asm.bind(full);
-                sub.give(FULL);
-                Ok(())
+            self.once_or_full(full, &name, &[], |sub, full| {
+                sub.make(field, sub.done, full)
             })?;
-            self.asm.call_sub(name);
-            if let Some(full) = full {
-                self.asm.jump_if(Cond::Eq, R0, FULL, full);
-            }
         } else {
             let made = self.asm.label();
             self.make(field, made, full)?;

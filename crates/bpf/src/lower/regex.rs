@@ -385,6 +385,21 @@ fn find_start(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.jump_if(Cond::Eq, R1, NONE, no);
 }
 
+/// Begins a scan's round: the area in r6, row r3, position r7, r4, r5, r8 and r9 from the slots. And the
+/// labels of its ends.
+fn scan(name: &str) -> (Asm, Label, Label) {
+    let mut asm = Asm::new(name, &["index", "slots"]);
+    let (stop, end) = (asm.label(), asm.label());
+    asm.load(Size::DW, R6, R2, slot::AREA);
+    asm.load(Size::DW, R3, R6, area::ROW);
+    asm.load(Size::DW, R7, R6, area::POS);
+    asm.load(Size::DW, R4, R2, slot::TABLE);
+    asm.load(Size::DW, R5, R2, slot::CLASSES);
+    asm.load(Size::DW, R8, R2, slot::LAST);
+    asm.load(Size::DW, R9, R2, slot::ACCEPT);
+    (asm, end, stop)
+}
+
 /// Ends a scan: row r3 and position r7 are kept for the next round; at `end` the row is.
 fn scanned(mut asm: Asm, end: Label, stop: Label) -> Result<Function, String> {
     asm.store(Size::DW, R6, area::ROW, R3);
@@ -406,15 +421,7 @@ fn go_on_or_end(mut asm: Asm, end: Label, stop: Label) -> Result<Function, Strin
 
 /// Takes bytes from the end on; notes where a match begins.
 fn find_back() -> Result<Function, String> {
-    let mut asm = Asm::new("find_back", &["index", "slots"]);
-    let (stop, end) = (asm.label(), asm.label());
-    asm.load(Size::DW, R6, R2, slot::AREA);
-    asm.load(Size::DW, R3, R6, area::ROW);
-    asm.load(Size::DW, R7, R6, area::POS);
-    asm.load(Size::DW, R4, R2, slot::TABLE);
-    asm.load(Size::DW, R5, R2, slot::CLASSES);
-    asm.load(Size::DW, R8, R2, slot::LAST);
-    asm.load(Size::DW, R9, R2, slot::ACCEPT);
+    let (mut asm, end, stop) = scan("find_back");
     for _ in 0..STEPS {
         let on = asm.label();
         asm.jump_if(Cond::Eq, R7, 0, end);
@@ -475,15 +482,7 @@ fn find_end(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
 
 /// Takes bytes from the start on; notes lists, and in END and SLOT the last row that accepts.
 fn find_on() -> Result<Function, String> {
-    let mut asm = Asm::new("find_on", &["index", "slots"]);
-    let (stop, end) = (asm.label(), asm.label());
-    asm.load(Size::DW, R6, R2, slot::AREA);
-    asm.load(Size::DW, R3, R6, area::ROW);
-    asm.load(Size::DW, R7, R6, area::POS);
-    asm.load(Size::DW, R4, R2, slot::TABLE);
-    asm.load(Size::DW, R5, R2, slot::CLASSES);
-    asm.load(Size::DW, R8, R2, slot::LAST);
-    asm.load(Size::DW, R9, R2, slot::ACCEPT);
+    let (mut asm, end, stop) = scan("find_on");
     for _ in 0..STEPS {
         let on = asm.label();
         asm.jump_if(Cond::Lt, R3, R9, on);

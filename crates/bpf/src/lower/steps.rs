@@ -61,17 +61,9 @@ impl Gen<'_> {
     pub(super) fn in_steps(&mut self, first: BlockId, order: &[BlockId]) -> Res {
         let name = format!("steps{}", self.handler.0);
         let mut asm = Asm::new(&name, &["index", "stack"]);
-        let mut body = Gen::new(
-            &mut asm,
-            self.program,
-            self.options,
-            self.plan,
-            self.pool,
-            self.handler,
-            self.alloc,
-        );
-        body.ticking = self.ticking;
-        body.task_kept = self.task_kept;
+        let (ticking, task_kept) = (self.ticking, self.task_kept);
+        let mut body = self.beside(&mut asm);
+        (body.ticking, body.task_kept) = (ticking, task_kept);
         body.step(first, order)?;
         let function = asm.finish().map_err(|e| e.to_string())?;
         self.pool.subs.insert(name.clone(), function);

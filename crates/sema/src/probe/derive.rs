@@ -24,8 +24,14 @@ use crate::library::Library;
 /// use. Handlers of several system calls read `name` from it.
 pub const PROBE_NAME_TABLE: &str = "syscall_probe";
 
-/// Entries of [`PROBE_NAME_TABLE`].
-pub fn probe_name_table(facts: &dyn Facts) -> Vec<Bytes> {
+/// Entries of the table of that name, by numbers as in [`NrSet`], if it is one of system calls: their names
+/// (`syscall`), or [`PROBE_NAME_TABLE`].
+pub fn syscall_table(facts: &dyn Facts, table: &str) -> Option<Vec<Bytes>> {
+    let name = match table {
+        PROBE_NAME_TABLE => |c: &SysCall| c.probe.as_bytes().into(),
+        "syscall" => |c: &SysCall| c.name.as_bytes().into(),
+        _ => return None,
+    };
     let calls = facts.syscalls();
     let len = calls
         .iter()
@@ -36,10 +42,10 @@ pub fn probe_name_table(facts: &dyn Facts) -> Vec<Bytes> {
     let mut table: Vec<Bytes> = vec![Bytes::from(&b""[..]); len];
     for c in calls {
         if let Some(slot) = table.get_mut(c.nr as usize) {
-            *slot = c.probe.as_bytes().into();
+            *slot = name(c);
         }
     }
-    table
+    Some(table)
 }
 
 /// Resolves all probes of the user's files, in the order of the files and within them. Problems

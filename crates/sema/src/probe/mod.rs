@@ -22,5 +22,5 @@ pub mod pattern;
 pub(crate) mod process;
 pub(crate) mod resolve;
 
-pub use derive::{PROBE_NAME_TABLE, probe_name_table, resolve_file, resolve_script};
+pub use derive::{PROBE_NAME_TABLE, resolve_file, resolve_script, syscall_table};
 pub use derived::{Context, ContextKind, Derived, Part, PlainVar, SiteNames, Target, TargetSource};

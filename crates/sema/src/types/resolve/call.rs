@@ -9,7 +9,7 @@ use spile_syntax::diag::Diagnostic;
 
 use super::{FnDecl, Resolver, SUGGESTIONS};
 use crate::analyse::IdMap;
-use crate::probe::{PROBE_NAME_TABLE, probe_name_table};
+use crate::probe::syscall_table;
 use crate::types::codes;
 use crate::types::hir::*;
 use crate::types::unify::Base;
@@ -344,8 +344,7 @@ impl Resolver<'_> {
         let table = match self.tables.get(&name) {
             Some(t) => *t,
             None => {
-                let own = name == PROBE_NAME_TABLE;
-                let own = own.then(|| probe_name_table(self.facts));
+                let own = syscall_table(self.facts, &name);
                 let Some(entries) = own.or_else(|| self.host.table(&name)) else {
                     let text = format!("there is no table `{name}`");
                     self.report(Diagnostic::error(codes::INTRINSIC, text).at(span));
