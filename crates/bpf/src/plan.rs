@@ -22,7 +22,7 @@ use crate::layout::{
 };
 use crate::lower::{is_tokenize, reads_into_text};
 
-pub use arrays::{CACHED, Together, lanes};
+pub use arrays::{EVICT, SEQUENCE, Together, lanes};
 pub use stacks::StackRoom;
 pub(crate) use stacks::takes_kernel_stack;
 

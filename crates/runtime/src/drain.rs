@@ -7,6 +7,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{Layout, PerCpuArray, Place, ValueLayout};
+use spile_bpf::plan::SEQUENCE;
 use spile_ir::GlobalId;
 use spile_ir::interp::{Cell, Value};
 
@@ -18,7 +19,8 @@ use crate::state::{State, read_cell, word_of};
 pub enum Deltas {
     /// Of a number or statistic.
     Scalar(Cell),
-    /// Of an array: key bytes and delta, in no order that means anything.
+    /// Of an array: key bytes and delta, in no order that means anything, but those of one that wraps from
+    /// the oldest on.
     Array(Vec<(Vec<u8>, Cell)>),
 }
 
@@ -148,6 +150,7 @@ fn take_arrays(
         beside,
         spilt,
         max,
+        wraps,
         ..
     } = array;
     let first = cache + generation * gen_stride;
@@ -182,13 +185,21 @@ fn take_arrays(
             map.remove(key)?;
         }
     } else {
-        for (key, copies) in map.drain()? {
+        let mut order = HashMap::new();
+        for (key, mut copies) in map.drain()? {
+            if *wraps {
+                order.insert(key.clone(), word_of(&copies, 0));
+                copies.drain(..SEQUENCE as usize);
+            }
             for copy in copies.chunks_exact(beside.size.max(8) as usize) {
                 for (i, part) in parts.iter().enumerate() {
                     let delta = delta(part.value, &copy[part.at as usize..]);
                     sums[i].add_part(i, &key, delta);
                 }
             }
+        }
+        for sums in sums.iter_mut().filter(|_| *wraps) {
+            sums.elements.sort_by_key(|(key, _)| order.get(key));
         }
     }
     Ok(sums)
@@ -305,6 +316,7 @@ mod tests {
             },
             spilt: None,
             max: 10,
+            wraps: false,
         });
         let layout = layout(&[place]);
         let state = State::plain(&layout).unwrap();
@@ -376,6 +388,7 @@ mod tests {
                 beside: Beside { of, at, size: 24 },
                 spilt: Some(144),
                 max: 100,
+                wraps: false,
             })
         };
         let number = ValueLayout::Scalar(Ty::Long);
@@ -430,5 +443,43 @@ mod tests {
             assert_eq!(taken[0].1, Deltas::Array(vec![with(7, long(0))]));
             assert_eq!(map.elements.len(), left);
         }
+    }
+
+    #[test]
+    fn a_wrapping_array_is_taken_from_its_oldest_element_on() {
+        let number = ValueLayout::Scalar(Ty::Long);
+        let layout = layout(&[Place::PerCpuArray(PerCpuArray {
+            cache: 64,
+            gen_stride: 0,
+            slots: 0,
+            slot_size: 24,
+            maps: vec!["g_a_0".into()],
+            key_size: 8,
+            keys: vec![Ty::Long],
+            value: number,
+            beside: Beside {
+                of: None,
+                at: 0,
+                size: 8,
+            },
+            spilt: None,
+            max: 4,
+            wraps: true,
+        })]);
+        let state = State::plain(&layout).unwrap();
+        let mut map = PlainMap {
+            max: 4,
+            ..PlainMap::default()
+        };
+        for (key, words) in [(8u64, [3u64, 0, 0]), (9, [1, 1, 2]), (10, [2, 0, 4])] {
+            map.set(&key.to_ne_bytes(), &words.map(u64::to_ne_bytes).concat())
+                .unwrap();
+        }
+        let Deltas::Array(got) = one(take(&state, &layout, G, (0, false), Some(&mut map))) else {
+            panic!("no array")
+        };
+        let with = |n: u64, delta| (n.to_ne_bytes().to_vec(), long(delta));
+        assert_eq!(got, [with(9, 3), with(10, 4), with(8, 0)]);
+        assert!(map.elements.is_empty());
     }
 }

@@ -524,6 +524,7 @@ mod tests {
             },
             spilt: None,
             max: 3,
+            wraps: false,
         });
         let places = [
             Place::Scalar {

@@ -75,7 +75,7 @@ pub struct PerCpuArray {
     pub cache: u32,
     /// Bytes from one generation's cache to the next.
     pub gen_stride: u32,
-    /// Slots of a cache, a power of two.
+    /// Slots of a cache, a power of two; 0 where there is none.
     pub slots: u32,
     /// Bytes of a slot.
     pub slot_size: u32,
@@ -90,10 +90,13 @@ pub struct PerCpuArray {
     /// What else lies there.
     pub beside: Beside,
     /// Offset in each CPU's block of a word for each generation: not 0 where a delta is in the map
-    /// and not in the cache. `None` where no use is made of the cache.
+    /// and not in the cache. `None` where there is none.
     pub spilt: Option<u32>,
-    /// Most elements; the maps of wrapping arrays have twice as many.
+    /// Most elements; the maps of wrapping arrays have room for as many more as are dropped at once.
     pub max: u32,
+    /// A full map loses its oldest elements. Its values (of a plain map) begin with a sequence number, or 0
+    /// while one is put in.
+    pub wraps: bool,
 }
 
 /// Which part of the values in a cache and its maps is an array's element (see

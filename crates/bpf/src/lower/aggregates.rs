@@ -11,7 +11,7 @@ use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
 use crate::layout::{AggLayout, PerCpuArray, Place, ValueLayout, percpu};
-use crate::plan::{CACHED, lanes};
+use crate::plan::{SEQUENCE, lanes};
 
 /// 2^64 divided by the golden ratio: multiplying by it spreads keys over the high bits.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -237,23 +237,22 @@ impl Gen<'_> {
 
     /// Adds to the element of a key.
     fn cached_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val, full: Option<Label>) -> Res {
+        let array = self.per_cpu_array(g)?;
         let PerCpuArray {
             cache,
             gen_stride,
             slots,
             slot_size,
             key_size,
-            value,
-            beside,
-            maps,
             ..
-        } = self.per_cpu_array(g)?;
-        if key_size > CACHED {
+        } = array;
+        let value = array.value.clone();
+        if slots == 0 {
             let (element, skip) = (self.asm.label(), self.asm.label());
             self.store_key(&words)?;
             match self.shares() {
-                true => self.element_apart(&maps, beside.size, full, (element, skip))?,
-                false => self.element_in_map(&maps, beside.size, full, (element, skip))?,
+                true => self.element_apart(&array, full, (element, skip))?,
+                false => self.element_in_map(&array, full, (element, skip))?,
             }
             self.asm.bind(element);
             self.update(&value, val)?;
@@ -361,7 +360,7 @@ impl Gen<'_> {
     }
 
     /// `r1` = the map of this generation. Loses r0.
-    fn generation_map(&mut self, maps: &[String]) {
+    pub(super) fn generation_map(&mut self, maps: &[String]) {
         let end = self.asm.label();
         if let [first, second] = maps {
             let other = self.asm.label();
@@ -393,19 +392,19 @@ impl Gen<'_> {
     /// map as well, with a delta of zero, so that the map's size is the array's; an occupied
     /// one sends the update to the map.
     pub(super) fn emit_miss(&mut self, miss: Miss) -> Res {
+        let array = self.per_cpu_array(miss.g)?;
         let PerCpuArray {
-            maps,
             key_size,
             beside,
             spilt,
             ..
-        } = self.per_cpu_array(miss.g)?;
+        } = array;
         if self.shares() {
             // All of it once more where it is verified once.
             self.asm.bind(miss.entry);
             self.current = Some(miss.g);
             self.store_key(&miss.words)?;
-            self.per_cpu_or(miss.full, miss.g, miss.val, maps.len() > 1)?;
+            self.per_cpu_or(miss.full, miss.g, miss.val, array.gen_stride > 0)?;
             self.asm.jump(miss.skip);
             return Ok(());
         }
@@ -413,7 +412,7 @@ impl Gen<'_> {
         if beside.of.is_some() {
             self.asm.bind(miss.entry);
             self.store_key(&miss.words)?;
-            self.beside_in_map(&maps, beside, miss.skip);
+            self.beside_in_map(&array, miss.skip);
             self.asm.jump(miss.element);
             return Ok(());
         }
@@ -424,7 +423,7 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R1, R10, TMP[0]);
         self.asm.load(Size::DW, R2, R1, 0);
         self.asm.jump_if(Cond::Ne, R2, 0, taken);
-        self.insert_zero(&maps, beside.size)?;
+        self.insert_zero(&array)?;
         // Where the kernel has no memory at hand (it gets some by an interrupt, which has to
         // wait where they are off) the slot alone keeps the key: nothing is lost.
         if let Some(full) = miss.full {
@@ -440,37 +439,37 @@ impl Gen<'_> {
         }
         if let Some(word) = spilt {
             self.addr(R1, word);
-            if maps.len() > 1 {
+            if array.gen_stride > 0 {
                 self.asm.load(Size::DW, R2, R10, GEN);
                 self.asm.alu(AluOp::Lsh, R2, 3);
                 self.asm.add(R1, R2);
             }
             self.asm.store(Size::DW, R1, 0, 1);
         }
-        self.element_in_map(&maps, beside.size, miss.full, ways)
+        self.element_in_map(&array, miss.full, ways)
     }
 
     /// Goes to `element` with the element of the key in the key buffer, put in if it is not
     /// there, in r1; no memory counts, and goes to `skip`.
     pub(super) fn element_in_map(
         &mut self,
-        maps: &[String],
-        size: u32,
+        array: &PerCpuArray,
         full: Option<Label>,
         (element, skip): (Label, Label),
     ) -> Res {
         let [refused, no_memory, again] = [(); 3].map(|()| self.asm.label());
-        self.lookup(maps, size);
+        self.lookup(array);
         self.asm.mov(R1, R0);
         self.asm.jump_if(Cond::Ne, R1, 0, element);
-        self.insert_zero(maps, size)?;
+        self.insert_zero(array)?;
         self.asm.jump_if(Cond::Eq, R0, 0, again);
         self.asm.jump_if32(Cond::Ne, R0, EEXIST, refused);
         self.asm.bind(again);
-        self.lookup(maps, size);
+        self.lookup(array);
         self.asm.mov(R1, R0);
         self.asm.jump_if(Cond::Ne, R1, 0, element);
-        self.asm.jump(no_memory);
+        // Others have dropped it from an array that wraps.
+        self.asm.jump(if array.wraps { skip } else { no_memory });
 
         self.asm.bind(refused);
         if let Some(full) = full {
@@ -482,12 +481,13 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r0` = this processor's element of the key in the key buffer, of so many bytes, or 0.
-    pub(super) fn lookup(&mut self, maps: &[String], size: u32) {
-        self.generation_map(maps);
+    /// `r0` = this processor's element of the key in the key buffer, or 0.
+    pub(super) fn lookup(&mut self, array: &PerCpuArray) {
+        self.generation_map(&array.maps);
         self.addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
-        if lanes(self.plan.cpus, size).is_none() {
+        let size = array.beside.size;
+        if lanes(self.plan.cpus, size, array.wraps).is_none() {
             return;
         }
         let [known, end] = [(); 2].map(|()| self.asm.label());
@@ -503,13 +503,36 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R1, R10, TMP[1]);
         self.asm.add(R1, R0);
         self.asm.mov(R0, R1);
+        if array.wraps {
+            self.asm.add(R0, SEQUENCE as i32);
+        }
         self.asm.bind(end);
     }
 
-    fn insert_zero(&mut self, maps: &[String], size: u32) -> Res {
-        self.generation_map(maps);
+    /// Puts in the key in the key buffer, with zeros; r0 is the helper's result.
+    fn insert_zero(&mut self, array: &PerCpuArray) -> Res {
+        if !array.wraps {
+            return self.try_insert(array);
+        }
+        let end = self.asm.label();
+        self.insert_evicting(&array.maps, array.max, |sub| sub.try_insert(array))?;
+        self.asm.jump_if(Cond::Ne, R0, 0, end);
+        self.generation_map(&array.maps);
         self.addr(R2, self.plan.scratch.key);
-        self.zero_value(lanes(self.plan.cpus, size).unwrap_or(size))?;
+        self.asm.call(Helper::MapLookupElem);
+        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.next_sequence(R2);
+        self.asm.store(Size::DW, R0, 0, R2);
+        self.asm.mov(R0, 0);
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    fn try_insert(&mut self, array: &PerCpuArray) -> Res {
+        let size = array.beside.size;
+        self.generation_map(&array.maps);
+        self.addr(R2, self.plan.scratch.key);
+        self.zero_value(lanes(self.plan.cpus, size, array.wraps).unwrap_or(size))?;
         self.asm.mov(R4, NOEXIST);
         self.asm.call(Helper::MapUpdateElem);
         Ok(())

@@ -8,7 +8,7 @@ use super::{GEN, Gen, Res};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
-use crate::layout::{percpu, shared};
+use crate::layout::{PerCpuArray, percpu, shared};
 use crate::lower::RING;
 use crate::plan::Plan;
 
@@ -87,23 +87,22 @@ impl Gen<'_> {
     /// [`Gen::element_in_map`] as a subprogram.
     pub(super) fn element_apart(
         &mut self,
-        maps: &[String],
-        size: u32,
+        array: &PerCpuArray,
         full: Option<Label>,
         (element, skip): (Label, Label),
     ) -> Res {
         let any = if full.is_some() { "" } else { "any_" };
-        let name = format!("{any}element_{}", maps.first().map_or("", |m| m));
+        let name = format!("{any}element_{}", array.maps.first().map_or("", |m| m));
         if !self.pool.subs.contains_key(&name) {
             let mut asm = Asm::new(&name, &["block", "generation"]);
             let mut sub = self.beside(&mut asm);
-            sub.element_sub(maps, size, full.is_some())?;
+            sub.element_sub(array, full.is_some())?;
             let function = asm.finish().map_err(|e| e.to_string())?;
             self.pool.subs.insert(name.clone(), function);
         }
         self.asm.mov(R1, R7);
         self.asm.mov(R2, 0);
-        if maps.len() > 1 {
+        if array.gen_stride > 0 {
             self.asm.load(Size::DW, R2, R10, GEN);
         }
         self.asm.call_sub(name);
@@ -118,12 +117,12 @@ impl Gen<'_> {
     }
 
     /// The element of the key, put in if it is not there; or 0, and why in a scratch word.
-    fn element_sub(&mut self, maps: &[String], size: u32, can_be_full: bool) -> Res {
+    fn element_sub(&mut self, array: &PerCpuArray, can_be_full: bool) -> Res {
         let [element, skip, end] = std::array::from_fn(|_| self.asm.label());
         let full = can_be_full.then(|| self.asm.label());
         self.asm.mov(R7, R1);
         self.asm.store(Size::DW, R10, GEN, R2);
-        self.element_in_map(maps, size, full, (element, skip))?;
+        self.element_in_map(array, full, (element, skip))?;
         let tmp = self.plan.scratch.tmp;
         if let Some(full) = full {
             self.asm.bind(full);

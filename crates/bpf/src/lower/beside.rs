@@ -7,7 +7,7 @@ use super::aggregates::{Miss, Word};
 use super::{Cold, Gen, Res};
 use crate::asm::Label;
 use crate::insn::{Cond, Reg::*};
-use crate::layout::{Beside, PerCpuArray, percpu};
+use crate::layout::{PerCpuArray, percpu};
 
 impl Gen<'_> {
     /// Adds to an element that lies beside the one last added to.
@@ -47,29 +47,24 @@ impl Gen<'_> {
 
     /// The same where it is in the map, its key in the key buffer.
     pub(super) fn beside_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
-        let PerCpuArray {
-            maps,
-            value,
-            beside,
-            ..
-        } = self.per_cpu_array(g)?;
+        let array = self.per_cpu_array(g)?;
         let skip = self.asm.label();
-        self.beside_in_map(&maps, beside, skip);
-        self.update(&value, val)?;
+        self.beside_in_map(&array, skip);
+        self.update(&array.value, val)?;
         self.asm.bind(skip);
         Ok(())
     }
 
     /// `r1` = the element `at` in the value of the key in the key buffer. It is not put in: where there
     /// was no memory for the array that has the key, there is no element beside its own.
-    pub(super) fn beside_in_map(&mut self, maps: &[String], beside: Beside, skip: Label) {
+    pub(super) fn beside_in_map(&mut self, array: &PerCpuArray, skip: Label) {
         let found = self.asm.label();
-        self.lookup(maps, beside.size);
+        self.lookup(array);
         self.asm.mov(R1, R0);
         self.asm.jump_if(Cond::Ne, R1, 0, found);
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(found);
-        self.asm.add(R1, beside.at as i32);
+        self.asm.add(R1, array.beside.at as i32);
     }
 }

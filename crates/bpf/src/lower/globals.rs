@@ -12,14 +12,15 @@ use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg, Reg::*, Size, Src};
 use crate::layout::{Place, ValueLayout, percpu, shared};
+use crate::plan::EVICT;
 
 // Results of map operations are compared as 32 bits: before 6.4 the kernel's functions for them,
 // which compiled programs call directly, return an int, and the upper half of r0 is zero.
 pub(super) const E2BIG: i32 = -7;
 pub(super) const EEXIST: i32 = -17;
 const NOEXIST: i32 = 1;
-/// A full wrapping array loses one element in so many, the oldest.
-const EVICT: u32 = 64;
+/// How often a key is put in where others take the room that was made for it.
+const TRIES: i32 = 16;
 
 impl Gen<'_> {
     pub(super) fn global_load(&mut self, dst: IrReg, g: GlobalId) -> Res {
@@ -330,24 +331,21 @@ impl Gen<'_> {
         else {
             return Err("not an array in a hash map".into());
         };
-        let [found, again, refused, no_memory] = [(); 4].map(|()| self.asm.label());
+        let [found, again] = [(); 2].map(|()| self.asm.label());
         self.look_up(&map)?;
         self.asm.jump_if(Cond::Ne, R0, 0, found);
         let size = value.size() + if seq { 8 } else { 0 };
-        self.insert(&map, seq, size)?;
+        match wrap {
+            true => self.insert_evicting(std::slice::from_ref(&map), max, |sub| {
+                sub.insert(&map, seq, size)
+            })?,
+            false => self.insert(&map, seq, size)?,
+        }
         self.asm.jump_if(Cond::Eq, R0, 0, again);
         self.asm.jump_if32(Cond::Eq, R0, EEXIST, again);
-        if wrap {
-            self.asm.jump_if32(Cond::Ne, R0, E2BIG, no_memory);
-            self.evict(&map, max)?;
-            self.insert(&map, seq, size)?;
-            self.asm.jump_if(Cond::Eq, R0, 0, again);
-            self.asm.jump_if32(Cond::Eq, R0, EEXIST, again);
-        } else if let Some(full) = full {
+        if let Some(full) = full {
             self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
         }
-        self.asm.bind(refused);
-        self.asm.bind(no_memory);
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(again);
@@ -366,10 +364,7 @@ impl Gen<'_> {
         let value = self.plan.scratch.value;
         if seq {
             self.fill_zero(value, size);
-            self.shared(R1, shared::SEQ);
-            self.asm.mov(R2, 1);
-            self.asm.atomic(AtomicOp::FetchAdd, R1, 0, R2);
-            self.asm.add(R2, 1);
+            self.next_sequence(R2);
             self.store(value, R2);
         }
         self.asm.ld_map(R1, map);
@@ -389,8 +384,40 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Drops the oldest elements of a wrapping array.
-    fn evict(&mut self, map: &str, max: u32) -> Res {
+    /// `to` = the next sequence number, of 1 and more. Loses r1.
+    pub(super) fn next_sequence(&mut self, to: Reg) {
+        self.shared(R1, shared::SEQ);
+        self.asm.mov(to, 1);
+        self.asm.atomic(AtomicOp::FetchAdd, R1, 0, to);
+        self.asm.add(to, 1);
+    }
+
+    /// Puts in a key by `insert`, whose result is the helper's. A full map of a wrapping array loses its
+    /// oldest elements before, and one more each time that another processor was faster in their place.
+    pub(super) fn insert_evicting(
+        &mut self,
+        maps: &[String],
+        max: u32,
+        insert: impl FnOnce(&mut Self) -> Res,
+    ) -> Res {
+        let [again, end] = [(); 2].map(|()| self.asm.label());
+        self.asm.store(Size::DW, R10, TMP[3], -1);
+        self.asm.bind(again);
+        insert(self)?;
+        self.asm.jump_if32(Cond::Ne, R0, E2BIG, end);
+        self.asm.load(Size::DW, R1, R10, TMP[3]);
+        self.asm.add(R1, 1);
+        self.asm.store(Size::DW, R10, TMP[3], R1);
+        self.asm.jump_if(Cond::Eq, R1, TRIES, end);
+        self.evict(maps, max)?;
+        self.asm.jump(again);
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    /// Drops the oldest elements of a wrapping array's map, that of this generation, and as many more as
+    /// `TMP[3]` says.
+    fn evict(&mut self, maps: &[String], max: u32) -> Res {
         self.pool.sub("oldest", |_| oldest())?;
         self.pool.sub("drop_old", |_| drop_old())?;
         self.asm.imm(R1, i64::MAX);
@@ -398,17 +425,20 @@ impl Gen<'_> {
         for (step, name) in ["oldest", "drop_old"].into_iter().enumerate() {
             if step == 1 {
                 self.asm.load(Size::DW, R1, R10, TMP[2]);
+                self.asm.load(Size::DW, R2, R10, TMP[3]);
+                self.asm.add(R1, R2);
                 self.asm.add(R1, (max / EVICT) as i32);
                 self.asm.store(Size::DW, R10, TMP[2], R1);
             }
-            self.walk(map, name);
+            self.generation_map(maps);
+            self.walk(name);
         }
         Ok(())
     }
 
-    /// Calls the subprogram for each element, with the address of `TMP[2]`, behind which is `TMP[1]`.
-    pub(super) fn walk(&mut self, map: &str, callback: &str) {
-        self.asm.ld_map(R1, map);
+    /// Calls the subprogram for each element of the map r1, with the address of `TMP[2]`, behind which is
+    /// `TMP[1]`.
+    pub(super) fn walk(&mut self, callback: &str) {
         self.asm.ld_func(R2, callback);
         self.asm.mov(R3, R10);
         self.asm.add(R3, i32::from(TMP[2]));
@@ -492,7 +522,8 @@ impl Gen<'_> {
         self.addr(R1, self.plan.scratch.key);
         self.asm.store(Size::DW, R10, TMP[2], R1);
         self.asm.store(Size::DW, R10, TMP[1], 0);
-        self.walk(map, &name);
+        self.asm.ld_map(R1, map);
+        self.walk(&name);
         Ok(())
     }
 
@@ -517,12 +548,14 @@ impl Gen<'_> {
     }
 }
 
-/// `oldest(map, key, value, least)`: the least sequence number to `*least`.
+/// `oldest(map, key, value, least)`: the least sequence number to `*least`. (Of 0 is what another processor
+/// puts in.)
 fn oldest() -> Result<Function, String> {
     let mut asm = Asm::new("oldest", &["map", "key", "value", "least"]);
     let end = asm.label();
     asm.load(Size::DW, R1, R3, 0);
     asm.load(Size::DW, R2, R4, 0);
+    asm.jump_if(Cond::Eq, R1, 0, end);
     asm.jump_if(Cond::Ge, R1, R2, end);
     asm.store(Size::DW, R4, 0, R1);
     asm.bind(end);
@@ -537,6 +570,7 @@ fn drop_old() -> Result<Function, String> {
     let end = asm.label();
     asm.load(Size::DW, R3, R3, 0);
     asm.load(Size::DW, R4, R4, 0);
+    asm.jump_if(Cond::Eq, R3, 0, end);
     asm.jump_if(Cond::Gt, R3, R4, end);
     asm.call(Helper::MapDeleteElem);
     asm.bind(end);

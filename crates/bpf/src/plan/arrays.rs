@@ -31,6 +31,10 @@ const LANES: u32 = 8192;
 /// these wait for each other.
 const FEW_CPUS: u32 = 16;
 const LINE: u32 = 64;
+/// Bytes of the sequence number that a value begins with.
+pub const SEQUENCE: u32 = 8;
+/// A full wrapping array loses one element in so many, the oldest, and one more.
+pub const EVICT: u32 = 64;
 /// Name of the map of records.
 const RECORDS: &str = "threads";
 
@@ -111,10 +115,13 @@ impl Together {
 }
 
 /// Bytes of a value with an element of so many bytes for each CPU, one behind the other, where arrays' maps
-/// are plain hash maps with such values; `None` where they are per-CPU maps.
-pub fn lanes(cpus: u32, size: u32) -> Option<u32> {
-    let bytes = size.checked_mul(cpus);
-    bytes.filter(|bytes| *bytes <= LANES && (cpus <= FEW_CPUS || size >= LINE))
+/// are plain hash maps with such values; `None` where they are per-CPU maps, which know no oldest element.
+pub fn lanes(cpus: u32, size: u32, wraps: bool) -> Option<u32> {
+    let bytes = size.checked_mul(cpus)?;
+    match wraps {
+        true => bytes.checked_add(SEQUENCE),
+        false => (bytes <= LANES && (cpus <= FEW_CPUS || size >= LINE)).then_some(bytes),
+    }
 }
 
 fn element_size(global: &Global) -> u32 {
@@ -268,16 +275,18 @@ pub(super) fn place_array(
                 CACHE_BYTES
             };
             let fit = (limit / slot_size).max(1);
+            // What a map drops a cache would keep.
+            let cached = key_size <= CACHED && !*wrap;
             let slots = (max.saturating_mul(2).next_power_of_two())
                 .min(CACHE_SLOTS)
                 .min(1 << fit.ilog2());
+            let slots = if cached { slots } else { 0 };
             let generations = if double { 2 } else { 1 };
             let names: Vec<_> = (0..generations)
                 .map(|n| map_name(index, global, Some(n)))
                 .collect();
-            // A wrapping array drops its oldest elements in the controller.
-            let entries = if *wrap { max.saturating_mul(2) } else { max };
-            let lanes = lanes(options.cpus, beside.size);
+            let entries = max.saturating_add(if *wrap { max / EVICT } else { 0 });
+            let lanes = lanes(options.cpus, beside.size, *wrap);
             for name in &names {
                 maps.push(MapSpec {
                     name: name.clone(),
@@ -300,8 +309,9 @@ pub(super) fn place_array(
                     keys: keys.clone(),
                     value,
                     beside,
-                    spilt: (key_size <= CACHED).then(|| cpu.take(8 * generations)),
-                    max: entries,
+                    spilt: cached.then(|| cpu.take(8 * generations)),
+                    max,
+                    wraps: *wrap,
                 }),
             }))
         }

@@ -113,7 +113,8 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 spilt,
                 ..
             }) => {
-                assert!(slots.is_power_of_two() && 8 + key_size + beside.size <= *slot_size);
+                assert!(slots.is_power_of_two() || (*slots == 0 && spilt.is_none()));
+                assert!(8 + key_size + beside.size <= *slot_size);
                 assert!(*gen_stride == 0 || *gen_stride == slots * slot_size);
                 assert!(beside.at + v.size() <= beside.size && beside.at % 8 == 0);
                 key = key.max(*key_size);

@@ -300,7 +300,7 @@ impl Generator {
                         ..
                     }
             );
-            // A wrapping array kept per CPU drops nothing before it is drained.
+            // What is drained is added up without an order: of a wrapping array kept per CPU too much.
             if usage == Use::Adds
                 && (!addable || matches!(kind, GlobalKind::Array { wrap: true, .. }))
             {
