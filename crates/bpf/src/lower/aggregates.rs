@@ -360,7 +360,7 @@ impl Gen<'_> {
     }
 
     /// `r1` = the map of this generation. Loses r0.
-    pub(super) fn generation_map(&mut self, maps: &[String]) {
+    fn generation_map(&mut self, maps: &[String]) {
         let end = self.asm.label();
         if let [first, second] = maps {
             let other = self.asm.label();

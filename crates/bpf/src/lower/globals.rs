@@ -7,7 +7,7 @@
 
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
 
-use super::{Gen, Res, TMP, Text, UNROLL};
+use super::{GEN, Gen, Res, TMP, Text, UNROLL};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg, Reg::*, Size, Src};
@@ -430,15 +430,32 @@ impl Gen<'_> {
                 self.asm.add(R1, (max / EVICT) as i32);
                 self.asm.store(Size::DW, R10, TMP[2], R1);
             }
-            self.generation_map(maps);
-            self.walk(name);
+            self.walk(maps, name);
         }
         Ok(())
     }
 
-    /// Calls the subprogram for each element of the map r1, with the address of `TMP[2]`, behind which is
+    /// [`Gen::walk_in`] this generation's map. (Linux 6.1 takes one map at each call.)
+    fn walk(&mut self, maps: &[String], callback: &str) {
+        let end = self.asm.label();
+        if let [first, second] = maps {
+            let other = self.asm.label();
+            self.asm.load(Size::DW, R0, R10, GEN);
+            self.asm.jump_if(Cond::Ne, R0, 0, other);
+            self.walk_in(first, callback);
+            self.asm.jump(end);
+            self.asm.bind(other);
+            self.walk_in(second, callback);
+        } else if let [only] = maps {
+            self.walk_in(only, callback);
+        }
+        self.asm.bind(end);
+    }
+
+    /// Calls the subprogram for each element of the map, with the address of `TMP[2]`, behind which is
     /// `TMP[1]`.
-    pub(super) fn walk(&mut self, callback: &str) {
+    pub(super) fn walk_in(&mut self, map: &str, callback: &str) {
+        self.asm.ld_map(R1, map);
         self.asm.ld_func(R2, callback);
         self.asm.mov(R3, R10);
         self.asm.add(R3, i32::from(TMP[2]));
@@ -522,8 +539,7 @@ impl Gen<'_> {
         self.addr(R1, self.plan.scratch.key);
         self.asm.store(Size::DW, R10, TMP[2], R1);
         self.asm.store(Size::DW, R10, TMP[1], 0);
-        self.asm.ld_map(R1, map);
-        self.walk(&name);
+        self.walk_in(map, &name);
         Ok(())
     }
 

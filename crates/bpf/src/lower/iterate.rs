@@ -165,8 +165,7 @@ impl Gen<'_> {
         }
         self.pool.sub(&name, |_| copy.callback())?;
         self.asm.store(Size::DW, R10, TMP[2], R7);
-        self.asm.ld_map(R1, &*map);
-        self.walk(&name);
+        self.walk_in(&map, &name);
         let heap = self.heap(&foreach, &snapshot)?;
         self.pool.sub(&heap.name("make"), |_| {
             heap.make().map_err(|e| e.to_string())
