@@ -198,12 +198,13 @@ fn deviate(period: Duration, most: Duration, random: u64) -> Duration {
 }
 
 /// What a session takes notice of.
-const SIGNALS: [libc::c_int; 5] = [
+const SIGNALS: [libc::c_int; 6] = [
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,
     libc::SIGQUIT,
     libc::SIGCHLD,
+    libc::SIGWINCH,
 ];
 
 /// Whether a signal is ignored, as SIGHUP is under `nohup`.
@@ -229,6 +230,8 @@ pub enum Signal {
     End,
     /// A child ended.
     Child,
+    /// The terminal has another size.
+    Size,
 }
 
 impl Signals {
@@ -266,10 +269,10 @@ impl Signals {
             _ => return None,
         }
         let number = u32::from_ne_bytes(*info.first_chunk().unwrap_or(&[0; 4]));
-        Some(if number == libc::SIGCHLD as u32 {
-            Signal::Child
-        } else {
-            Signal::End
+        Some(match number.cast_signed() {
+            libc::SIGCHLD => Signal::Child,
+            libc::SIGWINCH => Signal::Size,
+            _ => Signal::End,
         })
     }
 }

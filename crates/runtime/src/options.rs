@@ -69,7 +69,7 @@ pub struct Options {
 pub struct Outside {
     /// Of a terminal, a pipe, a socket.
     pub fd: OwnedFd,
-    /// Called while `fd` can be read; it has to read.
+    /// Called while `fd` can be read; it has to read. Also when the terminal has another size.
     pub ready: Box<dyn FnMut() -> ControlFlow<()>>,
 }
 

@@ -365,6 +365,7 @@ impl Session {
                     match signal {
                         Signal::End => (self.ended, self.interrupted) = (true, true),
                         Signal::Child => self.controller.commands.reap(),
+                        Signal::Size => self.look_outside(),
                     }
                 }
             }
@@ -373,11 +374,7 @@ impl Session {
                 self.ended = true;
             }
             Source::Stdin => self.stdin(),
-            Source::Outside => {
-                if let Some(outside) = &mut self.options.outside {
-                    self.ended |= (outside.ready)().is_break();
-                }
-            }
+            Source::Outside => self.look_outside(),
             Source::Files => self.serve_files()?,
             Source::Listener => self.accept(),
             Source::Conn(token) => self.connection(token),
@@ -396,6 +393,12 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    fn look_outside(&mut self) {
+        if let Some(outside) = &mut self.options.outside {
+            self.ended |= (outside.ready)().is_break();
+        }
     }
 
     /// Looks at the words that nobody is woken for.

@@ -218,6 +218,21 @@ fn keys() {
 }
 
 #[test]
+fn a_key_as_the_size_changes() {
+    if !can() {
+        return;
+    }
+    let mut terminal = start(80, 24, &["--live", "-i", "0.1"]);
+    terminal.wait_for("calls in");
+    terminal.press("r");
+    terminal.wait_for("▲");
+    terminal.resize(60, 20);
+    std::thread::sleep(Duration::from_millis(20));
+    terminal.press("q");
+    terminal.ends_well();
+}
+
+#[test]
 fn any_size() {
     if !can() {
         return;

@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::io;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -13,21 +12,12 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table};
 use ratatui::{DefaultTerminal, Frame};
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spile_runtime::Outside;
 
 use super::rows::{Reader, Report};
 use super::show::{Align, Column, Row, Scale, Shape, ascii_only, headline};
 use crate::report::{Failure, fail};
-
-/// How often the terminal's size is looked at.
-const LOOK: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 200_000_000,
-};
 
 /// What keys do.
 const KEYS: &str = "q quit  ←→ column  r reverse  space freeze  t interval/total  ↑↓ scroll";
@@ -307,11 +297,10 @@ impl Live {
     }
 
     /// Looks at the keyboard and at the terminal's size.
-    pub fn look(&mut self, timer: &OwnedFd) -> ControlFlow<()> {
+    pub fn look(&mut self) -> ControlFlow<()> {
         if self.failed.is_some() {
             return ControlFlow::Break(());
         }
-        let _ = rustix::io::read(timer, &mut [0; 8]);
         let Some(screen) = &self.screen else {
             return ControlFlow::Continue(());
         };
@@ -350,26 +339,14 @@ fn hung_up() -> bool {
     poll(&mut fds, Some(&now)).is_err() || fds[0].revents().intersects(gone)
 }
 
-/// What the session waits for: the keyboard, and a timer, because a new size of the terminal is told by
-/// a signal only.
+/// What the session waits for: the keyboard. (It also looks when the terminal's size has changed. The
+/// signal that says so is blocked: `crossterm` forgets keys that come at the same time as the signal until
+/// there is another.)
 pub fn outside(live: &Rc<RefCell<Live>>) -> io::Result<Outside> {
-    let timer = timerfd_create(
-        TimerfdClockId::Monotonic,
-        TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
-    )?;
-    let times = Itimerspec {
-        it_interval: LOOK,
-        it_value: LOOK,
-    };
-    timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
-    let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let data = epoll::EventData::new_u64(0);
-    epoll::add(&fd, rustix::stdio::stdin(), data, epoll::EventFlags::IN)?;
-    epoll::add(&fd, timer.as_fd(), data, epoll::EventFlags::IN)?;
     let live = Rc::clone(live);
     Ok(Outside {
-        fd,
-        ready: Box::new(move || live.borrow_mut().look(&timer)),
+        fd: rustix::stdio::stdin().try_clone_to_owned()?,
+        ready: Box::new(move || live.borrow_mut().look()),
     })
 }
 
