@@ -73,7 +73,7 @@ pub enum Place {
 pub struct PerCpuArray {
     /// Offset of the cache in each CPU's block.
     pub cache: u32,
-    /// Bytes from one generation's cache to the next.
+    /// Bytes from one generation's cache to the next; 0 where there is one, or no cache.
     pub gen_stride: u32,
     /// Slots of a cache, a power of two; 0 where there is none.
     pub slots: u32,
@@ -97,6 +97,14 @@ pub struct PerCpuArray {
     /// A full map loses its oldest elements. Its values (of a plain map) begin with a sequence number, or 0
     /// while one is put in.
     pub wraps: bool,
+}
+
+impl PerCpuArray {
+    /// Whether there are two generations.
+    #[must_use]
+    pub fn double(&self) -> bool {
+        self.maps.len() > 1
+    }
 }
 
 /// Which part of the values in a cache and its maps is an array's element (see

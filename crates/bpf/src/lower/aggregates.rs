@@ -197,23 +197,17 @@ impl Gen<'_> {
     }
 
     pub(super) fn per_cpu_array_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
-        let PerCpuArray {
-            gen_stride,
-            key_size,
-            keys: types,
-            beside,
-            ..
-        } = self.per_cpu_array(g)?;
-        if key_size > 30_000 {
+        let array = self.per_cpu_array(g)?;
+        if array.key_size > 30_000 {
             return Err("a key of more than 30,000 bytes".into());
         }
-        let words = self.key_words(&types, keys)?;
-        if beside.of.is_some() {
+        let words = self.key_words(&array.keys, keys)?;
+        if array.beside.of.is_some() {
             return self.beside_add(g, words, val);
         }
         if self.adds_once(g) {
             self.store_key(&words)?;
-            return self.per_cpu_once(g, val, gen_stride > 0);
+            return self.per_cpu_once(g, val, array.double());
         }
         let full = self.full_label(g);
         self.cached_add(g, words, val, full)
@@ -404,7 +398,7 @@ impl Gen<'_> {
             self.asm.bind(miss.entry);
             self.current = Some(miss.g);
             self.store_key(&miss.words)?;
-            self.per_cpu_or(miss.full, miss.g, miss.val, array.gen_stride > 0)?;
+            self.per_cpu_or(miss.full, miss.g, miss.val, array.double())?;
             self.asm.jump(miss.skip);
             return Ok(());
         }
@@ -439,7 +433,7 @@ impl Gen<'_> {
         }
         if let Some(word) = spilt {
             self.addr(R1, word);
-            if array.gen_stride > 0 {
+            if array.double() {
                 self.asm.load(Size::DW, R2, R10, GEN);
                 self.asm.alu(AluOp::Lsh, R2, 3);
                 self.asm.add(R1, R2);

@@ -102,7 +102,7 @@ impl Gen<'_> {
         }
         self.asm.mov(R1, R7);
         self.asm.mov(R2, 0);
-        if array.gen_stride > 0 {
+        if array.double() {
             self.asm.load(Size::DW, R2, R10, GEN);
         }
         self.asm.call_sub(name);

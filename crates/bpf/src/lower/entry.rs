@@ -8,7 +8,7 @@ use super::{CTX, GEN, Gen, NR, Res, VERDICT};
 use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
-use crate::layout::{PerCpuArray, Place, Preemption, counters, percpu, shared};
+use crate::layout::{Place, Preemption, counters, percpu, shared};
 use crate::regalloc::Home;
 
 /// Most tries for a lock that the verifier is made to follow.
@@ -385,17 +385,10 @@ impl Gen<'_> {
         insts.any(|(i, _)| {
             i.global()
                 .and_then(|g| self.plan.globals.get(g.index())?.as_ref())
-                .is_some_and(|l| {
-                    matches!(
-                        l.place,
-                        Place::PerCpuScalar {
-                            gen_stride: 1..,
-                            ..
-                        } | Place::PerCpuArray(PerCpuArray {
-                            gen_stride: 1..,
-                            ..
-                        })
-                    )
+                .is_some_and(|l| match &l.place {
+                    Place::PerCpuScalar { gen_stride, .. } => *gen_stride > 0,
+                    Place::PerCpuArray(array) => array.double(),
+                    _ => false,
                 })
         })
     }

@@ -182,9 +182,7 @@ impl<'p> Kernel<'p> {
         for (i, layout) in self.object.layout.globals.iter().enumerate() {
             let Some(layout) = layout else { continue };
             let (maps, double): (&[String], bool) = match &layout.place {
-                Place::PerCpuArray(PerCpuArray {
-                    maps, gen_stride, ..
-                }) => (maps, *gen_stride > 0),
+                Place::PerCpuArray(array) => (&array.maps, array.double()),
                 Place::PerCpuScalar { gen_stride, .. } => (&[], *gen_stride > 0),
                 _ => continue,
             };

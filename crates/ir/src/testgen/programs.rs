@@ -300,10 +300,7 @@ impl Generator {
                         ..
                     }
             );
-            // What is drained is added up without an order: of a wrapping array kept per CPU too much.
-            if usage == Use::Adds
-                && (!addable || matches!(kind, GlobalKind::Array { wrap: true, .. }))
-            {
+            if usage == Use::Adds && !addable {
                 usage = Use::All;
             }
             self.uses.push(usage);

@@ -4,8 +4,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use spile_ir::storage::{self, Storage};
-use spile_ir::{Bytes, GlobalKind, Program, SiteId, opt, verify};
+use spile_ir::storage;
+use spile_ir::{Bytes, Program, SiteId, opt, verify};
 use spile_sema::analyse::{self, Inputs, Options};
 use spile_sema::fake::Machine;
 use spile_sema::library::Library;
@@ -147,11 +147,6 @@ fn interpret(program: &Program) -> (Outcome, u64) {
 /// Only what both sides keep.
 fn comparable(program: &Program, outcome: &mut Outcome) {
     for (global, contents) in program.globals.iter().zip(&mut outcome.globals) {
-        // A wrapping array kept per CPU gives up elements when it is drained.
-        let per_cpu = matches!(global.storage, Storage::PerCpu { .. });
-        if per_cpu && matches!(global.kind, GlobalKind::Array { wrap: true, .. }) {
-            *contents = None;
-        }
         *contents = contents.take().map(|c| match c {
             Contents::One(cell) => Contents::One(kept(global, &cell)),
             Contents::Elements(all) => {
