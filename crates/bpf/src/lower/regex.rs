@@ -7,7 +7,7 @@
 //! table's size, which no right table needs.
 
 use spile_ir::regex::{Finder, MAX_GROUPS, NO_SLOT, Scanner};
-use spile_ir::{Inst, Program, Reg as IrReg, RegexId, Val};
+use spile_ir::{Inst, Program, Reg as IrReg, RegexId, Ty, Val};
 
 use super::pool::Pool;
 use super::{Gen, Res, Text};
@@ -67,15 +67,34 @@ const STEPS: i32 = 4;
 
 /// Bytes that matches need in each CPU's block; 0 where no match is kept.
 pub(crate) fn room(program: &Program, max_string: u32) -> u32 {
-    let kernel = program.handlers.iter().filter(|h| h.event.in_kernel());
-    let mut insts = kernel.flat_map(|h| h.body.blocks.iter().flat_map(|b| &b.insts));
-    let needs = |i: &Inst| matches!(i, Inst::Regex { keep: true, .. }) || asks(i);
-    if insts.any(|(i, _)| needs(i)) {
+    match longest(program, max_string) {
+        0 => 0,
         // A note is two bytes.
-        area::TEXT as u32 + 3 * (max_string + 16)
-    } else {
-        0
+        most => area::TEXT as u32 + 3 * (most + 16),
     }
+}
+
+/// Bytes of the longest text whose match is kept, 0 where none is. A constant can be longer than other
+/// strings.
+fn longest(program: &Program, max_string: u32) -> u32 {
+    let kernel = program.handlers.iter().filter(|h| h.event.in_kernel());
+    let functions = program.funcs.iter().map(|f| &f.body);
+    let bodies = kernel.map(|h| &h.body).chain(functions);
+    let insts = bodies.flat_map(|b| b.blocks.iter().flat_map(|b| &b.insts));
+    let size = |inst: &Inst| match inst {
+        Inst::Regex {
+            keep: true,
+            text: Val::Str(id),
+            ..
+        } => {
+            let constant = program.strings.get(id.index());
+            let size = constant.map_or(0, |bytes| Ty::str_for_len(bytes.len()).size());
+            Some(size.max(max_string))
+        }
+        Inst::Regex { keep: true, .. } => Some(max_string),
+        _ => asks(inst).then_some(max_string),
+    };
+    insts.filter_map(|(i, _)| size(i)).max().unwrap_or(0)
 }
 
 fn asks(inst: &Inst) -> bool {
@@ -137,7 +156,8 @@ impl Gen<'_> {
         text: &Text,
     ) -> Res {
         self.needs_loop("a regular expression")?;
-        let (last, max) = (self.plan.scratch.last_match, self.plan.max_string);
+        let last = self.plan.scratch.last_match;
+        let max = longest(self.program, self.plan.max_string);
         let name = format!("find_{}", re.0);
         self.pool.sub("find_back", |_| find_back())?;
         self.pool.sub("find_on", |_| find_on())?;
@@ -168,7 +188,8 @@ impl Gen<'_> {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        let (last, max) = (self.plan.scratch.last_match, self.plan.max_string as i32);
+        let last = self.plan.scratch.last_match;
+        let max = longest(self.program, self.plan.max_string) as i32;
         let (end, fits) = (self.asm.label(), self.asm.label());
         // The number may be in a register that is lost: first into a word.
         self.long_into(n, R1)?;

@@ -227,7 +227,11 @@ fn both(program: &Program) -> Result<Outcome, Verdict> {
     let errors = kernel.errors();
     if got != seen || errors != want.errors.len() as u64 {
         let text = difference(program, &got, &seen);
-        return wrong(Kind::Kernel, format!("{text}{errors} errors counted\n"));
+        let told = told(program, &want);
+        return wrong(
+            Kind::Kernel,
+            format!("{text}{errors} errors counted, wanted {told:#?}\n"),
+        );
     }
     Ok(want)
 }
