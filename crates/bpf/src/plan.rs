@@ -375,7 +375,7 @@ impl Plan {
         // Behind the last block some room that no code reaches, but that bounds on positions
         // in the output buffer and among activations cannot exclude.
         let beyond =
-            (2 * self.scratch.out_size.next_power_of_two()).max(self.kept_bytes) + 3 * 8192;
+            (2 * (self.scratch.out_size + 1).next_power_of_two()).max(self.kept_bytes) + 3 * 8192;
         self.shared_size + self.stride * options.cpus + beyond
     }
 }

@@ -113,9 +113,9 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// What all positions in the output buffer fit in.
+    /// What all positions in the output buffer fit in, that behind its end too.
     fn out_mask(&self) -> i32 {
-        self.plan.scratch.out_size.next_power_of_two() as i32 - 1
+        (self.plan.scratch.out_size + 1).next_power_of_two() as i32 - 1
     }
 
     /// `r4` = position behind the number of a new piece of at most `room` bytes.
