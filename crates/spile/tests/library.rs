@@ -1,0 +1,293 @@
+//! The table `tests/library.tsv`: how each public name of the library was checked against what
+//! SystemTap means by it. No name is without a row, no row is of a name that is not there, and the
+//! test that a row tells of exists and has the name in it.
+//!
+//! A line is `kind <tab> name <tab> expected <tab> place`:
+//!
+//! - kind and name: `function name/parameters`, `global name`, `macro name`, `alias name`,
+//!   `variable alias variable`;
+//! - expected: where the value comes from that the test expects, see [`SOURCES`];
+//! - place: `case FILE::NAME` of `tests/cases`, or `test PATH::FUNCTION` of Rust.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use spile_syntax::ast::{Block, Expr, ExprKind, Item};
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::{parse_file, parse_macros};
+use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
+use spile_syntax::source::Sources;
+use spile_syntax::visit::{Visitor, walk_expr};
+
+/// Where an expected value can come from.
+const SOURCES: &[(&str, &str)] = &[
+    (
+        "definition",
+        "fixed by what the name means, written by hand",
+    ),
+    (
+        "workload",
+        "what the program did that was probed, or says of itself",
+    ),
+    ("python", "computed by Python"),
+    ("c", "computed by C, or by the C library"),
+    ("proc", "read from /proc or /sys"),
+    ("tool", "said by another program, such as ps, gdb, readelf"),
+    ("unchecked", "nobody has compared it yet; its place is -"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// Files of a folder whose names end so, with their texts, in order.
+fn files(dir: &str, end: &str) -> Vec<(String, String)> {
+    let mut files: Vec<(String, String)> = std::fs::read_dir(root().join(dir))
+        .unwrap_or_else(|e| panic!("{dir}: {e}"))
+        .filter_map(|e| e.ok()?.file_name().into_string().ok())
+        .filter(|name| name.ends_with(end))
+        .map(|name| (name.clone(), read(&format!("{dir}/{name}"))))
+        .collect();
+    files.sort();
+    files
+}
+
+/// The variables that a block assigns to.
+#[derive(Default)]
+struct Assigned(BTreeSet<String>);
+
+impl Visitor for Assigned {
+    fn expr(&mut self, e: &Expr) {
+        if let ExprKind::Assign { lhs, .. } = &e.kind
+            && let ExprKind::Var(name) = &lhs.kind
+        {
+            self.0.insert(name.to_string());
+        }
+        walk_expr(self, e);
+    }
+}
+
+fn assigned(blocks: &[&Block]) -> BTreeSet<String> {
+    let mut found = Assigned::default();
+    for b in blocks {
+        found.block(b);
+    }
+    found.0
+}
+
+/// The public names of the library: kind and name, as in the table.
+fn names() -> BTreeSet<(String, String)> {
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let environment = PreprocEnv::new("6.12.0", "x86_64");
+    let limits = "@define MAXSTRINGLEN %( 512 %)\n@define MAXBACKTRACE %( 20 %)\n";
+    let id = sources.add("limits.stpm", limits.as_bytes().to_vec());
+    let mut macros: MacroLibrary = parse_macros(&mut sources, id, &environment, &mut diags);
+    let mut names = BTreeSet::new();
+    for (file, text) in files("tapset", ".stpm") {
+        let id = sources.add(file.as_str(), text.into_bytes());
+        let found = parse_macros(&mut sources, id, &environment, &mut diags);
+        names.extend(found.names().map(|n| ("macro".to_owned(), n.to_owned())));
+        macros.extend(found);
+    }
+    for (file, text) in files("tapset", ".stp") {
+        let id = sources.add(file.as_str(), text.into_bytes());
+        let parsed = parse_file(&mut sources, id, &environment, &macros, &mut diags);
+        for item in parsed.items {
+            add_item(&mut names, item);
+        }
+    }
+    assert!(diags.is_empty(), "{}", diags.render(&sources, false));
+    names.retain(|(_, name)| !name.split(' ').any(|word| word.starts_with("__")));
+    names
+}
+
+fn add_item(names: &mut BTreeSet<(String, String)>, item: Item) {
+    let mut add = |kind: &str, name: String| {
+        names.insert((kind.to_owned(), name));
+    };
+    match item {
+        Item::Function(f) if !f.private => {
+            add("function", format!("{}/{}", f.name.name, f.params.len()));
+        }
+        Item::Global(g) if !g.private => {
+            for var in g.vars {
+                add("global", var.name.name.to_string());
+            }
+        }
+        Item::Alias(a) => {
+            let blocks: Vec<&Block> = std::iter::once(&a.body).chain(&a.second).collect();
+            let variables = assigned(&blocks);
+            for point in &a.names {
+                let parts: Vec<&str> = point.components.iter().map(|c| &*c.name).collect();
+                let alias = parts.join(".");
+                for variable in &variables {
+                    add("variable", format!("{alias} {variable}"));
+                }
+                add("alias", alias);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A row of the table.
+struct Row {
+    kind: String,
+    name: String,
+    expected: String,
+    place: String,
+}
+
+fn rows() -> Vec<Row> {
+    let line = |text: &str| {
+        let cells: Vec<&str> = text.split('\t').collect();
+        let [kind, name, expected, place] = cells[..] else {
+            panic!("tests/library.tsv: not four cells: {text:?}");
+        };
+        let owned = [kind, name, expected, place].map(str::to_owned);
+        let [kind, name, expected, place] = owned;
+        Row {
+            kind,
+            name,
+            expected,
+            place,
+        }
+    };
+    read("tests/library.tsv")
+        .lines()
+        .filter(|l| !l.starts_with('#'))
+        .map(line)
+        .collect()
+}
+
+#[derive(Deserialize)]
+struct CaseFile {
+    case: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    shell: Option<String>,
+    script: Option<String>,
+    file: Option<String>,
+}
+
+/// The text of every end-to-end case, with the files that it names.
+fn cases() -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for (file, text) in files("tests/cases", ".toml") {
+        let parsed: CaseFile = toml::from_str(&text).unwrap_or_else(|e| panic!("{file}: {e}"));
+        let stem = file.trim_end_matches(".toml");
+        for case in parsed.case {
+            let mut text = [case.shell, case.script].concat_texts();
+            if let Some(path) = case.file
+                && let Ok(script) = std::fs::read_to_string(root().join(path))
+            {
+                text.push_str(&script);
+            }
+            for named in text.clone().split("PROGRAMS/").skip(1) {
+                let end = named.find(|c: char| !c.is_alphanumeric() && !"-_.".contains(c));
+                let path = format!("tests/programs/{}", &named[..end.unwrap_or(named.len())]);
+                if root().join(&path).is_file() {
+                    text.push_str(&read(&path));
+                }
+            }
+            all.insert(format!("{stem}::{}", case.name), text);
+        }
+    }
+    all
+}
+
+trait Texts {
+    fn concat_texts(self) -> String;
+}
+
+impl<const N: usize> Texts for [Option<String>; N] {
+    fn concat_texts(self) -> String {
+        self.into_iter().flatten().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Whether a name stands in a text by itself.
+fn mentions(text: &str, name: &str) -> bool {
+    let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    text.match_indices(name).any(|(at, _)| {
+        !word(text[..at].chars().next_back()) && !word(text[at + name.len()..].chars().next())
+    })
+}
+
+#[test]
+fn every_name_has_a_row_and_every_row_a_name() {
+    let names = names();
+    let mut seen = BTreeSet::new();
+    for row in rows() {
+        let twice = format!("two rows of {} {}", row.kind, row.name);
+        assert!(seen.insert((row.kind, row.name)), "{twice}");
+    }
+    let without: Vec<_> = names.difference(&seen).collect();
+    assert!(without.is_empty(), "not in tests/library.tsv: {without:#?}");
+    let unknown: Vec<_> = seen.difference(&names).collect();
+    assert!(
+        unknown.is_empty(),
+        "in tests/library.tsv and not in the library: {unknown:#?}"
+    );
+}
+
+#[test]
+fn the_test_of_a_row_exists_and_has_the_name() {
+    let cases = cases();
+    let mut wrong = Vec::new();
+    for row in rows() {
+        let mut say = |what: &str| wrong.push(format!("{} {}: {what}", row.kind, row.name));
+        if !SOURCES.iter().any(|(word, _)| *word == row.expected) {
+            say(&format!("`{}` is not one of {SOURCES:?}", row.expected));
+        }
+        let text = match row.place.split_once(' ') {
+            None if row.place == "-" && row.expected == "unchecked" => continue,
+            Some(("case", case)) => cases.get(case).cloned(),
+            Some(("test", test)) => test.rsplit_once("::").and_then(|(path, function)| {
+                let text = std::fs::read_to_string(root().join(path)).ok()?;
+                text.contains(&format!("fn {function}(")).then_some(text)
+            }),
+            _ => None,
+        };
+        let Some(text) = text else {
+            say(&format!("there is no `{}`", row.place));
+            continue;
+        };
+        // Of `name/parameters` and `alias variable` the last word, which a script writes.
+        let bare = row.name.split('/').next().unwrap_or_default();
+        let word = bare.rsplit(' ').next().unwrap_or_default();
+        if !mentions(&text, word) {
+            say(&format!("`{word}` is not in `{}`", row.place));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// How many rows of these kinds are `unchecked`.
+fn unchecked(kinds: &[&str]) -> usize {
+    let rows = rows();
+    let those = rows.iter().filter(|r| kinds.contains(&r.kind.as_str()));
+    those.filter(|r| r.expected == "unchecked").count()
+}
+
+// The bounds only go down.
+
+#[test]
+fn unchecked_functions_become_less() {
+    let n = unchecked(&["function", "global", "macro"]);
+    assert!(n <= 403, "{n} functions, globals and macros are unchecked");
+}
+
+#[test]
+fn unchecked_aliases_become_less() {
+    let n = unchecked(&["alias", "variable"]);
+    assert!(n <= 664, "{n} aliases and variables are unchecked");
+}
