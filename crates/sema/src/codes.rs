@@ -1,6 +1,6 @@
 //! The stable codes of the first half of analysis: probe points and C types.
 //!
-//! `E03xx` probe points and context variables, `E04xx` C types. Those of the
+//! `E03xx` and `W03xx` probe points and context variables, `E04xx` C types. Those of the
 //! second half are in [`crate::types::codes`].
 
 use spile_syntax::code_table;
@@ -28,6 +28,8 @@ code_table! { PROBE_CODES:
     TEXT_ONLY = "E0324", "A text form of an argument that only `argstr` has.";
     NO_COUNTER = "E0325", "A counter of `@perf` that no probe defines.";
 
+    NOT_SET = "E0326", "A variable that an alias of SystemTap's library sets, and this one's does not yet.";
+
     NO_TYPE = "E0401", "A C type that the kernel does not have.";
     NO_MEMBER = "E0402", "A member that a structure does not have.";
     NOT_STRUCT = "E0403", "`->` on a C type that is not a structure.";
@@ -37,6 +39,8 @@ code_table! { PROBE_CODES:
     NO_CONSTANT = "E0408", "An enumeration constant that the kernel does not have.";
     NO_VARIABLE = "E0409", "A kernel variable of which nothing is known.";
     LITERAL_NAME = "E0410", "An operator that wants the name of a type, variable or constant as a literal.";
+
+    LEFT_OUT = "W0301", "A pattern that leaves out probe points which SystemTap's library has.";
 }
 
 /// The documentation of a code of this table.

@@ -5,6 +5,7 @@
 //! | [`facts`] | what analysis asks about the machine |
 //! | `fake` | a small machine for tests (feature `fake`) |
 //! | [`library`] | the files of a run, indexed |
+//! | [`missing`] | names of SystemTap's library that are not there |
 //! | [`families`], [`probe`] | probe points to handlers with their contexts |
 //! | [`ctype`] | C types and walks through structures |
 //! | [`types`] | names and types of bodies |
@@ -24,5 +25,6 @@ pub mod fake;
 pub mod families;
 pub mod library;
 pub mod lower;
+pub mod missing;
 pub mod probe;
 pub mod types;

@@ -11,6 +11,7 @@ use spile_syntax::ast::{
     self, Alias, AliasKind, Block, Expr, FileId, Function, GlobalVar, Item, Name, ProbePoint,
 };
 
+use crate::missing::Missing;
 use crate::probe::Part;
 use crate::probe::mentions::point_functions;
 
@@ -28,6 +29,7 @@ pub struct Library {
     /// Names of files that were left out, and those of them that were looked for.
     elsewhere: HashSet<&'static str>,
     wanted: Arc<Mutex<BTreeSet<&'static str>>>,
+    missing: Missing,
 }
 
 #[derive(Debug, Clone)]
@@ -148,6 +150,16 @@ impl Library {
     pub fn wanted(&self) -> BTreeSet<&'static str> {
         let wanted = self.wanted.lock();
         wanted.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets the names of SystemTap's library that this one does not have.
+    pub fn set_missing(&mut self, missing: Missing) {
+        self.missing = missing;
+    }
+
+    /// The names of SystemTap's library that this one does not have.
+    pub fn missing(&self) -> Missing {
+        self.missing
     }
 
     /// Takes note that there is nothing of this name.

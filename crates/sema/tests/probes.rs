@@ -76,6 +76,30 @@ fn system_calls_share_handlers() {
     ));
 }
 
+#[test]
+fn what_only_systemtap_has() {
+    let mut text = String::new();
+    for script in [
+        "probe scheduler.cpu_off { println(idle) }",
+        "probe scheduler.cpu_off { idle = 1; println(idle) }",
+        "probe scheduler.cpu_on { println(idle) }",
+        "probe scheduler.cpu_off if (idle) { }",
+        "probe outer, scheduler.cpu* { println(task_next) }",
+        "probe mine = scheduler.cpu_off { x = idle } probe mine { println(x) }",
+        "probe nd_syscall.read { println(buf_text) }",
+        "probe syscall.* { println(buf_text) }",
+        "probe syscall.*.return { println(buf_text) }",
+        "probe syscall.open { println(buf_text) }",
+        "probe scheduler.* { println(1) }",
+        "probe scheduler.*? { println(1) }",
+        "probe sched** { println(1) }",
+        "probe scheduler.b* { println(1) }",
+    ] {
+        text.push_str(&format!("--- {script}\n{}", errors(script)));
+    }
+    insta::assert_snapshot!(text);
+}
+
 /// `pp()` is the point that was hit, also where a function of the script asks.
 #[test]
 fn points_in_functions() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use spile_sema::analyse::{Analysis, Inputs, Options, analyse};
 use spile_sema::facts::*;
 use spile_sema::library::Library;
+use spile_sema::missing::Missing;
 use spile_syntax::ast::{Item, TypeName};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
@@ -17,6 +18,7 @@ use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 use support::bpf_options;
 
+const MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
 const STRUCT: CTypeId = 1;
 const POINTER: CTypeId = 2;
 
@@ -242,6 +244,7 @@ fn parsed(files: &[(String, String)]) -> Parsed {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let macros = macros(files, &mut sources, &mut diags);
     let mut library = Library::new();
+    library.set_missing(MISSING);
     for (name, text) in files.iter().filter(|(n, _)| n.ends_with(".stp")) {
         let id = sources.add(name.as_str(), text.clone().into_bytes());
         let file = parse_file(&mut sources, id, &environment(), &macros, &mut diags);
@@ -373,4 +376,29 @@ fn aliases() {
         count += 1;
     }
     assert!(count > 25, "{count}");
+}
+
+/// What the table of missing names has is missing, and is an error.
+#[test]
+fn names_that_are_missing() {
+    let files = files();
+    let (facts, parsed) = (machine(&files), parsed(&files));
+    let mut count = 0;
+    for (alias, vars) in MISSING.variables() {
+        if alias.starts_with("syscall.") {
+            continue;
+        }
+        for var in vars {
+            let script = format!("probe {alias} {{ println({var}) }}");
+            let text = run(&parsed, &facts, &script).err().unwrap_or_default();
+            assert!(text.contains("E0326"), "{script}: {text}");
+            count += 1;
+        }
+    }
+    for alias in MISSING.aliases() {
+        let found = parsed.library.alias_names().any(|name| name == alias);
+        assert!(!found, "{alias} is there");
+        count += 1;
+    }
+    assert!(count > 100, "{count}");
 }

@@ -42,6 +42,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
         tell(diags.render(&sources, false));
     }
     let mut library = Library::new();
+    library.set_missing(tapset::MISSING);
     for (file, tree) in files {
         library.add(file, tree, false);
     }

@@ -390,6 +390,7 @@ fn parse(cli: &Cli, script: Option<Script>, part: Option<&Words>) -> Result<Fron
     let needed = partial.then_some(&words);
     let (scripts, left_out) = lib.scripts(&mut sources, &env, needed, &mut diags);
     library.leave_out(left_out);
+    library.set_missing(tapset::MISSING);
     let files = scripts.len();
     for (file, tree) in scripts {
         library.add(file, tree, false);

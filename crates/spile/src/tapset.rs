@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use spile_sema::missing::Missing;
 use spile_syntax::ast::{self, FileId};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
@@ -31,6 +32,9 @@ mod built_in {
 
     include!(concat!(env!("OUT_DIR"), "/tapset.rs"));
 }
+
+/// Names of SystemTap's library that are not in the tapset.
+pub const MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
 
 /// Limits (`-D`) that files can ask for as macros, with what they are without the option.
 const LIMITS: &[(&str, u32)] = &[("MAXSTRINGLEN", 512), ("MAXBACKTRACE", 20)];
@@ -233,6 +237,33 @@ mod tests {
             let limit = LIMITS.iter().any(|(n, _)| *n == name);
             assert!(limit || built_in::FILES.iter().any(known), "@{name}");
         }
+    }
+
+    /// Of system calls, too, the table of missing names has only what is missing.
+    #[test]
+    fn missing_variables_of_system_calls() {
+        let facts = crate::facts::KernelFacts::new("6.18.0");
+        let env = crate::passes::preproc_env("6.18.0");
+        let mut count = 0;
+        for (call, vars) in MISSING.variables() {
+            if !call.starts_with("syscall.") {
+                continue;
+            }
+            for var in vars {
+                let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+                let script = format!("probe {call} {{ println({var}) }}");
+                let file = sources.add("x.stp".to_owned(), script.clone().into_bytes());
+                let tree = parse_file(&mut sources, file, &env, &MacroLibrary::new(), &mut diags);
+                let mut library = spile_sema::library::Library::new();
+                library.set_missing(MISSING);
+                library.add(file, tree, true);
+                spile_sema::probe::resolve_script(&library, &facts, &mut diags);
+                let codes: Vec<_> = diags.iter().map(|d| d.code).collect();
+                assert_eq!(codes, ["E0326"], "{script}");
+                count += 1;
+            }
+        }
+        assert!(count > 0);
     }
 
     #[test]

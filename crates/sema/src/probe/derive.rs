@@ -14,6 +14,7 @@ use super::code;
 use super::context::{self, Bind, Make};
 use super::derived::{Context, ContextKind, Derived, PlainVar};
 use super::mentions::Mentions;
+use super::missing;
 use super::resolve::{Found, Search};
 use crate::codes;
 use crate::facts::{Facts, SysCall};
@@ -79,6 +80,7 @@ pub fn resolve_file(
         for d in search.probe(&probe.points, &probe.part) {
             diags.push(d);
         }
+        search.warnings.into_iter().for_each(|d| diags.push(d));
         for found in search.found {
             derive(lib, facts, found, &mut derived, diags);
         }
@@ -105,6 +107,7 @@ fn derive(
         .conditions
         .iter()
         .for_each(|(c, file)| mentions.condition(lib, c, *file));
+    missing::aliases(lib, &layer, &mentions, diags);
     let pattern: Arc<str> = (layer.shown.clone()).unwrap_or_else(|| point.as_str().into());
     let mut push = |event, shown: String, ctx, points| {
         out.push(Derived {
@@ -162,6 +165,8 @@ fn derive(
         Hit::Syscalls { calls, ret } => {
             for group in groups(facts, &calls, &mentions, ret) {
                 report_text_only(&group, &mentions, layer.span, diags);
+                let at = (&layer, &*family, &*point);
+                missing::calls(lib, at, &group.names, ret, &mentions, diags);
                 let shown = match &*group.names {
                     [one] if ret => format!("{family}.{one}.return"),
                     [one] => format!("{family}.{one}"),

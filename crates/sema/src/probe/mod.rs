@@ -6,6 +6,7 @@
 //! | `pattern` | wildcards |
 //! | `resolve` | aliases, families, wildcards, `?`, `!`, `if` |
 //! | `mentions` | which names the bodies use |
+//! | `missing` | names that only SystemTap's aliases set |
 //! | `context` | what names mean at an event |
 //! | `process` | what happens to processes |
 //! | `code` | places in code to handlers |
@@ -18,6 +19,7 @@ pub mod derive;
 pub mod derived;
 pub mod list;
 pub(crate) mod mentions;
+pub(crate) mod missing;
 pub mod pattern;
 pub(crate) mod process;
 pub(crate) mod resolve;

@@ -25,6 +25,8 @@ const MAX_FOUND: usize = 50_000;
 const FILTERED: &str = "__process_begin";
 /// Aliases whose events are also there at the start, for each process or each thread that is.
 const PRESENT: [(&str, bool); 2] = [(FILTERED, false), ("__thread_begin", true)];
+/// So many names of what is left out are shown.
+const MAX_SHOWN: usize = 6;
 /// An alias can stand for an alias this often.
 const MAX_DEPTH: usize = 64;
 
@@ -40,7 +42,10 @@ pub(crate) struct Layer {
     pub shown: Option<Arc<str>>,
     /// The point in the script.
     pub span: Span,
-    stack: Vec<usize>,
+    /// The aliases on the way, the outermost first.
+    pub stack: Vec<usize>,
+    /// Nobody minds if it is not there.
+    lenient: bool,
 }
 
 /// An event that a point stands for.
@@ -59,6 +64,7 @@ pub(crate) struct Search<'a> {
     pub lib: &'a Library,
     pub facts: &'a dyn Facts,
     pub found: Vec<Found>,
+    pub warnings: Vec<Diagnostic>,
     steps: usize,
 }
 
@@ -70,6 +76,7 @@ impl<'a> Search<'a> {
             lib,
             facts,
             found: Vec::new(),
+            warnings: Vec::new(),
             steps: 0,
         }
     }
@@ -102,9 +109,10 @@ impl<'a> Search<'a> {
             }
             let mut comps = p.point.components.clone();
             comps.extend_from_slice(suffix);
+            let lenient = p.point.optional || p.point.sufficient;
+            layer.lenient |= lenient;
             let before = self.found.len();
             let failed = self.point(&comps, &layer);
-            let lenient = p.point.optional || p.point.sufficient;
             if failed.is_empty() {
                 if p.point.sufficient && self.found.len() > before {
                     break;
@@ -323,6 +331,7 @@ impl<'a> Search<'a> {
             }
         }
         if self.found.len() > before {
+            self.warn_left_out(comps, layer);
             return Vec::new();
         }
         if failed.is_empty() {
@@ -335,6 +344,29 @@ impl<'a> Search<'a> {
         }
         failed.truncate(1);
         failed
+    }
+
+    /// Warns of what a script's pattern does not find here and finds in SystemTap's library.
+    fn warn_left_out(&mut self, comps: &[Component], layer: &Layer) {
+        if layer.lenient || !layer.stack.is_empty() || comps.iter().any(|c| c.arg.is_some()) {
+            return;
+        }
+        let pattern = point_text(comps);
+        let missing = self.lib.missing().left_out(&pattern, self.facts);
+        let [shown @ .., last] = &*missing else {
+            return;
+        };
+        let shown = shown.iter().take(MAX_SHOWN);
+        let mut list: Vec<String> = shown.map(|name| format!("`{name}`")).collect();
+        match missing.len() - list.len() {
+            1 => list.push(format!("`{last}`")),
+            more => list.push(format!("{more} more")),
+        }
+        let (count, s) = (missing.len(), if missing.len() == 1 { "" } else { "s" });
+        let text = format!("`{pattern}` leaves out {count} probe point{s} that SystemTap has");
+        let d = Diagnostic::warning(codes::LEFT_OUT, text).at(layer.span);
+        self.warnings
+            .push(d.note(format!("not available yet: {}", list.join(", "))));
     }
 
     /// The aliases that match, with the point in which their own names stand for the

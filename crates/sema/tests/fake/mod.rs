@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use spile_ir::{Event, NrSet};
 use spile_sema::library::Library;
+use spile_sema::missing::Missing;
 use spile_sema::probe::{Derived, resolve_script};
 use spile_syntax::ast::FileId;
 use spile_syntax::diag::Diagnostics;
@@ -44,6 +45,17 @@ function helper:long(a:long) { return 1 }
 probe begin(-7) { hidden = 2 }
 "#;
 
+/// What it does not have of SystemTap's.
+const MISSING: &str = "\
+# A comment.
+scheduler.cpu_off\ttask_next idle
+scheduler.balance\t-\tt:sched_switch f:idle_balance
+scheduler.gone_too\t-\tt:never_was
+scheduler.two\t-\tt:sched_switch
+syscall.read\tbuf_text
+syscall.read.return\tbuf_text
+";
+
 /// A script up to its resolved probes.
 pub struct Script {
     pub lib: Library,
@@ -60,6 +72,7 @@ pub fn resolve(text: &str) -> Script {
     let env = PreprocEnv::new("6.12.0", "x86_64");
     let macros = MacroLibrary::new();
     let mut lib = Library::new();
+    lib.set_missing(Missing::new(MISSING));
     let user = sources.add("script.stp", text.as_bytes().to_vec());
     let file = parse_file(&mut sources, user, &env, &macros, &mut diags);
     lib.add(user, file, true);

@@ -1,0 +1,70 @@
+//! Names of SystemTap's library that the given one does not have: variables of aliases, which
+//! would be 0 in silence, and aliases, which patterns would leave out in silence.
+
+use crate::facts::Facts;
+use crate::probe::pattern::matches;
+
+/// The names, as a table in text: see `tapset/missing.tsv`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Missing(&'static str);
+
+/// What stands in the second column of an alias that is missing.
+const WHOLE: &str = "-";
+
+impl Missing {
+    /// Over the text of a table.
+    pub const fn new(table: &'static str) -> Missing {
+        Missing(table)
+    }
+
+    fn rows(self) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+        let lines = self.0.lines().filter(|l| !l.starts_with('#'));
+        lines.filter_map(|line| {
+            let mut columns = line.split('\t');
+            let (name, what) = (columns.next()?, columns.next()?);
+            Some((name, what, columns.next().unwrap_or("")))
+        })
+    }
+
+    /// The variables of aliases: alias, variables.
+    pub fn variables(
+        self,
+    ) -> impl Iterator<Item = (&'static str, impl Iterator<Item = &'static str>)> {
+        let rows = self.rows().filter(|(_, what, _)| *what != WHOLE);
+        rows.map(|(name, what, _)| (name, what.split_ascii_whitespace()))
+    }
+
+    /// Whether SystemTap's alias sets this variable, and the library's does not.
+    pub fn lacks(self, alias: &str, variable: &str) -> bool {
+        let alias = match alias.split_once('.') {
+            Some(("nd_syscall" | "tp_syscall", rest)) => &format!("syscall.{rest}"),
+            _ => alias,
+        };
+        self.variables()
+            .any(|(name, mut vars)| name == alias && vars.any(|v| v == variable))
+    }
+
+    /// The aliases that are missing.
+    pub fn aliases(self) -> impl Iterator<Item = &'static str> {
+        let rows = self.rows().filter(|(_, what, _)| *what == WHOLE);
+        rows.map(|(name, ..)| name)
+    }
+
+    /// Those of them that a pattern means, as far as the running kernel has what they are over.
+    pub fn left_out(self, pattern: &str, facts: &dyn Facts) -> Vec<&'static str> {
+        let words = |text: &str| text.split('.').count();
+        let across = pattern.contains("**");
+        let there = |base: &str| match base.split_once(':') {
+            Some(("t", name)) => !facts.tracepoints(name).is_empty(),
+            Some((_, name)) => facts.symbol_exists(name),
+            None => false,
+        };
+        let rows = self.rows().filter(|(name, what, bases)| {
+            *what == WHOLE
+                && (across || words(pattern) == words(name))
+                && matches(pattern, name, true)
+                && (bases.is_empty() || bases.split_ascii_whitespace().any(there))
+        });
+        rows.map(|(name, ..)| name).collect()
+    }
+}

@@ -1,0 +1,83 @@
+//! Variables that SystemTap's alias sets and the library's does not: an error where a script reads
+//! one, which would be 0 or "" in silence.
+
+use spile_syntax::ast::{Expr, ExprKind, Name, Span};
+use spile_syntax::diag::{Diagnostic, Diagnostics};
+use spile_syntax::visit::{Visitor, walk_expr};
+
+use super::mentions::Mentions;
+use super::pattern::is_pattern;
+use super::resolve::Layer;
+use crate::codes;
+use crate::library::Library;
+
+/// Reports those of the aliases that a point went through.
+pub(crate) fn aliases(lib: &Library, layer: &Layer, m: &Mentions, diags: &mut Diagnostics) {
+    for ix in &layer.stack {
+        let alias = lib.alias_entry(*ix);
+        if !alias.user {
+            report(lib, layer, &alias.name, m, diags);
+        }
+    }
+}
+
+/// Reports those of system calls, which a point means by its own name or another.
+pub(crate) fn calls(
+    lib: &Library,
+    (layer, family, point): (&Layer, &str, &str),
+    names: &[&str],
+    ret: bool,
+    m: &Mentions,
+    diags: &mut Diagnostics,
+) {
+    let end = if ret { ".return" } else { "" };
+    if !is_pattern(point) {
+        return report(lib, layer, point, m, diags);
+    }
+    for name in names {
+        report(lib, layer, &format!("{family}.{name}{end}"), m, diags);
+    }
+}
+
+fn report(lib: &Library, layer: &Layer, alias: &str, m: &Mentions, diags: &mut Diagnostics) {
+    let mut names: Vec<&Name> = (m.reads.iter())
+        .filter(|name| !m.writes.contains(*name) && lib.missing().lacks(alias, name))
+        .collect();
+    names.sort();
+    for name in names {
+        let text = format!("`{name}` of `{alias}` is not available yet");
+        // Handlers of calls of both tables can be of one point.
+        if diags.iter().any(|d| d.message == text) {
+            continue;
+        }
+        let mut read = Read { name, at: None };
+        let parts = layer.parts.iter().filter(|p| lib.is_user(p.file));
+        parts.for_each(|p| read.block(&p.body));
+        let conditions = layer.conditions.iter().filter(|(_, f)| lib.is_user(*f));
+        conditions.for_each(|(c, _)| read.expr(c));
+        let Some(at) = read.at else { continue };
+        diags.push(
+            Diagnostic::error(codes::NOT_SET, text)
+                .label(
+                    at,
+                    "SystemTap sets it, and here it would always be 0 or \"\"",
+                )
+                .help(format!("`-L '{alias}'` shows the variables that there are")),
+        );
+    }
+}
+
+/// Where a variable is read first.
+struct Read<'a> {
+    name: &'a Name,
+    at: Option<Span>,
+}
+
+impl Visitor for Read<'_> {
+    fn expr(&mut self, e: &Expr) {
+        if self.at.is_none() && matches!(&e.kind, ExprKind::Var(name) if name == self.name) {
+            self.at = Some(e.span);
+        }
+        walk_expr(self, e);
+    }
+}
