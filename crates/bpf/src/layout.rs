@@ -200,8 +200,12 @@ pub mod percpu {
     pub const GUESSED: u32 = 56;
     /// Stacks that were deeper than MAXBACKTRACE.
     pub const CUT_STACKS: u32 = 64;
+    /// Hits that the controller's own actions caused, while it held a lock that they wanted.
+    pub const SKIP_OWN: u32 = 72;
+    /// The same of events that interrupts and switches of tasks bring: some are others'.
+    pub const SKIP_HELD: u32 = 80;
     /// First free word: handler counters follow.
-    pub const END: u32 = 72;
+    pub const END: u32 = 88;
 }
 
 /// Counters of one handler in each CPU's block, as word offsets from its

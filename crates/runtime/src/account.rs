@@ -18,6 +18,11 @@ pub struct Skipped {
     pub kernel_recursion: u64,
     /// Returns of functions that the kernel could not wait for: too many at a time.
     pub missed_returns: u64,
+    /// The controller's own actions while it held a lock that the hit wanted. They are no part of what
+    /// is observed and count neither in [`Skipped::total`] nor for MAXSKIPPED.
+    pub own: u64,
+    /// Hits of events that interrupts and switches bring to the controller's thread meanwhile.
+    pub held: u64,
 }
 
 impl Skipped {
@@ -131,8 +136,17 @@ impl Account {
                     line(&mut out, format_args!("Skipped due to {reason}: {n}"));
                 }
             }
+            if self.skipped.own > 0 {
+                let n = self.skipped.own;
+                let text = "Left out, spile's own actions while it held locks";
+                line(&mut out, format_args!("{text}: {n}"));
+            }
         }
         let rest = [
+            (
+                self.skipped.held,
+                "hits left out on processors where spile's own handlers held their locks",
+            ),
             (
                 self.lost_output,
                 "lost messages; a larger buffer helps: -s MB",
@@ -225,6 +239,25 @@ mod tests {
                 "WARNING: Skipped due to lock timeout: 1",
                 "WARNING: Skipped due to reentrancy: 3",
             ]
+        );
+    }
+
+    #[test]
+    fn own_hits_are_not_skipped_ones() {
+        let mut account = Account::default();
+        (account.skipped.own, account.skipped.held) = (1000, 0);
+        assert_eq!(account.skipped_total(), 0);
+        assert!(!account.too_many_skipped(&Limits::default()));
+        assert_eq!(account.text(false), "");
+        assert_eq!(
+            account.text(true),
+            "WARNING: Left out, spile's own actions while it held locks: 1000\n"
+        );
+        account.skipped.held = 3;
+        assert_eq!(
+            account.text(false),
+            "WARNING: There were 3 hits left out on processors where spile's own handlers held \
+             their locks.\n"
         );
     }
 

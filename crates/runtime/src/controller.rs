@@ -5,6 +5,7 @@
 //! statement to its last; what it prints is collected and delivered after they are given back.
 
 mod deltas;
+mod locks;
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -30,7 +31,6 @@ use crate::record::{self, Field, Piece};
 use crate::report::Hits;
 use crate::symbolic::Symbolizer;
 use crate::tree;
-use crate::urgent::Urgent;
 use crate::user_files::UserFiles;
 
 /// Controller handlers and everything that they touch.
@@ -359,57 +359,37 @@ impl Controller {
             let drained = self.world.drain();
             self.drained(drained);
         }
-        let mut urgent = None;
-        if !needs.locks.is_empty() {
-            urgent = Urgent::begin();
-        }
-        if let Some(kernel) = self.kernel()
-            && let Err(global) = kernel.lock(&needs)
-        {
-            let name = self
-                .world
-                .program
-                .globals
-                .get(global.index())
-                .map(|g| g.name.clone());
-            self.account
-                .controller_missed(name.as_deref().unwrap_or("?"));
+        let Some(mut urgent) = self.lock(&needs) else {
             return Ok(());
-        }
+        };
         // A handler that only reads does not keep kernel handlers waiting while it runs.
         let mut copied = Ok(());
         if needs.reads_only {
             let all = self.world.snapshot(&needs);
-            self.unlock(&needs, urgent.take());
+            let all = self.unlock(&needs, urgent.take()).and(all);
             copied = all.and_then(|all| self.world.copy(all));
         }
         let since = Instant::now();
         let program = Rc::clone(&self.world.program);
-        let result = match copied {
+        let failed = |message| ScriptError {
+            message,
+            site: program.handlers[id.index()].site,
+            callers: Vec::new(),
+        };
+        let mut result = match copied {
             Ok(()) => spile_ir::interp::run(&program, id, &mut self.world),
-            Err(message) => Err(ScriptError {
-                message,
-                site: program.handlers[id.index()].site,
-                callers: Vec::new(),
-            }),
+            Err(message) => Err(failed(message)),
         };
         let ns = since.elapsed().as_nanos() as u64;
         if !needs.reads_only {
-            self.unlock(&needs, urgent);
+            let written = self.unlock(&needs, urgent);
+            result = result.and(written.map_err(failed));
         }
         self.world.forget();
         if let Some(hits) = self.hits.get_mut(id.index()) {
             hits.add(ns);
         }
         result
-    }
-
-    /// Gives the locks back, and then the urgency with which they were held.
-    fn unlock(&self, needs: &Needs, urgent: Option<Urgent>) {
-        if let Some(kernel) = self.kernel() {
-            kernel.unlock(needs);
-        }
-        drop(urgent);
     }
 
     /// Writes what a handler printed.

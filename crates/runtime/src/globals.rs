@@ -59,7 +59,7 @@ impl Hash<'_> {
         read_cell(self.value, |o| word_of(element, o))
     }
 
-    fn get(&self, keys: &[Value]) -> Result<Option<Cell>, Fault> {
+    fn get(&mut self, keys: &[Value]) -> Result<Option<Cell>, Fault> {
         let found = self
             .table
             .get(&key_bytes(self.types, keys))
@@ -101,8 +101,9 @@ impl Hash<'_> {
 
     /// Elements that match: by age where it is known, otherwise by key, so that the order does
     /// not change from one time to the next.
-    fn elements(&self, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
-        Ok(self.decode(self.table.entries().map_err(system)?, slice))
+    fn elements(&mut self, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
+        let entries = self.table.entries().map_err(system)?;
+        Ok(self.decode(entries, slice))
     }
 
     fn decode(&self, entries: Vec<(Vec<u8>, Vec<u8>)>, slice: &[Option<Value>]) -> Vec<Element> {
@@ -135,7 +136,7 @@ impl<'a> Globals<'a> {
 
     /// What a shared global holds now. Little is done here, because its lock is held.
     pub fn raw(&self, g: GlobalId) -> Result<Option<Raw>, Fault> {
-        if let Some(hash) = self.hash(g) {
+        if let Some(mut hash) = self.hash(g) {
             return Ok(Some(Raw::Entries(hash.table.entries().map_err(system)?)));
         }
         let layout = match self.shared(g) {
@@ -274,7 +275,7 @@ impl<'a> Globals<'a> {
     /// An element.
     pub fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
         match self.hash(g) {
-            Some(hash) => Ok(hash.get(keys)?.unwrap_or_else(|| self.zero(g)).value()),
+            Some(mut hash) => Ok(hash.get(keys)?.unwrap_or_else(|| self.zero(g)).value()),
             None => self.mem.aget(g, keys),
         }
     }
@@ -302,7 +303,7 @@ impl<'a> Globals<'a> {
     /// Whether an element matches.
     pub fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
         match self.hash(g) {
-            Some(hash) => match exact(keys) {
+            Some(mut hash) => match exact(keys) {
                 Some(keys) => Ok(hash.get(&keys)?.is_some()),
                 None => Ok(!hash.elements(keys)?.is_empty()),
             },
@@ -380,7 +381,7 @@ impl<'a> Globals<'a> {
     /// A copy of a statistic; `None` when it is missing or empty.
     pub fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
         let cell = match (self.hash(g), self.shared(g)) {
-            (Some(hash), _) => hash.get(keys)?,
+            (Some(mut hash), _) => hash.get(keys)?,
             (None, Some((kernel, Place::Stats { offset, agg }))) => Some(
                 kernel
                     .state()
@@ -401,7 +402,7 @@ impl<'a> Globals<'a> {
         slice: &[Option<Value>],
     ) -> Result<Vec<Element>, Fault> {
         match self.hash(g) {
-            Some(hash) => hash.elements(slice),
+            Some(mut hash) => hash.elements(slice),
             None => self.mem.elements(g, slice),
         }
     }

@@ -12,6 +12,7 @@ use spile_ir::{GlobalId, Init, Program};
 use crate::drain::{self, Deltas};
 use crate::error::Error;
 use crate::grace::Grace;
+use crate::held::Held;
 use crate::load::Loaded;
 use crate::maps::{Fields, KernelMap, Table};
 use crate::needs::Needs;
@@ -62,7 +63,10 @@ impl Kernel {
                     });
                     Ok(vec![RefCell::new(fields)])
                 }
-                Some(Place::Hash { map, .. }) => Ok(vec![open(map)?]),
+                Some(Place::Hash { map, .. }) => {
+                    let held: Box<dyn Table> = Box::new(Held::new(open(map)?.into_inner()));
+                    Ok(vec![RefCell::new(held)])
+                }
                 // Those beside another are drained with it.
                 Some(Place::PerCpuArray(array)) if array.beside.of.is_none() => {
                     array.maps.iter().map(open).collect()
@@ -155,7 +159,22 @@ impl Kernel {
                 return Err(*global);
             }
         }
+        self.locked_tables(needs)
+            .for_each(|t| t.borrow_mut().hold());
         Ok(())
+    }
+
+    /// Has the arrays of a handler get all that it changed, before their locks are given back.
+    pub fn give_back(&self, needs: &Needs) -> Result<(), Fault> {
+        let all = self.locked_tables(needs);
+        // Each, whatever becomes of another.
+        let done: Vec<_> = all.map(|t| t.borrow_mut().give_back()).collect();
+        let done: Result<(), _> = done.into_iter().collect();
+        done.map_err(|e| Fault::from(format!("writing a map: {e}")))
+    }
+
+    fn locked_tables<'a>(&'a self, needs: &'a Needs) -> impl Iterator<Item = &'a BoxedTable> {
+        needs.locks.iter().filter_map(|(g, _)| self.table(*g))
     }
 
     /// Gives them back.

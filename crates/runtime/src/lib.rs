@@ -26,6 +26,7 @@ pub mod error;
 pub mod events;
 pub mod globals;
 pub mod grace;
+mod held;
 pub mod host;
 pub mod input;
 pub mod kernel_files;

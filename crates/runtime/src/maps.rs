@@ -17,20 +17,44 @@ pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// A hash map from byte strings to byte strings.
 pub trait Table {
     /// The value of a key.
-    fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>>;
+    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>>;
     /// Sets a value; `Ok(false)` when the map is full.
     fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool>;
     /// Removes a key, if it is there.
     fn remove(&mut self, key: &[u8]) -> io::Result<()>;
     /// All elements as they are now.
-    fn entries(&self) -> io::Result<Entries>;
+    fn entries(&mut self) -> io::Result<Entries>;
     /// All elements, which are removed.
     fn drain(&mut self) -> io::Result<Entries>;
+    /// Most elements.
+    fn capacity(&self) -> usize;
+    /// Removes keys.
+    fn remove_all(&mut self, keys: Vec<Vec<u8>>) -> io::Result<()> {
+        keys.iter().try_for_each(|key| self.remove(key))
+    }
+    /// Sets values; `Ok(false)` when the map is full.
+    fn set_all(&mut self, entries: Entries) -> io::Result<bool> {
+        for (key, value) in entries {
+            if !self.set(&key, &value)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+    /// From here on nobody else touches it,
+    fn hold(&mut self) {}
+    /// until now, when it has everything that was set and removed.
+    fn give_back(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A map of the kernel.
 pub struct KernelMap {
     map: Map<OwnedFd>,
+    /// Room for a batch of keys and values, which stays from one to the next: memory is not asked of
+    /// the system while locks are held.
+    room: (Vec<u8>, Vec<u8>),
 }
 
 /// Most elements fetched with one system call, and bytes of them; bounds the memory of a big array.
@@ -42,11 +66,12 @@ impl KernelMap {
     pub fn new(fd: OwnedFd) -> io::Result<KernelMap> {
         Ok(KernelMap {
             map: Map::new(fd).map_err(into_io)?,
+            room: Default::default(),
         })
     }
 
     /// Fetches everything in batches; removes it if `delete`.
-    fn fetch(&self, delete: bool) -> io::Result<Entries> {
+    fn fetch(&mut self, delete: bool) -> io::Result<Entries> {
         let (key_len, value_len) = (self.map.key_len(), self.map.value_len());
         let most = self.map.info().max_entries as usize;
         // A whole bucket must fit; ENOSPC asks for more room.
@@ -56,9 +81,10 @@ impl KernelMap {
         );
         let (mut entries, mut cursor) = (Vec::new(), Vec::new());
         loop {
-            let mut keys = vec![0u8; room * key_len];
-            let mut values = vec![0u8; room * value_len];
-            match self.map.batch(&mut cursor, &mut keys, &mut values, delete) {
+            let (keys, values) = &mut self.room;
+            keys.resize(room * key_len, 0);
+            values.resize(room * value_len, 0);
+            match self.map.batch(&mut cursor, keys, values, delete) {
                 Ok(batch) => {
                     let pairs = keys
                         .chunks_exact(key_len)
@@ -89,7 +115,7 @@ fn into_io(e: BpfError) -> io::Error {
 }
 
 impl Table for KernelMap {
-    fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let mut value = vec![0u8; self.map.value_len()];
         let found = self.map.lookup(key, &mut value).map_err(into_io)?;
         Ok(found.then_some(value))
@@ -107,12 +133,41 @@ impl Table for KernelMap {
         self.map.delete(key).map(drop).map_err(into_io)
     }
 
-    fn entries(&self) -> io::Result<Entries> {
+    fn entries(&mut self) -> io::Result<Entries> {
         self.fetch(false)
     }
 
     fn drain(&mut self) -> io::Result<Entries> {
         self.fetch(true)
+    }
+
+    fn capacity(&self) -> usize {
+        self.map.info().max_entries as usize
+    }
+
+    fn remove_all(&mut self, mut keys: Vec<Vec<u8>>) -> io::Result<()> {
+        while !keys.is_empty() {
+            let batch = self.map.delete_batch(&keys.concat()).map_err(into_io)?;
+            // One that is not there ends it.
+            let done = match batch.done {
+                true => keys.len(),
+                false => (batch.count + 1).min(keys.len()),
+            };
+            keys.drain(..done);
+        }
+        Ok(())
+    }
+
+    fn set_all(&mut self, entries: Entries) -> io::Result<bool> {
+        if entries.is_empty() {
+            return Ok(true);
+        }
+        let (keys, values): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
+        match self.map.update_batch(&keys.concat(), &values.concat()) {
+            Ok(()) => Ok(true),
+            Err(e) if is(&e, Errno::TOOBIG) => Ok(false),
+            Err(e) => Err(into_io(e)),
+        }
     }
 }
 
@@ -157,12 +212,13 @@ impl Fields {
 }
 
 impl Table for Fields {
-    fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         Ok(self.records.get(key)?.and_then(|record| self.of(&record)))
     }
 
     fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
-        match self.with(self.records.get(key)?, Some(value)) {
+        let record = self.records.get(key)?;
+        match self.with(record, Some(value)) {
             Some(record) => self.records.set(key, &record),
             None => Ok(true),
         }
@@ -178,7 +234,7 @@ impl Table for Fields {
         }
     }
 
-    fn entries(&self) -> io::Result<Entries> {
+    fn entries(&mut self) -> io::Result<Entries> {
         let records = self.records.entries()?.into_iter();
         Ok(records
             .filter_map(|(key, record)| Some((key, self.of(&record)?)))
@@ -192,6 +248,10 @@ impl Table for Fields {
         }
         Ok(entries)
     }
+
+    fn capacity(&self) -> usize {
+        self.records.capacity()
+    }
 }
 
 /// A table in plain memory, for programs without a kernel part and for tests.
@@ -204,7 +264,7 @@ pub struct PlainMap {
 }
 
 impl Table for PlainMap {
-    fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         Ok(self.elements.get(key).cloned())
     }
 
@@ -221,7 +281,7 @@ impl Table for PlainMap {
         Ok(())
     }
 
-    fn entries(&self) -> io::Result<Entries> {
+    fn entries(&mut self) -> io::Result<Entries> {
         Ok(self
             .elements
             .iter()
@@ -231,6 +291,10 @@ impl Table for PlainMap {
 
     fn drain(&mut self) -> io::Result<Entries> {
         Ok(self.elements.drain().collect())
+    }
+
+    fn capacity(&self) -> usize {
+        self.max
     }
 }
 

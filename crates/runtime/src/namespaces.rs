@@ -2,6 +2,7 @@
 //! those of the namespace, handlers in the kernel those of the machine.
 
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use spile_kernel::btf::Btf;
 use spile_kernel::process;
@@ -40,6 +41,25 @@ impl Numbers {
         all.find(|(_, outside)| **outside == pid)
             .map_or(pid, |(inside, _)| *inside)
     }
+}
+
+/// The number that handlers see of this process.
+pub fn own() -> u32 {
+    static OWN: OnceLock<u32> = OnceLock::new();
+    *OWN.get_or_init(|| {
+        let told = || {
+            let btf = Btf::vmlinux().ok()?;
+            let tgid = btf.member(btf.find_struct("task_struct")?, "tgid")?;
+            let memory = KernelMemory::open().ok()?;
+            let at = memory.current_task().ok()? + u64::from(tgid.bit_offset / 8);
+            memory.word(at).map(|word| word as u32)
+        };
+        let here = std::process::id();
+        match Numbers::are_those_of_handlers() {
+            true => here,
+            false => told().unwrap_or(here),
+        }
+    })
 }
 
 /// All processes that our namespace has, from the kernel's list.

@@ -599,6 +599,8 @@ impl Session {
         let mut skipped = self.controller.account.skipped;
         skipped.reentrancy = state.sum(percpu::SKIP_REENTRANT);
         skipped.lock = state.sum(percpu::SKIP_LOCK);
+        skipped.own = state.sum(percpu::SKIP_OWN);
+        skipped.held = state.sum(percpu::SKIP_HELD);
         skipped.no_memory = state.sum(percpu::NO_MEMORY);
         let (lost, cut) = (state.sum(percpu::LOST_OUTPUT), state.sum(percpu::TRUNCATED));
         let guessed = state.sum(percpu::GUESSED);

@@ -15,6 +15,8 @@ use spile_ir::Ty;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
 
+use crate::namespaces;
+
 /// Reads a statistic by a function from byte offset to word. Parts that the layout does not
 /// keep are as in an empty one.
 pub fn read_stats(layout: &AggLayout, word: impl Fn(u32) -> u64) -> Stat {
@@ -319,7 +321,7 @@ impl State {
     pub fn lock(&self, at: u32, patience: Duration) -> bool {
         let word = self.shared(at);
         // Kernel handlers write a small number; in the high half they look for their process.
-        let holder = u64::from(std::process::id()) << 32;
+        let holder = u64::from(namespaces::own()) << 32;
         let since = Instant::now();
         for turn in 0u32.. {
             if word

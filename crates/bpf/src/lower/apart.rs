@@ -21,7 +21,9 @@ impl Gen<'_> {
     /// handler may not run.
     pub(super) fn enter_apart(&mut self, locks: &[u32], out: Label) -> Res {
         let (plan, cpus) = (self.plan, self.options.cpus);
-        let name = with_locks("enter", locks);
+        // Those that may be brought by interrupts count otherwise.
+        let held = !locks.is_empty() && self.own_hits() == percpu::SKIP_HELD;
+        let name = with_locks(if held { "enter_held" } else { "enter" }, locks);
         self.once(&name, &["handler"], |g| {
             let (done, free) = (g.done, g.asm.label());
             g.shared(R1, shared::RUNNING);

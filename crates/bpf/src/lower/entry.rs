@@ -17,6 +17,11 @@ const MAX_TRIES: u32 = 1000;
 /// What a handler writes into a lock. (The controller writes more than 32 bits.)
 const HELD: i32 = 1;
 
+/// What `try_lock` gives: the lock is taken, or the controller holds it and this hit is in one of its
+/// own threads. Else 0.
+const GOT: i32 = 1;
+const OWN: i32 = 2;
+
 /// How long a try for a lock may take (TRYLOCKDELAY).
 const TRYLOCK_DELAY_NS: u32 = 10_000;
 
@@ -479,7 +484,7 @@ impl Gen<'_> {
             self.shared(R1, *lock);
             self.asm.mov(R2, HELD);
             self.asm.call_sub("try_lock");
-            self.asm.jump_if(Cond::Eq, R0, 0, miss);
+            self.asm.jump_if(Cond::Ne, R0, GOT, miss);
             missed.push((miss, *lock));
         }
         let locked = self.asm.label();
@@ -490,11 +495,29 @@ impl Gen<'_> {
                 self.unlock(missed[i - 1].1);
             }
         }
+        // Giving back the others has left r0 alone.
+        let (own, skipped) = (self.asm.label(), self.asm.label());
+        self.asm.jump_if(Cond::Eq, R0, OWN, own);
         self.count(percpu::SKIP_LOCK);
+        self.asm.jump(skipped);
+        self.asm.bind(own);
+        self.count(self.own_hits());
+        self.asm.bind(skipped);
         self.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
         self.asm.jump(out);
         self.asm.bind(locked);
         Ok(())
+    }
+
+    /// Where hits in the controller's own threads are counted while it holds locks. What an interrupt
+    /// brings there, or a switch to another task, need not be its own.
+    pub(super) fn own_hits(&self) -> u32 {
+        match &self.program.handlers[self.handler.index()].event {
+            Event::Tracepoint(name) if !name.starts_with("page_fault") => percpu::SKIP_HELD,
+            Event::Code(probe) if probe.space == Space::Kernel => percpu::SKIP_HELD,
+            Event::Netfilter(_) => percpu::SKIP_HELD,
+            _ => percpu::SKIP_OWN,
+        }
     }
 
     /// An exchange, and not a store, so that what was written before is seen before it.
@@ -646,20 +669,13 @@ fn early_intrinsic(f: Intrinsic) -> bool {
 /// deadline, and no counter, ends the loop, so that the verifier follows it once.
 fn wait_lock(tries: u32) -> Result<Function, String> {
     let mut asm = Asm::new("try_lock", &["word", "holder"]);
-    let [again, wait, late, got] = std::array::from_fn(|_| asm.label());
+    let [again, late, got] = std::array::from_fn(|_| asm.label());
     asm.mov(R0, 0);
     asm.atomic(AtomicOp::CmpXchg, R1, 0, R2);
     asm.jump_if(Cond::Eq, R0, 0, got);
     asm.mov(R6, R1);
     asm.mov(R7, R2);
-    // The controller's own system calls hit probes as well, while it holds locks.
-    asm.mov(R9, R0);
-    asm.alu(AluOp::Rsh, R9, 32);
-    asm.jump_if(Cond::Eq, R9, 0, wait);
-    asm.call(Helper::GetCurrentPidTgid);
-    asm.alu(AluOp::Rsh, R0, 32);
-    asm.jump_if(Cond::Eq, R0, R9, late);
-    asm.bind(wait);
+    unless_own(&mut asm);
     asm.call(Helper::KtimeGetNs);
     asm.mov(R8, R0);
     asm.add(R8, (tries * TRYLOCK_DELAY_NS) as i32);
@@ -675,26 +691,48 @@ fn wait_lock(tries: u32) -> Result<Function, String> {
     asm.mov(R0, 0);
     asm.exit();
     asm.bind(got);
-    asm.mov(R0, 1);
+    asm.mov(R0, GOT);
     asm.exit();
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// `try_lock(word, holder)`: 1 when the lock could be had within so many tries without a pause.
+/// Behind a look at a lock that is held, its word in r0: leaves the subprogram with [`OWN`] where
+/// this thread is one of the controller that holds it. That waits for the hit and not the hit for
+/// it: its own system calls and page faults hit probes as well, and interrupts while it runs.
+fn unless_own(asm: &mut Asm) {
+    let other = asm.label();
+    asm.mov(R9, R0);
+    asm.alu(AluOp::Rsh, R9, 32);
+    asm.jump_if(Cond::Eq, R9, 0, other);
+    asm.call(Helper::GetCurrentPidTgid);
+    asm.alu(AluOp::Rsh, R0, 32);
+    asm.jump_if(Cond::Ne, R0, R9, other);
+    asm.mov(R0, OWN);
+    asm.exit();
+    asm.bind(other);
+}
+
+/// `try_lock(word, holder)`: whether the lock could be had within so many tries without a pause.
 fn try_lock(tries: u32) -> Result<Function, String> {
     let mut asm = Asm::new("try_lock", &["word", "holder"]);
     let (again, got) = (asm.label(), asm.label());
-    asm.mov(R3, tries as i32);
-    asm.bind(again);
     asm.mov(R0, 0);
     asm.atomic(AtomicOp::CmpXchg, R1, 0, R2);
     asm.jump_if(Cond::Eq, R0, 0, got);
-    asm.add(R3, -1);
-    asm.jump_if(Cond::Ne, R3, 0, again);
+    asm.mov(R6, R1);
+    asm.mov(R7, R2);
+    unless_own(&mut asm);
+    asm.mov(R8, tries as i32);
+    asm.bind(again);
+    asm.mov(R0, 0);
+    asm.atomic(AtomicOp::CmpXchg, R6, 0, R7);
+    asm.jump_if(Cond::Eq, R0, 0, got);
+    asm.add(R8, -1);
+    asm.jump_if(Cond::Ne, R8, 0, again);
     asm.mov(R0, 0);
     asm.exit();
     asm.bind(got);
-    asm.mov(R0, 1);
+    asm.mov(R0, GOT);
     asm.exit();
     asm.finish().map_err(|e| e.to_string())
 }

@@ -155,6 +155,12 @@ impl<'p> Kernel<'p> {
             .expect("test run");
     }
 
+    /// Places of the lock words, in order.
+    pub fn locks(&self) -> Vec<u32> {
+        let globals = self.object.layout.globals.iter().flatten();
+        globals.filter_map(|g| g.lock).collect()
+    }
+
     /// Sum over all CPUs of a word of their headers.
     pub fn header(&self, at: u32) -> u64 {
         self.state.sum(at)
@@ -230,7 +236,7 @@ impl<'p> Kernel<'p> {
                 ..
             } => {
                 let skip = if *seq { 8 } else { 0 };
-                let map = KernelMap::new(self.loaded.map_fd(map).expect("map")).expect("map");
+                let mut map = KernelMap::new(self.loaded.map_fd(map).expect("map")).expect("map");
                 let entries = match *field {
                     Some(field) => {
                         let records = Box::new(map);

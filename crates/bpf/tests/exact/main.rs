@@ -9,6 +9,7 @@ mod iterate;
 mod layouts;
 mod listings;
 mod machine;
+mod own;
 mod parts;
 mod races;
 mod random;

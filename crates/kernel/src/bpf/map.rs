@@ -248,6 +248,22 @@ impl<F: AsFd> Map<F> {
         }
     }
 
+    /// Sets many keys at once, one after another in `keys`, their values in `values`; stops at the
+    /// first one that is refused.
+    ///
+    /// # Errors
+    /// [`BpfError`]; `E2BIG` where the map is full.
+    pub fn update_batch(&self, keys: &[u8], values: &[u8]) -> Result<(), BpfError> {
+        let count = self.entries(keys.len(), Some(values.len()))?;
+        let mut attr = Attr::new()
+            .input(16, keys)
+            .input(24, values)
+            .u32(32, count)
+            .fd(36, self.fd.as_fd());
+        // SAFETY: there are `count` keys and values.
+        unsafe { attr.call(Command::MapUpdateBatch) }.map(drop)
+    }
+
     fn batched(&self, result: Result<i32, BpfError>, count: u32) -> Result<Batch, BpfError> {
         let count = count as usize;
         match result {

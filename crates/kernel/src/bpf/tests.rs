@@ -129,7 +129,13 @@ fn batches_read_and_drain() {
         })
     );
     assert!(!map.delete_batch(&some).expect("absent").done);
-    assert_eq!(collect(true).len(), 47);
+    let values: Vec<u8> = [3u8, 4, 5]
+        .iter()
+        .flat_map(|n| vec![*n; map.value_len()])
+        .collect();
+    map.update_batch(&some, &values).expect("room");
+    map.delete_batch(&some[..16]).expect("they are there");
+    assert_eq!(collect(true).len(), 48);
     assert_eq!(collect(true).len(), 0);
     assert!(map.batch(&mut Vec::new(), &mut [], &mut [], false).is_err());
 }

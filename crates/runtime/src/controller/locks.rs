@@ -1,0 +1,38 @@
+//! The locks that a handler of the controller holds while it runs.
+
+use spile_ir::interp::Fault;
+
+use super::Controller;
+use crate::needs::Needs;
+use crate::urgent::Urgent;
+
+impl Controller {
+    /// Takes the locks, with urgency, which is given; nothing where one could not be had, which is
+    /// counted.
+    pub(super) fn lock(&mut self, needs: &Needs) -> Option<Option<Urgent>> {
+        if needs.locks.is_empty() {
+            return Some(None);
+        }
+        let urgent = Urgent::begin();
+        let Some(Err(global)) = self.kernel().map(|k| k.lock(needs)) else {
+            return Some(urgent);
+        };
+        let global = self.world.program.globals.get(global.index());
+        let name = global.map(|g| g.name.clone());
+        self.account
+            .controller_missed(name.as_deref().unwrap_or("?"));
+        None
+    }
+
+    /// Writes what changed in arrays, and gives the locks back, and then the urgency with which they
+    /// were held.
+    pub(super) fn unlock(&self, needs: &Needs, urgent: Option<Urgent>) -> Result<(), Fault> {
+        let mut written = Ok(());
+        if let Some(kernel) = self.kernel() {
+            written = kernel.give_back(needs);
+            kernel.unlock(needs);
+        }
+        drop(urgent);
+        written
+    }
+}
