@@ -12,6 +12,8 @@
 //! a file just mapped (`/cold/mapped`), the same across the end of a page (`/cold/crossing`),
 //! a file that the kernel dropped from its cache (`/cold/dropped`), a mapping of which another
 //! page was written (`/cold/written`), one with unprintable bytes (`/cold/\t\"\001`).
+//! `load faults COUNT`: writes to COUNT pages of new memory; says where it is, its bytes, and how many minor faults
+//! the kernel counted meanwhile, on standard output.
 //! `load marks COUNT`: passes a marker of the crate spile-sdt with N, -N and 7 for N from 1 to COUNT;
 //! where the marker `seen` is probed, that one too.
 //! `load gone FILE`: access() with `/cold/gone`, which is not in the cache, then a kill of
@@ -201,6 +203,33 @@ fn cold(file: &str) {
     access(mapped(file, b"/cold/written", 0, false, true));
 }
 
+fn minor_faults() -> i64 {
+    // SAFETY: getrusage fills the structure, of which all zeros is a value.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage.ru_minflt
+    }
+}
+
+fn faults(count: usize) {
+    let size = count * PAGE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: new memory of this size, of single pages; each write is within it.
+    let (start, before) = unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0);
+        assert_ne!(start, libc::MAP_FAILED, "no memory");
+        libc::madvise(start, size, libc::MADV_NOHUGEPAGE);
+        let before = minor_faults();
+        for page in 0..count {
+            start.cast::<u8>().add(page * PAGE).write_volatile(1);
+        }
+        (start, before)
+    };
+    println!("{} {size} {}", start as usize, minor_faults() - before);
+}
+
 fn gone(file: &str) {
     let path = mapped(std::path::Path::new(file), b"/cold/gone", 0, true, false);
     access(path);
@@ -242,6 +271,7 @@ fn main() {
             cold(args.get(2).map_or("cold", String::as_str));
             stay(&args, 3);
         }
+        Some("faults") => faults(number(&args, 2) as usize),
         Some("gone") => gone(args.get(2).map_or("gone", String::as_str)),
         _ => {
             eprintln!(

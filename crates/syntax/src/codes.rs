@@ -61,6 +61,7 @@ code_table! { SYNTAX_CODES:
     MACRO_TWICE = "E0212", "A macro is defined twice.";
     UNKNOWN_ESCAPE = "W0101", "A `\\` before a character that is no escape; the `\\` is dropped.";
     CONFIG_UNKNOWN = "W0102", "A condition on a kernel option where the kernel's configuration cannot be read.";
+    PRECEDENCE = "W0103", "An operator without brackets takes other operands than it seems, as in `a & b == c`.";
 }
 
 /// The documentation of a code of this crate.

@@ -82,6 +82,23 @@ fn level_of(e: &Expr) -> u8 {
     }
 }
 
+/// The level that an operand needs where those of some levels get brackets.
+fn min_beside(e: &Expr, min: u8, bracketed: std::ops::RangeInclusive<u8>) -> u8 {
+    if bracketed.contains(&level_of(e)) {
+        level::VALUE
+    } else {
+        min
+    }
+}
+
+/// The level that the left operand of a comparison needs: `!a == b` gets brackets.
+fn not_beside(e: &Expr) -> u8 {
+    match e.kind {
+        ExprKind::Unary(UnOp::Not, _) => level::VALUE,
+        _ => 0,
+    }
+}
+
 #[derive(Default)]
 struct Printer {
     out: String,
@@ -432,6 +449,26 @@ impl Printer {
         self.expr(r, levels.1);
     }
 
+    /// Two operands, in brackets also where the parser would warn without (`W0103`).
+    fn binary(&mut self, op: BinOp, l: &Expr, r: &Expr) {
+        use BinOp::*;
+        let (text, mut left) = binary(op);
+        let mut right = left + 1;
+        if matches!(op, And | Or | Xor) {
+            left = min_beside(l, left, level::IN..=level::COMPARE);
+            right = min_beside(r, right, level::IN..=level::COMPARE);
+        } else if matches!(op, Shl | Shr | UShr) {
+            let sums = binary(Add).1;
+            left = min_beside(l, left, sums..=sums);
+            right = min_beside(r, right, sums..=sums);
+        }
+        if matches!(op, And | Or | Xor) || left == level::COMPARE {
+            left = min_beside(l, left, level::COMPARE..=level::COMPARE);
+            left = left.max(not_beside(l));
+        }
+        self.infix(l, text, r, (left, right));
+    }
+
     fn bare(&mut self, e: &Expr) {
         match &e.kind {
             ExprKind::Num(n) => {
@@ -449,8 +486,7 @@ impl Printer {
             }
             ExprKind::Unary(op, operand) => self.unary(*op, operand),
             ExprKind::Binary(op, l, r) => {
-                let (text, level) = binary(*op);
-                self.infix(l, text, r, (level, level + 1));
+                self.binary(*op, l, r);
             }
             ExprKind::Ternary(c, a, b) => {
                 self.infix(c, "?", a, (level::TERNARY + 1, level::ASSIGN));
@@ -485,7 +521,7 @@ impl Printer {
                 pattern,
                 ..
             } => {
-                self.expr(subject, level::COMPARE);
+                self.expr(subject, (level::COMPARE + 1).max(not_beside(subject)));
                 self.text(if *negated { " !~ " } else { " =~ " });
                 self.text(&escape(pattern));
             }

@@ -124,6 +124,15 @@ const CASES: &[(&str, &str, &str)] = &[
         "probe begin { if (x =~ \"a\\.b\") println(\"\\d\") }",
     ),
     (
+        "W0103",
+        "precedence",
+        "probe begin { if (x & 7 == 0 || y | z =~ \"a\" || w ^ q in a) next }\n\
+         probe begin { if (!x in a || !x == y || !x & 1 || x < y < z) next }\n\
+         probe begin { x = 1 << y + 2; y = x - 1 >> 3 }\n\
+         probe end { if ((x & 7) == 0 || (!x) == y || !x == !y || !(x in a) || !x & (y == z)) next }\n\
+         probe end { if (!x || x & ~y || x in a & 1 || 1 << (y + 2) || -x << 2 || (x < y) == z) next }",
+    ),
+    (
         "E0110",
         "macro",
         "@define m(a) %( @a + %)\nprobe begin { x = @m(1); }",

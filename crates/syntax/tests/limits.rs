@@ -5,7 +5,8 @@ mod common;
 
 fn code_of(text: String) -> String {
     let (_, out) = common::parse("t.stp", text.into_bytes(), Vec::new());
-    out.lines().next().unwrap_or("").to_owned()
+    let error = out.lines().find(|l| l.starts_with("error"));
+    error.unwrap_or_default().to_owned()
 }
 
 fn in_probe(text: &str) -> String {
@@ -49,15 +50,12 @@ fn deep_nesting_is_an_error() {
 fn long_chains_are_an_error() {
     for op in [" + ", " . ", " == ", " && "] {
         let code = code_of(in_probe(&format!("x = {}", vec!["1"; 100_000].join(op))));
-        assert!(code.starts_with("error[E0112]"), "{op}: {code}");
+        assert!(code.contains("error[E0112]"), "{op}: {code}");
     }
     for op in [" in a", " =~ \"x\"", "->f"] {
         let text = in_probe(&format!("x = y{}", op.repeat(100_000)));
         let (_, out) = common::parse("t.stp", text.into_bytes(), Vec::new());
-        assert!(
-            out.starts_with("error[E0112]") || op == "->f",
-            "{op}: {out}"
-        );
+        assert!(out.contains("error[E0112]") || op == "->f", "{op}: {out}");
     }
 }
 

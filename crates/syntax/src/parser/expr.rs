@@ -1,5 +1,6 @@
 //! Expressions, by precedence climbing: one loop for all levels, one recursion a parenthesis.
 
+use super::precedence::Operand;
 use super::{Also, MAX_NESTING, Parse, Parser, labels};
 use crate::ast::*;
 use crate::codes;
@@ -282,15 +283,22 @@ impl Parser<'_> {
         level: u8,
     ) -> Parse<Box<Expr>> {
         let height = self.height;
-        self.bump();
+        let first = Operand::new(&left, self.top);
+        let operator = self.bump();
         let right = self.right(level + 1)?;
+        let second = Operand::new(&right, self.top);
+        self.precedence(&first, operator, Some(&second));
+        self.top = Some(operator);
         let below = height.max(self.height);
         self.made(ExprKind::Binary(op, left, right), start, below)
     }
 
     fn in_rest(&mut self, left: Expr, start: Span) -> Parse<Box<Expr>> {
         let below = self.height;
-        self.bump();
+        let first = Operand::new(&left, self.top);
+        let operator = self.bump();
+        self.precedence(&first, operator, None);
+        self.top = Some(operator);
         let array = self.ident("the name of an array")?;
         self.made(
             ExprKind::In {
@@ -304,11 +312,12 @@ impl Parser<'_> {
 
     fn ternary_rest(&mut self, cond: Box<Expr>, start: Span) -> Parse<Box<Expr>> {
         let mut below = self.height;
-        self.bump();
+        let operator = self.bump();
         let then = self.right(level::ASSIGN)?;
         below = below.max(self.height);
         self.expect(Tok::Colon)?;
         let els = self.right(level::ASSIGN)?;
+        self.top = Some(operator);
         below = below.max(self.height);
         self.made(ExprKind::Ternary(cond, then, els), start, below)
     }
@@ -330,6 +339,7 @@ impl Parser<'_> {
         }
         self.bump();
         let rhs = self.right(level::ASSIGN)?;
+        self.top = Some(t);
         let below = self.height.max(height);
         let kind = match t.kind {
             Tok::StatAdd => ExprKind::StatAdd { lhs: left, rhs },
@@ -354,7 +364,10 @@ impl Parser<'_> {
     /// `=~ "..."`
     fn regex(&mut self, subject: Box<Expr>, start: Span) -> Parse<Box<Expr>> {
         let below = self.height;
+        let first = Operand::new(&subject, self.top);
         let op = self.bump();
+        self.precedence(&first, op, None);
+        self.top = Some(op);
         if !matches!(self.kind(), Tok::Str | Tok::ArgStr) {
             let span = self.token().span;
             let message = "a regular expression must be a string in quotes";
@@ -380,15 +393,18 @@ impl Parser<'_> {
         if let Some((_, op)) = UNARY.iter().find(|u| u.0 == t.kind) {
             self.bump();
             let operand = self.nested(Self::unary)?;
+            self.top = (*op == UnOp::Not).then_some(t);
             let below = self.height;
             return self.made(ExprKind::Unary(*op, operand), t.span, below);
         }
         if let Tok::Inc | Tok::Dec = t.kind {
             self.bump();
             let target = self.nested(Self::value)?;
+            self.top = None;
             return self.crement(true, t, target, t.span);
         }
         let target = self.value()?;
+        self.top = None;
         let op = self.token();
         if matches!(op.kind, Tok::Inc | Tok::Dec) && is_assignable(&target) {
             self.bump();

@@ -12,6 +12,7 @@
 pub(crate) mod at_ops;
 pub(crate) mod expr;
 mod items;
+mod precedence;
 mod probe;
 mod stmt;
 
@@ -118,6 +119,10 @@ struct Parser<'a> {
     depth: u32,
     /// Height of the expression that was parsed last.
     height: u32,
+    /// The outer operator of the expression that was parsed last.
+    top: precedence::Top,
+    /// Where the chain of comparisons begins that was warned of last.
+    chain: Option<u32>,
     /// Where the last error was reported: no second one at the same token.
     last_error: usize,
 }
@@ -146,6 +151,8 @@ impl<'a> Parser<'a> {
             eof,
             depth: 0,
             height: 0,
+            top: None,
+            chain: None,
             last_error: usize::MAX,
         }
     }

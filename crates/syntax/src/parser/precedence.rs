@@ -1,0 +1,97 @@
+//! Warnings where an operator takes other operands than the eye expects, as compilers of C have
+//! them: `flags & 7 == 0` is `flags & (7 == 0)`.
+
+use super::Parser;
+use crate::ast::{BinOp, Expr, ExprKind, Span};
+use crate::codes;
+use crate::diag::Diagnostic;
+use crate::token::{Tok, Token};
+
+/// The operator outside of all brackets of an expression; `None` where it is closed.
+pub(super) type Top = Option<Token>;
+
+/// An operand: its outer operator and its place.
+pub(super) struct Operand {
+    pub top: Top,
+    pub span: Span,
+    /// Whether its value is 0 or 1, brackets or not.
+    pub truth: bool,
+}
+
+impl Operand {
+    pub(super) fn new(e: &Expr, top: Top) -> Self {
+        use BinOp::*;
+        let truth = match &e.kind {
+            ExprKind::Binary(op, ..) => matches!(op, Lt | Le | Gt | Ge | Eq | Ne | LogAnd | LogOr),
+            ExprKind::Unary(op, _) => *op == crate::ast::UnOp::Not,
+            ExprKind::In { .. } | ExprKind::Match { .. } => true,
+            _ => false,
+        };
+        Self {
+            top,
+            span: e.span,
+            truth,
+        }
+    }
+
+    fn is(&self, kinds: &[Tok]) -> bool {
+        self.top.is_some_and(|t| kinds.contains(&t.kind))
+    }
+}
+
+const COMPARE: &[Tok] = &[
+    Tok::Lt,
+    Tok::Le,
+    Tok::Gt,
+    Tok::Ge,
+    Tok::EqEq,
+    Tok::Ne,
+    Tok::Match,
+    Tok::NoMatch,
+];
+const BITS: &[Tok] = &[Tok::Amp, Tok::Pipe, Tok::Caret];
+const SHIFTS: &[Tok] = &[Tok::Shl, Tok::Shr, Tok::UShr];
+const SUMS: &[Tok] = &[Tok::Plus, Tok::Minus];
+
+impl Parser<'_> {
+    /// Looks at `left op right`; `right` is `None` where it is no expression.
+    pub(super) fn precedence(&mut self, left: &Operand, op: Token, right: Option<&Operand>) {
+        let compares = COMPARE.contains(&op.kind);
+        let inner = if BITS.contains(&op.kind) {
+            // `a in b & c` cannot be meant otherwise, `a & b in c` can.
+            let second = right.filter(|r| r.is(COMPARE) || r.is(&[Tok::KwIn]));
+            Some(left).filter(|l| l.is(COMPARE)).or(second)
+        } else if SHIFTS.contains(&op.kind) {
+            [Some(left), right]
+                .into_iter()
+                .flatten()
+                .find(|o| o.is(SUMS))
+        } else if compares && left.is(COMPARE) {
+            // Once for a chain.
+            let chain = self.chain.replace(left.span.start);
+            Some(left).filter(|_| chain != Some(left.span.start))
+        } else {
+            None
+        };
+        if let Some(inner) = inner {
+            return self.binds_first(inner, op);
+        }
+        let negates = compares || op.kind == Tok::KwIn || BITS.contains(&op.kind);
+        if negates && left.is(&[Tok::Bang]) && !right.is_some_and(|r| r.truth) {
+            self.binds_first(left, op);
+        }
+    }
+
+    #[inline(never)]
+    fn binds_first(&mut self, inner: &Operand, op: Token) {
+        let Some(first) = inner.top else { return };
+        let (first, then) = (self.text(first), self.text(op));
+        let message = format!("`{first}` binds before the `{then}` beside it");
+        let d = Diagnostic::warning(codes::PRECEDENCE, message);
+        let d = d
+            .label(inner.span, "this is one operand")
+            .also(op.span, "of this operator");
+        let d = d.help("put brackets around what belongs together");
+        self.diags.push(d);
+    }
+}
