@@ -190,7 +190,7 @@ intrinsics! {
     Isinstr "isinstr" (Str, Str) -> Long, KC, pure; "1 when the second occurs in the first."
     Strpos "strpos" (Str, Str) -> Long, KC, pure; "Position of the second in the first, -1 when absent."
     StrReplace "str_replace" (Str, Str, Str) -> Str, KC, pure; "All occurrences of the second in the first replaced by the third."
-    Strtol "strtol" (Str, Long) -> Long, KC, pure; "Number at the start of a string, base 0 or 2 to 36, as C's strtol, but modulo 2^64."
+    Strtol "strtol" (Str, Long) -> Long, KC, pure; "Number at the start of a string, modulo 2^64; as the kernel's simple_strtol: no blanks, no plus, digits up to f."
     StrToFp "str_to_fp" (Str) -> Long, KC, pure; "The bits of the floating-point number that the text begins with, correctly rounded: spaces, a sign, `inf`, `nan` or digits with a point and an exponent; otherwise 0."
     Tokenize "tokenize" (Str, Str) -> Str, KC; "Next token of the string given first (or of the one before, when empty), split at any byte of the second."
     TextStrn "text_strn" (Str, Long, Long) -> Str, KC, pure; "Unprintable bytes escaped as in C, in at most so many bytes; in quotes where the third is not 0, with `...` behind them where it does not fit."

@@ -44,7 +44,7 @@ const POS: i16 = 0;
 
 /// What the byte at hand can be, in `strtol`.
 mod phase {
-    pub const SPACES: i32 = 0;
+    pub const SIGN: i32 = 0;
     pub const START: i32 = 1;
     pub const DIGITS: i32 = 2;
     /// The `x` of `0x`.
@@ -290,16 +290,15 @@ fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
 /// `strtol(text, base, words)`.
 fn strtol_sub(name: &str, wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "base", "words"]);
-    let (go, none, positive) = (asm.label(), asm.label(), asm.label());
+    let positive = asm.label();
+    // The base is a C `unsigned int`.
+    asm.alu(AluOp::Lsh, R2, 32);
+    asm.alu(AluOp::Rsh, R2, 32);
     asm.store(Size::DW, R3, number::BASE, R2);
-    asm.store(Size::DW, R3, number::PHASE, phase::SPACES);
+    asm.store(Size::DW, R3, number::PHASE, phase::SIGN);
     for off in [number::NEGATIVE, number::VALUE] {
         asm.store(Size::DW, R3, off, 0);
     }
-    asm.jump_if(Cond::Eq, R2, 0, go);
-    asm.jump_if(Cond::Eq, R2, 1, none);
-    asm.jump_if(Cond::Gt, R2, 36, none);
-    asm.bind(go);
     asm.mov(R2, R1);
     slots(&mut asm, R3);
     asm.mov(R1, wide as i32);
@@ -309,9 +308,6 @@ fn strtol_sub(name: &str, wide: u32) -> Result<Function, String> {
     asm.jump_if(Cond::Eq, R2, 0, positive);
     asm.neg(R0);
     asm.bind(positive);
-    asm.exit();
-    asm.bind(none);
-    asm.mov(R0, 0);
     asm.exit();
     finish(asm)
 }
@@ -330,16 +326,8 @@ fn strtol_at(name: &str, wide: u32) -> Result<Function, String> {
     asm.jump_if(Cond::Eq, R1, phase::DIGITS, digit);
     asm.jump_if(Cond::Eq, R1, phase::START, start);
     asm.jump_if(Cond::Eq, R1, phase::MARK, mark);
-    let (sign, minus) = (asm.label(), asm.label());
-    asm.jump_if(Cond::Eq, R8, i32::from(b' '), go_on);
-    asm.jump_if(Cond::Lt, R8, 9, sign);
-    asm.jump_if(Cond::Le, R8, 13, go_on);
-    asm.bind(sign);
     asm.store(Size::DW, R6, number::PHASE, phase::START);
-    asm.jump_if(Cond::Eq, R8, i32::from(b'+'), go_on);
-    asm.jump_if(Cond::Eq, R8, i32::from(b'-'), minus);
-    asm.jump(start);
-    asm.bind(minus);
+    asm.jump_if(Cond::Ne, R8, i32::from(b'-'), start);
     asm.store(Size::DW, R6, number::NEGATIVE, 1);
     asm.jump(go_on);
     asm.bind(mark);
@@ -373,6 +361,7 @@ fn prefix(asm: &mut Asm, go_on: Label) {
     asm.load(Size::B, R2, R7, 1);
     asm.alu(AluOp::Or, R2, 0x20);
     asm.jump_if(Cond::Ne, R2, i32::from(b'x'), octal);
+    asm.jump_if(Cond::Eq, R1, 16, hex);
     asm.load(Size::B, R2, R7, 2);
     for (from, to) in [(b'0', b'9'), (b'a', b'f'), (b'A', b'F')] {
         let other = asm.label();
@@ -406,7 +395,7 @@ fn take_digit(asm: &mut Asm, stop: Label) {
     asm.bind(letter);
     asm.alu(AluOp::Or, R8, 0x20);
     asm.jump_if(Cond::Lt, R8, i32::from(b'a'), stop);
-    asm.jump_if(Cond::Gt, R8, i32::from(b'z'), stop);
+    asm.jump_if(Cond::Gt, R8, i32::from(b'f'), stop);
     asm.add(R8, 10 - i32::from(b'a'));
     asm.bind(value);
     asm.jump_if(Cond::Ge, R8, R1, stop);

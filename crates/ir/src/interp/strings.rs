@@ -68,34 +68,29 @@ fn replace(mut text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     out
 }
 
-/// C's `strtol`: spaces, a sign, `0x` or `0` by the base, digits; clamped to 64 bits.
+/// The number at the start of a text as the kernel's `simple_strtol` reads it, which SystemTap takes: a
+/// minus, `0x` or `0` by the base, digits up to `f`; no blanks and no plus. The base is a C `unsigned int`.
+/// Modulo 2^64: addresses of the kernel are such numbers.
 pub fn strtol(text: &[u8], base: i64) -> i64 {
-    let spaces = text
-        .iter()
-        .take_while(|b| matches!(b, b' ' | 9..=13))
-        .count();
-    let mut text = &text[spaces..];
     let negative = text.first() == Some(&b'-');
-    if matches!(text.first(), Some(b'+' | b'-')) {
-        text = &text[1..];
-    }
-    let hex =
-        text.len() > 2 && text[0] == b'0' && text[1] | 0x20 == b'x' && text[2].is_ascii_hexdigit();
-    let base = match base {
-        0 | 16 if hex => {
-            text = &text[2..];
-            16
-        }
-        0 if text.first() == Some(&b'0') => 8,
+    let mut text = &text[usize::from(negative)..];
+    let at = |i: usize| text.get(i).copied().unwrap_or(0);
+    let marked = at(0) == b'0' && at(1) | 0x20 == b'x';
+    let base = match base as u32 {
+        0 if marked && at(2).is_ascii_hexdigit() => 16,
+        0 if at(0) == b'0' => 8,
         0 => 10,
-        2..=36 => base as u32,
-        _ => return 0,
+        base => base,
     };
-    let mut n: i64 = 0;
-    // As the kernel's `simple_strtol`, which SystemTap takes: addresses of the kernel are such.
-    for d in text.iter().map_while(|b| char::from(*b).to_digit(base)) {
-        n = n.wrapping_mul(i64::from(base)).wrapping_add(i64::from(d));
+    if base == 16 && marked {
+        text = &text[2..];
     }
+    let digit = |b: &u8| char::from(*b).to_digit(16).filter(|d| *d < base);
+    let mut n: u64 = 0;
+    for d in text.iter().map_while(digit) {
+        n = n.wrapping_mul(u64::from(base)).wrapping_add(u64::from(d));
+    }
+    let n = n.cast_signed();
     if negative { n.wrapping_neg() } else { n }
 }
 
@@ -231,24 +226,34 @@ mod tests {
     }
 
     #[test]
-    fn strtol_as_in_c() {
+    fn strtol_as_in_the_kernel() {
         for (text, base, want) in [
             ("12", 10, 12),
-            ("  -12x", 10, -12),
-            ("+7", 10, 7),
+            ("-12x", 10, -12),
+            (" 12", 10, 0),
+            ("+7", 10, 0),
+            ("--7", 10, 0),
+            ("- 7", 10, 0),
             ("0x1f", 16, 31),
             ("0x1f", 0, 31),
             ("0X1F", 0, 31),
+            ("-0x10", 16, -16),
             ("1f", 16, 31),
+            ("0x1f", 10, 0),
             ("010", 0, 8),
             ("010", 10, 10),
             ("0x", 0, 0),
+            ("0xg", 16, 0),
             ("", 10, 0),
             ("0xffffffff81000000", 16, -0x7f00_0000),
             ("18446744073709551617", 10, 1),
             ("-18446744073709551617", 10, -1),
-            ("z", 36, 35),
+            ("z", 36, 0),
+            ("fz", 36, 15),
+            ("10", 100, 100),
             ("5", 1, 0),
+            ("11", -1, (1 << 32) - 1 + 1),
+            ("12", (1 << 32) + 10, 12),
         ] {
             assert_eq!(strtol(text.as_bytes(), base), want, "{text} {base}");
         }
