@@ -5,6 +5,13 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread::JoinHandle;
 
+/// From now on a write past the size that a file may have (`ulimit -f`) is an error and no signal, which
+/// would end this process.
+pub fn file_limit_is_an_error() {
+    // SAFETY: nobody else handles this signal.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// What `/proc/PID/stat` says about a process or thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
@@ -56,9 +63,10 @@ pub fn executable(pid: u32) -> Option<std::path::PathBuf> {
 /// Has a command begin with all signals let through, whatever the thread that starts it blocks.
 pub fn with_all_signals(command: &mut Command) -> &mut Command {
     let all = || {
-        // SAFETY: a set of signals is plain numbers, and both calls only write to it or read it; they
+        // SAFETY: a set of signals is plain numbers, and the calls only write to it or read it; they
         // may be made between fork and exec.
         let done = unsafe {
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())

@@ -52,6 +52,9 @@ pub struct Account {
     pub skipped: Skipped,
     /// Records of output that did not fit in the ring buffer.
     pub lost_output: u64,
+    /// Lines of output that were not written: their reader was gone, the disk was full, or a second signal
+    /// ended the wait.
+    pub unwritten: u64,
     /// Strings cut to their limit.
     pub truncated: u64,
     /// Elements of arrays that came from several CPUs and did not fit together.
@@ -151,6 +154,7 @@ impl Account {
                 self.lost_output,
                 "lost messages; a larger buffer helps: -s MB",
             ),
+            (self.unwritten, "lines of output that were not written"),
             (
                 self.truncated,
                 "strings cut to their limit; see -D MAXSTRINGLEN=N",

@@ -242,12 +242,14 @@ impl AsFd for Watched {
 
 /// In a child: no signal is blocked, as the session blocks those that end it.
 fn own_signals() {
-    // SAFETY: both calls are async-signal-safe, and the set lives as long as they take.
+    // SAFETY: all calls are async-signal-safe, and the set lives as long as they take.
     unsafe {
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+            libc::signal(signal, libc::SIG_DFL);
+        }
     }
 }
 

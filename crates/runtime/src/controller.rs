@@ -25,7 +25,7 @@ use crate::host::Host;
 use crate::kernel_side::Kernel;
 use crate::message;
 use crate::needs::{self, Needs};
-use crate::output::{self, Output};
+use crate::output::Output;
 use crate::present::Task;
 use crate::record::{self, Field, Piece};
 use crate::report::Hits;
@@ -59,6 +59,8 @@ pub struct Controller {
     shapes: Rc<[RecordShape]>,
     /// What `system()` runs.
     pub commands: Commands,
+    /// Errors of handlers are counted and not printed.
+    pub silent_errors: bool,
 }
 
 /// What the interpreter asks.
@@ -263,6 +265,7 @@ impl Controller {
             kernel_truncated: 0,
             quiet,
             commands: Commands::default(),
+            silent_errors: false,
         }
     }
 
@@ -421,7 +424,7 @@ impl Controller {
         if !self.quiet {
             // Both go to the same terminal as often as not: keep the order.
             self.out.flush();
-            output::warn(text);
+            self.out.warn(text);
         }
     }
 
@@ -564,9 +567,12 @@ impl Controller {
         let others = self.kernel().map(|k| k.layout().others(handler));
         let probe = (Some(handler), others.unwrap_or_default());
         let line = message::error_line(message, site, callers, probe, &self.world.program);
-        self.out.flush();
-        output::complain(&line);
         self.errors_seen = true;
+        if self.silent_errors {
+            return;
+        }
+        self.out.flush();
+        self.out.complain(&line);
     }
 
     /// Whether error records came since the last call.
@@ -596,12 +602,17 @@ impl Controller {
             (Some(handler), &[]),
             &self.world.program,
         );
-        self.error_line(&line);
+        if self.silent_errors {
+            self.controller_errors += 1;
+            self.sum_up();
+        } else {
+            self.error_line(&line);
+        }
     }
 
     fn error_line(&mut self, line: &str) {
         self.out.flush();
-        output::complain(line);
+        self.out.complain(line);
         self.controller_errors += 1;
         self.sum_up();
     }
@@ -709,7 +720,7 @@ mod tests {
             pages: false,
         };
         let kernel = Kernel::plain(&layout, vec![vec![]]);
-        let out = Output::open(output::Target::Memory, None).unwrap();
+        let out = Output::open(crate::output::Target::Memory, None).unwrap();
         Controller::new(Rc::new(program()), Some(kernel), out, 0, true)
     }
 

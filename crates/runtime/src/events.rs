@@ -1,8 +1,10 @@
 //! What a session waits for, on one epoll instance.
 
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -221,7 +223,14 @@ fn ignored(signal: libc::c_int) -> bool {
 pub struct Signals {
     fd: OwnedFd,
     before: libc::sigset_t,
+    /// Those that were looked at and not yet taken.
+    seen: RefCell<VecDeque<Signal>>,
+    /// When somebody first wanted the end, and whether somebody wanted it again.
+    end: Cell<Option<(Instant, bool)>>,
 }
+
+/// Within this time two signals say the same: `timeout` sends one to the process and one to its group.
+pub const SAME_WISH: Duration = Duration::from_millis(100);
 
 /// A signal that a session takes notice of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,11 +267,46 @@ impl Signals {
             }
             OwnedFd::from_raw_fd(fd)
         };
-        Ok(Signals { fd, before })
+        Ok(Signals {
+            fd,
+            before,
+            seen: RefCell::default(),
+            end: Cell::default(),
+        })
+    }
+
+    /// Looks at the signals that arrived, and keeps them for [`Signals::next`]; whether there were any.
+    pub fn look(&self) -> bool {
+        let mut any = false;
+        while let Some(signal) = self.read() {
+            any = true;
+            self.seen.borrow_mut().push_back(signal);
+        }
+        any
+    }
+
+    /// Whether there are signals that were looked at and not taken.
+    pub fn seen(&self) -> bool {
+        !self.seen.borrow().is_empty()
+    }
+
+    /// Whether somebody wanted the session to end.
+    pub fn wants_end(&self) -> bool {
+        self.end.get().is_some()
+    }
+
+    /// Whether somebody wanted it a second time.
+    pub fn insists(&self) -> bool {
+        self.end.get().is_some_and(|(_, again)| again)
     }
 
     /// The next signal that arrived.
     pub fn next(&self) -> Option<Signal> {
+        let seen = self.seen.borrow_mut().pop_front();
+        seen.or_else(|| self.read())
+    }
+
+    fn read(&self) -> Option<Signal> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.fd, &mut info) {
             Ok(n) if n == info.len() => {}
@@ -272,7 +316,14 @@ impl Signals {
         Some(match number.cast_signed() {
             libc::SIGCHLD => Signal::Child,
             libc::SIGWINCH => Signal::Size,
-            _ => Signal::End,
+            _ => {
+                let now = Instant::now();
+                self.end.set(Some(match self.end.get() {
+                    None => (now, false),
+                    Some((first, again)) => (first, again || now - first > SAME_WISH),
+                }));
+                Signal::End
+            }
         })
     }
 }

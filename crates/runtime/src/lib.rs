@@ -11,7 +11,7 @@
 //! | [`load`], `programs`, `code`, `probed` | loading and attaching (`side_by_side`: by several threads; [`tables`]: maps ahead); files that change meanwhile |
 //! | `tree`, `words`, [`namespaces`] | what kernel handlers read of the session: the target's processes, clock, zone |
 //! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
-//! | [`events`], [`child`], [`input`], [`output`], [`prometheus`] | the outside world |
+//! | [`events`], [`child`], [`input`], [`output`], `patience`, [`prometheus`] | the outside world |
 //! | [`host`], `present`, [`kmem`], [`clock`] | intrinsics of controller handlers; processes that are there already |
 pub mod account;
 pub mod child;
@@ -40,6 +40,7 @@ pub mod needs;
 mod options;
 pub mod output;
 pub mod pages;
+mod patience;
 mod perf;
 mod prepare;
 mod present;

@@ -19,7 +19,7 @@ pub enum Target {
     /// Nothing: 0.
     #[default]
     None,
-    /// `-x`: a process that runs; the session ends with it.
+    /// `-x`: a process that runs.
     Pid(i32),
     /// `-c`: a command that is started once the probes are armed; the session ends with it.
     Command(String),
@@ -30,6 +30,10 @@ pub enum Target {
 pub struct Options {
     /// `-x` or `-c`.
     pub target: Target,
+    /// The session ends with the process of `-x`, too.
+    pub ends_with_process: bool,
+    /// Errors of handlers are counted and not printed, and no reason for another exit status than 0.
+    pub suppress_errors: bool,
     /// The command of `-c`, where it was forked before.
     pub held: Option<Watched>,
     /// `-o`.

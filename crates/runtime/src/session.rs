@@ -37,6 +37,7 @@ use crate::namespaces::Numbers;
 use crate::needs;
 pub use crate::options::{Armed, Compile, Options, Outside, Target};
 use crate::output::{self, Output};
+use crate::patience::Patience;
 use crate::prepare::{files, follow, user_files};
 use crate::probed::Probed;
 use crate::procfs::{self, Files};
@@ -93,7 +94,7 @@ pub struct Session {
     files: Option<Files>,
     watched: Option<Watched>,
     events: Events,
-    signals: Signals,
+    signals: Rc<Signals>,
     options: Options,
     cycles: CycleClock,
     kernel_exits: bool,
@@ -116,7 +117,7 @@ impl Session {
     ) -> Result<Session, Error> {
         let cycles = CycleClock::start();
         let program = Rc::new(program);
-        let signals = Signals::new().map_err(system("blocking signals"))?;
+        let signals = Rc::new(Signals::new().map_err(system("blocking signals"))?);
         let events = Events::new().map_err(system("epoll"))?;
         let held = options.held.take();
         let watched = follow(&options.target, held, program.watches_programs())?;
@@ -176,11 +177,12 @@ impl Session {
                 0
             })?;
         }
-        let interrupt = signals
-            .as_fd()
-            .try_clone_to_owned()
-            .map_err(system("signals"))?;
-        let out = Output::open(std::mem::take(&mut options.output), Some(interrupt))?;
+        let ends = watched.as_ref();
+        let ends = ends.filter(|w| w.is_child() || options.ends_with_process);
+        let ends = ends.map(|w| w.as_fd().try_clone_to_owned());
+        let ends = ends.transpose().map_err(system("the command"))?;
+        let patience = Patience::new(Rc::clone(&signals), ends);
+        let out = Output::open(std::mem::take(&mut options.output), Some(patience))?;
         let kernel = match (loaded, object) {
             (Some((loaded, state)), Some(object)) => Some(Kernel::new(loaded, state, object)?),
             _ => None,
@@ -188,6 +190,7 @@ impl Session {
         let mut controller =
             Controller::new(Rc::clone(&program), kernel, out, target, options.quiet);
         controller.commands.hold();
+        controller.silent_errors = options.suppress_errors;
         if let Some(deferred) = &deferred {
             controller.set_mark(*deferred.word(), programs);
         }
@@ -234,7 +237,7 @@ impl Session {
             let fd = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
             self.events.add(fd, Source::Ring).map_err(&waiting)?;
         }
-        if let Some(watched) = &self.watched {
+        if let Some(watched) = self.ends_with() {
             self.events
                 .add(watched.as_fd(), Source::Child)
                 .map_err(&waiting)?;
@@ -318,9 +321,16 @@ impl Session {
     /// The event loop.
     fn wait(&mut self) -> Result<(), Error> {
         let deadline = self.options.timeout.map(|t| Instant::now() + t);
+        if let Some(patience) = self.controller.out.patience() {
+            patience.deadline = deadline;
+        }
         let mut next_tick = Instant::now() + TICK;
         while !self.over() {
             self.controller.out.flush();
+            if self.signals.seen() {
+                self.serve(Source::Signal)?;
+                continue;
+            }
             let now = Instant::now();
             if self.controller.out.broken() || deadline.is_some_and(|d| now >= d) {
                 break;
@@ -419,9 +429,9 @@ impl Session {
     }
 
     /// A warning, unless there are to be none.
-    fn warn_of(&self, text: &str) {
+    fn warn_of(&mut self, text: &str) {
         if !self.options.quiet {
-            output::warn(text);
+            self.controller.out.warn(text);
         }
     }
 
@@ -464,12 +474,19 @@ impl Session {
         self.ended |= self.waits_in_vain();
     }
 
+    /// The process with which the session ends.
+    fn ends_with(&self) -> Option<&Watched> {
+        self.watched
+            .as_ref()
+            .filter(|w| w.is_child() || self.options.ends_with_process)
+    }
+
     /// Whether nothing can happen any more but the end: standard input was all that the script
     /// waited for.
     fn waits_in_vain(&self) -> bool {
         let ended = self.input.as_ref().is_some_and(|i| i.ended);
         let others = self.links.is_some()
-            || self.watched.is_some()
+            || self.ends_with().is_some()
             || self.server.is_some()
             || self.files.is_some()
             || self.options.timeout.is_some();
@@ -641,6 +658,7 @@ impl Session {
         if let Some(links) = self.links.take() {
             self.missed = links.missed();
         }
+        self.controller.out.wait_for_readers();
         // Files that keys tell of become known before the keys become texts.
         self.consume_all();
         self.controller.kernel_is_off();
@@ -667,9 +685,10 @@ impl Session {
         if self.options.display_globals && !self.controller.failed {
             self.controller.display_globals();
         }
-        self.controller.out.flush();
+        self.controller.out.wait_for_readers();
         self.controller.sum_up();
-        let failed = self.controller.failed || self.controller.account.errors > 0;
+        let errors = self.controller.account.errors > 0 && !self.options.suppress_errors;
+        let failed = self.controller.failed || errors;
         let status = self
             .watched
             .as_ref()
@@ -717,6 +736,7 @@ impl Session {
 
     /// Completes the account and prints it.
     fn close_account(&mut self) {
+        self.controller.account.unwritten = self.controller.out.unwritten();
         if let Some(kernel) = self.controller.kernel() {
             let misses = kernel.misses();
             let skipped = &mut self.controller.account.skipped;
@@ -724,7 +744,8 @@ impl Session {
             skipped.missed_returns = self.missed.1;
         }
         if !self.options.quiet {
-            output::complain(&self.controller.account.text(self.options.timing));
+            let text = self.controller.account.text(self.options.timing);
+            self.controller.out.complain(&text);
         }
         if self.options.timing {
             let hits = self.hits();
@@ -736,7 +757,7 @@ impl Session {
                 &self.controller.account,
                 layout,
             );
-            output::complain(&text);
+            self.controller.out.complain(&text);
         }
     }
 

@@ -26,6 +26,7 @@ const SDT_HEADER: &str = include_str!("../../../include/spile/sdt.h");
 
 fn main() -> ExitCode {
     spile_kernel::truncated::end_with_a_message();
+    spile_kernel::process::file_limit_is_an_error();
     let mut args = std::env::args_os();
     match args.nth(1).as_deref().and_then(|a| a.to_str()) {
         Some("fmt") => subcommand(|cli: cli::Fmt| fmt::run(&cli, std::io::stderr().is_terminal())),
@@ -54,9 +55,14 @@ fn parse<C: Parser>(skip: usize) -> Result<C, ExitCode> {
             report::fail(text).print(false);
             return ExitCode::FAILURE;
         }
-        // A closed standard output or error leaves nothing to say.
-        let _ = e.print();
-        ExitCode::from(u8::from(wrong))
+        let printed = match e.print() {
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe && !wrong => {
+                report::fail(format_args!("cannot write to standard output: {e}")).print(false);
+                false
+            }
+            _ => true,
+        };
+        ExitCode::from(u8::from(wrong || !printed))
     })
 }
 

@@ -470,7 +470,9 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
         }
     };
     if cli.suppress_handler_errors {
-        defines.push(("MAXERRORS".into(), u64::MAX.to_string()));
+        for limit in ["MAXERRORS", "MAXSKIPPED"] {
+            defines.push((limit.into(), u64::MAX.to_string()));
+        }
     }
     let globals = match pairs(&cli.globals, 'G') {
         Ok(pairs) => pairs,
@@ -704,6 +706,7 @@ fn execute(
         prometheus: cli.prometheus.clone(),
         timing: cli.timing,
         quiet: cli.no_warnings,
+        suppress_errors: cli.suppress_handler_errors,
         display_globals: !cli.no_global_var_display,
         armed: verbose.then(|| -> session::Armed {
             Box::new(|late| {

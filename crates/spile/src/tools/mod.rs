@@ -88,6 +88,15 @@ impl Run {
         color: bool,
         mut row: impl FnMut(&[u8]) -> ControlFlow<()> + 'static,
     ) -> Result<Outcome, Failure> {
+        self.run_printing(color, move |line, _| row(line))
+    }
+
+    /// The same; what `row` adds to its second argument goes to standard output.
+    pub fn run_printing(
+        self,
+        color: bool,
+        mut row: impl FnMut(&[u8], &mut Vec<u8>) -> ControlFlow<()> + 'static,
+    ) -> Result<Outcome, Failure> {
         let name = self.tool;
         let text = script(name).ok_or_else(|| fail(format_args!("{name}: no such tool")))?;
         let mut cli = Cli {
@@ -103,7 +112,6 @@ impl Run {
             suppress_handler_errors: true,
             ..Cli::default()
         };
-        cli.defines.push(format!("MAXSKIPPED={}", u64::MAX));
         cli.globals = self
             .settings
             .iter()
@@ -119,11 +127,16 @@ impl Run {
             args: self.args,
         };
         let mut rest = Vec::new();
-        let sink = move |bytes: &[u8]| lines(&mut rest, bytes, &mut row);
+        let sink = move |bytes: &[u8], out: &mut Vec<u8>| {
+            lines(&mut rest, bytes, &mut |line| row(line, out))
+        };
         let (outside, armed) = (self.outside, self.armed);
         let ended = passes::through(&cli, Some(script), color, |options| {
             options.output = output::Target::Sink(Box::new(sink));
             options.outside = outside;
+            options.ends_with_process = true;
+            // They are told, and count for the status.
+            options.suppress_errors = false;
             options.armed = armed.or(options.armed.take());
         })?;
         match ended {

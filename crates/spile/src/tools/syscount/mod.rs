@@ -6,7 +6,7 @@ mod rows;
 mod show;
 
 use std::cell::RefCell;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
@@ -223,36 +223,21 @@ struct Printer {
 }
 
 impl Printer {
-    fn line(&mut self, line: &[u8]) -> ControlFlow<()> {
-        let report = match self.reader.line(line) {
-            Ok(Some(report)) => report,
-            Ok(None) => return ControlFlow::Continue(()),
+    fn line(&mut self, line: &[u8], out: &mut Vec<u8>) -> ControlFlow<()> {
+        match self.reader.line(line) {
+            Ok(None) => {}
+            Ok(Some(report)) if report.last => self.last = Some(report),
+            Ok(Some(report)) => out.extend(self.text(&report, None).into_bytes()),
             Err(e) => {
                 self.failed = Some(fail(e));
                 return ControlFlow::Break(());
             }
-        };
-        if report.last {
-            self.last = Some(report);
-            return ControlFlow::Continue(());
         }
-        self.print(&report, None)
+        ControlFlow::Continue(())
     }
 
-    fn print(&mut self, report: &Report, outcome: Option<&Outcome>) -> ControlFlow<()> {
-        let text = self.shown.report(&self.shape, report, outcome);
-        let mut out = std::io::stdout().lock();
-        let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        match done {
-            Ok(()) => return ControlFlow::Continue(()),
-            // A reader that has enough, as `head` does, is no failure.
-            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => {}
-            Err(e) => {
-                let text = format_args!("cannot write to standard output: {e}");
-                self.failed = Some(fail(text));
-            }
-        }
-        ControlFlow::Break(())
+    fn text(&mut self, report: &Report, outcome: Option<&Outcome>) -> String {
+        self.shown.report(&self.shape, report, outcome)
     }
 }
 
@@ -294,16 +279,13 @@ fn plain(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
         }));
     }
     let rows = Rc::clone(&printer);
-    let outcome = run.run(color, move |line| rows.borrow_mut().line(line))?;
+    let outcome = run.run_printing(color, move |line, out| rows.borrow_mut().line(line, out))?;
     let mut printer = printer.borrow_mut();
     if let Some(failed) = printer.failed.take() {
         return Err(failed);
     }
     if let Some(last) = printer.last.take() {
-        let _ = printer.print(&last, Some(&outcome));
+        say(printer.text(&last, Some(&outcome)))?;
     }
-    match printer.failed.take() {
-        Some(failed) => Err(failed),
-        None => Ok(outcome.exit_code.clamp(0, 255) as u8),
-    }
+    Ok(outcome.exit_code.clamp(0, 255) as u8)
 }
