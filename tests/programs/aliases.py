@@ -206,6 +206,10 @@ def signals(pid):
 @test(
     """
 probe ioblock.request, ioblock_trace.request { if (execname() == "dd" || execname() == "blkdiscard") printf("%s %s rw %d sector %d size %d ino %d start %d segments %d idx %d op %d done %d own %d\\n", name, devname, rw, sector, size, ino, p_start_sect, phys_segments == vcnt, idx, opf & 255, name == "ioblock.request" ? hw_segments : bytes_done, bdev == bdev_contains) }
+probe ioblock.end { if ((opf & 255) == rw && vcnt == phys_segments && idx + hw_segments >= 0) ends[devname, rw, error, ino]++ }
+probe ioblock.request { if (execname() == "dd" || execname() == "blkdiscard") begins[devname, rw, ino]++ }
+probe end { foreach ([d, r, i] in begins) printf("ends of %s %d %d: %d of %d\\n", d, r, i, ends[d, r, 0, i], begins[d, r, i]) }
+global begins, ends
 probe ioblock_trace.request { if (execname() == "dd") printf("queue %d\\n", q == @cast(bdev, "block_device")->bd_queue) }
 """
 )
@@ -237,6 +241,7 @@ def blocks(_):
         (9, 65536, 131072, -1),
     ):
         line = f"%s {name} rw {rw} sector {at // 512} size {size} ino {ino} start 0 segments 1 idx 0 op {rw} done %d own 1"
+        want.append(rf"ends of {name} {rw} {ino}: (\d+) of \1")
         want += [line % ("ioblock.request", 0), line % ("ioblock_trace.request", size)]
     return want
 

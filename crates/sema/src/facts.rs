@@ -330,6 +330,10 @@ pub trait Facts {
             _ => None,
         }
     }
+    /// Whether functions of the running kernel can be probed at all.
+    fn probes_kernel(&self) -> bool {
+        true
+    }
     /// Whether handlers of returns of functions of the kernel see the stack pointer that the
     /// function leaves, where functions are attached through ftrace.
     fn kernel_return_stack(&self) -> bool {

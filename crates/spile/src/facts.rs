@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use spile_ir::{NrSet, Space, WatchOf};
 use spile_kernel::btf::{Btf, Type};
+use spile_kernel::features::{self, Feature};
 use spile_kernel::functions;
 use spile_kernel::symbols::Symbols;
 use spile_kernel::syscalls::{self, Abi, ArgKind};
@@ -335,6 +336,10 @@ impl Facts for KernelFacts {
                 _ => None,
             })?;
         home::kernel_variable(Symbols::kernel().ok()?.address_of(name)?, ty)
+    }
+
+    fn probes_kernel(&self) -> bool {
+        !features::has(Feature::Kprobes).is_no()
     }
 
     fn symbol_exists(&self, name: &str) -> bool {

@@ -289,5 +289,5 @@ fn unchecked_functions_become_less() {
 #[test]
 fn unchecked_aliases_become_less() {
     let n = unchecked(&["alias", "variable"]);
-    assert!(n <= 159, "{n} aliases and variables are unchecked");
+    assert!(n <= 149, "{n} aliases and variables are unchecked");
 }

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use spile_ir::Event;
+use spile_ir::{Event, Space};
 use spile_syntax::ast::{Component, Expr, FileId, Span};
 use spile_syntax::diag::{Diagnostic, suggest};
 
@@ -99,6 +99,8 @@ impl<'a> Search<'a> {
         file: FileId,
     ) -> Errors {
         let mut errors = Vec::new();
+        let start = self.found.len();
+        let mut passed = Vec::new();
         for p in points {
             let mut layer = layer.clone();
             if layer.stack.is_empty() {
@@ -115,7 +117,11 @@ impl<'a> Search<'a> {
             let failed = self.point(&comps, &layer);
             if failed.is_empty() {
                 if p.point.sufficient && self.found.len() > before {
-                    break;
+                    if self.can_be_had(before) {
+                        break;
+                    }
+                    // Another one may do, and otherwise these say why they do not.
+                    passed.extend(self.found.drain(before..));
                 }
             } else if lenient {
                 self.found.truncate(before);
@@ -123,7 +129,17 @@ impl<'a> Search<'a> {
                 errors.extend(failed);
             }
         }
+        if self.found.len() == start && !passed.is_empty() {
+            self.found.extend(passed);
+            errors.clear();
+        }
         errors
+    }
+
+    /// Whether the running kernel can probe what was found from there on.
+    fn can_be_had(&self, from: usize) -> bool {
+        let function = |f: &Found| matches!(&f.hit, Hit::Code(c) if c.space == Space::Kernel);
+        !self.found[from..].iter().any(function) || self.facts.probes_kernel()
     }
 
     fn point(&mut self, comps: &[Component], layer: &Layer) -> Errors {
