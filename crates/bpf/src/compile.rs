@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use spile_ir::marks::{In, Marks};
 use spile_ir::{Event, HandlerId, Inst, NrSet, Program, Space, Ty};
 
 use crate::alike;
@@ -13,12 +14,13 @@ use crate::executed;
 use crate::insn::{AluOp, Cond, Reg::*, Size};
 use crate::layout::{
     Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat, StackWords,
+    Symbolic,
 };
 use crate::lower::counters;
 use crate::lower::entry::Known;
 use crate::lower::{
     CTX, Gen, NR, Pool, RING, TMP, USER_TEXT, VERDICT, asks_number, field_types, kept_bytes,
-    output_piece, rethrown_fields, stacks,
+    output_piece, rethrown_fields,
 };
 use crate::means;
 use crate::plan::{Needs, Plan};
@@ -116,7 +118,10 @@ fn generate_planned(
     let (program, idle) = at_return::rewrite(program, options);
     let program = &*program;
     let mut allocs: Vec<Option<Alloc>> = Vec::new();
-    let mut needs = Needs::default();
+    let mut needs = Needs {
+        marks: Marks::of(program, &Symbolic::made_in_kernel),
+        ..Needs::default()
+    };
     for handler in &program.handlers {
         if !handler.event.in_kernel() {
             allocs.push(None);
@@ -124,13 +129,16 @@ fn generate_planned(
         }
         let alloc = regalloc::allocate(&handler.body)
             .ok_or_else(|| whole(format!("{}: a malformed body", handler.point)))?;
-        if let Some(site) = stacks::check(program, &handler.body) {
+        if let Some(site) = needs.marks.unfit(In::Handler(allocs.len())) {
             let site = program.sites.get(site.index());
             return Err(CompileError {
                 handler: handler.point.to_string(),
                 site: site.map(|s| s.near.to_string()).unwrap_or_default(),
-                reason: "the text of a stack or of a user symbol is made when it is printed: \
-                         in a kernel handler it can be printed, joined, kept, and be a key"
+                reason: "the text of a stack or of a user symbol is made when it is printed: in a \
+                         kernel handler it can be printed, joined, kept, and be a key; names of \
+                         symbols and stacks of programs (usymname, usymdata, umodname, \
+                         sprint_ubacktrace) can be looked at, too, but no stacks of the kernel \
+                         and no places in the source"
                     .into(),
             });
         }
@@ -234,6 +242,7 @@ fn generate_planned(
             kernel: room.kernel,
             rows: room.rows,
             files: room.user.map(|_| room.next_file),
+            symbols: plan.marks.any_made(),
         }),
         tree: plan.tree,
         pages: pool.subs.contains_key(USER_TEXT),

@@ -93,6 +93,8 @@ pub struct StackWords {
     /// Offset in the shared block of the last number that a file got, where stacks of programs
     /// are taken.
     pub files: Option<u32>,
+    /// Whether kernel handlers look symbols of programs up themselves.
+    pub symbols: bool,
 }
 
 /// The file number of the kernel's own code in programs (vDSO).
@@ -109,6 +111,38 @@ pub const FILES_MAP: &str = "stack_files";
 pub const ROWS_MAP: &str = "stack_rows";
 /// Unwind rows of all files together.
 pub const MAX_ROWS: u32 = 1 << 20;
+
+/// Map of the symbols of files: the value has fields as [`symbol_row`] says.
+pub const SYMBOLS_MAP: &str = "stack_symbols";
+/// Map of rows of symbols, see [`symbol_row`].
+pub const SYMBOL_ROWS_MAP: &str = "symbol_rows";
+/// Map of names of symbols and files, see [`symbol_row`].
+pub const NAMES_MAP: &str = "symbol_names";
+
+/// Symbols as kernel handlers search them. Rows of 8 bytes: 32 bits are the first place of a symbol, or
+/// of a gap without one, 32 bits where its name is in the map of names, in words. A place is an offset
+/// in the file of less than 2 GB; bit 31 is for [`BEHIND`].
+///
+/// A name is a text with a NUL behind two words: the place that its offsets are counted from, and the
+/// symbol's size. A gap has no text, and offsets in it are linked addresses. A file's name has in
+/// front where its last part begins, and the bytes that the file takes in memory.
+pub mod symbol_row {
+    /// Most rows of all files together.
+    pub const MAX: u32 = 1 << 20;
+    /// Bytes of names.
+    pub const NAMES: u32 = 16 << 20;
+    /// Bytes of an element of the map of names.
+    pub const NAMES_PAGE: u32 = 4096;
+    /// In a file's element: its first row, how many, where its name is (in words); 0 and 0 where
+    /// they are not there.
+    pub const FIRST: i16 = 0;
+    /// See [`FIRST`].
+    pub const COUNT: i16 = 8;
+    /// See [`FIRST`].
+    pub const NAME: i16 = 16;
+    /// Bytes of the element.
+    pub const FILE: i16 = 24;
+}
 
 /// A row of 8 bytes that says how the caller's registers are found: offsets of its fields. Rows
 /// of a file are in order of their offsets in the file.
@@ -204,8 +238,10 @@ pub mod percpu {
     pub const SKIP_OWN: u32 = 72;
     /// The same of events that interrupts and switches of tasks bring: some are others'.
     pub const SKIP_HELD: u32 = 80;
+    /// Symbols that handlers looked up in files whose symbols were not there.
+    pub const UNNAMED: u32 = 88;
     /// First free word: handler counters follow.
-    pub const END: u32 = 88;
+    pub const END: u32 = 96;
 }
 
 /// Counters of one handler in each CPU's block, as word offsets from its

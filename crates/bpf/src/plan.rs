@@ -9,6 +9,7 @@ mod arrays;
 mod stacks;
 
 use spile_ir::fmt::MAX_MEM;
+use spile_ir::marks::Marks;
 use spile_ir::storage::Storage;
 use spile_ir::{
     ElemTy, Global, GlobalKind, HandlerId, Hist, Inst, MAX_CALLERS, Program, StatsSpec, Ty,
@@ -17,8 +18,8 @@ use spile_ir::{
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
-    AggLayout, FILES_MAP, GlobalLayout, HandlerInfo, MAX_ROWS, Options, Place, ROWS_MAP,
-    ValueLayout, counters, percpu, shared,
+    AggLayout, FILES_MAP, GlobalLayout, HandlerInfo, MAX_ROWS, NAMES_MAP, Options, Place, ROWS_MAP,
+    SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout, counters, percpu, shared, symbol_row,
 };
 use crate::lower::{is_tokenize, reads_into_text};
 
@@ -140,6 +141,8 @@ pub struct Plan {
     pub added: Vec<bool>,
     /// Where stacks are taken, if they are.
     pub stacks: Option<StackRoom>,
+    /// Texts of symbols, and which of them handlers make themselves.
+    pub marks: Marks,
     /// Place in the shared block of the bits of [`crate::tree`].
     pub tree: Option<u32>,
 }
@@ -184,7 +187,7 @@ pub struct Snapshot {
 }
 
 /// What the handlers' code needs of the frame.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Needs {
     /// Bytes of frame slots of the hungriest handler.
     pub frame: u32,
@@ -192,6 +195,8 @@ pub struct Needs {
     pub piece: u32,
     /// Bytes that an activation of a function keeps.
     pub kept: u32,
+    /// Texts of symbols, and which of them handlers make themselves.
+    pub marks: Marks,
 }
 
 /// Gives out offsets.
@@ -339,6 +344,9 @@ impl Plan {
                 },
                 flags: MMAPABLE,
             });
+            if needs.marks.any_made() {
+                maps.extend(symbol_maps());
+            }
         }
         let snapshots = snapshots(program, &iterators, &mut maps)?;
         let tree = program
@@ -366,6 +374,7 @@ impl Plan {
             together,
             added: additions(program, options.share == Some(true)),
             stacks,
+            marks: needs.marks,
             tree,
         })
     }
@@ -378,6 +387,34 @@ impl Plan {
             (2 * (self.scratch.out_size + 1).next_power_of_two()).max(self.kept_bytes) + 3 * 8192;
         self.shared_size + self.stride * options.cpus + beyond
     }
+}
+
+/// The maps of symbols, see [`symbol_row`].
+fn symbol_maps() -> [MapSpec; 3] {
+    let array = |name: &str, value_size, max_entries| MapSpec {
+        name: name.into(),
+        ty: MapType::Array,
+        key_size: 4,
+        value_size,
+        max_entries,
+        flags: MMAPABLE,
+    };
+    [
+        MapSpec {
+            name: SYMBOLS_MAP.into(),
+            ty: MapType::Hash,
+            key_size: 8,
+            value_size: symbol_row::FILE as u32,
+            max_entries: 4096,
+            flags: 0,
+        },
+        array(SYMBOL_ROWS_MAP, 8, symbol_row::MAX),
+        array(
+            NAMES_MAP,
+            symbol_row::NAMES_PAGE,
+            symbol_row::NAMES / symbol_row::NAMES_PAGE,
+        ),
+    ]
 }
 
 /// Which globals kernel handlers add to in many places, or in any with `all`.

@@ -9,6 +9,7 @@
 //! | [`interp`] | the reference interpreter, and globals in ordinary memory |
 //! | [`text`], [`reader`] | the text form |
 //! | [`regex`] | regular expressions as tables |
+//! | [`marks`] | where texts go that only the controller can make |
 //! | [`opt`], [`liveness`] | the optimiser, and the analysis it shares with register allocation |
 //! | [`verify`] | the invariants of the IR |
 //! | [`storage`] | how each global is stored |
@@ -21,6 +22,7 @@ pub mod hist;
 pub mod interp;
 pub mod intrinsics;
 pub mod liveness;
+pub mod marks;
 pub mod opt;
 pub mod program;
 pub mod reader;

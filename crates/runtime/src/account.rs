@@ -67,6 +67,8 @@ pub struct Account {
     pub guessed: u64,
     /// Files in stacks of programs whose unwind rows the kernel had no room for.
     pub no_rows: u64,
+    /// Symbols that handlers looked at in files whose symbols were not there.
+    pub unknown_symbols: u64,
     /// Stacks that were deeper than MAXBACKTRACE.
     pub cut_stacks: u64,
     /// Records that were not as the layout says.
@@ -179,6 +181,11 @@ impl Account {
                 self.no_rows,
                 "files in stacks of programs whose unwind tables found no room: frames in them were \
                  found by frame pointers, and such stacks may end early",
+            ),
+            (
+                self.unknown_symbols,
+                "symbols that handlers looked at before their files were read: these had an \
+                 address instead of the name",
             ),
             (
                 self.cut_stacks,

@@ -6,21 +6,22 @@
 
 mod deltas;
 mod locks;
+mod world;
 
-use std::borrow::Cow;
+use world::World;
+
 use std::rc::Rc;
 use std::time::Instant;
 
-use spile_bpf::layout::{RecordShape, RecordWhat};
-use spile_ir::interp::{Element, Env, Fault, MemGlobals, ScriptError, Value};
-use spile_ir::intrinsics::Intrinsic;
-use spile_ir::stats::Stat;
-use spile_ir::{GlobalId, HandlerId, Program, SiteId, Space, Stream};
+use spile_bpf::layout::{RecordShape, RecordWhat, Symbolic};
+use spile_ir::interp::{Env, MemGlobals, ScriptError, Value};
+use spile_ir::marks::Marks;
+use spile_ir::{HandlerId, Program, SiteId, Stream};
 
 use crate::account::Account;
 use crate::commands::Commands;
 use crate::deferred::Deferred;
-use crate::globals::{Globals, Raw};
+use crate::globals::Texts;
 use crate::host::Host;
 use crate::kernel_side::Kernel;
 use crate::message;
@@ -30,7 +31,6 @@ use crate::present::Task;
 use crate::record::{self, Field, Piece};
 use crate::report::Hits;
 use crate::symbolic::Symbolizer;
-use crate::tree;
 use crate::user_files::UserFiles;
 
 /// Controller handlers and everything that they touch.
@@ -63,167 +63,6 @@ pub struct Controller {
     pub silent_errors: bool,
 }
 
-/// What the interpreter asks.
-struct World {
-    program: Rc<Program>,
-    kernel: Option<Kernel>,
-    mem: MemGlobals,
-    host: Host,
-    printed: Vec<(Stream, Vec<u8>)>,
-    truncated: u64,
-    /// Globals that the running handler reads from a copy.
-    copied: Vec<GlobalId>,
-    /// Texts of stacks and symbols.
-    symbolic: Symbolizer,
-}
-
-impl World {
-    fn globals(&mut self) -> Globals<'_> {
-        Globals {
-            program: &self.program,
-            kernel: self.kernel.as_ref(),
-            mem: &mut self.mem,
-            copied: &self.copied,
-        }
-    }
-
-    /// What the locked globals hold, all at one moment.
-    fn snapshot(&mut self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Fault> {
-        let globals = self.globals();
-        let mut all = Vec::new();
-        for (g, _) in &needs.locks {
-            all.extend(globals.raw(*g)?.map(|raw| (*g, raw)));
-        }
-        Ok(all)
-    }
-
-    /// Lets the handler read these instead of what the kernel goes on to change.
-    fn copy(&mut self, all: Vec<(GlobalId, Raw)>) -> Result<(), Fault> {
-        let ids: Vec<GlobalId> = all.iter().map(|(g, _)| *g).collect();
-        for (g, raw) in all {
-            self.globals().copy(g, raw)?;
-        }
-        self.copied = ids;
-        Ok(())
-    }
-
-    /// Drops the copies.
-    fn forget(&mut self) {
-        for g in std::mem::take(&mut self.copied) {
-            // The global exists, or there would be no copy of it.
-            let _ = self.mem.gclear(g);
-        }
-    }
-
-    /// Moves per-CPU deltas into the controller's values.
-    fn drain(&mut self) -> Result<Vec<(GlobalId, u64)>, Fault> {
-        match &mut self.kernel {
-            Some(kernel) => {
-                let symbolic = &self.symbolic;
-                kernel.drain(&self.program, &mut self.mem, &|key| symbolic.whole(key))
-            }
-            None => Ok(Vec::new()),
-        }
-    }
-}
-
-impl Env for World {
-    fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
-        self.globals().gload(g)
-    }
-
-    fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
-        self.globals().gstore(g, v)
-    }
-
-    fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
-        self.globals().gadd(g, v)
-    }
-
-    fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
-        self.globals().aget(g, keys)
-    }
-
-    fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
-        self.globals().aset(g, keys, v)
-    }
-
-    fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
-        self.globals().aadd(g, keys, v)
-    }
-
-    fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
-        self.globals().ahas(g, keys)
-    }
-
-    fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
-        self.globals().adel(g, keys)
-    }
-
-    fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
-        self.globals().gclear(g)
-    }
-
-    fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
-        self.globals().stat_add(g, keys, v)
-    }
-
-    fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
-        self.globals().stat_get(g, keys)
-    }
-
-    fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
-        self.globals().elements(g, slice)
-    }
-
-    fn text(&self, v: &Value) -> Option<Value> {
-        match self.symbolic.fill(v.as_bytes()) {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(text) => Some(Value::from(&text[..])),
-        }
-    }
-
-    fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
-        if let (Intrinsic::Symbolic, [form, of]) = (f, args) {
-            return Ok(Value::from(
-                &self.symbolic.text(form.as_long(), of.as_bytes())[..],
-            ));
-        }
-        if let (Intrinsic::InTree, [pid]) = (f, args) {
-            let kernel = self.kernel.as_ref();
-            let tree = kernel.and_then(|k| Some((k.state(), k.layout().tree?)));
-            let has = tree.is_some_and(|(state, at)| tree::has(state, at, pid.as_long()));
-            return Ok(Value::Long(i64::from(has)));
-        }
-        if let (Intrinsic::ValueSet | Intrinsic::ValueAppend, [text]) = (f, args) {
-            let text = self.symbolic.fill(text.as_bytes());
-            let fits = self.host.set_value(&text, f == Intrinsic::ValueAppend);
-            self.truncated += u64::from(!fits);
-            return Ok(Value::Long(0));
-        }
-        self.host.intrinsic(f, args)
-    }
-
-    fn read_memory(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
-        let fault = || Fault::from(format!("read fault at {addr:#x}"));
-        if self.host.read(space, addr, buf)? {
-            return Ok(());
-        }
-        Err(fault())
-    }
-
-    fn print(&mut self, stream: Stream, text: &[u8]) {
-        match self.printed.last_mut() {
-            Some((Stream::Out, all)) if stream == Stream::Out => all.extend_from_slice(text),
-            _ => self.printed.push((stream, text.to_vec())),
-        }
-    }
-
-    fn truncated(&mut self) {
-        self.truncated += 1;
-    }
-}
-
 impl Controller {
     /// For a program and what is loaded of it in the kernel.
     pub fn new(
@@ -240,6 +79,10 @@ impl Controller {
             .as_ref()
             .map_or(&[][..], |k| &k.layout().records)
             .into();
+        let mut texts = Texts::default();
+        if kernel.is_some() {
+            texts.note(&program, &Marks::of(&program, &Symbolic::made_in_kernel));
+        }
         Controller {
             shapes,
             needs: needs::of_program(&program, kernel.as_ref().map(Kernel::layout)),
@@ -252,7 +95,7 @@ impl Controller {
                 printed: Vec::new(),
                 truncated: 0,
                 copied: Vec::new(),
-                symbolic: Symbolizer::default(),
+                texts,
             },
             out,
             account: Account::default(),
@@ -362,6 +205,7 @@ impl Controller {
             let drained = self.world.drain();
             self.drained(drained);
         }
+        self.world.texts.begin();
         let Some(mut urgent) = self.lock(&needs) else {
             return Ok(());
         };
@@ -405,11 +249,12 @@ impl Controller {
     /// Where marks for texts of stacks are known by that word, and files of programs by these
     /// maps.
     pub fn set_mark(&mut self, word: [u8; crate::deferred::WORD], files: Option<UserFiles>) {
-        self.world.symbolic = Symbolizer::new(word, files);
+        let longest = self.world.program.limits.maxstringlen as usize;
+        self.world.texts.symbolic = Symbolizer::new(word, longest, files);
     }
 
     fn write(&mut self, stream: Stream, text: &[u8]) {
-        let text = &*self.world.symbolic.fill(text).into_owned();
+        let text = &*self.world.texts.symbolic.fill(text).into_owned();
         match stream {
             Stream::Out => self.out.push(text),
             Stream::Warn => {
@@ -446,7 +291,7 @@ impl Controller {
 
     /// Files of programs whose unwind rows found no room.
     pub fn files_without_rows(&self) -> u64 {
-        self.world.symbolic.without_rows()
+        self.world.texts.symbolic.without_rows()
     }
 
     /// Reads the string that a record leaves to the controller, if it is such a record.
@@ -462,7 +307,7 @@ impl Controller {
         };
         let program = Rc::clone(&self.world.program);
         if self.shapes[piece.shape].what == RecordWhat::File {
-            match self.world.symbolic.learn(&piece.fields) {
+            match self.world.texts.symbolic.learn(&piece.fields) {
                 Some(good) => self.account.unnamed += u64::from(!good),
                 None => self.account.malformed += 1,
             }
@@ -542,7 +387,7 @@ impl Controller {
                 Field::Str(s) => match &self.deferred {
                     Some(deferred) => {
                         let text = deferred.fill(s);
-                        Value::from(&*self.world.symbolic.fill(&text))
+                        Value::from(&*self.world.texts.symbolic.fill(&text))
                     }
                     None => Value::from(*s),
                 },
@@ -590,7 +435,8 @@ impl Controller {
     /// Adds up what both halves counted; too many errors end the session.
     pub fn sum_up(&mut self) {
         self.account.errors = self.controller_errors + self.kernel_errors;
-        self.account.truncated = self.kernel_truncated + self.world.truncated;
+        let cut = self.world.truncated + self.world.texts.symbolic.cut_keys();
+        self.account.truncated = self.kernel_truncated + cut;
         self.failed |= self.account.too_many_errors(&self.world.program.limits);
     }
 
@@ -637,7 +483,7 @@ mod tests {
     use spile_ir::fmt::{Format, Piece as FmtPiece};
     use spile_ir::storage::Storage;
     use spile_ir::{
-        Block, Body, Event, FormatId, Global, GlobalKind, Handler, Inst, Site, Term, Ty,
+        Block, Body, Event, FormatId, Global, GlobalId, GlobalKind, Handler, Inst, Site, Term, Ty,
     };
     use std::sync::atomic::Ordering;
 

@@ -37,7 +37,7 @@ fn show(
     match kind {
         GlobalKind::Scalar(_) => {
             let value = Cell::Scalar(globals.gload(g)?);
-            line(name, &[], &value, None, out);
+            line(name, &[], &whole(globals, value), None, out);
         }
         GlobalKind::Stats(spec) => match globals.stat_get(g, &[])? {
             Some(stat) if stat.extract(Extract::Count).is_ok_and(|n| n > 0) => {
@@ -51,6 +51,9 @@ fn show(
                 ElemTy::Scalar(_) => None,
             };
             let mut elements = globals.elements(g, &[])?;
+            for e in &mut elements {
+                e.cell = whole(globals, e.cell.clone());
+            }
             elements.sort_by_key(|e: &Element| Reverse(e.cell.value()));
             for e in &elements {
                 line(name, &e.keys, &e.cell, spec, out);
@@ -58,6 +61,17 @@ fn show(
         }
     }
     Ok(())
+}
+
+/// A value with the texts that it stands for.
+fn whole(globals: &Globals<'_>, cell: Cell) -> Cell {
+    match cell {
+        Cell::Scalar(Value::Str(s)) => {
+            let text = globals.texts.symbolic.fill(&s);
+            Cell::Scalar(Value::from(&*text))
+        }
+        other => other,
+    }
 }
 
 /// `name=5`, `name["k",1]="v"`, `name @count=...`, with a histogram below.

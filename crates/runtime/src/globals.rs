@@ -2,17 +2,18 @@
 //! the per-CPU deltas already drained into it), words of the state memory or system calls on a
 //! hash map for what it shares with the kernel.
 
-use std::sync::Arc;
+mod hash;
+
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{Place, ValueLayout, shared};
-use spile_ir::interp::{ARRAY_OVERFLOW, Cell, Element, Fault, MemGlobals, Value, matches};
+use spile_bpf::layout::{Place, ValueLayout};
+use spile_ir::interp::{Cell, Element, Fault, MemGlobals, Value};
 use spile_ir::stats::Stat;
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Program, StatsSpec, Ty};
 
 use crate::kernel_side::Kernel;
-use crate::maps::Table;
-use crate::state::{cell_bytes, key_bytes, read_cell, read_keys, word_of};
+pub use hash::Texts;
+use hash::{Hash, system};
 
 /// All globals of a program.
 pub struct Globals<'a> {
@@ -24,6 +25,8 @@ pub struct Globals<'a> {
     pub mem: &'a mut MemGlobals,
     /// Globals that are read from a copy in `mem`, see [`Globals::copy`].
     pub copied: &'a [GlobalId],
+    /// The texts that keys can stand for.
+    pub texts: &'a Texts,
 }
 
 /// What a global held at one moment, as it came from the kernel.
@@ -32,99 +35,6 @@ pub enum Raw {
     Cell(Cell),
     /// Keys and values of a hash map.
     Entries(Vec<(Vec<u8>, Vec<u8>)>),
-}
-
-/// A hash map with what is needed to read it.
-struct Hash<'a> {
-    kernel: &'a Kernel,
-    table: std::cell::RefMut<'a, Box<dyn Table>>,
-    types: &'a [Ty],
-    seq: bool,
-    wrap: bool,
-    value: &'a ValueLayout,
-}
-
-fn system(e: std::io::Error) -> Fault {
-    Fault::from(format!("reading a map: {e}"))
-}
-
-impl Hash<'_> {
-    /// Bytes before the element.
-    fn skip(&self) -> usize {
-        if self.seq { 8 } else { 0 }
-    }
-
-    fn cell(&self, value: &[u8]) -> Cell {
-        let element = value.get(self.skip()..).unwrap_or_default();
-        read_cell(self.value, |o| word_of(element, o))
-    }
-
-    fn get(&mut self, keys: &[Value]) -> Result<Option<Cell>, Fault> {
-        let found = self
-            .table
-            .get(&key_bytes(self.types, keys))
-            .map_err(system)?;
-        Ok(found.map(|v| self.cell(&v)))
-    }
-
-    fn set(&mut self, keys: &[Value], cell: &Cell) -> Result<(), Fault> {
-        let key = key_bytes(self.types, keys);
-        let mut value = Vec::new();
-        if self.seq {
-            // An element keeps its age; a new one is the youngest.
-            let old = self.table.get(&key).map_err(system)?;
-            let next = || {
-                let last = self.kernel.state().shared(shared::SEQ);
-                last.fetch_add(1, Ordering::Relaxed) + 1
-            };
-            let age = old.map_or_else(next, |v| word_of(&v, 0));
-            value.extend(age.to_ne_bytes());
-        }
-        value.extend(cell_bytes(cell, self.value));
-        while !self.table.set(&key, &value).map_err(system)? {
-            if !self.wrap || !self.evict()? {
-                return Err(ARRAY_OVERFLOW.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the oldest element; false when there is none.
-    fn evict(&mut self) -> Result<bool, Fault> {
-        let entries = self.table.entries().map_err(system)?;
-        let Some((key, _)) = entries.iter().min_by_key(|(_, v)| word_of(v, 0)) else {
-            return Ok(false);
-        };
-        self.table.remove(key).map_err(system)?;
-        Ok(true)
-    }
-
-    /// Elements that match: by age where it is known, otherwise by key, so that the order does
-    /// not change from one time to the next.
-    fn elements(&mut self, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
-        let entries = self.table.entries().map_err(system)?;
-        Ok(self.decode(entries, slice))
-    }
-
-    fn decode(&self, entries: Vec<(Vec<u8>, Vec<u8>)>, slice: &[Option<Value>]) -> Vec<Element> {
-        let mut found: Vec<(u64, Element)> = entries
-            .into_iter()
-            .map(|(key, value)| {
-                let keys: Arc<[Value]> = read_keys(self.types, &key).into();
-                let age = if self.seq { word_of(&value, 0) } else { 0 };
-                (
-                    age,
-                    Element {
-                        keys,
-                        cell: self.cell(&value),
-                    },
-                )
-            })
-            .filter(|(_, e)| matches(slice, &e.keys))
-            .collect();
-        found.sort_by(|a, b| (a.0, &a.1.keys).cmp(&(b.0, &b.1.keys)));
-        found.into_iter().map(|(_, e)| e).collect()
-    }
 }
 
 impl<'a> Globals<'a> {
@@ -194,6 +104,7 @@ impl<'a> Globals<'a> {
             seq: *seq,
             wrap: *wrap,
             value,
+            texts: self.texts.of(g),
         })
     }
 
@@ -317,17 +228,13 @@ impl<'a> Globals<'a> {
             return self.mem.adel(g, keys);
         };
         let gone = match exact(keys) {
-            Some(keys) => vec![key_bytes(hash.types, &keys)],
+            Some(keys) => vec![keys],
             None => {
                 let found = hash.elements(keys)?;
-                found
-                    .iter()
-                    .map(|e| key_bytes(hash.types, &e.keys))
-                    .collect()
+                found.iter().map(|e| e.keys.to_vec()).collect()
             }
         };
-        gone.iter()
-            .try_for_each(|key| hash.table.remove(key).map_err(system))
+        gone.iter().try_for_each(|keys| hash.remove(keys))
     }
 
     /// Empties an array or a statistic, sets a scalar to 0 or "".
@@ -418,7 +325,10 @@ mod tests {
     use super::*;
     use crate::kernel_side::BoxedTable;
     use crate::maps::PlainMap;
+    use crate::state::{key_bytes, word_of};
+    use crate::symbolic::Symbolizer;
     use spile_bpf::layout::{AggLayout, Beside, GlobalLayout, Layout, PerCpuArray};
+    use spile_ir::interp::ARRAY_OVERFLOW;
     use spile_ir::storage::Storage;
     use spile_ir::{Global, Init, SiteId};
     use std::cell::RefCell;
@@ -592,6 +502,7 @@ mod tests {
             kernel: Some(&kernel),
             mem: &mut mem,
             copied: &[],
+            texts: &Texts::default(),
         });
     }
 
@@ -707,20 +618,37 @@ mod tests {
         };
         hit(&kernel, 0, 0, 1, 5);
         hit(&kernel, 1, 3, 1, 6);
-        assert_eq!(kernel.drain(&program, &mut mem, &|_| None).unwrap(), []);
+        assert_eq!(
+            kernel
+                .drain(&program, &mut mem, &Symbolizer::default())
+                .unwrap(),
+            []
+        );
         hit(&kernel, 1, 2, 1, 10);
         for n in 2..5 {
             hit(&kernel, 0, n as u32 - 2, n, 1);
         }
         assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 11.into());
         assert_eq!(
-            kernel.drain(&program, &mut mem, &|_| None).unwrap(),
+            kernel
+                .drain(&program, &mut mem, &Symbolizer::default())
+                .unwrap(),
             [(DELTAS, 1)]
         );
         assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 21.into());
         hit(&kernel, 0, 0, 1, 100);
-        assert_eq!(kernel.off(&program, &mut mem, &|_| None).unwrap(), []);
+        assert_eq!(
+            kernel
+                .off(&program, &mut mem, &Symbolizer::default())
+                .unwrap(),
+            []
+        );
         assert_eq!(mem.aget(DELTAS, &key("k", 1)).unwrap(), 121.into());
-        assert_eq!(kernel.drain(&program, &mut mem, &|_| None).unwrap(), []);
+        assert_eq!(
+            kernel
+                .drain(&program, &mut mem, &Symbolizer::default())
+                .unwrap(),
+            []
+        );
     }
 }

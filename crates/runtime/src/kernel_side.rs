@@ -17,6 +17,7 @@ use crate::load::Loaded;
 use crate::maps::{Fields, KernelMap, Table};
 use crate::needs::Needs;
 use crate::state::{State, read_keys};
+use crate::symbolic::Symbolizer;
 use crate::urgent::Urgent;
 
 /// How long the controller waits for a lock. A kernel handler holds one for microseconds; only
@@ -36,6 +37,8 @@ pub struct Kernel {
     grace: Grace,
     /// Handlers can run: deltas keep coming.
     live: bool,
+    /// Elements whose keys told of files that were not known yet.
+    waiting: RefCell<Vec<(GlobalId, Elements)>>,
 }
 
 impl Kernel {
@@ -80,6 +83,7 @@ impl Kernel {
             tables,
             grace: Grace::choose(),
             live: true,
+            waiting: RefCell::default(),
             loaded: Some(loaded),
         })
     }
@@ -94,6 +98,7 @@ impl Kernel {
             tables,
             grace: Grace::Visit,
             live: true,
+            waiting: RefCell::default(),
         }
     }
 
@@ -191,7 +196,7 @@ impl Kernel {
         &mut self,
         program: &Program,
         mem: &mut MemGlobals,
-        text: KeyText<'_>,
+        symbolic: &Symbolizer,
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
         if !self.live {
             return Ok(Vec::new());
@@ -206,7 +211,7 @@ impl Kernel {
         // of others are lost if this thread is switched out meanwhile, as kernels can that have to
         // be asked whether handlers are over.
         let _urgent = (self.grace == Grace::Barrier).then(Urgent::begin);
-        self.collect(program, (mem, text), old, (true, false))
+        self.collect(program, (mem, symbolic), old, (true, false))
     }
 
     /// No handler runs any more: moves all deltas and remembers that no more come.
@@ -214,13 +219,13 @@ impl Kernel {
         &mut self,
         program: &Program,
         mem: &mut MemGlobals,
-        text: KeyText<'_>,
+        symbolic: &Symbolizer,
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
         self.grace.wait(&self.state);
         let now = self.state.generation();
         // The older generation first: its elements came first.
-        let mut full = self.collect(program, (&mut *mem, text), now ^ 1, (true, true))?;
-        full.extend(self.collect(program, (mem, text), now, (false, true))?);
+        let mut full = self.collect(program, (&mut *mem, symbolic), now ^ 1, (true, true))?;
+        full.extend(self.collect(program, (mem, symbolic), now, (false, true))?);
         self.live = false;
         Ok(full)
     }
@@ -229,11 +234,22 @@ impl Kernel {
     fn collect(
         &self,
         program: &Program,
-        (mem, text): (&mut MemGlobals, KeyText<'_>),
+        (mem, symbolic): (&mut MemGlobals, &Symbolizer),
         generation: u32,
         (only_double, last): (bool, bool),
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
         let mut full = Vec::new();
+        // What they tell of has had its time to become known.
+        let waiting = self.waiting.take();
+        for (g, elements) in waiting {
+            let place = self.layout.globals.get(g.index()).and_then(Option::as_ref);
+            let Some(place) = place.map(|l| &l.place) else {
+                continue;
+            };
+            let how = (&mut *mem, symbolic, true);
+            let (missed, _) = merge(g, place, Deltas::Array(elements), how)?;
+            full.extend((missed > 0).then_some((g, missed)));
+        }
         for (i, layout) in self.layout.globals.iter().enumerate() {
             let g = GlobalId(i as u32);
             let (Some(layout), Some(global)) = (layout, program.globals.get(i)) else {
@@ -251,9 +267,13 @@ impl Kernel {
             let deltas = drain::take(&self.state, &self.layout, g, (generation, last), table)
                 .map_err(|e| Fault::from(format!("reading {}: {e}", global.name)))?;
             for (g, deltas) in deltas {
-                let missed = merge(g, &layout.place, deltas, (&mut *mem, text))?;
+                let how = (&mut *mem, symbolic, last);
+                let (missed, unknown) = merge(g, &layout.place, deltas, how)?;
                 if missed > 0 {
                     full.push((g, missed));
+                }
+                if !unknown.is_empty() {
+                    self.waiting.borrow_mut().push((g, unknown));
                 }
             }
         }
@@ -261,39 +281,53 @@ impl Kernel {
     }
 }
 
-/// The text that a key stands for, if the controller makes it: keys that have the same are one.
-pub type KeyText<'a> = &'a dyn Fn(&Value) -> Option<Value>;
+/// Elements by the bytes of their keys.
+type Elements = Vec<(Vec<u8>, Cell)>;
 
-/// Adds deltas to the controller's value; gives how many elements did not fit.
+/// Adds deltas to the controller's value; gives how many elements did not fit, and those whose
+/// keys tell of files that are not known yet, if not `all` are to be taken.
 fn merge(
     g: GlobalId,
     place: &Place,
     deltas: Deltas,
-    (mem, text): (&mut MemGlobals, KeyText<'_>),
-) -> Result<u64, Fault> {
-    match deltas {
-        Deltas::Scalar(Cell::Scalar(v)) => mem.gadd(g, v.as_long()).map(|_| 0),
-        Deltas::Scalar(Cell::Stats(s)) => mem.stat_merge(g, &[], &s).map(|()| 0),
-        Deltas::Array(elements) => {
-            let Place::PerCpuArray(PerCpuArray { keys: types, .. }) = place else {
-                return Ok(0);
-            };
-            let mut missed = 0;
-            for (key, delta) in elements {
-                let mut keys = read_keys(types, &key);
-                for key in keys.iter_mut().filter(|k| matches!(k, Value::Str(_))) {
-                    if let Some(text) = text(key) {
-                        *key = text;
-                    }
-                }
-                let added = match delta {
-                    Cell::Scalar(v) => mem.aadd(g, &keys, v.as_long()).map(|_| ()),
-                    Cell::Stats(s) => mem.stat_merge(g, &keys, &s),
-                };
-                // The array is full: nothing else fails here.
-                missed += u64::from(added.is_err());
-            }
-            Ok(missed)
+    (mem, symbolic, all): (&mut MemGlobals, &Symbolizer, bool),
+) -> Result<(u64, Elements), Fault> {
+    let elements = match deltas {
+        Deltas::Scalar(Cell::Scalar(v)) => {
+            mem.gadd(g, v.as_long())?;
+            return Ok((0, Vec::new()));
         }
+        Deltas::Scalar(Cell::Stats(s)) => {
+            mem.stat_merge(g, &[], &s)?;
+            return Ok((0, Vec::new()));
+        }
+        Deltas::Array(elements) => elements,
+    };
+    let Place::PerCpuArray(PerCpuArray { keys: types, .. }) = place else {
+        return Ok((0, Vec::new()));
+    };
+    let (mut missed, mut unknown) = (0, Vec::new());
+    for (bytes, delta) in elements {
+        let mut keys = read_keys(types, &bytes);
+        let mut known = true;
+        for (key, ty) in keys.iter_mut().zip(types) {
+            if let Value::Str(_) = key
+                && let Some((text, all_known)) = symbolic.key(key, *ty)
+            {
+                *key = text;
+                known &= all_known;
+            }
+        }
+        if !known && !all {
+            unknown.push((bytes, delta));
+            continue;
+        }
+        let added = match delta {
+            Cell::Scalar(v) => mem.aadd(g, &keys, v.as_long()).map(|_| ()),
+            Cell::Stats(s) => mem.stat_merge(g, &keys, &s),
+        };
+        // The array is full: nothing else fails here.
+        missed += u64::from(added.is_err());
     }
+    Ok((missed, unknown))
 }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{FILES_MAP, Layout, ROWS_MAP};
+use spile_bpf::layout::{FILES_MAP, Layout, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP};
 use spile_ir::{CodePlace, Event, Procfs, Program};
 
 use crate::child::Watched;
@@ -14,6 +14,7 @@ use crate::procfs::Spec;
 use crate::session::{Options, Target};
 use crate::state::State;
 use crate::user_files::UserFiles;
+use crate::user_files::names::NameTables;
 
 /// The files of a program's `procfs` probes, each once, with the permissions that its probes
 /// give it.
@@ -84,11 +85,17 @@ pub fn user_files(
         return Ok(None);
     };
     let maps = (loaded.map_fd(FILES_MAP)?, loaded.map_fd(ROWS_MAP)?);
-    let Some(mut files) = UserFiles::new(maps.0, maps.1, stacks.rows) else {
+    let mut names = None;
+    if stacks.symbols {
+        let of_files = loaded.map_fd(SYMBOLS_MAP)?;
+        let (rows, texts) = (loaded.map_fd(SYMBOL_ROWS_MAP)?, loaded.map_fd(NAMES_MAP)?);
+        names = NameTables::new(of_files, rows, texts);
+    }
+    let Some(mut files) = UserFiles::new(maps, stacks.rows, names) else {
         return Ok(None);
     };
     // Others are told of when something meets them.
-    if !stacks.rows {
+    if !stacks.rows && !stacks.symbols {
         return Ok(Some(files));
     }
     let mut paths = options.objects.clone();

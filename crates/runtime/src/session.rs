@@ -622,6 +622,7 @@ impl Session {
         let (lost, cut) = (state.sum(percpu::LOST_OUTPUT), state.sum(percpu::TRUNCATED));
         let guessed = state.sum(percpu::GUESSED);
         let cut_stacks = state.sum(percpu::CUT_STACKS);
+        let unknown_symbols = state.sum(percpu::UNNAMED);
         let no_rows = self.controller.files_without_rows();
         let account = &mut self.controller.account;
         account.skipped = skipped;
@@ -629,6 +630,7 @@ impl Session {
         account.guessed = guessed;
         account.cut_stacks = cut_stacks;
         account.no_rows = no_rows;
+        account.unknown_symbols = unknown_symbols;
         self.controller.set_kernel_counts(errors, cut);
     }
 

@@ -3,9 +3,12 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{StackWords, Symbolic, stack_words};
+use spile_ir::Ty;
 use spile_ir::interp::Value;
 use spile_kernel::symbols::Symbols;
 
@@ -21,17 +24,53 @@ use crate::user_files::{Place, UserFiles};
 pub struct Symbolizer {
     /// The session's word, if kernel handlers leave texts to the controller.
     word: Option<[u8; WORD]>,
+    /// Bytes of the longest string.
+    longest: usize,
     files: RefCell<Option<UserFiles>>,
     kernel: RefCell<KernelLines>,
+    keys: RefCell<Keys>,
+}
+
+/// Most keys that are remembered.
+const KEYS: usize = 1 << 16;
+
+/// Texts as keys of arrays.
+#[derive(Default)]
+struct Keys {
+    /// The keys that marks have become.
+    made: HashMap<(Value, Ty), Value>,
+    /// Of keys that were cut: the mark of the whole text and the text's hash, or that several texts
+    /// have become this key.
+    whole: HashMap<Value, Option<(Value, u64)>>,
+    cut: u64,
+}
+
+impl Keys {
+    /// Notes the whole text of a key that was cut.
+    fn note(&mut self, cut: &Value, mark: &Value, text: &Value) {
+        let mut hasher = DefaultHasher::new();
+        text.as_bytes().hash(&mut hasher);
+        let hash = hasher.finish();
+        if self.whole.len() >= KEYS {
+            self.whole.clear();
+        }
+        let first = || Some((mark.clone(), hash));
+        let known = self.whole.entry(cut.clone()).or_insert_with(first);
+        if known.as_ref().is_some_and(|k| k.1 != hash) {
+            *known = None;
+            self.cut += 1;
+        }
+    }
 }
 
 impl Symbolizer {
-    /// For marks with that word, and the files of programs.
-    pub fn new(word: [u8; WORD], files: Option<UserFiles>) -> Symbolizer {
+    /// For marks with that word in strings of at most so many bytes, and the files of programs.
+    pub fn new(word: [u8; WORD], longest: usize, files: Option<UserFiles>) -> Symbolizer {
         Symbolizer {
             word: Some(word),
+            longest,
             files: RefCell::new(files),
-            kernel: RefCell::default(),
+            ..Symbolizer::default()
         }
     }
 
@@ -42,6 +81,7 @@ impl Symbolizer {
 
     /// Takes up a file: see [`UserFiles::learn`].
     pub fn learn(&self, fields: &[Field<'_>]) -> Option<bool> {
+        self.keys.borrow_mut().made.clear();
         self.files.borrow_mut().as_mut()?.learn(fields)
     }
 
@@ -54,26 +94,66 @@ impl Symbolizer {
         out
     }
 
-    /// The same of a key that has such marks, if all files that it tells of are known by now.
-    /// Equal stacks have equal marks already, and their texts can be longer than a key.
-    pub fn whole(&self, key: &Value) -> Option<Value> {
-        let word = self.word.as_ref()?;
-        let text = key.as_bytes();
-        let marks = (0..text.len()).filter(|at| text[*at..].starts_with(word));
-        let mut forms = marks.filter_map(|at| Symbolic::by_letter(*text.get(at + WORD)?));
-        if forms.any(|f| !f.of_address()) {
+    /// The key that a string with marks is: its text, cut to the width of such keys; and whether
+    /// all files that it tells of are known by now. None for any other string.
+    ///
+    /// Many marks can stand for one text, and many texts be one when they are cut.
+    pub fn key(&self, key: &Value, ty: Ty) -> Option<(Value, bool)> {
+        if !self.marked(key.as_bytes()) {
             return None;
         }
-        let Cow::Owned(text) = self.fill(key.as_bytes()) else {
-            return None;
-        };
-        let mut files = self.files.borrow_mut();
-        let unknown = files.as_mut().map(|f| std::mem::take(&mut f.met_unknown));
-        (unknown != Some(true)).then(|| Value::from(&text[..]))
+        let mut keys = self.keys.borrow_mut();
+        let made = (key.clone(), ty);
+        if let Some(known) = keys.made.get(&made) {
+            return Some((known.clone(), true));
+        }
+        self.forget_met();
+        let text = Value::from(&*self.fill(key.as_bytes()));
+        let (unknown, changing) = self.forget_met();
+        let (cut, is_cut) = text.clone().fit(ty);
+        if is_cut {
+            keys.note(&cut, key, &text);
+        }
+        if !unknown && !changing {
+            if keys.made.len() >= KEYS {
+                keys.made.clear();
+            }
+            keys.made.insert(made, cut.clone());
+        }
+        Some((cut, !unknown))
     }
 
-    /// A string with the texts that its marks stand for. Of a mark whose end was cut off, what
-    /// is there is used.
+    /// What a walk gives for a key: the mark whose text begins with it, if that is the only one.
+    pub fn shown(&self, key: &Value) -> Option<Value> {
+        let keys = self.keys.borrow();
+        let (mark, _) = keys.whole.get(key)?.as_ref()?;
+        Some(mark.clone())
+    }
+
+    /// Keys that several texts had in common when they were cut.
+    pub fn cut_keys(&self) -> u64 {
+        self.keys.borrow().cut
+    }
+
+    fn marked(&self, text: &[u8]) -> bool {
+        let word = self.word.as_ref();
+        word.is_some_and(|word| text.windows(WORD).any(|w| w == word))
+    }
+
+    /// Whether something of a file that is not known was asked for since the last call; and of code
+    /// that a program made.
+    fn forget_met(&self) -> (bool, bool) {
+        let mut files = self.files.borrow_mut();
+        let Some(files) = files.as_mut() else {
+            return (false, false);
+        };
+        let met = (files.met_unknown, files.met_made);
+        (files.met_unknown, files.met_made) = (false, false);
+        met
+    }
+
+    /// A string with the texts that its marks stand for. Of a mark whose end was cut off, the
+    /// frames that are there are used, but not what may be a part of one.
     pub fn fill<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
         let Some(word) = &self.word else {
             return text.into();
@@ -88,8 +168,21 @@ impl Symbolizer {
                 continue;
             };
             let end = rest.iter().position(|b| *b == b';');
-            self.append(form, &rest[1..end.unwrap_or(rest.len())], &mut out);
+            let of = match end {
+                Some(end) => &rest[1..end],
+                None => {
+                    let last = rest.iter().rposition(|b| *b == b' ');
+                    &rest[1..last.unwrap_or(1)]
+                }
+            };
+            self.append(form, of, &mut out);
             rest = end.map_or(&[][..], |end| &rest[end + 1..]);
+        }
+        if text.len() == self.longest {
+            // A mark of which no more is there than a part of the word.
+            let parts = (1..WORD).rev().find(|n| rest.ends_with(&word[..*n]));
+            let parts = parts.filter(|_| rest.len() < text.len());
+            rest = &rest[..rest.len() - parts.unwrap_or(0)];
         }
         if rest.len() == text.len() {
             return text.into();
@@ -318,7 +411,7 @@ mod tests {
     #[test]
     fn lines_of_addresses() {
         let word = *b"0123456789abcdef";
-        let symbolizer = Symbolizer::new(word, None);
+        let symbolizer = Symbolizer::new(word, 40, None);
         let fill = |t: &[u8]| String::from_utf8_lossy(&symbolizer.fill(t)).into_owned();
         assert_eq!(fill(b"plain"), "plain");
         assert_eq!(
@@ -326,16 +419,31 @@ mod tests {
             "a 0x1 : 0x1\n 0x2 : 0x2\n 0x3 : 0x3\nb"
         );
         assert_eq!(
-            fill(b"0123456789abcdefK0x1 0x2"),
+            fill(b"0123456789abcdefK0x1 0x2 0x"),
             " 0x1 : 0x1\n 0x2 : 0x2\n"
         );
+        assert_eq!(fill(b"0123456789abcdefJ0x"), "");
+        assert_eq!(
+            fill(b"0123456789abcdefK0x1;, 0123456789abcdefz"),
+            " 0x1 : 0x1\n, z"
+        );
+        let cut = b"0123456789abcdefK0x1;, and more 01234567";
+        assert_eq!((cut.len(), &*fill(cut)), (40, " 0x1 : 0x1\n, and more "));
         assert_eq!(fill(b"0123456789abcdefK;!"), "!");
         assert_eq!(symbolizer.text(0, b"1"), b" 0x1 : 0x1\n");
-        // As keys, texts of addresses are what is equal; of stacks the marks are.
-        let whole = |t: &[u8]| symbolizer.whole(&Value::from(t));
-        let line = whole(b"at 0123456789abcdefJ0x8;");
-        assert_eq!(line.as_ref().map(Value::as_bytes), Some(&b"at 0x8"[..]));
-        assert!(whole(b"0123456789abcdefC0x8 0x9;").is_none());
-        assert!(whole(b"plain").is_none());
+        let key = |t: &[u8], width| symbolizer.key(&Value::from(t), Ty::Str(width));
+        let line = key(b"at 0123456789abcdefJ0x8;", 512);
+        assert_eq!(line, Some(("at 0x8".into(), true)));
+        assert!(key(b"plain", 512).is_none());
+        // Whole while one text begins so, and cut where there are two.
+        let [one, two] = [
+            &b"0123456789abcdefK0x8 0x19;"[..],
+            b"0123456789abcdefK0x8 0x1a;",
+        ];
+        let cut = Value::from(" 0x8 : 0x8\n 0x1");
+        assert_eq!(key(one, 16), Some((cut.clone(), true)));
+        assert_eq!(symbolizer.shown(&cut), Some(Value::from(one)));
+        assert_eq!(key(two, 16), Some((cut.clone(), true)));
+        assert_eq!((symbolizer.shown(&cut), symbolizer.cut_keys()), (None, 1));
     }
 }

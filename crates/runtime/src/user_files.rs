@@ -5,6 +5,8 @@
 //! mapped, or where that is gone by the names that lead to it and the mount points of its
 //! device. Whatever is opened stays open, so it is right also when the file is replaced.
 
+pub mod names;
+
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -22,6 +24,7 @@ use spile_kernel::bpf::Map;
 
 use crate::record::Field;
 use crate::state::Memory;
+use names::{NameTables, linked_at, loaded_size, symbol_at};
 
 /// Most bytes of a file with names of code that a program made.
 const MOST_NAMES: u64 = 64 << 20;
@@ -76,6 +79,10 @@ pub struct UserFiles {
     rows: OwnedFd,
     /// Whether stacks are walked, for which rows are needed.
     walks: bool,
+    /// The symbols that kernel handlers look at.
+    names: Option<NameTables>,
+    /// Files whose symbols found no room there.
+    pub without_names: u64,
     used: u32,
     known: HashMap<u64, File>,
     search: Search,
@@ -85,25 +92,35 @@ pub struct UserFiles {
     pub without_rows: u64,
     /// Something was asked for of a file that nothing had told of; whoever looks clears it.
     pub met_unknown: bool,
+    /// The same of code that a program made, whose names can still come.
+    pub met_made: bool,
 }
 
 impl UserFiles {
     /// For these maps; without `walks` no rows are loaded.
-    pub fn new(files: OwnedFd, rows: OwnedFd, walks: bool) -> Option<UserFiles> {
+    pub fn new(
+        (files, rows): (OwnedFd, OwnedFd),
+        walks: bool,
+        names: Option<NameTables>,
+    ) -> Option<UserFiles> {
         let mut all = UserFiles {
             files: Map::new(files).ok()?,
             rows,
             walks,
+            names,
+            without_names: 0,
             used: 0,
             known: HashMap::new(),
             search: Search::from_env(),
             made: HashMap::new(),
             without_rows: 0,
             met_unknown: false,
+            met_made: false,
         };
         // Without rows it is read when it is asked for.
-        let image = walks.then(vdso).flatten();
-        if image.is_some() || !walks {
+        let wanted = walks || all.names.is_some();
+        let image = wanted.then(vdso).flatten();
+        if image.is_some() || !wanted {
             all.add(VDSO.into(), (0, 0), "[vdso]".into(), image);
         }
         Some(all)
@@ -207,6 +224,11 @@ impl UserFiles {
         if self.files.update(&id, &value, 0).is_err() {
             self.without_rows += 1;
         }
+        if let Some(names) = &mut self.names
+            && !names.add(number, &name, module.as_ref())
+        {
+            self.without_names += 1;
+        }
         self.known.insert(number, File { name, module });
     }
 
@@ -264,33 +286,15 @@ impl UserFiles {
         };
         let image = module.image();
         let meant = (place.offset & !BEHIND).wrapping_sub(place.back);
-        let linked = if place.offset & BEHIND == 0 {
-            let in_file = image.address_of_offset(meant);
-            in_file.or_else(|| image.address_behind(meant))
-        } else if let Some(linked) = image.address_behind(meant) {
-            Some(linked)
-        } else {
+        let Some(linked) = linked_at(image, meant | place.offset & BEHIND) else {
             // Memory that happens to lie behind a file.
-            return Found::default();
-        };
-        let Some(linked) = linked else {
-            return found;
+            let behind = place.offset & BEHIND != 0;
+            return if behind { Found::default() } else { found };
         };
         found.linked = linked;
-        let segments = image.segments().iter();
-        let ends = segments.map(|s| s.address.saturating_add(s.file_size));
-        found.size = ends.max().unwrap_or(0);
-        let symbols = module.symbols();
-        let symbol = if image.is_code(linked) {
-            symbols.function_at(linked)
-        } else {
-            symbols.data_at(linked)
-        };
-        found.symbol = symbol.map(|(s, offset)| {
-            let name = spile_debuginfo::demangle::short(s.name);
-            let name = name.unwrap_or_else(|| s.name.to_owned());
-            (name, offset + place.back, s.size)
-        });
+        found.size = loaded_size(module);
+        let symbol = symbol_at(image, module.symbols(), linked);
+        found.symbol = symbol.map(|(name, offset, size)| (name, offset + place.back, size));
         found
     }
 
@@ -304,6 +308,7 @@ impl UserFiles {
 
     /// Code that is in no file.
     fn find_made(&mut self, place: Place) -> Found {
+        self.met_made = true;
         let made = self.made.entry(place.offset).or_default();
         let addr = place.addr.unwrap_or(0).wrapping_sub(place.back);
         let holds = |n: &&(u64, u64, String)| (n.0..n.0.saturating_add(n.1)).contains(&addr);

@@ -1,5 +1,7 @@
 //! Forms of texts that only the controller can make.
 
+use spile_ir::{Inst, Val};
+
 macro_rules! symbolic {
     ($($(#[$doc:meta])* $name:ident $letter:literal;)*) => {
         /// Forms of texts that only the controller can make. In strings of kernel handlers
@@ -72,10 +74,30 @@ impl Symbolic {
         )
     }
 
-    /// Whether it is of one address: many marks can then stand for one text.
-    pub fn of_address(self) -> bool {
-        use Symbolic::{KernelFileLines, KernelLines, KernelSimple};
-        !self.of_stack() && !matches!(self, KernelLines | KernelSimple | KernelFileLines)
+    /// Whether kernel handlers can make the text themselves.
+    pub fn in_kernel(self) -> bool {
+        use Symbolic::{UserBrief, UserData, UserLines, UserModule, UserName, UserSimple};
+        matches!(
+            self,
+            UserLines | UserSimple | UserBrief | UserName | UserData | UserModule
+        )
+    }
+
+    /// The same of the text that an instruction makes.
+    pub fn made_in_kernel(inst: &Inst) -> bool {
+        use spile_ir::Intrinsic::{Interrupted, UserSymbolic, UserSymbolicFrom};
+        match inst {
+            Inst::Intr {
+                f: UserSymbolic | UserSymbolicFrom,
+                args,
+                ..
+            } => match args.first() {
+                Some(Val::Imm(form)) => Symbolic::by_number(*form).is_some_and(Symbolic::in_kernel),
+                _ => false,
+            },
+            Inst::Intr { f, .. } => *f == Interrupted,
+            _ => false,
+        }
     }
 
     /// Whether it is made of addresses of the kernel.

@@ -11,7 +11,7 @@
 //! What a handler compares, keeps, or measures is never left: [`modes`] finds the registers
 //! that go nowhere but into output. The read of any other fails, with the address.
 
-use spile_ir::fmt::{ConvKind, Count, Format, Piece};
+use spile_ir::fmt::{ConvKind, Piece};
 use spile_ir::{BlockId, Body, Inst, Program, Reg as IrReg, StrId, Stream, Term, Ty, Val};
 
 use super::append::append_text;
@@ -106,7 +106,7 @@ fn visit(program: &Program, inst: &Inst, modes: &mut [Mode]) {
             let whole = of(modes, dst);
             let format = program.formats.get(fmt.index());
             let pieces = format.map_or(&[][..], |f| &f.pieces);
-            let simple = format.is_none_or(plain);
+            let simple = format.is_none_or(spile_ir::marks::plain);
             let convs = pieces.iter().filter_map(|p| match p {
                 Piece::Conv(c) => Some(c),
                 Piece::Lit(_) => None,
@@ -127,14 +127,6 @@ fn visit(program: &Program, inst: &Inst, modes: &mut [Mode]) {
         }
         _ => inst.for_each_use(|v| used(v, Mode::Used, modes)),
     }
-}
-
-/// Whether a format puts its arguments into the text as they are long: no widths, no precisions.
-pub(super) fn plain(format: &Format) -> bool {
-    format.pieces.iter().all(|p| match p {
-        Piece::Conv(c) => (c.width, c.precision) == (Count::None, Count::None),
-        Piece::Lit(_) => true,
-    })
 }
 
 /// The constant that a register's text has where its read fails, if that is all that its `catch`

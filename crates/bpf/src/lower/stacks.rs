@@ -8,10 +8,10 @@
 //! keys and comparisons see what is printed.
 //!
 //! Texts of stacks that only the controller can make go through values as marks: the session's
-//! word, a letter for the form, what the text is made of, a semicolon. Equal text has equal
-//! marks. [`check`] finds what would look into one.
+//! word, a letter for the form, what the text is made of, a semicolon. [`spile_ir::marks`] finds
+//! what would look into one: there the text is made here (`names.rs`), or the script refused.
 
-use spile_ir::{Body, Event, Inst, Program, Reg as IrReg, Val};
+use spile_ir::{Event, Reg as IrReg, Val};
 
 use super::append::flag;
 use super::argstr::Put;
@@ -387,74 +387,4 @@ fn put_hex_as(p: &mut Put<'_>, number: Reg, how: impl Into<Src>) {
     p.asm.mov(R1, number);
     p.asm.mov(R2, how);
     p.asm.call_sub(APPEND_HEX);
-}
-
-/// The first instruction that looks into a text which only the controller can make.
-pub(crate) fn check(program: &Program, body: &Body) -> Option<spile_ir::SiteId> {
-    let mut marked = vec![false; body.regs.len()];
-    let insts = || body.blocks.iter().flat_map(|b| &b.insts);
-    loop {
-        let before = marked.clone();
-        for (inst, _) in insts() {
-            if let Some(dst) = inst.dst()
-                && makes_mark(inst, &marked)
-            {
-                marked[dst.index()] = true;
-            }
-        }
-        if marked == before {
-            break;
-        }
-    }
-    if marked.iter().all(|m| !m) {
-        return None;
-    }
-    let is = |v: &Val| matches!(v, Val::Reg(r) if marked[r.index()]);
-    insts()
-        .find(|(inst, _)| looks_into(program, inst, &is))
-        .map(|(_, site)| *site)
-}
-
-/// Whether the result has a mark in it.
-fn makes_mark(inst: &Inst, marked: &[bool]) -> bool {
-    let is = |v: &Val| matches!(v, Val::Reg(r) if marked[r.index()]);
-    match inst {
-        Inst::Intr { f, .. } => f.is_symbolic(),
-        Inst::Copy { src, .. } => is(src),
-        Inst::Concat { a, b, .. } => is(a) || is(b),
-        Inst::Sprint { args, .. } => args.iter().any(is),
-        _ => false,
-    }
-}
-
-/// Whether an instruction needs the text that a mark stands for.
-fn looks_into(program: &Program, inst: &Inst, is: &dyn Fn(&Val) -> bool) -> bool {
-    match inst {
-        Inst::Copy { .. }
-        | Inst::Concat { .. }
-        | Inst::Print { .. }
-        | Inst::GStore { .. }
-        | Inst::AGet { .. }
-        | Inst::ASet { .. }
-        | Inst::AAdd { .. }
-        | Inst::AHas { .. }
-        | Inst::ADel { .. }
-        | Inst::StatAdd { .. }
-        | Inst::StatGet { .. }
-        | Inst::Save { .. }
-        | Inst::Restore { .. } => false,
-        Inst::StrCmp { op, a, b, .. } => {
-            let equality = matches!(op, spile_ir::CmpOp::Eq | spile_ir::CmpOp::Ne);
-            (is(a) || is(b)) && !(equality && is(a) && is(b))
-        }
-        Inst::Sprint { fmt, args, .. } => {
-            let format = program.formats.get(fmt.index());
-            args.iter().any(is) && !format.is_some_and(super::deferred::plain)
-        }
-        _ => {
-            let mut found = false;
-            inst.for_each_use(|v| found |= is(&v));
-            found
-        }
-    }
 }

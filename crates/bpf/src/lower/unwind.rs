@@ -19,11 +19,14 @@
 //! from `include/linux/maple_tree.h` (6.1 and later, 64 bits); the frame of a signal from
 //! `arch/x86/include/uapi/asm/ucontext.h`.
 
+mod frames;
 mod mappings;
+mod names;
+
+use frames::{append_frame, append_frames, how};
 
 use super::argstr::Put;
 use super::hex::{APPEND_HEX, append_hex};
-use super::stacks::{put_byte, put_hex};
 use super::{Gen, Pool, Res};
 use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
@@ -201,6 +204,11 @@ impl Gen<'_> {
             self.take_user_stack(Some(GIVEN))?;
         }
         self.begin_text(width);
+        if self.makes_text(dst) {
+            self.append_symbols(form, of)?;
+            self.end_text(off, width);
+            return Ok(());
+        }
         self.begin_mark(form)?;
         self.long_into(of, R2)?;
         self.forget(R2);
@@ -237,6 +245,11 @@ impl Gen<'_> {
         self.asm.mov(R1, R0);
         self.asm.call_sub("user_address");
         self.begin_text(width);
+        if self.makes_text(dst) {
+            self.append_symbol(form, room.most)?;
+            self.end_text(off, width);
+            return Ok(());
+        }
         self.begin_mark(form)?;
         self.asm.mov(R1, room.most as i32);
         self.asm.mov(R2, if form.full() { how::FULL } else { 0 });
@@ -529,10 +542,15 @@ impl<'a> Walk<'a> {
 
     /// `r0` = the row with the index in that field; `guess` where there is none.
     fn row(&mut self, index: u32, guess: Label) {
-        self.asm().ld_map(R1, ROWS_MAP);
-        self.addr(R2, index);
+        self.element(ROWS_MAP, index, guess);
+    }
+
+    /// `r0` = the element of a map with the key in that field; `none` where there is none.
+    fn element(&mut self, map: &'static str, key: u32, none: Label) {
+        self.asm().ld_map(R1, map);
+        self.addr(R2, key);
         self.asm().call(Helper::MapLookupElem);
-        self.asm().jump_if(Cond::Eq, R0, 0, guess);
+        self.asm().jump_if(Cond::Eq, R0, 0, none);
     }
 
     /// `user_step()`: the caller's registers; not 0 at the end of the stack.
@@ -723,63 +741,3 @@ const CODE: [(u32, u32, bool); 4] = [
     (0xff, 0xc3, false),
     (0xff_ffff, 0xe5_8948, true),
 ];
-
-/// How frames are appended.
-mod how {
-    /// With their addresses.
-    pub const FULL: i32 = 1;
-    /// With a space in front.
-    pub const SPACE: i32 = 2;
-}
-
-/// `append_frames(how, first, most)`: appends so many frames from the first on.
-fn append_frames(mut p: Put<'_>, base: i16, room: &StackRoom) -> Res<Function> {
-    for _ in 0..room.most {
-        p.asm.jump_if(Cond::Eq, R9, 0, p.end);
-        p.asm.load(Size::DW, R1, R6, base + at::N as i16);
-        p.asm.jump_if(Cond::Ge, R8, R1, p.end);
-        p.asm.mov(R1, R8);
-        p.asm.mov(R2, R7);
-        p.asm.call_sub("append_frame");
-        p.asm.alu(AluOp::Or, R7, how::SPACE);
-        p.asm.add(R8, 1);
-        p.asm.add(R9, -1);
-    }
-    p.finish()
-}
-
-/// `append_frame(index, how)`: appends a frame as `FILE.OFFSET`, in full with the address in front;
-/// one that is in no file as the address, 0 and the process. All in hex.
-fn append_frame(mut p: Put<'_>, base: i16, room: &StackRoom) -> Res<Function> {
-    let [bare, full, file, anonymous, process] = std::array::from_fn(|_| p.asm.label());
-    let (files, offsets) = (
-        base + at::FILES as i16,
-        base + at::offsets(room.most) as i16,
-    );
-    p.asm.jump_if(Cond::Gt, R7, room.most as i32, p.end);
-    p.asm.mov(R9, R7);
-    p.asm.alu(AluOp::Lsh, R9, 3);
-    p.asm.add(R9, R6);
-    p.asm.jump_if(Cond::Le, R8, how::FULL, bare);
-    put_byte(&mut p, b' ');
-    p.asm.bind(bare);
-    p.asm.load(Size::DW, R7, R9, files);
-    p.asm.jump_if(Cond::Eq, R7, 0, full);
-    p.asm.alu(AluOp::And, R8, how::FULL);
-    p.asm.jump_if(Cond::Eq, R8, 0, file);
-    p.asm.bind(full);
-    p.asm.load(Size::DW, R2, R9, room.frames as i16);
-    put_hex(&mut p, R2);
-    put_byte(&mut p, b'.');
-    p.asm.bind(file);
-    put_hex(&mut p, R7);
-    put_byte(&mut p, b'.');
-    p.asm.jump_if(Cond::Eq, R7, 0, process);
-    p.asm.load(Size::DW, R2, R9, offsets);
-    p.asm.jump(anonymous);
-    p.asm.bind(process);
-    p.asm.load(Size::DW, R2, R6, base + at::TGID as i16);
-    p.asm.bind(anonymous);
-    put_hex(&mut p, R2);
-    p.finish()
-}

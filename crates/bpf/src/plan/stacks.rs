@@ -71,6 +71,9 @@ impl StackRoom {
         // An address is looked up in the mappings, no stack is walked.
         let looks_up = |i: &Inst| match i {
             Inst::Intr {
+                f: I::Interrupted, ..
+            } => true,
+            Inst::Intr {
                 f: I::UserSymbolic,
                 args,
                 ..

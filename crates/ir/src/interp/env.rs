@@ -3,7 +3,7 @@
 use super::{Element, Fault, Value};
 use crate::intrinsics::Intrinsic;
 use crate::stats::Stat;
-use crate::{GlobalId, Space, Stream};
+use crate::{GlobalId, Space, Stream, Ty};
 
 /// Everything outside a handler's registers: globals, the machine, output. Implementations
 /// may rely on keys and values having the global's types and widths.
@@ -84,6 +84,14 @@ pub trait Env {
     /// The text of a string in which something stands for text that is made when it is used;
     /// `None` for any other.
     fn text(&self, _: &Value) -> Option<Value> {
+        None
+    }
+    /// The key that such a string is where keys have that type: its text, cut to the width.
+    fn key(&self, _: &Value, _: Ty) -> Option<Value> {
+        None
+    }
+    /// What a walk gives for a key: what stands for the whole text, where the key is a part of it.
+    fn shown(&self, _: &Value) -> Option<Value> {
         None
     }
     /// Output of the script; never split further than the script's own statements.

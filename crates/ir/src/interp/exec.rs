@@ -328,10 +328,22 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         }
     }
 
+    /// A key of an array. What stands for a text is the key that the text is.
+    fn key(&mut self, g: GlobalId, i: usize, v: Val) -> Result<Value, Fault> {
+        let ty = self.key_ty(g, i).ok_or_else(invalid)?;
+        if let Val::Reg(_) = v
+            && let value @ Value::Str(_) = self.val(v)
+            && let Some(key) = self.env.key(&value, ty)
+        {
+            return Ok(key);
+        }
+        self.fitted(v, Some(ty))
+    }
+
     fn keys(&mut self, g: GlobalId, keys: &[Val]) -> Result<Vec<Value>, Fault> {
         let mut out = Vec::with_capacity(keys.len());
         for (i, k) in keys.iter().enumerate() {
-            out.push(self.fitted(*k, self.key_ty(g, i))?);
+            out.push(self.key(g, i, *k)?);
         }
         Ok(out)
     }
@@ -339,7 +351,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
     fn pattern(&mut self, g: GlobalId, keys: &[Option<Val>]) -> Result<Vec<Option<Value>>, Fault> {
         let mut out = Vec::with_capacity(keys.len());
         for (i, k) in keys.iter().enumerate() {
-            let v = k.map(|k| self.fitted(k, self.key_ty(g, i))).transpose()?;
+            let v = k.map(|k| self.key(g, i, k)).transpose()?;
             out.push(v);
         }
         Ok(out)
@@ -398,7 +410,8 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                     return Ok(Flow::Goto(*done));
                 };
                 for (r, k) in keys.iter().zip(e.keys.iter()) {
-                    self.set(*r, k.clone());
+                    let shown = matches!(k, Value::Str(_)).then(|| self.env.shown(k));
+                    self.set(*r, shown.flatten().unwrap_or_else(|| k.clone()));
                 }
                 if let Some(r) = value {
                     self.set(*r, e.cell.value());
@@ -640,6 +653,9 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                 let limit = limit.map(|l| self.long(l).max(0) as usize);
                 let mut elements = self.env.elements(*g, &slice)?;
                 if let Some(spec) = sort {
+                    if spec.by == SortKey::Value {
+                        self.value_texts(&mut elements);
+                    }
                     sort_elements(&mut elements, *spec);
                 }
                 elements.truncate(limit.unwrap_or(usize::MAX));
@@ -658,6 +674,17 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
             _ => return Err(invalid()),
         }
         Ok(Flow::Next)
+    }
+
+    /// Values as they compare.
+    fn value_texts(&mut self, elements: &mut [Element]) {
+        for element in elements {
+            if let Cell::Scalar(value @ Value::Str(_)) = &mut element.cell
+                && let Some(text) = self.env.text(value)
+            {
+                *value = text;
+            }
+        }
     }
 
     fn start(&mut self, it: IterId, mut elements: Vec<Element>) -> Result<(), Fault> {

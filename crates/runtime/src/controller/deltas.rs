@@ -35,8 +35,7 @@ impl Controller {
         let Some(kernel) = &mut world.kernel else {
             return;
         };
-        let symbolic = &world.symbolic;
-        let drained = kernel.off(&world.program, &mut world.mem, &|key| symbolic.whole(key));
+        let drained = kernel.off(&world.program, &mut world.mem, &world.texts.symbolic);
         self.drained(drained);
     }
 

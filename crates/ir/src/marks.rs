@@ -1,0 +1,363 @@
+//! Where texts go that only the controller can make: kernel handlers carry marks in their place
+//! (see [`Intrinsic::is_symbolic`]), through registers and globals. A handler of the kernel that
+//! looks at such a text, as a comparison does, needs the text itself: this finds out which
+//! instructions have to make it there.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::fmt::{Count, Format, Piece};
+use crate::storage::Storage;
+use crate::*;
+
+/// A body: a handler's, or a function's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum In {
+    /// Of the handler with that number.
+    Handler(usize),
+    /// Of the function with that number.
+    Func(usize),
+}
+
+/// Something that holds a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Holder {
+    Reg(In, Reg),
+    /// What an activation keeps.
+    Kept(In, u32),
+    /// What a function gives back.
+    Result(usize),
+    /// A scalar, or the elements of an array.
+    Value(GlobalId),
+    /// A key of an array.
+    Key(GlobalId, usize),
+    /// Messages of errors.
+    Error,
+}
+
+/// What a program does with such texts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Marks {
+    made: HashSet<(In, Reg)>,
+    /// Keys of arrays that can have marks in them.
+    keys: HashSet<(GlobalId, usize)>,
+    unfit: HashMap<In, SiteId>,
+}
+
+impl Marks {
+    /// Of a program; `fit` tells the instructions whose text a kernel handler can make itself.
+    pub fn of(program: &Program, fit: &dyn Fn(&Inst) -> bool) -> Marks {
+        let flows = Flows::of(program, fit);
+        if flows.sources.is_empty() {
+            return Marks::default();
+        }
+        let needed = flows.against(flows.looked_at.iter().map(|l| l.0).collect());
+        // Keys that kernel handlers look elements up by: equal where the texts are.
+        let mut wanted = needed.clone();
+        wanted.extend(flows.against(flows.keys.iter().copied().collect()));
+        let is_made = |(at, fit): &(Holder, bool)| *fit && wanted.contains(at);
+        let left = flows.sources.iter().filter(|s| !is_made(s));
+        let marked = flows.along(left.map(|s| s.0).collect());
+        let made = flows.sources.iter().filter(|s| is_made(s));
+        let unfit = flows.looked_at.iter().filter_map(|(at, body, site)| {
+            let (Some(body), true) = (body, marked.contains(at)) else {
+                return None;
+            };
+            Some((*body, *site))
+        });
+        Marks {
+            made: made
+                .filter_map(|s| match s.0 {
+                    Holder::Reg(body, reg) => Some((body, reg)),
+                    _ => None,
+                })
+                .collect(),
+            keys: marked
+                .iter()
+                .filter_map(|h| match h {
+                    Holder::Key(g, i) => Some((*g, *i)),
+                    _ => None,
+                })
+                .collect(),
+            unfit: unfit.collect(),
+        }
+    }
+
+    /// Whether a kernel handler makes the text itself that it puts into this register.
+    pub fn made(&self, body: In, reg: Reg) -> bool {
+        self.made.contains(&(body, reg))
+    }
+
+    /// Whether any text is made in the kernel.
+    pub fn any_made(&self) -> bool {
+        !self.made.is_empty()
+    }
+
+    /// Whether keys of an array can have marks in them.
+    pub fn in_keys(&self, g: GlobalId) -> bool {
+        self.keys.iter().any(|k| k.0 == g)
+    }
+
+    /// An instruction of a kernel handler that looks into a text which it cannot make.
+    pub fn unfit(&self, body: In) -> Option<SiteId> {
+        self.unfit.get(&body).copied()
+    }
+}
+
+/// Which texts go where.
+#[derive(Default)]
+struct Flows {
+    to: HashMap<Holder, Vec<Holder>>,
+    from: HashMap<Holder, Vec<Holder>>,
+    /// Where marks are made, and whether the text can be.
+    sources: Vec<(Holder, bool)>,
+    /// What kernel handlers look into, and where.
+    looked_at: Vec<(Holder, Option<In>, SiteId)>,
+    /// Keys of arrays that kernel handlers look elements up in.
+    keys: HashSet<Holder>,
+}
+
+impl Flows {
+    fn of(program: &Program, fit: &dyn Fn(&Inst) -> bool) -> Flows {
+        let mut flows = Flows::default();
+        let symbolic = |body: &Body| {
+            let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
+            insts.any(|(i, _)| matches!(i, Inst::Intr { f, .. } if f.is_symbolic()))
+        };
+        let kernel = |h: &&Handler| h.event.in_kernel();
+        let handlers = program.handlers.iter();
+        let mut bodies = handlers.clone().filter(kernel).map(|h| &h.body);
+        let in_funcs = program.funcs.iter().any(|f| symbolic(&f.body));
+        if !in_funcs && !bodies.any(symbolic) {
+            return flows;
+        }
+        let calls = |body: &Body| {
+            let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
+            insts.any(|(i, _)| matches!(i, Inst::Call { .. }))
+        };
+        // Functions count as the kernel's where its handlers call any.
+        let called = handlers.clone().filter(kernel).any(|h| calls(&h.body));
+        for (i, handler) in handlers.enumerate() {
+            flows.body(
+                program,
+                In::Handler(i),
+                &handler.body,
+                handler.event.in_kernel(),
+                fit,
+            );
+        }
+        for (i, func) in program.funcs.iter().enumerate() {
+            flows.body(program, In::Func(i), &func.body, called, fit);
+        }
+        flows
+    }
+
+    fn flow(&mut self, from: Holder, to: Holder) {
+        self.to.entry(from).or_default().push(to);
+        self.from.entry(to).or_default().push(from);
+    }
+
+    fn body(
+        &mut self,
+        program: &Program,
+        at: In,
+        body: &Body,
+        kernel: bool,
+        fit: &dyn Fn(&Inst) -> bool,
+    ) {
+        let text = |r: Reg| matches!(body.regs.get(r.index()), Some(Ty::Str(_)));
+        let holder = |v: &Val| match v {
+            Val::Reg(r) if text(*r) => Some(Holder::Reg(at, *r)),
+            _ => None,
+        };
+        let mut walked = HashMap::new();
+        let insts = || body.blocks.iter().flat_map(|b| &b.insts);
+        for (inst, site) in insts() {
+            if let Inst::IterNew { it, g, .. } = inst {
+                walked.insert(*it, *g);
+            }
+            if kernel
+                && let Inst::Intr {
+                    f, dst: Some(dst), ..
+                } = inst
+                && f.is_symbolic()
+            {
+                self.sources.push((Holder::Reg(at, *dst), fit(inst)));
+            }
+            if kernel {
+                let mut looked = Vec::new();
+                looks_into(program, inst, &mut |v| looked.extend(holder(&v)));
+                self.looked_at
+                    .extend(looked.into_iter().map(|h| (h, Some(at), *site)));
+            }
+            self.inst(program, at, inst, &holder);
+            self.global(program, inst, kernel, &holder);
+        }
+        for block in &body.blocks {
+            match &block.term {
+                Term::IterNext {
+                    it, keys, value, ..
+                } => {
+                    let Some(g) = walked.get(it) else { continue };
+                    for (i, key) in keys.iter().enumerate().filter(|(_, k)| text(**k)) {
+                        self.flow(Holder::Key(*g, i), Holder::Reg(at, *key));
+                    }
+                    for value in value.iter().filter(|v| text(**v)) {
+                        self.flow(Holder::Value(*g), Holder::Reg(at, *value));
+                    }
+                }
+                Term::Ret(Some(v)) => {
+                    if let (Some(from), In::Func(f)) = (holder(v), at) {
+                        self.flow(from, Holder::Result(f));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Instructions on registers.
+    fn inst(
+        &mut self,
+        program: &Program,
+        at: In,
+        inst: &Inst,
+        holder: &dyn Fn(&Val) -> Option<Holder>,
+    ) {
+        let reg = |r: &Reg| Holder::Reg(at, *r);
+        let mut all = |vals: &[Val], to: Holder| {
+            for from in vals.iter().filter_map(holder) {
+                self.flow(from, to);
+            }
+        };
+        match inst {
+            Inst::Copy { dst, src } => all(&[*src], reg(dst)),
+            Inst::Concat { dst, a, b } => all(&[*a, *b], reg(dst)),
+            Inst::Sprint { dst, args, .. } => all(args, reg(dst)),
+            Inst::Save { src, at: room } => all(&[*src], Holder::Kept(at, *room)),
+            Inst::Restore { dst, at: room } => self.flow(Holder::Kept(at, *room), reg(dst)),
+            Inst::Raise { msg } => all(&[*msg], Holder::Error),
+            Inst::CatchMsg { dst } => self.flow(Holder::Error, reg(dst)),
+            Inst::Call { dst, func, args } => {
+                let params = program.funcs.get(func.index()).map(|f| &f.params);
+                for (arg, param) in args.iter().zip(params.into_iter().flatten()) {
+                    if let Some(from) = holder(arg) {
+                        self.flow(from, Holder::Reg(In::Func(func.index()), *param));
+                    }
+                }
+                if let Some(dst) = dst {
+                    self.flow(Holder::Result(func.index()), reg(dst));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Instructions on globals.
+    fn global(
+        &mut self,
+        program: &Program,
+        inst: &Inst,
+        kernel: bool,
+        holder: &dyn Fn(&Val) -> Option<Holder>,
+    ) {
+        let Some(g) = inst.global() else { return };
+        match inst {
+            Inst::GStore { val, .. } | Inst::ASet { val, .. } => {
+                if let Some(from) = holder(val) {
+                    self.flow(from, Holder::Value(g));
+                }
+            }
+            Inst::GLoad { dst, .. } | Inst::AGet { dst, .. } => {
+                if let Some(to) = holder(&Val::Reg(*dst)) {
+                    self.flow(Holder::Value(g), to);
+                }
+            }
+            _ => {}
+        }
+        let shared = program
+            .globals
+            .get(g.index())
+            .is_some_and(|g| matches!(g.storage, Storage::Shared { .. }));
+        let keys: Vec<Option<Val>> = match inst {
+            Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => keys.clone(),
+            Inst::IterNew { slice, .. } => slice.clone(),
+            _ => inst
+                .keys()
+                .into_iter()
+                .flatten()
+                .copied()
+                .map(Some)
+                .collect(),
+        };
+        for (i, key) in keys.iter().enumerate() {
+            if let Some(from) = key.as_ref().and_then(holder) {
+                self.flow(from, Holder::Key(g, i));
+                if kernel && shared {
+                    self.keys.insert(Holder::Key(g, i));
+                }
+            }
+        }
+    }
+
+    fn reach(start: Vec<Holder>, next: &HashMap<Holder, Vec<Holder>>) -> HashSet<Holder> {
+        let mut seen: HashSet<Holder> = start.iter().copied().collect();
+        let mut todo = start;
+        while let Some(at) = todo.pop() {
+            for to in next.get(&at).into_iter().flatten() {
+                if seen.insert(*to) {
+                    todo.push(*to);
+                }
+            }
+        }
+        seen
+    }
+
+    /// All that gets what is there.
+    fn along(&self, start: Vec<Holder>) -> HashSet<Holder> {
+        Self::reach(start, &self.to)
+    }
+
+    /// All that brings something there.
+    fn against(&self, start: Vec<Holder>) -> HashSet<Holder> {
+        Self::reach(start, &self.from)
+    }
+}
+
+/// The operands whose text an instruction needs, and not only what stands for it.
+fn looks_into(program: &Program, inst: &Inst, need: &mut dyn FnMut(Val)) {
+    match inst {
+        Inst::Copy { .. }
+        | Inst::Concat { .. }
+        | Inst::Print { .. }
+        | Inst::GStore { .. }
+        | Inst::AGet { .. }
+        | Inst::ASet { .. }
+        | Inst::AAdd { .. }
+        | Inst::AHas { .. }
+        | Inst::ADel { .. }
+        | Inst::IterNew { .. }
+        | Inst::StatAdd { .. }
+        | Inst::StatGet { .. }
+        | Inst::HistGet { .. }
+        | Inst::PrintHist { .. }
+        | Inst::IterHist { .. }
+        | Inst::Call { .. }
+        | Inst::Save { .. }
+        | Inst::Restore { .. } => {}
+        Inst::Sprint { fmt, .. } => {
+            let format = program.formats.get(fmt.index());
+            if !format.is_some_and(plain) {
+                inst.for_each_use(need);
+            }
+        }
+        _ => inst.for_each_use(need),
+    }
+}
+
+/// Whether a format puts its arguments into the text as they are long: no widths, no precisions.
+pub fn plain(format: &Format) -> bool {
+    format.pieces.iter().all(|p| match p {
+        Piece::Conv(c) => (c.width, c.precision) == (Count::None, Count::None),
+        Piece::Lit(_) => true,
+    })
+}

@@ -1,0 +1,182 @@
+//! What the interpreter asks, answered by globals, host and kernel.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use spile_ir::interp::{Element, Env, Fault, MemGlobals, Value};
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::stats::Stat;
+use spile_ir::{GlobalId, Program, Space, Stream, Ty};
+
+use crate::globals::{Globals, Raw, Texts};
+use crate::host::Host;
+use crate::kernel_side::Kernel;
+use crate::needs::Needs;
+use crate::tree;
+
+/// What the interpreter asks.
+pub(super) struct World {
+    pub program: Rc<Program>,
+    pub kernel: Option<Kernel>,
+    pub mem: MemGlobals,
+    pub host: Host,
+    pub printed: Vec<(Stream, Vec<u8>)>,
+    pub truncated: u64,
+    /// Globals that the running handler reads from a copy.
+    pub copied: Vec<GlobalId>,
+    /// Texts of stacks and symbols.
+    pub texts: Texts,
+}
+
+impl World {
+    pub fn globals(&mut self) -> Globals<'_> {
+        Globals {
+            program: &self.program,
+            kernel: self.kernel.as_ref(),
+            mem: &mut self.mem,
+            copied: &self.copied,
+            texts: &self.texts,
+        }
+    }
+
+    /// What the locked globals hold, all at one moment.
+    pub fn snapshot(&mut self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Fault> {
+        let globals = self.globals();
+        let mut all = Vec::new();
+        for (g, _) in &needs.locks {
+            all.extend(globals.raw(*g)?.map(|raw| (*g, raw)));
+        }
+        Ok(all)
+    }
+
+    /// Lets the handler read these instead of what the kernel goes on to change.
+    pub fn copy(&mut self, all: Vec<(GlobalId, Raw)>) -> Result<(), Fault> {
+        let ids: Vec<GlobalId> = all.iter().map(|(g, _)| *g).collect();
+        for (g, raw) in all {
+            self.globals().copy(g, raw)?;
+        }
+        self.copied = ids;
+        Ok(())
+    }
+
+    /// Drops the copies.
+    pub fn forget(&mut self) {
+        for g in std::mem::take(&mut self.copied) {
+            // The global exists, or there would be no copy of it.
+            let _ = self.mem.gclear(g);
+        }
+    }
+
+    /// Moves per-CPU deltas into the controller's values.
+    pub fn drain(&mut self) -> Result<Vec<(GlobalId, u64)>, Fault> {
+        match &mut self.kernel {
+            Some(kernel) => kernel.drain(&self.program, &mut self.mem, &self.texts.symbolic),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Env for World {
+    fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
+        self.globals().gload(g)
+    }
+
+    fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
+        self.globals().gstore(g, v)
+    }
+
+    fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
+        self.globals().gadd(g, v)
+    }
+
+    fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
+        self.globals().aget(g, keys)
+    }
+
+    fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
+        self.globals().aset(g, keys, v)
+    }
+
+    fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
+        self.globals().aadd(g, keys, v)
+    }
+
+    fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
+        self.globals().ahas(g, keys)
+    }
+
+    fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
+        self.globals().adel(g, keys)
+    }
+
+    fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
+        self.globals().gclear(g)
+    }
+
+    fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
+        self.globals().stat_add(g, keys, v)
+    }
+
+    fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
+        self.globals().stat_get(g, keys)
+    }
+
+    fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
+        self.globals().elements(g, slice)
+    }
+
+    fn text(&self, v: &Value) -> Option<Value> {
+        match self.texts.symbolic.fill(v.as_bytes()) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(text) => Some(Value::from(&text[..])),
+        }
+    }
+
+    fn key(&self, v: &Value, ty: Ty) -> Option<Value> {
+        self.texts.symbolic.key(v, ty).map(|k| k.0)
+    }
+
+    fn shown(&self, v: &Value) -> Option<Value> {
+        self.texts.symbolic.shown(v)
+    }
+
+    fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
+        if let (Intrinsic::Symbolic, [form, of]) = (f, args) {
+            return Ok(Value::from(
+                &self.texts.symbolic.text(form.as_long(), of.as_bytes())[..],
+            ));
+        }
+        if let (Intrinsic::InTree, [pid]) = (f, args) {
+            let kernel = self.kernel.as_ref();
+            let tree = kernel.and_then(|k| Some((k.state(), k.layout().tree?)));
+            let has = tree.is_some_and(|(state, at)| tree::has(state, at, pid.as_long()));
+            return Ok(Value::Long(i64::from(has)));
+        }
+        if let (Intrinsic::ValueSet | Intrinsic::ValueAppend, [text]) = (f, args) {
+            let text = self.texts.symbolic.fill(text.as_bytes());
+            let fits = self.host.set_value(&text, f == Intrinsic::ValueAppend);
+            self.truncated += u64::from(!fits);
+            return Ok(Value::Long(0));
+        }
+        self.host.intrinsic(f, args)
+    }
+
+    fn read_memory(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<(), Fault> {
+        let fault = || Fault::from(format!("read fault at {addr:#x}"));
+        if self.host.read(space, addr, buf)? {
+            return Ok(());
+        }
+        Err(fault())
+    }
+
+    fn print(&mut self, stream: Stream, text: &[u8]) {
+        match self.printed.last_mut() {
+            Some((Stream::Out, all)) if stream == Stream::Out => all.extend_from_slice(text),
+            _ => self.printed.push((stream, text.to_vec())),
+        }
+    }
+
+    fn truncated(&mut self) {
+        self.truncated += 1;
+    }
+}
