@@ -4,9 +4,10 @@
 //! A processor runs a program once at a time, whichever of its tracepoints is hit; a hit meanwhile is turned
 //! away. So only tracepoints share of which none can be hit while handlers of the others run, not even
 //! those that find that they have nothing to do: those of interrupts, during which there are no others. Soft
-//! interrupts, system calls and all else are interrupted by them.
+//! interrupts, system calls and all else are interrupted by them. And those where nothing is done at all, where
+//! nothing can be lost.
 
-use spile_ir::{HandlerId, Program};
+use spile_ir::{HandlerId, Inst, Program, Term};
 
 use crate::layout::Attach;
 use crate::plan::takes_kernel_stack;
@@ -40,24 +41,55 @@ fn of_interrupts(name: &str) -> bool {
 /// times are taken of each handler, nor in an object for files: there a section names one tracepoint.
 pub(crate) fn join(groups: &mut Vec<(Attach, Vec<HandlerId>)>, program: &Program) {
     let mut kept: Vec<(Attach, Vec<HandlerId>)> = Vec::with_capacity(groups.len());
+    let mut idle_at = None;
     for (attach, handlers) in std::mem::take(groups) {
-        let name = shareable(&attach);
-        let alike = kept
-            .iter_mut()
-            .find(|(a, h)| name.is_some() && shareable(a).is_some() && same(program, h, &handlers));
-        match (name, alike) {
-            (Some(name), Some((Attach::RawTracepoint(names), _))) => names.push(name),
-            _ => kept.push((attach, handlers)),
+        let idle = handlers.iter().all(|id| idle(program, *id));
+        let at = match shareable(&attach, idle) {
+            None => None,
+            Some(_) if idle => idle_at,
+            Some(_) => kept
+                .iter()
+                .position(|(a, h)| shareable(a, false).is_some() && same(program, h, &handlers)),
+        };
+        match (at.map(|at| &mut kept[at].0), shareable(&attach, idle)) {
+            (Some(Attach::RawTracepoint(names)), Some(name)) => names.push(name.to_owned()),
+            (_, name) => {
+                if idle && name.is_some() {
+                    idle_at = Some(kept.len());
+                }
+                kept.push((attach, handlers));
+            }
         }
     }
     *groups = kept;
 }
 
 /// The tracepoint whose program may have others, by its name.
-fn shareable(attach: &Attach) -> Option<String> {
+fn shareable(attach: &Attach, idle: bool) -> Option<&str> {
     match attach {
-        Attach::RawTracepoint(names) => names.first().filter(|n| of_interrupts(n)).cloned(),
+        Attach::RawTracepoint(names) => {
+            let name = names.first()?;
+            (idle || of_interrupts(name)).then_some(name)
+        }
         _ => None,
+    }
+}
+
+/// Whether a handler does nothing: it is no code, and no hit of it is turned away.
+pub(crate) fn idle(program: &Program, id: HandlerId) -> bool {
+    let ticks = |insts: &[(Inst, _)]| {
+        let n = |(i, _): &(Inst, _)| match i {
+            Inst::Tick { n } => Some(u64::from(*n)),
+            _ => None,
+        };
+        insts.iter().map(n).sum::<Option<u64>>()
+    };
+    match &program.handlers[id.index()].body.blocks[..] {
+        [one] => {
+            let few = ticks(&one.insts).is_some_and(|n| n <= program.limits.maxaction);
+            few && matches!(one.term, Term::Ret(_))
+        }
+        _ => false,
     }
 }
 

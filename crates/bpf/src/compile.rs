@@ -169,9 +169,11 @@ fn generate_planned(
             allocs: &allocs,
         };
         let name = format!("p{i}_{}", identifier(&attach));
+        let mut busy = handlers.clone();
+        busy.retain(|id| options.timing || !alike::idle(program, *id));
         let function = match &attach {
             Attach::Switch(all) => counters::switch(&name, all.len()).map_err(whole)?,
-            _ => unit.program(&name, &attach, &handlers, &mut pool)?,
+            _ => unit.program(&name, &attach, &busy, &mut pool)?,
         };
         let section = match &attach {
             Attach::RawTracepoint(points) => format!("raw_tp/{}", points[0]),
@@ -184,6 +186,7 @@ fn generate_planned(
         };
         programs.push(ProgramSpec { section, function });
         infos.push(ProgramInfo {
+            idle: busy.is_empty() && !handlers.is_empty(),
             name,
             attach,
             handlers,

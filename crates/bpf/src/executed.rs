@@ -58,6 +58,7 @@ pub fn teller(plan: &Plan, cpus: u32, shape: u32) -> Result<(ProgramSpec, Progra
         name: name.into(),
         attach: Attach::RawTracepoint(vec![EXEC.into()]),
         handlers: Vec::new(),
+        idle: false,
     };
     Ok((spec, info))
 }

@@ -540,6 +540,8 @@ pub struct ProgramInfo {
     pub attach: Attach,
     /// The handlers in it, in running order.
     pub handlers: Vec<HandlerId>,
+    /// They do nothing: it does not matter whether it runs.
+    pub idle: bool,
 }
 
 /// The map that has the perf events of counter `n`.

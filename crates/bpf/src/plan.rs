@@ -3,7 +3,8 @@
 //!
 //! A CPU's block is ordered so that what code touches most can be reached with a 16-bit
 //! displacement: header, counters, scratch words, per-CPU scalars, small frame slots, then
-//! text buffers, and the caches of arrays last.
+//! text buffers, and the caches of arrays last. Behind these are counters and scalars that are too
+//! many for that; their addresses are computed.
 
 mod arrays;
 mod stacks;
@@ -33,6 +34,9 @@ use arrays::{Records, map_name, place_array, place_field};
 const REACH: u32 = 32 << 10;
 /// Per-CPU statistics of more bytes than this are placed last.
 const SMALL: u32 = 64;
+/// Counters of handlers, and per-CPU scalars, are within reach up to so many bytes of the block.
+const NEAR_COUNTERS: u32 = 4 << 10;
+const NEAR_SCALARS: u32 = 16 << 10;
 /// Most elements of an array that is walked through: `bpf_loop` goes round 8 million times, and
 /// making a heap takes twice as many rounds as there are elements.
 const MAX_WALKED: u32 = 4_000_000;
@@ -219,7 +223,11 @@ impl Plan {
         let max_string = Ty::str_for_len(program.limits.maxstringlen as usize).size();
         let mut shared = Bump(shared::END);
         let mut cpu = Bump(percpu::END);
-        let handlers = place_handlers(program, &mut cpu);
+        let mut handlers = place_handlers(program, options, &mut cpu);
+        let far_handlers = cpu.0 > NEAR_COUNTERS;
+        if far_handlers {
+            cpu = Bump(percpu::END);
+        }
         let iterators = all_iterators(program)?;
         let (key, value) = buffer_sizes(program, max_string);
         let mut scratch = Scratch {
@@ -261,7 +269,8 @@ impl Plan {
             .iter()
             .enumerate()
             .map(|(i, g)| {
-                (!is_large(g))
+                let far = is_large(g) || per_cpu(g) && cpu.0 > NEAR_SCALARS;
+                (!far)
                     .then(|| place_in_memory(i, g, &mut shared, &mut cpu))
                     .flatten()
             })
@@ -295,13 +304,16 @@ impl Plan {
         let bucket_bytes = scratch.bucket_rooms.saturating_mul(activations);
         scratch.buckets = cpu.take(bucket_bytes);
         if scratch.value > REACH - 1024 {
-            return Err("handlers and globals take more than 32 KB for each CPU".into());
+            return Err("keys and stacks take more than 32 KB for each CPU".into());
+        }
+        if far_handlers {
+            handlers = place_handlers(program, options, &mut cpu);
         }
         let mut maps = Vec::new();
         let iterated = iterate::iterated(program);
         let records = Records::new(program);
         for (i, global) in program.globals.iter().enumerate() {
-            if is_large(global) {
+            if places[i].is_none() {
                 places[i] = place_in_memory(i, global, &mut shared, &mut cpu);
             }
             if let (GlobalKind::Array { .. }, false) =
@@ -438,11 +450,19 @@ fn insts(program: &Program) -> impl Iterator<Item = &Inst> {
     blocks.flat_map(|b| b.insts.iter().map(|(i, _)| i))
 }
 
-fn place_handlers(program: &Program, cpu: &mut Bump) -> Vec<Option<HandlerInfo>> {
+fn place_handlers(
+    program: &Program,
+    options: &Options,
+    cpu: &mut Bump,
+) -> Vec<Option<HandlerInfo>> {
+    let size = match options.timing {
+        true => counters::SIZE,
+        false => counters::HITS + 8,
+    };
     let place = |(i, h): (usize, &spile_ir::Handler)| {
         h.event.in_kernel().then(|| HandlerInfo {
             id: HandlerId(i as u32),
-            counters: cpu.take(counters::SIZE),
+            counters: cpu.take(size),
         })
     };
     program.handlers.iter().enumerate().map(place).collect()
@@ -586,6 +606,11 @@ fn is_large(global: &Global) -> bool {
         (GlobalKind::Stats(spec), Storage::PerCpu { .. }) => agg_layout(spec).size > SMALL,
         _ => false,
     }
+}
+
+/// Whether a global is in each CPU's block.
+fn per_cpu(global: &Global) -> bool {
+    matches!(global.storage, Storage::PerCpu { .. })
 }
 
 /// Scalars and single statistics; arrays only get their lock.

@@ -67,6 +67,7 @@ pub fn tracker(at: u32, offsets: &KernelOffsets) -> Result<(ProgramSpec, Program
         name: name.into(),
         attach: Attach::RawTracepoint(vec![FORK.into()]),
         handlers: Vec::new(),
+        idle: false,
     };
     Ok((spec, info))
 }

@@ -261,9 +261,12 @@ impl Loaded {
 
     /// Hits that the kernel itself turned away because the program ran on the CPU already.
     pub fn kernel_misses(&self) -> u64 {
-        self.programs
-            .values()
-            .map(|p| prog_info(p.as_fd()).map_or(0, |info| info.recursion_misses))
+        let idle = self.layout.programs.iter().filter(|p| p.idle);
+        let idle: Vec<&str> = idle.map(|p| &*p.name).collect();
+        let counted = |name: &String| !idle.contains(&&**name);
+        let programs = self.programs.iter().filter(|(name, _)| counted(name));
+        programs
+            .map(|(_, p)| prog_info(p.as_fd()).map_or(0, |info| info.recursion_misses))
             .sum()
     }
 
@@ -647,6 +650,7 @@ mod tests {
                 name: "tp_0".into(),
                 attach: Attach::RawTracepoint(vec!["x".into()]),
                 handlers: vec![HandlerId(0)],
+                idle: false,
             }],
             records: vec![],
             stacks: None,

@@ -409,7 +409,10 @@ impl Gen<'_> {
             self.lock(&locks, out)?;
         }
         let hits = self.counters() + counters::HITS;
-        self.count(hits);
+        let (base, disp) = self.at(R2, hits, 8);
+        self.asm.load(Size::DW, R1, base, disp);
+        self.asm.add(R1, 1);
+        self.asm.store(Size::DW, base, disp, R1);
         if self.options.timing {
             self.asm.call(Helper::KtimeGetNs);
             self.store(plan.scratch.start, R0);
@@ -577,34 +580,35 @@ impl Gen<'_> {
     }
 
     fn timing(&mut self) {
-        let at = |off: u32| (self.counters() + off) as i16;
-        let (sum, least, most, square) = (
-            at(counters::TIME_SUM),
-            at(counters::TIME_MIN),
-            at(counters::TIME_MAX),
-            at(counters::TIME_SQ),
-        );
         self.asm.call(Helper::KtimeGetNs);
+        let (base, first) = self.at(R2, self.counters(), counters::SIZE);
+        let [sum, least, most, square] = [
+            counters::TIME_SUM,
+            counters::TIME_MIN,
+            counters::TIME_MAX,
+            counters::TIME_SQ,
+        ]
+        .map(|off| first + off as i16);
         self.load(R1, self.plan.scratch.start);
         self.asm.alu(AluOp::Sub, R0, R1);
         let (store_min, no_min, no_max) = (self.asm.label(), self.asm.label(), self.asm.label());
-        self.asm.load(Size::DW, R1, R7, sum);
+        self.asm.load(Size::DW, R1, base, sum);
         self.asm.add(R1, R0);
-        self.asm.store(Size::DW, R7, sum, R1);
-        self.asm.load(Size::DW, R1, R7, least);
+        self.asm.store(Size::DW, base, sum, R1);
+        self.asm.load(Size::DW, R1, base, least);
         self.asm.jump_if(Cond::Eq, R1, 0, store_min);
         self.asm.jump_if(Cond::Le, R1, R0, no_min);
         self.asm.bind(store_min);
-        self.asm.store(Size::DW, R7, least, R0);
+        self.asm.store(Size::DW, base, least, R0);
         self.asm.bind(no_min);
-        self.asm.load(Size::DW, R1, R7, most);
+        self.asm.load(Size::DW, R1, base, most);
         self.asm.jump_if(Cond::Ge, R1, R0, no_max);
-        self.asm.store(Size::DW, R7, most, R0);
+        self.asm.store(Size::DW, base, most, R0);
         self.asm.bind(no_max);
         self.asm.alu(AluOp::Mul, R0, R0);
-        self.asm.load(Size::DW, R1, R7, square);
+        self.asm.load(Size::DW, R1, base, square);
         self.asm.add(R1, R0);
-        self.asm.store(Size::DW, R7, square, R1);
+        self.asm.store(Size::DW, base, square, R1);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where things are: nothing overlaps, everything is aligned and inside; registers that are
 //! alive together never share a home.
 
-use spile_bpf::layout::{PerCpuArray, Place, counters, percpu, shared};
+use spile_bpf::layout::{Options, PerCpuArray, Place, counters, percpu, shared};
 use spile_bpf::plan::{Needs, Plan, agg_layout};
 use spile_bpf::regalloc::{self, Alloc, Home};
 use spile_ir::liveness::Liveness;
@@ -55,7 +55,7 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
     for handler in plan.handlers.iter().flatten() {
         block.push((
             handler.counters,
-            counters::SIZE,
+            counters::HITS + 8,
             format!("{:?}", handler.id),
         ));
     }
@@ -258,6 +258,63 @@ fn homes_of_living_registers_are_apart() {
             opt::optimise(&mut program, true);
         }
         program.handlers.iter().for_each(|h| check_alloc(&h.body));
+    }
+}
+
+/// Counters of many handlers, and many globals, do as well. Handlers that do nothing are no code, except
+/// where times are asked for.
+#[test]
+fn many_handlers_and_globals() {
+    const HANDLERS: usize = 1200;
+    const GLOBALS: usize = 400;
+    let mut text = "site @0 \"\"\n".to_string();
+    for g in 0..GLOBALS {
+        let kind = ["long", "stats(sum, min, max)"][g % 2];
+        text += &format!("global g{g} \"g{g}\" {kind} percpu double @0\n");
+    }
+    for h in 0..HANDLERS {
+        let g = h % GLOBALS;
+        let code = match (h % 3, g % 2) {
+            (0, _) => String::new(),
+            (_, 0) => format!("    gadd g{g}, {h}\n"),
+            _ => format!("    stat_add g{g}[], {h}\n"),
+        };
+        text += &format!(
+            "handler \"h{h}\" points 1 tracepoint(\"x\") @0 {{\n  b0:\n{code}    ret\n}}\n"
+        );
+    }
+    let program = reader::read(&text).expect("reads");
+    check_plan(&program, Needs::default(), 2);
+    for timing in [false, true] {
+        let options = Options {
+            timing,
+            ..options()
+        };
+        let mut kernel = match Kernel::with(&program, &options) {
+            Ok(kernel) => kernel,
+            Err(Absent::Privileges) => return,
+            Err(Absent::Refused(why)) => panic!("{why}"),
+        };
+        kernel.run(&[]);
+        kernel.run(&[]);
+        for h in 0..HANDLERS {
+            let hits = if h % 3 == 0 && !timing { 0 } else { 2 };
+            assert_eq!(kernel.hits(h), hits, "{h}, {timing}");
+            if timing {
+                let info = kernel.info(h);
+                assert!(kernel.header(info.counters + counters::TIME_SUM) > 0);
+            }
+        }
+        for (g, contents) in kernel.outcome().globals.iter().enumerate() {
+            let all = (g..HANDLERS).step_by(GLOBALS).filter(|h| h % 3 != 0);
+            let sum: usize = 2 * all.sum::<usize>();
+            let found = match contents {
+                Some(Contents::One(interp::Cell::Stats(stat))) => stat.sum,
+                Some(Contents::One(interp::Cell::Scalar(v))) => v.as_long(),
+                _ => panic!("{contents:?}"),
+            };
+            assert_eq!(found, sum as i64, "g{g}");
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::thread::CpuSet;
 use spile_bpf::layout::{
-    ErrorKind, Features, KernelOffsets, Object, Options, PerCpuArray, Place, RecordWhat, counters,
-    percpu, shared,
+    ErrorKind, Features, HandlerInfo, KernelOffsets, Object, Options, PerCpuArray, Place,
+    RecordWhat, counters, percpu, shared,
 };
 use spile_ir::interp::{Cell, Value};
 use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, StatsSpec};
@@ -168,10 +168,13 @@ impl<'p> Kernel<'p> {
 
     /// Hits of a handler, all CPUs together.
     pub fn hits(&self, handler: usize) -> u64 {
-        let info = self.object.layout.handlers[handler]
-            .as_ref()
-            .expect("in the kernel");
-        self.state.sum(info.counters + counters::HITS)
+        self.state.sum(self.info(handler).counters + counters::HITS)
+    }
+
+    /// Where the words of a handler are.
+    pub fn info(&self, handler: usize) -> &HandlerInfo {
+        let info = self.object.layout.handlers[handler].as_ref();
+        info.expect("in the kernel")
     }
 
     /// Records that were sent and not yet taken.
