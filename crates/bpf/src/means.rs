@@ -193,6 +193,7 @@ mod tests {
             place,
             semaphore: 0,
             number: 0,
+            exits: None,
         };
         let symbol = |name: &str| {
             site(CodePlace::Symbol {

@@ -138,8 +138,44 @@ pub fn row_for(image: &Image, debug: Option<&Image>, address: u64) -> Option<Unw
     }
 }
 
-/// Through `.eh_frame_hdr`.
-fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
+/// The row at one address through `.eh_frame_hdr`; `None` too where the file has no such table.
+pub(crate) fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
+    with_header(image, address, |section, bases, fde| {
+        let mut context = UnwindContext::new();
+        let row = fde
+            .unwind_info_for_address(section, bases, &mut context, address)
+            .ok()?;
+        Some(UnwindRow {
+            start: row.start_address(),
+            cfa: cfa(section, row.cfa()),
+            rbp: saved(section, row.register(gimli::Register(RBP)).as_ref()),
+            ra: saved(
+                section,
+                row.register(fde.cie().return_address_register()).as_ref(),
+            ),
+            signal: fde.is_signal_trampoline(),
+        })
+    })
+}
+
+/// Start and end of what one entry of the table describes: a function, or a part of one.
+pub(crate) fn function_at(image: &Image, address: u64) -> Option<(u64, u64)> {
+    with_header(image, address, |_, _, fde| {
+        let start = fde.initial_address();
+        Some((start, start.checked_add(fde.len())?))
+    })
+}
+
+/// What `.eh_frame_hdr` leads to from an address.
+fn with_header<T>(
+    image: &Image,
+    address: u64,
+    use_it: impl FnOnce(
+        &EhFrame<R<'static>>,
+        &BaseAddresses,
+        &gimli::FrameDescriptionEntry<R<'static>>,
+    ) -> Option<T>,
+) -> Option<T> {
     let (at, bytes) = image.loaded(".eh_frame")?;
     let (hdr_at, hdr) = image.loaded(".eh_frame_hdr")?;
     let bases = BaseAddresses::default()
@@ -158,20 +194,7 @@ fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
         .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
         .ok()
         .filter(|fde| fde.contains(address))?;
-    let mut context = UnwindContext::new();
-    let row = fde
-        .unwind_info_for_address(&section, &bases, &mut context, address)
-        .ok()?;
-    Some(UnwindRow {
-        start: row.start_address(),
-        cfa: cfa(&section, row.cfa()),
-        rbp: saved(&section, row.register(gimli::Register(RBP)).as_ref()),
-        ra: saved(
-            &section,
-            row.register(fde.cie().return_address_register()).as_ref(),
-        ),
-        signal: fde.is_signal_trampoline(),
-    })
+    use_it(&section, &bases, &fde)
 }
 
 /// Adds rows for the first instructions of functions (`entries`) that nothing describes: the

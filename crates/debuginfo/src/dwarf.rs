@@ -469,6 +469,16 @@ impl Dwarf {
     }
 
     /// The code of an entry; empty when it has none or the linker dropped it.
+    /// The code of an entry, from where to where.
+    #[must_use]
+    pub fn code_of(&self, die: Die) -> Vec<(u64, u64)> {
+        match self.entry(die) {
+            Some((unit, entry)) => self.code(die, &unit, &entry),
+            None => Vec::new(),
+        }
+    }
+
+    /// The same of one that was read.
     pub(crate) fn code(&self, die: Die, unit: &Unit, entry: &Entry) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         let dwarf = &self.part(die.part).dwarf;

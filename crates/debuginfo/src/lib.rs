@@ -13,6 +13,8 @@ pub mod demangle;
 mod dwarf;
 pub mod dynamic;
 mod error;
+pub mod exceptions;
+pub mod exits;
 mod find;
 mod functions;
 mod image;

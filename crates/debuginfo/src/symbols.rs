@@ -107,6 +107,13 @@ impl<'a> Symbols<'a> {
         self.by_name[from..to].iter().map(at)
     }
 
+    /// Those at an address, the better name first.
+    pub fn starting_at(&self, address: u64) -> impl Iterator<Item = &Symbol<'a>> {
+        let from = self.all.partition_point(|s| s.address < address);
+        let rest = self.all[from..].iter();
+        rest.take_while(move |s| s.address == address)
+    }
+
     /// The function that holds an address and the distance from its start. A function
     /// without a size reaches to the next one.
     #[must_use]

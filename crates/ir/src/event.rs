@@ -182,6 +182,41 @@ pub struct CodeSite {
     /// What `ctx_site` gives there. Handlers of one probe share tables by this number, so it need
     /// not be the index.
     pub number: u32,
+    /// Of a return: the instructions that are probed, where it is not left to the kernel to put
+    /// itself in place of the return address.
+    pub exits: Option<Arc<Exits>>,
+}
+
+/// The instructions by which a function returns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Exits {
+    /// Where they are.
+    pub at: Vec<Exit>,
+    /// Calls are those of goroutines, which change threads, and whose stacks move.
+    pub goroutines: bool,
+}
+
+/// A return instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Exit {
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// Bytes from the function's first instruction in memory.
+    pub distance: i32,
+}
+
+impl CodeProbe {
+    /// Whether it is at the instructions by which functions return. Probes at returns are either
+    /// all of this kind or none of them.
+    pub fn at_exits(&self) -> bool {
+        self.ret && self.sites.iter().any(|s| s.exits.is_some())
+    }
+
+    /// Whether calls of its functions are those of goroutines.
+    pub fn of_goroutines(&self) -> bool {
+        let mut exits = self.sites.iter().filter_map(|s| s.exits.as_deref());
+        exits.any(|e| e.goroutines)
+    }
 }
 
 /// Where code is.

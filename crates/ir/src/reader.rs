@@ -4,6 +4,8 @@
 mod inst;
 mod token;
 
+use std::sync::Arc;
+
 use token::{Token, tokens};
 
 use crate::fmt::Format;
@@ -572,6 +574,7 @@ impl Reader {
                 place,
                 semaphore,
                 number,
+                exits: self.exits()?,
             });
         }
         Ok(CodeProbe {
@@ -581,6 +584,19 @@ impl Reader {
             tree,
             sites,
         })
+    }
+
+    fn exits(&mut self) -> Res<Option<Arc<Exits>>> {
+        let goroutines = self.opt("goroutines");
+        let mut at = Vec::new();
+        while self.opt("exit") {
+            at.push(Exit {
+                offset: self.number()?,
+                distance: self.number()?,
+            });
+        }
+        let exits = Exits { at, goroutines };
+        Ok((goroutines || !exits.at.is_empty()).then(|| Arc::new(exits)))
     }
 
     fn nrs(&mut self) -> Res<NrSet> {

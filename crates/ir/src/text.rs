@@ -476,6 +476,12 @@ impl Display for CodeProbe {
             if site.number as usize != n {
                 write!(f, " number {}", site.number)?;
             }
+            if let Some(exits) = &site.exits {
+                f.write_str(if exits.goroutines { " goroutines" } else { "" })?;
+                for exit in &exits.at {
+                    write!(f, " exit {} {}", exit.offset, exit.distance)?;
+                }
+            }
         }
         f.write_str(")")
     }

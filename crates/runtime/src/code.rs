@@ -22,8 +22,49 @@ use spile_kernel::symbols::Symbols;
 use crate::error::Error;
 use crate::load::{Links, Refused};
 
-/// A place with its cookie.
-type Site<'p> = (u64, &'p CodeSite);
+/// A place with its cookie: the number of the site and, in the upper half, how far it is from
+/// the function's first instruction.
+#[derive(Clone, Copy)]
+struct Site<'p> {
+    cookie: u64,
+    site: &'p CodeSite,
+    /// The instruction of the function that is probed, as an offset in the file.
+    exit: Option<u64>,
+}
+
+impl Site<'_> {
+    /// Where to attach.
+    fn place(&self) -> CodePlace {
+        match (&self.site.place, self.exit) {
+            (CodePlace::File { path, .. }, Some(offset)) => CodePlace::File {
+                path: path.clone(),
+                offset,
+            },
+            (place, _) => place.clone(),
+        }
+    }
+}
+
+/// The places of a probe: of one at return instructions these.
+fn sites(probe: &CodeProbe) -> Vec<Site<'_>> {
+    let mut all = Vec::new();
+    for site in &probe.sites {
+        let number = u64::from(site.number);
+        match site.exits.as_ref().filter(|_| probe.ret) {
+            None => all.push(Site {
+                cookie: number,
+                site,
+                exit: None,
+            }),
+            Some(exits) => all.extend(exits.at.iter().map(|exit| Site {
+                cookie: number | u64::from(exit.distance as u32) << 32,
+                site,
+                exit: Some(exit.offset),
+            })),
+        }
+    }
+    all
+}
 
 /// Attaches a program to all places that can be probed.
 ///
@@ -36,8 +77,7 @@ pub(crate) fn attach(
     links: &mut Links,
 ) -> Result<(), Error> {
     let (attached, left_out) = (links.fds.len(), links.refused.len());
-    let sites = probe.sites.iter().map(|s| (u64::from(s.number), s));
-    let sites: Vec<Site<'_>> = sites.collect();
+    let sites = sites(probe);
     match by {
         CodeAttach::Single => {
             for site in &sites {
@@ -46,7 +86,7 @@ pub(crate) fn attach(
                         links.fds.push(link);
                         links.events.push(event);
                     }
-                    Err(why) => links.refused.push(refused(site.1, why)),
+                    Err(why) => links.refused.push(refused(site, why)),
                 }
             }
         }
@@ -59,7 +99,7 @@ pub(crate) fn attach(
         }
         CodeAttach::Trampoline(_) => match (raw_tracepoint_open(None, program), &sites[..]) {
             (Ok(link), _) => links.fds.push(link),
-            (Err(why), [(_, site), ..]) => links.refused.push(refused(site, into_io(why))),
+            (Err(why), [site, ..]) => links.refused.push(refused(site, into_io(why))),
             (Err(_), []) => {}
         },
     }
@@ -102,7 +142,7 @@ impl Means {
             probe,
             name,
             how: how(code, by),
-            places: code.sites.len() - left_out,
+            places: sites(code).len().saturating_sub(left_out),
             left_out,
             programs: 1,
             others: 0,
@@ -153,6 +193,12 @@ impl fmt::Display for Means {
 
 /// What the kernel calls it.
 fn how(probe: &CodeProbe, by: CodeAttach) -> &'static str {
+    if probe.at_exits() {
+        return match by {
+            CodeAttach::Multi => "uprobe.multi at return instructions",
+            _ => "uprobe at return instructions",
+        };
+    }
     match (by, probe.space, probe.ret) {
         (CodeAttach::Multi, Space::Kernel, false) => "kprobe.multi",
         (CodeAttach::Multi, Space::Kernel, true) => "kretprobe.multi",
@@ -182,7 +228,7 @@ pub(crate) fn refusals(refused: &[Refused]) -> Option<String> {
 fn by_file<'p>(sites: &[Site<'p>]) -> Vec<Vec<Site<'p>>> {
     let mut files: BTreeMap<&str, Vec<Site<'p>>> = BTreeMap::new();
     for site in sites {
-        let file = match &site.1.place {
+        let file = match &site.site.place {
             CodePlace::File { path, .. } => path,
             CodePlace::Symbol { .. } => "",
             CodePlace::Address(_) | CodePlace::Traced(_) => ".",
@@ -202,9 +248,9 @@ fn halves(
     while let Some(part) = todo.pop() {
         match (link(part), part) {
             (Ok(fd), _) => links.fds.push(fd),
-            (Err(why), [(_, one)]) => links.refused.push(refused(one, into_io(why))),
+            (Err(why), [one]) => links.refused.push(refused(one, into_io(why))),
             // Then no place of the file can be probed.
-            (Err(why), [(_, one), ..]) if hopeless(&why, &one.place) => {
+            (Err(why), [one, ..]) if hopeless(&why, &one.site.place) => {
                 links.refused.push(refused(one, into_io(why)));
             }
             (Err(_), _) => {
@@ -231,18 +277,18 @@ fn multi(
     sites: &[Site<'_>],
     program: BorrowedFd<'_>,
 ) -> Result<OwnedFd, BpfError> {
-    let cookies: Vec<u64> = sites.iter().map(|(n, _)| *n).collect();
+    let cookies: Vec<u64> = sites.iter().map(|s| s.cookie).collect();
     let mut offsets = Vec::with_capacity(sites.len());
-    let mut semaphores: Vec<u64> = sites.iter().map(|(_, s)| s.semaphore).collect();
+    let mut semaphores: Vec<u64> = sites.iter().map(|s| s.site.semaphore).collect();
     if semaphores.iter().all(|s| *s == 0) {
         semaphores.clear();
     }
     let (mut names, mut file) = (Vec::new(), None);
-    for (_, site) in sites {
-        match &site.place {
+    for site in sites {
+        match &site.site.place {
             CodePlace::File { path, offset } => {
                 file = Some(path);
-                offsets.push(*offset);
+                offsets.push(site.exit.unwrap_or(*offset));
             }
             CodePlace::Address(at) | CodePlace::Traced(at) => offsets.push(*at),
             CodePlace::Symbol { name, .. } => names.push(&**name),
@@ -260,7 +306,7 @@ fn multi(
                 offsets: &offsets,
                 semaphores: &semaphores,
                 cookies: &cookies,
-                ret: probe.ret,
+                ret: probe.ret && !probe.at_exits(),
                 pid: probe.pid,
             },
         ),
@@ -277,15 +323,16 @@ fn multi(
 
 fn single(
     probe: &CodeProbe,
-    (cookie, site): Site<'_>,
+    site: Site<'_>,
     program: BorrowedFd<'_>,
 ) -> io::Result<(OwnedFd, PerfEvent)> {
     let named;
-    let place = match &site.place {
+    let at = site.place();
+    let place = match &at {
         CodePlace::File { path, offset } => Place::File {
             path,
             offset: *offset,
-            semaphore: site.semaphore,
+            semaphore: site.site.semaphore,
         },
         CodePlace::Symbol {
             module,
@@ -303,9 +350,9 @@ fn single(
         }
         CodePlace::Address(at) | CodePlace::Traced(at) => Place::Address(*at),
     };
-    let event = PerfEvent::open_at(&place, probe.ret, probe.pid)
+    let event = PerfEvent::open_at(&place, probe.ret && !probe.at_exits(), probe.pid)
         .map_err(|e| no_kprobe(probe.space, e.errno.into()))?;
-    let link = perf_link(program, event.as_fd(), cookie).map_err(into_io)?;
+    let link = perf_link(program, event.as_fd(), site.cookie).map_err(into_io)?;
     Ok((link, event))
 }
 
@@ -322,8 +369,8 @@ fn no_kprobe(space: Space, why: io::Error) -> io::Error {
     io::Error::other(text)
 }
 
-fn refused(site: &CodeSite, why: io::Error) -> Refused {
-    let place = match &site.place {
+fn refused(site: &Site<'_>, why: io::Error) -> Refused {
+    let place = match &site.place() {
         CodePlace::File { path, offset } => format!("{path} at offset {offset:#x}"),
         CodePlace::Symbol {
             name, offset: 0, ..
@@ -364,6 +411,7 @@ mod tests {
             },
             semaphore: 0,
             number: 0,
+            exits: None,
         }
     }
 
@@ -402,16 +450,21 @@ mod tests {
     #[test]
     fn places_that_are_refused_are_left_out() {
         let all: Vec<CodeSite> = (0..100).map(site).collect();
-        let sites: Vec<Site<'_>> = (0..).zip(&all).collect();
+        let site = |(cookie, site)| Site {
+            cookie,
+            site,
+            exit: None,
+        };
+        let sites: Vec<Site<'_>> = (0..).zip(&all).map(site).collect();
         let bad = [3, 50, 51, 99];
         let mut seen = Vec::new();
         let mut link = |part: &[Site<'_>]| {
-            if part.iter().any(|(n, _)| bad.contains(n)) {
+            if part.iter().any(|s| bad.contains(&s.cookie)) {
                 let errno = Errno::INVAL;
                 let command = Command::LinkCreate;
                 return Err(BpfError::Call { command, errno });
             }
-            seen.extend(part.iter().map(|(n, _)| *n));
+            seen.extend(part.iter().map(|s| s.cookie));
             Ok(std::fs::File::open("/dev/null").expect("a file").into())
         };
         let mut links = Links::default();

@@ -80,6 +80,7 @@ impl Facts for Everything {
             },
             address: 64,
             semaphore: 0,
+            exits: None,
         }])
     }
     /// What the library's probes mention, wherever.

@@ -118,6 +118,9 @@ pub struct Cli {
     /// Do not end the session on errors in handlers
     #[arg(long)]
     pub suppress_handler_errors: bool,
+    /// Let the kernel catch returns where this can kill programs: exceptions that pass, Go
+    #[arg(long)]
+    pub unsafe_returns: bool,
     /// Take 0 for variables that are not there, with a warning
     #[arg(long)]
     pub skip_badvars: bool,

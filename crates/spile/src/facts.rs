@@ -27,6 +27,7 @@ mod kernel_code;
 pub mod kernel_debug;
 mod marks;
 mod paths;
+mod returns;
 mod types;
 pub mod user;
 
@@ -77,9 +78,21 @@ impl KernelFacts {
 
     /// With what `process` without a name means, and the process in whose mount namespace
     /// paths of programs are looked up, if not here.
-    pub fn with_target(mut self, target: user::Target, seen_by: Option<u32>) -> KernelFacts {
+    /// `unsafe_returns`: returns are left to the kernel whatever comes of it.
+    pub fn with_target(
+        mut self,
+        target: user::Target,
+        seen_by: Option<u32>,
+        unsafe_returns: bool,
+    ) -> KernelFacts {
         self.programs = user::Programs::new(target, seen_by);
+        self.programs.returns.take_risks = unsafe_returns;
         self
+    }
+
+    /// Functions whose returns cannot be probed though their names match, and why.
+    pub fn without_returns(&self) -> Vec<String> {
+        self.programs.returns.left_out()
     }
 
     /// Files of programs that were looked at, as they were then.

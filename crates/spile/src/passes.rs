@@ -172,6 +172,17 @@ pub fn through(
             front.facts.left_out()
         ));
     }
+    let without = front.facts.without_returns();
+    if let [first, ..] = &*without
+        && !cli.no_warnings
+    {
+        tell(format_args!(
+            "WARNING: {} function(s) that match are left out, because their returns cannot be \
+             probed: {first}{}\n",
+            without.len(),
+            if without.len() > 1 { ", ..." } else { "" }
+        ));
+    }
     let limited = |h: &spile_ir::Handler| h.event.in_kernel() && h.point.contains(".maxactive(");
     if cli.verbose > 0 && program.handlers.iter().any(limited) {
         tell(
@@ -400,7 +411,7 @@ fn parse(cli: &Cli, script: Option<Script>, part: Option<&Words>) -> Result<Fron
         diags,
         library,
         facts: KernelFacts::new(&release)
-            .with_target(target(cli), cli.target_namespaces)
+            .with_target(target(cli), cli.target_namespaces, cli.unsafe_returns)
             .with_kernel(kernel)
             .map_err(fail)?,
         pretty,

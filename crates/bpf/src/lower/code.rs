@@ -5,7 +5,7 @@ use spile_ir::{CodeProbe, Event, Reg as IrReg, Space, Val};
 
 use super::{CTX, Gen, Res, TMP};
 use crate::helpers::Helper;
-use crate::insn::{Cond, Reg::*, Size};
+use crate::insn::{AluOp, Cond, Reg::*, Size};
 use crate::layout::CodeAttach;
 use crate::means;
 use crate::regs::Registers;
@@ -31,8 +31,12 @@ impl Gen<'_> {
                 match *probe.sites {
                     [ref one] => self.asm.mov(R0, one.number as i32),
                     _ => {
+                        let exits = probe.at_exits();
                         self.asm.load(Size::DW, R1, R10, CTX);
                         self.asm.call(Helper::GetAttachCookie);
+                        if exits {
+                            self.asm.alu32(AluOp::Mov, R0, R0);
+                        }
                     }
                 }
                 Ok(())
@@ -124,6 +128,18 @@ impl Gen<'_> {
             Space::User
         };
         match self.event() {
+            Event::Code(probe) if probe.at_exits() && probe.space == wanted => {
+                // The cookie has the distance from there in its upper half.
+                self.asm.load(Size::DW, R1, R10, CTX);
+                self.asm.call(Helper::GetAttachCookie);
+                self.asm.alu(AluOp::Arsh, R0, 32);
+                self.asm.load(Size::DW, R1, R10, CTX);
+                if let Some(pc) = Registers::host().offset(Registers::host().pc.into()) {
+                    self.asm.load(Size::DW, R1, R1, pc);
+                }
+                self.asm.alu(AluOp::Sub, R1, R0);
+                self.asm.mov(R0, R1);
+            }
             Event::Code(probe) if probe.ret && probe.space == wanted => {
                 self.asm.load(Size::DW, R1, R10, CTX);
                 self.asm.call(Helper::GetFuncIp);
@@ -172,11 +188,52 @@ impl Gen<'_> {
         self.register((*number).into())
     }
 
+    /// Whether the event is at an instruction that returns. Handlers see the registers as they
+    /// are behind it, where the kernel's own probes of returns hit.
+    fn at_exit(&self) -> bool {
+        matches!(self.event(), Event::Code(probe) if probe.at_exits())
+    }
+
     fn register(&mut self, number: i64) -> Res {
-        let offset = Registers::host().offset(number);
-        let offset = offset.ok_or_else(|| format!("register {number} is not there"))?;
+        let registers = Registers::host();
+        let at = |number| {
+            let offset = registers.offset(number);
+            offset.ok_or_else(|| format!("register {number} is not there"))
+        };
+        let [pc, sp] = [registers.pc, registers.sp].map(i64::from);
         self.asm.load(Size::DW, R1, R10, CTX);
-        self.asm.load(Size::DW, R0, R1, offset);
+        if number == pc && self.at_exit() {
+            let value = TMP[0];
+            self.asm.store(Size::DW, R10, value, 0);
+            self.asm.load(Size::DW, R3, R1, at(sp)?);
+            self.asm.mov(R1, R10);
+            self.asm.add(R1, i32::from(value));
+            self.asm.mov(R2, 8);
+            self.asm.call(Helper::ProbeReadUser);
+            self.asm.load(Size::DW, R0, R10, value);
+            return Ok(());
+        }
+        self.asm.load(Size::DW, R0, R1, at(number)?);
+        if number == sp && self.at_exit() {
+            self.asm.add(R0, 8);
+        }
         Ok(())
+    }
+
+    /// Where the current program's stack is to be walked from behind the instruction that
+    /// returns, has words of the block hold the program counter, the stack pointer and the
+    /// frame pointer there. Whether they do.
+    pub(super) fn stack_behind_return(&mut self, words: [u32; 3]) -> Res<bool> {
+        if !self.at_exit() {
+            return Ok(false);
+        }
+        let registers = Registers::host();
+        const FRAME: u16 = 6;
+        let numbers = [registers.pc, registers.sp, FRAME].map(i64::from);
+        for (word, number) in words.into_iter().zip(numbers) {
+            self.register(number)?;
+            self.store(word, R0);
+        }
+        Ok(true)
     }
 }

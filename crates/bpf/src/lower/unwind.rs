@@ -141,7 +141,11 @@ impl Gen<'_> {
     /// Fills the room with so many frames of the current program's stack; r1 may have the number.
     fn take_user_stack(&mut self, most: Option<i32>) -> Res {
         use_walk(self.pool, self.plan, self.options)?;
-        if let Some(most) = most {
+        let (_, base, _) = walks(self.plan, self.options)?;
+        let begin = [at::IP, at::SP, at::BP].map(|field| base as u32 + field);
+        if most != Some(GIVEN) && self.stack_behind_return(begin)? {
+            self.asm.mov(R1, GIVEN);
+        } else if let Some(most) = most {
             self.asm.mov(R1, most);
         }
         self.asm.call_sub("user_walk");

@@ -4,4 +4,5 @@ mod ask;
 mod build;
 mod damage;
 mod dwarf;
+mod exits;
 mod files;

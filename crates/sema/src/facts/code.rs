@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::CodePlace;
+use spile_ir::{CodePlace, Exits};
 
 use super::CTypeId;
 
@@ -170,6 +170,8 @@ pub struct FoundPlace {
     pub address: u64,
     /// File offset of the marker's semaphore; 0 for none.
     pub semaphore: u64,
+    /// Of a return: the instructions to probe, where the kernel's way could kill the program.
+    pub exits: Option<Arc<Exits>>,
 }
 
 /// What a variable is.

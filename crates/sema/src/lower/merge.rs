@@ -112,7 +112,8 @@ fn together(a: &CodeProbe, b: &CodeProbe) -> bool {
             )
         })
     };
-    (a.space, a.ret, a.pid, a.tree) == (b.space, b.ret, b.pid, b.tree) && at_once(a) == at_once(b)
+    let kind = |p: &CodeProbe| (p.space, p.ret, p.pid, p.tree, p.at_exits());
+    kind(a) == kind(b) && at_once(a) == at_once(b)
 }
 
 /// A number that is the same for the same bodies.

@@ -37,6 +37,8 @@ struct Key<'h> {
     provider: Option<Arc<str>>,
     /// A function of the kernel that is attached through ftrace with all others.
     at_once: bool,
+    /// At return instructions, and of goroutines.
+    exits: Option<bool>,
 }
 
 /// Whether a place is attached together with others.
@@ -97,6 +99,7 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
             module: by_module.then_some(module),
             provider: found.place.provider.clone().filter(|_| m.system),
             at_once: at_once(&found.place.place),
+            exits: found.place.exits.as_ref().map(|e| e.goroutines),
             variables,
         };
         let at = *order.entry(key).or_insert_with_key(|key| {
@@ -140,6 +143,7 @@ pub(crate) fn event(hit: &CodeHit, group: &Group<'_>) -> Event {
         place: found.place.place.clone(),
         semaphore: found.place.semaphore,
         number: *number,
+        exits: found.place.exits.clone(),
     };
     Event::Code(CodeProbe {
         space: hit.space,

@@ -151,6 +151,7 @@ impl Asked<'_> {
             place: self.home.place(self.file, address)?,
             address,
             semaphore: 0,
+            exits: None,
         })
     }
 
@@ -336,6 +337,7 @@ impl Asked<'_> {
                 place: self.home.place(self.file, p.address)?,
                 address: p.address,
                 semaphore: 0,
+                exits: None,
             })
         };
         let all = plt::entries(image);
@@ -363,6 +365,12 @@ impl Asked<'_> {
             inlined: frame.inlined,
             ..place
         }
+    }
+
+    /// Where the code of a function is that was found, as far as debugging information says.
+    pub fn code_of(&self, id: u64) -> Vec<(u64, u64)> {
+        let place = self.known.place(id).zip(self.file.dwarf());
+        place.map_or_else(Vec::new, |(place, dwarf)| dwarf.code_of(place.die))
     }
 
     /// The number that analysis knows a type of the file by.

@@ -255,6 +255,7 @@ fn place(name: &str, id: u64, place: CodePlace) -> FoundPlace {
         place,
         address: 0,
         semaphore: 0,
+        exits: None,
     }
 }
 

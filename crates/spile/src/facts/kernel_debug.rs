@@ -287,6 +287,7 @@ impl Opened {
             place,
             address,
             semaphore: 0,
+            exits: None,
         };
         Ok(vec![self.asked(known).describe(found)])
     }

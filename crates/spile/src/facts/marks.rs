@@ -51,6 +51,7 @@ pub fn places(
             },
             address: m.address,
             semaphore: m.semaphore,
+            exits: None,
         })
         .collect();
     let key = |p: &FoundPlace| (p.provider.clone(), p.name.clone(), p.address);

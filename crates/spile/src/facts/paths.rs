@@ -154,7 +154,7 @@ pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathB
 }
 
 /// Files with code that a process has mapped, but its own program.
-fn mapped(pid: u32) -> Vec<PathBuf> {
+pub fn mapped(pid: u32) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let own = process::executable(pid);
     let line = |line: &str| {
@@ -169,7 +169,7 @@ fn mapped(pid: u32) -> Vec<PathBuf> {
 }
 
 /// All libraries that a file needs, and that those need.
-fn needed(of: &Path) -> Vec<PathBuf> {
+pub fn needed(of: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut todo = vec![of.to_owned()];
     let mut seen = BTreeSet::new();

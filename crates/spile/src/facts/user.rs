@@ -16,6 +16,7 @@ use super::dwarf::{self, Asked};
 use super::home::Home;
 use super::marks;
 use super::paths;
+use super::returns::{Returns, User};
 
 /// What `process` without a name means.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +42,8 @@ pub struct Programs {
     files: Mutex<HashMap<Arc<str>, Opened>>,
     /// Numbers of their types and places.
     pub known: dwarf::Known,
+    /// How returns are caught.
+    pub returns: Returns,
 }
 
 impl Programs {
@@ -52,6 +55,7 @@ impl Programs {
             search: Search::from_env(),
             files: Mutex::default(),
             known: dwarf::Known::default(),
+            returns: Returns::default(),
         }
     }
 
@@ -83,6 +87,34 @@ impl Programs {
 
     /// As [`spile_sema::facts::Facts::modules`], for programs.
     pub fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
+        let found = self.find(query)?;
+        for FoundModule { module, pid } in &found {
+            let Module::File(path) = module else { continue };
+            let path = Path::new(&**path);
+            if let Some(pid) = pid {
+                self.returns.runs_in(path, User::Process(*pid));
+            }
+            if let ModuleQuery::Library {
+                of: Module::File(program),
+                ..
+            } = query
+            {
+                let program = PathBuf::from(&**program);
+                self.returns.runs_in(path, User::Program(program));
+            }
+            if let Target::Command(command) = &self.target
+                && let Some(program) = command.split_whitespace().next()
+                && let Ok(programs) = paths::named(program, self.root.as_deref())
+            {
+                for program in programs {
+                    self.returns.runs_in(path, User::Program(program));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn find(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         let of = |path: &Path, pid| FoundModule {
             module: Module::File(path.to_string_lossy().into()),
             pid,
@@ -131,26 +163,26 @@ impl Programs {
                 kind,
                 callee,
             } => {
-                if *kind == FunctionKind::Return && file.image().is_go() {
-                    // Its stacks move, and what is put in place of return addresses confuses it.
-                    let why = "a program in Go would crash at a return probe; probe its calls";
-                    return Err(why.into());
-                }
                 let by_symbol = *lines == Lines::Any
                     && source.is_none()
                     && callee.is_none()
                     && *kind != FunctionKind::Inline;
-                match asked.places(query) {
-                    Ok(found) if !found.is_empty() || !by_symbol => Ok(found),
-                    Err(why) if !by_symbol => Err(why),
+                let found = match asked.places(query) {
+                    Ok(found) if !found.is_empty() || !by_symbol => found,
+                    Err(why) if !by_symbol => return Err(why),
                     other => match (other, functions(path, file, name, kind)) {
                         // What went wrong in the search may be the reason.
                         (Err(why), found) if found.is_empty() && !file.notes().is_empty() => {
-                            Err(format!("no symbol `{name}`, and {why}"))
+                            return Err(format!("no symbol `{name}`, and {why}"));
                         }
-                        (_, found) => Ok(found),
+                        (_, found) => found,
                     },
+                };
+                if *kind != FunctionKind::Return {
+                    return Ok(found);
                 }
+                let code = |place: &FoundPlace| asked.code_of(place.id);
+                self.returns.safe(Path::new(&**path), file, found, code)
             }
             CodeQuery::Statement { .. } => asked.places(query),
             CodeQuery::Address { address, .. } => match file.image().file_offset(*address) {
@@ -259,6 +291,7 @@ fn place(path: &Arc<str>, name: &str, address: u64, offset: u64) -> FoundPlace {
         },
         address,
         semaphore: 0,
+        exits: None,
     }
 }
 

@@ -11,7 +11,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 13] = [
+const NEEDS: [Need; 14] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
@@ -40,6 +40,11 @@ const NEEDS: [Need; 13] = [
     Need {
         name: "rust",
         have: || in_vm().is_none(),
+    },
+    // Go's compiler, too large for such an image as well.
+    Need {
+        name: "go",
+        have: || in_vm().is_none() && has_go(),
     },
     // The workload program has shared libraries: for a virtual machine it is linked statically.
     Need {
@@ -104,6 +109,12 @@ const NEEDS: [Need; 13] = [
         have: || in_vm().is_none(),
     },
 ];
+
+fn has_go() -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut folders = path.split(':').chain(["/usr/local/go/bin"]);
+    folders.any(|folder| Path::new(folder).join("go").is_file())
+}
 
 /// Whether the kernel has a function of that name.
 fn symbol(name: &str) -> bool {

@@ -15,7 +15,7 @@ use spile_syntax::diag::Diagnostic;
 use super::{Cur, Resolver};
 use crate::codes;
 use crate::ctype::CTy;
-use crate::facts::VarKind;
+use crate::facts::{LocOp, VarKind};
 use crate::probe::{Context, ContextKind, Derived};
 use crate::types::hir::*;
 use crate::types::unify::{Base, TyVar};
@@ -28,6 +28,9 @@ const ENTRY_MAX: i64 = 8192;
 /// return address, aarch64 has it in a register.
 const SP: i64 = if cfg!(target_arch = "aarch64") { 31 } else { 7 };
 const RETURN_ADDRESS: i64 = if cfg!(target_arch = "aarch64") { 0 } else { 8 };
+
+/// DWARF's number of the register in which functions of Go have their goroutine.
+const GOROUTINE: u16 = 14;
 
 /// The `@entry` expressions of a handler.
 #[derive(Default)]
@@ -140,9 +143,36 @@ impl Resolver<'_> {
             return keys;
         }
         let popped = if at_entry { RETURN_ADDRESS } else { 0 };
+        if probe.of_goroutines() {
+            return self.goroutine_keys(popped, span);
+        }
         let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(SP), span);
         keys.push(self.op_imm(BinOp::Add, sp, popped, span));
         keys
+    }
+
+    /// Goroutines change threads, and their stacks move: the goroutine, and how far the stack
+    /// pointer is from the stack's end. Both are as `cmd/compile/abi-internal.md` and
+    /// `runtime/runtime2.go` of Go have them: r14 is the goroutine, and its second word the
+    /// stack's end.
+    fn goroutine_keys(&mut self, popped: i64, span: Span) -> Vec<Expr> {
+        let goroutine = self.intrinsic_of(Intrinsic::CtxReg, Some(GOROUTINE.into()), span);
+        let depth = [
+            LocOp::Reg(GOROUTINE),
+            LocOp::Const(8),
+            LocOp::Bin(BinOp::Add),
+            LocOp::Load {
+                size: 8,
+                signed: false,
+            },
+            LocOp::Reg(SP as u16),
+            LocOp::Bin(BinOp::Sub),
+            LocOp::Const(popped),
+            LocOp::Bin(BinOp::Sub),
+        ];
+        let depth = self.leaves(&depth, Space::User, span);
+        let depth = depth.unwrap_or_else(|| self.bad(span));
+        vec![goroutine, depth]
     }
 
     /// Stores a value at the entry and takes it at the return; the local that gets it.
@@ -300,10 +330,14 @@ fn set(place: Place, value: Expr, ty: TyVar, span: Span) -> Stmt {
 fn entry_event(event: &Event) -> Option<Event> {
     match event {
         Event::SysExit(nrs) => Some(Event::SysEnter(nrs.clone())),
-        Event::Code(probe) if probe.ret => Some(Event::Code(CodeProbe {
-            ret: false,
-            ..probe.clone()
-        })),
+        Event::Code(probe) if probe.ret => {
+            let mut entry = CodeProbe {
+                ret: false,
+                ..probe.clone()
+            };
+            entry.sites.iter_mut().for_each(|s| s.exits = None);
+            Some(Event::Code(entry))
+        }
         _ => None,
     }
 }

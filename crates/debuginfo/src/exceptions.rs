@@ -1,0 +1,84 @@
+//! Whether exceptions pass through the frames of a program: what languages register with the
+//! unwinder. C++ exceptions, Rust's panics and their like look for a frame that catches them by
+//! routines (*personalities*) that the unwind tables name.
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, Pointer, UnwindSection};
+use object::{LittleEndian as Little, Object, RelocationTarget, read::elf::Sym};
+
+use crate::image::Image;
+use crate::module::Module;
+
+/// The routine of C, which runs clean-ups on the way and stops nothing.
+const OF_C: &str = "__gcc_personality_v0";
+
+/// The routine by which functions of a file catch exceptions, where one does: its name, or a
+/// substitute where the symbols are gone.
+#[must_use]
+pub fn caught_by(module: &Module) -> Option<String> {
+    let image = module.image();
+    let (address, bytes) = image.loaded(".eh_frame")?;
+    let text = image.loaded(".text").map_or(0, |t| t.0);
+    let bases = BaseAddresses::default()
+        .set_eh_frame(address)
+        .set_text(text);
+    let mut section = EhFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    let mut of_c: Vec<Pointer> = Vec::new();
+    let mut entries = section.entries(&bases);
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let fde = partial.parse(|s: &EhFrame<EndianSlice<'_, _>>, b, o| s.cie_from_offset(b, o));
+        let Some(fde) = fde.ok().filter(|f| f.lsda().is_some()) else {
+            continue;
+        };
+        let Some(routine) = fde.personality().filter(|p| !of_c.contains(p)) else {
+            continue;
+        };
+        match name(module, routine) {
+            Some(name) if name == OF_C => of_c.push(routine),
+            Some(name) => return Some(name),
+            None => return Some("a routine without a name".into()),
+        }
+    }
+    None
+}
+
+/// What a routine is called.
+fn name(module: &Module, routine: Pointer) -> Option<String> {
+    let at = match routine {
+        Pointer::Direct(at) => at,
+        Pointer::Indirect(slot) => match filled(module.image(), slot)? {
+            Filled::By(name) => return Some(name),
+            Filled::With(at) => at,
+        },
+    };
+    let named = module.symbols().starting_at(at).next();
+    named.map(|s| s.name.to_owned())
+}
+
+/// What a word of a file has when it runs.
+enum Filled {
+    By(String),
+    With(u64),
+}
+
+fn filled(image: &Image, slot: u64) -> Option<Filled> {
+    let table = image.elf().elf_dynamic_symbol_table();
+    let mut all = image.elf().dynamic_relocations().into_iter().flatten();
+    if let Some((_, relocation)) = all.find(|(at, _)| *at == slot) {
+        let RelocationTarget::Symbol(index) = relocation.target() else {
+            return Some(Filled::With(relocation.addend() as u64));
+        };
+        let name = table
+            .symbol(index)
+            .ok()?
+            .name(Little, table.strings())
+            .ok()?;
+        return Some(Filled::By(String::from_utf8_lossy(name).into_owned()));
+    }
+    let from = usize::try_from(image.file_offset(slot)?).ok()?;
+    let word = image.bytes().get(from..)?.first_chunk()?;
+    Some(Filled::With(u64::from_le_bytes(*word)))
+}

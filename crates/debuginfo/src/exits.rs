@@ -1,0 +1,314 @@
+//! Where a function leaves: its return instructions, and its jumps to other functions, which
+//! return in its place. Read from the instructions of x86-64; what cannot be told apart for
+//! certain is refused or said to be unknown.
+
+use std::collections::BTreeMap;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use crate::cfi::{self, Cfa, RSP};
+use crate::image::Image;
+use crate::module::Module;
+
+const EM_X86_64: u16 = 62;
+/// A function with more bytes is taken for damage.
+const MAX_BYTES: u64 = 16 << 20;
+/// Most parts of one function.
+const MAX_PARTS: usize = 16;
+
+/// How a function leaves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exits {
+    /// Linked addresses of its return instructions, ascending.
+    pub returns: Vec<u64>,
+    /// Its jumps to other functions.
+    pub jumps: Vec<Jump>,
+    /// Whether it calls anything: only then can an exception pass through it.
+    pub calls: bool,
+    /// Whether it jumps back to its first instruction.
+    pub restarts: bool,
+}
+
+/// A jump to another function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Jump {
+    /// The linked address of the instruction.
+    pub at: u64,
+    /// The other function, where the instruction names it.
+    pub to: Option<u64>,
+}
+
+/// How the function at a linked address leaves. `code`: where debugging information says that
+/// its code is; otherwise symbols and unwind tables are asked.
+///
+/// # Errors
+/// Why it cannot be known.
+pub fn of(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, String> {
+    if module.image().machine() != EM_X86_64 {
+        return Err("its instructions are not of x86-64".into());
+    }
+    let exact = code.iter().any(|r| r.0 <= entry && entry < r.1);
+    let mut function = Function {
+        module,
+        entry,
+        exact,
+        parts: Vec::new(),
+        all: BTreeMap::new(),
+    };
+    match exact {
+        true => function.parts = code.to_vec(),
+        false => function
+            .parts
+            .push(extent(module, entry).ok_or("its end is not known")?),
+    }
+    function.read()?;
+    function.leave()
+}
+
+/// Where a function ends that symbols or unwind tables describe.
+fn extent(module: &Module, entry: u64) -> Option<(u64, u64)> {
+    let symbols = module.symbols();
+    let at = |s: &&crate::Symbol<'_>| s.address == entry && s.size > 0;
+    let named = symbols.starting_at(entry).find(at);
+    let end = match named {
+        Some(s) => entry.checked_add(s.size)?,
+        None => {
+            cfi::function_at(module.image(), entry)
+                .filter(|f| f.0 == entry)?
+                .1
+        }
+    };
+    Some((entry, end))
+}
+
+/// A function that is read.
+struct Function<'m> {
+    module: &'m Module,
+    entry: u64,
+    /// The parts are all there are.
+    exact: bool,
+    parts: Vec<(u64, u64)>,
+    /// Its instructions by address.
+    all: BTreeMap<u64, Instruction>,
+}
+
+impl Function<'_> {
+    /// Reads the instructions of all parts, those that are found on the way too.
+    fn read(&mut self) -> Result<(), String> {
+        for part in self.parts.clone() {
+            self.sweep(part)?;
+        }
+        while let Some(part) = self.part_missing() {
+            if self.parts.len() >= MAX_PARTS {
+                return Err("it has too many parts".into());
+            }
+            self.parts.push(part);
+            self.sweep(part)?;
+        }
+        let mut inside = self.all.values().filter_map(to);
+        match inside.any(|t| within(&self.parts, t) && !self.all.contains_key(&t)) {
+            true => Err("it has data among its instructions".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// A part that a jump leads to and that was not read.
+    fn part_missing(&self) -> Option<(u64, u64)> {
+        let mut out = self.all.values().filter(|_| !self.exact);
+        out.find_map(|i| {
+            let target = to(i).filter(|t| !within(&self.parts, *t))?;
+            self.part_at(i.ip(), target)
+        })
+    }
+
+    /// The instructions of a part, one behind the other.
+    fn sweep(&mut self, (start, end): (u64, u64)) -> Result<(), String> {
+        let bytes = code(self.module.image(), start, end).ok_or("its code is not in the file")?;
+        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+        let mut last = None;
+        while decoder.can_decode() {
+            let i = decoder.decode();
+            if i.is_invalid() {
+                return Err(format!("at {:#x} it has no instruction", i.ip()));
+            }
+            if !matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3) {
+                last = Some(i);
+            }
+            self.all.insert(i.ip(), i);
+        }
+        // Calls at the end are of functions that do not return.
+        let on = last.is_none_or(|i| {
+            matches!(
+                i.flow_control(),
+                FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend
+            ) && i.mnemonic() != Mnemonic::Hlt
+        });
+        match on {
+            true => Err("it runs on into what is behind it".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// The part of the function that a jump leads to, where it is one: what compilers move away
+    /// because it seldom runs. Its frame is that of the jump, and a function's is not there yet.
+    fn part_at(&self, from: u64, target: u64) -> Option<(u64, u64)> {
+        let symbols = self.module.symbols();
+        let (symbol, _) = symbols.function_at(target).unzip();
+        let own = |name: &str| {
+            let (first, _) = name.split_once(".cold")?;
+            let mut here = symbols.starting_at(self.entry);
+            here.any(|s| s.name == first).then_some(())
+        };
+        let end = |start: u64, size: u64| Some((start, start.checked_add(size)?));
+        if let Some(s) = symbol
+            && s.size > 0
+            && own(s.name).is_some()
+        {
+            return end(s.address, s.size);
+        }
+        let (here, there) = (self.frame(from)?, self.frame(target)?);
+        if here == there && here != RETURN_ON_TOP {
+            let (start, end) = cfi::function_at(self.module.image(), target)?;
+            return Some((start, end));
+        }
+        None
+    }
+
+    fn frame(&self, at: u64) -> Option<Cfa> {
+        Some(cfi::by_header(self.module.image(), at)?.cfa)
+    }
+
+    /// The exits among the instructions.
+    fn leave(&self) -> Result<Exits, String> {
+        let mut exits = Exits::default();
+        for (at, i) in &self.all {
+            match i.flow_control() {
+                FlowControl::Return if i.mnemonic() == Mnemonic::Ret => {
+                    if self.replaces_return(*at) {
+                        return Err(format!("at {at:#x} it returns to where it likes"));
+                    }
+                    exits.returns.push(*at);
+                }
+                FlowControl::Return => {
+                    return Err(format!("at {at:#x} it returns as the kernel does"));
+                }
+                FlowControl::Call | FlowControl::IndirectCall => exits.calls = true,
+                FlowControl::IndirectBranch if !self.is_switch(i) => {
+                    exits.jumps.push(Jump { at: *at, to: None });
+                }
+                FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => match to(i) {
+                    Some(t) if t == self.entry => exits.restarts = true,
+                    Some(t) if within(&self.parts, t) => {}
+                    to => exits.jumps.push(Jump { at: *at, to }),
+                },
+                _ => {}
+            }
+        }
+        Ok(exits)
+    }
+
+    /// Whether what a return takes from the stack was just put there, as by retpolines.
+    fn replaces_return(&self, at: u64) -> bool {
+        let Some((_, before)) = self.all.range(..at).next_back() else {
+            return false;
+        };
+        match before.mnemonic() {
+            Mnemonic::Push => true,
+            Mnemonic::Mov => {
+                before.op0_kind() == OpKind::Memory
+                    && before.memory_base() == Register::RSP
+                    && before.memory_index() == Register::None
+                    && before.memory_displacement64() == 0
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether an indirect jump stays in the function: there is a frame, which a jump to another
+    /// function would have taken away, or a table that it is by leads back into the function.
+    fn is_switch(&self, jump: &Instruction) -> bool {
+        // `notrack`: compilers write it for tables alone.
+        let memory = jump.op0_kind() == OpKind::Memory;
+        if !memory && jump.segment_prefix() == Register::DS {
+            return true;
+        }
+        let epilogue = self.frame(jump.ip()).is_none_or(|f| f == RETURN_ON_TOP);
+        if !epilogue {
+            return true;
+        }
+        if memory {
+            return jump.memory_index_scale() == 8
+                && self
+                    .table_of(jump)
+                    .and_then(|t| self.word::<8>(t))
+                    .is_some_and(|w| self.has(u64::from_le_bytes(w)));
+        }
+        // `movslq (table,index,4), r; add table, r; jmp *r`
+        let load = self.all.range(..jump.ip()).rev().take(12).map(|(_, i)| i);
+        let load = load.filter(|i| i.memory_index() != Register::None);
+        load.take(1)
+            .any(|i| match (i.mnemonic(), i.memory_index_scale()) {
+                (Mnemonic::Movsxd, 4) => self.table_of(i).is_some_and(|t| {
+                    let far = self.word::<4>(t).map(i32::from_le_bytes);
+                    far.is_some_and(|d| self.has(t.wrapping_add_signed(d.into())))
+                }),
+                (Mnemonic::Mov, 8) => {
+                    let word = self.table_of(i).and_then(|t| self.word::<8>(t));
+                    word.is_some_and(|w| self.has(u64::from_le_bytes(w)))
+                }
+                _ => false,
+            })
+    }
+
+    fn has(&self, address: u64) -> bool {
+        self.all.contains_key(&address)
+    }
+
+    /// Address of the table that an instruction takes an element of.
+    fn table_of(&self, i: &Instruction) -> Option<u64> {
+        let base = i.memory_base();
+        if base == Register::None {
+            return Some(i.memory_displacement64());
+        }
+        let before = self.all.range(..i.ip()).rev().map(|(_, i)| i);
+        let mut leas = before.filter(|l| {
+            l.mnemonic() == Mnemonic::Lea
+                && l.op0_register() == base
+                && l.is_ip_rel_memory_operand()
+        });
+        let table = leas.next()?.ip_rel_memory_address();
+        Some(table.wrapping_add(i.memory_displacement64()))
+    }
+
+    fn word<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
+        let bytes = code(self.module.image(), at, at.checked_add(N as u64)?)?;
+        bytes.try_into().ok()
+    }
+}
+
+/// The frame where a function begins and where it returns.
+const RETURN_ON_TOP: Cfa = Cfa::Register {
+    register: RSP,
+    offset: 8,
+};
+
+/// The address that a direct jump names.
+fn to(i: &Instruction) -> Option<u64> {
+    let jumps = matches!(
+        i.flow_control(),
+        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
+    );
+    jumps.then(|| i.near_branch_target())
+}
+
+fn within(parts: &[(u64, u64)], address: u64) -> bool {
+    parts.iter().any(|r| r.0 <= address && address < r.1)
+}
+
+/// Bytes of the file from one linked address to another.
+fn code(image: &Image, start: u64, end: u64) -> Option<&[u8]> {
+    let length = end.checked_sub(start).filter(|l| *l <= MAX_BYTES)?;
+    let from = usize::try_from(image.file_offset(start)?).ok()?;
+    let whole = image.bytes();
+    whole.get(from..from.checked_add(usize::try_from(length).ok()?)?)
+}

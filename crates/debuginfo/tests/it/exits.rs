@@ -1,0 +1,157 @@
+//! Where functions leave, against `objdump`, and how exceptions are caught.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use spile_debuginfo::exits::{self, Exits};
+use spile_debuginfo::{Module, Search, exceptions};
+
+use crate::build::{Dir, run};
+
+const FUNCTIONS: &str = r#"
+#include <stdlib.h>
+typedef int (*op)(int);
+extern int outside(int);
+__attribute__((noipa)) int leaf(int n) { return n > 3 ? n * 7 : n - 1; }
+__attribute__((noipa)) int calls(int n) { return leaf(n) + 1; }
+__attribute__((noipa)) int jumps(int n) { return leaf(n + 1); }
+__attribute__((noipa)) int jumps_there(op f, int n) { return f(n + 1); }
+__attribute__((noipa)) int by_table(const op *table, int i, int n) { return table[i](n); }
+static const op own[] = { leaf, calls, jumps, leaf, calls };
+__attribute__((noipa)) int by_own_table(unsigned i, int n) { return own[i](n); }
+__attribute__((noipa)) int switches(int n, int m) {
+    switch (n) {
+    case 0: return m * 3;
+    case 1: return m ^ 5;
+    case 2: return m / 3;
+    case 3: return m << 2;
+    case 4: return m - 4711;
+    case 5: return m & 99;
+    case 6: return m % 7;
+    default: return 0;
+    }
+}
+__attribute__((noipa, cold)) void rare(int n) { if (n) exit(n); }
+__attribute__((noipa)) int apart(int *n) {
+    if (__builtin_expect(*n == 77, 0)) { rare(1); rare(*n); *n = leaf(3); rare(2); }
+    return leaf(*n) + 2;
+}
+__attribute__((noipa, noreturn)) void never(int n) { exit(n); }
+int main(int argc, char **argv) {
+    return calls(argc) + jumps(argc) + jumps_there(own[argc], 1) + by_table(own, argc, 1)
+        + by_own_table(argc, 1) + switches(argc, 4) + apart(&argc);
+}
+"#;
+
+/// The addresses of the instructions that return, by `objdump`.
+fn returns(path: &Path) -> BTreeSet<u64> {
+    let text = run(Command::new("objdump")
+        .args(["-d", "--no-show-raw-insn"])
+        .arg(path));
+    let line = |line: &str| {
+        let (at, what) = line.split_once(":\t")?;
+        let mut words = what.split_whitespace();
+        let word = words.find(|w| !matches!(*w, "repz" | "bnd" | "notrack"))?;
+        let at = u64::from_str_radix(at.trim(), 16).ok()?;
+        matches!(word, "ret" | "retq").then_some(at)
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn open(path: &Path) -> Module {
+    Module::open(path, &Search::default()).expect("opened")
+}
+
+fn of(module: &Module, name: &str) -> Result<Exits, String> {
+    let symbol = module.symbols().named(name).next().expect("a symbol");
+    exits::of(module, symbol.address, &[])
+}
+
+#[test]
+fn how_functions_leave() {
+    let dir = Dir::new();
+    for how in [
+        &["-O2"][..],
+        &["-O2", "-no-pie", "-fno-pic"],
+        &["-O2", "-fcf-protection"],
+        &["-O2", "-fno-omit-frame-pointer"],
+    ] {
+        let path = dir.compile("leave.c", FUNCTIONS, how);
+        let module = open(&path);
+        let all = returns(&path);
+        let of = |name: &str| of(&module, name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        // Those between the start of a function and its end, and in what was moved away.
+        let own = |name: &str| -> Vec<u64> {
+            let mut own = BTreeSet::new();
+            for name in [name, &format!("{name}.cold")] {
+                if let Some(s) = module.symbols().named(name).next() {
+                    own.extend(all.range(s.address..s.address + s.size));
+                }
+            }
+            own.into_iter().collect()
+        };
+        for name in ["leaf", "calls", "switches", "apart", "main"] {
+            let exits = of(name);
+            assert_eq!(exits.returns, own(name), "{name} {how:?}");
+            assert!(!exits.returns.is_empty(), "{name} {how:?}");
+            assert_eq!(exits.jumps, [], "{name} {how:?}");
+            let leaf = ["leaf", "switches"].contains(&name);
+            assert_eq!(exits.calls, !leaf, "{name} {how:?}");
+        }
+        let to = |name: &str| of(name).jumps.iter().map(|j| j.to).collect::<Vec<_>>();
+        let leaf = module.symbols().named("leaf").next().map(|s| s.address);
+        assert_eq!(to("jumps"), [leaf], "{how:?}");
+        for name in ["jumps_there", "by_table", "by_own_table"] {
+            assert_eq!(to(name), [None], "{name} {how:?}");
+        }
+        assert_eq!(of("never").returns, [], "{how:?}");
+        assert_eq!(exceptions::caught_by(&module), None, "{how:?}");
+    }
+}
+
+#[test]
+fn returns_of_whole_files() {
+    let libc = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6"];
+    let libc = libc.iter().map(Path::new).find(|p| p.exists());
+    let this = std::env::current_exe().expect("a path");
+    for path in libc.into_iter().chain([&*this]) {
+        let module = open(path);
+        let all = returns(path);
+        let (mut known, mut functions) = (0, BTreeMap::new());
+        for s in module.symbols().functions().filter(|s| s.size > 0) {
+            functions.insert(s.address, s);
+        }
+        for (address, s) in functions.iter().step_by(7) {
+            let Ok(exits) = exits::of(&module, *address, &[]) else {
+                continue;
+            };
+            known += 1;
+            let inside = |at: &u64| (*address..address + s.size).contains(at);
+            let found: Vec<u64> = exits.returns.iter().copied().filter(inside).collect();
+            let named: Vec<u64> = all.range(address..&(address + s.size)).copied().collect();
+            assert_eq!(found, named, "{} of {}", s.name, path.display());
+            assert!(
+                exits.returns.iter().all(|at| all.contains(at)),
+                "{}",
+                s.name
+            );
+        }
+        assert!(known > functions.len() / 10, "{}", path.display());
+    }
+}
+
+#[test]
+fn languages_that_catch() {
+    let dir = Dir::new();
+    let text = "int f(int);\nint main(int n, char **) { try { return f(n); } catch (int) { return 1; } }\n\
+                int f(int n) { if (n > 4) throw 1; return 0; }\n";
+    for how in [&["-O2"][..], &["-O2", "-static"], &["-O2", "-no-pie"]] {
+        let path = dir.compile("catch.cc", text, how);
+        let routine = exceptions::caught_by(&open(&path));
+        assert_eq!(routine.as_deref(), Some("__gxx_personality_v0"), "{how:?}");
+    }
+    let this = std::env::current_exe().expect("a path");
+    let routine = exceptions::caught_by(&open(&this));
+    assert_eq!(routine.as_deref(), Some("rust_eh_personality"));
+}

@@ -1,0 +1,193 @@
+//! Returns of functions of programs: where the kernel's way to catch them could kill the program,
+//! the instructions that return are probed instead.
+//!
+//! The kernel puts an address of its own in place of the return address. Unwinders of exceptions
+//! find no caller there and end the program; Go, which moves stacks, does so too.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use spile_debuginfo::exits::{self, Jump};
+use spile_debuginfo::{Module as File, Search, exceptions};
+use spile_ir::{Exit, Exits};
+use spile_sema::facts::FoundPlace;
+
+use super::paths;
+
+/// What is known about returns.
+#[derive(Default)]
+pub struct Returns {
+    /// All are left to the kernel.
+    pub take_risks: bool,
+    /// In whose processes the code of a file runs, as far as the script says.
+    users: Mutex<BTreeMap<PathBuf, BTreeSet<User>>>,
+    /// By which routine each file catches exceptions.
+    caught: Mutex<HashMap<PathBuf, Option<String>>>,
+    left_out: Mutex<Vec<String>>,
+}
+
+/// What runs the code of a file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum User {
+    /// Processes of this program.
+    Program(PathBuf),
+    /// This process.
+    Process(u32),
+}
+
+/// Where a function is that returns.
+type Ranges = Vec<(u64, u64)>;
+
+impl Returns {
+    /// Takes down that code of a file runs there.
+    pub fn runs_in(&self, file: &Path, user: User) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.entry(file.to_owned()).or_default().insert(user);
+    }
+
+    /// Functions that match and were left out, and why.
+    pub fn left_out(&self) -> Vec<String> {
+        let all = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        all.clone()
+    }
+
+    /// Has functions of a file caught at their returns in the way that does the program no harm.
+    /// Those for which there is none are left out.
+    ///
+    /// # Errors
+    /// When there is none for any of them.
+    pub fn safe(
+        &self,
+        path: &Path,
+        file: &File,
+        found: Vec<FoundPlace>,
+        code: impl Fn(&FoundPlace) -> Ranges,
+    ) -> Result<Vec<FoundPlace>, String> {
+        if self.take_risks {
+            return Ok(found);
+        }
+        let go = file.image().is_go();
+        let why = match go {
+            true => Some("a program in Go moves its stacks".to_owned()),
+            false => self.passing(path),
+        };
+        let Some(why) = why else {
+            return Ok(found);
+        };
+        let (mut safe, mut refused) = (Vec::new(), Vec::new());
+        for place in found {
+            match instructions(file, &place, &code(&place), go) {
+                Ok(exits) => safe.push(FoundPlace { exits, ..place }),
+                Err(reason) => refused.push((place.name, reason)),
+            }
+        }
+        if let ([], [(_, reason), ..]) = (&*safe, &*refused) {
+            return Err(format!(
+                "{why}, so it could die of the kernel's return probe; its return instructions \
+                 cannot be probed instead: {reason}. --unsafe-returns takes the risk"
+            ));
+        }
+        let refused = refused.iter().map(|(name, why)| format!("{name}: {why}"));
+        let mut all = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        for text in refused {
+            // Analysis asks for a point more than once.
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+        Ok(safe)
+    }
+
+    /// Why exceptions could pass through frames of a file's functions: it, a library that it
+    /// needs, or what it runs in catches them.
+    fn passing(&self, path: &Path) -> Option<String> {
+        let mut files = vec![path.to_owned()];
+        files.extend(paths::needed(path));
+        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        for user in users.get(path).into_iter().flatten() {
+            match user {
+                User::Program(program) => {
+                    files.push(program.clone());
+                    files.extend(paths::needed(program));
+                }
+                User::Process(pid) => {
+                    files.extend(paths::of_process(*pid));
+                    files.extend(paths::mapped(*pid));
+                }
+            }
+        }
+        drop(users);
+        files.iter().find_map(|file| {
+            let routine = self.caught_by(file)?;
+            Some(format!("{} catches exceptions ({routine})", file.display()))
+        })
+    }
+
+    fn caught_by(&self, path: &Path) -> Option<String> {
+        let mut all = self.caught.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.get(path) {
+            return known.clone();
+        }
+        let file = File::open(path, &Search::default()).ok();
+        let caught = file.and_then(|f| exceptions::caught_by(&f));
+        all.insert(path.to_owned(), caught.clone());
+        caught
+    }
+}
+
+/// The instructions by which a function returns; `None` where the kernel's way does no harm:
+/// nothing passes through what calls nothing.
+fn instructions(
+    file: &File,
+    place: &FoundPlace,
+    code: &[(u64, u64)],
+    go: bool,
+) -> Result<Option<Arc<Exits>>, String> {
+    // Functions of C and of the linker have no package in their names.
+    let goroutines = go && place.name.contains('.');
+    if goroutines && !hands_over_goroutine(file) {
+        return Err("it was built by Go before 1.18".into());
+    }
+    let exits = exits::of(file, place.address, code)?;
+    if let [jump, ..] = *exits.jumps {
+        return Err(leaves_by(file, jump));
+    }
+    if !exits.calls && !go {
+        return Ok(None);
+    }
+    if exits.returns.is_empty() {
+        return Err("it never returns".into());
+    }
+    let exit = |address: &u64| {
+        let distance = address.wrapping_sub(place.address) as i64;
+        Some(Exit {
+            offset: file.image().file_offset(*address)?,
+            distance: i32::try_from(distance).ok()?,
+        })
+    };
+    let at: Option<Vec<Exit>> = exits.returns.iter().map(exit).collect();
+    let at = at.ok_or("its parts are too far from one another")?;
+    Ok(Some(Arc::new(Exits { at, goroutines })))
+}
+
+/// What is in the way of a function whose place another takes.
+fn leaves_by(file: &File, jump: Jump) -> String {
+    let to = match jump.to.map(|to| (file.symbols().function_at(to), to)) {
+        Some((Some((symbol, 0)), _)) => format!("`{}`", symbol.name),
+        Some((_, to)) => format!("{to:#x}"),
+        None => "an address that it computes".into(),
+    };
+    format!(
+        "at {:#x} it leaves by a jump to {to}, which returns in its place",
+        jump.at
+    )
+}
+
+/// Whether functions have their goroutine in a register: since Go 1.17, and since 1.18 the
+/// version stands in the file itself (`debug/buildinfo`).
+fn hands_over_goroutine(file: &File) -> bool {
+    const INLINE: u8 = 2;
+    let info = file.image().bytes_of(".go.buildinfo").unwrap_or_default();
+    info.starts_with(b"\xff Go buildinf:") && info.get(15).is_some_and(|f| f & INLINE != 0)
+}
