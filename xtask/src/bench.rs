@@ -41,6 +41,9 @@ pub fn run(parts: &[String]) {
     if wants("markers") {
         crate::markers::run();
     }
+    if wants("keys") {
+        crate::keys::run();
+    }
     // These take minutes, and need programs that few have.
     if parts.iter().any(|p| p == "nginx") {
         crate::nginx::run();

@@ -3,6 +3,7 @@
 
 mod bench;
 mod fuzz;
+mod keys;
 mod markers;
 mod nginx;
 mod peers;
@@ -21,7 +22,7 @@ fn main() {
         Some("vm") => vm::run(&args[1..]),
         _ => {
             eprintln!(
-                "usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [nginx] [profile] [system]"
+                "usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [keys] [nginx] [profile] [system]"
             );
             eprintln!("       cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");

@@ -145,11 +145,21 @@ pub struct Cost {
 }
 
 impl Running {
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it with SIGINT and waits; kills it where that does not help.
     pub fn stop(self) -> Cost {
+        self.stop_within(END_LIMIT)
+    }
+
+    /// The same with so long to end.
+    pub fn stop_within(self, limit: Duration) -> Cost {
         let begin = Instant::now();
         let mut status = 0;
-        let keep = watchdog(self.child.id(), END_LIMIT);
+        let keep = watchdog(self.child.id(), limit);
         // SAFETY: an all-zero rusage is valid; wait4 fills it for our own child's pid, which
         // nobody else has waited for.
         let usage = unsafe {

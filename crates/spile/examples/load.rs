@@ -5,6 +5,8 @@
 //! `load forks COUNT`: COUNT children that end at once.
 //! `load signals COUNT`: COUNT signals 0 and COUNT SIGCHLD sent to itself.
 //! `load names COUNT`: renames its thread `nameN` for each N below COUNT, one getppid each.
+//! `load keys COUNT ROUNDS`: closes COUNT numbers that are no descriptors, the same in each round, and
+//! prints the nanoseconds of processor time of a call in each round on standard error.
 //! `load wait MS`: sleeps.
 //! `load naps COUNT MS [MS]`: sleeps COUNT times, with a system call each.
 //! `load spin MS`: computes, without a system call.
@@ -134,6 +136,35 @@ fn names(count: u64) {
     }
 }
 
+/// What this thread has used.
+fn processor_time() -> Duration {
+    // SAFETY: the kernel fills the structure, which is valid when zeroed.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time);
+        time
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The first of the numbers that [`keys`] closes: above all that a process may have open.
+const NO_DESCRIPTOR: u64 = 1 << 30;
+
+fn keys(count: u64, rounds: u64) {
+    let round = |_| {
+        let start = processor_time();
+        for n in 0..count {
+            // SAFETY: a number that is no descriptor; the call touches no memory.
+            unsafe { libc::close((NO_DESCRIPTOR + n) as i32) };
+        }
+        let ns = (processor_time() - start).as_nanos() as f64 / count.max(1) as f64;
+        format!("{ns:.1}")
+    };
+    let times: Vec<String> = (0..rounds).map(round).collect();
+    let line = times.join(" ") + " ns a call\n";
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
 fn naps(count: u64, ms: u64) {
     for _ in 0..count {
         std::thread::sleep(Duration::from_millis(ms));
@@ -261,6 +292,7 @@ fn main() {
         Some("marks") => marks(number(&args, 2)),
         Some("datagrams") => datagrams(&args[2..]),
         Some("names") => names(number(&args, 2)),
+        Some("keys") => keys(number(&args, 2), number(&args, 3)),
         Some("wait") => std::thread::sleep(Duration::from_millis(number(&args, 2))),
         Some("naps") => {
             naps(number(&args, 2), number(&args, 3));
@@ -275,7 +307,7 @@ fn main() {
         Some("gone") => gone(args.get(2).map_or("gone", String::as_str)),
         _ => {
             eprintln!(
-                "usage: load calls|datagrams|errors|forks|signals|names|wait|naps|spin|cold|gone ..."
+                "usage: load calls|datagrams|errors|forks|signals|names|keys|wait|naps|spin|cold|gone ..."
             );
             std::process::exit(2);
         }
