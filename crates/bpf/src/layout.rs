@@ -9,7 +9,7 @@
 //! | `out` | ring buffer of [`Record`]s |
 //! | `g_NAME_INDEX` | shared hash map of an array global |
 //! | `threads` | hash map of the arrays that are fields of one record a thread, see [`Field`] |
-//! | `g_NAME_INDEX_0`, `.._1` | per-CPU hash maps (one a generation) behind the cache of a per-CPU array global |
+//! | `g_NAME_INDEX_0`, `.._1` | maps (one a generation) behind the cache of a per-CPU array global, see [`PerCpuArray`] |
 //! | `s_NAME_INDEX` | array: copies of the elements that kernel handlers walk through, see `crates/bpf/src/iterate.rs` |
 //!
 //! # State memory
@@ -20,9 +20,11 @@
 //! ```
 //! All words are 64-bit, native byte order. The memory may be longer than its blocks.
 
+mod large;
 mod place;
 mod symbolic;
 
+pub use large::{GOLDEN, Large, product};
 pub use place::{AggLayout, Beside, Field, GlobalLayout, PerCpuArray, Place, ValueLayout};
 pub use symbolic::Symbolic;
 

@@ -317,6 +317,7 @@ mod tests {
             spilt: None,
             max: 10,
             wraps: false,
+            large: None,
         });
         let layout = layout(&[place]);
         let state = State::plain(&layout).unwrap();
@@ -389,6 +390,7 @@ mod tests {
                 spilt: Some(144),
                 max: 100,
                 wraps: false,
+                large: None,
             })
         };
         let number = ValueLayout::Scalar(Ty::Long);
@@ -465,6 +467,7 @@ mod tests {
             spilt: None,
             max: 4,
             wraps: true,
+            large: None,
         })]);
         let state = State::plain(&layout).unwrap();
         let mut map = PlainMap {

@@ -436,6 +436,7 @@ mod tests {
             spilt: None,
             max: 3,
             wraps: false,
+            large: None,
         });
         let places = [
             Place::Scalar {

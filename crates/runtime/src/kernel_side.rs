@@ -7,9 +7,10 @@ use std::time::Duration;
 use spile_bpf::layout::{GlobalLayout, Layout, Object, PerCpuArray, Place};
 use spile_ir::interp::{Cell, Fault, MemGlobals, Value};
 use spile_ir::storage::Storage;
-use spile_ir::{GlobalId, Init, Program};
+use spile_ir::{GlobalId, Init, Program, Ty};
 
 use crate::drain::{self, Deltas};
+use crate::elements::LargeElements;
 use crate::error::Error;
 use crate::grace::Grace;
 use crate::held::Held;
@@ -34,6 +35,8 @@ pub struct Kernel {
     layout: Layout,
     /// Per global: its hash map, or one a generation.
     tables: Vec<Vec<BoxedTable>>,
+    /// Per global: the elements of a large array, one a generation.
+    elements: Vec<Vec<LargeElements>>,
     grace: Grace,
     /// Handlers can run: deltas keep coming.
     live: bool,
@@ -71,16 +74,32 @@ impl Kernel {
                     Ok(vec![RefCell::new(held)])
                 }
                 // Those beside another are drained with it.
-                Some(Place::PerCpuArray(array)) if array.beside.of.is_none() => {
+                Some(Place::PerCpuArray(array))
+                    if array.beside.of.is_none() && array.large.is_none() =>
+                {
                     array.maps.iter().map(open).collect()
                 }
                 _ => Ok(Vec::new()),
             });
         let tables = tables.collect::<Result<_, Error>>()?;
+        let elements = object.layout.globals.iter().map(|g| {
+            let Some(Place::PerCpuArray(PerCpuArray {
+                maps,
+                large: Some(large),
+                ..
+            })) = g.as_ref().map(|g| &g.place)
+            else {
+                return Ok(Vec::new());
+            };
+            let new = |name: &String| Ok(LargeElements::new(loaded.map_fd(name)?, large));
+            maps.iter().map(new).collect()
+        });
+        let elements = elements.collect::<Result<_, Error>>()?;
         Ok(Kernel {
             state,
             layout: object.layout.clone(),
             tables,
+            elements,
             grace: Grace::choose(),
             live: true,
             waiting: RefCell::default(),
@@ -96,6 +115,7 @@ impl Kernel {
             state: State::plain(layout).expect("a layout that fits"),
             layout: layout.clone(),
             tables,
+            elements: Vec::new(),
             grace: Grace::Visit,
             live: true,
             waiting: RefCell::default(),
@@ -261,11 +281,33 @@ impl Kernel {
             }
             // A global with one generation has it at both numbers.
             let generation = if double { generation } else { 0 };
+            let reading = |e| Fault::from(format!("reading {}: {e}", global.name));
+            let elements = self.elements.get(i);
+            let elements = elements.and_then(|e| e.get(generation as usize));
+            if let (Some(elements), Place::PerCpuArray(array)) = (elements, &layout.place) {
+                let (mut missed, mut unknown) = (0, Vec::new());
+                let add = |key: &[u8], delta: Cell| {
+                    let how = (&mut *mem, symbolic, last);
+                    match add(g, (&array.keys, key), &delta, how) {
+                        Added::Yes => {}
+                        Added::Full => missed += 1,
+                        Added::Unknown => unknown.push((key.to_vec(), delta)),
+                    }
+                };
+                elements
+                    .take(&self.state, array, (generation, last), add)
+                    .map_err(reading)?;
+                full.extend((missed > 0).then_some((g, missed)));
+                if !unknown.is_empty() {
+                    self.waiting.borrow_mut().push((g, unknown));
+                }
+                continue;
+            }
             let table = self.tables.get(i).and_then(|t| t.get(generation as usize));
             let mut table = table.map(|t| t.borrow_mut());
             let table = table.as_mut().map(|t| &mut ***t as &mut dyn Table);
             let deltas = drain::take(&self.state, &self.layout, g, (generation, last), table)
-                .map_err(|e| Fault::from(format!("reading {}: {e}", global.name)))?;
+                .map_err(reading)?;
             for (g, deltas) in deltas {
                 let how = (&mut *mem, symbolic, last);
                 let (missed, unknown) = merge(g, &layout.place, deltas, how)?;
@@ -307,27 +349,50 @@ fn merge(
         return Ok((0, Vec::new()));
     };
     let (mut missed, mut unknown) = (0, Vec::new());
-    for (bytes, delta) in elements {
-        let mut keys = read_keys(types, &bytes);
-        let mut known = true;
-        for (key, ty) in keys.iter_mut().zip(types) {
-            if let Value::Str(_) = key
-                && let Some((text, all_known)) = symbolic.key(key, *ty)
-            {
-                *key = text;
-                known &= all_known;
-            }
+    for (key, delta) in elements {
+        match add(g, (types, &key), &delta, (&mut *mem, symbolic, all)) {
+            Added::Yes => {}
+            Added::Full => missed += 1,
+            Added::Unknown => unknown.push((key, delta)),
         }
-        if !known && !all {
-            unknown.push((bytes, delta));
-            continue;
-        }
-        let added = match delta {
-            Cell::Scalar(v) => mem.aadd(g, &keys, v.as_long()).map(|_| ()),
-            Cell::Stats(s) => mem.stat_merge(g, &keys, &s),
-        };
-        // The array is full: nothing else fails here.
-        missed += u64::from(added.is_err());
     }
     Ok((missed, unknown))
+}
+
+/// What became of an element.
+enum Added {
+    /// It is part of the controller's value.
+    Yes,
+    /// The array is full.
+    Full,
+    /// Its key tells of files that are not known yet.
+    Unknown,
+}
+
+/// Adds the delta of an element.
+fn add(
+    g: GlobalId,
+    (types, key): (&[Ty], &[u8]),
+    delta: &Cell,
+    (mem, symbolic, all): (&mut MemGlobals, &Symbolizer, bool),
+) -> Added {
+    let mut keys = read_keys(types, key);
+    let mut known = true;
+    for (key, ty) in keys.iter_mut().zip(types) {
+        if let Value::Str(_) = key
+            && let Some((text, all_known)) = symbolic.key(key, *ty)
+        {
+            *key = text;
+            known &= all_known;
+        }
+    }
+    if !known && !all {
+        return Added::Unknown;
+    }
+    let added = match delta {
+        Cell::Scalar(v) => mem.aadd(g, &keys, v.as_long()).map(|_| ()),
+        Cell::Stats(s) => mem.stat_merge(g, &keys, s),
+    };
+    // Nothing else fails here.
+    added.map_or(Added::Full, |()| Added::Yes)
 }

@@ -25,7 +25,7 @@ use crate::programs;
 use crate::session::Compile;
 use crate::side_by_side::{processors, side_by_side};
 use crate::state::State;
-use crate::tables::{self, Tables, WORTH_A_THREAD};
+use crate::tables::{self, Tables, worth_a_thread};
 
 /// What libbpf said; kept for messages, never printed by itself.
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -81,7 +81,9 @@ fn provide_maps(open: &mut OpenObject, ahead: Option<Tables>) {
             None => missing.push((i, spec)),
         }
     }
-    let large = missing.iter().filter(|s| s.1.max_entries >= WORTH_A_THREAD);
+    let large = missing
+        .iter()
+        .filter(|s| worth_a_thread(s.1.max_entries, s.1.value_size));
     let threads = large.count().min(processors());
     let rest = side_by_side(missing, threads, |(i, spec)| (i, map_create(&spec)));
     made.extend(rest);

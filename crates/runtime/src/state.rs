@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spile_bpf::layout::{
-    AggLayout, Layout, PerCpuArray, Place, ValueLayout, counters, percpu, shared,
+    AggLayout, Large, Layout, PerCpuArray, Place, ValueLayout, counters, percpu, shared,
 };
 use spile_ir::Ty;
 use spile_ir::interp::{Cell, Value};
@@ -427,9 +427,15 @@ fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
                 beside,
                 spilt,
                 maps,
+                large,
                 ..
             }) => {
-                spilt.is_none_or(|at| fits(at, 8 * maps.len() as u32, layout.cpu_stride))
+                let words = [*spilt, large.map(|large| large.spare)];
+                words
+                    .into_iter()
+                    .flatten()
+                    .all(|at| fits(at, 8 * maps.len() as u32, layout.cpu_stride))
+                    && large.is_none_or(|l| l.room == Large::KEY + key_size + value.size())
                     && beside.at.saturating_add(value.size()) <= beside.size
                     && key_size.saturating_add(beside.size) <= slot_size.saturating_sub(8)
                     && fits(

@@ -9,7 +9,14 @@ use spile_kernel::bpf;
 use crate::side_by_side::{Begun, begin, processors};
 
 /// A table with room for so many elements is worth a thread: its buckets take a millisecond.
-pub(crate) const WORTH_A_THREAD: u32 = 32 << 10;
+const MANY_ELEMENTS: u32 = 32 << 10;
+/// The same of an array of so many bytes.
+const MANY_BYTES: u64 = 2 << 20;
+
+/// Whether a map of so many elements of so many bytes is worth a thread.
+pub(crate) fn worth_a_thread(elements: u32, bytes: u32) -> bool {
+    elements >= MANY_ELEMENTS || u64::from(elements) * u64::from(bytes) >= MANY_BYTES
+}
 
 /// A map as it was asked for; none where the kernel refuses it.
 type Made = (MapSpec, Option<OwnedFd>);
@@ -21,8 +28,11 @@ impl Tables {
     /// Begins to make them: the large ones first, by threads where there are processors for them.
     pub fn begin(specs: &[MapSpec]) -> Tables {
         let mut specs = specs.to_vec();
-        specs.sort_by_key(|s| std::cmp::Reverse(s.max_entries));
-        let large = specs.iter().filter(|s| s.max_entries >= WORTH_A_THREAD);
+        let bytes = |s: &MapSpec| u64::from(s.max_entries) * u64::from(16 + s.value_size);
+        specs.sort_by_key(|s| std::cmp::Reverse(bytes(s)));
+        let large = specs
+            .iter()
+            .filter(|s| worth_a_thread(s.max_entries, s.value_size));
         let threads = large.count().min(processors() - 1);
         Tables(begin(specs, threads, |spec| {
             let made = bpf::map_create(&bpf::MapSpec {

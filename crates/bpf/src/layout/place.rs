@@ -2,6 +2,8 @@
 
 use spile_ir::{GlobalId, Ty};
 
+use super::Large;
+
 /// Where a global lives.
 #[derive(Debug, Clone)]
 pub struct GlobalLayout {
@@ -68,7 +70,8 @@ pub enum Place {
 /// `cache + generation * gen_stride`, each `slot_size` bytes: a used word (0 = empty), the key, the
 /// element; behind it one hash map a generation, with an element for each CPU one behind the other (a
 /// per-CPU map, or a plain one with such values). A key can be in the cache and in the map; its delta is
-/// the sum over all CPUs of both. Elements of several arrays can lie side by side ([`Beside`]).
+/// the sum over all CPUs of both. Elements of several arrays can lie side by side ([`Beside`]). Elements
+/// of a large array are not in hash maps but in memory that the controller maps ([`Large`]).
 #[derive(Debug, Clone)]
 pub struct PerCpuArray {
     /// Offset of the cache in each CPU's block.
@@ -97,6 +100,8 @@ pub struct PerCpuArray {
     /// A full map loses its oldest elements. Its values (of a plain map) begin with a sequence number, or 0
     /// while one is put in.
     pub wraps: bool,
+    /// How the elements behind the cache lie where they are in no hash map.
+    pub large: Option<Large>,
 }
 
 impl PerCpuArray {

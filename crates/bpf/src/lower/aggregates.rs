@@ -10,11 +10,9 @@ use super::{Cold, GEN, Gen, Res, TMP, Text, UNROLL};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
-use crate::layout::{AggLayout, PerCpuArray, Place, ValueLayout, percpu};
+use crate::layout::{AggLayout, GOLDEN, PerCpuArray, Place, ValueLayout, percpu};
 use crate::plan::{SEQUENCE, lanes};
 
-/// 2^64 divided by the golden ratio: multiplying by it spreads keys over the high bits.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 // Compared as 32 bits, see `super::globals`.
 const E2BIG: i32 = -7;
 const EEXIST: i32 = -17;
@@ -116,7 +114,7 @@ impl Gen<'_> {
         self.store_key(&words)
     }
 
-    fn store_key(&mut self, words: &[Word]) -> Res {
+    pub(super) fn store_key(&mut self, words: &[Word]) -> Res {
         let key = self.plan.scratch.key;
         let mut copied = 0;
         for (i, word) in words.iter().enumerate() {
@@ -327,6 +325,18 @@ impl Gen<'_> {
             self.asm.mov(R1, 0);
             return Ok(());
         }
+        self.product(words)?;
+        self.asm.alu(AluOp::Rsh, R1, 64 - bits as i32);
+        if self.plan.apart && words.iter().any(|w| !matches!(w, Word::Text(..))) {
+            // Or the verifier would follow one way for each way that the key's numbers came about.
+            self.forget(R1);
+            self.asm.alu(AluOp::And, R1, slots as i32 - 1);
+        }
+        Ok(())
+    }
+
+    /// `r1` = the words of a key as one, as [`crate::layout::product`] makes it. Loses r2 and r3.
+    pub(super) fn product(&mut self, words: &[Word]) -> Res {
         self.asm.ld_imm64(R3, GOLDEN);
         for (i, word) in words.iter().enumerate() {
             if i == 0 {
@@ -344,12 +354,6 @@ impl Gen<'_> {
             self.asm.alu(AluOp::Xor, R1, src);
         }
         self.asm.alu(AluOp::Mul, R1, R3);
-        self.asm.alu(AluOp::Rsh, R1, 64 - bits as i32);
-        if self.plan.apart && words.iter().any(|w| !matches!(w, Word::Text(..))) {
-            // Or the verifier would follow one way for each way that the key's numbers came about.
-            self.forget(R1);
-            self.asm.alu(AluOp::And, R1, slots as i32 - 1);
-        }
         Ok(())
     }
 
@@ -393,6 +397,9 @@ impl Gen<'_> {
             spilt,
             ..
         } = array;
+        if let Some(large) = array.large {
+            return self.large_miss(&miss, &array, large);
+        }
         if self.shares() {
             // All of it once more where it is verified once.
             self.asm.bind(miss.entry);
@@ -533,7 +540,7 @@ impl Gen<'_> {
     }
 
     /// Makes the slot at `TMP[0]` the key's, with an element of zero.
-    fn install(&mut self, key_size: u32, size: u32) -> Res {
+    pub(super) fn install(&mut self, key_size: u32, size: u32) -> Res {
         self.asm.load(Size::DW, R4, R10, TMP[0]);
         for i in (0..key_size).step_by(8) {
             self.load(R1, self.plan.scratch.key + i);

@@ -35,6 +35,7 @@
 //! | `output` | records |
 //! | `entry` | what stands around a handler's body |
 //! | `apart` | what many handlers share as subprograms |
+//! | `large` | elements of large arrays |
 //! | `once` | the same, where the verifier checks it once |
 //! | `steps` | bodies with loops |
 //!
@@ -75,6 +76,7 @@ mod heap;
 mod hex;
 mod intrinsics;
 mod iterate;
+mod large;
 mod memory;
 mod once;
 mod output;

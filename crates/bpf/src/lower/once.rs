@@ -17,7 +17,7 @@ use crate::regalloc::{Alloc, Home};
 /// Where a subprogram's numbers are while it runs; r7 is the CPU's block.
 const NUMBERS: [Reg; 3] = [R6, R8, R9];
 /// A subprogram's first number as an operand.
-const FIRST: Val = Val::Reg(IrReg(0));
+pub(super) const FIRST: Val = Val::Reg(IrReg(0));
 /// Result of an operation on an array that has room for no more.
 pub(super) const FULL: i32 = 1;
 /// The bit of a string's number that says that it is a constant.

@@ -4,9 +4,9 @@
 use spile_ir::storage::{Storage, beside};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
-use super::{Bump, element};
+use super::{Bump, MMAPABLE, element};
 use crate::elf::{MapSpec, MapType};
-use crate::layout::{Beside, Field, GlobalLayout, Options, PerCpuArray, Place, ValueLayout};
+use crate::layout::{Beside, Field, GlobalLayout, Large, Options, PerCpuArray, Place, ValueLayout};
 
 /// `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
@@ -35,6 +35,12 @@ const LINE: u32 = 64;
 pub const SEQUENCE: u32 = 8;
 /// A full wrapping array loses one element in so many, the oldest, and one more.
 pub const EVICT: u32 = 64;
+/// Arrays of more elements are large: their elements have memory from the start, and hits need no helper.
+const FEW_ELEMENTS: u32 = 4096;
+/// Most bytes of a large array's elements: offsets of the kernel's verifier end at twice as much.
+const LARGE_BYTES: u64 = 256 << 20;
+/// Most bytes of a key of a large array.
+const LARGE_KEY: u32 = 64;
 /// Name of the map of records.
 const RECORDS: &str = "threads";
 
@@ -214,6 +220,32 @@ fn hash_flags(bytes: u32, max: u32) -> u32 {
     }
 }
 
+/// Whether processors can add to an element without one that each has for itself.
+fn atomic(value: &ValueLayout) -> bool {
+    match value {
+        ValueLayout::Scalar(ty) => *ty == Ty::Long,
+        ValueLayout::Stats(agg) => {
+            let more = [agg.min, agg.max, agg.sumsq];
+            more.iter().all(Option::is_none) && agg.hist.is_none()
+        }
+    }
+}
+
+/// How the elements of an array with keys and values of so many bytes lie, if it is large; without its
+/// place in the CPUs' blocks.
+fn large((key, value, max): (u32, u32, u32), cpus: u32) -> Option<Large> {
+    let large = Large {
+        bits: max.checked_next_power_of_two()?.ilog2(),
+        // Each CPU can keep one that it does not use, and put in one while nobody knows whether the array
+        // is full.
+        rooms: max.checked_add(2 * cpus)?,
+        room: Large::KEY + key + value,
+        spare: 0,
+    };
+    let fits = key <= LARGE_KEY && large.size() <= LARGE_BYTES;
+    (max > FEW_ELEMENTS && fits).then_some(large)
+}
+
 pub(super) fn place_array(
     index: usize,
     (global, iterated): (&Global, bool),
@@ -287,7 +319,26 @@ pub(super) fn place_array(
                 .collect();
             let entries = max.saturating_add(if *wrap { max / EVICT } else { 0 });
             let lanes = lanes(options.cpus, beside.size, *wrap);
+            let alone = beside.of.is_none() && beside.size == value.size();
+            let large = (cached && alone && atomic(&value))
+                .then(|| large((key_size, value.size(), max), options.cpus))
+                .flatten();
+            let large = large.map(|large| Large {
+                spare: cpu.take(8 * generations),
+                ..large
+            });
             for name in &names {
+                if let Some(large) = &large {
+                    maps.push(MapSpec {
+                        name: name.clone(),
+                        ty: MapType::Array,
+                        key_size: 4,
+                        value_size: large.size() as u32,
+                        max_entries: 1,
+                        flags: MMAPABLE,
+                    });
+                    continue;
+                }
                 maps.push(MapSpec {
                     name: name.clone(),
                     ty: lanes.map_or(MapType::PercpuHash, |_| MapType::Hash),
@@ -309,9 +360,10 @@ pub(super) fn place_array(
                     keys: keys.clone(),
                     value,
                     beside,
-                    spilt: cached.then(|| cpu.take(8 * generations)),
+                    spilt: (cached && large.is_none()).then(|| cpu.take(8 * generations)),
                     max,
                     wraps: *wrap,
+                    large,
                 }),
             }))
         }

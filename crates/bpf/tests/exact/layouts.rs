@@ -111,9 +111,11 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 value: v,
                 beside,
                 spilt,
+                large,
                 ..
             }) => {
                 assert!(slots.is_power_of_two() || (*slots == 0 && spilt.is_none()));
+                assert!(spilt.is_none() || large.is_none());
                 assert!(8 + key_size + beside.size <= *slot_size);
                 assert!(*gen_stride == 0 || *gen_stride == slots * slot_size);
                 assert!(beside.at + v.size() <= beside.size && beside.at % 8 == 0);
@@ -126,8 +128,8 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                     assert_eq!(its, maps);
                     continue;
                 }
-                if let Some(at) = spilt {
-                    block.push((*at, 8 * maps.len() as u32, format!("spilt {name}")));
+                if let Some(at) = (*spilt).or(large.map(|large| large.spare)) {
+                    block.push((at, 8 * maps.len() as u32, format!("spilt {name}")));
                 }
                 block.push((*cache, slots * slot_size * maps.len() as u32, name));
             }

@@ -13,6 +13,7 @@ use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, Stat
 use spile_kernel::bpf::test_run;
 use spile_kernel::machine::{online_cpus, possible_cpus};
 use spile_runtime::drain::{self, Deltas};
+use spile_runtime::elements::LargeElements;
 use spile_runtime::load::Loaded;
 use spile_runtime::maps::{Fields, KernelMap, Table};
 use spile_runtime::record::{self, Field};
@@ -198,11 +199,24 @@ impl<'p> Kernel<'p> {
             if generation > 0 && !double {
                 continue;
             }
+            let id = GlobalId(i as u32);
+            if let Place::PerCpuArray(array) = &layout.place
+                && let Some(large) = &array.large
+            {
+                let map = self.loaded.map_fd(&maps[generation as usize]);
+                let elements = LargeElements::new(map.expect("map"), large);
+                let mut all = Vec::new();
+                let add = |key: &[u8], delta| all.push((key.to_vec(), delta));
+                let how = (generation, false);
+                elements.take(&self.state, array, how, add).expect("drain");
+                let base = self.base[i].as_mut().expect("per-CPU");
+                merge(base, Deltas::Array(all), &layout.place);
+                continue;
+            }
             let mut map = maps
                 .get(generation as usize)
                 .map(|name| KernelMap::new(self.loaded.map_fd(name).expect("map")).expect("map"));
             let table = map.as_mut().map(|m| m as &mut dyn Table);
-            let id = GlobalId(i as u32);
             let deltas = drain::take(
                 &self.state,
                 &self.object.layout,

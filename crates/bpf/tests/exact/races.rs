@@ -166,6 +166,42 @@ fn drains_lose_nothing() {
     });
 }
 
+/// Two processors that put in the same keys at the same time make one element of each: there is room
+/// for them, and not for one more.
+#[test]
+fn large_arrays_have_each_key_once() {
+    let keys = 6000;
+    let text = HEAD.to_string()
+        + &format!(
+            "global g0 \"a\" [long] long max {keys} percpu double @0\n\
+             global g1 \"b\" [long, long] stats(sum) max {keys} percpu double @0\n"
+        )
+        + &handler(
+            "",
+            "    aadd g0[r0], 1\n    stat_add g1[7, r0], r0\n    ret\n",
+        );
+    let grace = Grace::choose();
+    let mut drains = 0;
+    let drain = |kernel: &mut Kernel<'_>| {
+        let old = kernel.state.flip();
+        assert!(grace.wait(&kernel.state));
+        kernel.drain(old);
+        drains += 1;
+        drains > 60
+    };
+    run(&text, 60_000, keys, drain, |kernel, outcome, calls| {
+        assert_eq!(kernel.hits(0), calls);
+        let all: Vec<_> = (0..2).map(|g| array(&outcome, g)).collect();
+        for elements in &all {
+            let numbers = elements.iter().map(|(k, _)| k[k.len() - 1].as_long());
+            assert!(numbers.eq(1..=keys as i64), "each key once");
+        }
+        let sum = |g: usize| all[g].iter().map(|e| e.1).sum::<i64>() as u64;
+        assert_eq!((sum(0), sum(1)), (calls, calls));
+        assert_eq!(kernel.header(percpu::NO_MEMORY), 0);
+    });
+}
+
 #[test]
 fn compound_updates_are_never_torn() {
     // `if (!(k in a)) a[k] = n++`; each key's token moves between b and c; a string is
