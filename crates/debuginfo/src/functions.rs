@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, Unit, number_of};
 use crate::index::{Found, Index, Kind};
 use crate::lines::{Lines, path_matches};
+use crate::scopes::ScopeKind;
 
 /// A name or pattern.
 #[derive(Clone, Copy)]
@@ -281,6 +282,32 @@ impl Dwarf {
             file,
             line,
             external,
+        })
+    }
+
+    /// The function that begins at an address: what a symbol there names, whatever its name is.
+    #[must_use]
+    pub fn function_starting_at(&self, address: u64) -> Option<FunctionPlace> {
+        let scopes = self.scopes_at(address);
+        let scope = scopes.iter().find(|s| s.kind == ScopeKind::Function)?;
+        let (unit, entry) = self.entry(scope.die)?;
+        let code = self.code(scope.die, &unit, &entry);
+        let start = self.entry_pc(scope.die, &unit, &entry, &code);
+        if start != Some(address) {
+            return None;
+        }
+        let name: Arc<str> = self.name(scope.die, &entry)?.into();
+        let (file, line) = self.declared(scope.die, &entry);
+        Some(FunctionPlace {
+            qualified: name.clone(),
+            name,
+            die: scope.die,
+            entry: address,
+            body: self.after_prologue(scope.die, &unit, &entry, address, &code),
+            inlined: false,
+            file,
+            line,
+            external: true,
         })
     }
 

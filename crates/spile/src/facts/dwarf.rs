@@ -221,6 +221,27 @@ impl Asked<'_> {
         Ok(all.iter().filter(wanted).filter_map(place).collect())
     }
 
+    /// A function by a symbol, with what debugging information says about the function of another
+    /// name that begins there: aliases have no entries of their own.
+    pub fn by_alias(&self, place: FoundPlace, kind: &FunctionKind) -> FoundPlace {
+        let dwarf = self.file.dwarf();
+        let Some(p) = dwarf.and_then(|d| d.function_starting_at(place.address)) else {
+            return place;
+        };
+        let address = match kind {
+            FunctionKind::Return => p.entry,
+            _ => p.body,
+        };
+        match self.found(&place.name, p.die, address) {
+            Some(found) => FoundPlace {
+                file: p.file,
+                line: p.line,
+                ..found
+            },
+            None => place,
+        }
+    }
+
     /// Functions that are inlined into functions of a name.
     ///
     /// # Errors

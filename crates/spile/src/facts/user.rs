@@ -167,15 +167,23 @@ impl Programs {
                     && source.is_none()
                     && callee.is_none()
                     && *kind != FunctionKind::Inline;
+                let alias = |place| asked.by_alias(place, kind);
                 let found = match asked.places(query) {
-                    Ok(found) if !found.is_empty() || !by_symbol => found,
+                    Ok(found) if !by_symbol => found,
                     Err(why) if !by_symbol => return Err(why),
+                    Ok(mut found) if !found.is_empty() => {
+                        add_aliases(&mut found, path, file, name, kind, alias);
+                        found
+                    }
                     other => match (other, functions(path, file, name, kind)) {
+                        (_, found) if found.is_empty() && is_chosen(file, name) => {
+                            return Err(chosen(name));
+                        }
                         // What went wrong in the search may be the reason.
                         (Err(why), found) if found.is_empty() && !file.notes().is_empty() => {
                             return Err(format!("no symbol `{name}`, and {why}"));
                         }
-                        (_, found) => found,
+                        (_, found) => found.into_iter().map(alias).collect(),
                     },
                 };
                 if *kind != FunctionKind::Return {
@@ -229,6 +237,47 @@ impl Programs {
         let home = &Home::Program(path.clone());
         Asked { home, file, known }.type_named(name)
     }
+}
+
+/// Adds functions whose names in debugging information do not match but of which a symbol does.
+fn add_aliases(
+    found: &mut Vec<FoundPlace>,
+    path: &Arc<str>,
+    file: &File,
+    pattern: &str,
+    kind: &FunctionKind,
+    alias: impl Fn(FoundPlace) -> FoundPlace,
+) {
+    let mut known: BTreeSet<u64> = found.iter().map(|p| p.address).collect();
+    for symbol in functions(path, file, pattern, kind) {
+        // At its start or behind its prologue.
+        let size = file.symbols().starting_at(symbol.address).map(|s| s.size);
+        let end = symbol
+            .address
+            .saturating_add(size.max().unwrap_or(0).max(1));
+        if known.range(symbol.address..end).next().is_some() {
+            continue;
+        }
+        let id = symbol.id;
+        let place = alias(symbol);
+        // What no debugging information is about does not belong to a pattern.
+        if place.id != id && known.insert(place.address) {
+            found.push(place);
+        }
+    }
+}
+
+/// Whether the code of a function is chosen when a program starts.
+fn is_chosen(file: &File, name: &str) -> bool {
+    let mut named = file.symbols().named(name);
+    named.any(|s| s.kind == SymbolKind::IFunc)
+}
+
+fn chosen(name: &str) -> String {
+    format!(
+        "its code is chosen among several when a program starts (STT_GNU_IFUNC); \
+         probe these, as `function(\"__{name}_*\")`"
+    )
 }
 
 /// Functions whose names match, by name.
