@@ -1,32 +1,55 @@
-//! The long run of random scripts (`crates/spile/tests/differential`), in a release build.
+//! The long runs in a release build: random scripts (`crates/spile/tests/differential`), and random
+//! sessions with timers and mutants (`crates/spile/tests/sessions`).
 
 use std::process::Command;
 
-/// Scripts of a run without `--cases`.
+/// Scripts of a run that says no number.
 const CASES: u64 = 20_000;
 
-/// Runs the scripts; the status is that of the test.
+/// What can be run: the option, the test, and the variable that gives it the number.
+const KINDS: [(&str, &str, &str); 3] = [
+    ("--cases", "differential", "SPILE_SOAK"),
+    ("--timers", "sessions", "SPILE_TIMERS"),
+    ("--mutants", "sessions", "SPILE_MUTANTS"),
+];
+
+/// Runs the scripts; the status is that of the tests.
 pub fn run(args: &[String]) {
     let value = |name: &str| {
         let at = args.iter().position(|a| a == name)?;
         args.get(at + 1)?.parse::<u64>().ok()
     };
-    let (cases, seed) = (value("--cases"), value("--seed"));
-    let known = 2 * (usize::from(cases.is_some()) + usize::from(seed.is_some()));
+    let mut wanted = KINDS.map(|(option, ..)| value(option));
+    let seed = value("--seed");
+    let known = 2 * (wanted.iter().flatten().count() + seed.iter().count());
     if args.len() != known {
-        eprintln!("usage: cargo xtask soak [--cases N] [--seed S]");
+        eprintln!("usage: cargo xtask soak [--cases N] [--timers N] [--mutants N] [--seed S]");
         std::process::exit(2);
     }
-    let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
-        .args(["test", "--release", "-p", "spile", "--test", "differential"])
-        .env("SPILE_SOAK", cases.unwrap_or(CASES).to_string())
-        .env("SPILE_SEED", seed.unwrap_or(0).to_string())
-        .status();
-    std::process::exit(match status {
-        Ok(status) => status.code().unwrap_or(1),
-        Err(e) => {
-            eprintln!("cargo: {e}");
-            1
+    if wanted == [None; 3] {
+        wanted[0] = Some(CASES);
+    }
+    let mut worst = 0;
+    for test in ["differential", "sessions"] {
+        let of_test = || KINDS.iter().zip(wanted).filter(|(kind, _)| kind.1 == test);
+        if of_test().all(|(_, n)| n.is_none()) {
+            continue;
         }
-    });
+        let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+        cargo
+            .args(["test", "--release", "-p", "spile", "--test", test])
+            .env("SPILE_SEED", seed.unwrap_or(0).to_string());
+        for ((_, _, variable), n) in of_test() {
+            cargo.env(variable, n.unwrap_or(0).to_string());
+        }
+        let status = match cargo.status() {
+            Ok(status) => status.code().unwrap_or(1),
+            Err(e) => {
+                eprintln!("cargo: {e}");
+                1
+            }
+        };
+        worst = worst.max(status);
+    }
+    std::process::exit(worst);
 }

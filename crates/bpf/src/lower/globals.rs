@@ -394,24 +394,37 @@ impl Gen<'_> {
 
     /// Puts in a key by `insert`, whose result is the helper's. A full map of a wrapping array loses its
     /// oldest elements before, and one more each time that another processor was faster in their place.
+    /// Always a subprogram of its own: the verifier follows all tries, and each by two walks.
     pub(super) fn insert_evicting(
         &mut self,
         maps: &[String],
         max: u32,
-        insert: impl FnOnce(&mut Self) -> Res,
+        insert: impl FnOnce(&mut Gen<'_>) -> Res,
     ) -> Res {
-        let [again, end] = [(); 2].map(|()| self.asm.label());
-        self.asm.store(Size::DW, R10, TMP[3], -1);
-        self.asm.bind(again);
-        insert(self)?;
-        self.asm.jump_if32(Cond::Ne, R0, E2BIG, end);
-        self.asm.load(Size::DW, R1, R10, TMP[3]);
-        self.asm.add(R1, 1);
-        self.asm.store(Size::DW, R10, TMP[3], R1);
-        self.asm.jump_if(Cond::Eq, R1, TRIES, end);
-        self.evict(maps, max)?;
-        self.asm.jump(again);
-        self.asm.bind(end);
+        let name = format!("insert_{}", maps.first().map_or("", |m| m));
+        self.once(&name, &["generation"], |g| {
+            let [again, end] = [(); 2].map(|()| g.asm.label());
+            g.at_most(R6, 1);
+            g.asm.store(Size::DW, R10, GEN, R6);
+            g.asm.store(Size::DW, R10, TMP[3], -1);
+            g.asm.bind(again);
+            insert(g)?;
+            g.asm.jump_if32(Cond::Ne, R0, E2BIG, end);
+            g.asm.load(Size::DW, R1, R10, TMP[3]);
+            g.asm.add(R1, 1);
+            g.asm.store(Size::DW, R10, TMP[3], R1);
+            g.asm.jump_if(Cond::Eq, R1, TRIES, end);
+            g.evict(maps, max)?;
+            g.asm.jump(again);
+            g.asm.bind(end);
+            g.asm.exit();
+            Ok(())
+        })?;
+        self.asm.mov(R1, 0);
+        if maps.len() > 1 {
+            self.asm.load(Size::DW, R1, R10, GEN);
+        }
+        self.asm.call_sub(name);
         Ok(())
     }
 

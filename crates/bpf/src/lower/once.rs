@@ -77,7 +77,7 @@ impl Gen<'_> {
     }
 
     /// In a subprogram: ends it where a number is larger. The verifier learns the bound.
-    fn at_most(&mut self, reg: Reg, most: u32) {
+    pub(super) fn at_most(&mut self, reg: Reg, most: u32) {
         let done = self.done;
         self.asm.jump_if(Cond::Gt, reg, most as i32, done);
     }

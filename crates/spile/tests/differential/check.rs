@@ -9,15 +9,15 @@ use spile_ir::{Bytes, Program, SiteId, opt, verify};
 use spile_sema::analyse::{self, Inputs, Options};
 use spile_sema::fake::Machine;
 use spile_sema::library::Library;
-use spile_syntax::ast;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
-use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
+use spile_syntax::preproc::PreprocEnv;
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
 use crate::generate::Script;
 use crate::machine::{Absent, Contents, Kernel, Outcome, go_to, kept};
+use crate::shrink::parse;
 use crate::world::World;
 
 /// Runs of each script.
@@ -59,18 +59,6 @@ pub enum Kind {
     Kernel,
     /// The optimised program does something else.
     Optimiser,
-}
-
-/// Parses a script; an error is the text of the diagnostics.
-pub fn parse(text: &str) -> Result<ast::File, String> {
-    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
-    let env = PreprocEnv::new("6.12.0", "x86_64");
-    let id = sources.add("script.stp", text.as_bytes().to_vec());
-    let file = parse_file(&mut sources, id, &env, &MacroLibrary::new(), &mut diags);
-    match diags.has_errors() {
-        true => Err(diags.render(&sources, false)),
-        false => Ok(file),
-    }
 }
 
 /// A script as the pretty-printer writes it.

@@ -59,7 +59,21 @@ fn from_case(text: &str) -> Script {
 }
 
 fn fail(what: &str, script: Script, kind: check::Kind, why: String) -> Failed {
-    let (small, why) = shrink::shrink(script, kind, why);
+    let defines = script.defines.clone();
+    let same = |text: &str| {
+        let (text, defines) = (text.to_owned(), defines.clone());
+        match check(&Script { text, defines }) {
+            Verdict::Wrong(k, why) if k == kind => Some(why),
+            _ => None,
+        }
+    };
+    // A refused script stays as it is: parts of it would be refused for other reasons.
+    let smaller = match kind {
+        check::Kind::Refused => None,
+        _ => shrink::shrink(&script.text, &same),
+    };
+    let (text, why) = smaller.unwrap_or((script.text, why));
+    let small = Script { text, defines };
     let case = as_case(&small);
     let name = format!("{}.stp", what.replace([' ', ':'], "_"));
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

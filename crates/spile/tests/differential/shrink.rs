@@ -5,23 +5,34 @@
 use std::time::{Duration, Instant};
 
 use spile_syntax::ast::*;
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::parse_file;
+use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::pretty;
-
-use crate::check::{Kind, Verdict, check, parse};
-use crate::generate::Script;
+use spile_syntax::source::Sources;
 
 /// How long it may take.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// The smallest script found, and what is wrong with it. A refused script stays as it is: parts
-/// of it would be refused for other reasons.
-pub fn shrink(script: Script, kind: Kind, why: String) -> (Script, String) {
+/// Parses a script; an error is the text of the diagnostics.
+pub fn parse(text: &str) -> Result<File, String> {
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let env = PreprocEnv::new("6.12.0", "x86_64");
+    let id = sources.add("script.stp", text.as_bytes().to_vec());
+    let file = parse_file(&mut sources, id, &env, &MacroLibrary::new(), &mut diags);
+    match diags.has_errors() {
+        true => Err(diags.render(&sources, false)),
+        false => Ok(file),
+    }
+}
+
+/// The smallest script found, and what is wrong with it. `wrong` says whether the same is still
+/// wrong with a smaller one, and what it is.
+pub fn shrink(text: &str, wrong: &dyn Fn(&str) -> Option<String>) -> Option<(String, String)> {
     let end = Instant::now() + LIMIT;
-    let parsed = parse(&script.text).ok().filter(|_| kind != Kind::Refused);
-    let Some(mut file) = parsed else {
-        return (script, why);
-    };
-    let mut best = (script, why);
+    let mut file = parse(text).ok()?;
+    let mut best: Option<(String, String)> = None;
+    let mut len = text.len();
     let mut changed = true;
     while changed && Instant::now() < end {
         changed = false;
@@ -31,17 +42,16 @@ pub fn shrink(script: Script, kind: Kind, why: String) -> (Script, String) {
             if Instant::now() > end {
                 break;
             }
-            let script = Script {
-                text: pretty::file(&smaller),
-                ..best.0.clone()
-            };
-            match check(&script) {
-                Verdict::Wrong(k, why) if k == kind && script.text.len() < best.0.text.len() => {
-                    best = (script, why);
+            let text = pretty::file(&smaller);
+            let why = Some(&text).filter(|t| t.len() < len).and_then(|t| wrong(t));
+            match why {
+                Some(why) => {
+                    len = text.len();
+                    best = Some((text, why));
                     file = smaller;
                     changed = true;
                 }
-                _ => n += 1,
+                None => n += 1,
             }
         }
     }

@@ -1,0 +1,161 @@
+//! Random sessions of the program on the live kernel: scripts whose timers take what handlers of
+//! system calls collect (`timers.rs`), and mutants of scripts that run (`mutants`).
+//! `SPILE_TIMERS=N` and `SPILE_MUTANTS=N` run so many, from the seed `SPILE_SEED` on (`cargo xtask
+//! soak`). A script that fails is made smaller; what remains belongs into `cases`, which are run
+//! always. `SPILE_SHOW=FILE` writes each mutant's script and messages there.
+
+#[path = "../e2e/leaks.rs"]
+mod leaks;
+mod mutants;
+mod session;
+#[path = "../differential/shrink.rs"]
+mod shrink;
+mod timers;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use session::Run;
+
+/// Scripts of an ordinary run.
+const TIMERS: u64 = 60;
+/// Mutants of an ordinary run.
+const MUTANTS: u64 = 60;
+/// Scripts of one trial.
+const CHUNK: u64 = 20;
+/// Tries to see again what went wrong: other processes have a part in it.
+const TRIES: usize = 5;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// What the sessions of a run came to.
+#[derive(Default)]
+struct Counts {
+    timers: AtomicU64,
+    skipping: AtomicU64,
+    mutants: AtomicU64,
+    refused: AtomicU64,
+}
+
+fn kept(what: &str, run: &Run, why: &str) -> String {
+    let case = run.as_case();
+    let name = format!("{}.stp", what.replace(' ', "_"));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let kept = match std::fs::write(&path, &case) {
+        Ok(()) => format!("kept in {}", path.display()),
+        Err(e) => format!("not kept: {e}"),
+    };
+    format!("{what}: {why}\n{case}\n{kept}")
+}
+
+/// A script of timers; a failure has it with as few parts as still fail.
+fn timed(seed: u64, counts: &Counts) -> Result<(), String> {
+    let mut without = BTreeSet::new();
+    let whole = timers::script(seed, &without);
+    let (mut run, mut why) = match whole.check() {
+        Ok(skipped) => {
+            counts.timers.fetch_add(1, Ordering::Relaxed);
+            counts
+                .skipping
+                .fetch_add(u64::from(skipped > 0), Ordering::Relaxed);
+            return Ok(());
+        }
+        Err(why) => (whole.run, why),
+    };
+    for part in 0..whole.parts {
+        without.insert(part);
+        let fewer = timers::script(seed, &without);
+        match (0..TRIES).find_map(|_| fewer.check().err()) {
+            Some(still) => (run, why) = (fewer.run, still),
+            None => _ = without.remove(&part),
+        }
+    }
+    Err(kept(&format!("timers {seed}"), &run, &why))
+}
+
+/// The mutant of a seed.
+fn mutant(seed: u64, counts: &Counts) -> Result<(), String> {
+    match mutants::check(seed) {
+        mutants::Verdict::Ran => _ = counts.mutants.fetch_add(1, Ordering::Relaxed),
+        mutants::Verdict::Refused => _ = counts.refused.fetch_add(1, Ordering::Relaxed),
+        mutants::Verdict::Wrong(run, why) => {
+            return Err(kept(&format!("mutant {seed}"), &run, &why));
+        }
+    }
+    Ok(())
+}
+
+fn chunk(
+    seeds: std::ops::Range<u64>,
+    one: impl Fn(u64) -> Result<(), String>,
+) -> Result<(), Failed> {
+    let failures: Vec<String> = seeds.filter_map(|s| one(s).err()).collect();
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(failures.join("\n").into()),
+    }
+}
+
+fn case(path: &Path) -> Result<(), Failed> {
+    let run = Run::from_case(&std::fs::read_to_string(path)?);
+    timers::judge(&run, None)?;
+    Ok(())
+}
+
+fn main() {
+    let args = Arguments::from_args();
+    let counts = Arc::new(Counts::default());
+    let first = number("SPILE_SEED").unwrap_or(0);
+    let count = number("SPILE_TIMERS").unwrap_or(TIMERS);
+    // SAFETY: it has no preconditions.
+    let root = unsafe { libc::geteuid() } == 0;
+    let mut trials = Vec::new();
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions/cases");
+    for entry in std::fs::read_dir(cases).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        trials.push(Trial::test(format!("case::{name}"), move || case(&path)));
+    }
+    for from in (first..first + count).step_by(CHUNK as usize) {
+        let counts = counts.clone();
+        let seeds = from..(from + CHUNK).min(first + count);
+        trials.push(Trial::test(format!("timers::{from}"), move || {
+            chunk(seeds, |seed| timed(seed, &counts))
+        }));
+    }
+    let mutants = number("SPILE_MUTANTS").unwrap_or(MUTANTS);
+    for from in (first..first + mutants).step_by(CHUNK as usize) {
+        let counts = counts.clone();
+        let seeds = from..(from + CHUNK).min(first + mutants);
+        trials.push(Trial::test(format!("mutants::{from}"), move || {
+            chunk(seeds, |seed| mutant(seed, &counts))
+        }));
+    }
+    let trials = trials.into_iter().map(|t| t.with_ignored_flag(!root));
+    let before = leaks::loaded();
+    let result = libtest_mimic::run(&args, trials.collect());
+    if !args.list && root {
+        let number = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        println!(
+            "{} scripts of timers from seed {first} on keep their sums, {} of them with skipped hits",
+            number(&counts.timers),
+            number(&counts.skipping),
+        );
+        println!(
+            "{} mutants from seed {first} on end as they may; {} were refused",
+            number(&counts.mutants),
+            number(&counts.refused),
+        );
+        if let Err(left) = leaks::none_left(&before) {
+            eprintln!("{left}");
+            std::process::exit(101);
+        }
+    }
+    result.exit();
+}

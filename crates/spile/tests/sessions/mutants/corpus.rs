@@ -1,0 +1,192 @@
+//! Scripts to make mutants of: the end-to-end cases, our examples and those of SystemTap.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use spile_syntax::ast::{File, Name};
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::{parse_file, parse_macros};
+use spile_syntax::preproc::PreprocEnv;
+use spile_syntax::pretty;
+use spile_syntax::source::Sources;
+
+use super::types::{Signature, signatures};
+use crate::session::{self, Run};
+
+/// A script, and the options of its session.
+pub struct Item {
+    pub name: String,
+    pub file: File,
+    pub args: Vec<String>,
+    runs: OnceLock<bool>,
+}
+
+/// All scripts, and the library's functions.
+pub struct Corpus {
+    pub items: Vec<Item>,
+    pub library: HashMap<Name, Signature>,
+}
+
+/// Options that cases may have, with how many words each: others say what is no ordinary session.
+const OPTIONS: &[(&str, usize)] = &[
+    ("-c", 2),
+    ("-D", 2),
+    ("-G", 2),
+    ("-s", 2),
+    ("-T", 2),
+    ("-u", 1),
+    ("-w", 1),
+    ("-t", 1),
+    ("-v", 1),
+    ("--suppress-handler-errors", 1),
+    ("--suppress-time-limits", 1),
+    ("--skip-badvars", 1),
+];
+
+/// Scripts that call these are left out: mutants of commands and files could do anything.
+const UNSAFE: &[&str] = &[
+    "system(",
+    "procfs(",
+    "%{",
+    "@probewrite",
+    "netfilter",
+    "raise(",
+];
+
+/// What runs where a case has no command.
+const WORK: &str = "sh -c 'LOAD errors 60; LOAD calls 2 300; LOAD forks 6; LOAD signals 9; \
+                    LOAD names 12; LOAD naps 9 4; cat /proc/self/stat | wc -c'";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A script parsed with the library's macros.
+fn parse(text: &str, macros: &str) -> Option<File> {
+    let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+    let env = PreprocEnv::new("6.12.0", std::env::consts::ARCH);
+    let id = sources.add("macros.stpm", macros.as_bytes().to_vec());
+    let macros = parse_macros(&mut sources, id, &env, &mut diags);
+    let id = sources.add("script.stp", text.as_bytes().to_vec());
+    let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
+    (!diags.has_errors()).then_some(file)
+}
+
+/// The files of a folder and those below with this ending, in order.
+fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path, ending));
+        } else if path.extension().is_some_and(|e| e == ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The options of a case for a session; `None` where it is something else.
+fn options(args: &[String]) -> Option<Vec<String>> {
+    let (mut out, mut at) = (Vec::new(), 0);
+    while let Some(arg) = args.get(at) {
+        let (name, words) = OPTIONS.iter().find(|(name, _)| name == arg)?;
+        let option = args.get(at..at + words)?;
+        if option.iter().any(|w| {
+            ["PROGRAMS", "EXAMPLES", "DIR", "SPILE", "/"]
+                .iter()
+                .any(|p| w.contains(p))
+        }) {
+            return None;
+        }
+        if *name != "-T" {
+            out.extend_from_slice(option);
+        }
+        at += words;
+    }
+    Some(out)
+}
+
+/// The scripts of a file of cases.
+fn cases(path: &Path) -> Vec<(String, String, Vec<String>)> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let table: toml::Table = text.parse().unwrap_or_default();
+    let all = table.get("case").and_then(|c| c.as_array());
+    let mut out = Vec::new();
+    for case in all.into_iter().flatten() {
+        let text = |name: &str| case.get(name).and_then(|v| v.as_str());
+        let other = ["stdin", "signal_after", "scrape", "needs", "shell", "file"];
+        if other.iter().any(|f| case.get(f).is_some()) {
+            continue;
+        }
+        let status = case.get("status").and_then(toml::Value::as_integer);
+        let args = case.get("args").and_then(|a| a.as_array());
+        let args = args.into_iter().flatten();
+        let args: Vec<String> = args.filter_map(|a| Some(a.as_str()?.into())).collect();
+        if let (Some(name), Some(script), None | Some(0), Some(args)) =
+            (text("name"), text("script"), status, options(&args))
+        {
+            out.push((name.into(), script.into(), args));
+        }
+    }
+    out
+}
+
+impl Corpus {
+    /// Reads all scripts; those that do not parse without arguments are left out.
+    pub fn read() -> Corpus {
+        let text = |p: &PathBuf| std::fs::read_to_string(p).unwrap_or_default();
+        let tapset = root().join("tapset");
+        let macros: String = files(&tapset, "stpm").iter().map(text).collect();
+        let mut library = HashMap::new();
+        for path in files(&tapset, "stp") {
+            if let Some(file) = parse(&text(&path), &macros) {
+                library.extend(signatures(&file).filter(|(n, _)| !n.starts_with('_')));
+            }
+        }
+        let mut scripts = Vec::new();
+        for path in files(&root().join("tests/cases"), "toml") {
+            scripts.extend(cases(&path));
+        }
+        let folders = [
+            root().join("examples"),
+            "/usr/share/systemtap/examples".into(),
+            "/usr/share/doc/systemtap-client/examples".into(),
+        ];
+        for path in folders.iter().flat_map(|dir| files(dir, "stp")) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            scripts.push((name.into_owned(), text(&path), Vec::new()));
+        }
+        let mut items = Vec::new();
+        for (name, script, mut args) in scripts {
+            let file = match parse(&script, &macros) {
+                Some(file) if !UNSAFE.iter().any(|u| script.contains(u)) => file,
+                _ => continue,
+            };
+            if !args.iter().any(|a| a == "-c") {
+                args.extend(["-c".into(), WORK.into()]);
+            }
+            items.push(Item {
+                name,
+                file,
+                args,
+                runs: OnceLock::new(),
+            });
+        }
+        Corpus { items, library }
+    }
+}
+
+impl Item {
+    /// Whether it runs on this machine.
+    pub fn runs(&self) -> bool {
+        *self.runs.get_or_init(|| {
+            let mut args = self.args.clone();
+            args.extend(["-T".into(), "2".into(), "-w".into()]);
+            let script = pretty::file(&self.file);
+            session::run(&Run { script, args }).status == Some(0)
+        })
+    }
+}

@@ -1,0 +1,549 @@
+//! Random scripts with handlers of real system calls and running timers beside them. Times vary,
+//! so what is checked does not depend on them: what timers took away and what is left at the end
+//! are all that was added, globals that a handler changes together are never seen apart, and
+//! printed and lost lines are the lines made. A check is a line of output, `= NAME GOT WANT`.
+//!
+//! A script is made of parts, each with globals, code for hits, for timers and for the end.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use spile_ir::testgen::Rng;
+
+use crate::session::{self, Run};
+
+/// What a part adds to a script. Hits see `v`, the number to add.
+#[derive(Default)]
+struct Part {
+    globals: String,
+    functions: String,
+    hit: String,
+    timer: String,
+    end: String,
+}
+
+struct Gen {
+    rng: Rng,
+    /// Number of the part that is written.
+    n: usize,
+    /// Whether handlers know the name of the system call.
+    named: bool,
+}
+
+/// Makes a part.
+type Make = fn(&mut Gen) -> Part;
+
+/// The kinds of parts, and how often they are chosen.
+const PARTS: &[(u32, Make)] = &[
+    (3, Gen::drained_sum),
+    (8, Gen::drained_array),
+    (4, Gen::taken_elements),
+    (4, Gen::together),
+    (4, Gen::array_and_sum),
+    (2, Gen::most),
+    (2, Gen::wrapping),
+    (2, Gen::text),
+    (2, Gen::reset_by_hits),
+    (2, Gen::buckets),
+    (2, Gen::lines),
+    (3, Gen::own_elements),
+    (2, Gen::asked_first),
+];
+
+/// Where hits come from, whether the name of the call is known there, and whether every call of
+/// getppid hits exactly once.
+const POINTS: &[(&str, bool)] = &[
+    ("syscall.*", true),
+    ("syscall.*", true),
+    ("nd_syscall.*", true),
+    ("syscall.*.return", true),
+    ("syscall_any", false),
+    ("syscall_any.return", false),
+    ("syscall.{getppid,close,openat,read,write,mmap}", true),
+    ("syscall.getppid, syscall.exit_group, syscall.clone*?", true),
+    ("syscall.getppid", true),
+    ("syscall.get*, syscall.s*", true),
+];
+
+const VALUES: &[&str] = &[
+    "1",
+    "3",
+    "tid() & 7",
+    "1 + (gettimeofday_ns() & 15)",
+    "strlen(execname())",
+    "cpu() + 2",
+    "0x100000001",
+];
+
+/// A script and what its session has to fulfil.
+pub struct Timed {
+    pub run: Run,
+    /// Calls of getppid that the workload makes.
+    made: Option<u64>,
+    /// How many parts it has.
+    pub parts: usize,
+}
+
+/// The script of a seed, without these parts.
+pub fn script(seed: u64, without: &BTreeSet<usize>) -> Timed {
+    let mut g = Gen {
+        rng: Rng::new(seed ^ 0x7469_6d65),
+        n: 0,
+        named: true,
+    };
+    let mut parts = String::from("global made\n");
+    let (mut functions, mut hits, mut ends) = (String::new(), String::new(), String::new());
+    let mut timers: Vec<String> = vec![String::new(); 1 + g.rng.below(3) as usize];
+    let handlers = 1 + g.rng.below(3);
+    for _ in 0..handlers {
+        let (point, named) = g.rng.pick(POINTS);
+        g.named = named;
+        let control = format!("all{}", g.n);
+        let _ = writeln!(parts, "global {control}");
+        let mut body = format!("v = {}\n{control} <<< v\n", g.rng.pick(VALUES));
+        for _ in 0..1 + g.rng.below(4) {
+            let part = g.part();
+            let at = g.rng.below(timers.len() as u32) as usize;
+            let fill = |text: &str| {
+                let text = text.replace("ALL", &control);
+                text.replace('#', &g.n.to_string())
+            };
+            if !without.contains(&g.n) {
+                parts += &fill(&part.globals);
+                functions += &fill(&part.functions);
+                body += &fill(&part.hit);
+                timers[at] += &fill(&part.timer);
+                ends += &fill(&part.end);
+            }
+            g.n += 1;
+        }
+        let _ = write!(
+            hits,
+            "probe {point} {{\nif (pid() != target()) next\n{body}}}\n"
+        );
+    }
+    let mut text = format!("{parts}{functions}{hits}");
+    text += "probe syscall.getppid { if (pid() == target()) made <<< 1 }\n";
+    for body in timers {
+        let point = match g.rng.below(8) {
+            0 => format!("timer.us({})", 300 + g.rng.below(2000)),
+            1 => "timer.ms(3).randomize(2), timer.ms(7)".into(),
+            _ => format!("timer.ms({})", 1 + g.rng.below(20)),
+        };
+        let _ = write!(text, "probe {point} {{\n{body}}}\n");
+    }
+    let _ = write!(
+        text,
+        "probe end {{\n{ends}printf(\"made %d\\n\", @count(made))\n}}\n"
+    );
+    g.run(text)
+}
+
+impl Gen {
+    /// The session of a script.
+    fn run(&mut self, script: String) -> Timed {
+        let threads: u64 = self.rng.pick(&[1, 2, 2, 4]);
+        let count: u64 = self.rng.pick(&[300, 3000, 8000]);
+        let stay = self.rng.pick(&["", "", " 30"]);
+        let (command, made) = match self.rng.below(5) {
+            0 => (format!("LOAD errors {}", count / 4), None),
+            1 => ("LOAD naps 30 1".into(), None),
+            2 => (format!("LOAD names {}", count / 10), Some(count / 10)),
+            _ => (
+                format!("LOAD calls {threads} {count}{stay}"),
+                Some(threads * count),
+            ),
+        };
+        let mut args: Vec<String> = ["-D", "MAXACTION=10000000", "-D", "MAXSKIPPED=1000000000"]
+            .map(String::from)
+            .to_vec();
+        if self.rng.chance(15) {
+            args.push("-u".into());
+        }
+        if self.rng.chance(15) {
+            args.push("-t".into());
+        }
+        args.extend(["-c".into(), command]);
+        Timed {
+            run: Run { script, args },
+            made,
+            parts: self.n,
+        }
+    }
+
+    fn part(&mut self) -> Part {
+        let all = PARTS.iter().map(|(w, _)| w).sum();
+        let mut at = self.rng.below(all);
+        for (weight, make) in PARTS {
+            match at.checked_sub(*weight) {
+                Some(rest) => at = rest,
+                None => return make(self),
+            }
+        }
+        Part::default()
+    }
+
+    fn keys(&mut self) -> Vec<&'static str> {
+        let many = self.rng.pick(&[1, 1, 1, 2, 2, 3]);
+        let all: &[&str] = &[
+            "tid()",
+            "pid()",
+            "execname()",
+            "cpu()",
+            "v & 3",
+            "sprintf(\"%d-%s\", v & 3, execname())",
+            "\"one\"",
+            "substr(execname(), 0, 2)",
+            "name",
+        ];
+        let usable = all.len() - usize::from(!self.named);
+        let one = |g: &mut Gen| all[g.rng.below(usable as u32) as usize];
+        (0..many).map(|_| one(self)).collect()
+    }
+
+    /// An addition to an array, and what is read of an element to sum up.
+    fn addition(&mut self, keys: &[&str]) -> (String, &'static str) {
+        let place = format!("a#[{}]", keys.join(", "));
+        match self.rng.below(4) {
+            0 => (format!("{place} += v\n"), "a#[K]"),
+            1 => (format!("{place} = {place} + v\n"), "a#[K]"),
+            _ => (format!("{place} <<< v\n"), "@sum(a#[K])"),
+        }
+    }
+
+    /// The order of a walk over so many keys.
+    fn order(&mut self, keys: usize, statistic: bool) -> (String, String) {
+        let mut names: Vec<String> = (0..keys).map(|k| format!("k{k}_#")).collect();
+        let mark = self.rng.pick(&["+", "-"]);
+        let mut by = String::new();
+        match self.rng.below(4) {
+            0 => names[0] += mark,
+            1 if statistic => {
+                let what = self.rng.pick(&["@count", "@sum", "@min", "@max", "@avg"]);
+                by = format!(" {what}{mark}");
+            }
+            1 => by = mark.into(),
+            _ => {}
+        }
+        (format!("[{}]", names.join(", ")), by)
+    }
+
+    fn drained_sum(&mut self) -> Part {
+        let add = self
+            .rng
+            .pick(&["g# += v\n", "g# = g# + v\n", "g# += v; g#--; g#++\n"]);
+        Part {
+            globals: "global g#, t#\n".into(),
+            hit: add.into(),
+            timer: "t# += g#\ng# = 0\n".into(),
+            end: "printf(\"= drained_sum %d %d\\n\", t# + g#, @sum(ALL))\n".into(),
+            ..Part::default()
+        }
+    }
+
+    fn drained_array(&mut self) -> Part {
+        let keys = self.keys();
+        let (hit, read) = self.addition(&keys);
+        let (walked, by) = self.order(keys.len(), read.starts_with('@'));
+        let read = read.replace('K', &plain(keys.len()));
+        let walk = format!("foreach ({walked} in a#{by}) {{ t# += {read} }}\n");
+        let (functions, timer) = match self.rng.below(3) {
+            0 => {
+                let f = format!("function f#() {{\n{walk}delete a#\nreturn t#\n}}\n");
+                (f, "f#()\n".to_owned())
+            }
+            1 => (
+                String::new(),
+                format!("try {{\n{walk}delete a#\nerror(\"x\")\n}} catch {{ b# = \"caught\" }}\n"),
+            ),
+            _ => (String::new(), format!("{walk}delete a#\n")),
+        };
+        Part {
+            globals: "global a#, t#\n".into(),
+            functions,
+            hit,
+            timer,
+            end: format!("{walk}printf(\"= drained_array %d %d\\n\", t#, @sum(ALL))\n"),
+        }
+    }
+
+    /// A walk with a limit remembers keys; these are taken one by one.
+    fn taken_elements(&mut self) -> Part {
+        let keys = self.keys();
+        let (hit, read) = self.addition(&keys);
+        let (walked, by) = self.order(keys.len(), read.starts_with('@'));
+        let k = plain(keys.len());
+        let read = read.replace('K', &k);
+        let limit = self.rng.pick(&[" limit 1", " limit 2", " limit 100", ""]);
+        let walk = format!(
+            "foreach ({walked} in a#{by}{limit}) r#[{k}] = 1\n\
+             foreach ([{k}] in r#) {{\nif ([{k}] in a#) t# += {read}\ndelete a#[{k}]\n}}\n\
+             delete r#\n"
+        );
+        Part {
+            globals: "global a#, r#, t#\n".into(),
+            hit,
+            timer: walk,
+            end: format!(
+                "foreach ([{k}] in a#) t# += {read}\n\
+                 printf(\"= taken_elements %d %d\\n\", t#, @sum(ALL))\n"
+            ),
+            ..Part::default()
+        }
+    }
+
+    /// Two sums that a handler changes together.
+    fn together(&mut self) -> Part {
+        let reset = match self.rng.chance(50) {
+            true => "x# = 0\ny# = 0\n",
+            false => "t# = 0\n",
+        };
+        let hit = self.rng.pick(&[
+            "x# += v\ny# += 2 * v\n",
+            "y# += 2 * v\nx# += v\n",
+            "x# = x# + v\nif (x# >= 0 || 1) y# = y# + v + v\n",
+        ]);
+        Part {
+            globals: "global x#, y#, t#, bad#\n".into(),
+            hit: hit.into(),
+            timer: format!("if (y# != 2 * x#) bad#++\nt# += x#\n{reset}"),
+            end: "printf(\"= apart %d 0\\n\", bad#)\n\
+                  printf(\"= together %d %d\\n\", t# + x#, @sum(ALL))\n"
+                .into(),
+            ..Part::default()
+        }
+    }
+
+    fn array_and_sum(&mut self) -> Part {
+        let keys = self.keys();
+        let (mut hit, read) = self.addition(&keys);
+        let (walked, by) = self.order(keys.len(), read.starts_with('@'));
+        let read = read.replace('K', &plain(keys.len()));
+        hit += self.rng.pick(&["n# += v\n", "if (n# >= 0 || 1) n# += v\n"]);
+        let clear = match self.rng.chance(60) {
+            true => "t# += n#\nn# = 0\ndelete a#\n",
+            false => "",
+        };
+        let timer = format!(
+            "x = 0\nforeach ({walked} in a#{by}) {{ x += {read} }}\n\
+             if (x != n#) bad#++\n{clear}"
+        );
+        Part {
+            globals: "global a#, n#, t#, bad#\n".into(),
+            hit,
+            end: format!(
+                "{timer}printf(\"= parted %d 0\\n\", bad#)\n\
+                 printf(\"= array_and_sum %d %d\\n\", {}, @sum(ALL))\n",
+                if clear.is_empty() { "n#" } else { "t#" }
+            ),
+            timer,
+            ..Part::default()
+        }
+    }
+
+    /// The largest, which never becomes smaller.
+    fn most(&mut self) -> Part {
+        Part {
+            globals: "global m#, was#, bad#\n".into(),
+            hit: "if (v > m#) m# = v\n".into(),
+            timer: "if (m# < was#) bad#++\nwas# = m#\n".into(),
+            end: "printf(\"= smaller %d 0\\n\", bad#)\n\
+                  if (@count(ALL)) printf(\"= most %d %d\\n\", m#, @max(ALL))\n"
+                .into(),
+            ..Part::default()
+        }
+    }
+
+    /// An array that keeps the newest.
+    fn wrapping(&mut self) -> Part {
+        let size = self.rng.pick(&[1, 3, 10, 50]);
+        let (add, read) = match self.rng.below(3) {
+            0 => ("w#[i#++] = v\n", "w#[k]"),
+            1 => ("w#[gettimeofday_ns()]++\n", "w#[k]"),
+            _ => (
+                "w#[gettimeofday_ns(), execname()] <<< v\n",
+                "@sum(w#[k, s])",
+            ),
+        };
+        let keys = if read.contains('s') { "[k, s]" } else { "k" };
+        let clear = self.rng.pick(&["", "delete w#\n"]);
+        Part {
+            globals: format!("global w#%[{size}], i#, bad#, x#\n"),
+            hit: add.into(),
+            timer: format!(
+                "c = 0\nforeach ({keys} in w#) {{ c++\nx# += {read} }}\n\
+                 if (c > {size}) bad#++\n{clear}"
+            ),
+            end: "printf(\"= too_many %d 0\\n\", bad#)\nx# += i#\n".into(),
+            ..Part::default()
+        }
+    }
+
+    /// A text that handlers write whole.
+    fn text(&mut self) -> Part {
+        let (value, right) = self.rng.pick(&[
+            ("execname()", "isinstr(s, \"load\") || isinstr(s, \"name\") || isinstr(s, \"spile\")"),
+            (
+                "sprintf(\"%d %d\", v, 2 * v)",
+                "2 * strtol(s, 10) == strtol(substr(s, strpos(s, \" \") + 1, 30), 10)",
+            ),
+            (
+                "sprintf(\"<%60d>\", v)",
+                "strlen(s) >= 62 && substr(s, 0, 1) == \"<\" && substr(s, strlen(s) - 1, 1) == \">\"",
+            ),
+        ]);
+        let clear = self.rng.pick(&["", "l# = \"\"\n"]);
+        Part {
+            globals: "global l#, bad#\n".into(),
+            functions: "function strpos(s, t) { \
+                for (i = 0; i < strlen(s); i++) if (substr(s, i, 1) == t) return i\nreturn -1 }\n"
+                .replace("strpos", "at#"),
+            hit: format!("l# = {value}\n"),
+            timer: format!(
+                "s# = l#\nif (s# != \"\" && !({})) bad#++\n{clear}",
+                right
+                    .replace("strpos", "at#")
+                    .replace("(s,", "(s#,")
+                    .replace("(s)", "(s#)")
+            ),
+            end: "printf(\"= torn %d 0\\n\", bad#)\n".into(),
+        }
+    }
+
+    fn reset_by_hits(&mut self) -> Part {
+        Part {
+            globals: "global c#, big#, seen#\n".into(),
+            hit: "c# += v\nif (c# > 100) { big# += c#\nc# = 0 }\n".into(),
+            timer: "seen# = c# + big#\n".into(),
+            end: "printf(\"= reset_by_hits %d %d\\n\", c# + big#, @sum(ALL))\nseen# = c#\n".into(),
+            ..Part::default()
+        }
+    }
+
+    /// The buckets of a histogram hold what was added.
+    fn buckets(&mut self) -> Part {
+        let hist = self
+            .rng
+            .pick(&["@hist_log(h#)", "@hist_linear(h#, 0, 30, 2)"]);
+        let clear = match self.rng.chance(50) {
+            true => "t# += @count(h#)\ndelete h#\n",
+            false => "",
+        };
+        let timer = format!(
+            "if (@count(h#)) {{ c = 0\nforeach (b in {hist}) c += {hist}[b]\n\
+             if (c != @count(h#)) bad#++\n{clear}}}\n"
+        );
+        Part {
+            globals: "global h#, t#, bad#\n".into(),
+            hit: "h# <<< v\n".into(),
+            end: format!(
+                "{timer}printf(\"= buckets %d 0\\n\", bad#)\n\
+                 printf(\"= histogram %d %d\\n\", {}, @count(ALL))\n",
+                if clear.is_empty() { "@count(h#)" } else { "t#" }
+            ),
+            timer,
+            ..Part::default()
+        }
+    }
+
+    /// Lines of hits and of timers; the session adds up what was printed and lost.
+    fn lines(&mut self) -> Part {
+        let hit = self.rng.pick(&[
+            "println(\"L\")\n",
+            "printf(\"L %s %d %p\\n\", execname(), v, v)\n",
+            "print(\"L\", v)\nif (v != 2) print(\" more\")\nprintln(\"\")\n",
+        ]);
+        Part {
+            globals: "global p#\n".into(),
+            hit: format!("{hit}p# <<< 1\n"),
+            timer: "println(\"T\")\n".into(),
+            end: "printf(\"lines %d\\n\", @count(p#))\n".into(),
+            ..Part::default()
+        }
+    }
+
+    /// Elements that each thread has for itself.
+    fn own_elements(&mut self) -> Part {
+        Part {
+            globals: "global e#, s#\n".into(),
+            hit: "e#[tid()] += v\ns# += v\n".into(),
+            timer: "x# = 0\nforeach (k in e#) x# += e#[k]\nprintf(\"T %d\\n\", x# >= 0)\n".into(),
+            end: "x# = 0\nforeach (k in e#) x# += e#[k]\n\
+                  printf(\"= own_elements %d %d\\n\", x#, @sum(ALL))\n\
+                  printf(\"= own_sum %d %d\\n\", s#, @sum(ALL))\n"
+                .into(),
+            ..Part::default()
+        }
+    }
+
+    /// An element is looked up before it is changed, and deleted by hits and by timers.
+    fn asked_first(&mut self) -> Part {
+        Part {
+            globals: "global q#, gone#\n".into(),
+            hit: "if (tid() in q#) q#[tid()] += v\nelse q#[tid()] = v\n\
+                  if (q#[tid()] > 40) { gone# += q#[tid()]\ndelete q#[tid()] }\n"
+                .into(),
+            timer: "foreach (k- in q#) gone# += q#[k]\ndelete q#\n".into(),
+            end: "foreach (k in q#) gone# += q#[k]\n\
+                  printf(\"= asked_first %d %d\\n\", gone#, @sum(ALL))\n"
+                .into(),
+            ..Part::default()
+        }
+    }
+}
+
+fn plain(keys: usize) -> String {
+    let names: Vec<String> = (0..keys).map(|k| format!("k{k}_#")).collect();
+    names.join(", ")
+}
+
+impl Timed {
+    /// Runs it; gives the hits that were skipped, or what is wrong.
+    pub fn check(&self) -> Result<u64, String> {
+        judge(&self.run, self.made)
+    }
+}
+
+/// Runs a script of this generator, of which it may be only a part.
+pub fn judge(run: &Run, made: Option<u64>) -> Result<u64, String> {
+    let done = session::run(run);
+    if let Some(why) = done.wrong {
+        return Err(format!("{why}\n{}", done.err));
+    }
+    if done.status != Some(0) || done.err.contains("ERROR") {
+        return Err(format!("status {:?}\n{}", done.status, done.err));
+    }
+    let (mut lines, mut parts, mut printed, mut counted) = (0, 0, 0, None);
+    for line in done.out.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["=", name, got, want] if got != want => {
+                return Err(format!("{name}: {got}, wanted {want}\n{}", done.err));
+            }
+            ["lines", n] => {
+                lines += n.parse::<u64>().unwrap_or(0);
+                parts += 1;
+            }
+            ["made", n] => counted = n.parse::<u64>().ok(),
+            ["L", ..] | ["L1" | "L3", ..] => printed += 1,
+            _ if line.starts_with('L') => printed += 1,
+            _ => {}
+        }
+    }
+    let skipped = done.skipped();
+    // What is lost is a record, with the lines of a handler.
+    let lost = done.lost();
+    if printed > lines || printed + lost * parts < lines || (lost == 0 && printed < lines) {
+        return Err(format!(
+            "{printed} lines printed, {lost} lost, {lines} made"
+        ));
+    }
+    if let (Some(made), Some(counted)) = (made, counted)
+        && (counted > made || counted + skipped < made)
+    {
+        return Err(format!(
+            "{counted} calls counted, {skipped} skipped, {made} made"
+        ));
+    }
+    Ok(skipped)
+}
