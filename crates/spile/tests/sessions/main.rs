@@ -22,9 +22,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use session::Run;
 
 /// Scripts of an ordinary run.
-const TIMERS: u64 = 60;
+const TIMERS: u64 = 40;
 /// Mutants of an ordinary run.
-const MUTANTS: u64 = 60;
+const MUTANTS: u64 = 40;
 /// Scripts of one trial.
 const CHUNK: u64 = 20;
 /// Tries to see again what went wrong: other processes have a part in it.
