@@ -89,6 +89,15 @@ pub enum Feature {
     Kprobes,
     /// Probes on user-space code through perf events (`CONFIG_UPROBE_EVENTS`).
     Uprobes,
+    /// Programs on trampolines at functions of the kernel, and at their returns: fentry and fexit.
+    Fentry,
+    /// Debug registers of the processor through perf events (`CONFIG_HAVE_HW_BREAKPOINT`).
+    Breakpoints,
+    /// Programs at hooks of the network (6.4, `CONFIG_NETFILTER_BPF_LINK`).
+    Netfilter,
+    /// Programs that see the decisions of security modules (`CONFIG_BPF_LSM`, and `bpf` among the
+    /// modules that run).
+    Lsm,
     /// One link for many functions of the kernel (5.18, `CONFIG_FPROBE`).
     KprobeMulti,
     /// One link for many places in a file (6.6).
@@ -141,6 +150,10 @@ impl fmt::Display for Feature {
             Feature::PerfHardware => f.write_str("hardware performance counters"),
             Feature::Kprobes => f.write_str("kernel probes (CONFIG_KPROBE_EVENTS)"),
             Feature::Uprobes => f.write_str("user-space probes (CONFIG_UPROBE_EVENTS)"),
+            Feature::Fentry => f.write_str("fentry (CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)"),
+            Feature::Breakpoints => f.write_str("debug registers (CONFIG_HAVE_HW_BREAKPOINT)"),
+            Feature::Netfilter => f.write_str("BPF links to netfilter hooks (Linux 6.4)"),
+            Feature::Lsm => f.write_str("BPF programs at security hooks (CONFIG_BPF_LSM)"),
             Feature::KprobeMulti => f.write_str("BPF links to many functions (Linux 5.18)"),
             Feature::UprobeMulti => f.write_str("BPF links to many places in programs (Linux 6.6)"),
             Feature::MembarrierGlobal => f.write_str("membarrier (CONFIG_MEMBARRIER)"),
@@ -285,6 +298,13 @@ fn probe(feature: Feature) -> Answer {
         }),
         Feature::Kprobes => event_source("kprobe"),
         Feature::Uprobes => event_source("uprobe"),
+        Feature::Fentry => fentry(),
+        Feature::Breakpoints => event_source("breakpoint"),
+        Feature::Netfilter => in_btf("bpf_nf_link_attach"),
+        Feature::Lsm => match crate::tracepoints::security_modules() {
+            Some(all) if all.iter().all(|name| name != "bpf") => Answer::No,
+            _ => lsm(),
+        },
         Feature::KprobeMulti => many(attach_type::KPROBE_MULTI, |prog| {
             bpf::kprobe_multi(prog, bpf::Functions::Addresses(&[]), &[], bpf::At::Entry)
         }),
@@ -488,6 +508,70 @@ fn perf_event(event: perf::Event) -> Answer {
 }
 
 /// Sources of perf events that need no hardware show in sysfs.
+/// Whether the kernel has a function, by its BTF.
+fn in_btf(name: &str) -> Answer {
+    match Btf::vmlinux() {
+        Ok(btf) if btf.find_func(name).is_some() => Answer::Yes,
+        Ok(_) => Answer::No,
+        Err(why) => Answer::Unknown(why.to_string()),
+    }
+}
+
+/// By attaching to a function that the kernel has for its own tests of this.
+fn fentry() -> Answer {
+    use std::os::fd::AsFd;
+    const TRACE_FENTRY: u32 = 24;
+    const TEST: &str = "bpf_fentry_test1";
+    let btf = match Btf::vmlinux() {
+        Ok(btf) => btf,
+        Err(why) => return Answer::Unknown(why.to_string()),
+    };
+    let Some(id) = btf.find_func(TEST) else {
+        return Answer::Unknown(format!("the kernel has no {TEST}"));
+    };
+    let loaded = at_function(prog_type::TRACING, TRACE_FENTRY, id);
+    taken(loaded.and_then(|prog| bpf::raw_tracepoint_open(None, prog.as_fd())))
+}
+
+/// By loading: to attach would put a program in the way of the whole machine.
+fn lsm() -> Answer {
+    const LSM: u32 = 29;
+    const LSM_MAC: u32 = 27;
+    let btf = match Btf::vmlinux() {
+        Ok(btf) => btf,
+        Err(why) => return Answer::Unknown(why.to_string()),
+    };
+    match btf.find_func("bpf_lsm_file_open") {
+        Some(id) => taken(at_function(LSM, LSM_MAC, id)),
+        None => Answer::No,
+    }
+}
+
+fn at_function(ty: u32, attach_type: u32, id: u32) -> Loaded {
+    bpf::load(&ProgSpec {
+        ty,
+        attach_type,
+        attach_btf_id: id,
+        insns: &[MOV_R0_0, EXIT],
+        name: "probe",
+        ..ProgSpec::default()
+    })
+}
+
+/// Whether the kernel took a program at a function of its own.
+fn taken(result: Loaded) -> Answer {
+    match result {
+        Ok(_) => Answer::Yes,
+        Err(why) => match why.errno() {
+            Some(Errno::PERM | Errno::ACCESS) => {
+                Answer::Unknown("the kernel refuses such programs (EPERM)".to_owned())
+            }
+            None => Answer::Unknown(why.to_string()),
+            Some(_) => Answer::No,
+        },
+    }
+}
+
 fn event_source(name: &str) -> Answer {
     let sources = std::path::Path::new("/sys/bus/event_source/devices");
     match sources.try_exists() {

@@ -16,6 +16,7 @@ use spile_kernel::bpf::{
     At, BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, raw_tracepoint_open,
     uprobe_multi,
 };
+use spile_kernel::features::{self, Feature};
 use spile_kernel::perf::{PerfEvent, Place};
 use spile_kernel::symbols::Symbols;
 
@@ -356,8 +357,23 @@ fn single(
     Ok((link, event))
 }
 
-/// What the error numbers of single probes in the kernel mean.
+/// What the error numbers of single probes mean.
 fn no_kprobe(space: Space, why: io::Error) -> io::Error {
+    let missing = why.raw_os_error() == Some(libc::ENOENT);
+    let (feature, options) = match space {
+        Space::Kernel => (Feature::Kprobes, "CONFIG_KPROBES and CONFIG_KPROBE_EVENTS"),
+        Space::User => (Feature::Uprobes, "CONFIG_UPROBES and CONFIG_UPROBE_EVENTS"),
+    };
+    if missing && !features::has(feature).is_yes() {
+        let what = match space {
+            Space::Kernel => "its own functions",
+            Space::User => "programs",
+        };
+        return io::Error::other(format!(
+            "this kernel has no probes in {what}: it would have to be built with {options} \
+             (`spile --check` says what works here)"
+        ));
+    }
     let text = match (space, why.raw_os_error()) {
         (Space::Kernel, Some(libc::EINVAL)) => "the kernel forbids to probe it",
         (Space::Kernel, Some(libc::EILSEQ)) => "no instruction begins there",

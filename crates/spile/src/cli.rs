@@ -106,6 +106,9 @@ pub struct Cli {
     /// List the kinds of probe points
     #[arg(long)]
     pub dump_probe_types: bool,
+    /// Tell which probe points work on this machine, and why others do not
+    #[arg(long)]
+    pub check: bool,
     /// Print spile/sdt.h, the header with which C and C++ programs get markers
     #[arg(long)]
     pub sdt_header: bool,

@@ -1,5 +1,6 @@
 //! `spile`: SystemTap scripts as eBPF. The command line; everything else is in the crates.
 
+mod check;
 mod cli;
 mod facts;
 mod fmt;
@@ -95,7 +96,11 @@ fn run() -> ExitCode {
             spile_syntax::preproc::SYSTEMTAP_VERSION,
             "MIT OR Apache-2.0, no warranty"
         ));
-        return ExitCode::from(u8::from(said.is_err()));
+        return exit(said.map(|()| 0), false);
+    }
+    if cli.check {
+        let said = report::say(check::table(&check::Running));
+        return exit(said.map(|()| 0), false);
     }
     let headers = [
         (cli.sdt_header, SDT_HEADER),
@@ -104,7 +109,7 @@ fn run() -> ExitCode {
     for (asked, header) in headers {
         if asked {
             let said = report::say(format_args!("{header}"));
-            return ExitCode::from(u8::from(said.is_err()));
+            return exit(said.map(|()| 0), false);
         }
     }
     let color = match cli.color.as_str() {

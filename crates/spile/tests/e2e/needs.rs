@@ -11,11 +11,15 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 14] = [
+const NEEDS: [Need; 15] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
         have: || in_vm().is_some() || Path::new("/sys/bus/event_source/devices/kprobe").exists(),
+    },
+    Need {
+        name: "no kprobes",
+        have: || !Path::new("/sys/bus/event_source/devices/kprobe").exists(),
     },
     // The kernel's debugging information (`cargo xtask vm --debuginfo`).
     Need {

@@ -1,0 +1,367 @@
+//! `--check`: which probe points and features work on this machine, and why others do not. Each
+//! answer is found by trying, not by versions; the kernel's configuration only gives the reason.
+
+use std::fmt::Write as _;
+
+use spile_kernel::bpf::prog_type;
+use spile_kernel::features::{self, Answer, Feature};
+use spile_kernel::machine;
+use spile_kernel::symbols::Symbols;
+use spile_kernel::tracepoints::Tracefs;
+
+/// The machine that is asked.
+pub trait Machine {
+    /// What it is: kernel and processor.
+    fn name(&self) -> String;
+    /// Whether something is to be had.
+    fn has(&self, what: Ask) -> Answer;
+    /// Whether an option of the kernel is set; `None` where its configuration is not known.
+    fn option(&self, name: &str) -> Option<bool>;
+}
+
+/// What a row of the table stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// Nothing but spile itself.
+    Nothing,
+    /// A feature of the kernel.
+    Feature(Feature),
+    /// Tracepoints by name: tracefs.
+    Tracefs,
+    /// The kernel's symbols, with their addresses.
+    Symbols,
+    /// The kernel's configuration.
+    Config,
+}
+
+/// A row: what it is, what it stands on, what the kernel has to have for it.
+struct Row {
+    what: &'static str,
+    ask: Ask,
+    needs: &'static [&'static str],
+    /// The release that brought it, where that is after the oldest that spile runs on.
+    since: &'static str,
+    /// Needs BPF programs as well.
+    bpf: bool,
+}
+
+const fn row(what: &'static str, ask: Ask, needs: &'static [&'static str]) -> Row {
+    Row {
+        what,
+        ask,
+        needs,
+        since: "",
+        bpf: true,
+    }
+}
+
+const fn plain(what: &'static str, ask: Ask, needs: &'static [&'static str]) -> Row {
+    Row {
+        bpf: false,
+        ..row(what, ask, needs)
+    }
+}
+
+const fn newer(row: Row, since: &'static str) -> Row {
+    Row { since, ..row }
+}
+
+const fn feature(feature: Feature) -> Ask {
+    Ask::Feature(feature)
+}
+
+/// The parts of the table.
+const TABLE: [(&str, &[Row]); 3] = [
+    (
+        "What all probes in the kernel need",
+        &[
+            plain(
+                "BPF programs, and the privilege to load them",
+                feature(Feature::Bpf),
+                &["CONFIG_BPF_SYSCALL", "CONFIG_BPF_EVENTS"],
+            ),
+            plain(
+                "the kernel's types (BTF)",
+                feature(Feature::Btf),
+                &["CONFIG_DEBUG_INFO_BTF"],
+            ),
+        ],
+    ),
+    (
+        "Probe points",
+        &[
+            plain(
+                "begin, end, timer.s and .ms, procfs, input, prometheus",
+                Ask::Nothing,
+                &[],
+            ),
+            row(
+                "syscall.*, kernel.trace, scheduler.*, process.begin",
+                feature(Feature::ProgType(prog_type::RAW_TRACEPOINT)),
+                &["CONFIG_TRACEPOINTS", "CONFIG_FTRACE_SYSCALLS"],
+            ),
+            row(
+                "timer.profile, perf.sw.*",
+                feature(Feature::PerfClock),
+                &["CONFIG_PERF_EVENTS"],
+            ),
+            row(
+                "perf.hw.*: the processor's counters",
+                feature(Feature::PerfHardware),
+                &["CONFIG_PERF_EVENTS", "a processor that shows its counters"],
+            ),
+            row(
+                "kernel.function, module().function, vfs.*, tcp.*",
+                feature(Feature::Kprobes),
+                &["CONFIG_KPROBES", "CONFIG_KPROBE_EVENTS"],
+            ),
+            row(
+                "process().function, .statement, .mark, .plt",
+                feature(Feature::Uprobes),
+                &["CONFIG_UPROBES", "CONFIG_UPROBE_EVENTS"],
+            ),
+            row(
+                "kernel.data, process.data: debug registers",
+                feature(Feature::Breakpoints),
+                &["CONFIG_HAVE_HW_BREAKPOINT"],
+            ),
+            newer(
+                row(
+                    "netfilter.*",
+                    feature(Feature::Netfilter),
+                    &["CONFIG_NETFILTER_BPF_LINK"],
+                ),
+                "6.4",
+            ),
+            row(
+                "lsm",
+                feature(Feature::Lsm),
+                &["CONFIG_BPF_LSM", "`bpf` in the option lsm=... at its start"],
+            ),
+        ],
+    ),
+    (
+        "What makes probes cheaper, or says more",
+        &[
+            row(
+                "many functions of the kernel by one link",
+                feature(Feature::KprobeMulti),
+                &["CONFIG_FPROBE"],
+            ),
+            row(
+                "one function of the kernel by fentry",
+                feature(Feature::Fentry),
+                &[
+                    "CONFIG_FUNCTION_TRACER",
+                    "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS",
+                ],
+            ),
+            newer(
+                row(
+                    "many places of a program by one link",
+                    feature(Feature::UprobeMulti),
+                    &["CONFIG_UPROBE_EVENTS"],
+                ),
+                "6.6",
+            ),
+            row("-t: times of probes", feature(Feature::Stats), &[]),
+            plain(
+                "names and arguments of tracepoints (tracefs)",
+                Ask::Tracefs,
+                &["CONFIG_TRACING"],
+            ),
+            plain(
+                "names of the kernel's addresses",
+                Ask::Symbols,
+                &["CONFIG_KALLSYMS", "root, or kptr_restrict = 0"],
+            ),
+            plain(
+                "CONFIG_... in conditions of scripts",
+                Ask::Config,
+                &["CONFIG_IKCONFIG_PROC, or /boot/config-RELEASE"],
+            ),
+        ],
+    ),
+];
+
+/// Columns of what a row is about.
+const WIDTH: usize = 56;
+
+/// The table for a machine.
+pub fn table(machine: &dyn Machine) -> String {
+    let mut out = format!("{}\n", machine.name());
+    let base = machine.has(feature(Feature::Bpf));
+    for (title, rows) in TABLE {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "\n{title}");
+        for row in rows {
+            let answer = match (&base, row.bpf) {
+                (Answer::Yes, _) | (_, false) => machine.has(row.ask),
+                (Answer::No, true) => Answer::No,
+                (Answer::Unknown(_), true) => Answer::Unknown(String::new()),
+            };
+            let (word, why) = match answer {
+                Answer::Yes => ("yes", String::new()),
+                Answer::No if row.bpf && base.is_no() => ("no", "needs BPF programs".into()),
+                Answer::No => ("no", reason(machine, row)),
+                Answer::Unknown(why) if why.is_empty() => ("?", "needs BPF programs".into()),
+                // All that can be had is allowed: so this is refused.
+                Answer::Unknown(why) if row.bpf => ("no", why),
+                Answer::Unknown(why) => ("?", why),
+            };
+            let line = format!("  {:WIDTH$} {word:4} {why}", row.what);
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+    }
+    out
+}
+
+/// Why the kernel does not have it: the options that it lacks, or those that it would need.
+fn reason(machine: &dyn Machine, row: &Row) -> String {
+    let set = |need: &str| match need.starts_with("CONFIG_") {
+        true => machine.option(need),
+        false => None,
+    };
+    let lacks = |need: &&&str| set(need) == Some(false);
+    let missing: Vec<&str> = row.needs.iter().filter(lacks).copied().collect();
+    if !missing.is_empty() {
+        let verb = if missing.len() == 1 { "is" } else { "are" };
+        return format!("{} {verb} not set", missing.join(", "));
+    }
+    let since = match row.since {
+        "" => None,
+        release => Some(format!("Linux {release}")),
+    };
+    let needs = row.needs.iter().filter(|n| set(n).is_none());
+    let needs = needs.map(|n| (*n).to_owned());
+    let all: Vec<String> = since.into_iter().chain(needs).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => format!("needs {}", all.join(", ")),
+    }
+}
+
+/// The machine that spile runs on.
+pub struct Running;
+
+impl Machine for Running {
+    fn name(&self) -> String {
+        format!("Linux {}, {}", machine::release(), std::env::consts::ARCH)
+    }
+
+    fn has(&self, what: Ask) -> Answer {
+        match what {
+            Ask::Nothing => Answer::Yes,
+            Ask::Feature(feature) => features::has(feature),
+            Ask::Tracefs => match Tracefs::open() {
+                Ok(_) => Answer::Yes,
+                Err(why) => Answer::Unknown(why.to_string()),
+            },
+            Ask::Symbols => match Symbols::kernel() {
+                Ok(_) => Answer::Yes,
+                Err(why) => Answer::Unknown(why.to_string()),
+            },
+            Ask::Config => match machine::has_config() {
+                true => Answer::Yes,
+                false => Answer::No,
+            },
+        }
+    }
+
+    fn option(&self, name: &str) -> Option<bool> {
+        machine::has_config().then(|| machine::config(name).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine that gives one answer, and whose kernel lacks what begins so.
+    struct Fake {
+        answer: fn(Ask) -> Answer,
+        lacks: &'static str,
+    }
+
+    impl Machine for Fake {
+        fn name(&self) -> String {
+            "Linux".into()
+        }
+
+        fn has(&self, what: Ask) -> Answer {
+            match what {
+                Ask::Nothing => Answer::Yes,
+                what => (self.answer)(what),
+            }
+        }
+
+        fn option(&self, name: &str) -> Option<bool> {
+            let lacks = !self.lacks.is_empty() && name.starts_with(self.lacks);
+            lacks.then_some(false)
+        }
+    }
+
+    fn line<'t>(table: &'t str, start: &str) -> &'t str {
+        let mut lines = table.lines().map(str::trim);
+        lines.find(|l| l.starts_with(start)).unwrap_or("")
+    }
+
+    #[test]
+    fn nothing_is_known() {
+        let fake = Fake {
+            answer: |_| Answer::Unknown("not permitted".into()),
+            lacks: "",
+        };
+        let table = table(&fake);
+        assert!(
+            line(&table, "BPF programs").ends_with("?    not permitted"),
+            "{table}"
+        );
+        assert!(line(&table, "begin").ends_with("yes"), "{table}");
+        for row in ["kernel.function", "syscall", "lsm", "-t"] {
+            assert!(
+                line(&table, row).ends_with("?    needs BPF programs"),
+                "{table}"
+            );
+        }
+    }
+
+    #[test]
+    fn options_that_are_not_set() {
+        let no = |what| match what {
+            Ask::Feature(Feature::Kprobes | Feature::Netfilter | Feature::Fentry) => Answer::No,
+            _ => Answer::Yes,
+        };
+        let fake = Fake {
+            answer: no,
+            lacks: "CONFIG_KPROBE",
+        };
+        let table = table(&fake);
+        let functions = "no   CONFIG_KPROBES, CONFIG_KPROBE_EVENTS are not set";
+        assert!(
+            line(&table, "kernel.function").ends_with(functions),
+            "{table}"
+        );
+        let netfilter = "no   needs Linux 6.4, CONFIG_NETFILTER_BPF_LINK";
+        assert!(line(&table, "netfilter").ends_with(netfilter), "{table}");
+        assert!(
+            line(&table, "process().function").ends_with("yes"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn a_kernel_without_bpf() {
+        let fake = Fake {
+            answer: |_| Answer::No,
+            lacks: "CONFIG_BPF_SYSCALL",
+        };
+        let table = table(&fake);
+        let bpf = "no   CONFIG_BPF_SYSCALL is not set";
+        assert!(line(&table, "BPF programs").ends_with(bpf), "{table}");
+        assert!(
+            line(&table, "lsm").ends_with("no   needs BPF programs"),
+            "{table}"
+        );
+    }
+}
