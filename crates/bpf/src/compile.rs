@@ -321,8 +321,11 @@ fn groups(
             },
             _ => continue,
         };
-        match groups.iter_mut().find(|(a, _)| *a == attach) {
-            Some((_, handlers)) => handlers.push(id),
+        match groups.iter_mut().find(|(a, _)| a.same_place(&attach)) {
+            Some((kept, handlers)) => {
+                kept.no_more_lenient_than(&attach);
+                handlers.push(id);
+            }
             None => groups.push((attach, vec![id])),
         }
     }

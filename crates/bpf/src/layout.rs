@@ -593,6 +593,32 @@ pub enum Attach {
     Watch(spile_ir::Watch),
 }
 
+impl Attach {
+    /// Whether one program serves both. What may be left out for one need not be for the other.
+    pub(crate) fn same_place(&self, other: &Attach) -> bool {
+        match (self, other) {
+            (
+                Attach::Code { probe: a, by },
+                Attach::Code {
+                    probe: b,
+                    by: other,
+                },
+            ) => {
+                let of = |p: &spile_ir::CodeProbe| (p.space, p.ret, p.pid, p.tree);
+                by == other && of(a) == of(b) && a.sites == b.sites
+            }
+            _ => self == other,
+        }
+    }
+
+    /// What may be left out may be for both.
+    pub(crate) fn no_more_lenient_than(&mut self, other: &Attach) {
+        if let (Attach::Code { probe, .. }, Attach::Code { probe: other, .. }) = (self, other) {
+            probe.leave_out = probe.leave_out.min(other.leave_out);
+        }
+    }
+}
+
 /// How a program gets to code; the kind of program depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeAttach {

@@ -71,7 +71,7 @@ pub(crate) fn sessions(
             },
             by: CodeAttach::Multi,
         };
-        let Some(other) = groups.iter().position(|(a, _)| *a == entry) else {
+        let Some(other) = groups.iter().position(|(a, _)| a.same_place(&entry)) else {
             continue;
         };
         let (joins, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut groups[other].1)
@@ -207,6 +207,7 @@ mod tests {
             ret,
             pid: None,
             tree: false,
+            leave_out: Default::default(),
             sites,
         };
         let by = |probe: &CodeProbe, f, args: &[Val]| best(probe, &asks(f, args), &options);

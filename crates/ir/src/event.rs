@@ -167,8 +167,22 @@ pub struct CodeProbe {
     pub pid: Option<u32>,
     /// Only in the session's target and its descendants.
     pub tree: bool,
+    /// Which places may be left out because they cannot be probed.
+    pub leave_out: LeaveOut,
     /// The places.
     pub sites: Vec<CodeSite>,
+}
+
+/// Which places of a probe may be left out, when the kernel refuses them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum LeaveOut {
+    /// A handler without any is an error.
+    #[default]
+    Few,
+    /// It is one of a pattern's handlers: an error where all of them have none.
+    Some,
+    /// The point is optional.
+    All,
 }
 
 /// One place.

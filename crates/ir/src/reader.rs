@@ -543,6 +543,11 @@ impl Reader {
             None
         };
         let tree = self.opt("tree");
+        let leave_out = match (self.opt("some"), self.opt("optional")) {
+            (_, true) => LeaveOut::All,
+            (true, false) => LeaveOut::Some,
+            _ => LeaveOut::Few,
+        };
         let mut sites = Vec::new();
         while self.opt_punct(',') {
             let place = match self.word()?.as_str() {
@@ -582,6 +587,7 @@ impl Reader {
             ret,
             pid,
             tree,
+            leave_out,
             sites,
         })
     }

@@ -453,6 +453,11 @@ impl Display for CodeProbe {
         if self.tree {
             f.write_str(" tree")?;
         }
+        f.write_str(match self.leave_out {
+            LeaveOut::Few => "",
+            LeaveOut::Some => " some",
+            LeaveOut::All => " optional",
+        })?;
         for (n, site) in self.sites.iter().enumerate() {
             match &site.place {
                 CodePlace::Symbol {

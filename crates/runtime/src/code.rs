@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use spile_bpf::layout::CodeAttach;
-use spile_ir::{CodePlace, CodeProbe, CodeSite, SiteId, Space};
+use spile_ir::{CodePlace, CodeProbe, CodeSite, LeaveOut, SiteId, Space};
 use spile_kernel::bpf::{
     At, BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, raw_tracepoint_open,
     uprobe_multi,
@@ -70,7 +70,7 @@ fn sites(probe: &CodeProbe) -> Vec<Site<'_>> {
 /// Attaches a program to all places that can be probed.
 ///
 /// # Errors
-/// [`Error::Attach`] when there is none.
+/// [`Error::Attach`] when there is none, unless a pattern's other places will do.
 pub(crate) fn attach(
     probe: &CodeProbe,
     by: CodeAttach,
@@ -107,6 +107,17 @@ pub(crate) fn attach(
     if links.fds.len() > attached || sites.is_empty() {
         return Ok(());
     }
+    // Functions of the kernel that cannot be attached at once may be one by one.
+    let again = by == CodeAttach::Multi && probe.space == Space::Kernel;
+    let of_places = |r: &Refused| {
+        r.why
+            .raw_os_error()
+            .is_none_or(|e| !NOT_OF_PLACES.contains(&e))
+    };
+    if probe.leave_out != LeaveOut::Few && !again && links.refused[left_out..].iter().all(of_places)
+    {
+        return Ok(());
+    }
     match (links.refused.drain(left_out..).next(), probe.pid) {
         (Some(first), Some(pid)) if first.why.raw_os_error() == Some(libc::ESRCH) => {
             let why = io::Error::other(format!("process {pid} has ended"));
@@ -116,6 +127,16 @@ pub(crate) fn attach(
         (None, _) => Ok(()),
     }
 }
+
+/// Refusals that are not about the place: privileges, resources, a process that has ended.
+const NOT_OF_PLACES: [i32; 6] = [
+    libc::EPERM,
+    libc::EACCES,
+    libc::ENOMEM,
+    libc::EMFILE,
+    libc::ENFILE,
+    libc::ESRCH,
+];
 
 /// By which means programs of a probe are attached, and to how many places.
 #[derive(Debug)]
@@ -438,6 +459,7 @@ mod tests {
             ret: false,
             pid: None,
             tree: false,
+            leave_out: Default::default(),
             sites: (0..3).map(site).collect(),
         };
         let means = |id: Option<u32>, name: &str, by, left_out| {

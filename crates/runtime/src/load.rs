@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramAttachType};
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo};
-use spile_ir::{CodeProbe, Handler, HandlerId, Program, SiteId, Space, WatchOf};
+use spile_ir::{CodeProbe, Handler, HandlerId, LeaveOut, Program, SiteId, Space, WatchOf};
 use spile_kernel::bpf::{
     BpfError, Errno, MapSpec, link_info, map_create, netfilter_link, prog_info, raw_tracepoint_open,
 };
@@ -331,6 +331,7 @@ impl Loaded {
         links: &mut Links,
         wanted: impl Fn(&ProgramInfo) -> bool,
     ) -> Result<(), (String, Error)> {
+        let mut reached = Reached::default();
         for info in self.layout.programs.iter().filter(|p| wanted(p)) {
             let single = self.single.contains(&info.name);
             let handler = |id: &HandlerId| program.handlers.get(id.index());
@@ -349,13 +350,46 @@ impl Loaded {
                     .map(|h| &*h.point)
                     .filter(|last| first.is_none_or(|h| *h.point != **last)),
             };
+            let (before, left_out) = (links.len(), links.refused.len());
             self.with_program(&info.name, |fd| attach(info, &how, fd, links))
                 .and_then(|done| done)
                 .map_err(|why| (info.name.clone(), why))?;
+            let refused = (links.refused.len() > left_out).then_some(left_out);
+            let optional = matches!(&info.attach, Attach::Code { probe, .. }
+                if probe.leave_out == LeaveOut::All);
+            let done = optional || links.len() > before;
+            reached.program(how.probe, done, (&info.name, refused));
+        }
+        if let Some((name, refused)) = reached.nothing() {
+            let Refused { place, why } = links.refused.swap_remove(refused);
+            return Err((name.to_owned(), Error::Attach(place, why)));
         }
         let told = std::mem::take(&mut links.told);
         links.means.extend(Means::lines(told));
         Ok(())
+    }
+}
+
+/// What became of the programs of each probe in the script: of a pattern's some may have no place that
+/// can be probed, but not all.
+#[derive(Default)]
+struct Reached<'n>(HashMap<Option<SiteId>, Outcome<'n>>);
+
+/// Whether a program of the probe is attached, or need not be; the first that is not, and its first refusal.
+type Outcome<'n> = (bool, Option<(&'n str, usize)>);
+
+impl<'n> Reached<'n> {
+    fn program(&mut self, probe: Option<SiteId>, yes: bool, (name, at): (&'n str, Option<usize>)) {
+        let all = self.0.entry(probe).or_default();
+        all.0 |= yes;
+        all.1 = all.1.or(at.map(|at| (name, at)));
+    }
+
+    /// The first refusal of a probe that is attached nowhere.
+    fn nothing(&self) -> Option<(&'n str, usize)> {
+        let none = self.0.values().filter(|(any, _)| !any);
+        none.filter_map(|(_, first)| *first)
+            .min_by_key(|(_, at)| *at)
     }
 }
 
@@ -639,6 +673,19 @@ mod tests {
     use super::*;
     use spile_bpf::layout::ProgramInfo;
     use spile_ir::{Event, Handler, Site, SiteId};
+
+    #[test]
+    fn a_probe_that_is_attached_nowhere() {
+        let (a, b) = (Some(SiteId(1)), Some(SiteId(2)));
+        let mut reached = Reached::default();
+        reached.program(a, false, ("p0", Some(0)));
+        reached.program(b, false, ("p1", Some(1)));
+        assert_eq!(reached.nothing(), Some(("p0", 0)));
+        reached.program(a, true, ("p2", None));
+        assert_eq!(reached.nothing(), Some(("p1", 1)));
+        reached.program(b, true, ("p3", Some(2)));
+        assert_eq!(reached.nothing(), None);
+    }
 
     #[test]
     fn rejections_name_the_handler() {

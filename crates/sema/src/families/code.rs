@@ -20,6 +20,8 @@ pub(crate) struct CodeHit {
     pub ret: bool,
     /// In the target's processes only.
     pub tree: bool,
+    /// Several places may be meant.
+    pub pattern: bool,
     /// The component that names them: `function`.
     word: Arc<str>,
     /// What follows it: `.call`.
@@ -117,10 +119,24 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
         space: if user { Space::User } else { Space::Kernel },
         ret,
         tree: user && !one && facts.has_target(),
+        pattern: comps.iter().any(of_several),
         word: what.name.as_ref().into(),
         tail,
         places,
     })])
+}
+
+/// Whether a component can mean several places: a pattern, all, or a range of lines.
+fn of_several(c: &Component) -> bool {
+    match &c.arg {
+        Some(Literal::Str(s)) => {
+            let text = lossy(s);
+            let lines = text.rsplit_once([':', '+']).map_or("", |(_, lines)| lines);
+            is_pattern(&text) || (&*c.name == "statement" && lines.contains(['-', ',']))
+        }
+        Some(Literal::Num(_)) => false,
+        None => matches!(&*c.name, "function" | "statement" | "mark" | "plt"),
+    }
 }
 
 /// The modules that the first components name.

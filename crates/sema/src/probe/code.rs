@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, Space};
+use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, LeaveOut, Space};
 
 use super::derived::{Context, ContextKind, SiteNames, Target, TargetSource};
 use super::mentions::Mentions;
@@ -138,7 +138,7 @@ fn target((name, ty, kind, loc): &(Arc<str>, u32, VarKind, Arc<Loc>)) -> Target 
 }
 
 /// The event of a group.
-pub(crate) fn event(hit: &CodeHit, group: &Group<'_>) -> Event {
+pub(crate) fn event(hit: &CodeHit, group: &Group<'_>, optional: bool) -> Event {
     let site = |(found, number): (&&CodeFound, &u32)| CodeSite {
         place: found.place.place.clone(),
         semaphore: found.place.semaphore,
@@ -150,6 +150,11 @@ pub(crate) fn event(hit: &CodeHit, group: &Group<'_>) -> Event {
         ret: hit.ret,
         pid: group.pid,
         tree: hit.tree,
+        leave_out: match hit.pattern {
+            _ if optional => LeaveOut::All,
+            true => LeaveOut::Some,
+            false => LeaveOut::Few,
+        },
         sites: group.sites.iter().zip(&group.numbers).map(site).collect(),
     })
 }

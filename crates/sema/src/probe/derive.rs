@@ -191,7 +191,7 @@ fn derive(
                 };
                 let points = places.len() as u32;
                 push(
-                    code::event(&hit, &group),
+                    code::event(&hit, &group, layer.lenient),
                     shown,
                     code::context(&hit, group),
                     points,

@@ -45,7 +45,7 @@ pub(crate) struct Layer {
     /// The aliases on the way, the outermost first.
     pub stack: Vec<usize>,
     /// Nobody minds if it is not there.
-    lenient: bool,
+    pub lenient: bool,
 }
 
 /// An event that a point stands for.
