@@ -103,6 +103,9 @@ pub struct StackWords {
 pub const VDSO: u32 = 0xffff;
 /// In a place's offset: the address is in memory that lies right behind a mapping of the file.
 pub const BEHIND: u64 = 1 << 63;
+/// In a place's offset: the frame was interrupted there by a signal, or a signal's frame returns there;
+/// it is not behind a call.
+pub const EXACT: u64 = 1 << 62;
 /// Most names of a file's path in a [`RecordWhat::File`], and bytes of each.
 pub const FILE_NAMES: usize = 12;
 /// See [`FILE_NAMES`].

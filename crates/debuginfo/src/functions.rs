@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, Unit, number_of};
-use crate::index::{Found, Index, Kind};
+use crate::index::{ANONYMOUS, Found, Index, Kind};
 use crate::lines::{Lines, path_matches};
 use crate::scopes::ScopeKind;
 
@@ -45,12 +45,19 @@ impl Pattern<'_> {
             return false;
         }
         let scopes = scopes();
-        let mut around = scopes.iter();
+        let mut around = scopes.iter().peekable();
         let by_part = self.one(last, name)
-            && parts.all(|p| match around.next() {
-                Some(s) => self.one(p, s),
-                // A leading `::` says that nothing is around.
-                None => p.is_empty(),
+            && parts.all(|p| {
+                // As in the source, a namespace without a name can be left out.
+                while around
+                    .next_if(|s| **s == ANONYMOUS && p != ANONYMOUS)
+                    .is_some()
+                {}
+                match around.next() {
+                    Some(s) => self.one(p, s),
+                    // A leading `::` says that nothing is around.
+                    None => p.is_empty(),
+                }
             });
         // A `*` may also stand for several scopes.
         by_part

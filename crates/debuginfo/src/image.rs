@@ -181,6 +181,13 @@ impl Image {
         })
     }
 
+    /// Bytes of the loaded parts at a linked address, as the file has them.
+    #[must_use]
+    pub fn at(&self, address: u64, len: usize) -> Option<&[u8]> {
+        let from = usize::try_from(self.file_offset(address)?).ok()?;
+        self.bytes().get(from..from.checked_add(len)?)
+    }
+
     /// Whether code at a linked address runs. In files of debugging information the code itself
     /// is left out.
     #[must_use]

@@ -37,6 +37,8 @@ const MAX_NESTED: usize = 64;
 const NONE: u32 = u32::MAX;
 /// A cache file pays from this size of `.debug_info` on.
 const CACHE_FROM: usize = 1 << 20;
+/// What stands for a namespace without a name.
+pub(crate) const ANONYMOUS: &str = "(anonymous namespace)";
 /// Deepest nesting of namespaces and classes that is followed.
 const MAX_DEPTH: usize = 32;
 
@@ -275,7 +277,9 @@ impl Index {
                 section: meta & 0xffff,
                 offset: self.word(word),
             };
-            names.push(string(dwarf, (meta >> 16) as u8, name).unwrap_or(""));
+            let unnamed = name.section == u32::from(u8::MAX);
+            let known = (!unnamed).then(|| string(dwarf, (meta >> 16) as u8, name));
+            names.push(known.flatten().unwrap_or(ANONYMOUS));
             at = self.word(word + 2);
         }
         names

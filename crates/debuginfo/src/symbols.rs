@@ -173,6 +173,11 @@ fn read<'a>(image: &'a Image, all: &mut Vec<Symbol<'a>>) {
             let Some(name) = name.and_then(|n| std::str::from_utf8(n).ok()) else {
                 continue;
             };
+            // Linkers put versions behind names here, `name@@VERSION`.
+            let name = match name.find('@') {
+                Some(at) if !dynamic => &name[..at],
+                _ => name,
+            };
             if name.is_empty() {
                 continue;
             }

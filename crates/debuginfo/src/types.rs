@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gimli::{AttributeValue, DwTag};
 
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, flag, number, number_of};
-use crate::index::Kind;
+use crate::index::{ANONYMOUS, Kind};
 
 /// A type of one module; 0 is `void`. Given out as types are met.
 pub type TypeId = u32;
@@ -448,7 +448,13 @@ impl Dwarf {
                 let scopes = index.scopes(self, f);
                 around
                     .iter()
-                    .zip(scopes.iter().map(Some).chain(std::iter::repeat(None)))
+                    .zip(
+                        scopes
+                            .iter()
+                            .filter(|s| **s != ANONYMOUS || around.contains(s))
+                            .map(Some)
+                            .chain(std::iter::repeat(None)),
+                    )
                     .all(|(a, s)| match s {
                         Some(s) => a == s,
                         None => a.is_empty(),

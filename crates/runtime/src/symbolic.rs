@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{StackWords, Symbolic, stack_words};
+use spile_bpf::layout::{EXACT, StackWords, Symbolic, stack_words};
 use spile_ir::Ty;
 use spile_ir::interp::Value;
 use spile_kernel::symbols::Symbols;
@@ -215,7 +215,8 @@ impl Symbolizer {
             let Some(mut place) = place(word) else {
                 continue;
             };
-            place.back = u64::from(form.of_stack() && i > 0);
+            place.back = u64::from(form.of_stack() && i > 0 && place.offset & EXACT == 0);
+            place.offset &= !EXACT;
             out.extend_from_slice(user_text(form, place, files).as_bytes());
         }
     }

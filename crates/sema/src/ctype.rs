@@ -523,6 +523,10 @@ impl Walker<'_> {
     }
 
     fn not_struct(&self, ty: CTy, name: &Ident) -> Box<Diagnostic> {
+        let home = match ty.base {
+            CBase::Id(id) => self.facts.type_home(id),
+            _ => "the kernel".into(),
+        };
         Box::new(
             Diagnostic::error(
                 codes::NOT_STRUCT,
@@ -534,13 +538,17 @@ impl Walker<'_> {
             )
             .label(
                 name.span,
-                "not a structure, or the kernel does not tell its members",
+                format!("not a structure, or {home} does not tell its members"),
             ),
         )
     }
 
     fn no_member(&self, id: CTypeId, name: &Ident) -> Box<Diagnostic> {
         let members = self.facts.members(id);
+        let label = match &*self.facts.type_home(id) {
+            "the kernel" => "no such member in this kernel".into(),
+            home => format!("no such member in {home}"),
+        };
         Box::new(
             Diagnostic::error(
                 codes::NO_MEMBER,
@@ -550,7 +558,7 @@ impl Walker<'_> {
                     self.facts.c_name(id)
                 ),
             )
-            .label(name.span, "no such member in this kernel")
+            .label(name.span, label)
             .did_you_mean(&name.name, members.iter().map(|m| &*m.name)),
         )
     }

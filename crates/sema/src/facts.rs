@@ -231,6 +231,11 @@ pub trait Facts {
     fn ctype(&self, id: CTypeId) -> CType;
     /// The type as C spells it, typedefs kept: `struct task_struct *`.
     fn c_name(&self, id: CTypeId) -> String;
+    /// Whose a type is, for messages: a file, or the kernel.
+    fn type_home(&self, id: CTypeId) -> String {
+        let _ = id;
+        "the kernel".into()
+    }
     /// A type by name: `struct x`, `union x`, `enum x`, a typedef, a basic type, or a bare tag.
     fn type_by_name(&self, name: &str) -> Option<CTypeId>;
     /// A member by name, inner anonymous structures included.

@@ -315,6 +315,14 @@ impl Facts for KernelFacts {
         of_file.unwrap_or_else(|| self.types.c_name(id))
     }
 
+    fn type_home(&self, id: CTypeId) -> String {
+        let known = &self.programs.known;
+        match (known.of_type(id), known.space_of(id)) {
+            (Some((file, _)), Some(Space::User)) => file.image().path().display().to_string(),
+            _ => "the kernel".into(),
+        }
+    }
+
     fn type_by_name(&self, name: &str) -> Option<CTypeId> {
         self.module_type(&Module::Kernel, name)
     }

@@ -31,7 +31,7 @@ use super::{Gen, Pool, Res};
 use crate::asm::{Asm, Function, Label};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size, Src};
-use crate::layout::{BEHIND, ROWS_MAP, Symbolic, percpu, unwind_row};
+use crate::layout::{BEHIND, EXACT, ROWS_MAP, Symbolic, percpu, unwind_row};
 use crate::layout::{FILE_NAME, FILE_NAMES, Options, RecordShape, RecordWhat, UnwindOffsets, VDSO};
 use crate::plan::{Plan, StackRoom};
 use spile_ir::{Reg as IrReg, Ty, Val};
@@ -461,6 +461,10 @@ impl<'a> Walk<'a> {
         self.asm().store(Size::DW, R3, base + files, R4);
         self.get(R4, at::OFF);
         self.asm().add(R4, R7);
+        self.get(R2, at::EXACT);
+        self.asm()
+            .alu(AluOp::Lsh, R2, EXACT.trailing_zeros() as i32);
+        self.asm().alu(AluOp::Or, R4, R2);
         self.asm().store(Size::DW, R3, base + offsets, R4);
         self.asm().add(R1, 1);
         self.set(at::N, R1);
@@ -670,8 +674,20 @@ impl<'a> Walk<'a> {
         self.set(at::IP, R1);
         self.set(at::EXACT, 0);
         self.asm().jump(taken);
-        // The interrupted registers lie in the frame of a signal.
+        // The interrupted registers lie in the frame of a signal, which no call has made.
         self.asm().bind(signal);
+        let (noted, most) = (self.asm().label(), self.room.most);
+        let offsets = self.base + at::offsets(most) as i16;
+        self.get(R1, at::N);
+        self.asm().jump_if(Cond::Eq, R1, 0, noted);
+        self.asm().jump_if(Cond::Gt, R1, most as i32, noted);
+        self.asm().alu(AluOp::Lsh, R1, 3);
+        self.asm().add(R1, R6);
+        self.asm().load(Size::DW, R2, R1, offsets - 8);
+        self.asm().ld_imm64(R3, EXACT);
+        self.asm().alu(AluOp::Or, R2, R3);
+        self.asm().store(Size::DW, R1, offsets - 8, R2);
+        self.asm().bind(noted);
         for (off, field) in [(120, at::BP), (168, at::IP), (160, at::SP)] {
             self.get(R3, at::SP);
             self.asm().add(R3, off);

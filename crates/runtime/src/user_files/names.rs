@@ -17,6 +17,10 @@ const BEHIND_BIT: u64 = 1 << 31;
 /// How far a function without a size reaches at most.
 const UNSIZED: u64 = 1 << 20;
 
+/// Where handlers of signals return to: `mov $15,%rax; syscall`. The symbol is the library's own,
+/// which files without debugging information lack.
+const RETURN_OF_SIGNALS: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+
 /// The symbol at a place: its start and size as linked, and its name; or none, with the linked
 /// address.
 #[derive(Debug, PartialEq, Eq, Hash, Clone)]
@@ -135,11 +139,13 @@ pub fn symbol_at(image: &Image, symbols: &Symbols<'_>, linked: u64) -> Option<(S
     } else {
         symbols.data_at(linked)
     };
-    symbol.map(|(s, offset)| {
-        let name = spile_debuginfo::demangle::short(s.name);
-        let name = name.unwrap_or_else(|| s.name.to_owned());
-        (name, offset, s.size)
-    })
+    let Some((s, offset)) = symbol else {
+        let returns = image.at(linked, RETURN_OF_SIGNALS.len()) == Some(RETURN_OF_SIGNALS);
+        return returns.then(|| ("__restore_rt".to_owned(), 0, 0));
+    };
+    let name = spile_debuginfo::demangle::short(s.name);
+    let name = name.unwrap_or_else(|| s.name.to_owned());
+    Some((name, offset, s.size))
 }
 
 /// A file's rows: places at which another symbol begins, or none.

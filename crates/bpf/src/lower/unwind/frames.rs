@@ -3,6 +3,7 @@
 use super::at;
 use crate::asm::Function;
 use crate::insn::{AluOp, Cond, Reg::*, Size};
+use crate::layout::EXACT;
 use crate::lower::Res;
 use crate::lower::argstr::Put;
 use crate::lower::stacks::{put_byte, put_hex};
@@ -62,7 +63,11 @@ pub(super) fn append_frame(mut p: Put<'_>, base: i16, room: &StackRoom) -> Res<F
     p.asm.load(Size::DW, R2, R9, offsets);
     p.asm.jump(anonymous);
     p.asm.bind(process);
+    p.asm.load(Size::DW, R1, R9, offsets);
+    p.asm.ld_imm64(R2, EXACT);
+    p.asm.alu(AluOp::And, R1, R2);
     p.asm.load(Size::DW, R2, R6, base + at::TGID as i16);
+    p.asm.alu(AluOp::Or, R2, R1);
     p.asm.bind(anonymous);
     put_hex(&mut p, R2);
     p.finish()

@@ -9,7 +9,9 @@ use super::{Walk, at, walks};
 use crate::asm::{Function, Label};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
-use crate::layout::{NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, Symbolic, VDSO, percpu, symbol_row};
+use crate::layout::{
+    EXACT, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, Symbolic, VDSO, percpu, symbol_row,
+};
 use crate::lower::append::flag;
 use crate::lower::argstr::Put;
 use crate::lower::hex::{APPEND_HEX, append_hex};
@@ -183,8 +185,14 @@ impl Walk<'_> {
         self.asm().mov(R1, R9);
         self.asm().alu(AluOp::Rsh, R1, 63);
         self.asm().alu(AluOp::Lsh, R1, 31);
-        self.asm().alu(AluOp::Lsh, R7, 1);
-        self.asm().alu(AluOp::Rsh, R7, 1);
+        // Where bit 62 is, the place itself is meant.
+        self.asm().mov(R2, R9);
+        self.asm()
+            .alu(AluOp::Rsh, R2, EXACT.trailing_zeros() as i32);
+        self.asm().alu(AluOp::Xor, R2, 1);
+        self.asm().alu(AluOp::And, R8, R2);
+        self.asm().alu(AluOp::Lsh, R7, 2);
+        self.asm().alu(AluOp::Rsh, R7, 2);
         self.set(word::PLACE, R7);
         self.asm().ld_imm64(R2, 0x7fff_ffff);
         self.asm().jump_if(Cond::Le, R7, R2, near);

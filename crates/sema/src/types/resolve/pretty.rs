@@ -286,7 +286,8 @@ impl Resolver<'_> {
         unit
     }
 
-    /// The hidden function that reads a text and puts it in quotes.
+    /// The hidden function that reads a text and puts it in quotes; no text, `0x0`, where there is
+    /// no address.
     fn text_function(&mut self, f: Intrinsic, span: Span) -> UnitIx {
         let key = (CTypeId::MAX, (f == Intrinsic::UserStr).into());
         if let Some(unit) = self.pretty_units.get(&key) {
@@ -303,6 +304,14 @@ impl Resolver<'_> {
         text.conv(ConvKind::Str, false, read);
         text.lit("\"");
         let value = self.sprint(text, span);
+        let null = self.str(ExprKind::Str(b"0x0"[..].into()), span);
+        let ty = value.ty;
+        let kind = ExprKind::Ternary(
+            Box::new(self.parameter(unit, span)),
+            Box::new(value),
+            Box::new(null),
+        );
+        let value = Expr { kind, ty, span };
         self.guarded(unit, value, "<unknown>", span);
         unit
     }
