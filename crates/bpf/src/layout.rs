@@ -313,11 +313,15 @@ pub struct KernelOffsets {
     pub task_exec_id: Option<u32>,
     pub mm_arg_start: Option<u32>,
     pub mm_arg_end: Option<u32>,
+    pub mm_task_size: Option<u32>,
     /// `uid`, `gid`, `euid`, `egid` in `struct cred` (32-bit each).
     pub cred_uid: Option<u32>,
     pub cred_gid: Option<u32>,
     pub cred_euid: Option<u32>,
     pub cred_egid: Option<u32>,
+    /// `user_ns` in it, and `level` in `struct user_namespace`.
+    pub cred_user_ns: Option<u32>,
+    pub user_ns_level: Option<u32>,
     /// `thread_info.status` in task_struct (x86: bit 1 marks a 32-bit system call).
     pub task_ti_status: Option<u32>,
     /// `signal_struct.pids[PIDTYPE_PGID]`, `[PIDTYPE_SID]`, and `struct pid.numbers[0].nr`.

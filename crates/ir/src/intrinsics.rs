@@ -209,6 +209,10 @@ intrinsics! {
     Interrupted "interrupted" () -> Str, K, pure; "Name of the function that a perf event or an access to watched memory interrupted: of the kernel as text, of a program as a mark. Address in hex where there is none."
     KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, K, pure; "The text of the kernel's stack from frame n on, 16 of them, in a form (constant, see `spile_bpf::layout::Symbolic`); a mark as `symbolic` makes it."
     Symbolic "symbolic" (Long, Str) -> Str, KC, pure; "The text of a stack, which only the controller can make: a form (constant, see `spile_bpf::layout::Symbolic`) and what it is made of. In kernel handlers a mark that stands for it, equal for what is equal."
+    // More of the current task.
+    TaskHere "task_here" () -> Long, KC, pure; "Address of the current task_struct; of the controller's own where no other process is the current one."
+    TaskSpace "task_space" () -> Long, KC, pure; "Where the addresses end that the current process can have: at most 4 GB in 32-bit programs. 0 in threads of the kernel, and in the controller for itself."
+    UserNsLevel "user_ns_level" () -> Long, KC, pure; "How far the current task's user namespace is below the initial one. In the controller for itself 0: its numbers of users are those of its own."
     // Output of whole structures.
     MetricText "metric_text" (Str) -> Str, C, pure; "Escapes a label value of the Prometheus text format (backslash, quote, newline)."
 }

@@ -72,6 +72,10 @@ impl Host {
         Ok(match f {
             Intrinsic::Execname => Value::from(&clock::comm()[..]),
             Intrinsic::Cmdline => Value::from(&command_line("self")[..]),
+            Intrinsic::TaskHere => {
+                let task = self.kernel_memory()?.current_task();
+                Value::Long(task.map_err(|e| Fault::from(e.to_string()))? as i64)
+            }
             Intrinsic::TzName => Value::from(&*self.zone.name),
             Intrinsic::InputText => Value::from(&self.input[..]),
             Intrinsic::ValueText => Value::from(&self.value.0[..]),
@@ -170,6 +174,7 @@ impl Host {
             Intrinsic::TzOffset => self.zone.west,
             Intrinsic::Target => self.target,
             Intrinsic::Rand => (self.random() >> 32) as i64,
+            Intrinsic::TaskSpace | Intrinsic::UserNsLevel => 0,
             Intrinsic::UserMode | Intrinsic::CtxAddr | Intrinsic::CtxEntry => 0,
             _ => return None,
         })
@@ -177,15 +182,19 @@ impl Host {
 
     /// Fills a buffer from kernel memory.
     pub fn read_kernel(&mut self, addr: u64, buf: &mut [u8]) -> Result<bool, Fault> {
+        let memory = self.kernel_memory()?;
+        memory
+            .read(addr, buf)
+            .map_err(|e| Fault::from(e.to_string()))
+    }
+
+    fn kernel_memory(&mut self) -> Result<&KernelMemory, Fault> {
         let memory = self
             .memory
             .get_or_insert_with(|| KernelMemory::open().map_err(|e| e.to_string()));
-        match memory {
-            Ok(memory) => memory
-                .read(addr, buf)
-                .map_err(|e| Fault::from(e.to_string())),
-            Err(e) => Err(Fault::from(format!("reading kernel memory: {e}"))),
-        }
+        memory
+            .as_ref()
+            .map_err(|e| Fault::from(format!("reading kernel memory: {e}")))
     }
 
     /// Fills a buffer from kernel memory, or that of the process that the handler runs for.

@@ -81,7 +81,7 @@ pub fn takes_user_stacks(program: &Program) -> bool {
 /// Whether a kernel handler asks for the current task's address.
 pub fn takes_task(program: &Program) -> bool {
     reads(program, |inst| match inst {
-        Inst::Intr { f, .. } => *f == Intrinsic::TaskCurrent,
+        Inst::Intr { f, .. } => matches!(f, Intrinsic::TaskCurrent | Intrinsic::TaskHere),
         _ => false,
     })
 }

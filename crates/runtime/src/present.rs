@@ -41,6 +41,10 @@ struct Offsets {
     nr: u64,
     group: u64,
     session: u64,
+    mm: u64,
+    task_size: u64,
+    user_ns: u64,
+    level: u64,
 }
 
 impl Offsets {
@@ -71,6 +75,10 @@ impl Offsets {
             nr: at("pid", "numbers")? + at("upid", "nr")?,
             group: 8 * kind("PIDTYPE_PGID")?,
             session: 8 * kind("PIDTYPE_SID")?,
+            mm: task("mm")?,
+            task_size: at("mm_struct", "task_size")?,
+            user_ns: cred("user_ns")?,
+            level: at("user_namespace", "level")?,
         })
     }
 }
@@ -222,7 +230,14 @@ impl Task {
         let [uid, euid, gid, egid] = o.ids;
         // Pointers to follow, then the number.
         let path: &[u64] = match f {
-            Intrinsic::TaskCurrent => return Some(Some(self.address as i64)),
+            Intrinsic::TaskCurrent | Intrinsic::TaskHere => {
+                return Some(Some(self.address as i64));
+            }
+            Intrinsic::TaskSpace => {
+                let mm = word(self.address + o.mm);
+                return Some(mm.and_then(|mm| word(mm + o.task_size)).map(|n| n as i64));
+            }
+            Intrinsic::UserNsLevel => &[o.cred, o.user_ns, o.level],
             Intrinsic::Pid => return Some(Some(self.pid.into())),
             Intrinsic::Tid => return Some(Some(self.tid.into())),
             Intrinsic::Ppid => &[o.real_parent, o.tgid],

@@ -271,7 +271,7 @@ fn run(parsed: &Parsed, facts: &Everything, script: &str) -> Result<Analysis, St
         sources: &sources,
         facts,
         tables: &|name| {
-            ["errno", "signal"]
+            ["errno", "signal", "cpu"]
                 .contains(&name)
                 .then(|| vec![b"".as_slice().into(), b"ONE".as_slice().into()])
         },

@@ -348,10 +348,10 @@ fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
 /// one that is not here costs a second analysis.
 const IMPLIED: [(&str, &str); 5] = [
     ("process", "__process_begin"),
-    ("syscall", "errno_p"),
-    ("nd_syscall", "errno_p"),
-    ("tp_syscall", "errno_p"),
-    ("syscall_any", "errno_p"),
+    ("syscall", "__errno_of"),
+    ("nd_syscall", "__errno_of"),
+    ("tp_syscall", "__errno_of"),
+    ("syscall_any", "__errno_of"),
 ];
 
 /// Words that a script has, or may as well have.
@@ -552,6 +552,11 @@ pub fn table(name: &str) -> Option<Vec<Bytes>> {
     match name {
         "errno" => Some(indexed(
             &mut names::all_errors().map(|(n, t)| (n, t.to_owned())),
+        )),
+        "cpu" => Some(indexed(
+            &mut spile_kernel::machine::online_cpus()
+                .into_iter()
+                .map(|cpu| (cpu, "online".to_owned())),
         )),
         "signal" => {
             Some(indexed(&mut (1..=64).filter_map(|n| {

@@ -630,6 +630,8 @@ fn of_task(f: Intrinsic) -> bool {
             | I::Euid
             | I::Gid
             | I::Egid
+            | I::UserNsLevel
+            | I::TaskSpace
     )
 }
 
@@ -659,6 +661,9 @@ fn early_intrinsic(f: Intrinsic) -> bool {
             | I::Gid
             | I::Egid
             | I::TaskCurrent
+            | I::TaskHere
+            | I::TaskSpace
+            | I::UserNsLevel
             | I::InCall
             | I::CgroupId
             | I::CgroupAncestor

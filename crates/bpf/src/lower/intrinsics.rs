@@ -207,7 +207,9 @@ impl Gen<'_> {
             I::Euid => &[o.task_cred, o.cred_euid],
             I::Gid => &[o.task_cred, o.cred_gid],
             I::Egid => &[o.task_cred, o.cred_egid],
-            I::TaskCurrent => {
+            I::UserNsLevel => &[o.task_cred, o.cred_user_ns, o.user_ns_level],
+            I::TaskSpace => &[o.task_mm, o.mm_task_size],
+            I::TaskCurrent | I::TaskHere => {
                 self.asm.call(Helper::GetCurrentTask);
                 return Ok(());
             }
@@ -223,7 +225,11 @@ impl Gen<'_> {
         self.task();
         for (i, off) in offsets.iter().enumerate() {
             let last = i + 1 == offsets.len();
-            let size = if last { Size::W } else { Size::DW };
+            let size = if last && f != I::TaskSpace {
+                Size::W
+            } else {
+                Size::DW
+            };
             self.asm.load(size, R0, R0, *off);
         }
         Ok(())

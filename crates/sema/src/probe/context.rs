@@ -265,7 +265,7 @@ pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) ->
         extra("retstr", make.call("__sys_retstr", Vec::new()));
         extra(
             "errno",
-            make.call("errno_p", vec![make.call("__sys_ret", Vec::new())]),
+            make.call("__errno_of", vec![make.call("__sys_ret", Vec::new())]),
         );
     } else {
         extra("argstr", make.call("__sys_argstr", Vec::new()));

@@ -334,7 +334,7 @@ fn group_context(g: &Group<'_>, m: &Mentions, ret: bool, span: spile_syntax::ast
         add("retval", result());
         add("retstr", make.call("__sys_retstr", Vec::new()));
         if !m.writes.contains("errno") {
-            add("errno", make.call("errno_p", vec![result()]));
+            add("errno", make.call("__errno_of", vec![result()]));
         }
     } else {
         add("argstr", make.call("__sys_argstr", Vec::new()));

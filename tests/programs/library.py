@@ -1,0 +1,304 @@
+"""Values of library functions against Python's: `library.py SPILE LOAD GROUP`.
+
+Each expression of a group is printed by `begin`, which the interpreter runs, and by a kernel handler,
+optimised and not (where constants are not folded beforehand). All have to print what Python expects.
+A result that is an error is expected as `error: ` and its text. The text below a group's name lists what it calls.
+"""
+import errno, math, os, re, signal, struct, subprocess, sys, time
+
+M = 1 << 64
+
+
+def signed(x, bits=64):
+    x &= (1 << bits) - 1
+    return x - (1 << bits) if x >> (bits - 1) else x
+
+
+def swap(x, size):
+    return signed(int.from_bytes((x & (1 << 8 * size) - 1).to_bytes(size, "little"), "big"))
+
+
+def text(s):
+    """A literal of the script language."""
+    return '"' + "".join(
+        chr(b) if 32 <= b < 127 and chr(b) not in '"\\' else "\\%03o" % b for b in s.encode("utf-8", "surrogateescape")
+    ) + '"'
+
+
+def fp(x):
+    return signed(struct.unpack("<Q", struct.pack("<d", x))[0])
+
+
+def network():
+    """htonl htonll htons ntohl ntohll ntohs ip_ntop"""
+    for x in (0, 1, 0x1234, 0x12345678, 0x123456789ABCDEF0, -1, 0xFF00, 0x80):
+        for n, size in (("s", 2), ("l", 4), ("ll", 8)):
+            yield f"hton{n}({x})", swap(x, size)
+            yield f"ntoh{n}({x})", swap(x, size)
+    for ip in ("127.0.0.1", "255.255.255.255", "1.2.3.4"):
+        import socket
+        yield f"ip_ntop({struct.unpack('=I', socket.inet_aton(ip))[0]})", ip
+
+
+def devices():
+    """MAJOR MINOR MKDEV usrdev2kerndev bio_rw_num bio_rw_str"""
+    for major, minor in ((8, 1), (259, 300), (4095, 1048575), (0, 5)):
+        kernel = major << 20 | minor
+        yield f"MAJOR({kernel})", major
+        yield f"MINOR({kernel})", minor
+        yield f"MKDEV({major}, {minor})", kernel
+        # What stat(2) gives, of which glibc's number keeps the lower 32 bits.
+        yield f"usrdev2kerndev({os.makedev(major, minor) & 0xFFFFFFFF})", kernel
+    for rw in (0, 1, 2, 3, 9):
+        yield f"bio_rw_num({rw})", rw & 1
+        yield f"bio_rw_str({rw})", "RW"[rw & 1]
+
+
+def strings():
+    """strlen substr stringat isinstr strpos str_replace strtol tokenize isdigit"""
+    samples = ["", "a", "hello world", "aXbXc", "tab\tnl\n\"q\"\\", "\x01\x7f", "x" * 300]
+    for s in samples:
+        b = s.encode()
+        yield f"strlen({text(s)})", len(b)
+        for start, n in ((0, 3), (1, 100), (-1, 2), (50, 1), (0, -1), (2, 0)):
+            yield f"substr({text(s)}, {start}, {n})", s[start:start + n] if start >= 0 and n > 0 else ""
+        for part in ("", "X", "lo w", "c", "zz"):
+            yield f"isinstr({text(s)}, {text(part)})", int(part in s)
+            yield f"strpos({text(s)}, {text(part)})", s.find(part)
+            yield f'str_replace({text(s)}, {text(part)}, "<>")', s.replace(part, "<>") if part else s
+        yield f"isdigit({text(s)})", 0
+        yield f"stringat({text(s)}, {len(s)})", "error: Position out of bounds"
+        yield f"stringat({text(s)}, -1)", "error: Position out of bounds"
+    for i, c in enumerate("hello"):
+        yield f'stringat("hello", {i})', ord(c)
+    for d in "0123456789":
+        yield f'isdigit("{d}x")', 1
+    for base, digits in ((10, "123"), (16, "7fff"), (8, "0755"), (2, "1011"), (36, "ff")):
+        yield f'strtol("{digits}", {base})', int(digits, base)
+        yield f'strtol("-{digits}", {base})', -int(digits, base)
+    yield 'strtol("0x1f", 0)', 31
+    yield 'strtol("017", 0)', 15
+    yield 'strtol("17rest", 10)', 17
+    yield '(tokenize("one,two;;three", ",;") . "/" . tokenize(",;") . "/" . tokenize("", ",;") . "/" . tokenize(",;"))', "one/two/three/"
+
+
+def octal(c):
+    short = {7: "a", 8: "b", 12: "f", 10: "n", 13: "r", 9: "t", 11: "v", 34: '"', 92: "\\"}
+    if 32 <= c < 127 and c not in (34, 92):
+        return chr(c)
+    return "\\" + (short[c] if c in short else "%03o" % c)
+
+
+def escaped(s, room=511, quoted=False):
+    """Units that cannot be cut, as many as have room; in quotes with ... where something is missing."""
+    units = [octal(ord(c)) if ord(c) < 128 else ("\\u%04x" if ord(c) < 65536 else "\\U%08x") % ord(c) for c in s]
+    room = room if 0 < room <= 511 else 511
+    if not quoted:
+        out = ""
+        for u in units:
+            if len(out + u) > room:
+                break
+            out += u
+        return out
+    room = max(room, 5) - 2
+    whole = "".join(units)
+    if len(whole) <= room:
+        return f'"{whole}"'
+    out, room = "", room - 3
+    for u in units:
+        if len(out + u) > room:
+            # A plain character stands alone.
+            break
+        out += u
+    return f'"{out}"...'
+
+
+def quotes():
+    """text_str text_strn string_quoted"""
+    for s in ("", "plain", 'tab\tnl\n"q"\\', "\x01\x7f\x1b", "é", "a€b", "\U0001F600", "x" * 600, "abc\x01de", "é" * 100):
+        if len(s.encode()) < 512:
+            yield f"text_str({text(s)})", escaped(s)
+            yield f"string_quoted({text(s)})", escaped(s, 512, True)
+            for room in (0, 3, 5, 8, 9, 12, 20):
+                yield f"text_strn({text(s)}, {room}, 0)", escaped(s, room)
+                yield f"text_strn({text(s)}, {room}, 1)", escaped(s, room, True)
+
+
+def errors():
+    """errno_str errno_p return_str signal_str syscall_name"""
+    for n, name in errno.errorcode.items():
+        if n in (1, 2, 9, 11, 22, 35, 38, 40, 71, 95, 98, 110, 115, 131):
+            # Python may know the number by a synonym.
+            names = {a for a in dir(errno) if a[0] == "E" and getattr(errno, a) == n}
+            kernel = {11: "EAGAIN", 35: "EDEADLK", 95: "EOPNOTSUPP"}.get(n, name)
+            assert kernel in names
+            yield f"errno_str({n})", kernel
+            yield f"errno_str({-n})", kernel
+            yield f"errno_p({n})", n
+            yield f"errno_p({-n})", n
+            yield f"return_str(1, {-n})", f"{-n} ({kernel})"
+    for n in (0, 41, 58, 3333, -3333, -200, 200, -(1 << 63), 1 << 40):
+        yield f"errno_str({n})", ""
+        yield f"errno_p({n})", 0
+        yield f"return_str(1, {n})", n
+        yield f"return_str(2, {n})", "0x%x" % (n % M)
+        yield f"return_str(3, {n})", "0%o" % (n % M)
+    yield "errno_p(-512)", 0
+    yield "return_str(3, 8)", "010"
+    yield "return_str(2, 255)", "0xff"
+    plain = {s.value: s.name[3:] for s in signal.Signals if s.value not in (29, 32, 34, 64) and s.value < 32}
+    for n, name in plain.items():
+        yield f"signal_str({n})", name
+    yield "signal_str(29)", "IO/POLL"
+    for n in (32, 33, 40, 63, 64):
+        yield f"signal_str({n})", "RTMIN" + (f"+{n - 32}" if n > 32 else "")
+    for n in (0, -1, 65):
+        yield f"signal_str({n})", ""
+    header = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"
+    numbers = {0: "read", 39: "getpid", 231: "exit_group", 257: "openat"}
+    if os.path.exists(header):
+        for line in open(header):
+            words = line.split()
+            if len(words) == 3 and words[1].startswith("__NR_") and int(words[2]) % 9 == 0 and int(words[2]) < 400:
+                numbers[int(words[2])] = words[1][5:]
+    for n, name in numbers.items():
+        yield f"syscall_name({n})", name
+    yield "syscall_name(9999)", ""
+    yield "syscall_name(-1)", ""
+
+
+def times():
+    """cputime_to_msecs cputime_to_usecs cputime_to_string msecs_to_string ctime tz_ctime tz_gmtoff tz_name"""
+    for ms in (0, 5, 999, 1000, 59999, 60000, 62003, 3600000, 123456789):
+        shown = "%dm%d.%03ds" % (ms // 60000, ms // 1000 % 60, ms % 1000)
+        yield f"msecs_to_string({ms})", shown
+        yield f"cputime_to_msecs({ms * 1000000 + 999999})", ms
+        yield f"cputime_to_usecs({ms * 1000000 + 999})", ms * 1000
+        yield f"cputime_to_string({ms * 1000000})", shown
+    yield "msecs_to_string(-5)", "0m0.-005s"
+    for t in (0, 1, 86399, 951782400, 1709164800, 2147483647, -1, -86401, -2147483648, 4102444799 - (1 << 31)):
+        shown = time.asctime(time.gmtime(t))
+        yield f"ctime({t})", shown
+        yield f"tz_ctime({t})", shown + " UTC"
+    yield "ctime(2147483648)", "error: Time too far in the future to be converted"
+    yield "ctime(-2147483649)", "error: Time too far in the past to be converted"
+    yield "tz_gmtoff()", 0
+    yield "tz_name()", "UTC"
+
+
+def faults():
+    """vm_fault_contains VM_FAULT_OOM VM_FAULT_SIGBUS VM_FAULT_MINOR VM_FAULT_MAJOR VM_FAULT_NOPAGE
+    VM_FAULT_LOCKED VM_FAULT_ERROR"""
+    bits = {0: 1, 1: 2, 3: 4, 4: 0x100, 5: 0x200, 6: 0x873}
+    names = ("OOM", "SIGBUS", "MINOR", "MAJOR", "NOPAGE", "LOCKED", "ERROR")
+    for i, name in enumerate(names):
+        yield f"VM_FAULT_{name}", i
+        for value in (0, 1, 2, 4, 0x10, 0x40, 0x100, 0x200, 0x400, 0x604, 3):
+            yield f"vm_fault_contains({value}, VM_FAULT_{name})", int(value & bits[i] != 0 if i != 2 else value & 7 == 0)
+    yield "vm_fault_contains(255, 7)", 0
+
+
+def floats():
+    """fp_add fp_sub fp_mul fp_div fp_rem fp_sqrt fp_eq fp_lt fp_le fp_to_long fp_to_string string_to_fp
+    long_to_fp fp32_to_fp64"""
+    values = [0.0, -0.0, 1.0, -2.5, 3.14, 1e-5, 123456.789, 2.0 ** 53, 0.5, 1e17, -7.75]
+    for a in values:
+        for b in (1.0, -2.0, 0.3):
+            for name, result in (("add", a + b), ("sub", a - b), ("mul", a * b), ("div", a / b), ("rem", math.remainder(a, b))):
+                yield f"fp_{name}({fp(a)}, {fp(b)})", fp(result)
+            for name, result in (("eq", a == b), ("lt", a < b), ("le", a <= b)):
+                yield f"fp_{name}({fp(a)}, {fp(b)})", int(result)
+        if a >= 0:
+            yield f"fp_sqrt({fp(a)})", fp(math.sqrt(a))
+        yield f'string_to_fp("{a!r}")', fp(a)
+        yield f"fp_to_string({fp(a)}, 0)", ("-" if math.copysign(1, a) < 0 else "") + str(int(abs(a)))
+        single = struct.unpack("<I", struct.pack("<f", a))[0]
+        yield f"fp32_to_fp64({single})", fp(struct.unpack("<f", struct.pack("<f", a))[0])
+    for a in (2.5, -2.5, 3.5, 0.5, 7.75, -7.75, 4.0):
+        nearest_away = math.copysign(math.floor(abs(a) + 0.5), a)
+        for mode, result in ((0, round(a)), (1, int(a)), (2, math.floor(a)), (3, math.ceil(a)), (4, int(nearest_away))):
+            yield f"fp_to_long({fp(a)}, {mode}, 0)", result
+    for n in (0, 1, -1, 1 << 52, (1 << 53) + 1, (1 << 63) - 1, -(1 << 63)):
+        yield f"long_to_fp({n})", fp(float(n))
+    for a, digits, shown in (
+        (2.71828, 5, "2.71828"), (-0.42172, 5, "-0.42172"), (9.996, 2, "10.00"), (2.7, 0, "2"), (0.125, 2, "0.13"),
+        (1e20, 0, "100000000000000000e3"), (123e20, 0, "123000000000000000e5"), (math.inf, 3, "Infinity"), (-math.inf, 0, "-Infinity"),
+        (math.nan, 2, "NaN"), (1 / 3, 10, "0.3333333333"),
+    ):
+        yield f"fp_to_string({fp(a)}, {digits})", shown
+    for s in ("abc", "1.5x", "inf", "nan", " 1", "1 ", "0x10", "--1", "1e5.", "1,5"):
+        yield f'string_to_fp("{s}")', "error: invalid format"
+    for s in ("1e5", "-1.5E-3", "+7", ".5", "7.", "1e+2"):
+        yield f'string_to_fp("{s}")', fp(float(s))
+
+
+def other():
+    """randint cpu_clock_ns cpu_clock_us cpu_clock_ms cpu_clock_s mem_page_size stack_size task_utime
+    task_stime task_start_time"""
+    yield "mem_page_size()", os.sysconf("SC_PAGESIZE")
+    for n in (-5, 1048577, -(1 << 63)):
+        yield f"randint({n})", "error: range too wide"
+    yield "randint(0)", 0
+    yield "randint(1)", 0
+    yield "(randint(1048576) < 1048576)", 1
+    for unit in ("ns", "us", "ms", "s"):
+        yield f"cpu_clock_{unit}(999)", "error: cpu 999 is not online"
+        yield f"cpu_clock_{unit}(-1)", "error: cpu -1 is not online"
+        yield f"(cpu_clock_{unit}(0) > 0)", 1
+    yield 'tz_ctime(0)', "Thu Jan  1 00:00:00 1970 UTC"
+    yield "task_utime(0)", 0
+    yield "task_stime(-1)", 0
+    yield "task_start_time(1 << 30)", 0
+    yield "stack_size()", 16384
+
+
+GROUPS = {g.__name__: g for g in (network, devices, strings, quotes, errors, times, faults, floats, other)}
+SESSION = 48
+HANDLER = 8
+
+
+def handlers(point, condition, checks, first):
+    for at in range(0, len(checks), HANDLER):
+        yield f"probe {point} {{ {condition}"
+        for i, (expression, _) in enumerate(checks[at:at + HANDLER], first + at):
+            yield f'  try {{ printf("{i}=%s\\036", sprint({expression})) }} catch (m) {{ printf("{i}=error: %s\\036", m) }}'
+        yield "}"
+
+
+def run(spile, load, script, options):
+    command = [spile, *options, "-e", script, "-c", f"{load} calls 1 1"]
+    done = subprocess.run(command, capture_output=True, timeout=250, env={**os.environ, "TZ": "UTC"})
+    if done.returncode:
+        sys.exit(f"status {done.returncode}: {done.stderr.decode()}\n{script}")
+    out = done.stdout.decode("utf-8", "surrogateescape")
+    return dict(row.split("=", 1) for row in out.split("\036") if "=" in row)
+
+
+def main():
+    spile, load, group = sys.argv[1:]
+    checks = list(GROUPS[group]())
+    called = set(re.findall(r"\w+", " ".join(e for e, _ in checks)))
+    forgotten = set(GROUPS[group].__doc__.split()) - called
+    if forgotten:
+        sys.exit(f"not among the expressions: {forgotten}")
+    wrong = 0
+    for at in range(0, len(checks), SESSION):
+        part = checks[at:at + SESSION]
+        here = "if (pid() != target()) next"
+        ways = [
+            ("interpreter", handlers("begin", "", part, at), ["-u"]),
+            ("kernel", handlers("syscall.getppid", here, part, at), []),
+            ("kernel -u", handlers("syscall.getppid", here, part, at), ["-u"]),
+        ]
+        for way, lines, options in ways:
+            if group == "other" and way == "interpreter":
+                lines = [l for l in lines if "stack_size" not in l]
+            got = run(spile, load, "\n".join(lines), ["-DMAXACTION=100000", *options])
+            for i, (expression, want) in enumerate(part, at):
+                if str(want) != got.get(str(i)) and not (str(i) not in got and "stack_size" in expression):
+                    wrong += 1
+                    print(f"{way}: {expression}: {got.get(str(i))!r}, not {str(want)!r}")
+    print(f"{group}: {len(checks)} expressions, {wrong} wrong")
+
+
+main()
