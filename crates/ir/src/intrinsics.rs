@@ -72,6 +72,12 @@ macro_rules! intrinsics {
                 &TABLE[self as usize]
             }
 
+            /// Whether its operand is part of the code that is generated for a kernel handler.
+            pub fn wants_constant(self) -> bool {
+                use Intrinsic::*;
+                matches!(self, CtxArg | CtxReg | RegArg | SysArg)
+            }
+
             /// Whether its result in a kernel handler is a mark for a text that only the
             /// controller can make.
             pub fn is_symbolic(self) -> bool {

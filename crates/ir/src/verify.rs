@@ -473,8 +473,7 @@ impl Checker<'_> {
         for (k, a) in info.params.iter().zip(args) {
             self.want(*a, *k == Kind::Str)?;
         }
-        use Intrinsic::{CtxArg, CtxReg, RegArg, SysArg};
-        if matches!(f, CtxArg | CtxReg | RegArg | SysArg) {
+        if f.wants_constant() {
             let ok = args.iter().all(|a| matches!(a, Val::Imm(_)));
             ensure(ok || !self.places.0, "argument is not a constant")?;
         }

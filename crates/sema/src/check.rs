@@ -30,6 +30,7 @@ const MOVE_TEXT: &str = "keep the number in a global here, and convert it in `pr
 pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
     let mut seen = HashSet::new();
     let mut unfit = Vec::new();
+    let recursive = recursive(tree);
     for (ix, u) in tree.units.iter().enumerate() {
         let UnitKind::Handler { event, point, .. } = &u.kind else {
             continue;
@@ -46,6 +47,7 @@ pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) ->
             todo: Vec::new(),
             done: HashSet::new(),
             known: Vec::new(),
+            recursive: &recursive,
             out: Vec::new(),
         };
         walk.body(&u.body);
@@ -99,6 +101,42 @@ fn diagnostic(f: Finding, chain: &[Span], is_user: &dyn Fn(Span) -> bool) -> Dia
     if f.help.is_empty() { d } else { d.help(f.help) }
 }
 
+/// The functions that a unit goes to.
+fn callees(tree: &Tree, unit: UnitIx) -> Vec<UnitIx> {
+    let mut found = Vec::new();
+    let u = &tree.units[unit.0];
+    walk_exprs(&u.body, &mut |e| {
+        if let ExprKind::Call { func, .. } = &e.kind {
+            found.push(*func);
+        }
+    });
+    if let UnitKind::Func { next_alt, .. } = u.kind {
+        found.extend(next_alt);
+    }
+    found
+}
+
+/// The functions that can call themselves, directly or through others.
+fn recursive(tree: &Tree) -> HashSet<UnitIx> {
+    let all: Vec<Vec<UnitIx>> = (0..tree.units.len())
+        .map(|n| callees(tree, UnitIx(n)))
+        .collect();
+    let mut found = HashSet::new();
+    for n in 0..all.len() {
+        let (mut seen, mut stack) = (HashSet::new(), all[n].clone());
+        while let Some(f) = stack.pop() {
+            if f.0 == n {
+                found.insert(f);
+                break;
+            }
+            if seen.insert(f) {
+                stack.extend(&all[f.0]);
+            }
+        }
+    }
+    found
+}
+
 /// A function to be looked at, and the way there.
 struct Visit {
     func: UnitIx,
@@ -121,6 +159,8 @@ struct Walk<'a> {
     done: HashSet<(UnitIx, Vec<Option<i64>>)>,
     /// The same for the function that the walk is in.
     known: Vec<Option<i64>>,
+    /// Functions that can call themselves: one code for all their calls.
+    recursive: &'a HashSet<UnitIx>,
     out: Vec<(Finding, Vec<Span>)>,
 }
 
@@ -174,7 +214,10 @@ impl Walk<'_> {
         );
     }
 
-    fn call(&mut self, func: UnitIx, known: Vec<Option<i64>>, span: Span) {
+    fn call(&mut self, func: UnitIx, mut known: Vec<Option<i64>>, span: Span) {
+        if self.recursive.contains(&func) {
+            known.fill(None);
+        }
         if !self.open.contains(&func) && self.done.insert((func, known.clone())) {
             let (mut chain, mut open) = (self.chain.clone(), self.open.clone());
             chain.push(span);

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`inline`](mod@inline) | calls become the function's code |
 //! | [`constants`] | globals that nothing writes; handlers that they turn off |
+//! | [`operands`] | operands that have to be constants become them |
 //! | [`flatten`] | what is left of a kernel handler's calls becomes jumps |
 //! | [`keep`] | matches that nobody asks about need not be kept |
 //! | [`local`] | constants, copies and common subexpressions |
@@ -28,6 +29,7 @@ pub mod inline;
 pub mod keep;
 pub mod local;
 pub mod narrow;
+pub mod operands;
 pub mod statistics;
 
 pub use inline::{inline, recursive};
@@ -37,13 +39,15 @@ use crate::{Body, Program, verify};
 /// Rounds of the passes on one body; each round can only open a few chances for the next.
 const ROUNDS: usize = 4;
 
-/// Inlines and flattens calls, and with `on` runs all other passes.
+/// Inlines and flattens calls, sets operands that have to be constants, and with `on` runs all other passes.
 ///
 /// Debug builds verify the program after each pass if it was right before.
 pub fn optimise(program: &mut Program, on: bool) {
     let valid = cfg!(debug_assertions) && verify::verify(program).is_ok();
     inline(program);
     check(program, valid, "inline");
+    operands::run(program);
+    check(program, valid, "operands");
     let mut read = Vec::new();
     if on {
         read = constants::run(program);

@@ -28,6 +28,8 @@ struct Gen {
     n: usize,
     /// Whether handlers know the name of the system call.
     named: bool,
+    /// Whether handlers are for all processes, spile's own among them.
+    all: bool,
 }
 
 /// Makes a part.
@@ -48,6 +50,7 @@ const PARTS: &[(u32, Make)] = &[
     (2, Gen::lines),
     (3, Gen::own_elements),
     (2, Gen::asked_first),
+    (2, Gen::many_keys),
 ];
 
 /// Where hits come from, whether the name of the call is known there, and whether every call of
@@ -90,7 +93,9 @@ pub fn script(seed: u64, without: &BTreeSet<usize>) -> Timed {
         rng: Rng::new(seed ^ 0x7469_6d65),
         n: 0,
         named: true,
+        all: false,
     };
+    g.all = g.rng.chance(30);
     let mut parts = String::from("global made\n");
     let (mut functions, mut hits, mut ends) = (String::new(), String::new(), String::new());
     let mut timers: Vec<String> = vec![String::new(); 1 + g.rng.below(3) as usize];
@@ -117,15 +122,17 @@ pub fn script(seed: u64, without: &BTreeSet<usize>) -> Timed {
             }
             g.n += 1;
         }
-        let _ = write!(
-            hits,
-            "probe {point} {{\nif (pid() != target()) next\n{body}}}\n"
-        );
+        let whose = match g.all {
+            true => "",
+            false => "if (pid() != target()) next\n",
+        };
+        let _ = write!(hits, "probe {point} {{\n{whose}{body}}}\n");
     }
     let mut text = format!("{parts}{functions}{hits}");
     text += "probe syscall.getppid { if (pid() == target()) made <<< 1 }\n";
     for body in timers {
-        let point = match g.rng.below(8) {
+        let point = match g.rng.below(9) {
+            2 => "timer.profile".into(),
             0 => format!("timer.us({})", 300 + g.rng.below(2000)),
             1 => "timer.ms(3).randomize(2), timer.ms(7)".into(),
             _ => format!("timer.ms({})", 1 + g.rng.below(20)),
@@ -381,8 +388,11 @@ impl Gen {
 
     /// A text that handlers write whole.
     fn text(&mut self) -> Part {
-        let (value, right) = self.rng.pick(&[
-            ("execname()", "isinstr(s, \"load\") || isinstr(s, \"name\") || isinstr(s, \"spile\")"),
+        let texts = [
+            (
+                "execname()",
+                "isinstr(s, \"load\") || isinstr(s, \"name\") || isinstr(s, \"spile\")",
+            ),
             (
                 "sprintf(\"%d %d\", v, 2 * v)",
                 "2 * strtol(s, 10) == strtol(substr(s, strpos(s, \" \") + 1, 30), 10)",
@@ -391,7 +401,9 @@ impl Gen {
                 "sprintf(\"<%60d>\", v)",
                 "strlen(s) >= 62 && substr(s, 0, 1) == \"<\" && substr(s, strlen(s) - 1, 1) == \">\"",
             ),
-        ]);
+        ];
+        // Of other processes it can be any.
+        let (value, right) = texts[self.rng.below(3).max(u32::from(self.all)) as usize];
         let clear = self.rng.pick(&["", "l# = \"\"\n"]);
         Part {
             globals: "global l#, bad#\n".into(),
@@ -472,6 +484,35 @@ impl Gen {
                   printf(\"= own_elements %d %d\\n\", x#, @sum(ALL))\n\
                   printf(\"= own_sum %d %d\\n\", s#, @sum(ALL))\n"
                 .into(),
+            ..Part::default()
+        }
+    }
+
+    /// As many keys as there are hits, nearly.
+    fn many_keys(&mut self) -> Part {
+        let key = self.rng.pick(&[
+            "gettimeofday_ns()",
+            "gettimeofday_ns() & 0xffff",
+            "gettimeofday_ns() & 0x3ff",
+            "i#++",
+        ]);
+        let (more, names) = self
+            .rng
+            .pick(&[("", "k"), (", v", "k, l"), (", execname()", "k, s#")]);
+        let (add, read) = self
+            .rng
+            .pick(&[("+= v", "a#[K]"), ("<<< v", "@sum(a#[K])")]);
+        let read = read.replace('K', names);
+        let walk = format!("foreach ([{names}] in a#) {{ t# += {read} }}\n");
+        let timer = match self.rng.below(3) {
+            0 => String::new(),
+            _ => format!("{walk}delete a#\n"),
+        };
+        Part {
+            globals: "global a#[300000], i#, t#\n".into(),
+            hit: format!("a#[{key}{more}] {add}\n"),
+            timer,
+            end: format!("{walk}printf(\"= many_keys %d %d\\n\", t#, @sum(ALL))\ni#++\n"),
             ..Part::default()
         }
     }

@@ -108,14 +108,14 @@ const CHANGES: &[(u32, Change)] = &[
     (4, Mutator::walk_again),
 ];
 
-/// Changes a script, by one to five changes.
+/// Changes a script, by one to ten changes.
 pub fn mutate(file: &mut File, rng: &mut Rng, library: &HashMap<Name, Signature>) {
     for item in &mut file.items {
         if let Item::Probe(p) = item {
             p.points.iter_mut().for_each(|p| points::quicken(p, rng));
         }
     }
-    let wanted = 1 + rng.below(5);
+    let wanted = rng.pick(&[1, 2, 3, 4, 6, 10]);
     let mut made = 0;
     for _ in 0..40 {
         let types = Types::of(file, library);

@@ -1,0 +1,64 @@
+//! Operands that are part of the generated code have to be constants. In the program they can be
+//! parameters of functions, which inlining makes copies: these are followed, also where nothing
+//! is optimised.
+
+use crate::*;
+
+/// Runs the pass.
+pub fn run(program: &mut Program) {
+    program.bodies_mut().for_each(constant);
+}
+
+/// What a register is known to be copied from.
+#[derive(Clone, Copy)]
+enum Source {
+    Nothing,
+    One(Val),
+    /// Several, or no copy.
+    Other,
+}
+
+fn constant(body: &mut Body) {
+    let insts = || body.blocks.iter().flat_map(|b| &b.insts);
+    let wants = |i: &Inst| matches!(i, Inst::Intr { f, .. } if f.wants_constant());
+    if !insts().any(|(i, _)| wants(i)) {
+        return;
+    }
+    let mut from = vec![Source::Nothing; body.regs.len()];
+    let mut set = |dst: Reg, new: Source| {
+        if let Some(at) = from.get_mut(dst.index()) {
+            *at = match at {
+                Source::Nothing => new,
+                _ => Source::Other,
+            };
+        }
+    };
+    for (inst, _) in insts() {
+        match inst {
+            Inst::Copy { dst, src } => set(*dst, Source::One(*src)),
+            _ => inst.dst().into_iter().for_each(|d| set(d, Source::Other)),
+        }
+    }
+    for block in &body.blocks {
+        block.term.for_each_dst(|d| set(d, Source::Other));
+    }
+    let resolve = |mut v: Val| {
+        // A chain is no longer than there are registers.
+        for _ in 0..from.len() {
+            v = match v {
+                Val::Reg(r) => match from.get(r.index()) {
+                    Some(Source::One(v)) => *v,
+                    _ => return None,
+                },
+                Val::Imm(_) => return Some(v),
+                Val::Str(_) => return None,
+            };
+        }
+        None
+    };
+    for (inst, _) in body.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+        if wants(inst) {
+            inst.uses_mut(|v| *v = resolve(*v).unwrap_or(*v));
+        }
+    }
+}
