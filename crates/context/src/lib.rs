@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The shared object; empty for processors that it is not written for.
@@ -26,7 +26,7 @@ pub enum Absent {
     NoCache,
     /// The dynamic linker separates names by spaces and colons: it could not read this one.
     Name(PathBuf),
-    /// The file cannot be written there.
+    /// The file cannot be written there, or others could change it.
     Unwritable(PathBuf, std::io::Error),
 }
 
@@ -51,14 +51,16 @@ impl std::error::Error for Absent {}
 
 /// The variables that load the library into a command and what it starts, with the values that they
 /// need: `variable` gives those that they have now. Writes the library to the user's cache if it is
-/// not there.
+/// not there. `own` makes a folder that nobody else can change, nor what the path that it gives
+/// means: dynamic linkers of the command and of all that it starts open the library by its path.
 ///
 /// # Errors
 /// Why there can be no library. The command runs as well without.
 pub fn environment(
     variable: impl Fn(&str) -> Option<OsString>,
+    own: impl FnOnce(&Path) -> std::io::Result<PathBuf>,
 ) -> Result<Vec<(&'static str, OsString)>, Absent> {
-    let library = install(&cache(&variable)?)?;
+    let library = install(&cache(&variable)?, own)?;
     let now = |name| variable(name).filter(|v| !v.is_empty());
     // First, so that tools that are loaded by the user are seen as the program is.
     let preload = joined(Some(library.clone().into()), ":", now("LD_PRELOAD"));
@@ -96,24 +98,40 @@ pub fn file_name() -> String {
 }
 
 /// The library's file in a folder, under a name that its content determines.
-fn install(folder: &Path) -> Result<PathBuf, Absent> {
+fn install(
+    folder: &Path,
+    own: impl FnOnce(&Path) -> std::io::Result<PathBuf>,
+) -> Result<PathBuf, Absent> {
     if LIBRARY.is_empty() {
         return Err(Absent::Processor);
     }
-    let path = folder.join(file_name());
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.iter().any(|b| b.is_ascii_whitespace() || *b == b':') {
-        return Err(Absent::Name(path));
-    }
+    let path = readable(folder.join(file_name()))?;
+    let folder = own(folder).map_err(|error| Absent::Unwritable(path, error))?;
+    let path = readable(folder.join(file_name()))?;
     // Compared whole: what is loaded into programs must be ours.
     if !is_there(&path).unwrap_or(false) {
-        write(folder, &path).map_err(|error| Absent::Unwritable(path.clone(), error))?;
+        write(&folder, &path).map_err(|error| Absent::Unwritable(path.clone(), error))?;
     }
     Ok(path)
 }
 
-/// Whether the file has the library. Piece by piece: memory for all of it would have to be paged in.
+/// A path that dynamic linkers can read from their variables.
+fn readable(path: PathBuf) -> Result<PathBuf, Absent> {
+    let bytes = path.as_os_str().as_bytes();
+    match bytes.iter().any(|b| b.is_ascii_whitespace() || *b == b':') {
+        true => Err(Absent::Name(path)),
+        false => Ok(path),
+    }
+}
+
+/// Whether the file has the library, and nobody else can write to it. Piece by piece: memory for all
+/// of it would have to be paged in.
 fn is_there(path: &Path) -> std::io::Result<bool> {
+    let named = path.symlink_metadata()?;
+    let folder = path.parent().unwrap_or(Path::new("/")).metadata()?;
+    if !named.is_file() || named.uid() != folder.uid() || named.mode() & 0o022 != 0 {
+        return Ok(false);
+    }
     let mut file = std::fs::File::open(path)?;
     let mut piece = [0; 16 << 10];
     for part in LIBRARY.chunks(piece.len()) {
@@ -128,7 +146,6 @@ fn is_there(path: &Path) -> std::io::Result<bool> {
 
 /// Writes the file whole or not at all: another session may do the same.
 fn write(folder: &Path, path: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder)?;
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
     new.write_all(LIBRARY)?;
     new.as_file()
@@ -155,6 +172,16 @@ mod tests {
             let found = pairs.iter().find(|(n, _)| *n == name);
             found.map(|(_, value)| value.into())
         }
+    }
+
+    /// [`super::environment`] with folders that are taken as they are.
+    fn environment(
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Vec<(&'static str, OsString)>, Absent> {
+        super::environment(variable, |folder| {
+            std::fs::create_dir_all(folder)?;
+            Ok(folder.to_owned())
+        })
     }
 
     fn text(variables: &[(&'static str, OsString)], name: &str) -> String {
@@ -187,6 +214,33 @@ mod tests {
         let sanitizer = text(&set, "ASAN_OPTIONS");
         assert_eq!(sanitizer, "detect_leaks=0:verify_asan_link_order=0");
         assert_eq!(std::fs::read(&library).expect("the file"), LIBRARY);
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_not_kept() {
+        let home = tempfile::tempdir().expect("a folder");
+        let home = home.path().to_str().expect("a name");
+        let library = || {
+            let fresh = environment(with(&[("HOME", home)])).expect("variables");
+            PathBuf::from(text(&fresh, "LD_PRELOAD"))
+        };
+        let path = library();
+        let open = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(&path, open).expect("set");
+        assert_eq!(library(), path);
+        assert_eq!(path.metadata().expect("there").mode() & 0o777, 0o555);
+
+        // A link to the same bytes is none of ours.
+        let elsewhere = path.with_file_name("elsewhere");
+        std::fs::rename(&path, &elsewhere).expect("moved");
+        std::os::unix::fs::symlink(&elsewhere, &path).expect("linked");
+        library();
+        assert!(path.symlink_metadata().expect("there").is_file());
+
+        let refused = super::environment(with(&[("HOME", home)]), |_| {
+            Err(std::io::ErrorKind::PermissionDenied.into())
+        });
+        assert!(matches!(refused, Err(Absent::Unwritable(..))));
     }
 
     #[test]

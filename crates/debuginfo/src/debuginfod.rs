@@ -3,6 +3,7 @@
 //! Only servers that the user names in `DEBUGINFOD_URLS` are asked. `https` needs a TLS library,
 //! none of which is in Rust alone, and is refused with a note that says two ways out.
 
+use crate::trust;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,10 +25,10 @@ pub(crate) fn fetch(
 ) -> Option<PathBuf> {
     let dir = cache.join("debuginfod").join(id);
     let path = dir.join("debuginfo");
-    if path.exists() {
+    if trust::is_own(&dir) && path.exists() {
         return Some(path);
     }
-    if let Err(e) = fs::create_dir_all(&dir) {
+    if let Err(e) = trust::own_folder(&dir) {
         notes.push(format!("{}: {e}", dir.display()));
         return None;
     }

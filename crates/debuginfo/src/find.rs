@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::debuginfod;
 use crate::image::Image;
+use crate::trust;
 
 /// Where distributions put separate debugging information.
 pub(crate) const DEBUG_ROOT: &str = "usr/lib/debug";
@@ -28,7 +29,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// From the environment: `DEBUGINFOD_URLS`, `XDG_CACHE_HOME` or `HOME`.
+    /// From the environment: `DEBUGINFOD_URLS`, `XDG_CACHE_HOME` or `HOME`. Folders that others can
+    /// change are not used.
     #[must_use]
     pub fn from_env() -> Search {
         let dir = |name| {
@@ -43,8 +45,11 @@ impl Search {
         Search {
             roots: Vec::new(),
             urls: urls.split_whitespace().map(Into::into).collect(),
-            client,
-            cache: cache.filter(|c| c.is_absolute()).map(|c| c.join("spile")),
+            client: client.filter(|c| trust::is_own(c)),
+            cache: cache
+                .filter(|c| c.is_absolute())
+                .map(|c| c.join("spile"))
+                .filter(|c| trust::is_own(c)),
         }
     }
 

@@ -362,7 +362,7 @@ fn head(dwarf: &Dwarf) -> u32 {
 
 fn write(path: &Path, put: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
+        crate::trust::own_folder(dir)?;
     }
     let part = path.with_extension(format!("part{}", std::process::id()));
     let written = (|| {

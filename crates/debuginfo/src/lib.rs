@@ -31,6 +31,7 @@ pub mod sdt;
 mod statements;
 mod symbolize;
 mod symbols;
+pub mod trust;
 mod types;
 mod unlinked;
 mod variables;

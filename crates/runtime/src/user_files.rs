@@ -10,7 +10,7 @@ pub mod names;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -402,16 +402,27 @@ impl Made {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
         let own = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
         let own = own.and_then(|l| l.split_whitespace().next_back());
+        let owner = fs::metadata(format!("/proc/{process}")).map(|m| m.uid());
         // In its own name spaces, if it is still there.
-        let paths = [
-            own.map(|own| format!("/proc/{process}/root/tmp/perf-{own}.map")),
-            Some(format!("/tmp/perf-{process}.map")),
+        let places = [
+            own.map(|own| {
+                (
+                    format!("/proc/{process}/root"),
+                    format!("tmp/perf-{own}.map"),
+                )
+            }),
+            Some(("/".to_owned(), format!("tmp/perf-{process}.map"))),
         ];
-        for path in paths.into_iter().flatten() {
-            let length = fs::metadata(&path).map_or(0, |m| m.len());
+        for (root, path) in places.into_iter().flatten() {
+            let Some(file) = names_file(Path::new(&root), &path, owner.as_ref().ok().copied())
+            else {
+                continue;
+            };
+            let length = file.metadata().map_or(0, |m| m.len());
+            let mut text = Vec::new();
             if length > self.length
                 && length <= MOST_NAMES
-                && let Ok(text) = fs::read(&path)
+                && file.take(MOST_NAMES).read_to_end(&mut text).is_ok()
             {
                 self.length = length;
                 self.names = made_names(&String::from_utf8_lossy(&text));
@@ -419,6 +430,27 @@ impl Made {
             }
         }
     }
+}
+
+/// Opens the file with a program's names. Everybody may write to `/tmp`: what was opened has to be a
+/// file of the process's owner, or of root, that has no other name, and no link leads there; links
+/// on the way stay within the process's root.
+fn names_file(root: &Path, path: &str, owner: Option<u32>) -> Option<fs::File> {
+    use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+    let root = open(
+        root,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()?;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let file = openat2(&root, path, OFlags::RDONLY | flags, Mode::empty(), within).ok()?;
+    let file = fs::File::from(file);
+    let is = file.metadata().ok()?;
+    let mine = rustix::process::geteuid().as_raw();
+    let own = [Some(0), Some(mine), owner].contains(&Some(is.uid()));
+    (is.is_file() && is.nlink() == 1 && own).then_some(file)
 }
 
 /// A line each: start and bytes in hex, name.
@@ -532,6 +564,54 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn files_with_names_are_their_owners() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        let dir = tempfile::tempdir().expect("made");
+        let root = dir.path();
+        fs::create_dir_all(root.join("tmp")).expect("made");
+        let map = root.join("tmp/perf-1.map");
+        let there = |owner| names_file(root, "tmp/perf-1.map", owner).is_some();
+        let mine = rustix::process::geteuid().as_raw();
+        assert!(!there(None));
+
+        fs::write(&map, "1000 10 f\n").expect("written");
+        assert!(there(Some(mine)) && there(Some(77)), "mine");
+        fs::hard_link(&map, root.join("tmp/again")).expect("linked");
+        assert!(!there(Some(mine)), "a file with another name");
+        fs::remove_file(&map).expect("there");
+
+        symlink(root.join("tmp/again"), &map).expect("linked");
+        assert!(!there(Some(mine)), "a link");
+        fs::remove_file(&map).expect("there");
+
+        let pipe = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &map,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o666),
+            0,
+        );
+        pipe.expect("a pipe");
+        assert!(!there(Some(mine)), "a pipe, without a wait for a writer");
+        fs::remove_file(&map).expect("there");
+
+        // Folders on the way may be links, which stay below the process's own root.
+        fs::rename(root.join("tmp"), root.join("elsewhere")).expect("moved");
+        symlink("/elsewhere", root.join("tmp")).expect("linked");
+        fs::write(root.join("elsewhere/perf-1.map"), "").expect("written");
+        assert!(there(Some(mine)));
+
+        // Only root can give things away.
+        if mine == 0 {
+            let map = root.join("elsewhere/perf-1.map");
+            chown(&map, Some(65534), None).expect("given");
+            fs::set_permissions(&map, fs::Permissions::from_mode(0o644)).expect("set");
+            assert!(there(Some(65534)));
+            assert!(!there(Some(1000)) && !there(None), "another user's");
+        }
+    }
 
     #[test]
     fn paths_and_mounts() {

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use spile_debuginfo::trust;
 use spile_kernel::machine as host;
 use spile_lsp::world::{Places, World};
 use spile_sema::analyse::Options;
@@ -96,7 +97,8 @@ impl Places for Cache {
         if !name.starts_with("tapset/") {
             return Some(path);
         }
-        let there = std::fs::read(&path).is_ok_and(|t| t == text.as_bytes());
+        let own = path.parent().is_some_and(trust::is_own);
+        let there = own && std::fs::read(&path).is_ok_and(|t| t == text.as_bytes());
         if !there {
             write(&path, text).ok()?;
         }
@@ -107,7 +109,7 @@ impl Places for Cache {
 /// Writes a file whole or not at all, and not writable: edits would have no effect.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(folder)?;
+    let folder = &trust::own_folder(folder)?;
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
     new.write_all(text.as_bytes())?;
     new.as_file()

@@ -228,7 +228,8 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
 
 /// Has the command load the library that tells which part of a program a thread is in.
 fn regions() {
-    match spile_context::environment(|name| std::env::var_os(name)) {
+    let own = spile_debuginfo::trust::own_folder;
+    match spile_context::environment(|name| std::env::var_os(name), own) {
         Ok(variables) => {
             for (name, value) in variables {
                 // SAFETY: no thread was started yet, so none reads the environment meanwhile.

@@ -1,0 +1,139 @@
+//! Whether what a path means is this user's alone to decide: folders of the cache, whose files are
+//! believed, and loaded into programs.
+
+use std::fs::{DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Makes a folder for this user alone, if it is not there, and gives its path without links. Nobody
+/// else but root can change what is in it, or what that path means, from then on: so a file that
+/// was looked at there is the one that is opened later.
+///
+/// # Errors
+/// When it cannot be made, belongs to another user, or others may change it or a folder above.
+pub fn own_folder(path: &Path) -> io::Result<PathBuf> {
+    // What is above has to be right before anything is made there.
+    let there = path.ancestors().find(|p| p.exists());
+    steady(&there.unwrap_or(Path::new("/")).canonicalize()?)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let path = path.canonicalize()?;
+    steady(&path)?;
+    let folder = path.symlink_metadata()?;
+    if folder.uid() != user() {
+        return Err(refused(&path, "belongs to another user"));
+    }
+    match others_write(&folder) {
+        true => Err(refused(&path, "can be written by other users")),
+        false => Ok(path),
+    }
+}
+
+/// Whether a folder that is there, or the one that it would be made in, is as [`own_folder`] wants.
+#[must_use]
+pub fn is_own(path: &Path) -> bool {
+    let there = path.ancestors().find(|p| p.exists());
+    let Some(there) = there.and_then(|p| p.canonicalize().ok()) else {
+        return false;
+    };
+    let own = |m: Metadata| {
+        let whole = !path.exists() || (m.uid() == user() || m.uid() == 0) && !others_write(&m);
+        m.is_dir() && whole
+    };
+    steady(&there).is_ok() && there.symlink_metadata().is_ok_and(own)
+}
+
+/// Whether only this user and root can change what a path without links means: from the root on
+/// downwards, nobody else can rename the next part.
+fn steady(path: &Path) -> io::Result<()> {
+    let mut parts: Vec<&Path> = path.ancestors().collect();
+    parts.reverse();
+    for part in parts {
+        let folder = part.symlink_metadata()?;
+        if !folder.is_dir() {
+            return Err(refused(part, "is no folder"));
+        }
+        if folder.uid() != user() && folder.uid() != 0 {
+            return Err(refused(part, "belongs to another user"));
+        }
+        // In folders such as /tmp, only owners rename.
+        const STICKY: u32 = 0o1000;
+        if others_write(&folder) && folder.mode() & STICKY == 0 {
+            return Err(refused(part, "can be written by other users"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether others than the owner may write. A group that is the user's own by number has no other
+/// members: distributions that make one for each user have its members write as well.
+fn others_write(folder: &Metadata) -> bool {
+    let private = folder.gid() == user() && rustix::process::getegid().as_raw() == user();
+    let mask = if private { 0o002 } else { 0o022 };
+    folder.mode() & mask != 0
+}
+
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn refused(path: &Path, why: &str) -> io::Error {
+    let text = format!(
+        "{} {why}, so nothing in it is believed (XDG_CACHE_HOME names another folder)",
+        path.display()
+    );
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    #[test]
+    fn folders_that_others_may_change() {
+        let dir = tempfile::tempdir().expect("made");
+        let root = dir.path().canonicalize().expect("there");
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
+        };
+        let cache = root.join("a/b/cache");
+        assert!(is_own(&cache));
+        assert_eq!(own_folder(&cache).expect("made"), cache);
+        assert!(is_own(&cache));
+        assert_eq!(cache.metadata().expect("there").mode() & 0o777, 0o700);
+
+        mode(&cache, 0o777);
+        assert!(!is_own(&cache) && own_folder(&cache).is_err());
+        mode(&cache, 0o1777);
+        assert!(!is_own(&cache) && own_folder(&cache).is_err(), "sticky");
+        mode(&cache, 0o755);
+        assert!(is_own(&cache) && own_folder(&cache).is_ok());
+
+        // Above it, another could put another one in its place.
+        mode(&root.join("a"), 0o777);
+        assert!(!is_own(&cache) && own_folder(&cache).is_err());
+        assert!(!is_own(&root.join("a/new/cache")));
+        assert!(own_folder(&root.join("a/new/cache")).is_err());
+        assert!(!root.join("a/new").exists());
+        mode(&root.join("a"), 0o1777);
+        assert!(is_own(&cache) && own_folder(&cache).is_ok());
+
+        // A link leads where it leads.
+        symlink(root.join("a"), root.join("link")).expect("made");
+        let through = own_folder(&root.join("link/b/cache"));
+        assert_eq!(through.expect("the same"), cache);
+
+        // Only root can give things away.
+        if user() == 0 {
+            chown(&cache, Some(65534), None).expect("given");
+            assert!(!is_own(&cache) && own_folder(&cache).is_err());
+            chown(&cache, Some(0), None).expect("taken");
+            chown(root.join("a/b"), Some(65534), None).expect("given");
+            assert!(!is_own(&cache) && own_folder(&cache).is_err());
+        }
+        fs::write(root.join("file"), "").expect("written");
+        assert!(own_folder(&root.join("file")).is_err());
+    }
+}
