@@ -390,6 +390,31 @@ mod tests {
     }
 
     #[test]
+    fn many_at_once() {
+        let Some(mut map) = new(map_type::HASH, 8, 100) else {
+            return;
+        };
+        let key = |i: u64| i.to_ne_bytes().to_vec();
+        let entries = |range: std::ops::Range<u64>| range.map(|i| (key(i), key(2 * i))).collect();
+        assert_eq!(map.capacity(), 100);
+        assert!(map.set_all(entries(0..60)).unwrap());
+        assert!(map.set_all(entries(50..100)).unwrap());
+        assert!(!map.set_all(entries(100..101)).unwrap());
+        assert!(map.set_all(Vec::new()).unwrap());
+        // Keys that are not there, first, last and in between, do not end it.
+        let gone = [200, 7, 201, 202, 8, 9, 203];
+        map.remove_all(gone.map(key).to_vec()).unwrap();
+        map.remove_all(Vec::new()).unwrap();
+        let mut left = map.entries().unwrap();
+        left.sort_by_key(|(k, _)| word_of(k, 0));
+        let expected: Entries = (0..100)
+            .filter(|i| !gone.contains(i))
+            .map(|i| (key(i), key(2 * i)))
+            .collect();
+        assert_eq!(left, expected);
+    }
+
+    #[test]
     fn per_cpu_maps_give_all_copies() {
         let Some(mut map) = new(map_type::PERCPU_HASH, 12, 300) else {
             return;
