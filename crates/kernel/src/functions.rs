@@ -144,9 +144,12 @@ impl Functions<'static> {
         KERNEL
             .get_or_init(|| {
                 // The kernel formats both texts slowly: at the same time on two processors.
-                let listing = std::thread::spawn(traced_text);
+                let listing = std::thread::Builder::new().spawn(traced_text);
                 let symbols = Symbols::kernel().map_err(Clone::clone)?;
-                let text = listing.join().ok().flatten();
+                let text = match listing {
+                    Ok(listing) => listing.join().ok().flatten(),
+                    Err(_) => traced_text(),
+                };
                 let text: Option<&'static str> = text.map(|t| &*t.leak());
                 let mut all = Functions::new(symbols, text);
                 all.blacklist.extend(blacklist());

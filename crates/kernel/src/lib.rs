@@ -28,6 +28,7 @@ pub mod names;
 pub mod other;
 pub mod perf;
 pub mod process;
+pub mod resources;
 pub mod symbols;
 pub mod syscalls;
 mod sysfile;

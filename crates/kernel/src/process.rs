@@ -67,6 +67,7 @@ pub fn with_all_signals(command: &mut Command) -> &mut Command {
         // may be made between fork and exec.
         let done = unsafe {
             libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            crate::resources::restore_open_files();
             let mut none: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())

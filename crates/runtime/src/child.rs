@@ -247,6 +247,7 @@ fn own_signals() {
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        spile_kernel::resources::restore_open_files();
         for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
             libc::signal(signal, libc::SIG_DFL);
         }

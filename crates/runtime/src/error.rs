@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use spile_kernel::resources::told;
+
 /// An error of a session; its text says what to do where something can be done.
 #[derive(Debug)]
 pub enum Error {
@@ -83,7 +85,7 @@ impl fmt::Display for Error {
                 "{path} was {what} after its code was looked up: start again"
             ),
             Error::Attach(what, e) => {
-                write!(f, "cannot attach to {what}: {e}")?;
+                write!(f, "cannot attach to {what}: {}", told(e))?;
                 match e.raw_os_error() {
                     Some(libc::ENOENT) => write!(f, " (the running kernel does not have it)"),
                     Some(libc::EPERM | libc::EACCES) => {
@@ -105,12 +107,12 @@ impl fmt::Display for Error {
                  processor's counters; the kernel's own events are always there \
                  (perf.sw.cpu_clock samples by time)"
             ),
-            Error::NoProcess(pid, e) => write!(f, "cannot follow process {pid}: {e}"),
-            Error::Command(command, e) => write!(f, "cannot start {command}: {e}"),
-            Error::Output(path, e) => write!(f, "cannot write {path}: {e}"),
-            Error::Directory(path, e) => write!(f, "cannot serve files in {path}: {e}"),
-            Error::Listen(addr, e) => write!(f, "cannot listen at {addr}: {e}"),
-            Error::System(what, e) => write!(f, "{what}: {e}"),
+            Error::NoProcess(pid, e) => write!(f, "cannot follow process {pid}: {}", told(e)),
+            Error::Command(command, e) => write!(f, "cannot start {command}: {}", told(e)),
+            Error::Output(path, e) => write!(f, "cannot write {path}: {}", told(e)),
+            Error::Directory(path, e) => write!(f, "cannot serve files in {path}: {}", told(e)),
+            Error::Listen(addr, e) => write!(f, "cannot listen at {addr}: {}", told(e)),
+            Error::System(what, e) => write!(f, "{what}: {}", told(e)),
             Error::Internal(what) => write!(f, "internal error, please report it: {what}"),
         }
     }

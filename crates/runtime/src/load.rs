@@ -208,8 +208,7 @@ impl Loaded {
         let bss = bss
             .and_then(|i| loaded.maps().nth(i))
             .ok_or_else(|| Error::Internal("the object has no state memory".into()))?;
-        let state = State::map(&layout, bss.as_fd(), bss.value_size() as usize)
-            .map_err(|e| Error::Internal(e.0))?;
+        let state = State::map(&layout, bss.as_fd(), bss.value_size() as usize)?;
         Ok((
             Loaded {
                 object: loaded,
@@ -595,14 +594,36 @@ pub(crate) fn refused(what: String, e: BpfError) -> Error {
     }
 }
 
-/// A libbpf-rs error as an I/O error with the same kind.
+/// Whether a limit of this process or of the machine is what is in the way.
+fn is_limit(e: &io::Error) -> bool {
+    // EAGAIN has other reasons here.
+    let again = e.raw_os_error() == Some(libc::EAGAIN);
+    !again && spile_kernel::resources::way_out(e).is_some()
+}
+
+/// The error number of what libbpf could not do just now, where it is a limit; else its text.
 fn into_io(e: &libbpf_rs::Error) -> io::Error {
-    io::Error::other(e.to_string())
+    limit(e).unwrap_or_else(|| io::Error::other(e.to_string()))
+}
+
+/// The limit that libbpf met: its errors have lost the number, or have it in their text only.
+fn limit(e: &libbpf_rs::Error) -> Option<io::Error> {
+    let text = format!("{e:#}");
+    let number = text
+        .rsplit_once("(os error ")
+        .and_then(|(_, n)| n.strip_suffix(')'));
+    let number = number.and_then(|n| n.parse().ok());
+    let told = number.map(io::Error::from_raw_os_error);
+    let last = io::Error::last_os_error();
+    told.filter(is_limit).or(Some(last).filter(is_limit))
 }
 
 /// What it means to the user that libbpf cannot prepare an object.
 fn explain(e: &libbpf_rs::Error, log: &str) -> Error {
     use libbpf_rs::ErrorKind as K;
+    if let Some(limit) = limit(e) {
+        return Error::System("making maps in the kernel", limit);
+    }
     match e.kind() {
         K::PermissionDenied => Error::Privileges,
         K::Unsupported => Error::NoBpf,
@@ -617,7 +638,19 @@ fn explain(e: &libbpf_rs::Error, log: &str) -> Error {
 
 /// What it means to the user that the kernel does not take a program.
 fn not_taken(name: &str, why: BpfError, layout: &Layout, program: &Program) -> Error {
+    if let Some(errno) = why.errno()
+        && is_limit(&errno.into())
+    {
+        return Error::System("loading programs into the kernel", errno.into());
+    }
     if let BpfError::Rejected { log, .. } = &why {
+        // A map has no descriptor: there are none left.
+        let another = rustix::stdio::stdin().try_clone_to_owned();
+        if let Err(e) = another
+            && is_limit(&e)
+        {
+            return Error::System("loading programs into the kernel", e);
+        }
         return rejection(name, log, layout, program);
     }
     let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));

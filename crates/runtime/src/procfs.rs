@@ -31,6 +31,7 @@ use rustix::time::{
 use spile_ir::{Event, HandlerId, Program};
 
 use crate::controller::Controller;
+pub use directory::sweep;
 use directory::{Directory, NEW, Place};
 
 mod directory;

@@ -669,6 +669,7 @@ impl Session {
         self.check_skipped();
         self.timers.clear();
         self.files = None;
+        procfs::sweep();
         self.input = None;
         // From here on `exit()` has nothing left to do.
         self.ended = true;

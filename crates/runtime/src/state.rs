@@ -15,6 +15,7 @@ use spile_ir::Ty;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
 
+use crate::error::Error;
 use crate::namespaces;
 
 /// Reads a statistic by a function from byte offset to word. Parts that the layout does not
@@ -226,12 +227,15 @@ impl State {
     }
 
     /// Maps the memory of the map `fd`, whose element has `len` bytes.
-    pub fn map(layout: &Layout, fd: BorrowedFd<'_>, len: usize) -> Result<State, BadLayout> {
-        check(layout, len)?;
+    ///
+    /// # Errors
+    /// Where the layout is wrong, or the memory cannot be mapped.
+    pub fn map(layout: &Layout, fd: BorrowedFd<'_>, len: usize) -> Result<State, Error> {
+        check(layout, len).map_err(|e| Error::Internal(e.0))?;
         // The kernel maps whole pages of the array.
         let bytes = len.next_multiple_of(rustix::param::page_size());
-        let memory = Memory::map(fd, 0, bytes)
-            .map_err(|e| BadLayout(format!("mapping the state memory: {e}")))?;
+        let memory =
+            Memory::map(fd, 0, bytes).map_err(|e| Error::System("mapping the state memory", e))?;
         Ok(State::over(layout, memory))
     }
 

@@ -25,9 +25,13 @@ use report::Failure;
 /// What `--sdt-header` prints.
 const SDT_HEADER: &str = include_str!("../../../include/spile/sdt.h");
 
+#[global_allocator]
+static HEAP: spile_kernel::resources::Heap = spile_kernel::resources::Heap;
+
 fn main() -> ExitCode {
     spile_kernel::truncated::end_with_a_message();
     spile_kernel::process::file_limit_is_an_error();
+    spile_kernel::resources::raise_open_files();
     let mut args = std::env::args_os();
     match args.nth(1).as_deref().and_then(|a| a.to_str()) {
         Some("fmt") => subcommand(|cli: cli::Fmt| fmt::run(&cli, std::io::stderr().is_terminal())),

@@ -9,15 +9,17 @@ use std::time::Duration;
 use spile_bpf::elf::MapSpec;
 use spile_bpf::layout::Object;
 use spile_ir::{Bytes, Program};
+use spile_kernel::btf::{Btf, VMLINUX};
 use spile_kernel::process::IdRange;
-use spile_kernel::{btf::Btf, machine as host, names, process};
+use spile_kernel::{machine as host, names, process, resources};
 use spile_runtime::child::Watched;
 use spile_runtime::tables::Tables;
 use spile_runtime::{output, session};
 use spile_sema::analyse::{self, Analysis, IdMap, Inputs, UserIds};
+use spile_sema::codes;
 use spile_sema::library::Library;
 use spile_sema::probe;
-use spile_syntax::diag::Diagnostics;
+use spile_syntax::diag::{Diagnostic, Diagnostics};
 use spile_syntax::parser::parse_file;
 use spile_syntax::preproc::{KernelConfig, PreprocEnv};
 use spile_syntax::pretty;
@@ -100,6 +102,7 @@ pub fn through(
     change: impl FnOnce(&mut session::Options),
 ) -> Result<End, Failure> {
     let mut watch = Stopwatch::start(cli.verbose > 0);
+    resources::check().map_err(fail)?;
     let mut held = None;
     if script.is_some() && cli.pass != Some(1) {
         // Before there is memory that it would share.
@@ -147,9 +150,13 @@ pub fn through(
         && !front.other
         && let Err(failure) = kernel_types()
     {
-        // Without them tracepoints and structures are not found, whatever they are called.
-        let _ = front.report(cli, color);
-        return Err(failure);
+        // Without them tracepoints and structures are not found, whatever they are called: that is no
+        // mistake of the script.
+        let for_want = |d: &Diagnostic| WANT_TYPES.contains(&d.code);
+        if front.diags.drop_errors(for_want) > 0 {
+            let _ = front.report(cli, color);
+            return Err(failure);
+        }
     }
     front
         .report(cli, color)
@@ -603,12 +610,27 @@ fn size(program: &Program) -> usize {
         .sum()
 }
 
+/// Errors of scripts that are to be expected where the kernel's types cannot be read.
+const WANT_TYPES: [&str; 4] = [
+    codes::NO_TRACEPOINT,
+    codes::NO_TYPE,
+    codes::NO_CONSTANT,
+    codes::NO_VARIABLE,
+];
+
 /// The running kernel's BTF.
 pub fn kernel_types() -> Result<&'static Btf, Failure> {
     Btf::vmlinux().map_err(|e| {
+        let there = |path: &str| Path::new(path).exists();
+        let way_out = match (there(VMLINUX), there("/sys/kernel")) {
+            (true, _) => "",
+            (false, true) => {
+                ": a kernel with CONFIG_DEBUG_INFO_BTF=y is needed for probes in the kernel"
+            }
+            (false, false) => ": /sys is missing, mount -t sysfs sysfs /sys",
+        };
         fail(format_args!(
-            "the kernel's own types cannot be read ({e}): a kernel with \
-             CONFIG_DEBUG_INFO_BTF=y is needed for probes in the kernel"
+            "the kernel's own types cannot be read ({e}){way_out}"
         ))
     })
 }

@@ -346,6 +346,16 @@ impl Diagnostics {
         (e, self.list.len() - e)
     }
 
+    /// Drops the errors that match; how many they were.
+    pub fn drop_errors(&mut self, matches: impl Fn(&Diagnostic) -> bool) -> usize {
+        let before = self.list.len();
+        self.list
+            .retain(|d| d.severity != Severity::Error || !matches(d));
+        let dropped = before - self.list.len();
+        self.errors -= dropped;
+        dropped
+    }
+
     /// Drops the warnings and notes (`-w`).
     pub fn drop_warnings(&mut self) {
         self.list.retain(|d| d.severity == Severity::Error);

@@ -46,8 +46,12 @@ pub(super) fn scan(dwarf: &Dwarf) -> Tables {
         vec![work()]
     } else {
         std::thread::scope(|s| {
-            let threads: Vec<_> = (0..threads).map(|_| s.spawn(work)).collect();
-            threads.into_iter().filter_map(|t| t.join().ok()).collect()
+            let begin = |_| std::thread::Builder::new().spawn_scoped(s, work).ok();
+            let others: Vec<_> = (1..threads).filter_map(begin).collect();
+            // Where there can be no more threads, this one does their work.
+            let own = work();
+            let others = others.into_iter().filter_map(|t| t.join().ok());
+            others.chain([own]).collect()
         })
     };
     let mut all = Tables::default();

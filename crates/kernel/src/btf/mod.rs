@@ -141,7 +141,7 @@ impl Btf {
     }
 
     fn open_over(path: &Path, base: Option<&'static Btf>) -> Result<Btf, BtfError> {
-        let io = |e: std::io::Error| BtfError::Io(path.to_owned(), e.to_string());
+        let io = |e: std::io::Error| BtfError::Io(path.to_owned(), crate::resources::told(&e));
         let mut file = File::open(path).map_err(io)?;
         let len = file.metadata().map_err(io)?.len() as usize;
         let fixed = path.starts_with("/sys/kernel/btf");

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -57,17 +58,16 @@ impl Directory {
         }
         let parent = open_at(rustix::fs::CWD, PARENT).map_err(|e| (PARENT.into(), e.into()))?;
         let base = format!("spile-{}", user_name(uid));
-        let user = made(&parent, &base).map_err(fail(&users))?;
-        let own = made(&user, name).map_err(fail(&path))?;
-        rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive).map_err(|e| {
-            let why = match e {
-                Errno::WOULDBLOCK => io::Error::other(
-                    "another session has it; `-m NAME` gives this one another name",
-                ),
-                e => e.into(),
-            };
-            (path.clone(), why)
-        })?;
+        let both = || {
+            let user = made(&parent, &base).map_err(fail(&users))?;
+            let own = locked(&user, name).map_err(fail(&path))?;
+            Ok((user, own))
+        };
+        let (user, own) = match both() {
+            // Another session ended just now, and took the user's directory with it.
+            Err((_, e)) if e.kind() == io::ErrorKind::NotFound => both()?,
+            made => made?,
+        };
         // Nothing is removed if anything is not ours.
         clear(&own, false, 0).map_err(fail(&path))?;
         clear(&own, true, 0).map_err(fail(&path))?;
@@ -156,6 +156,66 @@ fn made(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
         return Err(io::Error::other("others can write to it"));
     }
     Ok(directory)
+}
+
+/// The directory of that name, which nobody else has: locked, and still there.
+fn locked(user: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    for wait in [1, 10, 100, 0] {
+        let own = made(user, name)?;
+        match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_there(user, name, &own) => return Ok(own),
+            // A session that looked whether anybody has it may just have removed it, or be about to.
+            Ok(()) | Err(Errno::WOULDBLOCK) => {}
+            Err(e) => return Err(e.into()),
+        }
+        std::thread::sleep(Duration::from_millis(wait));
+    }
+    Err(io::Error::other(
+        "another session has it; `-m NAME` gives this one another name",
+    ))
+}
+
+/// Whether that name is this directory's.
+fn is_there(user: &OwnedFd, name: &str, own: &OwnedFd) -> bool {
+    let named = rustix::fs::statat(user, name, AtFlags::SYMLINK_NOFOLLOW);
+    match (named, rustix::fs::fstat(own)) {
+        (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
+        _ => false,
+    }
+}
+
+/// Removes the directories that killed sessions of this user left behind: those that nobody has locked,
+/// and that have pipes and directories only.
+pub fn sweep() {
+    let uid = rustix::process::geteuid().as_raw();
+    let Ok(parent) = open_at(rustix::fs::CWD, PARENT) else {
+        return;
+    };
+    let base = format!("spile-{}", user_name(uid));
+    let Ok(user) = open_at(&parent, &base) else {
+        return;
+    };
+    let own = rustix::fs::fstat(&user).is_ok_and(|s| s.st_uid == uid && s.st_mode & 0o022 == 0);
+    let Ok(entries) = Dir::read_from(&user) else {
+        return;
+    };
+    for entry in entries.flatten().filter(|_| own) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') {
+            // What cannot be removed stays.
+            let _ = sweep_one(&user, &name);
+        }
+    }
+    // The directories of other sessions keep it.
+    let _ = rustix::fs::unlinkat(&parent, &*base, AtFlags::REMOVEDIR);
+}
+
+fn sweep_one(user: &OwnedFd, name: &str) -> io::Result<()> {
+    let left = open_at(user, name)?;
+    rustix::fs::flock(&left, FlockOperation::NonBlockingLockExclusive)?;
+    clear(&left, false, 0)?;
+    clear(&left, true, 0)?;
+    Ok(rustix::fs::unlinkat(user, name, AtFlags::REMOVEDIR)?)
 }
 
 /// Looks through a directory, for pipes and directories only; removes them if `remove`.

@@ -1,6 +1,8 @@
 //! `--live`: the table that is refreshed in place. What it shows and what keys do is [`View`], which
 //! needs no terminal; [`Live`] gives it one and gives that back on every way out.
 
+mod fit;
+
 use std::cell::RefCell;
 use std::io;
 use std::ops::ControlFlow;
@@ -20,9 +22,22 @@ use super::show::{Align, Column, Row, Scale, Shape, ascii_only, headline};
 use crate::report::{Failure, fail};
 
 /// What keys do.
-const KEYS: &str = "q quit  ←→ column  r reverse  space freeze  t interval/total  ↑↓ scroll";
-const KEYS_ASCII: &str =
-    "q quit  </> column  r reverse  space freeze  t interval/total  j/k scroll";
+const KEYS: [&str; 6] = [
+    "q quit",
+    "  ←→ column",
+    "  r reverse",
+    "  space freeze",
+    "  t interval/total",
+    "  ↑↓ scroll",
+];
+const KEYS_ASCII: [&str; 6] = [
+    "q quit",
+    "  </> column",
+    "  r reverse",
+    "  space freeze",
+    "  t interval/total",
+    "  j/k scroll",
+];
 
 /// What is shown, and how.
 pub struct View {
@@ -126,24 +141,27 @@ impl View {
             Constraint::Length(1),
         ])
         .areas(frame.area());
-        frame.render_widget(self.head(), head);
+        frame.render_widget(self.head(usize::from(head.width)), head);
         self.table(frame, middle);
         let keys = if self.ascii { KEYS_ASCII } else { KEYS };
+        let keys = fit::parts(&keys.map(str::to_owned), usize::from(foot.width));
         let dim = Style::new().add_modifier(Modifier::DIM);
         frame.render_widget(Paragraph::new(keys).style(dim), foot);
     }
 
-    fn head(&self) -> Paragraph<'static> {
-        let mut text = headline(&self.shape, &self.shown, &self.shown.sum());
+    /// The line above the table; what is left out is its end, in whole parts.
+    fn head(&self, width: usize) -> Paragraph<'static> {
+        let mut parts = headline(&self.shape, &self.shown, &self.shown.sum());
         if self.whole {
-            text.push_str(" (total)");
+            parts.push(" (total)".into());
         }
         if self.frozen {
-            text.push_str(" [frozen]");
+            parts.push(" [frozen]".into());
         }
         if self.shown.unfit > 0 {
-            text.push_str(&format!(" {} calls missing", self.shown.unfit));
+            parts.push(format!(" {} calls missing", self.shown.unfit));
         }
+        let text = fit::parts(&parts, width);
         Paragraph::new(text).style(Style::new().add_modifier(Modifier::BOLD))
     }
 
@@ -170,21 +188,27 @@ impl View {
             .collect();
         let width = |i: usize| {
             let cells = texts.iter().map(|row| &row[i]).chain([&titles[i]]);
-            let most = cells.map(|c| c.chars().count()).max().unwrap_or(0);
-            Constraint::Length(u16::try_from(most).unwrap_or(u16::MAX))
+            cells.map(|c| Line::raw(c).width()).max().unwrap_or(0)
         };
-        let widths: Vec<Constraint> = (0..columns.len()).map(width).collect();
-        let cell = |(text, column): (String, &Column)| {
-            let alignment = match column.align() {
-                Align::Left => Alignment::Left,
-                Align::Right => Alignment::Right,
-            };
-            Cell::from(Text::from(Line::from(text).alignment(alignment)))
+        let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+        let shown = fit::columns(&columns, &widths, self.order, usize::from(area.width));
+        let line = |texts: &Vec<String>| {
+            let cells = shown.iter().map(|(i, width)| {
+                let alignment = match columns[*i].align() {
+                    Align::Left => Alignment::Left,
+                    Align::Right => Alignment::Right,
+                };
+                let text = fit::text(&texts[*i], *width, self.ascii);
+                Cell::from(Text::from(Line::from(text).alignment(alignment)))
+            });
+            TableRow::new(cells)
         };
-        let line = |texts: Vec<String>| TableRow::new(texts.into_iter().zip(&columns).map(cell));
-        let head = line(titles).style(Style::new().add_modifier(Modifier::REVERSED));
-        let table = Table::new(texts.into_iter().map(line), widths)
-            .column_spacing(2)
+        let head = line(&titles).style(Style::new().add_modifier(Modifier::REVERSED));
+        let lengths = shown
+            .iter()
+            .map(|(_, w)| Constraint::Length(u16::try_from(*w).unwrap_or(u16::MAX)));
+        let table = Table::new(texts.iter().map(line), lengths)
+            .column_spacing(fit::SPACING as u16)
             .header(head);
         frame.render_widget(table, area);
     }

@@ -52,14 +52,14 @@ pub struct Calls {
 impl Calls {
     /// Adds others.
     pub fn add(&mut self, other: &Calls) {
-        self.count += other.count;
-        self.total += other.total;
+        self.count = self.count.saturating_add(other.count);
+        self.total = self.total.saturating_add(other.total);
         self.max = self.max.max(other.max);
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
         }
         for (sum, n) in self.buckets.iter_mut().zip(&other.buckets) {
-            *sum += n;
+            *sum = sum.saturating_add(*n);
         }
     }
 

@@ -301,25 +301,25 @@ impl Shown {
     }
 }
 
-/// The line above the table.
-pub fn headline(shape: &Shape, report: &Report, sum: &Calls) -> String {
-    let seconds = report.seconds();
-    let mut out = String::new();
+/// The line above the table, in parts.
+pub fn headline(shape: &Shape, report: &Report, sum: &Calls) -> Vec<String> {
+    let mut parts = Vec::new();
     if shape.intervals {
-        let _ = write!(out, "{:.3} s: ", report.end as f64 / 1e9);
+        parts.push(format!("{:.3} s: ", report.end as f64 / 1e9));
     }
-    let _ = write!(out, "{} calls in {seconds:.3} s", sum.count);
+    parts.push(format!("{} calls", sum.count));
+    parts.push(format!(" in {:.3} s", report.seconds()));
     if shape.timed {
-        let _ = write!(out, ", {} in them", time(sum.total));
+        parts.push(format!(", {} in them", time(sum.total)));
     }
-    out
+    parts
 }
 
 fn text(shape: &Shape, report: &Report, rows: &[Row<'_>], left: &[Row<'_>]) -> String {
     let sum = report.sum();
     let seconds = report.seconds();
     let scale = Scale::of(rows.iter().map(|r| r.1), ascii_only());
-    let mut lines = vec![headline(shape, report, &sum)];
+    let mut lines = vec![headline(shape, report, &sum).concat()];
     let columns = shape.columns();
     let title = |c: &Column| match c {
         Column::Histogram => scale.title(),

@@ -12,7 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spile_kernel::process::{mark, with_all_signals};
+use spile_kernel::resources::told;
 use spile_runtime::{Outside, session::Armed};
+
+use crate::report::tell;
 
 /// The option of `prctl` that the scripts look for.
 const MARK: i32 = 0x5350_4c33;
@@ -79,10 +82,14 @@ pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(Armed, Ou
     let (mut reader, writer): (PipeReader, PipeWriter) = std::io::pipe()?;
     let fd = reader.try_clone()?.into();
     let armed: Armed = Box::new(move |_| {
-        std::thread::spawn(move || {
+        let work = move || {
             run();
             drop(writer);
-        });
+        };
+        if let Err(e) = std::thread::Builder::new().spawn(work) {
+            // The pipe is closed, and the session ends.
+            tell(format_args!("ERROR: no thread can be had: {}\n", told(&e)));
+        }
     });
     let ready = Box::new(move || {
         // Nothing is ever written: that it is over is the end of the file.

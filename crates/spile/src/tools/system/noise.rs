@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustix::thread::sched_setaffinity;
 use rustix::time::{ClockId, clock_gettime};
+use spile_kernel::resources::told;
 use spile_kernel::{machine, process};
 use spile_profile::noise::{Event, Kind, Noise, Source, account};
 use spile_profile::report;
@@ -81,12 +82,15 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     let (armed, outside) = marks::beside(move || {
         let threads = cpus.into_iter().map(|cpu| {
             let ended = Arc::clone(&ended);
-            std::thread::spawn(move || compute(cpu, duration, threshold, &ended))
+            std::thread::Builder::new().spawn(move || compute(cpu, duration, threshold, &ended))
         });
         for thread in threads.collect::<Vec<_>>() {
-            let result = thread
-                .join()
-                .unwrap_or_else(|_| Err("a thread failed".to_owned()));
+            let result = match thread {
+                Ok(thread) => thread
+                    .join()
+                    .unwrap_or_else(|_| Err("a thread failed".to_owned())),
+                Err(e) => Err(format!("no thread can be had: {}", told(&e))),
+            };
             all.lock().unwrap_or_else(|e| e.into_inner()).push(result);
         }
     })

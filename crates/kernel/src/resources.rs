@@ -1,0 +1,182 @@
+//! What this process may use: open files, memory, `/proc`. A limit that is reached is told by its name, with
+//! the way out.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors that reading a script and looking things up take at most, at a time.
+const FILES: usize = 24;
+/// With so many allowed nobody counts those that are free.
+const PLENTY: u64 = 256;
+/// The soft limit of open files that this process was started with, plus one; 0 where it is as it was.
+static FILES_BEFORE: AtomicU64 = AtomicU64::new(0);
+
+/// The way out where an error says that a limit is reached.
+#[must_use]
+pub fn way_out(e: &io::Error) -> Option<String> {
+    Some(match e.raw_os_error()? {
+        libc::EMFILE => too_few_files(),
+        libc::ENFILE => {
+            "the machine has no room for more open files: raise /proc/sys/fs/file-max".into()
+        }
+        libc::ENOMEM => match getrlimit(Resource::As).current {
+            Some(bytes) => format!(
+                "this process may have {} KB of address space: raise `ulimit -v`",
+                bytes >> 10
+            ),
+            None => "there is too little memory: look at `free`, and at memory.max of the control \
+                     group"
+                .into(),
+        },
+        libc::EAGAIN => {
+            "the user may have no more threads or locked memory: raise `ulimit -u` and \
+                         `ulimit -l`"
+                .into()
+        }
+        _ => return None,
+    })
+}
+
+/// An error with the way out, where there is one.
+#[must_use]
+pub fn told(e: &io::Error) -> String {
+    match way_out(e) {
+        Some(way) => format!("{e}; {way}"),
+        None => e.to_string(),
+    }
+}
+
+fn too_few_files() -> String {
+    match getrlimit(Resource::Nofile).current {
+        Some(n) => format!("this process may have {n} open files: raise `ulimit -n`"),
+        None => "this process has too many open files: raise `ulimit -n`".into(),
+    }
+}
+
+/// Whether this process has what nothing works without.
+///
+/// # Errors
+/// What is missing, and the way out.
+pub fn check() -> Result<(), String> {
+    if let Some(limit) = getrlimit(Resource::Nofile).current
+        && limit < PLENTY
+        && free_files(limit) < FILES
+    {
+        return Err(format!("too few descriptors are free; {}", too_few_files()));
+    }
+    if rustix::fs::stat("/proc/self").is_err() {
+        return Err(
+            "/proc is missing, and programs, symbols and types cannot be found without it: \
+                    mount -t proc proc /proc"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+/// Descriptors below the limit that are not in use.
+fn free_files(limit: u64) -> usize {
+    let open = |fd: &u64| {
+        // SAFETY: only asks, whatever the number is.
+        i32::try_from(*fd).is_ok_and(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
+    };
+    (0..limit).filter(|fd| !open(fd)).count()
+}
+
+/// Lets this process have as many open files as it may: large scripts attach to thousands of places.
+/// Commands that it starts get the limit back that it was started with, by [`restore_open_files`].
+pub fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let Some(before) = limit.current.filter(|_| limit.current != limit.maximum) else {
+        return;
+    };
+    let all = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if setrlimit(Resource::Nofile, all).is_ok() {
+        FILES_BEFORE.store(before + 1, Relaxed);
+    }
+}
+
+/// In a new process that becomes another program; does nothing that a freshly forked child may not.
+pub fn restore_open_files() {
+    if let Some(before) = FILES_BEFORE.load(Relaxed).checked_sub(1) {
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = Some(before);
+        // It was so before.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// The C library's heap; where it is at its end the process ends with a message and status 1. What it has
+/// attached to the kernel goes with it, as always.
+pub struct Heap;
+
+// SAFETY: all is done by the system's allocator; where that has no memory, nothing is returned at all.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        given(unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        given(unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        given(unsafe { System.realloc(at, layout, size) })
+    }
+}
+
+#[inline]
+fn given(at: *mut u8) -> *mut u8 {
+    if at.is_null() {
+        out_of_memory();
+    }
+    at
+}
+
+#[cold]
+fn out_of_memory() -> ! {
+    let limited = getrlimit(Resource::As).current.is_some();
+    let text: &[u8] = match limited {
+        true => b"ERROR: out of memory: raise the limit of the address space, `ulimit -v`\n",
+        false => b"ERROR: out of memory: look at `free`, and at memory.max of the control group\n",
+    };
+    // SAFETY: both may be called at any time; the text is static.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+        libc::_exit(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_have_a_way_out() {
+        for (errno, words) in [
+            (libc::EMFILE, "ulimit -n"),
+            (libc::ENFILE, "file-max"),
+            (libc::ENOMEM, "memory"),
+        ] {
+            let e = io::Error::from_raw_os_error(errno);
+            assert!(way_out(&e).unwrap().contains(words), "{e}");
+            assert!(told(&e).starts_with(&e.to_string()));
+        }
+        assert_eq!(way_out(&io::Error::from_raw_os_error(libc::ENOENT)), None);
+        assert_eq!(check(), Ok(()));
+    }
+}

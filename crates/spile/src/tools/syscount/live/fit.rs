@@ -1,0 +1,89 @@
+//! What of a table has room on a terminal: columns drop out by their rank, texts are cut, numbers never.
+
+use ratatui::text::Line;
+
+use super::super::show::Column;
+
+/// Between two columns.
+pub const SPACING: usize = 2;
+
+/// How important columns are, the most important first. The one that rows are sorted by comes before them.
+const RANKS: [Column; 11] = [
+    Column::Call,
+    Column::Calls,
+    Column::Total,
+    Column::Pid,
+    Column::Tid,
+    Column::Comm,
+    Column::Error,
+    Column::Mean,
+    Column::Max,
+    Column::Rate,
+    Column::Histogram,
+];
+
+/// Of a text that is cut at least so much is shown.
+fn least(column: Column, width: usize) -> usize {
+    match column {
+        Column::Call => width.min(8),
+        Column::Comm => width.min(6),
+        _ => width,
+    }
+}
+
+/// The columns that have room, each with its place among those given and the width that it gets.
+/// `widths`: what each needs.
+pub fn columns(
+    columns: &[Column],
+    widths: &[usize],
+    order: Column,
+    room: usize,
+) -> Vec<(usize, usize)> {
+    let place = |wanted: Column| columns.iter().position(|c| *c == wanted);
+    let ranks = std::iter::once(order).chain(RANKS.into_iter().filter(|c| *c != order));
+    let mut left = room;
+    let mut shown: Vec<(usize, usize)> = Vec::new();
+    for (at, column) in ranks.filter_map(|c| Some((place(c)?, c))) {
+        let width = least(column, widths[at]);
+        let gap = if shown.is_empty() { 0 } else { SPACING };
+        // What is less important than one that has no room is not shown either.
+        let Some(rest) = left.checked_sub(gap + width) else {
+            break;
+        };
+        left = rest;
+        shown.push((at, width));
+    }
+    for (at, width) in &mut shown {
+        let more = left.min(widths[*at] - *width);
+        *width += more;
+        left -= more;
+    }
+    shown.sort_unstable();
+    shown
+}
+
+/// A text in so many columns of a terminal, with a mark where it is cut.
+pub fn text(text: &str, width: usize, ascii: bool) -> String {
+    if Line::raw(text).width() <= width {
+        return text.to_owned();
+    }
+    let mark = if ascii { '~' } else { '…' };
+    let mut cut: String = text.to_owned();
+    while Line::raw(&*cut).width() >= width.max(1) {
+        cut.pop();
+    }
+    cut.push(mark);
+    cut
+}
+
+/// As many of the parts of a line as have room, the earlier the more important.
+pub fn parts(parts: &[String], room: usize) -> String {
+    let mut line = String::new();
+    for part in parts {
+        if Line::raw(&*line).width() + Line::raw(&**part).width() > room {
+            break;
+        }
+        line.push_str(part);
+    }
+    line
+}
