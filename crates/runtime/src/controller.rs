@@ -269,7 +269,8 @@ impl Controller {
         if !self.quiet {
             // Both go to the same terminal as often as not: keep the order.
             self.out.flush();
-            self.out.warn(text);
+            // What a script says is its own business, as in SystemTap.
+            self.out.complain_raw(&format!("WARNING: {text}\n"));
         }
     }
 

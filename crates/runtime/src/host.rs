@@ -289,14 +289,15 @@ fn trace(text: &[u8]) {
 fn symbol_name(address: u64) -> String {
     let symbols = Symbols::kernel().ok();
     match symbols.and_then(|s| s.resolve(address)) {
-        Some((symbol, _)) => symbol.name.to_owned(),
+        Some((symbol, _)) => spile_plain::name(symbol.name).into_owned(),
         None => format!("{address:#x}"),
     }
 }
 
 /// `name+0xoff/0xsize [module]` of a kernel address.
 pub fn symbol_data(address: u64) -> String {
-    Symbols::kernel().map_or_else(|_| format!("{address:#x}"), |s| s.describe(address))
+    let text = Symbols::kernel().map_or_else(|_| format!("{address:#x}"), |s| s.describe(address));
+    spile_plain::name(&text).into_owned()
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ pub fn error_line(
         };
     }
     if let Some(handler) = handler.and_then(|h| program.handlers.get(h.index())) {
-        let _ = write!(line, " in probe {}", handler.point);
+        let _ = write!(line, " in probe {}", spile_plain::name(&handler.point));
         if !others.is_empty() {
             let _ = write!(line, ", or at {}", others.join(", "));
         }

@@ -121,8 +121,13 @@ impl Output {
         }
     }
 
-    /// Text on standard error; nothing is done about it where that is closed.
+    /// Text on standard error, with nothing in it that acts on a terminal.
     pub fn complain(&mut self, text: &str) {
+        self.complain_raw(&spile_plain::lines(text));
+    }
+
+    /// Text on standard error as it is; nothing is done about it where that is closed.
+    pub fn complain_raw(&mut self, text: &str) {
         if let Some(errors) = &mut self.errors {
             errors.pending.extend_from_slice(text.as_bytes());
             // There is nobody else to tell.

@@ -153,7 +153,7 @@ pub fn text(
             out,
             "{}, ({place}), hits: {}, cycles: {}min/{}avg/{}max, ns: {}min/{}avg/{}max, \
              variance: {variance}, index: {index}",
-            handler.point,
+            spile_plain::name(&handler.point),
             h.count,
             cycles(h.min),
             cycles(h.avg()),

@@ -17,7 +17,7 @@ use crate::host::symbol_data;
 use crate::kernel_files::KernelLines;
 use crate::record::Field;
 use crate::state::State;
-use crate::user_files::{Place, UserFiles};
+use crate::user_files::{Found, Place, UserFiles};
 
 /// Makes the texts.
 #[derive(Default)]
@@ -200,7 +200,7 @@ impl Symbolizer {
             // Behind the first frame stand addresses behind calls.
             let back = u64::from(form == Symbolic::KernelFileLines && i > 0);
             let text = kernel_text(form, addr, &mut |addr| {
-                lines.line(addr.saturating_sub(back))
+                lines.line(addr.saturating_sub(back)).map(plain_file)
             });
             out.extend_from_slice(text.as_bytes());
         }
@@ -254,7 +254,8 @@ fn kernel_text(
         Symbolic::KernelSimple => match symbols.and_then(|s| s.resolve(addr)) {
             Some((symbol, offset)) => {
                 let module = symbol.module.unwrap_or("kernel");
-                format!("{}+{offset:#x} [{module}]\n", symbol.name)
+                let name = spile_plain::name(symbol.name);
+                format!("{name}+{offset:#x} [{module}]\n")
             }
             None => format!("{addr:#x}\n"),
         },
@@ -276,9 +277,28 @@ fn kernel_text(
     }
 }
 
+/// A name that comes from outside, without what would act on a terminal.
+fn plain(name: String) -> String {
+    match spile_plain::name(&name) {
+        Cow::Owned(plain) => plain,
+        Cow::Borrowed(_) => name,
+    }
+}
+
+fn plain_file((file, line): (String, u32)) -> (String, u32) {
+    (plain(file), line)
+}
+
 /// One place in a form. What is not known is left out; without a symbol stands the address.
 fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
     let found = files.find(place);
+    let (symbol, module) = (found.symbol, found.module);
+    let symbol = symbol.map(|(name, at, size)| (plain(name), at, size));
+    let found = Found {
+        symbol,
+        module: module.map(plain),
+        ..found
+    };
     let addr = place.addr.unwrap_or(found.linked + place.back);
     let module = found.module.as_deref();
     let base = |m: &str| m.rsplit('/').next().unwrap_or(m).to_owned();
@@ -303,13 +323,13 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
     };
     match form {
         Symbolic::UserLines => line(""),
-        Symbolic::UserFileLines => match files.line(place) {
+        Symbolic::UserFileLines => match files.line(place).map(plain_file) {
             Some((file, n)) => line(&format!(" at {file}:{n}")),
             None => line(""),
         },
         Symbolic::UserSimple | Symbolic::UserSimpleLines => {
             let lines = form == Symbolic::UserSimpleLines;
-            let at = lines.then(|| files.line(place)).flatten();
+            let at = lines.then(|| files.line(place)).flatten().map(plain_file);
             let at = at.map_or_else(String::new, |(file, n)| format!(" at {file}:{n}"));
             match (&found.symbol, module) {
                 (Some((name, offset, _)), Some(m)) => {
@@ -325,14 +345,14 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
             None => format!("{addr:#x}\n"),
         },
         Symbolic::UserName => name(),
-        Symbolic::UserPlace => match files.line(place) {
+        Symbolic::UserPlace => match files.line(place).map(plain_file) {
             Some((file, n)) => format!("{}\t{file}:{n}", name()),
             None => format!("{}\t{addr:#x}", name()),
         },
         Symbolic::UserData => data(""),
         Symbolic::UserModule => module.unwrap_or("<unknown>").to_owned(),
         Symbolic::UserFileLine | Symbolic::UserFile | Symbolic::UserLine => {
-            match (files.line(place), form) {
+            match (files.line(place).map(plain_file), form) {
                 (Some((file, n)), Symbolic::UserFileLine) => format!("{file}:{n}"),
                 (Some((file, _)), Symbolic::UserFile) => file,
                 (Some((_, n)), _) => n.to_string(),

@@ -28,6 +28,7 @@ pub fn run(cli: &Cli, front: &mut Front, color: bool) -> Result<u8, Failure> {
     } else {
         points(cli, front, color)?
     };
+    let lines: Vec<_> = lines.iter().map(|l| spile_plain::name(l)).collect();
     let mut text = lines.join("\n");
     if !text.is_empty() {
         text.push('\n');

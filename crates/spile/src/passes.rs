@@ -28,7 +28,7 @@ use spile_syntax::source::Sources;
 use crate::cli::Cli;
 use crate::facts::kernel_debug::Kernel;
 use crate::facts::{KernelFacts, user};
-use crate::report::{Failure, Stopwatch, fail, say, tell, tell_lines};
+use crate::report::{Failure, Stopwatch, fail, say, tell, tell_lines, tell_raw};
 use crate::{list, machine, tapset};
 
 /// Longest script, in bytes. (The longest of SystemTap's examples has 20 KB.)
@@ -51,7 +51,7 @@ pub enum End {
     /// Before the run, with what was asked for: a listing, the output of a pass.
     Shown(u8),
     /// With a session.
-    Ran(session::Outcome),
+    Ran(Box<session::Outcome>),
 }
 
 impl End {
@@ -247,7 +247,7 @@ pub fn through(
     // The process ends: its trees are not worth the millisecond that taking them apart costs. So it is
     // with what the session used.
     std::mem::forget(front);
-    Ok(End::Ran(outcome))
+    Ok(End::Ran(Box::new(outcome)))
 }
 
 /// What `process` without a name means.
@@ -455,7 +455,7 @@ impl Front {
         }
         let diags = std::mem::take(&mut self.diags);
         if !diags.is_empty() {
-            tell(diags.render(&self.sources, color));
+            tell_raw(&diags.render(&self.sources, color));
         }
         if diags.has_errors() {
             return Err(Failure::Reported);

@@ -19,7 +19,8 @@ impl Failure {
         match self {
             Failure::Reported => {}
             Failure::Other(text) if color => {
-                tell(format_args!("\x1b[1;31mERROR:\x1b[0m {text}\n"));
+                let text = spile_plain::lines(text);
+                tell_raw(&format!("\x1b[1;31mERROR:\x1b[0m {text}\n"));
             }
             Failure::Other(text) => tell(format_args!("ERROR: {text}\n")),
         }
@@ -35,9 +36,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Prints to standard error, in one piece. Where that is closed or full nobody can be told.
+/// Prints to standard error, in one piece, with nothing in it that acts on a terminal.
 pub fn tell(text: impl fmt::Display) {
-    let text = text.to_string();
+    tell_raw(&spile_plain::lines(&text.to_string()));
+}
+
+/// Prints to standard error as it is. Where that is closed or full nobody can be told.
+pub fn tell_raw(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
@@ -48,10 +53,12 @@ pub fn tell_lines(lines: &[String]) {
     }
 }
 
-/// Prints to standard output. A reader that has enough, as `head` does, is no failure.
+/// Prints to standard output, with nothing in it that acts on a terminal. A reader that has enough, as `head` does, is no failure.
 pub fn say(text: impl fmt::Display) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let done = write!(out, "{text}").and_then(|()| out.flush());
+    let text = text.to_string();
+    let text = spile_plain::lines(&text);
+    let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match done {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(fail(format_args!("cannot write to standard output: {e}")))

@@ -246,7 +246,7 @@ impl<'a> Window<'a> {
 
 /// Control characters would corrupt a terminal: they are shown as `?`, of the same length.
 fn visible(text: &str) -> Cow<'_, str> {
-    let bad = |c: char| c.is_ascii_control() && !matches!(c, '\n' | '\t' | '\r');
+    let bad = |c: char| spile_plain::acts(c) && !matches!(c, '\n' | '\t' | '\r');
     let lone_cr = text.replace("\r\n", "").contains('\r');
     if !lone_cr && !text.contains(|c| bad(c) || c == BAD_BYTE as char) {
         return Cow::Borrowed(text);
@@ -255,25 +255,17 @@ fn visible(text: &str) -> Cow<'_, str> {
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         let cr = c == '\r' && chars.peek() != Some(&'\n');
-        out.push(if bad(c) || cr { '?' } else { c });
+        match bad(c) || cr {
+            true => out.extend(std::iter::repeat_n('?', c.len_utf8())),
+            false => out.push(c),
+        }
     }
     Cow::Owned(out)
 }
 
-/// Messages can quote the script: no control characters in them.
+/// Messages can quote the script and names of programs: no control characters in them.
 fn clean(text: &str) -> Cow<'_, str> {
-    if text.contains(|c: char| c.is_ascii_control() && c != '\n') {
-        let shown = |c: char| {
-            if c.is_ascii_control() && c != '\n' {
-                '?'
-            } else {
-                c
-            }
-        };
-        Cow::Owned(text.chars().map(shown).collect())
-    } else {
-        Cow::Borrowed(text)
-    }
+    spile_plain::lines(text)
 }
 
 /// Where the passes put their diagnostics.

@@ -188,7 +188,7 @@ impl Reading {
     fn line(&mut self, line: &[u8]) {
         self.number += 1;
         self.last_damaged = false;
-        match serde_json::from_slice::<Row>(line) {
+        match row(line) {
             Ok(row) => self.row(row),
             Err(_) => match unknown(line) {
                 Some(kind) => {
@@ -267,6 +267,32 @@ impl Reading {
         let unknown = self.unknown.into_iter();
         notes.extend(unknown.map(|(kind, n)| Note::Unknown(kind, n)));
         self.out
+    }
+}
+
+/// A row. Names in it are of other programs, and the file can be anybody's: none has what acts on a
+/// terminal.
+fn row(line: &[u8]) -> serde_json::Result<Row> {
+    // Only an escape, or a character of another alphabet, can be such.
+    if line.is_ascii() && !line.contains(&b'\\') && !line.contains(&0x7f) {
+        return serde_json::from_slice(line);
+    }
+    let mut value = serde_json::from_slice(line)?;
+    plain(&mut value);
+    serde_json::from_value(value)
+}
+
+fn plain(value: &mut serde_json::Value) {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(plain) = spile_plain::name(text) {
+                *text = plain;
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(plain),
+        Value::Object(fields) => fields.values_mut().for_each(plain),
+        _ => {}
     }
 }
 

@@ -140,7 +140,7 @@ impl Run {
             options.armed = armed.or(options.armed.take());
         })?;
         match ended {
-            End::Ran(outcome) => Ok(outcome),
+            End::Ran(outcome) => Ok(*outcome),
             End::Shown(_) => Err(fail(format_args!("{name}: the script was not run"))),
         }
     }

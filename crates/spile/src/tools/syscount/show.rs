@@ -138,7 +138,7 @@ impl Column {
             Column::Histogram => scale.draw(&calls.buckets),
             Column::Pid => group.pid.to_string(),
             Column::Tid => group.tid.to_string(),
-            Column::Comm => printable(&group.comm),
+            Column::Comm => spile_plain::name(&group.comm).into_owned(),
             Column::Error => match group.error {
                 0 => "-".into(),
                 _ => group.error_name(),
@@ -166,12 +166,6 @@ impl Column {
             order.then_with(|| rest(a).cmp(&rest(b)))
         });
     }
-}
-
-/// A name without what would move the cursor.
-fn printable(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { '?' } else { c };
-    text.chars().map(plain).collect()
 }
 
 /// Calls a second, with a place behind the point where there are few.
@@ -295,7 +289,10 @@ impl Shown {
                 let gap = if first { "" } else { "\n" };
                 format!("{gap}{}", text(shape, report, &rows, &left))
             }
-            Form::Json => format!("{}\n", object(shape, report, &rows, outcome)),
+            Form::Json => {
+                let object = object(shape, report, &rows, outcome).to_string();
+                format!("{}\n", spile_plain::json(&object))
+            }
             Form::Csv => values(shape, report, &rows, first),
         }
     }
@@ -461,7 +458,7 @@ fn values(shape: &Shape, report: &Report, rows: &[Row<'_>], head: bool) -> Strin
         }),
         ("pid", shape.process, |r| r.0.pid.to_string()),
         ("tid", shape.thread, |r| r.0.tid.to_string()),
-        ("name", shape.process, |r| quoted(&r.0.comm)),
+        ("name", shape.process, |r| spile_plain::cell(&r.0.comm)),
         ("error", shape.error, |r| r.0.error_name()),
     ];
     let mut out = String::new();
@@ -487,14 +484,6 @@ fn values(shape: &Shape, report: &Report, rows: &[Row<'_>], head: bool) -> Strin
         );
     }
     out
-}
-
-/// A field of comma-separated values (RFC 4180).
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -613,6 +602,37 @@ mod tests {
             json!([{ "below_ns": 4096, "calls": 4 }])
         );
         assert!(value.get("account").is_none());
+    }
+
+    #[test]
+    fn names_of_threads_do_nothing() {
+        let mut report = report();
+        let rows = std::mem::take(&mut report.rows).into_iter();
+        let names = ["=1+1\x1b[2J", "a\u{9b}\n"].into_iter();
+        report.rows = rows
+            .zip(names)
+            .map(|((group, calls), name)| {
+                let comm = name.to_owned();
+                (Group { comm, ..group }, calls)
+            })
+            .collect();
+        for form in [Form::Text, Form::Csv, Form::Json] {
+            let text = Shown::default().report(&all(form), &report, None);
+            assert!(
+                !text.contains(|c| spile_plain::acts(c) && c != '\n'),
+                "{text}"
+            );
+            match form {
+                Form::Text => assert!(text.contains("=1+1\\033[2J"), "{text}"),
+                Form::Csv => assert!(text.contains(",\"'=1+1\\033[2J\","), "{text}"),
+                Form::Json => {
+                    let value: Value = serde_json::from_str(&text).unwrap();
+                    let names = value["rows"].as_array().unwrap().iter().map(|r| &r["name"]);
+                    let names: Vec<_> = names.filter_map(Value::as_str).collect();
+                    assert!(names.contains(&"a\u{9b}\n"), "{names:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -256,7 +256,7 @@ impl Rows {
                 let source = self.source(THREAD + u64::from(tid));
                 let source = self.sources.get_mut(source)?;
                 source.pid = pid.parse().ok();
-                source.name = unquoted(name)?;
+                source.name = spile_plain::name(&unquoted(name)?).into_owned();
             }
             ["end"] => self.ended = true,
             _ => return None,

@@ -113,7 +113,7 @@ impl Rows {
                 let process = self.process(small(0)?);
                 process.ppid = small(1)?;
                 process.kernel = number(2)? != 0;
-                process.name = unquoted(rest.get(3)?)?;
+                process.name = spile_plain::name(&unquoted(rest.get(3)?)?).into_owned();
             }
             "time" => {
                 let pid: i64 = rest.get(1)?.parse().ok()?;

@@ -1,0 +1,145 @@
+//! Names that come from outside (symbols, threads, files), as a terminal, a spreadsheet or a reader of
+//! JSON may see them: what would move the cursor, change colours or turn the direction of writing is
+//! escaped as in C source, by the octal numbers of its bytes.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Whether a character does something else than to stand there: controls of both sets, separators of
+/// lines, and what sets the direction of writing or shows nothing.
+#[must_use]
+pub fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+}
+
+/// A name on one line.
+#[must_use]
+pub fn name(text: &str) -> Cow<'_, str> {
+    escaped(text, acts)
+}
+
+/// A text of several lines, with tabs.
+#[must_use]
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| acts(c) && !matches!(c, '\n' | '\t'))
+}
+
+fn escaped(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&acts) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if acts(c) {
+            octal(c, &mut out);
+        } else {
+            out.push(c);
+        }
+    }
+    out.into()
+}
+
+fn octal(c: char, out: &mut String) {
+    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "\\{byte:03o}");
+    }
+}
+
+/// A text as a cell of comma-separated values (RFC 4180). One that a spreadsheet would take for a formula
+/// begins with an apostrophe, which spreadsheets do not show.
+#[must_use]
+pub fn cell(text: &str) -> String {
+    let text = name(text);
+    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let text = match formula {
+        true => Cow::from(format!("'{text}")),
+        false => text,
+    };
+    match formula || text.contains([',', '"']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.into_owned(),
+    }
+}
+
+/// A document of JSON, where such characters only stand in strings, with the escapes of JSON.
+#[must_use]
+pub fn json(document: &str) -> Cow<'_, str> {
+    let acts = |c: char| acts(c) && c != '\n';
+    if !document.contains(acts) {
+        return document.into();
+    }
+    let mut out = String::with_capacity(document.len() + 8);
+    for c in document.chars() {
+        match acts(c) {
+            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "\\u{unit:04x}");
+            }),
+            false => out.push(c),
+        }
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_nothing_to_a_terminal() {
+        for (text, shown) in [
+            ("main", "main"),
+            ("größe<T>::operator()(…)", "größe<T>::operator()(…)"),
+            ("a\x1b[31mred\x1b[0m", "a\\033[31mred\\033[0m"),
+            ("\x1b]0;title\x07", "\\033]0;title\\007"),
+            ("a\nb\tc\rd\x7f", "a\\012b\\011c\\015d\\177"),
+            ("\u{9b}2J", "\\302\\2332J"),
+            ("a\u{202e}b", "a\\342\\200\\256b"),
+        ] {
+            assert_eq!(name(text), shown);
+        }
+        assert_eq!(lines("a\n\tb\x1b\n"), "a\n\tb\\033\n");
+    }
+
+    #[test]
+    fn every_character_is_answered() {
+        for c in (0..=0x10_ffff).filter_map(char::from_u32) {
+            let text = c.to_string();
+            assert!(!name(&text).contains(acts), "{c:?}");
+            assert!(!lines(&text).contains(|c| acts(c) && c != '\n' && c != '\t'));
+            assert!(!json(&text).contains(|c| acts(c) && c != '\n'));
+            assert!(
+                !cell(&text).starts_with(['=', '+', '-', '@', '\t', '\r']),
+                "{c:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn cells() {
+        for (text, shown) in [
+            ("sh", "sh"),
+            ("a,b", "\"a,b\""),
+            ("say \"x\"", "\"say \"\"x\"\"\""),
+            ("=HYPERLINK(\"x\")", "\"'=HYPERLINK(\"\"x\"\")\""),
+            ("+1", "\"'+1\""),
+            ("-1", "\"'-1\""),
+            ("@SUM(1)", "\"'@SUM(1)\""),
+            ("\tx", "\\011x"),
+            ("a-b=c", "a-b=c"),
+        ] {
+            assert_eq!(cell(text), shown);
+        }
+    }
+
+    #[test]
+    fn documents() {
+        assert_eq!(
+            json("{\"a\":\"\u{7f}\u{9b}\"}\n"),
+            "{\"a\":\"\\u007f\\u009b\"}\n"
+        );
+    }
+}
