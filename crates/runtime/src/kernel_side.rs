@@ -8,6 +8,7 @@ use spile_bpf::layout::{GlobalLayout, Layout, Object, PerCpuArray, Place};
 use spile_ir::interp::{Cell, Fault, MemGlobals, Value};
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
+use spile_kernel::resources::told;
 
 use crate::drain::{self, Deltas};
 use crate::elements::LargeElements;
@@ -281,7 +282,7 @@ impl Kernel {
             }
             // A global with one generation has it at both numbers.
             let generation = if double { generation } else { 0 };
-            let reading = |e| Fault::from(format!("reading {}: {e}", global.name));
+            let reading = |e| Fault::from(format!("reading {}: {}", global.name, told(&e)));
             let elements = self.elements.get(i);
             let elements = elements.and_then(|e| e.get(generation as usize));
             if let (Some(elements), Place::PerCpuArray(array)) = (elements, &layout.place) {
