@@ -101,6 +101,19 @@ pub struct StackWords {
 
 /// The file number of the kernel's own code in programs (vDSO).
 pub const VDSO: u32 = 0xffff;
+/// What stands for the file of a frame where the controller knows all frames from there on, by the number
+/// of a copy of the stack in place of the offset.
+pub const COPIED: u32 = 0xfffe;
+/// Map of rooms for copies of stacks, one a CPU: a [`RecordWhat::Copy`] each.
+pub const COPIES_MAP: &str = "stack_copies";
+/// Fields of a copy: number, process, then of the frame that was found last the address, the address to
+/// look up, stack pointer and frame pointer; how many pages of the stack follow, from the beginning of
+/// the stack pointer's.
+pub const COPY_FIELDS: usize = 7;
+/// Most pages of a copy.
+pub const COPY_PAGES: usize = 8;
+/// In place of a file's first row: it has none, and none will come.
+pub const NO_ROWS: u64 = 1 << 32;
 /// In a place's offset: the address is in memory that lies right behind a mapping of the file.
 pub const BEHIND: u64 = 1 << 63;
 /// In a place's offset: the frame was interrupted there by a signal, or a signal's frame returns there;
@@ -685,6 +698,8 @@ pub enum RecordWhat {
     File,
     /// A process became a program; two numbers: its number, and when, by the monotonic clock.
     Executed,
+    /// The rest of a program's stack, which a handler could not walk: its words are pages.
+    Copy,
     /// `print(@hist_log(x))`: draw the words, the buckets of this histogram.
     Hist(spile_ir::Hist),
     /// An error that nothing caught; fields: see [`ErrorKind`].

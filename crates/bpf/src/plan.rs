@@ -19,9 +19,11 @@ use spile_ir::{
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
-    AggLayout, FILES_MAP, GlobalLayout, HandlerInfo, MAX_ROWS, NAMES_MAP, Options, Place, ROWS_MAP,
-    SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout, counters, percpu, shared, symbol_row,
+    AggLayout, COPIES_MAP, FILES_MAP, GlobalLayout, HandlerInfo, MAX_ROWS, NAMES_MAP, Options,
+    Place, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout, counters, percpu, shared,
+    symbol_row,
 };
+use crate::lower::unwind::COPY_BYTES;
 use crate::lower::{is_tokenize, reads_into_text};
 
 pub use arrays::{EVICT, SEQUENCE, Together, lanes};
@@ -356,6 +358,16 @@ impl Plan {
                 },
                 flags: MMAPABLE,
             });
+            if stacks.as_ref().is_some_and(|s| s.rows) {
+                maps.push(MapSpec {
+                    name: COPIES_MAP.into(),
+                    ty: MapType::Array,
+                    key_size: 4,
+                    value_size: COPY_BYTES,
+                    max_entries: options.cpus,
+                    flags: 0,
+                });
+            }
             if needs.marks.any_made() {
                 maps.extend(symbol_maps());
             }

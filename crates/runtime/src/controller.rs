@@ -249,8 +249,9 @@ impl Controller {
     /// Where marks for texts of stacks are known by that word, and files of programs by these
     /// maps.
     pub fn set_mark(&mut self, word: [u8; crate::deferred::WORD], files: Option<UserFiles>) {
-        let longest = self.world.program.limits.maxstringlen as usize;
-        self.world.texts.symbolic = Symbolizer::new(word, longest, files);
+        let limits = &self.world.program.limits;
+        let most = (limits.maxstringlen as usize, limits.maxbacktrace as usize);
+        self.world.texts.symbolic = Symbolizer::new(word, most, files);
     }
 
     fn write(&mut self, stream: Stream, text: &[u8]) {
@@ -290,6 +291,11 @@ impl Controller {
         }
     }
 
+    /// Stacks of programs that could not be completed.
+    pub fn unfinished_stacks(&self) -> u64 {
+        self.world.texts.symbolic.unfinished()
+    }
+
     /// Files of programs whose unwind rows found no room.
     pub fn files_without_rows(&self) -> u64 {
         self.world.texts.symbolic.without_rows()
@@ -312,6 +318,11 @@ impl Controller {
                 Some(good) => self.account.unnamed += u64::from(!good),
                 None => self.account.malformed += 1,
             }
+            return;
+        }
+        if self.shapes[piece.shape].what == RecordWhat::Copy {
+            let known = self.world.texts.symbolic.learn_copy(&piece);
+            self.account.malformed += u64::from(known.is_none());
             return;
         }
         let host = &mut self.world.host;
@@ -343,7 +354,10 @@ impl Controller {
                         self.kernel_print(&program, *stream, *fmt, &piece);
                     }
                     // It was taken up when the record came.
-                    RecordWhat::Deferred | RecordWhat::File | RecordWhat::Executed => {}
+                    RecordWhat::Deferred
+                    | RecordWhat::File
+                    | RecordWhat::Executed
+                    | RecordWhat::Copy => {}
                     RecordWhat::Hist(hist) => {
                         self.write(Stream::Out, hist.draw(&piece.words).as_bytes());
                     }

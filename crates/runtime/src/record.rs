@@ -86,11 +86,15 @@ impl<'a> Pieces<'a, '_> {
 }
 
 impl<'a> Pieces<'a, '_> {
-    /// The first piece, if it is for the controller itself: a string left to it, a new file.
+    /// The first piece, if it is for the controller itself: a string left to it, a new file, a
+    /// copy of a stack.
     pub fn next_if_early(&mut self) -> Option<Result<Piece<'a>, Malformed>> {
         let shape = usize::try_from(u64::from_ne_bytes(*self.rest.first_chunk()?)).ok()?;
         let what = &self.shapes.get(shape)?.what;
-        let early = matches!(what, RecordWhat::Deferred | RecordWhat::File);
+        let early = matches!(
+            what,
+            RecordWhat::Deferred | RecordWhat::File | RecordWhat::Copy
+        );
         if early { self.next() } else { None }
     }
 }

@@ -620,7 +620,7 @@ impl Session {
         skipped.held = state.sum(percpu::SKIP_HELD);
         skipped.no_memory = state.sum(percpu::NO_MEMORY);
         let (lost, cut) = (state.sum(percpu::LOST_OUTPUT), state.sum(percpu::TRUNCATED));
-        let guessed = state.sum(percpu::GUESSED);
+        let guessed = state.sum(percpu::GUESSED) + self.controller.unfinished_stacks();
         let cut_stacks = state.sum(percpu::CUT_STACKS);
         let unknown_symbols = state.sum(percpu::UNNAMED);
         let no_rows = self.controller.files_without_rows();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{EXACT, StackWords, Symbolic, stack_words};
+use spile_bpf::layout::{COPIED, EXACT, StackWords, Symbolic, stack_words};
 use spile_ir::Ty;
 use spile_ir::interp::Value;
 use spile_kernel::symbols::Symbols;
@@ -15,7 +15,7 @@ use spile_kernel::symbols::Symbols;
 use crate::deferred::WORD;
 use crate::host::symbol_data;
 use crate::kernel_files::KernelLines;
-use crate::record::Field;
+use crate::record::{Field, Piece};
 use crate::state::State;
 use crate::user_files::{Found, Place, UserFiles};
 
@@ -26,6 +26,8 @@ pub struct Symbolizer {
     word: Option<[u8; WORD]>,
     /// Bytes of the longest string.
     longest: usize,
+    /// Most frames of a stack.
+    frames: usize,
     files: RefCell<Option<UserFiles>>,
     kernel: RefCell<KernelLines>,
     keys: RefCell<Keys>,
@@ -64,11 +66,17 @@ impl Keys {
 }
 
 impl Symbolizer {
-    /// For marks with that word in strings of at most so many bytes, and the files of programs.
-    pub fn new(word: [u8; WORD], longest: usize, files: Option<UserFiles>) -> Symbolizer {
+    /// For marks with that word in strings of at most so many bytes, of stacks of so many frames, and
+    /// the files of programs.
+    pub fn new(
+        word: [u8; WORD],
+        (longest, frames): (usize, usize),
+        files: Option<UserFiles>,
+    ) -> Symbolizer {
         Symbolizer {
             word: Some(word),
             longest,
+            frames,
             files: RefCell::new(files),
             ..Symbolizer::default()
         }
@@ -83,6 +91,19 @@ impl Symbolizer {
     pub fn learn(&self, fields: &[Field<'_>]) -> Option<bool> {
         self.keys.borrow_mut().made.clear();
         self.files.borrow_mut().as_mut()?.learn(fields)
+    }
+
+    /// Takes up a copy of a stack: see [`UserFiles::learn_copy`].
+    pub fn learn_copy(&self, piece: &Piece<'_>) -> Option<()> {
+        self.files
+            .borrow_mut()
+            .as_mut()?
+            .learn_copy(piece, self.frames)
+    }
+
+    /// Stacks that could not be completed.
+    pub fn unfinished(&self) -> u64 {
+        self.files.borrow().as_ref().map_or(0, |f| f.unfinished)
     }
 
     /// A text by the number of its form; nothing where there is no such form.
@@ -212,12 +233,20 @@ impl Symbolizer {
             return;
         };
         for (i, word) in of.split(|b| *b == b' ').enumerate() {
-            let Some(mut place) = place(word) else {
+            let Some(place) = place(word) else {
                 continue;
             };
-            place.back = u64::from(form.of_stack() && i > 0 && place.offset & EXACT == 0);
-            place.offset &= !EXACT;
-            out.extend_from_slice(user_text(form, place, files).as_bytes());
+            let all = if place.file == COPIED.into() {
+                let left = self.frames.saturating_sub(i);
+                files.copied(place.offset).into_iter().take(left).collect()
+            } else {
+                vec![place]
+            };
+            for mut place in all {
+                place.back = u64::from(form.of_stack() && i > 0 && place.offset & EXACT == 0);
+                place.offset &= !EXACT;
+                out.extend_from_slice(user_text(form, place, files).as_bytes());
+            }
         }
     }
 }
@@ -432,7 +461,7 @@ mod tests {
     #[test]
     fn lines_of_addresses() {
         let word = *b"0123456789abcdef";
-        let symbolizer = Symbolizer::new(word, 40, None);
+        let symbolizer = Symbolizer::new(word, (40, 20), None);
         let fill = |t: &[u8]| String::from_utf8_lossy(&symbolizer.fill(t)).into_owned();
         assert_eq!(fill(b"plain"), "plain");
         assert_eq!(

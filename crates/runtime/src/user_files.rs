@@ -5,6 +5,7 @@
 //! mapped, or where that is gone by the names that lead to it and the mount points of its
 //! device. Whatever is opened stays open, so it is right also when the file is replaced.
 
+mod copies;
 pub mod names;
 
 use std::collections::HashMap;
@@ -15,15 +16,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, VDSO, unwind_row::kind};
+use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, NO_ROWS, VDSO, unwind_row::kind};
 use spile_debuginfo::cfi::{self, Cfa, RBP, RSP, Saved, UnwindRow};
 use spile_debuginfo::{Image, Module, Search, dynamic};
 use spile_kernel::bpf::Map;
 
 use crate::record::Field;
 use crate::state::Memory;
+use copies::Copies;
 use names::{NameTables, linked_at, loaded_size, symbol_at};
 
 /// Most bytes of a file with names of code that a program made.
@@ -71,6 +74,8 @@ pub struct Found {
 struct File {
     name: String,
     module: Option<Module>,
+    /// Its rows, once a copy of a stack was walked.
+    rows: Option<Rc<[u64]>>,
 }
 
 /// The files, and the maps that kernel handlers look them up in.
@@ -85,6 +90,11 @@ pub struct UserFiles {
     pub without_names: u64,
     used: u32,
     known: HashMap<u64, File>,
+    /// Their numbers by device and inode.
+    numbers: HashMap<(u64, u64), u64>,
+    copies: Copies,
+    /// Stacks that could not be completed.
+    pub unfinished: u64,
     search: Search,
     /// Names of code that programs made themselves, by process.
     made: HashMap<u64, Made>,
@@ -111,6 +121,9 @@ impl UserFiles {
             without_names: 0,
             used: 0,
             known: HashMap::new(),
+            numbers: HashMap::new(),
+            copies: Copies::default(),
+            unfinished: 0,
             search: Search::from_env(),
             made: HashMap::new(),
             without_rows: 0,
@@ -217,7 +230,8 @@ impl UserFiles {
         } else {
             0
         };
-        let words = [number, u64::from(first.unwrap_or(0)), count];
+        self.numbers.insert(key, number);
+        let words = [number, first.map_or(NO_ROWS, u64::from), count];
         for (to, word) in value.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
@@ -229,7 +243,14 @@ impl UserFiles {
         {
             self.without_names += 1;
         }
-        self.known.insert(number, File { name, module });
+        self.known.insert(
+            number,
+            File {
+                name,
+                module,
+                rows: None,
+            },
+        );
     }
 
     /// Gives rows to the kernel; the index of the first, `None` where there is no room.

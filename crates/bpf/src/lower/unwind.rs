@@ -19,10 +19,12 @@
 //! from `include/linux/maple_tree.h` (6.1 and later, 64 bits); the frame of a signal from
 //! `arch/x86/include/uapi/asm/ucontext.h`.
 
+mod copies;
 mod frames;
 mod mappings;
 mod names;
 
+pub(crate) use copies::COPY_BYTES;
 use frames::{append_frame, append_frames, how};
 
 use super::argstr::Put;
@@ -86,7 +88,9 @@ mod at {
     pub const MOST: u32 = 200;
     /// Where the search for replaced return addresses goes on.
     pub const RETURN: u32 = 208;
-    pub const NODE: u32 = 216;
+    /// Not 0 where the controller may complete the stack.
+    pub const COPY: u32 = 216;
+    pub const NODE: u32 = 224;
     pub const RECORD: u32 = NODE + 256;
     pub const RECORD_SIZE: u32 = 16 + 8 * FILE_FIELDS as u32 + (FILE_NAMES * FILE_NAME) as u32;
     /// Files and offsets of frames; one more is for a single address.
@@ -126,6 +130,8 @@ fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
         new("user_file").with(p).user_file(shape)
     })?;
     pool.sub("user_map", |_| new("user_map").user_map())?;
+    let copy = pool.record(copies::shape());
+    pool.sub("user_copy", |_| new("user_copy").user_copy(copy))?;
     pool.sub("user_step", |_| new("user_step").user_step())?;
     if let Some(returns) = offsets.returns {
         pool.sub("user_return", |_| new("user_return").user_return(returns))?;
@@ -139,8 +145,10 @@ fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
 
 impl Gen<'_> {
     /// Fills the room with so many frames of the current program's stack; r1 may have the number.
-    fn take_user_stack(&mut self, most: Option<i32>) -> Res {
+    fn take_user_stack(&mut self, most: Option<i32>, marks: bool) -> Res {
         use_walk(self.pool, self.plan, self.options)?;
+        let (_, base, _) = walks(self.plan, self.options)?;
+        self.store(base as u32 + at::COPY, i32::from(marks));
         let (_, base, _) = walks(self.plan, self.options)?;
         let begin = [at::IP, at::SP, at::BP].map(|field| base as u32 + field);
         if most != Some(GIVEN) && self.stack_behind_return(begin)? {
@@ -157,7 +165,7 @@ impl Gen<'_> {
         self.long_into(n, R1)?;
         self.forget(R1);
         self.asm.add(R1, 1);
-        self.take_user_stack(None)?;
+        self.take_user_stack(None, false)?;
         self.frame_of_room(n)
     }
 
@@ -168,7 +176,7 @@ impl Gen<'_> {
         };
         self.long_into(n, R1)?;
         self.forget(R1);
-        self.take_user_stack(None)?;
+        self.take_user_stack(None, false)?;
         self.stack_text(n, slot)
     }
 
@@ -202,10 +210,11 @@ impl Gen<'_> {
             self.forget(R1);
             self.store(base as u32 + field, R1);
         }
+        let marks = !self.makes_text(dst);
         if given.is_empty() {
-            self.walk_whole(of, base, room.most)?;
+            self.walk_whole(of, base, room.most, marks)?;
         } else {
-            self.take_user_stack(Some(GIVEN))?;
+            self.take_user_stack(Some(GIVEN), marks)?;
         }
         self.begin_text(width);
         if self.makes_text(dst) {
@@ -276,13 +285,13 @@ impl Gen<'_> {
     }
 
     /// Walks the whole stack; for a later piece of it only if the last walk was not that.
-    fn walk_whole(&mut self, first: Val, base: i16, most: u32) -> Res {
+    fn walk_whole(&mut self, first: Val, base: i16, most: u32, marks: bool) -> Res {
         let walked = self.asm.label();
         if first != Val::Imm(0) {
             self.load(R1, base as u32 + at::MOST);
             self.asm.jump_if(Cond::Eq, R1, most as i32, walked);
         }
-        self.take_user_stack(Some(-1))?;
+        self.take_user_stack(Some(-1), marks)?;
         self.asm.bind(walked);
         Ok(())
     }
@@ -603,6 +612,14 @@ impl<'a> Walk<'a> {
         self.get(R1, at::FILE);
         self.asm().jump_if(Cond::Eq, R1, 0, chain);
         self.asm().jump_if(Cond::Eq, R1, VDSO as i32, chain);
+        let guessed = self.asm().label();
+        self.get(R1, at::COPY);
+        self.asm().jump_if(Cond::Eq, R1, 0, guessed);
+        self.get(R1, at::FIRST);
+        self.asm().jump_if(Cond::Ne, R1, 0, guessed);
+        self.asm().call_sub("user_copy");
+        self.asm().jump_if(Cond::Ne, R0, 0, stop);
+        self.asm().bind(guessed);
         self.count(percpu::GUESSED);
         self.asm().bind(chain);
         self.frame_pointers(stop);

@@ -81,7 +81,7 @@ impl Walk<'_> {
     pub(super) fn user_map(mut self) -> Res<Function> {
         let [found, named, fresh, full] = std::array::from_fn(|_| self.p.asm.label());
         let (o, end) = (self.o, self.p.end);
-        for field in [at::START, at::END, at::OFF, at::FILE, at::ROWS] {
+        for field in [at::START, at::END, at::OFF, at::FILE, at::FIRST, at::ROWS] {
             self.set(field, 0);
         }
         self.asm().call(Helper::GetCurrentTaskBtf);

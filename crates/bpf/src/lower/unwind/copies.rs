@@ -1,0 +1,111 @@
+//! Copies of stacks for the controller. A library that was just loaded has no rows yet when its first
+//! frame is met, and no handler can wait for them. So the stack from there on goes to the controller,
+//! with the registers; it has the file's tables, and walks on in the copy.
+
+use spile_ir::Ty;
+
+use super::{Walk, at};
+use crate::asm::Function;
+use crate::helpers::Helper;
+use crate::insn::{AluOp, Cond, Reg::*, Size};
+use crate::layout::{COPIED, COPIES_MAP, COPY_FIELDS, COPY_PAGES, RecordShape, RecordWhat, percpu};
+use crate::lower::{RING, Res};
+
+const PAGE: i32 = 4096;
+/// Header, shape and fields.
+const HEAD: i32 = 16 + 8 * COPY_FIELDS as i32;
+/// Bytes of a copy.
+pub(crate) const COPY_BYTES: u32 = HEAD as u32 + COPY_PAGES as u32 * PAGE as u32;
+/// Data waits in the ring buffer; a flag of `bpf_ringbuf_query`.
+const AVAIL_DATA: i32 = 0;
+/// A copy is made only where less bytes wait than this, so that it pushes no output out.
+const WAITING: i32 = 512 << 10;
+/// Where the processor stands in the number of a copy.
+const CPU_BITS: i32 = 10;
+
+/// How a record is made up.
+pub(super) fn shape() -> RecordShape {
+    RecordShape {
+        what: RecordWhat::Copy,
+        fields: vec![Ty::Long; COPY_FIELDS],
+        words: (COPY_PAGES * PAGE as usize / 8) as u32,
+    }
+}
+
+impl Walk<'_> {
+    /// `user_copy()`: sends the rest of the stack, and notes the copy as the next frame; 1 where that
+    /// is done.
+    pub(super) fn user_copy(mut self, shape: u32) -> Res<Function> {
+        let [none, read, done] = std::array::from_fn(|_| self.p.asm.label());
+        let most = self.room.most;
+        self.asm().ld_map(R1, RING);
+        self.asm().mov(R2, AVAIL_DATA);
+        self.asm().call(Helper::RingbufQuery);
+        self.asm().jump_if(Cond::Gt, R0, WAITING, none);
+        self.get(R1, at::N);
+        self.asm().jump_if(Cond::Ge, R1, most as i32, none);
+        self.asm().call(Helper::GetSmpProcessorId);
+        self.asm().mov(R9, R0);
+        self.set(at::MID, R9);
+        self.element(COPIES_MAP, at::MID, none);
+        self.asm().mov(R7, R0);
+        self.asm().call(Helper::KtimeGetNs);
+        self.asm().alu(AluOp::Lsh, R0, CPU_BITS);
+        self.asm().alu(AluOp::Or, R9, R0);
+        let field = |n: i16| 16 + 8 * n;
+        self.asm().store(Size::W, R7, 0, 0);
+        self.asm().store(Size::W, R7, 4, COPY_BYTES as i32);
+        self.asm().store(Size::DW, R7, 8, shape as i32);
+        self.asm().store(Size::DW, R7, field(0), R9);
+        let known = [at::TGID, at::IP, at::ADDR, at::SP, at::BP];
+        for (i, from) in known.into_iter().enumerate() {
+            self.get(R1, from);
+            self.asm().store(Size::DW, R7, field(i as i16 + 1), R1);
+        }
+        self.get(R8, at::SP);
+        self.asm().alu(AluOp::And, R8, -PAGE);
+        self.asm().store(Size::DW, R7, field(6), 0);
+        for page in 0..COPY_PAGES as i32 {
+            self.asm().mov(R1, R7);
+            self.asm().add(R1, HEAD + page * PAGE);
+            self.asm().mov(R2, PAGE);
+            self.asm().mov(R3, R8);
+            self.asm().call(Helper::ProbeReadUser);
+            self.asm().jump_if(Cond::Ne, R0, 0, read);
+            self.asm().store(Size::DW, R7, field(6), page + 1);
+            self.asm().add(R8, PAGE);
+        }
+        self.asm().bind(read);
+        self.asm().ld_map(R1, RING);
+        self.asm().mov(R2, R7);
+        self.asm().mov(R3, COPY_BYTES as i32);
+        self.asm().mov(R4, 0);
+        self.asm().call(Helper::RingbufOutput);
+        self.asm().jump_if(Cond::Eq, R0, 0, done);
+        self.count(percpu::LOST_OUTPUT);
+        self.asm().jump(none);
+        self.asm().bind(done);
+        self.get(R1, at::N);
+        self.asm().jump_if(Cond::Ge, R1, most as i32, none);
+        self.asm().mov(R2, R1);
+        self.asm().add(R2, 1);
+        self.set(at::N, R2);
+        self.asm().alu(AluOp::Lsh, R1, 3);
+        self.asm().add(R1, R6);
+        let (frames, base) = (self.room.frames as i16, self.base);
+        self.asm().store(Size::DW, R1, frames, 0);
+        self.asm()
+            .store(Size::DW, R1, base + at::FILES as i16, COPIED as i32);
+        self.asm()
+            .store(Size::DW, R1, base + at::offsets(most) as i16, R9);
+        self.two_ends_at(none)
+    }
+
+    /// Ends with 1, and behind the label with 0.
+    fn two_ends_at(mut self, zero: crate::asm::Label) -> Res<Function> {
+        self.asm().mov(R0, 1);
+        self.asm().exit();
+        self.asm().bind(zero);
+        self.p.finish()
+    }
+}
