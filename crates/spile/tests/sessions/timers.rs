@@ -490,6 +490,10 @@ impl Gen {
 
     /// As many keys as there are hits, nearly.
     fn many_keys(&mut self) -> Part {
+        // Of all processes there could be more than any number.
+        if self.all {
+            return self.drained_array();
+        }
         let key = self.rng.pick(&[
             "gettimeofday_ns()",
             "gettimeofday_ns() & 0xffff",
@@ -543,6 +547,11 @@ impl Timed {
     pub fn check(&self) -> Result<u64, String> {
         judge(&self.run, self.made)
     }
+}
+
+/// Whether a script is one of this generator.
+pub fn is_one(run: &Run) -> bool {
+    run.script.starts_with("global made")
 }
 
 /// Runs a script of this generator, of which it may be only a part.
