@@ -108,8 +108,11 @@ pub const COPIED: u32 = 0xfffe;
 pub const COPIES_MAP: &str = "stack_copies";
 /// Fields of a copy: number, process, then of the frame that was found last the address, the address to
 /// look up, stack pointer and frame pointer; how many pages of the stack follow, from the beginning of
-/// the stack pointer's.
-pub const COPY_FIELDS: usize = 7;
+/// the stack pointer's; and how many mappings of code behind [`COPY_PAGES`], four words each: beginning,
+/// end, what makes an address an offset in the file, the file's number.
+pub const COPY_FIELDS: usize = 8;
+/// Most mappings in a copy.
+pub const COPY_MAPPINGS: usize = 128;
 /// Most pages of a copy.
 pub const COPY_PAGES: usize = 8;
 /// In place of a file's first row: it has none, and none will come.
@@ -210,6 +213,7 @@ pub struct UnwindOffsets {
     pub vma_end: u32,
     pub vma_pgoff: u32,
     pub vma_file: u32,
+    pub vma_flags: u32,
     /// In `struct file`: `f_inode`, `f_path.dentry`.
     pub file_inode: u32,
     pub file_dentry: u32,

@@ -358,16 +358,15 @@ impl Plan {
                 },
                 flags: MMAPABLE,
             });
-            if stacks.as_ref().is_some_and(|s| s.rows) {
-                maps.push(MapSpec {
-                    name: COPIES_MAP.into(),
-                    ty: MapType::Array,
-                    key_size: 4,
-                    value_size: COPY_BYTES,
-                    max_entries: options.cpus,
-                    flags: 0,
-                });
-            }
+            let walks = stacks.as_ref().is_some_and(|s| s.rows);
+            maps.push(MapSpec {
+                name: COPIES_MAP.into(),
+                ty: MapType::Array,
+                key_size: 4,
+                value_size: COPY_BYTES,
+                max_entries: if walks { options.cpus } else { 1 },
+                flags: 0,
+            });
             if needs.marks.any_made() {
                 maps.extend(symbol_maps());
             }

@@ -90,8 +90,6 @@ pub struct UserFiles {
     pub without_names: u64,
     used: u32,
     known: HashMap<u64, File>,
-    /// Their numbers by device and inode.
-    numbers: HashMap<(u64, u64), u64>,
     copies: Copies,
     /// Stacks that could not be completed.
     pub unfinished: u64,
@@ -121,7 +119,6 @@ impl UserFiles {
             without_names: 0,
             used: 0,
             known: HashMap::new(),
-            numbers: HashMap::new(),
             copies: Copies::default(),
             unfinished: 0,
             search: Search::from_env(),
@@ -230,7 +227,6 @@ impl UserFiles {
         } else {
             0
         };
-        self.numbers.insert(key, number);
         let words = [number, first.map_or(NO_ROWS, u64::from), count];
         for (to, word) in value.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());

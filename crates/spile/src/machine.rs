@@ -128,6 +128,7 @@ fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
         vma_end: at("vm_area_struct", &["vm_end"])?,
         vma_pgoff: at("vm_area_struct", &["vm_pgoff"])?,
         vma_file: at("vm_area_struct", &["vm_file"])?,
+        vma_flags: at("vm_area_struct", &["vm_flags"])?,
         file_inode: at("file", &["f_inode"])?,
         file_dentry: at("file", &["f_path", "dentry"])?,
         inode_ino: at("inode", &["i_ino"])?,

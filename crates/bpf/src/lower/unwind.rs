@@ -25,7 +25,7 @@ mod mappings;
 mod names;
 
 pub(crate) use copies::COPY_BYTES;
-use frames::{append_frame, append_frames, how};
+use frames::{CODE, append_frame, append_frames, how};
 
 use super::argstr::Put;
 use super::hex::{APPEND_HEX, append_hex};
@@ -46,6 +46,9 @@ const LEVELS: u32 = 8;
 const RETURNS: u32 = 64;
 /// Halvings of a search among rows: [`crate::layout::MAX_ROWS`] of a file.
 const HALVINGS: u32 = 22;
+
+/// What `user_step` gives where the file's rows are still to come.
+const WANTS_COPY: i32 = 2;
 
 /// What `user_walk` is given for all frames of a stack whose registers are there already; numbers of
 /// frames are -2 and more.
@@ -90,7 +93,14 @@ mod at {
     pub const RETURN: u32 = 208;
     /// Not 0 where the controller may complete the stack.
     pub const COPY: u32 = 216;
-    pub const NODE: u32 = 224;
+    /// The last address of the mapping or gap that was looked up, where the tree says.
+    pub const LAST: u32 = 224;
+    /// Flags of the mapping.
+    pub const FLAGS: u32 = 232;
+    /// Mappings in a copy so far, and the address that is looked up next.
+    pub const MAPPINGS: u32 = 240;
+    pub const NEXT: u32 = 248;
+    pub const NODE: u32 = 256;
     pub const RECORD: u32 = NODE + 256;
     pub const RECORD_SIZE: u32 = 16 + 8 * FILE_FIELDS as u32 + (FILE_NAMES * FILE_NAME) as u32;
     /// Files and offsets of frames; one more is for a single address.
@@ -480,7 +490,19 @@ impl<'a> Walk<'a> {
         self.asm().alu(AluOp::Lsh, R1, 3);
         self.asm().store(Size::DW, R6, count, R1);
         self.asm().call_sub("user_step");
+        let stepped = self.asm().label();
+        self.asm().jump_if(Cond::Eq, R0, 0, stepped);
+        self.asm().jump_if(Cond::Ne, R0, WANTS_COPY, stop);
+        self.asm().call_sub("user_copy");
         self.asm().jump_if(Cond::Ne, R0, 0, stop);
+        // By a guess, then; what is known of the mapping is another's now.
+        for field in [at::COPY, at::ROWS, at::START, at::END] {
+            self.set(field, 0);
+        }
+        self.set(at::FILE, 1);
+        self.asm().call_sub("user_step");
+        self.asm().jump_if(Cond::Ne, R0, 0, stop);
+        self.asm().bind(stepped);
         let end = self.p.end;
         if let Some([utask, ..]) = self.o.returns {
             self.asm().call(Helper::GetCurrentTaskBtf);
@@ -570,7 +592,8 @@ impl<'a> Walk<'a> {
         self.asm().jump_if(Cond::Eq, R0, 0, none);
     }
 
-    /// `user_step()`: the caller's registers; not 0 at the end of the stack.
+    /// `user_step()`: the caller's registers; 1 at the end of the stack, [`WANTS_COPY`] where rows are
+    /// still to come.
     fn user_step(mut self) -> Res<Function> {
         let [stop, guess, chain, found, taken] = std::array::from_fn(|_| self.p.asm.label());
         self.get(R1, at::ROWS);
@@ -617,8 +640,8 @@ impl<'a> Walk<'a> {
         self.asm().jump_if(Cond::Eq, R1, 0, guessed);
         self.get(R1, at::FIRST);
         self.asm().jump_if(Cond::Ne, R1, 0, guessed);
-        self.asm().call_sub("user_copy");
-        self.asm().jump_if(Cond::Ne, R0, 0, stop);
+        self.asm().mov(R0, WANTS_COPY);
+        self.asm().exit();
         self.asm().bind(guessed);
         self.count(percpu::GUESSED);
         self.asm().bind(chain);
@@ -769,12 +792,3 @@ impl<'a> Walk<'a> {
         self.set(at::EXACT, 0);
     }
 }
-
-/// First instructions of functions: `push %rbp`, `endbr64`, `ret`; and behind the push
-/// `mov %rsp,%rbp`. Mask, code, whether the frame pointer is pushed.
-const CODE: [(u32, u32, bool); 4] = [
-    (0xff, 0x55, false),
-    (0xffff_ffff, 0xfa1e_0ff3, false),
-    (0xff, 0xc3, false),
-    (0xff_ffff, 0xe5_8948, true),
-];

@@ -2,20 +2,15 @@
 //! rest of each is walked here, in a copy, by the same rows.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs;
-use std::path::Path;
 use std::rc::Rc;
 
-use spile_bpf::layout::{COPY_FIELDS, EXACT, VDSO, unwind_row::kind};
-use spile_debuginfo::{Image, Module};
+use spile_bpf::layout::{COPY_FIELDS, COPY_PAGES, EXACT, unwind_row::kind};
 
-use super::{File, Place, UserFiles, packed};
+use super::{Place, UserFiles, packed};
 use crate::record::{Field, Piece};
 
 /// Copies that are remembered.
 const KEEP: usize = 4096;
-/// Numbers of files that no kernel handler has met begin here.
-const OWN: u64 = 1 << 32;
 const PAGE: u64 = 4096;
 
 /// The frames that were found in copies, by the number of the copy.
@@ -25,37 +20,13 @@ pub struct Copies {
     order: VecDeque<u64>,
 }
 
-/// A mapping of a process.
+/// A mapping of code.
 struct Mapping {
     start: u64,
     end: u64,
+    /// What makes an address in it an offset in the file.
     offset: u64,
-    key: (u64, u64),
-    name: String,
-}
-
-/// The mappings of a process that hold code.
-fn mappings(process: u64) -> Vec<Mapping> {
-    let text = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
-    let mapping = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let hex = |w: &str| u64::from_str_radix(w, 16).ok();
-        if !words.next()?.contains('x') {
-            return None;
-        }
-        let offset = hex(words.next()?)?;
-        let (major, minor) = words.next()?.split_once(':')?;
-        let inode = words.next()?.parse().ok()?;
-        Some(Mapping {
-            start: hex(start)?,
-            end: hex(end)?,
-            offset,
-            key: (hex(major)? << 20 | hex(minor)?, inode),
-            name: words.collect::<Vec<_>>().join(" "),
-        })
-    };
-    text.lines().filter_map(mapping).collect()
+    file: u64,
 }
 
 /// Registers of a frame, and the stack.
@@ -132,6 +103,18 @@ impl Walk<'_> {
     }
 }
 
+/// Where an address is.
+fn place_of(maps: &[Mapping], address: u64, process: u64) -> Place {
+    let mapping = maps.iter().find(|m| (m.start..m.end).contains(&address));
+    let (file, offset) = mapping.map_or((0, process), |m| (m.file, address.wrapping_add(m.offset)));
+    Place {
+        addr: None,
+        file,
+        offset,
+        back: 0,
+    }
+}
+
 impl UserFiles {
     /// Walks on in a copy of a stack; `None` for a record that is not as it should be.
     pub fn learn_copy(&mut self, piece: &Piece<'_>, most: usize) -> Option<()> {
@@ -140,17 +123,29 @@ impl UserFiles {
             let Field::Long(n) = field else { return None };
             *to = *n as u64;
         }
-        let [id, process, ip, at, sp, bp, pages] = numbers;
-        let words = usize::try_from(pages * (PAGE / 8)).ok()?;
+        let [id, process, ip, at, sp, bp, pages, mapped] = numbers;
+        let room = COPY_PAGES * PAGE as usize / 8;
+        let words = usize::try_from(pages)
+            .ok()?
+            .checked_mul(PAGE as usize / 8)?;
         let mut walk = Walk {
             ip,
             at,
             sp,
             bp,
             base: sp & !(PAGE - 1),
-            words: piece.words.get(..words)?,
+            words: piece.words.get(..words.min(room))?,
         };
-        let maps = mappings(process);
+        let rest = piece.words.get(room..)?.chunks_exact(4);
+        let maps: Vec<Mapping> = rest
+            .take(usize::try_from(mapped).ok()?)
+            .map(|m| Mapping {
+                start: m[0],
+                end: m[1],
+                offset: m[2],
+                file: m[3],
+            })
+            .collect();
         let mut frames: Vec<Place> = Vec::new();
         let mut ended = false;
         while frames.len() < most {
@@ -170,7 +165,7 @@ impl UserFiles {
                 ended = true;
                 break;
             }
-            let mut place = self.place_of(&maps, walk.at, process);
+            let mut place = place_of(&maps, walk.at, process);
             place.addr = Some(walk.ip);
             // The offset is that of the address itself.
             if place.file != 0 {
@@ -195,57 +190,9 @@ impl UserFiles {
         self.copies.frames.get(&id).cloned().unwrap_or_default()
     }
 
-    /// Where an address is.
-    fn place_of(&mut self, maps: &[Mapping], address: u64, process: u64) -> Place {
-        let mapping = maps.iter().find(|m| (m.start..m.end).contains(&address));
-        let of_file = mapping.and_then(|m| {
-            let file = self.number_of(m, process)?;
-            let start = if m.key.1 == 0 { 0 } else { m.offset };
-            Some((file, start + (address - m.start)))
-        });
-        let (file, offset) = of_file.unwrap_or((0, process));
-        Place {
-            addr: None,
-            file,
-            offset,
-            back: 0,
-        }
-    }
-
-    /// The number of a mapping's file.
-    fn number_of(&mut self, mapping: &Mapping, process: u64) -> Option<u64> {
-        if mapping.name == "[vdso]" {
-            return Some(VDSO.into());
-        }
-        if mapping.key.1 == 0 {
-            return None;
-        }
-        let same = |file: &&u64| {
-            let known = self.known.get(*file);
-            known.is_some_and(|f| f.module.is_some())
-        };
-        if let Some(number) = self.numbers.get(&mapping.key).filter(same) {
-            return Some(*number);
-        }
-        let Mapping { start, end, .. } = mapping;
-        let link = format!("/proc/{process}/map_files/{start:x}-{end:x}");
-        let image = Image::open(Path::new(&link)).ok()?;
-        let number = OWN + self.known.len() as u64;
-        let name = mapping.name.trim_end_matches(" (deleted)").to_owned();
-        let module = Some(Module::new(image, &self.search));
-        let file = File {
-            name,
-            module,
-            rows: None,
-        };
-        self.known.insert(number, file);
-        self.numbers.insert(mapping.key, number);
-        Some(number)
-    }
-
     /// The row of an address; and whether its file is known.
     fn row(&mut self, maps: &[Mapping], address: u64) -> (Option<u64>, bool) {
-        let place = self.place_of(maps, address, 0);
+        let place = place_of(maps, address, 0);
         let Some(rows) = self.rows(place.file) else {
             return (None, false);
         };
@@ -289,13 +236,5 @@ mod tests {
         let mut w = walk();
         assert_eq!(w.by_row(None), Some(false));
         assert_eq!((w.ip, w.sp, w.bp), (0x9001, 0x8030, 0x8010));
-    }
-
-    #[test]
-    fn own_mappings() {
-        let here = own_mappings as fn() as usize as u64;
-        let maps = mappings(std::process::id().into());
-        let own = maps.iter().find(|m| (m.start..m.end).contains(&here));
-        assert!(own.is_some_and(|m| m.name.starts_with('/') && m.key.1 != 0));
     }
 }

@@ -228,6 +228,7 @@ pub fn bpf_options() -> BpfOptions {
                 vma_end: 48,
                 vma_pgoff: 56,
                 vma_file: 64,
+                vma_flags: 68,
                 file_inode: 72,
                 file_dentry: 80,
                 inode_ino: 88,

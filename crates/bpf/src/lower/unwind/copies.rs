@@ -8,14 +8,23 @@ use super::{Walk, at};
 use crate::asm::Function;
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size};
-use crate::layout::{COPIED, COPIES_MAP, COPY_FIELDS, COPY_PAGES, RecordShape, RecordWhat, percpu};
+use crate::layout::{
+    COPIED, COPIES_MAP, COPY_FIELDS, COPY_MAPPINGS, COPY_PAGES, RecordShape, RecordWhat, percpu,
+};
 use crate::lower::{RING, Res};
 
 const PAGE: i32 = 4096;
 /// Header, shape and fields.
 const HEAD: i32 = 16 + 8 * COPY_FIELDS as i32;
 /// Bytes of a copy.
-pub(crate) const COPY_BYTES: u32 = HEAD as u32 + COPY_PAGES as u32 * PAGE as u32;
+pub(crate) const COPY_BYTES: u32 = (MAPPED + COPY_MAPPINGS as i32 * MAPPING) as u32;
+/// Where the mappings begin, and bytes of one.
+const MAPPED: i32 = HEAD + COPY_PAGES as i32 * PAGE;
+const MAPPING: i32 = 32;
+/// Most mappings and gaps of a process that are looked at.
+const LOOKED_AT: i32 = 400;
+/// `VM_EXEC`
+const EXECUTABLE: i32 = 4;
 /// Data waits in the ring buffer; a flag of `bpf_ringbuf_query`.
 const AVAIL_DATA: i32 = 0;
 /// A copy is made only where less bytes wait than this, so that it pushes no output out.
@@ -28,7 +37,7 @@ pub(super) fn shape() -> RecordShape {
     RecordShape {
         what: RecordWhat::Copy,
         fields: vec![Ty::Long; COPY_FIELDS],
-        words: (COPY_PAGES * PAGE as usize / 8) as u32,
+        words: ((COPY_BYTES as i32 - HEAD) / 8) as u32,
     }
 }
 
@@ -76,6 +85,9 @@ impl Walk<'_> {
             self.asm().add(R8, PAGE);
         }
         self.asm().bind(read);
+        self.code_mappings();
+        self.get(R1, at::MAPPINGS);
+        self.asm().store(Size::DW, R7, field(7), R1);
         self.asm().ld_map(R1, RING);
         self.asm().mov(R2, R7);
         self.asm().mov(R3, COPY_BYTES as i32);
@@ -99,6 +111,50 @@ impl Walk<'_> {
         self.asm()
             .store(Size::DW, R1, base + at::offsets(most) as i16, R9);
         self.two_ends_at(none)
+    }
+
+    /// The mappings of code to the room of a copy at r7. What was known of the frame's own mapping is
+    /// lost.
+    fn code_mappings(&mut self) {
+        let [again, next, end] = std::array::from_fn(|_| self.p.asm.label());
+        for field in [at::MAPPINGS, at::NEXT] {
+            self.set(field, 0);
+        }
+        self.asm().mov(R8, LOOKED_AT);
+        self.asm().bind(again);
+        self.get(R1, at::NEXT);
+        self.set(at::ADDR, R1);
+        self.asm().call_sub("user_map");
+        self.get(R1, at::FLAGS);
+        self.asm().alu(AluOp::And, R1, EXECUTABLE);
+        self.asm().jump_if(Cond::Eq, R1, 0, next);
+        self.get(R1, at::FILE);
+        self.asm().jump_if(Cond::Eq, R1, 0, next);
+        self.get(R1, at::MAPPINGS);
+        self.asm().jump_if(Cond::Ge, R1, COPY_MAPPINGS as i32, end);
+        self.asm().mov(R2, R1);
+        self.asm().add(R2, 1);
+        self.set(at::MAPPINGS, R2);
+        self.asm()
+            .alu(AluOp::Lsh, R1, MAPPING.trailing_zeros() as i32);
+        self.asm().add(R1, R7);
+        self.asm().add(R1, MAPPED);
+        let fields = [at::START, at::END, at::OFF, at::FILE];
+        for (i, from) in fields.into_iter().enumerate() {
+            self.get(R2, from);
+            self.asm().store(Size::DW, R1, 8 * i as i16, R2);
+        }
+        self.asm().bind(next);
+        // On, behind what the tree has there; not known of the end of it all.
+        self.get(R1, at::LAST);
+        self.get(R2, at::NEXT);
+        self.asm().jump_if(Cond::Lt, R1, R2, end);
+        self.asm().add(R1, 1);
+        self.asm().jump_if(Cond::Eq, R1, 0, end);
+        self.set(at::NEXT, R1);
+        self.asm().add(R8, -1);
+        self.asm().jump_if(Cond::Ne, R8, 0, again);
+        self.asm().bind(end);
     }
 
     /// Ends with 1, and behind the label with 0.

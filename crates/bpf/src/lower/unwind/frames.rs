@@ -9,6 +9,15 @@ use crate::lower::argstr::Put;
 use crate::lower::stacks::{put_byte, put_hex};
 use crate::plan::StackRoom;
 
+/// First instructions of functions: `push %rbp`, `endbr64`, `ret`; and behind the push
+/// `mov %rsp,%rbp`. Mask, code, whether the frame pointer is pushed.
+pub(super) const CODE: [(u32, u32, bool); 4] = [
+    (0xff, 0x55, false),
+    (0xffff_ffff, 0xfa1e_0ff3, false),
+    (0xff, 0xc3, false),
+    (0xff_ffff, 0xe5_8948, true),
+];
+
 /// How frames are appended.
 pub(super) mod how {
     /// With their addresses.

@@ -50,6 +50,7 @@ impl Walk<'_> {
         self.asm().alu(AluOp::And, R1, 31);
         self.asm().alu(AluOp::Lsh, R1, 3);
         self.asm().add(R1, R6);
+        self.last();
         let slots = self.base + at::NODE as i16 + 8;
         self.asm().load(Size::DW, R2, R1, slots);
         self.set(at::ENTRY, R2);
@@ -62,6 +63,32 @@ impl Walk<'_> {
         self.asm().mov(R0, 1);
         self.asm().exit();
         self.p.finish()
+    }
+
+    /// Notes the pivot of the slot at r1, counted behind the pivots of such a node (r8). The last slot
+    /// has none: it ends where its parent's does.
+    fn last(&mut self) {
+        let [arange, found, none] = std::array::from_fn(|_| self.p.asm.label());
+        let before = |pivots: u32| (8 * pivots) as i16;
+        let first = self.base + at::NODE as i16 + 8;
+        self.asm().jump_if(Cond::Eq, R8, ARANGE, arange);
+        self.asm()
+            .load(Size::DW, R2, R1, first - before(RANGE_PIVOTS));
+        self.asm().mov(R3, R6);
+        self.asm().add(R3, 8 * (2 * RANGE_PIVOTS as i32));
+        self.asm().jump(found);
+        self.asm().bind(arange);
+        self.asm()
+            .load(Size::DW, R2, R1, first - before(ARANGE_PIVOTS));
+        self.asm().mov(R3, R6);
+        self.asm().add(R3, 8 * (2 * ARANGE_PIVOTS as i32));
+        self.asm().bind(found);
+        self.asm().mov(R4, R1);
+        self.asm().alu(AluOp::Sub, R4, R3);
+        self.asm().jump_if(Cond::Sge, R4, 0, none);
+        self.asm().jump_if(Cond::Eq, R2, 0, none);
+        self.set(at::LAST, R2);
+        self.asm().bind(none);
     }
 
     /// Adds to r1 how many of these pivots are before the page r9. r3: the mask of a page.
@@ -109,6 +136,8 @@ impl Walk<'_> {
         self.asm().jump_if(Cond::Le, R8, R1, end);
         self.set(at::START, R9);
         self.set(at::END, R8);
+        self.word(R8, R7, o.vma_flags, end);
+        self.set(at::FLAGS, R8);
         self.word(R8, R7, o.vma_pgoff, end);
         self.asm().alu(AluOp::Lsh, R8, 12);
         self.asm().alu(AluOp::Sub, R8, R9);
