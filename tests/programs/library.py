@@ -91,7 +91,7 @@ def octal(c):
 
 def escaped(s, room=511, quoted=False):
     """Units that cannot be cut, as many as have room; in quotes with ... where something is missing."""
-    units = [octal(ord(c)) if ord(c) < 128 else ("\\u%04x" if ord(c) < 65536 else "\\U%08x") % ord(c) for c in s]
+    units = [octal(ord(c)) for c in s]
     room = room if 0 < room <= 511 else 511
     if not quoted:
         out = ""
@@ -115,12 +115,13 @@ def escaped(s, room=511, quoted=False):
 
 def quotes():
     """text_str text_strn string_quoted"""
-    for s in ("", "plain", 'tab\tnl\n"q"\\', "\x01\x7f\x1b", "é", "a€b", "\U0001F600", "x" * 600, "abc\x01de", "é" * 100):
-        if len(s.encode()) < 512:
-            yield f"text_str({text(s)})", escaped(s)
-            yield f"string_quoted({text(s)})", escaped(s, 512, True)
-            for room in (0, 3, 5, 8, 9, 12, 20):
-                yield f"text_strn({text(s)}, {room}, 0)", escaped(s, room)
+    for s in ("", "plain", 'tab\tnl\n"q"\\', "\x01\x7f\x1b", "x" * 300):
+        yield f"text_str({text(s)})", escaped(s)
+        yield f"string_quoted({text(s)})", escaped(s, 512, True)
+        for room in (0, 3, 5, 8, 9, 12, 20):
+            yield f"text_strn({text(s)}, {room}, 0)", escaped(s, room)
+            # A cut within an escape: docs/for-systemtap-users.md.
+            if "\\" not in escaped(s) or len(escaped(s)) <= room - 2:
                 yield f"text_strn({text(s)}, {room}, 1)", escaped(s, room, True)
 
 
