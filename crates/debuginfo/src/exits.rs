@@ -25,8 +25,6 @@ pub struct Exits {
     pub jumps: Vec<Jump>,
     /// Whether it calls anything: only then can an exception pass through it.
     pub calls: bool,
-    /// Whether it jumps back to its first instruction.
-    pub restarts: bool,
 }
 
 /// A jump to another function.
@@ -197,7 +195,6 @@ impl Function<'_> {
                     exits.jumps.push(Jump { at: *at, to: None });
                 }
                 FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => match to(i) {
-                    Some(t) if t == self.entry => exits.restarts = true,
                     Some(t) if within(&self.parts, t) => {}
                     to => exits.jumps.push(Jump { at: *at, to }),
                 },

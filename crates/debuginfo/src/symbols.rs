@@ -64,8 +64,21 @@ impl<'a> Symbols<'a> {
     pub fn of(images: &[&'a Image]) -> Symbols<'a> {
         let mut all = Vec::new();
         for image in images {
-            read(image, &mut all);
+            read(image, true, &mut all);
+            read(image, false, &mut all);
         }
+        Symbols::sorted(all)
+    }
+
+    /// Those that a file shows the dynamic linker, which are few beside all of a large program.
+    #[must_use]
+    pub fn exported(image: &'a Image) -> Symbols<'a> {
+        let mut all = Vec::new();
+        read(image, true, &mut all);
+        Symbols::sorted(all)
+    }
+
+    fn sorted(mut all: Vec<Symbol<'a>>) -> Symbols<'a> {
         all.sort_unstable_by_key(|s| (s.address, s.binding, s.name, s.kind, !s.dynamic));
         all.dedup_by(|b, a| {
             let same = a.address == b.address && a.name == b.name && a.kind == b.kind;
@@ -146,54 +159,52 @@ impl<'a> Symbols<'a> {
     }
 }
 
-/// Adds the defined symbols of one file's two tables.
-fn read<'a>(image: &'a Image, all: &mut Vec<Symbol<'a>>) {
+/// Adds the defined symbols of one of a file's two tables.
+fn read<'a>(image: &'a Image, dynamic: bool, all: &mut Vec<Symbol<'a>>) {
     let e = LittleEndian;
-    let tables = [
-        (image.elf().elf_dynamic_symbol_table(), true),
-        (image.elf().elf_symbol_table(), false),
-    ];
-    for (table, dynamic) in tables {
-        all.reserve(table.len());
-        for sym in table.iter() {
-            let address = image.symbol_address(sym);
-            let kind = match sym.st_type() {
-                elf::STT_FUNC => SymbolKind::Func,
-                elf::STT_GNU_IFUNC => SymbolKind::IFunc,
-                elf::STT_OBJECT => SymbolKind::Data,
-                elf::STT_TLS => SymbolKind::Tls,
-                // Assembly code often leaves the type out.
-                elf::STT_NOTYPE if image.is_code(address) => SymbolKind::Func,
-                _ => continue,
-            };
-            if sym.is_undefined(e) {
-                continue;
-            }
-            let name = sym.name(e, table.strings()).ok();
-            let Some(name) = name.and_then(|n| std::str::from_utf8(n).ok()) else {
-                continue;
-            };
-            // Linkers put versions behind names here, `name@@VERSION`.
-            let name = match name.find('@') {
-                Some(at) if !dynamic => &name[..at],
-                _ => name,
-            };
-            if name.is_empty() {
-                continue;
-            }
-            let binding = match sym.st_bind() {
-                elf::STB_LOCAL => Binding::Local,
-                elf::STB_WEAK => Binding::Weak,
-                _ => Binding::Global,
-            };
-            all.push(Symbol {
-                name,
-                address,
-                size: sym.st_size(e),
-                kind,
-                binding,
-                dynamic,
-            });
+    let table = match dynamic {
+        true => image.elf().elf_dynamic_symbol_table(),
+        false => image.elf().elf_symbol_table(),
+    };
+    all.reserve(table.len());
+    for sym in table.iter() {
+        let address = image.symbol_address(sym);
+        let kind = match sym.st_type() {
+            elf::STT_FUNC => SymbolKind::Func,
+            elf::STT_GNU_IFUNC => SymbolKind::IFunc,
+            elf::STT_OBJECT => SymbolKind::Data,
+            elf::STT_TLS => SymbolKind::Tls,
+            // Assembly code often leaves the type out.
+            elf::STT_NOTYPE if image.is_code(address) => SymbolKind::Func,
+            _ => continue,
+        };
+        if sym.is_undefined(e) {
+            continue;
         }
+        let name = sym.name(e, table.strings()).ok();
+        let Some(name) = name.and_then(|n| std::str::from_utf8(n).ok()) else {
+            continue;
+        };
+        // Linkers put versions behind names here, `name@@VERSION`.
+        let name = match name.find('@') {
+            Some(at) if !dynamic => &name[..at],
+            _ => name,
+        };
+        if name.is_empty() {
+            continue;
+        }
+        let binding = match sym.st_bind() {
+            elf::STB_LOCAL => Binding::Local,
+            elf::STB_WEAK => Binding::Weak,
+            _ => Binding::Global,
+        };
+        all.push(Symbol {
+            name,
+            address,
+            size: sym.st_size(e),
+            kind,
+            binding,
+            dynamic,
+        });
     }
 }

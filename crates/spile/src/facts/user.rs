@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_debuginfo::{Binding, Module as File, Search, Symbol, SymbolKind, demangle};
+use spile_debuginfo::{Binding, Module as File, Search, Symbol, SymbolKind, Symbols, demangle};
 use spile_ir::CodePlace;
 use spile_kernel::glob;
 use spile_runtime::FileState;
@@ -172,7 +172,9 @@ impl Programs {
                     Ok(found) if !by_symbol => found,
                     Err(why) if !by_symbol => return Err(why),
                     Ok(mut found) if !found.is_empty() => {
-                        add_aliases(&mut found, path, file, name, kind, alias);
+                        if glob::is_pattern(name) {
+                            add_aliases(&mut found, path, file, name, alias);
+                        }
                         found
                     }
                     other => match (other, functions(path, file, name, kind)) {
@@ -239,30 +241,36 @@ impl Programs {
     }
 }
 
-/// Adds functions whose names in debugging information do not match but of which a symbol does.
+/// Adds functions whose names in debugging information do not match but of which an exported symbol
+/// does. Mangled ones are no aliases.
 fn add_aliases(
     found: &mut Vec<FoundPlace>,
     path: &Arc<str>,
     file: &File,
     pattern: &str,
-    kind: &FunctionKind,
     alias: impl Fn(FoundPlace) -> FoundPlace,
 ) {
+    // Not among all symbols: a large program has hundreds of thousands.
+    let exported = Symbols::exported(file.image());
+    let plain = |s: &&Symbol<'_>| {
+        s.kind == SymbolKind::Func
+            && !["_Z", "_R"].iter().any(|m| s.name.starts_with(m))
+            && glob::matches(pattern, s.name)
+    };
     let mut known: BTreeSet<u64> = found.iter().map(|p| p.address).collect();
-    for symbol in functions(path, file, pattern, kind) {
+    for s in exported.all().iter().filter(plain) {
         // At its start or behind its prologue.
-        let size = file.symbols().starting_at(symbol.address).map(|s| s.size);
-        let end = symbol
-            .address
-            .saturating_add(size.max().unwrap_or(0).max(1));
-        if known.range(symbol.address..end).next().is_some() {
+        let end = s.address.saturating_add(s.size.max(1));
+        if known.range(s.address..end).next().is_some() {
             continue;
         }
-        let id = symbol.id;
-        let place = alias(symbol);
+        let Some(offset) = file.image().file_offset(s.address) else {
+            continue;
+        };
+        let found_there = alias(place(path, s.name, s.address, offset));
         // What no debugging information is about does not belong to a pattern.
-        if place.id != id && known.insert(place.address) {
-            found.push(place);
+        if found_there.id != s.address && known.insert(found_there.address) {
+            found.push(found_there);
         }
     }
 }
