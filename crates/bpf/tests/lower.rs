@@ -401,7 +401,10 @@ fn text(p: &Program, c: &Compiled, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>
                     let memory = &mut |_: spile_ir::Space, _: u64, _: &mut [u8]| Ok(());
                     spile_ir::fmt::render(format, &fields, memory, &mut out).expect("renders");
                 }
-                RecordWhat::Deferred | RecordWhat::File | RecordWhat::Executed => {
+                RecordWhat::Deferred
+                | RecordWhat::File
+                | RecordWhat::Executed
+                | RecordWhat::Copy => {
                     panic!("nothing is left to anybody here")
                 }
                 RecordWhat::Hist(_) => panic!("no program draws a histogram"),

@@ -326,7 +326,10 @@ impl<'p> Kernel<'p> {
                     let format = &self.program.formats[fmt.index()];
                     spile_ir::fmt::render(format, &fields, memory, out).expect("renders");
                 }
-                RecordWhat::Deferred | RecordWhat::File | RecordWhat::Executed => {
+                RecordWhat::Deferred
+                | RecordWhat::File
+                | RecordWhat::Executed
+                | RecordWhat::Copy => {
                     panic!("nothing is left to anybody here")
                 }
                 RecordWhat::Hist(hist) => {
