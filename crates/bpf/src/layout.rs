@@ -451,8 +451,8 @@ pub struct SyscallDesc {
     pub name: String,
     /// Up to six arguments.
     pub args: Vec<ArgDesc>,
-    /// The result is an address: printed in hex.
-    pub ret_hex: bool,
+    /// The base in which the result is printed: 8, 10 or 16.
+    pub ret_base: u8,
 }
 
 /// How an argument is printed.
@@ -474,12 +474,27 @@ pub enum ArgDesc {
     Dirfd,
     /// Signal number by name.
     Signal,
-    /// Names of bits joined by `|`, the rest in hex: index into a flag table.
-    Flags(&'static FlagTable),
-    /// One of several values by name, otherwise a number.
-    Enum(&'static FlagTable),
-    /// NULL-terminated vector of user strings: `["a", "b"]`.
-    Argv,
+    /// Names of bits of so many bytes joined by `|`, the rest in hex.
+    Flags(&'static FlagTable, u8),
+    /// One of several values of so many bytes by name, otherwise a number, which may be signed.
+    Enum(&'static FlagTable, u8, bool),
+    /// A 64-bit number in this 32-bit word (low) and the next.
+    Pair,
+    /// NULL-terminated vector of user strings, of pointers of so many bytes: `["a", "b"]`.
+    Argv(u8),
+    /// Bytes in user space, as many as that argument word says, quoted.
+    Buffer(u8),
+    /// A `struct sockaddr` in user space, whose length that argument word says.
+    Sockaddr(u8),
+    /// A time in user space.
+    Time {
+        /// Its fields have 32 bits.
+        narrow: bool,
+        /// The part of a second is in microseconds.
+        micro: bool,
+        /// A timer: interval and value.
+        pair: bool,
+    },
 }
 
 /// Names of flag bits or values.

@@ -465,7 +465,7 @@ fn text_of_system_calls() {
         ));
         let mut options = options();
         let all = [
-            ArgDesc::Flags(&BITS),
+            ArgDesc::Flags(&BITS, 8),
             ArgDesc::Hex(8),
             ArgDesc::Int(4),
             ArgDesc::UserStr,
@@ -475,25 +475,25 @@ fn text_of_system_calls() {
                 nr: 321,
                 name: "bpf".into(),
                 args: all[..1].to_vec(),
-                ret_hex: false,
+                ret_base: 10,
             },
             SyscallDesc {
                 nr: 322,
                 name: "listed".into(),
                 args: vec![
-                    ArgDesc::Enum(&BITS),
+                    ArgDesc::Enum(&BITS, 4, true),
                     ArgDesc::Dirfd,
                     ArgDesc::Octal,
-                    ArgDesc::Argv,
+                    ArgDesc::Argv(8),
                     ArgDesc::Signal,
                 ],
-                ret_hex: true,
+                ret_base: 16,
             },
             SyscallDesc {
                 nr: 323,
                 name: "all".into(),
                 args: all.to_vec(),
-                ret_hex: true,
+                ret_base: 16,
             },
         ]
         .into();

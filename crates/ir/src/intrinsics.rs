@@ -139,6 +139,7 @@ intrinsics! {
     SysRet "sys_ret" () -> Long, K, pure; "Result of the system call, or of the function. Returns only."
     SysName "sys_name" () -> Str[31], K, pure; "Name of the system call; `syscall_N` where the table has none."
     SysArgstr "sys_argstr" () -> Str, K; "The system call's arguments as text, decoded by the system-call table. `SysEnter` only: user memory is read now."
+    SysArgtext "sys_argtext" (Long) -> Str, K; "Argument word n (constant, 0 to 5) of the system call as `sys_argstr` has it. `SysEnter` only."
     SysRetstr "sys_retstr" () -> Str[47], K, pure; "The system call's result as text: number, hex, or `-2 (ENOENT)`. `SysExit` only."
     RegArg "reg_arg" (Long) -> Long, K, pure; "Register argument n (constant, from 1) by the convention of system calls or functions, as `int_arg(n)` reads it; at a system call's return, 1 is the result. System-call events and code only."
     PerfCount "perf_count" (Long, Long) -> Long, K, fails; "How many events of a perf event (its type and config, constants) the current thread has had since the session began."

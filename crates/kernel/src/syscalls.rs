@@ -38,6 +38,8 @@ pub struct Syscall {
     pub name: &'static str,
     /// The tapset's probe point and its `name`: `fstatat` for `newfstatat`.
     pub probe: &'static str,
+    /// The probe point that it is a hit of, too: `pipe` for `pipe2`, whose name stays its own.
+    pub point: &'static str,
     /// The kernel's function without its `sys_`: `newfstat` for `fstat`.
     pub entry: &'static str,
     /// How its result is shown.
@@ -53,6 +55,8 @@ pub enum Ret {
     Int,
     /// In hexadecimal: an address.
     Hex,
+    /// In octal: a file mode.
+    Octal,
     /// It never returns.
     Never,
 }
@@ -84,7 +88,7 @@ pub enum ArgKind {
     Uint(u8),
     /// In hexadecimal: `hex32`, `hex`.
     Hex(u8),
-    /// A file mode, in octal: `mode` (of 16 bits), `mode32`.
+    /// A file mode, in octal: `mode`, `mode32`.
     Mode,
     /// An address that is shown as such: `ptr`.
     Ptr,
@@ -98,7 +102,8 @@ pub enum ArgKind {
     Signal,
     /// A directory's descriptor, or `AT_FDCWD`: `dirfd`.
     DirFd,
-    /// A set of flags: `|table`, or `|table:64` where the parameter is a long.
+    /// A set of flags: `|table`, `|table:u` where it is unsigned, or `|table:64` where it is an
+    /// unsigned long.
     Flags(&'static str),
     /// One of several values: `=table`, likewise.
     Choice(&'static str),
@@ -133,6 +138,20 @@ pub enum Form {
 }
 
 impl Arg {
+    /// Whether it is shown as more than a number.
+    #[must_use]
+    pub fn has_text(&self) -> bool {
+        !matches!(
+            self.kind,
+            ArgKind::Int(_)
+                | ArgKind::Uint(_)
+                | ArgKind::Hex(_)
+                | ArgKind::Mode
+                | ArgKind::Ptr
+                | ArgKind::Pair
+        )
+    }
+
     /// The form in which the tapset's variable `name` gives this argument;
     /// `None` if it belongs to another.
     ///
@@ -187,13 +206,13 @@ impl Syscall {
     /// the tapset's; `compat_NAME` means calls of 32-bit programs only.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
-        if name == self.name || name == self.probe {
+        if [self.name, self.probe, self.point].contains(&name) {
             return true;
         }
         self.abi == Abi::I386
             && name.strip_prefix("compat_").is_some_and(|rest| {
                 let rest = rest.strip_prefix("sys_").unwrap_or(rest);
-                rest == self.name || rest == self.probe
+                [self.name, self.probe, self.point].contains(&rest)
             })
     }
 }
@@ -329,10 +348,14 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
     let (names, entry) = names
         .split_once('@')
         .map_or((names, None), |(n, e)| (n, Some(e)));
+    let (names, point) = names
+        .split_once('<')
+        .map_or((names, None), |(n, p)| (n, Some(p)));
     let (name, probe) = names.split_once('=').unwrap_or((names, names));
     let ret = match columns.next()? {
         "d" => Ret::Int,
         "x" => Ret::Hex,
+        "o" => Ret::Octal,
         "-" => Ret::Never,
         _ => return None,
     };
@@ -355,6 +378,7 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
         nr,
         name,
         probe,
+        point: point.unwrap_or(probe),
         entry: entry.unwrap_or(name),
         ret,
         args,
@@ -367,6 +391,9 @@ fn parse_arg(text: &'static str, at: u8, word: u8, time: u8) -> Option<Arg> {
     let (kind, long) = kind
         .strip_suffix(":64")
         .map_or((kind, false), |kind| (kind, true));
+    let (kind, unsigned) = kind
+        .strip_suffix(":u")
+        .map_or((kind, long), |kind| (kind, true));
     let native = if long { word } else { 32 };
     let (kind, bits, signed) = match kind {
         "int" => (ArgKind::Int(32), 32, true),
@@ -376,7 +403,7 @@ fn parse_arg(text: &'static str, at: u8, word: u8, time: u8) -> Option<Arg> {
         "ulong" => (ArgKind::Uint(word), word, false),
         "hex32" => (ArgKind::Hex(32), 32, false),
         "hex" => (ArgKind::Hex(word), word, false),
-        "mode" => (ArgKind::Mode, 16, false),
+        "mode" => (ArgKind::Mode, 32, false),
         "mode32" => (ArgKind::Mode, 32, false),
         "ptr" => (ArgKind::Ptr, word, false),
         "str" => (ArgKind::Str, word, false),
@@ -391,9 +418,9 @@ fn parse_arg(text: &'static str, at: u8, word: u8, time: u8) -> Option<Arg> {
         "pair" => (ArgKind::Pair, 64, true),
         other => {
             if let Some(table) = other.strip_prefix('|') {
-                (ArgKind::Flags(table), native, true)
+                (ArgKind::Flags(table), native, !unsigned)
             } else if let Some(table) = other.strip_prefix('=') {
-                (ArgKind::Choice(table), native, true)
+                (ArgKind::Choice(table), native, !unsigned)
             } else if let Some(len) = other.strip_prefix("buf") {
                 (ArgKind::Buf(len.parse().ok()?), word, false)
             } else {

@@ -58,9 +58,9 @@ fn of_body(program: &Program, layout: &Layout, body: &Body) -> Needs {
 
 /// Whether a kernel handler reads memory of the current process, functions included.
 pub fn reads_user(program: &Program) -> bool {
-    use Intrinsic::{SysArgstr, UserBuf, UserStr};
+    use Intrinsic::{SysArgstr, SysArgtext, UserBuf, UserStr};
     reads(program, |inst| match inst {
-        Inst::Intr { f, .. } => matches!(f, UserStr | UserBuf | SysArgstr),
+        Inst::Intr { f, .. } => matches!(f, UserStr | UserBuf | SysArgstr | SysArgtext),
         Inst::Load { space, .. } => *space == Space::User,
         _ => false,
     })

@@ -323,7 +323,7 @@ fn needs(f: Intrinsic) -> Option<&'static str> {
         Intrinsic::CtxRet => "return of a function",
         Intrinsic::RegArg => "function or system call",
         Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName => "system call",
-        Intrinsic::SysArgstr => "entry to a system call",
+        Intrinsic::SysArgstr | Intrinsic::SysArgtext => "entry to a system call",
         Intrinsic::SysRet => "return from a function or a system call",
         Intrinsic::SysRetstr => "return from a system call",
         Intrinsic::UserStr | Intrinsic::UserBuf | Intrinsic::UserQuoted | Intrinsic::UserUtf => {
@@ -394,7 +394,7 @@ fn has(event: &Event, f: Intrinsic) -> bool {
         | Intrinsic::CgroupId
         | Intrinsic::CgroupAncestor => !matches!(event, Event::Netfilter(_)),
         Intrinsic::Verdict | Intrinsic::VerdictSet => matches!(event, Event::Netfilter(_)),
-        Intrinsic::SysArgstr => matches!(event, Event::SysEnter(_)),
+        Intrinsic::SysArgstr | Intrinsic::SysArgtext => matches!(event, Event::SysEnter(_)),
         Intrinsic::SysRet => match event {
             Event::Code(probe) => probe.ret,
             event => matches!(event, Event::SysExit(_)),

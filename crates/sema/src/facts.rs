@@ -98,6 +98,8 @@ pub struct SysCall {
     pub name: &'static str,
     /// Name as in `syscall.NAME` and in that probe's `name` (`fstatat`).
     pub probe: &'static str,
+    /// The name of the point that it is a hit of, too (`pipe` for `pipe2`).
+    pub point: &'static str,
     /// Its arguments in order.
     pub args: Vec<SysArg>,
 }
@@ -113,6 +115,8 @@ pub struct SysArg {
     pub word: u8,
     /// What it is.
     pub kind: SysArgKind,
+    /// `argstr` shows it as more than a number.
+    pub text: bool,
 }
 
 /// What an argument of a system call is, as far as its value in a script goes.

@@ -72,11 +72,13 @@ impl Machine {
             kernel,
             word,
             kind,
+            text: false,
         };
         let call = |nr, name, probe, args: &[(&'static str, &'static str, SysArgKind)]| SysCall {
             nr,
             name,
             probe,
+            point: probe,
             args: args.iter().zip(0..).map(|(a, w)| arg(*a, w)).collect(),
         };
         let c = NrSet::COMPAT;

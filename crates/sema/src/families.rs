@@ -694,7 +694,7 @@ fn syscalls(facts: &dyn Facts, c: &Component) -> Result<Vec<usize>, Box<Diagnost
     let all = facts.syscalls();
     let named = |want: &str, compat_only: bool| -> Vec<usize> {
         let fits = |(_, s): &(usize, &crate::facts::SysCall)| {
-            (s.probe == want || s.name == want) && (!compat_only || s.is_compat())
+            [s.point, s.probe, s.name].contains(&want) && (!compat_only || s.is_compat())
         };
         all.iter()
             .enumerate()
@@ -703,7 +703,10 @@ fn syscalls(facts: &dyn Facts, c: &Component) -> Result<Vec<usize>, Box<Diagnost
             .collect()
     };
     let mut calls = if is_pattern(&c.name) {
-        let fits = |i: &usize| matches(&c.name, all[*i].probe, true);
+        let fits = |i: &usize| {
+            let call = &all[*i];
+            matches(&c.name, call.probe, true) || matches(&c.name, call.point, true)
+        };
         (0..all.len()).filter(fits).collect()
     } else {
         named(&c.name, false)

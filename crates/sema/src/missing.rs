@@ -44,6 +44,13 @@ impl Missing {
             .any(|(name, mut vars)| name == alias && vars.any(|v| v == variable))
     }
 
+    /// Whether any system call lacks this variable.
+    pub fn lacks_of_call(self, variable: &str) -> bool {
+        self.variables()
+            .filter(|(alias, _)| alias.starts_with("syscall."))
+            .any(|(_, mut vars)| vars.any(|v| v == variable))
+    }
+
     /// The aliases that are missing.
     pub fn aliases(self) -> impl Iterator<Item = &'static str> {
         let rows = self.rows().filter(|(_, what, _)| *what == WHOLE);
@@ -54,6 +61,8 @@ impl Missing {
     pub fn left_out(self, pattern: &str, facts: &dyn Facts) -> Vec<&'static str> {
         let words = |text: &str| text.split('.').count();
         let across = pattern.contains("**");
+        // What is cheap to compare first.
+        let fixed = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
         let there = |base: &str| match base.split_once(':') {
             Some(("t", name)) => !facts.tracepoints(name).is_empty(),
             Some((_, name)) => facts.symbol_exists(name),
@@ -61,6 +70,7 @@ impl Missing {
         };
         let rows = self.rows().filter(|(name, what, bases)| {
             *what == WHOLE
+                && name.starts_with(&pattern[..fixed])
                 && (across || words(pattern) == words(name))
                 && matches(pattern, name, true)
                 && (bases.is_empty() || bases.split_ascii_whitespace().any(there))

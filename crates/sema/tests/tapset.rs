@@ -189,6 +189,7 @@ fn machine(files: &[(String, String)]) -> Everything {
         nr,
         name,
         probe: name,
+        point: name,
         args: Vec::new(),
     };
     Everything {

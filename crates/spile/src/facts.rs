@@ -215,6 +215,7 @@ fn system_calls() -> Vec<SysCall> {
             nr: base + call.nr,
             name: call.name,
             probe: call.probe,
+            point: call.point,
             args: call
                 .args
                 .iter()
@@ -223,6 +224,7 @@ fn system_calls() -> Vec<SysCall> {
                     kernel: a.kernel_name,
                     word: a.word,
                     kind: arg_kind(a),
+                    text: a.has_text(),
                 })
                 .collect(),
         })

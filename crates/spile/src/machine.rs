@@ -294,7 +294,11 @@ fn make_descs() -> Vec<SyscallDesc> {
                 nr: base + call.nr,
                 name: call.name.into(),
                 args: arg_descs(&call.args, &mut tables),
-                ret_hex: call.ret == Ret::Hex,
+                ret_base: match call.ret {
+                    Ret::Hex => 16,
+                    Ret::Octal => 8,
+                    Ret::Int | Ret::Never => 10,
+                },
             });
         }
     }
@@ -310,35 +314,49 @@ fn arg_descs(args: &[syscalls::Arg], tables: &mut Tables) -> Vec<ArgDesc> {
         let optional = arg.kind == ArgKind::Mode && before == Some(ArgKind::Flags("open"));
         descs.push(match optional {
             true => ArgDesc::OpenMode,
-            false => arg_desc(arg.kind, tables),
+            false => arg_desc(arg, tables),
         });
         before = Some(arg.kind);
     }
     descs
 }
 
-fn arg_desc(kind: ArgKind, tables: &mut Tables) -> ArgDesc {
+fn arg_desc(arg: &syscalls::Arg, tables: &mut Tables) -> ArgDesc {
     let bytes = |bits: u8| bits.div_ceil(8);
-    match kind {
+    let size = bytes(arg.bits);
+    match arg.kind {
         ArgKind::Int(bits) => ArgDesc::Int(bytes(bits)),
         ArgKind::Uint(bits) => ArgDesc::Uint(bytes(bits)),
         ArgKind::Hex(bits) => ArgDesc::Hex(bytes(bits)),
         ArgKind::Mode => ArgDesc::Octal,
         ArgKind::Str => ArgDesc::UserStr,
-        ArgKind::Argv => ArgDesc::Argv,
+        ArgKind::Argv | ArgKind::Envp => ArgDesc::Argv(size),
+        ArgKind::Buf(word) => ArgDesc::Buffer(word),
+        ArgKind::Sockaddr(word) => ArgDesc::Sockaddr(word),
+        ArgKind::Timespec(bits) => time(bits, false, false),
+        ArgKind::Timeval(bits) => time(bits, true, false),
+        ArgKind::Itimerspec(bits) => time(bits, false, true),
+        ArgKind::Itimerval(bits) => time(bits, true, true),
         ArgKind::Signal => ArgDesc::Signal,
         ArgKind::DirFd => ArgDesc::Dirfd,
-        ArgKind::Flags(name) => flags(name, tables).map_or(ArgDesc::Hex(8), ArgDesc::Flags),
-        ArgKind::Choice(name) => flags(name, tables).map_or(ArgDesc::Int(4), ArgDesc::Enum),
-        ArgKind::Pair => ArgDesc::Int(8),
-        ArgKind::Ptr
-        | ArgKind::Envp
-        | ArgKind::Buf(_)
-        | ArgKind::Sockaddr(_)
-        | ArgKind::Timespec(_)
-        | ArgKind::Timeval(_)
-        | ArgKind::Itimerspec(_)
-        | ArgKind::Itimerval(_) => ArgDesc::Hex(8),
+        ArgKind::Flags(name) => {
+            flags(name, tables).map_or(ArgDesc::Hex(size), |t| ArgDesc::Flags(t, size))
+        }
+        ArgKind::Choice(name) => match flags(name, tables) {
+            Some(table) => ArgDesc::Enum(table, size, arg.signed),
+            None => ArgDesc::Int(size),
+        },
+        ArgKind::Pair => ArgDesc::Pair,
+        ArgKind::Ptr => ArgDesc::Hex(8),
+    }
+}
+
+/// A time whose fields have so many bits.
+fn time(bits: u8, micro: bool, pair: bool) -> ArgDesc {
+    ArgDesc::Time {
+        narrow: bits == 32,
+        micro,
+        pair,
     }
 }
 

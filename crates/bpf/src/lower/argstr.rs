@@ -1,4 +1,4 @@
-//! Arguments and results of system calls as text.
+//! Arguments of system calls as text.
 //!
 //! The table of system calls becomes rows in `.rodata`: for each number six descriptors, for
 //! each set of flags or values a list of names. The subprogram `put_arg` turns a descriptor
@@ -7,11 +7,14 @@
 //! took it past its million instructions. User strings are quoted, their unprintable bytes
 //! escaped. What does not fit is cut, and counted.
 
-use spile_ir::{Event, NrSet, Reg as IrReg};
+use std::ops::Range;
+
+use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use super::append::{append_number, append_text, flag};
+use super::argparts::{self, MICRO, NARROW, TIMER};
 use super::usermem::{USER_TEXT, staging, use_user_text};
-use super::{Gen, NR, Res, Text, deferred, search, syscalls::arch, usermem};
+use super::{Gen, NR, Res, deferred, search, syscalls::arch, usermem};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
@@ -19,7 +22,7 @@ use crate::layout::{ArgDesc, FlagTable, Quote, SyscallDesc};
 use crate::plan::Plan;
 
 /// Kinds of descriptors: the low byte.
-mod kind {
+pub(super) mod kind {
     pub const SIGNED: i32 = 1;
     pub const UNSIGNED: i32 = 2;
     pub const HEX: i32 = 3;
@@ -30,6 +33,16 @@ mod kind {
     pub const ENUM: i32 = 8;
     pub const ARGV: i32 = 9;
     pub const OPEN_MODE: i32 = 10;
+    /// The second word of a pair, which the first one has shown.
+    pub const SHOWN: i32 = 11;
+    pub const PAIR: i32 = 12;
+    /// As ENUM, unsigned.
+    pub const CHOICE: i32 = 13;
+    pub const TIME: i32 = 14;
+    pub const BUFFER: i32 = 15;
+    pub const SOCKADDR: i32 = 16;
+    /// As ARGV, of pointers of 32 bits.
+    pub const ARGV_4: i32 = 17;
 }
 
 /// Set in descriptors of all arguments but the first: a comma comes before.
@@ -39,6 +52,7 @@ const CREATES: i32 = 0x40_0040;
 
 /// Arguments of a system call.
 const ARGS: usize = 6;
+const ARGS_LONG: i64 = ARGS as i64;
 /// Bytes of a row: six descriptors.
 const ROW: i32 = 8 * ARGS as i32;
 /// Bytes of a name's entry: mask, bits, name.
@@ -50,34 +64,24 @@ const MAX_NAMES: usize = 64;
 const MAX_ARGV: i16 = 16;
 /// `AT_FDCWD`.
 const AT_FDCWD: i32 = -100;
-/// Largest number of an error.
-const MAX_ERRNO: i32 = 4095;
-
-/// Names of the errors from 1 on (`include/uapi/asm-generic/errno*.h`).
-const ERRNO: &str = "EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM \
-EACCES EFAULT ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY \
-ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOLCK ENOSYS \
-ENOTEMPTY ELOOP - ENOMSG EIDRM ECHRNG EL2NSYNC EL3HLT EL3RST ELNRNG EUNATCH ENOCSI EL2HLT EBADE \
-EBADR EXFULL ENOANO EBADRQC EBADSLT - EBFONT ENOSTR ENODATA ETIME ENOSR ENONET ENOPKG EREMOTE \
-ENOLINK EADV ESRMNT ECOMM EPROTO EMULTIHOP EDOTDOT EBADMSG EOVERFLOW ENOTUNIQ EBADFD EREMCHG \
-ELIBACC ELIBBAD ELIBSCN ELIBMAX ELIBEXEC EILSEQ ERESTART ESTRPIPE EUSERS ENOTSOCK EDESTADDRREQ \
-EMSGSIZE EPROTOTYPE ENOPROTOOPT EPROTONOSUPPORT ESOCKTNOSUPPORT EOPNOTSUPP EPFNOSUPPORT \
-EAFNOSUPPORT EADDRINUSE EADDRNOTAVAIL ENETDOWN ENETUNREACH ENETRESET ECONNABORTED ECONNRESET \
-ENOBUFS EISCONN ENOTCONN ESHUTDOWN ETOOMANYREFS ETIMEDOUT ECONNREFUSED EHOSTDOWN EHOSTUNREACH \
-EALREADY EINPROGRESS ESTALE EUCLEAN ENOTNAM ENAVAIL EISNAM EREMOTEIO EDQUOT ENOMEDIUM \
-EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD ENOTRECOVERABLE \
-ERFKILL EHWPOISON";
 
 /// Names of the signals from 1 on (x86-64, `signal(7)`).
 const SIGNALS: &str = "SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 \
 SIGSEGV SIGUSR2 SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN \
 SIGTTOU SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS";
 
+/// What a list of names is for: sets of flags, or one value of so many bytes, which may be signed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Flags,
+    Choice(u8, bool),
+}
+
 /// The lists of names, one after the other, as they stand in `.rodata`.
 #[derive(Default)]
 struct Lists {
     bytes: Vec<u8>,
-    known: Vec<(&'static str, bool, u32)>,
+    known: Vec<(&'static str, Of, u32)>,
 }
 
 impl Lists {
@@ -95,20 +99,26 @@ impl Lists {
     }
 
     /// Offset of a table's list.
-    fn table(&mut self, table: &'static FlagTable, exact: bool) -> u32 {
-        let same = |k: &&(&'static str, bool, u32)| (k.0, k.1) == (table.name, exact);
+    fn table(&mut self, table: &'static FlagTable, of: Of) -> u32 {
+        let same = |k: &&(&'static str, Of, u32)| (k.0, k.1) == (table.name, of);
         if let Some(found) = self.known.iter().find(same) {
             return found.2;
         }
         let off = self.bytes.len() as u32;
         for flag in table.entries.iter().take(MAX_NAMES) {
-            let mask = if exact { u64::MAX } else { flag.mask };
+            let (mask, bits) = match of {
+                Of::Flags => (flag.mask, flag.bits),
+                // As the argument's value is.
+                Of::Choice(4, true) => (u64::MAX, flag.bits as i32 as i64 as u64),
+                Of::Choice(4, false) => (u64::MAX, u64::from(flag.bits as u32)),
+                Of::Choice(..) => (u64::MAX, flag.bits),
+            };
             if mask != 0 {
-                self.entry(mask, flag.bits, flag.name);
+                self.entry(mask, bits, flag.name);
             }
         }
         self.finish();
-        self.known.push((table.name, exact, off));
+        self.known.push((table.name, of, off));
         off
     }
 
@@ -122,7 +132,7 @@ impl Lists {
             self.entry(u64::MAX, i as u64 + 1, name);
         }
         self.finish();
-        self.known.push((KEY, true, off));
+        self.known.push((KEY, Of::Choice(4, true), off));
         off
     }
 
@@ -131,7 +141,8 @@ impl Lists {
         let sized = |kind: i32, size: u8| {
             kind as u64 | u64::from(64 - 8 * u32::from(size.clamp(1, 8))) << 8
         };
-        let listed = |kind: i32, off: u32| kind as u64 | u64::from(off) << 16;
+        let listed = |kind: i32, size: u8, off: u32| sized(kind, size) | u64::from(off) << 16;
+        let with = |kind: i32, more: u8| sized(kind, 8) | u64::from(more) << 16;
         match arg {
             ArgDesc::Int(n) => sized(kind::SIGNED, *n),
             ArgDesc::Uint(n) => sized(kind::UNSIGNED, *n),
@@ -139,10 +150,26 @@ impl Lists {
             ArgDesc::Octal => sized(kind::OCTAL, 4),
             ArgDesc::UserStr => sized(kind::USER_STR, 8),
             ArgDesc::Dirfd => sized(kind::DIRFD, 4),
-            ArgDesc::Signal => listed(kind::ENUM, self.signals()) | 32 << 8,
-            ArgDesc::Flags(t) => listed(kind::FLAGS, self.table(t, false)),
-            ArgDesc::Enum(t) => listed(kind::ENUM, self.table(t, true)),
-            ArgDesc::Argv => sized(kind::ARGV, 8),
+            ArgDesc::Signal => listed(kind::ENUM, 4, self.signals()),
+            ArgDesc::Flags(t, size) => listed(kind::FLAGS, *size, self.table(t, Of::Flags)),
+            ArgDesc::Enum(t, size, signed) => {
+                let kind = if *signed { kind::ENUM } else { kind::CHOICE };
+                listed(kind, *size, self.table(t, Of::Choice(*size, *signed)))
+            }
+            ArgDesc::Pair => sized(kind::PAIR, 4),
+            ArgDesc::Argv(4) => sized(kind::ARGV_4, 8),
+            ArgDesc::Argv(_) => sized(kind::ARGV, 8),
+            ArgDesc::Buffer(word) => with(kind::BUFFER, *word),
+            ArgDesc::Sockaddr(word) => with(kind::SOCKADDR, *word),
+            ArgDesc::Time {
+                narrow,
+                micro,
+                pair,
+            } => {
+                let bits = [(*narrow, NARROW), (*micro, MICRO), (*pair, TIMER)];
+                let bits = bits.iter().filter(|(there, _)| *there);
+                with(kind::TIME, bits.map(|(_, bit)| bit).sum())
+            }
             ArgDesc::OpenMode => sized(kind::OPEN_MODE, 4),
         }
     }
@@ -160,14 +187,26 @@ fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, Lists) {
     let mut words = vec![0u64; rows as usize * ARGS];
     let mut lists = Lists::default();
     for s in syscalls.iter().filter(|s| s.nr < rows) {
-        for (i, arg) in s.args.iter().take(ARGS).enumerate() {
-            let follows = if i > 0 { FOLLOWS } else { 0 };
-            // The place of the argument before, for the kinds that look at it.
-            let before = match arg {
-                ArgDesc::OpenMode => (i as u64).saturating_sub(1) << 16,
+        let row = &mut words[s.nr as usize * ARGS..][..ARGS];
+        // A pair takes two words.
+        let mut at = 0;
+        for arg in &s.args {
+            let follows = if at > 0 { FOLLOWS } else { 0 };
+            // The place of another argument, for the kinds that look at it.
+            let other = match arg {
+                ArgDesc::OpenMode => (at as u64).saturating_sub(1) << 16,
+                ArgDesc::Pair => (at as u64 + 1) << 16,
                 _ => 0,
             };
-            words[s.nr as usize * ARGS + i] = lists.descriptor(arg) | follows | before;
+            let Some(word) = row.get_mut(at) else { break };
+            *word = lists.descriptor(arg) | follows | other;
+            at += 1;
+            if *arg == ArgDesc::Pair
+                && let Some(word) = row.get_mut(at)
+            {
+                *word = kind::SHOWN as u64;
+                at += 1;
+            }
         }
     }
     lists.finish();
@@ -180,6 +219,18 @@ fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, Lists) {
 
 impl Gen<'_> {
     pub(super) fn sys_argstr(&mut self, dst: IrReg) -> Res {
+        self.arg_texts(dst, 0..ARGS)
+    }
+
+    /// The text of one argument word.
+    pub(super) fn sys_argtext(&mut self, dst: IrReg, n: Val) -> Res {
+        match n {
+            Val::Imm(n @ 0..ARGS_LONG) => self.arg_texts(dst, n as usize..n as usize + 1),
+            _ => Err("the number of a system call's argument is not a constant below 6".into()),
+        }
+    }
+
+    fn arg_texts(&mut self, dst: IrReg, words: Range<usize>) -> Res {
         let event = &self.program.handlers[self.handler.index()].event;
         if !matches!(event, Event::SysEnter(_)) {
             return Err("argstr in another event than the entry to a system call".into());
@@ -187,6 +238,7 @@ impl Gen<'_> {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
+        let single = words.len() == 1;
         let (rows, count, lists) = tables(&self.options.syscalls);
         let rows = self.pool.constant(&rows);
         let size = lists.bytes.len() as i32;
@@ -197,8 +249,11 @@ impl Gen<'_> {
         self.store(self.plan.scratch.tmp + DEFER, may);
         self.begin_text(width);
         let end = self.asm.label();
-        for i in 0..ARGS {
+        for i in words {
             self.descriptor(rows, count, i, end);
+            if single {
+                self.asm.alu(AluOp::And, R2, !(FOLLOWS as i32));
+            }
             self.asm.mov(R1, R2);
             self.load(R2, self.plan.scratch.tmp + 16 + 8 * i as u32);
             self.asm.call_sub("put_arg");
@@ -240,98 +295,15 @@ impl Gen<'_> {
         self.asm.bind(end);
         Ok(())
     }
-
-    /// The result: `-2 (ENOENT)`, in hex where the table says so, otherwise a number.
-    pub(super) fn sys_retstr(&mut self, dst: IrReg) -> Res {
-        let Some((off, width)) = self.slot(dst)? else {
-            return Ok(());
-        };
-        let names: Vec<&[u8]> = std::iter::once(&b""[..])
-            .chain(
-                ERRNO
-                    .split_whitespace()
-                    .map(|n| if n == "-" { &b""[..] } else { n.as_bytes() }),
-            )
-            .collect();
-        let rows = names.len() as u32;
-        let base = self
-            .pool
-            .table(u32::MAX - 1, NAME as u32, names.into_iter());
-        let hex: Vec<u32> = self
-            .options
-            .syscalls
-            .iter()
-            .filter(|s| s.ret_hex)
-            .map(|s| s.nr)
-            .collect();
-        let plan = self.plan;
-        for n in [10, 16] {
-            let name = format!("append_number_{n}");
-            self.pool.sub(&name, |pool| append_number(plan, pool, n))?;
-        }
-        let (number, end) = (self.asm.label(), self.asm.label());
-        let unnamed = self.asm.label();
-        self.begin_text(width);
-        self.sys_ret()?;
-        self.asm.jump_if(Cond::Slt, R0, -MAX_ERRNO, number);
-        self.asm.jump_if(Cond::Sge, R0, 0, number);
-        self.number_of(R0, "append_number_10", flag::SIGNED);
-        self.sys_ret()?;
-        self.asm.neg(R0);
-        self.asm.jump_if(Cond::Ge, R0, rows as i32, unnamed);
-        self.append_text(
-            &Text::Const {
-                bytes: (*b" (").into(),
-            },
-            0,
-            None,
-        )?;
-        self.sys_ret()?;
-        self.asm.neg(R0);
-        self.asm.jump_if(Cond::Ge, R0, rows as i32, unnamed);
-        self.asm.alu(AluOp::Mul, R0, NAME as i32);
-        self.asm.ld_data(R2, Section::Rodata, base);
-        self.asm.add(R2, R0);
-        self.asm.mov(R1, R7);
-        self.asm.mov(R3, NAME as i32);
-        self.asm.mov(R4, 0);
-        self.asm.call_sub("append_text");
-        self.append_text(
-            &Text::Const {
-                bytes: (*b")").into(),
-            },
-            0,
-            None,
-        )?;
-        self.asm.bind(unnamed);
-        self.asm.jump(end);
-        self.asm.bind(number);
-        if !hex.is_empty() {
-            let decimal = self.asm.label();
-            self.dispatch(&NrSet::List(hex), decimal);
-            self.sys_ret()?;
-            self.number_of(R0, "append_number_16", flag::MARK);
-            self.asm.jump(end);
-            self.asm.bind(decimal);
-        }
-        self.sys_ret()?;
-        self.number_of(R0, "append_number_10", flag::SIGNED);
-        self.asm.bind(end);
-        self.end_text(off, width);
-        Ok(())
-    }
-
-    fn number_of(&mut self, value: Reg, name: &str, flags: i32) {
-        self.asm.mov(R2, value);
-        self.asm.mov(R1, -1);
-        self.asm.mov(R3, flags);
-        self.asm.mov(R4, 0);
-        self.asm.call_sub(name);
-    }
 }
 
-/// The texts between names and strings, each in eight bytes of `.rodata`.
-const LITERALS: [&str; 8] = [", ", "|", "\"", "[", "]", ", ...", "AT_FDCWD", "NULL"];
+/// The texts between names and strings, in `.rodata`; as many as a mask holds.
+#[rustfmt::skip]
+const LITERALS: [&str; 32] = [
+    ", ", "|", "\"", "[", "]", ", ...", "AT_FDCWD", "NULL", ".", ":", "}", "{AF_INET, ",
+    "{AF_INET6, ", "{AF_UNIX, ", "{...}", "\\000", ",", "{unknown address family (", ")}", "", "", "",
+    "", "", "", "", "", "", "", "", "", "",
+];
 
 /// The number of a literal.
 fn literal(text: &str) -> i32 {
@@ -340,7 +312,7 @@ fn literal(text: &str) -> i32 {
 }
 
 /// Bytes of a literal with its NUL, padded.
-const LITERAL: i32 = 16;
+const LITERAL: i32 = 32;
 
 /// A subprogram that appends: r6 is the CPU's block, r7 to r9 its parameters.
 pub(super) struct Put<'a> {
@@ -375,13 +347,13 @@ impl<'a> Put<'a> {
         self.asm.finish().map_err(|e| e.to_string())
     }
 
-    fn literal(&mut self, text: &str) {
+    pub fn literal(&mut self, text: &str) {
         self.asm.mov(R1, literal(text));
         self.asm.call_sub("put_literal");
     }
 
     /// Appends a number as that kind does.
-    fn number(&mut self, value: Reg, kind: i32) {
+    pub fn number(&mut self, value: Reg, kind: i32) {
         self.asm.mov(R1, kind);
         self.asm.mov(R2, value);
         self.asm.call_sub("put_number");
@@ -438,9 +410,10 @@ impl Gen<'_> {
         pool.sub("put_names", |_| {
             put_names(put("put_names", &["descriptor", "value"]))
         })?;
-        pool.sub("put_vector", |_| {
-            put_vector(put("put_vector", &["address"]))
-        })?;
+        for (name, size) in [("put_vector", Size::DW), ("put_vector_4", Size::W)] {
+            pool.sub(name, |_| put_vector(put(name, &["address"]), size))?;
+        }
+        argparts::parts(pool, &put, &escape)?;
         pool.sub("put_arg", |_| {
             put_arg(put("put_arg", &["descriptor", "value"]))
         })
@@ -485,14 +458,11 @@ fn put_number(mut p: Put<'_>) -> Result<Function, String> {
 
 /// `put_user(address)`: the user string in quotes; the address where it cannot be read.
 fn put_user(mut p: Put<'_>, escape: &str, defer: bool) -> Result<Function, String> {
-    let [bad, read, some] = std::array::from_fn(|_| p.asm.label());
+    let [bad, read] = std::array::from_fn(|_| p.asm.label());
     let (most, from) = (p.plan.max_string as i32, staging(p.plan) as i32);
     let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
     let tmp = p.plan.scratch.tmp as i32;
-    p.asm.jump_if(Cond::Ne, R7, 0, some);
-    p.literal("NULL");
-    p.asm.jump(p.end);
-    p.asm.bind(some);
+    p.asm.jump_if(Cond::Eq, R7, 0, bad);
     let asm = &mut p.asm;
     // Where the text is full nothing is read.
     asm.load(Size::DW, R3, R6, p.plan.scratch.text_pos as i16);
@@ -636,24 +606,24 @@ fn put_names(mut p: Put<'_>) -> Result<Function, String> {
     p.finish()
 }
 
-/// `put_vector(address)`: the strings of a vector; where it cannot be read, the address.
-fn put_vector(mut p: Put<'_>) -> Result<Function, String> {
-    let [close, more, first, read, bad, none] = std::array::from_fn(|_| p.asm.label());
-    p.asm.mov(R9, 0);
-    let some = p.asm.label();
-    p.asm.jump_if(Cond::Ne, R7, 0, some);
+/// `put_vector(address)`: the strings of a vector of pointers of so many bytes; where it cannot be
+/// read on, the address there.
+fn put_vector(mut p: Put<'_>, size: Size) -> Result<Function, String> {
+    let [close, more, first, read, bad, begun] = std::array::from_fn(|_| p.asm.label());
+    let bytes = if size == Size::W { 4 } else { 8 };
     p.literal("[");
-    p.asm.jump(close);
-    p.asm.bind(some);
+    p.asm.mov(R9, 0);
+    p.asm.jump_if(Cond::Eq, R7, 0, close);
     p.asm.bind(more);
     let asm = &mut p.asm;
+    asm.store(Size::DW, R10, -8, 0);
     asm.mov(R1, R10);
     asm.add(R1, -8);
-    asm.mov(R2, 8);
+    asm.mov(R2, bytes);
     asm.mov(R3, R7);
     asm.call(Helper::ProbeReadUser);
     asm.jump_if(Cond::Eq, R0, 0, read);
-    asm.mov(R1, 8);
+    asm.mov(R1, bytes);
     asm.mov(R2, R7);
     asm.mov(R3, 1);
     asm.call_sub(USER_TEXT);
@@ -661,44 +631,33 @@ fn put_vector(mut p: Put<'_>) -> Result<Function, String> {
     let from = staging(p.plan);
     asm.mov(R1, R6);
     asm.add(R1, from as i32);
-    asm.load(Size::DW, R1, R1, 0);
+    asm.load(size, R1, R1, 0);
     asm.store(Size::DW, R10, -8, R1);
     asm.bind(read);
-    let begun = asm.label();
-    asm.jump_if(Cond::Ne, R9, 0, begun);
-    p.literal("[");
-    p.asm.bind(begun);
-    p.asm.load(Size::DW, R8, R10, -8);
-    p.asm.jump_if(Cond::Eq, R8, 0, close);
-    p.asm.jump_if(Cond::Eq, R9, 0, first);
+    asm.load(Size::DW, R8, R10, -8);
+    asm.jump_if(Cond::Eq, R8, 0, close);
+    asm.jump_if(Cond::Eq, R9, 0, first);
     p.literal(", ");
     p.asm.bind(first);
     p.asm.mov(R1, R8);
     p.asm.call_sub("put_user");
-    p.asm.add(R7, 8);
+    p.asm.add(R7, bytes);
     p.asm.add(R9, 1);
     p.asm.jump_if(Cond::Ne, R9, i32::from(MAX_ARGV), more);
     p.literal(", ...");
     p.asm.jump(close);
     p.asm.bind(bad);
-    p.asm.jump_if(Cond::Eq, R9, 0, none);
+    p.asm.jump_if(Cond::Eq, R9, 0, begun);
     p.literal(", ");
+    p.asm.bind(begun);
     p.number(R7, kind::HEX);
     p.asm.bind(close);
     p.literal("]");
-    p.asm.jump(p.end);
-    p.asm.bind(none);
-    p.number(R7, kind::HEX);
     p.finish()
 }
 
-/// `put_arg(descriptor, value)`
-fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
-    let [signed, sized, cwd, shown, first] = std::array::from_fn(|_| p.asm.label());
-    p.asm.mov(R9, R7);
-    p.asm.alu(AluOp::And, R9, 255);
-    // Without O_CREAT nobody passes a mode, and its register holds anything.
-    p.asm.jump_if(Cond::Ne, R9, kind::OPEN_MODE, shown);
+/// `r1` = the argument word that bits of the descriptor in r7 name.
+fn other_word(p: &mut Put<'_>) {
     p.asm.mov(R1, R7);
     p.asm.alu(AluOp::Rsh, R1, 16);
     p.asm.alu(AluOp::And, R1, 7);
@@ -706,6 +665,37 @@ fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
     p.asm.alu(AluOp::Lsh, R1, 3);
     p.asm.add(R1, R6);
     p.asm.load(Size::DW, R1, R1, p.plan.scratch.tmp as i16 + 16);
+}
+
+/// Subprograms by kind, and what they take beside the value.
+const SUBS: [(i32, &str, Beside); 9] = [
+    (kind::USER_STR, "put_user", Beside::Nothing),
+    (kind::ARGV, "put_vector", Beside::Nothing),
+    (kind::ARGV_4, "put_vector_4", Beside::Nothing),
+    (kind::FLAGS, "put_names", Beside::Descriptor),
+    (kind::ENUM, "put_names", Beside::Descriptor),
+    (kind::CHOICE, "put_names", Beside::Descriptor),
+    (kind::TIME, "put_time", Beside::Descriptor),
+    (kind::BUFFER, "put_buffer", Beside::Word),
+    (kind::SOCKADDR, "put_sockaddr", Beside::Word),
+];
+
+enum Beside {
+    Nothing,
+    Descriptor,
+    /// Another argument, as a second parameter.
+    Word,
+}
+
+/// `put_arg(descriptor, value)`
+fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
+    let [signed, sized, cwd, shown, first] = std::array::from_fn(|_| p.asm.label());
+    p.asm.mov(R9, R7);
+    p.asm.alu(AluOp::And, R9, 255);
+    p.asm.jump_if(Cond::Eq, R9, kind::SHOWN, p.end);
+    // Without O_CREAT nobody passes a mode, and its register holds anything.
+    p.asm.jump_if(Cond::Ne, R9, kind::OPEN_MODE, shown);
+    other_word(&mut p);
     p.asm.alu(AluOp::And, R1, CREATES);
     p.asm.jump_if(Cond::Eq, R1, 0, p.end);
     p.asm.mov(R9, kind::OCTAL);
@@ -728,26 +718,40 @@ fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
     p.asm.bind(signed);
     p.asm.alu(AluOp::Arsh, R8, R1);
     p.asm.bind(sized);
-    // Subprogram by kind, and whether it takes the descriptor too.
-    for (code, sub, both) in [
-        (kind::USER_STR, "put_user", false),
-        (kind::ARGV, "put_vector", false),
-        (kind::FLAGS, "put_names", true),
-        (kind::ENUM, "put_names", true),
-    ] {
+    put_value(&mut p, cwd);
+    p.asm.bind(cwd);
+    p.literal("AT_FDCWD");
+    p.finish()
+}
+
+/// The value in r8 of the kind in r9, by the descriptor in r7; `cwd` where it is `AT_FDCWD`.
+fn put_value(p: &mut Put<'_>, cwd: Label) {
+    for (code, sub, beside) in SUBS {
         let no = p.asm.label();
         p.asm.jump_if(Cond::Ne, R9, code, no);
-        if both {
-            p.asm.mov(R1, R7);
-            p.asm.mov(R2, R8);
-        } else {
-            p.asm.mov(R1, R8);
+        match beside {
+            Beside::Nothing => p.asm.mov(R1, R8),
+            Beside::Descriptor => {
+                p.asm.mov(R1, R7);
+                p.asm.mov(R2, R8);
+            }
+            Beside::Word => {
+                other_word(p);
+                p.asm.mov(R2, R1);
+                p.asm.mov(R1, R8);
+            }
         }
         p.asm.call_sub(sub);
         p.asm.jump(p.end);
         p.asm.bind(no);
     }
-    let number = p.asm.label();
+    let [single, number] = [(); 2].map(|()| p.asm.label());
+    p.asm.jump_if(Cond::Ne, R9, kind::PAIR, single);
+    other_word(p);
+    p.asm.alu(AluOp::Lsh, R1, 32);
+    p.asm.alu(AluOp::Or, R8, R1);
+    p.asm.mov(R9, kind::SIGNED);
+    p.asm.bind(single);
     p.asm.jump_if(Cond::Ne, R9, kind::DIRFD, number);
     p.asm.jump_if(Cond::Eq, R8, AT_FDCWD, cwd);
     p.asm.bind(number);
@@ -755,7 +759,4 @@ fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
     p.asm.mov(R2, R8);
     p.asm.call_sub("put_number");
     p.asm.jump(p.end);
-    p.asm.bind(cwd);
-    p.literal("AT_FDCWD");
-    p.finish()
 }

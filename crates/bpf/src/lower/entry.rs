@@ -621,6 +621,7 @@ fn of_task(f: Intrinsic) -> bool {
             | I::SysArg
             | I::RegArg
             | I::SysArgstr
+            | I::SysArgtext
             | I::Pid
             | I::Tid
             | I::Ppid

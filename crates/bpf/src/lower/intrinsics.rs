@@ -45,6 +45,7 @@ impl Gen<'_> {
             I::SysName => return self.sys_name(dst),
             I::SysRetstr => return self.sys_retstr(dst),
             I::SysArgstr => return self.sys_argstr(dst),
+            I::SysArgtext => return self.sys_argtext(dst, args[0]),
             I::TzName => return self.tz_name(dst),
             I::KernelStr | I::UserStr | I::KernelBuf | I::UserBuf => {
                 let slot = self.slot(dst)?.unwrap_or(self.unused_room());

@@ -56,6 +56,7 @@
 pub(crate) mod aggregates;
 mod apart;
 mod append;
+mod argparts;
 mod argstr;
 mod arith;
 mod beside;
@@ -85,6 +86,7 @@ mod quote;
 mod records;
 pub(crate) mod regex;
 mod replace;
+mod retstr;
 mod search;
 pub(crate) mod stacks;
 mod steps;

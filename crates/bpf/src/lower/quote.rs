@@ -4,7 +4,7 @@ use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Reg as IrReg, Val};
 
 use super::search::{ESCAPE, ends, escapes, finish};
-use super::{Gen, Res};
+use super::{Gen, Pool, Res};
 use crate::asm::{Asm, Function, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size};
@@ -152,14 +152,22 @@ impl Gen<'_> {
     /// Name of the subprogram for bytes in a slot of that width.
     fn quote_subs(&mut self, wide: u32) -> Res<String> {
         self.needs_loop("text_strn()")?;
-        let table = escapes(self.pool);
         let max = self.plan.max_string;
-        let name = format!("quote_{wide}");
-        self.pool
-            .sub(&format!("{name}_at"), |_| quote_at(&name, wide, max, table))?;
-        self.pool.sub(&name, |_| quote_sub(&name, wide, max))?;
-        Ok(name)
+        make(self.pool, wide, max)
     }
+}
+
+/// Makes sure of `quote_MAX(text, out, words)` for bytes in a slot of any text's width.
+pub(super) fn subs(pool: &mut Pool, max: u32) -> Result<String, String> {
+    make(pool, max, max)
+}
+
+fn make(pool: &mut Pool, wide: u32, max: u32) -> Result<String, String> {
+    let table = escapes(pool);
+    let name = format!("quote_{wide}");
+    pool.sub(&format!("{name}_at"), |_| quote_at(&name, wide, max, table))?;
+    pool.sub(&name, |_| quote_sub(&name, wide, max))?;
+    Ok(name)
 }
 
 /// `quote(text, out, words)`.

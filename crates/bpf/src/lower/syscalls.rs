@@ -39,7 +39,13 @@ pub(crate) fn asks_number(block: &spile_ir::Block) -> bool {
         matches!(
             i,
             spile_ir::Inst::Intr {
-                f: I::SysNr | I::SysArg | I::RegArg | I::SysName | I::SysArgstr | I::SysRetstr,
+                f: I::SysNr
+                    | I::SysArg
+                    | I::RegArg
+                    | I::SysName
+                    | I::SysArgstr
+                    | I::SysArgtext
+                    | I::SysRetstr,
                 ..
             }
         )

@@ -136,8 +136,13 @@ fn parameters_are_those_of_the_running_kernel() {
         let theirs: Vec<&str> = fields.iter().map(|f| f.1).collect();
         assert_eq!(ours, theirs, "{}", call.name);
         for (arg, (ty, _)) in call.args.iter().zip(&fields) {
-            // Declared long for old reasons, and used as an int: descriptors, pids.
-            let narrowed = arg.kind == ArgKind::Int(32) && bits_of(ty) == 64;
+            // Declared long for old reasons, and used as an int: descriptors, pids, counts. Modes are
+            // of 32 bits where programs call, of which the kernel takes 16.
+            let narrowed = match arg.kind {
+                ArgKind::Int(32) | ArgKind::Choice(_) => bits_of(ty) == 64,
+                ArgKind::Mode => bits_of(ty) == 16,
+                _ => false,
+            };
             assert!(
                 narrowed || bits_of(ty) == arg.bits,
                 "{} {}: {ty}",

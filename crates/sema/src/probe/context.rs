@@ -22,7 +22,9 @@ pub(crate) enum Bind {
     Unquoted(u8),
     /// Name of a signal.
     SignalName(u8),
-    /// Text that is only decoded in `argstr`.
+    /// The argument as `argstr` has it.
+    Text(u8),
+    /// Text that only SystemTap decodes.
     TextOnly,
 }
 
@@ -49,10 +51,12 @@ fn bind_arg(a: &SysArg, name: &str) -> Option<Bind> {
         (SysArgKind::Str | SysArgKind::StrVec, "_uaddr") => Some(value(SysArgKind::Ptr)),
         (SysArgKind::Str, "" | "_str") => Some(Bind::Quoted(a.word)),
         (SysArgKind::Str, "_unquoted" | "_str_unquoted") => Some(Bind::Unquoted(a.word)),
-        (SysArgKind::StrVec, "" | "_str" | "_unquoted" | "_str_unquoted") => Some(Bind::TextOnly),
+        (SysArgKind::StrVec, "" | "_str") => Some(Bind::Text(a.word)),
+        (SysArgKind::StrVec, "_unquoted" | "_str_unquoted") => Some(Bind::TextOnly),
         (SysArgKind::Str | SysArgKind::StrVec, _) => None,
         _ if name == a.var => Some(value(a.kind)),
         (SysArgKind::Signal, "_name") => Some(Bind::SignalName(a.word)),
+        (_, "_str") if a.text => Some(Bind::Text(a.word)),
         (_, "_str") => Some(Bind::TextOnly),
         _ => None,
     }
@@ -137,8 +141,9 @@ impl Make {
                 let unknown = self.expr(ExprKind::Str(b"<unknown>"[..].into()));
                 self.call("user_string", vec![self.word(w), unknown])
             }
+            Bind::Text(w) => self.call("__sys_argtext", vec![self.num(w.into())]),
             Bind::SignalName(w) => {
-                self.call("signal_str", vec![self.extended(self.word(w), 4, true)])
+                self.call("__signal_name", vec![self.extended(self.word(w), 4, true)])
             }
         })
     }

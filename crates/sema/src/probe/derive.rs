@@ -164,7 +164,7 @@ fn derive(
         }
         Hit::Syscalls { calls, ret } => {
             for group in groups(facts, &calls, &mentions, ret) {
-                report_text_only(&group, &mentions, layer.span, diags);
+                report_text_only(&group, &mentions, ret, layer.span, diags);
                 let at = (&layer, &*family, &*point);
                 missing::calls(lib, at, &group.names, ret, &mentions, diags);
                 let shown = match &*group.names {
@@ -364,11 +364,14 @@ fn group_context(g: &Group<'_>, m: &Mentions, ret: bool, span: spile_syntax::ast
 fn report_text_only(
     g: &Group<'_>,
     m: &Mentions,
+    ret: bool,
     span: spile_syntax::ast::Span,
     diags: &mut Diagnostics,
 ) {
     for (name, b) in &g.binds {
-        if *b == Bind::TextOnly && !m.writes.contains(name) {
+        // Texts are made at the entry.
+        let absent = *b == Bind::TextOnly || ret && matches!(b, Bind::Text(_));
+        if absent && !m.writes.contains(name) {
             let text = format!("`{name}` of `{}` is not available yet", g.first.probe);
             diags.push(
                 Diagnostic::error(codes::TEXT_ONLY, text)

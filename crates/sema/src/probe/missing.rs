@@ -30,6 +30,10 @@ pub(crate) fn calls(
     m: &Mentions,
     diags: &mut Diagnostics,
 ) {
+    // Nearly always there are none, and a point may be of all calls.
+    if !m.reads.iter().any(|name| lib.missing().lacks_of_call(name)) {
+        return;
+    }
     let end = if ret { ".return" } else { "" };
     if !is_pattern(point) {
         return report(lib, layer, point, m, diags);

@@ -73,7 +73,11 @@ fn steady(u: &Unit) -> bool {
 fn steady_node(e: &Expr, locals: bool) -> bool {
     match &e.kind {
         ExprKind::Intr { f, .. } => {
-            f.info().pure_ || matches!(f, Intrinsic::KernelStr | Intrinsic::SysArgstr)
+            f.info().pure_
+                || matches!(
+                    f,
+                    Intrinsic::KernelStr | Intrinsic::SysArgstr | Intrinsic::SysArgtext
+                )
         }
         ExprKind::Read(Place::Local(_))
         | ExprKind::Num(_)
