@@ -302,6 +302,11 @@ impl<'a> Globals<'a> {
         })
     }
 
+    /// Whether an array's elements are in a map of the kernel, and not in a copy.
+    pub fn in_kernel(&self, g: GlobalId) -> bool {
+        self.hash(g).is_some()
+    }
+
     /// A copy of the elements that match.
     pub fn elements(
         &mut self,

@@ -1,9 +1,9 @@
 //! What the interpreter asks of the world.
 
-use super::{Element, Fault, Value};
+use super::{Cell, Element, Fault, Value, Walk, sort_elements};
 use crate::intrinsics::Intrinsic;
 use crate::stats::Stat;
-use crate::{GlobalId, Space, Stream, Ty};
+use crate::{GlobalId, SortKey, SortSpec, Space, Stream, Ty};
 
 /// Everything outside a handler's registers: globals, the machine, output. Implementations
 /// may rely on keys and values having the global's types and widths.
@@ -71,6 +71,20 @@ pub trait Env {
     /// # Errors
     /// See [`Env::gload`].
     fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault>;
+    /// What `foreach` goes through: the elements that match, sorted, so many at most. Values that stand
+    /// for texts are sorted by these.
+    ///
+    /// # Errors
+    /// See [`Env::gload`].
+    fn walk(
+        &mut self,
+        g: GlobalId,
+        slice: &[Option<Value>],
+        sort: Option<SortSpec>,
+        limit: Option<usize>,
+    ) -> Result<Walk, Fault> {
+        walk_elements(self, g, slice, (sort, limit))
+    }
     /// An intrinsic that needs the world. Pure work on strings does not come here.
     ///
     /// # Errors
@@ -98,4 +112,29 @@ pub trait Env {
     fn print(&mut self, stream: Stream, text: &[u8]);
     /// A string was cut to fit its place.
     fn truncated(&mut self);
+}
+
+/// [`Env::walk`] by [`Env::elements`].
+///
+/// # Errors
+/// See [`Env::gload`].
+pub fn walk_elements(
+    env: &mut (impl Env + ?Sized),
+    g: GlobalId,
+    slice: &[Option<Value>],
+    (sort, limit): (Option<SortSpec>, Option<usize>),
+) -> Result<Walk, Fault> {
+    let mut elements = env.elements(g, slice)?;
+    if let Some(spec) = sort {
+        for element in elements.iter_mut().filter(|_| spec.by == SortKey::Value) {
+            if let Cell::Scalar(value @ Value::Str(_)) = &mut element.cell
+                && let Some(text) = env.text(value)
+            {
+                *value = text;
+            }
+        }
+        sort_elements(&mut elements, spec);
+    }
+    elements.truncate(limit.unwrap_or(usize::MAX));
+    Ok(elements.into())
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::last_match::LastMatch;
 use super::strings::{self, Tokens};
-use super::{Cell, Element, Env, Fault, ScriptError, Value, sort_elements};
+use super::{Cell, Element, Env, Fault, ScriptError, Value, Walk};
 use crate::fmt::render;
 use crate::*;
 
@@ -85,7 +85,7 @@ pub fn run_body<E: Env + ?Sized>(
 struct Frame<'p> {
     body: &'p Body,
     regs: Vec<Value>,
-    iters: Vec<Iter>,
+    iters: Vec<Walk>,
     block: usize,
     /// The next instruction.
     pc: usize,
@@ -93,16 +93,13 @@ struct Frame<'p> {
     recursive: bool,
 }
 
-/// A `foreach` in progress: the elements left, last first.
-type Iter = Vec<Element>;
-
 impl<'p> Frame<'p> {
     fn new(body: &'p Body, recursive: bool) -> Frame<'p> {
         Frame {
             body,
             recursive,
             regs: body.regs.iter().map(|t| Value::zero(*t)).collect(),
-            iters: vec![Iter::new(); body.iters as usize],
+            iters: vec![Walk::default(); body.iters as usize],
             block: 0,
             pc: 0,
         }
@@ -122,7 +119,7 @@ struct Machine<'p, 'e, E: ?Sized> {
     /// Activations of functions that can call themselves, `kept` not counted.
     active: usize,
     /// Those begun by `Enter`: the iterators of the activation before, and what was saved.
-    kept: Vec<(Vec<Iter>, HashMap<u32, Value>)>,
+    kept: Vec<(Vec<Walk>, HashMap<u32, Value>)>,
     tokens: Tokens,
     last: LastMatch,
     /// Never empty while running; the last one runs.
@@ -406,15 +403,16 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                 body,
                 done,
             } => {
-                let Some(e) = self.top().iters.get_mut(it.index()).and_then(Vec::pop) else {
+                let iter = self.top().iters.get_mut(it.index());
+                let Some((its, v)) = iter.and_then(Iterator::next) else {
                     return Ok(Flow::Goto(*done));
                 };
-                for (r, k) in keys.iter().zip(e.keys.iter()) {
-                    let shown = matches!(k, Value::Str(_)).then(|| self.env.shown(k));
-                    self.set(*r, shown.flatten().unwrap_or_else(|| k.clone()));
+                for (r, k) in keys.iter().zip(its) {
+                    let shown = matches!(k, Value::Str(_)).then(|| self.env.shown(&k));
+                    self.set(*r, shown.flatten().unwrap_or(k));
                 }
                 if let Some(r) = value {
-                    self.set(*r, e.cell.value());
+                    self.set(*r, v);
                 }
                 Flow::Goto(*body)
             }
@@ -532,7 +530,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         match inst {
             Inst::Enter if self.nested() => return Err("MAXNESTING exceeded".into()),
             Inst::Enter => {
-                let fresh = vec![Iter::new(); self.top().iters.len()];
+                let fresh = vec![Walk::default(); self.top().iters.len()];
                 let iters = std::mem::replace(&mut self.top().iters, fresh);
                 self.kept.push((iters, HashMap::new()));
             }
@@ -651,15 +649,8 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
             } => {
                 let slice = self.pattern(*g, slice)?;
                 let limit = limit.map(|l| self.long(l).max(0) as usize);
-                let mut elements = self.env.elements(*g, &slice)?;
-                if let Some(spec) = sort {
-                    if spec.by == SortKey::Value {
-                        self.value_texts(&mut elements);
-                    }
-                    sort_elements(&mut elements, *spec);
-                }
-                elements.truncate(limit.unwrap_or(usize::MAX));
-                self.start(*it, elements)?;
+                let walk = self.env.walk(*g, &slice, *sort, limit)?;
+                self.start(*it, walk)?;
             }
             Inst::IterHist { it, g, keys } => {
                 let keys = self.keys(*g, keys)?;
@@ -669,27 +660,15 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                     keys: [Value::Long(i as i64)].into(),
                     cell: Cell::Scalar(Value::Long(*n as i64)),
                 });
-                self.start(*it, elements.collect())?;
+                self.start(*it, elements.collect::<Vec<_>>().into())?;
             }
             _ => return Err(invalid()),
         }
         Ok(Flow::Next)
     }
 
-    /// Values as they compare.
-    fn value_texts(&mut self, elements: &mut [Element]) {
-        for element in elements {
-            if let Cell::Scalar(value @ Value::Str(_)) = &mut element.cell
-                && let Some(text) = self.env.text(value)
-            {
-                *value = text;
-            }
-        }
-    }
-
-    fn start(&mut self, it: IterId, mut elements: Vec<Element>) -> Result<(), Fault> {
-        elements.reverse();
-        *self.top().iters.get_mut(it.index()).ok_or_else(invalid)? = elements;
+    fn start(&mut self, it: IterId, walk: Walk) -> Result<(), Fault> {
+        *self.top().iters.get_mut(it.index()).ok_or_else(invalid)? = walk;
         Ok(())
     }
 

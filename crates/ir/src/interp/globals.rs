@@ -1,12 +1,11 @@
 //! Globals in ordinary memory. Arrays keep the order in which elements came: an unsorted
 //! `foreach` goes through them so, and a wrapping array gives up the oldest.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::{Fault, Value};
+use super::{Fault, MemArray, Value, Walk};
 use crate::stats::Stat;
-use crate::{ElemTy, Global, GlobalId, GlobalKind, Init, StatsSpec, Ty};
+use crate::{ElemTy, Global, GlobalId, GlobalKind, Init, SortSpec, StatsSpec, Ty};
 
 /// The message of a full array that does not wrap.
 pub const ARRAY_OVERFLOW: &str = "Array overflow, check MAXMAPENTRIES";
@@ -37,91 +36,6 @@ pub struct Element {
     pub keys: Arc<[Value]>,
     /// Its value.
     pub cell: Cell,
-}
-
-/// An array in memory.
-#[derive(Debug, Clone, Default)]
-pub struct MemArray {
-    cells: HashMap<Arc<[Value]>, (u64, Cell)>,
-    order: BTreeMap<u64, Arc<[Value]>>,
-    next: u64,
-    max: usize,
-    wrap: bool,
-}
-
-impl MemArray {
-    /// An empty one for at most `max` elements.
-    pub fn new(max: u32, wrap: bool) -> MemArray {
-        MemArray {
-            max: max as usize,
-            wrap,
-            ..MemArray::default()
-        }
-    }
-
-    /// How many elements.
-    pub fn len(&self) -> usize {
-        self.cells.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.cells.is_empty()
-    }
-
-    /// An element's value.
-    pub fn get(&self, keys: &[Value]) -> Option<&Cell> {
-        self.cells.get(keys).map(|(_, c)| c)
-    }
-
-    /// An element's value, added as `new()` when it is missing.
-    ///
-    /// # Errors
-    /// `Array overflow, check MAXMAPENTRIES` when it is full and does not wrap.
-    pub fn entry(
-        &mut self,
-        keys: &[Value],
-        new: impl FnOnce() -> Cell,
-    ) -> Result<&mut Cell, Fault> {
-        if !self.cells.contains_key(keys) {
-            if self.cells.len() >= self.max {
-                if !self.wrap {
-                    return Err(ARRAY_OVERFLOW.into());
-                }
-                if let Some((_, oldest)) = self.order.pop_first() {
-                    self.cells.remove(&oldest);
-                }
-            }
-            let keys: Arc<[Value]> = keys.into();
-            self.order.insert(self.next, keys.clone());
-            self.cells.insert(keys, (self.next, new()));
-            self.next += 1;
-        }
-        match self.cells.get_mut(keys) {
-            Some((_, cell)) => Ok(cell),
-            None => Err(ARRAY_OVERFLOW.into()),
-        }
-    }
-
-    /// Deletes an element.
-    pub fn remove(&mut self, keys: &[Value]) {
-        if let Some((seq, _)) = self.cells.remove(keys) {
-            self.order.remove(&seq);
-        }
-    }
-
-    /// Deletes all elements.
-    pub fn clear(&mut self) {
-        self.cells.clear();
-        self.order.clear();
-    }
-
-    /// The elements in the order in which they came.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<[Value]>, &Cell)> {
-        self.order
-            .values()
-            .filter_map(|k| self.cells.get(k).map(|(_, c)| (k, c)))
-    }
 }
 
 /// Whether keys match a pattern; `None` is `*`, and an empty pattern matches everything.
@@ -165,8 +79,14 @@ impl MemGlobals {
             }
             GlobalKind::Stats(spec) => Store::Stats(spec.clone(), Stat::new(spec)),
             GlobalKind::Array {
-                value, max, wrap, ..
-            } => Store::Array(value.clone(), MemArray::new(*max, *wrap)),
+                keys,
+                value,
+                max,
+                wrap,
+            } => {
+                let array = MemArray::new(keys.len(), value, *max, *wrap);
+                Store::Array(value.clone(), array)
+            }
         });
         MemGlobals {
             stores: stores.collect(),
@@ -230,7 +150,7 @@ impl MemGlobals {
     pub fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
         match self.store(g)? {
             Store::Array(ElemTy::Scalar(ty), a) => {
-                Ok(a.get(keys).map_or_else(|| Value::zero(*ty), Cell::value))
+                Ok(a.value(keys).cloned().unwrap_or_else(|| Value::zero(*ty)))
             }
             _ => Err(wrong_kind()),
         }
@@ -243,8 +163,8 @@ impl MemGlobals {
     pub fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
         match self.store(g)? {
             Store::Array(ElemTy::Scalar(ty), a) => {
-                let ty = *ty;
-                *a.entry(keys, || Cell::Scalar(Value::zero(ty)))? = Cell::Scalar(v.fit(ty).0);
+                let place = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
+                *place = v.fit(*ty).0;
                 Ok(())
             }
             _ => Err(wrong_kind()),
@@ -258,9 +178,9 @@ impl MemGlobals {
     pub fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
         match self.store(g)? {
             Store::Array(ElemTy::Scalar(Ty::Long), a) => {
-                let cell = a.entry(keys, || Cell::Scalar(Value::Long(0)))?;
-                let before = cell.value().as_long();
-                *cell = Cell::Scalar(Value::Long(before.wrapping_add(v)));
+                let place = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
+                let before = place.as_long();
+                *place = Value::Long(before.wrapping_add(v));
                 Ok(before)
             }
             _ => Err(wrong_kind()),
@@ -276,8 +196,8 @@ impl MemGlobals {
             return Err(wrong_kind());
         };
         Ok(match keys.iter().cloned().collect::<Option<Vec<Value>>>() {
-            Some(exact) => a.get(&exact).is_some(),
-            None => a.iter().any(|(k, _)| matches(keys, k)),
+            Some(exact) => a.has(&exact),
+            None => a.any(keys),
         })
     }
 
@@ -291,14 +211,7 @@ impl MemGlobals {
         };
         match keys.iter().cloned().collect::<Option<Vec<Value>>>() {
             Some(exact) => a.remove(&exact),
-            None => {
-                let gone: Vec<_> = a
-                    .iter()
-                    .filter(|(k, _)| matches(keys, k))
-                    .map(|(k, _)| k.clone())
-                    .collect();
-                gone.iter().for_each(|k| a.remove(k));
-            }
+            None => a.remove_all(keys),
         }
         Ok(())
     }
@@ -316,27 +229,16 @@ impl MemGlobals {
         Ok(())
     }
 
-    /// The statistic to add to, made when it is missing.
-    fn stat_mut(&mut self, g: GlobalId, keys: &[Value]) -> Result<(&StatsSpec, &mut Stat), Fault> {
-        match self.store(g)? {
-            Store::Stats(spec, s) => Ok((spec, s)),
-            Store::Array(ElemTy::Stats(spec), a) => {
-                match a.entry(keys, || Cell::Stats(Stat::new(spec)))? {
-                    Cell::Stats(s) => Ok((spec, s)),
-                    Cell::Scalar(_) => Err(wrong_kind()),
-                }
-            }
-            _ => Err(wrong_kind()),
-        }
-    }
-
     /// [`super::Env::stat_add`].
     ///
     /// # Errors
     /// [`ARRAY_OVERFLOW`].
     pub fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
-        let (spec, s) = self.stat_mut(g, keys)?;
-        s.add(spec.hist, v);
+        match self.store(g)? {
+            Store::Stats(spec, s) => s.add(spec.hist, v),
+            Store::Array(_, a) => return a.add(keys, v)?.then_some(()).ok_or_else(wrong_kind),
+            Store::Scalar(..) => return Err(wrong_kind()),
+        }
         Ok(())
     }
 
@@ -345,7 +247,13 @@ impl MemGlobals {
     /// # Errors
     /// [`ARRAY_OVERFLOW`].
     pub fn stat_merge(&mut self, g: GlobalId, keys: &[Value], delta: &Stat) -> Result<(), Fault> {
-        self.stat_mut(g, keys)?.1.merge(delta);
+        match self.store(g)? {
+            Store::Stats(_, s) => s.merge(delta),
+            Store::Array(_, a) => {
+                return a.merge(keys, delta)?.then_some(()).ok_or_else(wrong_kind);
+            }
+            Store::Scalar(..) => return Err(wrong_kind()),
+        }
         Ok(())
     }
 
@@ -355,14 +263,11 @@ impl MemGlobals {
     /// See [`MemGlobals::gload`].
     pub fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
         let s = match self.store(g)? {
-            Store::Stats(_, s) => Some(&*s),
-            Store::Array(ElemTy::Stats(_), a) => match a.get(keys) {
-                Some(Cell::Stats(s)) => Some(s),
-                _ => None,
-            },
+            Store::Stats(_, s) => Some(s.clone()),
+            Store::Array(ElemTy::Stats(_), a) => a.stat(keys),
             _ => return Err(wrong_kind()),
         };
-        Ok(s.filter(|s| !s.is_empty()).cloned())
+        Ok(s.filter(|s| !s.is_empty()))
     }
 
     /// [`super::Env::elements`].
@@ -377,12 +282,23 @@ impl MemGlobals {
         let Store::Array(_, a) = self.store(g)? else {
             return Err(wrong_kind());
         };
-        Ok(a.iter()
-            .filter(|(k, _)| matches(slice, k))
-            .map(|(k, c)| Element {
-                keys: k.clone(),
-                cell: c.clone(),
-            })
-            .collect())
+        Ok(a.elements(slice))
+    }
+
+    /// [`super::Env::walk`].
+    ///
+    /// # Errors
+    /// See [`MemGlobals::gload`].
+    pub fn walk(
+        &mut self,
+        g: GlobalId,
+        slice: &[Option<Value>],
+        sort: Option<SortSpec>,
+        limit: Option<usize>,
+    ) -> Result<Walk, Fault> {
+        match self.store(g)? {
+            Store::Array(_, a) => Ok(a.walk(slice, sort, limit)),
+            _ => Err(wrong_kind()),
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! It never panics: a program that the verifier refuses ends in an error. Runs are
 //! deterministic given the [`Env`].
 
+mod array;
 mod env;
 mod exec;
 mod globals;
@@ -12,15 +13,18 @@ mod last_match;
 mod sort;
 mod strings;
 mod value;
+mod walk;
 
-pub use env::Env;
+pub use array::MemArray;
+pub use env::{Env, walk_elements};
 pub use exec::{Limit, run, run_body};
-pub use globals::{ARRAY_OVERFLOW, Cell, Element, MemArray, MemGlobals, matches};
+pub use globals::{ARRAY_OVERFLOW, Cell, Element, MemGlobals, matches};
 pub use sort::sort_elements;
 pub use strings::{
     Tokens, invalid_unicode, pure as pure_intrinsic, string_to_fp, strtol, substr, unicode,
 };
 pub use value::{Fault, ScriptError, Value};
+pub use walk::Walk;
 
 #[cfg(any(test, feature = "testgen"))]
 pub mod testenv;

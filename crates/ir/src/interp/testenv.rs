@@ -1,6 +1,6 @@
 //! A world for tests: globals in memory, output kept, numbers that depend only on the calls.
 
-use super::{Element, Env, Fault, MemGlobals, Value};
+use super::{Element, Env, Fault, MemGlobals, Value, Walk};
 use crate::intrinsics::{Intrinsic, Kind};
 use crate::stats::Stat;
 use crate::*;
@@ -69,6 +69,15 @@ impl Env for TestEnv {
     }
     fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
         self.globals.elements(g, slice)
+    }
+    fn walk(
+        &mut self,
+        g: GlobalId,
+        slice: &[Option<Value>],
+        sort: Option<SortSpec>,
+        limit: Option<usize>,
+    ) -> Result<Walk, Fault> {
+        self.globals.walk(g, slice, sort, limit)
     }
 
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use spile_ir::interp::{Element, Env, Fault, MemGlobals, Value};
+use spile_ir::interp::{Element, Env, Fault, MemGlobals, Value, Walk, walk_elements};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::stats::Stat;
-use spile_ir::{GlobalId, Program, Space, Stream, Ty};
+use spile_ir::{ElemTy, GlobalId, GlobalKind, Program, SortKey, SortSpec, Space, Stream, Ty};
 
 use crate::globals::{Globals, Raw, Texts};
 use crate::host::Host;
@@ -123,6 +123,28 @@ impl Env for World {
 
     fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
         self.globals().elements(g, slice)
+    }
+
+    fn walk(
+        &mut self,
+        g: GlobalId,
+        slice: &[Option<Value>],
+        sort: Option<SortSpec>,
+        limit: Option<usize>,
+    ) -> Result<Walk, Fault> {
+        // Values can stand for texts, by which they are sorted.
+        let by_text = sort.is_some_and(|s| s.by == SortKey::Value)
+            && matches!(
+                self.program.globals.get(g.index()).map(|g| &g.kind),
+                Some(GlobalKind::Array {
+                    value: ElemTy::Scalar(Ty::Str(_)),
+                    ..
+                })
+            );
+        if by_text || self.globals().in_kernel(g) {
+            return walk_elements(self, g, slice, (sort, limit));
+        }
+        self.mem.walk(g, slice, sort, limit)
     }
 
     fn text(&self, v: &Value) -> Option<Value> {

@@ -1,0 +1,560 @@
+//! An array in ordinary memory: keys and values one behind the other, in the order in which they came,
+//! and an index of their numbers. An element of a million with a number as key takes some 40 bytes.
+
+use std::cmp::Reverse;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use super::{ARRAY_OVERFLOW, Cell, Element, Fault, Value, Walk, matches};
+use crate::stats::Stat;
+use crate::{ElemTy, Hist, SortKey, SortSpec, StatsSpec, Ty};
+
+/// Elements that are deleted leave gaps; so many are let be.
+const GAPS: usize = 64;
+
+/// An array in memory.
+#[derive(Debug, Clone)]
+pub struct MemArray {
+    /// Fields of a key.
+    fields: usize,
+    /// The keys, field after field; those of gaps are zeros.
+    keys: Vec<Value>,
+    values: Values,
+    /// Per element: it is not deleted.
+    there: Vec<bool>,
+    /// Numbers of elements by their keys.
+    index: HashTable<u32>,
+    hasher: RandomState,
+    /// All before this one are gaps.
+    first: usize,
+    max: usize,
+    wrap: bool,
+}
+
+/// The values of an array.
+#[derive(Debug, Clone)]
+enum Values {
+    Scalars(Ty, Vec<Value>),
+    Stats(Words, Vec<u64>),
+}
+
+/// How a statistic lies in words: count, sum, least, greatest, squares, buckets, as far as it is kept.
+#[derive(Debug, Clone, Copy)]
+struct Words {
+    sum: Option<usize>,
+    min: Option<usize>,
+    max: Option<usize>,
+    sumsq: Option<usize>,
+    buckets: usize,
+    hist: Option<Hist>,
+    size: usize,
+}
+
+impl Words {
+    fn new(spec: &StatsSpec) -> Words {
+        let mut size = 1;
+        let mut take = |wanted: bool, words: usize| {
+            wanted.then(|| {
+                size += words;
+                size - words
+            })
+        };
+        let sum = take(spec.sum || spec.variance, 1);
+        let min = take(spec.min, 1);
+        let max = take(spec.max, 1);
+        let sumsq = take(spec.variance, 2);
+        let buckets = size;
+        size += spec.hist.map_or(0, |h| h.buckets() as usize);
+        Words {
+            sum,
+            min,
+            max,
+            sumsq,
+            buckets,
+            hist: spec.hist,
+            size,
+        }
+    }
+
+    fn read(&self, words: &[u64]) -> Stat {
+        let mut stat = Stat {
+            count: words[0],
+            buckets: words[self.buckets..].to_vec(),
+            ..Stat::default()
+        };
+        if stat.count > 0 {
+            stat.sum = self.sum.map_or(stat.sum, |at| words[at] as i64);
+            stat.min = self.min.map_or(stat.min, |at| words[at] as i64);
+            stat.max = self.max.map_or(stat.max, |at| words[at] as i64);
+            let wide = |at: usize| u128::from(words[at]) | u128::from(words[at + 1]) << 64;
+            stat.sumsq = self.sumsq.map_or(stat.sumsq, wide);
+        }
+        stat
+    }
+
+    fn write(&self, stat: &Stat, words: &mut [u64]) {
+        words[0] = stat.count;
+        let numbers = [
+            (self.sum, stat.sum),
+            (self.min, stat.min),
+            (self.max, stat.max),
+        ];
+        for (at, number) in numbers {
+            if let Some(at) = at {
+                words[at] = number as u64;
+            }
+        }
+        if let Some(at) = self.sumsq {
+            words[at] = stat.sumsq as u64;
+            words[at + 1] = (stat.sumsq >> 64) as u64;
+        }
+        for (to, n) in words[self.buckets..].iter_mut().zip(&stat.buckets) {
+            *to = *n;
+        }
+    }
+}
+
+impl MemArray {
+    /// An empty one for at most `max` elements with keys of so many fields.
+    pub fn new(fields: usize, elem: &ElemTy, max: u32, wrap: bool) -> MemArray {
+        MemArray {
+            fields,
+            keys: Vec::new(),
+            values: match elem {
+                ElemTy::Scalar(ty) => Values::Scalars(*ty, Vec::new()),
+                ElemTy::Stats(spec) => Values::Stats(Words::new(spec), Vec::new()),
+            },
+            there: Vec::new(),
+            index: HashTable::new(),
+            hasher: RandomState::new(),
+            first: 0,
+            max: max as usize,
+            wrap,
+        }
+    }
+
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    fn key(&self, n: usize) -> &[Value] {
+        &self.keys[n * self.fields..(n + 1) * self.fields]
+    }
+
+    fn find(&self, keys: &[Value]) -> Option<usize> {
+        let hash = self.hasher.hash_one(keys);
+        let found = self.index.find(hash, |n| self.key(*n as usize) == keys);
+        found.map(|n| *n as usize)
+    }
+
+    /// Whether there is an element.
+    pub fn has(&self, keys: &[Value]) -> bool {
+        self.find(keys).is_some()
+    }
+
+    /// An element's number or string; none for a statistic.
+    pub fn value(&self, keys: &[Value]) -> Option<&Value> {
+        match &self.values {
+            Values::Scalars(_, all) => all.get(self.find(keys)?),
+            Values::Stats(..) => None,
+        }
+    }
+
+    /// An element's statistic; none for a number or a string.
+    pub fn stat(&self, keys: &[Value]) -> Option<Stat> {
+        match self.cell(self.find(keys)?) {
+            Cell::Stats(stat) => Some(stat),
+            Cell::Scalar(_) => None,
+        }
+    }
+
+    fn cell(&self, n: usize) -> Cell {
+        match &self.values {
+            Values::Scalars(_, all) => Cell::Scalar(all[n].clone()),
+            Values::Stats(words, all) => {
+                Cell::Stats(words.read(&all[n * words.size..(n + 1) * words.size]))
+            }
+        }
+    }
+
+    /// The number of an element, which is put in if it is missing.
+    fn place(&mut self, keys: &[Value]) -> Result<usize, Fault> {
+        if keys.len() != self.fields {
+            return Err("a key with the wrong number of fields".into());
+        }
+        if let Some(n) = self.find(keys) {
+            return Ok(n);
+        }
+        if self.len() >= self.max {
+            if !self.wrap {
+                return Err(ARRAY_OVERFLOW.into());
+            }
+            self.remove_oldest();
+        }
+        self.close_gaps();
+        let n = self.there.len();
+        let Ok(number) = u32::try_from(n) else {
+            return Err(ARRAY_OVERFLOW.into());
+        };
+        self.keys.extend_from_slice(keys);
+        self.there.push(true);
+        match &mut self.values {
+            Values::Scalars(ty, all) => all.push(Value::zero(*ty)),
+            Values::Stats(words, all) => all.resize(all.len() + words.size, 0),
+        }
+        let (all, fields, hasher) = (&self.keys, self.fields, &self.hasher);
+        let key = |n: &u32| &all[*n as usize * fields..(*n as usize + 1) * fields];
+        let hash = |n: &u32| hasher.hash_one(key(n));
+        self.index
+            .insert_unique(hasher.hash_one(keys), number, hash);
+        Ok(n)
+    }
+
+    /// An element's number or string, put in as zero if it is missing; none where the array has
+    /// statistics.
+    ///
+    /// # Errors
+    /// `Array overflow, check MAXMAPENTRIES` when it is full and does not wrap.
+    pub fn value_mut(&mut self, keys: &[Value]) -> Result<Option<&mut Value>, Fault> {
+        let n = self.place(keys)?;
+        Ok(match &mut self.values {
+            Values::Scalars(_, all) => all.get_mut(n),
+            Values::Stats(..) => None,
+        })
+    }
+
+    /// Changes an element's statistic, put in if it is missing; false where the array has none.
+    fn change(&mut self, keys: &[Value], f: impl FnOnce(&mut Stat)) -> Result<bool, Fault> {
+        let n = self.place(keys)?;
+        let Values::Stats(words, all) = &mut self.values else {
+            return Ok(false);
+        };
+        let place = &mut all[n * words.size..(n + 1) * words.size];
+        let mut stat = words.read(place);
+        f(&mut stat);
+        words.write(&stat, place);
+        Ok(true)
+    }
+
+    /// Adds a value to a statistic; false where the array has none.
+    ///
+    /// # Errors
+    /// See [`MemArray::value_mut`].
+    pub fn add(&mut self, keys: &[Value], v: i64) -> Result<bool, Fault> {
+        let hist = match &self.values {
+            Values::Stats(words, _) => words.hist,
+            Values::Scalars(..) => None,
+        };
+        self.change(keys, |stat| stat.add(hist, v))
+    }
+
+    /// Adds a whole statistic; false where the array has none.
+    ///
+    /// # Errors
+    /// See [`MemArray::value_mut`].
+    pub fn merge(&mut self, keys: &[Value], delta: &Stat) -> Result<bool, Fault> {
+        self.change(keys, |stat| stat.merge(delta))
+    }
+
+    /// Deletes an element.
+    pub fn remove(&mut self, keys: &[Value]) {
+        let hash = self.hasher.hash_one(keys);
+        let (all, fields) = (&self.keys, self.fields);
+        let same = |n: &u32| all[*n as usize * fields..(*n as usize + 1) * fields] == *keys;
+        if let Ok(entry) = self.index.find_entry(hash, same) {
+            let (n, _) = entry.remove();
+            self.forget(n as usize);
+        }
+    }
+
+    /// Leaves a gap where an element was that the index has no more.
+    fn forget(&mut self, n: usize) {
+        self.there[n] = false;
+        // Strings are given back.
+        self.keys[n * self.fields..(n + 1) * self.fields].fill(Value::Long(0));
+        if let Values::Scalars(_, all) = &mut self.values {
+            all[n] = Value::Long(0);
+        }
+    }
+
+    fn remove_oldest(&mut self) {
+        while self.there.get(self.first) == Some(&false) {
+            self.first += 1;
+        }
+        if self.first < self.there.len() {
+            let keys = self.key(self.first).to_vec();
+            self.remove(&keys);
+        }
+    }
+
+    /// Moves elements together where there are more gaps than elements.
+    fn close_gaps(&mut self) {
+        let gaps = self.there.len() - self.index.len();
+        if gaps < GAPS.max(self.index.len()) {
+            return;
+        }
+        let (there, fields) = (&self.there, self.fields.max(1));
+        let mut n = 0;
+        self.keys.retain(|_| {
+            n += 1;
+            there[(n - 1) / fields]
+        });
+        n = 0;
+        match &mut self.values {
+            Values::Scalars(_, all) => all.retain(|_| {
+                n += 1;
+                there[n - 1]
+            }),
+            Values::Stats(words, all) => all.retain(|_| {
+                n += 1;
+                there[(n - 1) / words.size]
+            }),
+        }
+        self.there = vec![true; self.index.len()];
+        self.first = 0;
+        self.index.clear();
+        let (all, fields, hasher) = (&self.keys, self.fields, &self.hasher);
+        let key = |n: &u32| &all[*n as usize * fields..(*n as usize + 1) * fields];
+        let hash = |n: &u32| hasher.hash_one(key(n));
+        for n in 0..self.there.len() as u32 {
+            self.index.insert_unique(hash(&n), n, hash);
+        }
+    }
+
+    /// Deletes all elements.
+    pub fn clear(&mut self) {
+        self.keys = Vec::new();
+        match &mut self.values {
+            Values::Scalars(_, all) => *all = Vec::new(),
+            Values::Stats(_, all) => *all = Vec::new(),
+        }
+        self.there = Vec::new();
+        self.index = HashTable::new();
+        self.first = 0;
+    }
+
+    /// Numbers of the elements that match, in the order in which they came.
+    fn numbers<'a>(&'a self, slice: &'a [Option<Value>]) -> impl Iterator<Item = usize> + 'a {
+        let all = self.first..self.there.len();
+        all.filter(move |n| self.there[*n] && matches(slice, self.key(*n)))
+    }
+
+    /// Whether an element matches.
+    pub fn any(&self, slice: &[Option<Value>]) -> bool {
+        self.numbers(slice).next().is_some()
+    }
+
+    /// Deletes the elements that match.
+    pub fn remove_all(&mut self, slice: &[Option<Value>]) {
+        let gone: Vec<usize> = self.numbers(slice).collect();
+        for n in gone {
+            let keys = self.key(n).to_vec();
+            self.remove(&keys);
+        }
+    }
+
+    /// A copy of the elements that match, in the order in which they came.
+    pub fn elements(&self, slice: &[Option<Value>]) -> Vec<Element> {
+        let element = |n| Element {
+            keys: self.key(n).into(),
+            cell: self.cell(n),
+        };
+        self.numbers(slice).map(element).collect()
+    }
+
+    /// What `foreach` goes through: the elements that match, sorted, so many at most.
+    pub fn walk(
+        &self,
+        slice: &[Option<Value>],
+        sort: Option<SortSpec>,
+        limit: Option<usize>,
+    ) -> Walk {
+        let numbers = self.numbers(slice);
+        let limit = limit.unwrap_or(usize::MAX);
+        let chosen: Vec<u32> = match sort {
+            None => numbers.take(limit).map(|n| n as u32).collect(),
+            Some(spec) => self.sorted(numbers, spec, limit),
+        };
+        let mut walk = Walk::new(self.fields, chosen.len());
+        for n in chosen {
+            let value = match &self.values {
+                Values::Scalars(_, all) => all[n as usize].clone(),
+                Values::Stats(words, all) => Value::Long(all[n as usize * words.size] as i64),
+            };
+            walk.push(self.key(n as usize), value);
+        }
+        walk
+    }
+
+    /// The first `limit` of the numbers of elements, in that order; equal ones stay in their order in both
+    /// directions.
+    fn sorted(
+        &self,
+        numbers: impl Iterator<Item = usize>,
+        spec: SortSpec,
+        limit: usize,
+    ) -> Vec<u32> {
+        let value = |n: usize| match (&self.values, spec.by) {
+            (_, SortKey::Key(i)) => self.key(n).get(i as usize).cloned(),
+            (Values::Scalars(_, all), _) => Some(all[n].clone()),
+            (Values::Stats(..), SortKey::Stat(what)) => match self.cell(n) {
+                Cell::Stats(s) => Some(Value::Long(s.extract(what).unwrap_or(0))),
+                Cell::Scalar(v) => Some(v),
+            },
+            (Values::Stats(words, all), _) => Some(Value::Long(all[n * words.size] as i64)),
+        };
+        // Numbers take less room, and are compared faster.
+        let mut numbers = numbers.peekable();
+        let one = numbers.peek().and_then(|n| value(*n));
+        if matches!(one, Some(Value::Str(_))) {
+            let all = numbers.map(|n| (value(n), n as u32)).collect();
+            return first(all, spec.descending, limit);
+        }
+        let number = |n: usize| value(n).map_or(0, |v| v.as_long());
+        let all = numbers.map(|n| (number(n), n as u32)).collect();
+        first(all, spec.descending, limit)
+    }
+}
+
+/// The numbers of the first pairs in that order.
+fn first<T: Ord>(mut all: Vec<(T, u32)>, descending: bool, limit: usize) -> Vec<u32> {
+    let order = |a: &(T, u32), b: &(T, u32)| match descending {
+        true => (Reverse(&a.0), a.1).cmp(&(Reverse(&b.0), b.1)),
+        false => (&a.0, a.1).cmp(&(&b.0, b.1)),
+    };
+    if limit < all.len() {
+        if limit > 0 {
+            all.select_nth_unstable_by(limit - 1, order);
+        }
+        all.truncate(limit);
+    }
+    all.sort_unstable_by(order);
+    all.into_iter().map(|(_, n)| n).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::sort_elements;
+    use proptest::prelude::*;
+
+    /// The array as a list.
+    #[derive(Default)]
+    struct Model(Vec<(Vec<Value>, i64)>);
+
+    impl Model {
+        fn set(&mut self, keys: &[Value], v: i64, (max, wrap): (usize, bool)) -> bool {
+            if let Some((_, old)) = self.0.iter_mut().find(|(k, _)| k == keys) {
+                *old = v;
+                return true;
+            }
+            if self.0.len() >= max {
+                if !wrap {
+                    return false;
+                }
+                self.0.remove(0);
+            }
+            self.0.push((keys.to_vec(), v));
+            true
+        }
+    }
+
+    fn keys(n: u16, text: bool) -> Vec<Value> {
+        let second = match text {
+            true => Value::from(&*format!("{}", n % 7)),
+            false => Value::Long(i64::from(n) % 7),
+        };
+        vec![Value::Long(i64::from(n)), second]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn does_what_a_list_does(
+            ops in proptest::collection::vec((0u8..8, 0u16..400, -9i64..9), 0..900),
+            (wrap, text) in (any::<bool>(), any::<bool>()),
+            max in 1u32..300,
+        ) {
+            let mut array = MemArray::new(2, &ElemTy::Scalar(Ty::Long), max, wrap);
+            let mut model = Model::default();
+            for (op, n, v) in ops {
+                let key = keys(n, text);
+                match op {
+                    0 => {
+                        array.remove(&key);
+                        model.0.retain(|(k, _)| *k != key);
+                    }
+                    1 if n % 50 == 0 => {
+                        let slice = [None, Some(key[1].clone())];
+                        prop_assert_eq!(array.any(&slice), model.0.iter().any(|(k, _)| k[1] == key[1]));
+                        array.remove_all(&slice);
+                        model.0.retain(|(k, _)| k[1] != key[1]);
+                    }
+                    2 if n == 0 => {
+                        array.clear();
+                        model.0.clear();
+                    }
+                    _ => {
+                        let done = array.value_mut(&key).map(|place| *place.unwrap() = Value::Long(v));
+                        prop_assert_eq!(done.is_ok(), model.set(&key, v, (max as usize, wrap)));
+                    }
+                }
+                let value = model.0.iter().find(|(k, _)| *k == key).map(|(_, v)| Value::Long(*v));
+                prop_assert_eq!(array.value(&key), value.as_ref());
+            }
+            prop_assert_eq!(array.len(), model.0.len());
+            let element = |(k, v): &(Vec<Value>, i64)| Element {
+                keys: k.clone().into(),
+                cell: Cell::Scalar(Value::Long(*v)),
+            };
+            let all: Vec<Element> = model.0.iter().map(element).collect();
+            prop_assert_eq!(array.elements(&[]), all.clone());
+            for (by, descending) in [
+                (SortKey::Value, false), (SortKey::Value, true), (SortKey::Key(1), false), (SortKey::Key(1), true),
+            ] {
+                let spec = SortSpec { by, descending };
+                let mut sorted = all.clone();
+                sort_elements(&mut sorted, spec);
+                for limit in [None, Some(0), Some(1), Some(5), Some(1000)] {
+                    let mut wanted = sorted.clone();
+                    wanted.truncate(limit.unwrap_or(usize::MAX));
+                    let wanted: Vec<_> = Walk::from(wanted).collect();
+                    let got: Vec<_> = array.walk(&[], Some(spec), limit).collect();
+                    prop_assert_eq!(got, wanted);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn statistics_keep_what_is_asked_for() {
+        for hist in [None, Some(Hist::Log)] {
+            let spec = StatsSpec {
+                sum: true,
+                min: true,
+                max: true,
+                variance: true,
+                hist,
+            };
+            let elem = ElemTy::Stats(spec.clone());
+            let mut array = MemArray::new(1, &elem, 10, false);
+            let mut wanted = Stat::new(&spec);
+            for v in [5, -3, i64::MAX, i64::MIN, 0] {
+                wanted.add(hist, v);
+                assert_eq!(array.add(&[1.into()], v), Ok(true));
+            }
+            assert_eq!(array.stat(&[1.into()]), Some(wanted.clone()));
+            assert_eq!(array.merge(&[2.into()], &wanted), Ok(true));
+            assert_eq!(array.merge(&[2.into()], &Stat::new(&spec)), Ok(true));
+            assert_eq!(array.stat(&[2.into()]), Some(wanted));
+            assert_eq!(array.stat(&[3.into()]), None);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What a `foreach` goes through.
+
+use super::{Element, Value};
+
+/// The elements of a `foreach`, and how far it is: keys and values one behind the other.
+#[derive(Debug, Clone, Default)]
+pub struct Walk {
+    fields: usize,
+    keys: Vec<Value>,
+    values: Vec<Value>,
+    at: usize,
+}
+
+impl Walk {
+    /// An empty one with room for so many elements with keys of so many fields.
+    pub fn new(fields: usize, elements: usize) -> Walk {
+        Walk {
+            fields,
+            keys: Vec::with_capacity(fields * elements),
+            values: Vec::with_capacity(elements),
+            at: 0,
+        }
+    }
+
+    /// Appends an element.
+    pub fn push(&mut self, keys: &[Value], value: Value) {
+        self.keys.extend_from_slice(keys);
+        self.values.push(value);
+    }
+}
+
+impl Iterator for Walk {
+    type Item = (Vec<Value>, Value);
+
+    /// The next element's keys and value.
+    fn next(&mut self) -> Option<Self::Item> {
+        let value = std::mem::replace(self.values.get_mut(self.at)?, Value::Long(0));
+        let keys = self
+            .keys
+            .get(self.at * self.fields..(self.at + 1) * self.fields)?
+            .to_vec();
+        self.at += 1;
+        Some((keys, value))
+    }
+}
+
+impl From<Vec<Element>> for Walk {
+    fn from(elements: Vec<Element>) -> Walk {
+        let fields = elements.first().map_or(0, |e| e.keys.len());
+        let mut walk = Walk::new(fields, elements.len());
+        for e in elements {
+            walk.push(&e.keys, e.cell.value());
+        }
+        walk
+    }
+}
