@@ -20,7 +20,7 @@ use spile_syntax::source::Sources;
 /// The document that most tests speak of.
 pub const URI: &str = "file:///x.stp";
 
-/// A folder of the repository.
+/// The scripts and macros of a folder of the repository.
 pub fn folder(name: &str) -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -29,6 +29,7 @@ pub fn folder(name: &str) -> Vec<PathBuf> {
         .expect("a folder")
         .flatten()
         .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "stp" || e == "stpm"))
         .collect();
     paths.sort();
     paths

@@ -315,7 +315,8 @@ mod tests {
         // Nothing said that it ended, and it was idle: until the last event anywhere.
         assert_eq!((system.cpus[1].wall, system.cpus[1].idle), (800, 0));
         let process = &system.processes[0];
-        assert_eq!((process.pid, process.name.as_str()), (20, "a\tb"));
+        // A tab does not reach a terminal.
+        assert_eq!((process.pid, process.name.as_str()), (20, "a\\011b"));
         assert_eq!((process.cpu(), process.waiting), (800, 77));
         assert_eq!(
             (process.irq, process.softirq, process.migrations),
