@@ -275,6 +275,37 @@ fn values_move_to_their_use_in_kernel_handlers() {
 }
 
 #[test]
+fn what_several_places_read_is_computed_behind_the_tests() {
+    let p = program(
+        r#"probe kernel.trace("x") {
+            name = task_comm($prev)
+            if ($prio > 1) next
+            if ($prio < 0) println(name)
+            for (i = 0; i < 3; i++) println(name, i)
+        }"#,
+    );
+    let calls = |b: &Block| {
+        let call = |(i, _): &&(Inst, _)| matches!(i, Inst::Call { .. });
+        b.insts.iter().filter(call).count()
+    };
+    let calls: Vec<_> = p
+        .handlers
+        .last()
+        .unwrap()
+        .body
+        .blocks
+        .iter()
+        .map(calls)
+        .collect();
+    assert_eq!(
+        (calls[0], calls.iter().sum::<usize>()),
+        (0, 1),
+        "{}",
+        text(&p)
+    );
+}
+
+#[test]
 fn a_choice_for_its_effect() {
     let p = program(
         r#"

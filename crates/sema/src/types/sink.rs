@@ -4,7 +4,8 @@
 //!
 //! An assignment at the top of a kernel handler moves to the one place that reads its variable,
 //! if nothing it depends on can change in between and if it has no effect. Cheap numbers move
-//! to all places that read them; the optimiser merges them again where that pays.
+//! to all places that read them; the optimiser merges them again where that pays. What several
+//! places read moves in front of the first statement with one, behind the tests before it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -130,16 +131,46 @@ fn handler(body: &mut Vec<Stmt>, quiet: &[bool]) {
         };
         let (l, rhs) = (*l, (**rhs).clone());
         let uses = uses(body);
-        if !movable(l, &rhs, &uses, &settled, quiet) {
-            settled.insert(l);
-            at += 1;
-            continue;
-        }
-        body.remove(at);
-        for s in body.iter_mut().skip(at) {
-            stmt_exprs_mut(s, &mut |e| replace(e, l, &rhs));
+        match motion(l, &rhs, &uses, &settled, quiet) {
+            Motion::IntoReads => {
+                body.remove(at);
+                for s in body.iter_mut().skip(at) {
+                    stmt_exprs_mut(s, &mut |e| replace(e, l, &rhs));
+                }
+            }
+            Motion::Down if let Some(reader) = reader_behind_tests(&body[at + 1..], l) => {
+                body[at..=at + reader].rotate_left(1);
+            }
+            _ => {
+                settled.insert(l);
+                at += 1;
+            }
         }
     }
+}
+
+/// How many statements stand in front of the first that reads a local; none where they are all
+/// assignments, whose order does not matter.
+fn reader_behind_tests(body: &[Stmt], l: LocalIx) -> Option<usize> {
+    let reads = |s: &Stmt| {
+        uses(std::slice::from_ref(s))
+            .get(&l)
+            .is_some_and(|u| u.reads > 0)
+    };
+    let reader = body.iter().position(reads)?;
+    let assigns = |s: &Stmt| {
+        matches!(
+            &s.kind,
+            StmtKind::Expr(Expr {
+                kind: ExprKind::Assign {
+                    place: Place::Local(_),
+                    ..
+                },
+                ..
+            })
+        )
+    };
+    (!body[..reader].iter().all(assigns)).then_some(reader)
 }
 
 /// Blocks at the top (bodies of aliases) are as good as their statements.
@@ -156,17 +187,27 @@ fn flatten(body: &mut Vec<Stmt>) {
     }
 }
 
-fn movable(
+/// Where an assignment may go.
+enum Motion {
+    /// It stays.
+    None,
+    /// In front of the first statement that reads it.
+    Down,
+    /// Its value stands in place of the local.
+    IntoReads,
+}
+
+fn motion(
     l: LocalIx,
     rhs: &Expr,
     uses: &HashMap<LocalIx, Use>,
     settled: &HashSet<LocalIx>,
     quiet: &[bool],
-) -> bool {
+) -> Motion {
     let of = |l: &LocalIx| uses.get(l).copied().unwrap_or_default();
     let own = of(&l);
-    if own.writes != 1 || own.in_loop {
-        return false;
+    if own.writes != 1 {
+        return Motion::None;
     }
     let (mut ok, mut size, mut pure_only) = (true, 0, true);
     walk_expr(rhs, &mut |e| {
@@ -187,7 +228,12 @@ fn movable(
             _ => pure_only = false,
         }
     });
-    ok && size <= LARGEST && (own.reads == 1 || (pure_only && size <= CHEAP))
+    let repeats = own.reads == 1 || (pure_only && size <= CHEAP);
+    match ok {
+        false => Motion::None,
+        true if repeats && size <= LARGEST && !own.in_loop => Motion::IntoReads,
+        true => Motion::Down,
+    }
 }
 
 fn uses(body: &[Stmt]) -> HashMap<LocalIx, Use> {
