@@ -6,6 +6,7 @@
 /// ```text
 /// LIVE     low half: how many elements there are; high half: how many of them are just being put in
 ///          (atomic)
+/// ZERO     a word that is always 0
 /// GIVEN    how many rooms for elements were given out (atomic)
 /// HEADS    1 << bits numbers of 32 bits: the first room of a chain, counted from 1, or 0
 /// rooms()  room after room of `room` bytes: the next room of the chain (32 bits), 32 bits of nothing,
@@ -48,6 +49,8 @@ pub fn product(words: impl IntoIterator<Item = u64>) -> u64 {
 impl Large {
     /// Offset of the number of elements.
     pub const LIVE: u32 = 0;
+    /// Offset of a word that nobody writes: zero.
+    pub const ZERO: u32 = 8;
     /// Offset of the number of rooms given out; in another cache line.
     pub const GIVEN: u32 = 64;
     /// Offset of the chains.

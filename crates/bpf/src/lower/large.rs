@@ -12,7 +12,7 @@ use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
 use crate::layout::{GOLDEN, Large, PerCpuArray, ValueLayout};
 
 /// So many rooms of a chain are looked at; a key that is not among them gets another.
-const CHAIN: i32 = 32;
+const CHAIN: i32 = 16;
 /// So often a chain is looked through again when another processor has changed it.
 const TRIES: i32 = 4;
 
@@ -71,7 +71,8 @@ impl Gen<'_> {
         self.memory_to_r8(&array.maps);
         self.asm.add(R9, R8);
         self.asm.store(Size::DW, R10, GIVEN, 0);
-        self.asm.store(Size::DW, R10, TRIED, 0);
+        self.zero_of_loops(R1);
+        self.asm.store(Size::DW, R10, TRIED, R1);
 
         self.asm.bind(again);
         self.asm.load(Size::W, R3, R9, 0);
@@ -96,8 +97,7 @@ impl Gen<'_> {
         self.asm.atomic32(AtomicOp::CmpXchg, R9, 0, R1);
         self.asm.jump_if(Cond::Eq, R0, R2, linked);
         // Another processor was faster, perhaps with the same key. The last time the room stays outside.
-        self.try_again(again);
-        self.asm.jump(linked);
+        self.try_again(again, linked);
 
         self.asm.bind(found);
         self.asm.load(Size::DW, R1, R10, GIVEN);
@@ -169,7 +169,7 @@ impl Gen<'_> {
     fn walk_chain(&mut self, key_size: u32, large: Large, (found, absent): (Label, Label)) {
         let [walk, next] = [(); 2].map(|()| self.asm.label());
         let done = self.done;
-        self.asm.mov(R0, 0);
+        self.zero_of_loops(R0);
         self.asm.bind(walk);
         self.asm.jump_if(Cond::Eq, R3, 0, absent);
         self.asm.jump_if(Cond::Ge, R0, CHAIN, absent);
@@ -184,7 +184,24 @@ impl Gen<'_> {
         self.asm.bind(next);
         self.asm.load(Size::W, R3, R4, 0);
         self.asm.add(R0, 1);
-        self.asm.jump(walk);
+        self.loop_to(walk, absent);
+    }
+
+    /// `to` = 0, the first value of a loop's counter. Where a jump back can be a `may_goto`, the verifier
+    /// does not know the value, so that all rounds are alike to it and it follows one of them.
+    fn zero_of_loops(&mut self, to: crate::insn::Reg) {
+        match self.options.features.may_goto {
+            true => self.asm.load(Size::DW, to, R8, Large::ZERO as i16),
+            false => self.asm.mov(to, 0),
+        }
+    }
+
+    /// Jumps back. The loop's own counter ends it; `out` is for the verifier.
+    fn loop_to(&mut self, back: Label, out: Label) {
+        if self.options.features.may_goto {
+            self.asm.may_goto(out);
+        }
+        self.asm.jump(back);
     }
 
     /// `r1` = a room for a new element, which `GIVEN` has as well.
@@ -213,7 +230,7 @@ impl Gen<'_> {
         self.asm.jump(full);
         self.asm.bind(retry);
         self.settle(Large::NEW);
-        self.asm.jump(again);
+        self.loop_to(again, full);
 
         self.asm.bind(room_for);
         self.spare_to_r2(large);
@@ -237,11 +254,12 @@ impl Gen<'_> {
     }
 
     /// Goes back as long as there are tries left. Loses r1.
-    fn try_again(&mut self, again: Label) {
+    fn try_again(&mut self, again: Label, out: Label) {
         self.asm.load(Size::DW, R1, R10, TRIED);
         self.asm.add(R1, 1);
         self.asm.store(Size::DW, R10, TRIED, R1);
-        self.asm.jump_if(Cond::Lt, R1, TRIES, again);
+        self.asm.jump_if(Cond::Ge, R1, TRIES, out);
+        self.loop_to(again, out);
     }
 
     /// `r2` = address of this generation's spare room. Loses r3.
