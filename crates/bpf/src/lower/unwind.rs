@@ -25,7 +25,7 @@ mod mappings;
 mod names;
 
 pub(crate) use copies::COPY_BYTES;
-use frames::{CODE, append_frame, append_frames, how};
+use frames::{CODE, append_each, append_frame, how};
 
 use super::argstr::Put;
 use super::hex::{APPEND_HEX, append_hex};
@@ -213,7 +213,7 @@ impl Gen<'_> {
                 plan,
                 options.cpus,
             );
-            append_frames(p, base, room)
+            append_each(p, base, room, "append_frame", how::SPACE)
         })?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
             self.long_into(*value, R1)?;
@@ -579,11 +579,6 @@ impl<'a> Walk<'a> {
         self.p.finish()
     }
 
-    /// `r0` = the row with the index in that field; `guess` where there is none.
-    fn row(&mut self, index: u32, guess: Label) {
-        self.element(ROWS_MAP, index, guess);
-    }
-
     /// `r0` = the element of a map with the key in that field; `none` where there is none.
     fn element(&mut self, map: &'static str, key: u32, none: Label) {
         self.asm().ld_map(R1, map);
@@ -592,20 +587,11 @@ impl<'a> Walk<'a> {
         self.asm().jump_if(Cond::Eq, R0, 0, none);
     }
 
-    /// `user_step()`: the caller's registers; 1 at the end of the stack, [`WANTS_COPY`] where rows are
-    /// still to come.
-    fn user_step(mut self) -> Res<Function> {
-        let [stop, guess, chain, found, taken] = std::array::from_fn(|_| self.p.asm.label());
-        self.get(R1, at::ROWS);
-        self.asm().jump_if(Cond::Eq, R1, 0, guess);
-        self.get(R2, at::FIRST);
-        self.set(at::LO, R2);
-        self.asm().add(R1, R2);
-        self.set(at::HI, R1);
-        self.get(R7, at::ADDR);
-        self.get(R1, at::OFF);
-        self.asm().add(R7, R1);
-        for _ in 0..HALVINGS {
+    /// `r0` = the last of a map's rows from [`at::LO`] to [`at::HI`] that starts at r7 or before it, which
+    /// its word at `start` says; `none` where there is none. Halves the rows up to `halvings` times.
+    fn search(&mut self, (map, halvings): (&'static str, u32), start: i16, none: Label) {
+        let found = self.asm().label();
+        for _ in 0..halvings {
             let [high, next] = std::array::from_fn(|_| self.p.asm.label());
             self.get(R1, at::LO);
             self.get(R2, at::HI);
@@ -615,8 +601,8 @@ impl<'a> Walk<'a> {
             self.asm().add(R1, R2);
             self.asm().alu(AluOp::Rsh, R1, 1);
             self.set(at::MID, R1);
-            self.row(at::MID, chain);
-            self.asm().load(Size::W, R1, R0, unwind_row::START);
+            self.element(map, at::MID, none);
+            self.asm().load(Size::W, R1, R0, start);
             self.get(R2, at::MID);
             self.asm().jump_if(Cond::Gt, R1, R7, high);
             self.set(at::LO, R2);
@@ -626,9 +612,25 @@ impl<'a> Walk<'a> {
             self.asm().bind(next);
         }
         self.asm().bind(found);
-        self.row(at::LO, chain);
-        self.asm().load(Size::W, R1, R0, unwind_row::START);
-        self.asm().jump_if(Cond::Gt, R1, R7, chain);
+        self.element(map, at::LO, none);
+        self.asm().load(Size::W, R1, R0, start);
+        self.asm().jump_if(Cond::Gt, R1, R7, none);
+    }
+
+    /// `user_step()`: the caller's registers; 1 at the end of the stack, [`WANTS_COPY`] where rows are
+    /// still to come.
+    fn user_step(mut self) -> Res<Function> {
+        let [stop, guess, chain, taken] = std::array::from_fn(|_| self.p.asm.label());
+        self.get(R1, at::ROWS);
+        self.asm().jump_if(Cond::Eq, R1, 0, guess);
+        self.get(R2, at::FIRST);
+        self.set(at::LO, R2);
+        self.asm().add(R1, R2);
+        self.set(at::HI, R1);
+        self.get(R7, at::ADDR);
+        self.get(R1, at::OFF);
+        self.asm().add(R7, R1);
+        self.search((ROWS_MAP, HALVINGS), unwind_row::START, chain);
         self.follow(chain, stop, taken);
         self.asm().bind(guess);
         // Rows may be on their way.

@@ -26,16 +26,25 @@ pub(super) mod how {
     pub const SPACE: i32 = 2;
 }
 
-/// `append_frames(how, first, most)`: appends so many frames from the first on.
-pub(super) fn append_frames(mut p: Put<'_>, base: i16, room: &StackRoom) -> Res<Function> {
+/// `NAME(how, first, most)`: appends up to `most` frames, from `first` on, by a call of `one(index, how)`
+/// for each. `joined` is the bits of `how` that hold from the second frame on.
+pub(super) fn append_each(
+    mut p: Put<'_>,
+    base: i16,
+    room: &StackRoom,
+    one: &'static str,
+    joined: i32,
+) -> Res<Function> {
     for _ in 0..room.most {
         p.asm.jump_if(Cond::Eq, R9, 0, p.end);
         p.asm.load(Size::DW, R1, R6, base + at::N as i16);
         p.asm.jump_if(Cond::Ge, R8, R1, p.end);
         p.asm.mov(R1, R8);
         p.asm.mov(R2, R7);
-        p.asm.call_sub("append_frame");
-        p.asm.alu(AluOp::Or, R7, how::SPACE);
+        p.asm.call_sub(one);
+        if joined != 0 {
+            p.asm.alu(AluOp::Or, R7, joined);
+        }
         p.asm.add(R8, 1);
         p.asm.add(R9, -1);
     }

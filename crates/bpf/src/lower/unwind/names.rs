@@ -5,6 +5,7 @@
 use spile_ir::marks::In;
 use spile_ir::{Reg as IrReg, Val};
 
+use super::frames::append_each;
 use super::{Walk, at, walks};
 use crate::asm::{Function, Label};
 use crate::helpers::Helper;
@@ -17,7 +18,6 @@ use crate::lower::argstr::Put;
 use crate::lower::hex::{APPEND_HEX, append_hex};
 use crate::lower::stacks::put_byte;
 use crate::lower::{Gen, Res};
-use crate::plan::StackRoom;
 
 /// Halvings of a search among rows: [`symbol_row::MAX`] of a file.
 const HALVINGS: u32 = 20;
@@ -77,7 +77,7 @@ impl Gen<'_> {
         let (room, base, _) = walks(plan, self.options)?;
         self.pool.sub("append_symbols", |_| {
             let p = Put::new("append_symbols", &["how", "first", "most"], plan, cpus);
-            append_symbols(p, base, room)
+            append_each(p, base, room, "append_symbol", 0)
         })?;
         self.long_into(first, R2)?;
         self.forget(R2);
@@ -110,21 +110,6 @@ impl Gen<'_> {
     }
 }
 
-/// `append_symbols(how, first, most)`: appends so many frames from the first on.
-fn append_symbols(mut p: Put<'_>, base: i16, room: &StackRoom) -> Res<Function> {
-    for _ in 0..room.most {
-        p.asm.jump_if(Cond::Eq, R9, 0, p.end);
-        p.asm.load(Size::DW, R1, R6, base + at::N as i16);
-        p.asm.jump_if(Cond::Ge, R8, R1, p.end);
-        p.asm.mov(R1, R8);
-        p.asm.mov(R2, R7);
-        p.asm.call_sub("append_symbol");
-        p.asm.add(R8, 1);
-        p.asm.add(R9, -1);
-    }
-    p.finish()
-}
-
 /// Words of a look-up, in what a walk needs for one frame only.
 mod word {
     use super::at;
@@ -153,7 +138,7 @@ impl Walk<'_> {
 
     /// `find_symbol(index, how)`: fills [`word`].
     fn find_symbol(mut self) -> Res<Function> {
-        let [unnamed, none, exact, found, near] = std::array::from_fn(|_| self.p.asm.label());
+        let [unnamed, none, exact, near] = std::array::from_fn(|_| self.p.asm.label());
         let end = self.p.end;
         let (files, offsets) = (
             self.base + at::FILES as i16,
@@ -210,30 +195,7 @@ impl Walk<'_> {
         self.set(at::LO, R1);
         self.asm().add(R2, R1);
         self.set(at::HI, R2);
-        for _ in 0..HALVINGS {
-            let [high, next] = std::array::from_fn(|_| self.p.asm.label());
-            self.get(R1, at::LO);
-            self.get(R2, at::HI);
-            self.asm().mov(R3, R1);
-            self.asm().add(R3, 1);
-            self.asm().jump_if(Cond::Ge, R3, R2, found);
-            self.asm().add(R1, R2);
-            self.asm().alu(AluOp::Rsh, R1, 1);
-            self.set(at::MID, R1);
-            self.element(SYMBOL_ROWS_MAP, at::MID, none);
-            self.asm().load(Size::W, R1, R0, 0);
-            self.get(R2, at::MID);
-            self.asm().jump_if(Cond::Gt, R1, R7, high);
-            self.set(at::LO, R2);
-            self.asm().jump(next);
-            self.asm().bind(high);
-            self.set(at::HI, R2);
-            self.asm().bind(next);
-        }
-        self.asm().bind(found);
-        self.element(SYMBOL_ROWS_MAP, at::LO, none);
-        self.asm().load(Size::W, R1, R0, 0);
-        self.asm().jump_if(Cond::Gt, R1, R7, none);
+        self.search((SYMBOL_ROWS_MAP, HALVINGS), 0, none);
         self.asm().load(Size::W, R1, R0, 4);
         self.name(R1, none);
         self.set(word::NAME, R3);
