@@ -102,18 +102,26 @@ impl UnwindRow {
     }
 }
 
+/// The `.eh_frame` of a file, and the addresses that its pointers are relative to.
+pub(crate) fn eh_frame(
+    image: &Image,
+) -> Option<(EhFrame<EndianSlice<'_, LittleEndian>>, BaseAddresses)> {
+    let (address, bytes) = image.loaded(".eh_frame")?;
+    let text = image.loaded(".text").map_or(0, |t| t.0);
+    let bases = BaseAddresses::default()
+        .set_eh_frame(address)
+        .set_text(text);
+    let mut section = EhFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    Some((section, bases))
+}
+
 /// The rows of a file and of its separate debugging information in order of address. Where
 /// no information is, a row with [`Cfa::Unknown`] stands. Neighbours differ.
 #[must_use]
 pub fn rows(image: &Image, debug: Option<&Image>) -> Vec<UnwindRow> {
     let mut pieces = Vec::new();
-    if let Some((address, bytes)) = image.loaded(".eh_frame") {
-        let text = image.loaded(".text").map_or(0, |t| t.0);
-        let bases = BaseAddresses::default()
-            .set_eh_frame(address)
-            .set_text(text);
-        let mut section = EhFrame::new(bytes, LittleEndian);
-        section.set_address_size(8);
+    if let Some((section, bases)) = eh_frame(image) {
         collect(&section, &bases, &mut pieces);
     }
     for image in std::iter::once(image).chain(debug.filter(|d| d.path() != image.path())) {

@@ -2,9 +2,10 @@
 //! unwinder. C++ exceptions, Rust's panics and their like look for a frame that catches them by
 //! routines (*personalities*) that the unwind tables name.
 
-use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, Pointer, UnwindSection};
+use gimli::{CieOrFde, EhFrame, EndianSlice, Pointer, UnwindSection};
 use object::{LittleEndian as Little, Object, RelocationTarget, read::elf::Sym};
 
+use crate::cfi;
 use crate::image::Image;
 use crate::module::Module;
 
@@ -16,13 +17,7 @@ const OF_C: &str = "__gcc_personality_v0";
 #[must_use]
 pub fn caught_by(module: &Module) -> Option<String> {
     let image = module.image();
-    let (address, bytes) = image.loaded(".eh_frame")?;
-    let text = image.loaded(".text").map_or(0, |t| t.0);
-    let bases = BaseAddresses::default()
-        .set_eh_frame(address)
-        .set_text(text);
-    let mut section = EhFrame::new(bytes, LittleEndian);
-    section.set_address_size(8);
+    let (section, bases) = cfi::eh_frame(image)?;
     let mut of_c: Vec<Pointer> = Vec::new();
     let mut entries = section.entries(&bases);
     while let Ok(Some(entry)) = entries.next() {

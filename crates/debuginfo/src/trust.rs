@@ -48,12 +48,13 @@ pub fn is_own(path: &Path) -> bool {
 fn steady(path: &Path) -> io::Result<()> {
     let mut parts: Vec<&Path> = path.ancestors().collect();
     parts.reverse();
+    let user = user();
     for part in parts {
         let folder = part.symlink_metadata()?;
         if !folder.is_dir() {
             return Err(refused(part, "is no folder"));
         }
-        if folder.uid() != user() && folder.uid() != 0 {
+        if folder.uid() != user && folder.uid() != 0 {
             return Err(refused(part, "belongs to another user"));
         }
         // In folders such as /tmp, only owners rename.
@@ -68,9 +69,12 @@ fn steady(path: &Path) -> io::Result<()> {
 /// Whether others than the owner may write. A group that is the user's own by number has no other
 /// members: distributions that make one for each user have its members write as well.
 fn others_write(folder: &Metadata) -> bool {
-    let private = folder.gid() == user() && rustix::process::getegid().as_raw() == user();
-    let mask = if private { 0o002 } else { 0o022 };
-    folder.mode() & mask != 0
+    let mode = folder.mode();
+    let private = || {
+        let user = user();
+        folder.gid() == user && rustix::process::getegid().as_raw() == user
+    };
+    mode & 0o002 != 0 || mode & 0o020 != 0 && !private()
 }
 
 fn user() -> u32 {
