@@ -474,13 +474,14 @@ pub enum ArgDesc {
     Dirfd,
     /// Signal number by name.
     Signal,
-    /// Names of bits of so many bytes joined by `|`, the rest in hex.
+    /// The names of set bits, joined by `|`, and the other bits in hex. The width of the value is in bytes.
     Flags(&'static FlagTable, u8),
-    /// One of several values of so many bytes by name, otherwise a number, which may be signed.
+    /// The name of a value, or its number where it has none. The width is in bytes; the flag says that the
+    /// number is signed.
     Enum(&'static FlagTable, u8, bool),
     /// A 64-bit number in this 32-bit word (low) and the next.
     Pair,
-    /// NULL-terminated vector of user strings, of pointers of so many bytes: `["a", "b"]`.
+    /// NULL-terminated vector of user strings: `["a", "b"]`. The width of a pointer is in bytes.
     Argv(u8),
     /// Bytes in user space, as many as that argument word says, quoted.
     Buffer(u8),

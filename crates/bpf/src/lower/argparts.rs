@@ -77,7 +77,7 @@ fn staged(p: &mut Put<'_>, size: Size, at: i32, to: Reg) {
     p.asm.load(size, to, to, 0);
 }
 
-/// The number in a register, with at least so many digits.
+/// Appends the number in a register, with leading zeros up to `digits` digits.
 fn padded(p: &mut Put<'_>, base: i32, value: Reg, digits: i32) {
     p.asm.mov(R2, value);
     p.asm.mov(R1, digits);

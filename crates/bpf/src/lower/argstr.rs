@@ -70,7 +70,7 @@ const SIGNALS: &str = "SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFP
 SIGSEGV SIGUSR2 SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN \
 SIGTTOU SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS";
 
-/// What a list of names is for: sets of flags, or one value of so many bytes, which may be signed.
+/// How a list of names is read: as flags, or as one value with a width in bytes and perhaps a sign.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Flags,
@@ -606,8 +606,8 @@ fn put_names(mut p: Put<'_>) -> Result<Function, String> {
     p.finish()
 }
 
-/// `put_vector(address)`: the strings of a vector of pointers of so many bytes; where it cannot be
-/// read on, the address there.
+/// `put_vector(address)`: appends the strings that a vector points to. Where an element cannot be read,
+/// its address ends the list.
 fn put_vector(mut p: Put<'_>, size: Size) -> Result<Function, String> {
     let [close, more, first, read, bad, begun] = std::array::from_fn(|_| p.asm.label());
     let bytes = if size == Size::W { 4 } else { 8 };

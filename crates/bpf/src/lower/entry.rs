@@ -722,7 +722,7 @@ fn unless_own(asm: &mut Asm) {
     asm.bind(other);
 }
 
-/// `try_lock(word, holder)`: whether the lock could be had within so many tries without a pause.
+/// `try_lock(word, holder)`: takes the lock, in at most `tries` tries without a pause. Gives [`GOT`], [`OWN`] or 0.
 fn try_lock(tries: u32) -> Result<Function, String> {
     let mut asm = Asm::new("try_lock", &["word", "holder"]);
     let (again, got) = (asm.label(), asm.label());
