@@ -2,7 +2,9 @@
 //! system calls collect (`timers.rs`), and mutants of scripts that run (`mutants`).
 //! `SPILE_TIMERS=N` and `SPILE_MUTANTS=N` run so many, from the seed `SPILE_SEED` on (`cargo xtask
 //! soak`). A script that fails is made smaller; what remains belongs into `cases`, which are run
-//! always. `SPILE_SHOW=FILE` writes each mutant's script and messages there.
+//! always. Scripts and messages of failures, as first seen and made smaller, are kept in
+//! `target/tmp/failures` or the folder that `SPILE_FAILURES` names. `SPILE_SHOW=FILE` writes each
+//! mutant's script and messages there.
 
 #[path = "../e2e/leaks.rs"]
 mod leaks;
@@ -43,11 +45,19 @@ struct Counts {
     refused: AtomicU64,
 }
 
+/// Keeps a failure as it is seen, the script in one file and its messages in another: what is read
+/// of a long run can be cut off, and the same seed need not fail again.
 fn kept(what: &str, run: &Run, why: &str) -> String {
     let case = run.as_case();
-    let name = format!("{}.stp", what.replace(' ', "_"));
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let kept = match std::fs::write(&path, &case) {
+    let folder = match std::env::var_os("SPILE_FAILURES") {
+        Some(folder) => folder.into(),
+        None => Path::new(env!("CARGO_TARGET_TMPDIR")).join("failures"),
+    };
+    let path = folder.join(format!("{}.stp", what.replace(' ', "_")));
+    let written = std::fs::create_dir_all(&folder)
+        .and_then(|()| std::fs::write(&path, &case))
+        .and_then(|()| std::fs::write(path.with_extension("txt"), why));
+    let kept = match written {
         Ok(()) => format!("kept in {}", path.display()),
         Err(e) => format!("not kept: {e}"),
     };
@@ -68,6 +78,7 @@ fn timed(seed: u64, counts: &Counts) -> Result<(), String> {
         }
         Err(why) => (whole.run, why),
     };
+    kept(&format!("timers {seed} first"), &run, &why);
     for part in 0..whole.parts {
         without.insert(part);
         let fewer = timers::script(seed, &without);

@@ -553,6 +553,13 @@ impl Timed {
     }
 }
 
+/// The last lines of an output, which are those of the end.
+fn tail(out: &str) -> String {
+    let lines: Vec<&str> = out.lines().collect();
+    let last = &lines[lines.len().saturating_sub(40)..];
+    format!("---- output, {} lines\n{}\n", lines.len(), last.join("\n"))
+}
+
 /// Whether a script is one of this generator.
 pub fn is_one(run: &Run) -> bool {
     run.script.starts_with("global made")
@@ -572,7 +579,8 @@ pub fn judge(run: &Run, made: Option<u64>) -> Result<u64, String> {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["=", name, got, want] if got != want => {
-                return Err(format!("{name}: {got}, wanted {want}\n{}", done.err));
+                let told = format!("{name}: {got}, wanted {want}\n{}", done.err);
+                return Err(format!("{told}{}", tail(&done.out)));
             }
             ["lines", n] => {
                 lines += n.parse::<u64>().unwrap_or(0);
@@ -589,14 +597,18 @@ pub fn judge(run: &Run, made: Option<u64>) -> Result<u64, String> {
     let lost = done.lost();
     if printed > lines || printed + lost * parts < lines || (lost == 0 && printed < lines) {
         return Err(format!(
-            "{printed} lines printed, {lost} lost, {lines} made"
+            "{printed} lines printed, {lost} lost, {lines} made\n{}{}",
+            done.err,
+            tail(&done.out)
         ));
     }
     if let (Some(made), Some(counted)) = (made, counted)
         && (counted > made || counted + skipped < made)
     {
         return Err(format!(
-            "{counted} calls counted, {skipped} skipped, {made} made"
+            "{counted} calls counted, {skipped} skipped, {made} made\n{}{}",
+            done.err,
+            tail(&done.out)
         ));
     }
     Ok(skipped)

@@ -72,6 +72,7 @@ pub fn check(seed: u64) -> Verdict {
             None => return Verdict::Ran,
             Some(why) => {
                 let what = format!("of {name:?}: {why}\n{}", done.err);
+                crate::kept(&format!("mutant {seed} first"), &run, &what);
                 return smaller(run, why, what);
             }
         }
