@@ -8,6 +8,7 @@ use spile_ir::{Event, HandlerId, Inst, NrSet, Program, Space, Ty};
 use crate::alike;
 use crate::asm::{Asm, Function};
 use crate::at_return;
+use crate::depth;
 use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::executed;
@@ -258,6 +259,8 @@ fn generate_planned(
         subprograms: pool.subs.into_values().collect(),
         license: LICENSE.into(),
     };
+    let chain = depth::deepest(&spec);
+    debug_assert!(chain.len() <= depth::MOST, "calls too deep: {chain:?}");
     Ok(Compiled { spec, layout })
 }
 

@@ -11,6 +11,7 @@ pub mod insn;
 pub mod layout;
 
 pub mod compile;
+mod depth;
 mod dispatch;
 mod executed;
 mod iterate;

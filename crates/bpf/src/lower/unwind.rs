@@ -131,10 +131,6 @@ fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
         words: 0,
     };
     let shape = pool.record(words);
-    pool.sub("user_name", |_| {
-        let p = Put::new("user_name", &["at"], plan, options.cpus);
-        new("user_name").with(p).user_name()
-    })?;
     pool.sub("user_file", |_| {
         let p = Put::new("user_file", &["file"], plan, options.cpus);
         new("user_file").with(p).user_file(shape)

@@ -204,29 +204,21 @@ impl Walk<'_> {
         self.asm().jump_if(Cond::Ne, R0, 0, found);
     }
 
-    /// `user_name(at)`: the name of a file or folder to a place in the record, and on to the folder that it
-    /// is in; not 0 where there is none.
-    pub(super) fn user_name(mut self) -> Res<Function> {
-        let (o, last) = (self.o, self.p.asm.label());
-        let most = (at::RECORD + at::RECORD_SIZE) as i32 - FILE_NAME as i32;
-        self.asm().jump_if(Cond::Gt, R7, most, last);
+    /// The name of a file or folder to a place in the record, and on to the folder that it is in; to
+    /// `last` where there is none. No subprogram: in a handler's loop the frames of calls from the
+    /// program to here are the eight that the kernel allows.
+    fn file_name(&mut self, place: u32, last: Label) {
+        let o = self.o;
         self.get(R9, at::ENTRY);
         // The root is its own parent.
         self.word(R8, R9, o.dentry_parent, last);
         self.asm().jump_if(Cond::Eq, R8, R9, last);
         self.set(at::ENTRY, R8);
         self.word(R9, R9, o.dentry_name, last);
-        self.addr(R1, 0);
-        self.asm().add(R1, R7);
+        self.addr(R1, place);
         self.asm().mov(R2, FILE_NAME as i32);
         self.asm().mov(R3, R9);
         self.asm().call(Helper::ProbeReadKernelStr);
-        let end = self.p.end;
-        self.asm().jump(end);
-        self.asm().bind(last);
-        self.asm().mov(R0, 1);
-        self.asm().exit();
-        self.p.finish()
     }
 
     /// `user_file(file)`: tells the controller of a file.
@@ -252,9 +244,7 @@ impl Walk<'_> {
         self.word(R7, R7, o.file_dentry, send);
         self.set(at::ENTRY, R7);
         for i in 0..FILE_NAMES {
-            self.asm().mov(R1, name(i) as i32);
-            self.asm().call_sub("user_name");
-            self.asm().jump_if(Cond::Ne, R0, 0, send);
+            self.file_name(name(i), send);
         }
         self.asm().bind(send);
         self.asm().ld_map(R1, RING);
