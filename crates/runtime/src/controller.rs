@@ -83,9 +83,16 @@ impl Controller {
         if kernel.is_some() {
             texts.note(&program, &Marks::of(&program, &Symbolic::made_in_kernel));
         }
+        let mut needs = needs::of_program(&program, kernel.as_ref().map(Kernel::layout));
+        for needs in &mut needs {
+            // Put back, marks of texts would be the texts.
+            if needs.taken.iter().any(|g| texts.marks(*g)) {
+                (needs.copies, needs.taken) = (false, Vec::new());
+            }
+        }
         Controller {
             shapes,
-            needs: needs::of_program(&program, kernel.as_ref().map(Kernel::layout)),
+            needs,
             hits: vec![Hits::default(); program.handlers.len()],
             world: World {
                 mem: MemGlobals::new(&program.globals),
@@ -95,6 +102,7 @@ impl Controller {
                 printed: Vec::new(),
                 truncated: 0,
                 copied: Vec::new(),
+                emptied: Vec::new(),
                 texts,
             },
             out,
@@ -209,9 +217,9 @@ impl Controller {
         let Some(mut urgent) = self.lock(&needs) else {
             return Ok(());
         };
-        // A handler that only reads does not keep kernel handlers waiting while it runs.
+        // One that a copy serves does not keep kernel handlers waiting while it runs.
         let mut copied = Ok(());
-        if needs.reads_only {
+        if needs.copies {
             let all = self.world.snapshot(&needs);
             let all = self.unlock(&needs, urgent.take()).and(all);
             copied = all.and_then(|all| self.world.copy(all));
@@ -228,10 +236,13 @@ impl Controller {
             Err(message) => Err(failed(message)),
         };
         let ns = since.elapsed().as_nanos() as u64;
-        if !needs.reads_only {
-            let written = self.unlock(&needs, urgent);
-            result = result.and(written.map_err(failed));
-        }
+        let left = self.world.left(&needs);
+        let written = match needs.copies {
+            false => self.unlock(&needs, urgent),
+            true if left.is_empty() => Ok(()),
+            true => self.put_back(&needs, &left),
+        };
+        result = result.and(written.map_err(failed));
         self.world.forget();
         if let Some(hits) = self.hits.get_mut(id.index()) {
             hits.add(ns);
@@ -544,6 +555,10 @@ mod tests {
     }
 
     fn controller() -> Controller {
+        controller_of(program())
+    }
+
+    fn controller_of(program: Program) -> Controller {
         let print = RecordWhat::Print {
             stream: Stream::Out,
             fmt: FormatId(0),
@@ -582,7 +597,7 @@ mod tests {
         };
         let kernel = Kernel::plain(&layout, vec![vec![]]);
         let out = Output::open(crate::output::Target::Memory, None).unwrap();
-        Controller::new(Rc::new(program()), Some(kernel), out, 0, true)
+        Controller::new(Rc::new(program), Some(kernel), out, 0, true)
     }
 
     fn record(shapes: &[u64]) -> Vec<u8> {
@@ -644,5 +659,47 @@ mod tests {
         assert!(c.exit_wanted());
         c.display_globals();
         assert_eq!(c.out.take(), b"x=5\n");
+    }
+
+    #[test]
+    fn what_is_taken_comes_back_after_an_error() {
+        let x = |c: &Controller| {
+            c.kernel()
+                .unwrap()
+                .state()
+                .shared(136)
+                .load(Ordering::Relaxed)
+        };
+        let store = Inst::GStore {
+            g: GlobalId(0),
+            val: spile_ir::Val::Imm(0),
+        };
+        // A division by 0.
+        let fail = Inst::Bin {
+            op: spile_ir::BinOp::Div,
+            dst: spile_ir::Reg(0),
+            a: spile_ir::Val::Imm(1),
+            b: spile_ir::Val::Imm(0),
+        };
+        for fails in [false, true] {
+            let mut program = program();
+            let body = &mut program.handlers[0].body;
+            body.regs = vec![Ty::Long];
+            let insts = &mut body.blocks[0].insts;
+            insts[0].0 = store.clone();
+            if fails {
+                insts.insert(0, (fail.clone(), SiteId(0)));
+            }
+            let mut c = controller_of(program);
+            assert!(c.needs[0].copies && c.needs[0].taken == [GlobalId(0)]);
+            c.kernel()
+                .unwrap()
+                .state()
+                .shared(136)
+                .store(7, Ordering::Relaxed);
+            c.run(HandlerId(0));
+            assert_eq!(x(&c), if fails { 7 } else { 0 });
+            assert_eq!(c.account.errors, u64::from(fails));
+        }
     }
 }

@@ -58,6 +58,54 @@ impl<'a> Globals<'a> {
         Ok(kernel.map(Raw::Cell))
     }
 
+    /// The same, and leaves it empty.
+    pub fn take(&self, g: GlobalId) -> Result<Option<Raw>, Fault> {
+        if let Some(mut hash) = self.hash(g) {
+            return Ok(Some(Raw::Entries(hash.table.drain().map_err(system)?)));
+        }
+        let raw = self.raw(g)?;
+        if raw.is_some() {
+            self.clear_shared(g);
+        }
+        Ok(raw)
+    }
+
+    /// Adds what `mem` holds to what the kernel's side holds now; of texts the newer stays.
+    pub fn put_back(&mut self, g: GlobalId) -> Result<(), Fault> {
+        match self.program.globals.get(g.index()).map(|g| &g.kind) {
+            Some(GlobalKind::Scalar(Ty::Long)) => {
+                let n = self.mem.gload(g)?.as_long();
+                self.gadd(g, n).map(drop)
+            }
+            Some(GlobalKind::Scalar(Ty::Str(_))) => match self.gload(g)?.as_bytes() {
+                b"" => {
+                    let text = self.mem.gload(g)?;
+                    self.gstore(g, text)
+                }
+                _ => Ok(()),
+            },
+            Some(GlobalKind::Stats(_)) => match self.mem.stat_get(g, &[])? {
+                Some(stat) => self.stat_merge(g, &[], &stat),
+                None => Ok(()),
+            },
+            Some(GlobalKind::Array { .. }) => {
+                let elements = self.mem.elements(g, &[])?;
+                elements.into_iter().try_for_each(|e| match &e.cell {
+                    Cell::Stats(stat) => self.stat_merge(g, &e.keys, stat),
+                    Cell::Scalar(Value::Long(n)) => self.aadd(g, &e.keys, *n).map(drop),
+                    Cell::Scalar(text) => {
+                        let keys: Vec<_> = e.keys.iter().cloned().map(Some).collect();
+                        match self.ahas(g, &keys)? {
+                            true => Ok(()),
+                            false => self.aset(g, &e.keys, text.clone()),
+                        }
+                    }
+                })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Makes `mem` hold what the kernel's side held.
     pub fn copy(&mut self, g: GlobalId, raw: Raw) -> Result<(), Fault> {
         let elements = match raw {
@@ -242,46 +290,70 @@ impl<'a> Globals<'a> {
         if let Some(mut hash) = self.hash(g) {
             return hash.table.drain().map(drop).map_err(system);
         }
-        let zero = self.zero(g);
-        match self.shared(g) {
+        match self.clear_shared(g) {
+            true => Ok(()),
+            false => self.mem.gclear(g),
+        }
+    }
+
+    /// Empties a number, a text or a statistic of the shared block, if it is one.
+    fn clear_shared(&self, g: GlobalId) -> bool {
+        let (kernel, offset, layout) = match self.shared(g) {
             Some((kernel, Place::Scalar { offset, ty })) => {
-                kernel
-                    .state()
-                    .set(*offset, &ValueLayout::Scalar(*ty), &zero);
-                Ok(())
+                (kernel, *offset, ValueLayout::Scalar(*ty))
             }
             Some((kernel, Place::Stats { offset, agg })) => {
-                kernel
-                    .state()
-                    .set(*offset, &ValueLayout::Stats(agg.clone()), &zero);
-                Ok(())
+                (kernel, *offset, ValueLayout::Stats(agg.clone()))
             }
-            _ => self.mem.gclear(g),
-        }
+            _ => return false,
+        };
+        kernel.state().set(offset, &layout, &self.zero(g));
+        true
     }
 
     /// Adds a value to a statistic.
     pub fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
         let hist = self.hist(g);
-        let add = |cell: Option<Cell>, zero: Cell| {
+        match self.stat_change(g, keys, &mut |s| s.add(hist, v))? {
+            true => Ok(()),
+            false => self.mem.stat_add(g, keys, v),
+        }
+    }
+
+    /// Adds a statistic to another.
+    fn stat_merge(&mut self, g: GlobalId, keys: &[Value], stat: &Stat) -> Result<(), Fault> {
+        match self.stat_change(g, keys, &mut |s| s.merge(stat))? {
+            true => Ok(()),
+            false => self.mem.stat_merge(g, keys, stat),
+        }
+    }
+
+    /// Changes a statistic, if it is shared.
+    fn stat_change(
+        &mut self,
+        g: GlobalId,
+        keys: &[Value],
+        change: &mut dyn FnMut(&mut Stat),
+    ) -> Result<bool, Fault> {
+        let mut add = |cell: Option<Cell>, zero: Cell| {
             let mut cell = cell.unwrap_or(zero);
             if let Cell::Stats(s) = &mut cell {
-                s.add(hist, v);
+                change(s);
             }
             cell
         };
         if let Some(mut hash) = self.hash(g) {
             let sum = add(hash.get(keys)?, self.zero(g));
-            return hash.set(keys, &sum);
+            return hash.set(keys, &sum).map(|()| true);
         }
         match self.shared(g) {
             Some((kernel, Place::Stats { offset, agg })) => {
                 let layout = ValueLayout::Stats(agg.clone());
                 let sum = add(Some(kernel.state().get(*offset, &layout)), self.zero(g));
                 kernel.state().set(*offset, &layout, &sum);
-                Ok(())
+                Ok(true)
             }
-            _ => self.mem.stat_add(g, keys, v),
+            _ => Ok(false),
         }
     }
 

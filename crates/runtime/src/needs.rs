@@ -1,6 +1,8 @@
 //! What each controller handler touches, found out once: whose locks it must hold, and whether
 //! per-CPU deltas must be drained before it runs.
 
+mod taken;
+
 use std::collections::BTreeSet;
 
 use spile_bpf::layout::Layout;
@@ -13,8 +15,10 @@ pub struct Needs {
     /// Globals to lock with the place of their lock word, in the order in which everybody
     /// takes locks.
     pub locks: Vec<(GlobalId, u32)>,
-    /// It changes none of these: a copy, made under the locks, serves it as well.
-    pub reads_only: bool,
+    /// It changes none of these but those that it takes: a copy, made under the locks, serves it.
+    pub copies: bool,
+    /// Those that it empties, whichever way it goes, and does not change otherwise.
+    pub taken: Vec<GlobalId>,
     /// It touches a global whose deltas are per CPU and are read while handlers run.
     pub drain: bool,
 }
@@ -51,8 +55,12 @@ fn of_body(program: &Program, layout: &Layout, body: &Body) -> Needs {
             Storage::Shared { lock: false } | Storage::Controller => {}
         }
     }
-    let unchanged = needs.locks.iter().all(|(g, _)| !changed.contains(g));
-    needs.reads_only = unchanged && !needs.locks.is_empty();
+    let locked = needs.locks.iter().map(|(g, _)| *g);
+    let taken: Vec<GlobalId> = locked.filter(|g| changed.contains(g)).collect();
+    let copies = taken.iter().all(|g| taken::takes(program, body, *g));
+    if copies && !needs.locks.is_empty() {
+        (needs.copies, needs.taken) = (true, taken);
+    }
     needs
 }
 
@@ -239,7 +247,7 @@ mod tests {
         let needs = of_program(&program, Some(&layout));
         assert_eq!(needs[0].locks, [(GlobalId(0), 136), (GlobalId(1), 144)]);
         assert!(needs[0].drain);
-        assert!(!needs[0].reads_only, "it stores to one of them");
+        assert!(!needs[0].copies, "a function changes one of them");
         assert_eq!(needs[1], Needs::default());
         assert_eq!(of_program(&program, None)[0], Needs::default());
         assert!(!kernel_exits(&program));

@@ -1,5 +1,6 @@
 //! The locks that a handler of the controller holds while it runs.
 
+use spile_ir::GlobalId;
 use spile_ir::interp::Fault;
 
 use super::Controller;
@@ -34,5 +35,14 @@ impl Controller {
         }
         drop(urgent);
         written
+    }
+
+    /// Puts back what a handler took and did not empty; where the locks cannot be had, that is counted.
+    pub(super) fn put_back(&mut self, needs: &Needs, left: &[GlobalId]) -> Result<(), Fault> {
+        let Some(urgent) = self.lock(needs) else {
+            return Ok(());
+        };
+        let put = self.world.put_back(left);
+        self.unlock(needs, urgent).and(put)
     }
 }

@@ -22,8 +22,10 @@ pub(super) struct World {
     pub host: Host,
     pub printed: Vec<(Stream, Vec<u8>)>,
     pub truncated: u64,
-    /// Globals that the running handler reads from a copy.
+    /// Globals that the running handler reads from a copy,
     pub copied: Vec<GlobalId>,
+    /// and those of them that it has emptied.
+    pub emptied: Vec<GlobalId>,
     /// Texts of stacks and symbols.
     pub texts: Texts,
 }
@@ -39,14 +41,32 @@ impl World {
         }
     }
 
-    /// What the locked globals hold, all at one moment.
+    /// What the locked globals hold, all at one moment; those that the handler takes are empty then.
     pub fn snapshot(&mut self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Fault> {
         let globals = self.globals();
         let mut all = Vec::new();
-        for (g, _) in &needs.locks {
+        for (g, _) in needs.locks.iter().filter(|(g, _)| !needs.taken.contains(g)) {
             all.extend(globals.raw(*g)?.map(|raw| (*g, raw)));
         }
+        for g in &needs.taken {
+            all.extend(globals.take(*g)?.map(|raw| (*g, raw)));
+        }
         Ok(all)
+    }
+
+    /// What the handler took and did not empty: an error ended it before.
+    pub fn left(&self, needs: &Needs) -> Vec<GlobalId> {
+        let left = |g: &&GlobalId| self.copied.contains(g) && !self.emptied.contains(g);
+        needs.taken.iter().filter(left).copied().collect()
+    }
+
+    /// Puts that back, to what came meanwhile.
+    pub fn put_back(&mut self, left: &[GlobalId]) -> Result<(), Fault> {
+        self.copied.retain(|g| !left.contains(g));
+        left.iter().try_for_each(|g| {
+            self.globals().put_back(*g)?;
+            self.mem.gclear(*g)
+        })
     }
 
     /// Lets the handler read these instead of what the kernel goes on to change.
@@ -61,6 +81,7 @@ impl World {
 
     /// Drops the copies.
     pub fn forget(&mut self) {
+        self.emptied.clear();
         for g in std::mem::take(&mut self.copied) {
             // The global exists, or there would be no copy of it.
             let _ = self.mem.gclear(g);
@@ -82,6 +103,8 @@ impl Env for World {
     }
 
     fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
+        // A copy is changed in no other way.
+        self.emptied.extend(self.copied.contains(&g).then_some(g));
         self.globals().gstore(g, v)
     }
 
@@ -110,6 +133,7 @@ impl Env for World {
     }
 
     fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
+        self.emptied.extend(self.copied.contains(&g).then_some(g));
         self.globals().gclear(g)
     }
 

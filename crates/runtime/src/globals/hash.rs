@@ -48,6 +48,11 @@ impl Texts {
         self.arrays = arrays;
     }
 
+    /// Whether keys of an array can.
+    pub fn marks(&self, g: GlobalId) -> bool {
+        self.arrays.contains_key(&g)
+    }
+
     /// Of one array.
     pub(super) fn of(&self, g: GlobalId) -> Option<OfArray<'_>> {
         let adds = *self.arrays.get(&g)?;

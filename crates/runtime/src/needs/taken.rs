@@ -1,0 +1,184 @@
+//! Globals that a handler takes: all that it does to one, whichever way it goes, is to empty it. What
+//! it reads of it before is then what was there when it began, and what comes meanwhile stays for its
+//! next run: it needs the lock while it takes, and not while it runs.
+
+use std::collections::BTreeSet;
+
+use spile_ir::{Body, FuncId, GlobalId, GlobalKind, Inst, Program, Term, Ty, Val};
+
+/// Whether an instruction empties a global.
+fn empties(program: &Program, inst: &Inst, of: GlobalId) -> bool {
+    match inst {
+        Inst::GClear { g } => *g == of,
+        Inst::GStore {
+            g,
+            val: Val::Imm(0),
+        } if *g == of => matches!(
+            program.globals.get(g.index()).map(|g| &g.kind),
+            Some(GlobalKind::Scalar(Ty::Long))
+        ),
+        _ => false,
+    }
+}
+
+/// Whether a handler empties a global on each way to its end, and changes it in no other way. What
+/// ends by an error does not count: the controller puts back what was taken.
+pub fn takes(program: &Program, body: &Body, of: GlobalId) -> bool {
+    let all = || body.blocks.iter().flat_map(|b| &b.insts).map(|(i, _)| i);
+    let own = |i: &Inst| i.writes_global() && i.global() == Some(of);
+    all().all(|i| !own(i) || empties(program, i, of))
+        && called(program, all()).iter().all(|f| {
+            let blocks = || f.blocks.iter();
+            blocks().all(|b| !matches!(b.term, Term::EndHandler))
+                && blocks().all(|b| !b.insts.iter().any(|(i, _)| own(i)))
+        })
+        && always(program, body, of)
+}
+
+/// The functions that instructions call, and those that these call.
+fn called<'a>(program: &'a Program, insts: impl Iterator<Item = &'a Inst>) -> Vec<&'a Body> {
+    let of = |i: &Inst| match i {
+        Inst::Call { func, .. } => Some(*func),
+        _ => None,
+    };
+    let mut seen: BTreeSet<FuncId> = BTreeSet::new();
+    let mut todo: Vec<FuncId> = insts.filter_map(of).collect();
+    let mut found = Vec::new();
+    while let Some(func) = todo.pop() {
+        if seen.insert(func)
+            && let Some(func) = program.funcs.get(func.index())
+        {
+            let insts = func.body.blocks.iter().flat_map(|b| &b.insts);
+            todo.extend(insts.filter_map(|(i, _)| of(i)));
+            found.push(&func.body);
+        }
+    }
+    found
+}
+
+/// Whether each way from the first block to an end empties the global.
+fn always(program: &Program, body: &Body, of: GlobalId) -> bool {
+    // Where a block can begin with the global as it was.
+    let mut full = vec![false; body.blocks.len()];
+    let mut todo = vec![0];
+    while let Some(n) = todo.pop() {
+        let Some(block) = body.blocks.get(n) else {
+            return false;
+        };
+        if std::mem::replace(&mut full[n], true) {
+            continue;
+        }
+        let emptied = block.insts.iter().any(|(i, _)| empties(program, i, of));
+        if !emptied && matches!(block.term, Term::Ret(_) | Term::EndHandler) {
+            return false;
+        }
+        // What fails may fail before.
+        let next = block.successors();
+        let next = next.filter(|b| !emptied || Some(*b) == block.catch);
+        todo.extend(next.map(|b| b.index()));
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_ir::{Block, BlockId, Func, Global, Reg, SiteId, storage::Storage};
+
+    const G: GlobalId = GlobalId(0);
+    const CLEAR: Inst = Inst::GClear { g: G };
+    const LOAD: Inst = Inst::GLoad { dst: Reg(0), g: G };
+
+    fn block(insts: &[Inst], term: Term) -> Block {
+        Block {
+            insts: insts.iter().map(|i| (i.clone(), SiteId(0))).collect(),
+            term,
+            catch: None,
+        }
+    }
+
+    fn program() -> Program {
+        let global = Global {
+            name: "g".into(),
+            kind: GlobalKind::Scalar(Ty::Long),
+            init: None,
+            storage: Storage::Shared { lock: true },
+            display: false,
+            site: SiteId(0),
+        };
+        let func = |insts: &[Inst], term| Func {
+            name: "f".into(),
+            params: vec![],
+            ret: None,
+            recursive: false,
+            body: Body {
+                blocks: vec![block(insts, term)],
+                ..Body::default()
+            },
+        };
+        Program {
+            globals: vec![global],
+            funcs: vec![
+                func(&[LOAD], Term::Ret(None)),
+                func(&[CLEAR], Term::Ret(None)),
+                func(&[], Term::EndHandler),
+            ],
+            ..Program::default()
+        }
+    }
+
+    fn taken(blocks: Vec<Block>) -> bool {
+        let body = Body {
+            blocks,
+            ..Body::default()
+        };
+        takes(&program(), &body, G)
+    }
+
+    #[test]
+    fn on_every_way() {
+        let ret = || Term::Ret(None);
+        let branch = || Term::Branch {
+            cond: Val::Reg(Reg(0)),
+            then: BlockId(1),
+            els: BlockId(2),
+        };
+        assert!(taken(vec![block(&[LOAD, CLEAR, LOAD], ret())]));
+        assert!(!taken(vec![block(&[LOAD], ret())]));
+        let both = |one: &[Inst], other: &[Inst]| {
+            taken(vec![
+                block(&[LOAD], branch()),
+                block(one, ret()),
+                block(other, ret()),
+            ])
+        };
+        assert!(both(&[CLEAR], &[CLEAR]));
+        assert!(!both(&[CLEAR], &[]));
+        let end = |n| Inst::Call {
+            dst: None,
+            func: FuncId(n),
+            args: vec![],
+        };
+        assert!(both(&[CLEAR], &[end(0), CLEAR]));
+        assert!(!both(&[CLEAR], &[end(1), CLEAR]), "a function changes it");
+        assert!(!both(&[CLEAR], &[end(2), CLEAR]), "it ends before");
+    }
+
+    #[test]
+    fn other_changes_and_errors_on_the_way() {
+        let store = |n| Inst::GStore {
+            g: G,
+            val: Val::Imm(n),
+        };
+        let one = |insts: &[Inst]| taken(vec![block(insts, Term::Ret(None))]);
+        assert!(one(&[LOAD, store(0)]));
+        assert!(!one(&[store(1), CLEAR]));
+        let catch = |insts: &[Inst]| {
+            let mut first = block(&[LOAD, CLEAR], Term::Jump(BlockId(1)));
+            first.catch = Some(BlockId(1));
+            taken(vec![first, block(insts, Term::Ret(None))])
+        };
+        assert!(!catch(&[]));
+        assert!(catch(&[CLEAR]));
+    }
+}
