@@ -504,6 +504,19 @@ impl Unit<'_> {
             pool.subs.insert(part.name.clone(), function);
         }
         for run in dispatch::runs(&parts) {
+            if let [part] = run
+                && let Some(set) = part.many()
+            {
+                // One bit of a table instead of ten comparisons, and all of the tree.
+                let end = asm.label();
+                self.with(asm, part.handlers[0], pool, |g| {
+                    g.dispatch(&set, end);
+                    Ok(())
+                })?;
+                part.call(asm, number);
+                asm.bind(end);
+                continue;
+            }
             dispatch::emit(asm, run, number);
         }
         Ok(())

@@ -7,11 +7,11 @@
 
 use std::collections::HashSet;
 
-use spile_ir::HandlerId;
+use spile_ir::{HandlerId, NrSet};
 
 use crate::asm::{Asm, Label};
 use crate::insn::{Cond, Reg::*, Size};
-use crate::lower::{CTX, NR};
+use crate::lower::{CTX, NR, unlinked_number};
 
 /// Up to so many numbers are compared one after the other.
 const LINEAR: usize = 3;
@@ -24,6 +24,25 @@ pub(crate) struct Part {
     pub handlers: Vec<HandlerId>,
     /// Numbers of the system calls that some of them want; `None`: any event.
     pub numbers: Option<Vec<u32>>,
+}
+
+impl Part {
+    /// Calls it.
+    pub fn call(&self, asm: &mut Asm, number: bool) {
+        asm.load(Size::DW, R1, R10, CTX);
+        if number {
+            asm.load(Size::DW, R2, R10, NR);
+        }
+        asm.call_sub(self.name.as_str());
+    }
+
+    /// The numbers in order, where they are more than are compared one after the other.
+    pub fn many(&self) -> Option<NrSet> {
+        let mut list = self.numbers.clone()?;
+        list.sort_unstable();
+        list.dedup();
+        (list.len() > LINEAR).then_some(NrSet::List(list))
+    }
 }
 
 /// Parts in a row of which at most one runs for a number; a part for any number is alone.
@@ -61,16 +80,12 @@ pub(crate) fn emit(asm: &mut Asm, run: &[Part], number: bool) {
     keys.sort_unstable_by_key(|k| k.0);
     keys.dedup_by_key(|k| k.0);
     if !keys.is_empty() {
-        asm.load(Size::DW, R1, R10, NR);
+        unlinked_number(asm, R1);
         tree(asm, &keys, end);
     }
     for (part, label) in run.iter().zip(labels) {
         asm.bind(label);
-        asm.load(Size::DW, R1, R10, CTX);
-        if number {
-            asm.load(Size::DW, R2, R10, NR);
-        }
-        asm.call_sub(part.name.as_str());
+        part.call(asm, number);
         asm.jump(end);
     }
     asm.bind(end);

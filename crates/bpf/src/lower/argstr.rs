@@ -14,7 +14,7 @@ use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 use super::append::{append_number, append_text, flag};
 use super::argparts::{self, MICRO, NARROW, TIMER};
 use super::usermem::{USER_TEXT, staging, use_user_text};
-use super::{Gen, NR, Res, deferred, search, syscalls::arch, usermem};
+use super::{Gen, Res, deferred, search, syscalls::arch, usermem};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
@@ -265,7 +265,7 @@ impl Gen<'_> {
 
     /// `r2` = descriptor of argument i; `end` where the call has no such argument.
     fn descriptor(&mut self, rows: u32, count: u32, i: usize, end: Label) {
-        self.asm.load(Size::DW, R1, R10, NR);
+        self.call_number(R1);
         self.asm.jump_if(Cond::Ge, R1, count as i32, end);
         self.asm.alu(AluOp::Mul, R1, ROW);
         self.asm.ld_data(R3, Section::Rodata, rows);
@@ -279,7 +279,7 @@ impl Gen<'_> {
         let (native, end) = (self.asm.label(), self.asm.label());
         let to = self.plan.scratch.tmp as i16 + 16;
         self.regs()?;
-        self.asm.load(Size::DW, R1, R10, NR);
+        self.call_number(R1);
         self.asm
             .jump_if(Cond::Slt, R1, NrSet::COMPAT as i32, native);
         for (i, off) in arch::ARGS_COMPAT.into_iter().enumerate() {

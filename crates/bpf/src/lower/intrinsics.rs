@@ -93,7 +93,7 @@ impl Gen<'_> {
             }
             I::RegArg if matches!(self.event(), Event::Code(_)) => self.register_arg(args[0], 1)?,
             I::RegArg => self.sys_arg(args[0], 1)?,
-            I::SysNr => self.asm.load(Size::DW, R0, R10, super::NR),
+            I::SysNr => self.call_number(R0),
             I::SysRet if matches!(self.event(), Event::Code(_)) => self.of_code(I::CtxRet, &[])?,
             I::SysRet => self.sys_ret()?,
             I::Target => self.session_word(shared::TARGET),

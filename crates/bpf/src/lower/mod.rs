@@ -106,7 +106,7 @@ pub(crate) use memory::{field_types, reads_into_text};
 pub(crate) use output::{RING, piece_size as output_piece};
 pub(crate) use pool::Pool;
 pub(crate) use replace::is_tokenize;
-pub(crate) use syscalls::asks_number;
+pub(crate) use syscalls::{asks_number, unlinked_number};
 pub(crate) use usermem::USER_TEXT;
 
 use crate::asm::{Asm, Label, Section, SourceLine};

@@ -3,7 +3,7 @@
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use super::{CTX, Gen, NR, Res, TASK};
-use crate::asm::Label;
+use crate::asm::{Asm, Label};
 use crate::compile::syscall_events;
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
@@ -51,6 +51,15 @@ pub(crate) fn asks_number(block: &spile_ir::Block) -> bool {
         )
     };
     block.insts.iter().any(|(i, _)| asks(i))
+}
+
+/// `to` = the number of the system call, as a value of its own. What tests of it tell the verifier does
+/// not reach the stack, or each way out of a test would be followed to the end of the program: with
+/// hundreds of numbers in a search tree, hundreds of times.
+pub(crate) fn unlinked_number(asm: &mut Asm, to: Reg) {
+    asm.load(Size::DW, to, R10, NR);
+    // Changes nothing.
+    asm.alu(AluOp::And, to, -1);
 }
 
 impl Gen<'_> {
@@ -161,7 +170,7 @@ impl Gen<'_> {
     /// Goes on where the number (on the stack) is in the set, else to the label.
     pub(crate) fn dispatch(&mut self, set: &NrSet, out: Label) {
         let NrSet::List(list) = set else { return };
-        self.asm.load(Size::DW, R1, R10, NR);
+        self.call_number(R1);
         let hit = self.asm.label();
         match &list[..] {
             [] => self.asm.mov(R1, -1),
@@ -197,6 +206,11 @@ impl Gen<'_> {
         self.asm.bind(hit);
     }
 
+    /// `to` = the number, of which the verifier learns nothing: see [`unlinked_number`].
+    pub(super) fn call_number(&mut self, to: Reg) {
+        unlinked_number(self.asm, to);
+    }
+
     pub(super) fn event(&self) -> &Event {
         &self.program.handlers[self.handler.index()].event
     }
@@ -216,15 +230,15 @@ impl Gen<'_> {
 
     /// `to` = argument n (0 to 5). Loses r0-r5.
     pub(super) fn read_arg(&mut self, n: usize, to: Reg) -> Res {
-        let (native, end) = (self.asm.label(), self.asm.label());
+        let (small, end) = (self.asm.label(), self.asm.label());
         self.regs()?;
-        self.asm.load(Size::DW, R1, R10, NR);
-        self.asm
-            .jump_if(Cond::Slt, R1, NrSet::COMPAT as i32, native);
-        self.asm.load(Size::W, to, R0, arch::ARGS_COMPAT[n]);
-        self.asm.jump(end);
-        self.asm.bind(native);
+        self.call_number(R1);
+        self.asm.jump_if(Cond::Sge, R1, NrSet::COMPAT as i32, small);
+        // The verifier goes here first, and then finds that it knew less of the argument.
         self.asm.load(Size::DW, to, R0, arch::ARGS[n]);
+        self.asm.jump(end);
+        self.asm.bind(small);
+        self.asm.load(Size::W, to, R0, arch::ARGS_COMPAT[n]);
         self.asm.bind(end);
         Ok(())
     }
@@ -262,7 +276,7 @@ impl Gen<'_> {
             }
         }
         let base = self.pool.table(NAMES, NAME, names.into_iter());
-        self.asm.load(Size::DW, R1, R10, NR);
+        self.call_number(R1);
         self.table_row(off, width, base, NAME, rows)?;
         // A number without a name.
         let named = self.asm.label();
