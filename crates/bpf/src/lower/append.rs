@@ -292,10 +292,10 @@ fn sign(s: &mut Sub<'_>) {
     s.asm.bind(done);
 }
 
-/// Writes the digits of r2 to the end of the buffer's first half; r9 = how many. The value
-/// goes to the second scratch word.
+/// Writes the digits of r2 to the end of the buffer's first half; r9 = how many.
 fn digits(s: &mut Sub<'_>, base: i32) {
-    let tmp = s.plan.scratch.tmp as i16;
+    // In front of the digits, too.
+    let tmp = s.plan.scratch.digits as i16 + 24;
     let last = (s.plan.scratch.digits + HALF) as i16 - 1;
     let done = s.asm.label();
     // (Back from memory the verifier knows nothing of it, and tells no ways apart by it.)

@@ -33,7 +33,7 @@ const UNIX_PATH: i32 = 108;
 type Make<'m, 'a> = &'m dyn Fn(&str, &[&'static str]) -> Put<'a>;
 
 /// Makes sure of the subprograms.
-pub(super) fn parts(pool: &mut Pool, put: Make<'_, '_>, escape: &str) -> Result<(), String> {
+pub(super) fn parts(pool: &mut Pool, put: Make<'_, '_>) -> Result<(), String> {
     pool.sub("put_time", |_| {
         put_time(put("put_time", &["descriptor", "address"]))
     })?;
@@ -44,7 +44,7 @@ pub(super) fn parts(pool: &mut Pool, put: Make<'_, '_>, escape: &str) -> Result<
     })?;
     pool.sub("put_inet6", |_| put_inet6(put("put_inet6", &[])))?;
     pool.sub("put_unix", |_| {
-        put_unix(put("put_unix", &["address", "length"]), escape)
+        put_unix(put("put_unix", &["address", "length"]))
     })?;
     pool.sub("put_sockaddr", |_| {
         put_sockaddr(put("put_sockaddr", &["address", "length"]))
@@ -303,10 +303,8 @@ fn put_sockaddr(mut p: Put<'_>) -> Result<Function, String> {
 }
 
 /// `put_unix(address, length)`: the path of a socket, of an abstract one its name.
-fn put_unix(mut p: Put<'_>, escape: &str) -> Result<Function, String> {
+fn put_unix(mut p: Put<'_>) -> Result<Function, String> {
     let from = staging(p.plan) as i32;
-    let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
-    let tmp = p.plan.scratch.digits as i32;
     let [bad, whole, path, text] = std::array::from_fn(|_| p.asm.label());
     // At least one byte and what follows it.
     p.asm.jump_if(Cond::Lt, R8, 4, bad);
@@ -332,15 +330,8 @@ fn put_unix(mut p: Put<'_>, escape: &str) -> Result<Function, String> {
     p.asm.bind(path);
     p.asm.mov(R9, 0);
     p.asm.bind(text);
-    for (reg, off) in [(R1, from), (R2, to), (R3, tmp)] {
-        p.asm.mov(reg, R6);
-        p.asm.add(reg, off);
-    }
-    p.asm.add(R1, R9);
-    p.asm.call_sub(escape);
-    p.asm.mov(R2, R6);
-    p.asm.add(R2, to);
-    p.text(p.plan.max_string as i32);
+    p.asm.mov(R1, R9);
+    p.asm.call_sub("put_escaped");
     p.literal("\"");
     p.literal("}");
     p.asm.jump(p.end);

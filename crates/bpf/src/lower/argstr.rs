@@ -14,6 +14,7 @@ use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 use super::append::{append_number, append_text, flag};
 use super::argparts::{self, MICRO, NARROW, TIMER};
 use super::usermem::{USER_TEXT, staging, use_user_text};
+use super::vector::{Round, put_vector};
 use super::{Gen, Res, deferred, search, syscalls::arch, usermem};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
@@ -60,8 +61,6 @@ const ENTRY: i32 = 16 + NAME as i32;
 const NAME: usize = 32;
 /// Most names of a list that are tried.
 const MAX_NAMES: usize = 64;
-/// Most strings of a vector that are shown.
-const MAX_ARGV: i16 = 16;
 /// `AT_FDCWD`.
 const AT_FDCWD: i32 = -100;
 
@@ -389,7 +388,8 @@ impl Gen<'_> {
         let texts = pool.constant(&texts);
         use_user_text(pool, plan, self.options)?;
         let defer = deferred::use_user_defer(pool, plan, self.options)?;
-        let escape = search::use_escape(pool, plan, plan.max_string)?;
+        let escape = search::use_escape_steps(pool, plan, plan.max_string)?;
+        let may_goto = self.options.features.may_goto;
         let pool = &mut *self.pool;
         let put = |name: &str, params: &[&'static str]| Put::new(name, params, plan, cpus);
         pool.sub("put_literal", |_| {
@@ -398,8 +398,11 @@ impl Gen<'_> {
         pool.sub("put_number", |_| {
             put_number(put("put_number", &["kind", "value"]))
         })?;
+        pool.sub("put_escaped", |_| {
+            put_escaped(put("put_escaped", &["from"]), &escape)
+        })?;
         pool.sub("put_user", |_| {
-            put_user(put("put_user", &["address"]), &escape, defer)
+            put_user(put("put_user", &["address"]), defer)
         })?;
         pool.sub("put_name", |_| {
             put_name(put("put_name", &["entry"]), lists, size)
@@ -408,12 +411,12 @@ impl Gen<'_> {
             put_entry(put("put_entry", &["entry", "value"]), lists, size)
         })?;
         pool.sub("put_names", |_| {
-            put_names(put("put_names", &["descriptor", "value"]))
+            put_names(put("put_names", &["descriptor", "value"]), may_goto)
         })?;
-        for (name, size) in [("put_vector", Size::DW), ("put_vector_4", Size::W)] {
-            pool.sub(name, |_| put_vector(put(name, &["address"]), size))?;
-        }
-        argparts::parts(pool, &put, &escape)?;
+        pool.sub("put_vector", |_| {
+            put_vector(put("put_vector", &["address", "narrow"]), may_goto)
+        })?;
+        argparts::parts(pool, &put)?;
         pool.sub("put_arg", |_| {
             put_arg(put("put_arg", &["descriptor", "value"]))
         })
@@ -456,12 +459,31 @@ fn put_number(mut p: Put<'_>) -> Result<Function, String> {
     p.finish()
 }
 
+/// `put_escaped(from)`: what was read, from that byte on, escaped.
+fn put_escaped(mut p: Put<'_>, escape: &str) -> Result<Function, String> {
+    let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
+    let from = staging(p.plan) as i32;
+    // No digits are made meanwhile.
+    let words = p.plan.scratch.digits as i32;
+    p.asm.jump_if(Cond::Gt, R7, 1, p.end);
+    p.asm.mov(R9, R6);
+    for (reg, off) in [(R1, from), (R2, to), (R3, words)] {
+        p.asm.mov(reg, R6);
+        p.asm.add(reg, off);
+    }
+    p.asm.add(R1, R7);
+    search::escape_code(&mut p.asm, escape, p.plan.max_string);
+    p.asm.mov(R6, R9);
+    p.asm.mov(R2, R6);
+    p.asm.add(R2, to);
+    p.text(p.plan.max_string as i32);
+    p.finish()
+}
+
 /// `put_user(address)`: the user string in quotes; the address where it cannot be read.
-fn put_user(mut p: Put<'_>, escape: &str, defer: bool) -> Result<Function, String> {
+fn put_user(mut p: Put<'_>, defer: bool) -> Result<Function, String> {
     let [bad, read] = std::array::from_fn(|_| p.asm.label());
     let (most, from) = (p.plan.max_string as i32, staging(p.plan) as i32);
-    let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
-    let tmp = p.plan.scratch.tmp as i32;
     p.asm.jump_if(Cond::Eq, R7, 0, bad);
     let asm = &mut p.asm;
     // Where the text is full nothing is read.
@@ -490,15 +512,9 @@ fn put_user(mut p: Put<'_>, escape: &str, defer: bool) -> Result<Function, Strin
     }
     asm.jump(bad);
     asm.bind(read);
-    for (reg, off) in [(R1, from), (R2, to), (R3, tmp)] {
-        asm.mov(reg, R6);
-        asm.add(reg, off);
-    }
-    asm.call_sub(escape);
     p.literal("\"");
-    p.asm.mov(R2, R6);
-    p.asm.add(R2, to);
-    p.text(most);
+    p.asm.mov(R1, 0);
+    p.asm.call_sub("put_escaped");
     p.literal("\"");
     p.asm.jump(p.end);
     p.asm.bind(bad);
@@ -527,7 +543,7 @@ fn put_name(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> {
 const DEFER: u32 = 8;
 /// Scratch words, behind the six arguments: the bits that no name stands for yet, and whether
 /// there was a name.
-const REST: u32 = 64;
+pub(super) const REST: u32 = 64;
 const ANY: u32 = 72;
 
 /// `put_entry(entry, value)`: the name at an offset of the lists, with what joins it to those
@@ -569,23 +585,27 @@ fn put_entry(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> 
 }
 
 /// `put_names(descriptor, value)`: the names of a value from the list of the descriptor.
-fn put_names(mut p: Put<'_>) -> Result<Function, String> {
+fn put_names(mut p: Put<'_>, may_goto: bool) -> Result<Function, String> {
     let tmp = p.plan.scratch.tmp;
+    let round = Round {
+        may_goto,
+        word: tmp as i16,
+    };
     let (rest, any) = ((tmp + REST) as i16, (tmp + ANY) as i16);
     let [last, named, number, again] = std::array::from_fn(|_| p.asm.label());
     let asm = &mut p.asm;
     asm.store(Size::DW, R6, rest, R8);
     asm.store(Size::DW, R6, any, 0);
-    asm.mov(R9, 0);
+    round.first(asm);
     asm.bind(again);
+    round.load(asm);
     asm.mov(R1, R7);
     asm.alu(AluOp::Rsh, R1, 16);
     asm.add(R1, R9);
     asm.mov(R2, R8);
     asm.call_sub("put_entry");
     asm.jump_if(Cond::Ne, R0, 0, last);
-    asm.add(R9, ENTRY);
-    asm.jump_if(Cond::Le, R9, MAX_NAMES as i32 * ENTRY, again);
+    round.next(asm, ENTRY, MAX_NAMES as i32 * ENTRY, (again, last));
     asm.bind(last);
     // What no name stands for, or all of it.
     asm.load(Size::DW, R1, R6, any);
@@ -606,56 +626,6 @@ fn put_names(mut p: Put<'_>) -> Result<Function, String> {
     p.finish()
 }
 
-/// `put_vector(address)`: appends the strings that a vector points to. Where an element cannot be read,
-/// its address ends the list.
-fn put_vector(mut p: Put<'_>, size: Size) -> Result<Function, String> {
-    let [close, more, first, read, bad, begun] = std::array::from_fn(|_| p.asm.label());
-    let bytes = if size == Size::W { 4 } else { 8 };
-    p.literal("[");
-    p.asm.mov(R9, 0);
-    p.asm.jump_if(Cond::Eq, R7, 0, close);
-    p.asm.bind(more);
-    let asm = &mut p.asm;
-    asm.store(Size::DW, R10, -8, 0);
-    asm.mov(R1, R10);
-    asm.add(R1, -8);
-    asm.mov(R2, bytes);
-    asm.mov(R3, R7);
-    asm.call(Helper::ProbeReadUser);
-    asm.jump_if(Cond::Eq, R0, 0, read);
-    asm.mov(R1, bytes);
-    asm.mov(R2, R7);
-    asm.mov(R3, 1);
-    asm.call_sub(USER_TEXT);
-    asm.jump_if(Cond::Ne, R0, 0, bad);
-    let from = staging(p.plan);
-    asm.mov(R1, R6);
-    asm.add(R1, from as i32);
-    asm.load(size, R1, R1, 0);
-    asm.store(Size::DW, R10, -8, R1);
-    asm.bind(read);
-    asm.load(Size::DW, R8, R10, -8);
-    asm.jump_if(Cond::Eq, R8, 0, close);
-    asm.jump_if(Cond::Eq, R9, 0, first);
-    p.literal(", ");
-    p.asm.bind(first);
-    p.asm.mov(R1, R8);
-    p.asm.call_sub("put_user");
-    p.asm.add(R7, bytes);
-    p.asm.add(R9, 1);
-    p.asm.jump_if(Cond::Ne, R9, i32::from(MAX_ARGV), more);
-    p.literal(", ...");
-    p.asm.jump(close);
-    p.asm.bind(bad);
-    p.asm.jump_if(Cond::Eq, R9, 0, begun);
-    p.literal(", ");
-    p.asm.bind(begun);
-    p.number(R7, kind::HEX);
-    p.asm.bind(close);
-    p.literal("]");
-    p.finish()
-}
-
 /// `r1` = the argument word that bits of the descriptor in r7 name.
 fn other_word(p: &mut Put<'_>) {
     p.asm.mov(R1, R7);
@@ -670,8 +640,8 @@ fn other_word(p: &mut Put<'_>) {
 /// Subprograms by kind, and what they take beside the value.
 const SUBS: [(i32, &str, Beside); 9] = [
     (kind::USER_STR, "put_user", Beside::Nothing),
-    (kind::ARGV, "put_vector", Beside::Nothing),
-    (kind::ARGV_4, "put_vector_4", Beside::Nothing),
+    (kind::ARGV, "put_vector", Beside::Number(0)),
+    (kind::ARGV_4, "put_vector", Beside::Number(1)),
     (kind::FLAGS, "put_names", Beside::Descriptor),
     (kind::ENUM, "put_names", Beside::Descriptor),
     (kind::CHOICE, "put_names", Beside::Descriptor),
@@ -682,6 +652,7 @@ const SUBS: [(i32, &str, Beside); 9] = [
 
 enum Beside {
     Nothing,
+    Number(i32),
     Descriptor,
     /// Another argument, as a second parameter.
     Word,
@@ -731,6 +702,10 @@ fn put_value(p: &mut Put<'_>, cwd: Label) {
         p.asm.jump_if(Cond::Ne, R9, code, no);
         match beside {
             Beside::Nothing => p.asm.mov(R1, R8),
+            Beside::Number(n) => {
+                p.asm.mov(R1, R8);
+                p.asm.mov(R2, n);
+            }
             Beside::Descriptor => {
                 p.asm.mov(R1, R7);
                 p.asm.mov(R2, R8);

@@ -53,7 +53,10 @@ impl Gen<'_> {
         else {
             return Err("cmdline_str() needs fields that this kernel's BTF does not have".into());
         };
+        self.needs_loop("cmdline_str()")?;
+        let most = self.plan.max_string;
         self.pool.sub("join_args", |_| join_args())?;
+        self.pool.sub("join_args_at", |_| join_args_at(most))?;
         let (fits, read, done) = (self.asm.label(), self.asm.label(), self.asm.label());
         let (length, from) = (TMP[0], TMP[1]);
         self.fill_zero(off, width);
@@ -91,7 +94,8 @@ impl Gen<'_> {
         self.asm.jump_if(Cond::Ne, R0, 0, done);
         self.asm.bind(read);
         self.addr(R1, off);
-        self.asm.mov(R2, width as i32 - 8);
+        self.asm.mov(R2, width as i32 / 8);
+        self.addr(R3, self.plan.scratch.tmp);
         self.asm.call_sub("join_args");
         self.cut(off, width);
         self.asm.load(Size::DW, R1, R10, length);
@@ -102,17 +106,49 @@ impl Gen<'_> {
     }
 }
 
-/// `join_args(text, last)`: the zero bytes of a text become spaces, but for those behind its
-/// last other byte. `last` is the offset of its last word. Eight bytes go at a time, from the
-/// last word down: r3 carries in its top byte whether something stands above.
+/// `join_args(text, words, scratch)`: the zero bytes of a text become spaces, but for those behind its
+/// last other byte.
 fn join_args() -> Result<Function, String> {
-    let mut asm = Asm::new("join_args", &["text", "last"]);
-    let again = asm.label();
-    asm.mov(R3, 0);
+    let mut asm = Asm::new("join_args", &["text", "words", "scratch"]);
+    let here = -slot::SIZE;
+    asm.store(Size::DW, R3, 0, 0);
+    for (slot, reg) in [(slot::TEXT, R1), (slot::WORDS, R2), (slot::ABOVE, R3)] {
+        asm.store(Size::DW, R10, here + slot, reg);
+    }
+    asm.mov(R1, R2);
+    asm.each("join_args_at", here);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// What the callback of `join_args` is given.
+mod slot {
+    /// The text.
+    pub const TEXT: i16 = 0;
+    /// Words of it.
+    pub const WORDS: i16 = 8;
+    /// A scratch word whose top byte is not 0 where something stands above.
+    pub const ABOVE: i16 = 16;
+    /// Bytes of them all.
+    pub const SIZE: i16 = 24;
+}
+
+/// Eight bytes, from the last word down. (A callback, and no loop, of which the verifier would follow each
+/// round.)
+fn join_args_at(most: u32) -> Result<Function, String> {
+    let mut asm = Asm::new("join_args_at", &["index", "slots"]);
+    let stop = asm.label();
+    asm.load(Size::DW, R4, R2, slot::WORDS);
+    asm.add(R4, -1);
+    asm.alu(AluOp::Sub, R4, R1);
+    asm.jump_if(Cond::Ge, R4, most as i32 / 8, stop);
+    asm.alu(AluOp::Lsh, R4, 3);
+    asm.load(Size::DW, R1, R2, slot::TEXT);
+    asm.add(R4, R1);
+    asm.load(Size::DW, R2, R2, slot::ABOVE);
+    asm.load(Size::DW, R3, R2, 0);
     asm.ld_imm64(R6, 0x7f7f_7f7f_7f7f_7f7f);
-    asm.bind(again);
-    asm.mov(R4, R1);
-    asm.add(R4, R2);
     asm.load(Size::DW, R0, R4, 0);
     // r3: a byte is not zero where it or one above it is not.
     asm.alu(AluOp::Or, R3, R0);
@@ -136,9 +172,11 @@ fn join_args() -> Result<Function, String> {
     asm.alu(AluOp::Or, R0, R8);
     asm.store(Size::DW, R4, 0, R0);
     asm.alu(AluOp::Lsh, R3, 56);
-    asm.add(R2, -8);
-    asm.jump_if(Cond::Sge, R2, 0, again);
+    asm.store(Size::DW, R2, 0, R3);
     asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(stop);
+    asm.mov(R0, 1);
     asm.exit();
     asm.finish().map_err(|e| e.to_string())
 }

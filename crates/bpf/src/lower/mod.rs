@@ -30,6 +30,7 @@
 //! | `deferred` | user memory that the controller reads |
 //! | `usermem` | user memory that is not resident |
 //! | `argstr` | arguments and results of system calls as text |
+//! | `vector` | vectors of strings among them |
 //! | `errors` | failing, catching, messages |
 //! | `calls` | activations of functions, errors that pass through them |
 //! | `output` | records |
@@ -96,6 +97,7 @@ mod unicode;
 pub(crate) mod unwind;
 mod usermem;
 mod variance;
+mod vector;
 
 use std::cell::OnceCell;
 

@@ -187,14 +187,20 @@ impl Gen<'_> {
 }
 
 /// Makes sure of `escape(text, to, words)` for texts of that width, and gives its name.
-pub(super) fn use_escape(pool: &mut Pool, plan: &Plan, wide: u32) -> Result<String, String> {
+fn use_escape(pool: &mut Pool, plan: &Plan, wide: u32) -> Result<String, String> {
+    let name = use_escape_steps(pool, plan, wide)?;
+    pool.sub(&name, |_| escape_sub(&name, wide))?;
+    Ok(name)
+}
+
+/// Makes sure of the callbacks of [`escape_code`], and gives the name that it takes.
+pub(super) fn use_escape_steps(pool: &mut Pool, plan: &Plan, wide: u32) -> Result<String, String> {
     let table = escapes(pool);
     let name = format!("escape_{wide}");
     pool.sub(&format!("{name}_at"), |_| {
         escape_at(&name, wide, plan.max_string, table)
     })?;
-    pool.sub(&plain(wide), |_| plain_sub(wide))?;
-    pool.sub(&name, |_| escape_sub(&name, wide))?;
+    pool.sub(&plain(wide), |_| plain_at(wide))?;
     Ok(name)
 }
 
@@ -408,44 +414,57 @@ fn take_digit(asm: &mut Asm, stop: Label) {
 /// `escape(text, to, words)`. Most texts have nothing to escape and are copied.
 fn escape_sub(name: &str, wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "to", "words"]);
-    let special = asm.label();
-    asm.mov(R6, R1);
-    asm.mov(R7, R2);
-    asm.mov(R8, R3);
-    asm.call_sub(plain(wide));
-    asm.jump_if(Cond::Eq, R0, 0, special);
-    asm.mov(R1, R7);
-    asm.mov(R2, wide as i32);
-    asm.mov(R3, R6);
-    asm.call(Helper::ProbeReadKernelStr);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(special);
-    asm.mov(R1, R6);
-    asm.mov(R2, R7);
-    slots(&mut asm, R8);
-    asm.store(Size::DW, R8, POS, 0);
-    asm.mov(R1, wide as i32);
-    each(&mut asm, name);
+    escape_code(&mut asm, name, wide);
     asm.mov(R0, 0);
     asm.exit();
     finish(asm)
 }
 
-/// Name of [`plain_sub`].
+/// Escapes the text at r1 to r2, with the scratch words at r3, by callbacks. Loses r0 to r8 and the first
+/// words of the stack.
+pub(super) fn escape_code(asm: &mut Asm, name: &str, wide: u32) {
+    let [special, end] = std::array::from_fn(|_| asm.label());
+    asm.mov(R6, R1);
+    asm.mov(R7, R2);
+    asm.mov(R8, R3);
+    slots(asm, R8);
+    asm.store(Size::DW, R8, POS, 0);
+    asm.mov(R1, wide.div_ceil(8) as i32);
+    asm.each(plain(wide), -slot::SIZE);
+    asm.load(Size::DW, R1, R8, POS);
+    asm.jump_if(Cond::Ne, R1, 0, special);
+    asm.mov(R1, R7);
+    asm.mov(R2, wide as i32);
+    asm.mov(R3, R6);
+    asm.call(Helper::ProbeReadKernelStr);
+    asm.jump(end);
+    asm.bind(special);
+    asm.store(Size::DW, R8, POS, 0);
+    asm.mov(R1, wide as i32);
+    each(asm, name);
+    asm.bind(end);
+}
+
+/// Name of [`plain_at`].
 fn plain(wide: u32) -> String {
     format!("plain_{wide}")
 }
 
-/// `plain(text)`: 1 where no byte before the NUL needs an escape. Eight bytes at a time, with
-/// marks in the top bits of bytes: a top bit itself, less than a space, one of three others.
-fn plain_sub(wide: u32) -> Result<Function, String> {
+/// A step of the search for a byte before the NUL that needs an escape: eight bytes, with marks in the
+/// top bits of bytes: a top bit itself, less than a space, one of three others. POS is not 0 where there is
+/// one. (A callback, and no loop, of which the verifier would follow each round.)
+fn plain_at(wide: u32) -> Result<Function, String> {
     const TOP: u64 = 0x8080_8080_8080_8080;
     const LOW: u64 = !TOP;
     let every = |byte: u8| u64::from_ne_bytes([byte; 8]);
-    let mut asm = Asm::new(plain(wide), &["text"]);
-    let (again, none, found) = (asm.label(), asm.label(), asm.label());
-    asm.mov(R9, 0);
+    let mut asm = Asm::new(plain(wide), &["index", "slots"]);
+    let [go_on, stop, none] = std::array::from_fn(|_| asm.label());
+    asm.jump_if(Cond::Ge, R1, wide.div_ceil(8) as i32, stop);
+    asm.alu(AluOp::Lsh, R1, 3);
+    asm.load(Size::DW, R3, R2, slot::TEXT);
+    asm.add(R3, R1);
+    asm.load(Size::DW, R0, R3, 0);
+    asm.load(Size::DW, R9, R2, slot::WORDS);
     asm.ld_imm64(R7, TOP);
     asm.ld_imm64(R8, LOW);
     // `to` = marks of the bytes of r3 that are not zero, and more below; loses r3.
@@ -455,10 +474,6 @@ fn plain_sub(wide: u32) -> Result<Function, String> {
         asm.add(to, R8);
         asm.alu(AluOp::Or, to, R3);
     };
-    asm.bind(again);
-    asm.mov(R2, R1);
-    asm.add(R2, R9);
-    asm.load(Size::DW, R0, R2, 0);
     asm.mov(R3, R0);
     not_zero(&mut asm, R6);
     // r2: marks, of zero bytes too.
@@ -485,16 +500,12 @@ fn plain_sub(wide: u32) -> Result<Function, String> {
     asm.add(R3, -1);
     asm.alu(AluOp::And, R2, R7);
     asm.alu(AluOp::And, R2, R3);
-    asm.jump_if(Cond::Ne, R2, 0, found);
-    asm.jump_if(Cond::Ne, R6, 0, none);
-    asm.add(R9, 8);
-    asm.jump_if(Cond::Lt, R9, wide as i32, again);
+    asm.jump_if(Cond::Eq, R2, 0, none);
+    asm.store(Size::DW, R9, POS, 1);
+    asm.jump(stop);
     asm.bind(none);
-    asm.mov(R0, 1);
-    asm.exit();
-    asm.bind(found);
-    asm.mov(R0, 0);
-    asm.exit();
+    asm.jump_if(Cond::Ne, R6, 0, stop);
+    ends(&mut asm, go_on, stop);
     finish(asm)
 }
 
