@@ -394,7 +394,7 @@ impl Gen<'_> {
 
     /// Puts in a key by `insert`, whose result is the helper's. A full map of a wrapping array loses its
     /// oldest elements before, and one more each time that another processor was faster in their place.
-    /// Always a subprogram of its own: the verifier follows all tries, and each by two walks.
+    /// Always a subprogram of its own: the verifier may follow all tries, and each by two walks.
     pub(super) fn insert_evicting(
         &mut self,
         maps: &[String],
@@ -412,9 +412,17 @@ impl Gen<'_> {
             g.asm.jump_if32(Cond::Ne, R0, E2BIG, end);
             g.asm.load(Size::DW, R1, R10, TMP[3]);
             g.asm.add(R1, 1);
+            // Where loops need no bound, a number of which the verifier knows nothing, as all tries are one.
+            let unbound = g.options.features.may_goto;
+            if unbound {
+                g.forget(R1);
+            }
             g.asm.store(Size::DW, R10, TMP[3], R1);
             g.asm.jump_if(Cond::Eq, R1, TRIES, end);
             g.evict(maps, max)?;
+            if unbound {
+                g.asm.may_goto(end);
+            }
             g.asm.jump(again);
             g.asm.bind(end);
             g.asm.exit();
