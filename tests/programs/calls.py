@@ -1,4 +1,4 @@
-"""Values of system calls' variables against what is passed: `calls.py SPILE values|texts`.
+"""Values of system calls' variables against what is passed: `calls.py SPILE values|texts|every|names`.
 
 Arguments are passed with all 64 bits of their registers set to something. What a variable has to be
 follows from the C type that the call declares (the manual's, `man 2 NAME`), by ctypes. Texts are
@@ -7,8 +7,11 @@ Prints `ok`, or what differs.
 """
 
 import ctypes
+import errno
 import json
+import mmap
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -139,8 +142,6 @@ def values_script():
 
 
 def values_work():
-    import errno
-
     want = []
     for turn in range(len(DIRTY)):
         for number, name, args in calls():
@@ -178,7 +179,7 @@ global wanted
 """
 NAMES = (
     "write bind connect socket open setitimer umask ioctl execve inotify_add_watch futex nanosleep "
-    "kill mkdirat fcntl openat lseek madvise shmget prctl unlinkat"
+    "kill shutdown msync sendmsg clone mkdirat fcntl openat lseek madvise shmget prctl unlinkat"
 ).split()
 
 
@@ -221,7 +222,7 @@ def texts_work():
     call(35, 0, 0, text="nanosleep(NULL, 0x0)", also=["req NULL"])
     call(35, 4096, 0, text="nanosleep(0x1000, 0x0)")
     four = (ctypes.c_long * 4)(1, 5, 0, 7)
-    call(38, 0xFF, ctypes.addressof(four), 0, text="setitimer(255, [1.000005,0.000007], 0x0)")
+    call(38, 0xFF, ctypes.addressof(four), 0, text="setitimer(0xff, [1.000005,0.000007], 0x0)")
     # Addresses of sockets, as the socket module packs them.
     def inet(host, port):
         return bytes([2, 0]) + port.to_bytes(2, "big") + socket.inet_aton(host) + bytes(8)
@@ -240,7 +241,7 @@ def texts_work():
     call(42, fd, buffer(b"\1\0\0abc"), 6, text=f'connect({n}, {{AF_UNIX, "\\000abc"}}, 6)')
     call(42, fd, 0, 16, text=f"connect({n}, NULL, 16)")
     # Flags and choices count as many bits as the kernel takes.
-    call(41, 0xDEAD0000FFFFFFFF, 1, 0, text="socket(-1, SOCK_STREAM, IPPROTO_IP)")
+    call(41, 0xDEAD0000FFFFFFFF, 1, 0, text="socket(0xffffffff, SOCK_STREAM, IPPROTO_IP)")
     call(2, b"/nothing/there", 0xDEAD000000000000, 0, text='open("/nothing/there", O_RDONLY)')
     call(2, b"/nothing/there", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640, text='open("/nothing/there", O_WRONLY|O_CREAT|O_APPEND, 0640)')
     call(
@@ -254,14 +255,25 @@ def texts_work():
     call(254, fd, b"f", 0x80000002, text=f'inotify_add_watch({n}, "f", IN_MODIFY|IN_ONESHOT)')
     call(8, fd, -1 & (1 << 64) - 1, 2, text=f"lseek({n}, -1, SEEK_END)")
     call(16, fd, 0x80045430, 0, text=f"ioctl({n}, {ctypes.c_int(0x80045430).value}, 0x0)")
-    call(72, fd, 1, 0, text=f"fcntl({n}, F_GETFD, 0)", also=["cmd F_GETFD"])
+    call(72, fd, 1, 0, text=f"fcntl({n}, F_GETFD, 0x0)", also=["cmd F_GETFD"])
     call(28, 1, 4096, 4, text="madvise(0x1, 4096, MADV_DONTNEED)")
     call(29, 0xFFFFFFFF, 0, 0xFFFFFFFF, text=r"shmget\(-1, 0, .*")
-    call(157, 0xFFFFFFFF, 0, 0, 0, 0, text=r"prctl\(-1, .*")
+    call(157, 0xFFFFFFFF, 0, 0, 0, 0, text=r"prctl\(0xffffffff, .*")
     call(202, 0, 99, -1 & (1 << 64) - 1, 0, 0, 0x80000000, text="futex(0x0, 0x63, -1, 0x0, 0x0, -2147483648)")
     # Signals.
     for sig in (signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD):
         call(62, fd, int(sig), text=f"kill({n}, {sig.name})", also=[f"sig {int(sig)} {sig.name}"])
+    # One without a name, none, and one with two.
+    call(62, fd, 40, text=f"kill({n}, 0x28)", also=["sig 40 0x28"])
+    call(62, fd, 0, text=f"kill({n}, SIG_0)", also=["sig 0 SIG_0"])
+    call(62, fd, 29, text=f"kill({n}, SIGIO/SIGPOLL)", also=["sig 29 SIGIO/SIGPOLL"])
+    # Values without a name, by what the library shows them in; no flags; the signal of a child.
+    call(48, fd, 77, text=f"shutdown({n}, 0x4d)")
+    call(41, 1, 1, 77, text="socket(AF_LOCAL, SOCK_STREAM, 77)")
+    call(26, fd, 0, 4, text="msync(0xdeadbeef7fffff63, 0, MS_SYNC)")
+    call(46, fd, 0, 0, text=f"sendmsg({n}, 0x0, 0x0)")
+    # A thread needs its creator's memory: this makes none.
+    call(56, 0x10000 | 17, 0, 0, 0, 0, text="clone(CLONE_THREAD|SIGCHLD, 0x0, 0x0, 0x0, 0x0)")
     # Results in the base that fits.
     old = os.umask(0o27)
     call(95, old, text=f"umask(0{old:o})" if old else "umask(0)", also=["umask = 027 23"])
@@ -285,15 +297,306 @@ def texts_work():
     return want
 
 
-def run(spile, name):
-    script = "\n".join(globals()[f"{name}_script"]())
+# ---- every call of tests/syscalls.tsv
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+PATH = "/nothing/there"
+STRINGS = ["a", 'b "c"']
+BUFFER = b'hi "x"\n\0'
+BETWEEN = " ~ "
+# Kinds that are numbers: C's type, and how they are shown.
+NUMBERS = {
+    "int": (ctypes.c_int, "{}"), "uint": (ctypes.c_uint, "{}"),
+    "long": (ctypes.c_long, "{}"), "ulong": (ctypes.c_ulong, "{}"),
+    "hex": (ctypes.c_ulong, "{:#x}"), "hex32": (ctypes.c_uint, "{:#x}"), "ptr": (ctypes.c_ulong, "{:#x}"),
+    "mode": (ctypes.c_uint, "0{:o}"), "long-": (ctypes.c_long, ""), "int-": (ctypes.c_int, ""),
+}  # fmt: skip
+CONSTANTS = {"i": ctypes.c_int, "u": ctypes.c_uint, "l": ctypes.c_ulong}
+# Structures of times that no call takes, so that nothing happens.
+TIMES = {
+    "ts": ((-3, 1234567890), "[-3.1234567890]"), "tv": ((-3, 1234567890), "[-3.1234567890]"),
+    "its": ((1, 5, -3, 1234567890), "[1.000005,-3.1234567890]"),
+    "itv": ((1, 5, -3, 1234567890), "[1.000005,-3.1234567890]"),
+}  # fmt: skip
+
+
+class Argument:
+    """An argument of a row: its kind, what is passed, and what its variables are."""
+
+    def __init__(self, spec, turn, constants, following):
+        kind, variables = spec.split(":")
+        self.variables = variables.split(",")
+        self.text = self.raw = None
+        self.kind, _, given = kind.partition("=")
+        dirty = DIRTY[turn % len(DIRTY)]
+        bare = self.kind.rstrip("!")
+        constant = re.fullmatch(r"([iul])(?:\((.*)\)|#(.*))", self.kind)
+        if constant:
+            of, names, number = constant.groups()
+            value = int(number, 0) if number else 0
+            for name in (names or "").split("|"):
+                value |= constants[name] if name else 0
+            # A set is as wide as C says, whatever the rest of the register has.
+            self.word = value & 0xFFFFFFFF | (0 if of == "l" else 0xDEAD0000 << 32)
+            self.ctype, self.text = CONSTANTS[of], names or number
+        elif bare in NUMBERS:
+            self.ctype, form = NUMBERS[bare]
+            self.word = int(given) & (1 << 64) - 1 if given else BAD if "!" in self.kind else dirty
+            if bare == "ptr":
+                # Not mapped.
+                self.word = 0xDEAD000000000000 | dirty
+            self.shown = form.format(self.ctype(self.word).value)
+        else:
+            self.ctype = ctypes.c_ulong
+            self.word = self.memory(following)
+        if self.text is not None:
+            self.shown = self.text
+
+    def memory(self, following):
+        if self.kind == "str":
+            self.text, self.raw = f'"{PATH}"', PATH
+            return buffer(PATH.encode() + b"\0")
+        if self.kind == "strings":
+            self.text = "[" + ", ".join(json.dumps(s) for s in STRINGS) + "]"
+            all = (ctypes.c_char_p * 3)(*[s.encode() for s in STRINGS], None)
+            KEPT.append(all)
+            return ctypes.addressof(all)
+        if self.kind in TIMES:
+            numbers, self.text = TIMES[self.kind]
+            return buffer(b"".join(n.to_bytes(8, "little", signed=True) for n in numbers))
+        if self.kind.startswith("sig("):
+            self.ctype, self.text = ctypes.c_int, self.kind[4:-1]
+            return 0xDEAD000000000000 | int(signal.Signals[self.text])
+        if self.kind == "dirfd":
+            self.ctype, self.text = ctypes.c_int, "AT_FDCWD"
+            return 0xDEAD0000FFFFFF9C
+        if self.kind == "buf":
+            self.text = r'"hi \"x\"\n\000"'
+            return buffer(BUFFER)
+        assert self.kind == "sockaddr", self.kind
+        self.text = "{AF_INET, 127.0.0.1, 80}"
+        return buffer(bytes([2, 0, 0, 80, 127, 0, 0, 1]) + bytes(8))
+
+    def value(self, variable):
+        """What the variable has to be."""
+        if self.kind in ("str", "strings"):
+            if variable.endswith("_unquoted"):
+                return self.raw
+            return str(self.word) if variable.endswith("_uaddr") else self.text
+        if variable != self.variables[0]:
+            return self.text
+        # Numbers of the language are signed.
+        return str(ctypes.c_long(self.ctype(self.word).value).value)
+
+    def is_text(self, variable):
+        if self.kind in ("str", "strings"):
+            return not variable.endswith("_uaddr")
+        return variable != self.variables[0]
+
+    def at_return(self, variable):
+        """Texts of arguments are made at the entry, but for strings."""
+        return self.kind == "str" or not self.is_text(variable)
+
+
+def rows():
+    for line in open(f"{ROOT}/tests/syscalls.tsv"):
+        if not line.startswith("#"):
+            name, number, how, result, args = line.rstrip("\n").split("\t")
+            if how == "called":
+                yield name, int(number), result, args.split()
+
+
+def constants():
+    """The constants that rows name, as C's headers have them."""
+    kinds = [spec.split(":")[0] for *_, args in rows() for spec in args]
+    sets = [re.fullmatch(r"[iul]\((.*)\)", kind) for kind in kinds]
+    return of_c({name for found in sets if found for name in found[1].split("|")})
+
+
+def arguments(row, turn, values):
+    name, number, result, specs = row
+    args = []
+    for i, spec in enumerate(specs):
+        args.append(Argument(spec, turn + i, values, None))
+    for i, arg in enumerate(args[:-1]):
+        # The length of a buffer, or address, is behind it.
+        if arg.kind in ("buf", "sockaddr"):
+            length = len(BUFFER) if arg.kind == "buf" else 16
+            args[i + 1].word = length
+            args[i + 1].shown = str(length)
+    return args
+
+
+def every_script(some, values):
+    for row in some:
+        name, number, result, _ = row
+        args = arguments(row, 0, values)
+        there = "if (ppid() != target()) next"
+        for at, extra in (("", "argstr"), (".return", "retval retstr errno")):
+            if at and result == "-":
+                continue
+            own = [(v, a.is_text(v)) for a in args for v in a.variables if not at or a.at_return(v)]
+            own += [(v, v.endswith("str")) for v in extra.split()]
+            forms = ["%s", *("%s" if text else "%d" for _, text in own)]
+            names = ["name", *(v for v, _ in own)]
+            # A point with the name of another's call has hits of both.
+            print_it = f'printf("{name}{at} {BETWEEN.join(forms)}\\n", {", ".join(names)})'
+            yield f"probe syscall.{name}{at} {{ {there} {print_it} }}"
+
+
+TURNS = (0, 3)
+
+
+def every_work(some, values):
+    want = []
+    # What a call returned, seen by its parent.
+    told = mmap.mmap(-1, 4096)
+    for turn in TURNS:
+        for row in some:
+            name, number, result, _ = row
+            args = arguments(row, turn, values)
+            words = [a.word for a in args]
+            told[:9] = bytes(9)
+            pid = os.fork()
+            if pid == 0:
+                prepare(name)
+                ret = make(name, number, words)
+                told[:9] = ret.to_bytes(8, "little", signed=True) + b"x"
+                os._exit(0)
+            os.waitpid(pid, 0)
+            shown = ", ".join(a.shown for a in args if a.shown)
+            own = [a.value(v) for a in args for v in a.variables]
+            want.append(f"{name} " + BETWEEN.join([name, *own, shown]))
+            if result == "-":
+                continue
+            ret = int.from_bytes(told[:8], "little", signed=True)
+            if result not in "dxo":
+                ret = int(result)
+            else:
+                assert told[8:9] == b"x", f"{name} does not return"
+            own = [a.value(v) for a in args for v in a.variables if a.at_return(v)]
+            text = {"d": "{}", "x": "{:#x}", "o": "0{:o}"}.get(result, "{}").format(ret)
+            if result == "o" and ret == 0:
+                text = "0"
+            if ret < 0:
+                code = errno.errorcode.get(-ret)
+                text = f"{ret} ({code})" if code else str(ret)
+            want.append(f"{name}.return " + BETWEEN.join([name, *own, str(ret), text, str(max(-ret, 0))]))
+    return want
+
+
+def prepare(name):
+    """A process that nothing of the session depends on."""
+    libc.setsid()
+    # An end that is wanted leaves no message of the interpreter, and no file.
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    if name == "pause":
+        signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+
+
+def make(name, number, words):
+    if name in ("fork", "vfork"):
+        return NEW[name]()
+    return libc_call(number, words)
+
+
+def new_by_fork():
+    ret = syscall(57)
+    if ret == 0:
+        os._exit(0)
+    os.waitpid(ret, 0)
+    return ret
+
+
+def new_by_vfork():
+    # The C library's own: a process that shares its parent's stack must not return.
+    child = subprocess.Popen(["/bin/true"])
+    child.wait()
+    return child.pid
+
+
+NEW = {"fork": new_by_fork, "vfork": new_by_vfork}
+
+
+def every(spile):
+    """As many sessions as one can reasonably have programs for."""
+    values, all, wrong = constants(), list(rows()), []
+    for at in range(0, len(all), 64):
+        some = all[at : at + 64]
+        with open("some", "w") as f:
+            json.dump([some, values], f)
+        wrong += run(spile, "every", "\n".join(every_script(some, values)))
+    return wrong
+
+
+# ---- names of values
+
+# Headers of the C library together; those of the kernel, which define some of the same, one by one.
+LIBRARY = """
+fcntl.h poll.h sched.h signal.h time.h unistd.h asm/prctl.h netinet/in.h sys/epoll.h sys/eventfd.h sys/fanotify.h
+sys/file.h sys/inotify.h sys/ipc.h sys/mman.h sys/mount.h sys/msg.h sys/prctl.h sys/ptrace.h sys/random.h
+sys/resource.h sys/shm.h sys/socket.h sys/stat.h sys/swap.h sys/time.h sys/timerfd.h sys/uio.h sys/wait.h
+sys/xattr.h
+""".split()
+KERNEL = """
+bpf close_range falloc fcntl fs futex in io_uring ioprio ipc kcmp keyctl membarrier memfd mempolicy mman module
+mount msg net openat2 perf_event pidfd prctl ptrace random reboot resource sched seccomp sem shm socket stat swap
+time timerfd types wait xattr
+""".split()
+
+
+def of_c(names):
+    """Values of constants by a C compiler, those that headers have."""
+    found = {}
+    for headers in [LIBRARY, *([f"linux/{name}.h"] for name in KERNEL)]:
+        rest = sorted(n for n in names if n not in found)
+        while rest:
+            lines = "".join(f'printf("%s %lld\\n", "{n}", (long long) {n});\n' for n in rest)
+            includes = "".join(f"#if __has_include(<{h}>)\n#include <{h}>\n#endif\n" for h in headers)
+            program = f"#define _GNU_SOURCE\n{includes}#include <stdio.h>\nint main(void) {{\n{lines}}}\n"
+            done = subprocess.run(
+                ["gcc", "-w", "-fmax-errors=0", "-x", "c", "-o", "./constants", "-"],
+                input=program, text=True, capture_output=True, env={**os.environ, "LC_ALL": "C"},
+            )  # fmt: skip
+            if done.returncode == 0:
+                out = subprocess.run(["./constants"], text=True, capture_output=True).stdout
+                found.update((line.split()[0], int(line.split()[1])) for line in out.splitlines())
+                break
+            unknown = set(re.findall(r"error: '(\w+)' undeclared", done.stderr))
+            if not unknown & set(rest):
+                break
+            rest = [n for n in rest if n not in unknown]
+    return found
+
+
+def names(_):
+    """The tables of names that the texts of flags and choices are made of, as C has them."""
+    wrong, tables = [], {}
+    for line in open(f"{ROOT}/crates/kernel/data/flags.tsv"):
+        if not line.startswith("#"):
+            table, entries = line.rstrip("\n").split("\t")
+            tables[table] = [entry.split("/")[0].split("=") for entry in entries.split()]
+    real = of_c({name for entries in tables.values() for name, _ in entries})
+    # The C library of a 64-bit system leaves out the flag, and takes the commands for the short ones.
+    for name in ("O_LARGEFILE", "F_GETLK64", "F_SETLK64", "F_SETLKW64"):
+        real.pop(name, None)
+    for table, entries in tables.items():
+        for name, value in entries:
+            if (int(value, 0) - real.get(name, int(value, 0))) % (1 << 32):
+                wrong.append(f"{table}: {name} is {real[name]:#x}, not {value}")
+    if len(real) < 850:
+        wrong.append(f"only {len(real)} names are in headers")
+    return wrong
+
+
+def run(spile, name, script=None):
+    script = script or "\n".join(globals()[f"{name}_script"]())
     command = f"{sys.executable} {os.path.abspath(__file__)} work {name}"
-    args = [spile, "-W", "-D", "MAXSKIPPED=1000000", "-e", script, "-o", "saw", "-c", command]
+    # 32-bit calls of the same name can have other arguments, which is a warning.
+    args = [spile, "-w" if name == "every" else "-W", "-D", "MAXSKIPPED=1000000", "-e", script, "-o", "saw", "-c", command]
     done = subprocess.run(args, text=True, capture_output=True, timeout=300)
     if done.returncode != 0:
         return [f"status {done.returncode}", done.stdout, done.stderr]
-    import re
-
     text = set(open("saw").read().splitlines())
     want = json.load(open("did"))
     missing = [w for w in want if w not in text and not any(re.fullmatch(w, t) for t in text if "\\" in w and "*" in w)]
@@ -304,10 +607,13 @@ def run(spile, name):
 
 def main():
     if sys.argv[1] == "work":
+        given = json.load(open("some")) if sys.argv[2] == "every" else ()
+        want = globals()[f"{sys.argv[2]}_work"](*given)
         with open("did", "w") as f:
-            json.dump(globals()[f"{sys.argv[2]}_work"](), f)
+            json.dump(want, f)
         return 0
-    wrong = run(sys.argv[1], sys.argv[2])
+    test = globals().get(sys.argv[2])
+    wrong = test(sys.argv[1]) if test else run(sys.argv[1], sys.argv[2])
     print("\n".join(wrong) if wrong else "ok")
     return 1 if wrong else 0
 

@@ -477,10 +477,12 @@ pub enum ArgDesc {
     /// The names of set bits, joined by `|`, and the other bits in hex. The width of the value is in bytes.
     Flags(&'static FlagTable, u8),
     /// The name of a value, or its number where it has none. The width is in bytes; the flag says that the
-    /// number is signed.
+    /// number is signed and decimal, not hexadecimal.
     Enum(&'static FlagTable, u8, bool),
     /// A 64-bit number in this 32-bit word (low) and the next.
     Pair,
+    /// Left out.
+    Unseen,
     /// NULL-terminated vector of user strings: `["a", "b"]`. The width of a pointer is in bytes.
     Argv(u8),
     /// Bytes in user space, as many as that argument word says, quoted.

@@ -122,6 +122,8 @@ pub enum ArgKind {
     Itimerval(u8),
     /// A 64-bit number in two 32-bit words, the low one first: `pair`.
     Pair,
+    /// A signed number that `argstr` leaves out: `unseen`, `unseen32`.
+    Unseen,
 }
 
 /// In which form a variable gives an argument.
@@ -149,6 +151,7 @@ impl Arg {
                 | ArgKind::Mode
                 | ArgKind::Ptr
                 | ArgKind::Pair
+                | ArgKind::Unseen
         )
     }
 
@@ -156,10 +159,10 @@ impl Arg {
     /// `None` if it belongs to another.
     ///
     /// With BASE for the argument's name less `_uaddr` or `_str`: a number has
-    /// its name (value) and, if it is shown as more than a number, `BASE_str` and
-    /// `BASE_uaddr_str` (text); a signal `BASE_name` too. A string or
-    /// vector of strings has BASE and `BASE_str` (text), `BASE_unquoted` and
-    /// `BASE_str_unquoted`, and `BASE_uaddr` (address).
+    /// its name (value) and, if it is shown as more than a number, `BASE_str`
+    /// (text); a signal `BASE_name` too. A string or
+    /// vector of strings has BASE and `BASE_str` (text), and `BASE_uaddr` (address),
+    /// a string `BASE_unquoted` and `BASE_str_unquoted`.
     #[must_use]
     pub fn form(&self, name: &str) -> Option<Form> {
         let base = self.name.strip_suffix("_uaddr").unwrap_or(self.name);
@@ -168,7 +171,7 @@ impl Arg {
         match self.kind {
             ArgKind::Str | ArgKind::Argv | ArgKind::Envp => match suffix {
                 "" | "_str" => Some(Form::Text),
-                "_unquoted" | "_str_unquoted" => Some(Form::Unquoted),
+                "_unquoted" | "_str_unquoted" if self.kind == ArgKind::Str => Some(Form::Unquoted),
                 "_uaddr" => Some(Form::Address),
                 _ => None,
             },
@@ -179,9 +182,10 @@ impl Arg {
             | ArgKind::Hex(_)
             | ArgKind::Mode
             | ArgKind::Ptr
-            | ArgKind::Pair => None,
+            | ArgKind::Pair
+            | ArgKind::Unseen => None,
             ArgKind::Signal if suffix == "_name" => Some(Form::Text),
-            _ if suffix == "_str" || suffix == "_uaddr_str" => Some(Form::Text),
+            _ if suffix == "_str" => Some(Form::Text),
             _ => None,
         }
     }
@@ -222,6 +226,8 @@ impl Syscall {
 pub struct FlagTable {
     /// The name by which arguments refer to it.
     pub name: &'static str,
+    /// Values of a choice without a name are shown in decimal, not in hexadecimal.
+    pub decimal: bool,
     /// In the order in which they are shown.
     pub flags: Box<[Flag]>,
 }
@@ -238,11 +244,12 @@ pub struct Flag {
 }
 
 impl FlagTable {
-    /// The value of one choice by name; hexadecimal if it has none.
+    /// The value of one choice by name; a number if it has none.
     #[must_use]
     pub fn show_choice(&self, value: i64) -> String {
         match self.flags.iter().find(|flag| flag.value == value) {
             Some(flag) => flag.name.to_owned(),
+            None if self.decimal => value.to_string(),
             None => format!("{value:#x}"),
         }
     }
@@ -416,6 +423,8 @@ fn parse_arg(text: &'static str, at: u8, word: u8, time: u8) -> Option<Arg> {
         "itimerspec" => (ArgKind::Itimerspec(time), word, false),
         "itimerval" => (ArgKind::Itimerval(time), word, false),
         "pair" => (ArgKind::Pair, 64, true),
+        "unseen" => (ArgKind::Unseen, word, true),
+        "unseen32" => (ArgKind::Unseen, 32, true),
         other => {
             if let Some(table) = other.strip_prefix('|') {
                 (ArgKind::Flags(table), native, !unsigned)
@@ -446,11 +455,18 @@ fn parse_flags() -> Vec<FlagTable> {
     lines(FLAGS)
         .filter_map(|line| {
             let (name, flags) = line.split_once('\t')?;
+            let (name, decimal) = name
+                .strip_suffix(":d")
+                .map_or((name, false), |name| (name, true));
             let flags = flags
                 .split_ascii_whitespace()
                 .map(parse_flag)
                 .collect::<Option<_>>()?;
-            Some(FlagTable { name, flags })
+            Some(FlagTable {
+                name,
+                decimal,
+                flags,
+            })
         })
         .collect()
 }

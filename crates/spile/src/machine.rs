@@ -343,10 +343,14 @@ fn arg_desc(arg: &syscalls::Arg, tables: &mut Tables) -> ArgDesc {
             flags(name, tables).map_or(ArgDesc::Hex(size), |t| ArgDesc::Flags(t, size))
         }
         ArgKind::Choice(name) => match flags(name, tables) {
-            Some(table) => ArgDesc::Enum(table, size, arg.signed),
+            Some(table) => {
+                let decimal = syscalls::flag_table(name).is_some_and(|t| t.decimal);
+                ArgDesc::Enum(table, size, decimal)
+            }
             None => ArgDesc::Int(size),
         },
         ArgKind::Pair => ArgDesc::Pair,
+        ArgKind::Unseen => ArgDesc::Unseen,
         ArgKind::Ptr => ArgDesc::Hex(8),
     }
 }

@@ -8,11 +8,14 @@
 //!   `variable alias variable`;
 //! - expected: where the value comes from that the test expects, see [`SOURCES`];
 //! - place: `case FILE::NAME` of `tests/cases`, or `test PATH::FUNCTION` of Rust.
+//!
+//! The variables of system calls have a table of their own, `tests/syscalls.tsv`, which says what it holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use spile_kernel::syscalls::{self, Abi, ArgKind, Syscall};
 use spile_syntax::ast::{Block, Expr, ExprKind, Item};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
@@ -290,4 +293,88 @@ fn unchecked_functions_become_less() {
 fn unchecked_aliases_become_less() {
     let n = unchecked(&["alias", "variable"]);
     assert!(n <= 149, "{n} aliases and variables are unchecked");
+}
+
+/// The rows of `tests/syscalls.tsv`: name and number of a system call, how it was checked, variables.
+fn call_rows() -> Vec<(String, u32, String, BTreeSet<String>)> {
+    let text = read("tests/syscalls.tsv");
+    let rows = text.lines().filter(|l| !l.starts_with('#')).map(|line| {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let [name, number, how, _, args] = cells[..] else {
+            panic!("tests/syscalls.tsv: not five cells: {line:?}");
+        };
+        let variables = args.split(' ').filter_map(|a| a.split_once(':'));
+        (
+            name.to_owned(),
+            number.parse().expect(line),
+            how.to_owned(),
+            variables
+                .flat_map(|(_, names)| names.split(','))
+                .map(str::to_owned)
+                .collect(),
+        )
+    });
+    rows.collect()
+}
+
+/// The variables that scripts can read at a call besides those that all calls have.
+fn variables_of_call(call: &Syscall) -> BTreeSet<String> {
+    let endings = ["", "_str", "_unquoted", "_str_unquoted", "_uaddr", "_name"];
+    let mut names = BTreeSet::new();
+    for arg in &call.args {
+        let base = arg.name.strip_suffix("_uaddr").unwrap_or(arg.name);
+        let base = base.strip_suffix("_str").unwrap_or(base);
+        let all = endings.iter().map(|end| format!("{base}{end}"));
+        names.extend(all.filter(|name| call.variable(name).is_some()));
+    }
+    // All calls have it, and no argument hides it.
+    names.remove("name");
+    // Where the call of 32-bit programs cannot have it, it is an error.
+    let short = syscalls::by_name(Abi::I386, call.probe);
+    let pairs: Vec<&str> = short
+        .flat_map(|c| c.args.iter())
+        .filter(|a| a.kind == ArgKind::Pair)
+        .map(|a| a.name)
+        .collect();
+    names.retain(|name| !pairs.iter().any(|p| *name == format!("{p}_str")));
+    names
+}
+
+#[test]
+fn every_variable_of_a_system_call_has_a_place() {
+    let mut rows: BTreeMap<(String, u32), (String, BTreeSet<String>)> = BTreeMap::new();
+    for (name, number, how, variables) in call_rows() {
+        let twice = format!("two rows of {name}");
+        assert!(
+            rows.insert((name, number), (how, variables)).is_none(),
+            "{twice}"
+        );
+    }
+    let (mut wrong, mut left) = (Vec::new(), 0);
+    for call in syscalls::all(Abi::X86_64) {
+        let Some((how, there)) = rows.remove(&(call.probe.to_owned(), call.nr)) else {
+            wrong.push(format!("{} {} has no row", call.probe, call.nr));
+            continue;
+        };
+        match how.strip_prefix("not called: ") {
+            Some(reason) => left += usize::from(!reason.is_empty()),
+            None if how == "called" => {}
+            None => wrong.push(format!("{}: `{how}`", call.probe)),
+        }
+        let variables = variables_of_call(call);
+        if variables != there {
+            let without: Vec<_> = variables.difference(&there).collect();
+            let unknown: Vec<_> = there.difference(&variables).collect();
+            wrong.push(format!(
+                "{}: without {without:?}, unknown {unknown:?}",
+                call.probe
+            ));
+        }
+    }
+    wrong.extend(rows.keys().map(|(name, nr)| format!("no call {name} {nr}")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(
+        left <= 1,
+        "{left} calls are not called: the bound only goes down"
+    );
 }

@@ -64,10 +64,10 @@ const MAX_NAMES: usize = 64;
 /// `AT_FDCWD`.
 const AT_FDCWD: i32 = -100;
 
-/// Names of the signals from 1 on (x86-64, `signal(7)`).
-const SIGNALS: &str = "SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 \
+/// Names of the signals from 0 on (x86-64, `signal(7)`).
+const SIGNALS: &str = "SIG_0 SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 \
 SIGSEGV SIGUSR2 SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN \
-SIGTTOU SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS";
+SIGTTOU SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO/SIGPOLL SIGPWR SIGSYS";
 
 /// How a list of names is read: as flags, or as one value with a width in bytes and perhaps a sign.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,10 +128,10 @@ impl Lists {
         }
         let off = self.bytes.len() as u32;
         for (i, name) in SIGNALS.split_whitespace().enumerate() {
-            self.entry(u64::MAX, i as u64 + 1, name);
+            self.entry(u64::MAX, i as u64, name);
         }
         self.finish();
-        self.known.push((KEY, Of::Choice(4, true), off));
+        self.known.push((KEY, Of::Choice(4, false), off));
         off
     }
 
@@ -149,13 +149,14 @@ impl Lists {
             ArgDesc::Octal => sized(kind::OCTAL, 4),
             ArgDesc::UserStr => sized(kind::USER_STR, 8),
             ArgDesc::Dirfd => sized(kind::DIRFD, 4),
-            ArgDesc::Signal => listed(kind::ENUM, 4, self.signals()),
+            ArgDesc::Signal => listed(kind::CHOICE, 4, self.signals()),
             ArgDesc::Flags(t, size) => listed(kind::FLAGS, *size, self.table(t, Of::Flags)),
-            ArgDesc::Enum(t, size, signed) => {
-                let kind = if *signed { kind::ENUM } else { kind::CHOICE };
-                listed(kind, *size, self.table(t, Of::Choice(*size, *signed)))
+            ArgDesc::Enum(t, size, decimal) => {
+                let kind = if *decimal { kind::ENUM } else { kind::CHOICE };
+                listed(kind, *size, self.table(t, Of::Choice(*size, *decimal)))
             }
             ArgDesc::Pair => sized(kind::PAIR, 4),
+            ArgDesc::Unseen => kind::SHOWN as u64,
             ArgDesc::Argv(4) => sized(kind::ARGV_4, 8),
             ArgDesc::Argv(_) => sized(kind::ARGV, 8),
             ArgDesc::Buffer(word) => with(kind::BUFFER, *word),
@@ -612,7 +613,6 @@ fn put_names(mut p: Put<'_>, may_goto: bool) -> Result<Function, String> {
     asm.jump_if(Cond::Ne, R1, 0, named);
     asm.alu(AluOp::And, R7, 255);
     asm.jump_if(Cond::Eq, R7, kind::ENUM, number);
-    asm.jump_if(Cond::Eq, R8, 0, number);
     p.number(R8, kind::HEX);
     p.asm.jump(p.end);
     p.asm.bind(number);

@@ -240,7 +240,7 @@ fn flags_by_name() {
     assert_eq!(set("map", 0x22), "MAP_PRIVATE|MAP_ANONYMOUS");
     assert_eq!(set("futex", 0x81), "FUTEX_WAKE|FUTEX_PRIVATE_FLAG");
     assert_eq!(
-        set("clone", 0x1200011),
+        set("fork", 0x1200011),
         "CLONE_CHILD_CLEARTID|CLONE_CHILD_SETTID|SIGCHLD"
     );
     assert_eq!(set("msg", 0), "0x0");
@@ -248,4 +248,5 @@ fn flags_by_name() {
     assert_eq!(choice("rlimit", 7), "RLIMIT_NOFILE");
     assert_eq!(choice("rusage", -1), "RUSAGE_CHILDREN");
     assert_eq!(choice("seek", 77), "0x4d");
+    assert_eq!(choice("ipproto", 77), "77");
 }
