@@ -4,17 +4,27 @@ Each test is a script, the work that is done under it, and what the script must 
 the work knows of itself: its numbers, /proc, its packets. Prints `ok`, or what differs.
 """
 
+import ctypes
+import fcntl
 import json
+import mmap
 import os
 import re
 import signal
 import socket
+import stat
+import struct
 import subprocess
 import sys
 import threading
 import time
 
 TESTS = {}
+# What a test's session is started by.
+BEFORE = {}
+libc = ctypes.CDLL(None)
+# The port that workloads use; `$1` in scripts.
+PORT = 47113
 
 
 def test(script):
@@ -91,7 +101,7 @@ def scheduler(pid):
 
 @test(
     """
-probe scheduler.wakeup_new { if (pid() == target()) printf("new %s %d %d %d %d %d\\n", name, task_pid(task), task_pid, task_tid, task_priority, task_state) }
+probe scheduler.wakeup_new { if (pid() == target()) printf("new %s %d %d %d %d %d cpu %d\\n", name, task_pid(task), task_pid, task_tid, task_priority, task_state, task_cpu) }
 probe scheduler.process_fork { if (pid() == target()) printf("fork %s %d %d %d %d %d\\n", name, parent_pid, child_pid, child_tid, task_pid(parent), task_pid(child)) }
 probe scheduler.process_exit { if (ppid() == target()) printf("exit %s %d %d %d\\n", name, task_pid(task), pid, priority) }
 probe scheduler.process_free { if (pid in kids) printf("free %s %d %d %d\\n", name, pid, priority, task_pid(task)) }
@@ -105,6 +115,8 @@ global kids
 )
 def processes(pid):
     os.nice(3)
+    last = max(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {last})
 
     def run():
         for path in ("/nothing/there", "/bin/true"):
@@ -124,7 +136,7 @@ def processes(pid):
     time.sleep(0.5)
     want = [
         f"fork process_fork {pid} {kid} {kid} {pid} {kid}",
-        rf"new wakeup_new {kid} {kid} {kid} 123 \d+",
+        rf"new wakeup_new {kid} {kid} {kid} 123 \d+ cpu {last}",
         f"exit process_exit {kid} {kid} 123",
         f"free process_free {kid} 123 {kid}",
         f"wait process_wait {kid}",
@@ -161,10 +173,65 @@ def migration(pid):
 
 @test(
     """
+probe scheduler.wait_task { if (pid() == target()) printf("%s %d %d %d\\n", name, task_pid(task), task_pid, task_priority) }
+"""
+)
+def waits(_):
+    # Who traces a task that stopped waits until it is off its processor.
+    os.sched_setaffinity(0, {0})
+
+    def run():
+        os.nice(4)
+        libc.ptrace(0, 0, None, None)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+
+    kid = child(run)
+    os.waitpid(kid, 0)
+    # PTRACE_SETOPTIONS, PTRACE_CONT
+    assert libc.ptrace(0x4200, kid, None, None) == 0
+    assert libc.ptrace(7, kid, None, None) == 0
+    os.waitpid(kid, 0)
+    return [f"wait_task {kid} {kid} 124"]
+
+
+@test(
+    """
+probe scheduler.kthread_stop { if (pid() == target()) printf("%s %d %d\\n", name, thread_pid, thread_priority) }
+probe scheduler.kthread_stop.return { if (pid() == target()) printf("%s returned %d\\n", name, return_value) }
+"""
+)
+def threads(_):
+    # A network device whose packets are taken by a thread of its own, which ends with it.
+    tun = os.open("/dev/net/tun", os.O_RDWR)
+    napi, frames, bare = 0x10, 2, 0x1000
+    request = struct.pack("16sH14x", b"spile0", frames | napi | bare)
+    fcntl.ioctl(tun, 0x400454CA, request)
+    try:
+        subprocess.run(["ip", "link", "set", "spile0", "up"], check=True)
+        with open("/sys/class/net/spile0/threaded", "w") as f:
+            f.write("1")
+        mine = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if comm_of(pid) == "napi/spile0-0"]
+        prio = priorities(mine[0])
+    finally:
+        os.close(tun)
+    return [f"kthread_stop {mine[0]} {prio}", "kthread_stop returned 0"]
+
+
+def comm_of(pid):
+    try:
+        return open(f"/proc/{pid}/comm").read().strip()
+    except OSError:
+        return ""
+
+
+@test(
+    """
 probe signal.send, scheduler.signal_send { if (pid() == target()) printf("%s %d\\n", name, name == "signal_send" ? signal_number : sig) }
 probe scheduler.signal_send { if (pid() == target()) printf("to %d %d\\n", pid, signal_number) }
 probe signal.send { if (pid() == target()) printf("send %d %s %d %d %s %d %s %d\\n", sig, sig_name, sig_pid, task_pid(task), pid_name, shared, si_code, sinfo) }
 probe signal.handle { if (pid() == target()) printf("%s %d %s %d %s %d\\n", name, sig, sig_name, sig_code, sig_mode, ka_addr != 0) }
+probe signal.handle { if (pid() == target() && sig == 40) printf("by %d %d\\n", @cast(sinfo, "kernel_siginfo")->si_signo, @cast(sinfo, "kernel_siginfo")->_sifields->_kill->_pid) }
 """
 )
 def signals(pid):
@@ -182,6 +249,7 @@ def signals(pid):
             rf"send {int(sig)} {name} {pid} {pid} {comm} 1 SI_USER or SI_TIMER or SI_ASYNCIO -?\d+",
             f"handle {int(sig)} {name} 0 User Mode Signal 1",
         ]
+    want.append(f"by 40 {pid}")
     # The kernel's own: of a pipe that nobody reads, and with its code of an address that is not there.
     signal.signal(signal.SIGPIPE, lambda *_: None)
     r, w = os.pipe()
@@ -207,6 +275,8 @@ def signals(pid):
     """
 probe ioblock.request, ioblock_trace.request { if (execname() == "dd" || execname() == "blkdiscard") printf("%s %s rw %d sector %d size %d ino %d start %d segments %d idx %d op %d done %d own %d\\n", name, devname, rw, sector, size, ino, p_start_sect, phys_segments == vcnt, idx, opf & 255, name == "ioblock.request" ? hw_segments : bytes_done, bdev == bdev_contains) }
 probe ioblock.end { if ((opf & 255) == rw && vcnt == phys_segments && idx + hw_segments >= 0) ends[devname, rw, error, ino]++ }
+probe ioblock.end { printf("%s %s dev %d rw %d sector %d size %d done %d pinned %d traced %d\\n", name, devname, @cast(bdev, "block_device")->bd_dev, rw, sector, size, bytes_done, flags >> $2 & 1, flags >> $3 & 1) }
+probe ioblock.request, ioblock_trace.request { if (execname() == "dd") printf("%s %d flags %d%d\\n", name, sector, flags >> $2 & 1, flags >> $3 & 1) }
 probe ioblock.request { if (execname() == "dd" || execname() == "blkdiscard") begins[devname, rw, ino]++ }
 probe end { foreach ([d, r, i] in begins) printf("ends of %s %d %d: %d of %d\\n", d, r, i, ends[d, r, 0, i], begins[d, r, i]) }
 global begins, ends
@@ -227,12 +297,20 @@ def blocks(_):
         ):
             subprocess.run(command.split(), check=True)
         rdev = os.stat(device).st_rdev
+        # A partition: the second page of what begins at 1 MiB.
+        subprocess.run(["addpart", device, "1", "2048", "4096"], check=True)
+        part = open(f"/sys/class/block/{os.path.basename(device)}p1/dev").read().strip().split(":")
+        os.mknod("part", 0o600 | stat.S_IFBLK, os.makedev(*map(int, part)))
+        subprocess.run("dd if=part of=/dev/null bs=4k count=1 skip=1 iflag=direct status=none".split(), check=True)
+        subprocess.run(["delpart", device, "1"], check=True)
     finally:
         subprocess.run(["losetup", "-d", device], check=True)
     # The inode of a block device's pages is numbered by the device.
     node = os.major(rdev) << 20 | os.minor(rdev)
     name = os.path.basename(device)
     want = ["queue 1"]
+    line = f"%s {name}p1 rw 0 sector %d size 4096 ino -1 start 2048 segments 1 idx 0 op 0 done %d own 0"
+    want += [line % ("ioblock.request", 8, 0), line % ("ioblock_trace.request", 2056, 4096)]
     for rw, at, size, ino in (
         (1, 3 * 65536, 65536, -1),
         (0, 5 * 4096, 4096, -1),
@@ -243,6 +321,53 @@ def blocks(_):
         line = f"%s {name} rw {rw} sector {at // 512} size {size} ino {ino} start 0 segments 1 idx 0 op {rw} done %d own 1"
         want.append(rf"ends of {name} {rw} {ino}: (\d+) of \1")
         want += [line % ("ioblock.request", 0), line % ("ioblock_trace.request", size)]
+        # Pages of a program are pinned for direct input and output; a page of zeros is the kernel's.
+        pinned = int(rw < 2 and ino == -1)
+        want.append(f"ioblock.end {name} dev {node} rw {rw} sector {at // 512} size {size} done {size} pinned {pinned} traced 1")
+        if rw < 2:
+            want += [f"{point} {at // 512} flags {pinned}0" for point in ("ioblock.request", "ioblock_trace.request")]
+    return want
+
+
+def bits_of_requests():
+    """Numbers of two flags of requests, as bpftool reads them in the kernel's types."""
+    text = subprocess.check_output(["bpftool", "btf", "dump", "file", "/sys/kernel/btf/vmlinux"], text=True)
+    return [re.search(rf"'{name}' val=(\d+)", text)[1] for name in ("BIO_PAGE_PINNED", "BIO_TRACE_COMPLETION")]
+
+
+@test(
+    """
+probe ioblock_trace.end {
+  if (!(devname =~ "^zram")) next
+  printf("%s %s %d of %d rw %d sector %d size %d done %d op %d start %d idx %d vcnt %d %d ino %d pinned %d traced %d\\n", name, devname, @cast(bdev, "block_device")->bd_dev, @cast(bdev_contains, "block_device")->bd_dev, rw, sector, size, bytes_done, opf & 255, p_start_sect, idx, vcnt, phys_segments, ino, flags >> $2 & 1, flags >> $3 & 1)
+  printf("sectors %d\\n", @cast(q, "request_queue")->disk->part0->bd_nr_sectors)
+}
+"""
+)
+def completions(_):
+    # A disk in memory has no queue of its own.
+    number = int(open("/sys/class/zram-control/hot_add").read())
+    try:
+        with open(f"/sys/block/zram{number}/disksize", "w") as f:
+            f.write(str(8 << 20))
+        device = f"/dev/zram{number}"
+        for command in (
+            f"dd if=/dev/zero of={device} bs=64k count=1 seek=3 oflag=direct status=none",
+            f"dd if={device} of=/dev/null bs=8k count=1 skip=5 iflag=direct status=none",
+            f"dd if={device} of=/dev/null bs=4k count=1 skip=1000 status=none",
+        ):
+            subprocess.run(command.split(), check=True)
+        rdev = os.stat(device).st_rdev
+        node = os.major(rdev) << 20 | os.minor(rdev)
+    finally:
+        with open("/sys/class/zram-control/hot_remove", "w") as f:
+            f.write(str(number))
+    want = [f"sectors {(8 << 20) // 512}"]
+    for rw, at, size, ino in (
+        (1, 3 * 65536, 65536, -1), (0, 5 * 8192, 8192, -1), (0, 1000 * 4096, 4096, node),
+    ):  # fmt: skip
+        pinned = int(ino == -1)
+        want.append(rf"ioblock_trace\.end zram{number} {node} of {node} rw {rw} sector {at // 512} size {size} done {size} op {rw} start 0 idx \d+ vcnt (\d+) \1 ino {ino} pinned {pinned} traced 1")
     return want
 
 
@@ -361,83 +486,6 @@ def check_interrupts(lines):
     assert ("entry", "1") in soft or ("entry", "7") in soft or ("entry", "9") in soft, soft
 
 
-# ---- packets
-
-PACKETS = """
-probe netfilter.ip.local_out, netfilter.ip.post_routing, netfilter.ip.pre_routing, netfilter.ip.local_in {
-  if (dport == $1) printf("%s %d %d\\n", pn(), family, length)
-}
-probe netfilter.ipv4.local_out, netfilter.ipv4.post_routing, netfilter.ipv4.pre_routing, netfilter.ipv4.local_in, netfilter.ipv6.local_out, netfilter.ipv6.post_routing, netfilter.ipv6.pre_routing, netfilter.ipv6.local_in {
-  if (sport != $1 && dport != $1) next
-  if (nf_drop != 0 || nf_accept != 1 || nf_stolen != 2 || nf_queue != 3 || nf_repeat != 4 || nf_stop != 5 || ipproto_tcp != 6 || ipproto_udp != 17 || udphdr != tcphdr) println("differs")
-  printf("%s %s %d %d %s %s %d %d len %d flags %d%d%d%d%d%d in <%s> <%s> %d out <%s> <%s> %d devices %d%d\\n", pn(), pf, family, protocol, saddr, daddr, sport, dport, length, urg, ack, psh, rst, syn, fin, indev_name, in_mac, indev_mac_len, outdev_name, out_mac, outdev_mac_len, indev != 0, outdev != 0)
-  printf("%s port %d version %d\\n", pn(), ntohs(@kderef(2, tcphdr)), @kderef(1, iphdr) >> 4)
-}
-probe netdev.transmit, netdev.receive { if (dev_name == "lo") printf("%s %s %d %d %d\\n", pn(), dev_name, length, protocol, truesize >= length) }
-"""
-
-
-@test(PACKETS)
-def packets(pid):
-    mac = open("/sys/class/net/lo/address").read().strip()
-    length = int(open("/sys/class/net/lo/addr_len").read())
-    want = []
-    for family, host, pf, header in (
-        (socket.AF_INET, "127.0.0.1", "ipv4", 20),
-        (socket.AF_INET6, "::1", "ipv6", 40),
-    ):
-        text = host if family == socket.AF_INET else ":".join(["0000"] * 7 + ["0001"])
-        to = socket.socket(family, socket.SOCK_DGRAM)
-        try:
-            to.bind((host, PORT))
-        except OSError:
-            continue
-        by = socket.socket(family, socket.SOCK_DGRAM)
-        by.bind((host, 0))
-        by.sendto(b"a" * 33, (host, PORT))
-        to.recv(100)
-        own = by.getsockname()[1]
-        size = header + 8 + 33
-        lines = {}
-        for hook, inside, outside in (
-            ("local_out", 0, 1), ("post_routing", 0, 1), ("pre_routing", 1, 0), ("local_in", 1, 0),
-        ):  # fmt: skip
-            of = [f"<lo> <{mac}> {length}" if there else "<> <> 0" for there in (inside, outside)]
-            lines[hook] = rf"%s {pf} {int(family)} %d {text} {text} %s %s len %s flags %s in {of[0]} out {of[1]} devices {inside}{outside}"
-            point = rf"netfilter\.{pf}\.{hook}"
-            want.append(lines[hook] % (point, 17, own, PORT, size, "000000"))
-            want.append(rf"{point} port {own} version {pf[-1]}")
-            want.append(f"netfilter.ip.{hook} {int(family)} {size}")
-        ethernet = 0x0800 if family == socket.AF_INET else 0x86DD
-        want.append(rf"netdev\.transmit lo {size + 14} {socket.htons(ethernet)} 1")
-        want.append(rf"netdev\.receive lo {size} {socket.htons(ethernet)} 1")
-        # The flags of a connection: its first packet, the answer, what is sent, and the end.
-        server = socket.socket(family)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind((host, PORT))
-        server.listen()
-        client = socket.socket(family)
-        client.connect((host, PORT))
-        peer, _ = server.accept()
-        client.send(b"hello")
-        peer.recv(10)
-        own = client.getsockname()[1]
-        client.close()
-        peer.recv(10)
-        peer.close()
-        server.close()
-        for hook, line in lines.items():
-            point = rf"netfilter\.{pf}\.{hook}"
-            want.append(line % (point, 6, own, PORT, r"\d+", "000010"))
-            want.append(line % (point, 6, PORT, own, r"\d+", "010010"))
-            want.append(line % (point, 6, own, PORT, header + 32 + 5, "011000"))
-            want.append(line % (point, 6, own, PORT, header + 32, "010001"))
-    return want
-
-
-PORT = 47113
-
-
 # ---- at functions of the kernel
 
 @test(
@@ -447,6 +495,13 @@ probe vfs.read.return { if (pid() == target() && bytes_to_read == 21) printf("%s
 probe vfs.write.return { if (pid() == target() && bytes_to_write == 23) printf("%s %s %d %s %d %d %s|%d %d\\n", pn(), name, ret, retstr, bytes_written, error, error_str, ino, dev) }
 probe vfs.open { if (pid() == target()) printf("%s %s %s %d\\n", pn(), name, filename, @cast(cred, "cred")->uid->val) }
 probe vfs.open.return { if (pid() == target()) printf("%s %s %s %d %s %d %s\\n", pn(), name, filename, ret, retstr, error, error_str) }
+probe vfs.read { if (pid() == target() && bytes_to_read == 21) at("read", file, dev, pos, buf) }
+probe vfs.write { if (pid() == target() && bytes_to_write == 23) at("write", file, dev, pos, buf) }
+probe vfs.read.return { if (pid() == target() && bytes_to_read == 21) { at("has read", file, dev, pos, buf); println(devname) } }
+probe vfs.write.return { if (pid() == target() && bytes_to_write == 23) { at("has written", file, dev, pos, buf); println(devname) } }
+function at(what, file, dev, pos, buf) { printf("%s %d %d %d %d\\n", what, @cast(file, "file")->f_inode->i_ino, dev, @kderef(8, pos), buf) }
+probe vfs.open { if (pid() == target()) printf("%s of %s with %o\\n", pn(), d_name(@cast(path, "path")->dentry), @cast(file, "file")->f_flags & 03777) }
+probe vfs.open.return { if (pid() == target()) printf("%s of %s with %o by %d, inode %d\\n", pn(), d_name(@cast(path, "path")->dentry), @cast(file, "file")->f_flags & 03777, @cast(cred, "cred")->fsuid->val, @cast(file, "file")->f_inode->i_ino) }
 probe kprocess.release { if (released_pid in kids) printf("release %d %d %d by %d\\n", released_pid, released_tid, task_pid(task), pid()) }
 probe kprocess.create { if (pid() == target()) kids[new_pid] = 1 }
 global kids
@@ -461,6 +516,24 @@ def files(pid):
     dev = os.major(st.st_dev) << 20 | os.minor(st.st_dev)
     os.read(fd, 21)
     os.write(fd, b"x" * 23)
+    # At a place that the call says, and into a buffer of a known address.
+    data = ctypes.create_string_buffer(64)
+    at = ctypes.addressof(data)
+    node = f"{st.st_ino} {dev}"
+    assert libc.pread(fd, data, 21, ctypes.c_long(28)) == 5
+    want += [f"read {node} 28 {at}", f"has read {node} 33 {at}"]
+    assert libc.pwrite(fd, data, 23, ctypes.c_long(2)) == 23
+    want += [f"write {node} 2 {at}", f"has written {node} 25 {at}"]
+    os.chmod(".", 0o755)
+    os.chmod("there", 0o666)
+    libc.setfsuid(1234)
+    os.close(os.open("there", os.O_WRONLY | os.O_APPEND))
+    libc.setfsuid(0)
+    flags = f"{os.O_WRONLY | os.O_APPEND:o}"
+    want += [f"vfs.open of there with {flags}", f"vfs.open.return of there with {flags} by 1234, inode {st.st_ino}"]
+    # Devices whose major number is 0 are no block devices.
+    if os.major(st.st_dev) == 0:
+        want.append("N/A")
     folder = os.open(".", os.O_RDONLY)
     try:
         os.read(folder, 21)
@@ -482,79 +555,40 @@ def files(pid):
 
 @test(
     """
-probe tcp.sendmsg, udp.sendmsg { if (pid() == target()) printf("%s %s %d %d %d\\n", pn(), name, family, size, sock != 0) }
-probe tcp.sendmsg.return { if (pid() == target()) printf("%s %s %d\\n", pn(), name, size) }
-probe tcp.recvmsg, udp.recvmsg, udp.sendmsg.return, tcp.recvmsg.return, udp.recvmsg.return { if (pid() == target()) printf("%s %s %d %d %s %s %d %d\\n", pn(), name, family, size, saddr, daddr, sport, dport) }
-probe tcp.disconnect { if (pid() == target()) printf("%s %s %d %s %s %d %d\\n", pn(), name, family, saddr, daddr, sport, dport) }
-probe tcp.disconnect.return { if (pid() == target()) printf("%s %s %d\\n", pn(), name, ret) }
-probe tcp.receive { if (sport == $1 || dport == $1) printf("%s %d %d %s %s %d %d flags %d%d%d%d%d%d window %d %d\\n", name, family, protocol, saddr, daddr, sport, dport, urg, ack, psh, rst, syn, fin, window == ntohs(@cast(tcphdr, "tcphdr")->window), @kderef(1, iphdr) >> 4)
-  if (syn && !ack) first = seq
-  if (psh) printf("from %d ack %d\\n", seq - first, ackseq != 0) }
-global first
+probe vm.pagefault { if (pid() == target() || ppid() == target()) { at[tid()] = address; printf("%s %d to write %d\\n", name, address, write_access) } }
+probe vm.pagefault.return { if (tid() in at) printf("%s %d done, fault %d minor %d bus %d error %d\\n", name, at[tid()], fault_type, vm_fault_contains(fault_type, VM_FAULT_MINOR), vm_fault_contains(fault_type, VM_FAULT_SIGBUS), vm_fault_contains(fault_type, VM_FAULT_ERROR)) }
+global at
 """
 )
-def connections(_):
+def faults(_):
+    memory = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    memory[3 * 4096 + 7] = 1
+    memory[10 * 4096 + 9]
     want = []
-    for family, host, of in (
-        (socket.AF_INET, "127.0.0.1", "ipv4"),
-        (socket.AF_INET6, "::1", "ipv6"),
-    ):
-        text = host if family == socket.AF_INET else ":".join(["0000"] * 7 + ["0001"])
-        server = socket.socket(family)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            server.bind((host, PORT))
-        except OSError:
-            continue
-        server.listen()
-        client = socket.socket(family)
-        client.connect((host, PORT))
-        own = client.getsockname()[1]
-        peer, _ = server.accept()
-        client.send(b"hello")
-        peer.recv(17)
-        ends = f"{text} {text} {PORT} {own}"
-        want += [
-            f"tcp.sendmsg tcp.sendmsg {int(family)} 5 1",
-            "tcp.sendmsg.return tcp.sendmsg 5",
-            f"tcp.recvmsg tcp.recvmsg {int(family)} 17 {ends}",
-            f"tcp.recvmsg.return tcp.recvmsg {int(family)} 5 {ends}",
-            f"tcp.{of}.receive {int(family)} 6 {text} {text} {own} {PORT} flags 000010 window 1 {of[-1]}",
-            f"tcp.{of}.receive {int(family)} 6 {text} {text} {PORT} {own} flags 010010 window 1 {of[-1]}",
-            f"tcp.{of}.receive {int(family)} 6 {text} {text} {own} {PORT} flags 011000 window 1 {of[-1]}",
-            # The first byte comes after the number that opened the connection.
-            "from 1 ack 1",
-        ]
-        # A connection that the other side cut has its local port still in `inet_sport`.
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-        peer.close()
-        try:
-            client.recv(19)
-        except OSError:
-            pass
-        want.append(f"tcp.recvmsg tcp.recvmsg {int(family)} 19 {text} {text} {own} {PORT}")
-        client.close()
-        server.close()
-    to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    to.bind(("127.0.0.1", PORT))
-    by = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    by.connect(("127.0.0.1", PORT))
-    own = by.getsockname()[1]
-    by.send(b"a" * 33)
-    to.recv(100)
-    return want + [
-        "udp.sendmsg udp.sendmsg 2 33 1",
-        f"udp.sendmsg.return udp.sendmsg 2 33 127.0.0.1 127.0.0.1 {own} {PORT}",
-        f"udp.recvmsg udp.recvmsg 2 100 127.0.0.1 0.0.0.0 {PORT} 0",
-        f"udp.recvmsg.return udp.recvmsg 2 33 127.0.0.1 0.0.0.0 {PORT} 0",
-    ]
+    for at, write in ((start + 3 * 4096 + 7, 1), (start + 10 * 4096 + 9, 0)):
+        want.append(f"pagefault {at} to write {write}")
+        want.append(f"pagefault {at} done, fault 0 minor 1 bus 0 error 0")
+    # Behind the end of a file.
+    with open("short", "wb+") as f:
+        f.write(b"x")
+        f.truncate(8192)
+        beyond = mmap.mmap(f.fileno(), 8192)
+        f.truncate(1)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(beyond)) + 5000
+    kid = child(lambda: ctypes.string_at(at, 1))
+    assert os.waitpid(kid, 0)[1] == signal.SIGBUS
+    return want + [f"pagefault {at} to write 0", rf"pagefault {at} done, fault \d+ minor 0 bus 1 error 1"]
 
 
 def run(spile, name):
     script, work = TESTS[name]
-    command = f"{sys.executable} {os.path.abspath(__file__)} work {name}"
+    command = f"{sys.executable} {os.path.abspath(sys.argv[0])} work {name}"
     args = [spile, "-w", "-D", "MAXSKIPPED=1000000", "-e", script]
     args += ["-o", "saw", "-c", command, str(PORT)]
+    if "$2" in script:
+        args += bits_of_requests()
+    args = [*BEFORE.get(name, []), *args]
     done = subprocess.run(args, text=True, capture_output=True, timeout=120)
     if done.returncode != 0:
         return [f"status {done.returncode}", done.stdout, done.stderr]
@@ -581,4 +615,5 @@ def main():
     return 1 if wrong else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
