@@ -63,9 +63,10 @@ trampoline:
         testq %r11, %r11
         js 1f
         call *%r11
-        movq -56(%rbp), %rcx
-        movq spile_word@gottpoff(%rip), %rdx
-        movq %rcx, %fs:(%rdx)
+        movq -56(%rbp), %rdi
+        movq %rax, -8(%rbp)
+        call context_called
+        movq -8(%rbp), %rax
         .cfi_remember_state
         leave
         .cfi_def_cfa %rsp, 8
@@ -126,11 +127,10 @@ trampoline:
         ldp x6, x7, [x29, #64]
         tbnz x16, #63, 1f
         blr x16
-        ldr x1, [x29, #80]
-        adrp x2, :gottprel:spile_word
-        ldr x2, [x2, #:gottprel_lo12:spile_word]
-        mrs x3, tpidr_el0
-        str x1, [x3, x2]
+        str x0, [x29, #16]
+        ldr x0, [x29, #80]
+        bl context_called
+        ldr x0, [x29, #16]
         .cfi_remember_state
         mov sp, x29
         ldp x29, x30, [sp], #112

@@ -54,3 +54,11 @@ uint64_t context_call(uint32_t entry, uint64_t caller, uint64_t *before)
         context_enter(CALL, 64 + call, caller, calls[call].symbol);
     return next;
 }
+
+/* Leaves: the word is what it was. */
+void context_called(uint64_t before);
+
+void context_called(uint64_t before)
+{
+    context_change(before, 0);
+}

@@ -12,34 +12,26 @@ _Thread_local uint64_t spile_word;
 
 /* First argument of prctl: no option that Linux has. */
 #define MAGIC 0x53504c31 /* "SPL1" */
-enum { PLACE = 0, DESCRIBE = 1, REFUSED = 2 };
+enum { PLACE = 0, DESCRIBE = 1, REFUSED = 2, TIMES = 3 };
 
-/* Not through libc, which would set errno. */
+/* The word says that the system call is the library's own. */
 static void announce(uint64_t what, uint64_t a, const volatile void *b, uint64_t c)
 {
 #if defined(__x86_64__)
-    long result = 157;
-    register const volatile void *r10 __asm__("r10") = b;
-    register uint64_t r8 __asm__("r8") = c;
-    (void)r10;
-    __asm__ volatile("syscall"
-                     : "+a"(result)
-                     : "D"((long)MAGIC), "S"(what), "d"(a), "r"(r10), "r"(r8)
-                     : "rcx", "r11", "memory");
-#elif defined(__aarch64__)
-    register uint64_t x0 __asm__("x0") = MAGIC;
-    register uint64_t x1 __asm__("x1") = what;
-    register uint64_t x2 __asm__("x2") = a;
-    register const volatile void *x3 __asm__("x3") = b;
-    register uint64_t x4 __asm__("x4") = c;
-    register uint64_t x8 __asm__("x8") = 167;
-    __asm__ volatile("svc 0"
-                     : "+r"(x0)
-                     : "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x8)
-                     : "memory");
+    enum { PRCTL = 157 };
 #else
-#error "the context library knows x86-64 and aarch64"
+    enum { PRCTL = 167 };
 #endif
+    uint64_t before = spile_word;
+    spile_word = CONTEXT_OWN;
+    __asm__ volatile("" ::: "memory");
+    context_system(PRCTL, MAGIC, (long)what, (long)a, (long)b, (long)c, 0);
+    spile_word = before;
+}
+
+void context_announce_times(uint64_t file, uint64_t place)
+{
+    announce(TIMES, file, NULL, place);
 }
 
 static void announce_place(void)
@@ -218,7 +210,7 @@ void spile_region_begin(const char *name)
             number = create(by_text, MARK, text, CALLER, name);
         insert(hash, number, true);
     }
-    spile_word = number;
+    context_change(number, 1);
     if (depth++ < DEPTH)
         outer[depth - 1] = before;
 }
@@ -227,7 +219,7 @@ void spile_region_begin(const char *name)
 void spile_region_end(void)
 {
     if (depth != 0 && --depth < DEPTH)
-        spile_word = outer[depth];
+        context_change(outer[depth], 0);
 }
 
 /* ---- the functions behind ours ---- */
@@ -349,6 +341,7 @@ static void in_child(void)
     for (uint32_t n = 1; n < end; n++)
         if (__atomic_load_n(&described[n].whole, __ATOMIC_ACQUIRE))
             describe(n);
+    context_times_in_child();
 }
 
 static __attribute__((constructor)) void start(void)

@@ -1,5 +1,5 @@
 /*
- * What the parts of the context library share: the word, numbers of regions, and the functions
+ * What the parts of the context library share: the word, numbers of regions, times in them, and the functions
  * behind interposed ones. docs/profile-context.md says what the library is for.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
@@ -32,13 +32,57 @@ extern _Thread_local uint64_t spile_word;
  */
 uint32_t context_number(enum kind kind, uint32_t what, uint64_t code, const char *name);
 
-/* Enters a region; what `spile_word` has to be when it is left. */
+/* In the low half of the word: the thread is in a system call of the library's own. */
+#define CONTEXT_OWN 0xffffffffu
+
+/* Sets the thread's word. Its time until now belongs to the region that it was in. `entered`: 1 where
+ * the thread enters the region, 0 where it goes back to it. */
+void context_change(uint64_t word, uint32_t entered);
+
+/* Enters a region; what the word has to be when it is left. */
 static inline uint64_t context_enter(enum kind kind, uint32_t what, uint64_t code,
                                      const char *name)
 {
     uint64_t before = spile_word;
-    spile_word = context_number(kind, what, code, name);
+    context_change(context_number(kind, what, code, name), 1);
     return before;
+}
+
+/* Times in regions begin anew, in a child of fork. */
+void context_times_in_child(void);
+
+/* Announces where the thread's times are: the name of a file, and the place of a chunk in it. */
+void context_announce_times(uint64_t file, uint64_t place);
+
+/* A system call, not through libc, which would set errno. Its result, an error as a number below 0. */
+static inline long context_system(long number, long a, long b, long c, long d, long e, long f)
+{
+#if defined(__x86_64__)
+    long result = number;
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    __asm__ volatile("syscall"
+                     : "+a"(result)
+                     : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+#elif defined(__aarch64__)
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    register long x5 __asm__("x5") = f;
+    register long x8 __asm__("x8") = number;
+    __asm__ volatile("svc 0"
+                     : "+r"(x0)
+                     : "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5), "r"(x8)
+                     : "memory");
+    return x0;
+#else
+#error "the context library knows x86-64 and aarch64"
+#endif
 }
 
 /* The kind of the region that the thread is in; `MARK` in none. And its place in the code. */

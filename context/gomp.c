@@ -23,9 +23,9 @@ struct team {
 static void run(void *data)
 {
     struct team team = *(struct team *)data;
-    spile_word = team.region;
+    context_change(team.region, 1);
     team.function(team.data);
-    spile_word = team.barrier;
+    context_change(team.barrier, 1);
 }
 
 /* The region's place is where gcc put its body: the line of that is the directive's, while the call
@@ -33,8 +33,10 @@ static void run(void *data)
 static uint64_t begin(struct team *team)
 {
     uint64_t code = (uint64_t)team->function + 1;
-    uint64_t before = context_enter(REGION, 0, code, "parallel");
-    team->region = (uint32_t)spile_word;
+    uint64_t before = spile_word;
+    team->region = context_number(REGION, 0, code, "parallel");
+    /* (Below the region, which no thread has entered yet.) */
+    spile_word = team->region;
     team->barrier = context_number(BARRIER, 2, code, "implicit barrier");
     spile_word = before;
     return before;
@@ -53,7 +55,7 @@ static uint64_t begin(struct team *team)
         struct team team = {function, data, 0, 0};                                                 \
         uint64_t before = begin(&team);                                                            \
         keep next_function(run, &team, threads __VA_ARGS__);                                       \
-        spile_word = before;                                                                       \
+        context_change(before, 0);                                                                 \
         give;                                                                                      \
     }
 #define COMMA ,
@@ -116,9 +118,9 @@ static void run_task(void *data)
 {
     struct task *task = data;
     uint64_t before = spile_word;
-    spile_word = task->number;
+    context_change(task->number, 1);
     task->function((char *)data + task->offset);
-    spile_word = before;
+    context_change(before, 0);
 }
 
 static void run_loop_task(void *data)
@@ -192,7 +194,7 @@ void GOMP_task(TASK_PARAMETERS)
         uint64_t before = context_enter(BARRIER, 3, CALLER, "taskloop");                           \
         next_function(run_loop_task, &task, copy_task, size, align, flags, tasks, priority, start, \
                       end, step);                                                                  \
-        spile_word = before;                                                                       \
+        context_change(before, 0);                                                                 \
     }
 TASKLOOP(13, GOMP_taskloop, long)
 TASKLOOP(14, GOMP_taskloop_ull, unsigned long long)

@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A task that does not run has its word in its data. While a task waits, the high half of its word is
+ * A task that does not run has its word in its data, marked as long as it has never run. While a task waits, the high half of its word is
  * the number it has afterwards: waits of one task do not nest.
  */
 #include "context.h"
@@ -13,6 +13,9 @@ union data {
     uint64_t value;
     void *pointer;
 };
+/* Of a task's word: it has never run. */
+#define FRESH (1ull << 63)
+
 typedef void (*function)(void);
 typedef int set_callback(int event, function callback);
 
@@ -42,12 +45,12 @@ static const struct {
 static void wait_begins(uint32_t what, uint64_t code, const char *name)
 {
     uint64_t before = spile_word;
-    spile_word = before << 32 | context_number(BARRIER, what, code, name);
+    context_change(before << 32 | context_number(BARRIER, what, code, name), 1);
 }
 
 static void wait_ends(void)
 {
-    spile_word >>= 32;
+    context_change(spile_word >> 32, 0);
 }
 
 static void parallel_begin(union data *task, const void *frame, union data *parallel,
@@ -61,7 +64,7 @@ static void parallel_begin(union data *task, const void *frame, union data *para
 static void parallel_end(union data *parallel, union data *task, int flags, const void *code)
 {
     (void)parallel, (void)flags, (void)code;
-    spile_word = task->value;
+    context_change(task->value, 0);
 }
 
 /* The end of a worker's task may be told as late as at its next region. */
@@ -72,9 +75,9 @@ static void implicit_task(enum endpoint endpoint, union data *parallel, union da
     if (flags & TASK_INITIAL)
         return;
     if (endpoint == BEGIN && parallel != NULL)
-        spile_word = parallel->value;
+        context_change(parallel->value, 1);
     else if (endpoint == END && index != 0)
-        spile_word = 0;
+        context_change(0, 0);
 }
 
 static void sync_region(unsigned kind, enum endpoint endpoint, union data *parallel,
@@ -96,7 +99,7 @@ static void task_create(union data *task, const void *frame, union data *made, i
 {
     (void)task, (void)frame, (void)dependences;
     if (!(flags & TASK_INITIAL))
-        made->value = context_number(TASK, 0, (uint64_t)code, "task");
+        made->value = FRESH | context_number(TASK, 0, (uint64_t)code, "task");
 }
 
 /* Statuses other than these switch to no other task. */
@@ -107,7 +110,8 @@ static void task_schedule(union data *prior, unsigned status, union data *next)
         return;
     if (prior != NULL)
         prior->value = spile_word;
-    spile_word = next->value;
+    bool fresh = next->value & FRESH;
+    context_change(next->value & ~FRESH, fresh);
 }
 
 /* Of locks it is not always told that they were taken: these three only. */

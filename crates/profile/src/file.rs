@@ -22,7 +22,7 @@ mod writer;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Call, Context, End, Event, Futex, Header, Ns, Process, Stack, Thread};
+use crate::model::{Call, Context, ContextTime, End, Event, Futex, Header, Ns, Process, Stack, Thread};
 
 pub use find::{Found, find};
 pub use reader::{Bad, Note, Read, read, read_path};
@@ -39,6 +39,7 @@ enum Row {
     Process(Process),
     Thread(Thread),
     Context(Context),
+    ContextTime(ContextTime),
     Call(Call),
     Stack(Stack),
     Futex(Futex),
@@ -49,9 +50,19 @@ enum Row {
 }
 
 /// Kinds of rows, as [`Row`] has them.
-const KINDS: [&str; 11] = [
-    "header", "process", "thread", "context", "call", "stack", "futex", "lost", "event",
-    "snapshot", "end",
+const KINDS: [&str; 12] = [
+    "header",
+    "process",
+    "thread",
+    "context",
+    "context_time",
+    "call",
+    "stack",
+    "futex",
+    "lost",
+    "event",
+    "snapshot",
+    "end",
 ];
 
 /// One reason of what was lost.

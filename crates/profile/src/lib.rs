@@ -7,6 +7,7 @@
 //! | [`model`] | processes, threads, system calls, contexts, stacks, events |
 //! | [`file`] | JSON Lines with snapshots: the writer, and a reader for whatever it meets |
 //! | [`run`] | the profiles of a run as one: ranks, nodes, imbalance |
+//! | [`regions`] | times in regions, and who waits for whom |
 //! | [`paths`] | where in the program calls were made |
 //! | [`export`] | formats of other tools |
 //! | [`html`] | the report as a page for a browser |
@@ -20,6 +21,7 @@ pub mod html;
 pub mod model;
 pub mod noise;
 pub mod paths;
+pub mod regions;
 pub mod report;
 pub mod run;
 pub mod system;

@@ -188,30 +188,9 @@ pub struct Thread {
     /// Its end; none while it runs, and its account goes to the snapshot then.
     #[serde(default)]
     pub ended_ns: Option<Ns>,
-    /// On a processor in user mode, interrupts left out.
-    #[serde(default)]
-    pub user: Ns,
-    /// On a processor inside system calls, faults and interrupts left out.
-    #[serde(default)]
-    pub syscall_cpu: Ns,
-    /// Asleep inside system calls.
-    #[serde(default)]
-    pub blocked: Ns,
-    /// Ready and not on a processor: preempted, or woken and waiting for its turn.
-    #[serde(default)]
-    pub runnable: Ns,
-    /// Page faults served from memory.
-    #[serde(default)]
-    pub fault_minor: Times,
-    /// Page faults that waited for a device.
-    #[serde(default)]
-    pub fault_major: Times,
-    /// Interrupts that hit while it was on a processor.
-    #[serde(default)]
-    pub irq: Times,
-    /// Soft interrupts that ran on its time.
-    #[serde(default)]
-    pub softirq: Times,
+    /// Where its time went.
+    #[serde(flatten)]
+    pub parts: Parts,
 }
 
 impl Thread {
@@ -224,9 +203,7 @@ impl Thread {
 
     /// What is known of its time: the sum of all parts but the residual.
     pub fn known(&self) -> Ns {
-        Part::ALL
-            .iter()
-            .fold(0u64, |sum, part| sum.saturating_add(part.of(self)))
+        self.parts.sum()
     }
 
     /// Wall time that is in no part, below 0 where parts overlap.
@@ -236,24 +213,55 @@ impl Thread {
     }
 }
 
+/// What time on and off a processor went to; each nanosecond is in one part.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Parts {
+    /// On a processor in user mode, interrupts left out.
+    pub user: Ns,
+    /// On a processor inside system calls, faults and interrupts left out.
+    pub syscall_cpu: Ns,
+    /// Asleep inside system calls.
+    pub blocked: Ns,
+    /// Ready and not on a processor: preempted, or woken and waiting for its turn.
+    pub runnable: Ns,
+    /// Page faults served from memory.
+    pub fault_minor: Times,
+    /// Page faults that waited for a device.
+    pub fault_major: Times,
+    /// Interrupts that hit while it was on a processor.
+    pub irq: Times,
+    /// Soft interrupts that ran on its time.
+    pub softirq: Times,
+}
+
+impl Parts {
+    /// All parts together.
+    pub fn sum(&self) -> Ns {
+        Part::ALL
+            .iter()
+            .fold(0u64, |sum, part| sum.saturating_add(part.of(self)))
+    }
+}
+
 /// A part of a thread's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// [`Thread::user`].
+    /// [`Parts::user`].
     User,
-    /// [`Thread::syscall_cpu`].
+    /// [`Parts::syscall_cpu`].
     SyscallCpu,
-    /// [`Thread::blocked`].
+    /// [`Parts::blocked`].
     Blocked,
-    /// [`Thread::runnable`].
+    /// [`Parts::runnable`].
     Runnable,
-    /// [`Thread::fault_minor`].
+    /// [`Parts::fault_minor`].
     FaultMinor,
-    /// [`Thread::fault_major`].
+    /// [`Parts::fault_major`].
     FaultMajor,
-    /// [`Thread::irq`].
+    /// [`Parts::irq`].
     Irq,
-    /// [`Thread::softirq`].
+    /// [`Parts::softirq`].
     Softirq,
 }
 
@@ -270,17 +278,17 @@ impl Part {
         Part::Softirq,
     ];
 
-    /// Its time in a thread.
-    pub fn of(self, thread: &Thread) -> Ns {
+    /// Its time.
+    pub fn of(self, parts: &Parts) -> Ns {
         match self {
-            Part::User => thread.user,
-            Part::SyscallCpu => thread.syscall_cpu,
-            Part::Blocked => thread.blocked,
-            Part::Runnable => thread.runnable,
-            Part::FaultMinor => thread.fault_minor.ns,
-            Part::FaultMajor => thread.fault_major.ns,
-            Part::Irq => thread.irq.ns,
-            Part::Softirq => thread.softirq.ns,
+            Part::User => parts.user,
+            Part::SyscallCpu => parts.syscall_cpu,
+            Part::Blocked => parts.blocked,
+            Part::Runnable => parts.runnable,
+            Part::FaultMinor => parts.fault_minor.ns,
+            Part::FaultMajor => parts.fault_major.ns,
+            Part::Irq => parts.irq.ns,
+            Part::Softirq => parts.softirq.ns,
         }
     }
 
@@ -333,6 +341,24 @@ pub struct Context {
     /// The source line, from 1.
     #[serde(default)]
     pub line: Option<u32>,
+}
+
+/// What one thread did in one context itself; what it did in contexts within has rows of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextTime {
+    /// The thread.
+    pub tid: u32,
+    /// The context, not [`ROOT`].
+    pub context: u32,
+    /// How often the thread entered it.
+    #[serde(default)]
+    pub entries: u64,
+    /// The time that the thread was in it, by the thread's own clock.
+    #[serde(default)]
+    pub wall: Ns,
+    /// Where that time went. `user` is what is in no other part.
+    #[serde(flatten)]
+    pub parts: Parts,
 }
 
 /// What a [`Context`] is.
@@ -537,6 +563,8 @@ pub struct Snapshot {
     pub contexts: Vec<Context>,
     /// Calls by thread, context and name, each once.
     pub calls: Vec<Call>,
+    /// Times in contexts by thread and context, each once; none where no library counted them.
+    pub context_times: Vec<ContextTime>,
     /// Stacks.
     pub stacks: Vec<Stack>,
     /// Futexes.

@@ -114,6 +114,21 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
             sum.1 = sum.1.saturating_add(ns);
         }
     }
+    let mut in_calls: HashMap<(u32, u32), Ns> = HashMap::new();
+    for call in &data.calls {
+        let sum = in_calls.entry((call.tid, call.context)).or_default();
+        *sum = sum.saturating_add(call.time());
+    }
+    // What a region took outside of its calls ends at the region itself.
+    for time in &data.context_times {
+        let calls = in_calls.get(&(time.tid, time.context)).copied();
+        let path = contexts.places(time.context);
+        let paths = by_thread.entry(time.tid).or_default();
+        let sum = paths.entry(path).or_default();
+        sum.0 = sum.0.saturating_add(time.entries);
+        let own = time.wall.saturating_sub(calls.unwrap_or(0));
+        sum.1 = sum.1.saturating_add(own);
+    }
     let rows: HashMap<u32, &Thread> = data.threads.iter().map(|t| (t.tid, t)).collect();
     let mut tids: Vec<u32> = rows.keys().chain(by_thread.keys()).copied().collect();
     tids.sort_unstable();

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::{Call, Context, ContextKind, Ns, Part, Profile, ROOT, Thread};
+use crate::regions::{self, Region, Waits};
 
 /// The profiles of one run. Those of ranks are in the order of ranks.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,7 +31,7 @@ impl Sum {
         self.threads += 1;
         add(&mut self.wall, thread.wall(at_ns));
         for (sum, part) in self.parts.iter_mut().zip(Part::ALL) {
-            add(sum, part.of(thread));
+            add(sum, part.of(&thread.parts));
         }
         self.residual = self.residual.saturating_add(thread.residual(at_ns));
     }
@@ -53,7 +54,7 @@ pub struct Unit {
     pub elapsed: Ns,
     /// Where its threads' time went.
     pub sum: Sum,
-    /// The time at work, which is all but blocked, of its busiest thread; and that thread.
+    /// The time at work ([`crate::regions::Waits`]) of its busiest thread; and that thread.
     pub busiest: (Ns, u32),
 }
 
@@ -162,7 +163,7 @@ impl Group {
 }
 
 /// The most by the mean.
-fn imbalance(times: &[Ns]) -> Option<f64> {
+pub(crate) fn imbalance(times: &[Ns]) -> Option<f64> {
     let sum: f64 = times.iter().map(|ns| *ns as f64).sum();
     let most = times.iter().max().map_or(0.0, |ns| *ns as f64);
     (times.len() > 1 && sum > 0.0).then(|| most * times.len() as f64 / sum)
@@ -189,6 +190,10 @@ pub struct Summary {
     pub calls: Vec<Group>,
     /// By region with what it is within, most time first. Also what is in none.
     pub regions: Vec<Group>,
+    /// Times in regions, empty where nobody counted them.
+    pub times: Vec<Region>,
+    /// Is work what is outside of calls of MPI?
+    pub mpi: bool,
     /// What was lost, by reason.
     pub lost: BTreeMap<String, u64>,
 }
@@ -245,6 +250,7 @@ impl Run {
         }
         out.calls = sorted(calls.into_values());
         out.regions = sorted(regions.into_values());
+        out.times = regions::regions(self, out.units.len());
         out
     }
 
@@ -264,16 +270,16 @@ impl Run {
                 ..Unit::default()
             });
             let at_ns = profile.data.at_ns;
+            let waits = Waits::new(profile);
+            out.mpi |= waits.mpi();
             let (mut first, mut last) = (u64::MAX, 0);
             for thread in &profile.data.threads {
+                let wall = thread.wall(at_ns);
                 let mut unit = Unit {
                     title: format!("{} {}", thread.tid, thread.name),
                     host: host.to_owned(),
-                    elapsed: thread.wall(at_ns),
-                    busiest: (
-                        thread.wall(at_ns).saturating_sub(thread.blocked),
-                        thread.tid,
-                    ),
+                    elapsed: wall,
+                    busiest: (waits.work(thread, wall), thread.tid),
                     ..Unit::default()
                 };
                 if out.ranks {
@@ -284,7 +290,8 @@ impl Run {
                 for sum in [&mut unit.sum, &mut rank.sum, &mut node.sum, &mut out.all] {
                     sum.add(thread, at_ns);
                 }
-                rank.busiest = rank.busiest.max(unit.busiest);
+                let work = (waits.work_of_rank(thread, wall), thread.tid);
+                rank.busiest = rank.busiest.max(work);
                 out.threads.push(unit);
             }
             rank.elapsed = if first == u64::MAX {
@@ -345,8 +352,8 @@ impl Run {
 }
 
 impl Summary {
-    /// The unit that the others wait for: of which a thread was longest at work, that is, not
-    /// blocked. None if there is one only.
+    /// The unit that the others wait for: of which a thread was longest at work. None if there is one
+    /// only.
     pub fn critical(&self) -> Option<&Unit> {
         let several = self.units.len() > 1;
         // The first of those that are equal.

@@ -176,30 +176,32 @@ fn thread(
         name: "pi".to_owned(),
         started_ns,
         ended_ns: (number != 3).then_some(wall - u64::from(number) * 10_000),
-        fault_minor: Times {
-            count: 140,
-            ns: random.between(90_000, 140_000),
+        parts: Parts {
+            fault_minor: Times {
+                count: 140,
+                ns: random.between(90_000, 140_000),
+            },
+            fault_major: Times {
+                count: u64::from(number == 0),
+                ns: if number == 0 { 810_000 } else { 0 },
+            },
+            irq: Times {
+                count: 500,
+                ns: 1_000_000 + random.below(50_000),
+            },
+            softirq: Times {
+                count: 60,
+                ns: 240_000 + random.below(9_000),
+            },
+            ..Parts::default()
         },
-        fault_major: Times {
-            count: u64::from(number == 0),
-            ns: if number == 0 { 810_000 } else { 0 },
-        },
-        irq: Times {
-            count: 500,
-            ns: 1_000_000 + random.below(50_000),
-        },
-        softirq: Times {
-            count: 60,
-            ns: 240_000 + random.below(9_000),
-        },
-        ..Thread::default()
     };
     let mut clock = started_ns + 1_000_000;
     for (context, (name, count, cpu, asleep), frames) in calls {
         let call = many(random, tid, context, name, count, cpu, asleep);
-        row.syscall_cpu += call.cpu;
-        row.blocked += call.blocked;
-        row.runnable += call.runnable;
+        row.parts.syscall_cpu += call.cpu;
+        row.parts.blocked += call.blocked;
+        row.parts.runnable += call.runnable;
         for _ in 0..count.min(12) {
             let length = call.total / count;
             profile.events.push(Event {
@@ -226,7 +228,7 @@ fn thread(
     if number == 3 {
         // It waits for ever, and the process ends around it.
         let so_far = 71_000_000;
-        row.blocked += so_far;
+        row.parts.blocked += so_far;
         profile.data.calls.push(Call {
             tid,
             call: "ppoll".to_owned(),
@@ -234,9 +236,9 @@ fn thread(
             ..Call::default()
         });
     }
-    row.runnable += random.between(2_000_000, 3_000_000);
+    row.parts.runnable += random.between(2_000_000, 3_000_000);
     let rest = row.wall(profile.data.at_ns) - row.known();
-    row.user = rest - rest / 400;
+    row.parts.user = rest - rest / 400;
     profile.data.threads.push(row);
 }
 
@@ -386,12 +388,25 @@ pub fn random(seed: u64, size: u64) -> Profile {
             name: text(random),
             started_ns: number(random),
             ended_ns: (random.below(2) == 0).then(|| number(random)),
-            user: number(random),
-            blocked: number(random),
-            ..Thread::default()
+            parts: Parts {
+                user: number(random),
+                blocked: number(random),
+                ..Parts::default()
+            },
         });
     }
     for _ in 0..random.below(size) {
+        data.context_times.push(ContextTime {
+            tid: random.below(size) as u32,
+            context: random.below(size) as u32,
+            entries: number(random),
+            wall: number(random),
+            parts: Parts {
+                user: number(random),
+                runnable: number(random),
+                ..Parts::default()
+            },
+        });
         data.calls.push(Call {
             tid: random.below(size) as u32,
             context: random.below(size) as u32,

@@ -299,7 +299,7 @@ fn a_process_that_runs_already() {
             .data
             .threads
             .iter()
-            .all(|t| t.blocked == profile.data.at_ns)
+            .all(|t| t.parts.blocked == profile.data.at_ns)
     );
     let mut open: Vec<&str> = profile.data.calls.iter().map(|c| &*c.call).collect();
     open.sort_unstable();

@@ -135,7 +135,7 @@ fn whole(ranks: &Ranks, launcher: Launcher) {
     }
     let user = |rank: usize| -> u64 {
         let threads = ranks.files[rank].1.data.threads.iter();
-        threads.map(|t| t.user).sum()
+        threads.map(|t| t.parts.user).sum()
     };
     assert!(user(1) >= MS * 500_000, "{}", user(1));
 

@@ -215,6 +215,7 @@ impl Reading {
             Row::Process(row) => next.processes.push(row),
             Row::Thread(row) => next.threads.push(row),
             Row::Context(row) => next.contexts.push(row),
+            Row::ContextTime(row) => next.context_times.push(row),
             Row::Call(row) => next.calls.push(row),
             Row::Stack(row) => next.stacks.push(row),
             Row::Futex(row) => next.futexes.push(row),

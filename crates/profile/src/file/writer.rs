@@ -45,6 +45,7 @@ impl<W: Write> Writer<W> {
         let all = (snapshot.processes.iter().cloned().map(Row::Process))
             .chain(snapshot.threads.iter().cloned().map(Row::Thread))
             .chain(snapshot.contexts.iter().cloned().map(Row::Context))
+            .chain(snapshot.context_times.iter().cloned().map(Row::ContextTime))
             .chain(snapshot.calls.iter().cloned().map(Row::Call))
             .chain(snapshot.stacks.iter().cloned().map(Row::Stack))
             .chain(snapshot.futexes.iter().cloned().map(Row::Futex))

@@ -16,7 +16,9 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
         out = cut(out.lines().next().unwrap_or_default(), width) + "\nnothing was recorded\n";
     }
     out += &groups("Calls", "call", &summary.calls, &summary, width, top);
-    if summary.regions.iter().any(|r| r.name != OUTSIDE) {
+    if summary.times.iter().any(|r| r.name != OUTSIDE) {
+        out += &times(&summary, width, top);
+    } else if summary.regions.iter().any(|r| r.name != OUTSIDE) {
         out += &groups("Regions", "region", &summary.regions, &summary, width, top);
     }
     out += &callpaths(run, &summary, width, top);
@@ -113,13 +115,22 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
             out += &clauses(&start, &most(&summary.calls), width);
         }
     }
-    if summary.regions.iter().any(|r| r.name != OUTSIDE) {
+    if summary.times.iter().any(|r| r.name != OUTSIDE) {
+        let some = summary.times.iter().take(5).map(|r| {
+            let share = percent(r.exclusive as f64, wall);
+            format!("{} {share} ({})", r.short(), time(r.exclusive))
+        });
+        out += &clauses("By region: ", &some.collect::<Vec<_>>(), width);
+    } else if summary.regions.iter().any(|r| r.name != OUTSIDE) {
         out += &clauses("By region: ", &most(&summary.regions), width);
     }
     if let Some(unit) = summary.critical() {
         let mut clause = vec![
             unit.title.clone(),
-            format!("{} at work", time(unit.busiest.0)),
+            match summary.mpi && summary.ranks {
+                true => format!("{} outside of MPI calls", time(unit.busiest.0)),
+                false => format!("{} at work", time(unit.busiest.0)),
+            },
         ];
         clause.extend(
             summary
@@ -225,11 +236,67 @@ fn groups(
         ]);
     }
     let text = section(title, &table, width, groups.len().saturating_sub(top));
+    says_over(text, title, summary)
+}
+
+/// Says in a table's title what imbalance is over, where it has that column.
+fn says_over(text: String, title: &str, summary: &Summary) -> String {
     let over = if summary.ranks { "ranks" } else { "threads" };
     match text.lines().nth(2).is_some_and(|l| l.contains("max/mean")) {
         true => text.replacen(title, &format!("{title} (max/mean is over {over})"), 1),
         false => text,
     }
+}
+
+/// Times in regions: with what is within, and then each region's own, divided as threads' times are.
+fn times(summary: &Summary, width: usize, top: usize) -> String {
+    let mut table = Table::new(&[
+        ("region", 0),
+        ("entries", 0),
+        ("time", 0),
+        ("own", 0),
+        ("share", 2),
+        ("user", 0),
+        ("sys cpu", 4),
+        ("blocked", 1),
+        ("runnable", 3),
+        ("faults", 6),
+        ("irqs", 7),
+        ("max/mean", 5),
+        ("mostly", 8),
+    ]);
+    table.narrow = 32;
+    let wall = summary.all.wall as f64;
+    let short = |ns| match ns {
+        0 => "0".to_owned(),
+        ns => time(ns),
+    };
+    for region in summary.times.iter().take(top) {
+        let parts = &region.parts;
+        let sum = |of: &[Part]| of.iter().fold(0u64, |a, p| a.saturating_add(p.of(parts)));
+        let imbalance = region.imbalance().map(|i| format!("{i:.2}"));
+        table.rows.push(vec![
+            region.short().to_owned(),
+            match region.name.as_str() {
+                OUTSIDE => "-".to_owned(),
+                _ => region.entries.to_string(),
+            },
+            time(region.inclusive),
+            time(region.exclusive),
+            percent(region.exclusive as f64, wall),
+            short(parts.user),
+            short(parts.syscall_cpu),
+            short(parts.blocked),
+            short(parts.runnable),
+            short(sum(&[Part::FaultMinor, Part::FaultMajor])),
+            short(sum(&[Part::Irq, Part::Softirq])),
+            imbalance.unwrap_or("-".to_owned()),
+            region.mostly().to_owned(),
+        ]);
+    }
+    let more = summary.times.len().saturating_sub(top);
+    let text = section("Regions", &table, width, more);
+    says_over(text, "Regions", summary)
 }
 
 fn units(title: &str, units: &[Unit], width: usize, top: usize) -> String {

@@ -3,6 +3,7 @@
 mod kept;
 mod ranks;
 mod rows;
+mod times;
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -20,6 +21,7 @@ use spile_runtime::namespaces::Numbers;
 
 use self::kept::Kept;
 use self::rows::{Rows, Who};
+use self::times::Folder;
 use super::{Run, Target, script};
 use crate::profiles::width;
 use crate::report::{Failure, fail, say, tell};
@@ -119,6 +121,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     tool.timeout = cli.duration;
     // Losses are a matter of the account, not of the run.
     tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
+    let mut folder = None;
     match cli.pid {
         Some(pid) => {
             if !Path::new(&format!("/proc/{pid}")).exists() {
@@ -137,7 +140,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
                 );
             }
             if !cli.no_regions {
-                regions();
+                folder = regions();
             }
         }
     }
@@ -168,7 +171,9 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         tool.set("checkpoint", cli.checkpoint);
     }
     let who = Numbers::are_those_of_handlers().then_some(who as fn(u32) -> Option<Who>);
-    let rows = Rc::new(RefCell::new(Rows::with(who, cli.trace)));
+    let mut rows = Rows::with(who, cli.trace);
+    rows.folder = folder;
+    let rows = Rc::new(RefCell::new(rows));
     let (taken, file) = (Rc::clone(&rows), Rc::clone(&kept));
     let outcome = tool.run(color, move |row| {
         let mut rows = taken.borrow_mut();
@@ -226,20 +231,31 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     })
 }
 
-/// Has the command load the library that tells which part of a program a thread is in.
-fn regions() {
+/// Has the command load the library that tells which part of a program a thread is in; the folder where it
+/// counts times.
+fn regions() -> Option<Folder> {
     let own = spile_debuginfo::trust::own_folder;
-    match spile_context::environment(|name| std::env::var_os(name), own) {
-        Ok(variables) => {
-            for (name, value) in variables {
-                // SAFETY: no thread was started yet, so none reads the environment meanwhile.
-                unsafe { std::env::set_var(name, value) };
-            }
+    let mut variables = match spile_context::environment(|name| std::env::var_os(name), own) {
+        Ok(variables) => variables,
+        Err(why) => {
+            tell(format_args!(
+                "WARNING: regions of the program are not told: {why}\n"
+            ));
+            return None;
         }
+    };
+    let folder = Folder::new();
+    match &folder {
+        Ok(folder) => variables.push((times::VARIABLE, folder.value())),
         Err(why) => tell(format_args!(
-            "WARNING: regions of the program are not told: {why}\n"
+            "WARNING: times in regions are not counted, only their system calls: {why}\n"
         )),
     }
+    for (name, value) in variables {
+        // SAFETY: no thread was started yet, so none reads the environment meanwhile.
+        unsafe { std::env::set_var(name, value) };
+    }
+    folder.ok()
 }
 
 /// Who a thread is now; none where it has ended.

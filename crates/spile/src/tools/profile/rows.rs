@@ -8,13 +8,15 @@
 //! | `exit` | thread, when, process, parent, exit code, name in quotes |
 //! | `event` | thread, region, call, beginning, end, result |
 //! | `off` | thread, region, 1 if it could run, when it left its processor, for how long it was ready at last, when it came back |
-//! | `open` | thread, 0 program, 1 system call, below 0 not known; call; since, off its processor: before, and since when; taken; with a trace and off its processor: region, 1 if it can run |
+//! | `open` | thread, 0 program, 1 system call, below 0 not known; call; since, off its processor: before, and since when; taken; off its processor: region, 1 if it can run |
 //! | `user` | thread, on a processor, ready, blocked |
 //! | `call` | thread, region, call, count, sum, least, most, off its processor or taken, ready, taken, bytes |
 //! | `error` | thread, region, call, error, count |
 //! | `region` | process, number, the number around without the program's bits, kind, name in quotes, function, source line |
-//! | `minor`, `major`, `irq`, `softirq` | thread, count, time |
-//! | `ready` | thread, time ready within faults |
+//! | `minor`, `major`, `irq`, `softirq` | thread, region, count, time |
+//! | `ready` | thread, region, time ready within faults |
+//! | `part_ready`, `part_blocked` | thread, region, time off its processor in the program itself; `user` has it too |
+//! | `counts` | thread, the program's bits, name of the file and place there where it counts its times in regions |
 //! | `times` | thread, region, call, N:CALLS by histogram's bucket: of times below 2^(N - 64) ns |
 //! | `stack` | thread, region, call, count, sum; then a line a frame, the innermost first, and a line of `.` |
 //! | `futex` | process, address, region, waits, sum, most, the variable there |
@@ -26,18 +28,20 @@
 //! started since the beginning, in units of 1,024 ns; below 0 if before. One that was running at the
 //! beginning, or that nobody saw start, has no `start`.
 
+mod counts;
 mod lives;
 mod places;
 
 use std::collections::{BTreeMap, HashMap};
 
 use spile_profile::model::{
-    BLOCKED, Call, Context, ContextKind, Event, Futex, Ns, PREEMPTED, Process, READY, ROOT,
-    Snapshot, Stack, Thread, Times, Wake,
+    BLOCKED, Call, Context, ContextKind, ContextTime, Event, Futex, Ns, PREEMPTED, Parts, Process,
+    READY, ROOT, Snapshot, Stack, Thread, Times, Wake,
 };
 
 pub use self::lives::Who;
 use self::places::{ends_path, frame, variable};
+use super::times::Folder;
 
 /// How many bits of a thread's key are its number: the kernel's largest is 4,194,304.
 const TID_BITS: u32 = 22;
@@ -74,6 +78,10 @@ pub struct Rows {
     /// Places in `snapshot.threads` by the thread's key, of calls by thread, region and name.
     threads: HashMap<i64, usize>,
     calls: HashMap<(u32, u32, String), usize>,
+    /// Places in `snapshot.context_times` by thread and region.
+    in_contexts: HashMap<(u32, u32), usize>,
+    /// Where threads count their times in regions.
+    counts: Vec<counts::Place>,
     processes: BTreeMap<u32, Process>,
     /// Contexts by process and number there.
     contexts: HashMap<(u32, u64), u32>,
@@ -94,6 +102,8 @@ pub struct Rows {
     pub events: Vec<Event>,
     malformed: u64,
     first: Option<u32>,
+    /// The folder of the files that programs count their times in regions in.
+    pub folder: Option<Folder>,
     /// Who a thread without `start` is while it is alive, by its number.
     who: Option<fn(u32) -> Option<Who>>,
     /// The process that is known to have ended.
@@ -186,6 +196,8 @@ impl Rows {
         }
         self.snapshot.calls.clear();
         self.calls.clear();
+        self.snapshot.context_times.clear();
+        self.in_contexts.clear();
         self.snapshot.stacks.clear();
         self.snapshot.futexes.clear();
         self.futexes.clear();
@@ -208,10 +220,21 @@ impl Rows {
             "user" => {
                 let thread = self.thread(&mut f)?;
                 let [user, ready, blocked] = [f.ns()?, f.ns()?, f.ns()?];
-                thread.user += user;
-                thread.runnable += ready;
-                thread.blocked += blocked;
+                thread.parts.user += user;
+                thread.parts.runnable += ready;
+                thread.parts.blocked += blocked;
             }
+            "part_ready" => {
+                let place = self.place(f.number()?);
+                let (region, ns) = (f.number()?, f.ns()?);
+                self.in_context(place, region, |parts| parts.runnable += ns)?;
+            }
+            "part_blocked" => {
+                let place = self.place(f.number()?);
+                let (region, ns) = (f.number()?, f.ns()?);
+                self.in_context(place, region, |parts| parts.blocked += ns)?;
+            }
+            "counts" => self.counts(&mut f)?,
             "region" => self.region(&mut f)?,
             "call" => self.calls(&mut f)?,
             "event" => self.event(&mut f)?,
@@ -221,13 +244,15 @@ impl Rows {
             "stack" => self.stack = Some(self.stack(&mut f)?),
             "futex" => self.futex(&mut f)?,
             "wake" => self.wake(&mut f)?,
-            "minor" => self.times(&mut f, |t| &mut t.fault_minor)?,
-            "major" => self.times(&mut f, |t| &mut t.fault_major)?,
-            "irq" => self.times(&mut f, |t| &mut t.irq)?,
-            "softirq" => self.times(&mut f, |t| &mut t.softirq)?,
+            "minor" => self.times(&mut f, |parts| &mut parts.fault_minor)?,
+            "major" => self.times(&mut f, |parts| &mut parts.fault_major)?,
+            "irq" => self.times(&mut f, |parts| &mut parts.irq)?,
+            "softirq" => self.times(&mut f, |parts| &mut parts.softirq)?,
             "ready" => {
-                let thread = self.thread(&mut f)?;
-                thread.runnable += f.ns()?;
+                let place = self.place(f.number()?);
+                let (region, ns) = (f.number()?, f.ns()?);
+                self.snapshot.threads.get_mut(place)?.parts.runnable += ns;
+                self.in_context(place, region, |parts| parts.runnable += ns)?;
             }
             "end" => self.ended = true,
             "account" => {
@@ -244,6 +269,7 @@ impl Rows {
         Some(())
     }
 
+    /// The time of a row on the monotonic clock.
     fn since(&self, clock: i64) -> Ns {
         clock.saturating_sub(self.origin).max(0) as Ns
     }
@@ -253,10 +279,40 @@ impl Rows {
         self.snapshot.threads.get_mut(place)
     }
 
-    fn times(&mut self, f: &mut Fields<'_>, of: fn(&mut Thread) -> &mut Times) -> Option<()> {
-        let thread = self.thread(f)?;
-        *of(thread) = f.times()?;
+    fn times(&mut self, f: &mut Fields<'_>, of: fn(&mut Parts) -> &mut Times) -> Option<()> {
+        let place = self.place(f.number()?);
+        let (region, times) = (f.number()?, f.times()?);
+        let add = |parts: &mut Parts| {
+            of(parts).count += times.count;
+            of(parts).ns += times.ns;
+        };
+        add(&mut self.snapshot.threads.get_mut(place)?.parts);
+        self.in_context(place, region, add)
+    }
+
+    /// Adds to the parts of a thread's time in a region; nothing where it is in none.
+    fn in_context(&mut self, place: usize, region: u64, add: impl Fn(&mut Parts)) -> Option<()> {
+        let thread = self.snapshot.threads.get(place)?;
+        let (tid, pid) = (thread.tid, thread.pid);
+        let context = self.context(pid, region);
+        if context != ROOT {
+            add(&mut self.of_context(tid, context).parts);
+        }
         Some(())
+    }
+
+    /// The row of a thread's time in a context.
+    fn of_context(&mut self, tid: u32, context: u32) -> &mut ContextTime {
+        let all = &mut self.snapshot.context_times;
+        let place = *self.in_contexts.entry((tid, context)).or_insert_with(|| {
+            all.push(ContextTime {
+                tid,
+                context,
+                ..ContextTime::default()
+            });
+            all.len() - 1
+        });
+        &mut self.snapshot.context_times[place]
     }
 
     fn is_open(&mut self, f: &mut Fields<'_>) -> Option<()> {
@@ -307,7 +363,7 @@ impl Rows {
 
     /// The number of a region in the account, 0 for none.
     fn context(&mut self, pid: u32, number: u64) -> u32 {
-        if number == 0 {
+        if number == 0 || is_own(number) {
             return ROOT;
         }
         let next = self.snapshot.contexts.len() as u32 + 1;
@@ -350,14 +406,22 @@ impl Rows {
         );
         let thread = self.snapshot.threads.get(place)?;
         let (tid, pid) = (thread.tid, thread.pid);
+        // Calls of the library that tells regions are none of the program's: they are its user code.
+        let own = is_own(region);
+        let add = |parts: &mut Parts| {
+            *(if own { &mut parts.user } else { &mut parts.syscall_cpu }) += cpu;
+            parts.blocked += blocked;
+            parts.runnable += runnable;
+        };
+        add(&mut self.snapshot.threads.get_mut(place)?.parts);
+        if own {
+            return Some(());
+        }
+        self.in_context(place, region, add)?;
         let context = self.context(pid, region);
         let call = self.of_calls(tid, context, name);
         (call.count, call.total, call.min, call.max) = (count, total, min, max);
         (call.cpu, call.blocked, call.runnable, call.bytes) = (cpu, blocked, runnable, bytes);
-        let thread = self.snapshot.threads.get_mut(place)?;
-        thread.syscall_cpu += cpu;
-        thread.blocked += blocked;
-        thread.runnable += runnable;
         Some(())
     }
 
@@ -366,6 +430,9 @@ impl Rows {
         let thread = self.snapshot.threads.get(place)?;
         let (tid, pid) = (thread.tid, thread.pid);
         let (region, name) = (f.number()?, f.text()?);
+        if is_own(region) {
+            return Some(());
+        }
         let context = self.context(pid, region);
         let call = self.of_calls(tid, context, name);
         let histogram = call.histogram.get_or_insert_default();
@@ -565,6 +632,7 @@ impl Rows {
             way.take(parents.len() + 1).count()
         };
         snapshot.contexts.sort_by_key(|c| depth(c.id));
+        self.count(snapshot);
         snapshot.processes = self.processes.values().cloned().collect();
     }
 
@@ -605,7 +673,7 @@ impl Rows {
         };
         match call {
             Some(call) => {
-                thread.blocked = at;
+                thread.parts.blocked = at;
                 self.of_calls(tid, 0, &call).unfinished = Some(at);
                 if self.trace {
                     self.events.push(Event {
@@ -617,7 +685,7 @@ impl Rows {
                     });
                 }
             }
-            None => thread.user = at,
+            None => thread.parts.user = at,
         }
         self.snapshot.threads.push(thread);
     }
@@ -643,8 +711,9 @@ impl Rows {
         }
         let away = (open.waited + off).min(total);
         let own = total.saturating_sub(away).saturating_sub(open.taken);
-        let (tid, call) = (
+        let (tid, pid, call) = (
             thread.tid,
+            thread.pid,
             match open.what {
                 0 => None,
                 1 => Some(open.call.clone()),
@@ -655,12 +724,12 @@ impl Rows {
         let end = thread.ended_ns.unwrap_or(at);
         match call {
             None => {
-                thread.user += own;
-                thread.runnable += away;
+                thread.parts.user += own;
+                thread.parts.runnable += away;
             }
             Some(_) => {
-                thread.syscall_cpu += own;
-                thread.blocked += away;
+                thread.parts.syscall_cpu += own;
+                thread.parts.blocked += away;
             }
         }
         if self.trace {
@@ -673,8 +742,20 @@ impl Rows {
                 }
             }
         }
+        let context = self.context(pid, open.region);
+        if context != ROOT {
+            // (Of a thread that was off its processor for part of it, the rest is the program's.)
+            let parts = &mut self.of_context(tid, context).parts;
+            match call {
+                None => parts.runnable += off.min(away),
+                Some(_) => {
+                    parts.syscall_cpu += own;
+                    parts.blocked += away;
+                }
+            }
+        }
         let Some(call) = call else { return };
-        let call = self.of_calls(tid, 0, &call);
+        let call = self.of_calls(tid, context, &call);
         if !over {
             call.unfinished = Some(total);
             return;
@@ -690,6 +771,11 @@ impl Rows {
         call.cpu += own;
         call.blocked += away;
     }
+}
+
+/// Whether a region's number says that the thread was in a system call of the library that tells regions.
+fn is_own(number: u64) -> bool {
+    number as u32 == u32::MAX
 }
 
 #[cfg(test)]

@@ -40,9 +40,9 @@ fn closes() {
     assert_eq!(read.errors["EAGAIN"], 2);
     let thread = thread(&account, 70);
     assert_eq!((thread.started_ns, thread.ended_ns), (100, Some(1100)));
-    assert_eq!((thread.user, thread.syscall_cpu), (300, 250));
-    assert_eq!((thread.blocked, thread.runnable), (180, 160));
-    assert_eq!(thread.fault_minor, Times { count: 4, ns: 60 });
+    assert_eq!((thread.parts.user, thread.parts.syscall_cpu), (300, 250));
+    assert_eq!((thread.parts.blocked, thread.parts.runnable), (180, 160));
+    assert_eq!(thread.parts.fault_minor, Times { count: 4, ns: 60 });
     assert_eq!(
         thread.residual(account.at_ns),
         1000 - 300 - 250 - 180 - 160 - 60 - 30
@@ -234,7 +234,7 @@ fn each_account_stands_for_itself() {
     let account = rows.finish(&[], |_, _| None);
     let thread = &account.threads[0];
     assert_eq!(
-        (thread.user, thread.syscall_cpu, &*thread.name),
+        (thread.parts.user, thread.parts.syscall_cpu, &*thread.name),
         (400, 600, "app")
     );
     assert_eq!((account.calls.len(), account.calls[0].bytes), (1, 78));

@@ -1,0 +1,217 @@
+//! Times in regions: sums by region with what is within, and how long each thread did not wait for others.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::model::{ContextKind, Ns, Part, Parts, Profile, ROOT, Thread};
+use crate::run::{Contexts, OUTSIDE, Run, WITHIN, imbalance};
+
+/// A region with what it is within: all threads' time there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Region {
+    /// Labels from the outermost region to this one.
+    pub name: String,
+    /// How often threads entered it.
+    pub entries: u64,
+    /// Wall time in it and in the regions within.
+    pub inclusive: Ns,
+    /// Wall time in it alone.
+    pub exclusive: Ns,
+    /// Where its own time went.
+    pub parts: Parts,
+    /// Its own time in each of [`crate::run::Summary::units`].
+    pub per_unit: Vec<Ns>,
+    /// Its time in system calls, by name.
+    pub calls: BTreeMap<String, Ns>,
+}
+
+impl Region {
+    /// The longest time of a unit by the mean, as [`crate::run::Group::imbalance`].
+    pub fn imbalance(&self) -> Option<f64> {
+        imbalance(&self.per_unit)
+    }
+
+    /// The name without what the region is within.
+    pub fn short(&self) -> &str {
+        self.name.rsplit(WITHIN).next().unwrap_or_default()
+    }
+
+    /// The system call that most time went to, empty for none.
+    pub fn mostly(&self) -> &str {
+        let longest = self.calls.iter().max_by_key(|(_, ns)| **ns);
+        longest.map_or("", |(name, _)| name)
+    }
+}
+
+/// The regions of a run, those with most time of their own first, and what is outside of all. `units`: how
+/// many there are; they are threads in one profile, and else profiles. Empty where nobody counted times.
+pub fn regions(run: &Run, units: usize) -> Vec<Region> {
+    let mut all: HashMap<String, Region> = HashMap::new();
+    let ranks = run.profiles.len() > 1;
+    for (number, profile) in run.profiles.iter().enumerate() {
+        let contexts = Contexts::new(profile);
+        let mut names: HashMap<u32, String> = HashMap::new();
+        let threads = profile.data.threads.iter().enumerate();
+        let threads: HashMap<u32, (usize, &Thread)> =
+            threads.map(|(i, t)| (t.tid, (i, t))).collect();
+        let unit = |tid: u32| match ranks {
+            true => Some(number),
+            false => threads.get(&tid).map(|(place, _)| *place),
+        };
+        let mut add = |tid: u32, context: u32, entries: u64, wall: Ns, parts: &Parts| {
+            let name = names
+                .entry(context)
+                .or_insert_with(|| contexts.path(context).join(WITHIN));
+            let region = all.entry(name.clone()).or_insert_with(|| Region {
+                name: name.clone(),
+                per_unit: vec![0; units],
+                ..Region::default()
+            });
+            region.entries = region.entries.saturating_add(entries);
+            region.exclusive = region.exclusive.saturating_add(wall);
+            region.parts.add(parts);
+            if let Some(sum) = unit(tid).and_then(|u| region.per_unit.get_mut(u)) {
+                *sum = sum.saturating_add(wall);
+            }
+        };
+        let mut rest: HashMap<u32, (Ns, Parts)> = HashMap::new();
+        for thread in &profile.data.threads {
+            let wall = thread.wall(profile.data.at_ns);
+            rest.insert(thread.tid, (wall, thread.parts));
+        }
+        for time in &profile.data.context_times {
+            add(time.tid, time.context, time.entries, time.wall, &time.parts);
+            if let Some((wall, parts)) = rest.get_mut(&time.tid) {
+                *wall = wall.saturating_sub(time.wall);
+                parts.subtract(&time.parts);
+            }
+        }
+        for (tid, (wall, parts)) in rest {
+            add(tid, ROOT, 0, wall, &parts);
+        }
+        for call in &profile.data.calls {
+            if let Some(region) = names.get(&call.context).and_then(|name| all.get_mut(name)) {
+                let sum = region.calls.entry(call.call.clone()).or_default();
+                *sum = sum.saturating_add(call.time());
+            }
+        }
+    }
+    if run.profiles.iter().all(|p| p.data.context_times.is_empty()) {
+        return Vec::new();
+    }
+    let mut all: Vec<Region> = all.into_values().collect();
+    all.sort_by(|a, b| (b.exclusive, &a.name).cmp(&(a.exclusive, &b.name)));
+    include(&mut all);
+    all
+}
+
+/// Adds up what is within.
+fn include(all: &mut [Region]) {
+    let mut inclusive: HashMap<String, Ns> = HashMap::new();
+    for region in all.iter() {
+        // Each region around, and itself: its name goes on by what is within.
+        let ends = region.name.match_indices(WITHIN).map(|(at, _)| at);
+        for end in ends.chain([region.name.len()]) {
+            let sum = inclusive.entry(region.name[..end].to_owned()).or_default();
+            *sum = sum.saturating_add(region.exclusive);
+        }
+    }
+    let everything = all.iter().fold(0u64, |a, r| a.saturating_add(r.exclusive));
+    for region in all {
+        region.inclusive = match region.name.as_str() {
+            OUTSIDE => everything,
+            name => inclusive.get(name).copied().unwrap_or(0),
+        };
+    }
+}
+
+impl Parts {
+    fn each(&mut self, other: &Parts, change: impl Fn(u64, u64) -> u64) {
+        for (to, from) in [
+            (&mut self.user, other.user),
+            (&mut self.syscall_cpu, other.syscall_cpu),
+            (&mut self.blocked, other.blocked),
+            (&mut self.runnable, other.runnable),
+            (&mut self.fault_minor.count, other.fault_minor.count),
+            (&mut self.fault_minor.ns, other.fault_minor.ns),
+            (&mut self.fault_major.count, other.fault_major.count),
+            (&mut self.fault_major.ns, other.fault_major.ns),
+            (&mut self.irq.count, other.irq.count),
+            (&mut self.irq.ns, other.irq.ns),
+            (&mut self.softirq.count, other.softirq.count),
+            (&mut self.softirq.ns, other.softirq.ns),
+        ] {
+            *to = change(*to, from);
+        }
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Parts) {
+        self.each(other, u64::saturating_add);
+    }
+
+    /// Takes another's away.
+    pub fn subtract(&mut self, other: &Parts) {
+        self.each(other, u64::saturating_sub);
+    }
+}
+
+/// How long the threads of a profile waited for others.
+#[derive(Debug, Default)]
+pub struct Waits {
+    /// By thread, in calls of MPI, and where it waits for threads of OpenMP. Threads without times in
+    /// either have no row.
+    waits: HashMap<u32, (Ns, Ns)>,
+    /// Threads that called MPI.
+    mpi: bool,
+}
+
+impl Waits {
+    /// Adds them up.
+    pub fn new(profile: &Profile) -> Waits {
+        let contexts = Contexts::new(profile);
+        let mut out = Waits::default();
+        for time in &profile.data.context_times {
+            let chain = contexts.chain(time.context);
+            let kinds = || chain.iter().filter_map(|(_, row)| Some(row.as_ref()?.kind));
+            let is = |kind| kinds().any(|k| k == kind);
+            let parallel = |k| !matches!(k, ContextKind::Mark | ContextKind::Root);
+            if !kinds().any(parallel) {
+                continue;
+            }
+            let (mpi, openmp) = out.waits.entry(time.tid).or_default();
+            // What comes last counts: a task that runs while its thread waits is work.
+            if is(ContextKind::Mpi) {
+                *mpi = mpi.saturating_add(time.wall);
+                out.mpi = true;
+            } else if is(ContextKind::OmpBarrier) {
+                *openmp = openmp.saturating_add(time.wall);
+            }
+        }
+        out
+    }
+
+    /// Whether threads called MPI, so that work is what is outside of its calls.
+    pub fn mpi(&self) -> bool {
+        self.mpi
+    }
+
+    /// How long a thread of a wall time worked: of those that MPI or OpenMP runs, all that is not
+    /// waiting there, because others wait meanwhile, whatever the thread does. Of others it is what is
+    /// not blocked.
+    pub fn work(&self, thread: &Thread, wall: Ns) -> Ns {
+        match self.waits.get(&thread.tid) {
+            Some((mpi, openmp)) => wall.saturating_sub(*mpi).saturating_sub(*openmp),
+            None => wall.saturating_sub(Part::Blocked.of(&thread.parts)),
+        }
+    }
+
+    /// How long a thread worked for its rank. In a rank of MPI that is what a thread that calls MPI was
+    /// outside of these calls, its waits for threads of its own rank among it.
+    pub fn work_of_rank(&self, thread: &Thread, wall: Ns) -> Ns {
+        match self.waits.get(&thread.tid) {
+            Some((mpi, _)) if self.mpi && *mpi > 0 => wall.saturating_sub(*mpi),
+            _ if self.mpi => 0,
+            _ => self.work(thread, wall),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Times in regions: what the library in the program counted joins what the kernel's events said.
+
+use std::collections::HashMap;
+
+use spile_profile::model::{Ns, Snapshot};
+
+use super::{Fields, Rows};
+
+/// Where a thread counts.
+#[derive(Debug)]
+pub struct Place {
+    /// Its place among the threads.
+    thread: usize,
+    /// The bits of its program in the numbers of regions.
+    program: u64,
+    /// The name of the file, and the place of the thread's first chunk there.
+    file: u64,
+    chunk: u64,
+}
+
+impl Rows {
+    pub(super) fn counts(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let thread = self.place(f.number()?);
+        let place = Place {
+            thread,
+            program: f.number()?,
+            file: f.number::<i64>()? as u64,
+            chunk: f.number()?,
+        };
+        self.counts.push(place);
+        Some(())
+    }
+
+    /// Completes the rows of times in contexts: entries and wall time are the library's, and what no
+    /// event explains is the program's own code. Rows of threads that nobody counted go.
+    pub(super) fn count(&self, snapshot: &mut Snapshot) {
+        let mut rows: HashMap<(u32, u32), _> = std::mem::take(&mut snapshot.context_times)
+            .into_iter()
+            .map(|row| ((row.tid, row.context), row))
+            .collect();
+        let mut failed = 0;
+        for place in &self.counts {
+            let Some(thread) = snapshot.threads.get(place.thread) else {
+                continue;
+            };
+            let (tid, pid) = (thread.tid, thread.pid);
+            let until = thread.ended_ns.unwrap_or(snapshot.at_ns) + self.origin.max(0) as Ns;
+            let number = |n: u32| place.program | u64::from(n);
+            let known = |(of, n): &&(u32, u64)| *of == pid && n >> 32 == place.program >> 32;
+            let numbers = self.contexts.keys().filter(known).map(|(_, n)| *n as u32);
+            let below = numbers.max().map_or(0, |n| n.saturating_add(1));
+            let folder = self.folder.as_ref();
+            let Some(counted) = folder.and_then(|folder| {
+                folder.read(place.file, place.chunk, below, until).ok()
+            }) else {
+                failed += 1;
+                continue;
+            };
+            for (n, entries, wall) in counted.regions {
+                let Some(context) = self.contexts.get(&(pid, number(n))).copied() else {
+                    continue;
+                };
+                let mut row = rows.remove(&(tid, context)).unwrap_or_default();
+                (row.tid, row.context) = (tid, context);
+                row.entries += entries;
+                row.wall += wall;
+                row.parts.user = row.wall.saturating_sub(row.parts.sum() - row.parts.user);
+                snapshot.context_times.push(row);
+            }
+        }
+        snapshot.context_times.sort_by_key(|row| (row.tid, row.context));
+        if failed > 0 {
+            let what = "threads whose times in regions could not be read";
+            snapshot.lost.insert(what.into(), failed);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Times in regions: files that the library in the program counts in (docs/profile-context.md has
+//! their layout), the folder that they are in, and the clock that they are counted by.
+//!
+//! A file belongs to the program that made it, so what is in it is only believed as numbers.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::time::ClockId;
+use spile_profile::model::Ns;
+
+/// The variable that tells the library the folder.
+pub const VARIABLE: &str = "SPILE_REGIONS";
+
+/// A chunk: a head, then for each region number how often the thread entered it, and for how many
+/// ticks it was there.
+const HEAD: u64 = 64;
+const CELL: u64 = 16;
+const CELLS: u64 = 4096;
+const CHUNK: u64 = HEAD + CELL * CELLS;
+/// A thread has no more chunks than that.
+const CHUNKS: usize = 16;
+
+/// The start of the names of folders.
+const NAME: &str = "spile-regions";
+
+/// The folder, until it is dropped.
+#[derive(Debug)]
+pub struct Folder {
+    folder: tempfile::TempDir,
+    /// Locked: the session lives.
+    _lock: File,
+    clock: Clock,
+}
+
+/// What a thread was in.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Region number, entries, time.
+    pub regions: Vec<(u32, u64, Ns)>,
+    /// The number of the region that the thread was in last; 0: in none.
+    pub last: u32,
+}
+
+impl Folder {
+    /// Makes the folder, in memory where the system has a place for it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn new() -> io::Result<Folder> {
+        let uid = rustix::process::geteuid().as_raw();
+        let shared = Path::new("/dev/shm");
+        let parent = match shared.is_dir() {
+            true => shared.to_owned(),
+            false => std::env::temp_dir(),
+        };
+        sweep(&parent, uid);
+        let make = |parent: &Path| {
+            tempfile::Builder::new()
+                .prefix(&format!("{NAME}-{uid}-"))
+                .tempdir_in(parent)
+        };
+        let folder = make(&parent).or_else(|_| make(&std::env::temp_dir()))?;
+        // What root starts may go on as another user. It makes files, and sees no others' names.
+        let mode = if uid == 0 { 0o1733 } else { 0o700 };
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode))?;
+        let lock = File::open(folder.path())?;
+        lock.lock()?;
+        Ok(Folder {
+            folder,
+            _lock: lock,
+            clock: Clock::new(),
+        })
+    }
+
+    /// The value of [`VARIABLE`]: a colon in front of the path asks for the kernel's clock.
+    pub fn value(&self) -> std::ffi::OsString {
+        let mut value = std::ffi::OsString::new();
+        if self.clock.start.is_none() {
+            value.push(":");
+        }
+        value.push(self.folder.path());
+        value
+    }
+
+    /// What a thread counted: the name of its process's file and the place of its first chunk there, as
+    /// the library announced them. `numbers`: region numbers are below it. `until`: the monotonic clock
+    /// when the thread ended, or now.
+    ///
+    /// # Errors
+    /// Where there is no such file, or it is none of the library's.
+    pub fn read(&self, file: u64, place: u64, numbers: u32, until: Ns) -> io::Result<Counted> {
+        let path: PathBuf = self.folder.path().join(format!("{file:016x}"));
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32)
+            .open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut out = Counted::default();
+        let mut next = Some(place);
+        let mut since = 0;
+        for nth in 0..CHUNKS {
+            let Some(at) = next.and_then(|place| place.checked_mul(CHUNK)) else {
+                break;
+            };
+            let [begun, number, following, base] = words(&file, at)?;
+            if nth == 0 {
+                since = begun;
+                out.last = u32::try_from(number).unwrap_or(0);
+            }
+            next = following.checked_sub(1);
+            let cells = u64::from(numbers).saturating_sub(base).min(CELLS);
+            let mut bytes = vec![0; (cells * CELL) as usize];
+            file.read_exact_at(&mut bytes, at + HEAD)?;
+            for (i, cell) in bytes.chunks_exact(CELL as usize).enumerate() {
+                let [entries, ticks] = [0, 8].map(|n| word(&cell[n..]));
+                if entries > 0 || ticks > 0 {
+                    let number = base as u32 + i as u32;
+                    out.regions.push((number, entries, self.clock.span(ticks)));
+                }
+            }
+        }
+        // It has been in the last one since then.
+        let more = until.saturating_sub(self.clock.when(since));
+        match out.regions.iter_mut().find(|r| r.0 == out.last) {
+            Some(region) => region.2 += more,
+            None => out.regions.push((out.last, 0, more)),
+        }
+        out.regions.retain(|r| r.0 != 0);
+        Ok(out)
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).rev().fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
+fn words(file: &File, at: u64) -> io::Result<[u64; 4]> {
+    let mut bytes = [0; 32];
+    file.read_exact_at(&mut bytes, at)?;
+    Ok([0, 8, 16, 24].map(|n| word(&bytes[n..])))
+}
+
+/// Removes the folders that killed sessions of this user left behind: those that nobody has locked.
+fn sweep(parent: &Path, uid: u32) {
+    let prefix = format!("{NAME}-{uid}-");
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(&prefix) {
+            continue;
+        }
+        let own = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == uid);
+        let free = own && File::open(entry.path()).is_ok_and(|dir| dir.try_lock().is_ok());
+        if free {
+            // What cannot be removed stays.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Makes nanoseconds of the monotonic clock of the processors' counter, by two readings of both.
+#[derive(Debug)]
+struct Clock {
+    /// Counter and clock at the start; none where the library reads the kernel's clock.
+    start: Option<(u64, Ns)>,
+}
+
+impl Clock {
+    fn new() -> Clock {
+        Clock {
+            start: counter().map(|ticks| (ticks, now())),
+        }
+    }
+
+    /// Nanoseconds by ticks.
+    fn rate(&self) -> f64 {
+        let Some((ticks, ns)) = self.start else {
+            return 1.0;
+        };
+        let (more, later) = (counter().unwrap_or(ticks), now());
+        match more.checked_sub(ticks) {
+            None | Some(0) => 1.0,
+            Some(span) => (later - ns) as f64 / span as f64,
+        }
+    }
+
+    fn span(&self, ticks: u64) -> Ns {
+        (ticks as f64 * self.rate()) as Ns
+    }
+
+    /// The monotonic clock when the counter was that.
+    fn when(&self, ticks: u64) -> Ns {
+        let Some((start, ns)) = self.start else {
+            return ticks;
+        };
+        match ticks.checked_sub(start) {
+            Some(after) => ns.saturating_add(self.span(after)),
+            None => ns.saturating_sub(self.span(start - ticks)),
+        }
+    }
+}
+
+/// The monotonic clock.
+fn now() -> Ns {
+    let time = rustix::time::clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The processors' counter; none where the kernel does not trust it, as where processors differ.
+fn counter() -> Option<u64> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        static TRUSTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+        let trusted = TRUSTED.get_or_init(|| {
+            let name = std::fs::read_to_string(source).unwrap_or_default();
+            ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"].contains(&name.trim())
+        });
+        // SAFETY: every processor that runs x86-64 has the instruction, and reading has no effect.
+        trusted.then(|| unsafe { std::arch::x86_64::_rdtsc() })
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file as the library writes it: numbers 1 and 4,097, in the second of two chunks.
+    #[test]
+    fn what_is_counted_is_read() {
+        let folder = Folder::new().expect("a folder");
+        let path = folder.folder.path().join(format!("{:016x}", 7));
+        let file = File::create(&path).expect("made");
+        file.set_len(3 * CHUNK).expect("sparse");
+        let put = |at: u64, words: &[u64]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+            file.write_all_at(&bytes, at).expect("written");
+        };
+        let (start, ns) = folder.clock.start.unwrap_or((0, 0));
+        put(CHUNK, &[start, 4097, 3, 0]);
+        put(CHUNK + HEAD + CELL, &[5, 0]);
+        put(2 * CHUNK, &[0, 0, 0, CELLS]);
+        put(2 * CHUNK + HEAD + CELL, &[2, 0]);
+        let counted = folder.read(7, 1, 5000, ns + 1000).expect("read");
+        assert_eq!(counted.last, 4097);
+        assert_eq!(counted.regions, [(1, 5, 0), (4097, 2, 1000)]);
+        // Numbers that nobody announced are not looked at, nor is a file of another kind.
+        let few = folder.read(7, 1, 1, ns).expect("read").regions;
+        assert_eq!(few, [(4097, 0, 0)]);
+        assert!(folder.read(7, u64::MAX, 1, ns).is_err() || folder.read(7, 1 << 60, 1, ns).is_err());
+        assert!(folder.read(8, 0, 1, ns).is_err());
+    }
+
+    #[test]
+    fn ticks_become_nanoseconds() {
+        let clock = Clock::new();
+        let Some(before) = counter() else { return };
+        let begun = now();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let (ticks, ns) = (counter().expect("there") - before, now() - begun);
+        let off = clock.span(ticks).abs_diff(ns);
+        assert!(off < ns / 100, "{off} of {ns}");
+    }
+}
