@@ -2,7 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-const SOURCES: [&str; 6] = ["context.c", "times.c", "ompt.c", "gomp.c", "calls.c", "calls.S"];
+const SOURCES: [&str; 6] = [
+    "context.c",
+    "times.c",
+    "ompt.c",
+    "gomp.c",
+    "calls.c",
+    "calls.S",
+];
 const HEADERS: [&str; 2] = ["context.h", "calls.def"];
 
 /// How it is compiled: nothing that needs a library's help, and no vector registers, because

@@ -22,7 +22,9 @@ mod writer;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Call, Context, ContextTime, End, Event, Futex, Header, Ns, Process, Stack, Thread};
+use crate::model::{
+    Call, Context, ContextTime, End, Event, Futex, Header, Ns, Process, Stack, Thread,
+};
 
 pub use find::{Found, find};
 pub use reader::{Bad, Note, Read, read, read_path};

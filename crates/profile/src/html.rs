@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::model::{Ns, Part};
 use crate::paths::{Node, Place, threads};
+use crate::regions::Region;
 use crate::report::head;
 use crate::run::{Contexts, Group, Run, Sum, Summary, Unit, WITHIN};
 
@@ -29,6 +30,7 @@ pub fn html(run: &Run) -> String {
         "threads": units(&summary.threads),
         "calls": groups(&summary, &summary.calls),
         "regions": groups(&summary, &summary.regions),
+        "times": times(&summary),
         "trees": trees(run),
         "futexes": futexes(run),
         "trace": trace(run),
@@ -73,6 +75,19 @@ fn units(units: &[Unit]) -> Value {
         })
     };
     units.iter().map(unit).collect()
+}
+
+/// Times in regions, where they were counted.
+fn times(summary: &Summary) -> Value {
+    let region = |r: &Region| {
+        json!({
+            "name": r.name, "entries": r.entries, "time": r.inclusive, "own": r.exclusive,
+            "share": share(r.exclusive, summary.all.wall),
+            "parts": Part::ALL.map(|p| p.of(&r.parts)), "imbalance": r.imbalance(),
+            "mostly": r.mostly(),
+        })
+    };
+    summary.times.iter().map(region).collect()
 }
 
 fn groups(summary: &Summary, groups: &[Group]) -> Value {

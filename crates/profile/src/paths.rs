@@ -54,15 +54,24 @@ impl Kind {
     }
 }
 
-/// Calls of one thread at one place.
+/// Calls of one thread at one place, or its time in a region outside of calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// From the outermost region to the system call, which is the last.
+    /// From the outermost region to the system call, or to the region itself, which is the last.
     pub path: Vec<Place>,
-    /// Calls, the unfinished one too.
+    /// Calls, the unfinished one too; entries of the region.
     pub count: u64,
     /// Their time.
     pub ns: Ns,
+}
+
+impl Sample {
+    /// Whether these are calls.
+    pub fn is_call(&self) -> bool {
+        self.path
+            .last()
+            .is_none_or(|last| last.kind != Kind::Region)
+    }
 }
 
 /// A thread's calls by place.
@@ -123,6 +132,9 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
     for time in &data.context_times {
         let calls = in_calls.get(&(time.tid, time.context)).copied();
         let path = contexts.places(time.context);
+        if path.is_empty() {
+            continue;
+        }
         let paths = by_thread.entry(time.tid).or_default();
         let sum = paths.entry(path).or_default();
         sum.0 = sum.0.saturating_add(time.entries);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::model::{ContextKind, Ns, Part, Parts, Profile, ROOT, Thread};
-use crate::run::{Contexts, OUTSIDE, Run, WITHIN, imbalance};
+use crate::run::{Contexts, Run, WITHIN, imbalance};
 
 /// A region with what it is within: all threads' time there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -115,12 +115,8 @@ fn include(all: &mut [Region]) {
             *sum = sum.saturating_add(region.exclusive);
         }
     }
-    let everything = all.iter().fold(0u64, |a, r| a.saturating_add(r.exclusive));
     for region in all {
-        region.inclusive = match region.name.as_str() {
-            OUTSIDE => everything,
-            name => inclusive.get(name).copied().unwrap_or(0),
-        };
+        region.inclusive = inclusive.get(&region.name).copied().unwrap_or(0);
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Unit {
     pub sum: Sum,
     /// The time at work ([`crate::regions::Waits`]) of its busiest thread; and that thread.
     pub busiest: (Ns, u32),
+    /// For how long a thread was not blocked: the longest of its threads.
+    pub active: Ns,
 }
 
 /// Calls that something is common to: their name or their region.
@@ -280,6 +282,7 @@ impl Run {
                     host: host.to_owned(),
                     elapsed: wall,
                     busiest: (waits.work(thread, wall), thread.tid),
+                    active: wall.saturating_sub(thread.parts.blocked),
                     ..Unit::default()
                 };
                 if out.ranks {
@@ -292,6 +295,7 @@ impl Run {
                 }
                 let work = (waits.work_of_rank(thread, wall), thread.tid);
                 rank.busiest = rank.busiest.max(work);
+                rank.active = rank.active.max(unit.active);
                 out.threads.push(unit);
             }
             rank.elapsed = if first == u64::MAX {
@@ -352,13 +356,16 @@ impl Run {
 }
 
 impl Summary {
-    /// The unit that the others wait for: of which a thread was longest at work. None if there is one
-    /// only.
+    /// The unit that the others wait for: of which a thread was longest at work. Of units that differ by
+    /// less than a twentieth it is the one that was least blocked: units also wait for each other by other
+    /// means than MPI and OpenMP. None if there is one only.
     pub fn critical(&self) -> Option<&Unit> {
-        let several = self.units.len() > 1;
+        let longest = self.units.iter().map(|u| u.busiest.0).max().unwrap_or(0);
+        let equal = |u: &&Unit| u.busiest.0 >= longest - longest / 20;
         // The first of those that are equal.
-        let longest = self.units.iter().rev().max_by_key(|u| u.busiest.0);
-        longest.filter(|u| several && u.busiest.0 > 0)
+        let units = self.units.iter().rev().filter(equal);
+        let unit = units.max_by_key(|u| u.active);
+        unit.filter(|_| self.units.len() > 1 && longest > 0)
     }
 
     /// The most work of a unit by the mean, as [`Group::imbalance`].

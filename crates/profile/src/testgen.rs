@@ -199,6 +199,22 @@ fn thread(
     let mut clock = started_ns + 1_000_000;
     for (context, (name, count, cpu, asleep), frames) in calls {
         let call = many(random, tid, context, name, count, cpu, asleep);
+        if context != ROOT {
+            let parts = Parts {
+                user: 40_000 * count,
+                syscall_cpu: call.cpu,
+                blocked: call.blocked,
+                runnable: call.runnable,
+                ..Parts::default()
+            };
+            profile.data.context_times.push(ContextTime {
+                tid,
+                context,
+                entries: count,
+                wall: parts.sum(),
+                parts,
+            });
+        }
         row.parts.syscall_cpu += call.cpu;
         row.parts.blocked += call.blocked;
         row.parts.runnable += call.runnable;

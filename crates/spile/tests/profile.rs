@@ -179,7 +179,7 @@ fn threads_end_in_calls() {
 fn parts_of_time() {
     let (profile, _) = lives(&["pages", "2000"]);
     closes(&profile);
-    let faults = profile.data.threads[0].fault_minor;
+    let faults = profile.data.threads[0].parts.fault_minor;
     assert!((2000..2500).contains(&faults.count), "{faults:?}");
     let (profile, _) = lives(&["mixed", "100"]);
     closes(&profile);
@@ -194,21 +194,26 @@ fn parts_of_time() {
     let [sleeps, naps, spins] = others[..] else {
         panic!("{others:?}")
     };
-    let most = |t: &Thread| Part::ALL.into_iter().max_by_key(|p| p.of(t)).unwrap();
+    let most = |t: &Thread| {
+        Part::ALL
+            .into_iter()
+            .max_by_key(|p| p.of(&t.parts))
+            .unwrap()
+    };
     // A sleep of 100 ms begins before the thread leaves its processor.
     let slept = 98_000_000;
     assert!(
-        sleeps.blocked >= slept && most(sleeps) == Part::Blocked,
+        sleeps.parts.blocked >= slept && most(sleeps) == Part::Blocked,
         "{sleeps:?}"
     );
-    assert!(naps.blocked >= slept, "{naps:?}");
-    assert!(spins.blocked < 50_000_000, "{spins:?}");
+    assert!(naps.parts.blocked >= slept, "{naps:?}");
+    assert!(spins.parts.blocked < 50_000_000, "{spins:?}");
     assert!(
         matches!(most(spins), Part::User | Part::Runnable),
         "{spins:?}"
     );
     let waits = thread(&profile, pid);
-    assert!(waits.blocked >= slept, "{waits:?}");
+    assert!(waits.parts.blocked >= slept, "{waits:?}");
 }
 
 /// Some kernels do not show the switches from some threads: here three of four are left out of the

@@ -221,7 +221,10 @@ pub fn export(run: &Run) -> Files {
                 let places = sample.path.iter().rev();
                 let sample = proto::Sample {
                     location_id: places.map(|p| tables.location(p)).collect(),
-                    value: vec![value(sample.count), value(sample.ns)],
+                    value: vec![
+                        value(if sample.is_call() { sample.count } else { 0 }),
+                        value(sample.ns),
+                    ],
                     label: labels.clone(),
                 };
                 tables.out.sample.push(sample);

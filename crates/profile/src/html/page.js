@@ -188,7 +188,7 @@ function merge(into, from) {
 
 function flame() {
   if (!data.trees.some(t => t.tree.t > 0)) return;
-  const part = section("System-call time by call path", "Click on a place to see it alone, on the top one to go back.");
+  const part = section("Time by call path", "Click on a place to see it alone, on the top one to go back.");
   const choice = make("select", part, null, { ariaLabel: "threads" });
   make("option", choice, "all threads", { value: "-1" });
   data.trees.forEach((t, i) => make("option", choice, t.title, { value: i }));
@@ -337,7 +337,17 @@ bars("Where the time of each thread went", data.threads);
 timeline();
 flame();
 table("Calls", data.calls, [["call", g => g.name], ...GROUP]);
-if (data.regions.length > 1) table("Regions", data.regions, [["region", g => g.name], ...GROUP]);
+table("Regions", data.times, [
+  ["region", r => r.name],
+  ["entries", r => r.entries],
+  ["time", r => r.time, time],
+  ["own", r => r.own, time],
+  ["share", r => r.share, percent],
+  ...data.parts.map((p, i) => [p.short, r => r.parts[i], time]),
+  [`max/mean of ${over}`, r => r.imbalance, x => x === null ? "" : x.toFixed(2)],
+  ["mostly", r => r.mostly],
+]);
+if (data.regions.length > 1) table("Calls by region", data.regions, [["region", g => g.name], ...GROUP]);
 table("Futexes", data.futexes, [
   ["futex", f => f.name],
   ["process", f => f.process],

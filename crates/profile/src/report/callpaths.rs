@@ -33,7 +33,7 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
     let mut sums: HashMap<(String, String), Sum> = HashMap::new();
     for profile in &run.profiles {
         for thread in threads(profile) {
-            for sample in &thread.samples {
+            for sample in thread.samples.iter().filter(|s| s.is_call()) {
                 let Some((call, way)) = sample.path.split_last() else {
                     continue;
                 };

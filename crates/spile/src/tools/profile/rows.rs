@@ -15,7 +15,7 @@
 //! | `region` | process, number, the number around without the program's bits, kind, name in quotes, function, source line |
 //! | `minor`, `major`, `irq`, `softirq` | thread, region, count, time |
 //! | `ready` | thread, region, time ready within faults |
-//! | `part_ready`, `part_blocked` | thread, region, time off its processor in the program itself; `user` has it too |
+//! | `part_off` | thread, region, 1 if it could run, time off its processor in the program itself; `user` has it too |
 //! | `counts` | thread, the program's bits, name of the file and place there where it counts its times in regions |
 //! | `times` | thread, region, call, N:CALLS by histogram's bucket: of times below 2^(N - 64) ns |
 //! | `stack` | thread, region, call, count, sum; then a line a frame, the innermost first, and a line of `.` |
@@ -224,15 +224,16 @@ impl Rows {
                 thread.parts.runnable += ready;
                 thread.parts.blocked += blocked;
             }
-            "part_ready" => {
+            "part_off" => {
                 let place = self.place(f.number()?);
-                let (region, ns) = (f.number()?, f.ns()?);
-                self.in_context(place, region, |parts| parts.runnable += ns)?;
-            }
-            "part_blocked" => {
-                let place = self.place(f.number()?);
-                let (region, ns) = (f.number()?, f.ns()?);
-                self.in_context(place, region, |parts| parts.blocked += ns)?;
+                let (region, ready, ns) = (f.number()?, f.number::<u8>()? != 0, f.ns()?);
+                self.in_context(place, region, |parts| {
+                    *(if ready {
+                        &mut parts.runnable
+                    } else {
+                        &mut parts.blocked
+                    }) += ns;
+                })?;
             }
             "counts" => self.counts(&mut f)?,
             "region" => self.region(&mut f)?,
@@ -409,7 +410,11 @@ impl Rows {
         // Calls of the library that tells regions are none of the program's: they are its user code.
         let own = is_own(region);
         let add = |parts: &mut Parts| {
-            *(if own { &mut parts.user } else { &mut parts.syscall_cpu }) += cpu;
+            *(if own {
+                &mut parts.user
+            } else {
+                &mut parts.syscall_cpu
+            }) += cpu;
             parts.blocked += blocked;
             parts.runnable += runnable;
         };

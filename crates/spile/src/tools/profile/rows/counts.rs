@@ -50,9 +50,9 @@ impl Rows {
             let numbers = self.contexts.keys().filter(known).map(|(_, n)| *n as u32);
             let below = numbers.max().map_or(0, |n| n.saturating_add(1));
             let folder = self.folder.as_ref();
-            let Some(counted) = folder.and_then(|folder| {
-                folder.read(place.file, place.chunk, below, until).ok()
-            }) else {
+            let Some(counted) =
+                folder.and_then(|folder| folder.read(place.file, place.chunk, below, until).ok())
+            else {
                 failed += 1;
                 continue;
             };
@@ -68,7 +68,9 @@ impl Rows {
                 snapshot.context_times.push(row);
             }
         }
-        snapshot.context_times.sort_by_key(|row| (row.tid, row.context));
+        snapshot
+            .context_times
+            .sort_by_key(|row| (row.tid, row.context));
         if failed > 0 {
             let what = "threads whose times in regions could not be read";
             snapshot.lost.insert(what.into(), failed);

@@ -28,9 +28,9 @@ fn closes() {
         format!("user {t} 300 100 0"),
         format!("call {t} 0 read 3 500 10 400 250 50 20 77"),
         format!("error {t} 0 read EAGAIN 2"),
-        format!("minor {t} 4 60"),
-        format!("ready {t} 10"),
-        format!("irq {t} 2 30"),
+        format!("minor {t} 0 4 60"),
+        format!("ready {t} 0 10"),
+        format!("irq {t} 0 2 30"),
         "end".into(),
         "account 3000 0".into(),
     ]);
@@ -74,9 +74,9 @@ fn what_is_open_counts_as_unfinished() {
         (0, "futex")
     );
     let a = thread(&account, 71);
-    assert_eq!((a.syscall_cpu, a.blocked), (5, 50));
+    assert_eq!((a.parts.syscall_cpu, a.parts.blocked), (5, 50));
     let b = thread(&account, 72);
-    assert_eq!((b.user, b.runnable), (29, 10));
+    assert_eq!((b.parts.user, b.parts.runnable), (29, 10));
     assert_eq!(account.calls[1].call, "poll");
     assert_eq!(account.lost.len(), 1);
 }
@@ -215,7 +215,7 @@ fn each_account_stands_for_itself() {
     assert_eq!(
         (
             account.at_ns,
-            account.threads[0].user,
+            account.threads[0].parts.user,
             account.calls[0].count
         ),
         (1000, 300, 3)

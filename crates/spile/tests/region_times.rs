@@ -1,0 +1,325 @@
+//! Times in regions, against what programs measure themselves: marks, OpenMP's barriers with gcc's library
+//! and LLVM's, and MPI's with OpenMPI and MPICH, whether they wait in the kernel or poll.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use spile_profile::file::read_path;
+use spile_profile::model::{ContextKind, Ns, Profile};
+
+mod common;
+use common::compiled;
+
+/// The programs' folder of headers.
+fn include() -> String {
+    format!("-I{}/../../include", env!("CARGO_MANIFEST_DIR"))
+}
+
+static TIMES: LazyLock<PathBuf> =
+    LazyLock::new(|| compiled("region-times", "region-times", &[&include()]));
+
+/// Runs a command under `spile profile`; the profile, and what was printed.
+fn record(command: &[&str], variables: &[(&str, &str)]) -> (Profile, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.spile");
+    let output: Output = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "-o", file.to_str().unwrap(), "--"])
+        .args(command)
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let read = read_path(&file).unwrap_or_else(|e| panic!("{e:?}: {said}"));
+    assert!(read.notes.is_empty(), "{said}");
+    (
+        read.profile,
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
+}
+
+/// What threads were in a region of that name: entries, wall time.
+fn of_name(profile: &Profile, name: &str) -> (u64, Ns) {
+    let data = &profile.data;
+    let named = |id: u32| data.contexts.iter().any(|c| c.id == id && c.name == name);
+    let rows = data.context_times.iter().filter(|t| named(t.context));
+    rows.fold((0, 0), |(n, ns), t| (n + t.entries, ns + t.wall))
+}
+
+/// Each thread's time in regions is a part of its time, and adds up to its parts.
+#[track_caller]
+fn adds_up(profile: &Profile) {
+    for time in &profile.data.context_times {
+        let parts = time.parts.sum();
+        // (Clocks are read some nanoseconds apart at each end.)
+        let apart = 1_000_000 + time.wall / 100;
+        assert!(parts.abs_diff(time.wall) <= apart, "{parts}: {time:?}");
+    }
+    for thread in &profile.data.threads {
+        let own = profile.data.context_times.iter();
+        let inside: Ns = own.filter(|t| t.tid == thread.tid).map(|t| t.wall).sum();
+        let wall = thread.wall(profile.data.at_ns);
+        assert!(inside <= wall + 1_000_000, "{inside} of {wall}");
+    }
+}
+
+/// The program's own measurement holds what is around the region's changes, and the processor may be taken
+/// away there.
+#[track_caller]
+fn close(ours: Ns, own: Ns) {
+    let apart = 30_000_000 + own / 20;
+    assert!(
+        ours.abs_diff(own) <= apart,
+        "{ours}, and the program says {own}"
+    );
+}
+
+/// Lines of a name, entries and nanoseconds.
+#[track_caller]
+fn as_printed(profile: &Profile, printed: &str) {
+    assert!(!printed.is_empty());
+    for line in printed.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (entries, ns) = of_name(profile, words[0]);
+        assert_eq!(entries, words[1].parse::<u64>().unwrap(), "{line}");
+        close(ns, words[2].parse().unwrap());
+    }
+}
+
+fn times(arguments: &[&str]) -> (Profile, String) {
+    record(&[&[TIMES.to_str().unwrap()], arguments].concat(), &[])
+}
+
+#[test]
+fn wall_time_user_time_and_entries() {
+    let (profile, printed) = times(&["plain"]);
+    adds_up(&profile);
+    as_printed(&profile, &printed);
+    let row = |name: &str| {
+        let id = profile.data.contexts.iter().find(|c| c.name == name);
+        let id = id.expect(name).id;
+        let row = profile.data.context_times.iter().find(|t| t.context == id);
+        row.expect(name).clone()
+    };
+    // Five sleeps of 8 ms; what computes is in no call.
+    let (work, nap) = (row("work"), row("nap"));
+    assert!(nap.parts.blocked >= 40_000_000, "{nap:?}");
+    assert!(nap.parts.user < nap.wall / 4, "{nap:?}");
+    assert_eq!(work.parts.syscall_cpu, 0, "{work:?}");
+    assert!(
+        work.parts.user > 0 && work.parts.blocked < work.wall / 10,
+        "{work:?}"
+    );
+
+    // What the library does to count is no call of the program.
+    let calls: Vec<&str> = profile.data.calls.iter().map(|c| c.call.as_str()).collect();
+    for own in ["prctl", "ftruncate", "madvise"] {
+        assert!(!calls.contains(&own), "{calls:?}");
+    }
+}
+
+#[test]
+fn entries_are_counted_exactly() {
+    let (profile, _) = times(&["fast", "1000000"]);
+    assert_eq!(of_name(&profile, "fast").0, 8_000_000);
+    let threads = profile.data.context_times.iter();
+    assert!(threads.clone().all(|t| t.entries == 1_000_000));
+    assert_eq!(threads.count(), 8);
+}
+
+#[test]
+fn a_killed_process_keeps_its_times() {
+    let (profile, printed) = times(&["killed"]);
+    adds_up(&profile);
+    as_printed(&profile, &printed);
+}
+
+#[test]
+fn children_of_fork_have_times_of_their_own() {
+    let (profile, _) = times(&["fork"]);
+    adds_up(&profile);
+    // The child goes on in its parent's region, and does not enter it again.
+    assert_eq!(of_name(&profile, "around").0, 1);
+    let (entries, ns) = of_name(&profile, "child");
+    assert_eq!(entries, 1);
+    assert!(ns >= 10_000_000, "{ns}");
+}
+
+/// Nothing is left behind, also of a session that was killed once another has begun.
+#[test]
+fn folders_go() {
+    let mine = |pid: &str| {
+        let uid = rustix::process::geteuid().as_raw();
+        let name = format!("spile-regions-{uid}-");
+        let there = std::fs::read_dir("/dev/shm")
+            .into_iter()
+            .flatten()
+            .flatten();
+        let all = there.filter(|e| e.file_name().to_string_lossy().starts_with(&name));
+        let of = |e: &std::fs::DirEntry| {
+            let maps = format!("/proc/{pid}/environ");
+            let text = std::fs::read(maps).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text).into_owned();
+            text.contains(&*e.path().to_string_lossy())
+        };
+        all.filter(of).map(|e| e.path()).collect::<Vec<_>>()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let pid_file = dir.path().join("pid");
+    let script = format!(
+        "echo $$ > {0}.new; mv {0}.new {0}; exec sleep 60",
+        pid_file.display()
+    );
+    let mut session = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "--", "sh", "-c", &script])
+        .spawn()
+        .unwrap();
+    while !pid_file.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let pid = std::fs::read_to_string(&pid_file).unwrap();
+    let folders = mine(pid.trim());
+    assert_eq!(folders.len(), 1);
+    session.kill().unwrap();
+    session.wait().unwrap();
+    assert!(folders[0].exists());
+    let killed = Command::new("kill").arg(pid.trim()).status().unwrap();
+    assert!(killed.success());
+    // It may hold the folder's lock no longer than it lives.
+    record(&["true"], &[]);
+    assert!(!folders[0].exists());
+}
+
+/// Compiles `uneven.c` for one of OpenMP's libraries.
+fn uneven(compiler: &str, dir: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/uneven.c");
+    let program = dir.join(compiler);
+    let done = Command::new(compiler)
+        .args(["-g", "-O1", "-fopenmp", "-o"])
+        .args([&program, &source])
+        .status();
+    let done = done.unwrap_or_else(|e| panic!("{compiler} (`make deps` installs it): {e}"));
+    assert!(done.success());
+    program
+}
+
+#[test]
+fn barriers_of_openmp_whether_they_sleep_or_poll() {
+    let dir = tempfile::tempdir().unwrap();
+    for compiler in ["gcc", "clang"] {
+        let program = uneven(compiler, dir.path());
+        for policy in ["active", "passive"] {
+            let variables = [("OMP_WAIT_POLICY", policy)];
+            let (profile, printed) = record(&[program.to_str().unwrap()], &variables);
+            adds_up(&profile);
+            let own: Vec<Ns> = printed
+                .split_whitespace()
+                .map(|n| n.parse().unwrap())
+                .collect();
+            let (entries, ns) = of_name(&profile, "barrier");
+            assert_eq!(entries, 8, "{compiler} {policy}");
+            close(ns, own.iter().sum());
+            let regions = profile.data.contexts.iter();
+            let region = regions.filter(|c| c.kind == ContextKind::OmpRegion);
+            let region: Vec<u32> = region.map(|c| c.id).collect();
+            let rows = profile.data.context_times.iter();
+            let rows = rows.filter(|t| region.contains(&t.context));
+            assert_eq!(
+                rows.clone().map(|t| t.entries).sum::<u64>(),
+                8,
+                "{compiler} {policy}"
+            );
+            // The second thread works thirty times as long.
+            let least: HashMap<u32, Ns> = rows.map(|t| (t.tid, t.wall)).collect();
+            assert!(least.values().any(|ns| *ns >= 600_000_000), "{least:?}");
+            let run = spile_profile::Run::new(vec![profile.clone()]);
+            let summary = run.summary();
+            let critical = summary.critical().expect("two threads");
+            let leader = profile.header.pid.expect("known");
+            assert_ne!(critical.busiest.1, leader, "{compiler} {policy}");
+        }
+    }
+}
+
+/// Runs `barriers.c` with that work under a library's launcher: each rank's profile, and what it measured.
+fn barriers(kind: &str, dir: &Path, work: &[&str]) -> Vec<(Profile, Ns)> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/barriers.c");
+    let program = dir.join(format!("barriers-{kind}"));
+    if !program.exists() {
+        let done = Command::new(format!("mpicc.{kind}"))
+            .args(["-O1", "-Wall", "-Werror", "-o"])
+            .args([&program, &source])
+            .status();
+        let done = done.unwrap_or_else(|e| panic!("mpicc.{kind} (`make deps` installs it): {e}"));
+        assert!(done.success());
+    }
+    let folder = tempfile::tempdir_in(dir).unwrap();
+    let mut command = Command::new(format!("mpirun.{kind}"));
+    if kind == "openmpi" {
+        command.args(["--allow-run-as-root", "--oversubscribe"]);
+    }
+    let out = command
+        .args([
+            "-n",
+            &work.len().to_string(),
+            env!("CARGO_BIN_EXE_spile"),
+            "profile",
+            "-o",
+        ])
+        .arg(folder.path())
+        .arg("--")
+        .arg(&program)
+        .args(work)
+        .output()
+        .unwrap_or_else(|e| panic!("mpirun.{kind} (`make deps` installs it): {e}"));
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{kind}: {said}");
+    let printed = String::from_utf8_lossy(&out.stdout);
+    let own: HashMap<usize, Ns> = printed
+        .lines()
+        .filter_map(|line| {
+            let (rank, ns) = line.split_once(' ')?;
+            Some((rank.parse().ok()?, ns.parse().ok()?))
+        })
+        .collect();
+    let files = std::fs::read_dir(folder.path()).unwrap().flatten();
+    let mut profiles: Vec<Profile> = files
+        .map(|e| read_path(&e.path()).unwrap().profile)
+        .collect();
+    profiles.sort_by_key(|p| p.header.rank.as_ref().expect("a rank").rank);
+    assert_eq!(profiles.len(), work.len(), "{said}");
+    let each = profiles.into_iter().enumerate();
+    each.map(|(rank, profile)| (profile, own[&rank])).collect()
+}
+
+/// The rank that computes longest, or sleeps longest, is the one that others wait for.
+#[test]
+fn barriers_of_mpi_by_ranks_that_poll() {
+    let dir = tempfile::tempdir().unwrap();
+    for kind in ["openmpi", "mpich"] {
+        for (work, critical) in [
+            (&["50", "250"][..], 1),
+            (&["20", "s150"], 1),
+            (&["s150", "20"], 0),
+            (&["20", "60", "100", "200"], 3),
+        ] {
+            let ranks = barriers(kind, dir.path(), work);
+            for (profile, own) in &ranks {
+                adds_up(profile);
+                let (entries, ns) = of_name(profile, "MPI_Barrier");
+                assert_eq!(entries, 3, "{kind} {work:?}");
+                close(ns, *own);
+            }
+            let run = spile_profile::Run::new(ranks.into_iter().map(|(p, _)| p).collect());
+            let summary = run.summary();
+            let found = summary.critical().expect("several ranks");
+            assert_eq!(
+                found.title,
+                format!("rank {critical}"),
+                "{kind} {work:?}: {:?}",
+                summary.units
+            );
+        }
+    }
+}

@@ -1,0 +1,37 @@
+// Ranks that reach barriers at different times: `barriers WORK...`, for each rank the milliseconds before each of
+// three barriers, in which it computes, or with an `s` in front sleeps. Each rank prints how long it was in
+// MPI_Barrier, by its own clock: `RANK NANOSECONDS`.
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static long now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int main(int argc, char **argv) {
+  int rank;
+  long waited = 0;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank + 1 >= argc) MPI_Abort(MPI_COMM_WORLD, 2);
+  const char *work = argv[rank + 1];
+  for (int i = 0; i < 3; i++) {
+    if (*work == 's') {
+      usleep(1000 * atol(work + 1));
+    } else {
+      long end = now() + 1000000 * atol(work);
+      while (now() < end) {
+      }
+    }
+    long a = now();
+    MPI_Barrier(MPI_COMM_WORLD);
+    waited += now() - a;
+  }
+  printf("%d %ld\n", rank, waited);
+  MPI_Finalize();
+}

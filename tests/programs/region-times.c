@@ -1,0 +1,89 @@
+// Times in marked regions, which the program itself measures, too. It prints a line a region: its name, how
+// often a thread entered it, and nanoseconds of wall time in it alone.
+//   region-times plain        a region that computes, one within it that sleeps
+//   region-times fast N       eight threads enter and leave a region N times
+//   region-times killed       as plain, but the process kills itself in a region
+//   region-times fork         a child of fork, in the region of its parent and in its own
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <spile/region.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static long now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void compute(long ms) {
+  long end = now() + ms * 1000000;
+  while (now() < end) {
+  }
+}
+
+static void plain(void) {
+  long work = 0, nap = 0;
+  for (int i = 0; i < 5; i++) {
+    long a = now();
+    SPILE_REGION_BEGIN("work");
+    compute(12);
+    long b = now();
+    SPILE_REGION_BEGIN("nap");
+    usleep(8000);
+    SPILE_REGION_END();
+    long c = now();
+    compute(4);
+    SPILE_REGION_END();
+    work += b - a + now() - c;
+    nap += c - b;
+  }
+  printf("work 5 %ld\nnap 5 %ld\n", work, nap);
+  fflush(stdout);
+}
+
+static long times;
+
+static void *fast(void *unused) {
+  for (long i = 0; i < times; i++) {
+    SPILE_REGION_BEGIN("fast");
+    SPILE_REGION_END();
+  }
+  return unused;
+}
+
+int main(int argc, char **argv) {
+  const char *what = argc > 1 ? argv[1] : "";
+  if (!strcmp(what, "plain")) plain();
+  if (!strcmp(what, "fast")) {
+    times = argc > 2 ? atol(argv[2]) : 1000;
+    pthread_t threads[8];
+    for (int i = 0; i < 8; i++) pthread_create(&threads[i], 0, fast, 0);
+    for (int i = 0; i < 8; i++) pthread_join(threads[i], 0);
+  }
+  if (!strcmp(what, "killed")) {
+    plain();
+    SPILE_REGION_BEGIN("last");
+    long a = now();
+    compute(20);
+    printf("last 1 %ld\n", now() - a);
+    fflush(stdout);
+    kill(getpid(), SIGKILL);
+  }
+  if (!strcmp(what, "fork")) {
+    SPILE_REGION_BEGIN("around");
+    if (fork() == 0) {
+      SPILE_REGION_BEGIN("child");
+      compute(10);
+      SPILE_REGION_END();
+      _exit(0);
+    }
+    wait(0);
+    SPILE_REGION_END();
+  }
+}
