@@ -135,12 +135,12 @@ fn generate_planned(
             return Err(CompileError {
                 handler: handler.point.to_string(),
                 site: site.map(|s| s.near.to_string()).unwrap_or_default(),
-                reason: "the text of a stack or of a user symbol is made when it is printed: in a \
-                         kernel handler it can be printed, joined, kept, and be a key; names of \
-                         symbols and stacks of programs (usymname, usymdata, umodname, \
-                         sprint_ubacktrace) can be looked at, too, but no stacks of the kernel \
-                         and no places in the source"
-                    .into(),
+                reason:
+                    "a place in the source of the kernel becomes text when it is printed: in a \
+                         kernel handler it can be printed, joined, kept, and be a key, and not \
+                         be looked into; symname(), symdata() and sprint_backtrace() can, and \
+                         so can all texts of programs"
+                        .into(),
             });
         }
         needs.frame = needs.frame.max(alloc.frame);
@@ -246,7 +246,8 @@ fn generate_planned(
             kernel: room.kernel,
             rows: room.rows,
             files: room.user.map(|_| room.next_file),
-            symbols: plan.marks.any_made(),
+            symbols: room.names,
+            lines: room.lines,
         }),
         tree: plan.tree,
         pages: pool.subs.contains_key(USER_TEXT),

@@ -97,6 +97,8 @@ pub struct StackWords {
     pub files: Option<u32>,
     /// Whether kernel handlers look symbols of programs up themselves.
     pub symbols: bool,
+    /// Whether they look places in the source up.
+    pub lines: bool,
 }
 
 /// The file number of the kernel's own code in programs (vDSO).
@@ -139,6 +141,8 @@ pub const SYMBOLS_MAP: &str = "stack_symbols";
 pub const SYMBOL_ROWS_MAP: &str = "symbol_rows";
 /// Map of names of symbols and files, see [`symbol_row`].
 pub const NAMES_MAP: &str = "symbol_names";
+/// Map of rows of line tables, see [`symbol_row`].
+pub const LINE_ROWS_MAP: &str = "line_rows";
 
 /// Symbols as kernel handlers search them. Rows of 8 bytes: 32 bits are the first place of a symbol, or
 /// of a gap without one, 32 bits where its name is in the map of names, in words. A place is an offset
@@ -147,6 +151,9 @@ pub const NAMES_MAP: &str = "symbol_names";
 /// A name is a text with a NUL behind two words: the place that its offsets are counted from, and the
 /// symbol's size. A gap has no text, and offsets in it are linked addresses. A file's name has in
 /// front where its last part begins, and the bytes that the file takes in memory.
+///
+/// Rows of line tables have 16 bytes: 32 bits are the first place of a line or of a gap without one, 32
+/// bits where the name of the source file is, 0 in a gap, and 32 bits the line.
 pub mod symbol_row {
     /// Most rows of all files together.
     pub const MAX: u32 = 1 << 20;
@@ -161,8 +168,16 @@ pub mod symbol_row {
     pub const COUNT: i16 = 8;
     /// See [`FIRST`].
     pub const NAME: i16 = 16;
+    /// The same of lines: the first row, how many.
+    pub const FIRST_LINE: i16 = 24;
+    /// See [`FIRST_LINE`].
+    pub const LINES: i16 = 32;
     /// Bytes of the element.
-    pub const FILE: i16 = 24;
+    pub const FILE: i16 = 40;
+    /// Most rows of lines of all files together.
+    pub const MAX_LINES: u32 = 1 << 20;
+    /// Bytes of a row of lines.
+    pub const LINE_ROW: u32 = 16;
 }
 
 /// A row of 8 bytes that says how the caller's registers are found: offsets of its fields. Rows

@@ -19,9 +19,9 @@ use spile_ir::{
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
-    AggLayout, COPIES_MAP, FILES_MAP, GlobalLayout, HandlerInfo, MAX_ROWS, NAMES_MAP, Options,
-    Place, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout, counters, percpu, shared,
-    symbol_row,
+    AggLayout, COPIES_MAP, FILES_MAP, GlobalLayout, HandlerInfo, LINE_ROWS_MAP, MAX_ROWS,
+    NAMES_MAP, Options, Place, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout, counters,
+    percpu, shared, symbol_row,
 };
 use crate::lower::unwind::COPY_BYTES;
 use crate::lower::{is_tokenize, reads_into_text};
@@ -265,7 +265,7 @@ impl Plan {
             out: 0,
             out_size: (needs.piece + 64).next_multiple_of(8).max(OUT_BYTES),
         };
-        let stacks = StackRoom::new(program, &mut shared, &mut cpu);
+        let stacks = StackRoom::new(program, &needs.marks, &mut shared, &mut cpu);
         let mut places: Vec<_> = program
             .globals
             .iter()
@@ -367,8 +367,8 @@ impl Plan {
                 max_entries: if walks { options.cpus } else { 1 },
                 flags: 0,
             });
-            if needs.marks.any_made() {
-                maps.extend(symbol_maps());
+            if let Some(stacks) = stacks.as_ref().filter(|s| s.names) {
+                maps.extend(symbol_maps(stacks.lines));
             }
         }
         let snapshots = snapshots(program, &iterators, &mut maps)?;
@@ -413,7 +413,7 @@ impl Plan {
 }
 
 /// The maps of symbols, see [`symbol_row`].
-fn symbol_maps() -> [MapSpec; 3] {
+fn symbol_maps(lines: bool) -> Vec<MapSpec> {
     let array = |name: &str, value_size, max_entries| MapSpec {
         name: name.into(),
         ty: MapType::Array,
@@ -422,7 +422,7 @@ fn symbol_maps() -> [MapSpec; 3] {
         max_entries,
         flags: MMAPABLE,
     };
-    [
+    let mut maps = vec![
         MapSpec {
             name: SYMBOLS_MAP.into(),
             ty: MapType::Hash,
@@ -437,7 +437,15 @@ fn symbol_maps() -> [MapSpec; 3] {
             symbol_row::NAMES_PAGE,
             symbol_row::NAMES / symbol_row::NAMES_PAGE,
         ),
-    ]
+    ];
+    if lines {
+        maps.push(array(
+            LINE_ROWS_MAP,
+            symbol_row::LINE_ROW,
+            symbol_row::MAX_LINES,
+        ));
+    }
+    maps
 }
 
 /// Which globals kernel handlers add to in many places, or in any with `all`.

@@ -147,7 +147,8 @@ pub fn row_for(image: &Image, debug: Option<&Image>, address: u64) -> Option<Unw
 }
 
 /// The row at one address through `.eh_frame_hdr`; `None` too where the file has no such table.
-pub(crate) fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
+#[must_use]
+pub fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
     with_header(image, address, |section, bases, fde| {
         let mut context = UnwindContext::new();
         let row = fde

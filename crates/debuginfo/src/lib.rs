@@ -46,7 +46,7 @@ pub use kernel::{Wanted, build_id_of_notes};
 pub use location::{Absent, LocBinary, LocOp, Location};
 pub use module::Module;
 pub use statements::{LineQuery, StatementPlace, Statements};
-pub use symbolize::Frame;
+pub use symbolize::{Frame, LinesFrom};
 pub use symbols::{Binding, Symbol, SymbolKind, Symbols};
 pub use types::{Member, Type, TypeId};
 pub use unlinked::Placed;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::dwarf::{Die, Dwarf};
+use crate::lines::Lines;
 use crate::scopes::ScopeKind;
 
 /// A function at an address and the line within it.
@@ -16,6 +17,15 @@ pub struct Frame {
     pub line: u32,
     /// Whether it is inlined in the next frame.
     pub inlined: bool,
+}
+
+/// What code is of, from an address on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinesFrom {
+    /// The address as linked.
+    pub address: u64,
+    /// Source file and line; none where the code is of no line.
+    pub place: Option<(Arc<str>, u32)>,
 }
 
 impl Dwarf {
@@ -61,5 +71,32 @@ impl Dwarf {
         let lines = self.lines(0, self.unit_at(address)?)?;
         let row = lines.row_at(address)?;
         Some((lines.file(u64::from(row.file)).cloned(), row.line))
+    }
+
+    /// All lines, as [`Dwarf::line_at`] says of each address: in order of address; where one has several,
+    /// the last counts.
+    #[must_use]
+    pub fn all_lines(&self) -> Vec<LinesFrom> {
+        let mut all = Vec::new();
+        for unit in 0..self.headers(0).len() as u32 {
+            let Some(parsed) = self.unit(0, unit) else {
+                continue;
+            };
+            // Not kept: they are looked at once.
+            let lines = Lines::read(&self.part(0).dwarf, &parsed);
+            for row in &lines.rows {
+                if !row.end && self.unit_at(row.address) != Some(unit) {
+                    continue;
+                }
+                let file = lines.file(u64::from(row.file)).filter(|_| !row.end);
+                all.push(LinesFrom {
+                    address: row.address,
+                    place: file.map(|file| (file.clone(), row.line)),
+                });
+            }
+        }
+        // What ends goes before what begins there.
+        all.sort_by_key(|l| (l.address, l.place.is_some()));
+        all
     }
 }

@@ -87,11 +87,6 @@ impl Marks {
         self.made.contains(&(body, reg))
     }
 
-    /// Whether any text is made in the kernel.
-    pub fn any_made(&self) -> bool {
-        !self.made.is_empty()
-    }
-
     /// Whether keys of an array can have marks in them.
     pub fn in_keys(&self, g: GlobalId) -> bool {
         self.keys.iter().any(|k| k.0 == g)

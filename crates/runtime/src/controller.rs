@@ -10,6 +10,7 @@ mod world;
 
 use world::World;
 
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -300,6 +301,16 @@ impl Controller {
         for command in self.commands.release() {
             self.system(&command);
         }
+    }
+
+    /// What is readable when tables of files are there for handlers.
+    pub fn read_files(&self) -> Option<OwnedFd> {
+        self.world.texts.symbolic.ready()
+    }
+
+    /// Gives handlers those tables.
+    pub fn take_read_files(&self) {
+        self.world.texts.symbolic.take_read();
     }
 
     /// Stacks of programs that could not be completed.

@@ -25,6 +25,8 @@ pub enum Source {
     Stdin,
     /// A reader or a writer of a `procfs` file.
     Files,
+    /// Tables of files of programs were read.
+    Tables,
     /// A client of the metrics address.
     Listener,
     /// What the program that spile is part of waits for.
@@ -45,6 +47,7 @@ impl Source {
             Source::Listener => 4,
             Source::Files => 5,
             Source::Outside => 6,
+            Source::Tables => 7,
             Source::Timer(n) => 1 << 32 | u64::from(n),
             Source::Conn(n) => 1 << 63 | n,
         }
@@ -59,6 +62,7 @@ impl Source {
             4 => Some(Source::Listener),
             5 => Some(Source::Files),
             6 => Some(Source::Outside),
+            7 => Some(Source::Tables),
             _ if word >> 63 == 1 => Some(Source::Conn(word & !(1 << 63))),
             _ if word >> 32 == 1 => Some(Source::Timer(word as u32)),
             _ => None,
@@ -360,6 +364,8 @@ mod tests {
             Source::Stdin,
             Source::Listener,
             Source::Files,
+            Source::Outside,
+            Source::Tables,
             Source::Timer(0),
             Source::Timer(u32::MAX),
             Source::Conn(0),

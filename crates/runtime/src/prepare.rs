@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{FILES_MAP, Layout, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP};
+use spile_bpf::layout::{
+    FILES_MAP, LINE_ROWS_MAP, Layout, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP,
+};
 use spile_ir::{CodePlace, Event, Procfs, Program};
 
 use crate::child::Watched;
@@ -87,9 +89,10 @@ pub fn user_files(
     let maps = (loaded.map_fd(FILES_MAP)?, loaded.map_fd(ROWS_MAP)?);
     let mut names = None;
     if stacks.symbols {
-        let of_files = loaded.map_fd(SYMBOLS_MAP)?;
-        let (rows, texts) = (loaded.map_fd(SYMBOL_ROWS_MAP)?, loaded.map_fd(NAMES_MAP)?);
-        names = NameTables::new(of_files, rows, texts);
+        let [of_files, rows, texts] =
+            [SYMBOLS_MAP, SYMBOL_ROWS_MAP, NAMES_MAP].map(|map| loaded.map_fd(map));
+        let lines = stacks.lines.then(|| loaded.map_fd(LINE_ROWS_MAP));
+        names = NameTables::new([of_files?, rows?, texts?], lines.transpose()?);
     }
     let Some(mut files) = UserFiles::new(maps, stacks.rows, names) else {
         return Ok(None);

@@ -271,6 +271,11 @@ impl Session {
                 .add(outside.fd.as_fd(), Source::Outside)
                 .map_err(&waiting)?;
         }
+        if let Some(fd) = self.controller.read_files() {
+            // It stays registered while the original is open.
+            let added = self.events.add(fd.as_fd(), Source::Tables);
+            added.map_err(&waiting)?;
+        }
         let specs = files(&self.program);
         if !specs.is_empty() {
             let files = Files::new(&self.options.name, specs)
@@ -385,6 +390,7 @@ impl Session {
             }
             Source::Stdin => self.stdin(),
             Source::Outside => self.look_outside(),
+            Source::Tables => self.controller.take_read_files(),
             Source::Files => self.serve_files()?,
             Source::Listener => self.accept(),
             Source::Conn(token) => self.connection(token),

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{COPIED, EXACT, StackWords, Symbolic, stack_words};
@@ -91,6 +92,19 @@ impl Symbolizer {
     pub fn learn(&self, fields: &[Field<'_>]) -> Option<bool> {
         self.keys.borrow_mut().made.clear();
         self.files.borrow_mut().as_mut()?.learn(fields)
+    }
+
+    /// What is readable when [`Symbolizer::take_read`] has something to do.
+    pub fn ready(&self) -> Option<OwnedFd> {
+        let files = self.files.borrow();
+        files.as_ref()?.ready().try_clone_to_owned().ok()
+    }
+
+    /// Takes up what was read of files.
+    pub fn take_read(&self) {
+        if let Some(files) = self.files.borrow_mut().as_mut() {
+            files.take_read();
+        }
     }
 
     /// Takes up a copy of a stack: see [`UserFiles::learn_copy`].

@@ -7,16 +7,18 @@
 
 mod copies;
 pub mod names;
+pub mod reader;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, NO_ROWS, VDSO, unwind_row::kind};
@@ -28,6 +30,7 @@ use crate::record::Field;
 use crate::state::Memory;
 use copies::Copies;
 use names::{NameTables, linked_at, loaded_size, symbol_at};
+use reader::{Contents, Job, Reader, Wanted};
 
 /// Most bytes of a file with names of code that a program made.
 const MOST_NAMES: u64 = 64 << 20;
@@ -73,7 +76,7 @@ pub struct Found {
 /// A file.
 struct File {
     name: String,
-    module: Option<Module>,
+    module: Option<Arc<Module>>,
     /// Its rows, once a copy of a stack was walked.
     rows: Option<Rc<[u64]>>,
 }
@@ -86,8 +89,9 @@ pub struct UserFiles {
     walks: bool,
     /// The symbols that kernel handlers look at.
     names: Option<NameTables>,
-    /// Files whose symbols found no room there.
+    /// Files whose symbols or lines found no room there.
     pub without_names: u64,
+    reader: Reader,
     used: u32,
     known: HashMap<u64, File>,
     copies: Copies,
@@ -117,6 +121,7 @@ impl UserFiles {
             walks,
             names,
             without_names: 0,
+            reader: Reader::new().ok()?,
             used: 0,
             known: HashMap::new(),
             copies: Copies::default(),
@@ -131,7 +136,8 @@ impl UserFiles {
         let wanted = walks || all.names.is_some();
         let image = wanted.then(vdso).flatten();
         if image.is_some() || !wanted {
-            all.add(VDSO.into(), (0, 0), "[vdso]".into(), image);
+            let job = all.take_up(VDSO.into(), (0, 0), "[vdso]".into(), image);
+            all.install(job.read());
         }
         Some(all)
     }
@@ -144,7 +150,7 @@ impl UserFiles {
             .filter(|p| p.is_absolute())
             .collect();
         let mut todo = paths;
-        let mut seen = Vec::new();
+        let (mut seen, mut jobs) = (Vec::new(), Vec::new());
         while let Some(path) = todo.pop() {
             let Ok(path) = path.canonicalize() else {
                 continue;
@@ -166,7 +172,22 @@ impl UserFiles {
             let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
             let device = u64::from(major) << 20 | u64::from(minor);
             let name = path.to_string_lossy().into_owned();
-            self.add(next(), (device, meta.ino()), name, Some(image));
+            jobs.push(self.take_up(next(), (device, meta.ino()), name, Some(image)));
+        }
+        for read in reader::read_all(jobs) {
+            self.install(read);
+        }
+    }
+
+    /// What is readable when [`UserFiles::take_read`] has something to do.
+    pub fn ready(&self) -> BorrowedFd<'_> {
+        self.reader.ready()
+    }
+
+    /// Gives handlers the tables of files that were read.
+    pub fn take_read(&mut self) {
+        for read in self.reader.take() {
+            self.install(read);
         }
     }
 
@@ -209,15 +230,49 @@ impl UserFiles {
             None => (path.to_string_lossy().into_owned(), None),
         };
         let name = name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned();
-        self.add(number, (device, inode), name, image);
+        let job = self.take_up(number, (device, inode), name, image);
+        // Nobody waits for it: until it is read, hits find what they find without.
+        if let Some(job) = self.reader.read(job) {
+            self.install(job.read());
+        }
         Some(good)
     }
 
-    fn add(&mut self, number: u64, key: (u64, u64), name: String, image: Option<Image>) {
-        let module = image.map(|i| Module::new(i, &self.search));
-        let walked = module.as_ref().filter(|_| self.walks);
-        let rows = walked.map(packed).unwrap_or_default();
-        let first = self.load(&rows);
+    /// Knows a file from now on; what is to be read of it.
+    fn take_up(&mut self, number: u64, key: (u64, u64), name: String, image: Option<Image>) -> Job {
+        let module = image.map(|i| Arc::new(Module::new(i, &self.search)));
+        let file = File {
+            name: name.clone(),
+            module: module.clone(),
+            rows: None,
+        };
+        self.known.insert(number, file);
+        Job {
+            number,
+            key,
+            path: name,
+            module,
+            wanted: Wanted {
+                rows: self.walks,
+                names: self.names.as_ref().map(NameTables::with_lines),
+            },
+        }
+    }
+
+    /// Gives handlers what was read of a file.
+    fn install(&mut self, read: Contents) {
+        if let Some(rows) = &read.rows {
+            self.install_rows(read.number, read.key, rows);
+        }
+        if let (Some(names), Some(tables)) = (&mut self.names, &read.tables)
+            && !names.add(read.number, tables)
+        {
+            self.without_names += 1;
+        }
+    }
+
+    fn install_rows(&mut self, number: u64, key: (u64, u64), rows: &[u64]) {
+        let first = self.load(rows);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&key.0.to_ne_bytes());
         id[8..].copy_from_slice(&key.1.to_ne_bytes());
@@ -234,19 +289,6 @@ impl UserFiles {
         if self.files.update(&id, &value, 0).is_err() {
             self.without_rows += 1;
         }
-        if let Some(names) = &mut self.names
-            && !names.add(number, &name, module.as_ref())
-        {
-            self.without_names += 1;
-        }
-        self.known.insert(
-            number,
-            File {
-                name,
-                module,
-                rows: None,
-            },
-        );
     }
 
     /// Gives rows to the kernel; the index of the first, `None` where there is no room.
@@ -318,7 +360,7 @@ impl UserFiles {
     fn file(&mut self, number: u64) -> Option<&mut File> {
         let file = self.known.get_mut(&number)?;
         if number == VDSO.into() && file.module.is_none() {
-            file.module = vdso().map(|image| Module::new(image, &self.search));
+            file.module = vdso().map(|image| Arc::new(Module::new(image, &self.search)));
         }
         Some(file)
     }
@@ -533,8 +575,7 @@ fn pack(rows: &[UnwindRow], offset: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
         let Some(start) = offset(row.start).and_then(|o| u32::try_from(o).ok()) else {
             continue;
         };
-        let (how, cfa, rbp) = rule(row);
-        let rest = u64::from(how) << 56 | u64::from(rbp) << 48 | u64::from(cfa as u16) << 32;
+        let rest = packed_rule(row);
         if last == Some(rest) {
             continue;
         }
@@ -543,6 +584,12 @@ fn pack(rows: &[UnwindRow], offset: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
     }
     out.sort_by_key(|r| *r as u32);
     out
+}
+
+/// A row without its start.
+fn packed_rule(row: &UnwindRow) -> u64 {
+    let (how, cfa, rbp) = rule(row);
+    u64::from(how) << 56 | u64::from(rbp) << 48 | u64::from(cfa as u16) << 32
 }
 
 /// Kind, CFA and rbp of a row.

@@ -76,28 +76,47 @@ impl Symbolic {
 
     /// Whether kernel handlers can make the text themselves.
     pub fn in_kernel(self) -> bool {
-        use Symbolic::{UserBrief, UserData, UserLines, UserModule, UserName, UserSimple};
+        use Symbolic::{KernelLines, KernelSimple};
+        !self.of_kernel() || matches!(self, KernelLines | KernelSimple)
+    }
+
+    /// Whether it has places in the source.
+    pub fn has_lines(self) -> bool {
+        use Symbolic::{
+            KernelFile, KernelFileLine, KernelFileLines, KernelLine, UserFile, UserFileLine,
+            UserFileLines, UserLine, UserPlace, UserSimpleLines,
+        };
         matches!(
             self,
-            UserLines | UserSimple | UserBrief | UserName | UserData | UserModule
+            UserFileLines
+                | UserFileLine
+                | UserFile
+                | UserLine
+                | UserSimpleLines
+                | UserPlace
+                | KernelFileLines
+                | KernelFileLine
+                | KernelFile
+                | KernelLine
         )
     }
 
-    /// The same of the text that an instruction makes.
-    pub fn made_in_kernel(inst: &Inst) -> bool {
-        use spile_ir::Intrinsic::{Interrupted, UserSymbolic, UserSymbolicFrom};
+    /// The form of the text that an instruction makes, where it is one.
+    pub fn of(inst: &Inst) -> Option<Symbolic> {
+        use spile_ir::Intrinsic::Interrupted;
         match inst {
-            Inst::Intr {
-                f: UserSymbolic | UserSymbolicFrom,
-                args,
-                ..
-            } => match args.first() {
-                Some(Val::Imm(form)) => Symbolic::by_number(*form).is_some_and(Symbolic::in_kernel),
-                _ => false,
+            Inst::Intr { f: Interrupted, .. } => Some(Symbolic::UserName),
+            Inst::Intr { f, args, .. } if f.is_symbolic() => match args.first() {
+                Some(Val::Imm(form)) => Symbolic::by_number(*form),
+                _ => None,
             },
-            Inst::Intr { f, .. } => *f == Interrupted,
-            _ => false,
+            _ => None,
         }
+    }
+
+    /// Whether kernel handlers can make the text themselves that an instruction makes.
+    pub fn made_in_kernel(inst: &Inst) -> bool {
+        Self::of(inst).is_some_and(Symbolic::in_kernel)
     }
 
     /// Whether it is made of addresses of the kernel.

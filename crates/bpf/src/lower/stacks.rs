@@ -7,9 +7,12 @@
 //! the kernel itself (`bpf_snprintf` with `%ps`, `%pS`), so they are real text, as stacks are:
 //! keys and comparisons see what is printed.
 //!
-//! Texts of stacks that only the controller can make go through values as marks: the session's
+//! Texts of stacks go through values as marks, from which the controller makes them: the session's
 //! word, a letter for the form, what the text is made of, a semicolon. [`spile_ir::marks`] finds
-//! what would look into one: there the text is made here (`names.rs`), or the script refused.
+//! what would look into one: there the text is made here (`lines.rs` for those of the kernel, `names.rs`
+//! for those of programs).
+
+mod lines;
 
 use spile_ir::{Event, Reg as IrReg, Val};
 
@@ -17,7 +20,7 @@ use super::append::flag;
 use super::argstr::Put;
 use super::hex::{APPEND_HEX, append_hex};
 use super::{CTX, Gen, Res, TMP, Text};
-use crate::asm::{Function, Section};
+use crate::asm::{Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size, Src};
 use crate::layout::{Symbolic, percpu, shared, stack_words};
@@ -106,7 +109,7 @@ impl Gen<'_> {
         })?;
         self.pool.sub("append_stack", |_| {
             let p = Put::new("append_stack", &["how", "first", "most"], plan, cpus);
-            append_stack(p, &room)
+            append_stack(p, &room, "append_address")
         })
     }
 
@@ -117,6 +120,12 @@ impl Gen<'_> {
         };
         let form = symbolic_form(form);
         self.take_kernel_stack()?;
+        if self.makes_text(dst) {
+            self.begin_text(width);
+            self.append_kernel_lines(form, first)?;
+            self.end_text(off, width);
+            return Ok(());
+        }
         self.use_append_stack()?;
         self.begin_text(width);
         self.begin_mark(form)?;
@@ -210,6 +219,13 @@ impl Gen<'_> {
         };
         let form = symbolic_form(form);
         let of = self.text(of)?;
+        if self.makes_text(dst) {
+            let of = self.in_block(of)?;
+            self.begin_text(width);
+            self.append_lines_of(form, &of)?;
+            self.end_text(off, width);
+            return Ok(());
+        }
         self.begin_text(width);
         self.begin_mark(form)?;
         self.append_text(&of, 0, None)?;
@@ -308,15 +324,16 @@ mod how {
     pub const FIRST: i32 = 0x400;
 }
 
-/// `append_stack(how, first, most)`: appends so many of the addresses in the room.
-fn append_stack(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
+/// `NAME(how, first, most)`: appends so many of the addresses in the room, by a call of `one(index, how)` for
+/// each.
+fn append_stack(mut p: Put<'_>, room: &StackRoom, one: &'static str) -> Res<Function> {
     p.asm.alu(AluOp::Or, R7, how::FIRST);
     // Once more, to see whether there are more.
     for _ in 0..=room.most {
         p.asm.jump_if(Cond::Eq, R9, 0, p.end);
         p.asm.mov(R1, R8);
         p.asm.mov(R2, R7);
-        p.asm.call_sub("append_address");
+        p.asm.call_sub(one);
         p.asm.jump_if(Cond::Ne, R0, 0, p.end);
         p.asm.alu(AluOp::And, R7, how::FIRST - 1);
         p.asm.add(R8, 1);
@@ -328,6 +345,22 @@ fn append_stack(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
 /// `append_address(index, how)`: appends an address in the room; not 0 behind the last.
 fn append_address(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
     let [bare, last, cut, number] = std::array::from_fn(|_| p.asm.label());
+    address_of_room(&mut p, room, last, cut);
+    p.asm.mov(R1, R8);
+    p.asm.alu(AluOp::And, R1, how::BETWEEN | how::FIRST);
+    p.asm.jump_if(Cond::Ne, R1, how::BETWEEN, bare);
+    put_byte(&mut p, b' ');
+    p.asm.bind(bare);
+    put_hex_as(&mut p, R9, R8);
+    p.asm.alu(AluOp::And, R8, how::BEHIND);
+    p.asm.jump_if(Cond::Eq, R8, 0, number);
+    put_byte(&mut p, b' ');
+    p.asm.bind(number);
+    no_more(p, last, cut)
+}
+
+/// `r9` = the address in the room with the index r7; `last` behind the last, `cut` at the limit.
+fn address_of_room(p: &mut Put<'_>, room: &StackRoom, last: Label, cut: Label) {
     let asm = &mut p.asm;
     asm.mov(R1, R7);
     asm.alu(AluOp::Lsh, R1, 3);
@@ -341,16 +374,10 @@ fn append_address(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
     // What ends a chain is no address.
     asm.jump_if(Cond::Eq, R9, 0, last);
     asm.jump_if(Cond::Ge, R7, room.most as i32, cut);
-    asm.mov(R1, R8);
-    asm.alu(AluOp::And, R1, how::BETWEEN | how::FIRST);
-    asm.jump_if(Cond::Ne, R1, how::BETWEEN, bare);
-    put_byte(&mut p, b' ');
-    p.asm.bind(bare);
-    put_hex_as(&mut p, R9, R8);
-    p.asm.alu(AluOp::And, R8, how::BEHIND);
-    p.asm.jump_if(Cond::Eq, R8, 0, number);
-    put_byte(&mut p, b' ');
-    p.asm.bind(number);
+}
+
+/// Ends with 0; and behind these labels, where there are no more addresses, with 1.
+fn no_more(mut p: Put<'_>, last: Label, cut: Label) -> Res<Function> {
     let end = p.end;
     p.asm.jump(end);
     p.asm.bind(cut);

@@ -1,5 +1,6 @@
 //! Room for stacks of the kernel and of programs, and what is needed to walk them.
 
+use spile_ir::marks::{In, Marks};
 use spile_ir::{Event, Inst, Program, Val};
 
 use super::{Bump, insts};
@@ -26,6 +27,10 @@ pub struct StackRoom {
     pub kernel: bool,
     /// Whether stacks of programs are walked, and no addresses only looked up.
     pub rows: bool,
+    /// Whether kernel handlers make texts of programs' symbols,
+    pub names: bool,
+    /// and of places in their source.
+    pub lines: bool,
     /// What walks of programs' stacks need, where there are any.
     pub user: Option<u32>,
     /// Place in the shared block of the last number that a file got.
@@ -58,13 +63,33 @@ pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
     )
 }
 
+/// The texts that kernel handlers make of programs' symbols.
+fn made(program: &Program, marks: &Marks) -> Vec<Symbolic> {
+    let mut all = Vec::new();
+    for (i, handler) in program.handlers.iter().enumerate() {
+        let insts = handler.body.blocks.iter().flat_map(|b| &b.insts);
+        all.extend(insts.filter_map(|(inst, _)| match inst {
+            Inst::Intr { dst: Some(dst), .. } if marks.made(In::Handler(i), *dst) => {
+                Symbolic::of(inst).filter(|form| !form.of_kernel())
+            }
+            _ => None,
+        }));
+    }
+    all
+}
+
 impl StackRoom {
     /// Bytes of all addresses.
     pub fn bytes(&self) -> u32 {
         8 * (self.most + OWN_FRAMES + 2)
     }
 
-    pub(super) fn new(program: &Program, shared: &mut Bump, cpu: &mut Bump) -> Option<StackRoom> {
+    pub(super) fn new(
+        program: &Program,
+        marks: &Marks,
+        shared: &mut Bump,
+        cpu: &mut Bump,
+    ) -> Option<StackRoom> {
         use spile_ir::intrinsics::Intrinsic as I;
         let takes = takes_kernel_stack;
         let user = insts(program).any(takes_user_stack);
@@ -102,7 +127,10 @@ impl StackRoom {
                 points.push(point);
             }
         }
+        let made = made(program, marks);
         let room = StackRoom {
+            names: !made.is_empty(),
+            lines: made.iter().any(|form| form.has_lines()),
             most: program.limits.maxbacktrace,
             frames: 0,
             count: 0,

@@ -5,8 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use spile_bpf::layout::{COPY_FIELDS, COPY_PAGES, EXACT, unwind_row::kind};
+use spile_debuginfo::cfi;
 
-use super::{Place, UserFiles, packed};
+use super::{Place, UserFiles, packed, packed_rule};
 use crate::record::{Field, Piece};
 
 /// Copies that are remembered.
@@ -193,11 +194,25 @@ impl UserFiles {
     /// The row of an address; and whether its file is known.
     fn row(&mut self, maps: &[Mapping], address: u64) -> (Option<u64>, bool) {
         let place = place_of(maps, address, 0);
+        if let Some(row) = self.header_row(place) {
+            return (Some(row), true);
+        }
         let Some(rows) = self.rows(place.file) else {
             return (None, false);
         };
         let behind = rows.partition_point(|r| u64::from(*r as u32) <= place.offset);
         (behind.checked_sub(1).map(|at| rows[at]), true)
+    }
+
+    /// The row by the table of functions that most files have: all rows take long to read.
+    fn header_row(&mut self, place: Place) -> Option<u64> {
+        let file = self.file(place.file)?;
+        if file.rows.is_some() {
+            return None;
+        }
+        let image = file.module.as_ref()?.image();
+        let row = cfi::by_header(image, image.address_of_offset(place.offset)?)?;
+        Some(packed_rule(&row))
     }
 
     fn rows(&mut self, number: u64) -> Option<Rc<[u64]>> {

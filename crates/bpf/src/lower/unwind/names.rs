@@ -11,9 +11,10 @@ use crate::asm::{Function, Label};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
 use crate::layout::{
-    EXACT, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, Symbolic, VDSO, percpu, symbol_row,
+    EXACT, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, Symbolic, VDSO, percpu,
+    symbol_row,
 };
-use crate::lower::append::flag;
+use crate::lower::append::{append_number, flag};
 use crate::lower::argstr::Put;
 use crate::lower::hex::{APPEND_HEX, append_hex};
 use crate::lower::stacks::put_byte;
@@ -21,6 +22,9 @@ use crate::lower::{Gen, Res};
 
 /// Halvings of a search among rows: [`symbol_row::MAX`] of a file.
 const HALVINGS: u32 = 20;
+
+/// The subprogram that appends lines' numbers.
+const NUMBER: &str = "append_number_10";
 
 /// What is written of a frame.
 mod how {
@@ -40,24 +44,38 @@ mod how {
     pub const ONLY: i32 = 64;
     /// Frames behind the first are behind calls.
     pub const STACK: i32 = 128;
+    /// The place in the source, behind what says where in the code it is.
+    pub const AT: i32 = 256;
+    /// The source file,
+    pub const FILE: i32 = 512;
+    /// the line in it; or the address where they are not known.
+    pub const NUMBER: i32 = 1024;
+    /// A tab and the place in the source behind the name.
+    pub const PLACE: i32 = 2048;
 }
 
 /// How a form is written.
 fn how_of(form: Symbolic) -> i32 {
-    use how::{BASE, END, LINE, MODULE, OFFSET, ONLY, SIZE, STACK};
+    use how::{AT, BASE, END, FILE, LINE, MODULE, NUMBER, OFFSET, ONLY, PLACE, SIZE, STACK};
     match form {
         Symbolic::UserLines => LINE | OFFSET | SIZE | MODULE | END | STACK,
         Symbolic::UserSimple => OFFSET | BASE | END | STACK,
         Symbolic::UserBrief => OFFSET | END | STACK,
         Symbolic::UserData => OFFSET | SIZE | MODULE,
         Symbolic::UserModule => ONLY,
+        Symbolic::UserFileLines => AT | how_of(Symbolic::UserLines),
+        Symbolic::UserSimpleLines => AT | how_of(Symbolic::UserSimple),
+        Symbolic::UserFileLine => FILE | NUMBER,
+        Symbolic::UserFile => FILE,
+        Symbolic::UserLine => NUMBER,
+        Symbolic::UserPlace => PLACE,
         _ => 0,
     }
 }
 
 impl Gen<'_> {
     /// Whether the text itself is made that an instruction puts into this register.
-    pub(super) fn makes_text(&self, dst: IrReg) -> bool {
+    pub(in crate::lower) fn makes_text(&self, dst: IrReg) -> bool {
         self.plan.marks.made(In::Handler(self.handler.index()), dst)
     }
 
@@ -104,6 +122,13 @@ impl Gen<'_> {
         self.pool.sub("append_file", |_| {
             walk("append_file", &["how"]).append_file()
         })?;
+        if room.lines {
+            self.pool
+                .sub(NUMBER, |pool| append_number(plan, pool, 10))?;
+            self.pool.sub("append_place", |_| {
+                walk("append_place", &["how"]).append_place()
+            })?;
+        }
         self.pool.sub("append_symbol", |_| {
             walk("append_symbol", &["index", "how"]).append_symbol()
         })
@@ -124,6 +149,8 @@ mod word {
     /// The two words in front of a name.
     pub const BASE: u32 = at::READ;
     pub const SIZE: u32 = at::READ + 8;
+    /// What is looked up in the file's tables.
+    pub const KEY: u32 = at::MAPPINGS;
 }
 
 impl Walk<'_> {
@@ -144,7 +171,9 @@ impl Walk<'_> {
             self.base + at::FILES as i16,
             self.base + at::offsets(self.room.most) as i16,
         );
+        self.set(word::KEY, -1);
         for field in [
+            word::FILE,
             word::NAME,
             word::MODULE,
             word::PLACE,
@@ -186,6 +215,7 @@ impl Walk<'_> {
         self.asm().alu(AluOp::Sub, R7, R8);
         self.asm().alu(AluOp::And, R7, 0x7fff_ffff);
         self.asm().alu(AluOp::Or, R7, R1);
+        self.set(word::KEY, R7);
         self.element(SYMBOLS_MAP, word::FILE, unnamed);
         self.asm().load(Size::DW, R1, R0, symbol_row::NAME);
         self.set(word::MODULE, R1);
@@ -310,6 +340,14 @@ impl Walk<'_> {
         self.unless(how::ONLY, many);
         self.asm().jump(only);
         self.asm().bind(many);
+        if self.room.lines {
+            let text = self.asm().label();
+            self.unless(how::FILE | how::NUMBER, text);
+            self.asm().mov(R1, R8);
+            self.place_or_address();
+            self.asm().jump(end);
+            self.asm().bind(text);
+        }
         let begun = self.asm().label();
         self.unless(how::LINE, begun);
         self.append_literal(" ");
@@ -332,9 +370,78 @@ impl Walk<'_> {
         self.asm().bind(only);
         self.only(end);
         self.asm().bind(ends);
+        if self.room.lines {
+            let last = self.asm().label();
+            self.unless(how::PLACE, last);
+            self.append_literal("\t");
+            self.asm().mov(R1, how::FILE | how::NUMBER);
+            self.place_or_address();
+            self.asm().bind(last);
+        }
         self.unless(how::END, end);
         self.append_literal("\n");
         self.p.finish()
+    }
+
+    /// Appends the place in the source as r1 says, or the address r9.
+    fn place_or_address(&mut self) {
+        let known = self.asm().label();
+        self.asm().call_sub("append_place");
+        self.asm().jump_if(Cond::Eq, R0, 0, known);
+        self.append_hex(R9);
+        self.asm().bind(known);
+    }
+
+    /// Appends the place in the source if it is wanted there.
+    fn append_at(&mut self) {
+        if !self.room.lines {
+            return;
+        }
+        let none = self.asm().label();
+        self.unless(how::AT, none);
+        self.asm().mov(R1, how::AT | how::FILE | how::NUMBER);
+        self.asm().call_sub("append_place");
+        self.asm().bind(none);
+    }
+
+    /// `append_place(how)`: appends the place in the source of what `find_symbol` was asked for; 1 where
+    /// it is not known.
+    fn append_place(mut self) -> Res<Function> {
+        let [unknown, begun, colon, number] = std::array::from_fn(|_| self.p.asm.label());
+        let end = self.p.end;
+        self.asm().mov(R8, R7);
+        self.element(SYMBOLS_MAP, word::FILE, unknown);
+        self.asm().load(Size::DW, R1, R0, symbol_row::FIRST_LINE);
+        self.asm().load(Size::DW, R2, R0, symbol_row::LINES);
+        self.asm().jump_if(Cond::Eq, R2, 0, unknown);
+        self.set(at::LO, R1);
+        self.asm().add(R2, R1);
+        self.set(at::HI, R2);
+        self.get(R7, word::KEY);
+        self.search((LINE_ROWS_MAP, HALVINGS), 0, unknown);
+        self.asm().load(Size::W, R9, R0, 8);
+        self.asm().load(Size::W, R1, R0, 4);
+        self.asm().jump_if(Cond::Eq, R1, 0, unknown);
+        self.name(R1, unknown);
+        self.asm().mov(R7, R3);
+        self.unless(how::AT, begun);
+        self.append_literal(" at ");
+        self.asm().bind(begun);
+        self.unless(how::FILE, colon);
+        self.asm().mov(R3, R7);
+        self.append_kernel_text(end);
+        self.unless(how::NUMBER, end);
+        self.append_literal(":");
+        self.asm().jump(number);
+        self.asm().bind(colon);
+        self.unless(how::NUMBER, end);
+        self.asm().bind(number);
+        self.asm().mov(R1, -1);
+        self.asm().mov(R2, R9);
+        self.asm().mov(R3, 0);
+        self.asm().mov(R4, 0);
+        self.asm().call_sub(NUMBER);
+        self.two_ends(unknown)
     }
 
     /// A place with a symbol; r9 is its address.
@@ -358,6 +465,7 @@ impl Walk<'_> {
         self.get(R9, word::SIZE);
         self.append_hex(R9);
         self.asm().bind(unsized_);
+        self.append_at();
         self.unless(how::MODULE | how::BASE, ends);
         self.get(R1, word::MODULE);
         self.asm().jump_if(Cond::Eq, R1, 0, ends);
@@ -391,6 +499,7 @@ impl Walk<'_> {
         self.append_hex(R9);
         self.asm().bind(no_size);
         self.append_literal("]");
+        self.append_at();
         self.asm().jump(ends);
     }
 
