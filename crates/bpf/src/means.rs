@@ -137,6 +137,7 @@ fn serves(function: Typed, ret: bool, f: I, args: &[Val]) -> bool {
         // Stacks begin elsewhere.
         I::CtxReg | I::CtxAddr | I::CtxEntry | I::CtxPlace => false,
         I::KernelStack | I::KernelFrame | I::KernelSymbolic => false,
+        I::StackWords | I::StackMark | I::StackRest => true,
         I::UserStack | I::UserFrame | I::UserSymbolic | I::UserSymbolicFrom => false,
         I::Symbolic => false,
         _ => true,

@@ -78,7 +78,7 @@ macro_rules! intrinsics {
                 matches!(self, CtxArg | CtxReg | RegArg | SysArg)
             }
 
-            /// Whether its result in a kernel handler is a mark for a text that only the
+            /// Whether its result in a kernel handler is or has a mark for a text that only the
             /// controller can make.
             pub fn is_symbolic(self) -> bool {
                 matches!(
@@ -87,8 +87,15 @@ macro_rules! intrinsics {
                         | Intrinsic::KernelSymbolic
                         | Intrinsic::UserSymbolic
                         | Intrinsic::UserSymbolicFrom
+                        | Intrinsic::UserStack
                         | Intrinsic::Interrupted
                 )
+            }
+
+            /// Whether it makes something of a mark for the rest of a stack.
+            pub fn knows_marks(self) -> bool {
+                use Intrinsic::*;
+                matches!(self, StackWords | StackMark | StackRest)
             }
 
             /// By name in the text form.
@@ -209,7 +216,10 @@ intrinsics! {
     SymData "sym_data" (Long) -> Str, KC, pure; "`name+0xoff/0xsize [module]` of a kernel address, `[kernel]` for the kernel itself; or the address in hex."
     KernelStack "kernel_stack" (Long) -> Str, K, pure; "Addresses of the kernel's stack at the event, `0x` and hex, with spaces between; at most so many, all where -1, all with a space behind each where -2. The machinery of the probe is left out."
     KernelFrame "kernel_frame" (Long) -> Long, K, pure; "Address n of the kernel's stack at the event, from 0; 0 where it is not that deep."
-    UserStack "user_stack" (Long) -> Str, K, pure; "Addresses of the current program's stack, `0x` and hex, with spaces between; at most so many, all where -1, all with a space behind each where -2. Nothing where there is no program."
+    UserStack "user_stack" (Long) -> Str, K, pure; "Addresses of the current program's stack, `0x` and hex, with spaces between; at most so many, all where -1, all with a space behind each where -2. Nothing where there is no program. The rest of a stack that only the controller can walk is a mark."
+    StackWords "stack_words" (Str) -> Str, K, pure; "A text of addresses, for who knows that the last word can be a mark for the rest of the stack."
+    StackMark "stack_mark" (Str) -> Long, K, pure; "Whether a word of a text of addresses is such a mark."
+    StackRest "stack_rest" (Str, Str) -> Str, K, pure; "Of such a word, from the text given second, the mark for a line of each address, with its symbol."
     UserFrame "user_frame" (Long) -> Long, K, pure; "Address n of the current program's stack, from 0; 0 where it is not that deep."
     UserSymbolic "user_symbolic" (Long, Long) -> Str, K, pure; "The text of the current program's stack from frame n on, in forms with addresses 16 of them, or of address n in it, in a form (constant, see `spile_bpf::layout::Symbolic`); a mark as `symbolic` makes it."
     UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, K, pure; "The same of the stack only, in the forms of stacks, as it is where the program is at the third and has the fourth as stack pointer, the fifth as frame pointer."

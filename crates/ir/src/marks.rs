@@ -243,6 +243,11 @@ impl Flows {
                     self.flow(Holder::Result(func.index()), reg(dst));
                 }
             }
+            Inst::Intr {
+                f: Intrinsic::StackRest,
+                dst: Some(dst),
+                args,
+            } => all(args, reg(dst)),
             _ => {}
         }
     }
@@ -339,6 +344,7 @@ fn looks_into(program: &Program, inst: &Inst, need: &mut dyn FnMut(Val)) {
         | Inst::Call { .. }
         | Inst::Save { .. }
         | Inst::Restore { .. } => {}
+        Inst::Intr { f, .. } if f.knows_marks() => {}
         Inst::Sprint { fmt, .. } => {
             let format = program.formats.get(fmt.index());
             if !format.is_some_and(plain) {

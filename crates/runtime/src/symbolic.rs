@@ -251,12 +251,17 @@ impl Symbolizer {
                 continue;
             };
             let all = if place.file == COPIED.into() {
-                let left = self.frames.saturating_sub(i);
+                // A text of addresses says how many it has.
+                let before = i.max(place.addr.unwrap_or(0).try_into().unwrap_or(i));
+                let left = self.frames.saturating_sub(before);
                 files.copied(place.offset).into_iter().take(left).collect()
             } else {
                 vec![place]
             };
-            for mut place in all {
+            for (n, mut place) in all.into_iter().enumerate() {
+                if n > 0 && form == Symbolic::UserAddresses {
+                    out.push(b' ');
+                }
                 place.back = u64::from(form.of_stack() && i > 0 && place.offset & EXACT == 0);
                 place.offset &= !EXACT;
                 out.extend_from_slice(user_text(form, place, files).as_bytes());
@@ -387,6 +392,8 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
             Some((name, offset, _)) => format!("{name}+{offset:#x}\n"),
             None => format!("{addr:#x}\n"),
         },
+        Symbolic::UserAddresses => format!("{addr:#x}"),
+        Symbolic::UserAddressLines => format!(" {addr:#x} : {}\n", data("")),
         Symbolic::UserName => name(),
         Symbolic::UserPlace => match files.line(place).map(plain_file) {
             Some((file, n)) => format!("{}\t{file}:{n}", name()),

@@ -56,6 +56,10 @@ symbolic! {
     UserSimpleLines b'R';
     /// Name of the symbol at an address of the current program, a tab, and its place in the source.
     UserPlace b'T';
+    /// Addresses of the current program, with spaces between: behind those that a text has.
+    UserAddresses b'A';
+    /// The same: a line each, address, symbol, offset, size, file.
+    UserAddressLines b'V';
 }
 
 impl Symbolic {
@@ -78,6 +82,11 @@ impl Symbolic {
     pub fn in_kernel(self) -> bool {
         use Symbolic::{KernelLines, KernelSimple};
         !self.of_kernel() || matches!(self, KernelLines | KernelSimple)
+    }
+
+    /// Whether kernel handlers make it by tables of files.
+    pub fn by_tables(self) -> bool {
+        !self.of_kernel() && self != Symbolic::UserAddresses
     }
 
     /// Whether it has places in the source.
@@ -103,9 +112,10 @@ impl Symbolic {
 
     /// The form of the text that an instruction makes, where it is one.
     pub fn of(inst: &Inst) -> Option<Symbolic> {
-        use spile_ir::Intrinsic::Interrupted;
+        use spile_ir::Intrinsic::{Interrupted, UserStack};
         match inst {
             Inst::Intr { f: Interrupted, .. } => Some(Symbolic::UserName),
+            Inst::Intr { f: UserStack, .. } => Some(Symbolic::UserAddresses),
             Inst::Intr { f, args, .. } if f.is_symbolic() => match args.first() {
                 Some(Val::Imm(form)) => Symbolic::by_number(*form),
                 _ => None,

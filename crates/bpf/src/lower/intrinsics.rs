@@ -68,6 +68,9 @@ impl Gen<'_> {
             I::Symbolic => return self.symbolic(dst, args[0], args[1]),
             I::KernelSymbolic => return self.kernel_symbolic(dst, args[0], args[1]),
             I::UserStack => return self.user_stack(dst, args[0]),
+            I::StackWords => return self.copy(dst, args[0]),
+            I::StackMark => self.stack_mark(args[0])?,
+            I::StackRest => return self.stack_rest(dst, args[0]),
             I::UserSymbolic => return self.user_symbolic(dst, args[0], args[1], &[]),
             I::UserSymbolicFrom => {
                 return self.user_symbolic(dst, args[0], args[1], &args[2..]);

@@ -81,11 +81,13 @@ impl Gen<'_> {
             return Ok(());
         };
         self.take_kernel_stack()?;
-        self.stack_text(n, (off, width))
+        self.begin_stack_text(n, width)?;
+        self.end_text(off, width);
+        Ok(())
     }
 
-    /// A slot = the addresses in the room, at most `n`.
-    pub(super) fn stack_text(&mut self, n: Val, (off, width): (u32, u32)) -> Res {
+    /// Begins a text with the addresses in the room, at most `n`.
+    pub(super) fn begin_stack_text(&mut self, n: Val, width: u32) -> Res {
         let behind = n == Val::Imm(-2);
         let how = if behind { how::BEHIND } else { how::BETWEEN };
         self.use_append_stack()?;
@@ -95,7 +97,6 @@ impl Gen<'_> {
         self.asm.mov(R1, flag::MARK | how);
         self.asm.mov(R2, 0);
         self.asm.call_sub("append_stack");
-        self.end_text(off, width);
         Ok(())
     }
 

@@ -23,6 +23,7 @@ mod copies;
 mod frames;
 mod mappings;
 mod names;
+mod rest;
 
 pub(crate) use copies::COPY_BYTES;
 use frames::{CODE, append_each, append_frame, how};
@@ -155,7 +156,6 @@ impl Gen<'_> {
         use_walk(self.pool, self.plan, self.options)?;
         let (_, base, _) = walks(self.plan, self.options)?;
         self.store(base as u32 + at::COPY, i32::from(marks));
-        let (_, base, _) = walks(self.plan, self.options)?;
         let begin = [at::IP, at::SP, at::BP].map(|field| base as u32 + field);
         if most != Some(GIVEN) && self.stack_behind_return(begin)? {
             self.asm.mov(R1, GIVEN);
@@ -173,17 +173,6 @@ impl Gen<'_> {
         self.asm.add(R1, 1);
         self.take_user_stack(None, false)?;
         self.frame_of_room(n)
-    }
-
-    /// `dst` = the first `n` addresses of the current program's stack.
-    pub(super) fn user_stack(&mut self, dst: IrReg, n: Val) -> Res {
-        let Some(slot) = self.slot(dst)? else {
-            return Ok(());
-        };
-        self.long_into(n, R1)?;
-        self.forget(R1);
-        self.take_user_stack(None, false)?;
-        self.stack_text(n, slot)
     }
 
     /// `dst` = a mark for the current program's stack, or for an address in it; of the stack

@@ -70,7 +70,7 @@ fn made(program: &Program, marks: &Marks) -> Vec<Symbolic> {
         let insts = handler.body.blocks.iter().flat_map(|b| &b.insts);
         all.extend(insts.filter_map(|(inst, _)| match inst {
             Inst::Intr { dst: Some(dst), .. } if marks.made(In::Handler(i), *dst) => {
-                Symbolic::of(inst).filter(|form| !form.of_kernel())
+                Symbolic::of(inst).filter(|form| form.by_tables())
             }
             _ => None,
         }));
