@@ -1,4 +1,4 @@
-"""Values of system calls' variables against what is passed: `calls.py SPILE values|texts|every|names`.
+"""Values of system calls' variables against what is passed: `calls.py SPILE values|texts|every|short|names`.
 
 Arguments are passed with all 64 bits of their registers set to something. What a variable has to be
 follows from the C type that the call declares (the manual's, `man 2 NAME`), by ctypes. Texts are
@@ -310,7 +310,10 @@ NUMBERS = {
     "long": (ctypes.c_long, "{}"), "ulong": (ctypes.c_ulong, "{}"),
     "hex": (ctypes.c_ulong, "{:#x}"), "hex32": (ctypes.c_uint, "{:#x}"), "ptr": (ctypes.c_ulong, "{:#x}"),
     "mode": (ctypes.c_uint, "0{:o}"), "long-": (ctypes.c_long, ""), "int-": (ctypes.c_int, ""),
+    "int16": (ctypes.c_short, "{}"), "pair": (ctypes.c_longlong, "{}"),
 }  # fmt: skip
+# What words are to 32-bit programs.
+SHORT = {ctypes.c_long: ctypes.c_int, ctypes.c_ulong: ctypes.c_uint}
 CONSTANTS = {"i": ctypes.c_int, "u": ctypes.c_uint, "l": ctypes.c_ulong}
 # Structures of times that no call takes, so that nothing happens.
 TIMES = {
@@ -323,7 +326,8 @@ TIMES = {
 class Argument:
     """An argument of a row: its kind, what is passed, and what its variables are."""
 
-    def __init__(self, spec, turn, constants, following):
+    def __init__(self, spec, turn, constants, short):
+        self.short = short
         kind, variables = spec.split(":")
         self.variables = variables.split(",")
         self.text = self.raw = None
@@ -338,32 +342,37 @@ class Argument:
                 value |= constants[name] if name else 0
             # A set is as wide as C says, whatever the rest of the register has.
             self.word = value & 0xFFFFFFFF | (0 if of == "l" else 0xDEAD0000 << 32)
+            of = "u" if short and of == "l" else of
             self.ctype, self.text = CONSTANTS[of], names or number
         elif bare in NUMBERS:
             self.ctype, form = NUMBERS[bare]
             self.word = int(given) & (1 << 64) - 1 if given else BAD if "!" in self.kind else dirty
             if bare == "ptr":
                 # Not mapped.
-                self.word = 0xDEAD000000000000 | dirty
+                self.word = (0xDEAD0000 if short else 0xDEAD000000000000) | dirty
+            if short and bare != "pair":
+                self.ctype = SHORT.get(self.ctype, self.ctype)
             self.shown = form.format(self.ctype(self.word).value)
         else:
             self.ctype = ctypes.c_ulong
-            self.word = self.memory(following)
+            self.word = self.memory()
         if self.text is not None:
             self.shown = self.text
 
-    def memory(self, following):
+    def memory(self):
+        place = low if self.short else buffer
         if self.kind == "str":
             self.text, self.raw = f'"{PATH}"', PATH
-            return buffer(PATH.encode() + b"\0")
+            return place(PATH.encode() + b"\0")
         if self.kind == "strings":
             self.text = "[" + ", ".join(json.dumps(s) for s in STRINGS) + "]"
-            all = (ctypes.c_char_p * 3)(*[s.encode() for s in STRINGS], None)
-            KEPT.append(all)
-            return ctypes.addressof(all)
-        if self.kind in TIMES:
-            numbers, self.text = TIMES[self.kind]
-            return buffer(b"".join(n.to_bytes(8, "little", signed=True) for n in numbers))
+            size = 4 if self.short else 8
+            all = [place(s.encode() + b"\0") for s in STRINGS]
+            return place(b"".join(at.to_bytes(size, "little") for at in [*all, 0]))
+        if self.kind.removesuffix("64") in TIMES:
+            numbers, self.text = TIMES[self.kind.removesuffix("64")]
+            size = 4 if self.short and not self.kind.endswith("64") else 8
+            return place(b"".join(n.to_bytes(size, "little", signed=True) for n in numbers))
         if self.kind.startswith("sig("):
             self.ctype, self.text = ctypes.c_int, self.kind[4:-1]
             return 0xDEAD000000000000 | int(signal.Signals[self.text])
@@ -372,10 +381,16 @@ class Argument:
             return 0xDEAD0000FFFFFF9C
         if self.kind == "buf":
             self.text = r'"hi \"x\"\n\000"'
-            return buffer(BUFFER)
+            return place(BUFFER)
         assert self.kind == "sockaddr", self.kind
         self.text = "{AF_INET, 127.0.0.1, 80}"
-        return buffer(bytes([2, 0, 0, 80, 127, 0, 0, 1]) + bytes(8))
+        return place(bytes([2, 0, 0, 80, 127, 0, 0, 1]) + bytes(8))
+
+    def words(self):
+        """What registers get; the rest of them counts for nothing."""
+        if self.kind == "pair":
+            return [self.word & 0xFFFFFFFF | 0xDEAD << 48, self.word >> 32 | 0xDEAD << 48]
+        return [self.word & 0xFFFFFFFF | 0xDEAD << 48 if self.short else self.word]
 
     def value(self, variable):
         """What the variable has to be."""
@@ -398,26 +413,26 @@ class Argument:
         return self.kind == "str" or not self.is_text(variable)
 
 
-def rows():
-    for line in open(f"{ROOT}/tests/syscalls.tsv"):
+def rows(short):
+    """Rows of calls that are made: the name of the point, that in the library, number, result, arguments."""
+    for line in open(f"{ROOT}/tests/syscalls{'-32' if short else ''}.tsv"):
         if not line.startswith("#"):
-            name, number, how, result, args = line.rstrip("\n").split("\t")
+            own, *more, number, how, result, args = line.rstrip("\n").split("\t")
             if how == "called":
-                yield name, int(number), result, args.split()
+                yield f"compat_{own}" if short else own, more[0] if short else own, int(number), result, args.split()
 
 
-def constants():
+def constants(all):
     """The constants that rows name, as C's headers have them."""
-    kinds = [spec.split(":")[0] for *_, args in rows() for spec in args]
+    kinds = [spec.split(":")[0] for *_, args in all for spec in args]
     sets = [re.fullmatch(r"[iul]\((.*)\)", kind) for kind in kinds]
     return of_c({name for found in sets if found for name in found[1].split("|")})
 
 
 def arguments(row, turn, values):
-    name, number, result, specs = row
-    args = []
-    for i, spec in enumerate(specs):
-        args.append(Argument(spec, turn + i, values, None))
+    point, *_, specs = row
+    short = point.startswith("compat_")
+    args = [Argument(spec, turn + i, values, short) for i, spec in enumerate(specs)]
     for i, arg in enumerate(args[:-1]):
         # The length of a buffer, or address, is behind it.
         if arg.kind in ("buf", "sockaddr"):
@@ -429,7 +444,7 @@ def arguments(row, turn, values):
 
 def every_script(some, values):
     for row in some:
-        name, number, result, _ = row
+        point, _, number, result, _ = row
         args = arguments(row, 0, values)
         there = "if (ppid() != target()) next"
         for at, extra in (("", "argstr"), (".return", "retval retstr errno")):
@@ -439,9 +454,8 @@ def every_script(some, values):
             own += [(v, v.endswith("str")) for v in extra.split()]
             forms = ["%s", *("%s" if text else "%d" for _, text in own)]
             names = ["name", *(v for v, _ in own)]
-            # A point with the name of another's call has hits of both.
-            print_it = f'printf("{name}{at} {BETWEEN.join(forms)}\\n", {", ".join(names)})'
-            yield f"probe syscall.{name}{at} {{ {there} {print_it} }}"
+            print_it = f'printf("{point}{at} {BETWEEN.join(forms)}\\n", {", ".join(names)})'
+            yield f"probe syscall.{point}{at} {{ {there} {print_it} }}"
 
 
 TURNS = (0, 3)
@@ -453,27 +467,27 @@ def every_work(some, values):
     told = mmap.mmap(-1, 4096)
     for turn in TURNS:
         for row in some:
-            name, number, result, _ = row
+            point, name, number, result, _ = row
             args = arguments(row, turn, values)
-            words = [a.word for a in args]
+            words = [word for a in args for word in a.words()]
             told[:9] = bytes(9)
             pid = os.fork()
             if pid == 0:
                 prepare(name)
-                ret = make(name, number, words)
+                ret = make(point, number, words)
                 told[:9] = ret.to_bytes(8, "little", signed=True) + b"x"
                 os._exit(0)
             os.waitpid(pid, 0)
             shown = ", ".join(a.shown for a in args if a.shown)
             own = [a.value(v) for a in args for v in a.variables]
-            want.append(f"{name} " + BETWEEN.join([name, *own, shown]))
+            want.append(f"{point} " + BETWEEN.join([name, *own, shown]))
             if result == "-":
                 continue
             ret = int.from_bytes(told[:8], "little", signed=True)
             if result not in "dxo":
                 ret = int(result)
             else:
-                assert told[8:9] == b"x", f"{name} does not return"
+                assert told[8:9] == b"x", f"{point} does not return"
             own = [a.value(v) for a in args for v in a.variables if a.at_return(v)]
             text = {"d": "{}", "x": "{:#x}", "o": "0{:o}"}.get(result, "{}").format(ret)
             if result == "o" and ret == 0:
@@ -481,7 +495,7 @@ def every_work(some, values):
             if ret < 0:
                 code = errno.errorcode.get(-ret)
                 text = f"{ret} ({code})" if code else str(ret)
-            want.append(f"{name}.return " + BETWEEN.join([name, *own, str(ret), text, str(max(-ret, 0))]))
+            want.append(f"{point}.return " + BETWEEN.join([name, *own, str(ret), text, str(max(-ret, 0))]))
     return want
 
 
@@ -494,33 +508,57 @@ def prepare(name):
         signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
 
 
-def make(name, number, words):
-    if name in ("fork", "vfork"):
-        return NEW[name]()
-    return libc_call(number, words)
-
-
-def new_by_fork():
-    ret = syscall(57)
-    if ret == 0:
-        os._exit(0)
-    os.waitpid(ret, 0)
+def make(point, number, words):
+    if point == "vfork":
+        # The C library's own: a process that shares its parent's stack must not return.
+        child = subprocess.Popen(["/bin/true"])
+        child.wait()
+        return child.pid
+    ret = short_call(number, words) if point.startswith("compat_") else libc_call(number, words)
+    if point.endswith("fork"):
+        if ret == 0:
+            os._exit(0)
+        os.waitpid(ret, 0)
     return ret
 
 
-def new_by_vfork():
-    # The C library's own: a process that shares its parent's stack must not return.
-    child = subprocess.Popen(["/bin/true"])
-    child.wait()
-    return child.pid
+# Callee-saved registers to the stack; number and six arguments from memory; int $0x80; all back.
+CODE = bytes.fromhex(
+    "53 55 41 54 41 55 41 56 41 57 48 89 f8 48 8b 58 08 48 8b 48 10 48 8b 50 18 48 8b 70 20"
+    "48 8b 78 28 48 8b 68 30 48 8b 00 cd 80 41 5f 41 5e 41 5d 41 5c 5d 5b c3"
+)
+ARENA = []
 
 
-NEW = {"fork": new_by_fork, "vfork": new_by_vfork}
+def low(data):
+    """Memory that 32 bits are enough for."""
+    if not ARENA:
+        libc.mmap.restype = ctypes.c_void_p
+        readable, of_nobody = 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40
+        ARENA.append(libc.mmap(None, ctypes.c_ulong(1 << 22), readable, of_nobody, -1, ctypes.c_long(0)))
+    at = ARENA[0]
+    ctypes.memmove(at, data, len(data))
+    ARENA[0] += -(-len(data) // 16) * 16
+    return at
 
 
-def every(spile):
+def short_call(number, words):
+    """A call as 32-bit programs make it."""
+    code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    code.write(CODE)
+    given = (ctypes.c_ulong * 7)(number, *words)
+    at = ctypes.addressof(ctypes.c_char.from_buffer(code))
+    return ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(at)(ctypes.addressof(given))
+
+
+def short(spile):
+    return every(spile, True)
+
+
+def every(spile, short=False):
     """As many sessions as one can reasonably have programs for."""
-    values, all, wrong = constants(), list(rows()), []
+    all, wrong = list(rows(short)), []
+    values = constants(all)
     for at in range(0, len(all), 64):
         some = all[at : at + 64]
         with open("some", "w") as f:
