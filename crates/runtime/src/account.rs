@@ -67,6 +67,8 @@ pub struct Account {
     pub guessed: u64,
     /// Files in stacks of programs whose unwind rows the kernel had no room for.
     pub no_rows: u64,
+    /// Files of programs whose symbols or lines the kernel had no room for.
+    pub no_tables: u64,
     /// Symbols that handlers looked at in files whose symbols were not there.
     pub unknown_symbols: u64,
     /// Stacks that were deeper than MAXBACKTRACE.
@@ -181,6 +183,11 @@ impl Account {
                 self.no_rows,
                 "files in stacks of programs whose unwind tables found no room: frames in them were \
                  found by frame pointers, and such stacks may end early",
+            ),
+            (
+                self.no_tables,
+                "files of programs whose symbols or lines found no room: handlers that looked at \
+                 them had addresses instead",
             ),
             (
                 self.unknown_symbols,

@@ -318,9 +318,9 @@ impl Controller {
         self.world.texts.symbolic.unfinished()
     }
 
-    /// Files of programs whose unwind rows found no room.
-    pub fn files_without_rows(&self) -> u64 {
-        self.world.texts.symbolic.without_rows()
+    /// Files of programs whose unwind rows, and whose symbols or lines, found no room.
+    pub fn files_without_room(&self) -> (u64, u64) {
+        self.world.texts.symbolic.without_room()
     }
 
     /// Reads the string that a record leaves to the controller, if it is such a record.

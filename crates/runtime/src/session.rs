@@ -629,13 +629,14 @@ impl Session {
         let guessed = state.sum(percpu::GUESSED) + self.controller.unfinished_stacks();
         let cut_stacks = state.sum(percpu::CUT_STACKS);
         let unknown_symbols = state.sum(percpu::UNNAMED);
-        let no_rows = self.controller.files_without_rows();
+        let (no_rows, no_tables) = self.controller.files_without_room();
         let account = &mut self.controller.account;
         account.skipped = skipped;
         account.lost_output = lost;
         account.guessed = guessed;
         account.cut_stacks = cut_stacks;
         account.no_rows = no_rows;
+        account.no_tables = no_tables;
         account.unknown_symbols = unknown_symbols;
         self.controller.set_kernel_counts(errors, cut);
     }

@@ -83,9 +83,11 @@ impl Symbolizer {
         }
     }
 
-    /// Files whose unwind rows found no room.
-    pub fn without_rows(&self) -> u64 {
-        self.files.borrow().as_ref().map_or(0, |f| f.without_rows)
+    /// Files whose unwind rows, and whose symbols or lines, found no room.
+    pub fn without_room(&self) -> (u64, u64) {
+        let files = self.files.borrow();
+        let files = files.as_ref();
+        files.map_or((0, 0), |f| (f.without_rows, f.without_names))
     }
 
     /// Takes up a file: see [`UserFiles::learn`].
