@@ -1,21 +1,28 @@
-//! The files of `procfs` probes: named pipes in a directory of the session.
+//! The files of `procfs` probes, in a directory of the session.
 //!
-//! A pipe has one stream for all who have it open, so each reader gets a pipe of his own: as soon
-//! as one has come (inotify tells), a new pipe takes the place under the name, and the old one is
-//! his. The session holds the pipe's other end, so that opening it does not wait.
+//! A file that is only read is a regular one, empty and leased (`lease.rs`): the kernel holds whoever
+//! opens it until the session has put another file in its place, run the handler, written the text and
+//! given the lease back. So each reader has a whole text that was made after it came, however slowly it reads
+//! and however many come; those that come at the same moment have the same one.
 //!
-//! | file | held | a reader, a writer |
+//! Files that are written to are named pipes, and so are all where the file system has no leases. A
+//! pipe has one stream for all who have it open: as soon as a reader has come (inotify tells), a new
+//! pipe takes the place under the name, and the old one is his. The session holds the pipe's other end, so
+//! that opening it does not wait.
+//!
+//! | pipe | held | a reader, a writer |
 //! |---|---|---|
 //! | read | both ends | gets what the handler sets, then the end |
 //! | write | both ends | each line is one hit; what is left when it closes, too |
 //! | read and write | the writing end | a writer waits for up to [`WINDOW`]: then a new pipe takes the place, and the old one is read. Held open for both, the next reader would take what was written |
 //!
 //! Who looked a name up before another pipe took the place can open the old one later: an old pipe is
-//! kept for a window more, and looked at once more for readers.
+//! kept for a window more, and looked at once more for readers. Several readers of one pipe get their texts
+//! one after the other, which each has a little time to take: on a busy machine one can take another's.
 //!
-//! Nothing here waits for anybody: what nobody reads stays in the pipe, which holds it all.
+//! Nothing here waits long for anybody: what nobody reads stays in the pipe, which holds it all.
 
-use std::io;
+use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -35,6 +42,7 @@ pub use directory::sweep;
 use directory::{Directory, NEW, Place};
 
 mod directory;
+mod lease;
 mod readers;
 
 /// How often files that are read and written let writers in.
@@ -47,6 +55,8 @@ const ROUND: usize = 1 << 16;
 const MOST_OLD: usize = 256;
 /// How long several readers of one pipe have for the part of one of them.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// Tries to have a new file for oneself.
+const TRIES: usize = 10;
 
 /// A file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +107,8 @@ pub fn answer(controller: &mut Controller, program: &Program, request: Request) 
 /// What the session's end of a pipe is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// Readers, who wait; a leased file and no pipe.
+    Lease,
     /// Readers; both ends.
     Serve,
     /// Writers; both ends.
@@ -130,6 +142,8 @@ pub struct Files {
     pipes: Vec<Pipe>,
     old: Vec<Pipe>,
     notify: OwnedFd,
+    /// News of leased files, where there can be some.
+    leases: Option<OwnedFd>,
     /// Where a file is both read and written.
     timer: Option<OwnedFd>,
     directory: Directory,
@@ -157,10 +171,14 @@ impl Files {
             pipes: Vec::new(),
             old: Vec::new(),
             notify: inotify::init(flags).map_err(|e| fail(e.into()))?,
+            leases: None,
             timer: None,
             directory,
             specs,
         };
+        if files.specs.iter().any(|s| s.read && !s.write) {
+            files.leases = lease::news().ok();
+        }
         if files.specs.iter().any(|s| s.read && s.write) {
             files.timer = Some(window().map_err(|e| fail(e.into()))?);
         }
@@ -180,8 +198,8 @@ impl Files {
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let collects = |p: &&Pipe| p.kind == Kind::Collect;
         let pipes = self.pipes.iter().filter(collects).map(|p| p.fd.as_fd());
-        let timer = self.timer.iter().map(AsFd::as_fd);
-        pipes.chain(timer).chain([self.notify.as_fd()])
+        let others = self.timer.iter().chain(&self.leases).map(AsFd::as_fd);
+        pipes.chain(others).chain([self.notify.as_fd()])
     }
 
     /// Does what there is to do; `answer` runs handlers.
@@ -195,15 +213,68 @@ impl Files {
                 self.read(old, answer);
             }
         }
+        self.serve_leased(answer)?;
         if self.timer.as_ref().is_some_and(expired) {
             self.let_writers_in(answer)?;
         }
         Ok(())
     }
 
-    /// A pipe under the file's name; one that was there before loses it.
+    /// Makes the texts of leased files that somebody waits for, and lets them in.
+    fn serve_leased(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) -> io::Result<()> {
+        let Some(news) = &self.leases else {
+            return Ok(());
+        };
+        // Before the look at the files: who comes behind it is news.
+        lease::heard(news);
+        for file in 0..self.pipes.len() {
+            let pipe = &self.pipes[file];
+            if pipe.kind != Kind::Lease || !lease::wanted(&pipe.fd) {
+                continue;
+            }
+            let old = self.replace(file)?;
+            let path = self.specs[file].path.clone();
+            let text = answer(Request::Read(path.clone()));
+            // The lease goes with the descriptor.
+            if let Err(e) = std::fs::File::from(old.fd).write_all(&text) {
+                crate::output::warn(&format!("writing to the file {path}: {e}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A leased file under the file's name; none where that cannot be.
+    fn make_leased(&self, file: usize) -> Option<Pipe> {
+        self.leases.as_ref()?;
+        let (spec, place) = (&self.specs[file], &self.places[file]);
+        let dir = place.directory.as_fd();
+        for _ in 0..TRIES {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let fd = rustix::fs::openat(dir, NEW, flags, Mode::RUSR | Mode::WUSR).ok()?;
+            // Somebody else may look at what is new in the directory.
+            let leased = lease::take(&fd).is_ok();
+            let mode = Mode::from_bits_truncate(spec.mode.into());
+            if leased
+                && directory::mark(&fd).is_ok()
+                && rustix::fs::fchmod(&fd, mode).is_ok()
+                && rustix::fs::renameat(dir, NEW, dir, &*place.name).is_ok()
+            {
+                return Some(Pipe::new(file, Kind::Lease, fd, None));
+            }
+            rustix::fs::unlinkat(dir, NEW, rustix::fs::AtFlags::empty()).ok()?;
+        }
+        None
+    }
+
+    /// A pipe or a leased file under the file's name; one that was there before loses it.
     fn make(&self, file: usize) -> Result<Pipe, Errno> {
         let (spec, place) = (&self.specs[file], &self.places[file]);
+        if spec.read
+            && !spec.write
+            && let Some(leased) = self.make_leased(file)
+        {
+            return Ok(leased);
+        }
         let kind = match (spec.read, spec.write) {
             (true, true) => Kind::Both,
             (true, false) => Kind::Serve,
@@ -223,16 +294,7 @@ impl Files {
         let news = inotify::WatchFlags::OPEN | inotify::WatchFlags::CLOSE_WRITE;
         let watch = inotify::add_watch(&self.notify, own_path(&fd), news)?;
         rustix::fs::renameat(dir, NEW, dir, &*place.name)?;
-        Ok(Pipe {
-            file,
-            kind,
-            fd,
-            watch: Some(watch),
-            line: Vec::new(),
-            opened: false,
-            closed: false,
-            late: false,
-        })
+        Ok(Pipe::new(file, kind, fd, Some(watch)))
     }
 
     /// Puts a new pipe in the place of a file's; gives the old one.
@@ -347,6 +409,19 @@ impl Drop for Files {
 }
 
 impl Pipe {
+    fn new(file: usize, kind: Kind, fd: OwnedFd, watch: Option<i32>) -> Pipe {
+        Pipe {
+            file,
+            kind,
+            fd,
+            watch,
+            line: Vec::new(),
+            opened: false,
+            closed: false,
+            late: false,
+        }
+    }
+
     /// The pipe with the writing end where somebody reads, else with the reading end. Between the
     /// two, and where the session had the reading end, it holds none: a reader who comes waits.
     fn turned(self) -> io::Result<Pipe> {

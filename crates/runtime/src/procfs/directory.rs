@@ -1,6 +1,6 @@
 //! The directory of a session's files, `/var/tmp/spile-USER/NAME`: belongs to the user, and
 //! nobody else can write there. It is locked while the session lives; one that a killed session
-//! left behind is taken over if it has pipes only.
+//! left behind is taken over if it has pipes and files with its mark only.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,13 +8,20 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps,
+};
 use rustix::io::Errno;
 
 /// Where the users' directories are.
 const PARENT: &str = "/var/tmp";
 /// Name of a pipe before it gets its own.
 pub const NEW: &str = ".new";
+/// When a session's empty files were changed last.
+const MARK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 /// Directories inside directories that are looked through.
 const DEPTH: usize = 32;
 
@@ -185,7 +192,7 @@ fn is_there(user: &OwnedFd, name: &str, own: &OwnedFd) -> bool {
 }
 
 /// Removes the directories that killed sessions of this user left behind: those that nobody has locked,
-/// and that have pipes and directories only.
+/// and that have pipes, marked files and directories only.
 pub fn sweep() {
     let uid = rustix::process::geteuid().as_raw();
     let Ok(parent) = open_at(rustix::fs::CWD, PARENT) else {
@@ -218,7 +225,20 @@ fn sweep_one(user: &OwnedFd, name: &str) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(user, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Looks through a directory, for pipes and directories only; removes them if `remove`.
+/// Marks an empty file as a session's: it was changed last at the beginning of time.
+pub fn mark(file: &OwnedFd) -> Result<(), Errno> {
+    let times = Timestamps {
+        last_access: MARK,
+        last_modification: MARK,
+    };
+    rustix::fs::futimens(file, &times)
+}
+
+fn marked(stat: &Stat) -> bool {
+    stat.st_mtime == 0 && stat.st_mtime_nsec == 0
+}
+
+/// Looks through a directory, for pipes, marked files and directories only; removes them if `remove`.
 fn clear(directory: &OwnedFd, remove: bool, depth: usize) -> io::Result<()> {
     if depth > DEPTH {
         return Err(io::Error::other("it is too deep to be a session's"));
@@ -232,6 +252,12 @@ fn clear(directory: &OwnedFd, remove: bool, depth: usize) -> io::Result<()> {
         let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let flags = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Fifo => AtFlags::empty(),
+            // One that has a text has no name any more.
+            FileType::RegularFile
+                if stat.st_size == 0 && (marked(&stat) || name.to_bytes() == NEW.as_bytes()) =>
+            {
+                AtFlags::empty()
+            }
             FileType::Directory => {
                 let inner = open_at(directory, &name.to_string_lossy())?;
                 clear(&inner, remove, depth + 1)?;
