@@ -218,7 +218,8 @@ impl Symbolizer {
         if text.len() == self.longest {
             // A mark of which no more is there than a part of the word.
             let parts = (1..WORD).rev().find(|n| rest.ends_with(&word[..*n]));
-            let parts = parts.filter(|_| rest.len() < text.len());
+            // A few characters may be text, where no whole mark is.
+            let parts = parts.filter(|n| rest.len() < text.len() || *n >= WORD / 2);
             rest = &rest[..rest.len() - parts.unwrap_or(0)];
         }
         if rest.len() == text.len() {
@@ -503,6 +504,10 @@ mod tests {
         let cut = b"0123456789abcdefK0x1;, and more 01234567";
         assert_eq!((cut.len(), &*fill(cut)), (40, " 0x1 : 0x1\n, and more "));
         assert_eq!(fill(b"0123456789abcdefK;!"), "!");
+        let part = b"................................01234567";
+        assert_eq!((part.len(), &*fill(part)), (40, &".".repeat(32)[..]));
+        let text = b".................................0123456";
+        assert_eq!((text.len(), fill(text).as_bytes()), (40, &text[..]));
         assert_eq!(symbolizer.text(0, b"1"), b" 0x1 : 0x1\n");
         let key = |t: &[u8], width| symbolizer.key(&Value::from(t), Ty::Str(width));
         let line = key(b"at 0123456789abcdefJ0x8;", 512);

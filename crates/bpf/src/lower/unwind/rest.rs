@@ -5,12 +5,15 @@ use spile_ir::{Reg as IrReg, Val};
 
 use super::{at, walks};
 use crate::insn::{AluOp, Cond, Reg::*, Size};
-use crate::layout::{COPIED, Symbolic, shared};
+use crate::layout::{COPIED, Symbolic, percpu, shared};
 use crate::lower::hex::APPEND_HEX;
 use crate::lower::{Gen, Res, Text};
 
 /// Bytes of the word that marks begin with.
 const MARK_BYTES: u32 = 16;
+/// Most bytes of a mark for the rest of a stack: word, letter, three numbers, what stands between them and
+/// around, and a NUL.
+const REST_BYTES: u32 = MARK_BYTES + 40;
 
 impl Gen<'_> {
     /// `dst` = the first `n` addresses of the current program's stack.
@@ -24,18 +27,19 @@ impl Gen<'_> {
         self.take_user_stack(None, !whole)?;
         self.begin_stack_text(n, slot.1)?;
         if !whole {
-            self.append_rest(n == Val::Imm(-2))?;
+            self.append_rest(n == Val::Imm(-2), slot.1)?;
         }
         self.end_text(slot.0, slot.1);
         Ok(())
     }
 
     /// Appends a mark for the rest of the stack where a copy of it went to the controller; as a word with
-    /// a space behind, or in front.
-    fn append_rest(&mut self, behind: bool) -> Res {
+    /// a space behind, or in front. One that does not fit in so many bytes is left out, and counted: a
+    /// part of it would be no text.
+    fn append_rest(&mut self, behind: bool, width: u32) -> Res {
         let (plan, options) = (self.plan, self.options);
         let (room, base, _) = walks(plan, options)?;
-        let none = self.asm.label();
+        let [none, fits] = std::array::from_fn(|_| self.asm.label());
         self.load(R1, base as u32 + at::N);
         self.asm.jump_if(Cond::Eq, R1, 0, none);
         self.asm.jump_if(Cond::Gt, R1, room.most as i32, none);
@@ -49,6 +53,12 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R3, R2, offset);
         self.store(base as u32 + at::HI, R3);
         self.asm.jump_if(Cond::Ne, R1, COPIED as i32, none);
+        self.load(R1, plan.scratch.text_pos);
+        let room = width.saturating_sub(REST_BYTES) as i32;
+        self.asm.jump_if(Cond::Le, R1, room, fits);
+        self.count(percpu::TRUNCATED);
+        self.asm.jump(none);
+        self.asm.bind(fits);
         let literal = crate::lower::stacks::literal;
         if !behind {
             self.append_text(&literal(" "), 0, None)?;
