@@ -89,9 +89,16 @@ def octal(c):
     return "\\" + (short[c] if c in short else "%03o" % c)
 
 
+def character(c):
+    """Of UTF-8 by its number; of bytes that are none each by itself."""
+    if c < 128 or 0xDC80 <= c <= 0xDCFF:
+        return octal(c & 0xFF)
+    return "\\u%04X" % c if c < 0x10000 else "\\U%08X" % c
+
+
 def escaped(s, room=511, quoted=False):
     """Units that cannot be cut, as many as have room; in quotes with ... where something is missing."""
-    units = [octal(ord(c)) for c in s]
+    units = [character(ord(c)) for c in s]
     room = room if 0 < room <= 511 else 511
     if not quoted:
         out = ""
@@ -115,14 +122,16 @@ def escaped(s, room=511, quoted=False):
 
 def quotes():
     """text_str text_strn string_quoted"""
-    for s in ("", "plain", 'tab\tnl\n"q"\\', "\x01\x7f\x1b", "x" * 300):
+    broken = b"(\xc3(\xff\xe0\x80\x80\xed\xa0\x80\xf4\x90\x80\x80\xc0\x80\xe2\x82\xf0\x9f\x98\xc3"
+    samples = ("", "plain", 'tab\tnl\n"q"\\', "\x01\x7f\x1b", "abc\x01de", "aé€\U0001F600z", "é" * 90, "\U0010FFFF" * 60, "ab\n" * 160)
+    for s in (*samples, broken.decode("utf-8", "surrogateescape"), "?\udc99\a\n\n\r\n", "x" * 300, "x" * 509 + "é"):
         yield f"text_str({text(s)})", escaped(s)
+        if len("".join(character(ord(c)) for c in s)) <= 511:
+            yield f'sprintf("%#s", {text(s)})', escaped(s)
         yield f"string_quoted({text(s)})", escaped(s, 512, True)
-        for room in (0, 3, 5, 8, 9, 12, 20):
+        for room in (0, -1, 1, 5, 6, 9, 10, 12, 15, 17) if len(s) < 50 else (509, 600):
             yield f"text_strn({text(s)}, {room}, 0)", escaped(s, room)
-            # A cut within an escape: docs/for-systemtap-users.md.
-            if "\\" not in escaped(s) or len(escaped(s)) <= room - 2:
-                yield f"text_strn({text(s)}, {room}, 1)", escaped(s, room, True)
+            yield f"text_strn({text(s)}, {room}, 1)", escaped(s, room, True)
 
 
 def errors():
@@ -235,7 +244,7 @@ def floats():
 
 def other():
     """randint cpu_clock_ns cpu_clock_us cpu_clock_ms cpu_clock_s mem_page_size stack_size task_utime
-    task_stime task_start_time"""
+    task_stime task_start_time symname symdata"""
     yield "mem_page_size()", os.sysconf("SC_PAGESIZE")
     for n in (-5, 1048577, -(1 << 63)):
         yield f"randint({n})", "error: range too wide"
@@ -251,9 +260,95 @@ def other():
     yield "task_stime(-1)", 0
     yield "task_start_time(1 << 30)", 0
     yield "stack_size()", 16384
+    for address in (-1, -4096):
+        yield f"symname({address})", hex(address & M - 1)
+        yield f"symdata({address})", hex(address & M - 1)
 
 
-GROUPS = {g.__name__: g for g in (network, devices, strings, quotes, errors, times, faults, floats, other)}
+def edges():
+    """substr strlen isinstr strpos str_replace tokenize strtol text_strn errno_str errno_p signal_str syscall_name
+    return_str msecs_to_string cputime_to_msecs stringat ctime kernel_string kernel_string_n kernel_string_quoted
+    kernel_buffer_quoted target_set_pid symname"""
+    # C's numbers of 64 bits.
+    least, most = -(1 << 63), (1 << 63) - 1
+    low, high = f"({least + 1} - 1)", str(most)
+    for a, b in ((least, -1), (least, 1), (least, least), (most, least), (least, most), (7, -2), (-7, 2), (-7, -2)):
+        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        left, right = (low if n == least else f"({n})" for n in (a, b))
+        yield f"({left} / {right})", signed(quotient)
+        yield f"({left} % {right})", a - quotient * b
+        yield f"({left} * {right})", signed(a * b)
+        yield f"({left} + {right})", signed(a + b)
+        yield f"({left} - {right})", signed(a - b)
+    for op in "/%":
+        for a in ("1", "0", low):
+            yield f"({a} {op} strlen(\"\"))", "error: division by 0"
+    yield f"(-{low})", least
+    # The processor takes six bits of a shift.
+    for n in (0, 1, 63, 64, 65, -1, 127):
+        yield f"(3 << {n})", signed(3 << (n & 63))
+        yield f"({low} >> {n})", least >> (n & 63)
+        yield f"({low} >>> {n})", signed((least & M - 1) >> (n & 63))
+    for start in ("0", "1", "3", "4", "-1", low, high):
+        for n in ("0", "-1", "2", low, high):
+            at, length = (int(eval(x)) for x in (start, n))
+            yield f'substr("abc", {start}, {n})', "abc"[at:at + length] if at >= 0 and length > 0 else ""
+    for n in (low, high, "3", "-1"):
+        yield f'stringat("abc", {n})', "error: Position out of bounds"
+    empty = '""'
+    yield f"strlen({empty})", 0
+    yield f"isinstr({empty}, {empty})", 1
+    yield f"strpos({empty}, {empty})", 0
+    yield f'strpos({empty}, "a")', -1
+    yield f'str_replace({empty}, {empty}, "x")', ""
+    yield f'str_replace("aaa", "a", {empty})', ""
+    yield f'tokenize("abc", {empty})', "abc"
+    yield f"tokenize({empty}, {empty})", ""
+    yield f"strtol({empty}, 10)", 0
+    yield 'strtol("9223372036854775808", 10)', least
+    for n in (low, high, "0", "1"):
+        room = int(eval(n))
+        yield f'text_strn("abcdefgh", {n}, 0)', escaped("abcdefgh", room)
+        yield f'text_strn("abcdefgh", {n}, 1)', escaped("abcdefgh", room, True)
+    # 511 bytes are the most.
+    full = "x" * 511
+    yield f"strlen({text(full)})", 511
+    yield f'strlen({text(full)} . "y")', 511
+    yield f'strlen(str_replace({text("ab" * 200)}, "a", "1234567890"))', 511
+    yield f'strpos({text(full[1:] + "y")}, "y")', 510
+    yield f'substr({text(full[1:] + "y")}, 509, 9)', "xy"
+    yield f"string_quoted({text(full)})", escaped(full, 511, True)
+    for n in (low, high, "0", "9999"):
+        yield f"errno_str({n})", ""
+        yield f"errno_p({n})", 0
+        yield f"signal_str({n})", ""
+    for n in (low, high, "-1", "9999"):
+        yield f"syscall_name({n})", ""
+    yield f"return_str(1, {low})", least
+    yield f"return_str(2, {low})", hex(least & M - 1)
+    yield f"return_str(3, {low})", "01" + "0" * 21
+    yield "msecs_to_string(0)", "0m0.000s"
+    yield "msecs_to_string(-5)", "0m0.-005s"
+    yield f"cputime_to_msecs({low})", -(-least // 10 ** 6)
+    yield f"ctime({low})", "error: Time too far in the past to be converted"
+    yield f"ctime({high})", "error: Time too far in the future to be converted"
+    fault = "error: kernel string copy fault at 0x10"
+    for n in ("0", "-1", low, "5"):
+        yield f"kernel_string_n(16, {n})", fault
+    yield 'kernel_string(0, "none")', "none"
+    yield "kernel_string_quoted(0)", "0x0"
+    yield "kernel_buffer_quoted(16, 5, 0)", ""
+    yield "kernel_buffer_quoted(16, 0)", '""'
+    yield f"kernel_buffer_quoted(16, 5, {low})", ""
+    for n in ("-1", "0", low, high):
+        yield f"target_set_pid({n})", 0
+    yield "symname(0)", "0x0"
+    yield f'sprintf("%x %o %u %d", {low}, {low}, {low}, {low})', f"{1 << 63:x} {1 << 63:o} {1 << 63} {least}"
+    yield 'sprintf("[%*d|%-*d|%.*s|%.*s]", -5, 3, 5, 4, -1, "abc", 0, "abc")', "[3    |4    |abc|]"
+    yield 'sprintf("%c%c", 256 + 66, 67)', "BC"
+
+
+GROUPS = {g.__name__: g for g in (network, devices, strings, quotes, errors, times, faults, floats, other, edges)}
 SESSION = 48
 HANDLER = 8
 

@@ -5,7 +5,9 @@ mod parse;
 mod render;
 
 pub use parse::FormatError;
-pub use render::{MAX_MEM, ReadMemory, TOO_MANY, escape_char, escape_text, escape_within, render};
+pub use render::{
+    MAX_MEM, ReadMemory, TOO_MANY, escape_byte, escape_char, escape_text, escape_within, render,
+};
 
 use crate::Bytes;
 

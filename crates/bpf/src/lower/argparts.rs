@@ -174,7 +174,16 @@ fn put_buffer(mut p: Put<'_>, quote: &str) -> Result<Function, String> {
     p.asm.jump_if(Cond::Eq, R8, 0, none);
     read(&mut p.asm, from, R8, R7, bad);
     p.asm.bind(none);
-    let words_of = [R8.into(), (SHOWN - 1).into(), 1.into(), 0.into(), 1.into()];
+    // As `quote` names them: count, limit, position, cut, quoted, next, kept.
+    let words_of = [
+        R8.into(),
+        (SHOWN - 1).into(),
+        1.into(),
+        0.into(),
+        1.into(),
+        0.into(),
+        1.into(),
+    ];
     for (i, value) in words_of.into_iter().enumerate() {
         store(&mut p.asm, words + 8 * i as i32, value);
     }

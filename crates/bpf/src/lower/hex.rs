@@ -37,7 +37,7 @@ pub(super) fn append_hex(plan: &Plan, cpus: u32) -> Result<Function, String> {
         asm.mov(R2, R7);
         asm.alu(AluOp::Rsh, R2, half);
         asm.mov32(R2, R2);
-        eight_digits(asm);
+        eight_digits(asm, b'a');
         asm.store(Size::DW, R6, at, R2);
     }
     significant(asm);
@@ -60,9 +60,9 @@ pub(super) fn append_hex(plan: &Plan, cpus: u32) -> Result<Function, String> {
     p.finish()
 }
 
-/// `r2` = the eight digits of the 32-bit number in it, the first in the lowest byte of memory. Loses r3,
-/// r4.
-fn eight_digits(asm: &mut Asm) {
+/// `r2` = the eight digits of the 32-bit number in it, the first in the lowest byte of memory; `ten` is the
+/// letter for 10. Loses r3, r4.
+pub(super) fn eight_digits(asm: &mut Asm, ten: u8) {
     // Each digit to a byte of its own.
     for (shift, mask) in [
         (16, 0x0000_ffff_0000_ffff),
@@ -81,7 +81,7 @@ fn eight_digits(asm: &mut Asm) {
     asm.alu(AluOp::Rsh, R3, 4);
     asm.ld_imm64(R4, 0x0101_0101_0101_0101);
     asm.alu(AluOp::And, R3, R4);
-    asm.alu(AluOp::Mul, R3, i32::from(b'a' - b'0') - 10);
+    asm.alu(AluOp::Mul, R3, i32::from(ten - b'0') - 10);
     asm.add(R2, R3);
     asm.ld_imm64(R3, 0x0101_0101_0101_0101 * u64::from(b'0'));
     asm.add(R2, R3);

@@ -3,11 +3,12 @@
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Reg as IrReg, Val};
 
+use super::hex::eight_digits;
 use super::search::{ESCAPE, ends, escapes, finish};
 use super::{Gen, Pool, Res};
-use crate::asm::{Asm, Function, Section};
+use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
-use crate::insn::{AluOp, Cond, Reg::*, Size};
+use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
 use crate::layout::ErrorKind;
 
 /// Slots of the subprogram's stack that its callback is given: addresses.
@@ -34,6 +35,10 @@ mod word {
     pub const CUT: i16 = 24;
     /// Whether there are quotes.
     pub const QUOTED: i16 = 32;
+    /// The first byte that is not seen to yet.
+    pub const NEXT: i16 = 40;
+    /// Bytes of the text in front of which the mark of a cut has room.
+    pub const KEPT: i16 = 48;
 }
 
 /// `"...` as a word.
@@ -47,6 +52,7 @@ impl Gen<'_> {
             return Ok(());
         };
         let text = self.text(text)?;
+        let text = self.in_block(text)?;
         self.strlen(&text);
         self.store(self.plan.scratch.tmp + word::COUNT as u32, R0);
         let wide = text.width();
@@ -113,6 +119,8 @@ impl Gen<'_> {
                 (word::POS, quotes),
                 (word::LIMIT, limit),
                 (word::CUT, 0),
+                (word::NEXT, 0),
+                (word::KEPT, 1),
             ] {
                 self.store(tmp + at as u32, word);
             }
@@ -145,7 +153,9 @@ impl Gen<'_> {
         self.store(tmp + word::POS as u32, 0);
         self.asm.bind(end);
         self.store(tmp + word::LIMIT as u32, R1);
-        self.store(tmp + word::CUT as u32, 0);
+        for (at, word) in [(word::CUT, 0), (word::NEXT, 0), (word::KEPT, 1)] {
+            self.store(tmp + at as u32, word);
+        }
         Ok(())
     }
 
@@ -190,11 +200,12 @@ fn quote_sub(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     asm.load(Size::DW, R1, R6, word::CUT);
     asm.load(Size::DW, R2, R6, word::POS);
     asm.jump_if(Cond::Eq, R1, 0, whole);
-    asm.load(Size::DW, R2, R6, word::LIMIT);
-    asm.add(R2, -3);
+    asm.load(Size::DW, R2, R6, word::KEPT);
     asm.jump_if(Cond::Gt, R2, max as i32, done);
     asm.add(R7, R2);
     asm.store(Size::W, R7, 0, CUT_END);
+    // What was there has less than 3 bytes and an escape.
+    asm.store(Size::DW, R7, 4, 0);
     asm.jump(done);
     asm.bind(whole);
     asm.jump_if(Cond::Gt, R2, max as i32, done);
@@ -206,36 +217,131 @@ fn quote_sub(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Appends the escape of one byte, if it fits. A row of the table is stored as four bytes: what
-/// it has behind the escape is zero.
+/// Appends the escape of one byte, or of the character that it begins, if it fits. A row of the table is
+/// stored as four bytes: what it has behind the escape is zero.
 fn quote_at(name: &str, wide: u32, max: u32, table: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
-    let [go_on, stop, cut] = std::array::from_fn(|_| asm.label());
+    let [go_on, stop, cut, byte] = std::array::from_fn(|_| asm.label());
     asm.jump_if(Cond::Ge, R1, wide as i32, stop);
     asm.load(Size::DW, R6, R2, slot::WORDS);
-    asm.load(Size::DW, R3, R6, word::COUNT);
-    asm.jump_if(Cond::Ge, R1, R3, stop);
+    asm.load(Size::DW, R3, R6, word::NEXT);
+    asm.jump_if(Cond::Lt, R1, R3, go_on);
+    asm.load(Size::DW, R7, R6, word::COUNT);
+    asm.jump_if(Cond::Ge, R1, R7, stop);
+    asm.mov(R8, R1);
+    asm.alu(AluOp::Sub, R7, R8);
     asm.load(Size::DW, R3, R2, slot::TEXT);
     asm.add(R3, R1);
     asm.load(Size::B, R1, R3, 0);
-    asm.alu(AluOp::Mul, R1, ESCAPE);
-    asm.ld_data(R3, Section::Rodata, table);
-    asm.add(R3, R1);
     asm.load(Size::DW, R5, R6, word::POS);
     asm.jump_if(Cond::Gt, R5, max as i32, cut);
     asm.load(Size::DW, R4, R2, slot::OUT);
     asm.add(R4, R5);
-    asm.load(Size::B, R1, R3, 4);
-    asm.add(R5, R1);
-    asm.load(Size::DW, R1, R6, word::LIMIT);
-    asm.jump_if(Cond::Gt, R5, R1, cut);
+    character(&mut asm, byte);
+    asm.add(R8, R0);
+    asm.store(Size::DW, R6, word::NEXT, R8);
+    character_length(&mut asm);
+    fits(&mut asm, R0, cut);
+    put_character(&mut asm);
+    asm.jump(go_on);
+    asm.bind(byte);
+    asm.alu(AluOp::Mul, R1, ESCAPE);
+    asm.ld_data(R3, Section::Rodata, table);
+    asm.add(R3, R1);
+    asm.load(Size::B, R0, R3, 4);
+    fits(&mut asm, R0, cut);
     asm.load(Size::W, R1, R3, 0);
     asm.store(Size::W, R4, 0, R1);
-    asm.store(Size::DW, R6, word::POS, R5);
     asm.jump(go_on);
     asm.bind(cut);
     asm.store(Size::DW, R6, word::CUT, 1);
     asm.jump(stop);
     ends(&mut asm, go_on, stop);
     finish(asm)
+}
+
+/// Adds to the bytes of the text, whose words are at r6, those that come, or goes to `cut`. Loses r1, r5.
+fn fits(asm: &mut Asm, more: Reg, cut: Label) {
+    let end = asm.label();
+    asm.load(Size::DW, R5, R6, word::POS);
+    asm.add(R5, more);
+    asm.load(Size::DW, R1, R6, word::LIMIT);
+    asm.jump_if(Cond::Gt, R5, R1, cut);
+    asm.store(Size::DW, R6, word::POS, R5);
+    asm.add(R1, -3);
+    asm.jump_if(Cond::Sgt, R5, R1, end);
+    asm.store(Size::DW, R6, word::KEPT, R5);
+    asm.bind(end);
+}
+
+/// `r9` = the character of UTF-8 of more than one byte at r3, `r0` = how many bytes it has; goes to `byte`
+/// where there is none. `r1` is its first byte, which stays where there is none, and r7 how many can be looked
+/// at. Loses r5.
+pub(super) fn character(asm: &mut Asm, byte: Label) {
+    let [have, done] = std::array::from_fn(|_| asm.label());
+    asm.jump_if(Cond::Lt, R1, 0xc2, byte);
+    asm.jump_if(Cond::Gt, R1, 0xf4, byte);
+    for (n, mask, next) in [(2, 0x1f, 0xe0), (3, 0xf, 0xf0), (4, 7, 0)] {
+        asm.mov(R0, n);
+        asm.mov(R9, R1);
+        asm.alu(AluOp::And, R9, mask);
+        if next > 0 {
+            asm.jump_if(Cond::Lt, R1, next, have);
+        }
+    }
+    asm.bind(have);
+    asm.jump_if(Cond::Gt, R0, R7, byte);
+    for i in 1..4 {
+        if i > 1 {
+            asm.jump_if(Cond::Le, R0, i, done);
+        }
+        asm.load(Size::B, R5, R3, i as i16);
+        // A byte that goes on is 0x80 and six bits.
+        asm.alu(AluOp::Xor, R5, 0x80);
+        asm.jump_if(Cond::Gt, R5, 0x3f, byte);
+        asm.alu(AluOp::Lsh, R9, 6);
+        asm.alu(AluOp::Or, R9, R5);
+    }
+    asm.bind(done);
+    // What fewer bytes could say; halves of UTF-16; too large.
+    for (n, least) in [(3, 0x800), (4, 0x1_0000)] {
+        let other = asm.label();
+        asm.jump_if(Cond::Ne, R0, n, other);
+        asm.jump_if(Cond::Lt, R9, least, byte);
+        asm.bind(other);
+    }
+    asm.mov(R5, R9);
+    asm.alu(AluOp::Rsh, R5, 11);
+    asm.jump_if(Cond::Eq, R5, 0xd800 >> 11, byte);
+    asm.jump_if(Cond::Gt, R9, 0x10_ffff, byte);
+}
+
+/// `r0` = the bytes of the escape of the character r9. Loses r5.
+fn character_length(asm: &mut Asm) {
+    let short = asm.label();
+    asm.mov(R0, 6);
+    asm.jump_if(Cond::Le, R9, 0xffff, short);
+    asm.mov(R0, 10);
+    asm.bind(short);
+}
+
+/// Writes the escape of the character r9 to r4, and a NUL; `r0` = its bytes. Loses r2 to r5.
+pub(super) fn put_character(asm: &mut Asm) {
+    let [long, end] = std::array::from_fn(|_| asm.label());
+    asm.mov(R5, R4);
+    asm.mov(R2, R9);
+    eight_digits(asm, b'A');
+    asm.jump_if(Cond::Gt, R9, 0xffff, long);
+    asm.store(Size::H, R5, 0, i32::from(u16::from_ne_bytes(*b"\\u")));
+    asm.alu(AluOp::Rsh, R2, 32);
+    asm.store(Size::W, R5, 2, R2);
+    asm.store(Size::B, R5, 6, 0);
+    asm.mov(R0, 6);
+    asm.jump(end);
+    asm.bind(long);
+    asm.store(Size::H, R5, 0, i32::from(u16::from_ne_bytes(*b"\\U")));
+    asm.store(Size::DW, R5, 2, R2);
+    asm.store(Size::B, R5, 10, 0);
+    asm.mov(R0, 10);
+    asm.bind(end);
 }

@@ -6,6 +6,7 @@ use spile_ir::{Reg as IrReg, Val};
 
 use super::compare::{same, use_same};
 use super::pool::Pool;
+use super::quote::{character, put_character};
 use super::{Gen, Res, TMP, Text};
 use crate::asm::{Asm, Function, Label, Section};
 use crate::helpers::Helper;
@@ -39,8 +40,13 @@ mod number {
     pub const VALUE: i16 = 24;
 }
 
-/// Scratch word of `escape`: how many bytes there are.
-const POS: i16 = 0;
+/// Scratch words of `escape`.
+mod escape {
+    /// How many bytes there are.
+    pub const POS: i16 = 0;
+    /// The first byte of the text that is not seen to yet.
+    pub const NEXT: i16 = 8;
+}
 
 /// What the byte at hand can be, in `strtol`.
 mod phase {
@@ -170,7 +176,7 @@ impl Gen<'_> {
         self.addr(R3, self.plan.scratch.tmp);
         self.asm.call_sub(name);
         // Longer than any result can be: what does not fit is seen, and counted.
-        let width = width + 8;
+        let width = width + 16;
         Ok(Text::Slot { off, width })
     }
 
@@ -206,7 +212,7 @@ pub(super) fn use_escape_steps(pool: &mut Pool, plan: &Plan, wide: u32) -> Resul
 
 /// Offset of the table of escapes in strings.
 pub(super) fn escapes(pool: &mut Pool) -> u32 {
-    table(pool, |byte| spile_ir::fmt::escape_text(&[byte]))
+    table(pool, spile_ir::fmt::escape_byte)
 }
 
 fn table(pool: &mut Pool, escape: fn(u8) -> Vec<u8>) -> u32 {
@@ -428,10 +434,10 @@ pub(super) fn escape_code(asm: &mut Asm, name: &str, wide: u32) {
     asm.mov(R7, R2);
     asm.mov(R8, R3);
     slots(asm, R8);
-    asm.store(Size::DW, R8, POS, 0);
+    asm.store(Size::DW, R8, escape::POS, 0);
     asm.mov(R1, wide.div_ceil(8) as i32);
     asm.each(plain(wide), -slot::SIZE);
-    asm.load(Size::DW, R1, R8, POS);
+    asm.load(Size::DW, R1, R8, escape::POS);
     asm.jump_if(Cond::Ne, R1, 0, special);
     asm.mov(R1, R7);
     asm.mov(R2, wide as i32);
@@ -439,7 +445,8 @@ pub(super) fn escape_code(asm: &mut Asm, name: &str, wide: u32) {
     asm.call(Helper::ProbeReadKernelStr);
     asm.jump(end);
     asm.bind(special);
-    asm.store(Size::DW, R8, POS, 0);
+    asm.store(Size::DW, R8, escape::POS, 0);
+    asm.store(Size::DW, R8, escape::NEXT, 0);
     asm.mov(R1, wide as i32);
     each(asm, name);
     asm.bind(end);
@@ -501,7 +508,7 @@ fn plain_at(wide: u32) -> Result<Function, String> {
     asm.alu(AluOp::And, R2, R7);
     asm.alu(AluOp::And, R2, R3);
     asm.jump_if(Cond::Eq, R2, 0, none);
-    asm.store(Size::DW, R9, POS, 1);
+    asm.store(Size::DW, R9, escape::POS, 1);
     asm.jump(stop);
     asm.bind(none);
     asm.jump_if(Cond::Ne, R6, 0, stop);
@@ -509,29 +516,44 @@ fn plain_at(wide: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Appends the escape of one byte and a NUL; stops at the end of the text, or of the room,
-/// which has some bytes more than `room`.
+/// Appends the escape of one byte, or of the character that it begins, and a NUL; stops at the end of
+/// the text, or of the room, which has some bytes more than `room`.
 fn escape_at(name: &str, wide: u32, room: u32, table: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
-    let (go_on, stop) = (asm.label(), asm.label());
+    let [go_on, stop, byte] = std::array::from_fn(|_| asm.label());
     asm.jump_if(Cond::Ge, R1, wide as i32, stop);
+    asm.load(Size::DW, R6, R2, slot::WORDS);
+    asm.load(Size::DW, R3, R6, escape::NEXT);
+    asm.jump_if(Cond::Lt, R1, R3, go_on);
+    asm.mov(R8, R1);
+    asm.mov(R7, wide as i32);
+    asm.alu(AluOp::Sub, R7, R8);
     asm.load(Size::DW, R3, R2, slot::TEXT);
     asm.add(R3, R1);
     asm.load(Size::B, R1, R3, 0);
     asm.jump_if(Cond::Eq, R1, 0, stop);
-    asm.alu(AluOp::Mul, R1, ESCAPE);
-    asm.ld_data(R3, Section::Rodata, table);
-    asm.add(R3, R1);
-    asm.load(Size::DW, R6, R2, slot::WORDS);
-    asm.load(Size::DW, R5, R6, POS);
+    asm.load(Size::DW, R5, R6, escape::POS);
     asm.jump_if(Cond::Gt, R5, room as i32, stop);
     asm.load(Size::DW, R4, R2, slot::OTHER);
     asm.add(R4, R5);
+    character(&mut asm, byte);
+    asm.add(R8, R0);
+    asm.store(Size::DW, R6, escape::NEXT, R8);
+    put_character(&mut asm);
+    asm.load(Size::DW, R5, R6, escape::POS);
+    asm.add(R5, R0);
+    asm.store(Size::DW, R6, escape::POS, R5);
+    asm.jump(go_on);
+    asm.bind(byte);
+    asm.alu(AluOp::Mul, R1, ESCAPE);
+    asm.ld_data(R3, Section::Rodata, table);
+    asm.add(R3, R1);
     asm.load(Size::W, R1, R3, 0);
     asm.store(Size::DW, R4, 0, R1);
     asm.load(Size::B, R1, R3, 4);
+    asm.load(Size::DW, R5, R6, escape::POS);
     asm.add(R5, R1);
-    asm.store(Size::DW, R6, POS, R5);
+    asm.store(Size::DW, R6, escape::POS, R5);
     ends(&mut asm, go_on, stop);
     finish(asm)
 }

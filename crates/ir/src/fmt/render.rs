@@ -190,31 +190,63 @@ fn fill(out: &mut Vec<u8>, text: &[u8], columns: usize, left: bool, with: u8) {
     }
 }
 
-/// A text with everything but plain ASCII escaped as in C source: `\n`, `\"`, `\\`, `\033`.
+/// A text with everything but plain ASCII escaped as in C source: `\n`, `\"`, `\\`, `\033`, and characters
+/// of UTF-8 as `\u00E9` or `\U0001F600`.
 pub fn escape_text(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
-    for b in text {
-        let letter = match b {
-            b'"' | b'\\' => *b,
-            0x07 => b'a',
-            0x08 => b'b',
-            b'\t' => b't',
-            b'\n' => b'n',
-            0x0b => b'v',
-            0x0c => b'f',
-            b'\r' => b'r',
-            b' '..=b'~' => {
-                out.push(*b);
-                continue;
-            }
-            _ => {
-                out.extend(format!("\\{b:03o}").bytes());
-                continue;
-            }
-        };
-        out.extend([b'\\', letter]);
+    for (_, escape) in escapes(text) {
+        out.extend_from_slice(&escape);
     }
     out
+}
+
+/// The units of a text that an escape shows as a whole: how many bytes they are, and their escapes.
+fn escapes(text: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>)> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let first = *rest.first()?;
+        let (taken, escape) = match character(rest) {
+            Some(c) if c.len_utf8() > 1 => {
+                let code = u32::from(c);
+                let escape = match code {
+                    ..0x1_0000 => format!("\\u{code:04X}"),
+                    _ => format!("\\U{code:08X}"),
+                };
+                (c.len_utf8(), escape.into_bytes())
+            }
+            _ => (1, escape_byte(first)),
+        };
+        rest = &rest[taken..];
+        Some((taken, escape))
+    })
+}
+
+/// The character of UTF-8 that a text begins with.
+fn character(text: &[u8]) -> Option<char> {
+    let len = match text.first()? {
+        ..0x80 => 1,
+        ..0xe0 => 2,
+        ..0xf0 => 3,
+        _ => 4,
+    };
+    std::str::from_utf8(text.get(..len)?).ok()?.chars().next()
+}
+
+/// One byte as C source shows it in a text.
+pub fn escape_byte(byte: u8) -> Vec<u8> {
+    let letter = match byte {
+        b'"' | b'\\' => byte,
+        0x07 => b'a',
+        0x08 => b'b',
+        b'\t' => b't',
+        b'\n' => b'n',
+        0x0b => b'v',
+        0x0c => b'f',
+        b'\r' => b'r',
+        b' '..=b'~' => return vec![byte],
+        _ => return format!("\\{byte:03o}").into_bytes(),
+    };
+    vec![b'\\', letter]
 }
 
 /// One byte as `%#c` shows it: here single quotes are escaped, and double ones are not.
@@ -222,29 +254,33 @@ pub fn escape_char(byte: u8) -> Vec<u8> {
     match byte {
         b'"' => vec![byte],
         b'\'' => vec![b'\\', byte],
-        _ => escape_text(&[byte]),
+        _ => escape_byte(byte),
     }
 }
 
 /// A text escaped, in at most `room` bytes; in quotes, when asked for, which count. An escape
-/// that does not fit ends the text; in quotes a text with an end missing has `...` behind it.
+/// that does not fit ends the text; in quotes a text with an end missing has `...` behind it, for which
+/// whole escapes make room.
 pub fn escape_within(text: &[u8], room: usize, quoted: bool) -> Vec<u8> {
     let room = if quoted { room.max(5) - 2 } else { room };
     let mut out = Vec::new();
+    let mut kept = 0;
     let mut whole = true;
-    for b in text {
-        let one = escape_text(&[*b]);
-        whole = out.len() + one.len() <= room;
+    for (_, escape) in escapes(text) {
+        whole = out.len() + escape.len() <= room;
         if !whole {
             break;
         }
-        out.extend(one);
+        out.extend(escape);
+        if quoted && out.len() <= room - 3 {
+            kept = out.len();
+        }
     }
     if !quoted {
         return out;
     }
     if !whole {
-        out.truncate(room - 3);
+        out.truncate(kept);
     }
     let end: &[u8] = if whole { b"\"" } else { b"\"..." };
     [b"\"", &out[..], end].concat()

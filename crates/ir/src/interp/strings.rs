@@ -293,7 +293,8 @@ mod tests {
             (0, 0, ""),
             (11, 1, r#""a\n\"\001""#),
             (10, 1, r#""a\n\""..."#),
-            (7, 1, r#""a\"..."#),
+            // No room for half an escape.
+            (7, 1, r#""a"..."#),
             (-3, 1, r#"""..."#),
         ] {
             let args = ["a\n\"\u{1}".into(), room.into(), quoted.into()];
@@ -302,6 +303,16 @@ mod tests {
                 Some(want.into()),
                 "{room}"
             );
+        }
+        for (text, want) in [
+            ("é€😀\u{7f}", r"\u00E9\u20AC\U0001F600\177"),
+            (
+                "\u{80}\u{7ff}\u{ffff}\u{10ffff}",
+                r"\u0080\u07FF\uFFFF\U0010FFFF",
+            ),
+        ] {
+            let args = [text.into(), 100.into(), 0.into()];
+            assert_eq!(pure(Intrinsic::TextStrn, &args), Some(want.into()));
         }
         assert_eq!(
             run(Intrinsic::MetricText, &["a\n\"\\"]),

@@ -190,6 +190,17 @@ pub fn unquoted(text: &str) -> Option<String> {
                 }
                 digits[0] << 6 | digits[1] << 3 | digits[2]
             }
+            // A character by its number.
+            kind @ (b'u' | b'U') => {
+                let digits = if kind == b'u' { 4 } else { 8 };
+                let mut number = 0;
+                for _ in 0..digits {
+                    number = number << 4 | char::from(bytes.next()?).to_digit(16)?;
+                }
+                let c = char::from_u32(number)?;
+                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                continue;
+            }
             other => other,
         });
     }
@@ -199,6 +210,15 @@ pub fn unquoted(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn escapes_are_undone() {
+        let text = r#""a\"\\\n\303\251\u20AC\U0001F600""#;
+        assert_eq!(unquoted(text).unwrap(), "a\"\\\né€😀");
+        for bad in [r#""\u12""#, r#""\uD800""#, r#""\12""#, "a"] {
+            assert_eq!(unquoted(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn lines_come_whole() {

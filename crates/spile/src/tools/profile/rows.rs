@@ -154,8 +154,7 @@ impl<'a> Fields<'a> {
 
     /// A name as `string_quoted` gives it.
     fn quoted(&mut self) -> Option<String> {
-        let text = self.text()?.strip_prefix('"')?.strip_suffix('"')?;
-        Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
+        super::super::unquoted(self.text()?)
     }
 }
 
