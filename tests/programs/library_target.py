@@ -194,7 +194,8 @@ def context():
         yield f"{name}_arg(3)", -2
     for name, value in (("uint", 2 ** 32 - 2), ("u32", 2 ** 32 - 2), ("ulong", -2), ("ulonglong", -2), ("u64", -2), ("pointer", -2)):
         yield f"{name}_arg(3)", value
-    yield "cmdline_str()", open("/proc/self/cmdline").read()[:-1].replace("\0", " ")
+    first, *rest = open("/proc/self/cmdline").read()[:-1].split("\0")
+    yield "cmdline_str()", " ".join([first, *(a or '""' for a in rest)])
     yield "current_syscall()", 110
     yield "syscall_index()", 110
     yield "(stack_used() + stack_unused())", 16384
@@ -237,7 +238,7 @@ def main():
             for i, e in enumerate(expressions[at:at + HANDLER], at):
                 lines.append(f'try {{ printf("{i}=%s\\036", sprint({e})) }} catch (m) {{ printf("{i}=error: %s\\036", m) }}')
             lines.append("}")
-        target = f"{sys.executable} {os.path.abspath(__file__)} --target {group}"
+        target = f"{sys.executable} {os.path.abspath(__file__)} --target {group} '' 'two words' '' ''"
         command = [spile, *option, "-w", "-DMAXACTION=100000", "-e", "\n".join(lines), "-c", target]
         done = subprocess.run(command, capture_output=True, timeout=250)
         got = dict(row.split("=", 1) for row in done.stdout.decode("utf-8", "replace").split("\036") if "=" in row)

@@ -13,6 +13,11 @@ use crate::glob;
 /// Where the kernel lists its symbols.
 pub const KALLSYMS: &str = "/proc/kallsyms";
 
+/// The last symbol of the kernel or of a module ends at its page's end: the list has no sizes.
+const LAST: u64 = 4096;
+/// The same of BPF programs, which are larger.
+const PROGRAM: u64 = 1 << 20;
+
 /// Why symbols can't be looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SymbolError {
@@ -143,13 +148,16 @@ impl Symbols {
 
     /// The symbol that an address lies in, and the offset from its start. Where
     /// several start at one place, it is the first, as in the kernel's own messages.
-    /// `None` below the first symbol.
+    /// `None` below the first symbol, and behind the last one of the kernel or a module.
     #[must_use]
     pub fn resolve(&self, address: u64) -> Option<(Symbol<'_>, u64)> {
         let after = self.by_address.partition_point(|entry| entry.0 <= address);
         let start = self.by_address[..after].last()?.0;
         if start == 0 && address != 0 {
             return None; // per-CPU offsets and absolute symbols, no addresses
+        }
+        if address > start && self.end_after(after)? <= address {
+            return None;
         }
         let first = self.by_address[..after].partition_point(|entry| entry.0 < start);
         let mut here = self.by_address[first..after]
@@ -193,11 +201,27 @@ impl Symbols {
         std::str::from_utf8(&rest[..end]).ok()
     }
 
-    /// Where the symbol that an address lies in ends: where the next one begins.
+    /// Where the symbol that an address lies in ends: where the next one begins, or by [`LAST`].
     #[must_use]
     pub fn end_of(&self, address: u64) -> Option<u64> {
-        let next = self.by_address.partition_point(|e| e.0 <= address);
-        self.by_address.get(next).map(|e| e.0)
+        self.end_after(self.by_address.partition_point(|e| e.0 <= address))
+    }
+
+    /// Where the symbol before an entry of the index ends.
+    fn end_after(&self, next: usize) -> Option<u64> {
+        let &(start, line) = self.by_address.get(next.checked_sub(1)?)?;
+        let module = self.line(line)?.module;
+        let next = self.by_address.get(next);
+        let same = next
+            .and_then(|n| self.line(n.1))
+            .filter(|n| n.module == module);
+        Some(same.map_or_else(
+            || {
+                let most = if module == Some("bpf") { PROGRAM } else { LAST };
+                (start | (most - 1)).saturating_add(1)
+            },
+            |n| n.address,
+        ))
     }
 
     /// All symbols of that name: static functions may share one.
@@ -337,6 +361,14 @@ ffffffffc0000000 T xfs_init\t[xfs]
             "xfs_init+0x10/0x1000 [xfs]"
         );
         assert_eq!(s.describe(0x10), "0x10");
+        // The last one of the kernel and of a module ends at its page's end.
+        assert_eq!(
+            s.describe(0xffff_ffff_8100_0fff),
+            "sys_call+0xdff/0xe00 [kernel]"
+        );
+        for address in [0xffff_ffff_8100_1000, 0xffff_ffff_c000_2000, u64::MAX] {
+            assert_eq!(s.describe(address), format!("{address:#x}"));
+        }
         assert_eq!(s.find("helper").count(), 2);
         assert_eq!(s.address_of("sys_call"), Some(0xffff_ffff_8100_0200));
         assert_eq!(s.address_of("sys_cal"), None);

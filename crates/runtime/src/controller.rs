@@ -80,7 +80,7 @@ impl Controller {
             .as_ref()
             .map_or(&[][..], |k| &k.layout().records)
             .into();
-        let mut texts = Texts::default();
+        let mut texts = Texts::of_strings(program.limits.maxstringlen as usize);
         if kernel.is_some() {
             texts.note(&program, &Marks::of(&program, &Symbolic::made_in_kernel));
         }

@@ -76,6 +76,11 @@ impl Host {
                 let task = self.kernel_memory()?.current_task();
                 Value::Long(task.map_err(|e| Fault::from(e.to_string()))? as i64)
             }
+            Intrinsic::Jiffies => {
+                // Where no program can be run the clock tells nearly the same.
+                let kernel = self.kernel_memory().ok().and_then(|m| m.jiffies().ok());
+                Value::Long(kernel.map_or_else(clock::jiffies, u64::cast_signed))
+            }
             Intrinsic::TzName => Value::from(&*self.zone.name),
             Intrinsic::InputText => Value::from(&self.input[..]),
             Intrinsic::ValueText => Value::from(&self.value.0[..]),
@@ -169,7 +174,6 @@ impl Host {
             Intrinsic::Cpu => rustix::thread::sched_getcpu() as i64,
             Intrinsic::RealNs => clock::real_ns(),
             Intrinsic::MonoNs | Intrinsic::CpuClock => clock::mono_ns(),
-            Intrinsic::Jiffies => clock::jiffies(),
             Intrinsic::Cycles => clock::mono_ns(),
             Intrinsic::TzOffset => self.zone.west,
             Intrinsic::Target => self.target,
@@ -216,6 +220,10 @@ impl Host {
     fn string(&mut self, space: Space, addr: u64, most: i64) -> Result<Value, Fault> {
         let most = most.clamp(0, MOST_STRING) as usize;
         let mut text = Vec::new();
+        // As kernel handlers: a bad address is an error, also where nothing of the string is wanted.
+        if most == 0 && !self.read(space, addr, &mut [0])? {
+            return Err(string_fault(space, addr));
+        }
         // Piece by piece up to the next multiple of 64, so that no page is touched that the
         // string does not reach.
         while text.len() < most {
@@ -265,11 +273,21 @@ fn string_fault(space: Space, addr: u64) -> Fault {
 /// The command line of a process of `/proc`, arguments joined by spaces.
 pub(crate) fn command_line(process: &str) -> Vec<u8> {
     let mut text = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    while text.last() == Some(&0) {
+    if text.last() == Some(&0) {
         text.pop();
     }
-    text.iter_mut().filter(|b| **b == 0).for_each(|b| *b = b' ');
-    text
+    let mut line = Vec::with_capacity(text.len());
+    for (i, argument) in text.split(|b| *b == 0).enumerate() {
+        if i > 0 {
+            line.push(b' ');
+        }
+        // As SystemTap: an empty one is shown, but for the program's name.
+        line.extend_from_slice(match argument {
+            b"" if i > 0 => b"\"\"",
+            _ => argument,
+        });
+    }
+    line
 }
 
 /// Writes to the kernel's trace buffer, where tracefs is mounted.

@@ -35,24 +35,31 @@ impl KernelMemory {
         const PROBE_READ_KERNEL: i32 = 113;
         /// `bpf_get_current_task`
         const GET_CURRENT_TASK: i32 = 35;
-        let value = insn(0x18, 1, PSEUDO_MAP_VALUE, 0, map.as_fd().as_raw_fd());
+        /// `bpf_jiffies64`
+        const JIFFIES: i32 = 118;
+        let value = |register| {
+            let fd = map.as_fd().as_raw_fd();
+            insn(0x18, register, PSEUDO_MAP_VALUE, 0, fd)
+        };
         let insns = [
             insn(0x79, 3, 1, 0, 0),           // r3 = *(u64 *)(r1 + 0)
             insn(0x79, 2, 1, 8, 0),           // r2 = *(u64 *)(r1 + 8)
             insn(0x15, 2, 0, 7, 0),           // if r2 == 0 goto +7
             insn(0x25, 2, 0, 4, MOST as i32), // if r2 > MOST goto +4
-            value,                            // r1 = value of the map
+            value(1),                         // r1 = value of the map
             insn(0, 0, 0, 0, 0),
             insn(0x85, 0, 0, 0, PROBE_READ_KERNEL), // r0 = call
             insn(0x95, 0, 0, 0, 0),                 // exit
             insn(0xb7, 0, 0, 0, -1),                // r0 = -1
             insn(0x95, 0, 0, 0, 0),                 // exit
-            insn(0x85, 0, 0, 0, GET_CURRENT_TASK),  // r0 = call
-            value,                                  // r1 = value of the map
+            value(6),                               // r6 = value of the map
             insn(0, 0, 0, 0, 0),
-            insn(0x7b, 1, 0, 0, 0), // *(u64 *)(r1 + 0) = r0
-            insn(0xb7, 0, 0, 0, 0), // r0 = 0
-            insn(0x95, 0, 0, 0, 0), // exit
+            insn(0x85, 0, 0, 0, GET_CURRENT_TASK), // r0 = call
+            insn(0x7b, 6, 0, 0, 0),                // *(u64 *)(r6 + 0) = r0
+            insn(0x85, 0, 0, 0, JIFFIES),          // r0 = call
+            insn(0x7b, 6, 0, 8, 0),                // *(u64 *)(r6 + 8) = r0
+            insn(0xb7, 0, 0, 0, 0),                // r0 = 0
+            insn(0x95, 0, 0, 0, 0),                // exit
         ];
         let program = bpf::load(&ProgSpec {
             ty: prog_type::RAW_TRACEPOINT,
@@ -68,10 +75,20 @@ impl KernelMemory {
 
     /// Address of this thread's `task_struct`.
     pub fn current_task(&self) -> Result<u64, BpfError> {
+        self.told(0)
+    }
+
+    /// The kernel's `jiffies`.
+    pub fn jiffies(&self) -> Result<u64, BpfError> {
+        self.told(8)
+    }
+
+    /// A word that the program tells without an address.
+    fn told(&self, at: u32) -> Result<u64, BpfError> {
         let mut value = vec![0; MOST];
         test_run(self.program.as_fd(), &mut [0, 0], None)?;
         self.map.lookup(&0u32.to_ne_bytes(), &mut value)?;
-        Ok(crate::state::word_of(&value, 0))
+        Ok(crate::state::word_of(&value, at))
     }
 
     /// The word at a kernel address, where it can be read.

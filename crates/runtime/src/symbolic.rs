@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
@@ -67,6 +67,14 @@ impl Keys {
 }
 
 impl Symbolizer {
+    /// Without marks, for strings of at most so many bytes.
+    pub fn plain(longest: usize) -> Symbolizer {
+        Symbolizer {
+            longest,
+            ..Symbolizer::default()
+        }
+    }
+
     /// For marks with that word in strings of at most so many bytes, of stacks of so many frames, and
     /// the files of programs.
     pub fn new(
@@ -120,6 +128,28 @@ impl Symbolizer {
     /// Stacks that could not be completed.
     pub fn unfinished(&self) -> u64 {
         self.files.borrow().as_ref().map_or(0, |f| f.unfinished)
+    }
+
+    /// What stands for the lines of addresses until they are printed, as kernel handlers make it: they can be
+    /// more than a string holds.
+    pub fn mark(&mut self, form: Symbolic, of: &[u8]) -> Vec<u8> {
+        let word = self.word.get_or_insert_with(|| {
+            let number = RandomState::new().build_hasher().finish();
+            let mut word = [b'0'; WORD];
+            let digits = format!("{number:016x}");
+            word.iter_mut()
+                .zip(digits.bytes())
+                .for_each(|(to, b)| *to = b);
+            word
+        });
+        let mut mark = word.to_vec();
+        mark.push(form.letter());
+        for (i, addr) in numbers(of).enumerate() {
+            let space = if i > 0 { " " } else { "" };
+            mark.extend_from_slice(format!("{space}{addr:x}").as_bytes());
+        }
+        mark.push(b';');
+        mark
     }
 
     /// A text by the number of its form; nothing where there is no such form.
@@ -234,12 +264,16 @@ impl Symbolizer {
             return self.append_user(form, of, out);
         }
         let mut lines = self.kernel.borrow_mut();
+        let start = out.len();
         for (i, addr) in numbers(of).enumerate() {
             // Behind the first frame stand addresses behind calls.
             let back = u64::from(form == Symbolic::KernelFileLines && i > 0);
             let text = kernel_text(form, addr, &mut |addr| {
                 lines.line(addr.saturating_sub(back)).map(plain_file)
             });
+            if form == Symbolic::KernelWholeLines && out.len() - start + text.len() > self.longest {
+                break;
+            }
             out.extend_from_slice(text.as_bytes());
         }
     }

@@ -60,6 +60,8 @@ symbolic! {
     UserAddresses b'A';
     /// The same: a line each, address, symbol, offset, size, file.
     UserAddressLines b'V';
+    /// As many lines as a string has room for of addresses of the kernel: address, symbol, offset, size, module.
+    KernelWholeLines b'W';
 }
 
 impl Symbolic {
@@ -80,8 +82,8 @@ impl Symbolic {
 
     /// Whether kernel handlers can make the text themselves.
     pub fn in_kernel(self) -> bool {
-        use Symbolic::{KernelLines, KernelSimple};
-        !self.of_kernel() || matches!(self, KernelLines | KernelSimple)
+        use Symbolic::{KernelLines, KernelSimple, KernelWholeLines};
+        !self.of_kernel() || matches!(self, KernelLines | KernelSimple | KernelWholeLines)
     }
 
     /// Whether kernel handlers make it by tables of files.
@@ -133,10 +135,17 @@ impl Symbolic {
     pub fn of_kernel(self) -> bool {
         use Symbolic::{
             KernelFile, KernelFileLine, KernelFileLines, KernelLine, KernelLines, KernelSimple,
+            KernelWholeLines,
         };
         matches!(
             self,
-            KernelLines | KernelSimple | KernelFileLines | KernelFileLine | KernelFile | KernelLine
+            KernelLines
+                | KernelSimple
+                | KernelFileLines
+                | KernelFileLine
+                | KernelFile
+                | KernelLine
+                | KernelWholeLines
         )
     }
 

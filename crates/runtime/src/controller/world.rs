@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use spile_bpf::layout::Symbolic;
 use spile_ir::interp::{Element, Env, Fault, MemGlobals, Value, Walk, walk_elements};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::stats::Stat;
@@ -188,6 +189,14 @@ impl Env for World {
 
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
         if let (Intrinsic::Symbolic, [form, of]) = (f, args) {
+            // Lines of addresses are only printed, as `print_syms` does.
+            if form.as_long() == Symbolic::KernelLines as i64 {
+                let mark = self
+                    .texts
+                    .symbolic
+                    .mark(Symbolic::KernelLines, of.as_bytes());
+                return Ok(Value::from(&mark[..]));
+            }
             return Ok(Value::from(
                 &self.texts.symbolic.text(form.as_long(), of.as_bytes())[..],
             ));

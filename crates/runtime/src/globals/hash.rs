@@ -32,6 +32,14 @@ pub struct Texts {
 }
 
 impl Texts {
+    /// Without marks, for strings of at most so many bytes.
+    pub fn of_strings(longest: usize) -> Texts {
+        Texts {
+            symbolic: Symbolizer::plain(longest),
+            ..Texts::default()
+        }
+    }
+
     /// Of a program whose marks go there.
     pub fn note(&mut self, program: &Program, marks: &Marks) {
         let mut arrays = HashMap::new();

@@ -217,8 +217,7 @@ impl<'a> Lower<'a> {
         }
         let site = self.sites.at(u.span);
         let mut b = Builder::new(self, unit);
-        b.stmts(&u.body);
-        b.end(Term::Ret(None));
+        b.handler_stmts(&u.body, u.span);
         let body: Body = b.finish();
         let handler = Handler {
             point: point.clone(),

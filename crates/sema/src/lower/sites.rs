@@ -56,6 +56,12 @@ impl<'a> Sites<'a> {
         id
     }
 
+    /// A site that no message names.
+    pub(crate) fn nowhere(&mut self) -> SiteId {
+        self.list.push(Site::default());
+        SiteId(self.list.len() as u32 - 1)
+    }
+
     /// The site of the operator between two operands; `fallback` where a macro makes the two
     /// lie in different places.
     pub(crate) fn between(&mut self, a: Span, b: Span, fallback: Span) -> SiteId {

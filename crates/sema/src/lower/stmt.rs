@@ -1,6 +1,6 @@
 //! Statements.
 
-use spile_ir::{Inst, IterId, Term, Val};
+use spile_ir::{BlockId, CmpOp, Inst, IterId, Term, Ty, Val};
 use spile_syntax::ast::Span;
 
 use super::builder::Builder;
@@ -180,6 +180,14 @@ impl Builder<'_, '_> {
         self.end(Term::Jump(join));
         self.catch = outer;
         self.go(catch);
+        if self.l.tree.aborts {
+            let (aborted, caught) = self.aborted(span);
+            self.go(aborted);
+            let msg = self.l.string(ABORT);
+            self.emit(Inst::Raise { msg }, span);
+            self.end(Term::Jump(join));
+            self.go(caught);
+        }
         if let Some(v) = var {
             let dst = self.local(v);
             self.emit(Inst::CatchMsg { dst }, span);
@@ -187,6 +195,52 @@ impl Builder<'_, '_> {
         self.stmts(handler);
         self.end(Term::Jump(join));
         self.go(join);
+    }
+
+    /// The statements of a handler, which what aborts leaves without an error.
+    pub(super) fn handler_stmts(&mut self, body: &[Stmt], span: Span) {
+        if !self.l.tree.aborts {
+            self.stmts(body);
+            return self.end(Term::Ret(None));
+        }
+        let catch = self.block();
+        self.catch = Some(catch);
+        let inner = self.block();
+        self.jump(inner);
+        self.stmts(body);
+        self.end(Term::Ret(None));
+        self.catch = None;
+        self.go(catch);
+        let (aborted, failed) = self.aborted(span);
+        self.go(aborted);
+        self.end(Term::Ret(None));
+        self.go(failed);
+        // It is no caller, and so has no place.
+        let nowhere = self.l.sites.nowhere();
+        self.emit_at(Inst::Rethrow, nowhere);
+        self.end(Term::Ret(None));
+    }
+
+    /// In a catch block: blocks for what aborts, and for errors.
+    fn aborted(&mut self, span: Span) -> (BlockId, BlockId) {
+        let most = self.l.program.limits.maxstringlen as usize;
+        let (message, same) = (self.reg(Ty::str_for_len(most)), self.long());
+        self.emit(Inst::CatchMsg { dst: message }, span);
+        let b = self.l.string(ABORT);
+        let test = Inst::StrCmp {
+            dst: same,
+            op: CmpOp::Eq,
+            a: Val::Reg(message),
+            b,
+        };
+        self.emit(test, span);
+        let (aborted, other) = (self.block(), self.block());
+        self.end(Term::Branch {
+            cond: Val::Reg(same),
+            then: aborted,
+            els: other,
+        });
+        (aborted, other)
     }
 
     /// `next`: ends a handler; in a function, goes on with the function's next body.

@@ -34,7 +34,12 @@ pub struct Tree {
     pub regexes: Vec<Regex>,
     /// Constant tables: name and entries.
     pub tables: Vec<(Arc<str>, Vec<Bytes>)>,
+    /// Whether something ends handlers by [`ABORT`].
+    pub aborts: bool,
 }
+
+/// The message of the error that no `catch` of a script catches, and that is none for its session: `abort()`.
+pub const ABORT: &[u8] = b"\x01abort";
 
 /// A regular expression of the script.
 #[derive(Debug)]

@@ -269,6 +269,11 @@ impl Resolver<'_> {
                 let kind = ExprKind::Raise(Box::new(msg.clone()));
                 return self.valueless(kind, span, value);
             }
+            ("abort", []) => {
+                self.tree.aborts = true;
+                let msg = self.str(ExprKind::Str(ABORT.into()), span);
+                return self.valueless(ExprKind::Raise(Box::new(msg)), span, value);
+            }
             ("warn" | "system", [msg]) => {
                 self.decide(msg.ty, Base::Str, msg.span);
                 let stream = if short == "warn" {
