@@ -25,7 +25,7 @@ mod place;
 mod rows;
 mod symbolic;
 
-pub use large::{GOLDEN, Large, product};
+pub use large::{GOLDEN, Large};
 pub use place::{AggLayout, Beside, Field, GlobalLayout, PerCpuArray, Place, ValueLayout};
 pub use rows::{symbol_row, unwind_row};
 pub use symbolic::Symbolic;

@@ -11,31 +11,45 @@ use spile_ir::interp::Cell;
 
 use crate::state::{Memory, State, read_cell};
 
-/// The elements of one generation of an array.
+/// Where one in so many groups of cells, or fewer, has a key, cells are cleared one by one.
+const FEW: u32 = 8;
+
+/// The elements of an array.
 pub struct LargeElements {
     map: Option<OwnedFd>,
+    /// Bytes of a generation, and of all.
+    size: usize,
     bytes: usize,
     memory: OnceCell<Memory>,
 }
 
 impl LargeElements {
-    /// Those in this map, whose memory is mapped when it is needed.
-    pub fn new(map: OwnedFd, large: &Large) -> LargeElements {
+    /// Those in this map, whose memory is mapped when it is needed; with two generations, or one.
+    pub fn new(map: OwnedFd, large: &Large, double: bool) -> LargeElements {
         LargeElements {
             map: Some(map),
-            bytes: large.size() as usize,
+            ..LargeElements::without(large, double)
+        }
+    }
+
+    fn without(large: &Large, double: bool) -> LargeElements {
+        let size = large.size() as usize;
+        LargeElements {
+            map: None,
+            size,
+            bytes: if double { 2 * size } else { size },
             memory: OnceCell::new(),
         }
     }
 
     /// Plain memory, all zero.
     #[cfg(test)]
-    fn plain(large: &Large) -> LargeElements {
-        let words = (0..large.size() / 8).map(|_| AtomicU64::new(0)).collect();
+    fn plain(large: &Large, double: bool) -> LargeElements {
+        let elements = LargeElements::without(large, double);
+        let words = (0..elements.bytes / 8).map(|_| AtomicU64::new(0)).collect();
         LargeElements {
-            map: None,
-            bytes: large.size() as usize,
             memory: OnceCell::from(Memory::Owned(words)),
+            ..elements
         }
     }
 
@@ -61,24 +75,25 @@ impl LargeElements {
         let Some(large) = &array.large else {
             return Ok(());
         };
+        let spare = |cpu| state.cpu(cpu, large.spare + 8 * generation);
+        let spares: Vec<u64> = (0..state.cpus())
+            .map(|cpu| spare(cpu).swap(0, Ordering::Acquire))
+            .collect();
+        // Nothing was put in, and so no slot of a cache was taken.
+        if spares.iter().all(|spare| *spare == 0) {
+            return Ok(());
+        }
+        let words = self.memory()?;
         let view = View {
-            words: self.memory()?,
+            words: &words[generation as usize * self.size / 8..],
             large,
             key_size: array.key_size,
         };
         let given = view.word(Large::GIVEN).load(Ordering::Acquire);
         let given = given.min(large.rooms.into()) as u32;
-        // No slot of a cache was taken before a room was given out.
-        if given == 0 {
-            return Ok(());
-        }
         take_caches(state, array, generation, &view, &mut visit);
-        let spare = |cpu| state.cpu(cpu, large.spare + 8 * generation);
-        let spares: Vec<u64> = (0..state.cpus())
-            .map(|cpu| spare(cpu).swap(0, Ordering::Relaxed))
-            .collect();
         let mut key = vec![0; array.key_size as usize];
-        for room in (1..=given).filter(|room| !spares.contains(&u64::from(*room))) {
+        for room in (1..=given).filter(|room| spares.iter().all(|s| *s as u32 != *room)) {
             view.key(room, &mut key);
             visit(&key, view.cell(room, &array.value));
         }
@@ -105,9 +120,11 @@ fn take_caches(
             if state.cpu(cpu, at).load(Ordering::Relaxed) == 0 {
                 continue;
             }
-            let key = |i: u32| state.cpu(cpu, at + 8 + 8 * i).load(Ordering::Relaxed);
+            let key: Vec<u64> = (0..array.key_size / 8)
+                .map(|i| state.cpu(cpu, at + 8 + 8 * i).load(Ordering::Relaxed))
+                .collect();
             let value = at + 8 + array.key_size;
-            match view.find(key) {
+            match view.find(&key) {
                 Some(room) => {
                     for o in (0..size).step_by(8) {
                         let delta = state.cpu(cpu, value + o).load(Ordering::Relaxed);
@@ -115,7 +132,7 @@ fn take_caches(
                             .fetch_add(delta, Ordering::Relaxed);
                     }
                 }
-                // Its chain is so long that handlers do not look there either.
+                // Its room is in no cell.
                 None => visit(
                     &state.bytes(cpu, at + 8, array.key_size),
                     state.take(cpu, value, &array.value),
@@ -154,12 +171,11 @@ impl View<'_> {
     }
 
     fn value(&self, number: u32) -> u32 {
-        self.room(number) + Large::KEY + self.key_size
+        self.room(number) + self.key_size
     }
 
     fn key_word(&self, number: u32, i: u32) -> u64 {
-        self.word(self.room(number) + Large::KEY + 8 * i)
-            .load(Ordering::Relaxed)
+        self.word(self.room(number) + 8 * i).load(Ordering::Relaxed)
     }
 
     fn key(&self, number: u32, to: &mut [u8]) {
@@ -173,47 +189,57 @@ impl View<'_> {
         read_cell(layout, |o| self.word(value + o).load(Ordering::Relaxed))
     }
 
-    fn head(&self, chain: u32) -> u32 {
-        Large::HEADS + 4 * chain
+    fn keys(&self, number: u32) -> Vec<u64> {
+        let words = self.key_size / 8;
+        (0..words).map(|i| self.key_word(number, i)).collect()
+    }
+
+    fn cell_at(cell: u32) -> u32 {
+        Large::CELLS + 4 * cell
+    }
+
+    /// The rooms of those cells of a key whose tag is its own, with the cells, to the first free one.
+    fn rooms<'v>(&'v self, key: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<'v> {
+        self.large
+            .looks(key)
+            .map(|(cell, tag)| (cell, tag, self.half(View::cell_at(cell))))
+            .take_while(|(_, _, content)| *content != 0)
+            .filter(|(_, tag, content)| content & Large::TAG == *tag)
+            .map(|(cell, _, content)| (cell, content & !Large::TAG))
+            // The memory is not only ours.
+            .filter(|(_, room)| (1..=self.large.rooms).contains(room))
     }
 
     /// The room of a key.
-    fn find(&self, key: impl Fn(u32) -> u64) -> Option<u32> {
-        let words = self.key_size / 8;
-        let mut room = self.half(self.head(self.large.chain((0..words).map(&key))));
-        // There are no circles; but the memory is not only ours.
-        for _ in 0..self.large.rooms {
-            if room == 0 || room > self.large.rooms {
-                return None;
-            }
-            if (0..words).all(|i| self.key_word(room, i) == key(i)) {
-                return Some(room);
-            }
-            room = self.half(self.room(room));
-        }
-        None
+    fn find(&self, key: &[u64]) -> Option<u32> {
+        let same = |room: &u32| (0..).zip(key).all(|(i, w)| self.key_word(*room, i) == *w);
+        self.rooms(key).map(|(_, room)| room).find(same)
     }
 
     /// Leaves zeros where so many rooms were given out.
     fn clear(&self, given: u32) {
         let zero = |from: u32, to: u32| {
-            for word in &self.words[from as usize / 8..(to as usize).div_ceil(8)] {
+            for word in &self.words[from as usize / 8..to as usize / 8] {
                 word.store(0, Ordering::Relaxed);
             }
         };
-        if given > 1 << self.large.bits.saturating_sub(4) {
-            zero(Large::HEADS, self.large.rooms_at());
+        if given > self.large.groups / FEW {
+            zero(Large::CELLS, self.large.rooms_at());
         } else {
-            let words = self.key_size / 8;
-            for room in 1..=given {
-                let keys = (0..words).map(|i| self.key_word(room, i));
-                let head = self.head(self.large.chain(keys));
-                // The other half is the end of a chain of another key, which goes as well, or is zero.
-                let mut bytes = self.word(head).load(Ordering::Relaxed).to_ne_bytes();
-                let at = head as usize % 8;
-                bytes[at..at + 4].fill(0);
+            // (As long as all are there each leads to the next.)
+            let cells: Vec<u32> = (1..=given)
+                .filter_map(|room| {
+                    let keys = self.keys(room);
+                    let found = self.rooms(&keys).find(|(_, at)| *at == room)?;
+                    Some(View::cell_at(found.0))
+                })
+                .collect();
+            for at in cells {
+                let mut bytes = self.word(at).load(Ordering::Relaxed).to_ne_bytes();
+                let half = at as usize % 8;
+                bytes[half..half + 4].fill(0);
                 let word = u64::from_ne_bytes(bytes);
-                self.word(head).store(word, Ordering::Relaxed);
+                self.word(at).store(word, Ordering::Relaxed);
             }
         }
         zero(self.room(1), self.room(given + 1));
@@ -270,40 +296,40 @@ mod tests {
         .expect("a layout that fits")
     }
 
-    /// Puts in a key as handlers do.
-    fn put(view: &View<'_>, key: u64, value: u64) {
+    /// Puts in a key as handlers do; into a cell, or not.
+    fn put(view: &View<'_>, key: u64, value: u64, linked: bool) {
         let room = view.word(Large::GIVEN).fetch_add(1, Ordering::Relaxed) as u32 + 1;
         view.word(Large::LIVE).fetch_add(1, Ordering::Relaxed);
-        let head = view.head(view.large.chain([key]));
-        let old = view.half(head);
         let at = view.room(room);
-        let word = |low: u32| {
-            let mut bytes = [0; 8];
-            bytes[..4].copy_from_slice(&low.to_ne_bytes());
-            u64::from_ne_bytes(bytes)
-        };
-        view.word(at).store(word(old), Ordering::Relaxed);
-        view.word(at + 8).store(key, Ordering::Relaxed);
-        view.word(at + 16).store(value, Ordering::Relaxed);
-        let mut bytes = view.word(head).load(Ordering::Relaxed).to_ne_bytes();
-        bytes[head as usize % 8..][..4].copy_from_slice(&room.to_ne_bytes());
-        view.word(head)
+        view.word(at).store(key, Ordering::Relaxed);
+        view.word(at + 8).store(value, Ordering::Relaxed);
+        if !linked {
+            return;
+        }
+        let cells: Vec<_> = view.large.looks(&[key]).collect();
+        let free = |(cell, _): &&(u32, u32)| view.half(View::cell_at(*cell)) == 0;
+        let (cell, tag) = cells.iter().find(free).or(cells.last()).expect("cells");
+        let at = View::cell_at(*cell);
+        let mut bytes = view.word(at).load(Ordering::Relaxed).to_ne_bytes();
+        bytes[at as usize % 8..][..4].copy_from_slice(&(tag | room).to_ne_bytes());
+        view.word(at)
             .store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
     }
 
     #[test]
     fn elements_are_taken_in_order_and_cleared() {
-        // Few chains, so that they are long, and so many that those of few keys are cleared one by one.
-        for (bits, keys) in [(2, 100), (10, 100), (10, 3)] {
+        // So few cells that keys take those of others, and so many that those of few keys are cleared one
+        // by one.
+        for (groups, keys) in [(2, 100), (60, 100), (1000, 100), (60, 3)] {
             let large = Large {
-                bits,
+                groups,
                 rooms: 102,
-                room: 24,
+                room: 16,
                 spare: 512,
             };
             let array = array(large);
             let state = state(&array);
-            let elements = LargeElements::plain(&large);
+            let elements = LargeElements::plain(&large, false);
             let view = View {
                 words: elements.memory().expect("memory"),
                 large: &large,
@@ -311,12 +337,17 @@ mod tests {
             };
             for _ in 0..2 {
                 for n in 0..keys {
-                    put(&view, n << 20, n);
+                    put(&view, n << 20, n, true);
                 }
-                // A room that processor 1 did not use, and a slot of processor 0's cache.
-                put(&view, 7 << 40, 0);
-                state.cpu(1, 512).store(keys + 1, Ordering::Relaxed);
-                for (i, word) in [1, 2 << 20, 1000].into_iter().enumerate() {
+                // A room that processor 1 did not use, and a slot of processor 0's cache with
+                // the last key.
+                put(&view, 7 << 40, 0, false);
+                let used = 1 << 32;
+                state.cpu(0, 512).store(used, Ordering::Relaxed);
+                state
+                    .cpu(1, 512)
+                    .store(used | (keys + 1), Ordering::Relaxed);
+                for (i, word) in [1, (keys - 1) << 20, 1000].into_iter().enumerate() {
                     let at = CACHE + 24 + 8 * i as u32;
                     state.cpu(0, at).store(word, Ordering::Relaxed);
                 }
@@ -326,7 +357,13 @@ mod tests {
                     got.push((key, delta.value()));
                 };
                 elements.take(&state, &array, (0, false), add).unwrap();
-                let with = |n| if n == 2 { 1002 } else { n as i64 };
+                let with = |n| {
+                    if n == keys - 1 {
+                        n as i64 + 1000
+                    } else {
+                        n as i64
+                    }
+                };
                 let wanted = (0..keys).map(|n| (n << 20, Value::Long(with(n))));
                 assert_eq!(got, wanted.collect::<Vec<_>>());
                 let words = elements.memory().expect("memory").iter();

@@ -36,8 +36,8 @@ pub struct Kernel {
     layout: Layout,
     /// Per global: its hash map, or one a generation.
     tables: Vec<Vec<BoxedTable>>,
-    /// Per global: the elements of a large array, one a generation.
-    elements: Vec<Vec<LargeElements>>,
+    /// Per global: the elements of a large array.
+    elements: Vec<Option<LargeElements>>,
     grace: Grace,
     /// Handlers can run: deltas keep coming.
     live: bool,
@@ -84,16 +84,14 @@ impl Kernel {
             });
         let tables = tables.collect::<Result<_, Error>>()?;
         let elements = object.layout.globals.iter().map(|g| {
-            let Some(Place::PerCpuArray(PerCpuArray {
-                maps,
-                large: Some(large),
-                ..
-            })) = g.as_ref().map(|g| &g.place)
-            else {
-                return Ok(Vec::new());
+            let Some(Place::PerCpuArray(array)) = g.as_ref().map(|g| &g.place) else {
+                return Ok(None);
             };
-            let new = |name: &String| Ok(LargeElements::new(loaded.map_fd(name)?, large));
-            maps.iter().map(new).collect()
+            let (Some(large), Some(map)) = (&array.large, array.maps.first()) else {
+                return Ok(None);
+            };
+            let map = loaded.map_fd(map)?;
+            Ok(Some(LargeElements::new(map, large, array.double())))
         });
         let elements = elements.collect::<Result<_, Error>>()?;
         Ok(Kernel {
@@ -283,8 +281,7 @@ impl Kernel {
             // A global with one generation has it at both numbers.
             let generation = if double { generation } else { 0 };
             let reading = |e| Fault::from(format!("reading {}: {}", global.name, told(&e)));
-            let elements = self.elements.get(i);
-            let elements = elements.and_then(|e| e.get(generation as usize));
+            let elements = self.elements.get(i).and_then(Option::as_ref);
             if let (Some(elements), Place::PerCpuArray(array)) = (elements, &layout.place) {
                 let (mut missed, mut unknown) = (0, Vec::new());
                 let add = |key: &[u8], delta: Cell| {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spile_bpf::layout::{
-    AggLayout, Large, Layout, PerCpuArray, Place, ValueLayout, counters, percpu, shared,
+    AggLayout, Layout, PerCpuArray, Place, ValueLayout, counters, percpu, shared,
 };
 use spile_ir::Ty;
 use spile_ir::interp::{Cell, Value};
@@ -421,25 +421,27 @@ fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
                 value.size(),
                 layout.cpu_stride,
             ),
-            Place::PerCpuArray(PerCpuArray {
-                cache,
-                gen_stride,
-                slots,
-                slot_size,
-                key_size,
-                value,
-                beside,
-                spilt,
-                maps,
-                large,
-                ..
-            }) => {
+            Place::PerCpuArray(
+                array @ PerCpuArray {
+                    cache,
+                    gen_stride,
+                    slots,
+                    slot_size,
+                    key_size,
+                    value,
+                    beside,
+                    spilt,
+                    large,
+                    ..
+                },
+            ) => {
                 let words = [*spilt, large.map(|large| large.spare)];
+                let generations = if array.double() { 2 } else { 1 };
                 words
                     .into_iter()
                     .flatten()
-                    .all(|at| fits(at, 8 * maps.len() as u32, layout.cpu_stride))
-                    && large.is_none_or(|l| l.room == Large::KEY + key_size + value.size())
+                    .all(|at| fits(at, 8 * generations, layout.cpu_stride))
+                    && large.is_none_or(|l| l.room == key_size + value.size())
                     && beside.at.saturating_add(value.size()) <= beside.size
                     && key_size.saturating_add(beside.size) <= slot_size.saturating_sub(8)
                     && fits(

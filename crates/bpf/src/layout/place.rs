@@ -82,7 +82,7 @@ pub struct PerCpuArray {
     pub slots: u32,
     /// Bytes of a slot.
     pub slot_size: u32,
-    /// Names of the maps, one a generation.
+    /// Names of the maps, one a generation; of a large array one with an element a generation.
     pub maps: Vec<String>,
     /// Bytes of a key.
     pub key_size: u32,
@@ -108,7 +108,7 @@ impl PerCpuArray {
     /// Whether there are two generations.
     #[must_use]
     pub fn double(&self) -> bool {
-        self.maps.len() > 1
+        self.gen_stride > 0 || self.maps.len() > 1
     }
 }
 

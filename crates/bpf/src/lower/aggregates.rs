@@ -335,8 +335,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r1` = the words of a key as one, as [`crate::layout::product`] makes it. Loses r2 and r3.
-    pub(super) fn product(&mut self, words: &[Word]) -> Res {
+    /// `r1` = the words of a key as one, whose high bits number slots. Loses r2 and r3.
+    fn product(&mut self, words: &[Word]) -> Res {
         self.asm.ld_imm64(R3, GOLDEN);
         for (i, word) in words.iter().enumerate() {
             if i == 0 {

@@ -235,15 +235,14 @@ fn atomic(value: &ValueLayout) -> bool {
 /// place in the CPUs' blocks.
 fn large((key, value, max): (u32, u32, u32), cpus: u32) -> Option<Large> {
     let large = Large {
-        bits: max.checked_next_power_of_two()?.ilog2(),
-        // Each CPU can keep one that it does not use, and put in one while nobody knows whether the array
-        // is full.
+        groups: Large::groups(max)?,
+        // Each CPU can keep one that it does not use, and put in one while another fills the array.
         rooms: max.checked_add(2 * cpus)?,
-        room: Large::KEY + key + value,
+        room: key + value,
         spare: 0,
     };
-    let fits = key <= LARGE_KEY && large.size() <= LARGE_BYTES;
-    (max > FEW_ELEMENTS && fits).then_some(large)
+    let fits = key <= LARGE_KEY && large.rooms < 1 << Large::TAG_BITS;
+    (max > FEW_ELEMENTS && fits && large.size() <= LARGE_BYTES).then_some(large)
 }
 
 pub(super) fn place_array(
@@ -314,9 +313,6 @@ pub(super) fn place_array(
                 .min(1 << fit.ilog2());
             let slots = if cached { slots } else { 0 };
             let generations = if double { 2 } else { 1 };
-            let names: Vec<_> = (0..generations)
-                .map(|n| map_name(index, global, Some(n)))
-                .collect();
             let entries = max.saturating_add(if *wrap { max / EVICT } else { 0 });
             let lanes = lanes(options.cpus, beside.size, *wrap);
             let alone = beside.of.is_none() && beside.size == value.size();
@@ -327,27 +323,26 @@ pub(super) fn place_array(
                 spare: cpu.take(8 * generations),
                 ..large
             });
-            for name in &names {
-                if let Some(large) = &large {
-                    maps.push(MapSpec {
-                        name: name.clone(),
-                        ty: MapType::Array,
-                        key_size: 4,
-                        value_size: large.size() as u32,
-                        max_entries: 1,
-                        flags: MMAPABLE,
-                    });
-                    continue;
-                }
-                maps.push(MapSpec {
-                    name: name.clone(),
+            let first = maps.len();
+            match &large {
+                Some(large) => maps.push(MapSpec {
+                    name: map_name(index, global, None),
+                    ty: MapType::Array,
+                    key_size: 4,
+                    value_size: large.size() as u32,
+                    max_entries: generations,
+                    flags: MMAPABLE,
+                }),
+                None => maps.extend((0..generations).map(|n| MapSpec {
+                    name: map_name(index, global, Some(n)),
                     ty: lanes.map_or(MapType::PercpuHash, |_| MapType::Hash),
                     key_size,
                     value_size: lanes.unwrap_or(beside.size),
                     max_entries: entries,
                     flags: NO_PREALLOC,
-                });
+                })),
             }
+            let names = maps[first..].iter().map(|map| map.name.clone()).collect();
             Ok(Some(GlobalLayout {
                 lock: None,
                 place: Place::PerCpuArray(PerCpuArray {

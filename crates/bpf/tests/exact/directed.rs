@@ -37,7 +37,7 @@ pub fn load(program: &Program) -> Option<Kernel<'_>> {
     load_with(program, &options())
 }
 
-fn load_with<'p>(program: &'p Program, options: &Options) -> Option<Kernel<'p>> {
+pub fn load_with<'p>(program: &'p Program, options: &Options) -> Option<Kernel<'p>> {
     match Kernel::with(program, options) {
         Ok(kernel) => Some(kernel),
         Err(Absent::Privileges) => None,

@@ -101,19 +101,21 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 let generations = if *gen_stride > 0 { 2 } else { 1 };
                 block.push((*offset, value.size() * generations, name));
             }
-            Place::PerCpuArray(PerCpuArray {
-                cache,
-                gen_stride,
-                slots,
-                slot_size,
-                maps,
-                key_size,
-                value: v,
-                beside,
-                spilt,
-                large,
-                ..
-            }) => {
+            Place::PerCpuArray(array) => {
+                let PerCpuArray {
+                    cache,
+                    gen_stride,
+                    slots,
+                    slot_size,
+                    maps,
+                    key_size,
+                    value: v,
+                    beside,
+                    spilt,
+                    large,
+                    ..
+                } = array;
+                let generations = if array.double() { 2 } else { 1 };
                 assert!(slots.is_power_of_two() || (*slots == 0 && spilt.is_none()));
                 assert!(spilt.is_none() || large.is_none());
                 assert!(8 + key_size + beside.size <= *slot_size);
@@ -129,9 +131,9 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                     continue;
                 }
                 if let Some(at) = (*spilt).or(large.map(|large| large.spare)) {
-                    block.push((at, 8 * maps.len() as u32, format!("spilt {name}")));
+                    block.push((at, 8 * generations, format!("spilt {name}")));
                 }
-                block.push((*cache, slots * slot_size * maps.len() as u32, name));
+                block.push((*cache, slots * slot_size * generations, name));
             }
         }
     }

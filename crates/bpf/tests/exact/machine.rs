@@ -156,6 +156,11 @@ impl<'p> Kernel<'p> {
             .expect("test run");
     }
 
+    /// Where a global is.
+    pub fn place(&self, g: usize) -> Option<&Place> {
+        self.object.layout.globals[g].as_ref().map(|g| &g.place)
+    }
+
     /// Places of the lock words, in order.
     pub fn locks(&self) -> Vec<u32> {
         let globals = self.object.layout.globals.iter().flatten();
@@ -203,8 +208,8 @@ impl<'p> Kernel<'p> {
             if let Place::PerCpuArray(array) = &layout.place
                 && let Some(large) = &array.large
             {
-                let map = self.loaded.map_fd(&maps[generation as usize]);
-                let elements = LargeElements::new(map.expect("map"), large);
+                let map = self.loaded.map_fd(&maps[0]).expect("map");
+                let elements = LargeElements::new(map, large, double);
                 let mut all = Vec::new();
                 let add = |key: &[u8], delta| all.push((key.to_vec(), delta));
                 let how = (generation, false);

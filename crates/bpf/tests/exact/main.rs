@@ -6,6 +6,7 @@ mod decimals;
 mod directed;
 mod formats;
 mod iterate;
+mod large;
 mod layouts;
 mod listings;
 mod machine;
