@@ -45,11 +45,11 @@ impl Search {
         Search {
             roots: Vec::new(),
             urls: urls.split_whitespace().map(Into::into).collect(),
-            client: client.filter(|c| trust::is_own(c)),
+            client: client.filter(|c| trust::is_own_once(c)),
             cache: cache
                 .filter(|c| c.is_absolute())
                 .map(|c| c.join("spile"))
-                .filter(|c| trust::is_own(c)),
+                .filter(|c| trust::is_own_once(c)),
         }
     }
 

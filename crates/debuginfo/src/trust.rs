@@ -1,10 +1,12 @@
 //! Whether what a path means is this user's alone to decide: folders of the cache, whose files are
 //! believed, and loaded into programs.
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Makes a folder for this user alone, if it is not there, and gives its path without links. Nobody
 /// else but root can change what is in it, or what that path means, from then on: so a file that
@@ -15,10 +17,15 @@ use std::path::{Path, PathBuf};
 pub fn own_folder(path: &Path) -> io::Result<PathBuf> {
     // What is above has to be right before anything is made there.
     let there = path.ancestors().find(|p| p.exists());
-    steady(&there.unwrap_or(Path::new("/")).canonicalize()?)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let path = path.canonicalize()?;
-    steady(&path)?;
+    let there = there.unwrap_or(Path::new("/"));
+    let mut real = there.canonicalize()?;
+    steady(&real)?;
+    if there != path {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        real = path.canonicalize()?;
+        steady(&real)?;
+    }
+    let path = real;
     let folder = path.symlink_metadata()?;
     if folder.uid() != user() {
         return Err(refused(&path, "belongs to another user"));
@@ -41,6 +48,18 @@ pub fn is_own(path: &Path) -> bool {
         m.is_dir() && whole
     };
     steady(&there).is_ok() && there.symlink_metadata().is_ok_and(own)
+}
+
+/// [`is_own`], asked once for each path: no one but this user and root can change the answer.
+pub(crate) fn is_own_once(path: &Path) -> bool {
+    static KNOWN: Mutex<BTreeMap<PathBuf, bool>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(own) = known.get(path) {
+        return *own;
+    }
+    let own = is_own(path);
+    known.insert(path.to_owned(), own);
+    own
 }
 
 /// Whether only this user and root can change what a path without links means: from the root on
