@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use crate::btf::{Btf, Kind, Type, TypeId};
+use crate::features::Feature;
 use crate::glob;
 use crate::perf::{PerfEvent, Verdict};
 use crate::symbols::{Symbol, SymbolError, Symbols};
@@ -198,8 +199,17 @@ pub fn sound(name: &str) -> bool {
     if asked != Verdict::Unknown {
         return asked == Verdict::Sound;
     }
+    if unprobed() && Btf::vmlinux().is_ok_and(|btf| signature(btf, name).is_some()) {
+        return true;
+    }
     let listed = || blacklist().any(|n| n == name);
     Symbols::kernel().map_or(true, |symbols| one_sound(symbols, name)) && !listed()
+}
+
+/// Whether the running kernel has no probes at functions: what they would do there is of no account.
+fn unprobed() -> bool {
+    let lacks = |feature| crate::features::has(feature).is_no();
+    !crate::other::is() && lacks(Feature::Kprobes) && lacks(Feature::Fentry)
 }
 
 /// The addresses between two symbols of the kernel.
