@@ -67,6 +67,8 @@ impl Gen<'_> {
         match array.double() {
             true => {
                 self.asm.alu(AluOp::And, R8, 1);
+                // (Of a word that a helper was given older verifiers know nothing any more.)
+                self.asm.store(Size::DW, R10, GEN, R8);
                 self.asm.store(Size::DW, R10, GENERATION, R8);
             }
             false => self.asm.store(Size::DW, R10, GENERATION, 0),
@@ -266,7 +268,7 @@ impl Gen<'_> {
     fn spare(&mut self, to: Reg, array: &PerCpuArray, large: Large) {
         self.addr(to, large.spare);
         if array.double() {
-            self.asm.load(Size::DW, R0, R10, GENERATION);
+            self.asm.load(Size::DW, R0, R10, GEN);
             self.asm.alu(AluOp::Lsh, R0, 3);
             self.asm.add(to, R0);
         }
