@@ -10,6 +10,7 @@
 //! printed, so output has the order of events.
 
 mod arm;
+mod records;
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -53,9 +54,6 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often the word that `exit()` sets is looked at, where a kernel handler can set it: a
 /// handler that prints nothing wakes nobody.
 const EXIT_POLL: Duration = Duration::from_millis(10);
-/// Records taken from the ring buffer before anything else has its turn.
-const ROUND: usize = 16_384;
-
 /// How a session went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
@@ -98,6 +96,8 @@ pub struct Session {
     options: Options,
     cycles: CycleClock,
     kernel_exits: bool,
+    /// Until then new records wake nobody.
+    rest: Option<Instant>,
     ended: bool,
     /// A signal ended it.
     interrupted: bool,
@@ -214,6 +214,7 @@ impl Session {
             options,
             cycles,
             kernel_exits,
+            rest: None,
             ended: false,
             interrupted: false,
         };
@@ -348,7 +349,14 @@ impl Session {
             let expiry = self.server.as_mut().and_then(Server::expire);
             let tick = self.links.is_some().then_some(next_tick);
             let poll = self.kernel_exits.then_some(now + EXIT_POLL);
-            let until = [deadline, expiry, tick, poll].into_iter().flatten().min();
+            if self.rest.is_some_and(|end| now >= end) {
+                self.consume_and_rest()?;
+                continue;
+            }
+            let until = [deadline, expiry, tick, poll, self.rest]
+                .into_iter()
+                .flatten()
+                .min();
             let mut timeout = until.map(|t| t.saturating_duration_since(now));
             if self
                 .input
@@ -374,7 +382,7 @@ impl Session {
 
     fn serve(&mut self, source: Source) -> Result<(), Error> {
         match source {
-            Source::Ring => self.consume(),
+            Source::Ring => self.consume_and_rest()?,
             Source::Signal => {
                 while let Some(signal) = self.signals.next() {
                     match signal {
@@ -523,62 +531,6 @@ impl Session {
                 .want(socket, Source::Conn(token), wants == Wants::Write);
         }
         self.server = Some(server);
-    }
-
-    /// Prints what the kernel sent so far.
-    fn consume(&mut self) {
-        let Some(ring) = &self.ring else { return };
-        // A buffer that fills as fast as it is emptied must not keep signals from being seen.
-        let got = ring.consume_raw_n(ROUND);
-        if got <= 0 {
-            return;
-        }
-        let batch = self.batch.take();
-        let mut at = 0;
-        // Before anything is printed: the processes go on meanwhile.
-        if self.program.watches_programs() {
-            for end in &batch.ends {
-                if let Some((pid, ns)) = self.controller.executed(&batch.bytes[at..*end]) {
-                    self.watch_new(pid, ns);
-                }
-                at = *end;
-            }
-            at = 0;
-        }
-        if self.controller.deferred.is_some() {
-            for end in &batch.ends {
-                self.controller.read_deferred(&batch.bytes[at..*end]);
-                at = *end;
-            }
-            at = 0;
-        }
-        for end in &batch.ends {
-            self.controller.record(&batch.bytes[at..*end]);
-            at = *end;
-        }
-        // Its memory is used again.
-        let mut empty = batch;
-        empty.bytes.clear();
-        empty.ends.clear();
-        self.batch.replace(empty);
-        if self.controller.kernel_errors_seen() {
-            self.count_kernel();
-        }
-    }
-
-    /// Prints everything that the kernel sent, at the end.
-    fn consume_all(&mut self) {
-        let Some(kernel) = self.controller.kernel() else {
-            return;
-        };
-        debug_assert!(!kernel.state().running());
-        loop {
-            let before = self.controller.records;
-            self.consume();
-            if self.controller.records == before {
-                break;
-            }
-        }
     }
 
     /// Whether the session is to end.

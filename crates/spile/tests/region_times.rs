@@ -182,7 +182,13 @@ fn folders_go() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let pid = std::fs::read_to_string(&pid_file).unwrap();
-    let folders = mine(pid.trim());
+    // (A process has no environment for a moment, while it executes a program.)
+    let folders = loop {
+        match mine(pid.trim()) {
+            none if none.is_empty() => std::thread::sleep(std::time::Duration::from_millis(10)),
+            some => break some,
+        }
+    };
     assert_eq!(folders.len(), 1);
     session.kill().unwrap();
     session.wait().unwrap();
