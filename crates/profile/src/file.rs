@@ -23,7 +23,7 @@ mod writer;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Call, Context, ContextTime, End, Event, Futex, Header, Ns, Process, Stack, Thread,
+    Call, Context, ContextTime, End, Event, Futex, Header, Ns, Process, Recorder, Stack, Thread,
 };
 
 pub use find::{Found, find};
@@ -45,6 +45,7 @@ enum Row {
     Call(Call),
     Stack(Stack),
     Futex(Futex),
+    Recorder(Recorder),
     Lost(Lost),
     Event(Event),
     Snapshot(Mark),
@@ -52,7 +53,7 @@ enum Row {
 }
 
 /// Kinds of rows, as [`Row`] has them.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 13] = [
     "header",
     "process",
     "thread",
@@ -61,6 +62,7 @@ const KINDS: [&str; 12] = [
     "call",
     "stack",
     "futex",
+    "recorder",
     "lost",
     "event",
     "snapshot",

@@ -569,9 +569,22 @@ pub struct Snapshot {
     pub stacks: Vec<Stack>,
     /// Futexes.
     pub futexes: Vec<Futex>,
+    /// What the recording itself did.
+    pub recorder: Recorder,
     /// What was lost, by reason in words that can follow a number ("events: the buffer was full");
     /// what is 0 is left out.
     pub lost: BTreeMap<String, u64>,
+}
+
+/// What the process that records did to the machine meanwhile. Handlers run in the threads that they record,
+/// and their time counts there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recorder {
+    /// Its processor time.
+    pub cpu: Ns,
+    /// How often a recorded thread that could have run made room for it.
+    pub displaced: u64,
 }
 
 /// How a recording ended: the last line of a file.

@@ -64,13 +64,14 @@ fn adds_up(profile: &Profile) {
     }
 }
 
-/// The program's own measurement holds what is around the region's changes, and the processor may be taken
-/// away there.
+/// The program's own measurement holds what is around the region's changes, too, and other processes can have the
+/// processor just there.
 #[track_caller]
 fn close(ours: Ns, own: Ns) {
-    let apart = 30_000_000 + own / 20;
+    let most = own + own / 50 + 1_000_000;
+    let least = (own - own / 4).saturating_sub(80_000_000);
     assert!(
-        ours.abs_diff(own) <= apart,
+        (least..=most).contains(&ours),
         "{ours}, and the program says {own}"
     );
 }
@@ -308,10 +309,10 @@ fn barriers_of_mpi_by_ranks_that_poll() {
     let dir = tempfile::tempdir().unwrap();
     for kind in ["openmpi", "mpich"] {
         for (work, critical) in [
-            (&["50", "250"][..], 1),
-            (&["20", "s150"], 1),
-            (&["s150", "20"], 0),
-            (&["20", "60", "100", "200"], 3),
+            (&["50", "400"][..], 1),
+            (&["20", "s400"], 1),
+            (&["s400", "20"], 0),
+            (&["20", "60", "100", "400"], 3),
         ] {
             let ranks = barriers(kind, dir.path(), work);
             for (profile, own) in &ranks {

@@ -219,6 +219,7 @@ impl Reading {
             Row::Call(row) => next.calls.push(row),
             Row::Stack(row) => next.stacks.push(row),
             Row::Futex(row) => next.futexes.push(row),
+            Row::Recorder(row) => next.recorder = row,
             Row::Lost(row) => {
                 let count = next.lost.entry(row.what).or_default();
                 *count = count.saturating_add(row.count);

@@ -49,6 +49,7 @@ impl<W: Write> Writer<W> {
             .chain(snapshot.calls.iter().cloned().map(Row::Call))
             .chain(snapshot.stacks.iter().cloned().map(Row::Stack))
             .chain(snapshot.futexes.iter().cloned().map(Row::Futex))
+            .chain([Row::Recorder(snapshot.recorder)])
             .chain(lost.map(Row::Lost));
         for row in all {
             self.row(&row)?;

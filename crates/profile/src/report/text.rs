@@ -40,8 +40,33 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     out += &units("Threads", &summary.threads, width, top);
     out += &errors(&summary.calls, width, top);
     out += &unfinished(run, width, top);
+    out += &recorders(run, width);
     out += &lost(&summary, width);
     out
+}
+
+/// What the recordings themselves took from the program.
+fn recorders(run: &Run, width: usize) -> String {
+    let all = run.profiles.iter().map(|p| p.data.recorder);
+    let (cpu, displaced) = all.fold((0u64, 0u64), |(cpu, n), r| {
+        (cpu.saturating_add(r.cpu), n.saturating_add(r.displaced))
+    });
+    match cpu {
+        0 => String::new(),
+        _ => {
+            "\n".to_owned()
+                + &paragraph(
+                    &format!(
+                        "spile itself used {} of processor time while it recorded; threads that could have \
+                 run made room for it {}",
+                        time(cpu),
+                        counted(displaced, "time"),
+                    ),
+                    "  ",
+                    width,
+                )
+        }
+    }
 }
 
 /// Parts in the order of [`Part::ALL`], so short that several fit a line.

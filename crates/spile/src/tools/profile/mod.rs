@@ -144,6 +144,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
             }
         }
     }
+    tool.set("recorder", std::process::id());
     for (name, wanted) in [
         ("stacks", cli.stacks),
         ("latency", cli.latency),

@@ -21,7 +21,7 @@
 //! | `stack` | thread, region, call, count, sum; then a line a frame, the innermost first, and a line of `.` |
 //! | `futex` | process, address, region, waits, sum, most, the variable there |
 //! | `wake` | process, address, region, waking thread's number, waiting thread, count, sum |
-//! | `account` | monotonic clock, switches that nobody saw: ends an account, of all rows since the last |
+//! | `account` | monotonic clock, switches that nobody saw, switches to the recorder: ends an account, of all rows since the last |
 //! | `end` | the next account is the last |
 //!
 //! Times are nanoseconds. A thread is its number in the low 22 bits, and above them when it was
@@ -72,6 +72,8 @@ const KINDS: [ContextKind; 5] = [
 pub struct Rows {
     /// The monotonic clock at the beginning: the origin of all times.
     origin: i64,
+    /// Processor time of this process then.
+    used_before: Ns,
     /// The clock of the day then, ns since 1970.
     pub started_unix_ns: u64,
     snapshot: Snapshot,
@@ -211,6 +213,7 @@ impl Rows {
             "begin" => {
                 self.origin = f.number()?;
                 self.started_unix_ns = f.number()?;
+                self.used_before = used();
             }
             "start" => self.starts(&mut f)?,
             "exec" => self.executes(&mut f)?,
@@ -258,6 +261,8 @@ impl Rows {
             "account" => {
                 self.snapshot.at_ns = self.since(f.number()?);
                 let unseen: u64 = f.number()?;
+                self.snapshot.recorder.displaced = f.number()?;
+                self.snapshot.recorder.cpu = used().saturating_sub(self.used_before);
                 if unseen > 0 {
                     let what = "switches to a thread that the kernel did not show; the scheduler's own times stand for them";
                     self.snapshot.lost.insert(what.into(), unseen);
@@ -775,6 +780,12 @@ impl Rows {
         call.cpu += own;
         call.blocked += away;
     }
+}
+
+/// Processor time of this process.
+fn used() -> Ns {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Whether a region's number says that the thread was in a system call of the library that tells regions.

@@ -32,7 +32,7 @@ fn closes() {
         format!("ready {t} 0 10"),
         format!("irq {t} 0 2 30"),
         "end".into(),
-        "account 3000 0".into(),
+        "account 3000 0 0".into(),
     ]);
     let read = &account.calls[0];
     assert_eq!((read.count, read.total, read.cpu), (3, 500, 250));
@@ -66,7 +66,7 @@ fn what_is_open_counts_as_unfinished() {
         format!("open {b} 0 - 40 10 0 1 0 0"),
         format!("open {c} -2 - 9 0 9 0 0 0"),
         "end".into(),
-        "account 100 2".into(),
+        "account 100 2 0".into(),
     ]);
     assert_eq!(account.calls[0].unfinished, Some(60));
     assert_eq!(
@@ -94,7 +94,7 @@ fn a_thread_that_executes_takes_its_leaders_number() {
         // Nobody saw it end: it was in the call that executes since 30.
         format!("open {other} 1 execve 70 0 0 0 0 0"),
         "end".into(),
-        "account 100 0".into(),
+        "account 100 0 0".into(),
     ]);
     let leader = thread(&account, 80);
     assert_eq!(
@@ -119,7 +119,7 @@ fn numbers_that_are_used_again_are_other_threads() {
         format!("call {first} 0 close 1 5 5 5 0 0 0 0"),
         format!("call {second} 0 close 1 7 7 7 0 0 0 0"),
         "end".into(),
-        "account 100 0".into(),
+        "account 100 0 0".into(),
     ]);
     assert_eq!(thread(&account, 90).wall(9000), 10);
     assert_eq!(thread(&account, REUSED + 90).wall(9000), 20);
@@ -139,7 +139,7 @@ fn rows_that_are_none_are_counted() {
         rows.row(row);
     }
     rows.row(b"end");
-    assert!(rows.row(b"account\t1\t0"));
+    assert!(rows.row(b"account\t1\t0\t0"));
     assert!(rows.ended);
     let account = rows.finish(&[(5, 5)], |_, _| None);
     assert_eq!(
@@ -164,7 +164,7 @@ fn regions_belong_to_processes() {
         format!("call {b} 77 futex 1 7 7 7 0 0 0 0"),
         format!("error {b} 77 futex EAGAIN 1"),
         "end".into(),
-        "account 100 0".into(),
+        "account 100 0 0".into(),
     ]);
     let context = |call: usize| {
         let id = account.calls[call].context;
@@ -208,7 +208,7 @@ fn each_account_stands_for_itself() {
         format!("exec {t} 1 1100 70 1 70 \"app\""),
         format!("user {t} 300 0 0"),
         format!("call {t} 0 read 3 500 10 400 0 0 0 77"),
-        "account 2000 0".into(),
+        "account 2000 0 0".into(),
     ];
     assert!(take(&mut rows, &first));
     let account = rows.so_far();
@@ -228,7 +228,7 @@ fn each_account_stands_for_itself() {
         "end".into(),
         format!("user {t} 400 0 0"),
         format!("call {t} 0 read 4 600 10 400 0 0 0 78"),
-        "account 3000 0".into(),
+        "account 3000 0 0".into(),
     ];
     assert!(take(&mut rows, &second) && rows.ended);
     let account = rows.finish(&[], |_, _| None);
@@ -252,7 +252,7 @@ fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
         format!("call {b} 0 futex 2 30 10 20 0 0 0 0"),
         format!("open {a} 1 exit_group 40 0 0 5 0 0"),
         format!("open {b} 1 futex 50 45 0 0 0 0"),
-        "account 100 0".into(),
+        "account 100 0 0".into(),
     ] {
         rows.row(row.replace(' ', "\t").as_bytes());
     }
@@ -290,7 +290,7 @@ fn times_off_a_processor_and_what_is_open() {
         "end".into(),
         format!("open {a} 1 futex 40 0 30 0 0 0"),
         format!("open {b} 0 - 50 0 20 0 0 1"),
-        "account 1200 0".into(),
+        "account 1200 0 0".into(),
     ] {
         rows.row(row.replace(' ', "\t").as_bytes());
     }
@@ -330,7 +330,7 @@ fn a_thread_that_nobody_saw_start_is_looked_up() {
         format!("user {known} 30 0 0"),
         format!("user {gone} 10 0 0"),
         format!("open {known} 0 - 70 0 0 0 0 0"),
-        "account 5000 0".into(),
+        "account 5000 0 0".into(),
     ] {
         rows.row(row.replace(' ', "\t").as_bytes());
     }
