@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use crate::btf::{Btf, Kind, Type, TypeId};
-use crate::features::Feature;
+use crate::features::{self, Answer, Feature};
 use crate::glob;
 use crate::perf::{PerfEvent, Verdict};
 use crate::symbols::{Symbol, SymbolError, Symbols};
@@ -208,8 +208,9 @@ pub fn sound(name: &str) -> bool {
 
 /// Whether the running kernel has no probes at functions: what they would do there is of no account.
 fn unprobed() -> bool {
-    let lacks = |feature| crate::features::has(feature).is_no();
-    !crate::other::is() && lacks(Feature::Kprobes) && lacks(Feature::Fentry)
+    !crate::other::is()
+        && features::has(Feature::Kprobes).is_no()
+        && features::has(Feature::Fentry) != Answer::Yes
 }
 
 /// The addresses between two symbols of the kernel.
