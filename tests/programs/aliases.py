@@ -297,7 +297,8 @@ def blocks(_):
         ):
             subprocess.run(command.split(), check=True)
         rdev = os.stat(device).st_rdev
-        # A partition: the second page of what begins at 1 MiB.
+        # A partition: the second page of what begins at 1 MiB. A killed test can have left one.
+        subprocess.run(["delpart", device, "1"], stderr=subprocess.DEVNULL)
         subprocess.run(["addpart", device, "1", "2048", "4096"], check=True)
         part = open(f"/sys/class/block/{os.path.basename(device)}p1/dev").read().strip().split(":")
         os.mknod("part", 0o600 | stat.S_IFBLK, os.makedev(*map(int, part)))
