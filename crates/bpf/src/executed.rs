@@ -7,7 +7,7 @@ use crate::asm::{Asm, Section};
 use crate::elf::ProgramSpec;
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
-use crate::layout::{Attach, ProgramInfo, percpu};
+use crate::layout::{Attach, ProgramInfo, percpu, shared};
 use crate::lower::RING;
 use crate::plan::Plan;
 
@@ -36,7 +36,7 @@ pub fn teller(plan: &Plan, cpus: u32, shape: u32) -> Result<(ProgramSpec, Progra
     asm.mov(R2, R10);
     asm.add(R2, -i32::from(RECORD));
     asm.mov(R3, i32::from(RECORD));
-    asm.mov(R4, 0);
+    asm.mov(R4, shared::FORCE_WAKEUP);
     asm.call(Helper::RingbufOutput);
     asm.jump_if(Cond::Eq, R0, 0, out);
     asm.call(Helper::GetSmpProcessorId);

@@ -65,8 +65,15 @@ pub mod shared {
     /// Always 0, which the verifier does not know: it follows the ways that a program can go once for
     /// each number that it knows.
     pub const ZERO: u32 = 120;
+    /// The flags by which handlers send what is printed: 0, or [`NO_WAKEUP`] while the controller rests.
+    pub const WAKE: u32 = 128;
+    /// New records wake nobody: `BPF_RB_NO_WAKEUP`.
+    pub const NO_WAKEUP: u64 = 1;
+    /// A record wakes the controller even while it rests: `BPF_RB_FORCE_WAKEUP`. Those that ask it to read
+    /// what may be gone soon.
+    pub const FORCE_WAKEUP: i32 = 2;
     /// First free word: locks and shared scalars follow.
-    pub const END: u32 = 128;
+    pub const END: u32 = 136;
 }
 
 /// Word offsets (in bytes) from [`Layout::stacks`] in the shared block: address ranges, each the

@@ -104,16 +104,6 @@ impl Events {
         )?)
     }
 
-    /// Waits for bytes to read, or for nothing until it is called again.
-    pub fn listen(&self, fd: BorrowedFd<'_>, source: Source, listen: bool) -> io::Result<()> {
-        let flags = match listen {
-            true => epoll::EventFlags::IN,
-            false => epoll::EventFlags::empty(),
-        };
-        let data = epoll::EventData::new_u64(source.pack());
-        Ok(epoll::modify(&self.epoll, fd, data, flags)?)
-    }
-
     /// No longer waits for it.
     pub fn remove(&self, fd: BorrowedFd<'_>) {
         // It can have been closed already, which removes it too.

@@ -96,7 +96,7 @@ pub struct Session {
     options: Options,
     cycles: CycleClock,
     kernel_exits: bool,
-    /// Until then new records wake nobody.
+    /// Until then handlers that print wake nobody.
     rest: Option<Instant>,
     ended: bool,
     /// A signal ended it.
@@ -350,7 +350,7 @@ impl Session {
             let tick = self.links.is_some().then_some(next_tick);
             let poll = self.kernel_exits.then_some(now + EXIT_POLL);
             if self.rest.is_some_and(|end| now >= end) {
-                self.consume_and_rest()?;
+                self.consume_and_rest();
                 continue;
             }
             let until = [deadline, expiry, tick, poll, self.rest]
@@ -382,7 +382,7 @@ impl Session {
 
     fn serve(&mut self, source: Source) -> Result<(), Error> {
         match source {
-            Source::Ring => self.consume_and_rest()?,
+            Source::Ring => self.consume_and_rest(),
             Source::Signal => {
                 while let Some(signal) = self.signals.next() {
                     match signal {

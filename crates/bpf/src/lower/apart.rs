@@ -186,8 +186,9 @@ fn flush(plan: &Plan) -> Result<Function, String> {
     asm.add(R2, plan.scratch.out as i32);
     asm.store(Size::W, R2, 0, R8);
     asm.store(Size::W, R2, 4, R3);
+    asm.ld_data(R4, Section::Bss, shared::WAKE);
+    asm.load(Size::DW, R4, R4, 0);
     asm.ld_map(R1, RING);
-    asm.mov(R4, 0);
     asm.call(Helper::RingbufOutput);
     asm.store(Size::DW, R6, 0, 0);
     asm.jump_if(Cond::Eq, R0, 0, end);

@@ -280,7 +280,7 @@ fn user_defer(mut p: Put<'_>, shape: u32, [tid, start, exec]: [i16; 3]) -> Res<F
     asm.ld_map(R1, super::RING);
     asm.mov(R2, R9);
     asm.mov(R3, i32::from(RECORD));
-    asm.mov(R4, 0);
+    asm.mov(R4, shared::FORCE_WAKEUP);
     asm.call(Helper::RingbufOutput);
     asm.jump_if(Cond::Ne, R0, 0, failed);
     p.asm.mov(R2, R7);

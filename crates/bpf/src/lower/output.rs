@@ -6,7 +6,7 @@ use super::memory::{self, Memory};
 use super::{Gen, Res, Text};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
-use crate::layout::{RecordShape, RecordWhat, percpu};
+use crate::layout::{RecordShape, RecordWhat, percpu, shared};
 
 /// Name of the ring buffer.
 pub(crate) const RING: &str = "out";
@@ -221,8 +221,9 @@ impl Gen<'_> {
         self.addr(R2, self.plan.scratch.out);
         self.asm.store(Size::W, R2, 0, self.handler.0 as i32);
         self.asm.store(Size::W, R2, 4, R3);
+        self.shared(R4, shared::WAKE);
+        self.asm.load(Size::DW, R4, R4, 0);
         self.asm.ld_map(R1, RING);
-        self.asm.mov(R4, 0);
         self.asm.call(Helper::RingbufOutput);
         self.store(pos, 0);
         self.asm.jump_if(Cond::Eq, R0, 0, end);

@@ -1,45 +1,41 @@
 //! Records of the ring buffer: when they are taken, and that they are printed.
 
-use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Session, system};
-use crate::error::Error;
-use crate::events::Source;
+use spile_bpf::layout::shared;
+
+use super::Session;
 
 /// Records taken from the ring buffer before anything else has its turn.
 const ROUND: usize = 16_384;
-/// How long the kernel wakes nobody for new records after some were taken. A session that was woken for each
+/// How long handlers that print wake nobody after some records were taken. A session that was woken for each
 /// would take the processor from what it watches, and each time make events of its own.
 const REST: Duration = Duration::from_millis(5);
 /// A round that takes fewer bytes is followed by a rest.
 const LITTLE: usize = 64 << 10;
 
 impl Session {
-    /// Prints what the kernel sent, and rests if that was little.
-    pub(super) fn consume_and_rest(&mut self) -> Result<(), Error> {
+    /// Prints what the kernel sent, and rests if that was little. Records that ask the controller to read what
+    /// may be gone soon wake it all the same.
+    pub(super) fn consume_and_rest(&mut self) {
         if self.rest.take().is_some() {
-            self.wake_for_records(true)?;
+            self.wake_for_records(true);
         }
         let bytes = self.consume();
-        // What the controller reads in processes may be gone soon.
-        let urgent = self.program.watches_programs() || self.controller.deferred.is_some();
-        if !urgent && (1..LITTLE).contains(&bytes) {
-            self.wake_for_records(false)?;
+        if (1..LITTLE).contains(&bytes) {
+            self.wake_for_records(false);
             self.rest = Some(Instant::now() + REST);
         }
-        Ok(())
     }
 
-    /// Whether new records wake the event loop.
-    fn wake_for_records(&mut self, wake: bool) -> Result<(), Error> {
-        let Some(ring) = &self.ring else {
-            return Ok(());
-        };
-        // SAFETY: the descriptor belongs to `ring`, which lives as long as this use.
-        let fd = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
-        let changed = self.events.listen(fd, Source::Ring, wake);
-        changed.map_err(system("waiting for events"))
+    /// Whether what handlers print wakes the event loop.
+    fn wake_for_records(&self, wake: bool) {
+        if let Some(kernel) = self.controller.kernel() {
+            let flags = if wake { 0 } else { shared::NO_WAKEUP };
+            let word = kernel.state().shared(shared::WAKE);
+            word.store(flags, Ordering::SeqCst);
+        }
     }
 
     /// Prints what the kernel sent so far; how many bytes that was.

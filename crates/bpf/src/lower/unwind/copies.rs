@@ -10,6 +10,7 @@ use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size};
 use crate::layout::{
     COPIED, COPIES_MAP, COPY_FIELDS, COPY_MAPPINGS, COPY_PAGES, RecordShape, RecordWhat, percpu,
+    shared,
 };
 use crate::lower::{RING, Res};
 
@@ -91,7 +92,7 @@ impl Walk<'_> {
         self.asm().ld_map(R1, RING);
         self.asm().mov(R2, R7);
         self.asm().mov(R3, COPY_BYTES as i32);
-        self.asm().mov(R4, 0);
+        self.asm().mov(R4, shared::FORCE_WAKEUP);
         self.asm().call(Helper::RingbufOutput);
         self.asm().jump_if(Cond::Eq, R0, 0, done);
         self.count(percpu::LOST_OUTPUT);

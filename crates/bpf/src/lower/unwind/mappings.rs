@@ -5,7 +5,7 @@ use super::{FILE_FIELDS, LEVELS, Walk, at};
 use crate::asm::{Function, Label, Section};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
-use crate::layout::{FILE_NAME, FILE_NAMES, FILES_MAP, VDSO, percpu};
+use crate::layout::{FILE_NAME, FILE_NAMES, FILES_MAP, VDSO, percpu, shared};
 use crate::lower::{RING, Res};
 
 /// A node of the kernel's maple tree (`include/linux/maple_tree.h`): its type, of which leaves and ranges have
@@ -250,7 +250,7 @@ impl Walk<'_> {
         self.asm().ld_map(R1, RING);
         self.addr(R2, at::RECORD);
         self.asm().mov(R3, at::RECORD_SIZE as i32);
-        self.asm().mov(R4, 0);
+        self.asm().mov(R4, shared::FORCE_WAKEUP);
         self.asm().call(Helper::RingbufOutput);
         self.asm().jump_if(Cond::Eq, R0, 0, sent);
         self.count(percpu::LOST_OUTPUT);
