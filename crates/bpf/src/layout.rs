@@ -72,8 +72,8 @@ pub mod shared {
     /// A record wakes the controller even while it rests: `BPF_RB_FORCE_WAKEUP`. Those that ask it to read
     /// what may be gone soon.
     pub const FORCE_WAKEUP: i32 = 2;
-    /// First free word: locks and shared scalars follow.
-    pub const END: u32 = 136;
+    /// First free word: locks and shared scalars follow, which change often, on a cache line of their own.
+    pub const END: u32 = 192;
 }
 
 /// Word offsets (in bytes) from [`Layout::stacks`] in the shared block: address ranges, each the

@@ -223,7 +223,7 @@ mod tests {
 
     fn layout(places: &[Place]) -> Layout {
         Layout {
-            shared_size: 128,
+            shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 2048,
             cpus: 2,
             globals: places

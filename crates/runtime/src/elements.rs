@@ -282,7 +282,7 @@ mod tests {
     fn state(array: &PerCpuArray) -> State {
         let place = Place::PerCpuArray(array.clone());
         State::plain(&Layout {
-            shared_size: 128,
+            shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 1024,
             cpus: 2,
             globals: vec![Some(GlobalLayout { lock: None, place })],

@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn both_ways_end() {
         let layout = spile_bpf::layout::Layout {
-            shared_size: 128,
+            shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 128,
             cpus: 2,
             globals: vec![],

@@ -723,7 +723,7 @@ mod tests {
     #[test]
     fn rejections_name_the_handler() {
         let layout = Layout {
-            shared_size: 128,
+            shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 128,
             cpus: 1,
             globals: vec![],

@@ -475,7 +475,7 @@ mod tests {
             cpu_stride: 1024,
             cpus: 2,
             globals: vec![Some(GlobalLayout {
-                lock: Some(128),
+                lock: Some(shared::END),
                 place,
             })],
             handlers: vec![None],
@@ -545,10 +545,10 @@ mod tests {
             ty: Ty::Long,
         }))
         .unwrap();
-        assert!(state.lock(128, Duration::from_millis(1)));
-        assert!(!state.lock(128, Duration::from_millis(1)));
-        state.unlock(128);
-        assert!(state.lock(128, Duration::from_millis(1)));
+        assert!(state.lock(shared::END, Duration::from_millis(1)));
+        assert!(!state.lock(shared::END, Duration::from_millis(1)));
+        state.unlock(shared::END);
+        assert!(state.lock(shared::END, Duration::from_millis(1)));
     }
 
     #[test]

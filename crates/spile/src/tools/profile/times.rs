@@ -103,6 +103,7 @@ impl Folder {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let mut out = Counted::default();
+        let rate = self.clock.rate();
         let mut next = Some(place);
         let mut since = 0;
         for nth in 0..CHUNKS {
@@ -121,12 +122,12 @@ impl Folder {
                 let [entries, ticks] = [0, 8].map(|n| word(&cell[n..]));
                 if entries > 0 || ticks > 0 {
                     let number = base as u32 + i as u32;
-                    out.regions.push((number, entries, self.clock.span(ticks)));
+                    out.regions.push((number, entries, rate.span(ticks)));
                 }
             }
         }
         // It has been in the last one since then.
-        let more = until.saturating_sub(self.clock.when(since));
+        let more = until.saturating_sub(rate.when(since));
         match out.regions.iter_mut().find(|r| r.0 == out.last) {
             Some(region) => region.2 += more,
             None => out.regions.push((out.last, 0, more)),
@@ -173,39 +174,59 @@ struct Clock {
     start: Option<(u64, Ns)>,
 }
 
+/// A [`Clock`] as of some time after the start.
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    start: (u64, Ns),
+    /// Nanoseconds by ticks.
+    rate: f64,
+}
+
 impl Clock {
     fn new() -> Clock {
-        Clock {
-            start: counter().map(|ticks| (ticks, now())),
-        }
+        Clock { start: both() }
     }
 
-    /// Nanoseconds by ticks.
-    fn rate(&self) -> f64 {
-        let Some((ticks, ns)) = self.start else {
-            return 1.0;
+    fn rate(&self) -> Rate {
+        let (Some(start), Some(end)) = (self.start, both()) else {
+            return Rate {
+                start: (0, 0),
+                rate: 1.0,
+            };
         };
-        let (more, later) = (counter().unwrap_or(ticks), now());
-        match more.checked_sub(ticks) {
+        let rate = match end.0.checked_sub(start.0) {
             None | Some(0) => 1.0,
-            Some(span) => (later - ns) as f64 / span as f64,
-        }
+            Some(ticks) => end.1.saturating_sub(start.1) as f64 / ticks as f64,
+        };
+        Rate { start, rate }
     }
+}
 
-    fn span(&self, ticks: u64) -> Ns {
-        (ticks as f64 * self.rate()) as Ns
+impl Rate {
+    fn span(self, ticks: u64) -> Ns {
+        (ticks as f64 * self.rate) as Ns
     }
 
     /// The monotonic clock when the counter was that.
-    fn when(&self, ticks: u64) -> Ns {
-        let Some((start, ns)) = self.start else {
-            return ticks;
-        };
+    fn when(self, ticks: u64) -> Ns {
+        let (start, ns) = self.start;
         match ticks.checked_sub(start) {
             Some(after) => ns.saturating_add(self.span(after)),
             None => ns.saturating_sub(self.span(start - ticks)),
         }
     }
+}
+
+/// Counter and clock at one time: of some readings the pair with least between them, because another
+/// process can have the processor there.
+fn both() -> Option<(u64, Ns)> {
+    let readings = (0..16).filter_map(|_| {
+        let (before, ns, after) = (counter()?, now(), counter()?);
+        let between = after.checked_sub(before)?;
+        Some((between, before + between / 2, ns))
+    });
+    let (_, ticks, ns) = readings.min()?;
+    Some((ticks, ns))
 }
 
 /// The monotonic clock.
@@ -266,11 +287,13 @@ mod tests {
     #[test]
     fn ticks_become_nanoseconds() {
         let clock = Clock::new();
-        let Some(before) = counter() else { return };
-        let begun = now();
+        let Some((before, begun)) = both() else {
+            return;
+        };
         std::thread::sleep(std::time::Duration::from_millis(20));
-        let (ticks, ns) = (counter().expect("there") - before, now() - begun);
-        let off = clock.span(ticks).abs_diff(ns);
+        let (after, ended) = both().expect("there");
+        let (ticks, ns) = (after - before, ended - begun);
+        let off = clock.rate().span(ticks).abs_diff(ns);
         assert!(off < ns / 100, "{off} of {ns}");
     }
 }
