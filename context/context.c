@@ -17,15 +17,10 @@ enum { PLACE = 0, DESCRIBE = 1, REFUSED = 2, TIMES = 3 };
 /* The word says that the system call is the library's own. */
 static void announce(uint64_t what, uint64_t a, const volatile void *b, uint64_t c)
 {
-#if defined(__x86_64__)
-    enum { PRCTL = 157 };
-#else
-    enum { PRCTL = 167 };
-#endif
     uint64_t before = spile_word;
     spile_word = CONTEXT_OWN;
     __asm__ volatile("" ::: "memory");
-    context_system(PRCTL, MAGIC, (long)what, (long)a, (long)b, (long)c, 0);
+    context_system(SYS_PRCTL, MAGIC, (long)what, (long)a, (long)b, (long)c, 0);
     spile_word = before;
 }
 

@@ -54,6 +54,31 @@ void context_times_in_child(void);
 /* Announces where the thread's times are: the name of a file, and the place of a chunk in it. */
 void context_announce_times(uint64_t file, uint64_t place);
 
+/* Numbers of the system calls that the library makes. */
+#if defined(__x86_64__)
+enum {
+    SYS_CLOSE = 3,
+    SYS_MMAP = 9,
+    SYS_MUNMAP = 11,
+    SYS_MADVISE = 28,
+    SYS_FTRUNCATE = 77,
+    SYS_PRCTL = 157,
+    SYS_OPENAT = 257,
+    SYS_PRLIMIT = 302,
+};
+#else
+enum {
+    SYS_FTRUNCATE = 46,
+    SYS_OPENAT = 56,
+    SYS_CLOSE = 57,
+    SYS_PRCTL = 167,
+    SYS_MUNMAP = 215,
+    SYS_MMAP = 222,
+    SYS_MADVISE = 233,
+    SYS_PRLIMIT = 261,
+};
+#endif
+
 /* A system call, not through libc, which would set errno. Its result, an error as a number below 0. */
 static inline long context_system(long number, long a, long b, long c, long d, long e, long f)
 {

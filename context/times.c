@@ -84,16 +84,15 @@ static inline uint64_t set(uint64_t word)
 
 /* ---- chunks ---- */
 
-#if defined(__x86_64__)
-enum { SYS_OPENAT = 257, SYS_CLOSE = 3, SYS_FTRUNCATE = 77, SYS_MMAP = 9, SYS_MUNMAP = 11, SYS_MADVISE = 28, SYS_PRLIMIT = 302 };
-enum { O_NOFOLLOW_ = 0x20000 };
-#else
-enum { SYS_OPENAT = 56, SYS_CLOSE = 57, SYS_FTRUNCATE = 46, SYS_MMAP = 222, SYS_MUNMAP = 215, SYS_MADVISE = 233, SYS_PRLIMIT = 261 };
-enum { O_NOFOLLOW_ = 0x8000 };
-#endif
 enum { AT_FDCWD_ = -100, O_RDWR_ = 2, O_CREAT_ = 0x40, O_EXCL_ = 0x80, O_CLOEXEC_ = 0x80000 };
 enum { PROT_READ_WRITE = 3, MAP_SHARED_ = 1, MADV_DONTDUMP_ = 16 };
 enum { RLIMIT_FSIZE_ = 1, RLIMIT_AS_ = 9 };
+
+#if defined(__x86_64__)
+enum { O_NOFOLLOW_ = 0x20000 };
+#else
+enum { O_NOFOLLOW_ = 0x8000 };
+#endif
 
 #define SIZE (SEGMENT * sizeof(struct chunk))
 

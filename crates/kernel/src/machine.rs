@@ -233,7 +233,8 @@ pub fn page_size() -> usize {
 }
 
 /// Nanoseconds of a clock since its start.
-fn clock_ns(clock: rustix::time::ClockId) -> i64 {
+#[must_use]
+pub fn clock_ns(clock: rustix::time::ClockId) -> i64 {
     let t = rustix::time::clock_gettime(clock);
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }

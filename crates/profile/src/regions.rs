@@ -45,17 +45,19 @@ impl Region {
 /// The regions of a run, those with most time of their own first, and what is outside of all. `units`: how
 /// many there are; they are threads in one profile, and else profiles. Empty where nobody counted times.
 pub fn regions(run: &Run, units: usize) -> Vec<Region> {
+    if run.profiles.iter().all(|p| p.data.context_times.is_empty()) {
+        return Vec::new();
+    }
     let mut all: HashMap<String, Region> = HashMap::new();
     let ranks = run.profiles.len() > 1;
     for (number, profile) in run.profiles.iter().enumerate() {
         let contexts = Contexts::new(profile);
         let mut names: HashMap<u32, String> = HashMap::new();
         let threads = profile.data.threads.iter().enumerate();
-        let threads: HashMap<u32, (usize, &Thread)> =
-            threads.map(|(i, t)| (t.tid, (i, t))).collect();
+        let places: HashMap<u32, usize> = threads.map(|(i, t)| (t.tid, i)).collect();
         let unit = |tid: u32| match ranks {
             true => Some(number),
-            false => threads.get(&tid).map(|(place, _)| *place),
+            false => places.get(&tid).copied(),
         };
         let mut add = |tid: u32, context: u32, entries: u64, wall: Ns, parts: &Parts| {
             let name = names
@@ -94,9 +96,6 @@ pub fn regions(run: &Run, units: usize) -> Vec<Region> {
                 *sum = sum.saturating_add(call.time());
             }
         }
-    }
-    if run.profiles.iter().all(|p| p.data.context_times.is_empty()) {
-        return Vec::new();
     }
     let mut all: Vec<Region> = all.into_values().collect();
     all.sort_by(|a, b| (b.exclusive, &a.name).cmp(&(a.exclusive, &b.name)));

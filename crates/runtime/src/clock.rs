@@ -4,19 +4,13 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 
-use rustix::time::{ClockId, clock_gettime};
-use spile_kernel::machine::hz;
+use rustix::time::ClockId;
+use spile_kernel::machine::{clock_ns, hz};
 pub use spile_kernel::machine::{monotonic_ns as mono_ns, realtime_offset_ns as offset_ns};
-
-/// Nanoseconds of a clock.
-fn ns(id: ClockId) -> i64 {
-    let t = clock_gettime(id);
-    t.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec)
-}
 
 /// Wall-clock time, nanoseconds since 1970.
 pub fn real_ns() -> i64 {
-    ns(ClockId::Realtime)
+    clock_ns(ClockId::Realtime)
 }
 
 /// The time zone: seconds west of UTC, and its abbreviation.
@@ -87,7 +81,7 @@ unsafe extern "C" {
 pub fn jiffies() -> i64 {
     let hz = i64::from(hz());
     let initial = i64::from((-300i32).wrapping_mul(hz as i32) as u32);
-    (ns(ClockId::MonotonicCoarse) / (1_000_000_000 / hz.max(1))).wrapping_add(initial)
+    (clock_ns(ClockId::MonotonicCoarse) / (1_000_000_000 / hz.max(1))).wrapping_add(initial)
 }
 
 /// The name of this task, as the kernel has it.

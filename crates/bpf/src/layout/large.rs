@@ -48,9 +48,9 @@ impl Large {
     pub const GROUP: u32 = 4;
     /// Binary logarithm of that.
     pub const GROUP_BITS: u32 = Large::GROUP.ilog2();
-    /// So many cells one behind the other are looked at, a power of two,
+    /// The number of cells one behind the other that are looked at in one place, a power of two.
     pub const WINDOW: u32 = 8;
-    /// at so many places.
+    /// The number of places that are looked at.
     pub const PLACES: u32 = 8;
     /// The bits of a cell that are the tag; the others are the room.
     pub const TAG: u32 = 0xff00_0000;
@@ -59,7 +59,7 @@ impl Large {
     /// Bits of a key's hash that choose a cell of a group, from here on.
     pub const CELL_BITS: u32 = 20;
 
-    /// The number of groups for so many elements: half of the cells stay free.
+    /// The number of groups for a number of elements: half of the cells stay free.
     #[must_use]
     pub fn groups(max: u32) -> Option<u32> {
         Some(max.checked_mul(2)?.div_ceil(Large::GROUP))

@@ -227,7 +227,7 @@ mod args {
     pub const CUT: i16 = 16;
 }
 
-/// `join_args(text, words, scratch)`: the zero bytes of a text become spaces, but for those behind its
+/// `join_args(text, words, scratch)`: the zero bytes of a text become spaces, except those behind its
 /// last other byte. Not 0 where two of them stood side by side.
 fn join_args() -> Result<Function, String> {
     let mut asm = Asm::new("join_args", &["text", "words", "scratch"]);

@@ -325,7 +325,7 @@ mod how {
     pub const FIRST: i32 = 0x400;
 }
 
-/// `NAME(how, first, most)`: appends so many of the addresses in the room, by a call of `one(index, how)` for
+/// `NAME(how, first, most)`: appends up to `most` of the addresses in the room, by a call of `one(index, how)` for
 /// each.
 fn append_stack(mut p: Put<'_>, room: &StackRoom, one: &'static str) -> Res<Function> {
     p.asm.alu(AluOp::Or, R7, how::FIRST);

@@ -10,7 +10,7 @@ use super::{ARRAY_OVERFLOW, Cell, Element, Fault, Value, Walk, matches};
 use crate::stats::Stat;
 use crate::{ElemTy, Hist, SortKey, SortSpec, StatsSpec, Ty};
 
-/// Elements that are deleted leave gaps; so many are let be.
+/// Gaps that deleted elements may leave before the rest is moved together.
 const GAPS: usize = 64;
 
 /// An array in memory.
@@ -116,7 +116,7 @@ impl Words {
 }
 
 impl MemArray {
-    /// An empty one for at most `max` elements with keys of so many fields.
+    /// An empty array for at most `max` elements, whose keys have that number of fields.
     pub fn new(fields: usize, elem: &ElemTy, max: u32, wrap: bool) -> MemArray {
         MemArray {
             fields,
@@ -369,7 +369,7 @@ impl MemArray {
         self.numbers(slice).map(element).collect()
     }
 
-    /// What `foreach` goes through: the elements that match, sorted, so many at most.
+    /// What `foreach` goes through: the elements that match, sorted, up to the limit.
     pub fn walk(
         &self,
         slice: &[Option<Value>],

@@ -71,7 +71,7 @@ pub trait Env {
     /// # Errors
     /// See [`Env::gload`].
     fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault>;
-    /// What `foreach` goes through: the elements that match, sorted, so many at most. Values that stand
+    /// What `foreach` goes through: the elements that match, sorted, up to the limit. Values that stand
     /// for texts are sorted by these.
     ///
     /// # Errors

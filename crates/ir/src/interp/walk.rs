@@ -12,7 +12,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// An empty one with room for so many elements with keys of so many fields.
+    /// An empty walk with room for that number of elements, whose keys have that number of fields.
     pub fn new(fields: usize, elements: usize) -> Walk {
         Walk {
             fields,

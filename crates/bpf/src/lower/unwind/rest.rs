@@ -34,7 +34,7 @@ impl Gen<'_> {
     }
 
     /// Appends a mark for the rest of the stack where a copy of it went to the controller; as a word with
-    /// a space behind, or in front. One that does not fit in so many bytes is left out, and counted: a
+    /// a space behind, or in front. One that does not fit in that number of bytes is left out, and counted: a
     /// part of it would be no text.
     fn append_rest(&mut self, behind: bool, width: u32) -> Res {
         let (plan, options) = (self.plan, self.options);

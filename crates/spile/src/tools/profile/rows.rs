@@ -784,8 +784,7 @@ impl Rows {
 
 /// Processor time of this process.
 fn used() -> Ns {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    spile_kernel::machine::clock_ns(rustix::time::ClockId::ProcessCPUTime) as Ns
 }
 
 /// Whether a region's number says that the thread was in a system call of the library that tells regions.

@@ -8,7 +8,6 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::time::ClockId;
 use spile_profile::model::Ns;
 
 /// The variable that tells the library the folder.
@@ -231,8 +230,7 @@ fn both() -> Option<(u64, Ns)> {
 
 /// The monotonic clock.
 fn now() -> Ns {
-    let time = rustix::time::clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    spile_kernel::machine::monotonic_ns() as Ns
 }
 
 /// The processors' counter; none where the kernel does not trust it, as where processors differ.

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::thread::sched_setaffinity;
-use rustix::time::{ClockId, clock_gettime};
 use spile_kernel::resources::told;
 use spile_kernel::{machine, process};
 use spile_profile::noise::{Event, Kind, Noise, Source, account};
@@ -160,8 +159,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
 
 /// The clock of the script, in nanoseconds.
 fn clock() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    spile_kernel::machine::monotonic_ns() as u64
 }
 
 /// Computes on a processor for that long.

@@ -38,6 +38,12 @@ impl Rows {
             .into_iter()
             .map(|row| ((row.tid, row.context), row))
             .collect();
+        // One more than the largest region number of each program.
+        let mut ends: HashMap<(u32, u64), u32> = HashMap::new();
+        for (pid, number) in self.contexts.keys() {
+            let end = ends.entry((*pid, number >> 32)).or_default();
+            *end = (*end).max((*number as u32).saturating_add(1));
+        }
         let mut failed = 0;
         for place in &self.counts {
             let Some(thread) = snapshot.threads.get(place.thread) else {
@@ -46,9 +52,7 @@ impl Rows {
             let (tid, pid) = (thread.tid, thread.pid);
             let until = thread.ended_ns.unwrap_or(snapshot.at_ns) + self.origin.max(0) as Ns;
             let number = |n: u32| place.program | u64::from(n);
-            let known = |(of, n): &&(u32, u64)| *of == pid && n >> 32 == place.program >> 32;
-            let numbers = self.contexts.keys().filter(known).map(|(_, n)| *n as u32);
-            let below = numbers.max().map_or(0, |n| n.saturating_add(1));
+            let below = ends.get(&(pid, place.program >> 32)).copied().unwrap_or(0);
             let folder = self.folder.as_ref();
             let Some(counted) =
                 folder.and_then(|folder| folder.read(place.file, place.chunk, below, until).ok())
