@@ -151,13 +151,15 @@ trampoline:
         .size trampoline, . - trampoline
 #endif
 
-/* Four a call, as calls.c counts: C, Fortran, and its module mpi_f08 of OpenMPI and of MPICH. */
-#define GOMP(symbol, text) ENTRY symbol; .set entry, entry + 3
+/* `NAMES` a call, in the order of calls.c: C, Fortran, its module mpi_f08 of OpenMPI and of MPICH, and the name that
+ * a tool's own MPI_* calls: such a tool can be part of the program, whose MPI_* no library can interpose. */
+#define GOMP(symbol, text) ENTRY symbol; .set entry, entry + 4
 #define MPI(name, fortran)                                                                         \
         ENTRY MPI_##name;                                                                          \
         ENTRY mpi_##fortran##_;                                                                    \
         ENTRY mpi_##fortran##_f08_;                                                                \
-        ENTRY mpi_##fortran##_f08ts_
+        ENTRY mpi_##fortran##_f08ts_;                                                              \
+        ENTRY PMPI_##name
 #include "calls.def"
 
         .section .note.GNU-stack, "", %progbits

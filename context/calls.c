@@ -21,13 +21,26 @@ static const struct {
 
 static __attribute__((noinline)) uint64_t look_up(uint32_t entry, uint64_t caller)
 {
-    static const char ends[4][8] = {"", "_", "_f08_", "_f08ts_"};
+    /* The symbols of a call, in the order of calls.S. */
+    static const struct {
+        bool fortran;
+        char before[2], after[8];
+    } names[NAMES] = {{false, "", ""},
+                      {true, "", "_"},
+                      {true, "", "_f08_"},
+                      {true, "", "_f08ts_"},
+                      {false, "P", ""}};
     char symbol[64];
-    const char *name = entry % 4 == 0 ? calls[entry / 4].symbol : calls[entry / 4].other;
+    uint32_t which = entry % NAMES;
+    const char *name = calls[entry / NAMES].symbol;
+    if (names[which].fortran)
+        name = calls[entry / NAMES].other;
     size_t n = 0;
-    for (; name[n] != 0; n++)
-        symbol[n] = name[n];
-    for (const char *end = ends[entry % 4];; end++) {
+    if (names[which].before[0] != 0)
+        symbol[n++] = names[which].before[0];
+    for (; *name != 0; name++)
+        symbol[n++] = *name;
+    for (const char *end = names[which].after;; end++) {
         symbol[n++] = *end;
         if (*end == 0)
             break;
@@ -40,7 +53,7 @@ uint64_t context_call(uint32_t entry, uint64_t caller, uint64_t *before);
 
 uint64_t context_call(uint32_t entry, uint64_t caller, uint64_t *before)
 {
-    uint32_t call = entry / 4;
+    uint32_t call = entry / NAMES;
     uint64_t next = __atomic_load_n(&context_global[entry], __ATOMIC_RELAXED);
     if (next == 0)
         next = look_up(entry, caller);
@@ -50,7 +63,7 @@ uint64_t context_call(uint32_t entry, uint64_t caller, uint64_t *before)
     if (!calls[call].mpi)
         context_enter(BARRIER, 64 + call, caller, calls[call].other);
     else if (context_kind() != CALL)
-        /* Libraries of MPI call themselves: the program's own call counts. */
+        /* Libraries of MPI call themselves, and a tool's MPI_* calls PMPI_*: the program's own call counts. */
         context_enter(CALL, 64 + call, caller, calls[call].symbol);
     return next;
 }

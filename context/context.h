@@ -123,7 +123,7 @@ static inline uint64_t context_mix(uint64_t x)
     return x ^ (x >> 32);
 }
 
-/* Interposed functions: those of context/calls.def, four symbols each, then those of gomp.c. */
+/* Interposed functions: those of context/calls.def, `NAMES` symbols each, then those of gomp.c. */
 enum {
 #define GOMP(symbol, text) FIRST_##symbol,
 #define MPI(name, fortran) FIRST_MPI_##name,
@@ -132,7 +132,8 @@ enum {
 #undef MPI
     CALLS,
 };
-#define ENTRIES (CALLS * 4 + 16)
+#define NAMES 5
+#define ENTRIES (CALLS * NAMES + 16)
 
 /* Set in the address of a function of libomp, which tells OMPT itself: only to be jumped to. */
 #define SPEAKS_OMPT (1ull << 63)

@@ -252,55 +252,49 @@ fn barriers_of_openmp_whether_they_sleep_or_poll() {
     }
 }
 
-/// Runs `barriers.c` with that work under a library's launcher: each rank's profile, and what it measured.
-fn barriers(kind: &str, dir: &Path, work: &[&str]) -> Vec<(Profile, Ns)> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/barriers.c");
-    let program = dir.join(format!("barriers-{kind}"));
+/// A program of MPI's, compiled for one of its libraries.
+fn mpi_program(kind: &str, dir: &Path, name: &str, more: &[&str]) -> PathBuf {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
+    let program = dir.join(format!("{name}-{kind}"));
     if !program.exists() {
         let done = Command::new(format!("mpicc.{kind}"))
             .args(["-O1", "-Wall", "-Werror", "-o"])
-            .args([&program, &source])
+            .args([&program, &programs.join(format!("{name}.c"))])
+            .args(more)
             .status();
         let done = done.unwrap_or_else(|e| panic!("mpicc.{kind} (`make deps` installs it): {e}"));
         assert!(done.success());
     }
-    let folder = tempfile::tempdir_in(dir).unwrap();
+    program
+}
+
+/// Runs a program with each rank's work under a library's launcher: each rank's profile, and what all printed.
+fn ranks(kind: &str, launch: &[&str], program: &Path, work: &[&str]) -> (Vec<Profile>, String) {
+    let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(format!("mpirun.{kind}"));
     if kind == "openmpi" {
         command.args(["--allow-run-as-root", "--oversubscribe"]);
     }
+    let number = work.len().to_string();
+    command.args(launch).args(["-n", &number]);
+    command.args([env!("CARGO_BIN_EXE_spile"), "profile", "-o"]);
     let out = command
-        .args([
-            "-n",
-            &work.len().to_string(),
-            env!("CARGO_BIN_EXE_spile"),
-            "profile",
-            "-o",
-        ])
         .arg(folder.path())
         .arg("--")
-        .arg(&program)
+        .arg(program)
         .args(work)
         .output()
         .unwrap_or_else(|e| panic!("mpirun.{kind} (`make deps` installs it): {e}"));
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{kind}: {said}");
-    let printed = String::from_utf8_lossy(&out.stdout);
-    let own: HashMap<usize, Ns> = printed
-        .lines()
-        .filter_map(|line| {
-            let (rank, ns) = line.split_once(' ')?;
-            Some((rank.parse().ok()?, ns.parse().ok()?))
-        })
-        .collect();
     let files = std::fs::read_dir(folder.path()).unwrap().flatten();
     let mut profiles: Vec<Profile> = files
         .map(|e| read_path(&e.path()).unwrap().profile)
         .collect();
     profiles.sort_by_key(|p| p.header.rank.as_ref().expect("a rank").rank);
     assert_eq!(profiles.len(), work.len(), "{said}");
-    let each = profiles.into_iter().enumerate();
-    each.map(|(rank, profile)| (profile, own[&rank])).collect()
+    let printed = String::from_utf8_lossy(&out.stdout).into_owned();
+    (profiles, printed)
 }
 
 /// The rank that computes longest, or sleeps longest, is the one that others wait for.
@@ -308,28 +302,81 @@ fn barriers(kind: &str, dir: &Path, work: &[&str]) -> Vec<(Profile, Ns)> {
 fn barriers_of_mpi_by_ranks_that_poll() {
     let dir = tempfile::tempdir().unwrap();
     for kind in ["openmpi", "mpich"] {
+        let program = mpi_program(kind, dir.path(), "barriers", &[]);
         for (work, critical) in [
             (&["50", "400"][..], 1),
             (&["20", "s400"], 1),
             (&["s400", "20"], 0),
             (&["20", "60", "100", "400"], 3),
         ] {
-            let ranks = barriers(kind, dir.path(), work);
-            for (profile, own) in &ranks {
+            let (profiles, printed) = ranks(kind, &[], &program, work);
+            for line in printed.lines() {
+                let (rank, own) = line.split_once(' ').expect("a rank and its time");
+                let profile = &profiles[rank.parse::<usize>().unwrap()];
                 adds_up(profile);
                 let (entries, ns) = of_name(profile, "MPI_Barrier");
                 assert_eq!(entries, 3, "{kind} {work:?}");
-                close(ns, *own);
+                close(ns, own.parse().unwrap());
             }
-            let run = spile_profile::Run::new(ranks.into_iter().map(|(p, _)| p).collect());
-            let summary = run.summary();
-            let found = summary.critical().expect("several ranks");
-            assert_eq!(
-                found.title,
-                format!("rank {critical}"),
-                "{kind} {work:?}: {:?}",
-                summary.units
-            );
+            assert_eq!(printed.lines().count(), work.len(), "{printed}");
+            critical_rank(profiles, critical);
         }
+    }
+}
+
+#[track_caller]
+fn critical_rank(profiles: Vec<Profile>, critical: usize) {
+    let run = spile_profile::Run::new(profiles);
+    let summary = run.summary();
+    let found = summary.critical().expect("several ranks");
+    let units = &summary.units;
+    assert_eq!(found.title, format!("rank {critical}"), "{units:?}");
+}
+
+/// A tool of MPI's own kind measures the same calls and times, be it a part of the program or a library; OpenMPI's
+/// ranks can give their processor away while they wait.
+#[test]
+fn calls_of_mpi_as_a_wrapper_of_them_measures() {
+    let dir = tempfile::tempdir().unwrap();
+    let wrapper = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/pmpi.c");
+    let two: &[&str] = &["20", "150"];
+    let four: &[&str] = &["150", "10", "30", "60"];
+    for (kind, launch, own, work) in [
+        ("openmpi", &[][..], true, two),
+        (
+            "openmpi",
+            &["--mca", "mpi_yield_when_idle", "1"],
+            false,
+            four,
+        ),
+        ("mpich", &[], false, two),
+        ("mpich", &[], true, four),
+    ] {
+        let folder = dir.path().join(if own { "own" } else { "library" });
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = if own {
+            mpi_program(kind, &folder, "exchange", &[wrapper])
+        } else {
+            let library = mpi_program(kind, &folder, "pmpi", &["-shared", "-fPIC"]);
+            mpi_program(
+                kind,
+                &folder,
+                "exchange",
+                &["-Wl,--no-as-needed", library.to_str().unwrap()],
+            )
+        };
+        let (profiles, printed) = ranks(kind, launch, &program, work);
+        for line in printed.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let profile = &profiles[words[0].parse::<usize>().unwrap()];
+            let (entries, ns) = of_name(profile, words[1]);
+            assert_eq!(entries.to_string(), words[2], "{kind}: {line}");
+            close(ns, words[3].parse().unwrap());
+        }
+        // Five functions.
+        assert_eq!(printed.lines().count(), 5 * work.len(), "{printed}");
+        profiles.iter().for_each(adds_up);
+        let longest = (0..work.len()).max_by_key(|i| work[*i].parse::<u64>().unwrap());
+        critical_rank(profiles, longest.expect("ranks"));
     }
 }

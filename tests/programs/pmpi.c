@@ -1,0 +1,40 @@
+// A profiling tool of MPI's own kind: its MPI_* functions take the time and call PMPI_*. At MPI_Finalize each rank
+// prints a line for each function that was called: `RANK NAME CALLS NANOSECONDS`. It is part of a program, or a
+// library that a program is linked with.
+#include <mpi.h>
+#include <stdio.h>
+#include <time.h>
+
+#define FUNCTIONS(F)                                                                                                   \
+  F(Barrier, (MPI_Comm c), (c))                                                                                        \
+  F(Allreduce, (const void *s, void *r, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c), (s, r, n, t, o, c))              \
+  F(Send, (const void *b, int n, MPI_Datatype t, int to, int tag, MPI_Comm c), (b, n, t, to, tag, c))                  \
+  F(Irecv, (void *b, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI_Request *r),                            \
+    (b, n, t, from, tag, c, r))                                                                                        \
+  F(Wait, (MPI_Request * r, MPI_Status *s), (r, s))
+
+static long now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+#define WRAPPER(name, parameters, arguments)                                                                           \
+  static long calls_##name, ns_##name;                                                                                 \
+  int MPI_##name parameters {                                                                                          \
+    long a = now();                                                                                                    \
+    int result = PMPI_##name arguments;                                                                                \
+    ns_##name += now() - a;                                                                                            \
+    calls_##name++;                                                                                                    \
+    return result;                                                                                                     \
+  }
+FUNCTIONS(WRAPPER)
+
+int MPI_Finalize(void) {
+  int rank;
+  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+#define LINE(name, parameters, arguments)                                                                              \
+  if (calls_##name) printf("%d MPI_%s %ld %ld\n", rank, #name, calls_##name, ns_##name);
+  FUNCTIONS(LINE)
+  return PMPI_Finalize();
+}
