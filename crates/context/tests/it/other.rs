@@ -55,7 +55,14 @@ fn exports_only_what_has_to_be_interposed() {
             .expect("nm, of binutils as gcc's assembler");
         String::from_utf8_lossy(&out.stdout).into_owned()
     };
-    let known = ["GOMP_", "MPI_", "mpi_", "spile_region_", "ompt_start_tool"];
+    let known = [
+        "GOMP_",
+        "MPI_",
+        "PMPI_",
+        "mpi_",
+        "spile_region_",
+        "ompt_start_tool",
+    ];
     let mut count = 0;
     for line in symbols("--defined-only").lines() {
         let name = line.rsplit(' ').next().expect(line);
