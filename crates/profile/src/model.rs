@@ -425,6 +425,9 @@ pub struct Call {
     /// A call that did not end: its time so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<Ns>,
+    /// Where that time went; none in files of earlier builds: it is taken for a wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unfinished_parts: Option<CallParts>,
 }
 
 impl Call {
@@ -433,9 +436,111 @@ impl Call {
         self.total.saturating_add(self.unfinished.unwrap_or(0))
     }
 
+    /// Where that time went. Whatever a file says, the parts together are [`Call::time`].
+    pub fn parts(&self) -> CallParts {
+        let open = self.unfinished.unwrap_or(0);
+        let unfinished = match self.unfinished_parts {
+            Some(parts) => parts,
+            None => CallParts {
+                blocked: open,
+                ..CallParts::default()
+            },
+        };
+        let ended = CallParts {
+            cpu: self.cpu,
+            blocked: self.blocked,
+            runnable: self.runnable,
+            taken: 0,
+        };
+        let mut sum = ended.of(self.total);
+        sum.add(&unfinished.of(self.time() - self.total));
+        sum
+    }
+
+    /// The unfinished call has come to its end.
+    pub fn end(&mut self) {
+        let Some(time) = self.unfinished.take() else {
+            return;
+        };
+        let parts = self.unfinished_parts.take().unwrap_or_default().of(time);
+        self.min = if self.count == 0 {
+            time
+        } else {
+            self.min.min(time)
+        };
+        self.max = self.max.max(time);
+        self.count = self.count.saturating_add(1);
+        self.total = self.total.saturating_add(time);
+        self.cpu = self.cpu.saturating_add(parts.cpu);
+        self.blocked = self.blocked.saturating_add(parts.blocked);
+        self.runnable = self.runnable.saturating_add(parts.runnable);
+    }
+
     /// How many calls failed.
     pub fn failures(&self) -> u64 {
         self.errors.values().fold(0, |a, b| a.saturating_add(*b))
+    }
+}
+
+/// Where the time of calls went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CallParts {
+    /// On a processor, without what is below.
+    pub cpu: Ns,
+    /// Asleep.
+    pub blocked: Ns,
+    /// Ready and not on a processor.
+    pub runnable: Ns,
+    /// What page faults and interrupts took.
+    pub taken: Ns,
+}
+
+impl CallParts {
+    /// All of them together.
+    pub fn sum(&self) -> Ns {
+        [self.blocked, self.runnable, self.taken]
+            .iter()
+            .fold(self.cpu, |sum, ns| sum.saturating_add(*ns))
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &CallParts) {
+        for (sum, ns) in [
+            (&mut self.cpu, other.cpu),
+            (&mut self.blocked, other.blocked),
+            (&mut self.runnable, other.runnable),
+            (&mut self.taken, other.taken),
+        ] {
+            *sum = sum.saturating_add(ns);
+        }
+    }
+
+    /// The same of calls that took so long: what is in no other part was taken, and no part is longer
+    /// than what the parts before it leave.
+    #[must_use]
+    pub fn of(self, time: Ns) -> CallParts {
+        let cpu = self.cpu.min(time);
+        let blocked = self.blocked.min(time - cpu);
+        let runnable = self.runnable.min(time - cpu - blocked);
+        CallParts {
+            cpu,
+            blocked,
+            runnable,
+            taken: time - cpu - blocked - runnable,
+        }
+    }
+
+    /// Adds them to the parts of a thread's or a region's time, but what faults and interrupts took: these
+    /// have numbers of their own there.
+    pub fn add_to(&self, parts: &mut Parts) {
+        for (sum, ns) in [
+            (&mut parts.syscall_cpu, self.cpu),
+            (&mut parts.blocked, self.blocked),
+            (&mut parts.runnable, self.runnable),
+        ] {
+            *sum = sum.saturating_add(ns);
+        }
     }
 }
 

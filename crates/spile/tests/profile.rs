@@ -41,6 +41,14 @@ fn count(profile: &Profile, call: &str) -> u64 {
     calls.filter(|c| c.call == call).map(|c| c.count).sum()
 }
 
+/// Calls of that name that the end of their thread cut short.
+fn cut(profile: &Profile, call: &str) -> usize {
+    let calls = profile.data.calls.iter();
+    calls
+        .filter(|c| c.call == call && c.unfinished.is_some())
+        .count()
+}
+
 /// No part of a thread's time is missing and none is counted twice. Events that were lost can
 /// only shift time from one part to another.
 #[track_caller]
@@ -61,6 +69,9 @@ fn closes(profile: &Profile) {
             call.cpu + call.blocked + call.runnable <= call.total,
             "{call:?}"
         );
+        let open = call.unfinished_parts.unwrap_or_default();
+        assert_eq!(open.sum(), call.unfinished.unwrap_or(0), "{call:?}");
+        assert_eq!(call.parts().sum(), call.time(), "{call:?}");
         assert!(call.min <= call.max && call.max <= call.total, "{call:?}");
     }
 }
@@ -97,9 +108,9 @@ fn a_thread_that_is_not_the_leader_executes() {
     assert_eq!(count(&profile, "getppid"), 7);
     let pid = profile.header.pid.unwrap();
     assert_eq!(profile.data.threads.len(), 3);
-    let open = profile.data.calls.iter().find(|c| c.unfinished.is_some());
+    let mut open = profile.data.calls.iter().filter(|c| c.unfinished.is_some());
+    let open = open.find(|c| c.call == "execve");
     let open = open.expect("the call of the thread that became the leader");
-    assert_eq!(open.call, "execve");
     assert_ne!(open.tid, pid);
     assert!(thread(&profile, open.tid).ended_ns < thread(&profile, pid).ended_ns);
 }
@@ -156,7 +167,7 @@ fn killed_within_calls() {
     assert_eq!(output.status.code(), Some(128 + 9));
     assert_eq!(profile.end.as_ref().unwrap().status, Some(9));
     assert!(profile.data.threads.iter().all(|t| t.ended_ns.is_some()));
-    assert_eq!(count(&profile, "pause"), 1);
+    assert_eq!((count(&profile, "pause"), cut(&profile, "pause")), (0, 1));
     assert_eq!(count(&profile, "kill"), 1);
 }
 
@@ -170,9 +181,14 @@ fn threads_end_in_calls() {
     assert_eq!(threads.len(), 101);
     assert!(threads.iter().all(|t| t.ended_ns.is_some()));
     let ends = ["exit", "exit_group", "pause"].map(|call| count(&profile, call));
-    assert_eq!(ends, [50, 1, 50]);
-    let unfinished = profile.data.calls.iter().filter(|c| c.unfinished.is_some());
-    assert_eq!(unfinished.count(), 0);
+    assert_eq!(ends, [50, 1, 0]);
+    assert_eq!(cut(&profile, "pause"), 50);
+    let calls = || profile.data.calls.iter();
+    assert_eq!(calls().filter(|c| c.unfinished.is_some()).count(), 50);
+    assert!(
+        calls().all(|c| c.call != "pause" || c.errors.is_empty()),
+        "what the end of a thread cut short has not failed"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! | `start` | thread, process, parent, name in quotes |
 //! | `exec` | thread, whether its times begin here, when, process, parent, thread number before, name in quotes |
 //! | `exit` | thread, when, process, parent, exit code, name in quotes |
+//! | `cut` | thread, region, call that the thread's end cut short, when; sum, off its processor or taken, ready, taken |
 //! | `event` | thread, region, call, beginning, end, result |
 //! | `off` | thread, region, 1 if it could run, when it left its processor, for how long it was ready at last, when it came back |
 //! | `open` | thread, 0 program, 1 system call, below 0 not known; call; since, off its processor: before, and since when; taken; off its processor: region, 1 if it can run |
@@ -29,6 +30,7 @@
 //! beginning, or that nobody saw start, has no `start`.
 
 mod counts;
+mod ends;
 mod lives;
 mod places;
 
@@ -49,10 +51,11 @@ const TID_BITS: u32 = 22;
 const REUSED: u32 = 10_000_000;
 
 /// Rows that come when something happens, and belong to no account.
-const LIVES: [&[u8]; 6] = [
+const LIVES: [&[u8]; 7] = [
     b"start\t",
     b"exec\t",
     b"exit\t",
+    b"cut\t",
     b"region\t",
     b"event\t",
     b"off\t",
@@ -91,7 +94,9 @@ pub struct Rows {
     used: HashMap<u32, u32>,
     /// When a thread took its leader's number, by the number that it had.
     renamed: HashMap<u32, Ns>,
-    open: Vec<Open>,
+    open: Vec<ends::Open>,
+    /// Calls that the end of their thread cut short.
+    cuts: Vec<ends::Cut>,
     /// The stack whose frames come next.
     stack: Option<Stack>,
     /// The file of the library that tells regions.
@@ -114,20 +119,6 @@ pub struct Rows {
     pub ended: bool,
     /// The account is whole: the next row of sums begins another.
     whole: bool,
-}
-
-/// A thread that had not ended when the recording did.
-#[derive(Debug)]
-struct Open {
-    thread: usize,
-    what: i64,
-    call: String,
-    total: Ns,
-    waited: Ns,
-    off: Ns,
-    taken: Ns,
-    region: u64,
-    ready: bool,
 }
 
 /// The fields of a row, one after the other.
@@ -219,6 +210,7 @@ impl Rows {
             "exec" => self.executes(&mut f)?,
             "exit" => self.exits(&mut f)?,
             "open" => self.is_open(&mut f)?,
+            "cut" => self.is_cut(&mut f)?,
             "user" => {
                 let thread = self.thread(&mut f)?;
                 let [user, ready, blocked] = [f.ns()?, f.ns()?, f.ns()?];
@@ -259,6 +251,7 @@ impl Rows {
             }
             "end" => self.ended = true,
             "account" => {
+                self.add_cuts();
                 self.snapshot.at_ns = self.since(f.number()?);
                 let unseen: u64 = f.number()?;
                 self.snapshot.recorder.displaced = f.number()?;
@@ -318,23 +311,6 @@ impl Rows {
             all.len() - 1
         });
         &mut self.snapshot.context_times[place]
-    }
-
-    fn is_open(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        let thread = self.place(f.number()?);
-        let open = Open {
-            thread,
-            what: f.number()?,
-            call: f.text()?.to_owned(),
-            total: f.ns()?,
-            waited: f.ns()?,
-            off: f.ns()?,
-            taken: f.ns()?,
-            region: f.number()?,
-            ready: f.number::<u8>()? != 0,
-        };
-        self.open.push(open);
-        Some(())
     }
 
     fn region(&mut self, f: &mut Fields<'_>) -> Option<()> {
@@ -643,142 +619,6 @@ impl Rows {
         snapshot.contexts.sort_by_key(|c| depth(c.id));
         self.count(snapshot);
         snapshot.processes = self.processes.values().cloned().collect();
-    }
-
-    /// The account: what was open is added to it, with what rows lacked. `at_end` says which
-    /// system call a thread is in where the recording did not see it enter (its number, its
-    /// process), and `threads` are all of a process that was there before: those of which nothing
-    /// was seen were in one call, or ran, the whole time. The last events of a trace are in
-    /// [`Rows::events`] then.
-    pub fn finish(
-        &mut self,
-        threads: &[(u32, u32)],
-        at_end: impl Fn(u32, u32) -> Option<String>,
-    ) -> Snapshot {
-        for open in std::mem::take(&mut self.open) {
-            self.close(&open, &at_end);
-        }
-        for (pid, tid) in threads {
-            if !self.used.contains_key(tid) {
-                self.unseen(*pid, *tid, at_end(*pid, *tid));
-            }
-        }
-        if self.malformed > 0 {
-            let what = "rows of the recording: they were not as they should be";
-            self.snapshot.lost.insert(what.into(), self.malformed);
-        }
-        let mut snapshot = std::mem::take(&mut self.snapshot);
-        self.order(&mut snapshot);
-        snapshot
-    }
-
-    /// Adds a thread of which nothing was seen.
-    fn unseen(&mut self, pid: u32, tid: u32, call: Option<String>) {
-        let at = self.snapshot.at_ns;
-        let mut thread = Thread {
-            tid,
-            pid,
-            ..Thread::default()
-        };
-        match call {
-            Some(call) => {
-                thread.parts.blocked = at;
-                self.of_calls(tid, 0, &call).unfinished = Some(at);
-                if self.trace {
-                    self.events.push(Event {
-                        tid,
-                        call,
-                        end_ns: at,
-                        open: true,
-                        ..Event::default()
-                    });
-                }
-            }
-            None => thread.parts.user = at,
-        }
-        self.snapshot.threads.push(thread);
-    }
-
-    /// Adds what a thread was in when the recording ended.
-    fn close(&mut self, open: &Open, at_end: &impl Fn(u32, u32) -> Option<String>) {
-        let at = self.snapshot.at_ns;
-        let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
-            return;
-        };
-        let (mut total, mut off) = (open.total, open.off);
-        if let Some(renamed) = self.renamed.get(&thread.tid).copied()
-            && thread.ended_ns.is_none()
-        {
-            // It goes on as its leader.
-            thread.ended_ns = Some(renamed);
-            total = total.saturating_sub(at.saturating_sub(renamed));
-            off = 0;
-        }
-        let over = thread.ended_ns.is_none() && self.over == Some(thread.pid);
-        if over {
-            thread.ended_ns = Some(at);
-        }
-        let away = (open.waited + off).min(total);
-        let own = total.saturating_sub(away).saturating_sub(open.taken);
-        let (tid, pid, call) = (
-            thread.tid,
-            thread.pid,
-            match open.what {
-                0 => None,
-                1 => Some(open.call.clone()),
-                -1 => Some("(start)".to_owned()),
-                _ => at_end(thread.pid, thread.tid % REUSED),
-            },
-        );
-        let end = thread.ended_ns.unwrap_or(at);
-        match call {
-            None => {
-                thread.parts.user += own;
-                thread.parts.runnable += away;
-            }
-            Some(_) => {
-                thread.parts.syscall_cpu += own;
-                thread.parts.blocked += away;
-            }
-        }
-        if self.trace {
-            let off = (off > 0).then_some((if open.ready { PREEMPTED } else { BLOCKED }, off));
-            let call = call.as_deref().map(|call| (call, total));
-            for (what, length) in call.into_iter().chain(off) {
-                let span = (end.saturating_sub(length), end);
-                if let Some(event) = self.traced(open.thread, open.region, what, span) {
-                    event.open = !over;
-                }
-            }
-        }
-        let context = self.context(pid, open.region);
-        if context != ROOT {
-            // (Of a thread that was off its processor for part of it, the rest is the program's.)
-            let parts = &mut self.of_context(tid, context).parts;
-            match call {
-                None => parts.runnable += off.min(away),
-                Some(_) => {
-                    parts.syscall_cpu += own;
-                    parts.blocked += away;
-                }
-            }
-        }
-        let Some(call) = call else { return };
-        let call = self.of_calls(tid, context, &call);
-        if !over {
-            call.unfinished = Some(total);
-            return;
-        }
-        call.min = if call.count == 0 {
-            total
-        } else {
-            call.min.min(total)
-        };
-        call.max = call.max.max(total);
-        call.count += 1;
-        call.total += total;
-        call.cpu += own;
-        call.blocked += away;
     }
 }
 

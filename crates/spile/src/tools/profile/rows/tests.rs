@@ -268,8 +268,48 @@ fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
     );
     assert_eq!(
         (futex.count, futex.total, futex.min, futex.max),
-        (3, 80, 10, 50)
+        (2, 30, 10, 20)
     );
+    let open = futex.unfinished_parts.unwrap();
+    assert_eq!(
+        (futex.unfinished, open.blocked, open.cpu),
+        (Some(50), 45, 5)
+    );
+}
+
+#[test]
+fn a_call_that_a_threads_end_cut_short_is_in_each_account() {
+    let t = key(62, 0);
+    let mut rows = Rows::default();
+    let account = |rows: &mut Rows, more: &[String]| {
+        for row in more {
+            rows.row(row.replace(' ', "\t").as_bytes());
+        }
+    };
+    account(
+        &mut rows,
+        &[
+            "begin 0 0".into(),
+            format!("start {t} 62 1 \"app\""),
+            format!("cut {t} 0 read 90 60 50 20 5"),
+            format!("exit {t} 95 62 1 0 \"app\""),
+            format!("call {t} 0 read 2 30 10 20 0 0 0 7"),
+            "account 100 0 0".into(),
+            format!("call {t} 0 read 2 30 10 20 0 0 0 7"),
+            "end".into(),
+            "account 200 0 0".into(),
+        ],
+    );
+    let account = rows.finish(&[], |_, _| None);
+    let read = &account.calls[0];
+    assert_eq!((read.count, read.total, read.max), (2, 30, 20));
+    let open = read.unfinished_parts.unwrap();
+    let parts = (open.cpu, open.blocked, open.runnable, open.taken);
+    assert_eq!((read.unfinished, parts), (Some(60), (10, 25, 20, 5)));
+    assert_eq!((read.parts().sum(), read.time()), (90, 90));
+    let thread = thread(&account, 62);
+    assert_eq!((thread.parts.blocked, thread.parts.runnable), (25, 20));
+    assert_eq!(thread.parts.syscall_cpu, 40);
 }
 
 #[test]
