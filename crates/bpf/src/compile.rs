@@ -135,12 +135,10 @@ fn generate_planned(
             return Err(CompileError {
                 handler: handler.point.to_string(),
                 site: site.map(|s| s.near.to_string()).unwrap_or_default(),
-                reason:
-                    "a place in the source of the kernel becomes text when it is printed: in a \
-                         kernel handler it can be printed, joined, kept, and be a key, and not \
-                         be looked into; symname(), symdata() and sprint_backtrace() can, and \
-                         so can all texts of programs"
-                        .into(),
+                reason: "the kernel's stack with places in the source becomes text when it is \
+                         printed: in a kernel handler it can be printed, joined, kept, and be a \
+                         key, and not be looked into; sprint_backtrace() and symfileline() can"
+                    .into(),
             });
         }
         needs.frame = needs.frame.max(alloc.frame);

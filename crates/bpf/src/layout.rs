@@ -27,7 +27,7 @@ mod symbolic;
 
 pub use large::{GOLDEN, Large};
 pub use place::{AggLayout, Beside, Field, GlobalLayout, PerCpuArray, Place, ValueLayout};
-pub use rows::{symbol_row, unwind_row};
+pub use rows::{kernel_row, symbol_row, unwind_row};
 pub use symbolic::Symbolic;
 
 use std::collections::BTreeMap;
@@ -152,6 +152,9 @@ pub const SYMBOL_ROWS_MAP: &str = "symbol_rows";
 pub const NAMES_MAP: &str = "symbol_names";
 /// Map of rows of line tables, see [`symbol_row`].
 pub const LINE_ROWS_MAP: &str = "line_rows";
+/// Map of the lines of the kernel and its modules, see [`kernel_row`]. The loader makes it as large as they
+/// need.
+pub const KERNEL_LINES_MAP: &str = "kernel_lines";
 
 /// What walks of programs' stacks read: offsets on the way from the task to the names of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

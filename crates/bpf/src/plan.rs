@@ -19,9 +19,9 @@ use spile_ir::{
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
-    AggLayout, COPIES_MAP, FILES_MAP, GlobalLayout, HandlerInfo, LINE_ROWS_MAP, MAX_ROWS,
-    NAMES_MAP, Options, Place, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout, counters,
-    percpu, shared, symbol_row,
+    AggLayout, COPIES_MAP, FILES_MAP, GlobalLayout, HandlerInfo, KERNEL_LINES_MAP, LINE_ROWS_MAP,
+    MAX_ROWS, NAMES_MAP, Options, Place, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout,
+    counters, kernel_row, percpu, shared, symbol_row,
 };
 use crate::lower::unwind::COPY_BYTES;
 use crate::lower::{is_tokenize, reads_into_text};
@@ -370,6 +370,16 @@ impl Plan {
             if let Some(stacks) = stacks.as_ref().filter(|s| s.names) {
                 maps.extend(symbol_maps(stacks.lines));
             }
+        }
+        if (stacks::made(program, &needs.marks).iter()).any(|form| form.by_kernel_lines()) {
+            maps.push(MapSpec {
+                name: KERNEL_LINES_MAP.into(),
+                ty: MapType::Array,
+                key_size: 4,
+                value_size: kernel_row::BYTES,
+                max_entries: 1,
+                flags: MMAPABLE,
+            });
         }
         let snapshots = snapshots(program, &iterators, &mut maps)?;
         let tree = program

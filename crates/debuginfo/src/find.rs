@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::debuginfod;
 use crate::image::Image;
+use crate::kernel::Listed;
 use crate::trust;
 
 /// Where distributions put separate debugging information.
@@ -26,6 +27,8 @@ pub struct Search {
     pub client: Option<PathBuf>,
     /// Directory for indices and downloads, `$XDG_CACHE_HOME/spile`; `None` keeps nothing.
     pub cache: Option<PathBuf>,
+    /// Folders with modules of kernels that were looked through.
+    pub listed: Listed,
 }
 
 impl Search {
@@ -50,6 +53,7 @@ impl Search {
                 .filter(|c| c.is_absolute())
                 .map(|c| c.join("spile"))
                 .filter(|c| trust::is_own_once(c)),
+            listed: Listed::default(),
         }
     }
 

@@ -1,8 +1,10 @@
 //! Finds the debugging information of a kernel and of its modules.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::find::{DEBUG_ROOT, Search, hex};
 use crate::image::Image;
@@ -52,7 +54,7 @@ impl Search {
         let mut paths = Vec::new();
         if let Some(build) = wanted.build {
             match wanted.module {
-                Some(module) => paths.extend(module_below(build, module)),
+                Some(module) => paths.extend(self.listed.files(build, module)),
                 None => paths.push(build.join("vmlinux")),
             }
         }
@@ -65,7 +67,7 @@ impl Search {
             match wanted.module {
                 Some(module) => {
                     for folder in [debug.join(&modules), root.join(&modules)] {
-                        paths.extend(module_below(&folder, module));
+                        paths.extend(self.listed.files(&folder, module));
                     }
                 }
                 None => paths.extend([
@@ -106,16 +108,33 @@ fn open(path: &Path, build_id: Option<&[u8]>) -> Result<Image, Option<String>> {
     }
 }
 
-/// Files of a module in a folder and in those below it. The kernel writes `_` for `-`.
-fn module_below(folder: &Path, module: &str) -> Vec<PathBuf> {
-    let named = |path: &Path| {
-        let name = path.file_name().and_then(OsStr::to_str).unwrap_or("");
+/// Files by the names of their modules.
+type ByModule = HashMap<String, Vec<PathBuf>>;
+
+/// The files of modules in folders: each folder is looked through once.
+#[derive(Debug, Clone, Default)]
+pub struct Listed(Arc<Mutex<HashMap<PathBuf, ByModule>>>);
+
+impl Listed {
+    /// Files of a module in a folder and in those below it.
+    fn files(&self, folder: &Path, module: &str) -> Vec<PathBuf> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = all.entry(folder.to_owned());
+        let files = files.or_insert_with(|| modules_below(folder));
+        files.get(module).cloned().unwrap_or_default()
+    }
+}
+
+/// Files of modules in a folder and in those below it. The kernel writes `_` for `-`.
+fn modules_below(folder: &Path) -> ByModule {
+    let module = |path: &Path| {
+        let name = path.file_name().and_then(OsStr::to_str)?;
         let stem = name
             .strip_suffix(".ko.debug")
-            .or_else(|| name.strip_suffix(".ko"));
-        stem.is_some_and(|s| s.replace('-', "_") == module)
+            .or_else(|| name.strip_suffix(".ko"))?;
+        Some(stem.replace('-', "_"))
     };
-    let mut found = Vec::new();
+    let mut found = ByModule::new();
     let mut folders = vec![folder.to_owned()];
     let mut seen = 0;
     while let Some(folder) = folders.pop() {
@@ -125,12 +144,16 @@ fn module_below(folder: &Path, module: &str) -> Vec<PathBuf> {
             // Links lead to the sources, and in circles.
             match entry.file_type() {
                 Ok(t) if t.is_dir() && seen < MAX_FOLDERS => folders.push(path),
-                Ok(t) if !t.is_dir() && named(&path) => found.push(path),
+                Ok(t) if !t.is_dir() => {
+                    if let Some(module) = module(&path) {
+                        found.entry(module).or_default().push(path);
+                    }
+                }
                 _ => {}
             }
         }
     }
-    found.sort();
+    found.values_mut().for_each(|paths| paths.sort());
     found
 }
 

@@ -42,7 +42,7 @@ pub use error::Error;
 pub use find::Search;
 pub use functions::{FunctionPlace, Pattern, Which};
 pub use image::{Image, Segment};
-pub use kernel::{Wanted, build_id_of_notes};
+pub use kernel::{Listed, Wanted, build_id_of_notes};
 pub use location::{Absent, LocBinary, LocOp, Location};
 pub use module::Module;
 pub use statements::{LineQuery, StatementPlace, Statements};

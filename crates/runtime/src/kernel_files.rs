@@ -1,6 +1,8 @@
 //! The kernel's and its modules' files with debugging information: where their code is in memory,
 //! and which source lines addresses belong to.
 
+pub(crate) mod places;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -134,15 +136,15 @@ impl KernelLines {
         let file = self
             .files
             .entry(module)
-            .or_insert_with_key(|m| open(m.as_deref()));
+            .or_insert_with_key(|m| open(m.as_deref(), &Search::from_env()));
         let (file, loaded) = file.as_ref()?;
         let (name, line) = file.dwarf()?.line_at(loaded.linked(address)?)?;
         Some((name?.to_string(), line)).filter(|(_, line)| *line > 0)
     }
 }
 
-fn open(module: Option<&str>) -> Option<(File, Loaded)> {
-    let search = Search::from_env();
+/// The file of the kernel or of a module.
+fn open(module: Option<&str>, search: &Search) -> Option<(File, Loaded)> {
     let (release, build_id) = (spile_kernel::machine::release(), build_id(module));
     let wanted = Wanted {
         release: &release,
@@ -151,7 +153,7 @@ fn open(module: Option<&str>) -> Option<(File, Loaded)> {
         build: None,
     };
     // Servers are not asked: output would wait for hundreds of megabytes.
-    let file = File::new(search.kernel(&wanted, false).ok()?, &search);
+    let file = File::new(search.kernel(&wanted, false).ok()?, search);
     let loaded = match module {
         Some(name) => Loaded::module(&file, &name.into()),
         None => Loaded::kernel(&file),

@@ -9,11 +9,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramAttachType};
+use libbpf_rs::{MapCore, Object, ObjectBuilder, PrintLevel, ProgramAttachType};
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo};
 use spile_ir::{CodeProbe, Handler, HandlerId, LeaveOut, Program, SiteId, Space, WatchOf};
 use spile_kernel::bpf::{
-    BpfError, Errno, MapSpec, link_info, map_create, netfilter_link, prog_info, raw_tracepoint_open,
+    BpfError, Errno, link_info, netfilter_link, prog_info, raw_tracepoint_open,
 };
 use spile_kernel::perf::{Event, PerfEvent};
 use spile_kernel::tracepoints::security_modules;
@@ -23,9 +23,9 @@ use crate::error::Error;
 use crate::perf;
 use crate::programs;
 use crate::session::Compile;
-use crate::side_by_side::{processors, side_by_side};
+use crate::side_by_side::side_by_side;
 use crate::state::State;
-use crate::tables::{self, Tables, worth_a_thread};
+use crate::tables::{self, Tables};
 
 /// What libbpf said; kept for messages, never printed by itself.
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -44,55 +44,6 @@ fn take_log() -> String {
         .unwrap_or_else(PoisonError::into_inner)
         .drain(..)
         .collect()
-}
-
-/// Gives libbpf new maps that have no contents yet: tables are made several at a time, and state
-/// memory is zero already, which libbpf would fill with zeros from a mapping that has to be paged in
-/// for that (2 ms for 300 KB). Where this fails libbpf makes the map, and says what is wrong. Those
-/// that were begun before are taken first.
-fn provide_maps(open: &mut OpenObject, ahead: Option<Tables>) {
-    let mut ahead = ahead.map_or(Vec::new(), Tables::finish);
-    // Sections of the object other than this one have contents.
-    let empty = |name: &str| !name.contains('.') || name.ends_with(".bss");
-    let mut maps: Vec<_> = open.maps_mut().collect();
-    let names: Vec<String> = maps
-        .iter()
-        .map(|m| m.name().to_string_lossy().into_owned())
-        .collect();
-    let specs: Vec<(usize, MapSpec<'_>)> = (maps.iter().zip(&names).enumerate())
-        .filter(|(_, (_, name))| empty(name))
-        .map(|(i, (map, name))| {
-            let spec = MapSpec {
-                ty: map.map_type() as u32,
-                key_size: map.key_size(),
-                value_size: map.value_size(),
-                max_entries: map.max_entries(),
-                flags: map.map_flags(),
-                name,
-            };
-            (i, spec)
-        })
-        .collect();
-    let mut made = Vec::new();
-    let mut missing = Vec::new();
-    for (i, spec) in specs {
-        match tables::take(&mut ahead, &spec) {
-            Some(fd) => made.push((i, Ok(fd))),
-            None => missing.push((i, spec)),
-        }
-    }
-    let large = missing
-        .iter()
-        .filter(|s| worth_a_thread(s.1.max_entries, s.1.value_size));
-    let threads = large.count().min(processors());
-    let rest = side_by_side(missing, threads, |(i, spec)| (i, map_create(&spec)));
-    made.extend(rest);
-    for (i, fd) in made {
-        if let Ok(fd) = fd {
-            // A map that is not taken is closed again.
-            let _ = maps[i].reuse_fd(fd.as_fd());
-        }
-    }
 }
 
 /// A loaded object.
@@ -181,7 +132,7 @@ impl Loaded {
         let mut builder = ObjectBuilder::default();
         builder.name("spile").map_err(|e| fail(&e))?;
         let mut open = builder.open_memory(&object.elf).map_err(|e| fail(&e))?;
-        provide_maps(&mut open, ahead);
+        tables::provide(&mut open, ahead)?;
         for mut prog in open.progs_mut() {
             if single.iter().any(|name| **name == *prog.name()) {
                 prog.set_attach_type(ProgramAttachType::PerfEvent);

@@ -36,6 +36,27 @@ pub mod symbol_row {
     pub const LINE_ROW: u32 = 16;
 }
 
+/// Lines of the kernel's code and of its modules', by address, in elements of 16 bytes. The first has two
+/// words: the address that places are counted from, and how many rows follow. A row has the first place of
+/// a line or of a gap without one, where the source file's name is, and the line, 32 bits each. Behind
+/// the rows are the names: texts with a NUL, each at the beginning of an element.
+pub mod kernel_row {
+    /// Bytes of an element.
+    pub const BYTES: u32 = 16;
+    /// In the first: what places are counted from.
+    pub const BASE: i16 = 0;
+    /// How many rows there are.
+    pub const COUNT: i16 = 8;
+    /// In a row: the place.
+    pub const START: i16 = 0;
+    /// The element of the source file's name, 0 in a gap.
+    pub const FILE: i16 = 4;
+    /// The line.
+    pub const LINE: i16 = 8;
+    /// Most rows: 24 halvings find one of them. A kernel has some millions.
+    pub const MAX: u32 = 1 << 24;
+}
+
 /// A row of 8 bytes that says how the caller's registers are found: offsets of its fields. Rows
 /// of a file are in order of their offsets in the file.
 pub mod unwind_row {

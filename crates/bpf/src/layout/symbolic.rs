@@ -82,8 +82,13 @@ impl Symbolic {
 
     /// Whether kernel handlers can make the text themselves.
     pub fn in_kernel(self) -> bool {
-        use Symbolic::{KernelLines, KernelSimple, KernelWholeLines};
-        !self.of_kernel() || matches!(self, KernelLines | KernelSimple | KernelWholeLines)
+        // This one is only printed.
+        self != Symbolic::KernelFileLines
+    }
+
+    /// Whether kernel handlers make it by the kernel's lines ([`super::kernel_row`]).
+    pub fn by_kernel_lines(self) -> bool {
+        self.in_kernel() && self.of_kernel() && self.has_lines()
     }
 
     /// Whether kernel handlers make it by tables of files.

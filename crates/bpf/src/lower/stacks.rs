@@ -9,10 +9,11 @@
 //!
 //! Texts of stacks go through values as marks, from which the controller makes them: the session's
 //! word, a letter for the form, what the text is made of, a semicolon. [`spile_ir::marks`] finds
-//! what would look into one: there the text is made here (`lines.rs` for those of the kernel, `names.rs`
-//! for those of programs).
+//! what would look into one: there the text is made here (`lines.rs` for those of the kernel, `places.rs` for
+//! places in its source, `names.rs` for those of programs).
 
 mod lines;
+mod places;
 
 use spile_ir::{Event, Reg as IrReg, Val};
 
@@ -223,7 +224,10 @@ impl Gen<'_> {
         if self.makes_text(dst) {
             let of = self.in_block(of)?;
             self.begin_text(width);
-            self.append_lines_of(form, &of)?;
+            match form.by_kernel_lines() {
+                true => self.append_places_of(form, &of)?,
+                false => self.append_lines_of(form, &of)?,
+            }
             self.end_text(off, width);
             return Ok(());
         }

@@ -22,7 +22,7 @@
 mod copies;
 mod frames;
 mod mappings;
-mod names;
+pub(super) mod names;
 mod rest;
 
 pub(crate) use copies::COPY_BYTES;

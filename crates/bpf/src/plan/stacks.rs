@@ -63,14 +63,14 @@ pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
     )
 }
 
-/// The texts that kernel handlers make of programs' symbols.
-fn made(program: &Program, marks: &Marks) -> Vec<Symbolic> {
+/// The texts that kernel handlers make.
+pub(super) fn made(program: &Program, marks: &Marks) -> Vec<Symbolic> {
     let mut all = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
         let insts = handler.body.blocks.iter().flat_map(|b| &b.insts);
         all.extend(insts.filter_map(|(inst, _)| match inst {
             Inst::Intr { dst: Some(dst), .. } if marks.made(In::Handler(i), *dst) => {
-                Symbolic::of(inst).filter(|form| form.by_tables())
+                Symbolic::of(inst)
             }
             _ => None,
         }));
@@ -127,7 +127,8 @@ impl StackRoom {
                 points.push(point);
             }
         }
-        let made = made(program, marks);
+        let mut made = made(program, marks);
+        made.retain(|form| form.by_tables());
         let room = StackRoom {
             names: !made.is_empty(),
             lines: made.iter().any(|form| form.has_lines()),

@@ -236,7 +236,11 @@ fn push(words: &mut Vec<u64>, base: u64, size: u64, name: &str) {
 }
 
 /// Writes words to a map's memory, of which only their pages are mapped.
-fn write(map: &OwnedFd, first: usize, words: impl Iterator<Item = u64>) -> io::Result<()> {
+pub(crate) fn write(
+    map: &OwnedFd,
+    first: usize,
+    words: impl Iterator<Item = u64>,
+) -> io::Result<()> {
     let words: Vec<u64> = words.collect();
     if words.is_empty() {
         return Ok(());

@@ -11,7 +11,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 15] = [
+const NEEDS: [Need; 16] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
@@ -24,14 +24,11 @@ const NEEDS: [Need; 15] = [
     // The kernel's debugging information (`cargo xtask vm --debuginfo`).
     Need {
         name: "debuginfo",
-        have: || {
-            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-            let release = release.unwrap_or_default();
-            in_vm().is_some()
-                && Path::new("/usr/lib/debug/boot/vmlinux-")
-                    .with_file_name(format!("vmlinux-{}", release.trim()))
-                    .exists()
-        },
+        have: || in_vm().is_some() && has_debuginfo(),
+    },
+    Need {
+        name: "no debuginfo",
+        have: || !has_debuginfo(),
     },
     // Programs beyond those of busybox: perl, python, gcc, bpftool and the like, and the shared
     // libraries that programs are probed with (`cargo xtask vm --programs`). Where they are missing
@@ -113,6 +110,13 @@ const NEEDS: [Need; 15] = [
         have: || in_vm().is_none(),
     },
 ];
+
+/// Whether the debugging information of the running kernel is here.
+fn has_debuginfo() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let file = format!("/usr/lib/debug/boot/vmlinux-{}", release.trim());
+    Path::new(&file).exists()
+}
 
 fn has_go() -> bool {
     let path = std::env::var("PATH").unwrap_or_default();

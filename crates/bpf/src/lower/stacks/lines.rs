@@ -61,29 +61,41 @@ impl Gen<'_> {
 
     /// Appends the lines of the addresses in a text of the block.
     pub(super) fn append_lines_of(&mut self, form: Symbolic, of: &Text) -> Res {
+        self.use_kernel_line()?;
+        self.append_each_of("kernel_line", how_of(form), of)
+    }
+
+    /// Calls `one(address, how)` for each address in a text of the block.
+    pub(super) fn append_each_of(&mut self, one: &'static str, how: i32, of: &Text) -> Res {
         let Text::Slot { off, width } = of else {
             return Err("a text that is not in the block".into());
         };
-        self.use_kernel_line()?;
         let (plan, cpus) = (self.plan, self.options.cpus);
-        self.pool.sub("kernel_word_line", |_| {
-            let p = Put::new("kernel_word_line", &["at", "first", "how"], plan, cpus);
-            kernel_word_line(p)
+        let word = format!("{one}_of_word");
+        self.pool.sub(&word, |_| {
+            let p = Put::new(&word, &["at", "first", "how"], plan, cpus);
+            of_word(p, one)
         })?;
-        let name = format!("kernel_lines_of_{width}");
+        let name = format!("{one}s_of_{width}");
         let bytes = (*width).min(MOST);
         self.pool.sub(&name, |_| {
-            kernel_lines_of(Put::new(&name, &["text", "how"], plan, cpus), bytes)
+            let p = Put::new(&name, &["text", "how"], plan, cpus);
+            of_text(p, bytes, word)
         })?;
         self.asm.mov(R1, *off as i32);
-        self.asm.mov(R2, how_of(form));
+        self.asm.mov(R2, how);
         self.asm.call_sub(name);
         Ok(())
     }
 
+    pub(super) fn use_append_hex(&mut self) -> Res {
+        let (plan, cpus) = (self.plan, self.options.cpus);
+        self.pool.sub(APPEND_HEX, |_| append_hex(plan, cpus))
+    }
+
     fn use_kernel_line(&mut self) -> Res {
         let (plan, cpus) = (self.plan, self.options.cpus);
-        self.pool.sub(APPEND_HEX, |_| append_hex(plan, cpus))?;
+        self.use_append_hex()?;
         self.pool.sub("kernel_line", |pool| {
             let format = pool.constant(b"%pS");
             let p = Put::new("kernel_line", &["address", "how"], plan, cpus);
@@ -103,8 +115,8 @@ fn kernel_frame_line(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
     no_more(p, last, cut)
 }
 
-/// `kernel_lines_of(text, how)`: appends a line for each address of a text at that place of the block.
-fn kernel_lines_of(mut p: Put<'_>, bytes: u32) -> Res<Function> {
+/// `ONEs_of(text, how)`: calls `word` for each address of a text at that place of the block.
+fn of_text(mut p: Put<'_>, bytes: u32, word: String) -> Res<Function> {
     let again = p.asm.label();
     let next = p.plan.scratch.tmp as i16 + 16;
     p.asm.store(Size::DW, R6, next, R7);
@@ -113,7 +125,7 @@ fn kernel_lines_of(mut p: Put<'_>, bytes: u32) -> Res<Function> {
     p.asm.load(Size::DW, R1, R6, next);
     p.asm.mov(R2, R7);
     p.asm.mov(R3, R8);
-    p.asm.call_sub("kernel_word_line");
+    p.asm.call_sub(word);
     p.asm.jump_if(Cond::Eq, R0, 0, p.end);
     p.asm.store(Size::DW, R6, next, R0);
     p.asm.add(R9, -1);
@@ -121,10 +133,10 @@ fn kernel_lines_of(mut p: Put<'_>, bytes: u32) -> Res<Function> {
     p.finish()
 }
 
-/// `kernel_word_line(at, first, how)`: appends the line of the address that begins at a place of the
+/// `ONE_of_word(at, first, how)`: calls `one(address, how)` for the address that begins at a place of the
 /// block, in a text that begins at `first`; the place to go on from, or 0 at the text's end. What is no
 /// address is left out.
-fn kernel_word_line(mut p: Put<'_>) -> Res<Function> {
+fn of_word(mut p: Put<'_>, one: &'static str) -> Res<Function> {
     let [begins, next, found] = std::array::from_fn(|_| p.asm.label());
     let scratch = &p.plan.scratch;
     let (most, value) = (scratch.out as i32, scratch.tmp as i16 + 24);
@@ -163,7 +175,7 @@ fn kernel_word_line(mut p: Put<'_>) -> Res<Function> {
     asm.bind(found);
     asm.load(Size::DW, R1, R6, value);
     asm.mov(R2, R9);
-    asm.call_sub("kernel_line");
+    asm.call_sub(one);
     asm.mov(R0, R8);
     asm.exit();
     p.finish()

@@ -24,7 +24,7 @@ use crate::lower::{Gen, Res};
 const HALVINGS: u32 = 20;
 
 /// The subprogram that appends lines' numbers.
-const NUMBER: &str = "append_number_10";
+pub(in crate::lower) const NUMBER: &str = "append_number_10";
 
 /// What is written of a frame.
 mod how {
@@ -153,6 +153,34 @@ mod word {
     pub const KEY: u32 = at::MAPPINGS;
 }
 
+/// Appends the text at r3, an address of the kernel; `r0` = its bytes. Loses r1-r5.
+pub(in crate::lower) fn append_kernel_text(p: &mut Put<'_>, out: Label) {
+    let scratch = &p.plan.scratch;
+    let (pos, text) = (scratch.text_pos as i16, scratch.text as i32);
+    let most = p.plan.max_string as i32;
+    p.asm.load(Size::DW, R2, R6, pos);
+    p.asm.jump_if(Cond::Gt, R2, most, out);
+    p.asm.mov(R1, R6);
+    p.asm.add(R1, text);
+    p.asm.add(R1, R2);
+    p.asm.mov(R2, most);
+    p.asm.call(Helper::ProbeReadKernelStr);
+    p.asm.jump_if(Cond::Sle, R0, 0, out);
+    p.asm.add(R0, -1);
+    p.asm.load(Size::DW, R2, R6, pos);
+    p.asm.add(R2, R0);
+    p.asm.store(Size::DW, R6, pos, R2);
+}
+
+/// Appends the number r9 in base 10 by [`NUMBER`]. Loses r0-r5.
+pub(in crate::lower) fn put_decimal(p: &mut Put<'_>) {
+    p.asm.mov(R1, -1);
+    p.asm.mov(R2, R9);
+    p.asm.mov(R3, 0);
+    p.asm.mov(R4, 0);
+    p.asm.call_sub(NUMBER);
+}
+
 impl Walk<'_> {
     /// A register = the frame with the index in it, as a place in the block; `out` where there is
     /// none.
@@ -269,23 +297,8 @@ impl Walk<'_> {
         self.asm().jump_if(Cond::Ne, R0, 0, none);
     }
 
-    /// Appends the text at r3; `r0` = its bytes. Loses r1-r5.
     fn append_kernel_text(&mut self, out: Label) {
-        let scratch = &self.p.plan.scratch;
-        let (pos, text) = (scratch.text_pos as i16, scratch.text as i32);
-        let most = self.p.plan.max_string as i32;
-        self.asm().load(Size::DW, R2, R6, pos);
-        self.asm().jump_if(Cond::Gt, R2, most, out);
-        self.asm().mov(R1, R6);
-        self.asm().add(R1, text);
-        self.asm().add(R1, R2);
-        self.asm().mov(R2, most);
-        self.asm().call(Helper::ProbeReadKernelStr);
-        self.asm().jump_if(Cond::Sle, R0, 0, out);
-        self.asm().add(R0, -1);
-        self.asm().load(Size::DW, R2, R6, pos);
-        self.asm().add(R2, R0);
-        self.asm().store(Size::DW, R6, pos, R2);
+        append_kernel_text(&mut self.p, out);
     }
 
     fn append_hex(&mut self, number: Reg) {
@@ -436,11 +449,7 @@ impl Walk<'_> {
         self.asm().bind(colon);
         self.unless(how::NUMBER, end);
         self.asm().bind(number);
-        self.asm().mov(R1, -1);
-        self.asm().mov(R2, R9);
-        self.asm().mov(R3, 0);
-        self.asm().mov(R4, 0);
-        self.asm().call_sub(NUMBER);
+        put_decimal(&mut self.p);
         self.two_ends(unknown)
     }
 
