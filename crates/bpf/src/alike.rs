@@ -97,8 +97,8 @@ pub(crate) fn idle(program: &Program, id: HandlerId) -> bool {
 fn same(program: &Program, a: &[HandlerId], b: &[HandlerId]) -> bool {
     let body = |id: &HandlerId| &program.handlers[id.index()].body;
     let stack = |id: &HandlerId| {
-        let mut insts = body(id).blocks.iter().flat_map(|b| &b.insts);
-        insts.any(|(i, _)| takes_kernel_stack(i))
+        let mut insts = body(id).insts();
+        insts.any(takes_kernel_stack)
     };
     a.len() == b.len()
         && a.iter()

@@ -88,8 +88,8 @@ fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, Kept)> {
     }
     let kept = kept(&entry.body)?;
     let touches = |body: &Body| {
-        let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
-        insts.any(|(i, _)| i.global().is_some_and(|g| kept.has(g)))
+        let mut insts = body.insts();
+        insts.any(|i| i.global().is_some_and(|g| kept.has(g)))
     };
     if program.funcs.iter().any(|f| touches(&f.body)) {
         return None;
@@ -110,8 +110,7 @@ fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, Kept)> {
         Inst::AGet { .. } | Inst::AHas { .. } | Inst::ADel { .. } => true,
         inst => inst.global().is_none_or(|g| !kept.has(g)),
     };
-    let blocks = &program.handlers[user].body.blocks;
-    let only = blocks.iter().flat_map(|b| &b.insts).all(|(i, _)| takes(i));
+    let only = program.handlers[user].body.insts().all(takes);
     (*ret == same && only).then_some((user, ret, kept))
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use spile_ir::marks::{In, Marks};
-use spile_ir::{Event, HandlerId, Inst, NrSet, Program, Space, Ty};
+use spile_ir::{BodyFacts, Event, HandlerId, Inst, NrSet, Program, Space, Ty};
 
 use crate::alike;
 use crate::asm::{Asm, Function};
@@ -267,8 +267,8 @@ fn generate_planned(
 fn largest_piece(program: &Program) -> u32 {
     let max = Ty::str_for_len(program.limits.maxstringlen as usize);
     let mut largest = output_piece(&rethrown_fields(max), 0);
-    for handler in program.handlers.iter().filter(|h| h.event.in_kernel()) {
-        for (inst, _) in handler.body.blocks.iter().flat_map(|b| &b.insts) {
+    for handler in program.kernel_handlers() {
+        for inst in handler.body.insts() {
             let piece = match inst {
                 Inst::Print { args, fmt, .. } => {
                     let types = |a| program.type_of(&handler.body, a).unwrap_or(max);
@@ -437,11 +437,8 @@ impl Unit<'_> {
                 Ok(Known { number, late, task })
             })?;
         }
-        let decided = handlers.iter().any(|id| {
-            let blocks = &self.program.handlers[id.index()].body.blocks;
-            let mut insts = blocks.iter().flat_map(|b| &b.insts);
-            insts.any(|(i, _)| crate::plan::decides(i))
-        });
+        let mut facts = handlers.iter().map(|id| self.plan.facts.handler(*id));
+        let decided = facts.any(BodyFacts::decides);
         let session = self.options.features.kprobe_session;
         if let (Attach::Code { by, .. }, Some(session)) = (attach, session)
             && *by == CodeAttach::Session

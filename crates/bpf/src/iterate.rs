@@ -107,11 +107,7 @@ impl Foreach {
 /// or they are printed at the end.
 pub fn iterated(program: &Program) -> Vec<bool> {
     let mut out: Vec<bool> = program.globals.iter().map(|g| g.display).collect();
-    for (inst, _) in program
-        .bodies()
-        .flat_map(|b| &b.blocks)
-        .flat_map(|b| &b.insts)
-    {
+    for inst in program.bodies().flat_map(Body::insts) {
         if let Inst::IterNew { g, .. } = inst
             && let Some(it) = out.get_mut(g.index())
         {
@@ -125,7 +121,7 @@ pub fn iterated(program: &Program) -> Vec<bool> {
 /// reason.
 pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<Foreach>>, String> {
     let mut all: Vec<Option<Foreach>> = vec![None; body.iters as usize];
-    for (inst, _) in body.blocks.iter().flat_map(|b| &b.insts) {
+    for inst in body.insts() {
         let (it, one) = match inst {
             Inst::IterNew { it, g, sort, .. } => (*it, array(program, body, *it, *g, *sort)?),
             Inst::IterHist { it, g, .. } => {

@@ -115,8 +115,8 @@ fn trampoline(probe: &CodeProbe, body: &Body, options: &Options) -> Option<Typed
         return None;
     };
     let typed = *options.functions.get(&**name)?;
-    let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
-    let served = insts.all(|(inst, _)| match inst {
+    let mut insts = body.insts();
+    let served = insts.all(|inst| match inst {
         Inst::Intr { f, args, .. } => serves(typed, probe.ret, *f, args),
         _ => true,
     });

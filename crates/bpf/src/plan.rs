@@ -13,7 +13,8 @@ use spile_ir::fmt::MAX_MEM;
 use spile_ir::marks::Marks;
 use spile_ir::storage::Storage;
 use spile_ir::{
-    ElemTy, Global, GlobalKind, HandlerId, Hist, Inst, MAX_CALLERS, Program, StatsSpec, Ty,
+    BodyFacts, ElemTy, Global, GlobalKind, HandlerId, Hist, Inst, Intrinsic, MAX_CALLERS, Program,
+    ProgramFacts, StatsSpec, Ty,
 };
 
 use crate::elf::{MapSpec, MapType};
@@ -23,8 +24,8 @@ use crate::layout::{
     MAX_ROWS, NAMES_MAP, Options, Place, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout,
     counters, kernel_row, percpu, shared, symbol_row,
 };
+use crate::lower::reads_into_text;
 use crate::lower::unwind::COPY_BYTES;
-use crate::lower::{is_tokenize, reads_into_text};
 
 pub use arrays::{EVICT, SEQUENCE, Together, lanes};
 pub use stacks::StackRoom;
@@ -127,6 +128,8 @@ pub struct Plan {
     pub globals: Vec<Option<GlobalLayout>>,
     /// Per handler.
     pub handlers: Vec<Option<HandlerInfo>>,
+    /// What each body contains.
+    pub facts: ProgramFacts,
     /// Maps of the globals.
     pub maps: Vec<MapSpec>,
     /// The iterators of each handler.
@@ -153,18 +156,6 @@ pub struct Plan {
     pub tree: Option<u32>,
 }
 
-/// Whether an instruction is about what is said of a packet.
-pub(crate) fn decides(inst: &Inst) -> bool {
-    use spile_ir::intrinsics::Intrinsic::{Verdict, VerdictSet};
-    matches!(
-        inst,
-        Inst::Intr {
-            f: Verdict | VerdictSet,
-            ..
-        }
-    )
-}
-
 /// `BPF_F_MMAPABLE` of `linux/bpf.h`: the loader writes to its memory.
 const MMAPABLE: u32 = 1 << 10;
 /// More handlers than this share subprograms.
@@ -176,9 +167,8 @@ const MANY_PLACES: u32 = 4;
 
 /// Whether handlers share subprograms.
 fn much(program: &Program) -> bool {
-    let kernel = || program.handlers.iter().filter(|h| h.event.in_kernel());
-    let insts = kernel().flat_map(|h| &h.body.blocks).map(|b| b.insts.len());
-    kernel().count() > MANY_HANDLERS || insts.sum::<usize>() > MUCH_CODE
+    let insts = insts(program).count();
+    program.kernel_handlers().count() > MANY_HANDLERS || insts > MUCH_CODE
 }
 
 /// The map that elements of an array are copied to, to be walked through.
@@ -277,7 +267,8 @@ impl Plan {
                     .flatten()
             })
             .collect();
-        if insts(program).any(decides) {
+        let facts = ProgramFacts::of(program);
+        if facts.kernel_handlers().any(BodyFacts::decides) {
             scratch.verdict = cpu.take(8);
         }
         let together = Together::new(program, &mut cpu);
@@ -286,7 +277,7 @@ impl Plan {
         scratch.frame = cpu.take(needs.frame);
         scratch.err_text = cpu.take(max_string);
         scratch.text = cpu.take(4 * max_string + 256);
-        if insts(program).any(is_tokenize) {
+        if facts.kernel_handlers().any(|f| f.uses(Intrinsic::Tokenize)) {
             scratch.tokens = cpu.take(8 + max_string);
         }
         scratch.decimal = cpu.take(crate::lower::decimal::room(insts(program)));
@@ -397,6 +388,7 @@ impl Plan {
             cpus: options.cpus,
             globals: places,
             handlers,
+            facts,
             maps,
             iterators,
             snapshots,
@@ -474,9 +466,7 @@ fn additions(program: &Program, all: bool) -> Vec<bool> {
 
 /// All instructions of kernel handlers.
 fn insts(program: &Program) -> impl Iterator<Item = &Inst> {
-    let kernel = program.handlers.iter().filter(|h| h.event.in_kernel());
-    let blocks = kernel.flat_map(|h| &h.body.blocks);
-    blocks.flat_map(|b| b.insts.iter().map(|(i, _)| i))
+    program.kernel_handlers().flat_map(|h| h.body.insts())
 }
 
 fn place_handlers(

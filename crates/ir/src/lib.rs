@@ -13,8 +13,10 @@
 //! | [`opt`], [`liveness`] | the optimiser, and the analysis it shares with register allocation |
 //! | [`verify`] | the invariants of the IR |
 //! | [`storage`] | how each global is stored |
+//! | [`body_facts`] | what a body contains, found by one walk |
 //! | [`visit`], [`eval`] | what instructions read, write and compute |
 //! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
+pub mod body_facts;
 pub mod eval;
 pub mod event;
 pub mod fmt;
@@ -35,6 +37,7 @@ pub mod text;
 pub mod verify;
 pub mod visit;
 
+pub use body_facts::{BodyFacts, ProgramFacts};
 pub use event::*;
 pub use intrinsics::Intrinsic;
 pub use program::*;

@@ -115,8 +115,8 @@ impl Flows {
     fn of(program: &Program, fit: &dyn Fn(&Inst) -> bool) -> Flows {
         let mut flows = Flows::default();
         let symbolic = |body: &Body| {
-            let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
-            insts.any(|(i, _)| matches!(i, Inst::Intr { f, .. } if f.is_symbolic()))
+            let mut insts = body.insts();
+            insts.any(|i| matches!(i, Inst::Intr { f, .. } if f.is_symbolic()))
         };
         let kernel = |h: &&Handler| h.event.in_kernel();
         let handlers = program.handlers.iter();
@@ -126,8 +126,8 @@ impl Flows {
             return flows;
         }
         let calls = |body: &Body| {
-            let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
-            insts.any(|(i, _)| matches!(i, Inst::Call { .. }))
+            let mut insts = body.insts();
+            insts.any(|i| matches!(i, Inst::Call { .. }))
         };
         // Functions count as the kernel's where its handlers call any.
         let called = handlers.clone().filter(kernel).any(|h| calls(&h.body));
@@ -165,8 +165,7 @@ impl Flows {
             _ => None,
         };
         let mut walked = HashMap::new();
-        let insts = || body.blocks.iter().flat_map(|b| &b.insts);
-        for (inst, site) in insts() {
+        for (inst, site) in body.insts_at() {
             if let Inst::IterNew { it, g, .. } = inst {
                 walked.insert(*it, *g);
             }

@@ -315,8 +315,8 @@ impl Program {
             matches!(i, Inst::Intr { f: asked, .. } if *asked == f)
         };
         self.handlers.iter().any(|h| {
-            let mut insts = h.body.blocks.iter().flat_map(|b| &b.insts);
-            matches!(&h.event, Event::Code(probe) if probe.tree) || insts.any(|(i, _)| asks(i))
+            let mut insts = h.body.insts();
+            matches!(&h.event, Event::Code(probe) if probe.tree) || insts.any(asks)
         })
     }
 

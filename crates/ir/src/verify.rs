@@ -116,7 +116,7 @@ fn reached(program: &Program) -> (Vec<bool>, Vec<bool>) {
         };
         let mut stack = vec![&h.body];
         while let Some(body) = stack.pop() {
-            for (inst, _) in body.blocks.iter().flat_map(|b| &b.insts) {
+            for inst in body.insts() {
                 if let Inst::Call { func, .. } = inst
                     && let Some(f) = program.funcs.get(func.index())
                     && !std::mem::replace(&mut seen[func.index()], true)
@@ -220,7 +220,7 @@ impl Checker<'_> {
     /// The key types of each iterator.
     fn iterators(&self) -> Vec<Option<Vec<Ty>>> {
         let mut out = vec![None; self.body.iters as usize];
-        for (inst, _) in self.body.blocks.iter().flat_map(|b| &b.insts) {
+        for inst in self.body.insts() {
             let (it, keys) = match inst {
                 Inst::IterNew { it, g, .. } => {
                     let kind = self.program.globals.get(g.index()).map(|g| &g.kind);

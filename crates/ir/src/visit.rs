@@ -354,6 +354,17 @@ impl Program {
             .chain(self.funcs.iter_mut().map(|f| &mut f.body))
     }
 
+    /// The handlers that run in the kernel.
+    pub fn kernel_handlers(&self) -> impl Iterator<Item = &Handler> + Clone {
+        self.handlers.iter().filter(|h| h.event.in_kernel())
+    }
+
+    /// The bodies of handlers that run in the kernel, then those of all functions, whoever calls them.
+    pub fn kernel_bodies(&self) -> impl Iterator<Item = &Body> {
+        let functions = self.funcs.iter().map(|f| &f.body);
+        self.kernel_handlers().map(|h| &h.body).chain(functions)
+    }
+
     /// The id of a string constant, added when it is missing.
     pub fn intern(&mut self, text: &[u8]) -> StrId {
         let found = self.strings.iter().position(|s| **s == *text);
@@ -415,5 +426,23 @@ impl Block {
             Term::Ret(_) | Term::EndHandler => (None, None),
         };
         [one, other, self.catch].into_iter().flatten()
+    }
+}
+
+impl Body {
+    /// The instructions of all blocks, in the order of the blocks' numbers.
+    pub fn insts(&self) -> impl Iterator<Item = &Inst> {
+        self.insts_at().map(|(inst, _)| inst)
+    }
+
+    /// The instructions of all blocks, each with its place in the script.
+    pub fn insts_at(&self) -> impl Iterator<Item = &(Inst, SiteId)> {
+        self.blocks.iter().flat_map(|b| &b.insts)
+    }
+
+    /// The instructions of all blocks, to be changed.
+    pub fn insts_mut(&mut self) -> impl Iterator<Item = &mut Inst> {
+        let insts = self.blocks.iter_mut().flat_map(|b| &mut b.insts);
+        insts.map(|(inst, _)| inst)
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use spile_bpf::layout::Layout;
 use spile_ir::storage::Storage;
-use spile_ir::{Body, FuncId, GlobalId, Inst, Intrinsic, Program, Space};
+use spile_ir::{Body, FuncId, GlobalId, Inst, Program};
 
 /// What a handler needs before it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -64,75 +64,6 @@ fn of_body(program: &Program, layout: &Layout, body: &Body) -> Needs {
     needs
 }
 
-/// Whether a kernel handler reads memory of the current process, functions included.
-pub fn reads_user(program: &Program) -> bool {
-    use Intrinsic::{SysArgstr, SysArgtext, UserBuf, UserStr};
-    reads(program, |inst| match inst {
-        Inst::Intr { f, .. } => matches!(f, UserStr | UserBuf | SysArgstr | SysArgtext),
-        Inst::Load { space, .. } => *space == Space::User,
-        _ => false,
-    })
-}
-
-/// Whether a kernel handler looks at stacks of programs.
-pub fn takes_user_stacks(program: &Program) -> bool {
-    use Intrinsic::{Interrupted, UserFrame, UserStack, UserSymbolic, UserSymbolicFrom};
-    reads(program, |inst| match inst {
-        Inst::Intr { f, .. } => matches!(
-            f,
-            UserFrame | UserStack | UserSymbolic | UserSymbolicFrom | Interrupted
-        ),
-        _ => false,
-    })
-}
-
-/// Whether a kernel handler asks for the current task's address.
-pub fn takes_task(program: &Program) -> bool {
-    reads(program, |inst| match inst {
-        Inst::Intr { f, .. } => matches!(f, Intrinsic::TaskCurrent | Intrinsic::TaskHere),
-        _ => false,
-    })
-}
-
-/// Whether a kernel handler makes texts that the controller completes.
-pub fn makes_marks(program: &Program) -> bool {
-    reads(
-        program,
-        |inst| matches!(inst, Inst::Intr { f, .. } if f.is_symbolic()),
-    )
-}
-
-fn reads(program: &Program, what: impl Fn(&Inst) -> bool) -> bool {
-    let handlers = program.handlers.iter().filter(|h| h.event.in_kernel());
-    let bodies = handlers.map(|h| &h.body);
-    let bodies = bodies.chain(program.funcs.iter().map(|f| &f.body));
-    let mut insts = bodies.flat_map(|b| b.blocks.iter().flat_map(|b| &b.insts));
-    insts.any(|(inst, _)| what(inst))
-}
-
-/// Whether a kernel handler can end the session, functions included.
-pub fn kernel_exits(program: &Program) -> bool {
-    let exits = |body: &Body| {
-        let insts = body.blocks.iter().flat_map(|b| &b.insts);
-        insts.into_iter().any(|(i, _)| {
-            matches!(
-                i,
-                Inst::Intr {
-                    f: Intrinsic::Exit,
-                    ..
-                }
-            )
-        })
-    };
-    // Functions count wherever they are called from: being wrong costs a look at a word.
-    program.handlers.iter().any(|h| h.event.in_kernel())
-        && (program
-            .handlers
-            .iter()
-            .any(|h| h.event.in_kernel() && exits(&h.body))
-            || program.funcs.iter().any(|f| exits(&f.body)))
-}
-
 /// Collects the globals that code touches and those that it changes, functions included.
 fn touched(
     program: &Program,
@@ -143,7 +74,7 @@ fn touched(
     let mut seen: BTreeSet<FuncId> = BTreeSet::new();
     let mut todo = vec![body];
     while let Some(body) = todo.pop() {
-        for (inst, _) in body.blocks.iter().flat_map(|b| &b.insts) {
+        for inst in body.insts() {
             globals.extend(inst.global());
             changed.extend(inst.global().filter(|_| inst.writes_global()));
             if let Inst::Call { func, .. } = inst
@@ -250,16 +181,5 @@ mod tests {
         assert!(!needs[0].copies, "a function changes one of them");
         assert_eq!(needs[1], Needs::default());
         assert_eq!(of_program(&program, None)[0], Needs::default());
-        assert!(!kernel_exits(&program));
-        let mut exits = program.clone();
-        let exit = Inst::Intr {
-            dst: None,
-            f: Intrinsic::Exit,
-            args: vec![],
-        };
-        exits.handlers[1].body = body(vec![exit]);
-        assert!(!kernel_exits(&exits));
-        exits.handlers[1].event = Event::SysEnter(spile_ir::NrSet::All);
-        assert!(kernel_exits(&exits));
     }
 }

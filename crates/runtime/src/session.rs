@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::RingBuffer;
 use spile_bpf::layout::{Object, percpu, shared};
-use spile_ir::{Event, HandlerId, Program};
+use spile_ir::{Event, HandlerId, Program, ProgramFacts};
 
 use crate::account::Account;
 use crate::child::Watched;
@@ -35,7 +35,6 @@ use crate::input::{Input, Typed};
 use crate::kernel_side::Kernel;
 use crate::load::{self, Links, Loaded};
 use crate::namespaces::Numbers;
-use crate::needs;
 pub use crate::options::{Armed, Compile, Options, Outside, Target};
 use crate::output::{self, Output};
 use crate::patience::Patience;
@@ -123,8 +122,9 @@ impl Session {
         let watched = follow(&options.target, held, program.watches_programs())?;
         let number = |w: &Watched| Numbers::now().outside(w.pid().unsigned_abs());
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
-        let reads_user = object.is_some() && needs::reads_user(&program);
-        let marks = needs::makes_marks(&program) || needs::takes_user_stacks(&program);
+        let facts = ProgramFacts::of(&program);
+        let reads_user = object.is_some() && facts.reads_user();
+        let marks = facts.makes_marks() || facts.takes_user_stacks();
         let marks = reads_user || object.is_some() && marks;
         let deferred = marks.then(Deferred::new).flatten();
         let tree = object.and_then(|o| o.layout.tree);
@@ -195,7 +195,7 @@ impl Session {
             controller.set_mark(*deferred.word(), programs);
         }
         controller.deferred = deferred;
-        let kernel_exits = links.is_some() && needs::kernel_exits(&program);
+        let kernel_exits = links.is_some() && facts.kernel_exits();
         let mut session = Session {
             links,
             probed,

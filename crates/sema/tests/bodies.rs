@@ -148,10 +148,8 @@ fn library_aliases_cost_only_what_is_used() {
     let p = program(
         r#"probe kernel.trace("x") { a = task_comm($prev); b = task_pid($prev); c = b + 1; println(b) }"#,
     );
-    let insts = p.handlers[1].body.blocks.iter().flat_map(|b| &b.insts);
-    let calls = insts
-        .filter(|(i, _)| matches!(i, Inst::Call { .. }))
-        .count();
+    let insts = p.handlers[1].body.insts();
+    let calls = insts.filter(|i| matches!(i, Inst::Call { .. })).count();
     assert_eq!(calls, 1, "{}", text(&p));
     assert_eq!(p.funcs.len(), 1);
 }

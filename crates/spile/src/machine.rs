@@ -7,7 +7,7 @@ use spile_bpf::layout::{
     ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, Preemption, Session,
     SyscallDesc, Typed, UnwindOffsets,
 };
-use spile_ir::{CodePlace, CodeProbe, Event, Handler, NrSet, Program, Space};
+use spile_ir::{CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Feature, helper};
@@ -15,7 +15,6 @@ use spile_kernel::functions;
 use spile_kernel::syscalls::{self, Abi, ArgKind, Ret};
 use spile_kernel::tracepoints::Tracefs;
 use spile_kernel::{machine, perf};
-use spile_runtime::needs;
 use spile_sema::facts::PerfEvent;
 
 use crate::facts::return_stack;
@@ -71,12 +70,10 @@ fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
 /// Where generated code of a script finds facts about the current task; the pages of its files and the
 /// mappings of programs where it needs them: looking those up takes milliseconds.
 pub fn offsets(btf: &Btf, program: &Program) -> KernelOffsets {
-    let (user, stacks) = (
-        needs::reads_user(program),
-        needs::takes_user_stacks(program),
-    );
+    let facts = ProgramFacts::of(program);
+    let (user, stacks) = (facts.reads_user(), facts.takes_user_stacks());
     let numbers = || Some(btf.numbers(btf.find_struct("task_struct")?));
-    let task_numbers = needs::takes_task(program).then(numbers).flatten();
+    let task_numbers = facts.takes_task().then(numbers).flatten();
     let task = |path: &[&str]| offset(btf, "task_struct", path);
     let cred = |path: &[&str]| offset(btf, "cred", path);
     let pointer = 8;

@@ -26,14 +26,14 @@ pub(super) fn saved_bytes(body: &Body) -> u32 {
         } => at + body.regs[r.index()].size(),
         _ => 0,
     };
-    let insts = body.blocks.iter().flat_map(|b| &b.insts);
-    insts.map(|(i, _)| end(i)).max().unwrap_or(0)
+    let insts = body.insts();
+    insts.map(end).max().unwrap_or(0)
 }
 
 /// Bytes that an activation keeps at most: registers, then iterators.
 pub(crate) fn kept_bytes(body: &Body) -> u32 {
-    let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
-    match insts.any(|(i, _)| matches!(i, Inst::Enter)) {
+    let mut insts = body.insts();
+    match insts.any(|i| matches!(i, Inst::Enter)) {
         true => saved_bytes(body) + body.iters * state::BYTES,
         false => 0,
     }
@@ -110,14 +110,6 @@ impl Gen<'_> {
             self.asm.call(Helper::ProbeReadKernel);
         }
         Ok(())
-    }
-
-    /// Whether errors pass through calls in this body, so that their places must be kept.
-    pub(super) fn rethrows(&self) -> bool {
-        *self.rethrows.get_or_init(|| {
-            let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-            insts.any(|(i, _)| matches!(i, Inst::Rethrow))
-        })
     }
 
     /// Adds a caller to the current error, which goes on to the next catch block or ends the

@@ -36,10 +36,8 @@ pub type Counter = (u32, u64);
 /// The counters that kernel handlers read, in the order of their first use.
 pub fn counters(program: &Program) -> Vec<Counter> {
     let mut all = Vec::new();
-    let handlers = program.handlers.iter().filter(|h| h.event.in_kernel());
-    let bodies = handlers.map(|h| &h.body);
-    for body in bodies.chain(program.funcs.iter().map(|f| &f.body)) {
-        for (inst, _) in body.blocks.iter().flat_map(|b| &b.insts) {
+    for body in program.kernel_bodies() {
+        for inst in body.insts() {
             if let Inst::Intr { f, args, .. } = inst
                 && *f == Intrinsic::PerfCount
                 && let Some(counter) = counter(args)

@@ -150,7 +150,7 @@ fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
         return None;
     }
     // Set once, to a constant.
-    let all = || body.blocks.iter().flat_map(|b| &b.insts).map(|(i, _)| i);
+    let all = || body.insts();
     match src {
         Val::Str(text) => Some(*text),
         Val::Reg(r) => {

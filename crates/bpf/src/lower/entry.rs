@@ -2,7 +2,7 @@
 //! locks, counters, and the way out.
 
 use spile_ir::storage::Storage;
-use spile_ir::{BlockId, Event, Inst, Space, Term, Ty, Val, intrinsics::Intrinsic};
+use spile_ir::{BlockId, Event, GlobalId, Inst, Space, Term, Ty, Val, intrinsics::Intrinsic};
 
 use super::{CTX, GEN, Gen, NR, Res, VERDICT};
 use crate::asm::{Asm, Function, Label};
@@ -143,7 +143,7 @@ impl Gen<'_> {
     /// Where the handler can be cut in two: behind its leading tests.
     pub(crate) fn split(&mut self) -> Option<Split> {
         self.ticking = self.must_tick();
-        if self.decides() {
+        if self.facts.decides() {
             return None;
         }
         let path = self.early_path();
@@ -376,25 +376,20 @@ impl Gen<'_> {
 
     /// The locks that this handler needs: offsets in the shared block, in global order.
     fn locks(&self) -> Vec<u32> {
-        let touched = |g: usize| {
-            let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-            insts.any(|(i, _)| i.global().is_some_and(|x| x.index() == g))
-        };
+        let touched = |g: usize| self.facts.touches(GlobalId(g as u32));
         let all = self.plan.globals.iter().enumerate();
         all.filter_map(|(i, g)| g.as_ref()?.lock.filter(|_| touched(i)))
             .collect()
     }
 
     pub(super) fn uses_generation(&self) -> bool {
-        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-        insts.any(|(i, _)| {
-            i.global()
-                .and_then(|g| self.plan.globals.get(g.index())?.as_ref())
-                .is_some_and(|l| match &l.place {
-                    Place::PerCpuScalar { gen_stride, .. } => *gen_stride > 0,
-                    Place::PerCpuArray(array) => array.double(),
-                    _ => false,
-                })
+        self.facts.globals().any(|g| {
+            let layout = self.plan.globals.get(g.index()).and_then(Option::as_ref);
+            layout.is_some_and(|l| match &l.place {
+                Place::PerCpuScalar { gen_stride, .. } => *gen_stride > 0,
+                Place::PerCpuArray(array) => array.double(),
+                _ => false,
+            })
         })
     }
 
@@ -423,16 +418,14 @@ impl Gen<'_> {
             self.asm.alu(AluOp::And, R1, 1);
             self.asm.store(Size::DW, R10, GEN, R1);
         }
-        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-        if insts.any(|(i, _)| matches!(i, Inst::CatchMsg { .. })) {
+        if self.facts.catches_message {
             // Outside of a catch block the message is "", not that of an earlier hit.
             self.store(plan.scratch.err_id, 0);
         }
-        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-        if insts.any(|(i, _)| matches!(i, Inst::Enter)) {
+        if self.facts.enters {
             self.store(plan.scratch.depth, 0);
         }
-        if self.decides() {
+        if self.facts.decides() {
             self.store(plan.scratch.verdict, 1);
         }
         self.forget_match();
@@ -542,27 +535,15 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Whether the handler says what becomes of a packet.
-    fn decides(&self) -> bool {
-        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-        insts.any(|(i, _)| crate::plan::decides(i))
-    }
-
     /// Unlocks, sends the output, takes the time.
     fn leave(&mut self) -> Res {
-        if self.decides() {
+        if self.facts.decides() {
             // An interrupt's handlers can have the CPU's block when this one has left it.
             self.load(R1, self.plan.scratch.verdict);
             self.asm.store(Size::DW, R10, VERDICT, R1);
         }
         let locks = self.locks();
-        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-        let prints = |i: &Inst| matches!(i, Inst::Print { .. } | Inst::PrintHist { .. });
-        let fails = |i: &Inst| match i {
-            Inst::Tick { .. } => self.ticking,
-            _ => i.fallible(self.program),
-        };
-        let sends = insts.any(|(i, _)| prints(i) || fails(i));
+        let sends = self.facts.prints || self.facts.fails || self.facts.ticks && self.ticking;
         if self.plan.apart && !self.options.timing && (sends || !locks.is_empty()) {
             return self.leave_apart(&locks);
         }

@@ -75,7 +75,7 @@ impl Gen<'_> {
         if let Some((_, label)) = fail.catch {
             let id = self.error_id(fail.kind)?;
             self.store(self.plan.scratch.err_id, id);
-            if self.rethrows() {
+            if self.facts.rethrows {
                 self.store(self.plan.scratch.err_site, fail.site.0 as i32);
                 self.store(self.plan.scratch.err_callers, 0);
             }
@@ -179,10 +179,10 @@ impl Gen<'_> {
                 {
                     kinds.push(ErrorKind::Overflow(*g));
                 }
-                if crate::plan::decides(inst) && !kinds.contains(&ErrorKind::Verdict) {
-                    kinds.push(ErrorKind::Verdict);
-                }
             }
+        }
+        if self.facts.decides() {
+            kinds.push(ErrorKind::Verdict);
         }
         kinds
     }

@@ -30,7 +30,7 @@ impl Fields {
         if known.is_empty() {
             return fields;
         }
-        let insts = || body.blocks.iter().flat_map(|b| &b.insts).map(|(i, _)| i);
+        let insts = || body.insts();
         let once = |r: IrReg| several.get(r.index()) == Some(&false);
         let mut tasks = vec![false; body.regs.len()];
         for inst in insts() {
@@ -71,7 +71,7 @@ impl Fields {
                 wanted[r.index()] = true;
             }
         };
-        let insts = || body.blocks.iter().flat_map(|b| &b.insts).map(|(i, _)| i);
+        let insts = || body.insts();
         for inst in insts() {
             let field = match inst {
                 Inst::Load {

@@ -101,13 +101,14 @@ mod vector;
 
 use std::cell::OnceCell;
 
-use spile_ir::{BinOp, Block, BlockId, Body, HandlerId, Inst, Program, SiteId, Term, Ty, Val};
+use spile_ir::{
+    BinOp, Block, BlockId, Body, BodyFacts, HandlerId, Inst, Program, SiteId, Term, Ty, Val,
+};
 
 pub(crate) use calls::{fields as rethrown_fields, kept_bytes};
 pub(crate) use memory::{field_types, reads_into_text};
 pub(crate) use output::{RING, piece_size as output_piece};
 pub(crate) use pool::Pool;
-pub(crate) use replace::is_tokenize;
 pub(crate) use syscalls::{asks_number, unlinked_number};
 pub(crate) use usermem::USER_TEXT;
 
@@ -187,6 +188,8 @@ pub(crate) struct Gen<'a> {
     pub pool: &'a mut Pool,
     pub handler: HandlerId,
     pub body: &'a Body,
+    /// What it contains.
+    pub facts: &'a BodyFacts,
     pub alloc: &'a Alloc,
     /// Per block.
     pub labels: Vec<Label>,
@@ -219,7 +222,6 @@ pub(crate) struct Gen<'a> {
     several: Vec<bool>,
     fields: OnceCell<fields::Fields>,
     kinds: OnceCell<Vec<ErrorKind>>,
-    rethrows: OnceCell<bool>,
 }
 
 impl<'a> Gen<'a> {
@@ -234,7 +236,8 @@ impl<'a> Gen<'a> {
         alloc: &'a Alloc,
     ) -> Gen<'a> {
         let body = &program.handlers[handler.index()].body;
-        Gen::of(asm, (program, options, plan), pool, handler, (body, alloc))
+        let code = (body, plan.facts.handler(handler), alloc);
+        Gen::of(asm, (program, options, plan), pool, handler, code)
     }
 
     /// The same handler's generator for a function of its own.
@@ -257,7 +260,7 @@ impl<'a> Gen<'a> {
         (program, options, plan): (&'a Program, &'a Options, &'a Plan),
         pool: &'a mut Pool,
         handler: HandlerId,
-        (body, alloc): (&'a Body, &'a Alloc),
+        (body, facts, alloc): (&'a Body, &'a BodyFacts, &'a Alloc),
     ) -> Gen<'a> {
         let mut uses = vec![0; body.regs.len()];
         for block in alloc.order.iter().map(|b| &body.blocks[b.index()]) {
@@ -282,6 +285,7 @@ impl<'a> Gen<'a> {
             pool,
             handler,
             body,
+            facts,
             alloc,
             labels,
             done,
@@ -300,7 +304,6 @@ impl<'a> Gen<'a> {
             several: several(body),
             fields: OnceCell::new(),
             kinds: OnceCell::new(),
-            rethrows: OnceCell::new(),
         }
     }
 

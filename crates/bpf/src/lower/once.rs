@@ -5,7 +5,7 @@
 //! A call costs a hit two nanoseconds or three; the code in place would cost each statement tens
 //! of instructions that the verifier follows, on all ways that lead to it.
 
-use spile_ir::{Body, GlobalId, Reg as IrReg, Ty, Val};
+use spile_ir::{Body, BodyFacts, GlobalId, Reg as IrReg, Ty, Val};
 
 use super::{GEN, Gen, Res, Text, apart};
 use crate::asm::{Asm, Label, Section};
@@ -52,13 +52,14 @@ impl Gen<'_> {
             homes: NUMBERS.map(Home::Reg).to_vec(),
             ..Alloc::default()
         };
+        let facts = BodyFacts::default();
         let (program, options, plan) = (self.program, self.options, self.plan);
         let mut sub = Gen::of(
             &mut asm,
             (program, options, plan),
             self.pool,
             self.handler,
-            (&body, &alloc),
+            (&body, &facts, &alloc),
         );
         sub.inside = true;
         sub.current = self.current;

@@ -7,7 +7,7 @@
 //! table's size, which no right table needs.
 
 use spile_ir::regex::{Finder, MAX_GROUPS, NO_SLOT, Scanner};
-use spile_ir::{Inst, Program, Reg as IrReg, RegexId, Ty, Val};
+use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, RegexId, Ty, Val};
 
 use super::pool::Pool;
 use super::{Gen, Res, Text};
@@ -77,10 +77,7 @@ pub(crate) fn room(program: &Program, max_string: u32) -> u32 {
 /// Bytes of the longest text whose match is kept, 0 where none is. A constant can be longer than other
 /// strings.
 fn longest(program: &Program, max_string: u32) -> u32 {
-    let kernel = program.handlers.iter().filter(|h| h.event.in_kernel());
-    let functions = program.funcs.iter().map(|f| &f.body);
-    let bodies = kernel.map(|h| &h.body).chain(functions);
-    let insts = bodies.flat_map(|b| b.blocks.iter().flat_map(|b| &b.insts));
+    let insts = program.kernel_bodies().flat_map(|b| b.insts());
     let size = |inst: &Inst| match inst {
         Inst::Regex {
             keep: true,
@@ -94,7 +91,7 @@ fn longest(program: &Program, max_string: u32) -> u32 {
         Inst::Regex { keep: true, .. } => Some(max_string),
         _ => asks(inst).then_some(max_string),
     };
-    insts.filter_map(|(i, _)| size(i)).max().unwrap_or(0)
+    insts.filter_map(size).max().unwrap_or(0)
 }
 
 fn asks(inst: &Inst) -> bool {
@@ -111,8 +108,8 @@ fn asks(inst: &Inst) -> bool {
 impl Gen<'_> {
     /// At a handler's entry: nothing was matched yet.
     pub(super) fn forget_match(&mut self) {
-        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-        if insts.any(|(i, _)| asks(i)) {
+        let asks = [Intrinsic::MatchGroup, Intrinsic::MatchGroups];
+        if self.facts.uses_any(&asks) {
             self.addr(R1, self.plan.scratch.last_match);
             self.asm.store(Size::DW, R1, area::STATE, -2);
         }

@@ -1,7 +1,7 @@
 //! Replacing in strings, and cutting them into tokens: byte by byte by `bpf_loop`, whose
 //! callback the verifier follows once.
 
-use spile_ir::{Inst, Reg as IrReg, Val, intrinsics::Intrinsic};
+use spile_ir::{Reg as IrReg, Val, intrinsics::Intrinsic};
 
 use super::compare::{NARROW, every, same, use_same, zero_bytes};
 use super::search::{ends, finish};
@@ -166,18 +166,11 @@ impl Gen<'_> {
 
     /// No text is kept from one run of a handler to the next.
     pub(super) fn clear_tokens(&mut self) {
-        let mut insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-        if insts.any(|(i, _)| is_tokenize(i)) {
+        if self.facts.uses(Intrinsic::Tokenize) {
             self.store(self.plan.scratch.tokens, 0);
             self.store(self.plan.scratch.tokens + 8, 0);
         }
     }
-}
-
-/// Whether an instruction needs the text that is kept from call to call.
-pub(crate) fn is_tokenize(inst: &Inst) -> bool {
-    let f = Intrinsic::Tokenize;
-    matches!(inst, Inst::Intr { f: x, .. } if *x == f)
 }
 
 /// `replace(text, part, new, out, words)`.

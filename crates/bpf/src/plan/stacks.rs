@@ -67,8 +67,8 @@ pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
 pub(super) fn made(program: &Program, marks: &Marks) -> Vec<Symbolic> {
     let mut all = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
-        let insts = handler.body.blocks.iter().flat_map(|b| &b.insts);
-        all.extend(insts.filter_map(|(inst, _)| match inst {
+        let insts = handler.body.insts();
+        all.extend(insts.filter_map(|inst| match inst {
             Inst::Intr { dst: Some(dst), .. } if marks.made(In::Handler(i), *dst) => {
                 Symbolic::of(inst)
             }
@@ -111,9 +111,9 @@ impl StackRoom {
         let kernel = insts(program).any(takes);
         let mut points = Vec::new();
         let mut any = user;
-        for handler in program.handlers.iter().filter(|h| h.event.in_kernel()) {
-            let mut insts = handler.body.blocks.iter().flat_map(|b| &b.insts);
-            if !insts.any(|(i, _)| takes(i)) {
+        for handler in program.kernel_handlers() {
+            let mut insts = handler.body.insts();
+            if !insts.any(takes) {
                 continue;
             }
             any = true;

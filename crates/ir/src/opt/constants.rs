@@ -35,11 +35,7 @@ pub fn drop_idle(program: &mut Program, read: &[bool]) {
 /// The value of each scalar that keeps its first one.
 fn values(program: &mut Program) -> Vec<Option<Val>> {
     let mut written = vec![false; program.globals.len()];
-    for (inst, _) in program
-        .bodies()
-        .flat_map(|b| &b.blocks)
-        .flat_map(|b| &b.insts)
-    {
+    for inst in program.bodies().flat_map(Body::insts) {
         if let Some(g) = inst.global().filter(|_| inst.writes_global())
             && let Some(written) = written.get_mut(g.index())
         {
@@ -68,7 +64,7 @@ fn values(program: &mut Program) -> Vec<Option<Val>> {
 
 fn fold(body: &mut Body, values: &[Option<Val>]) -> bool {
     let mut any = false;
-    for (inst, _) in body.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+    for inst in body.insts_mut() {
         if let Inst::GLoad { dst, g } = *inst
             && let Some(src) = values.get(g.index()).copied().flatten()
         {

@@ -50,9 +50,9 @@ pub fn mark_recursive(program: &mut Program) {
 
 /// The functions that a body calls, by index.
 pub(super) fn calls(body: &Body) -> Vec<usize> {
-    let insts = body.blocks.iter().flat_map(|b| &b.insts);
+    let insts = body.insts();
     insts
-        .filter_map(|(i, _)| match i {
+        .filter_map(|i| match i {
             Inst::Call { func, .. } => Some(func.index()),
             _ => None,
         })

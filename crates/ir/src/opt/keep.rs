@@ -5,8 +5,8 @@ use crate::*;
 /// Runs the pass.
 pub fn run(program: &mut Program) {
     let asks = |body: &Body| {
-        let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
-        insts.any(|(i, _)| {
+        let mut insts = body.insts();
+        insts.any(|i| {
             matches!(
                 i,
                 Inst::Intr {
@@ -17,8 +17,8 @@ pub fn run(program: &mut Program) {
         })
     };
     let calls = |body: &Body| {
-        let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
-        insts.any(|(i, _)| matches!(i, Inst::Call { .. }))
+        let mut insts = body.insts();
+        insts.any(|i| matches!(i, Inst::Call { .. }))
     };
     // Functions match for whoever calls them.
     let functions_ask = program.funcs.iter().any(|f| asks(&f.body));
@@ -34,7 +34,7 @@ pub fn run(program: &mut Program) {
 }
 
 fn forget(body: &mut Body) {
-    for (inst, _) in body.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+    for inst in body.insts_mut() {
         if let Inst::Regex { keep, .. } = inst {
             *keep = false;
         }

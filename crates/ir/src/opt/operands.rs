@@ -19,9 +19,8 @@ enum Source {
 }
 
 fn constant(body: &mut Body) {
-    let insts = || body.blocks.iter().flat_map(|b| &b.insts);
     let wants = |i: &Inst| matches!(i, Inst::Intr { f, .. } if f.wants_constant());
-    if !insts().any(|(i, _)| wants(i)) {
+    if !body.insts().any(wants) {
         return;
     }
     let mut from = vec![Source::Nothing; body.regs.len()];
@@ -33,7 +32,7 @@ fn constant(body: &mut Body) {
             };
         }
     };
-    for (inst, _) in insts() {
+    for inst in body.insts() {
         match inst {
             Inst::Copy { dst, src } => set(*dst, Source::One(*src)),
             _ => inst.dst().into_iter().for_each(|d| set(d, Source::Other)),
@@ -56,7 +55,7 @@ fn constant(body: &mut Body) {
         }
         None
     };
-    for (inst, _) in body.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+    for inst in body.insts_mut() {
         if wants(inst) {
             inst.uses_mut(|v| *v = resolve(*v).unwrap_or(*v));
         }

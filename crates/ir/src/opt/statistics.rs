@@ -7,8 +7,7 @@ use crate::*;
 pub fn run(program: &mut Program) {
     let mut wanted = vec![StatsSpec::default(); program.globals.len()];
     let mut buckets = vec![false; program.globals.len()];
-    let insts = program.bodies().flat_map(|b| &b.blocks);
-    for (inst, _) in insts.flat_map(|b| &b.insts) {
+    for inst in program.bodies().flat_map(Body::insts) {
         let Some(g) = inst.global().map(GlobalId::index) else {
             continue;
         };

@@ -14,9 +14,7 @@ type Added<'p> = BTreeMap<GlobalId, &'p [Val]>;
 pub fn beside(program: &Program) -> Vec<Option<GlobalId>> {
     // Arrays that have been added to by the same key before, wherever this is added to.
     let mut before: Vec<Option<Vec<GlobalId>>> = vec![None; program.globals.len()];
-    let handlers = program.handlers.iter().filter(|h| h.event.in_kernel());
-    let functions = program.funcs.iter().map(|f| &f.body);
-    for body in handlers.map(|h| &h.body).chain(functions) {
+    for body in program.kernel_bodies() {
         look(body, &mut |g, with| {
             let Some(all) = before.get_mut(g.index()) else {
                 return;

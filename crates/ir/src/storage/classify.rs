@@ -150,7 +150,7 @@ fn drop_unused_old(program: &mut Program) {
                 .for_each(|(i, _)| i.for_each_use(&mut add));
             block.term.for_each_use(&mut add);
         }
-        for (inst, _) in body.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+        for inst in body.insts_mut() {
             if let Inst::GAdd { old, .. } | Inst::AAdd { old, .. } = inst
                 && old.is_some_and(|r| !read.contains(r))
             {

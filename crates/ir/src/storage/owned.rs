@@ -85,8 +85,8 @@ impl Threads {
 /// The registers that only ever hold what an intrinsic gives. `undefined`: those that can be read
 /// before they are written, found out where needed.
 fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<bool> {
-    let mut insts = body.blocks.iter().flat_map(|b| &b.insts);
-    if !insts.any(|(i, _)| matches!(i, Inst::Intr { f, .. } if *f == of)) {
+    let mut insts = body.insts();
+    if !insts.any(|i| matches!(i, Inst::Intr { f, .. } if *f == of)) {
         return vec![false; body.regs.len()];
     }
     let mut holds = vec![true; body.regs.len()];

@@ -47,9 +47,8 @@ impl Texts {
             let g = GlobalId(i as u32);
             if matches!(global.kind, GlobalKind::Array { .. }) && marks.in_keys(g) {
                 let stores = |i: &Inst| matches!(i, Inst::ASet { g: to, .. } if *to == g);
-                let handlers = program.handlers.iter().filter(|h| h.event.in_kernel());
-                let blocks = handlers.flat_map(|h| &h.body.blocks);
-                let stored = blocks.flat_map(|b| &b.insts).any(|(i, _)| stores(i));
+                let mut insts = program.kernel_handlers().flat_map(|h| h.body.insts());
+                let stored = insts.any(stores);
                 arrays.insert(g, !stored);
             }
         }

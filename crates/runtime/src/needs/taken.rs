@@ -24,7 +24,7 @@ fn empties(program: &Program, inst: &Inst, of: GlobalId) -> bool {
 /// Whether a handler empties a global on each way to its end, and changes it in no other way. What
 /// ends by an error does not count: the controller puts back what was taken.
 pub fn takes(program: &Program, body: &Body, of: GlobalId) -> bool {
-    let all = || body.blocks.iter().flat_map(|b| &b.insts).map(|(i, _)| i);
+    let all = || body.insts();
     let own = |i: &Inst| i.writes_global() && i.global() == Some(of);
     all().all(|i| !own(i) || empties(program, i, of))
         && called(program, all()).iter().all(|f| {
@@ -48,8 +48,8 @@ fn called<'a>(program: &'a Program, insts: impl Iterator<Item = &'a Inst>) -> Ve
         if seen.insert(func)
             && let Some(func) = program.funcs.get(func.index())
         {
-            let insts = func.body.blocks.iter().flat_map(|b| &b.insts);
-            todo.extend(insts.filter_map(|(i, _)| of(i)));
+            let insts = func.body.insts();
+            todo.extend(insts.filter_map(of));
             found.push(&func.body);
         }
     }

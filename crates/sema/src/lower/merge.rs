@@ -48,7 +48,7 @@ fn functions(program: &mut Program) {
         let mut changed = false;
         let handlers = program.handlers.iter_mut().map(|h| &mut h.body);
         for body in handlers.chain(program.funcs.iter_mut().map(|f| &mut f.body)) {
-            for (inst, _) in body.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+            for inst in body.insts_mut() {
                 if let Inst::Call { func, .. } = inst
                     && let Some(first) = instead.get(func)
                 {
