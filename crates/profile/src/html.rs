@@ -10,7 +10,7 @@ use crate::model::{Ns, Part};
 use crate::paths::{Node, Place, threads};
 use crate::regions::Region;
 use crate::report::head;
-use crate::run::{Contexts, Group, Run, Sum, Summary, Unit, WITHIN};
+use crate::run::{Contexts, Group, Program, Run, Sum, Summary, Unit, WITHIN};
 
 /// Events of a page at most, the longest: a browser holds some hundred thousand.
 const EVENTS: usize = 200_000;
@@ -26,7 +26,8 @@ pub fn html(run: &Run) -> String {
         "parts": Part::ALL.map(|p| json!({ "name": p.name(), "short": p.short() })),
         "ranks": if summary.ranks { units(&summary.units) } else { json!([]) },
         "nodes": if summary.nodes.len() > 1 { units(&summary.nodes) } else { json!([]) },
-        "programs": units(&summary.programs),
+        "programs": programs(&summary.programs),
+        "asleep": sleepers(&summary),
         "threads": units(&summary.threads),
         "calls": groups(&summary, &summary.calls),
         "regions": groups(&summary, &summary.regions),
@@ -62,6 +63,10 @@ fn escape(text: &str) -> String {
 }
 
 fn units(units: &[Unit]) -> Value {
+    units_of(units).into()
+}
+
+fn units_of(units: &[Unit]) -> Vec<Value> {
     let unit = |u: &Unit| {
         let Sum {
             threads,
@@ -77,13 +82,33 @@ fn units(units: &[Unit]) -> Value {
     units.iter().map(unit).collect()
 }
 
+fn programs(programs: &[Program]) -> Value {
+    let program = |p: &Program| {
+        json!({
+            "title": p.name, "processes": p.processes, "elapsed": p.wall, "threads": p.sum.threads,
+            "wall": p.sum.wall, "parts": p.sum.parts, "residual": p.sum.residual, "asleep": p.asleep,
+        })
+    };
+    programs.iter().map(program).collect()
+}
+
+fn sleepers(summary: &Summary) -> Value {
+    let units = summary.asleep.iter().map(|s| s.unit.clone());
+    let mut rows = units_of(&units.collect::<Vec<_>>());
+    for (row, sleeper) in rows.iter_mut().zip(&summary.asleep) {
+        row["calls"] = json!(sleeper.calls);
+        row["mostly"] = json!(sleeper.mostly);
+    }
+    rows.into()
+}
+
 /// Times in regions, where they were counted.
 fn times(summary: &Summary) -> Value {
     let region = |r: &Region| {
         json!({
             "name": r.name, "entries": r.entries, "time": r.inclusive, "own": r.exclusive,
             "share": share(r.exclusive, summary.all.wall),
-            "parts": Part::ALL.map(|p| p.of(&r.parts)), "imbalance": r.imbalance(),
+            "parts": Part::ALL.map(|p| p.of(&r.parts)), "residual": r.residual(), "imbalance": r.imbalance(),
             "mostly": r.mostly(),
         })
     };
@@ -95,7 +120,8 @@ fn groups(summary: &Summary, groups: &[Group]) -> Value {
     let group = |g: &Group| {
         json!({
             "name": g.name, "time": g.time(), "share": share(g.time(), all), "count": g.count,
-            "failed": g.failures(), "cpu": g.cpu, "blocked": g.blocked, "mean": g.mean(),
+            "failed": g.failures(), "cpu": g.parts.cpu, "blocked": g.parts.blocked,
+            "runnable": g.parts.runnable, "taken": g.parts.taken, "mean": g.mean(),
             "max": g.max, "bytes": g.bytes, "imbalance": g.imbalance(), "mostly": g.mostly(),
             "errors": g.errors, "unfinished": g.unfinished.0, "histogram": g.histogram,
         })

@@ -7,6 +7,7 @@
 //! | [`model`] | processes, threads, system calls, contexts, stacks, events |
 //! | [`file`] | JSON Lines with snapshots: the writer, and a reader for whatever it meets |
 //! | [`run`] | the profiles of a run as one: ranks, nodes, imbalance |
+//! | [`asleep`] | threads that only sleep |
 //! | [`regions`] | times in regions, and who waits for whom |
 //! | [`paths`] | where in the program calls were made |
 //! | [`export`] | formats of other tools |
@@ -15,6 +16,7 @@
 //! | [`noise`] | what interrupts a program that only computes |
 //! | [`system`] | what a machine did: processors, interrupts, processes |
 
+pub mod asleep;
 pub mod export;
 pub mod file;
 pub mod html;

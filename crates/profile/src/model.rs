@@ -436,16 +436,18 @@ impl Call {
         self.total.saturating_add(self.unfinished.unwrap_or(0))
     }
 
-    /// Where that time went. Whatever a file says, the parts together are [`Call::time`].
-    pub fn parts(&self) -> CallParts {
-        let open = self.unfinished.unwrap_or(0);
-        let unfinished = match self.unfinished_parts {
-            Some(parts) => parts,
-            None => CallParts {
-                blocked: open,
-                ..CallParts::default()
-            },
+    /// Where the unfinished call's time went, so far.
+    pub fn open_parts(&self) -> CallParts {
+        let time = self.time() - self.total;
+        let waits = CallParts {
+            blocked: time,
+            ..CallParts::default()
         };
+        self.unfinished_parts.unwrap_or(waits).of(time)
+    }
+
+    /// Where [`Call::time`] went. Whatever a file says, the parts together are that.
+    pub fn parts(&self) -> CallParts {
         let ended = CallParts {
             cpu: self.cpu,
             blocked: self.blocked,
@@ -453,7 +455,7 @@ impl Call {
             taken: 0,
         };
         let mut sum = ended.of(self.total);
-        sum.add(&unfinished.of(self.time() - self.total));
+        sum.add(&self.open_parts());
         sum
     }
 

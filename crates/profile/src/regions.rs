@@ -1,9 +1,9 @@
 //! Times in regions: sums by region with what is within, and how long each thread did not wait for others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::{ContextKind, Ns, Part, Parts, Profile, ROOT, Thread};
-use crate::run::{Contexts, Run, WITHIN, imbalance};
+use crate::run::{Contexts, Run, WITHIN, imbalance, places};
 
 /// A region with what it is within: all threads' time there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +25,12 @@ pub struct Region {
 }
 
 impl Region {
+    /// Its own time that is in no part, below 0 where they overlap.
+    pub fn residual(&self) -> i64 {
+        let difference = i128::from(self.exclusive) - i128::from(self.parts.sum());
+        difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+
     /// The longest time of a unit by the mean, as [`crate::run::Group::imbalance`].
     pub fn imbalance(&self) -> Option<f64> {
         imbalance(&self.per_unit)
@@ -43,8 +49,9 @@ impl Region {
 }
 
 /// The regions of a run, those with most time of their own first, and what is outside of all. `units`: how
-/// many there are; they are threads in one profile, and else profiles. Empty where nobody counted times.
-pub fn regions(run: &Run, units: usize) -> Vec<Region> {
+/// many there are; they are threads in one profile, and else profiles. `asleep`: threads that are left out, by
+/// profile. Empty where nobody counted times.
+pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> {
     if run.profiles.iter().all(|p| p.data.context_times.is_empty()) {
         return Vec::new();
     }
@@ -53,8 +60,7 @@ pub fn regions(run: &Run, units: usize) -> Vec<Region> {
     for (number, profile) in run.profiles.iter().enumerate() {
         let contexts = Contexts::new(profile);
         let mut names: HashMap<u32, String> = HashMap::new();
-        let threads = profile.data.threads.iter().enumerate();
-        let places: HashMap<u32, usize> = threads.map(|(i, t)| (t.tid, i)).collect();
+        let places = places(profile, &asleep[number]);
         let unit = |tid: u32| match ranks {
             true => Some(number),
             false => places.get(&tid).copied(),
@@ -76,7 +82,8 @@ pub fn regions(run: &Run, units: usize) -> Vec<Region> {
             }
         };
         let mut rest: HashMap<u32, (Ns, Parts)> = HashMap::new();
-        for thread in &profile.data.threads {
+        let threads = profile.data.threads.iter();
+        for thread in threads.filter(|t| !asleep[number].contains(&t.tid)) {
             let wall = thread.wall(profile.data.at_ns);
             rest.insert(thread.tid, (wall, thread.parts));
         }

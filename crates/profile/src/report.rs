@@ -6,6 +6,7 @@ mod latency;
 mod noise;
 mod system;
 mod table;
+mod tables;
 mod text;
 mod threads;
 

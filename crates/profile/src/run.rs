@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::model::{Call, Context, ContextKind, Ns, Part, Profile, ROOT, Thread};
+use crate::asleep::asleep;
+use crate::model::{Call, CallParts, Context, ContextKind, Ns, Part, Profile, ROOT, Thread};
 use crate::regions::{self, Region, Waits};
 
 /// The profiles of one run. Those of ranks are in the order of ranks.
@@ -43,10 +44,10 @@ impl Sum {
     }
 }
 
-/// A rank, a node, a thread, or all processes of one name.
+/// A rank, a node or a thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unit {
-    /// "rank 3", "node1", "4001 pi", "cc1 (7)".
+    /// "rank 3", "node1", "4001 pi".
     pub title: String,
     /// The machine.
     pub host: String,
@@ -69,12 +70,8 @@ pub struct Group {
     pub count: u64,
     /// Their time.
     pub total: Ns,
-    /// Of it, on a processor.
-    pub cpu: Ns,
-    /// Of it, asleep.
-    pub blocked: Ns,
-    /// Of it, ready and not on a processor.
-    pub runnable: Ns,
+    /// Where [`Group::time`] went: that of the unfinished ones, too.
+    pub parts: CallParts,
     /// The shortest.
     pub min: Ns,
     /// The longest.
@@ -136,9 +133,7 @@ impl Group {
         self.max = self.max.max(call.max);
         add(&mut self.count, call.count);
         add(&mut self.total, call.total);
-        add(&mut self.cpu, call.cpu);
-        add(&mut self.blocked, call.blocked);
-        add(&mut self.runnable, call.runnable);
+        self.parts.add(&call.parts());
         add(&mut self.bytes, call.bytes);
         for (name, n) in &call.errors {
             add(self.errors.entry(name.clone()).or_default(), *n);
@@ -171,23 +166,53 @@ pub(crate) fn imbalance(times: &[Ns]) -> Option<f64> {
     (times.len() > 1 && sum > 0.0).then(|| most * times.len() as f64 / sum)
 }
 
-/// What reports say of a run.
+/// The processes of one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Program {
+    /// The name.
+    pub name: String,
+    /// How many processes.
+    pub processes: u64,
+    /// For how long there was one at least.
+    pub wall: Ns,
+    /// Where the time of their threads went.
+    pub sum: Sum,
+    /// The time of those that only sleep.
+    pub asleep: Ns,
+}
+
+/// A thread that only sleeps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sleeper {
+    /// The thread.
+    pub unit: Unit,
+    /// Its calls, those that did not end among them.
+    pub calls: u64,
+    /// The call that it was in for longest.
+    pub mostly: String,
+}
+
+/// What reports say of a run. Threads that only sleep ([`crate::asleep`]) are in nothing but [`Summary::asleep`]
+/// and what says so.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
     /// The longest [`Unit::elapsed`] of a rank.
     pub elapsed: Ns,
-    /// All threads.
+    /// All threads but those that only sleep.
     pub all: Sum,
+    /// Threads that only sleep, the longest-lived first.
+    pub asleep: Vec<Sleeper>,
     /// What imbalance is over: ranks, or the threads if there is one profile only.
     pub units: Vec<Unit>,
     /// Is it ranks that [`Summary::units`] has?
     pub ranks: bool,
     /// By machine, in the order of names.
     pub nodes: Vec<Unit>,
-    /// All threads; with several profiles the titles name the rank.
+    /// The threads; with several profiles the titles name the rank.
     pub threads: Vec<Unit>,
-    /// By name of the process, where there are several; most work first.
-    pub programs: Vec<Unit>,
+    /// By name of the process, where there are several processes (more than ranks, or of several names); most
+    /// work first. All processes are here.
+    pub programs: Vec<Program>,
     /// By call, most time first.
     pub calls: Vec<Group>,
     /// By region with what it is within, most time first. Also what is in none.
@@ -212,13 +237,26 @@ impl Run {
         starts.min().unwrap_or(0)
     }
 
-    /// Adds it all up.
+    /// Adds it all up; threads that only sleep stand apart.
     pub fn summary(&self) -> Summary {
+        let asleep: Vec<_> = self.profiles.iter().map(asleep).collect();
+        self.without(&asleep)
+    }
+
+    /// Adds up all threads alike.
+    pub fn summary_of_all(&self) -> Summary {
+        self.without(&vec![HashSet::new(); self.profiles.len()])
+    }
+
+    /// Adds it up, with threads of these numbers set apart in each profile.
+    fn without(&self, asleep: &[HashSet<u32>]) -> Summary {
         let mut out = Summary {
             ranks: self.profiles.len() > 1,
             ..Summary::default()
         };
-        self.units(&mut out);
+        self.units(&mut out, asleep);
+        out.asleep = self.sleepers(asleep);
+        out.programs = self.programs(asleep);
         let mut calls: HashMap<&str, Group> = HashMap::new();
         let mut regions: HashMap<String, Group> = HashMap::new();
         let empty = |name: &str| Group {
@@ -228,17 +266,12 @@ impl Run {
         };
         for (number, profile) in self.profiles.iter().enumerate() {
             let contexts = Contexts::new(profile);
-            let threads = &profile.data.threads;
-            let tids: HashMap<u32, usize> = threads
-                .iter()
-                .enumerate()
-                .map(|(i, t)| (t.tid, i))
-                .collect();
-            for call in &profile.data.calls {
-                let unit = if out.ranks {
-                    Some(number)
-                } else {
-                    tids.get(&call.tid).copied()
+            let tids = places(profile, &asleep[number]);
+            let awake = |c: &&Call| !asleep[number].contains(&c.tid);
+            for call in profile.data.calls.iter().filter(awake) {
+                let unit = match out.ranks {
+                    true => Some(number),
+                    false => tids.get(&call.tid).copied(),
                 };
                 let region = contexts.path(call.context).join(WITHIN);
                 let group = calls.entry(&call.call).or_insert_with(|| empty(&call.call));
@@ -252,14 +285,14 @@ impl Run {
         }
         out.calls = sorted(calls.into_values());
         out.regions = sorted(regions.into_values());
-        out.times = regions::regions(self, out.units.len());
+        out.times = regions::regions(self, out.units.len(), asleep);
         out
     }
 
-    fn units(&self, out: &mut Summary) {
+    fn units(&self, out: &mut Summary, asleep: &[HashSet<u32>]) {
         let mut nodes: BTreeMap<&str, Unit> = BTreeMap::new();
         let mut ranks = Vec::new();
-        for profile in &self.profiles {
+        for (profile, asleep) in self.profiles.iter().zip(asleep) {
             let host = profile.header.host.as_str();
             let mut rank = Unit {
                 title: profile.title(),
@@ -276,21 +309,15 @@ impl Run {
             out.mpi |= waits.mpi();
             let (mut first, mut last) = (u64::MAX, 0);
             for thread in &profile.data.threads {
-                let wall = thread.wall(at_ns);
-                let mut unit = Unit {
-                    title: format!("{} {}", thread.tid, thread.name),
-                    host: host.to_owned(),
-                    elapsed: wall,
-                    busiest: (waits.work(thread, wall), thread.tid),
-                    active: wall.saturating_sub(thread.parts.blocked),
-                    ..Unit::default()
-                };
-                if out.ranks {
-                    unit.title = format!("{}: {}", rank.title, unit.title);
-                }
                 first = first.min(thread.started_ns);
                 last = last.max(thread.ended_ns.unwrap_or(at_ns));
-                for sum in [&mut unit.sum, &mut rank.sum, &mut node.sum, &mut out.all] {
+                if asleep.contains(&thread.tid) {
+                    continue;
+                }
+                let wall = thread.wall(at_ns);
+                let mut unit = self.unit(profile, thread);
+                unit.busiest = (waits.work(thread, wall), thread.tid);
+                for sum in [&mut rank.sum, &mut node.sum, &mut out.all] {
                     sum.add(thread, at_ns);
                 }
                 let work = (waits.work_of_rank(thread, wall), thread.tid);
@@ -309,7 +336,6 @@ impl Run {
             ranks.push(rank);
         }
         out.nodes = nodes.into_values().collect();
-        out.programs = self.programs();
         out.units = if out.ranks {
             ranks
         } else {
@@ -319,53 +345,133 @@ impl Run {
 }
 
 impl Run {
-    /// Processes by name, those that were not blocked for longest first; nothing where there is one.
-    fn programs(&self) -> Vec<Unit> {
-        type Processes = HashSet<(usize, u32)>;
-        let mut units: BTreeMap<&str, (Unit, Processes)> = BTreeMap::new();
-        for (number, profile) in self.profiles.iter().enumerate() {
-            let names: HashMap<u32, &str> = profile
+    /// A thread; what waits for it is not said.
+    fn unit(&self, profile: &Profile, thread: &Thread) -> Unit {
+        let at_ns = profile.data.at_ns;
+        let wall = thread.wall(at_ns);
+        let rank = match self.profiles.len() {
+            0 | 1 => String::new(),
+            _ => format!("{}: ", profile.title()),
+        };
+        let mut unit = Unit {
+            title: format!("{rank}{} {}", thread.tid, thread.name),
+            host: profile.header.host.clone(),
+            elapsed: wall,
+            active: wall.saturating_sub(thread.parts.blocked),
+            ..Unit::default()
+        };
+        unit.sum.add(thread, at_ns);
+        unit
+    }
+
+    /// Threads that only sleep.
+    fn sleepers(&self, asleep: &[HashSet<u32>]) -> Vec<Sleeper> {
+        let mut all = Vec::new();
+        for (profile, asleep) in self.profiles.iter().zip(asleep) {
+            let mut calls: HashMap<u32, (u64, Ns, &str)> = HashMap::new();
+            for call in profile
                 .data
-                .processes
+                .calls
                 .iter()
-                .map(|p| (p.pid, p.comm.as_str()))
-                .collect();
-            for thread in &profile.data.threads {
-                let name = names.get(&thread.pid).copied().unwrap_or(&thread.name);
-                let (unit, processes) = units.entry(name).or_default();
-                unit.sum.add(thread, profile.data.at_ns);
-                processes.insert((number, thread.pid));
+                .filter(|c| asleep.contains(&c.tid))
+            {
+                let (count, most, name) = calls.entry(call.tid).or_default();
+                add(count, call.count);
+                add(count, u64::from(call.unfinished.is_some()));
+                if call.time() >= *most {
+                    (*most, *name) = (call.time(), &call.call);
+                }
+            }
+            let threads = profile.data.threads.iter();
+            for thread in threads.filter(|t| asleep.contains(&t.tid)) {
+                let (calls, _, mostly) = calls.get(&thread.tid).copied().unwrap_or_default();
+                all.push(Sleeper {
+                    unit: self.unit(profile, thread),
+                    calls,
+                    mostly: mostly.to_owned(),
+                });
             }
         }
-        let several = units.values().map(|u| u.1.len()).sum::<usize>() > 1;
-        let mut all: Vec<Unit> = units
-            .into_iter()
-            .filter(|_| several)
-            .map(|(name, (unit, processes))| Unit {
-                title: match processes.len() {
-                    1 => name.to_owned(),
-                    n => format!("{name} ({n})"),
-                },
-                ..unit
-            })
-            .collect();
-        let work = |u: &Unit| u.sum.wall.saturating_sub(u.sum.part(Part::Blocked));
-        all.sort_by_key(|u| std::cmp::Reverse(work(u)));
+        all.sort_by_key(|s| std::cmp::Reverse(s.unit.sum.wall));
         all
     }
+
+    /// Processes by name, those that were not blocked for longest first; nothing where there is one of a profile.
+    fn programs(&self, asleep: &[HashSet<u32>]) -> Vec<Program> {
+        // The processes, and when there was one.
+        type Of = (Program, HashSet<(usize, u32)>, Vec<(u128, u128)>);
+        let mut programs: BTreeMap<&str, Of> = BTreeMap::new();
+        let origin = self.origin();
+        for (number, (profile, asleep)) in self.profiles.iter().zip(asleep).enumerate() {
+            let processes = profile.data.processes.iter();
+            let names: HashMap<u32, &str> = processes.map(|p| (p.pid, p.comm.as_str())).collect();
+            let at_ns = profile.data.at_ns;
+            let before = u128::from(profile.header.started_unix_ns.saturating_sub(origin));
+            for thread in &profile.data.threads {
+                let name = names.get(&thread.pid).copied().unwrap_or(&thread.name);
+                let (program, processes, lives) = programs.entry(name).or_default();
+                if asleep.contains(&thread.tid) {
+                    add(&mut program.asleep, thread.wall(at_ns));
+                } else {
+                    program.sum.add(thread, at_ns);
+                }
+                processes.insert((number, thread.pid));
+                let start = u128::from(thread.started_ns) + before;
+                lives.push((start, start + u128::from(thread.wall(at_ns))));
+            }
+        }
+        let several = programs.len() > 1
+            || programs.values().map(|p| p.1.len()).sum::<usize>() > self.profiles.len();
+        let programs = programs.into_iter().filter(|_| several);
+        let mut all: Vec<Program> = programs
+            .map(|(name, (program, processes, lives))| Program {
+                name: name.to_owned(),
+                processes: processes.len() as u64,
+                wall: together(lives),
+                ..program
+            })
+            .collect();
+        let work = |p: &Program| p.sum.wall.saturating_sub(p.sum.part(Part::Blocked));
+        all.sort_by_key(|p| (std::cmp::Reverse(work(p)), std::cmp::Reverse(p.wall)));
+        all
+    }
+}
+
+/// For how long there was one of these lives at least.
+fn together(mut lives: Vec<(u128, u128)>) -> Ns {
+    lives.sort_unstable();
+    let (mut sum, mut until) = (0, 0);
+    for (start, end) in lives {
+        sum += end.saturating_sub(start.max(until));
+        until = until.max(end);
+    }
+    Ns::try_from(sum).unwrap_or(Ns::MAX)
+}
+
+/// Places of threads among those of a profile that do not only sleep.
+pub(crate) fn places(profile: &Profile, asleep: &HashSet<u32>) -> HashMap<u32, usize> {
+    let threads = profile.data.threads.iter();
+    let awake = threads.filter(|t| !asleep.contains(&t.tid));
+    awake.enumerate().map(|(i, t)| (t.tid, i)).collect()
 }
 
 impl Summary {
     /// The unit that the others wait for: of which a thread was longest at work. Of units that differ by
     /// less than a twentieth it is the one that was least blocked: units also wait for each other by other
-    /// means than MPI and OpenMP. None if there is one only.
+    /// means than MPI and OpenMP. None if there is one only, or they are of different programs.
     pub fn critical(&self) -> Option<&Unit> {
         let longest = self.units.iter().map(|u| u.busiest.0).max().unwrap_or(0);
         let equal = |u: &&Unit| u.busiest.0 >= longest - longest / 20;
         // The first of those that are equal.
         let units = self.units.iter().rev().filter(equal);
         let unit = units.max_by_key(|u| u.active);
-        unit.filter(|_| self.units.len() > 1 && longest > 0)
+        unit.filter(|_| self.units.len() > 1 && longest > 0 && !self.mixed())
+    }
+
+    /// Whether these are different programs that nothing says to be parts of one: how even their threads are
+    /// says nothing.
+    pub fn mixed(&self) -> bool {
+        !self.ranks && self.programs.len() > 1 && self.times.is_empty()
     }
 
     /// The most work of a unit by the mean, as [`Group::imbalance`].

@@ -153,7 +153,7 @@ fn whole(ranks: &Ranks, launcher: Launcher) {
     let uneven = cell(&lines, "getppid", "max/mean");
     let uneven: f64 = uneven.parse().unwrap();
     assert!((1.0..=2.0).contains(&uneven), "{text}");
-    let (_, table) = text.split_once("\nRanks\n").expect("a table of ranks");
+    let (_, table) = text.split_once("\nRanks (").expect("a table of ranks");
     for rank in ["rank 0 ", "rank 1 "] {
         assert!(table.contains(&format!("\n{rank}")), "{text}");
     }

@@ -151,6 +151,8 @@ const GROUP = [
   ["unfinished", g => g.unfinished, n => n || ""],
   ["on a CPU", g => g.cpu, time],
   ["blocked", g => g.blocked, time],
+  ["runnable", g => g.runnable, time],
+  ["faults, irqs", g => g.taken, time],
   ["mean", g => g.mean, time],
   ["max", g => g.max, time],
   ["bytes", g => g.bytes, n => n ? n.toLocaleString("en") : ""],
@@ -159,14 +161,16 @@ const GROUP = [
   ["mostly", g => g.mostly],
 ];
 
-function units(title, rows) {
+// Of one thread wall time is the time of all its parts; of several it is not.
+function units(title, rows, single, more) {
+  const walls = [["wall", u => u.elapsed, time], ["threads' time", u => u.wall, time]];
   table(title, rows, [
     [title.toLowerCase(), u => u.title],
-    ["wall", u => u.wall, time],
+    ...(single ? [["wall", u => u.wall, time]] : walls),
     ...data.parts.map((p, i) => [p.short, u => u.parts[i], time]),
     ["residual", u => u.residual, (ns, u) => u.wall ? percent(ns / u.wall) : time(ns)],
-    ["threads", u => u.threads],
-    ["node", u => u.host],
+    ...(single ? [] : [["threads", u => u.threads]]),
+    ...(more || [["node", u => u.host]]),
   ]);
 }
 
@@ -344,6 +348,7 @@ table("Regions", data.times, [
   ["own", r => r.own, time],
   ["share", r => r.share, percent],
   ...data.parts.map((p, i) => [p.short, r => r.parts[i], time]),
+  ["residual", r => r.residual, time],
   [`max/mean of ${over}`, r => r.imbalance, x => x === null ? "" : x.toFixed(2)],
   ["mostly", r => r.mostly],
 ]);
@@ -360,6 +365,7 @@ table("Futexes", data.futexes, [
 ]);
 units("Nodes", data.nodes);
 units("Ranks", data.ranks);
-if (data.programs.length > 1) units("Programs", data.programs);
-units("Threads", data.threads);
+units("Programs", data.programs, false, [["processes", p => p.processes], ["asleep", p => p.asleep, time]]);
+units("Threads", data.threads, true);
+units("Threads that only sleep", data.asleep, true, [["calls", s => s.calls], ["mostly in", s => s.mostly]]);
 document.body.dataset.ready = "yes";

@@ -6,6 +6,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::table::{Table, clean, cut};
 use super::{percent, time};
+use crate::asleep::asleep;
 use crate::model::Ns;
 use crate::paths::{Kind, Place, threads};
 use crate::run::{Run, Summary, WITHIN};
@@ -32,7 +33,11 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
     }
     let mut sums: HashMap<(String, String), Sum> = HashMap::new();
     for profile in &run.profiles {
+        let asleep = asleep(profile);
         for thread in threads(profile) {
+            if asleep.contains(&thread.tid) {
+                continue;
+            }
             for sample in thread.samples.iter().filter(|s| s.is_call()) {
                 let Some((call, way)) = sample.path.split_last() else {
                     continue;

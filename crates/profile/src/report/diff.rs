@@ -17,7 +17,8 @@ struct Side {
 /// The differences from `a` to `b`, in lines of `width` columns at most, the largest first. `top`
 /// limits the rows of tables.
 pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
-    let (a, b) = (a.summary(), b.summary());
+    // (A thread that only sleeps in one run may do a little more in the other.)
+    let (a, b) = (a.summary_of_all(), b.summary_of_all());
     let change = |a: Ns, b: Ns| {
         let sign = if b >= a { "+" } else { "-" };
         format!(

@@ -27,8 +27,8 @@ impl Table {
         }
     }
 
-    /// The text, ending in a newline.
-    pub fn render(&self, width: usize) -> String {
+    /// Cells as they are shown, the width of each column, and the columns that say something.
+    fn laid_out(&self) -> (Vec<Vec<String>>, Vec<usize>, Vec<usize>) {
         let rows: Vec<Vec<String>> = self
             .rows
             .iter()
@@ -40,10 +40,30 @@ impl Table {
                 *width = (*width).max(cell.width());
             }
         }
-        let mut shown: Vec<usize> = (0..self.columns.len())
+        let shown = (0..self.columns.len())
             // A column that says nothing at all is not shown.
             .filter(|c| self.columns[*c].drop == 0 || rows.iter().any(|r| says(&r[*c])))
             .collect();
+        (rows, widths, shown)
+    }
+
+    /// Whether all columns fit but those that are dropped above `least`.
+    pub fn fits(&self, width: usize, least: u8) -> bool {
+        let (_, widths, shown) = self.laid_out();
+        let kept = shown.iter().filter(|c| self.columns[**c].drop <= least);
+        let mut room = 0;
+        for column in kept {
+            room += match column {
+                0 => widths[0].min(self.narrow),
+                _ => widths[*column] + 2,
+            };
+        }
+        room <= width
+    }
+
+    /// The text, ending in a newline.
+    pub fn render(&self, width: usize) -> String {
+        let (rows, mut widths, mut shown) = self.laid_out();
         loop {
             let others: usize = shown[1..].iter().map(|c| widths[*c] + 2).sum();
             if others + widths[0].min(self.narrow) <= width {

@@ -1,11 +1,15 @@
 //! The summary: five lines that say where the time went, then tables.
 
+use std::collections::HashMap;
+
 use super::callpaths::callpaths;
 use super::latency::latency;
 use super::table::{Table, clauses, clean, cut, paragraph};
-use super::{bytes, counted, percent, section, signed, time};
-use crate::model::Part;
-use crate::run::{Contexts, Group, OUTSIDE, Run, Sum, Summary, Unit, WITHIN};
+use super::tables::{groups, programs, sleepers, threads, times, units};
+use super::{counted, percent, section, signed, time};
+use crate::asleep::asleep;
+use crate::model::{Ns, Part};
+use crate::run::{Contexts, Group, OUTSIDE, Program, Run, Summary, Unit};
 
 /// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
 pub fn text(run: &Run, width: usize, top: usize) -> String {
@@ -30,16 +34,13 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     if summary.ranks {
         out += &units("Ranks", &summary.units, width, top);
     }
-    if summary.programs.len() > 1 {
-        let shown = &summary.programs[..summary.programs.len().min(top)];
-        out += &units("Programs (how many processes)", shown, width, top);
-        if shown.len() < summary.programs.len() {
-            out += &format!("and {} more\n", summary.programs.len() - shown.len());
-        }
+    if !summary.programs.is_empty() {
+        out += &programs(&summary.programs, width, top);
     }
-    out += &units("Threads", &summary.threads, width, top);
+    out += &threads(&summary.threads, width, top);
+    out += &sleepers(&summary, width, top);
     out += &errors(&summary.calls, width, top);
-    out += &unfinished(run, width, top);
+    out += &unfinished(run, &summary, width, top);
     out += &recorders(run, width);
     out += &lost(&summary, width);
     out
@@ -101,7 +102,15 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
         facts.push(counted(summary.units.len() as u64, "rank"));
         facts.push(counted(summary.nodes.len() as u64, "node"));
     }
-    facts.push(counted(summary.threads.len() as u64, "thread"));
+    let asleep = summary.asleep.len() as u64;
+    let threads = counted(summary.threads.len() as u64 + asleep, "thread");
+    facts.push(match asleep {
+        0 => threads,
+        n => format!(
+            "{threads} ({n} only sleep{})",
+            if n == 1 { "s" } else { "" }
+        ),
+    });
     facts.extend(header.map(|h| format!("run {}", h.run)));
     // The facts are more to the point than a long command's end.
     let room = width.saturating_sub(facts[..facts.len().min(4)].join(", ").len() + 2);
@@ -149,6 +158,9 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     } else if summary.regions.iter().any(|r| r.name != OUTSIDE) {
         out += &clauses("By region: ", &most(&summary.regions), width);
     }
+    if summary.mixed() {
+        out += &by_program(summary, width);
+    }
     if let Some(unit) = summary.critical() {
         let mut clause = vec![
             unit.title.clone(),
@@ -169,6 +181,34 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
         out += &clauses("Critical: ", &clause, width);
     }
     out
+}
+
+/// Which programs used the processors.
+fn by_program(summary: &Summary, width: usize) -> String {
+    let used = |p: &Program| {
+        let off = p
+            .sum
+            .part(Part::Blocked)
+            .saturating_add(p.sum.part(Part::Runnable));
+        p.sum.wall.saturating_sub(off)
+    };
+    let all = summary
+        .programs
+        .iter()
+        .map(used)
+        .fold(0, Ns::saturating_add);
+    let mut order: Vec<&Program> = summary.programs.iter().collect();
+    order.sort_by_key(|p| std::cmp::Reverse(used(p)));
+    let some = order.iter().take(5).map(|p| {
+        let share = percent(used(p) as f64, all as f64);
+        let processes = match p.processes {
+            1 => String::new(),
+            n => format!(" ({n} processes)"),
+        };
+        format!("{} {share}{processes}", p.name)
+    });
+    let start = format!("Of {} on a CPU: ", time(all));
+    clauses(&start, &some.collect::<Vec<_>>(), width)
 }
 
 fn parts(summary: &Summary, width: usize) -> String {
@@ -207,169 +247,6 @@ fn parts(summary: &Summary, width: usize) -> String {
             .push(vec![name.to_owned(), text, share, dash(), dash()]);
     }
     section("Where the time went", &table, width, 0)
-}
-
-fn groups(
-    title: &str,
-    what: &'static str,
-    groups: &[Group],
-    summary: &Summary,
-    width: usize,
-    top: usize,
-) -> String {
-    let calls = what == "call";
-    let mut table = Table::new(&[
-        (what, 0),
-        ("time", 0),
-        ("share", 0),
-        ("calls", 0),
-        ("failed", if calls { 4 } else { 9 }),
-        ("on a CPU", 2),
-        ("blocked", 1),
-        ("mean", 5),
-        ("max", 6),
-        ("bytes", 7),
-        ("max/mean", 3),
-        (if calls { "mostly in" } else { "mostly" }, 8),
-    ]);
-    table.narrow = 32;
-    let all = summary.in_calls() as f64;
-    for group in groups.iter().take(top) {
-        let mostly = match group.mostly() {
-            OUTSIDE if calls => "-",
-            mostly => mostly.rsplit(WITHIN).next().unwrap_or_default(),
-        };
-        table.rows.push(vec![
-            group.short().to_owned(),
-            time(group.time()),
-            percent(group.time() as f64, all),
-            group.count.to_string(),
-            group.failures().to_string(),
-            time(group.cpu),
-            time(group.blocked),
-            time(group.mean()),
-            time(group.max),
-            if group.bytes > 0 {
-                bytes(group.bytes)
-            } else {
-                "-".to_owned()
-            },
-            group
-                .imbalance()
-                .map_or("-".to_owned(), |i| format!("{i:.2}")),
-            mostly.to_owned(),
-        ]);
-    }
-    let text = section(title, &table, width, groups.len().saturating_sub(top));
-    says_over(text, title, summary)
-}
-
-/// Says in a table's title what imbalance is over, where it has that column.
-fn says_over(text: String, title: &str, summary: &Summary) -> String {
-    let over = if summary.ranks { "ranks" } else { "threads" };
-    match text.lines().nth(2).is_some_and(|l| l.contains("max/mean")) {
-        true => text.replacen(title, &format!("{title} (max/mean is over {over})"), 1),
-        false => text,
-    }
-}
-
-/// Times in regions: with what is within, and then each region's own, divided as threads' times are.
-fn times(summary: &Summary, width: usize, top: usize) -> String {
-    let mut table = Table::new(&[
-        ("region", 0),
-        ("entries", 0),
-        ("time", 0),
-        ("own", 0),
-        ("share", 2),
-        ("user", 0),
-        ("sys cpu", 4),
-        ("blocked", 1),
-        ("runnable", 3),
-        ("faults", 6),
-        ("irqs", 7),
-        ("max/mean", 5),
-        ("mostly", 8),
-    ]);
-    table.narrow = 32;
-    let wall = summary.all.wall as f64;
-    let short = |ns| match ns {
-        0 => "0".to_owned(),
-        ns => time(ns),
-    };
-    for region in summary.times.iter().take(top) {
-        let parts = &region.parts;
-        let sum = |of: &[Part]| of.iter().fold(0u64, |a, p| a.saturating_add(p.of(parts)));
-        let imbalance = region.imbalance().map(|i| format!("{i:.2}"));
-        table.rows.push(vec![
-            region.short().to_owned(),
-            match region.name.as_str() {
-                OUTSIDE => "-".to_owned(),
-                _ => region.entries.to_string(),
-            },
-            time(region.inclusive),
-            time(region.exclusive),
-            percent(region.exclusive as f64, wall),
-            short(parts.user),
-            short(parts.syscall_cpu),
-            short(parts.blocked),
-            short(parts.runnable),
-            short(sum(&[Part::FaultMinor, Part::FaultMajor])),
-            short(sum(&[Part::Irq, Part::Softirq])),
-            imbalance.unwrap_or("-".to_owned()),
-            region.mostly().to_owned(),
-        ]);
-    }
-    let more = summary.times.len().saturating_sub(top);
-    let text = section("Regions", &table, width, more);
-    says_over(text, "Regions", summary)
-}
-
-fn units(title: &str, units: &[Unit], width: usize, top: usize) -> String {
-    let mut columns = vec![("", 0), ("wall", 0), ("user", 0)];
-    // By how much each part tells; the residual is always shown.
-    let drops = [1, 1, 2, 5, 6, 7, 8];
-    columns.extend(Part::ALL[1..].iter().map(|p| p.short()).zip(drops));
-    columns.extend([("residual", 0), ("threads", 4), ("node", 9)]);
-    let mut table = Table::new(&columns);
-    let mut order: Vec<&Unit> = units.iter().collect();
-    if order.len() > top {
-        order.sort_by_key(|u| std::cmp::Reverse(u.sum.wall));
-    }
-    let single = units.iter().all(|u| u.sum.threads == 1);
-    let one_host = units
-        .iter()
-        .all(|u| u.host == units[0].host || u.title == u.host);
-    for unit in order.iter().take(top) {
-        let Unit { title, sum, .. } = unit;
-        let mut row = vec![title.clone(), time(sum.wall)];
-        row.extend(
-            sum.parts
-                .iter()
-                .map(|ns| if *ns == 0 { "0".to_owned() } else { time(*ns) }),
-        );
-        row.push(residual(sum));
-        row.push(if single {
-            "-".to_owned()
-        } else {
-            sum.threads.to_string()
-        });
-        row.push(if one_host {
-            "-".to_owned()
-        } else {
-            unit.host.clone()
-        });
-        table.rows.push(row);
-    }
-    section(title, &table, width, units.len().saturating_sub(top))
-}
-
-fn residual(sum: &Sum) -> String {
-    let share = percent(sum.residual as f64, sum.wall as f64);
-    if share == "-" {
-        signed(sum.residual)
-    } else {
-        share
-    }
 }
 
 fn errors(calls: &[Group], width: usize, top: usize) -> String {
@@ -449,32 +326,46 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
     section("Futexes", &table, width, all.len().saturating_sub(top))
 }
 
-fn unfinished(run: &Run, width: usize, top: usize) -> String {
-    let mut all = Vec::new();
+/// Calls that did not end, by name; those of threads that only sleep stand there.
+fn unfinished(run: &Run, summary: &Summary, width: usize, top: usize) -> String {
+    let mut longest: HashMap<&str, (Ns, String)> = HashMap::new();
     for profile in &run.profiles {
-        for call in &profile.data.calls {
-            all.extend(call.unfinished.map(|ns| (ns, profile.title(), call)));
+        let asleep = asleep(profile);
+        let calls = profile.data.calls.iter();
+        for call in calls.filter(|c| !asleep.contains(&c.tid)) {
+            let Some(ns) = call.unfinished else { continue };
+            let most = longest.entry(&call.call).or_default();
+            if ns >= most.0 {
+                let thread = match summary.ranks {
+                    true => format!("{} of {}", call.tid, profile.title()),
+                    false => call.tid.to_string(),
+                };
+                *most = (ns, thread);
+            }
         }
     }
-    all.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
+    let mut all: Vec<&Group> = summary.calls.iter().collect();
+    all.retain(|g| g.unfinished.0 > 0);
+    all.sort_by_key(|g| std::cmp::Reverse(g.unfinished.1));
     let mut table = Table::new(&[
         ("unfinished call", 0),
-        ("thread", 0),
+        ("calls", 0),
         ("so far", 0),
-        ("of", 1),
+        ("longest", 1),
+        ("in thread", 2),
     ]);
-    for (ns, title, call) in all.iter().take(top) {
-        let tid = call.tid.to_string();
-        table
-            .rows
-            .push(vec![call.call.clone(), tid, time(*ns), title.clone()]);
+    for group in all.iter().take(top) {
+        let (ns, thread) = longest.get(&*group.name).cloned().unwrap_or_default();
+        table.rows.push(vec![
+            group.name.clone(),
+            group.unfinished.0.to_string(),
+            time(group.unfinished.1),
+            time(ns),
+            thread,
+        ]);
     }
-    section(
-        "Unfinished calls",
-        &table,
-        width,
-        all.len().saturating_sub(top),
-    )
+    let left = all.len().saturating_sub(top);
+    section("Calls that did not end", &table, width, left)
 }
 
 fn lost(summary: &Summary, width: usize) -> String {

@@ -1,0 +1,382 @@
+//! Tables whose columns add up: calls, regions, ranks, programs, threads. Where the width is short, columns of
+//! parts are put together before anything is left out.
+
+use super::table::Table;
+use super::{bytes, percent, section, signed, time};
+use crate::model::{CallParts, Ns, Part, Parts};
+use crate::run::{Group, OUTSIDE, Program, Sum, Summary, Unit, WITHIN};
+
+/// A column of parts of threads' time, put together.
+type Columns = &'static [(&'static str, &'static [Part])];
+
+/// How finely threads' time is divided: as finely as the width allows.
+const LAYOUTS: [Columns; 5] = [
+    &[
+        ("user", &[Part::User]),
+        ("sys cpu", &[Part::SyscallCpu]),
+        ("blocked", &[Part::Blocked]),
+        ("runnable", &[Part::Runnable]),
+        ("minflt", &[Part::FaultMinor]),
+        ("majflt", &[Part::FaultMajor]),
+        ("irq", &[Part::Irq]),
+        ("softirq", &[Part::Softirq]),
+    ],
+    &[
+        ("user", &[Part::User]),
+        ("sys cpu", &[Part::SyscallCpu]),
+        ("blocked", &[Part::Blocked]),
+        ("runnable", &[Part::Runnable]),
+        ("faults", &[Part::FaultMinor, Part::FaultMajor]),
+        ("irqs", &[Part::Irq, Part::Softirq]),
+    ],
+    &[
+        ("user", &[Part::User]),
+        ("sys cpu", &[Part::SyscallCpu]),
+        ("blocked", &[Part::Blocked]),
+        ("runnable", &[Part::Runnable]),
+        (TAKEN, TAKEN_PARTS),
+    ],
+    &[
+        ("user", &[Part::User]),
+        ("kernel", KERNEL),
+        ("blocked", &[Part::Blocked]),
+        ("runnable", &[Part::Runnable]),
+    ],
+    &[
+        ("user", &[Part::User]),
+        ("kernel", KERNEL),
+        ("off CPU", &[Part::Blocked, Part::Runnable]),
+    ],
+];
+
+/// The head of the column of page faults and interrupts.
+const TAKEN: &str = "flt+irq";
+const TAKEN_PARTS: &[Part] = &[Part::FaultMinor, Part::FaultMajor, Part::Irq, Part::Softirq];
+const KERNEL: &[Part] = &[
+    Part::SyscallCpu,
+    Part::FaultMinor,
+    Part::FaultMajor,
+    Part::Irq,
+    Part::Softirq,
+];
+
+/// Parts are left out last of all columns that can be.
+const LAST: u8 = 1;
+/// Columns that are left out before these do not count for the choice of a layout.
+const NEEDED: u8 = 2;
+
+/// A column: its head, and when it is left out ([`super::table::Column::drop`]).
+type Head = (&'static str, u8);
+
+/// A row of a table of parts: what stands before them, the parts, and what stands behind them.
+struct Row {
+    before: Vec<String>,
+    parts: [Ns; 8],
+    residual: i64,
+    wall: Ns,
+    behind: Vec<String>,
+}
+
+/// The table in the finest layout that fits the width. `narrow`: what the first column is cut to before that.
+fn finest(
+    before: &[Head],
+    behind: &[Head],
+    rows: &[Row],
+    narrow: usize,
+    layouts: &[Columns],
+    width: usize,
+) -> Table {
+    let tables = layouts.iter().map(|layout| {
+        let parts = layout.iter().map(|(head, _)| (*head, LAST));
+        let residual = ("residual", LAST + 1);
+        let columns = before.iter().copied().chain(parts);
+        let columns = columns.chain([residual]).chain(behind.iter().copied());
+        let mut table = Table::new(&columns.collect::<Vec<_>>());
+        table.narrow = narrow;
+        for row in rows {
+            let mut cells = row.before.clone();
+            cells.extend(layout.iter().map(|(_, of)| short(sum(&row.parts, of))));
+            cells.push(residual_of(row.residual, row.wall));
+            cells.extend(row.behind.iter().cloned());
+            table.rows.push(cells);
+        }
+        table
+    });
+    let mut last = Table::new(&[]);
+    for table in tables {
+        last = table;
+        if last.fits(width, NEEDED) {
+            break;
+        }
+    }
+    last
+}
+
+/// Some parts of all.
+fn sum(parts: &[Ns; 8], of: &[Part]) -> Ns {
+    let all = Part::ALL.iter().zip(parts);
+    let some = all.filter(|(part, _)| of.contains(part));
+    some.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
+}
+
+/// A time; nothing at all is "0".
+pub(super) fn short(ns: Ns) -> String {
+    match ns {
+        0 => "0".to_owned(),
+        ns => time(ns),
+    }
+}
+
+/// What is in no part, "0" where that is less than percents show.
+fn residual_of(residual: i64, wall: Ns) -> String {
+    let share = percent(residual as f64, wall as f64);
+    match &*share {
+        "-" if residual != 0 => signed(residual),
+        "-" | "0.0%" | "-0.0%" => "0".to_owned(),
+        _ => share,
+    }
+}
+
+fn parts_of(parts: &Parts) -> [Ns; 8] {
+    Part::ALL.map(|part| part.of(parts))
+}
+
+/// Calls, or regions by their calls.
+pub(super) fn groups(
+    title: &str,
+    what: &'static str,
+    groups: &[Group],
+    summary: &Summary,
+    width: usize,
+    top: usize,
+) -> String {
+    let calls = what == "call";
+    let mut table = Table::new(&[
+        (what, 0),
+        ("time", 0),
+        ("share", 5),
+        ("calls", 0),
+        ("failed", if calls { 6 } else { 11 }),
+        ("on CPU", LAST),
+        ("blocked", LAST),
+        ("runnable", LAST),
+        (TAKEN, LAST),
+        ("mean", 7),
+        ("max", 8),
+        ("bytes", 9),
+        ("max/mean", 4),
+        (if calls { "mostly in" } else { "mostly" }, 10),
+    ]);
+    table.narrow = if calls { 16 } else { 26 };
+    let all = summary.in_calls() as f64;
+    for group in groups.iter().take(top) {
+        let mostly = match group.mostly() {
+            OUTSIDE if calls => "-",
+            mostly => mostly.rsplit(WITHIN).next().unwrap_or_default(),
+        };
+        let ended = |ns| match group.count {
+            0 => "-".to_owned(),
+            _ => time(ns),
+        };
+        let CallParts {
+            cpu,
+            blocked,
+            runnable,
+            taken,
+        } = group.parts;
+        let imbalance = group.imbalance().filter(|_| !summary.mixed());
+        let imbalance = imbalance.map(|i| format!("{i:.2}"));
+        table.rows.push(vec![
+            group.short().to_owned(),
+            time(group.time()),
+            percent(group.time() as f64, all),
+            group.count.to_string(),
+            group.failures().to_string(),
+            short(cpu),
+            short(blocked),
+            short(runnable),
+            short(taken),
+            ended(group.mean()),
+            ended(group.max),
+            match group.bytes {
+                0 => "-".to_owned(),
+                n => bytes(n),
+            },
+            imbalance.unwrap_or("-".to_owned()),
+            mostly.to_owned(),
+        ]);
+    }
+    let text = section(title, &table, width, groups.len().saturating_sub(top));
+    says_over(text, title, summary)
+}
+
+/// Says in a table's title what imbalance is over, where it has that column.
+fn says_over(text: String, title: &str, summary: &Summary) -> String {
+    let over = if summary.ranks { "ranks" } else { "threads" };
+    match text.lines().nth(2).is_some_and(|l| l.contains("max/mean")) {
+        true => text.replacen(title, &format!("{title} (max/mean is over {over})"), 1),
+        false => text,
+    }
+}
+
+/// Times in regions: with what is within, and then each region's own, divided as threads' times are.
+pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
+    let wall = summary.all.wall as f64;
+    let row = |region: &crate::regions::Region| Row {
+        before: vec![
+            region.short().to_owned(),
+            match region.name.as_str() {
+                OUTSIDE => "-".to_owned(),
+                _ => region.entries.to_string(),
+            },
+            time(region.inclusive),
+            time(region.exclusive),
+            percent(region.exclusive as f64, wall),
+        ],
+        parts: parts_of(&region.parts),
+        residual: region.residual(),
+        wall: region.exclusive,
+        behind: vec![
+            region
+                .imbalance()
+                .map_or("-".to_owned(), |i| format!("{i:.2}")),
+            region.mostly().to_owned(),
+        ],
+    };
+    let rows: Vec<Row> = summary.times.iter().take(top).map(row).collect();
+    let before = [
+        ("region", 0),
+        ("entries", 0),
+        ("time", 0),
+        ("own", 0),
+        ("share", 3),
+    ];
+    let behind = [("max/mean", 4), ("mostly", 5)];
+    // Faults and interrupts one by one are in the tables of threads.
+    let table = finest(&before, &behind, &rows, 26, &LAYOUTS[1..], width);
+    let more = summary.times.len().saturating_sub(top);
+    let text = section("Regions (own: without those within)", &table, width, more);
+    says_over(text, "Regions", summary)
+}
+
+/// Ranks or nodes, whose wall time is one thing and the time of their threads another.
+pub(super) fn units(title: &str, units: &[Unit], width: usize, top: usize) -> String {
+    let one_host = one_host(units);
+    let row = |unit: &&Unit| Row {
+        before: vec![
+            unit.title.clone(),
+            time(unit.elapsed),
+            unit.sum.threads.to_string(),
+            time(unit.sum.wall),
+        ],
+        behind: vec![host(unit, one_host)],
+        ..parts(&unit.sum)
+    };
+    let rows: Vec<Row> = longest(units, top).iter().map(row).collect();
+    let what = match title {
+        "Nodes" => "node",
+        _ => "rank",
+    };
+    let before = [(what, 0), ("wall", 0), ("threads", 2), ("time", 0)];
+    let table = finest(&before, &[("node", 3)], &rows, 18, &LAYOUTS[..4], width);
+    let title = format!("{title} (time: of all their threads)");
+    section(&title, &table, width, units.len().saturating_sub(top))
+}
+
+/// Processes by name.
+pub(super) fn programs(programs: &[Program], width: usize, top: usize) -> String {
+    let row = |program: &Program| Row {
+        before: vec![
+            program.name.clone(),
+            program.processes.to_string(),
+            time(program.wall),
+            time(program.sum.wall),
+        ],
+        behind: vec![short(program.asleep), program.sum.threads.to_string()],
+        ..parts(&program.sum)
+    };
+    let rows: Vec<Row> = programs.iter().take(top).map(row).collect();
+    let before = [("program", 0), ("procs", 0), ("wall", 0), ("time", 0)];
+    let behind = [("asleep", 2), ("threads", 3)];
+    let table = finest(&before, &behind, &rows, 10, &LAYOUTS[..4], width);
+    let title = "Programs (time: of all their threads)";
+    section(title, &table, width, programs.len().saturating_sub(top))
+}
+
+/// Threads.
+pub(super) fn threads(units: &[Unit], width: usize, top: usize) -> String {
+    let one_host = one_host(units);
+    let row = |unit: &&Unit| Row {
+        before: vec![unit.title.clone(), time(unit.sum.wall)],
+        behind: vec![host(unit, one_host)],
+        ..parts(&unit.sum)
+    };
+    let rows: Vec<Row> = longest(units, top).iter().map(row).collect();
+    let before = [("thread", 0), ("wall", 0)];
+    let table = finest(&before, &[("node", 3)], &rows, 18, &LAYOUTS[..4], width);
+    section("Threads", &table, width, units.len().saturating_sub(top))
+}
+
+/// Threads that only sleep.
+pub(super) fn sleepers(summary: &Summary, width: usize, top: usize) -> String {
+    let all = &summary.asleep;
+    let mut table = Table::new(&[
+        ("thread", 0),
+        ("wall", 0),
+        ("blocked", 0),
+        ("runnable", LAST),
+        ("on CPU", LAST),
+        ("residual", LAST + 1),
+        ("calls", 0),
+        ("mostly in", 0),
+    ]);
+    let on = |part: &Part| !matches!(part, Part::Blocked | Part::Runnable);
+    let on: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
+    for sleeper in all.iter().take(top) {
+        let of = &sleeper.unit.sum;
+        table.rows.push(vec![
+            sleeper.unit.title.clone(),
+            time(of.wall),
+            short(of.part(Part::Blocked)),
+            short(of.part(Part::Runnable)),
+            short(sum(&of.parts, &on)),
+            residual_of(of.residual, of.wall),
+            sleeper.calls.to_string(),
+            sleeper.mostly.clone(),
+        ]);
+    }
+    let title = "Threads that only sleep (their time is in no sum above)";
+    section(title, &table, width, all.len().saturating_sub(top))
+}
+
+fn parts(sum: &Sum) -> Row {
+    Row {
+        before: Vec::new(),
+        parts: sum.parts,
+        residual: sum.residual,
+        wall: sum.wall,
+        behind: Vec::new(),
+    }
+}
+
+/// In their order, or the longest of many.
+fn longest(units: &[Unit], top: usize) -> Vec<&Unit> {
+    let mut order: Vec<&Unit> = units.iter().collect();
+    if order.len() > top {
+        order.sort_by_key(|u| std::cmp::Reverse(u.sum.wall));
+        order.truncate(top);
+    }
+    order
+}
+
+fn one_host(units: &[Unit]) -> bool {
+    let same = |u: &Unit| u.host == units[0].host || u.title == u.host;
+    units.iter().all(same)
+}
+
+fn host(unit: &Unit, one: bool) -> String {
+    match one {
+        true => "-".to_owned(),
+        false => unit.host.clone(),
+    }
+}
