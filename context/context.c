@@ -12,7 +12,7 @@ _Thread_local uint64_t spile_word;
 
 /* First argument of prctl: no option that Linux has. */
 #define MAGIC 0x53504c31 /* "SPL1" */
-enum { PLACE = 0, DESCRIBE = 1, REFUSED = 2, TIMES = 3 };
+enum { PLACE = 0, DESCRIBE = 1, REFUSED = 2, TIMES = 3, CHANGES = 4 };
 
 /* The word says that the system call is the library's own. */
 static void announce(uint64_t what, uint64_t a, const volatile void *b, uint64_t c)
@@ -27,6 +27,11 @@ static void announce(uint64_t what, uint64_t a, const volatile void *b, uint64_t
 void context_announce_times(uint64_t file, uint64_t place)
 {
     announce(TIMES, file, NULL, place);
+}
+
+void context_announce_changes(void)
+{
+    announce(CHANGES, 0, NULL, 0);
 }
 
 static void announce_place(void)

@@ -54,6 +54,9 @@ void context_times_in_child(void);
 /* Announces where the thread's times are: the name of a file, and the place of a chunk in it. */
 void context_announce_times(uint64_t file, uint64_t place);
 
+/* Announces that there are changes of the thread's to be taken. */
+void context_announce_changes(void);
+
 /* Numbers of the system calls that the library makes. */
 #if defined(__x86_64__)
 enum {

@@ -7,19 +7,36 @@
  * The file holds chunks. A chunk belongs to one thread and has a head and a cell for each of 4,096
  * region numbers; pages that no region needs are never touched. A process makes its file when it enters
  * its first region. Without the folder that SPILE_REGIONS names, threads count in a chunk that nobody reads.
+ *
+ * For time lines each change is written down as well: in a ring of chunks whose cells are changes. The
+ * reader says how many it has taken; what finds no room is counted.
  */
 #include "context.h"
 
 #define CELLS 4096
 #define CHUNKS_OF_THREAD 16
+/* Chunks of a thread's changes; the reader is told each time that half of them are full. */
+#define RING 8
 /* How many chunks are mapped at once, and how often. */
-#define SEGMENT 32
-#define SEGMENTS 1024
+#if defined(__x86_64__)
+#define SEGMENT 64
+#define SEGMENTS 512
+enum { LARGEST_PAGE = 4096 };
+#else
+#define SEGMENT 1024
+#define SEGMENTS 32
+enum { LARGEST_PAGE = 65536 };
+#endif
 
 struct cell {
+    /* Of a change: the region's number, with the bits below. */
     uint64_t entries;
     uint64_t ticks;
 };
+
+/* The thread entered the region; changes before this one found no room. */
+#define ENTERED (1ull << 32)
+#define AFTER_LOST (1ull << 33)
 
 /* docs/profile-context.md has this layout. */
 struct chunk {
@@ -30,7 +47,12 @@ struct chunk {
     /* One more than the place of the thread's next chunk, 0 for none; and this chunk's first number. */
     uint64_t next;
     uint64_t base;
-    uint64_t unused[4];
+    /* Of a thread's first chunk: changes that were written down, that found no room, and that the reader
+     * has taken; and one more than the place of the first chunk that has them, 0 for none. */
+    uint64_t written;
+    uint64_t lost;
+    uint64_t taken;
+    uint64_t changes;
     struct cell cells[CELLS];
 };
 
@@ -40,6 +62,10 @@ static _Thread_local struct {
     struct chunk *first, *last;
     struct cell *cell;
     struct chunk *chunks[CHUNKS_OF_THREAD];
+    /* Where the next change goes, and the end of its chunk; none where changes are not written down. */
+    struct cell *change, *end;
+    struct chunk *ring[RING];
+    bool after_lost, no_chunks;
 } thread;
 
 /* The process's file: its name in the folder, 0 before the first region; and how many chunks it has. */
@@ -54,6 +80,8 @@ extern __attribute__((weak, visibility("default"))) int clock_gettime(int clock,
 
 /* The processors' counters do not agree: the kernel's clock is taken instead. */
 static bool by_kernel;
+/* Changes are written down. */
+static bool traced;
 
 /* Sets the word, and tells when. Nothing is between the two: a kernel that takes the processor away
  * there would count that time to another region than the clock does. */
@@ -95,6 +123,8 @@ enum { O_NOFOLLOW_ = 0x8000 };
 #endif
 
 #define SIZE (SEGMENT * sizeof(struct chunk))
+/* Files are mapped from pages on. */
+_Static_assert(SIZE % LARGEST_PAGE == 0, "segments begin with a page");
 
 /* The path of a file in the folder, and whether there is a folder. */
 static bool path_of(char *path, size_t size, uint64_t number)
@@ -102,7 +132,9 @@ static bool path_of(char *path, size_t size, uint64_t number)
     const char *folder = getenv != NULL ? getenv("SPILE_REGIONS") : NULL;
     if (folder == NULL)
         return false;
-    /* A colon in front asks for the kernel's clock. */
+    /* A plus in front asks for changes, a colon for the kernel's clock. */
+    traced = *folder == '+';
+    folder += traced;
     by_kernel = *folder == ':';
     folder += by_kernel;
     size_t n = 0;
@@ -194,6 +226,58 @@ static struct chunk *chunk(uint64_t of, uint32_t *place)
     return mapped != NULL ? mapped + *place % SEGMENT : NULL;
 }
 
+/* ---- changes ---- */
+
+/* The chunk of changes is full: goes on in the next one, if the reader has taken what was there. */
+static __attribute__((noinline)) bool turn(void)
+{
+    struct chunk *first = thread.first;
+    uint64_t nth = first->written / CELLS % RING;
+    uint64_t before = spile_word;
+    spile_word = CONTEXT_OWN;
+    uint64_t taken = __atomic_load_n(&first->taken, __ATOMIC_ACQUIRE);
+    bool room = first->written - taken <= (RING - 1) * CELLS && !thread.no_chunks;
+    if (room && thread.ring[nth] == NULL) {
+        uint32_t place;
+        struct chunk *next = chunk(file(), &place);
+        room = next != NULL;
+        thread.no_chunks = !room;
+        if (room) {
+            uint64_t *last = nth == 0 ? &first->changes : &thread.ring[nth - 1]->next;
+            __atomic_store_n(last, place + 1, __ATOMIC_RELEASE);
+            thread.ring[nth] = next;
+        }
+    }
+    /* (Again and again where there is no room: what is told can be lost, too.) */
+    if (room ? nth % (RING / 2) == 0 && first->written != 0 : first->lost % (RING / 2 * CELLS) == 0)
+        context_announce_changes();
+    spile_word = before;
+    if (room) {
+        thread.change = thread.ring[nth]->cells;
+        thread.end = thread.change + CELLS;
+    }
+    return room;
+}
+
+static inline void write_down(uint32_t number, uint64_t now, uint32_t entered)
+{
+    struct chunk *first = thread.first;
+    if (__builtin_expect(thread.change == thread.end, false) && !turn()) {
+        first->lost++;
+        thread.after_lost = true;
+        return;
+    }
+    uint64_t what = number | (entered ? ENTERED : 0);
+    if (__builtin_expect(thread.after_lost, false)) {
+        what |= AFTER_LOST;
+        thread.after_lost = false;
+    }
+    *thread.change++ = (struct cell){what, now};
+    __atomic_store_n(&first->written, first->written + 1, __ATOMIC_RELEASE);
+}
+
+/* ---- regions ---- */
+
 /* The thread has no chunk for the number yet: gets one, and its cell. The system calls of this are
  * the library's own. */
 static __attribute__((noinline)) struct cell *more(uint32_t number)
@@ -210,6 +294,10 @@ static __attribute__((noinline)) struct cell *more(uint32_t number)
         thread.chunks[0] = thread.first;
         thread.first->since = set(spile_word);
         thread.cell = &thread.first->cells[0];
+        if (traced && first != NULL) {
+            /* (Any place: the first chunk is made with the first change.) */
+            thread.change = thread.end = first->cells;
+        }
     }
     uint32_t at = number / CELLS % CHUNKS_OF_THREAD;
     if (thread.chunks[at] == NULL) {
@@ -241,6 +329,8 @@ void context_change(uint64_t word, uint32_t entered)
     cell->entries += entered;
     first->number = number;
     first->since = now;
+    if (__builtin_expect(thread.change != NULL, false))
+        write_down(number, now, entered);
 }
 
 /* A child of fork shares its parent's chunks, and must not write to them. */

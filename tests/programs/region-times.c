@@ -1,7 +1,7 @@
 // Times in marked regions, which the program itself measures, too. It prints a line a region: its name, how
 // often a thread entered it, and nanoseconds of wall time in it alone.
 //   region-times plain        a region that computes, one within it that sleeps
-//   region-times fast N       eight threads enter and leave a region N times
+//   region-times fast N [T]   eight threads (or T) enter and leave a region N times
 //   region-times killed       as plain, but the process kills itself in a region
 //   region-times fork         a child of fork, in the region of its parent and in its own
 #define _GNU_SOURCE
@@ -62,9 +62,10 @@ int main(int argc, char **argv) {
   if (!strcmp(what, "plain")) plain();
   if (!strcmp(what, "fast")) {
     times = argc > 2 ? atol(argv[2]) : 1000;
-    pthread_t threads[8];
-    for (int i = 0; i < 8; i++) pthread_create(&threads[i], 0, fast, 0);
-    for (int i = 0; i < 8; i++) pthread_join(threads[i], 0);
+    int count = argc > 3 ? atoi(argv[3]) : 8;
+    pthread_t threads[1000];
+    for (int i = 0; i < count; i++) pthread_create(&threads[i], 0, fast, 0);
+    for (int i = 0; i < count; i++) pthread_join(threads[i], 0);
   }
   if (!strcmp(what, "killed")) {
     plain();

@@ -10,6 +10,7 @@
 //! | [`asleep`] | threads that only sleep |
 //! | [`regions`] | times in regions, and who waits for whom |
 //! | [`paths`] | where in the program calls were made |
+//! | [`timeline`] | the trace: what each thread did, one thing within another |
 //! | [`export`] | formats of other tools |
 //! | [`html`] | the report as a page for a browser |
 //! | [`report`] | text: the summary, the table by thread, differences; machines |
@@ -29,6 +30,7 @@ pub mod run;
 pub mod system;
 #[cfg(any(test, feature = "testgen"))]
 pub mod testgen;
+pub mod timeline;
 
 pub use model::*;
 pub use run::Run;

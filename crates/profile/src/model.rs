@@ -619,7 +619,7 @@ pub struct Wake {
     pub ns: Ns,
 }
 
-/// One call, in recordings with a trace.
+/// One call, one time off a processor or one time in a region, in recordings with a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// The thread.
@@ -627,7 +627,7 @@ pub struct Event {
     /// The context.
     #[serde(default)]
     pub context: u32,
-    /// The system call, or [`BLOCKED`], [`READY`] or [`PREEMPTED`].
+    /// The system call, or [`BLOCKED`], [`READY`] or [`PREEMPTED`], or [`REGION`].
     pub call: String,
     /// Its entry.
     pub start_ns: Ns,
@@ -649,7 +649,17 @@ pub const READY: &str = "(ready)";
 /// A thread was off its processor though it could have run.
 pub const PREEMPTED: &str = "(preempted)";
 
+/// What an event is called that is a thread's time in its context, a region that it entered or came back to.
+/// It holds those of regions within, and the calls that were made there.
+pub const REGION: &str = "(region)";
+
 impl Event {
+    /// Whether it is a time in a region.
+    #[must_use]
+    pub fn region(&self) -> bool {
+        self.call == REGION
+    }
+
     /// Whether the thread was off its processor, and this is no call.
     #[must_use]
     pub fn off(&self) -> bool {

@@ -557,8 +557,8 @@ const WAITS: [&str; 14] = [
     "wait",
 ];
 
-/// "barrier of main (pi.c:21)", "taskwait (pi.c:30)": of the file the last part of its path.
-pub fn label(id: u32, context: Option<&Context>) -> String {
+/// What a region is called without its place: "barrier of main", "taskwait".
+pub fn called(id: u32, context: Option<&Context>) -> String {
     let Some(context) = context else {
         return format!("context {id}");
     };
@@ -570,7 +570,15 @@ pub fn label(id: u32, context: Option<&Context>) -> String {
         ContextKind::OmpTask => "task ",
         ContextKind::Root | ContextKind::Mpi | ContextKind::Mark => "",
     };
-    let mut text = format!("{kind}{}", context.name);
+    format!("{kind}{}", context.name)
+}
+
+/// "barrier of main (pi.c:21)", "taskwait (pi.c:30)": of the file the last part of its path.
+pub fn label(id: u32, context: Option<&Context>) -> String {
+    let mut text = called(id, context);
+    let Some(context) = context else {
+        return text;
+    };
     let file = context
         .file
         .as_deref()

@@ -218,6 +218,7 @@ fn thread(
         row.parts.syscall_cpu += call.cpu;
         row.parts.blocked += call.blocked;
         row.parts.runnable += call.runnable;
+        let first = profile.events.len();
         for _ in 0..count.min(12) {
             let length = call.total / count;
             profile.events.push(Event {
@@ -230,6 +231,27 @@ fn thread(
                 open: false,
             });
             clock += length + 200_000;
+        }
+        // A time in the context for each call, and one around them all for a barrier's region.
+        let region = |context, (start_ns, end_ns): (Ns, Ns)| Event {
+            tid,
+            context,
+            call: REGION.to_owned(),
+            start_ns,
+            end_ns,
+            ..Event::default()
+        };
+        let calls = &profile.events[first..];
+        let around = calls
+            .iter()
+            .map(|e| (e.start_ns - 20_000, e.end_ns + 20_000));
+        let mut around: Vec<_> = around.map(|span| region(context, span)).collect();
+        if let (2 | 4, Some(first), Some(last)) = (context, around.first(), around.last()) {
+            let span = (first.start_ns - 60_000, last.end_ns + 60_000);
+            around.push(region(context - 1, span));
+        }
+        if context != ROOT {
+            profile.events.extend(around);
         }
         profile.data.stacks.push(Stack {
             tid,

@@ -133,6 +133,14 @@ fn entries_are_counted_exactly() {
 }
 
 #[test]
+fn many_threads_have_times() {
+    let (profile, _) = times(&["fast", "10", "200"]);
+    let threads = profile.data.context_times.iter();
+    assert!(threads.clone().all(|t| t.entries == 10));
+    assert_eq!(threads.count(), 200);
+}
+
+#[test]
 fn a_killed_process_keeps_its_times() {
     let (profile, printed) = times(&["killed"]);
     adds_up(&profile);

@@ -1,12 +1,13 @@
 //! `spile profile --trace` on the live kernel: the trace has each call that the account counts, and
 //! what reads traces reads it. The program is `tests/programs/lives.c`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::{Command, Output};
 
 use spile_profile::file::read_path;
-use spile_profile::model::{BLOCKED, Event, Profile, READY};
+use spile_profile::model::{BLOCKED, ContextKind, Event, Ns, Profile, READY};
+use spile_profile::timeline::timelines;
 
 mod common;
 use common::compiled;
@@ -40,7 +41,8 @@ fn complete(profile: &Profile) {
         assert_eq!(time, call.unfinished, "{call:?} in {open:?}");
     }
     let mut found: BTreeMap<_, (u64, u64)> = BTreeMap::new();
-    for event in profile.events.iter().filter(|e| !e.off() && !e.open) {
+    let calls = profile.events.iter();
+    for event in calls.filter(|e| !e.off() && !e.region() && !e.open) {
         let sum = found.entry((event.tid, event.call.clone())).or_default();
         sum.0 += 1;
         sum.1 += event.end_ns - event.start_ns;
@@ -54,7 +56,8 @@ fn complete(profile: &Profile) {
     assert!(wrong.is_empty(), "(call, (trace, account)): {wrong:?}");
     // Off its processor a thread is within one call, or outside of all.
     for thread in &profile.data.threads {
-        let events = profile.events.iter().filter(|e| e.tid == thread.tid);
+        let events = profile.events.iter();
+        let events = events.filter(|e| e.tid == thread.tid && !e.region());
         let (off, mut calls): (Vec<_>, Vec<_>) = events.partition(|e| e.off());
         calls.sort_by_key(|e| e.start_ns);
         assert!(calls.windows(2).all(|w| w[0].end_ns <= w[1].start_ns));
@@ -172,6 +175,187 @@ fn what_had_not_ended_is_there() {
     calls.sort_unstable();
     assert_eq!(calls, [BLOCKED, BLOCKED, "pause", "pause"], "{open:?}");
     assert!(open.iter().all(|e| e.end_ns == profile.data.at_ns));
+}
+
+/// Runs a command with a trace.
+#[track_caller]
+fn traced(command: &[&str]) -> Profile {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.spile");
+    let options = ["profile", "--trace", "-o", file.to_str().unwrap(), "--"];
+    let output = spile(&[&options, command].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    let read = read_path(&file).unwrap_or_else(|e| panic!("{e:?}: {said}"));
+    assert!(read.notes.is_empty(), "{said}");
+    read.profile
+}
+
+/// How many changes of regions found no room.
+fn changes_lost(profile: &Profile) -> u64 {
+    let lost = profile.data.lost.iter();
+    let lost = lost.filter(|(what, _)| what.starts_with("changes of regions"));
+    lost.map(|(_, n)| n).sum()
+}
+
+/// The intervals of each thread and region are those that the library counted: as many as entries, and as long
+/// without those within. Each call is in the region that it was made in.
+#[track_caller]
+fn intervals_are_those_of_the_account(profile: &Profile) {
+    let mut found: HashMap<(u32, u32), (u64, Ns)> = HashMap::new();
+    for (tid, spans) in timelines(profile) {
+        let mut inside: Vec<&Event> = Vec::new();
+        for span in spans {
+            while inside.pop_if(|e| e.end_ns <= span.event.start_ns).is_some() {}
+            if !span.event.region() {
+                let around = span.event.context;
+                let within = found.keys().any(|(t, c)| (*t, *c) == (tid, around));
+                // (Another process's clock readings can be between a call's and the word's.)
+                assert!(around == 0 || within, "{span:?}");
+                continue;
+            }
+            let length = span.event.end_ns - span.event.start_ns;
+            let own = found.entry((tid, span.event.context)).or_default();
+            (own.0, own.1) = (own.0 + 1, own.1 + length);
+            if let Some(outer) = inside.last() {
+                assert!(span.event.end_ns <= outer.end_ns, "{span:?} in {outer:?}");
+                found.get_mut(&(tid, outer.context)).unwrap().1 -= length;
+            }
+            inside.push(span.event);
+        }
+    }
+    assert!(!found.is_empty());
+    for time in &profile.data.context_times {
+        let (count, ns) = found[&(time.tid, time.context)];
+        // (What a child of fork begins in, it did not enter.)
+        assert!(
+            count == time.entries || time.entries == 0,
+            "{count}: {time:?}"
+        );
+        let apart = 20_000 + time.wall / 500;
+        assert!(ns.abs_diff(time.wall) <= apart, "{ns}: {time:?}");
+    }
+    assert_eq!(found.len(), profile.data.context_times.len());
+}
+
+/// The names of the regions around each call of a name, the outermost first.
+fn around(profile: &Profile, call: &str) -> Vec<Vec<String>> {
+    let name = |id: u32| {
+        let row = profile.data.contexts.iter().find(|c| c.id == id);
+        row.map_or("?", |c| c.name.as_str()).to_owned()
+    };
+    let mut out = Vec::new();
+    for spans in timelines(profile).into_values() {
+        let mut inside = Vec::new();
+        for span in spans {
+            inside.retain(|(_, end)| *end > span.start);
+            if span.event.region() {
+                inside.push((name(span.event.context), span.end));
+            } else if span.event.call == call {
+                out.push(inside.iter().map(|(name, _)| name.clone()).collect());
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn regions_are_intervals() {
+    let include = format!("-I{}/../../include", env!("CARGO_MANIFEST_DIR"));
+    let times = compiled("region-times", "region-times-trace", &[&include]);
+    let times = times.to_str().unwrap();
+    // A killed process's, too.
+    for (what, intervals) in [("plain", 10), ("killed", 11)] {
+        let profile = traced(&[times, what]);
+        intervals_are_those_of_the_account(&profile);
+        complete(&profile);
+        let regions = profile.events.iter().filter(|e| e.region());
+        assert_eq!(regions.count(), intervals, "{what}");
+        // Five sleeps, each in the region around it.
+        let sleeps = around(&profile, "clock_nanosleep");
+        assert_eq!(sleeps, vec![["work", "nap"]; 5], "{what}");
+        assert_eq!(changes_lost(&profile), 0);
+    }
+    let profile = traced(&[times, "fork"]);
+    intervals_are_those_of_the_account(&profile);
+    let waits = around(&profile, "wait4");
+    assert_eq!(waits, [["around"]]);
+    // More changes than there is room for at once: what is lost is counted, what is there is within the rest.
+    let profile = traced(&[times, "fast", "100000"]);
+    let entries: u64 = profile.data.context_times.iter().map(|t| t.entries).sum();
+    assert_eq!(entries, 800_000);
+    let intervals = profile.events.iter().filter(|e| e.region()).count() as u64;
+    assert!(intervals > 0 && intervals <= entries, "{intervals}");
+    assert!(
+        intervals == entries || changes_lost(&profile) > 0,
+        "{intervals}"
+    );
+}
+
+#[test]
+fn barriers_of_openmp_are_intervals() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/profile-pi.c");
+    for compiler in ["gcc", "clang"] {
+        let program = dir.path().join(compiler);
+        let done = Command::new(compiler)
+            .args(["-g", "-O1", "-fopenmp", "-o"])
+            .args([&program, &source])
+            .status();
+        let done = done.unwrap_or_else(|e| panic!("{compiler} (`make deps` installs it): {e}"));
+        assert!(done.success());
+        let profile = traced(&[program.to_str().unwrap(), "2", "20"]);
+        intervals_are_those_of_the_account(&profile);
+        let named = |kind| {
+            let rows = profile.data.contexts.iter().filter(move |c| c.kind == kind);
+            let ids: Vec<u32> = rows.map(|c| c.id).collect();
+            let all = profile.events.iter().filter(|e| e.region());
+            all.filter(|e| ids.contains(&e.context)).count()
+        };
+        // Two threads in twenty regions.
+        assert_eq!(named(ContextKind::OmpRegion), 40, "{compiler}");
+        assert!(named(ContextKind::OmpBarrier) >= 40, "{compiler}");
+    }
+}
+
+#[test]
+fn calls_of_mpi_are_intervals() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/barriers.c");
+    for kind in ["openmpi", "mpich"] {
+        let program = dir.path().join(kind);
+        let done = Command::new(format!("mpicc.{kind}"))
+            .args(["-O1", "-o"])
+            .args([&program, &source])
+            .status();
+        let done = done.unwrap_or_else(|e| panic!("mpicc.{kind} (`make deps` installs it): {e}"));
+        assert!(done.success());
+        let folder = dir.path().join(format!("{kind}.d"));
+        let mut command = Command::new(format!("mpirun.{kind}"));
+        if kind == "openmpi" {
+            command.args(["--allow-run-as-root", "--oversubscribe"]);
+        }
+        command.args(["-n", "2", env!("CARGO_BIN_EXE_spile"), "profile"]);
+        command.args(["--trace", "-o"]).arg(&folder).arg("--");
+        let output = command.arg(&program).args(["20", "60"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{kind}: {said}");
+        for file in std::fs::read_dir(&folder).unwrap().flatten() {
+            intervals_are_those_of_the_account(&read_path(&file.path()).unwrap().profile);
+        }
+        let archive = dir.path().join(format!("{kind}.otf2"));
+        let (archive, folder) = (archive.to_str().unwrap(), folder.to_str().unwrap());
+        let output = spile(&["report", "--export", "otf2", "-o", archive, folder]);
+        assert!(output.status.success(), "{output:?}");
+        let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profile/tests/readers/check.py");
+        let mut command = Command::new(&tools::tools().python);
+        command.arg(check).args(["otf2", archive]);
+        let found: serde_json::Value = serde_json::from_str(&tools::output(&mut command)).unwrap();
+        assert_eq!(found["kinds"]["MPI_Barrier"], "MPI BARRIER");
+        assert_eq!(found["paths"]["MPI_Barrier"], 6, "{found}");
+        // It calls others of its own while it waits.
+        let inside = found["paths"].as_object().unwrap().keys();
+        assert!(inside.filter(|p| p.starts_with("MPI_Barrier > ")).count() > 0);
+    }
 }
 
 #[test]

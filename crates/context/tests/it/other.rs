@@ -1,5 +1,6 @@
 //! Programs without OpenMP and MPI, modules, marks, bounds, and what the library exports.
 
+use std::io::Read;
 use std::process::{Command, Output};
 
 use crate::build::{compile, shared};
@@ -165,5 +166,46 @@ fn marks_without_the_library() {
                 assert_eq!(seen[0].paths("out"), [""]);
             }
         }
+    }
+}
+
+/// Without a reader, the ring of each thread is filled once, and what finds no room is counted.
+#[test]
+fn changes_that_nobody_takes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = dir.path().join("times");
+    let include = format!("-I{}/../../include", env!("CARGO_MANIFEST_DIR"));
+    let args = ["-O1", "-pthread", &include];
+    if compile("gcc", &args, "region-times.c", &program).is_none() {
+        return;
+    }
+    for (front, rings) in [("", 0), ("+", 8)] {
+        let folder = dir.path().join(format!("files{rings}"));
+        std::fs::create_dir(&folder).expect("a folder");
+        let done = Command::new(&program)
+            .args(["fast", "30000"])
+            .env("LD_PRELOAD", shared("context.so"))
+            .env("SPILE_REGIONS", format!("{front}{}", folder.display()))
+            .status();
+        assert!(done.expect("it starts").success());
+        let file = std::fs::read_dir(&folder).expect("there").next();
+        let file = std::fs::File::open(file.expect("a file").expect("there").path());
+        let mut file = file.expect("there");
+        let mut chunk = vec![0; 65_600];
+        let mut found = 0;
+        // Eight threads have a chunk for counts, and up to eight for changes.
+        for _ in 0..8 * 9 {
+            file.read_exact(&mut chunk).expect("as large as that");
+            let word = |n: usize| {
+                let bytes = chunk[n * 8..n * 8 + 8].try_into().expect("eight");
+                u64::from_le_bytes(bytes)
+            };
+            let [written, lost, taken, first] = [4, 5, 6, 7].map(word);
+            if first > 0 {
+                assert_eq!((written, lost, taken), (32_768, 60_000 - 32_768, 0));
+                found += 1;
+            }
+        }
+        assert_eq!(found, rings);
     }
 }

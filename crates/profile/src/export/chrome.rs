@@ -4,9 +4,11 @@
 use serde_json::{Value, json};
 
 use super::Files;
-use crate::run::{Contexts, OUTSIDE, Run};
+use crate::model::ContextKind;
+use crate::run::{Contexts, OUTSIDE, Run, label};
+use crate::timeline::timelines;
 
-/// A process a profile, a thread a thread, an event of kind `X` a call.
+/// A process a profile, a thread a thread, an event of kind `X` a call, or a time off a processor or in a region.
 pub fn export(run: &Run) -> Files {
     let origin = run.origin();
     let mut events = Vec::new();
@@ -20,31 +22,48 @@ pub fn export(run: &Run) -> Files {
             let title = format!("{} {}", thread.tid, thread.name);
             events.push(named("thread_name", number, thread.tid, title.trim_end()));
         }
-        for event in &profile.events {
-            let mut args = match event.open {
-                true => json!({}),
-                false => json!({ "ret": event.ret }),
-            };
-            let region = contexts.path(event.context).join(crate::run::WITHIN);
-            if region != OUTSIDE {
-                args["region"] = region.into();
+        for (tid, spans) in timelines(profile) {
+            for span in spans {
+                let event = span.event;
+                let mut args = match event.open || event.region() {
+                    true => json!({}),
+                    false => json!({ "ret": event.ret }),
+                };
+                let region = contexts.path(event.context).join(crate::run::WITHIN);
+                if region != OUTSIDE {
+                    args["region"] = region.into();
+                }
+                let row = contexts.row(event.context);
+                let mut kind = match row.map(|c| c.kind) {
+                    _ if event.off() => "off-cpu",
+                    _ if !event.region() => "syscall",
+                    Some(ContextKind::Mpi) => "mpi",
+                    Some(
+                        ContextKind::OmpRegion | ContextKind::OmpBarrier | ContextKind::OmpTask,
+                    ) => "openmp",
+                    Some(ContextKind::Mark | ContextKind::Root) | None => "user",
+                }
+                .to_owned();
+                if event.open {
+                    // (Categories are separated by commas.)
+                    kind += ",unfinished";
+                    args["unfinished"] = true.into();
+                }
+                let name = match event.region() {
+                    true => label(event.context, row),
+                    false => event.call.clone(),
+                };
+                events.push(json!({
+                    "name": name,
+                    "cat": kind,
+                    "ph": "X",
+                    "pid": number,
+                    "tid": tid,
+                    "ts": us(span.start),
+                    "dur": (span.end - span.start) as f64 / 1e3,
+                    "args": args,
+                }));
             }
-            let mut kind = if event.off() { "off-cpu" } else { "syscall" }.to_owned();
-            if event.open {
-                // (Categories are separated by commas.)
-                kind += ",unfinished";
-                args["unfinished"] = true.into();
-            }
-            events.push(json!({
-                "name": event.call,
-                "cat": kind,
-                "ph": "X",
-                "pid": number,
-                "tid": event.tid,
-                "ts": us(event.start_ns),
-                "dur": event.end_ns.saturating_sub(event.start_ns) as f64 / 1e3,
-                "args": args,
-            }));
         }
     }
     let value = json!({ "traceEvents": events, "displayTimeUnit": "ns" });

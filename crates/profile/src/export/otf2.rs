@@ -1,7 +1,7 @@
 //! OTF2: an archive of a trace, as libotf2 3 reads and writes it (its sources, under the BSD licence,
 //! are the format's definition: `OTF2_Buffer.h`, `OTF2_AnchorFile.c`, the writers of definitions and
-//! events). A system-tree node a host, a location group a rank, a location a thread, a region a system
-//! call in a context.
+//! events). A system-tree node a host, a location group a rank, a location a thread, a region a context, or a
+//! system call in one.
 //!
 //! | file | what |
 //! |---|---|
@@ -13,8 +13,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Files;
-use crate::model::{ContextKind, Event};
-use crate::run::{Contexts, Run};
+use crate::model::{Context, ContextKind, Event};
+use crate::run::{Contexts, Run, called};
+use crate::timeline::timelines;
 
 /// Bytes of a chunk: files of definitions and events are made of chunks, each but the last filled
 /// up to this size.
@@ -45,8 +46,38 @@ const LEAVE: u8 = 13;
 const NONE: u32 = u32::MAX;
 const GROUP_IS_PROCESS: u8 = 1;
 const LOCATION_IS_CPU_THREAD: u8 = 1;
-const REGION_IS_FUNCTION: (u8, u8) = (1, 1);
+/// What a region is in files of version 1.0.
+const REGION_IS_FUNCTION: u8 = 1;
+/// What a region is.
+const FUNCTION: u8 = 1;
+const CODE: u8 = 4;
+const PARALLEL: u8 = 5;
+const BARRIER: u8 = 15;
+const TASK: u8 = 20;
+/// What the library calls waits (docs/profile-context.md), and some functions of MPI.
+const ROLES: [(&str, u8); 17] = [
+    ("critical", 12),
+    ("atomic", 14),
+    ("implicit barrier", 16),
+    ("ordered", 18),
+    ("taskwait", 22),
+    ("taskgroup", 22),
+    ("MPI_Barrier", BARRIER),
+    ("MPI_Bcast", 23),
+    ("MPI_Scatter", 23),
+    ("MPI_Gather", 24),
+    ("MPI_Reduce", 24),
+    ("MPI_Allgather", 25),
+    ("MPI_Allreduce", 25),
+    ("MPI_Alltoall", 25),
+    ("MPI_Send", 28),
+    ("MPI_Recv", 28),
+    ("MPI_Sendrecv", 28),
+];
+/// By what a region is known.
 const PARADIGM_USER: u8 = 1;
+const PARADIGM_OPENMP: u8 = 3;
+const PARADIGM_MPI: u8 = 4;
 
 /// Bytes of a record.
 #[derive(Default)]
@@ -236,19 +267,21 @@ impl Definitions {
         let name = self.string(&region.call);
         let within = self.string(&region.within);
         let file = self.string(&region.file);
-        let (kind, role) = REGION_IS_FUNCTION;
+        let (role, paradigm) = region.kind;
         let mut bytes = Bytes::default();
         // Name, description, the older kind, place; then what version 1.1 added.
-        bytes.u32(id).u32(name).u32(within).u8(kind);
+        bytes.u32(id).u32(name).u32(within).u8(REGION_IS_FUNCTION);
         bytes.u32(file).u32(region.line).u32(0);
-        bytes.u32(name).u8(role).u8(PARADIGM_USER).u32(0);
+        bytes.u32(name).u8(role).u8(paradigm).u32(0);
         self.out.define(REGION, &bytes);
     }
 }
 
-/// A system call in a context.
+/// A context, or a system call in one.
 #[derive(PartialEq, Eq, Hash, Clone)]
 struct Region {
+    /// Role and paradigm.
+    kind: (u8, u8),
     call: String,
     within: String,
     file: String,
@@ -287,43 +320,22 @@ pub fn export(run: &Run) -> Files {
         definitions.group(group, &profile.title(), node);
         let shift = profile.header.started_unix_ns - origin;
         let contexts = Contexts::new(profile);
-        let mut by_thread: BTreeMap<u32, Vec<&Event>> = BTreeMap::new();
-        for thread in &profile.data.threads {
-            by_thread.entry(thread.tid).or_default();
-        }
-        for event in &profile.events {
-            by_thread.entry(event.tid).or_default().push(event);
-        }
-        for (tid, mut events) in by_thread {
-            // What contains others comes before them.
-            events.sort_by_key(|e| (e.start_ns, std::cmp::Reverse(e.end_ns)));
+        for (tid, spans) in timelines(profile) {
             let mut out = Chunks::new(EVENTS);
-            let mut clock = 0;
             let mut open: Vec<(u64, u32)> = Vec::new();
-            for event in &events {
-                let region = region(event, &contexts);
+            for span in &spans {
+                let region = region(span.event, &contexts);
                 let next = regions.len() as u32;
                 let number = *regions.entry(region.clone()).or_insert(next);
                 if number == next {
                     definitions.region(number, &region);
                 }
-                // A thread is in one call at a time, in which it can be off its processor; what says
-                // otherwise is cut.
-                let mut start = event.start_ns.saturating_add(shift).max(clock);
-                while let Some((end, region)) = open.last().copied()
-                    && (end <= start || !event.off())
-                {
+                let start = span.start.saturating_add(shift);
+                while let Some((end, region)) = open.pop_if(|(end, _)| *end <= start) {
                     out.event(end, LEAVE, region);
-                    start = start.max(end);
-                    open.pop();
-                }
-                let mut end = event.end_ns.saturating_add(shift).max(start);
-                if let Some((within, _)) = open.last() {
-                    end = end.min(*within);
                 }
                 out.event(start, ENTER, number);
-                open.push((end, number));
-                clock = start;
+                open.push((span.end.saturating_add(shift), number));
             }
             while let Some((end, region)) = open.pop() {
                 out.event(end, LEAVE, region);
@@ -347,15 +359,44 @@ pub fn export(run: &Run) -> Files {
 fn region(event: &Event, contexts: &Contexts) -> Region {
     let row = contexts.row(event.context);
     let row = row.filter(|c| c.kind != ContextKind::Root);
+    let name = match event.region() {
+        true => called(event.context, row),
+        false => event.call.clone(),
+    };
+    // Its own name is not within.
+    let mut within = contexts.path(event.context);
+    if event.region() {
+        within.pop();
+    }
     Region {
+        kind: match event.region() {
+            true => kind(row),
+            false => (FUNCTION, PARADIGM_USER),
+        },
         // An event has no other place for it that programs would show.
         call: match event.open {
-            true => format!("{} (unfinished)", event.call),
-            false => event.call.clone(),
+            true => format!("{name} (unfinished)"),
+            false => name,
         },
-        within: contexts.path(event.context).join(crate::run::WITHIN),
+        within: within.join(crate::run::WITHIN),
         file: row.and_then(|c| c.file.clone()).unwrap_or_default(),
         line: row.and_then(|c| c.line).unwrap_or(0),
+    }
+}
+
+/// Role and paradigm of a context.
+fn kind(context: Option<&Context>) -> (u8, u8) {
+    let Some(context) = context else {
+        return (CODE, PARADIGM_USER);
+    };
+    let role = ROLES.iter().find(|(name, _)| *name == context.name);
+    let role = |other| role.map_or(other, |(_, role)| *role);
+    match context.kind {
+        ContextKind::OmpRegion => (PARALLEL, PARADIGM_OPENMP),
+        ContextKind::OmpBarrier => (role(BARRIER), PARADIGM_OPENMP),
+        ContextKind::OmpTask => (TASK, PARADIGM_OPENMP),
+        ContextKind::Mpi => (role(FUNCTION), PARADIGM_MPI),
+        ContextKind::Root | ContextKind::Mark => (CODE, PARADIGM_USER),
     }
 }
 

@@ -68,6 +68,8 @@ def otf2(path):
 
     sums = collections.Counter()
     regions = collections.Counter()
+    kinds = {}
+    paths = collections.Counter()
     locations = {}
     events = 0
     with otf2.reader.open(path + "/traces.otf2") as trace:
@@ -81,9 +83,15 @@ def otf2(path):
             events += 1
             if isinstance(event, otf2.events.Enter):
                 within = open_at[location]
-                # Off its processor a thread can be in a call.
-                assert not within or event.region.name.startswith("(")
+                # Off its processor a thread can be in a call, everything can be in a region.
+                assert (
+                    not within
+                    or event.region.name.startswith("(")
+                    or is_region(within[-1][0])
+                )
                 within.append((event.region, event.time))
+                kinds[event.region.name] = kind(event.region)
+                paths[" > ".join(r.name for r, _ in within)] += 1
             else:
                 region, start = open_at[location].pop()
                 assert region == event.region
@@ -98,7 +106,20 @@ def otf2(path):
         "locations": locations,
         "regions": regions,
         "events": events,
+        "kinds": kinds,
+        "paths": paths,
     }
+
+
+def kind(region):
+    """Its paradigm and role."""
+    return f"{region.paradigm} {region.region_role}".replace("Paradigm.", "").replace(
+        "RegionRole.", ""
+    )
+
+
+def is_region(region):
+    return kind(region).startswith(("OPENMP", "MPI")) or kind(region) == "USER CODE"
 
 
 def chrome(path):
@@ -106,6 +127,8 @@ def chrome(path):
     with open(path) as f:
         events = json.load(f)["traceEvents"]
     sums = collections.Counter()
+    kinds = collections.Counter()
+    threads = collections.defaultdict(list)
     names = []
     unfinished = 0
     for event in events:
@@ -116,11 +139,30 @@ def chrome(path):
             continue
         assert event["ph"] == "X" and event["ts"] >= 0 and event["dur"] >= 0
         assert isinstance(event["name"], str) and isinstance(event["cat"], str)
-        sums[event["name"]] += round(event["dur"] * 1000)
+        sums[event["name"].split(" (")[0] or event["name"]] += round(event["dur"] * 1000)
+        kinds[event["cat"].split(",")[0]] += 1
+        threads[event["pid"], event["tid"]].append(event)
         if "unfinished" in event["cat"].split(","):
             assert event["args"]["unfinished"] is True and "ret" not in event["args"]
             unfinished += 1
-    return {"exclusive": sums, "names": names, "unfinished": unfinished}
+    paths = collections.Counter()
+    for events in threads.values():
+        # Events of kind X are within each other, or apart. (Times are decimals of microseconds.)
+        inside = []
+        for event in sorted(events, key=lambda e: (e["ts"], -e["dur"])):
+            begin, end = (round(t * 1000) for t in (event["ts"], event["ts"] + event["dur"]))
+            while inside and inside[-1][1] <= begin:
+                inside.pop()
+            assert not inside or end <= inside[-1][1] + 1, (event, inside)
+            inside.append((event["name"], end))
+            paths[" > ".join(name for name, _ in inside)] += 1
+    return {
+        "exclusive": sums,
+        "names": names,
+        "unfinished": unfinished,
+        "kinds": kinds,
+        "paths": paths,
+    }
 
 
 KINDS = {

@@ -11,6 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use spile_profile::export::{FORMATS, Format};
+use spile_profile::run::Contexts;
 use spile_profile::{BLOCKED, Event, PREEMPTED, READY, Run, testgen};
 use tools::{output, tools};
 
@@ -77,10 +78,19 @@ fn by_call(run: &Run) -> BTreeMap<String, u64> {
     calls.iter().map(|c| (c.name.clone(), c.time())).collect()
 }
 
+/// Time by what it is called in traces: calls, and regions by the last part of their paths, up to their place.
 fn by_event(run: &Run) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
-    for event in run.profiles.iter().flat_map(|p| &p.events) {
-        *sums.entry(event.call.clone()).or_default() += event.end_ns - event.start_ns;
+    for profile in &run.profiles {
+        let contexts = Contexts::new(profile);
+        for event in &profile.events {
+            let name = match event.region() {
+                true => contexts.path(event.context).pop().unwrap_or_default(),
+                false => event.call.clone(),
+            };
+            let name = name.split(" (").next().unwrap_or_default().to_owned();
+            *sums.entry(name).or_default() += event.end_ns - event.start_ns;
+        }
     }
     sums
 }
@@ -154,6 +164,24 @@ fn otf2_by_otf2() {
         found["regions"]["futex pi.c:48"].as_u64() > Some(0),
         "{found}"
     );
+    // What regions are, and what is within them.
+    for (name, what) in [
+        ("MPI_Allreduce", "MPI COLL_ALL2ALL"),
+        ("parallel reduce", "OPENMP PARALLEL"),
+        ("barrier of reduce", "OPENMP BARRIER"),
+        ("poll", "USER FUNCTION"),
+    ] {
+        assert_eq!(found["kinds"][name], what, "{found}");
+    }
+    // (Twelve threads with twelve calls each at most; one of each rank calls MPI.)
+    for (within, count) in [
+        ("MPI_Allreduce > poll", 4 * 9),
+        ("parallel reduce > barrier of reduce > futex", 12 * 12),
+        ("parallel main > barrier of main > futex", 12 * 12),
+        ("read", 4 * 12),
+    ] {
+        assert_eq!(found["paths"][within], count, "{within}: {found}");
+    }
     for seed in 0..3 {
         check(&odd(seed), "otf2");
     }
@@ -186,7 +214,7 @@ fn times_off_a_processor() {
     let mut profile = testgen::example(0, 1, 1);
     let calls = profile.events.clone();
     profile.events.clear();
-    for call in calls {
+    for call in calls.into_iter().filter(|e| !e.region()) {
         // In a call one after the other, up to its end, and outside of calls.
         let length = (call.end_ns - call.start_ns) / 4;
         for (name, start) in [
@@ -245,6 +273,17 @@ fn chrome_by_its_description() {
     let found = check(&run, "chrome");
     same(&found, &by_event(&run), 100);
     assert!(found["names"].to_string().contains("rank 3 on node2"));
+    for (within, count) in [
+        ("MPI_Allreduce > poll", 4 * 9),
+        (
+            "parallel reduce (pi.c:48) > barrier of reduce (pi.c:48) > futex",
+            12 * 12,
+        ),
+    ] {
+        assert_eq!(found["paths"][within], count, "{within}: {found}");
+    }
+    assert_eq!(found["kinds"]["mpi"], 36);
+    assert_eq!(found["kinds"]["openmp"], 2 * 144 + 2 * 12);
     for seed in 0..3 {
         check(&odd(seed), "chrome");
     }

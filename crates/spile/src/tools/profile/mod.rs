@@ -1,5 +1,6 @@
 //! `spile profile`: where the time of an application goes.
 
+mod changes;
 mod kept;
 mod ranks;
 mod rows;
@@ -71,7 +72,7 @@ pub struct Profile {
     /// Tell which futexes threads wait for, and who wakes whom
     #[arg(long, conflicts_with_all = ["system", "noise"])]
     futexes: bool,
-    /// Write each call and each time off a processor to the file, for time lines
+    /// Write each call, time off a processor and time in a region to the file, for time lines
     #[arg(long)]
     trace: bool,
     /// Do not load the library that tells parallel regions, barriers and MPI calls apart
@@ -140,7 +141,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
                 );
             }
             if !cli.no_regions {
-                folder = regions();
+                folder = regions(cli.trace);
             }
         }
     }
@@ -234,7 +235,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
 
 /// Has the command load the library that tells which part of a program a thread is in; the folder where it
 /// counts times.
-fn regions() -> Option<Folder> {
+fn regions(trace: bool) -> Option<Folder> {
     let own = spile_debuginfo::trust::own_folder;
     let mut variables = match spile_context::environment(|name| std::env::var_os(name), own) {
         Ok(variables) => variables,
@@ -245,7 +246,7 @@ fn regions() -> Option<Folder> {
             return None;
         }
     };
-    let folder = Folder::new();
+    let folder = Folder::new(trace);
     match &folder {
         Ok(folder) => variables.push((times::VARIABLE, folder.value())),
         Err(why) => tell(format_args!(

@@ -18,6 +18,7 @@
 //! | `ready` | thread, region, time ready within faults |
 //! | `part_off` | thread, region, 1 if it could run, time off its processor in the program itself; `user` has it too |
 //! | `counts` | thread, the program's bits, name of the file and place there where it counts its times in regions |
+//! | `changes` | thread: it has changes of regions to be taken |
 //! | `times` | thread, region, call, N:CALLS by histogram's bucket: of times below 2^(N - 64) ns |
 //! | `stack` | thread, region, call, count, sum; then a line a frame, the innermost first, and a line of `.` |
 //! | `futex` | process, address, region, waits, sum, most, the variable there |
@@ -31,6 +32,7 @@
 
 mod counts;
 mod ends;
+mod intervals;
 mod lives;
 mod places;
 
@@ -51,12 +53,14 @@ const TID_BITS: u32 = 22;
 const REUSED: u32 = 10_000_000;
 
 /// Rows that come when something happens, and belong to no account.
-const LIVES: [&[u8]; 7] = [
+const LIVES: [&[u8]; 9] = [
     b"start\t",
     b"exec\t",
     b"exit\t",
     b"cut\t",
     b"region\t",
+    b"counts\t",
+    b"changes\t",
     b"event\t",
     b"off\t",
 ];
@@ -230,6 +234,7 @@ impl Rows {
                 })?;
             }
             "counts" => self.counts(&mut f)?,
+            "changes" => self.changes(&mut f)?,
             "region" => self.region(&mut f)?,
             "call" => self.calls(&mut f)?,
             "event" => self.event(&mut f)?,
@@ -252,6 +257,7 @@ impl Rows {
             "end" => self.ended = true,
             "account" => {
                 self.add_cuts();
+                self.take_changes(None, false);
                 self.snapshot.at_ns = self.since(f.number()?);
                 let unseen: u64 = f.number()?;
                 self.snapshot.recorder.displaced = f.number()?;

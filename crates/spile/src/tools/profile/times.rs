@@ -3,6 +3,7 @@
 //!
 //! A file belongs to the program that made it, so what is in it is only believed as numbers.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -15,10 +16,10 @@ pub const VARIABLE: &str = "SPILE_REGIONS";
 
 /// A chunk: a head, then for each region number how often the thread entered it, and for how many
 /// ticks it was there.
-const HEAD: u64 = 64;
-const CELL: u64 = 16;
-const CELLS: u64 = 4096;
-const CHUNK: u64 = HEAD + CELL * CELLS;
+pub(super) const HEAD: u64 = 64;
+pub(super) const CELL: u64 = 16;
+pub(super) const CELLS: u64 = 4096;
+pub(super) const CHUNK: u64 = HEAD + CELL * CELLS;
 /// A thread has no more chunks than that.
 const CHUNKS: usize = 16;
 
@@ -31,7 +32,9 @@ pub struct Folder {
     folder: tempfile::TempDir,
     /// Locked: the session lives.
     _lock: File,
-    clock: Clock,
+    pub(super) clock: Clock,
+    /// Whether changes are written down.
+    trace: bool,
 }
 
 /// What a thread was in.
@@ -44,11 +47,12 @@ pub struct Counted {
 }
 
 impl Folder {
-    /// Makes the folder, in memory where the system has a place for it.
+    /// Makes the folder, in memory where the system has a place for it. `trace`: changes of regions are
+    /// written down.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn new() -> io::Result<Folder> {
+    pub fn new(trace: bool) -> io::Result<Folder> {
         let uid = rustix::process::geteuid().as_raw();
         let shared = Path::new("/dev/shm");
         let parent = match shared.is_dir() {
@@ -71,12 +75,16 @@ impl Folder {
             folder,
             _lock: lock,
             clock: Clock::new(),
+            trace,
         })
     }
 
-    /// The value of [`VARIABLE`]: a colon in front of the path asks for the kernel's clock.
+    /// The value of [`VARIABLE`]: a plus in front of the path asks for changes, a colon for the kernel's clock.
     pub fn value(&self) -> std::ffi::OsString {
         let mut value = std::ffi::OsString::new();
+        if self.trace {
+            value.push("+");
+        }
         if self.clock.start.is_none() {
             value.push(":");
         }
@@ -91,16 +99,7 @@ impl Folder {
     /// # Errors
     /// Where there is no such file, or it is none of the library's.
     pub fn read(&self, file: u64, place: u64, numbers: u32, until: Ns) -> io::Result<Counted> {
-        let path: PathBuf = self.folder.path().join(format!("{file:016x}"));
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(
-                (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32,
-            )
-            .open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
+        let file = self.open(file, false)?;
         let mut out = Counted::default();
         let rate = self.clock.rate();
         let mut next = Some(place);
@@ -134,9 +133,31 @@ impl Folder {
         out.regions.retain(|r| r.0 != 0);
         Ok(out)
     }
+
+    /// The path of a process's file.
+    pub(super) fn path_of(&self, file: u64) -> PathBuf {
+        self.folder.path().join(format!("{file:016x}"))
+    }
+
+    /// Opens a process's file.
+    pub(super) fn open(&self, file: u64, write: bool) -> io::Result<File> {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(write)
+            .custom_flags(
+                (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32,
+            )
+            .open(self.path_of(file))?;
+        // What is written to must be nothing else by another name.
+        let of = file.metadata()?;
+        if !of.is_file() || write && of.nlink() > 1 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(file)
+    }
 }
 
-fn word(bytes: &[u8]) -> u64 {
+pub(super) fn word(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .take(8)
@@ -166,11 +187,38 @@ fn sweep(parent: &Path, uid: u32) {
     }
 }
 
-/// Makes nanoseconds of the monotonic clock of the processors' counter, by two readings of both.
+/// Makes nanoseconds of the monotonic clock of the processors' counter, by readings of both.
 #[derive(Debug)]
-struct Clock {
+pub(super) struct Clock {
     /// Counter and clock at the start; none where the library reads the kernel's clock.
     start: Option<(u64, Ns)>,
+    /// The same from time to time, because the kernel makes its clock faster and slower.
+    marks: RefCell<Vec<(u64, Ns)>>,
+}
+
+/// How far apart the marks are, in nanoseconds.
+const APART: Ns = 1_000_000_000;
+
+/// When was it that the counter was at some number? By readings of both clocks in their order.
+#[derive(Debug)]
+pub(super) struct Line(Vec<(u64, Ns)>);
+
+impl Line {
+    /// The monotonic clock when the counter was that.
+    pub(super) fn when(&self, ticks: u64) -> Ns {
+        let next = self.0.partition_point(|(at, _)| *at < ticks);
+        let next = next.clamp(1, self.0.len().max(2) - 1);
+        let (Some(&from), Some(&to)) = (self.0.get(next - 1), self.0.get(next)) else {
+            return ticks;
+        };
+        Rate::between(from, to).when(ticks)
+    }
+
+    /// The first reading.
+    #[cfg(test)]
+    pub(super) fn first(&self) -> (u64, Ns) {
+        self.0.first().copied().unwrap_or_default()
+    }
 }
 
 /// A [`Clock`] as of some time after the start.
@@ -183,7 +231,29 @@ struct Rate {
 
 impl Clock {
     fn new() -> Clock {
-        Clock { start: both() }
+        let start = both();
+        Clock {
+            start,
+            marks: RefCell::new(start.into_iter().collect()),
+        }
+    }
+
+    /// As of now.
+    pub(super) fn line(&self) -> Line {
+        let mut marks = self.marks.borrow_mut();
+        let Some(last) = marks.last().copied() else {
+            return Line(Vec::new());
+        };
+        let Some(now) = both() else {
+            return Line(marks.clone());
+        };
+        if now.1.saturating_sub(last.1) >= APART {
+            marks.push(now);
+            return Line(marks.clone());
+        }
+        let mut all = marks.clone();
+        all.push(now);
+        Line(all)
     }
 
     fn rate(&self) -> Rate {
@@ -193,15 +263,19 @@ impl Clock {
                 rate: 1.0,
             };
         };
+        Rate::between(start, end)
+    }
+}
+
+impl Rate {
+    fn between(start: (u64, Ns), end: (u64, Ns)) -> Rate {
         let rate = match end.0.checked_sub(start.0) {
             None | Some(0) => 1.0,
             Some(ticks) => end.1.saturating_sub(start.1) as f64 / ticks as f64,
         };
         Rate { start, rate }
     }
-}
 
-impl Rate {
     fn span(self, ticks: u64) -> Ns {
         (ticks as f64 * self.rate) as Ns
     }
@@ -257,7 +331,7 @@ mod tests {
     /// A file as the library writes it: numbers 1 and 4,097, in the second of two chunks.
     #[test]
     fn what_is_counted_is_read() {
-        let folder = Folder::new().expect("a folder");
+        let folder = Folder::new(false).expect("a folder");
         let path = folder.folder.path().join(format!("{:016x}", 7));
         let file = File::create(&path).expect("made");
         file.set_len(3 * CHUNK).expect("sparse");

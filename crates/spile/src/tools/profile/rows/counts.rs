@@ -4,18 +4,28 @@ use std::collections::HashMap;
 
 use spile_profile::model::{Ns, Snapshot};
 
+use super::super::changes::Ring;
+use super::intervals::Inside;
 use super::{Fields, Rows};
 
 /// Where a thread counts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Place {
     /// Its place among the threads.
-    thread: usize,
+    pub(super) thread: usize,
     /// The bits of its program in the numbers of regions.
-    program: u64,
+    pub(super) program: u64,
     /// The name of the file, and the place of the thread's first chunk there.
-    file: u64,
-    chunk: u64,
+    pub(super) file: u64,
+    pub(super) chunk: u64,
+    /// When the thread ended or executed another program.
+    pub(super) until: Option<Ns>,
+    /// Nothing comes from there any more.
+    pub(super) done: bool,
+    /// What it wrote down for time lines, the regions that it is in by that, and whether that could be read.
+    pub(super) ring: Ring,
+    pub(super) inside: Inside,
+    pub(super) unread: bool,
 }
 
 impl Rows {
@@ -26,6 +36,7 @@ impl Rows {
             program: f.number()?,
             file: f.number::<i64>()? as u64,
             chunk: f.number()?,
+            ..Place::default()
         };
         self.counts.push(place);
         Some(())
@@ -50,7 +61,8 @@ impl Rows {
                 continue;
             };
             let (tid, pid) = (thread.tid, thread.pid);
-            let until = thread.ended_ns.unwrap_or(snapshot.at_ns) + self.origin.max(0) as Ns;
+            let until = place.until.or(thread.ended_ns).unwrap_or(snapshot.at_ns)
+                + self.origin.max(0) as Ns;
             let number = |n: u32| place.program | u64::from(n);
             let below = ends.get(&(pid, place.program >> 32)).copied().unwrap_or(0);
             let folder = self.folder.as_ref();
@@ -75,9 +87,19 @@ impl Rows {
         snapshot
             .context_times
             .sort_by_key(|row| (row.tid, row.context));
-        if failed > 0 {
-            let what = "threads whose times in regions could not be read";
-            snapshot.lost.insert(what.into(), failed);
+        let lost = self.counts.iter().map(|place| place.ring.lost);
+        let unread = self.counts.iter().filter(|place| place.unread).count() as u64;
+        for (n, what) in [
+            (failed, "threads whose times in regions could not be read"),
+            (unread, "threads whose changes of regions could not be read"),
+            (
+                lost.fold(0, u64::saturating_add),
+                "changes of regions in the time line: they came faster than they were read",
+            ),
+        ] {
+            if n > 0 {
+                snapshot.lost.insert(what.into(), n);
+            }
         }
     }
 }

@@ -126,6 +126,7 @@ impl Rows {
                 self.unseen(*pid, *tid, at_end(*pid, *tid));
             }
         }
+        self.intervals_stay_open();
         if self.malformed > 0 {
             let what = "rows of the recording: they were not as they should be";
             self.snapshot.lost.insert(what.into(), self.malformed);

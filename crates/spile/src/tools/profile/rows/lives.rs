@@ -82,6 +82,7 @@ impl Rows {
         let name = f.quoted()?;
         self.first.get_or_insert(pid);
         let (place, new) = self.made(key);
+        self.changes_end(place, at);
         let thread = self.snapshot.threads.get_mut(place)?;
         // A leader that had ended is known, though its times begin again.
         if new && first != 0 {
@@ -109,6 +110,7 @@ impl Rows {
         let at = self.since(when);
         let (place, _) = self.made(key);
         self.is(place, pid, ppid, name);
+        self.changes_end(place, at);
         let thread = self.snapshot.threads.get_mut(place)?;
         thread.ended_ns = Some(at);
         let leads = thread.tid % REUSED == pid;

@@ -1,0 +1,263 @@
+//! The trace as time lines: what each thread did, one thing within another.
+//!
+//! A thread is in regions, in one call at a time, and off its processor within that or outside of calls.
+//! Times of regions are by the program's own clock, all others by the kernel's, so that the two can be apart by
+//! some nanoseconds. Each call says which region it was made in: where a region's beginning or end lies within
+//! a call by its times, it is moved to the call's beginning or end.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use crate::model::{Event, Ns, Profile, ROOT};
+use crate::run::Contexts;
+
+/// An event in a time line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Span<'a> {
+    /// The event, whose times may be a little different.
+    pub event: &'a Event,
+    /// Its beginning.
+    pub start: Ns,
+    /// Its end, not before the beginning, and not after that of what it is within.
+    pub end: Ns,
+    /// How many regions it is within.
+    pub depth: usize,
+}
+
+/// The spans of each thread, by its number. They stand in the order of their beginnings, and before what is
+/// within them. Threads without events are there, too.
+pub fn timelines(profile: &Profile) -> BTreeMap<u32, Vec<Span<'_>>> {
+    let contexts = Contexts::new(profile);
+    let mut depths: HashMap<u32, usize> = HashMap::new();
+    let mut threads: BTreeMap<u32, Vec<Span>> = BTreeMap::new();
+    for thread in &profile.data.threads {
+        threads.entry(thread.tid).or_default();
+    }
+    for event in &profile.events {
+        let depth = match event.region() {
+            // (For the order of regions that begin and end together.)
+            true => *depths
+                .entry(event.context)
+                .or_insert_with(|| contexts.chain(event.context).len()),
+            false => usize::MAX - usize::from(!event.off()),
+        };
+        threads.entry(event.tid).or_default().push(Span {
+            event,
+            start: event.start_ns,
+            end: event.end_ns.max(event.start_ns),
+            depth,
+        });
+    }
+    for spans in threads.values_mut() {
+        spans.sort_by_key(order);
+        align(spans);
+        spans.sort_by_key(order);
+        nest(spans);
+    }
+    threads
+}
+
+/// What contains others comes before them.
+fn order(span: &Span<'_>) -> (Ns, Reverse<Ns>, usize) {
+    (span.start, Reverse(span.end), span.depth)
+}
+
+/// Moves beginnings and ends of regions that lie within calls.
+fn align(spans: &mut [Span<'_>]) {
+    // What the thread changes regions at, with the one that it is in from then on.
+    let mut changes: Vec<(Ns, u32)> = Vec::new();
+    let mut inside: Vec<(Ns, u32)> = Vec::new();
+    for region in spans.iter().filter(|s| s.event.region()) {
+        leave(&mut inside, &mut changes, region.start);
+        inside.push((region.end, region.event.context));
+        changes.push((region.start, region.event.context));
+    }
+    leave(&mut inside, &mut changes, Ns::MAX);
+
+    let mut moved: HashMap<Ns, Ns> = HashMap::new();
+    // No change is in the middle of these.
+    let blocks = spans.iter().filter(|s| !s.event.region());
+    let mut blocks = blocks.map(|s| (s.start, s.end, s.event.context)).peekable();
+    let (mut before, mut last) = (ROOT, 0);
+    let mut next = changes.iter().peekable();
+    while let Some((at, to)) = next.next() {
+        let mut after = *to;
+        while let Some((_, to)) = next.next_if(|(t, _)| t == at) {
+            after = *to;
+        }
+        while blocks.next_if(|(_, end, _)| end <= at).is_some() {}
+        let mut to = *at;
+        if let Some((start, end, context)) = blocks.peek().copied()
+            && start < *at
+        {
+            let nearer = at - start < end - at;
+            let early = context != before && (context == after || nearer);
+            to = if early { start } else { end };
+        }
+        to = to.max(last);
+        if to != *at {
+            moved.insert(*at, to);
+        }
+        (before, last) = (after, to);
+    }
+    for span in spans.iter_mut().filter(|s| s.event.region()) {
+        let to = |at: Ns| moved.get(&at).copied().unwrap_or(at);
+        (span.start, span.end) = (to(span.start), to(span.end));
+        span.end = span.end.max(span.start);
+    }
+}
+
+/// Leaves the regions that end by then.
+fn leave(inside: &mut Vec<(Ns, u32)>, changes: &mut Vec<(Ns, u32)>, by: Ns) {
+    while let Some((end, _)) = inside.pop_if(|(end, _)| *end <= by) {
+        let around = inside.last().map_or(ROOT, |(_, context)| *context);
+        changes.push((end, around));
+    }
+}
+
+/// Cuts what does not lie within another and not outside of it either, as damaged files have it.
+fn nest(spans: &mut [Span<'_>]) {
+    let mut open: Vec<(Ns, &Event)> = Vec::new();
+    let mut clock = 0;
+    for span in spans.iter_mut() {
+        let mut start = span.start.max(clock);
+        // Nothing but being off a processor is within a call.
+        while let Some((end, _)) =
+            open.pop_if(|(end, over)| *end <= start || !over.region() && !span.event.off())
+        {
+            start = start.max(end);
+        }
+        let mut end = span.end.max(start);
+        if let Some((within, _)) = open.last() {
+            end = end.min(*within);
+        }
+        span.depth = open.iter().filter(|(_, over)| over.region()).count();
+        open.push((end, span.event));
+        (span.start, span.end, clock) = (start, end, start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{BLOCKED, Context, REGION};
+
+    /// A thread's events: name, context, beginning, end. Context 2 is within 1.
+    fn of(events: &[(&str, u32, Ns, Ns)]) -> Vec<(String, u32, Ns, Ns, usize)> {
+        let event = |(call, context, start_ns, end_ns): &(&str, u32, Ns, Ns)| Event {
+            tid: 1,
+            call: (*call).to_owned(),
+            context: *context,
+            start_ns: *start_ns,
+            end_ns: *end_ns,
+            ..Event::default()
+        };
+        let mut profile = Profile {
+            events: events.iter().map(event).collect(),
+            ..Profile::default()
+        };
+        for (id, parent) in [(1, None), (2, Some(1)), (3, None)] {
+            profile.data.contexts.push(Context {
+                id,
+                parent,
+                ..Context::default()
+            });
+        }
+        let lines = timelines(&profile);
+        let spans = lines[&1].iter();
+        let spans = spans.map(|s| {
+            (
+                s.event.call.clone(),
+                s.event.context,
+                s.start,
+                s.end,
+                s.depth,
+            )
+        });
+        spans.collect()
+    }
+
+    #[track_caller]
+    fn same(events: &[(&str, u32, Ns, Ns)], wanted: &[(&str, u32, Ns, Ns, usize)]) {
+        let wanted: Vec<_> = wanted
+            .iter()
+            .map(|w| (w.0.to_owned(), w.1, w.2, w.3, w.4))
+            .collect();
+        assert_eq!(of(events), wanted);
+    }
+
+    #[test]
+    fn calls_are_in_regions_and_waits_in_calls() {
+        same(
+            &[
+                (REGION, 2, 20, 60),
+                (REGION, 1, 10, 90),
+                (BLOCKED, 2, 35, 40),
+                ("futex", 2, 30, 50),
+                ("write", 0, 95, 99),
+            ],
+            &[
+                (REGION, 1, 10, 90, 0),
+                (REGION, 2, 20, 60, 1),
+                ("futex", 2, 30, 50, 2),
+                (BLOCKED, 2, 35, 40, 2),
+                ("write", 0, 95, 99, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_change_within_a_call_goes_to_its_edge() {
+        // Into 2 by its clock 3 after the call in 2 began, and back to 1 before it ended; then a call in 1
+        // begins while it is in 2, and the next is in no region.
+        same(
+            &[
+                ("a", 2, 20, 30),
+                (REGION, 2, 23, 28),
+                ("b", 1, 40, 50),
+                (REGION, 2, 35, 42),
+                (REGION, 1, 10, 63),
+                ("c", 0, 60, 70),
+            ],
+            &[
+                (REGION, 1, 10, 60, 0),
+                (REGION, 2, 20, 30, 1),
+                ("a", 2, 20, 30, 2),
+                (REGION, 2, 35, 40, 1),
+                ("b", 1, 40, 50, 1),
+                ("c", 0, 60, 70, 0),
+            ],
+        );
+        // From one region into another, within a time off the processor in the first.
+        same(
+            &[
+                (REGION, 1, 10, 25),
+                (REGION, 3, 25, 40),
+                (BLOCKED, 1, 20, 30),
+            ],
+            &[
+                (REGION, 1, 10, 30, 0),
+                (BLOCKED, 1, 20, 30, 1),
+                (REGION, 3, 30, 40, 0),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_overlaps_is_cut() {
+        same(
+            &[
+                ("a", 0, 10, 30),
+                ("b", 0, 20, 40),
+                (REGION, 1, 15, 50),
+                (BLOCKED, 0, 5, 12),
+            ],
+            &[
+                (BLOCKED, 0, 5, 12, 0),
+                ("a", 0, 12, 30, 0),
+                ("b", 0, 30, 40, 0),
+                (REGION, 1, 40, 50, 0),
+            ],
+        );
+    }
+}

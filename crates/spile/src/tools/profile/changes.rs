@@ -1,0 +1,231 @@
+//! Changes of regions: what the library in the program writes down for time lines, in rings beside its
+//! counts (docs/profile-context.md has their layout).
+
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::FallocateFlags;
+use spile_profile::model::Ns;
+
+use super::times::{CELL, CELLS, CHUNK, Folder, HEAD, word};
+
+/// Chunks of a thread's ring.
+const RING: usize = 8;
+/// Where the words are of a thread's first chunk.
+const WRITTEN: u64 = 32;
+const TAKEN: u64 = 48;
+/// Where a chunk's word is that has the next chunk's place.
+const NEXT: u64 = 16;
+/// Bits of a change beside the region's number.
+const ENTERED: u64 = 1 << 32;
+const AFTER_LOST: u64 = 1 << 33;
+
+/// A change of region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// The region's number, 0 for none.
+    pub number: u32,
+    /// It was entered, and not come back to.
+    pub entered: bool,
+    /// Changes before it found no room.
+    pub after_lost: bool,
+    /// The monotonic clock.
+    pub at: Ns,
+}
+
+/// A thread's ring.
+#[derive(Debug, Default)]
+pub struct Ring {
+    /// Changes that were taken.
+    taken: u64,
+    /// Changes that found no room.
+    pub lost: u64,
+    /// Places of the chunks that are known.
+    chunks: Vec<u64>,
+}
+
+impl Ring {
+    /// Takes the changes since the last time, up to the first of a region that is not `known` yet. `file` and
+    /// `place` are as in [`Folder::read`].
+    ///
+    /// # Errors
+    /// Where there is no such file, or it is none of the library's.
+    pub fn take(
+        &mut self,
+        folder: &Folder,
+        (file, place): (u64, u64),
+        known: impl Fn(u32) -> bool,
+    ) -> io::Result<Vec<Change>> {
+        let wrong = || io::Error::from(io::ErrorKind::InvalidData);
+        let file = folder.open(file, true)?;
+        let head = place.checked_mul(CHUNK).ok_or_else(wrong)?;
+        let mut words = [0; 32];
+        file.read_exact_at(&mut words, head + WRITTEN)?;
+        let [written, lost, _, first] = [0, 8, 16, 24].map(|at| word(&words[at..]));
+        self.lost = lost;
+        let count = written.checked_sub(self.taken).ok_or_else(wrong)?;
+        if count > RING as u64 * CELLS {
+            return Err(wrong());
+        }
+        let line = folder.clock.line();
+        let mut out = Vec::with_capacity(count as usize);
+        let mut bytes = vec![0; (CELLS * CELL) as usize];
+        'all: while self.taken < written {
+            let nth = (self.taken / CELLS) as usize % RING;
+            while self.chunks.len() <= nth {
+                let next = match self.chunks.last() {
+                    None => first,
+                    Some(last) => {
+                        let mut bytes = [0; 8];
+                        file.read_exact_at(&mut bytes, last * CHUNK + NEXT)?;
+                        word(&bytes)
+                    }
+                };
+                let place = next.checked_sub(1).ok_or_else(wrong)?;
+                place
+                    .checked_add(1)
+                    .and_then(|end| end.checked_mul(CHUNK))
+                    .ok_or_else(wrong)?;
+                self.chunks.push(place);
+            }
+            let from = self.taken % CELLS;
+            let length = (CELLS - from).min(written - self.taken);
+            let cells = &mut bytes[..(length * CELL) as usize];
+            file.read_exact_at(cells, self.chunks[nth] * CHUNK + HEAD + from * CELL)?;
+            for cell in cells.chunks_exact(CELL as usize) {
+                let (what, ticks) = (word(cell), word(&cell[8..]));
+                let number = u32::from(what as u16);
+                if number != 0 && !known(number) {
+                    break 'all;
+                }
+                self.taken += 1;
+                out.push(Change {
+                    number,
+                    entered: what & ENTERED != 0,
+                    after_lost: what & AFTER_LOST != 0,
+                    at: line.when(ticks),
+                });
+            }
+        }
+        file.write_all_at(&self.taken.to_le_bytes(), head + TAKEN)?;
+        Ok(out)
+    }
+
+    /// Gives the ring's memory back: its thread has ended.
+    pub fn release(&self, folder: &Folder, file: u64) {
+        let Ok(file) = folder.open(file, true) else {
+            return;
+        };
+        for place in &self.chunks {
+            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // (Where the file system cannot, it goes with the folder.)
+            let _ = rustix::fs::fallocate(&file, how, place * CHUNK, CHUNK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    struct Library {
+        folder: Folder,
+        file: File,
+        start: u64,
+    }
+
+    impl Library {
+        /// A file with room for a first chunk and a ring, at places 1 to 9.
+        fn new() -> Library {
+            let folder = Folder::new(true).expect("a folder");
+            let file = File::create(folder.path_of(5)).expect("made");
+            file.set_len(10 * CHUNK).expect("sparse");
+            let start = folder.clock.line().first().0;
+            let library = Library {
+                folder,
+                file,
+                start,
+            };
+            library.put(CHUNK + 56, 3);
+            for place in 2..9 {
+                library.put(place * CHUNK + NEXT, place + 2);
+            }
+            library
+        }
+
+        fn put(&self, at: u64, word: u64) {
+            self.file
+                .write_all_at(&word.to_le_bytes(), at)
+                .expect("written");
+        }
+
+        fn change(&self, nth: u64, what: u64) {
+            let at = (2 + nth / CELLS % RING as u64) * CHUNK + HEAD + nth % CELLS * CELL;
+            self.put(at, what);
+            self.put(at + 8, self.start + nth);
+            self.put(CHUNK + WRITTEN, nth + 1);
+        }
+    }
+
+    #[test]
+    fn changes_are_taken_once_over_the_ring_s_end() {
+        let library = Library::new();
+        let mut ring = Ring::default();
+        let all = RING as u64 * CELLS;
+        let mut found = 0;
+        for nth in 0..all + 10 {
+            library.change(nth, (nth % 7) | ((nth + 1) % 2 * ENTERED));
+            if nth % 5000 == 4999 || nth == all + 9 {
+                let changes = ring.take(&library.folder, (5, 1), |_| true).expect("there");
+                for change in changes {
+                    assert_eq!(u64::from(change.number), found % 7);
+                    assert_eq!(change.entered, found.is_multiple_of(2));
+                    found += 1;
+                }
+                assert_eq!(found, nth + 1);
+            }
+        }
+        library.put(CHUNK + WRITTEN + 8, 4);
+        assert!(
+            ring.take(&library.folder, (5, 1), |_| true)
+                .expect("there")
+                .is_empty()
+        );
+        assert_eq!(ring.lost, 4);
+        ring.release(&library.folder, 5);
+    }
+
+    #[test]
+    fn what_is_not_announced_yet_waits() {
+        let library = Library::new();
+        let mut ring = Ring::default();
+        for (nth, number) in [1, 2, 9, 0].into_iter().enumerate() {
+            library.change(nth as u64, number);
+        }
+        let mut take = |known: fn(u32) -> bool| {
+            let changes = ring.take(&library.folder, (5, 1), known).expect("there");
+            changes.iter().map(|c| c.number).collect::<Vec<_>>()
+        };
+        assert_eq!(take(|n| n < 9), [1, 2]);
+        assert!(take(|n| n < 9).is_empty());
+        assert_eq!(take(|_| true), [9, 0]);
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let library = Library::new();
+        let take = |place| Ring::default().take(&library.folder, (5, place), |_| true);
+        library.put(CHUNK + WRITTEN, RING as u64 * CELLS + 1);
+        assert!(take(1).is_err());
+        library.put(CHUNK + WRITTEN, 1);
+        for chunk in [0, u64::MAX, 1 << 60, 40] {
+            library.put(CHUNK + 56, chunk);
+            assert!(take(1).is_err(), "{chunk}");
+        }
+        for place in [u64::MAX, 1 << 60, 40] {
+            assert!(take(place).is_err(), "{place}");
+        }
+    }
+}
