@@ -3,11 +3,10 @@
 use std::fmt;
 
 use spile_ir::marks::{In, Marks};
-use spile_ir::{BodyFacts, Event, HandlerId, Inst, NrSet, Program, Space, Ty};
+use spile_ir::{BodyFacts, Event, HandlerId, Inst, NrSet, Program, Ty};
 
-use crate::alike;
 use crate::asm::{Asm, Function};
-use crate::at_return;
+use crate::attach::{self, AttachPlan, Group};
 use crate::depth;
 use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
@@ -23,7 +22,6 @@ use crate::lower::{
     CTX, Gen, NR, Pool, RING, TMP, USER_TEXT, VERDICT, asks_number, field_types, kept_bytes,
     output_piece, rethrown_fields,
 };
-use crate::means;
 use crate::plan::{Needs, Plan};
 use crate::regalloc::{self, Alloc};
 use crate::tree;
@@ -116,11 +114,12 @@ fn generate_planned(
     options: &Options,
     planned: impl FnOnce(&[MapSpec]),
 ) -> Result<Compiled, CompileError> {
-    let (program, idle) = at_return::rewrite(program, options);
+    let (program, idle) = attach::fexit_fusion::rewrite(program, options);
     let program = &*program;
     let mut allocs: Vec<Option<Alloc>> = Vec::new();
     let mut needs = Needs {
         marks: Marks::of(program, &Symbolic::made_in_kernel),
+        attach: AttachPlan::new(program, options, &idle),
         ..Needs::default()
     };
     for handler in &program.handlers {
@@ -152,24 +151,23 @@ fn generate_planned(
     let mut programs = Vec::new();
     let mut infos = Vec::new();
     let counted = counters::counters(program);
-    let mut groups = groups(program, options, &idle);
-    means::sessions(&mut groups, program, options);
-    if !options.timing && !options.lines {
-        alike::join(&mut groups, program);
-    }
+    let mut groups = plan.attach.groups.clone();
     if !counted.is_empty() {
-        groups.push((Attach::Switch(counted.clone()), Vec::new()));
+        groups.push(Group {
+            attach: Attach::Switch(counted.clone()),
+            handlers: Vec::new(),
+        });
     }
-    for (i, (attach, handlers)) in groups.into_iter().enumerate() {
+    for (i, Group { attach, handlers }) in groups.into_iter().enumerate() {
         let unit = Unit {
             program,
             options,
             plan: &plan,
             allocs: &allocs,
         };
-        let name = format!("p{i}_{}", identifier(&attach));
+        let name = format!("p{i}_{}", attach::identifier(&attach));
         let mut busy = handlers.clone();
-        busy.retain(|id| options.timing || !alike::idle(program, *id));
+        busy.retain(|id| options.timing || !attach::dedup::idle(program, *id));
         let function = match &attach {
             Attach::Switch(all) => counters::switch(&name, all.len()).map_err(whole)?,
             _ => unit.program(&name, &attach, &busy, &mut pool)?,
@@ -181,7 +179,7 @@ fn generate_planned(
             Attach::Switch(_) => "raw_tp/sched_switch".into(),
             Attach::Netfilter(_) => "netfilter".into(),
             Attach::Lsm(hook) => format!("lsm/{hook}"),
-            Attach::Code { probe, by } => means::section(probe, *by),
+            Attach::Code { probe, by } => attach::kind::section(probe, *by),
         };
         programs.push(ProgramSpec { section, function });
         infos.push(ProgramInfo {
@@ -287,109 +285,6 @@ fn largest_piece(program: &Program) -> u32 {
     largest
 }
 
-/// The programs, in the order of their first handler.
-fn groups(
-    program: &Program,
-    options: &Options,
-    idle: &[HandlerId],
-) -> Vec<(Attach, Vec<HandlerId>)> {
-    let mut groups: Vec<(Attach, Vec<HandlerId>)> = Vec::new();
-    for (i, handler) in program.handlers.iter().enumerate() {
-        let id = HandlerId(i as u32);
-        if idle.contains(&id) {
-            continue;
-        }
-        let attach = match &handler.event {
-            Event::Tracepoint(name) => Attach::RawTracepoint(vec![name.to_string()]),
-            Event::SysEnter(_) => syscalls(false, program, options),
-            Event::SysExit(_) => syscalls(true, program, options),
-            Event::Perf {
-                ty,
-                config,
-                sample,
-                of,
-            } => Attach::Perf {
-                ty: *ty,
-                config: *config,
-                sample: *sample,
-                of: *of,
-            },
-            Event::Watch(watch) => Attach::Watch(watch.clone()),
-            Event::Netfilter(hook) => Attach::Netfilter(*hook),
-            Event::Lsm(name) => Attach::Lsm(name.to_string()),
-            Event::Code(probe) => Attach::Code {
-                by: means::best(probe, &handler.body, options),
-                probe: probe.clone(),
-            },
-            _ => continue,
-        };
-        match groups.iter_mut().find(|(a, _)| a.same_place(&attach)) {
-            Some((kept, handlers)) => {
-                kept.no_more_lenient_than(&attach);
-                handlers.push(id);
-            }
-            None => groups.push((attach, vec![id])),
-        }
-    }
-    groups
-}
-
-/// The trace events of system calls, if they are better than the raw tracepoints. While a program
-/// of a trace event runs, the kernel drops samples of perf events on that processor and counts
-/// them nowhere; so not where the script wants some that can come then.
-pub(crate) fn syscall_events(program: &Program, options: &Options) -> Option<[u64; 2]> {
-    let any = program.handlers.iter().any(|h| interrupts(&h.event));
-    options.features.syscall_events.filter(|_| !any)
-}
-
-/// Whether an event is one of perf that can come while a handler with preemption off runs on the
-/// processor: those of clocks, of hardware, and watched memory can. What the kernel counts itself,
-/// as page faults and context switches, happens to a thread at no such time.
-fn interrupts(event: &Event) -> bool {
-    // PERF_COUNT_SW_CPU_CLOCK and PERF_COUNT_SW_TASK_CLOCK of PERF_TYPE_SOFTWARE.
-    match event {
-        Event::Perf { ty: 1, config, .. } => matches!(config, 0 | 1),
-        Event::Perf { .. } | Event::Watch(_) => true,
-        _ => false,
-    }
-}
-
-/// What all system calls pass, at their entry or exit.
-fn syscalls(exit: bool, program: &Program, options: &Options) -> Attach {
-    let name = ["sys_enter", "sys_exit"][usize::from(exit)];
-    match syscall_events(program, options) {
-        Some(ids) => Attach::TraceEvent {
-            name,
-            id: ids[usize::from(exit)],
-        },
-        None => Attach::RawTracepoint(vec![name.into()]),
-    }
-}
-
-fn identifier(attach: &Attach) -> String {
-    match attach {
-        Attach::TraceEvent { name, .. } => (*name).into(),
-        Attach::RawTracepoint(names) => names
-            .iter()
-            .take(1)
-            .flat_map(|name| name.chars())
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-            .collect(),
-        Attach::Perf { .. } => "perf".into(),
-        Attach::Watch(_) => "watch".into(),
-        Attach::Switch(_) => "switch".into(),
-        Attach::Netfilter(_) => "netfilter".into(),
-        Attach::Lsm(_) => "lsm".into(),
-        Attach::Code { probe, .. } => match (probe.space, probe.ret) {
-            (Space::Kernel, false) => "function",
-            (Space::Kernel, true) => "return",
-            (Space::User, false) => "ufunction",
-            (Space::User, true) => "ureturn",
-        }
-        .into(),
-    }
-}
-
 /// What a BPF program is made from.
 struct Unit<'a> {
     program: &'a Program,
@@ -446,7 +341,7 @@ impl Unit<'_> {
             let returns = asm.label();
             let (after, before): (Vec<_>, Vec<_>) = handlers
                 .iter()
-                .partition(|id| means::at_return(self.program, **id));
+                .partition(|id| attach::kind::at_return(self.program, **id));
             // From 7.0 on it has the context as its argument.
             asm.load(Size::DW, R1, R10, CTX);
             asm.call_kfunc(session.is_return);

@@ -1,8 +1,7 @@
 //! IR to eBPF: instruction table, selection, register allocation, maps, BTF, ELF writer,
 //! disassembler. No I/O.
-mod alike;
 pub mod asm;
-mod at_return;
+mod attach;
 pub mod btf;
 pub mod disasm;
 pub mod elf;
@@ -16,7 +15,6 @@ mod dispatch;
 mod executed;
 mod iterate;
 mod lower;
-mod means;
 pub mod plan;
 pub mod regalloc;
 pub mod regs;

@@ -17,6 +17,7 @@ use spile_ir::{
     ProgramFacts, StatsSpec, Ty,
 };
 
+use crate::attach::AttachPlan;
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
@@ -130,6 +131,8 @@ pub struct Plan {
     pub handlers: Vec<Option<HandlerInfo>>,
     /// What each body contains.
     pub facts: ProgramFacts,
+    /// How they are attached.
+    pub attach: AttachPlan,
     /// Maps of the globals.
     pub maps: Vec<MapSpec>,
     /// The iterators of each handler.
@@ -193,6 +196,8 @@ pub struct Needs {
     pub kept: u32,
     /// Texts of symbols, and which of them handlers make themselves.
     pub marks: Marks,
+    /// How handlers are attached.
+    pub attach: AttachPlan,
 }
 
 /// Gives out offsets.
@@ -389,6 +394,7 @@ impl Plan {
             globals: places,
             handlers,
             facts,
+            attach: needs.attach,
             maps,
             iterators,
             snapshots,

@@ -1,13 +1,11 @@
 //! What a handler at code asks of its event: registers, arguments, the result, which place.
 
 use spile_ir::intrinsics::Intrinsic as I;
-use spile_ir::{CodeProbe, Event, Reg as IrReg, Space, Val};
+use spile_ir::{Event, Reg as IrReg, Space, Val};
 
 use super::{CTX, Gen, Res, TMP};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size};
-use crate::layout::CodeAttach;
-use crate::means;
 use crate::regs::Registers;
 
 impl Gen<'_> {
@@ -20,7 +18,7 @@ impl Gen<'_> {
                 _ => Err(format!("{} in an event that is not at code", f.info().name)),
             };
         };
-        if self.on_trampoline(probe) {
+        if self.plan.attach.on_trampoline(self.handler) {
             return self.of_trampoline(f, args);
         }
         match (f, args) {
@@ -44,14 +42,6 @@ impl Gen<'_> {
             (I::CtxRet, _) => Err("the result of a function before it returns".into()),
             _ => Err("the number of a register is not a constant".into()),
         }
-    }
-
-    fn on_trampoline(&self, probe: &CodeProbe) -> bool {
-        let body = &self.program.handlers[self.handler.index()].body;
-        matches!(
-            means::best(probe, body, self.options),
-            CodeAttach::Trampoline(_)
-        )
     }
 
     /// The same on a trampoline. The helpers give plain numbers, where a load from the context
@@ -177,9 +167,7 @@ impl Gen<'_> {
         let Val::Imm(n) = n else {
             return Err("the number of an argument is not a constant".into());
         };
-        if let Event::Code(probe) = self.event()
-            && self.on_trampoline(probe)
-        {
+        if self.plan.attach.on_trampoline(self.handler) {
             return self.of_trampoline(I::CtxArg, &[Val::Imm(n - first)]);
         }
         let args = Registers::host().args;

@@ -4,7 +4,6 @@ use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use super::{CTX, Gen, NR, Res, TASK};
 use crate::asm::{Asm, Label};
-use crate::compile::syscall_events;
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
 use crate::layout::shared;
@@ -248,7 +247,7 @@ impl Gen<'_> {
             return Err("the result of a system call in another event".into());
         }
         // Behind the number, which at a raw tracepoint is the registers' place.
-        let at = match syscall_events(self.program, self.options) {
+        let at = match self.plan.attach.syscall_events {
             Some(_) => 16,
             None => 8,
         };

@@ -17,8 +17,8 @@ use spile_ir::{
     SiteId, Space, Term, Val,
 };
 
+use super::kind;
 use crate::layout::{CodeAttach, Options};
-use crate::means;
 
 /// The program with such handlers rewritten, and the ones at entries that nobody needs then.
 pub(crate) fn rewrite<'p>(
@@ -40,7 +40,7 @@ pub(crate) fn rewrite<'p>(
         cfg::run(changed, &mut body);
         dead::run(changed, &mut body);
         if !matches!(
-            means::best(probe, &body, options),
+            kind::choose(probe, &body, options),
             CodeAttach::Trampoline(_)
         ) {
             continue;

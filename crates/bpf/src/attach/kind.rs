@@ -1,10 +1,10 @@
-//! By which means the handler of places in code is attached: the best that the kernel has for what
-//! the handler asks of its event.
+//! How a handler of places in code is attached: the best kind of program that the kernel has for what the handler
+//! asks of its event.
 
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, Program, Space, Val};
 
-use crate::layout::{Attach, CodeAttach, Options, Session, Typed};
+use crate::layout::{CodeAttach, Options, Typed};
 
 /// The section whose name tells libbpf the type of a program at code, and what it may be
 /// attached to.
@@ -23,8 +23,8 @@ pub(crate) fn section(probe: &CodeProbe, by: CodeAttach) -> String {
     }
 }
 
-/// The best means for these places that the kernel has.
-pub(crate) fn best(probe: &CodeProbe, body: &Body, options: &Options) -> CodeAttach {
+/// The best kind for these places that the kernel has.
+pub(crate) fn choose(probe: &CodeProbe, body: &Body, options: &Options) -> CodeAttach {
     if let Some(typed) = trampoline(probe, body, options) {
         return CodeAttach::Trampoline(typed);
     }
@@ -39,60 +39,6 @@ pub(crate) fn best(probe: &CodeProbe, body: &Body, options: &Options) -> CodeAtt
         true => CodeAttach::Multi,
         false => CodeAttach::Single,
     }
-}
-
-/// Has one program serve functions and their returns, where both are probed all at once.
-pub(crate) fn sessions(
-    groups: &mut Vec<(Attach, Vec<HandlerId>)>,
-    program: &Program,
-    options: &Options,
-) {
-    let Some(session) = options.features.kprobe_session else {
-        return;
-    };
-    let at_once = |attach: &Attach, ret: bool| match attach {
-        Attach::Code {
-            probe,
-            by: CodeAttach::Multi,
-        } => probe.space == Space::Kernel && probe.ret == ret,
-        _ => false,
-    };
-    for at in 0..groups.len() {
-        let Attach::Code { probe, .. } = &groups[at].0 else {
-            continue;
-        };
-        if !at_once(&groups[at].0, true) {
-            continue;
-        }
-        let entry = Attach::Code {
-            probe: CodeProbe {
-                ret: false,
-                ..probe.clone()
-            },
-            by: CodeAttach::Multi,
-        };
-        let Some(other) = groups.iter().position(|(a, _)| a.same_place(&entry)) else {
-            continue;
-        };
-        let (joins, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut groups[other].1)
-            .into_iter()
-            .partition(|id| joins(program, *id, session));
-        groups[other].1 = stays;
-        if !joins.is_empty() {
-            let (attach, handlers) = &mut groups[at];
-            handlers.splice(0..0, joins);
-            if let Attach::Code { by, .. } = attach {
-                *by = CodeAttach::Session;
-            }
-        }
-    }
-    groups.retain(|(attach, handlers)| !handlers.is_empty() || !at_once(attach, false));
-}
-
-/// Whether a handler at an entry loses nothing in a session: one that works for a handler at the
-/// return never does.
-fn joins(program: &Program, id: HandlerId, session: Session) -> bool {
-    session.all_entries || program.handlers[id.index()].point.starts_with('@')
 }
 
 /// Whether a handler is at a return.
@@ -130,7 +76,7 @@ fn serves(function: Typed, ret: bool, f: I, args: &[Val]) -> bool {
         _ => false,
     };
     match f {
-        // At a return by `at_return` alone.
+        // At a return by `fexit_fusion` alone.
         I::CtxArg => argument(0),
         I::RegArg => !ret && argument(1),
         I::CtxActivation => false,
@@ -211,7 +157,7 @@ mod tests {
             leave_out: Default::default(),
             sites,
         };
-        let by = |probe: &CodeProbe, f, args: &[Val]| best(probe, &asks(f, args), &options);
+        let by = |probe: &CodeProbe, f, args: &[Val]| choose(probe, &asks(f, args), &options);
         let (entry, ret) = (
             probe(false, vec![symbol("f")]),
             probe(true, vec![symbol("f")]),

@@ -9,6 +9,7 @@
 
 use spile_ir::{HandlerId, Inst, Program, Term};
 
+use super::Group;
 use crate::layout::Attach;
 use crate::plan::takes_kernel_stack;
 
@@ -39,25 +40,26 @@ fn of_interrupts(name: &str) -> bool {
 
 /// Has tracepoints where the same is done share a program, which is that of the first. Not wanted where
 /// times are taken of each handler, nor in an object for files: there a section names one tracepoint.
-pub(crate) fn join(groups: &mut Vec<(Attach, Vec<HandlerId>)>, program: &Program) {
-    let mut kept: Vec<(Attach, Vec<HandlerId>)> = Vec::with_capacity(groups.len());
+pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
+    let mut kept: Vec<Group> = Vec::with_capacity(groups.len());
     let mut idle_at = None;
-    for (attach, handlers) in std::mem::take(groups) {
+    for group in std::mem::take(groups) {
+        let Group { attach, handlers } = group;
         let idle = handlers.iter().all(|id| idle(program, *id));
         let at = match shareable(&attach, idle) {
             None => None,
             Some(_) if idle => idle_at,
-            Some(_) => kept
-                .iter()
-                .position(|(a, h)| shareable(a, false).is_some() && same(program, h, &handlers)),
+            Some(_) => kept.iter().position(|g| {
+                shareable(&g.attach, false).is_some() && same(program, &g.handlers, &handlers)
+            }),
         };
-        match (at.map(|at| &mut kept[at].0), shareable(&attach, idle)) {
+        match (at.map(|at| &mut kept[at].attach), shareable(&attach, idle)) {
             (Some(Attach::RawTracepoint(names)), Some(name)) => names.push(name.to_owned()),
             (_, name) => {
                 if idle && name.is_some() {
                     idle_at = Some(kept.len());
                 }
-                kept.push((attach, handlers));
+                kept.push(Group { attach, handlers });
             }
         }
     }

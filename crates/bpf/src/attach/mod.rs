@@ -1,0 +1,234 @@
+//! How handlers are attached, decided once and before code is generated.
+//!
+//! ```text
+//! program ─► fexit_fusion ─► groups: an attachment and its handlers, in the order of handlers
+//!                              │ kind: for places in code, the best kind of program
+//!                              ├─► merge_into_sessions: a function and its return are one program
+//!                              └─► dedup: tracepoints where the same is done are one program
+//! ```
+//!
+//! In comes the program and what the kernel has ([`Options`]); out come the [`AttachPlan`], in which each kernel
+//! handler that does anything is in one group, and the program with handlers that `fexit_fusion` has changed. How the
+//! loader attaches a group is not here, nor is what the code of a program does.
+
+use spile_ir::{CodeProbe, Event, HandlerId, Program, Space};
+
+use crate::layout::{Attach, CodeAttach, Options, Session};
+
+pub(crate) mod dedup;
+pub(crate) mod fexit_fusion;
+pub(crate) mod kind;
+
+/// The handlers of one BPF program, and how it is attached.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    /// How.
+    pub attach: Attach,
+    /// The handlers, in the order in which they run.
+    pub handlers: Vec<HandlerId>,
+}
+
+/// The BPF programs that handlers become.
+#[derive(Debug, Clone, Default)]
+pub struct AttachPlan {
+    /// In the order of the programs in the object.
+    pub(crate) groups: Vec<Group>,
+    /// Per handler: whether it runs on a trampoline, where the event's registers are not at hand.
+    on_trampoline: Vec<bool>,
+    /// The trace events at which system calls are probed, where those are better than the raw tracepoints: of
+    /// entries, of exits.
+    pub(crate) syscall_events: Option<[u64; 2]>,
+}
+
+impl AttachPlan {
+    /// Groups the handlers of a program, without those that `fexit_fusion` has made needless.
+    pub(crate) fn new(program: &Program, options: &Options, idle: &[HandlerId]) -> AttachPlan {
+        let syscall_events = syscall_events(program, options);
+        let mut groups = groups(program, options, syscall_events, idle);
+        merge_into_sessions(&mut groups, program, options);
+        let mut on_trampoline = vec![false; program.handlers.len()];
+        for group in &groups {
+            if let Attach::Code {
+                by: CodeAttach::Trampoline(_),
+                ..
+            } = group.attach
+            {
+                for id in &group.handlers {
+                    on_trampoline[id.index()] = true;
+                }
+            }
+        }
+        // Times are taken of each handler; in an object for files a section names one tracepoint.
+        if !options.timing && !options.lines {
+            dedup::merge_identical(&mut groups, program);
+        }
+        AttachPlan {
+            groups,
+            on_trampoline,
+            syscall_events,
+        }
+    }
+
+    /// Whether a handler runs on a trampoline.
+    pub(crate) fn on_trampoline(&self, id: HandlerId) -> bool {
+        self.on_trampoline[id.index()]
+    }
+}
+
+/// The groups, in the order of their first handler.
+fn groups(
+    program: &Program,
+    options: &Options,
+    syscall_events: Option<[u64; 2]>,
+    idle: &[HandlerId],
+) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (i, handler) in program.handlers.iter().enumerate() {
+        let id = HandlerId(i as u32);
+        if idle.contains(&id) {
+            continue;
+        }
+        let attach = match &handler.event {
+            Event::Tracepoint(name) => Attach::RawTracepoint(vec![name.to_string()]),
+            Event::SysEnter(_) => syscalls(false, syscall_events),
+            Event::SysExit(_) => syscalls(true, syscall_events),
+            Event::Perf {
+                ty,
+                config,
+                sample,
+                of,
+            } => Attach::Perf {
+                ty: *ty,
+                config: *config,
+                sample: *sample,
+                of: *of,
+            },
+            Event::Watch(watch) => Attach::Watch(watch.clone()),
+            Event::Netfilter(hook) => Attach::Netfilter(*hook),
+            Event::Lsm(name) => Attach::Lsm(name.to_string()),
+            Event::Code(probe) => Attach::Code {
+                by: kind::choose(probe, &handler.body, options),
+                probe: probe.clone(),
+            },
+            _ => continue,
+        };
+        match groups.iter_mut().find(|g| g.attach.same_place(&attach)) {
+            Some(group) => {
+                group.attach.no_more_lenient_than(&attach);
+                group.handlers.push(id);
+            }
+            None => groups.push(Group {
+                attach,
+                handlers: vec![id],
+            }),
+        }
+    }
+    groups
+}
+
+/// Has one program serve functions and their returns, where both are probed all at once.
+fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Options) {
+    let Some(session) = options.features.kprobe_session else {
+        return;
+    };
+    let at_once = |attach: &Attach, ret: bool| match attach {
+        Attach::Code {
+            probe,
+            by: CodeAttach::Multi,
+        } => probe.space == Space::Kernel && probe.ret == ret,
+        _ => false,
+    };
+    for at in 0..groups.len() {
+        let Attach::Code { probe, .. } = &groups[at].attach else {
+            continue;
+        };
+        if !at_once(&groups[at].attach, true) {
+            continue;
+        }
+        let entry = Attach::Code {
+            probe: CodeProbe {
+                ret: false,
+                ..probe.clone()
+            },
+            by: CodeAttach::Multi,
+        };
+        let Some(other) = groups.iter().position(|g| g.attach.same_place(&entry)) else {
+            continue;
+        };
+        let (joins, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut groups[other].handlers)
+            .into_iter()
+            .partition(|id| joins(program, *id, session));
+        groups[other].handlers = stays;
+        if !joins.is_empty() {
+            let group = &mut groups[at];
+            group.handlers.splice(0..0, joins);
+            if let Attach::Code { by, .. } = &mut group.attach {
+                *by = CodeAttach::Session;
+            }
+        }
+    }
+    groups.retain(|g| !g.handlers.is_empty() || !at_once(&g.attach, false));
+}
+
+/// Whether a handler at an entry loses nothing in a session: one that works for a handler at the
+/// return never does.
+fn joins(program: &Program, id: HandlerId, session: Session) -> bool {
+    session.all_entries || program.handlers[id.index()].point.starts_with('@')
+}
+
+/// The trace events of system calls, if they are better than the raw tracepoints. While a program
+/// of a trace event runs, the kernel drops samples of perf events on that processor and counts
+/// them nowhere; so not where the script wants some that can come then.
+fn syscall_events(program: &Program, options: &Options) -> Option<[u64; 2]> {
+    let any = program.handlers.iter().any(|h| interrupts(&h.event));
+    options.features.syscall_events.filter(|_| !any)
+}
+
+/// Whether an event is one of perf that can come while a handler with preemption off runs on the
+/// processor: those of clocks, of hardware, and watched memory can. What the kernel counts itself,
+/// as page faults and context switches, happens to a thread at no such time.
+fn interrupts(event: &Event) -> bool {
+    // PERF_COUNT_SW_CPU_CLOCK and PERF_COUNT_SW_TASK_CLOCK of PERF_TYPE_SOFTWARE.
+    match event {
+        Event::Perf { ty: 1, config, .. } => matches!(config, 0 | 1),
+        Event::Perf { .. } | Event::Watch(_) => true,
+        _ => false,
+    }
+}
+
+/// What all system calls pass, at their entry or exit.
+fn syscalls(exit: bool, events: Option<[u64; 2]>) -> Attach {
+    let name = ["sys_enter", "sys_exit"][usize::from(exit)];
+    match events {
+        Some(ids) => Attach::TraceEvent {
+            name,
+            id: ids[usize::from(exit)],
+        },
+        None => Attach::RawTracepoint(vec![name.into()]),
+    }
+}
+
+/// What the names of an attachment's program and of its section in the object have of it.
+pub(crate) fn identifier(attach: &Attach) -> String {
+    match attach {
+        Attach::TraceEvent { name, .. } => (*name).into(),
+        Attach::RawTracepoint(names) => names
+            .iter()
+            .take(1)
+            .flat_map(|name| name.chars())
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect(),
+        Attach::Perf { .. } => "perf".into(),
+        Attach::Watch(_) => "watch".into(),
+        Attach::Switch(_) => "switch".into(),
+        Attach::Netfilter(_) => "netfilter".into(),
+        Attach::Lsm(_) => "lsm".into(),
+        Attach::Code { probe, .. } => match (probe.space, probe.ret) {
+            (Space::Kernel, false) => "function",
+            (Space::Kernel, true) => "return",
+            (Space::User, false) => "ufunction",
+            (Space::User, true) => "ureturn",
+        }
+        .into(),
+    }
+}
