@@ -13,6 +13,7 @@
 //! | [`timeline`] | the trace: what each thread did, one thing within another |
 //! | [`export`] | formats of other tools |
 //! | [`html`] | the report as a page for a browser |
+//! | [`json`] | the summary, and differences, as JSON |
 //! | [`report`] | text: the summary, the table by thread, differences; machines |
 //! | [`noise`] | what interrupts a program that only computes |
 //! | [`system`] | what a machine did: processors, interrupts, processes |
@@ -21,6 +22,7 @@ pub mod asleep;
 pub mod export;
 pub mod file;
 pub mod html;
+pub mod json;
 pub mod model;
 pub mod noise;
 pub mod paths;

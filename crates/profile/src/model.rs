@@ -99,6 +99,25 @@ pub struct Options {
     pub futexes: bool,
     /// The whole machine, not a command and its descendants.
     pub system: bool,
+    /// No library was loaded that tells regions.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_regions: bool,
+}
+
+impl Options {
+    /// What was asked for, as the command line has it.
+    pub fn names(&self) -> Vec<&'static str> {
+        let all = [
+            ("--stacks", self.stacks),
+            ("--trace", self.trace),
+            ("--latency", self.histograms),
+            ("--futexes", self.futexes),
+            ("--system", self.system),
+            ("--no-regions", self.no_regions),
+        ];
+        let asked = all.into_iter().filter(|(_, asked)| *asked);
+        asked.map(|(name, _)| name).collect()
+    }
 }
 
 /// A command's place among those that a launcher of parallel programs started.

@@ -83,7 +83,7 @@ pub fn example(rank: u32, ranks: u32, threads: u32) -> Profile {
                 trace: true,
                 histograms: true,
                 futexes: true,
-                system: false,
+                ..Options::default()
             },
             ..Header::default()
         },

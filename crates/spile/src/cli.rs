@@ -243,6 +243,9 @@ pub struct Report {
     /// Print the system calls of each thread and their time in nanoseconds
     #[arg(long, conflicts_with_all = ["html", "export"])]
     pub threads: bool,
+    /// Print the report as one line of JSON
+    #[arg(long, conflicts_with_all = ["html", "export", "threads"])]
+    pub json: bool,
     /// Write the report as one page for a browser
     #[arg(long, value_name = "FILE", conflicts_with = "export")]
     pub html: Option<PathBuf>,
@@ -267,6 +270,9 @@ pub struct Report {
 #[derive(Debug, Parser)]
 #[command(name = "spile diff", bin_name = "spile diff")]
 pub struct Diff {
+    /// Print the differences as one line of JSON
+    #[arg(long)]
+    pub json: bool,
     /// Rows of a table at most
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub top: usize,

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use spile_profile::export::{FORMATS, Format};
-use spile_profile::{Run, file, html, report as text};
+use spile_profile::{Run, file, html, json, report as text};
 
 use crate::cli;
 use crate::report::{Failure, fail, say, tell};
@@ -50,6 +50,8 @@ pub fn report(cli: &cli::Report) -> Result<u8, Failure> {
         export(&run, format, cli.output.as_deref())?;
     } else if let Some(path) = &cli.html {
         put(path, html::html(&run).as_bytes())?;
+    } else if cli.json {
+        say(json::json(&run))?;
     } else if cli.threads {
         say(text::threads(&run))?;
     } else {
@@ -111,6 +113,10 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 pub fn diff(cli: &cli::Diff) -> Result<u8, Failure> {
     let one = |path: &Path| read(&[path.to_owned()], None);
     let (a, b) = (one(&cli.a)?, one(&cli.b)?);
+    if cli.json {
+        say(json::json_diff(&a, &b))?;
+        return Ok(0);
+    }
     say(text::diff(&a, &b, width(std::io::stdout()), cli.top))?;
     Ok(0)
 }

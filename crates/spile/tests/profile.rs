@@ -92,6 +92,22 @@ fn calls_are_counted_exactly() {
 }
 
 #[test]
+fn the_summary_as_json() {
+    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "--json", "--", LIVES.to_str().unwrap()])
+        .args(["calls", "1000"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let line = said.lines().find(|l| l.starts_with('{'));
+    let report: serde_json::Value = serde_json::from_str(line.unwrap_or(&said)).unwrap();
+    let calls = report["calls"].as_array().unwrap();
+    let getppid = calls.iter().find(|c| c["name"] == "getppid").unwrap();
+    assert_eq!(getppid["count"], 1000);
+    assert_eq!(report["recordings"][0]["status"], 0);
+}
+
+#[test]
 fn threads_that_come_and_go() {
     let (profile, _) = lives(&["threads", "2000"]);
     closes(&profile);

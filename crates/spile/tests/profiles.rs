@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use serde_json::Value;
 use spile_profile::file::{Writer, name};
+use spile_profile::model::Options;
 use spile_profile::{Profile, testgen};
 
 fn spile(args: &[&str]) -> Output {
@@ -62,6 +64,108 @@ fn a_difference() {
     let (text, said) = good(&["diff", &path(&a), &path(&b)]);
     assert!(text.contains("threads 3 -> 6"), "{text}");
     assert_eq!(said, "");
+}
+
+/// A number of an object.
+fn number(value: &Value, path: &str) -> i64 {
+    let found = value.pointer(path).and_then(Value::as_i64);
+    found.unwrap_or_else(|| panic!("{path}: {value}"))
+}
+
+/// The parts of a row with the residual are its time.
+#[track_caller]
+fn closes(row: &Value) {
+    let parts = row["parts"].as_object().expect("parts");
+    let sum: i64 = parts.values().filter_map(Value::as_i64).sum();
+    assert_eq!(
+        sum + number(row, "/residual"),
+        number(row, "/time"),
+        "{row}"
+    );
+}
+
+#[test]
+fn reports_as_json() {
+    let folder = run(4);
+    let path = folder.path().to_str().expect("a path");
+    let (text, said) = good(&["report", "--json", path]);
+    assert_eq!((text.lines().count(), &*said), (1, ""));
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(report["format"], "spile-report");
+    assert_eq!(report["command"][0], "./pi");
+    closes(&report["all"]);
+    let list = |name: &str| report[name].as_array().expect("a list").clone();
+    for row in [list("ranks"), list("nodes"), list("threads")].concat() {
+        closes(&row);
+    }
+    let time = |rows: &[Value]| rows.iter().map(|r| number(r, "/time")).sum::<i64>();
+    assert_eq!((list("ranks").len(), list("nodes").len()), (4, 2));
+    for name in ["ranks", "nodes", "threads"] {
+        assert_eq!(time(&list(name)), number(&report, "/all/time"), "{name}");
+    }
+    for call in [list("calls"), list("calls_by_region")].concat() {
+        let parts = ["/cpu", "/blocked", "/runnable", "/taken"];
+        let sum: i64 = parts.iter().map(|part| number(&call, part)).sum();
+        assert_eq!(sum, number(&call, "/time"), "{call}");
+    }
+    // Each thread but the first of each rank makes 37.
+    let calls = list("calls");
+    let yields = calls.iter().find(|c| c["name"] == "sched_yield");
+    assert_eq!(number(yields.expect("a call"), "/count"), 4 * 2 * 37);
+    for other in ["--threads", "--html=x"] {
+        assert!(!spile(&["report", "--json", other, path]).status.success());
+    }
+}
+
+#[test]
+fn recordings_that_differ_in_their_options() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = |folder: &tempfile::TempDir| folder.path().to_str().expect("a path").to_owned();
+    let mut profile = testgen::example(0, 1, 3);
+    put(a.path(), &profile);
+    let (same, _) = good(&["diff", &path(&a), &path(&a)]);
+    assert!(!same.contains("NOTE"), "{same}");
+    assert!(same.contains("\nRegions (their own time)\n"), "{same}");
+
+    profile.header.options = Options {
+        no_regions: true,
+        ..Options::default()
+    };
+    profile.header.kernel = "6.1".to_owned();
+    profile.data.contexts.clear();
+    profile.data.context_times.clear();
+    put(b.path(), &profile);
+    let (text, _) = good(&["diff", &path(&a), &path(&b)]);
+    let text = text.replace("\n  ", " ");
+    for note in [
+        "NOTE: recorded with different options: A --futexes --latency --stacks --trace; B --no-regions\n",
+        "NOTE: recorded with different kernels: A 6.12.1; B 6.1\n",
+    ] {
+        assert!(text.contains(note), "{text}");
+    }
+    assert!(!text.contains("\nRegions"), "{text}");
+
+    let (text, _) = good(&["diff", "--json", &path(&a), &path(&b)]);
+    let diff: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(diff["format"], "spile-diff");
+    assert_eq!(diff["notes"].as_array().map(Vec::len), Some(2));
+    for row in diff["calls"].as_array().expect("a list") {
+        assert_eq!(row["a"], row["b"], "the same calls");
+    }
+    closes(&diff["a"]["all"]);
+}
+
+/// A rank has no summary that could be JSON.
+#[test]
+fn ranks_print_no_json() {
+    let out = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "--json", "--", "true"])
+        .envs([("PMI_RANK", "0"), ("PMI_SIZE", "1")])
+        .output()
+        .expect("spile starts");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("spile report --json"), "{said}");
 }
 
 #[test]

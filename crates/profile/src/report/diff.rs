@@ -1,24 +1,135 @@
 //! Two runs side by side: what takes more time in the second, and what less.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::table::{Table, clauses, clean};
+use super::table::{Table, clauses, clean, paragraph};
 use super::{percent, signed, time};
-use crate::model::{Ns, Part};
-use crate::run::{Group, OUTSIDE, Run, WITHIN};
+use crate::model::{Ns, Part, Profile};
+use crate::regions::Region;
+use crate::run::{Group, OUTSIDE, Run, Summary, WITHIN};
 
-/// What is compared of calls or regions: time and number of calls.
-#[derive(Default, Clone, Copy)]
-struct Side {
-    ns: Ns,
-    count: u64,
+/// What is compared of calls or regions: time, and number of calls or entries.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Side {
+    /// The time.
+    pub ns: Ns,
+    /// How many.
+    pub count: u64,
+}
+
+/// Calls or regions of two runs by name, those that differ most first.
+type Pairs = Vec<(String, (Side, Side))>;
+
+/// What differs between two runs.
+#[derive(Debug)]
+pub struct Differences {
+    /// The first, all threads alike.
+    pub a: Summary,
+    /// The second.
+    pub b: Summary,
+    /// What was recorded differently, in words.
+    pub notes: Vec<String>,
+    /// Calls.
+    pub calls: Pairs,
+    /// Regions, where both runs have them: their own times and entries, or if one run does not have these their
+    /// times in calls.
+    pub regions: Pairs,
+}
+
+/// Compares two runs.
+pub fn differences(a: &Run, b: &Run) -> Differences {
+    let notes = notes(a, b);
+    let told = |run: &Run| !run.profiles.iter().all(|p| p.header.options.no_regions);
+    let comparable = told(a) == told(b);
+    // (A thread that only sleeps in one run may do a little more in the other.)
+    let (a, b) = (a.summary_of_all(), b.summary_of_all());
+    let of_groups = |groups: &[Group]| -> Vec<(String, Side)> {
+        let side = |g: &Group| Side {
+            ns: g.time(),
+            count: g.count,
+        };
+        groups.iter().map(|g| (g.name.clone(), side(g))).collect()
+    };
+    let of_times = |summary: &Summary| -> Vec<(String, Side)> {
+        let side = |r: &Region| Side {
+            ns: r.exclusive,
+            count: r.entries,
+        };
+        let times = summary.times.iter();
+        times.map(|r| (r.name.clone(), side(r))).collect()
+    };
+    let mut regions = match a.times.is_empty() || b.times.is_empty() {
+        true => pairs(of_groups(&a.regions), of_groups(&b.regions)),
+        false => pairs(of_times(&a), of_times(&b)),
+    };
+    if !comparable || regions.iter().all(|(name, _)| name == OUTSIDE) {
+        regions.clear();
+    }
+    Differences {
+        calls: pairs(of_groups(&a.calls), of_groups(&b.calls)),
+        regions,
+        notes,
+        a,
+        b,
+    }
+}
+
+fn pairs(a: Vec<(String, Side)>, b: Vec<(String, Side)>) -> Pairs {
+    let mut all: BTreeMap<String, (Side, Side)> = BTreeMap::new();
+    for (name, side) in a {
+        all.entry(name).or_default().0 = side;
+    }
+    for (name, side) in b {
+        all.entry(name).or_default().1 = side;
+    }
+    let mut all: Pairs = all.into_iter().collect();
+    all.sort_by_key(|(_, (a, b))| std::cmp::Reverse(b.ns.abs_diff(a.ns)));
+    all
+}
+
+/// What was recorded differently: it costs something, and tells something that the other run lacks.
+fn notes(a: &Run, b: &Run) -> Vec<String> {
+    let mut notes = Vec::new();
+    let asked = |run: &Run| {
+        let mut all: Vec<&str> = Vec::new();
+        for profile in &run.profiles {
+            all.extend(profile.header.options.names());
+            if profile.header.command.is_empty() && profile.header.pid.is_some() {
+                all.push("-p");
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        match all.is_empty() {
+            true => "no options".to_owned(),
+            false => all.join(" "),
+        }
+    };
+    let kernels = |run: &Run| facts(run, |p| p.header.kernel.clone());
+    let cpus = |run: &Run| facts(run, |p| p.header.cpus.to_string());
+    for (what, a, b) in [
+        ("options", asked(a), asked(b)),
+        ("kernels", kernels(a), kernels(b)),
+        ("numbers of processors", cpus(a), cpus(b)),
+    ] {
+        if a != b {
+            notes.push(format!("recorded with different {what}: A {a}; B {b}"));
+        }
+    }
+    notes
+}
+
+/// What the recordings of a run say, each text once.
+fn facts(run: &Run, of: impl Fn(&Profile) -> String) -> String {
+    let all: BTreeSet<String> = run.profiles.iter().map(of).collect();
+    all.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// The differences from `a` to `b`, in lines of `width` columns at most, the largest first. `top`
 /// limits the rows of tables.
 pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
-    // (A thread that only sleeps in one run may do a little more in the other.)
-    let (a, b) = (a.summary_of_all(), b.summary_of_all());
+    let found = differences(a, b);
+    let (a, b) = (&found.a, &found.b);
     let change = |a: Ns, b: Ns| {
         let sign = if b >= a { "+" } else { "-" };
         format!(
@@ -36,6 +147,9 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
         ],
         width,
     );
+    for note in &found.notes {
+        out += &paragraph(&format!("NOTE: {note}"), "  ", width);
+    }
     out += &clauses(
         "Threads' time ",
         &[
@@ -44,10 +158,11 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
         ],
         width,
     );
-    let calls = pairs(&a.calls, &b.calls);
-    let mut order: Vec<_> = calls.iter().collect();
-    order.sort_by_key(|(name, (a, b))| (std::cmp::Reverse(b.ns.abs_diff(a.ns)), *name));
-    let most = order.iter().take(5).filter(|(_, (a, b))| a.ns != b.ns);
+    let most = found
+        .calls
+        .iter()
+        .take(5)
+        .filter(|(_, (a, b))| a.ns != b.ns);
     let most: Vec<String> = most
         .map(|(name, (a, b))| format!("{name} {}", plus(a.ns, b.ns)))
         .collect();
@@ -64,15 +179,20 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
         .collect();
     parts.push(("wall time", (side(a.all.wall), side(b.all.wall))));
     let rows = parts.iter().map(|(name, sides)| (*name, *sides));
-    out += &table("Where the time went", "threads' time", rows, width);
-    let rows = order.iter().take(top).map(|(n, s)| (n.as_str(), **s));
-    out += &table("Calls", "call", rows, width);
-    let regions = pairs(&a.regions, &b.regions);
-    if regions.keys().any(|name| name != OUTSIDE) {
-        let mut order: Vec<_> = regions.iter().collect();
-        order.sort_by_key(|(name, (a, b))| (std::cmp::Reverse(b.ns.abs_diff(a.ns)), *name));
-        let rows = order.iter().take(top).map(|(n, s)| (n.as_str(), **s));
-        out += &table("Regions", "region", rows, width);
+    out += &table("Where the time went", "threads' time", "calls", rows, width);
+    let rows = found.calls.iter().take(top).map(|(n, s)| (n.as_str(), *s));
+    out += &table("Calls", "call", "calls", rows, width);
+    if !found.regions.is_empty() {
+        let rows = found
+            .regions
+            .iter()
+            .take(top)
+            .map(|(n, s)| (n.as_str(), *s));
+        let (title, counts) = match a.times.is_empty() || b.times.is_empty() {
+            true => ("Regions (their time in calls)", "calls"),
+            false => ("Regions (their own time)", "entries"),
+        };
+        out += &table(title, "region", counts, rows, width);
     }
     for (name, lost) in [("A", &a.lost), ("B", &b.lost)] {
         for (what, n) in lost {
@@ -82,24 +202,10 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
     out
 }
 
-fn pairs(a: &[Group], b: &[Group]) -> BTreeMap<String, (Side, Side)> {
-    let mut all: BTreeMap<String, (Side, Side)> = BTreeMap::new();
-    let side = |group: &Group| Side {
-        ns: group.time(),
-        count: group.count,
-    };
-    for group in a {
-        all.entry(group.name.clone()).or_default().0 = side(group);
-    }
-    for group in b {
-        all.entry(group.name.clone()).or_default().1 = side(group);
-    }
-    all
-}
-
 fn table<'a>(
     title: &str,
     what: &'static str,
+    counts: &str,
     rows: impl Iterator<Item = (&'a str, (Side, Side))>,
     width: usize,
 ) -> String {
@@ -109,10 +215,24 @@ fn table<'a>(
         ("B", 0),
         ("change", 0),
         ("relative", 1),
-        ("calls A", 2),
-        ("calls B", 2),
+        (
+            if counts == "calls" {
+                "calls A"
+            } else {
+                "count A"
+            },
+            2,
+        ),
+        (
+            if counts == "calls" {
+                "calls B"
+            } else {
+                "count B"
+            },
+            2,
+        ),
     ]);
-    table.narrow = 32;
+    table.narrow = 24;
     for (name, (a, b)) in rows {
         table.rows.push(vec![
             name.rsplit(WITHIN).next().unwrap_or_default().to_owned(),

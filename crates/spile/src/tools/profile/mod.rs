@@ -16,7 +16,7 @@ use clap::Parser;
 use spile_kernel::process;
 use spile_kernel::syscalls::{self, Abi};
 use spile_profile::model::{End, Header, Options, Profile as Account, Snapshot};
-use spile_profile::{Run as Ranks, report as text};
+use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
 use spile_runtime::namespaces::Numbers;
 
@@ -113,6 +113,11 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         return Ok(0);
     }
     let mut header = header(cli)?;
+    if cli.machine.json && header.rank.is_some() {
+        return Err(fail(
+            "ranks write files and print nothing: leave --json out, and run `spile report --json` on their folder",
+        ));
+    }
     let mut tool = Run::of("profile");
     tool.verbose = cli.verbose;
     tool.quiet = true;
@@ -283,6 +288,10 @@ fn show(cli: &Profile, profile: Account) {
         Some(_) => String::new(),
     };
     let run = Ranks::new(vec![profile]);
+    if cli.machine.json {
+        tell(json::json(&run));
+        return;
+    }
     tell(if cli.threads {
         text::threads(&run)
     } else {
@@ -383,6 +392,7 @@ pub fn header(cli: &Profile) -> Result<Header, Failure> {
             histograms: cli.latency,
             futexes: cli.futexes,
             trace: cli.trace,
+            no_regions: cli.no_regions,
             ..Options::default()
         },
         ..Header::default()

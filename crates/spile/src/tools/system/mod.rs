@@ -37,9 +37,9 @@ pub struct Machine {
     /// The shortest gap that is noise, in nanoseconds
     #[arg(long, value_name = "NS", requires = "noise", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     threshold: u64,
-    /// Print JSON, with --system and --noise
-    #[arg(long)]
-    json: bool,
+    /// Print one line of JSON instead of the summary
+    #[arg(long, conflicts_with = "threads")]
+    pub json: bool,
 }
 
 impl Machine {

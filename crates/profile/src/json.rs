@@ -1,0 +1,206 @@
+//! The summary of a run, and the difference of two, as JSON: what the text says, in whole nanoseconds and
+//! without rounding. Fields are described in `docs/profile-format.md`.
+
+use serde_json::{Map, Value, json};
+
+use crate::model::{CallParts, Ns, Part};
+use crate::report::{Side, differences};
+use crate::run::{Contexts, Group, Program, Run, Sum, Summary, Unit};
+
+/// The version of both objects. New fields come without a new one.
+const VERSION: u32 = 1;
+
+/// A run, as one line.
+pub fn json(run: &Run) -> String {
+    let summary = run.summary();
+    let critical = summary.critical().map(|unit| {
+        json!({
+            "title": unit.title, "host": unit.host, "work": unit.busiest.0, "thread": unit.busiest.1,
+        })
+    });
+    let recorder = run.profiles.iter().map(|p| p.data.recorder);
+    let recorder = recorder.fold((0u64, 0u64), |(cpu, n), r| {
+        (cpu.saturating_add(r.cpu), n.saturating_add(r.displaced))
+    });
+    let sleepers = summary.asleep.iter().map(|s| {
+        let mut row = unit(&s.unit, false);
+        row.insert("calls".to_owned(), s.calls.into());
+        row.insert("mostly_in".to_owned(), s.mostly.clone().into());
+        row.into()
+    });
+    let times = summary.times.iter().map(|r| {
+        json!({
+            "name": r.name, "entries": r.entries, "inclusive": r.inclusive, "exclusive": r.exclusive,
+            "parts": parts(&Part::ALL.map(|p| p.of(&r.parts))), "residual": r.residual(),
+            "max_by_mean": r.imbalance(), "calls": r.calls,
+        })
+    });
+    let ranks = match summary.ranks {
+        true => units(&summary.units, true),
+        false => json!([]),
+    };
+    let out = json!({
+        "format": "spile-report",
+        "version": VERSION,
+        "run": run.profiles.first().map(|p| &p.header.run),
+        "command": run.profiles.first().map(|p| &p.header.command),
+        "recordings": run.profiles.iter().map(recording).collect::<Vec<_>>(),
+        "elapsed": summary.elapsed,
+        "all": sum(&summary.all),
+        "critical": critical,
+        "max_by_mean": summary.imbalance().filter(|_| !summary.mixed()),
+        "calls": groups(&summary.calls),
+        "calls_by_region": groups(&summary.regions),
+        "regions": times.collect::<Vec<_>>(),
+        "futexes": futexes(run),
+        "nodes": units(&summary.nodes, true),
+        "ranks": ranks,
+        "programs": summary.programs.iter().map(program).collect::<Vec<_>>(),
+        "threads": units(&summary.threads, false),
+        "asleep": sleepers.collect::<Vec<Value>>(),
+        "recorder": { "cpu": recorder.0, "displaced": recorder.1 },
+        "lost": summary.lost,
+    });
+    out.to_string() + "\n"
+}
+
+/// Two runs, as one line.
+pub fn json_diff(a: &Run, b: &Run) -> String {
+    let found = differences(a, b);
+    let sides = |(a, b): (Side, Side)| {
+        json!({
+            "a": { "time": a.ns, "count": a.count }, "b": { "time": b.ns, "count": b.count },
+        })
+    };
+    let rows = |rows: &[(String, (Side, Side))]| -> Vec<Value> {
+        let row = rows.iter().map(|(name, both)| {
+            let mut row = sides(*both);
+            row["name"] = name.clone().into();
+            row
+        });
+        row.collect()
+    };
+    let side = |summary: &Summary, run: &Run| {
+        json!({
+            "run": run.profiles.first().map(|p| &p.header.run),
+            "command": run.profiles.first().map(|p| &p.header.command),
+            "elapsed": summary.elapsed,
+            "all": sum(&summary.all),
+            "lost": summary.lost,
+        })
+    };
+    let out = json!({
+        "format": "spile-diff",
+        "version": VERSION,
+        "a": side(&found.a, a),
+        "b": side(&found.b, b),
+        "notes": found.notes,
+        "calls": rows(&found.calls),
+        "regions": rows(&found.regions),
+    });
+    out.to_string() + "\n"
+}
+
+fn recording(profile: &crate::Profile) -> Value {
+    let header = &profile.header;
+    let left = profile
+        .data
+        .processes
+        .iter()
+        .filter(|p| p.ended_ns.is_none());
+    json!({
+        "title": profile.title(), "host": header.host, "kernel": header.kernel, "pid": header.pid,
+        "rank": header.rank.as_ref().map(|r| r.rank), "started_unix_ns": header.started_unix_ns,
+        "options": header.options, "whole": profile.end.is_some(),
+        "status": profile.end.as_ref().and_then(|e| e.status),
+        "running": left.map(|p| json!({ "pid": p.pid, "name": p.comm })).collect::<Vec<_>>(),
+    })
+}
+
+fn parts(all: &[Ns; 8]) -> Value {
+    const NAMES: [&str; 8] = [
+        "user",
+        "syscall_cpu",
+        "blocked",
+        "runnable",
+        "fault_minor",
+        "fault_major",
+        "irq",
+        "softirq",
+    ];
+    let all = NAMES.iter().zip(all);
+    let all = all.map(|(name, ns)| ((*name).to_owned(), Value::from(*ns)));
+    Value::Object(all.collect())
+}
+
+fn sum(sum: &Sum) -> Value {
+    json!({
+        "threads": sum.threads, "time": sum.wall, "parts": parts(&sum.parts),
+        "residual": sum.residual,
+    })
+}
+
+/// A row; of several threads together with the wall time, which is not that of the parts.
+fn unit(unit: &Unit, several: bool) -> Map<String, Value> {
+    let mut row = Map::new();
+    row.insert("title".to_owned(), unit.title.clone().into());
+    row.insert("host".to_owned(), unit.host.clone().into());
+    if several {
+        row.insert("wall".to_owned(), unit.elapsed.into());
+    }
+    if let Value::Object(sums) = sum(&unit.sum) {
+        row.extend(sums);
+    }
+    if !several {
+        row.remove("threads");
+    }
+    row
+}
+
+fn units(units: &[Unit], several: bool) -> Value {
+    let rows = units.iter().map(|u| Value::Object(unit(u, several)));
+    rows.collect()
+}
+
+fn program(program: &Program) -> Value {
+    let mut row = sum(&program.sum);
+    row["name"] = program.name.clone().into();
+    row["processes"] = program.processes.into();
+    row["wall"] = program.wall.into();
+    row["asleep"] = program.asleep.into();
+    row
+}
+
+fn groups(groups: &[Group]) -> Vec<Value> {
+    let group = |g: &Group| {
+        let CallParts {
+            cpu,
+            blocked,
+            runnable,
+            taken,
+        } = g.parts;
+        json!({
+            "name": g.name, "time": g.time(), "cpu": cpu, "blocked": blocked, "runnable": runnable,
+            "taken": taken, "count": g.count, "min": g.min, "max": g.max, "bytes": g.bytes,
+            "errors": g.errors, "max_by_mean": g.imbalance(), "within": g.within,
+            "unfinished": { "count": g.unfinished.0, "time": g.unfinished.1 },
+            "histogram": g.histogram,
+        })
+    };
+    groups.iter().map(group).collect()
+}
+
+fn futexes(run: &Run) -> Vec<Value> {
+    let mut all = Vec::new();
+    for profile in &run.profiles {
+        let contexts = Contexts::new(profile);
+        for futex in &profile.data.futexes {
+            all.push(json!({
+                "recording": profile.title(), "pid": futex.pid, "address": futex.address,
+                "name": futex.name, "region": contexts.path(futex.context), "waits": futex.waits,
+                "time": futex.ns, "max": futex.max, "wakes": futex.wakes,
+            }));
+        }
+    }
+    all
+}
