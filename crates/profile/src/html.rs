@@ -1,8 +1,8 @@
 //! The report as one page for a browser: bars by thread, a time line of the trace, a flame graph,
-//! tables that sort. The page has its styles, its program (`html/page.js`) and the numbers in it, and
+//! tables that sort. The page has its styles, its program (`html/page.js`, `html/timeline.js`) and the numbers in it, and
 //! asks for nothing from elsewhere.
 
-use std::collections::HashMap;
+mod timeline;
 
 use serde_json::{Value, json};
 
@@ -11,9 +11,6 @@ use crate::paths::{Node, Place, threads};
 use crate::regions::Region;
 use crate::report::head;
 use crate::run::{Contexts, Group, Program, Run, Sum, Summary, Unit, WITHIN};
-
-/// Events of a page at most, the longest: a browser holds some hundred thousand.
-const EVENTS: usize = 200_000;
 
 /// Width of the lines at the top.
 const COLUMNS: usize = 120;
@@ -34,7 +31,7 @@ pub fn html(run: &Run) -> String {
         "times": times(&summary),
         "trees": trees(run),
         "futexes": futexes(run),
-        "trace": trace(run),
+        "trace": timeline::trace(run),
         "lost": summary.lost,
     });
     // Within a script element nothing may look like its end.
@@ -44,7 +41,10 @@ pub fn html(run: &Run) -> String {
         ("@TITLE@", escape(&title.unwrap_or_default())),
         ("@STYLE@", include_str!("html/page.css").to_owned()),
         ("@DATA@", data),
-        ("@PROGRAM@", include_str!("html/page.js").to_owned()),
+        (
+            "@PROGRAM@",
+            include_str!("html/timeline.js").to_owned() + include_str!("html/page.js"),
+        ),
     ];
     // One pass: what is put in may have such words in it.
     let mut page = String::new();
@@ -179,71 +179,5 @@ fn node(node: &Node) -> Value {
     json!({
         "n": place.name, "k": place.kind.name(), "m": module, "t": node.inclusive,
         "c": node.count, "ch": node.children.iter().map(self::node).collect::<Vec<_>>(),
-    })
-}
-
-/// Numbers names.
-#[derive(Default)]
-struct Names {
-    numbers: HashMap<String, usize>,
-    names: Vec<String>,
-}
-
-impl Names {
-    fn number(&mut self, name: String) -> usize {
-        *self.numbers.entry(name).or_insert_with_key(|name| {
-            self.names.push(name.clone());
-            self.names.len() - 1
-        })
-    }
-}
-
-/// Events as `[row, call, region, start, length, result]`; of those that had not ended there is no result.
-fn trace(run: &Run) -> Value {
-    let origin = run.origin();
-    let mut all = Vec::new();
-    for profile in &run.profiles {
-        all.extend(profile.events.iter().map(|e| (profile, e)));
-    }
-    if all.is_empty() {
-        return Value::Null;
-    }
-    let left_out = all.len().saturating_sub(EVENTS);
-    if left_out > 0 {
-        all.sort_by_key(|(_, e)| std::cmp::Reverse(e.end_ns.saturating_sub(e.start_ns)));
-        all.truncate(EVENTS);
-    }
-    // What is drawn later is on top: what is within others.
-    all.sort_by_key(|(_, e)| (e.start_ns, std::cmp::Reverse(e.end_ns)));
-    let contexts: HashMap<*const _, _> = run
-        .profiles
-        .iter()
-        .map(|p| (std::ptr::from_ref(p), Contexts::new(p)))
-        .collect();
-    let (mut rows, mut calls, mut regions) = (Names::default(), Names::default(), Names::default());
-    let several = run.profiles.len() > 1;
-    let mut events = Vec::new();
-    all.sort_by_key(|(p, e)| (p.header.rank.as_ref().map(|r| r.rank), e.tid, e.start_ns));
-    for (profile, event) in all {
-        let start = event
-            .start_ns
-            .saturating_add(profile.header.started_unix_ns - origin);
-        let title = match several {
-            true => format!("{}: {}", profile.title(), event.tid),
-            false => event.tid.to_string(),
-        };
-        let path = contexts[&std::ptr::from_ref(profile)].path(event.context);
-        events.push(json!([
-            rows.number(title),
-            calls.number(event.call.clone()),
-            regions.number(path.join(crate::run::WITHIN)),
-            start,
-            event.end_ns.saturating_sub(event.start_ns),
-            (!event.open).then_some(event.ret),
-        ]));
-    }
-    json!({
-        "rows": rows.names, "calls": calls.names, "regions": regions.names,
-        "events": events, "leftOut": left_out,
     })
 }

@@ -136,7 +136,7 @@ fn each_call_is_there_and_read_back() {
     let html = page.to_str().unwrap();
     assert!(spile(&["report", "--html", html, file]).status.success());
     let html = std::fs::read_to_string(page).unwrap();
-    assert!(html.contains("\"events\":[[") && html.contains("(blocked)"));
+    assert!(html.contains("\"events\":[[") && html.contains("\"kind\":\"off\""));
 }
 
 #[test]

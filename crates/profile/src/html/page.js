@@ -1,5 +1,4 @@
 // The page's program. Names come from programs that were recorded: they are put in as text only.
-"use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const main = document.getElementById("main");
 const tip = document.getElementById("tip");
@@ -47,6 +46,7 @@ function show(event, text) {
 
 // The same name has the same colour in all pictures.
 function colour(name, light) {
+  if (chosen.has(name)) return chosen.get(name);
   let hash = 7;
   for (const c of name) hash = (hash * 31 + c.codePointAt(0)) >>> 0;
   return `hsl(${(hash * 137.5) % 360} ${55 + hash % 20}% ${light}%)`;
@@ -124,6 +124,29 @@ function table(title, rows, columns, note) {
     });
   });
   fill();
+  fit(part, box, grid);
+}
+
+// Columns that have no room are hidden, from the last on, until somebody asks for them.
+function fit(part, box, grid) {
+  const more = make("button", part, "", { className: "plain", hidden: true });
+  let all = false;
+  const show = count => {
+    for (const line of grid.rows) [...line.cells].forEach((cell, i) => { cell.hidden = i >= count; });
+  };
+  const measure = () => {
+    const columns = grid.tHead.rows[0].cells.length;
+    let count = columns;
+    show(count);
+    while (!all && count > 2 && grid.offsetWidth > box.clientWidth) show(--count);
+    grid.dataset.columns = count;
+    more.hidden = count === columns;
+    more.textContent = `${columns - count} more columns`;
+  };
+  more.addEventListener("click", () => { all = true; measure(); });
+  grid.addEventListener("click", event => { if (event.target.closest("th button")) measure(); });
+  addEventListener("resize", measure);
+  measure();
 }
 
 // A bar for each power of two of nanoseconds, from the first to the last of all calls.
@@ -228,110 +251,6 @@ function flame() {
   }
   choice.addEventListener("change", choose);
   choose();
-}
-
-function timeline() {
-  const trace = data.trace;
-  if (!trace) return;
-  let note = "Wheel: closer and further; drag: to and fro; double click: all.";
-  if (trace.leftOut) note += ` The ${trace.events.length} longest calls are shown; ${trace.leftOut} are not.`;
-  const part = section("Time line", note);
-  const back = make("button", part, "all", { className: "plain" });
-  const canvas = make("canvas", part, null, { id: "timeline" });
-  const ROW = 18, LEFT = 150, TOP = 22;
-  const rows = trace.rows.map(() => []);
-  let end = 1;
-  let begin = Infinity;
-  for (const e of trace.events) {
-    rows[e[0]].push(e);
-    begin = Math.min(begin, e[3]);
-    end = Math.max(end, e[3] + e[4]);
-  }
-  if (end <= begin) end = begin + 1;
-  const colours = trace.calls.map(name => name.startsWith("(") ? "#8888" : colour(name, 55));
-  let from = begin, to = end;
-  const high = TOP + rows.length * ROW + 4;
-  canvas.style.height = high + "px";
-  const pen = canvas.getContext("2d");
-  let wide = 0;
-  function draw() {
-    const scale = devicePixelRatio || 1;
-    wide = canvas.clientWidth;
-    canvas.width = wide * scale;
-    canvas.height = high * scale;
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, wide, high);
-    const style = getComputedStyle(document.documentElement);
-    const soft = style.getPropertyValue("--soft"), line = style.getPropertyValue("--line");
-    pen.font = "12px system-ui, sans-serif";
-    const x = ns => LEFT + (wide - LEFT) * (ns - from) / (to - from);
-    let step = Math.pow(10, Math.floor(Math.log10((to - from) / 3)));
-    while ((to - from) / step > 12) step *= 2;
-    for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
-      pen.fillStyle = line;
-      pen.fillRect(x(at), TOP - 5, 1, high);
-      pen.fillStyle = soft;
-      pen.fillText(time(at), x(at) + 3, 12);
-    }
-    rows.forEach((events, i) => {
-      const y = TOP + i * ROW;
-      pen.fillStyle = soft;
-      pen.fillText(trace.rows[i], 2, y + 12, LEFT - 8);
-      let drawn = -1;
-      for (const e of events) {
-        if (e[3] + e[4] < from || e[3] > to) continue;
-        const left = Math.max(LEFT, x(e[3]));
-        const right = Math.max(left + 0.6, x(e[3] + e[4]));
-        // What would be on the same point of the screen is drawn once.
-        if (right - left < 1 && left - drawn < 0.5) continue;
-        drawn = left;
-        pen.fillStyle = colours[e[1]];
-        pen.fillRect(left, y, Math.min(right, wide) - left, ROW - 3);
-      }
-    });
-    canvas.dataset.from = from;
-    canvas.dataset.to = to;
-  }
-  const inside = event => {
-    const box = canvas.getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
-  };
-  const at = x => from + (to - from) * (x - LEFT) / Math.max(1, wide - LEFT);
-  function look(a, b) {
-    const least = 10;
-    if (b - a < least) b = a + least;
-    const length = Math.min(b - a, end - begin);
-    from = Math.min(Math.max(a, begin), end - length);
-    to = from + length;
-    draw();
-  }
-  canvas.addEventListener("wheel", event => {
-    event.preventDefault();
-    const middle = at(inside(event).x);
-    const factor = Math.pow(1.0015, event.deltaY);
-    look(middle - (middle - from) * factor, middle + (to - middle) * factor);
-  }, { passive: false });
-  let drag = null;
-  canvas.addEventListener("pointerdown", event => { drag = { x: inside(event).x, from, to }; canvas.setPointerCapture(event.pointerId); });
-  canvas.addEventListener("pointerup", () => { drag = null; });
-  canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
-  canvas.addEventListener("dblclick", () => look(begin, end));
-  back.addEventListener("click", () => look(begin, end));
-  canvas.addEventListener("pointermove", event => {
-    const p = inside(event);
-    if (drag) {
-      const moved = (drag.x - p.x) * (drag.to - drag.from) / Math.max(1, wide - LEFT);
-      return look(drag.from + moved, drag.to + moved);
-    }
-    const row = rows[Math.floor((p.y - TOP) / ROW)] || [];
-    const slack = (to - from) / Math.max(1, wide - LEFT);
-    const when = at(p.x);
-    const e = row.find(e => e[3] - slack <= when && when <= e[3] + e[4] + slack);
-    if (!e) { tip.hidden = true; return; }
-    show(event, `${trace.calls[e[1]]}${e[5] === null ? " (unfinished)" : " = " + e[5]}\n${time(e[4])} from ${time(e[3])}\n${trace.regions[e[2]]}`);
-  });
-  addEventListener("resize", draw);
-  draw();
 }
 
 document.getElementById("head").textContent = data.head;

@@ -20,7 +20,10 @@ pub fn browser(folder: &Path, options: &[&str], page: &str) -> Output {
         "--disable-gpu",
         "--hide-scrollbars",
     ]);
-    command.args(["--force-color-profile=srgb", "--window-size=1280,2400"]);
+    command.arg("--force-color-profile=srgb");
+    if !options.iter().any(|o| o.starts_with("--window-size")) {
+        command.arg("--window-size=1280,2400");
+    }
     // Profile and caches of its own.
     command.arg(format!("--user-data-dir={}", folder.join("user").display()));
     command.env("HOME", folder);

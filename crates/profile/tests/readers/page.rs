@@ -4,15 +4,12 @@
 use std::path::Path;
 
 use spile_profile::html::html;
-use spile_profile::{Profile, Run, testgen};
+use spile_profile::{Event, Profile, Run, testgen};
 
 use super::browser::browser;
 
 /// What is put behind the page's own program: a user's hands.
-const HANDS: &str = r##"<script>
-"use strict";
-const found = {};
-try {
+const HANDS: &str = r##"
 const all = what => [...document.querySelectorAll(what)];
 found.ready = document.body.dataset.ready;
 found.head = document.getElementById("head").textContent.split("\n").length;
@@ -63,6 +60,15 @@ if (line) {
 found.images = all("img, i > *").length;
 found.wide = document.documentElement.scrollWidth <= innerWidth;
 found.asked = performance.getEntriesByType("resource").map(e => e.name);
+"##;
+
+/// What is before and behind a user's hands.
+const BEFORE: &str = r##"<script>
+"use strict";
+const found = {};
+try {
+"##;
+const BEHIND: &str = r##"
 } catch (e) { errors.push(e.stack); }
 found.errors = errors;
 const out = document.createElement("pre");
@@ -73,16 +79,22 @@ document.body.append(out);
 
 /// What is on the page of a run after a user was there.
 fn visit(run: &Run) -> serde_json::Value {
+    visit_by(run, HANDS, 1280)
+}
+
+/// What a user with these hands found, on a screen of that width.
+fn visit_by(run: &Run, hands: &str, width: u32) -> serde_json::Value {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("page.html");
     let watch = "<script>window.errors = []; addEventListener('error', e => errors.push(e.message));</script>";
     let page = html(run)
         .replacen("<head>", &format!("<head>{watch}"), 1)
-        .replacen("</body>", &format!("{HANDS}</body>"), 1);
+        .replacen("</body>", &format!("{BEFORE}{hands}{BEHIND}</body>"), 1);
     std::fs::write(&path, page).expect("a file");
+    let size = format!("--window-size={width},2400");
     let out = browser(
         folder.path(),
-        &["--dump-dom"],
+        &["--dump-dom", &size],
         path.to_str().expect("a path"),
     );
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -175,6 +187,131 @@ fn names_are_text_and_numbers_may_be_odd() {
     assert_eq!(found["errors"], serde_json::json!([]));
     assert_eq!(found["images"], 0);
     assert_eq!(visit(&Run::new(vec![Profile::default()]))["ready"], "yes");
+}
+
+/// Looks at the time line at several zooms: of each lane the mean share of what is not its base, by the colours of
+/// its points.
+const EYES: &str = r##"
+const line = document.getElementById("timeline");
+const lanes = JSON.parse(line.dataset.lanes);
+const scale = Number(line.dataset.scale), left = Number(line.dataset.left);
+const box = line.getBoundingClientRect();
+const middle = { clientX: box.left + (left / scale + box.width) / 2, clientY: box.top + 30, bubbles: true };
+const rgb = text => [1, 3, 5].map(i => parseInt(text.slice(i, i + 2), 16));
+found.views = [];
+for (const factor of [1, 10, 10, 10, 5]) {
+  const deltaY = -Math.log(factor) / Math.log(1.0015);
+  line.dispatchEvent(new WheelEvent("wheel", { deltaY, cancelable: true, ...middle }));
+  const view = { from: Number(line.dataset.from), to: Number(line.dataset.to), shares: [] };
+  for (const [kind, y, high] of lanes) {
+    if (kind !== "call") continue;
+    const wide = line.width - left;
+    const pixels = line.getContext("2d").getImageData(left, y * scale, wide, high * scale).data;
+    const base = rgb(PROGRAM), call = rgb(CALLS[0]);
+    // How far each point is on the way from one colour to the other.
+    const way = call.map((c, i) => c - base[i]);
+    const whole = way.reduce((sum, w) => sum + w * w, 0);
+    let sum = 0, off = 0;
+    for (let i = 0; i < pixels.length; i += 4) {
+      const at = base.map((b, c) => pixels[i + c] - b);
+      const share = at.reduce((sum, a, c) => sum + a * way[c], 0) / whole;
+      off = Math.max(off, ...at.map((a, c) => Math.abs(a - share * way[c])));
+      sum += share;
+    }
+    view.shares.push(sum / (pixels.length / 4));
+    // (Nothing but these two colours is there.)
+    view.off = Math.max(view.off || 0, off);
+  }
+  found.views.push(view);
+}
+found.legend = [...document.querySelectorAll(".legend")].map(l => l.textContent);
+found.leftOut = data.trace.leftOut;
+"##;
+
+/// A thread that computes and calls `clock_gettime` each 100 us, for 1 us in the first and for 25 in the second.
+fn computes(calls: u64) -> Run {
+    let mut profile = testgen::example(0, 1, 2);
+    profile.events.clear();
+    let all = calls * 100_000;
+    profile.data.at_ns = all;
+    for (thread, length) in profile.data.threads.iter_mut().zip([1_000, 25_000]) {
+        (thread.started_ns, thread.ended_ns) = (0, Some(all));
+        profile.events.extend((0..calls).map(|n| Event {
+            tid: thread.tid,
+            call: "clock_gettime".to_owned(),
+            start_ns: n * 100_000 + 50_000,
+            end_ns: n * 100_000 + 50_000 + length,
+            ..Event::default()
+        }));
+    }
+    Run::new(vec![profile])
+}
+
+#[test]
+fn short_calls_have_the_share_of_the_picture_that_they_have_of_time() {
+    // The second has more than a page holds one by one.
+    for (calls, left_out) in [(20_000, 0), (120_000, 40_000)] {
+        let found = visit_by(&computes(calls), EYES, 1280);
+        assert_eq!(found["errors"], serde_json::json!([]), "{calls}");
+        assert_eq!(found["leftOut"], left_out);
+        let views = found["views"].as_array().expect("a list");
+        assert_eq!(views.len(), 5);
+        for view in views {
+            let shares = view["shares"].as_array().expect("a list");
+            let shares: Vec<f64> = shares.iter().filter_map(|s| s.as_f64()).collect();
+            // The window may hold a call more or less than the mean.
+            let periods = (view["to"].as_f64().unwrap() - view["from"].as_f64().unwrap()) / 1e5;
+            for (found, wanted) in shares.iter().zip([0.01, 0.25]) {
+                let slack = 0.004 + wanted / periods;
+                assert!((found - wanted).abs() <= slack, "{calls}: {wanted}: {view}");
+            }
+            assert!(view["off"].as_f64() < Some(3.0), "{view}");
+        }
+        let legend = found["legend"].to_string();
+        for meaning in ["the program", "clock_gettime", "blocked", "preempted"] {
+            assert!(legend.contains(meaning), "{legend}");
+        }
+    }
+}
+
+/// How wide everything is.
+const RULER: &str = r##"
+found.page = [document.documentElement.scrollWidth, innerWidth];
+found.tables = [...document.querySelectorAll("table")].map(t => [t.offsetWidth, t.parentNode.clientWidth, Number(t.dataset.columns), t.tHead.rows[0].cells.length]);
+found.lanes = JSON.parse(document.getElementById("timeline").dataset.lanes).map(l => l[0]);
+const more = [...document.querySelectorAll("section > button")].filter(b => b.textContent.endsWith("more columns") && !b.hidden);
+found.more = more.length;
+if (more.length) {
+  const grid = more[0].parentNode.querySelector("table");
+  more[0].click();
+  found.shown = grid.tHead.rows[0].cells.length === Number(grid.dataset.columns) && more[0].hidden;
+}
+"##;
+
+#[test]
+fn tables_are_within_the_page() {
+    let run = four();
+    for width in [600, 1400] {
+        let found = visit_by(&run, RULER, width);
+        assert_eq!(found["errors"], serde_json::json!([]));
+        let page = numbers(&found["page"]);
+        assert!(page[0] <= page[1] && page[1] <= width.into(), "{found}");
+        let tables = found["tables"].as_array().expect("a list");
+        assert!(tables.len() > 5);
+        for table in tables.iter().map(numbers) {
+            assert!(table[0] <= table[1], "{width}: {found}");
+            // On a wide screen all are there; what a narrow one leaves out can be asked for.
+            assert!(
+                table[2] >= 4 && (width < 1400 || table[2] == table[3]),
+                "{width}: {found}"
+            );
+        }
+        assert_eq!(found["more"].as_u64() > Some(0), width < 1400, "{found}");
+        assert!(found["shown"].as_bool().unwrap_or(true));
+        // Two lanes of regions stand above each thread's calls.
+        let lanes = strings(&found["lanes"]);
+        assert_eq!(lanes[..4], ["region", "region", "call", "off"]);
+    }
 }
 
 #[test]

@@ -1,0 +1,280 @@
+//! The time line of the page: lanes of a thread, each with what follows one another there. What a browser
+//! cannot hold event by event is there as sums over short times, so that every lane's shares are whole.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Value, json};
+
+use crate::model::{BLOCKED, Ns, Profile, READY, Thread};
+use crate::run::{Contexts, Run, WITHIN, label};
+use crate::timeline::{Span, timelines};
+
+/// Events of a page at most, the longest: a browser holds some hundred thousand.
+const EVENTS: usize = 200_000;
+/// Sums of the others, of all lanes together, and how many times a lane is divided into for them.
+const SUMS: usize = 400_000;
+const TIMES: (usize, usize) = (64, 4096);
+/// Threads at most, those that did most, and lanes of regions of a thread; what is deeper is in the deepest.
+const THREADS: usize = 300;
+const DEEPEST: usize = 6;
+
+/// What a lane shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Regions within that many others.
+    Region(usize),
+    /// System calls, and the program between them.
+    Call,
+    /// Times off a processor.
+    Off,
+}
+
+/// An event of a lane.
+struct Piece {
+    lane: usize,
+    /// Its name's number among those of its kind.
+    name: usize,
+    /// Its region's number.
+    within: usize,
+    start: Ns,
+    length: Ns,
+    /// What it returned; none where it had not ended, or returns nothing.
+    result: Option<i64>,
+    open: bool,
+}
+
+/// Numbers names, with their time.
+#[derive(Default)]
+struct Names {
+    numbers: HashMap<String, usize>,
+    names: Vec<String>,
+    times: Vec<Ns>,
+}
+
+impl Names {
+    fn number(&mut self, name: String, ns: Ns) -> usize {
+        let number = *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.names.push(name.clone());
+            self.times.push(0);
+            self.names.len() - 1
+        });
+        self.times[number] = self.times[number].saturating_add(ns);
+        number
+    }
+
+    /// The longest first; and where each number has gone.
+    fn sorted(&self) -> (Vec<&str>, Vec<usize>) {
+        let mut order: Vec<usize> = (0..self.names.len()).collect();
+        order.sort_by_key(|n| (std::cmp::Reverse(self.times[*n]), &self.names[*n]));
+        let mut places = vec![0; order.len()];
+        for (place, number) in order.iter().enumerate() {
+            places[*number] = place;
+        }
+        (order.iter().map(|n| &*self.names[*n]).collect(), places)
+    }
+}
+
+/// A thread that is shown.
+struct Line<'a> {
+    title: String,
+    profile: &'a Profile,
+    thread: Option<&'a Thread>,
+    spans: Vec<Span<'a>>,
+}
+
+/// The threads with events, those that did most where there are too many; and how many are left out.
+fn lines(run: &Run) -> (Vec<Line<'_>>, usize) {
+    let several = run.profiles.len() > 1;
+    let mut all = Vec::new();
+    for profile in &run.profiles {
+        for (tid, spans) in timelines(profile) {
+            if spans.is_empty() {
+                continue;
+            }
+            let thread = profile.data.threads.iter().find(|t| t.tid == tid);
+            let name = thread.map_or("", |t| t.name.as_str());
+            let mut title = format!("{tid} {name}").trim_end().to_owned();
+            if several {
+                title = format!("{}: {title}", profile.title());
+            }
+            all.push(Line {
+                title,
+                profile,
+                thread,
+                spans,
+            });
+        }
+    }
+    all.sort_by_key(|line| {
+        let rank = line.profile.header.rank.as_ref().map(|r| r.rank);
+        (rank, line.spans.first().map(|s| s.event.tid))
+    });
+    let left_out = all.len().saturating_sub(THREADS);
+    if left_out > 0 {
+        let mut most: Vec<usize> = (0..all.len()).collect();
+        most.sort_by_key(|n| std::cmp::Reverse(all[*n].spans.len()));
+        let mut shown = vec![false; all.len()];
+        most.iter().take(THREADS).for_each(|n| shown[*n] = true);
+        let mut shown = shown.into_iter();
+        all.retain(|_| shown.next().unwrap_or(false));
+    }
+    (all, left_out)
+}
+
+/// The time line; null where there is no trace.
+pub fn trace(run: &Run) -> Value {
+    let origin = run.origin();
+    let (lines, threads_left_out) = lines(run);
+    let (mut calls, mut regions) = (Names::default(), Names::default());
+    let mut paths = Names::default();
+    let mut lanes: Vec<Value> = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
+    let (mut begin, mut end) = (Ns::MAX, 0);
+    for line in &lines {
+        let contexts = Contexts::new(line.profile);
+        let shift = line.profile.header.started_unix_ns - origin;
+        let mut of_kind: BTreeMap<Kind, usize> = BTreeMap::new();
+        let deepest = line.spans.iter().filter(|s| s.event.region());
+        let deepest = deepest.map(|s| s.depth.min(DEEPEST - 1) + 1).max();
+        let kinds = (0..deepest.unwrap_or(0)).map(Kind::Region);
+        let (from, to) = thread_times(line);
+        for kind in kinds.chain([Kind::Call, Kind::Off]) {
+            of_kind.insert(kind, lanes.len());
+            lanes.push(json!({
+                "title": if kind == Kind::Call { &line.title } else { "" },
+                "kind": match kind {
+                    Kind::Region(_) => "region",
+                    Kind::Call => "call",
+                    Kind::Off => "off",
+                },
+                "from": from.saturating_add(shift), "to": to.saturating_add(shift),
+            }));
+        }
+        (begin, end) = (
+            begin.min(from.saturating_add(shift)),
+            end.max(to.saturating_add(shift)),
+        );
+        let mut last_off = 0;
+        for span in &line.spans {
+            let event = span.event;
+            let length = span.end - span.start;
+            let (kind, name) = if event.region() {
+                if span.depth >= DEEPEST {
+                    continue;
+                }
+                let name = label(event.context, contexts.row(event.context));
+                (Kind::Region(span.depth), regions.number(name, length))
+            } else if event.off() {
+                // (Some can be within others in damaged files.)
+                if span.start < last_off {
+                    continue;
+                }
+                last_off = span.end;
+                let name = [BLOCKED, READY].iter().position(|n| *n == event.call);
+                (Kind::Off, name.unwrap_or(2))
+            } else {
+                (Kind::Call, calls.number(event.call.clone(), length))
+            };
+            let path = contexts.path(event.context).join(WITHIN);
+            let ends = !event.open && kind == Kind::Call;
+            pieces.push(Piece {
+                lane: of_kind[&kind],
+                name,
+                within: paths.number(path, 0),
+                start: span.start.saturating_add(shift),
+                length,
+                result: ends.then_some(event.ret),
+                open: event.open,
+            });
+        }
+    }
+    if pieces.is_empty() {
+        return Value::Null;
+    }
+    let (call_names, call_places) = calls.sorted();
+    let (region_names, region_places) = regions.sorted();
+    for piece in &mut pieces {
+        piece.name = match lanes[piece.lane]["kind"].as_str() {
+            Some("call") => call_places[piece.name],
+            Some("region") => region_places[piece.name],
+            _ => piece.name,
+        };
+    }
+    let times = (SUMS / lanes.len().max(1)).clamp(TIMES.0, TIMES.1);
+    let span = (begin, end.max(begin + 1));
+    let left_out = sums(&mut lanes, &mut pieces, span, times);
+    events(&mut lanes, &pieces);
+    json!({
+        "begin": span.0, "end": span.1, "times": times, "lanes": lanes,
+        "calls": call_names, "regions": region_names, "paths": paths.names,
+        "leftOut": left_out, "shown": pieces.len(), "threadsLeftOut": threads_left_out,
+    })
+}
+
+/// When the thread was there, as far as is known.
+fn thread_times(line: &Line<'_>) -> (Ns, Ns) {
+    let first = line.spans.first().map_or(0, |s| s.start);
+    let last = line.spans.iter().map(|s| s.end).max().unwrap_or(first);
+    let Some(thread) = line.thread else {
+        return (first, last);
+    };
+    let end = thread.ended_ns.unwrap_or(line.profile.data.at_ns);
+    (thread.started_ns.min(first), end.max(last))
+}
+
+/// Takes the shortest events out where there are too many, and gives their lanes sums `[time, name, ns]`.
+fn sums(
+    lanes: &mut [Value],
+    pieces: &mut Vec<Piece>,
+    (begin, end): (Ns, Ns),
+    times: usize,
+) -> usize {
+    let left_out = pieces.len().saturating_sub(EVENTS);
+    if left_out == 0 {
+        return 0;
+    }
+    pieces.sort_by_key(|p| std::cmp::Reverse(p.length));
+    let mut all: BTreeMap<(usize, usize, usize), u64> = BTreeMap::new();
+    let times = times as u128;
+    let whole = u128::from(end - begin);
+    // The first nanosecond of a time.
+    let edge = |n: u128| (n * whole).div_ceil(times) as u64 + begin;
+    for piece in pieces.drain(EVENTS..) {
+        let (mut at, stop) = (piece.start, piece.start.saturating_add(piece.length));
+        while at < stop {
+            let n = u128::from(at - begin) * times / whole;
+            let next = edge(n + 1).clamp(at + 1, stop);
+            *all.entry((piece.lane, n as usize, piece.name)).or_default() += next - at;
+            at = next;
+        }
+    }
+    let mut of_lane: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
+    for ((lane, time, name), ns) in all {
+        of_lane
+            .entry(lane)
+            .or_default()
+            .push(json!([time, name, ns]));
+    }
+    for (lane, sums) in of_lane {
+        lanes[lane]["sums"] = sums.into();
+    }
+    left_out
+}
+
+/// Gives lanes their events, `[name, region, start, length, result]`; of those that had not ended the result is
+/// false, and there is none of what returns nothing.
+fn events(lanes: &mut [Value], pieces: &[Piece]) {
+    let mut of_lane: Vec<Vec<&Piece>> = lanes.iter().map(|_| Vec::new()).collect();
+    for piece in pieces {
+        of_lane[piece.lane].push(piece);
+    }
+    for (lane, mut pieces) in lanes.iter_mut().zip(of_lane) {
+        pieces.sort_by_key(|p| p.start);
+        let event = |p: &&Piece| match (p.open, p.result) {
+            (true, _) => json!([p.name, p.within, p.start, p.length, false]),
+            (false, Some(result)) => json!([p.name, p.within, p.start, p.length, result]),
+            (false, None) => json!([p.name, p.within, p.start, p.length]),
+        };
+        lane["events"] = pieces.iter().map(event).collect();
+    }
+}
