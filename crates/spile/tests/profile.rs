@@ -1,6 +1,7 @@
 //! `spile profile` on the live kernel: the time of threads whose lives are known adds up, and calls
 //! are counted exactly. The programs are `lives.c`, `waits.c` and `regions.c` of `tests/programs`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
@@ -89,6 +90,28 @@ fn calls_are_counted_exactly() {
     assert_eq!(count(&profile, "exit_group"), 1);
     assert_eq!(profile.data.threads.len(), 1);
     assert_eq!(profile.end.unwrap().status, Some(0));
+}
+
+/// What the library that tells regions does in the program, and what the dynamic linker does to load it, is no
+/// call of the program: there are as many calls of each name as without it.
+#[test]
+fn no_calls_of_the_library_itself() {
+    let again = format!("{0} calls 7; exec {0} children", LIVES.to_str().unwrap());
+    let calls = |options: &[&str]| {
+        let command = ["--", "sh", "-c", again.as_str()];
+        let (profile, _) = record(&[options, &command].concat());
+        closes(&profile);
+        let mut calls: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for call in &profile.data.calls {
+            let sum = calls.entry(call.call.clone()).or_default();
+            sum.0 += call.count;
+            sum.1 += call.failures();
+        }
+        calls
+    };
+    let with = calls(&[]);
+    assert_eq!(with["getppid"].0, 7 + 9 + 1, "of the shell, too");
+    assert_eq!(with, calls(&["--no-regions"]));
 }
 
 #[test]

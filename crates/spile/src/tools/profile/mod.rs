@@ -146,7 +146,11 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
                 );
             }
             if !cli.no_regions {
-                folder = regions(cli.trace);
+                let library;
+                (folder, library) = regions(cli.trace);
+                if let Some(library) = library {
+                    tool.set("library", library);
+                }
             }
         }
     }
@@ -239,8 +243,8 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
 }
 
 /// Has the command load the library that tells which part of a program a thread is in; the folder where it
-/// counts times.
-fn regions(trace: bool) -> Option<Folder> {
+/// counts times, and the library's file.
+fn regions(trace: bool) -> (Option<Folder>, Option<String>) {
     let own = spile_debuginfo::trust::own_folder;
     let mut variables = match spile_context::environment(|name| std::env::var_os(name), own) {
         Ok(variables) => variables,
@@ -248,9 +252,12 @@ fn regions(trace: bool) -> Option<Folder> {
             tell(format_args!(
                 "WARNING: regions of the program are not told: {why}\n"
             ));
-            return None;
+            return (None, None);
         }
     };
+    // Ours is the first of those that are loaded.
+    let loaded = variables.iter().find(|(name, _)| *name == "LD_PRELOAD");
+    let library = loaded.and_then(|(_, all)| all.to_str()?.split(':').next().map(str::to_owned));
     let folder = Folder::new(trace);
     match &folder {
         Ok(folder) => variables.push((times::VARIABLE, folder.value())),
@@ -262,7 +269,7 @@ fn regions(trace: bool) -> Option<Folder> {
         // SAFETY: no thread was started yet, so none reads the environment meanwhile.
         unsafe { std::env::set_var(name, value) };
     }
-    folder.ok()
+    (folder.ok(), library)
 }
 
 /// Who a thread is now; none where it has ended.
