@@ -7,6 +7,7 @@ use spile_ir::{BodyFacts, Event, HandlerId, Inst, NrSet, Program, Ty};
 
 use crate::asm::{Asm, Function};
 use crate::attach::{self, AttachPlan, Group};
+use crate::critical;
 use crate::depth;
 use crate::dispatch::{self, Part};
 use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
@@ -180,6 +181,7 @@ fn generate_planned(
             Attach::Netfilter(_) => "netfilter".into(),
             Attach::Lsm(hook) => format!("lsm/{hook}"),
             Attach::Code { probe, by } => attach::kind::section(probe, *by),
+            Attach::OnDemand => "raw_tp".into(),
         };
         programs.push(ProgramSpec { section, function });
         infos.push(ProgramInfo {
@@ -205,6 +207,14 @@ fn generate_planned(
         // Before those that run programs are looked for.
         programs.insert(0, spec);
         infos.insert(0, info);
+    }
+    if let Some(critical) = &plan.critical {
+        let (spec, info, subs) =
+            critical::program(critical, &plan, options.features.interrupts).map_err(whole)?;
+        programs.push(spec);
+        infos.push(info);
+        let named = subs.into_iter().map(|s| (s.name.clone(), s));
+        pool.subs.extend(named);
     }
     // Where no handler prints, only errors are sent.
     let error = |r: &RecordShape| {
@@ -247,6 +257,7 @@ fn generate_planned(
         }),
         tree: plan.tree,
         pages: pool.subs.contains_key(USER_TEXT),
+        critical: plan.critical.clone(),
     };
     let spec = ObjectSpec {
         maps,

@@ -10,6 +10,7 @@
 //! | `g_NAME_INDEX` | shared hash map of an array global |
 //! | `threads` | hash map of the arrays that are fields of one record a thread, see [`Field`] |
 //! | `g_NAME_INDEX_0`, `.._1` | maps (one a generation) behind the cache of a per-CPU array global, see [`PerCpuArray`] |
+//! | `copies_INDEX` (mmap-able array) | what the controller's critical section copied of an array, see [`critical`] |
 //! | `s_NAME_INDEX` | array: copies of the elements that kernel handlers walk through, see `crates/bpf/src/iterate.rs` |
 //!
 //! # State memory
@@ -20,6 +21,7 @@
 //! ```
 //! All words are 64-bit, native byte order. The memory may be longer than its blocks.
 
+pub mod critical;
 mod large;
 mod place;
 mod rows;
@@ -194,7 +196,8 @@ pub struct UnwindOffsets {
 
 /// Word offsets (in bytes) in each CPU's block that every object has.
 pub mod percpu {
-    /// Not 0 while a handler runs on this CPU; in some objects its number plus one.
+    /// Not 0 while a handler runs on this CPU; in some objects its number plus one. All bits in the
+    /// controller's critical section.
     pub const BUSY: u32 = 0;
     /// Hits turned away because a handler ran on this CPU already.
     pub const SKIP_REENTRANT: u32 = 8;
@@ -355,6 +358,8 @@ pub struct Features {
     pub kprobe_session: Option<Session>,
     /// How a handler turns off preemption, where handlers may (6.15, see [`Preemption`]).
     pub preemption: Option<Preemption>,
+    /// How a program turns off interrupts (6.14, see [`Interrupts`]).
+    pub interrupts: Option<Interrupts>,
     /// The events `raw_syscalls/sys_enter` and `sys_exit`, by their numbers in tracefs, where
     /// programs at raw tracepoints may be switched out, and those of events are not (6.19).
     pub syscall_events: Option<[u64; 2]>,
@@ -372,6 +377,7 @@ impl Features {
         uprobe_multi: true,
         kprobe_session: None,
         preemption: None,
+        interrupts: None,
         syscall_events: None,
     };
 }
@@ -397,6 +403,16 @@ pub struct Preemption {
     pub off: u32,
     /// `bpf_preempt_enable`.
     pub on: u32,
+}
+
+/// Kernel functions that turn interrupts of the processor off and back, by their ids in the kernel's
+/// BTF. There since 6.14.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interrupts {
+    /// `bpf_local_irq_save`.
+    pub save: u32,
+    /// `bpf_local_irq_restore`.
+    pub restore: u32,
 }
 
 /// How one system call's arguments become text.
@@ -510,6 +526,8 @@ pub struct Layout {
     /// Handlers look pages of files up, for which the words [`shared::PAGES`] and [`shared::MEMORY`]
     /// are needed.
     pub pages: bool,
+    /// What the controller copies and takes in its critical section, where it has one.
+    pub critical: Option<critical::Critical>,
 }
 
 impl Layout {
@@ -590,6 +608,8 @@ pub enum Attach {
     },
     /// Accesses to memory.
     Watch(spile_ir::Watch),
+    /// Nothing: the controller has it run.
+    OnDemand,
 }
 
 impl Attach {

@@ -10,6 +10,7 @@ pub mod insn;
 pub mod layout;
 
 pub mod compile;
+mod critical;
 mod depth;
 mod dispatch;
 mod executed;

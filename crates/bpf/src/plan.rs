@@ -18,6 +18,7 @@ use spile_ir::{
 };
 
 use crate::attach::AttachPlan;
+use crate::critical;
 use crate::elf::{MapSpec, MapType};
 use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
@@ -155,12 +156,14 @@ pub struct Plan {
     pub stacks: Option<StackRoom>,
     /// Texts of symbols, and which of them handlers make themselves.
     pub marks: Marks,
+    /// What the controller's critical section copies.
+    pub critical: Option<crate::layout::critical::Critical>,
     /// Place in the shared block of the bits of [`crate::tree`].
     pub tree: Option<u32>,
 }
 
 /// `BPF_F_MMAPABLE` of `linux/bpf.h`: the loader writes to its memory.
-const MMAPABLE: u32 = 1 << 10;
+pub(crate) const MMAPABLE: u32 = 1 << 10;
 /// More handlers than this share subprograms.
 const MANY_HANDLERS: usize = 4;
 /// More instructions than this in kernel handlers share subprograms.
@@ -201,10 +204,10 @@ pub struct Needs {
 }
 
 /// Gives out offsets.
-struct Bump(u32);
+pub(crate) struct Bump(u32);
 
 impl Bump {
-    fn take(&mut self, bytes: u32) -> u32 {
+    pub(crate) fn take(&mut self, bytes: u32) -> u32 {
         let at = self.0;
         self.0 += bytes.next_multiple_of(8);
         at
@@ -378,6 +381,7 @@ impl Plan {
             });
         }
         let snapshots = snapshots(program, &iterators, &mut maps)?;
+        let critical = critical::plan(program, options, &places, (&mut shared, &mut maps));
         let tree = program
             .follows_target()
             .then(|| shared.take(crate::tree::TREE_BYTES));
@@ -407,6 +411,7 @@ impl Plan {
             stacks,
             marks: needs.marks,
             tree,
+            critical,
         })
     }
 

@@ -215,15 +215,18 @@ impl Controller {
             self.drained(drained);
         }
         self.world.texts.begin();
-        let Some(mut urgent) = self.lock(&needs) else {
-            return Ok(());
-        };
-        // One that a copy serves does not keep kernel handlers waiting while it runs.
-        let mut copied = Ok(());
+        // One that copies serve does not keep kernel handlers waiting while it runs.
+        let (mut urgent, mut copied) = (None, Ok(()));
         if needs.copies {
-            let all = self.world.snapshot(&needs);
-            let all = self.unlock(&needs, urgent.take()).and(all);
+            let Some(all) = self.copies(&needs) else {
+                return Ok(());
+            };
             copied = all.and_then(|all| self.world.copy(all));
+        } else {
+            let Some(held) = self.lock(&needs) else {
+                return Ok(());
+            };
+            urgent = held;
         }
         let since = Instant::now();
         let program = Rc::clone(&self.world.program);
@@ -605,6 +608,7 @@ mod tests {
             stacks: None,
             tree: None,
             pages: false,
+            critical: None,
         };
         let kernel = Kernel::plain(&layout, vec![vec![]]);
         let out = Output::open(crate::output::Target::Memory, None).unwrap();

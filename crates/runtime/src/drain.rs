@@ -237,6 +237,7 @@ mod tests {
             stacks: None,
             tree: None,
             pages: false,
+            critical: None,
         }
     }
 

@@ -292,6 +292,7 @@ mod tests {
             stacks: None,
             tree: None,
             pages: false,
+            critical: None,
         })
         .expect("a layout that fits")
     }

@@ -547,6 +547,7 @@ mod tests {
             stacks: None,
             tree: None,
             pages: false,
+            critical: None,
         };
         let table = || -> BoxedTable {
             RefCell::new(Box::new(PlainMap {

@@ -111,6 +111,7 @@ mod tests {
             stacks: None,
             tree: None,
             pages: false,
+            critical: None,
         };
         let state = State::plain(&layout).unwrap();
         assert!(Grace::Visit.wait(&state) && Grace::Barrier.wait(&state));

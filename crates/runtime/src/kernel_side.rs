@@ -10,9 +10,11 @@ use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
 use spile_kernel::resources::told;
 
+use crate::critical::{CriticalSection, Missed};
 use crate::drain::{self, Deltas};
 use crate::elements::LargeElements;
 use crate::error::Error;
+use crate::globals::Raw;
 use crate::grace::Grace;
 use crate::held::Held;
 use crate::load::Loaded;
@@ -38,6 +40,7 @@ pub struct Kernel {
     tables: Vec<Vec<BoxedTable>>,
     /// Per global: the elements of a large array.
     elements: Vec<Option<LargeElements>>,
+    critical: Option<CriticalSection>,
     grace: Grace,
     /// Handlers can run: deltas keep coming.
     live: bool,
@@ -99,6 +102,7 @@ impl Kernel {
             layout: object.layout.clone(),
             tables,
             elements,
+            critical: CriticalSection::open(&loaded, object.layout.critical.as_ref())?,
             grace: Grace::choose(),
             live: true,
             waiting: RefCell::default(),
@@ -115,6 +119,7 @@ impl Kernel {
             layout: layout.clone(),
             tables,
             elements: Vec::new(),
+            critical: None,
             grace: Grace::Visit,
             live: true,
             waiting: RefCell::default(),
@@ -170,6 +175,14 @@ impl Kernel {
             let layout = spile_bpf::layout::ValueLayout::Scalar(*ty);
             self.state
                 .set(*offset, &layout, &Cell::Scalar(value.fit(*ty).0));
+        }
+    }
+
+    /// What the globals hold that a handler copies, all at one moment; those that it takes are empty then.
+    pub fn copies(&self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Missed> {
+        match &self.critical {
+            Some(critical) => critical.run(&self.state, needs, LOCK_PATIENCE),
+            None => Err(Missed::Unable),
         }
     }
 

@@ -6,7 +6,7 @@
 //! | [`session`], `options` | the whole run, and the event loop; how it is to run |
 //! | [`controller`] | controller handlers, and what kernel handlers sent |
 //! | [`globals`] | operations on globals, by storage class |
-//! | [`kernel_side`], [`drain`], [`elements`], [`grace`], [`needs`], [`urgent`] | locks and per-CPU deltas |
+//! | [`kernel_side`], [`drain`], [`elements`], [`grace`], [`needs`], [`urgent`], `critical` | locks and per-CPU deltas |
 //! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
 //! | [`load`], `programs`, `code`, `probed` | loading and attaching (`side_by_side`: by several threads; [`tables`]: maps ahead); files that change meanwhile |
 //! | `tree`, `words`, [`namespaces`] | what kernel handlers read of the session: the target's processes, clock, zone |
@@ -19,6 +19,7 @@ pub mod clock;
 mod code;
 pub mod commands;
 pub mod controller;
+mod critical;
 pub mod deferred;
 pub mod display;
 pub mod drain;

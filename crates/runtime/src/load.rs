@@ -282,7 +282,8 @@ impl Loaded {
         wanted: impl Fn(&ProgramInfo) -> bool,
     ) -> Result<(), (String, Error)> {
         let mut reached = Reached::default();
-        for info in self.layout.programs.iter().filter(|p| wanted(p)) {
+        let attached = |p: &&ProgramInfo| p.attach != Attach::OnDemand && wanted(p);
+        for info in self.layout.programs.iter().filter(attached) {
             let single = self.single.contains(&info.name);
             let handler = |id: &HandlerId| program.handlers.get(id.index());
             // Those that analysis made come first, and name what they serve.
@@ -533,6 +534,7 @@ fn attach(
             links.fds.push(link.map_err(|e| refused(what(), e))?);
         }
         Attach::Watch(watch) => perf::watch(watch, fd, links)?,
+        Attach::OnDemand => {}
     }
     Ok(())
 }
@@ -689,6 +691,7 @@ mod tests {
             stacks: None,
             tree: None,
             pages: false,
+            critical: None,
         };
         let program = Program {
             sites: vec![Site::default(), Site::at("keyword at a.stp:1:1")],

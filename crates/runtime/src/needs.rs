@@ -174,6 +174,7 @@ mod tests {
             stacks: None,
             tree: None,
             pages: false,
+            critical: None,
         };
         let needs = of_program(&program, Some(&layout));
         assert_eq!(needs[0].locks, [(GlobalId(0), 136), (GlobalId(1), 144)]);

@@ -484,6 +484,7 @@ mod tests {
             stacks: None,
             tree: None,
             pages: false,
+            critical: None,
         }
     }
 

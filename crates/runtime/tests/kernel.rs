@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spile_bpf::layout::{Features, KernelOffsets, Options as Machine};
+use spile_bpf::layout::{Features, Interrupts, KernelOffsets, Options as Machine};
 use spile_ir::Program;
 use spile_runtime::{Error, Options, Outcome, Session, Target, output};
 
@@ -42,10 +42,21 @@ fn run(text: &str, threads: usize, calls: usize) -> Option<(Outcome, String)> {
 
 /// The same with other code for the last call.
 fn run_until(text: &str, threads: usize, calls: usize, last: &str) -> Option<(Outcome, String)> {
+    run_on(machine(), text, threads, calls, last)
+}
+
+/// The same, compiled for another machine.
+fn run_on(
+    machine: Machine,
+    text: &str,
+    threads: usize,
+    calls: usize,
+    last: &str,
+) -> Option<(Outcome, String)> {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let stop = handler("stop", STOP, last);
     let program: Program = spile_ir::reader::read(&format!("{text}{stop}")).unwrap();
-    let object = spile_bpf::compile(&program, &machine()).unwrap();
+    let object = spile_bpf::compile(&program, &machine).unwrap();
     let work = Arc::new(Mutex::new(None));
     let slot = Arc::clone(&work);
     let armed = move |_: &[String]| {
@@ -216,6 +227,89 @@ global g1 \"count\" long shared lock display @0
         format!("last[7]={counted}\ncount={counted}\n"),
         "{outcome:?}"
     );
+}
+
+/// A timer takes an array, a number and a statistic at one moment, over and over. The kernel makes the
+/// copies with interrupts off: in a program that turns them off itself, where the kernel has that, and on
+/// another processor as before.
+#[test]
+fn what_a_timer_takes_is_of_one_moment() {
+    let text = format!(
+        "limits maxskipped=1000000000 maxtrylock=1000
+{HEAD}
+global g0 \"a\" [long] long max 100 shared lock @0
+global g1 \"n\" long shared lock @0
+global g2 \"s\" stats(sum) shared lock @0
+global g3 \"total\" long controller @0
+global g4 \"wrong\" long controller @0
+func fn0 \"take\" () {{
+  regs r0: long, r1: long, r2: long, r3: long
+  iters 1
+  b0:
+    r2 = gload g1
+    gadd g3, r2
+    r3 = stat_get count g2[]
+    r3 = sub r3, r2
+    gadd g4, r3
+    iter i0 g0[]
+    jump b1
+  b1:
+    next i0 [r0] b2, b3
+  b2:
+    r1 = aget g0[r0]
+    r2 = sub r2, r1
+    jump b1
+  b3:
+    gadd g4, r2
+    ret
+}}
+handler \"timer\" points 1 timer(1000000, 0) @1 {{
+  b0:
+    call fn0()
+    gclear g0
+    gstore g1, 0
+    gclear g2
+    ret
+}}
+handler \"end\" points 1 end(0) @1 {{
+  regs r0: long
+  b0:
+    call fn0()
+    r0 = gload g3
+    print out f0(r0)
+    r0 = gload g4
+    print out f0(r0)
+    ret
+}}
+{}",
+        handler(
+            "sys",
+            NR,
+            "    r2 = intr tid()\n    r2 = aget g0[r2]\n    r0 = intr tid()\n    r2 = add r2, 1\n    \
+             aset g0[r0], r2\n    r2 = gload g1\n    r2 = add r2, 1\n    gstore g1, r2\n    \
+             stat_add g2[], 3"
+        )
+    );
+    let btf = spile_kernel::btf::Btf::vmlinux().ok();
+    let id = |name| btf.and_then(|b| b.find_func(name));
+    let own = || {
+        Some(Interrupts {
+            save: id("bpf_local_irq_save")?,
+            restore: id("bpf_local_irq_restore")?,
+        })
+    };
+    for interrupts in [None, own()] {
+        let mut machine = machine();
+        machine.features.interrupts = interrupts;
+        let Some((outcome, text)) = run_on(machine, &text, 3, 100_000, "    intr exit()") else {
+            return;
+        };
+        let skipped = outcome.account.skipped;
+        let counted = 300_000 - skipped.total();
+        assert_eq!(text, format!("{counted}\n0\n"), "{outcome:?}");
+        // Hits of this process while it holds a lock.
+        assert_eq!(skipped.own, 0, "{outcome:?}");
+    }
 }
 
 #[test]

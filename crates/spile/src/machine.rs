@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use spile_bpf::layout::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, PageOffsets, Preemption, Session,
-    SyscallDesc, Typed, UnwindOffsets,
+    ArgDesc, Features, Flag, FlagTable, Interrupts, KernelOffsets, PageOffsets, Preemption,
+    Session, SyscallDesc, Typed, UnwindOffsets,
 };
 use spile_ir::{CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
@@ -198,6 +198,7 @@ pub fn bpf_features(btf: &Btf, program: &Program) -> Features {
         uprobe_multi: since(6, 6, Feature::UprobeMulti),
         kprobe_session: session(btf, program),
         preemption: preemption(btf),
+        interrupts: interrupts(btf),
         syscall_events: syscall_events(),
     }
 }
@@ -237,6 +238,14 @@ fn preemption(btf: &Btf) -> Option<Preemption> {
     Some(Preemption {
         off: id("bpf_preempt_disable")?,
         on: id("bpf_preempt_enable")?,
+    })
+}
+
+/// How programs turn off interrupts, where they can.
+fn interrupts(btf: &Btf) -> Option<Interrupts> {
+    Some(Interrupts {
+        save: btf.find_func("bpf_local_irq_save")?,
+        restore: btf.find_func("bpf_local_irq_restore")?,
     })
 }
 

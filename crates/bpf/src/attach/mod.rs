@@ -223,6 +223,7 @@ pub(crate) fn identifier(attach: &Attach) -> String {
         Attach::Switch(_) => "switch".into(),
         Attach::Netfilter(_) => "netfilter".into(),
         Attach::Lsm(_) => "lsm".into(),
+        Attach::OnDemand => "demand".into(),
         Attach::Code { probe, .. } => match (probe.space, probe.ret) {
             (Space::Kernel, false) => "function",
             (Space::Kernel, true) => "return",

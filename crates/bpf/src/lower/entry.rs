@@ -6,6 +6,7 @@ use spile_ir::{BlockId, Event, GlobalId, Inst, Space, Term, Ty, Val, intrinsics:
 
 use super::{CTX, GEN, Gen, NR, Res, VERDICT};
 use crate::asm::{Asm, Function, Label};
+use crate::critical;
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
 use crate::layout::{Place, Preemption, counters, percpu, shared};
@@ -15,7 +16,7 @@ use crate::regalloc::Home;
 const MAX_TRIES: u32 = 1000;
 
 /// What a handler writes into a lock. (The controller writes more than 32 bits.)
-const HELD: i32 = 1;
+pub(crate) const HELD: i32 = 1;
 
 /// What `try_lock` gives: the lock is taken, or the controller holds it and this hit is in one of its
 /// own threads. Else 0.
@@ -450,10 +451,22 @@ impl Gen<'_> {
         self.asm.add(R7, R0);
         self.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
         self.asm.jump_if(Cond::Eq, R1, 0, free);
-        self.count(percpu::SKIP_REENTRANT);
-        self.asm.jump(out);
+        self.turned_away(out);
         self.asm.bind(free);
         self.asm.store(Size::DW, R7, percpu::BUSY as i16, 1);
+    }
+
+    /// Counts a hit on a processor that is busy, with the word that says so in r1, and goes to `out`.
+    pub(super) fn turned_away(&mut self, out: Label) {
+        if self.plan.critical.is_some() {
+            let handler = self.asm.label();
+            self.asm.jump_if(Cond::Ne, R1, critical::BUSY, handler);
+            self.count(percpu::SKIP_HELD);
+            self.asm.jump(out);
+            self.asm.bind(handler);
+        }
+        self.count(percpu::SKIP_REENTRANT);
+        self.asm.jump(out);
     }
 
     fn counters(&self) -> u32 {

@@ -4,6 +4,8 @@ use spile_ir::GlobalId;
 use spile_ir::interp::Fault;
 
 use super::Controller;
+use crate::critical::Missed;
+use crate::globals::Raw;
 use crate::needs::Needs;
 use crate::urgent::Urgent;
 
@@ -18,11 +20,33 @@ impl Controller {
         let Some(Err(global)) = self.kernel().map(|k| k.lock(needs)) else {
             return Some(urgent);
         };
+        self.missed(global);
+        None
+    }
+
+    /// What the handler copies and takes; nothing where a lock could not be had, which is counted.
+    pub(super) fn copies(&mut self, needs: &Needs) -> Option<Result<Vec<(GlobalId, Raw)>, Fault>> {
+        let copies = self.kernel().map(|k| k.copies(needs));
+        match copies.unwrap_or(Err(Missed::Unable)) {
+            Ok(all) => Some(Ok(all)),
+            Err(Missed::Busy(global)) => {
+                self.missed(global);
+                None
+            }
+            Err(Missed::Unable) => {
+                let urgent = self.lock(needs)?;
+                let all = self.world.snapshot(needs);
+                Some(self.unlock(needs, urgent).and(all))
+            }
+        }
+    }
+
+    /// Counts a run without a lock that it needs.
+    fn missed(&mut self, global: GlobalId) {
         let global = self.world.program.globals.get(global.index());
         let name = global.map(|g| g.name.clone());
         self.account
             .controller_missed(name.as_deref().unwrap_or("?"));
-        None
     }
 
     /// Writes what changed in arrays, and gives the locks back, and then the urgency with which they

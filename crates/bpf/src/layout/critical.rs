@@ -1,0 +1,77 @@
+//! The controller's critical section, see [`crate::critical`]: what it is asked, what it answers, and where
+//! the copies are that it makes.
+
+use spile_ir::GlobalId;
+
+use super::ValueLayout;
+
+/// Name of the program.
+pub const PROGRAM: &str = "p_critical";
+
+/// Words of the program's context.
+pub mod asked {
+    /// Which globals are copied, under their locks: a bit for each of [`super::Critical::globals`].
+    pub const WANTED: usize = 0;
+    /// Which of them are emptied then.
+    pub const TAKEN: usize = 1;
+    /// How many there are.
+    pub const WORDS: usize = 2;
+}
+
+/// What the program returns. (0: the kernel did not run it.)
+pub mod answer {
+    /// It is done.
+    pub const DONE: i32 = 1;
+    /// Nothing is: a handler holds one of the locks.
+    pub const BUSY: i32 = 2;
+}
+
+/// The globals that it can copy.
+#[derive(Debug, Clone, Default)]
+pub struct Critical {
+    /// In the order in which locks are taken.
+    pub globals: Vec<Guarded>,
+    /// The program turns interrupts off itself: it runs where the controller does. Elsewhere it must run on
+    /// another processor.
+    pub interrupts_off: bool,
+}
+
+/// A global with its lock.
+#[derive(Debug, Clone)]
+pub struct Guarded {
+    /// The global.
+    pub global: GlobalId,
+    /// Offset of its lock in the shared block.
+    pub lock: u32,
+    /// Where its copy is.
+    pub copy: Copied,
+}
+
+/// Where a copy is.
+#[derive(Debug, Clone)]
+pub enum Copied {
+    /// A scalar's or statistic's, in the shared block.
+    Words {
+        /// Offset of the global.
+        from: u32,
+        /// Offset of the copy.
+        to: u32,
+        /// What each is.
+        value: ValueLayout,
+    },
+    /// An array's: an entry for each element, key and value one behind the other.
+    Elements {
+        /// The array's map.
+        from: String,
+        /// The map of copies.
+        to: String,
+        /// Offset of the word in the shared block that says how many there are.
+        count: u32,
+        /// Bytes of a key.
+        key: u32,
+        /// Bytes of a value.
+        value: u32,
+        /// Most elements.
+        max: u32,
+    },
+}
