@@ -136,6 +136,7 @@ static uint32_t around(enum kind kind, uint32_t what, uint64_t code, uint32_t pa
 static __attribute__((noinline)) uint32_t create(uint64_t hash, enum kind kind, uint32_t what,
                                                  uint64_t code, const char *name)
 {
+    context_notice_fork();
     uint32_t parent = (uint32_t)spile_word;
     uint32_t recursive = around(kind, what, kind == MARK ? 0 : code, parent);
     if (recursive != 0)
@@ -194,9 +195,11 @@ static uint32_t text_hash(const char *name)
 
 EXPORT void spile_region_begin(const char *name);
 EXPORT void spile_region_end(void);
+EXPORT uint32_t spile_region_enter(const char *name);
+EXPORT void spile_region_leave(uint32_t before);
 
 /* `name` is a literal: its address tells it from others. The same text elsewhere is the same region. */
-void spile_region_begin(const char *name)
+static inline void begin(const char *name, uint64_t code)
 {
     uint64_t before = spile_word;
     uint64_t hash = context_mix((uint64_t)name);
@@ -207,7 +210,7 @@ void spile_region_begin(const char *name)
         uint64_t by_text = context_mix(((uint64_t)text << 32) + (uint32_t)before);
         number = find(by_text);
         if (number == 0)
-            number = create(by_text, MARK, text, CALLER, name);
+            number = create(by_text, MARK, text, code, name);
         insert(hash, number, true);
     }
     context_change(number, 1);
@@ -215,11 +218,34 @@ void spile_region_begin(const char *name)
         outer[depth - 1] = before;
 }
 
+void spile_region_begin(const char *name)
+{
+    begin(name, CALLER);
+}
+
 /* An end without a beginning does nothing. Deeper than DEPTH, the region stays that of DEPTH. */
 void spile_region_end(void)
 {
     if (depth != 0 && --depth < DEPTH)
         context_change(outer[depth], 0);
+}
+
+/* Begins a region that is a block; how many are around it. */
+uint32_t spile_region_enter(const char *name)
+{
+    uint32_t before = depth;
+    begin(name, CALLER);
+    return before;
+}
+
+/* Ends the block, and what began in it without an end: a jump or an exception has left that. */
+void spile_region_leave(uint32_t before)
+{
+    if (depth <= before)
+        return;
+    depth = before;
+    if (before < DEPTH)
+        context_change(outer[before], 0);
 }
 
 /* ---- the functions behind ours ---- */
@@ -333,8 +359,7 @@ uint64_t context_look_up(uint32_t entry, const char *symbol, uint64_t caller)
 
 /* ---- at the start ---- */
 
-/* A child of fork has a process number of its own, under which nothing is known yet. */
-static void in_child(void)
+void context_forked(void)
 {
     announce_place();
     uint32_t end = used < NUMBERS ? used : NUMBERS;
@@ -348,7 +373,7 @@ static __attribute__((constructor)) void start(void)
 {
     announce_place();
     if (__register_atfork != NULL)
-        __register_atfork(NULL, NULL, in_child, NULL);
+        __register_atfork(NULL, NULL, context_forked, NULL);
     else if (pthread_atfork != NULL)
-        pthread_atfork(NULL, NULL, in_child);
+        pthread_atfork(NULL, NULL, context_forked);
 }

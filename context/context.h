@@ -48,10 +48,23 @@ static inline uint64_t context_enter(enum kind kind, uint32_t what, uint64_t cod
     return before;
 }
 
+/* 0 in a child of fork that has not noticed that it is one: some are made without what libraries do there. */
+extern uint64_t *context_not_forked;
+
+/* A child of fork has a process number of its own, under which nothing is known yet. */
+void context_forked(void);
+
+static inline void context_notice_fork(void)
+{
+    if (__builtin_expect(*context_not_forked == 0, false))
+        context_forked();
+}
+
 /* Times in regions begin anew, in a child of fork. */
 void context_times_in_child(void);
 
-/* Announces where the thread's times are: the name of a file, and the place of a chunk in it. */
+/* Announces where the thread's times are: the name of a file, and the place of a chunk in it; 0 and 0 where
+ * there is no room for them. */
 void context_announce_times(uint64_t file, uint64_t place);
 
 /* Announces that there are changes of the thread's to be taken. */

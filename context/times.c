@@ -5,8 +5,9 @@
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * The file holds chunks. A chunk belongs to one thread and has a head and a cell for each of 4,096
- * region numbers; pages that no region needs are never touched. A process makes its file when it enters
- * its first region. Without the folder that SPILE_REGIONS names, threads count in a chunk that nobody reads.
+ * region numbers; memory of pages that no region needs is never taken. A process makes its file when it
+ * enters its first region. Without the folder that SPILE_REGIONS names, or without room there, threads do
+ * not count, and say so.
  *
  * For time lines each change is written down as well: in a ring of chunks whose cells are changes. The
  * reader says how many it has taken; what finds no room is counted.
@@ -15,6 +16,8 @@
 
 #define CELLS 4096
 #define CHUNKS_OF_THREAD 16
+/* The first cells of a thread's first chunk, which are on one page with its head: most threads need no more. */
+#define FEW 252
 /* Chunks of a thread's changes; the reader is told each time that half of them are full. */
 #define RING 8
 /* How many chunks are mapped at once, and how often. */
@@ -56,17 +59,28 @@ struct chunk {
     struct cell cells[CELLS];
 };
 
+/* Stands for chunks that could not be had. */
 static struct chunk nobody;
 
 static _Thread_local struct {
     struct chunk *first, *last;
     struct cell *cell;
-    struct chunk *chunks[CHUNKS_OF_THREAD];
+    /* The first chunk for its FEW numbers, and chunks by number. */
+    struct chunk *chunks[1 + CHUNKS_OF_THREAD];
     /* Where the next change goes, and the end of its chunk; none where changes are not written down. */
     struct cell *change, *end;
     struct chunk *ring[RING];
-    bool after_lost, no_chunks;
+    bool after_lost, no_chunks, told;
 } thread;
+
+static inline uint32_t place_of(uint32_t number)
+{
+    return number < FEW ? 0 : 1 + number / CELLS;
+}
+
+/* On a page that the kernel empties in children of fork. */
+static uint64_t no_page = 1;
+uint64_t *context_not_forked = &no_page;
 
 /* The process's file: its name in the folder, 0 before the first region; and how many chunks it has. */
 static uint64_t name;
@@ -113,7 +127,8 @@ static inline uint64_t set(uint64_t word)
 /* ---- chunks ---- */
 
 enum { AT_FDCWD_ = -100, O_RDWR_ = 2, O_CREAT_ = 0x40, O_EXCL_ = 0x80, O_CLOEXEC_ = 0x80000 };
-enum { PROT_READ_WRITE = 3, MAP_SHARED_ = 1, MADV_DONTDUMP_ = 16 };
+enum { PROT_READ_WRITE = 3, MAP_SHARED_ = 1, MAP_PRIVATE_ANONYMOUS = 0x22 };
+enum { MADV_DONTDUMP_ = 16, MADV_WIPEONFORK_ = 18, MADV_POPULATE_WRITE_ = 23 };
 enum { RLIMIT_FSIZE_ = 1, RLIMIT_AS_ = 9 };
 
 #if defined(__x86_64__)
@@ -186,12 +201,24 @@ static struct chunk *map(uint64_t file, uint32_t segment)
     return there;
 }
 
+static void notice_forks(void)
+{
+    long at = context_system(SYS_MMAP, 0, LARGEST_PAGE, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, -1, 0);
+    if (at < 0 && at > -4096)
+        return;
+    *(uint64_t *)at = 1;
+    if (context_system(SYS_MADVISE, at, LARGEST_PAGE, MADV_WIPEONFORK_, 0, 0, 0) == 0)
+        __atomic_store_n(&context_not_forked, (uint64_t *)at, __ATOMIC_RELEASE);
+}
+
 /* The process's file; 1 where there is none. */
 static uint64_t file(void)
 {
     uint64_t now = __atomic_load_n(&name, __ATOMIC_ACQUIRE);
     if (now != 0)
         return now;
+    if (context_not_forked == &no_page)
+        notice_forks();
     uint64_t wanted = 1;
     char path[512];
     if (path_of(path, sizeof path, 0) && unlimited(RLIMIT_FSIZE_) && unlimited(RLIMIT_AS_)) {
@@ -209,6 +236,15 @@ static uint64_t file(void)
     if (__atomic_compare_exchange_n(&name, &now, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return wanted;
     return now;
+}
+
+/* Takes the memory of a part of the file. A store to a page for which there is no room would end the
+ * program. */
+static bool provide(const void *from, const void *to)
+{
+    long first = (long)from & -LARGEST_PAGE;
+    long end = ((long)to + LARGEST_PAGE - 1) & -LARGEST_PAGE;
+    return context_system(SYS_MADVISE, first, end - first, MADV_POPULATE_WRITE_, 0, 0, 0) == 0;
 }
 
 /* A chunk of the file, and its place there. */
@@ -240,7 +276,7 @@ static __attribute__((noinline)) bool turn(void)
     if (room && thread.ring[nth] == NULL) {
         uint32_t place;
         struct chunk *next = chunk(file(), &place);
-        room = next != NULL;
+        room = next != NULL && provide(next, next + 1);
         thread.no_chunks = !room;
         if (room) {
             uint64_t *last = nth == 0 ? &first->changes : &thread.ring[nth - 1]->next;
@@ -278,6 +314,44 @@ static inline void write_down(uint32_t number, uint64_t now, uint32_t entered)
 
 /* ---- regions ---- */
 
+/* Numbers of the thread that cannot be counted. */
+static struct chunk *none(void)
+{
+    if (!thread.told && getenv != NULL && getenv("SPILE_REGIONS") != NULL) {
+        thread.told = true;
+        context_announce_times(0, 0);
+    }
+    return &nobody;
+}
+
+/* The thread's first chunk, with room for a few numbers. */
+static struct chunk *first_chunk(uint64_t of)
+{
+    uint32_t place;
+    struct chunk *first = chunk(of, &place);
+    if (first == NULL || !provide(first, &first->cells[FEW]))
+        return none();
+    context_announce_times(of, place);
+    return first;
+}
+
+/* The thread's chunk for numbers from this one on. */
+static struct chunk *next_chunk(uint64_t of, uint32_t base)
+{
+    if (thread.first == &nobody)
+        return &nobody;
+    uint32_t place = 0;
+    struct chunk *next = base == 0 ? thread.first : chunk(of, &place);
+    if (next == NULL || !provide(next, next + 1))
+        return none();
+    if (base != 0) {
+        next->base = base;
+        __atomic_store_n(&thread.last->next, place + 1, __ATOMIC_RELEASE);
+        thread.last = next;
+    }
+    return next;
+}
+
 /* The thread has no chunk for the number yet: gets one, and its cell. The system calls of this are
  * the library's own. */
 static __attribute__((noinline)) struct cell *more(uint32_t number)
@@ -285,43 +359,36 @@ static __attribute__((noinline)) struct cell *more(uint32_t number)
     uint64_t before = spile_word;
     spile_word = CONTEXT_OWN;
     uint64_t of = file();
-    uint32_t place;
     if (thread.first == NULL) {
-        struct chunk *first = chunk(of, &place);
-        if (first != NULL)
-            context_announce_times(of, place);
-        thread.first = thread.last = first != NULL ? first : &nobody;
-        thread.chunks[0] = thread.first;
+        thread.first = thread.last = thread.chunks[0] = first_chunk(of);
         thread.first->since = set(spile_word);
         thread.cell = &thread.first->cells[0];
-        if (traced && first != NULL) {
+        if (traced && thread.first != &nobody) {
             /* (Any place: the first chunk is made with the first change.) */
-            thread.change = thread.end = first->cells;
+            thread.change = thread.end = thread.first->cells;
         }
     }
-    uint32_t at = number / CELLS % CHUNKS_OF_THREAD;
-    if (thread.chunks[at] == NULL) {
-        struct chunk *next = thread.first != &nobody ? chunk(of, &place) : NULL;
-        if (next != NULL) {
-            next->base = number / CELLS * CELLS;
-            __atomic_store_n(&thread.last->next, place + 1, __ATOMIC_RELEASE);
-            thread.last = next;
-        }
-        thread.chunks[at] = next != NULL ? next : &nobody;
-    }
+    uint32_t at = place_of(number);
+    if (thread.chunks[at] == NULL)
+        thread.chunks[at] = next_chunk(of, number / CELLS * CELLS);
     spile_word = before;
     return &thread.chunks[at]->cells[number % CELLS];
 }
 
 void context_change(uint64_t word, uint32_t entered)
 {
+    context_notice_fork();
     uint32_t number = (uint16_t)word;
-    struct chunk *of = thread.chunks[number / CELLS];
+    struct chunk *of = thread.chunks[place_of(number)];
     struct cell *cell = &of->cells[number % CELLS];
     if (__builtin_expect(of == NULL, false))
         cell = more(number);
-    uint64_t now = set(word);
     struct chunk *first = thread.first;
+    if (__builtin_expect(first == &nobody, false)) {
+        spile_word = word;
+        return;
+    }
+    uint64_t now = set(word);
     /* (A clock that goes back adds nothing.) */
     if (now > first->since)
         thread.cell->ticks += now - first->since;
@@ -340,6 +407,7 @@ void context_times_in_child(void)
     name = 0;
     chunks = 0;
     __builtin_memset(segments, 0, sizeof segments);
+    *context_not_forked = 1;
     /* What it is in goes on, and is not entered again. */
     if ((uint16_t)spile_word != 0)
         context_change(spile_word, 0);

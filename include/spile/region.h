@@ -13,6 +13,15 @@
  * the thread was in. Regions nest; each beginning has its end in the same thread, in any function.
  * Names are string literals. Threads that are made inside begin outside of all regions.
  *
+ *     {
+ *         SPILE_REGION("assembly");
+ *         ...
+ *     }
+ *
+ * SPILE_REGION() lasts to the end of the block that it is in, however the block is left: by return,
+ * by a C++ exception. It also ends what began within and has no end because an exception or longjmp()
+ * passed that by.
+ *
  * `spile profile` loads the library behind this by itself. Without it a region is two tests of a
  * pointer; nothing is linked.
  */
@@ -28,6 +37,8 @@ extern "C" {
 #endif
 extern __attribute__((__weak__)) void spile_region_begin(const char *name);
 extern __attribute__((__weak__)) void spile_region_end(void);
+extern __attribute__((__weak__)) unsigned spile_region_enter(const char *name);
+extern __attribute__((__weak__)) void spile_region_leave(unsigned before);
 #if defined(__cplusplus)
 }
 #endif
@@ -62,5 +73,23 @@ extern __attribute__((__weak__)) void spile_region_end(void);
         if (spile_region_)                                                                         \
             spile_region_();                                                                       \
     } while (0)
+
+static __inline__ __attribute__((__unused__)) void spile_region_leave_(unsigned *before)
+{
+    void (*place)(unsigned);
+    SPILE_REGION_ADDRESS(spile_region_leave, place);
+    if (place)
+        place(*before);
+}
+
+#define SPILE_REGION_JOIN_(a, b) a##b
+#define SPILE_REGION_JOIN(a, b) SPILE_REGION_JOIN_(a, b)
+#define SPILE_REGION(name)                                                                         \
+    __attribute__((__cleanup__(spile_region_leave_), __unused__)) unsigned SPILE_REGION_JOIN(      \
+        spile_region_, __LINE__) = __extension__({                                                 \
+        unsigned (*spile_region_)(const char *);                                                   \
+        SPILE_REGION_ADDRESS(spile_region_enter, spile_region_);                                   \
+        spile_region_ ? spile_region_("" name "") : 0;                                             \
+    })
 
 #endif

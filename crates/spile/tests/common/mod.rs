@@ -3,6 +3,8 @@
 // Each test takes what it needs.
 #![allow(dead_code)]
 
+pub mod regions;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -92,6 +92,11 @@ impl Folder {
         value
     }
 
+    /// Whether times were taken by processors' counters that the kernel does not trust any more.
+    pub fn distrusted(&self) -> bool {
+        self.clock.start.is_some() && !counter_is_trusted()
+    }
+
     /// What a thread counted: the name of its process's file and the place of its first chunk there, as
     /// the library announced them. `numbers`: region numbers are below it. `until`: the monotonic clock
     /// when the thread ended, or now.
@@ -311,17 +316,30 @@ fn now() -> Ns {
 fn counter() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
-        let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         static TRUSTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-        let trusted = TRUSTED.get_or_init(|| {
-            let name = std::fs::read_to_string(source).unwrap_or_default();
-            ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"].contains(&name.trim())
-        });
+        let trusted = TRUSTED.get_or_init(counter_is_trusted);
         // SAFETY: every processor that runs x86-64 has the instruction, and reading has no effect.
         trusted.then(|| unsafe { std::arch::x86_64::_rdtsc() })
     }
     #[cfg(not(target_arch = "x86_64"))]
     None
+}
+
+/// Whether the kernel trusts the processors' counter now.
+fn counter_is_trusted() -> bool {
+    let folder = Path::new("/sys/devices/system/clocksource/clocksource0");
+    let names = |file| std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+    trusts(
+        &names("current_clocksource"),
+        &names("available_clocksource"),
+    )
+}
+
+/// By the clock that the kernel uses and those that it could: one that it found unstable is not among these.
+/// The clocks of hypervisors read the counter, too.
+fn trusts(current: &str, available: &str) -> bool {
+    let by_counter = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
+    by_counter.contains(&current.trim()) && available.split_whitespace().any(|n| n == "tsc")
 }
 
 #[cfg(test)]
@@ -367,5 +385,62 @@ mod tests {
         let (ticks, ns) = (after - before, ended - begun);
         let off = clock.rate().span(ticks).abs_diff(ns);
         assert!(off < ns / 100, "{off} of {ns}");
+    }
+
+    #[test]
+    fn counters_that_the_kernel_found_unstable_are_not_read() {
+        for (current, available, trusted) in [
+            ("tsc\n", "tsc kvm-clock \n", true),
+            ("kvm-clock", "kvm-clock tsc hpet", true),
+            ("kvm-clock", "kvm-clock hpet acpi_pm", false),
+            ("hpet", "hpet acpi_pm", false),
+            ("hpet", "tsc hpet acpi_pm", false),
+            ("", "", false),
+        ] {
+            assert_eq!(trusts(current, available), trusted, "{current} {available}");
+        }
+    }
+
+    /// A program's measurement against the library's, by the processors' counter and by the kernel's clock.
+    #[test]
+    fn either_clock_measures_what_a_program_does() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let program = dir.path().join("region-times");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let done = std::process::Command::new("cc")
+            .args(["-O1", "-pthread", "-I"])
+            .arg(root.join("include"))
+            .arg("-o")
+            .args([&program, &root.join("tests/programs/region-times.c")])
+            .status();
+        assert!(done.expect("cc").success());
+        let own = spile_debuginfo::trust::own_folder;
+        let cache = |name: &str| (name == "XDG_CACHE_HOME").then(|| dir.path().into());
+        let variables = spile_context::environment(cache, own).expect("the library");
+        for kernel in [false, true] {
+            let mut folder = Folder::new(false).expect("a folder");
+            if kernel {
+                folder.clock.start = None;
+            }
+            let run = std::process::Command::new(&program)
+                .arg("plain")
+                .envs(variables.iter().cloned())
+                .env(VARIABLE, folder.value())
+                .output();
+            let printed = String::from_utf8(run.expect("run").stdout).expect("text");
+            let mut files = std::fs::read_dir(folder.folder.path()).expect("files");
+            let name = files.next().expect("a file").expect("its name").file_name();
+            let name = u64::from_str_radix(&name.to_string_lossy(), 16).expect("a number");
+            let counted = folder.read(name, 0, 3, now()).expect("read");
+            assert_eq!(counted.last, 0, "{printed}");
+            assert_eq!(counted.regions.len(), 2, "{printed}");
+            for (line, region) in printed.lines().zip(&counted.regions) {
+                let words: Vec<&str> = line.split(' ').collect();
+                assert_eq!(words[1], region.1.to_string(), "{line}");
+                let own: Ns = words[2].parse().expect("nanoseconds");
+                let (least, most) = (own - own / 4, own + own / 50 + 1_000_000);
+                assert!((least.saturating_sub(80_000_000)..=most).contains(&region.2));
+            }
+        }
     }
 }

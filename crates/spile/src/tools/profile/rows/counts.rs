@@ -1,6 +1,6 @@
 //! Times in regions: what the library in the program counted joins what the kernel's events said.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use spile_profile::model::{Ns, Snapshot};
 
@@ -55,7 +55,8 @@ impl Rows {
             let end = ends.entry((*pid, number >> 32)).or_default();
             *end = (*end).max((*number as u32).saturating_add(1));
         }
-        let mut failed = 0;
+        // Of some only a part was counted.
+        let mut failed = HashSet::new();
         for place in &self.counts {
             let Some(thread) = snapshot.threads.get(place.thread) else {
                 continue;
@@ -69,7 +70,7 @@ impl Rows {
             let Some(counted) =
                 folder.and_then(|folder| folder.read(place.file, place.chunk, below, until).ok())
             else {
-                failed += 1;
+                failed.insert(place.thread);
                 continue;
             };
             for (n, entries, wall) in counted.regions {
@@ -90,7 +91,14 @@ impl Rows {
         let lost = self.counts.iter().map(|place| place.ring.lost);
         let unread = self.counts.iter().filter(|place| place.unread).count() as u64;
         for (n, what) in [
-            (failed, "threads whose times in regions could not be read"),
+            (
+                failed.len() as u64,
+                "threads whose times in regions are not known: there was no room for their files, or these are gone",
+            ),
+            (
+                self.folder.as_ref().map_or(0, |f| f.distrusted().into()),
+                "change of the kernel's clock: processors' counters differ, by which times in regions were taken",
+            ),
             (unread, "threads whose changes of regions could not be read"),
             (
                 lost.fold(0, u64::saturating_add),

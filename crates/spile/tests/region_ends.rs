@@ -1,0 +1,156 @@
+//! Regions that end otherwise than they should, or never, and times that find no room.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use spile_profile::file::read_path;
+use spile_profile::model::{Ns, Profile};
+
+mod common;
+use common::compiled;
+use common::regions::{adds_up, as_printed, close, include, of_name, record};
+
+static ENDS: LazyLock<PathBuf> =
+    LazyLock::new(|| compiled("region-ends", "region-ends", &[&include(), "-g"]));
+
+fn ends(arguments: &[&str]) -> (Profile, String) {
+    record(&[&[ENDS.to_str().unwrap()], arguments].concat(), &[])
+}
+
+/// How many threads have no times because these found no room.
+fn without_room(profile: &Profile) -> u64 {
+    let lost = profile.data.lost.iter();
+    let of_regions = lost.filter(|(what, _)| what.starts_with("threads whose times in regions"));
+    of_regions.map(|(_, n)| n).sum()
+}
+
+/// Threads and processes that end in a region, or go on as another program: the region has its time until then.
+/// Children that have the parent's memory change nothing.
+#[test]
+fn regions_that_nothing_ends() {
+    for what in ["thread", "exit", "exec", "others", "spawn", "unpaired"] {
+        let (profile, printed) = ends(&[what]);
+        assert_eq!(printed.lines().count(), 1, "{printed}");
+        adds_up(&profile);
+        let (entries, ns) = of_name(&profile, what);
+        let words: Vec<&str> = printed.trim().split(' ').collect();
+        assert_eq!([what, &entries.to_string()], words[..2]);
+        // The region goes on behind the program's measurement, but not for the 40 ms and more that are computed
+        // elsewhere.
+        let threads = profile.data.threads.iter();
+        let all: Ns = threads.map(|t| t.wall(profile.data.at_ns)).sum();
+        assert!(
+            what == "exit" || all >= ns + 40_000_000,
+            "{what}: {ns} of {all}"
+        );
+        let own: Ns = words[2].parse().unwrap();
+        assert!(ns > own / 2, "{what}: {ns}, and the program says {own}");
+        assert_eq!(without_room(&profile), 0);
+    }
+}
+
+/// A child that no library is told of counts for itself, and leaves its parent's times alone.
+#[test]
+fn forks_that_no_library_is_told_of() {
+    let (profile, printed) = ends(&["fork"]);
+    adds_up(&profile);
+    as_printed(&profile, &printed);
+    assert_eq!(of_name(&profile, "child").0, 1000);
+    // What it announces is no call of the program's.
+    let calls: Vec<&str> = profile.data.calls.iter().map(|c| c.call.as_str()).collect();
+    assert!(!calls.contains(&"prctl"), "{calls:?}");
+}
+
+/// Regions that are blocks end when the stack is unwound past them, and with them what began within.
+#[test]
+fn blocks_end_however_they_are_left() {
+    let (profile, printed) = ends(&["jump"]);
+    adds_up(&profile);
+    as_printed(&profile, &printed);
+    assert_eq!((of_name(&profile, "block").0, depth(&profile)), (50, 3));
+
+    let source =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/region-throws.cc");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("region-throws");
+    let done = Command::new("c++")
+        .args(["-O1", "-Wall", "-Werror", &include(), "-o"])
+        .args([&program, &source])
+        .status();
+    assert!(done.unwrap().success());
+    let (profile, printed) = record(&[program.to_str().unwrap()], &[]);
+    let names = ["around", "block", "begun"];
+    let (entries, ns) = names
+        .iter()
+        .map(|name| of_name(&profile, name))
+        .fold((0, 0), |(n, ns), one| (n + one.0, ns + one.1));
+    assert_eq!((entries, depth(&profile)), (150, 3));
+    close(ns, printed.trim().parse().unwrap());
+}
+
+/// Regions below one another at most.
+fn depth(profile: &Profile) -> usize {
+    let contexts = &profile.data.contexts;
+    let of = |id: u32| contexts.iter().find(|c| c.id == id);
+    let chain = |id: u32| std::iter::successors(of(id), |c| c.parent.and_then(of));
+    let named = |id: u32| chain(id).filter(|c| !c.name.is_empty()).count();
+    contexts.iter().map(|c| named(c.id)).max().unwrap_or(0)
+}
+
+/// A folder without room, that is gone or cannot be written to: the program does not notice, and the account has the
+/// threads.
+#[test]
+fn times_without_room() {
+    let program = ENDS.to_str().unwrap();
+    for prepare in [
+        "rm -r $SPILE_REGIONS;",
+        "mount --bind $SPILE_REGIONS $SPILE_REGIONS; mount -o remount,bind,ro $SPILE_REGIONS;",
+        "mount -t tmpfs -o size=4k none $SPILE_REGIONS;",
+        "SPILE_REGIONS=/nowhere",
+        "ulimit -v 8000000;",
+    ] {
+        let command = format!("{prepare} {program} many 300");
+        let (profile, _) = record(&["unshare", "-m", "sh", "-c", &command], &[]);
+        assert_eq!(profile.end.as_ref().unwrap().status, Some(0), "{prepare}");
+        assert_eq!(without_room(&profile), 8, "{prepare}");
+    }
+}
+
+/// Where only some of the memory is there, some threads and regions are counted.
+#[test]
+fn folders_that_become_full() {
+    let spile = env!("CARGO_BIN_EXE_spile");
+    let program = ENDS.display();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.spile");
+    // Eight threads, of which each wants two pages first and then 17 more.
+    for size in ["40k", "160k", "400k"] {
+        let command = format!(
+            "mount -t tmpfs -o size={size} none /dev/shm && {spile} profile -o {} -- {program} many 300",
+            file.display()
+        );
+        let done = Command::new("unshare")
+            .args(["-m", "sh", "-c", &command])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{size}: {said}");
+        let profile = read_path(&file).unwrap().profile;
+        assert!((1..=8).contains(&without_room(&profile)), "{size}: {said}");
+        let of_threads = |t: &&spile_profile::model::ContextTime| t.entries > 0;
+        let rows = profile.data.context_times.iter().filter(of_threads);
+        assert!(rows.clone().all(|t| t.entries == 1), "{size}");
+    }
+}
+
+/// More regions than a thread's first part has cells for, and its first chunk.
+#[test]
+fn many_regions_are_counted_exactly() {
+    for n in [252, 253, 5000] {
+        let (profile, _) = ends(&["many", &n.to_string()]);
+        assert_eq!(without_room(&profile), 0);
+        let rows = profile.data.context_times.iter();
+        assert!(rows.clone().all(|t| t.entries == 1));
+        assert_eq!(rows.count(), 8 * n);
+    }
+}
