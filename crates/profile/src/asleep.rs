@@ -71,7 +71,7 @@ pub fn asleep(profile: &Profile) -> HashSet<u32> {
 }
 
 /// How long a thread was on a processor.
-fn on_a_cpu(thread: &Thread) -> Ns {
+pub(crate) fn on_a_cpu(thread: &Thread) -> Ns {
     let off = [Part::Blocked, Part::Runnable];
     let on = Part::ALL.iter().filter(|part| !off.contains(part));
     on.fold(0, |sum, part| sum.saturating_add(part.of(&thread.parts)))

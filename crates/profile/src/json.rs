@@ -168,6 +168,7 @@ fn program(program: &Program) -> Value {
     row["processes"] = program.processes.into();
     row["wall"] = program.wall.into();
     row["asleep"] = program.asleep.into();
+    row["on_cpu"] = program.on_cpu.into();
     row
 }
 

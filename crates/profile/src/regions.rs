@@ -97,7 +97,8 @@ pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> 
         for (tid, (wall, parts)) in rest {
             add(tid, ROOT, 0, wall, &parts);
         }
-        for call in &profile.data.calls {
+        let calls = profile.data.calls.iter();
+        for call in calls.filter(|c| !asleep[number].contains(&c.tid)) {
             if let Some(region) = names.get(&call.context).and_then(|name| all.get_mut(name)) {
                 let sum = region.calls.entry(call.call.clone()).or_default();
                 *sum = sum.saturating_add(call.time());

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::asleep::asleep;
+use crate::asleep::{asleep, on_a_cpu};
 use crate::model::{Call, CallParts, Context, ContextKind, Ns, Part, Profile, ROOT, Thread};
 use crate::regions::{self, Region, Waits};
 
@@ -179,6 +179,8 @@ pub struct Program {
     pub sum: Sum,
     /// The time of those that only sleep.
     pub asleep: Ns,
+    /// How long all of them, those that only sleep too, were on a processor.
+    pub on_cpu: Ns,
 }
 
 /// A thread that only sleeps.
@@ -410,6 +412,7 @@ impl Run {
             for thread in &profile.data.threads {
                 let name = names.get(&thread.pid).copied().unwrap_or(&thread.name);
                 let (program, processes, lives) = programs.entry(name).or_default();
+                add(&mut program.on_cpu, on_a_cpu(thread));
                 if asleep.contains(&thread.tid) {
                     add(&mut program.asleep, thread.wall(at_ns));
                 } else {

@@ -129,6 +129,9 @@ fn adds_up(run: &Run, summary: &Summary) {
         let parts = i128::from(region.parts.sum()) + i128::from(region.residual());
         assert_eq!(parts, i128::from(region.exclusive), "{region:?}");
         assert!(region.inclusive >= region.exclusive);
+        let group = summary.regions.iter().find(|g| g.name == region.name);
+        let calls = group.map_or(0, |g| g.time());
+        assert!(region.calls.values().sum::<u64>() <= calls, "{region:?}");
     }
 }
 
@@ -140,6 +143,8 @@ fn the_example_adds_up() {
         adds_up(&run, &summary);
         let own: u64 = summary.times.iter().map(|r| r.exclusive).sum();
         assert_eq!(own, summary.all.wall);
+        let in_regions: u64 = summary.times.iter().flat_map(|r| r.calls.values()).sum();
+        assert_eq!(in_regions, summary.in_calls());
         // Calls are all that threads were on a processor for in the kernel, and all that they waited there.
         let sum =
             |of: fn(&CallParts) -> u64| summary.calls.iter().map(|g| of(&g.parts)).sum::<u64>();

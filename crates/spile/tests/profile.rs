@@ -130,6 +130,27 @@ fn the_summary_as_json() {
     assert_eq!(report["recordings"][0]["status"], 0);
 }
 
+/// Two threads that wait until the recording ends: the one that started the program is what is left of it.
+#[test]
+fn a_thread_that_only_sleeps() {
+    let output = Command::new(env!("CARGO_BIN_EXE_spile"))
+        .args(["profile", "--json", "-d", "0.5", "--"])
+        .args([LIVES.to_str().unwrap(), "wait"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let line = said.lines().find(|l| l.starts_with('{'));
+    let report: serde_json::Value = serde_json::from_str(line.unwrap_or(&said)).unwrap();
+    let list = |name: &str| report[name].as_array().unwrap().clone();
+    assert_eq!((list("threads").len(), list("asleep").len()), (1, 1));
+    let asleep = &list("asleep")[0];
+    assert_eq!(asleep["mostly_in"], "pause");
+    assert_eq!(report["all"]["time"], list("threads")[0]["time"]);
+    let calls = list("calls");
+    let pause = calls.iter().find(|c| c["name"] == "pause").unwrap();
+    assert_eq!(pause["unfinished"]["count"], 1, "{pause}");
+}
+
 #[test]
 fn threads_that_come_and_go() {
     let (profile, _) = lives(&["threads", "2000"]);

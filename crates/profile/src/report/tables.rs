@@ -214,7 +214,13 @@ pub(super) fn groups(
 fn says_over(text: String, title: &str, summary: &Summary) -> String {
     let over = if summary.ranks { "ranks" } else { "threads" };
     match text.lines().nth(2).is_some_and(|l| l.contains("max/mean")) {
-        true => text.replacen(title, &format!("{title} (max/mean is over {over})"), 1),
+        true => {
+            let with = match title.strip_suffix(')') {
+                Some(title) => format!("{title}; max/mean is over {over})"),
+                None => format!("{title} (max/mean is over {over})"),
+            };
+            text.replacen(title, &with, 1)
+        }
         false => text,
     }
 }
@@ -255,8 +261,9 @@ pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
     // Faults and interrupts one by one are in the tables of threads.
     let table = finest(&before, &behind, &rows, 26, &LAYOUTS[1..], width);
     let more = summary.times.len().saturating_sub(top);
-    let text = section("Regions (own: without those within)", &table, width, more);
-    says_over(text, "Regions", summary)
+    let title = "Regions (own: without those within)";
+    let text = section(title, &table, width, more);
+    says_over(text, title, summary)
 }
 
 /// Ranks or nodes, whose wall time is one thing and the time of their threads another.

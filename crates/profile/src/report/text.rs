@@ -185,13 +185,7 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
 
 /// Which programs used the processors.
 fn by_program(summary: &Summary, width: usize) -> String {
-    let used = |p: &Program| {
-        let off = p
-            .sum
-            .part(Part::Blocked)
-            .saturating_add(p.sum.part(Part::Runnable));
-        p.sum.wall.saturating_sub(off)
-    };
+    let used = |p: &Program| p.on_cpu;
     let all = summary
         .programs
         .iter()
