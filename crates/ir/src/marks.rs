@@ -343,7 +343,7 @@ fn looks_into(program: &Program, inst: &Inst, need: &mut dyn FnMut(Val)) {
         | Inst::Call { .. }
         | Inst::Save { .. }
         | Inst::Restore { .. } => {}
-        Inst::Intr { f, .. } if f.knows_marks() => {}
+        Inst::Intr { f, .. } if f.info().stack_marks => {}
         Inst::Sprint { fmt, .. } => {
             let format = program.formats.get(fmt.index());
             if !format.is_some_and(plain) {

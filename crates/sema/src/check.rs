@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use spile_ir::intrinsics::Intrinsic;
+use spile_ir::intrinsics::{Intrinsic, Need};
 use spile_ir::{Event, Space};
 use spile_syntax::ast::Span;
 use spile_syntax::diag::{Diagnostic, Diagnostics};
@@ -263,11 +263,8 @@ impl Walk<'_> {
         assigned: &HashSet<LocalIx>,
         span: Span,
     ) {
-        let range = match f {
-            Intrinsic::RegArg => 1..=6,
-            Intrinsic::SysArg | Intrinsic::CtxArg => 0..=11,
-            Intrinsic::CtxReg => 0..=64,
-            _ => return,
+        let Some(range) = &f.info().constant else {
+            return;
         };
         let value = args.first().and_then(|a| self.constant(a, assigned));
         if value.is_some_and(|v| range.contains(&v)) {
@@ -287,8 +284,9 @@ impl Walk<'_> {
     fn intrinsic(&mut self, f: Intrinsic, span: Span) {
         let info = f.info();
         if !self.event.in_kernel() {
-            if !info.places.controller || !has_process(self.event, f) {
-                self.no_event(needs(f).unwrap_or("current kernel event"), span);
+            let has = |need: Need| need.in_controller(self.event);
+            if !info.places.controller || !info.of.is_none_or(has) {
+                self.no_event(info.of.map_or("current kernel event", Need::name), span);
             }
             return;
         }
@@ -304,103 +302,12 @@ impl Walk<'_> {
             self.found(codes::KERNEL_UNAVAILABLE, span, text, MOVE_TEXT);
             return;
         }
-        if let Some(what) = needs(f)
-            && !has(self.event, f)
+        if let Some(need) = info.of
+            && !need.in_kernel(self.event)
         {
-            let text = format!("there is no {what} in `probe {}`", self.point);
+            let text = format!("there is no {} in `probe {}`", need.name(), self.point);
             self.found(codes::NO_EVENT, span, text, "");
         }
-    }
-}
-
-/// What an intrinsic needs of the event, as messages call it.
-fn needs(f: Intrinsic) -> Option<&'static str> {
-    Some(match f {
-        Intrinsic::CtxArg => "argument of a tracepoint",
-        Intrinsic::CtxReg => "register",
-        Intrinsic::CtxSite | Intrinsic::CtxActivation => "place in code",
-        Intrinsic::NextTid | Intrinsic::NextPid => "thread that the processor goes on with",
-        Intrinsic::CtxRet => "return of a function",
-        Intrinsic::RegArg => "function or system call",
-        Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName => "system call",
-        Intrinsic::SysArgstr | Intrinsic::SysArgtext => "entry to a system call",
-        Intrinsic::SysRet => "return from a function or a system call",
-        Intrinsic::SysRetstr => "return from a system call",
-        Intrinsic::UserStr | Intrinsic::UserBuf | Intrinsic::UserQuoted | Intrinsic::UserUtf => {
-            "memory of the current process"
-        }
-        Intrinsic::Verdict | Intrinsic::VerdictSet => "verdict on a packet",
-        Intrinsic::TaskCurrent => "current task of the kernel",
-        Intrinsic::InCall => "system call of the current thread",
-        Intrinsic::KernelStack
-        | Intrinsic::KernelFrame
-        | Intrinsic::KernelSymbolic
-        | Intrinsic::CtxPlace
-        | Intrinsic::UserStack
-        | Intrinsic::UserFrame
-        | Intrinsic::UserSymbolic
-        | Intrinsic::UserSymbolicFrom => "stack",
-        Intrinsic::PerfCount => "counter of a thread",
-        Intrinsic::CgroupId | Intrinsic::CgroupAncestor => "control group of a task",
-        _ => return None,
-    })
-}
-
-/// Whether a handler of the controller has the process that an intrinsic is about.
-fn has_process(event: &Event, f: Intrinsic) -> bool {
-    let of_process = matches!(
-        f,
-        Intrinsic::TaskCurrent
-            | Intrinsic::UserStr
-            | Intrinsic::UserBuf
-            | Intrinsic::UserQuoted
-            | Intrinsic::UserUtf
-    );
-    !of_process || matches!(event, Event::Present { .. })
-}
-
-/// Whether an event has what an intrinsic needs.
-fn has(event: &Event, f: Intrinsic) -> bool {
-    match f {
-        Intrinsic::CtxArg => matches!(
-            event,
-            Event::Tracepoint(_) | Event::Code(_) | Event::Netfilter(_) | Event::Lsm(_)
-        ),
-        Intrinsic::CtxReg => {
-            matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
-        }
-        Intrinsic::CtxSite | Intrinsic::CtxActivation => matches!(event, Event::Code(_)),
-        Intrinsic::NextTid | Intrinsic::NextPid => {
-            matches!(event, Event::Tracepoint(name) if &**name == "sched_switch")
-        }
-        Intrinsic::CtxRet => matches!(event, Event::Code(probe) if probe.ret),
-        Intrinsic::RegArg => matches!(
-            event,
-            Event::SysEnter(_) | Event::SysExit(_) | Event::Code(_)
-        ),
-        Intrinsic::SysNr | Intrinsic::SysArg | Intrinsic::SysName => {
-            matches!(event, Event::SysEnter(_) | Event::SysExit(_))
-        }
-        // Programs at packets are not let to the helpers for these.
-        Intrinsic::KernelStack
-        | Intrinsic::KernelFrame
-        | Intrinsic::KernelSymbolic
-        | Intrinsic::UserStack
-        | Intrinsic::UserFrame
-        | Intrinsic::UserSymbolic
-        | Intrinsic::UserSymbolicFrom
-        | Intrinsic::PerfCount
-        | Intrinsic::InCall
-        | Intrinsic::CgroupId
-        | Intrinsic::CgroupAncestor => !matches!(event, Event::Netfilter(_)),
-        Intrinsic::Verdict | Intrinsic::VerdictSet => matches!(event, Event::Netfilter(_)),
-        Intrinsic::SysArgstr | Intrinsic::SysArgtext => matches!(event, Event::SysEnter(_)),
-        Intrinsic::SysRet => match event {
-            Event::Code(probe) => probe.ret,
-            event => matches!(event, Event::SysExit(_)),
-        },
-        Intrinsic::SysRetstr => matches!(event, Event::SysExit(_)),
-        _ => true,
     }
 }
 

@@ -79,14 +79,7 @@ fn serves(function: Typed, ret: bool, f: I, args: &[Val]) -> bool {
         // At a return by `fexit_fusion` alone.
         I::CtxArg => argument(0),
         I::RegArg => !ret && argument(1),
-        I::CtxActivation => false,
-        // Stacks begin elsewhere.
-        I::CtxReg | I::CtxAddr | I::CtxEntry | I::CtxPlace => false,
-        I::KernelStack | I::KernelFrame | I::KernelSymbolic => false,
-        I::StackWords | I::StackMark | I::StackRest => true,
-        I::UserStack | I::UserFrame | I::UserSymbolic | I::UserSymbolicFrom => false,
-        I::Symbolic => false,
-        _ => true,
+        f => !f.info().registers,
     }
 }
 

@@ -2,7 +2,7 @@
 //! locks, counters, and the way out.
 
 use spile_ir::storage::Storage;
-use spile_ir::{BlockId, Event, GlobalId, Inst, Space, Term, Ty, Val, intrinsics::Intrinsic};
+use spile_ir::{BlockId, Event, GlobalId, Inst, Space, Term, Ty, Val};
 
 use super::{CTX, GEN, Gen, NR, Res, VERDICT};
 use crate::asm::{Asm, Function, Label};
@@ -133,7 +133,7 @@ impl Gen<'_> {
             .iter()
             .flat_map(|b| &self.body.blocks[b.index()].insts);
         let wants = |i: &Inst| match i {
-            Inst::Intr { f, .. } => of_task(*f),
+            Inst::Intr { f, .. } => f.info().task,
             i => self.task_field(i).is_some(),
         };
         if insts.filter(|(i, _)| wants(i)).count() > 1 {
@@ -333,7 +333,7 @@ impl Gen<'_> {
                     self.program.globals.get(g.index()).map(|g| g.storage),
                     Some(Storage::Shared { lock: false })
                 ),
-                Inst::Intr { f, .. } => early_intrinsic(*f),
+                Inst::Intr { f, .. } => f.info().early,
                 _ => false,
             }
         };
@@ -604,69 +604,6 @@ impl Gen<'_> {
         self.asm.add(R1, R0);
         self.asm.store(Size::DW, base, square, R1);
     }
-}
-
-/// Intrinsics that read through the current task.
-fn of_task(f: Intrinsic) -> bool {
-    use Intrinsic as I;
-    matches!(
-        f,
-        I::Execname
-            | I::SysArg
-            | I::RegArg
-            | I::SysArgstr
-            | I::SysArgtext
-            | I::Pid
-            | I::Tid
-            | I::Ppid
-            | I::Pgrp
-            | I::Sid
-            | I::Uid
-            | I::Euid
-            | I::Gid
-            | I::Egid
-            | I::UserNsLevel
-            | I::TaskSpace
-    )
-}
-
-/// Intrinsics that need neither the CPU's block nor can fail.
-fn early_intrinsic(f: Intrinsic) -> bool {
-    use Intrinsic as I;
-    matches!(
-        f,
-        I::CtxArg
-            | I::CtxRet
-            | I::CtxReg
-            | I::CtxSite
-            | I::NextTid
-            | I::NextPid
-            | I::SysNr
-            | I::SysArg
-            | I::RegArg
-            | I::SysRet
-            | I::UserMode
-            | I::Pid
-            | I::Tid
-            | I::Ppid
-            | I::Pgrp
-            | I::Sid
-            | I::Uid
-            | I::Euid
-            | I::Gid
-            | I::Egid
-            | I::TaskCurrent
-            | I::TaskHere
-            | I::TaskSpace
-            | I::UserNsLevel
-            | I::InCall
-            | I::CgroupId
-            | I::CgroupAncestor
-            | I::Cpu
-            | I::Target
-            | I::InTree
-            | I::TzOffset
-    )
 }
 
 /// `try_lock(word, holder)` where loops need no bound: waits for as long as SystemTap does. The

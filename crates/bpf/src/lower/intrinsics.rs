@@ -13,32 +13,21 @@ const CTX_ARGS: i64 = 12;
 /// Where the third argument of `sched_switch` is, the task that the processor goes on with.
 const NEXT: i16 = 16;
 
+/// There is no code for an operation in kernel handlers.
+fn unknown(f: I) -> Res {
+    Err(format!("{} in a kernel handler", f.info().name))
+}
+
 impl Gen<'_> {
     pub(super) fn intrinsic(&mut self, dst: Option<IrReg>, f: I, args: &[Val]) -> Res {
         if args.len() != f.info().params.len() {
             return Err(format!("{} with {} arguments", f.info().name, args.len()));
         }
-        match f {
-            I::PerfCount => return self.perf_count(dst, args),
-            I::Tokenize => return self.tokenize(dst, args[0], args[1]),
-            I::KernelQuoted | I::UserQuoted => return self.memory_quoted(dst, f, args),
-            _ => {}
+        if !f.info().places.kernel {
+            return Err(format!("{} in a kernel handler", f.info().name));
         }
         let Some(dst) = dst else {
-            return match f {
-                I::Exit => self.exit_session(),
-                _ if !f.info().places.kernel => {
-                    Err(format!("{} in a kernel handler", f.info().name))
-                }
-                // Without its result only an error of it shows.
-                I::KernelStr | I::UserStr | I::KernelBuf | I::UserBuf => {
-                    let room = self.unused_room();
-                    self.read_string(room, f, (args[0], args[1]), None)
-                }
-                I::KernelUtf | I::UserUtf => self.unicode(None, f, args),
-                I::VerdictSet => self.set_verdict(args[0]),
-                _ => Ok(()),
-            };
+            return self.without_result(f, args);
         };
         match f {
             I::Execname => return self.execname(dst),
@@ -123,9 +112,38 @@ impl Gen<'_> {
                 self.long_into(args[0], R1)?;
                 self.asm.call(Helper::GetCurrentAncestorCgroupId);
             }
-            _ => self.task_number(f)?,
+            I::PerfCount => return self.perf_count(Some(dst), args),
+            I::Tokenize => return self.tokenize(Some(dst), args[0], args[1]),
+            I::KernelQuoted | I::UserQuoted => return self.memory_quoted(Some(dst), f, args),
+            I::TaskCurrent | I::TaskHere => self.asm.call(Helper::GetCurrentTask),
+            I::Pid | I::Tid | I::Ppid | I::Pgrp | I::Sid => self.task_number(f)?,
+            I::Uid | I::Euid | I::Gid | I::Egid => self.task_number(f)?,
+            I::UserNsLevel | I::TaskSpace => self.task_number(f)?,
+            I::Exit | I::VerdictSet => return Err(format!("{} has no result", f.info().name)),
+            I::InputText | I::ValueText | I::ValueSet | I::ValueAppend => return unknown(f),
+            I::Ftrace | I::MetricText => return unknown(f),
         }
         self.set_long(dst, R0)
+    }
+
+    /// An operation of which only the effect is wanted, or its error.
+    fn without_result(&mut self, f: I, args: &[Val]) -> Res {
+        match f {
+            I::Exit => self.exit_session(),
+            I::VerdictSet => self.set_verdict(args[0]),
+            I::PerfCount => self.perf_count(None, args),
+            I::Tokenize => self.tokenize(None, args[0], args[1]),
+            I::KernelQuoted | I::UserQuoted => self.memory_quoted(None, f, args),
+            I::KernelStr | I::UserStr | I::KernelBuf | I::UserBuf => {
+                let room = self.unused_room();
+                self.read_string(room, f, (args[0], args[1]), None)
+            }
+            I::KernelUtf | I::UserUtf => self.unicode(None, f, args),
+            f => {
+                debug_assert!(!f.info().fails && !f.info().effect, "{f:?}");
+                Ok(())
+            }
+        }
     }
 
     /// `r0` = a number of the task that `sched_switch` goes on with.
@@ -213,11 +231,7 @@ impl Gen<'_> {
             I::Egid => &[o.task_cred, o.cred_egid],
             I::UserNsLevel => &[o.task_cred, o.cred_user_ns, o.user_ns_level],
             I::TaskSpace => &[o.task_mm, o.mm_task_size],
-            I::TaskCurrent | I::TaskHere => {
-                self.asm.call(Helper::GetCurrentTask);
-                return Ok(());
-            }
-            _ => return Err(format!("{} in a kernel handler", f.info().name)),
+            _ => return unknown(f),
         };
         let whole: Option<Vec<i16>> = path
             .iter()

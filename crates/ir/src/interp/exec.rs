@@ -498,10 +498,8 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                         .last
                         .group(args.first().map_or(0, Value::as_long))
                         .into(),
-                    _ => match strings::pure(*f, &args) {
-                        Some(v) => v,
-                        None => self.env.intrinsic(*f, &args)?,
-                    },
+                    f if f.info().operands => strings::evaluate(*f, &args).ok_or_else(invalid)?,
+                    f => self.env.intrinsic(*f, &args)?,
                 };
                 match dst {
                     Some(dst) => (*dst, v),

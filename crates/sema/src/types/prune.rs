@@ -4,7 +4,6 @@
 
 use std::collections::HashSet;
 
-use spile_ir::intrinsics::Intrinsic;
 use spile_syntax::ast::Span;
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
@@ -15,11 +14,6 @@ use super::hir::*;
 const ROUNDS: usize = 16;
 /// Past this many warnings, looking for near names is not worth the time.
 const SUGGESTIONS: usize = 50;
-
-/// Whether calling it changes something that others see.
-fn has_effect(f: Intrinsic) -> bool {
-    matches!(f, Intrinsic::Exit | Intrinsic::Ftrace | Intrinsic::Tokenize)
-}
 
 /// For each unit, whether running it has an effect (or may not end).
 pub(super) fn effects(tree: &Tree) -> Vec<bool> {
@@ -60,7 +54,7 @@ fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
     walk_expr(e, &mut |e| {
         effect |= match &e.kind {
             ExprKind::Call { func, .. } => units[func.0],
-            ExprKind::Intr { f, .. } => has_effect(*f),
+            ExprKind::Intr { f, .. } => f.info().effect,
             ExprKind::Print { to_string, .. } => !to_string,
             ExprKind::Raise(_) | ExprKind::PrintHist { .. } | ExprKind::StatAdd { .. } => true,
             // `matched()` tells of it.
