@@ -20,7 +20,7 @@ use crate::asm::{Asm, Function, Label, Section};
 use crate::elf::{MapSpec, MapType, ProgramSpec};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, AtomicOp, Cond, Reg, Reg::*, Size};
-use crate::layout::critical::{Copied, Critical, Guarded, PROGRAM, answer, asked};
+use crate::layout::critical::{Copied, Critical, ENTRY, Guarded, Known, PROGRAM, answer, asked};
 use crate::layout::{
     Attach, GlobalLayout, Interrupts, Options, Place, ProgramInfo, ValueLayout, percpu,
 };
@@ -65,6 +65,8 @@ pub(crate) fn plan(
         interrupts_off: options.features.interrupts.is_some(),
         ..Critical::default()
     };
+    // In another processor's interrupt the walk is the least part.
+    let known = options.features.interrupts.is_some() && options.features.bpf_loop;
     for g in touched(program) {
         let Some(Some(layout)) = places.get(g.index()) else {
             continue;
@@ -73,7 +75,7 @@ pub(crate) fn plan(
         let copy = match &layout.place {
             Place::Scalar { offset, ty } => words(*offset, ValueLayout::Scalar(*ty), shared),
             Place::Stats { offset, agg } => words(*offset, ValueLayout::Stats(agg.clone()), shared),
-            Place::Hash { field: None, .. } => elements(g, &layout.place, shared, maps),
+            Place::Hash { field: None, .. } => elements(g, &layout.place, known, (shared, maps)),
             _ => None,
         };
         let Some(copy) = copy else { continue };
@@ -128,8 +130,8 @@ fn words(from: u32, value: ValueLayout, shared: &mut Bump) -> Option<Copied> {
 fn elements(
     g: GlobalId,
     place: &Place,
-    shared: &mut Bump,
-    maps: &mut Vec<MapSpec>,
+    known: bool,
+    (shared, maps): (&mut Bump, &mut Vec<MapSpec>),
 ) -> Option<Copied> {
     let Place::Hash {
         map,
@@ -143,7 +145,7 @@ fn elements(
         return None;
     };
     let size = ValueLayout::size(value) + if *seq { SEQUENCE } else { 0 };
-    let entry = key + size;
+    let entry = ENTRY + key + size;
     if *max > MOST_ELEMENTS || u64::from(entry) * u64::from(*max) > MOST_BYTES {
         return None;
     }
@@ -163,6 +165,10 @@ fn elements(
         key: *key,
         value: size,
         max: *max,
+        known: known.then(|| Known {
+            fresh: shared.take(8),
+            keys: shared.take(8),
+        }),
     })
 }
 
@@ -177,8 +183,11 @@ pub(crate) fn program(
 ) -> Result<(ProgramSpec, ProgramInfo, Vec<Function>), String> {
     let mut subs = vec![try_lock()?];
     for guarded in &critical.globals {
-        if let Copied::Elements { .. } = guarded.copy {
+        if let Copied::Elements { known, .. } = &guarded.copy {
             subs.push(one_element(guarded)?);
+            if known.is_some() {
+                subs.push(one_key(guarded)?);
+            }
         }
     }
     let info = ProgramInfo {
@@ -308,12 +317,32 @@ fn copy(asm: &mut Asm, n: usize, guarded: &Guarded, next: Label) {
                 asm.store(Size::DW, R3, at as i16, 0);
             }
         }
-        Copied::Elements { from, count, .. } => {
-            shared(asm, R1, *count);
-            asm.store(Size::DW, R1, 0, 0);
+        Copied::Elements {
+            from,
+            count,
+            max,
+            known,
+            ..
+        } => {
             asm.load(Size::DW, R1, R10, TAKEN);
             asm.alu(AluOp::And, R1, 1 << n);
             asm.store(Size::DW, R10, EMPTIED, R1);
+            let walk = asm.label();
+            if let Some(known) = known {
+                shared(asm, R1, known.fresh);
+                asm.load(Size::DW, R1, R1, 0);
+                asm.jump_if(Cond::Ne, R1, 0, walk);
+                shared(asm, R1, known.keys);
+                asm.load(Size::DW, R1, R1, 0);
+                asm.jump_if(Cond::Gt, R1, *max as i32, walk);
+                shared(asm, R2, *count);
+                asm.store(Size::DW, R2, 0, R1);
+                asm.each(key_name(guarded), EMPTIED);
+                asm.jump(next);
+            }
+            asm.bind(walk);
+            shared(asm, R1, *count);
+            asm.store(Size::DW, R1, 0, 0);
             asm.ld_map(R1, &**from);
             asm.ld_func(R2, element_name(guarded));
             asm.mov(R3, R10);
@@ -378,19 +407,10 @@ fn one_element(guarded: &Guarded) -> Result<Function, String> {
     asm.call(Helper::MapLookupElem);
     asm.jump_if(Cond::Eq, R0, 0, end);
     asm.store(Size::DW, R10, -16, R0);
-    for (from, at, size) in [(R7, 0, *key), (R8, *key, *value)] {
+    asm.store(Size::DW, R0, 0, 1);
+    for (from, at, size) in [(R7, ENTRY, *key), (R8, ENTRY + *key, *value)] {
         asm.load(Size::DW, R1, R10, -16);
-        if size <= FEW_BYTES {
-            for off in (0..size).step_by(8) {
-                asm.load(Size::DW, R2, from, off as i16);
-                asm.store(Size::DW, R1, (at + off) as i16, R2);
-            }
-        } else {
-            asm.add(R1, at as i32);
-            asm.mov(R2, size as i32);
-            asm.mov(R3, from);
-            asm.call(Helper::ProbeReadKernel);
-        }
+        words_or_bytes(&mut asm, from, at, size);
     }
     shared(&mut asm, R1, *count);
     asm.load(Size::DW, R2, R1, 0);
@@ -400,6 +420,70 @@ fn one_element(guarded: &Guarded) -> Result<Function, String> {
     asm.jump_if(Cond::Eq, R1, 0, end);
     asm.mov(R1, R6);
     asm.mov(R2, R7);
+    asm.call(Helper::MapDeleteElem);
+    asm.bind(end);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// Copies to r1 and an offset. Loses r1 to r5, and r0 where there are many bytes.
+fn words_or_bytes(asm: &mut Asm, from: Reg, at: u32, size: u32) {
+    if size <= FEW_BYTES {
+        for off in (0..size).step_by(8) {
+            asm.load(Size::DW, R2, from, off as i16);
+            asm.store(Size::DW, R1, (at + off) as i16, R2);
+        }
+    } else {
+        asm.add(R1, at as i32);
+        asm.mov(R2, size as i32);
+        asm.mov(R3, from);
+        asm.call(Helper::ProbeReadKernel);
+    }
+}
+
+fn key_name(guarded: &Guarded) -> String {
+    format!("critical_key_{}", guarded.global.0)
+}
+
+/// `critical_key_N(index, slot)`: copies the element whose key the controller wrote to that entry, and
+/// deletes it where the slot is not 0.
+fn one_key(guarded: &Guarded) -> Result<Function, String> {
+    let Copied::Elements {
+        from,
+        to,
+        key,
+        value,
+        ..
+    } = &guarded.copy
+    else {
+        return Err("no array".into());
+    };
+    let mut asm = Asm::new(key_name(guarded), &["index", "slot"]);
+    let end = asm.label();
+    asm.mov(R9, R2);
+    asm.store(Size::W, R10, -8, R1);
+    asm.ld_map(R1, &**to);
+    asm.mov(R2, R10);
+    asm.add(R2, -8);
+    asm.call(Helper::MapLookupElem);
+    asm.jump_if(Cond::Eq, R0, 0, end);
+    asm.mov(R6, R0);
+    asm.store(Size::DW, R6, 0, 0);
+    asm.ld_map(R1, &**from);
+    asm.mov(R2, R6);
+    asm.add(R2, ENTRY as i32);
+    asm.call(Helper::MapLookupElem);
+    asm.jump_if(Cond::Eq, R0, 0, end);
+    asm.mov(R8, R0);
+    asm.store(Size::DW, R6, 0, 1);
+    asm.mov(R1, R6);
+    words_or_bytes(&mut asm, R8, ENTRY + *key, *value);
+    asm.load(Size::DW, R1, R9, 0);
+    asm.jump_if(Cond::Eq, R1, 0, end);
+    asm.ld_map(R1, &**from);
+    asm.mov(R2, R6);
+    asm.add(R2, ENTRY as i32);
     asm.call(Helper::MapDeleteElem);
     asm.bind(end);
     asm.mov(R0, 0);

@@ -5,13 +5,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use spile_bpf::layout::critical::{Copied, Critical, Guarded, answer, asked};
+use spile_bpf::layout::critical::{Copied, Critical, ENTRY, Guarded, answer, asked};
 use spile_ir::GlobalId;
 use spile_kernel::bpf::{Errno, test_run};
 use spile_kernel::machine::online_cpus;
 
 use crate::error::Error;
 use crate::globals::Raw;
+use crate::kernel_side::BoxedTable;
 use crate::load::Loaded;
 use crate::maps::Entries;
 use crate::needs::Needs;
@@ -55,7 +56,7 @@ impl CriticalSection {
             else {
                 return Ok(None);
             };
-            let bytes = (*key + *value) as usize * *max as usize;
+            let bytes = (ENTRY + *key + *value) as usize * *max as usize;
             let bytes = bytes.next_multiple_of(rustix::param::page_size());
             let memory = Memory::map(loaded.map_fd(to)?.as_fd(), 0, bytes);
             let memory = memory.map_err(|e| Error::System("mapping copies of arrays", e))?;
@@ -84,17 +85,23 @@ impl CriticalSection {
     }
 
     /// What the globals hold that a handler needs, all at one moment; those that it takes are empty then.
-    pub fn run(
+    pub fn run<'a>(
         &self,
         state: &State,
         needs: &Needs,
         patience: Duration,
+        table: impl Fn(GlobalId) -> Option<&'a BoxedTable>,
     ) -> Result<Vec<(GlobalId, Raw)>, Missed> {
         let wanted = self.bits(needs.locks.iter().map(|(g, _)| *g));
         let taken = self.bits(needs.taken.iter().copied());
         let (Some(wanted), Some(taken)) = (wanted, taken) else {
             return Err(Missed::Unable);
         };
+        for (n, (guarded, room)) in self.layout.globals.iter().zip(&self.rooms).enumerate() {
+            if let (true, Some(room)) = (wanted & (1 << n) != 0, room) {
+                tell_keys(state, guarded, room, table(guarded.global));
+            }
+        }
         let since = Instant::now();
         let mut refusals = 0;
         for turn in 0.. {
@@ -188,14 +195,44 @@ fn copied(state: &State, guarded: &Guarded, room: &Option<Memory>) -> Option<Raw
     }
 }
 
-/// The first entries of a room; keys and values have so many words.
+/// Looks which keys an array has, without its lock, and writes them to the entries.
+fn tell_keys(state: &State, guarded: &Guarded, room: &Memory, table: Option<&BoxedTable>) {
+    let Copied::Elements {
+        key,
+        value,
+        max,
+        known: Some(known),
+        ..
+    } = &guarded.copy
+    else {
+        return;
+    };
+    state.shared(known.fresh).store(0, Ordering::SeqCst);
+    let found = table.and_then(|t| t.borrow_mut().entries().ok());
+    let found = found.filter(|f| f.len() <= *max as usize);
+    let size = (ENTRY + *key + *value) as usize / 8;
+    let entries = room.words().chunks_exact(size);
+    for (entry, (key, _)) in entries.zip(found.iter().flatten()) {
+        let words = entry[ENTRY as usize / 8..].iter();
+        for (to, from) in words.zip(key.chunks_exact(8)) {
+            let from = u64::from_ne_bytes(from.try_into().unwrap_or_default());
+            to.store(from, Ordering::Relaxed);
+        }
+    }
+    let keys = found.map_or(u64::MAX, |f| f.len() as u64);
+    state.shared(known.keys).store(keys, Ordering::SeqCst);
+}
+
+/// The first entries of a room that are there; keys and values have so many words.
 fn entries(words: &[AtomicU64], n: usize, (key, value): (usize, usize)) -> Entries {
     let bytes = |words: &[AtomicU64]| {
         let words = words.iter().map(|w| w.load(Ordering::Relaxed));
         words.flat_map(u64::to_ne_bytes).collect::<Vec<u8>>()
     };
-    let entries = words.chunks_exact(key + value).take(n);
+    let entries = words.chunks_exact(ENTRY as usize / 8 + key + value).take(n);
+    let entries = entries.map(|entry| entry.split_at(ENTRY as usize / 8));
     entries
-        .map(|entry| (bytes(&entry[..key]), bytes(&entry[key..])))
+        .filter(|(there, _)| there[0].load(Ordering::Relaxed) != 0)
+        .map(|(_, entry)| (bytes(&entry[..key]), bytes(&entry[key..])))
         .collect()
 }

@@ -181,7 +181,7 @@ impl Kernel {
     /// What the globals hold that a handler copies, all at one moment; those that it takes are empty then.
     pub fn copies(&self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Missed> {
         match &self.critical {
-            Some(critical) => critical.run(&self.state, needs, LOCK_PATIENCE),
+            Some(critical) => critical.run(&self.state, needs, LOCK_PATIENCE, |g| self.table(g)),
             None => Err(Missed::Unable),
         }
     }

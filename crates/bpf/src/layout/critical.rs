@@ -59,7 +59,8 @@ pub enum Copied {
         /// What each is.
         value: ValueLayout,
     },
-    /// An array's: an entry for each element, key and value one behind the other.
+    /// An array's: an entry for each element: a word that is not 0 where the element is there, the key,
+    /// and the value.
     Elements {
         /// The array's map.
         from: String,
@@ -73,5 +74,33 @@ pub enum Copied {
         value: u32,
         /// Most elements.
         max: u32,
+        /// Where the controller can tell which keys there are.
+        known: Option<Known>,
     },
+}
+
+/// Words in the shared block by which the section needs not go through the whole array: the controller
+/// clears the first, looks without the lock which keys there are, and writes them to the entries. Where the
+/// first is still 0 under the lock, there are no others.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    /// Not 0: a handler put in a key.
+    pub fresh: u32,
+    /// How many keys the controller wrote; more than there can be where it does not know them.
+    pub keys: u32,
+}
+
+/// Bytes in front of an entry's key.
+pub const ENTRY: u32 = 8;
+
+impl Critical {
+    /// The word that says that a handler put a key into an array.
+    #[must_use]
+    pub fn fresh(&self, g: GlobalId) -> Option<u32> {
+        let guarded = self.globals.iter().find(|c| c.global == g)?;
+        match &guarded.copy {
+            Copied::Elements { known, .. } => known.map(|k| k.fresh),
+            Copied::Words { .. } => None,
+        }
+    }
 }

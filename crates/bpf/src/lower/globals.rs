@@ -349,6 +349,11 @@ impl Gen<'_> {
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(again);
+        // Behind the insertion, so that it is seen by whoever finds the word as he left it.
+        if let Some(fresh) = self.plan.critical.as_ref().and_then(|c| c.fresh(g)) {
+            self.shared(R1, fresh);
+            self.asm.store(Size::DW, R1, 0, 1);
+        }
         self.look_up(&map)?;
         self.asm.jump_if(Cond::Eq, R0, 0, skip);
         self.asm.bind(found);
