@@ -1,5 +1,6 @@
 //! From the IR to an object: which programs there are, and which handlers each one has.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use spile_ir::marks::{In, Marks};
@@ -29,6 +30,9 @@ use crate::tree;
 
 /// More handlers than this in one program are made subprograms.
 const INLINE: usize = 4;
+/// More instructions than this are several programs: the kernel's verifier follows a million in one
+/// (`BPF_COMPLEXITY_LIMIT_INSNS`), and some more than once.
+const MOST_SLOTS: usize = 400_000;
 /// Most subprograms for handlers: the kernel takes 256 in all.
 const MAX_PARTS: usize = 192;
 /// Most bytes of a ring buffer for errors alone: a hundred and more, though the first one
@@ -159,20 +163,34 @@ fn generate_planned(
             handlers: Vec::new(),
         });
     }
-    for (i, Group { attach, handlers }) in groups.into_iter().enumerate() {
-        let unit = Unit {
-            program,
-            options,
-            plan: &plan,
-            allocs: &allocs,
-        };
-        let name = format!("p{i}_{}", attach::identifier(&attach));
+    let unit = Unit {
+        program,
+        options,
+        plan: &plan,
+        allocs: &allocs,
+    };
+    let mut groups = VecDeque::from(groups);
+    while let Some(Group { attach, handlers }) = groups.pop_front() {
+        let name = format!("p{}_{}", programs.len(), attach::identifier(&attach));
         let mut busy = handlers.clone();
         busy.retain(|id| options.timing || !attach::dedup::idle(program, *id));
         let function = match &attach {
             Attach::Switch(all) => counters::switch(&name, all.len()).map_err(whole)?,
             _ => unit.program(&name, &attach, &busy, &mut pool)?,
         };
+        let slots = depth::slots(&function, &pool.subs);
+        if slots > MOST_SLOTS && handlers.len() > 1 && splits(&attach) {
+            // They run one after the other, as they would in one.
+            let parts: Vec<_> = handlers.iter().map(|id| format!("h{}", id.0)).collect();
+            pool.subs.retain(|name, _| !parts.contains(name));
+            for handlers in handlers.rchunks(handlers.len().div_ceil(2)) {
+                groups.push_front(Group {
+                    attach: attach.clone(),
+                    handlers: handlers.to_vec(),
+                });
+            }
+            continue;
+        }
         let section = match &attach {
             Attach::RawTracepoint(points) => format!("raw_tp/{}", points[0]),
             Attach::TraceEvent { name, .. } => format!("tp/raw_syscalls/{name}"),
@@ -270,6 +288,11 @@ fn generate_planned(
     let chain = depth::deepest(&spec);
     debug_assert!(chain.len() <= depth::MOST, "calls too deep: {chain:?}");
     Ok(Compiled { spec, layout })
+}
+
+/// Whether several programs can be attached so, each with some of the handlers.
+fn splits(attach: &Attach) -> bool {
+    matches!(attach, Attach::RawTracepoint(_) | Attach::TraceEvent { .. })
 }
 
 /// Bytes of the largest piece of output.

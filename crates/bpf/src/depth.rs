@@ -1,7 +1,7 @@
 //! How deep calls go: the kernel gives a program and what it calls eight frames in all
-//! (`MAX_CALL_FRAMES`), those of callbacks among them.
+//! (`MAX_CALL_FRAMES`), those of callbacks among them. And how long a program is with what it calls.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::asm::{Function, Target};
 use crate::elf::ObjectSpec;
@@ -20,6 +20,26 @@ pub fn deepest(spec: &ObjectSpec) -> Vec<&str> {
     chains.max_by_key(Vec::len).unwrap_or_default()
 }
 
+/// Instruction slots of a program with all that it calls.
+pub fn slots(program: &Function, subs: &BTreeMap<String, Function>) -> usize {
+    let mut seen = HashSet::new();
+    let mut todo = vec![program];
+    let mut slots = 0;
+    while let Some(f) = todo.pop() {
+        slots += f.slots() as usize;
+        todo.extend(called(f).filter_map(|name| subs.get(name).filter(|_| seen.insert(name))));
+    }
+    slots
+}
+
+/// The subprograms that a function mentions.
+fn called(f: &Function) -> impl Iterator<Item = &str> {
+    f.relocs.iter().filter_map(|r| match &r.target {
+        Target::Call(name) | Target::Func(name) => Some(&**name),
+        _ => None,
+    })
+}
+
 struct Known<'a> {
     subs: HashMap<&'a str, &'a Function>,
     chains: HashMap<&'a str, Vec<&'a str>>,
@@ -32,11 +52,7 @@ impl<'a> Known<'a> {
         }
         // What calls itself ends there.
         self.chains.insert(&f.name, vec![&f.name]);
-        let called = f.relocs.iter().filter_map(|r| match &r.target {
-            Target::Call(name) | Target::Func(name) => Some(&**name),
-            _ => None,
-        });
-        let called: Vec<&Function> = called
+        let called: Vec<&Function> = called(f)
             .filter_map(|name| self.subs.get(name).copied())
             .collect();
         let below = called.into_iter().map(|f| self.chain(f));

@@ -529,3 +529,32 @@ fn text_of_system_calls() {
     assert_eq!(ret(-514), "-514");
     assert_eq!(ret(17), "17");
 }
+
+/// Handlers of one event that are too much for one program are several, in their order.
+#[test]
+fn more_code_than_the_kernel_takes_in_a_program() {
+    let handlers: String = (0..400)
+        .map(|n| {
+            let prints = format!("    print out f0({n})\n").repeat(250);
+            format!("handler \"h{n}\" points 1 tracepoint(\"sys_enter\") @0 {{\n  b0:\n{prints}    ret\n}}\n")
+        })
+        .collect();
+    let p = program(&format!("site @0 \"\"\nfmt f0 \"%d\\n\"\n{handlers}"));
+    let c = compiled(&p);
+    let programs = &c.layout.programs;
+    assert!(programs.len() > 1, "{}", programs.len());
+    let at = |p: &&spile_bpf::layout::ProgramInfo| {
+        p.attach == Attach::RawTracepoint(vec!["sys_enter".into()])
+    };
+    assert!(programs.iter().all(|p| at(&p)));
+    let all: Vec<u32> = programs
+        .iter()
+        .flat_map(|p| p.handlers.iter().map(|h| h.0))
+        .collect();
+    assert_eq!(all, (0..400).collect::<Vec<_>>());
+    let code: u32 = c.spec.subprograms.iter().map(|f| f.slots()).sum();
+    assert!(code > 1_000_000, "a test of {code} instructions");
+    let mut names: Vec<&str> = c.spec.programs.iter().map(|p| &*p.function.name).collect();
+    names.dedup();
+    assert_eq!(names.len(), programs.len());
+}
