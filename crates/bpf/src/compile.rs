@@ -33,6 +33,8 @@ const INLINE: usize = 4;
 /// More instructions than this are several programs: the kernel's verifier follows a million in one
 /// (`BPF_COMPLEXITY_LIMIT_INSNS`), and some more than once.
 const MOST_SLOTS: usize = 400_000;
+/// Most subprograms of a program (`BPF_MAX_SUBPROGS`, of which it is one itself).
+const MOST_SUBPROGRAMS: usize = 255;
 /// Most subprograms for handlers: the kernel takes 256 in all.
 const MAX_PARTS: usize = 192;
 /// Most bytes of a ring buffer for errors alone: a hundred and more, though the first one
@@ -178,8 +180,9 @@ fn generate_planned(
             Attach::Switch(all) => counters::switch(&name, all.len()).map_err(whole)?,
             _ => unit.program(&name, &attach, &busy, &mut pool)?,
         };
-        let slots = depth::slots(&function, &pool.subs);
-        if slots > MOST_SLOTS && handlers.len() > 1 && splits(&attach) {
+        let (slots, subs) = depth::size(&function, &pool.subs);
+        let much = slots > MOST_SLOTS || subs > MOST_SUBPROGRAMS;
+        if much && handlers.len() > 1 && splits(&attach) {
             // They run one after the other, as they would in one.
             let parts: Vec<_> = handlers.iter().map(|id| format!("h{}", id.0)).collect();
             pool.subs.retain(|name, _| !parts.contains(name));

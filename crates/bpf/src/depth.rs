@@ -20,8 +20,8 @@ pub fn deepest(spec: &ObjectSpec) -> Vec<&str> {
     chains.max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// Instruction slots of a program with all that it calls.
-pub fn slots(program: &Function, subs: &BTreeMap<String, Function>) -> usize {
+/// Instruction slots of a program with all that it calls, and how many subprograms those are.
+pub fn size(program: &Function, subs: &BTreeMap<String, Function>) -> (usize, usize) {
     let mut seen = HashSet::new();
     let mut todo = vec![program];
     let mut slots = 0;
@@ -29,7 +29,7 @@ pub fn slots(program: &Function, subs: &BTreeMap<String, Function>) -> usize {
         slots += f.slots() as usize;
         todo.extend(called(f).filter_map(|name| subs.get(name).filter(|_| seen.insert(name))));
     }
-    slots
+    (slots, seen.len())
 }
 
 /// The subprograms that a function mentions.

@@ -533,28 +533,34 @@ fn text_of_system_calls() {
 /// Handlers of one event that are too much for one program are several, in their order.
 #[test]
 fn more_code_than_the_kernel_takes_in_a_program() {
+    let long = "    print out f0(1)\n".repeat(250) + "    ret\n";
+    let programs = in_programs(&long);
+    let code: u32 = programs.spec.subprograms.iter().map(|f| f.slots()).sum();
+    assert!(code > 1_000_000, "a test of {code} instructions");
+    // A loop is a subprogram besides the handler's own.
+    let programs = in_programs("    jump b1\n  b1:\n    tick 1\n    jump b1\n");
+    let subs = programs.spec.subprograms.len();
+    assert!(subs > 256, "a test of {subs} subprograms");
+}
+
+/// 400 handlers of one event that do this.
+fn in_programs(does: &str) -> Compiled {
     let handlers: String = (0..400)
         .map(|n| {
-            let prints = format!("    print out f0({n})\n").repeat(250);
-            format!("handler \"h{n}\" points 1 tracepoint(\"sys_enter\") @0 {{\n  b0:\n{prints}    ret\n}}\n")
+            format!("handler \"h{n}\" points 1 tracepoint(\"sys_enter\") @0 {{\n  b0:\n{does}}}\n")
         })
         .collect();
     let p = program(&format!("site @0 \"\"\nfmt f0 \"%d\\n\"\n{handlers}"));
     let c = compiled(&p);
     let programs = &c.layout.programs;
     assert!(programs.len() > 1, "{}", programs.len());
-    let at = |p: &&spile_bpf::layout::ProgramInfo| {
-        p.attach == Attach::RawTracepoint(vec!["sys_enter".into()])
-    };
-    assert!(programs.iter().all(|p| at(&p)));
-    let all: Vec<u32> = programs
-        .iter()
-        .flat_map(|p| p.handlers.iter().map(|h| h.0))
-        .collect();
-    assert_eq!(all, (0..400).collect::<Vec<_>>());
-    let code: u32 = c.spec.subprograms.iter().map(|f| f.slots()).sum();
-    assert!(code > 1_000_000, "a test of {code} instructions");
-    let mut names: Vec<&str> = c.spec.programs.iter().map(|p| &*p.function.name).collect();
+    let at = Attach::RawTracepoint(vec!["sys_enter".into()]);
+    assert!(programs.iter().all(|p| p.attach == at));
+    let handlers = programs.iter().flat_map(|p| &p.handlers);
+    let handlers: Vec<u32> = handlers.map(|h| h.0).collect();
+    assert_eq!(handlers, (0..400).collect::<Vec<_>>());
+    let mut names: Vec<&str> = programs.iter().map(|p| &*p.name).collect();
     names.dedup();
     assert_eq!(names.len(), programs.len());
+    c
 }

@@ -40,9 +40,9 @@ pub enum Missed {
 }
 
 impl CriticalSection {
-    /// The section of a loaded object; `None` where it has none.
+    /// The section of a loaded object; `None` where it has none, or the kernel does not take it.
     pub fn open(loaded: &Loaded, layout: Option<&Critical>) -> Result<Option<Self>, Error> {
-        let Some(layout) = layout else {
+        let Some(layout) = layout.filter(|_| loaded.has_critical()) else {
             return Ok(None);
         };
         let room = |guarded: &Guarded| {

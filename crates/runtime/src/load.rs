@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::{MapCore, Object, ObjectBuilder, PrintLevel, ProgramAttachType};
-use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo};
+use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo, critical};
 use spile_ir::{CodeProbe, Handler, HandlerId, LeaveOut, Program, SiteId, Space, WatchOf};
 use spile_kernel::bpf::{
     BpfError, Errno, link_info, netfilter_link, prog_info, raw_tracepoint_open,
@@ -54,6 +54,8 @@ pub struct Loaded {
     layout: Layout,
     /// Programs that are attached one by one, though the layout says at once.
     single: Vec<String>,
+    /// Why the kernel does not take the critical section: the controller takes the locks itself then.
+    uncritical: Option<String>,
 }
 
 /// A loaded object, its state memory, and what is attached.
@@ -146,10 +148,13 @@ impl Loaded {
             .enumerate()
             .map(|(i, m)| (m.name().to_string_lossy().into_owned(), i))
             .collect();
-        let mut programs = HashMap::new();
+        let (mut programs, mut uncritical) = (HashMap::new(), None);
         for (name, outcome) in programs::load_all(&loaded, &kinds) {
-            let fd = outcome.map_err(|e| not_taken(&name, e, &object.layout, program))?;
-            programs.insert(name, fd);
+            match outcome {
+                Ok(fd) => _ = programs.insert(name, fd),
+                Err(why) if name == critical::PROGRAM => uncritical = Some(why.to_string()),
+                Err(why) => return Err(not_taken(&name, why, &object.layout, program)),
+            }
         }
         let layout = object.layout.clone();
         let bss = maps
@@ -167,6 +172,7 @@ impl Loaded {
                 programs,
                 layout,
                 single,
+                uncritical,
             },
             state,
         ))
@@ -211,6 +217,11 @@ impl Loaded {
         Ok(f(program.as_fd()))
     }
 
+    /// Whether the program of the controller's critical section is there.
+    pub fn has_critical(&self) -> bool {
+        self.programs.contains_key(critical::PROGRAM)
+    }
+
     /// Hits that the kernel itself turned away because the program ran on the CPU already.
     pub fn kernel_misses(&self) -> u64 {
         let idle = self.layout.programs.iter().filter(|p| p.idle);
@@ -244,6 +255,10 @@ impl Loaded {
     fn attach_for(&self, program: &Program, target: Option<u32>) -> Result<Links, (String, Error)> {
         let mut links = Links::default();
         self.attach_some(program, target, &mut links, |info| !raises(info))?;
+        let why = self.uncritical.iter().filter_map(|why| why.lines().next());
+        let lines =
+            why.map(|why| format!("handlers of the controller take locks themselves: {why}"));
+        links.means.extend(lines);
         Ok(links)
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{AsRawLibbpf, Object, OpenObject, ProgramType};
-use spile_bpf::layout::{Attach, CodeAttach, Layout};
+use spile_bpf::layout::{Attach, CodeAttach, Layout, critical};
 use spile_kernel::bpf::{BpfError, ProgSpec, load};
 use spile_kernel::btf::Btf;
 
@@ -112,7 +112,9 @@ pub(crate) fn load_all(object: &Object, kinds: &[Kind]) -> Vec<Outcome> {
             return None;
         }
         let outcome = load(&spec);
-        failed.fetch_or(outcome.is_err(), Relaxed);
+        // A session can do without the critical section.
+        let needed = spec.name != critical::PROGRAM;
+        failed.fetch_or(needed && outcome.is_err(), Relaxed);
         Some((spec.name.to_owned(), outcome))
     });
     outcomes.into_iter().flatten().collect()
