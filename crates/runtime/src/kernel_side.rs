@@ -181,7 +181,11 @@ impl Kernel {
     /// What the globals hold that a handler copies, all at one moment; those that it takes are empty then.
     pub fn copies(&self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Missed> {
         match &self.critical {
-            Some(critical) => critical.run(&self.state, needs, LOCK_PATIENCE, |g| self.table(g)),
+            Some(critical) => {
+                // It reads maps; see `drain`.
+                let _urgent = (self.grace == Grace::Barrier).then(Urgent::begin);
+                critical.run(&self.state, needs, LOCK_PATIENCE, |g| self.table(g))
+            }
             None => Err(Missed::Unable),
         }
     }
