@@ -14,7 +14,8 @@
 
 use std::collections::BTreeSet;
 
-use spile_ir::{Body, Event, FuncId, GlobalId, Program};
+use spile_ir::storage::{takes, touched};
+use spile_ir::{Event, GlobalId, Program};
 
 use crate::asm::{Asm, Function, Label, Section};
 use crate::elf::{MapSpec, MapType, ProgramSpec};
@@ -50,8 +51,8 @@ const EMPTIED: i16 = -24;
 const BEFORE: i16 = -32;
 const INTERRUPTS: i16 = -40;
 
-/// The globals with locks that handlers of the controller touch while handlers of the kernel run; room for
-/// their copies.
+/// The globals with locks that handlers of the controller copy while handlers of the kernel run; room for
+/// the copies.
 pub(crate) fn plan(
     program: &Program,
     options: &Options,
@@ -67,7 +68,7 @@ pub(crate) fn plan(
     };
     // In another processor's interrupt the walk is the least part.
     let known = options.features.interrupts.is_some() && options.features.bpf_loop;
-    for g in touched(program) {
+    for g in copied(program, places) {
         let Some(Some(layout)) = places.get(g.index()) else {
             continue;
         };
@@ -91,8 +92,8 @@ pub(crate) fn plan(
     (!all.globals.is_empty()).then_some(all)
 }
 
-/// The globals that such handlers touch, functions included.
-fn touched(program: &Program) -> BTreeSet<GlobalId> {
+/// The globals that such handlers touch, where they change none with a lock but those that they take.
+fn copied(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSet<GlobalId> {
     // At the beginning and the end nothing else runs.
     let alone = |e: &Event| {
         matches!(
@@ -100,20 +101,15 @@ fn touched(program: &Program) -> BTreeSet<GlobalId> {
             Event::Begin(_) | Event::End(_) | Event::Error(_) | Event::Never
         )
     };
+    let locked = |g: &GlobalId| matches!(places.get(g.index()), Some(Some(l)) if l.lock.is_some());
     let handlers = program.handlers.iter();
     let running = handlers.filter(|h| !h.event.in_kernel() && !alone(&h.event));
-    let mut todo: Vec<&Body> = running.map(|h| &h.body).collect();
-    let mut seen: BTreeSet<FuncId> = BTreeSet::new();
     let mut found = BTreeSet::new();
-    while let Some(body) = todo.pop() {
-        for (inst, _) in body.blocks.iter().flat_map(|b| &b.insts) {
-            found.extend(inst.global());
-            if let spile_ir::Inst::Call { func, .. } = inst
-                && seen.insert(*func)
-                && let Some(func) = program.funcs.get(func.index())
-            {
-                todo.push(&func.body);
-            }
+    for handler in running {
+        let (globals, changed) = touched(program, &handler.body);
+        let mut changed = changed.into_iter().filter(locked);
+        if changed.all(|g| takes(program, &handler.body, g)) {
+            found.extend(globals);
         }
     }
     found

@@ -74,7 +74,9 @@ pub enum Storage {
 mod beside;
 mod classify;
 mod owned;
+mod taken;
 
 pub use beside::beside;
 pub use classify::{Explanation, Line, classify, records};
 pub use owned::Threads;
+pub use taken::{takes, touched};

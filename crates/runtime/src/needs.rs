@@ -1,13 +1,9 @@
 //! What each controller handler touches, found out once: whose locks it must hold, and whether
 //! per-CPU deltas must be drained before it runs.
 
-mod taken;
-
-use std::collections::BTreeSet;
-
 use spile_bpf::layout::Layout;
-use spile_ir::storage::Storage;
-use spile_ir::{Body, FuncId, GlobalId, Inst, Program};
+use spile_ir::storage::{Storage, takes, touched};
+use spile_ir::{Body, GlobalId, Program};
 
 /// What a handler needs before it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,9 +32,7 @@ pub fn of_program(program: &Program, layout: Option<&Layout>) -> Vec<Needs> {
 }
 
 fn of_body(program: &Program, layout: &Layout, body: &Body) -> Needs {
-    let mut globals = BTreeSet::new();
-    let mut changed = BTreeSet::new();
-    touched(program, body, &mut globals, &mut changed);
+    let (globals, changed) = touched(program, body);
     let mut needs = Needs::default();
     for id in globals {
         let Some(global) = program.globals.get(id.index()) else {
@@ -57,41 +51,20 @@ fn of_body(program: &Program, layout: &Layout, body: &Body) -> Needs {
     }
     let locked = needs.locks.iter().map(|(g, _)| *g);
     let taken: Vec<GlobalId> = locked.filter(|g| changed.contains(g)).collect();
-    let copies = taken.iter().all(|g| taken::takes(program, body, *g));
+    let copies = taken.iter().all(|g| takes(program, body, *g));
     if copies && !needs.locks.is_empty() {
         (needs.copies, needs.taken) = (true, taken);
     }
     needs
 }
 
-/// Collects the globals that code touches and those that it changes, functions included.
-fn touched(
-    program: &Program,
-    body: &Body,
-    globals: &mut BTreeSet<GlobalId>,
-    changed: &mut BTreeSet<GlobalId>,
-) {
-    let mut seen: BTreeSet<FuncId> = BTreeSet::new();
-    let mut todo = vec![body];
-    while let Some(body) = todo.pop() {
-        for inst in body.insts() {
-            globals.extend(inst.global());
-            changed.extend(inst.global().filter(|_| inst.writes_global()));
-            if let Inst::Call { func, .. } = inst
-                && seen.insert(*func)
-                && let Some(func) = program.funcs.get(func.index())
-            {
-                todo.push(&func.body);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use spile_bpf::layout::{GlobalLayout, Place};
-    use spile_ir::{Block, Event, Func, Global, GlobalKind, Handler, SiteId, Term, Ty};
+    use spile_ir::{
+        Block, Event, Func, FuncId, Global, GlobalKind, Handler, Inst, SiteId, Term, Ty,
+    };
 
     fn body(insts: Vec<Inst>) -> Body {
         let insts = insts.into_iter().map(|i| (i, SiteId(0))).collect();

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use spile_ir::{Body, FuncId, GlobalId, GlobalKind, Inst, Program, Term, Ty, Val};
+use crate::{Body, FuncId, GlobalId, GlobalKind, Inst, Program, Term, Ty, Val};
 
 /// Whether an instruction empties a global.
 fn empties(program: &Program, inst: &Inst, of: GlobalId) -> bool {
@@ -33,6 +33,18 @@ pub fn takes(program: &Program, body: &Body, of: GlobalId) -> bool {
                 && blocks().all(|b| !b.insts.iter().any(|(i, _)| own(i)))
         })
         && always(program, body, of)
+}
+
+/// The globals that code touches and those that it changes, functions included.
+pub fn touched(program: &Program, body: &Body) -> (BTreeSet<GlobalId>, BTreeSet<GlobalId>) {
+    let (mut globals, mut changed) = (BTreeSet::new(), BTreeSet::new());
+    let own = body.insts();
+    let called = called(program, body.insts());
+    for inst in own.chain(called.into_iter().flat_map(Body::insts)) {
+        globals.extend(inst.global());
+        changed.extend(inst.global().filter(|_| inst.writes_global()));
+    }
+    (globals, changed)
 }
 
 /// The functions that instructions call, and those that these call.
@@ -83,7 +95,7 @@ fn always(program: &Program, body: &Body, of: GlobalId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_ir::{Block, BlockId, Func, Global, Reg, SiteId, storage::Storage};
+    use crate::{Block, BlockId, Func, Global, Reg, SiteId, storage::Storage};
 
     const G: GlobalId = GlobalId(0);
     const CLEAR: Inst = Inst::GClear { g: G };
