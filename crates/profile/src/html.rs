@@ -36,7 +36,7 @@ pub fn html(run: &Run) -> String {
     });
     // Within a script element nothing may look like its end.
     let data = data.to_string().replace('<', "\\u003c");
-    let title = run.profiles.first().map(|p| p.header.command.join(" "));
+    let title = run.profiles.first().map(|p| p.header.command_line());
     let parts = [
         ("@TITLE@", escape(&title.unwrap_or_default())),
         ("@STYLE@", include_str!("html/page.css").to_owned()),

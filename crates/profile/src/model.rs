@@ -84,6 +84,15 @@ impl Default for Header {
     }
 }
 
+impl Header {
+    /// The command as a shell takes it.
+    pub fn command_line(&self) -> String {
+        let words = || self.command.iter().map(String::as_str);
+        // (No shell takes NUL, and no command can have it.)
+        shlex::try_join(words()).unwrap_or_else(|_| self.command.join(" "))
+    }
+}
+
 /// What a recording was asked to hold; an empty list of its kind means nothing was seen only where
 /// the option is true.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,7 +249,7 @@ pub struct Parts {
     pub user: Ns,
     /// On a processor inside system calls, faults and interrupts left out.
     pub syscall_cpu: Ns,
-    /// Asleep inside system calls.
+    /// Asleep inside system calls; or stopped, by a signal or a debugger, which can be outside of them.
     pub blocked: Ns,
     /// Ready and not on a processor: preempted, or woken and waiting for its turn.
     pub runnable: Ns,
@@ -316,7 +325,7 @@ impl Part {
         match self {
             Part::User => "user code",
             Part::SyscallCpu => "system calls on a CPU",
-            Part::Blocked => "blocked in system calls",
+            Part::Blocked => "blocked",
             Part::Runnable => "waiting for a CPU",
             Part::FaultMinor => "minor page faults",
             Part::FaultMajor => "major page faults",

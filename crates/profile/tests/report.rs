@@ -83,6 +83,14 @@ fn totals_are_those_of_the_rows() {
 }
 
 #[test]
+fn commands_are_those_of_a_shell() {
+    let mut run = one();
+    run.profiles[0].header.command = ["sh", "-c", "sleep 1", ""].map(str::to_owned).to_vec();
+    let text = text(&run, 100, 8);
+    assert!(text.starts_with("sh -c 'sleep 1' '': 2.00 s, "), "{text}");
+}
+
+#[test]
 fn times_have_units() {
     let cases = [
         (0, "0 ns"),

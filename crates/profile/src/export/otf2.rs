@@ -416,7 +416,7 @@ fn anchor(run: &Run, locations: u64, definitions: u64) -> Vec<u8> {
     out.full(definitions.to_le_bytes());
     out.text(header.map_or("", |h| &h.host));
     out.text(concat!("spile ", env!("CARGO_PKG_VERSION")));
-    out.text(&header.map(|h| h.command.join(" ")).unwrap_or_default());
+    out.text(&header.map(|h| h.command_line()).unwrap_or_default());
     let properties = 0u32;
     out.full(properties.to_le_bytes());
     out.full(run.origin().to_le_bytes());

@@ -73,7 +73,7 @@ pub fn speedscope(run: &Run) -> Files {
             }));
         }
     }
-    let command = run.profiles.first().map(|p| p.header.command.join(" "));
+    let command = run.profiles.first().map(|p| p.header.command_line());
     let value = json!({
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "exporter": concat!("spile@", env!("CARGO_PKG_VERSION")),

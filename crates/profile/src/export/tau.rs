@@ -47,7 +47,7 @@ pub fn export(run: &Run) -> Files {
                 // Hatchet takes the first value for the metric's name.
                 ("Metric Name", "TIME".to_owned()),
                 ("Hostname", profile.header.host.clone()),
-                ("Command Line", profile.header.command.join(" ")),
+                ("Command Line", profile.header.command_line()),
                 ("pid", profile.header.pid.unwrap_or(0).to_string()),
                 ("tid", thread.tid.to_string()),
                 ("Thread Name", thread.title()),

@@ -352,7 +352,7 @@ pub(super) fn sleepers(summary: &Summary, width: usize, top: usize) -> String {
             sleeper.mostly.clone(),
         ]);
     }
-    let title = "Threads that only sleep (their time is in no sum above)";
+    let title = "Threads that only sleep (they are in no sum above)";
     section(title, &table, width, all.len().saturating_sub(top))
 }
 

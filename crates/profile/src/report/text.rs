@@ -8,7 +8,7 @@ use super::table::{Table, clauses, clean, cut, paragraph};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::{counted, percent, section, signed, time};
 use crate::asleep::asleep;
-use crate::model::{Ns, Part};
+use crate::model::{Header, Ns, Part};
 use crate::run::{Contexts, Group, OUTSIDE, Program, Run, Summary, Unit};
 
 /// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
@@ -74,7 +74,7 @@ fn recorders(run: &Run, width: usize) -> String {
 const BRIEF: [&str; 8] = [
     "user",
     "calls on CPU",
-    "blocked in calls",
+    "blocked",
     "waiting for CPU",
     "minor faults",
     "major faults",
@@ -86,7 +86,7 @@ const BRIEF: [&str; 8] = [
 /// it, the rank that the others wait for.
 pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     let header = run.profiles.first().map(|p| &p.header);
-    let command = header.map(|h| h.command.join(" ")).unwrap_or_default();
+    let command = header.map(Header::command_line).unwrap_or_default();
     let what = match (command.is_empty(), run.profiles.len()) {
         (_, 0) => "no profiles".to_owned(),
         (false, _) => command,
@@ -125,12 +125,8 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
         .filter(|(ns, _)| *ns > 0.0)
         .collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let parts = parts.iter().map(|(ns, name)| {
-        let name = name
-            .replace(", on a CPU", "")
-            .replace(", blocked", " asleep");
-        format!("{} {name}", percent(*ns, wall))
-    });
+    let parts = parts.iter();
+    let parts = parts.map(|(ns, name)| format!("{} {name}", percent(*ns, wall)));
     let start = format!("Threads' time {}: ", time(summary.all.wall));
     out += &clauses(&start, &parts.collect::<Vec<_>>(), width);
 
