@@ -11,7 +11,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 16] = [
+const NEEDS: [Need; 17] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
@@ -79,6 +79,11 @@ const NEEDS: [Need; 16] = [
             let major = release.ok().and_then(|r| r.split('.').next()?.parse().ok());
             cpus.contains(" cx16 ") || major.is_some_and(|n: u32| n < 7)
         },
+    },
+    // Programs can turn interrupts off: Linux 6.14. An emulated guest with an older kernel skips some hits.
+    Need {
+        name: "interrupts off",
+        have: || in_vm().is_none() || symbol("bpf_local_irq_save"),
     },
     // Programs can be at hooks of the network: Linux 6.4.
     Need {
