@@ -48,7 +48,7 @@ static uint64_t begin(struct team *team)
     type name(body *function, void *data, unsigned threads parameters)                             \
     {                                                                                              \
         typedef type next(body *, void *, unsigned threads parameters);                            \
-        uint64_t found = context_next(CALLS * NAMES + number, #name, CALLER);                          \
+        uint64_t found = context_next(CALLS * NAMES + number, #name, CALLER);                      \
         next *next_function = (next *)(found & ~SPEAKS_OMPT);                                      \
         if (found & SPEAKS_OMPT)                                                                   \
             return next_function(function, data, threads __VA_ARGS__);                             \
@@ -181,7 +181,7 @@ void GOMP_task(TASK_PARAMETERS)
     {                                                                                              \
         typedef void next(body *, void *, copier *, long, long, unsigned, unsigned long, int,      \
                           type, type, type);                                                       \
-        uint64_t found = context_next(CALLS * NAMES + entry, #name, CALLER);                           \
+        uint64_t found = context_next(CALLS * NAMES + entry, #name, CALLER);                       \
         next *next_function = (next *)(found & ~SPEAKS_OMPT);                                      \
         if (found & SPEAKS_OMPT || !wrappable(size, align, flags)) {                               \
             next_function(function, data, copy, size, align, flags, tasks, priority, start, end,   \

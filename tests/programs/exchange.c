@@ -3,16 +3,8 @@
 // rounds. (Where `pmpi.c` is linked with it, that measures and prints.)
 #include <mpi.h>
 #include <stdlib.h>
-#include <time.h>
 
-static void compute(long ms) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  long end = t.tv_sec * 1000 + t.tv_nsec / 1000000 + ms;
-  do
-    clock_gettime(CLOCK_MONOTONIC, &t);
-  while (t.tv_sec * 1000 + t.tv_nsec / 1000000 < end);
-}
+#include "clock.h"
 
 int main(int argc, char **argv) {
   int rank, size;

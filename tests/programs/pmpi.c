@@ -3,7 +3,8 @@
 // library that a program is linked with.
 #include <mpi.h>
 #include <stdio.h>
-#include <time.h>
+
+#include "clock.h"
 
 #define FUNCTIONS(F)                                                                                                   \
   F(Barrier, (MPI_Comm c), (c))                                                                                        \
@@ -12,12 +13,6 @@
   F(Irecv, (void *b, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI_Request *r),                            \
     (b, n, t, from, tag, c, r))                                                                                        \
   F(Wait, (MPI_Request * r, MPI_Status *s), (r, s))
-
-static long now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 #define WRAPPER(name, parameters, arguments)                                                                           \
   static long calls_##name, ns_##name;                                                                                 \

@@ -20,20 +20,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-static long now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static void compute(long ms) {
-  long end = now() + ms * 1000000;
-  while (now() < end) {
-  }
-}
+#include "clock.h"
 
 static void say(const char *name, int entries, long ns) {
   printf("%s %d %ld\n", name, entries, ns);

@@ -12,20 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-static long now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static void compute(long ms) {
-  long end = now() + ms * 1000000;
-  while (now() < end) {
-  }
-}
+#include "clock.h"
 
 static void plain(void) {
   long work = 0, nap = 0;

@@ -40,15 +40,18 @@ const MOST_ELEMENTS: u32 = 4096;
 const MOST_BYTES: u64 = 4 << 20;
 /// Most bytes of a scalar or statistic.
 const MOST_WORDS: u32 = 1024;
-/// Up to so many bytes are copied word by word.
+/// Most bytes that are copied word by word; more are copied by a helper's call.
 const FEW_BYTES: u32 = 64;
 
-/// Slots of the stack: what is asked, whether the array at hand is emptied, the busy word as it was, and
-/// what the kernel keeps of interrupts.
+/// Stack slot: bits of the globals to copy ([`asked::WANTED`]).
 const WANTED: i16 = -8;
+/// Stack slot: bits of the globals to empty ([`asked::TAKEN`]).
 const TAKEN: i16 = -16;
+/// Stack slot: not 0 while the array at hand is emptied.
 const EMPTIED: i16 = -24;
+/// Stack slot: the processor's busy word before the section.
 const BEFORE: i16 = -32;
+/// Stack slot: the interrupt flags that the kernel saves.
 const INTERRUPTS: i16 = -40;
 
 /// The globals with locks that handlers of the controller copy while handlers of the kernel run; room for
@@ -211,7 +214,7 @@ fn unless(asm: &mut Asm, slot: i16, n: usize, no: Label) {
     asm.jump_if(Cond::Eq, R1, 0, no);
 }
 
-/// Leaves interrupts as they were, or turns them off.
+/// Calls the kernel function that turns interrupts off or restores them, where there is one.
 fn turn(asm: &mut Asm, function: Option<u32>) {
     if let Some(function) = function {
         asm.mov(R1, R10);
@@ -298,15 +301,7 @@ fn copy(asm: &mut Asm, n: usize, guarded: &Guarded, next: Label) {
             let size = value.size();
             shared(asm, R3, *from);
             shared(asm, R1, *to);
-            if size <= FEW_BYTES {
-                for at in (0..size).step_by(8) {
-                    asm.load(Size::DW, R2, R3, at as i16);
-                    asm.store(Size::DW, R1, at as i16, R2);
-                }
-            } else {
-                asm.mov(R2, size as i32);
-                asm.call(Helper::ProbeReadKernel);
-            }
+            words_or_bytes(asm, R3, 0, size);
             unless(asm, TAKEN, n, next);
             shared(asm, R3, *from);
             for at in (0..size).step_by(8) {
@@ -370,6 +365,16 @@ fn try_lock() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
+/// `r0` = the entry at an index of a map of copies; goes to `none` where there is none.
+fn entry_of(asm: &mut Asm, copies: &str, index: Reg, none: Label) {
+    asm.store(Size::W, R10, -8, index);
+    asm.ld_map(R1, copies);
+    asm.mov(R2, R10);
+    asm.add(R2, -8);
+    asm.call(Helper::MapLookupElem);
+    asm.jump_if(Cond::Eq, R0, 0, none);
+}
+
 fn element_name(guarded: &Guarded) -> String {
     format!("critical_{}", guarded.global.0)
 }
@@ -394,14 +399,9 @@ fn one_element(guarded: &Guarded) -> Result<Function, String> {
     }
     shared(&mut asm, R1, *count);
     asm.load(Size::DW, R2, R1, 0);
-    // Never so: there are not more elements than the array has.
+    // Always false, because an array has no more elements than its limit: it bounds the index.
     asm.jump_if(Cond::Ge, R2, *max as i32, end);
-    asm.store(Size::W, R10, -8, R2);
-    asm.ld_map(R1, &**to);
-    asm.mov(R2, R10);
-    asm.add(R2, -8);
-    asm.call(Helper::MapLookupElem);
-    asm.jump_if(Cond::Eq, R0, 0, end);
+    entry_of(&mut asm, to, R2, end);
     asm.store(Size::DW, R10, -16, R0);
     asm.store(Size::DW, R0, 0, 1);
     for (from, at, size) in [(R7, ENTRY, *key), (R8, ENTRY + *key, *value)] {
@@ -423,7 +423,8 @@ fn one_element(guarded: &Guarded) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Copies to r1 and an offset. Loses r1 to r5, and r0 where there are many bytes.
+/// Copies words from `from` to an offset from r1, by a helper's call where there are many. The registers that
+/// calls change are changed.
 fn words_or_bytes(asm: &mut Asm, from: Reg, at: u32, size: u32) {
     if size <= FEW_BYTES {
         for off in (0..size).step_by(8) {
@@ -431,9 +432,13 @@ fn words_or_bytes(asm: &mut Asm, from: Reg, at: u32, size: u32) {
             asm.store(Size::DW, R1, (at + off) as i16, R2);
         }
     } else {
-        asm.add(R1, at as i32);
+        if at > 0 {
+            asm.add(R1, at as i32);
+        }
         asm.mov(R2, size as i32);
-        asm.mov(R3, from);
+        if from != R3 {
+            asm.mov(R3, from);
+        }
         asm.call(Helper::ProbeReadKernel);
     }
 }
@@ -458,12 +463,7 @@ fn one_key(guarded: &Guarded) -> Result<Function, String> {
     let mut asm = Asm::new(key_name(guarded), &["index", "slot"]);
     let end = asm.label();
     asm.mov(R9, R2);
-    asm.store(Size::W, R10, -8, R1);
-    asm.ld_map(R1, &**to);
-    asm.mov(R2, R10);
-    asm.add(R2, -8);
-    asm.call(Helper::MapLookupElem);
-    asm.jump_if(Cond::Eq, R0, 0, end);
+    entry_of(&mut asm, to, R1, end);
     asm.mov(R6, R0);
     asm.store(Size::DW, R6, 0, 0);
     asm.ld_map(R1, &**from);

@@ -263,7 +263,8 @@ impl Plan {
             out: 0,
             out_size: (needs.piece + 64).next_multiple_of(8).max(OUT_BYTES),
         };
-        let stacks = StackRoom::new(program, &needs.marks, &mut shared, &mut cpu);
+        let made = stacks::made(program, &needs.marks);
+        let stacks = StackRoom::new(program, &made, &mut shared, &mut cpu);
         let mut places: Vec<_> = program
             .globals
             .iter()
@@ -292,7 +293,7 @@ impl Plan {
         if insts(program).any(|i| reads_into_text(program, i)) {
             scratch.memory = cpu.take(MAX_MEM as u32 + 8);
         }
-        scratch.last_match = cpu.take(crate::lower::regex::room(program, max_string));
+        scratch.last_match = cpu.take(crate::lower::regex::room(program, &facts, max_string));
         scratch.out = cpu.take(scratch.out_size);
         let kept_bytes = needs.kept.saturating_mul(program.limits.maxnesting);
         scratch.kept = cpu.take(kept_bytes);
@@ -370,7 +371,7 @@ impl Plan {
                 maps.extend(symbol_maps(stacks.lines));
             }
         }
-        if (stacks::made(program, &needs.marks).iter()).any(|form| form.by_kernel_lines()) {
+        if made.iter().any(|form| form.by_kernel_lines()) {
             maps.push(MapSpec {
                 name: KERNEL_LINES_MAP.into(),
                 ty: MapType::Array,

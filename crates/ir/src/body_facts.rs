@@ -78,6 +78,11 @@ impl BodyFacts {
         self.intrinsics().any(Intrinsic::is_symbolic)
     }
 
+    /// Whether it asks about the last match of a regular expression.
+    pub fn asks_of_match(&self) -> bool {
+        self.uses_any(&[Intrinsic::MatchGroups, Intrinsic::MatchGroup])
+    }
+
     /// The globals that it reads or changes, each once.
     pub fn globals(&self) -> impl Iterator<Item = GlobalId> {
         self.globals.iter().map(|(g, _)| *g)
@@ -119,6 +124,16 @@ impl ProgramFacts {
     /// Of a handler.
     pub fn handler(&self, id: HandlerId) -> &BodyFacts {
         &self.handlers[id.index()].1
+    }
+
+    /// Of all handlers, in the program's order.
+    pub fn handlers(&self) -> impl Iterator<Item = &BodyFacts> {
+        self.handlers.iter().map(|(_, facts)| facts)
+    }
+
+    /// Of all functions, in the program's order.
+    pub fn funcs(&self) -> impl Iterator<Item = &BodyFacts> {
+        self.funcs.iter()
     }
 
     /// Of the handlers that run in the kernel.
@@ -169,5 +184,46 @@ impl ProgramFacts {
     pub fn kernel_exits(&self) -> bool {
         // Functions count wherever they are called from: being wrong costs a look at a word.
         self.kernel_handlers().next().is_some() && self.kernel_uses(&[Intrinsic::Exit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(event: Event, insts: Vec<Inst>) -> Program {
+        let insts = insts.into_iter().map(|i| (i, SiteId(0))).collect();
+        let body = Body {
+            blocks: vec![Block {
+                insts,
+                term: Term::Ret(None),
+                catch: None,
+            }],
+            ..Body::default()
+        };
+        Program {
+            handlers: vec![Handler {
+                point: "p".into(),
+                points: 1,
+                event,
+                body,
+                site: SiteId(0),
+            }],
+            ..Program::default()
+        }
+    }
+
+    #[test]
+    fn handlers_of_the_kernel_that_end_the_session() {
+        let exit = || Inst::Intr {
+            dst: None,
+            f: Intrinsic::Exit,
+            args: vec![],
+        };
+        let exits = |event, insts| ProgramFacts::of(&program(event, insts)).kernel_exits();
+        let kernel = || Event::SysEnter(NrSet::All);
+        assert!(!exits(kernel(), vec![]));
+        assert!(!exits(Event::Begin(0), vec![exit()]));
+        assert!(exits(kernel(), vec![exit()]));
     }
 }

@@ -114,23 +114,13 @@ struct Flows {
 impl Flows {
     fn of(program: &Program, fit: &dyn Fn(&Inst) -> bool) -> Flows {
         let mut flows = Flows::default();
-        let symbolic = |body: &Body| {
-            let mut insts = body.insts();
-            insts.any(|i| matches!(i, Inst::Intr { f, .. } if f.is_symbolic()))
-        };
-        let kernel = |h: &&Handler| h.event.in_kernel();
-        let handlers = program.handlers.iter();
-        let mut bodies = handlers.clone().filter(kernel).map(|h| &h.body);
-        let in_funcs = program.funcs.iter().any(|f| symbolic(&f.body));
-        if !in_funcs && !bodies.any(symbolic) {
+        let facts = ProgramFacts::of(program);
+        if !facts.makes_marks() {
             return flows;
         }
-        let calls = |body: &Body| {
-            let mut insts = body.insts();
-            insts.any(|i| matches!(i, Inst::Call { .. }))
-        };
         // Functions count as the kernel's where its handlers call any.
-        let called = handlers.clone().filter(kernel).any(|h| calls(&h.body));
+        let called = facts.kernel_handlers().any(|h| h.calls);
+        let handlers = program.handlers.iter();
         for (i, handler) in handlers.enumerate() {
             flows.body(
                 program,

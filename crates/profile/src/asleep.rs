@@ -54,7 +54,7 @@ pub fn asleep(profile: &Profile) -> HashSet<u32> {
         let sum = waits.entry(call.tid).or_default();
         *sum = sum.saturating_add(parts.blocked);
     }
-    // The first of those that ran for longest.
+    // Of several threads that ran for longest, the first counts.
     let busiest = data.threads.iter().rev().max_by_key(|t| on_a_cpu(t));
     let busiest = busiest.map(|t| t.tid);
     let sleeps = |thread: &&Thread| {
@@ -72,8 +72,7 @@ pub fn asleep(profile: &Profile) -> HashSet<u32> {
 
 /// How long a thread was on a processor.
 pub(crate) fn on_a_cpu(thread: &Thread) -> Ns {
-    let off = [Part::Blocked, Part::Runnable];
-    let on = Part::ALL.iter().filter(|part| !off.contains(part));
+    let on = Part::ALL.iter().filter(|part| part.on_a_cpu());
     on.fold(0, |sum, part| sum.saturating_add(part.of(&thread.parts)))
 }
 

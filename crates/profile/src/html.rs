@@ -108,7 +108,7 @@ fn times(summary: &Summary) -> Value {
         json!({
             "name": r.name, "entries": r.entries, "time": r.inclusive, "own": r.exclusive,
             "share": share(r.exclusive, summary.all.wall),
-            "parts": Part::ALL.map(|p| p.of(&r.parts)), "residual": r.residual(), "imbalance": r.imbalance(),
+            "parts": r.parts.times(), "residual": r.residual(), "imbalance": r.imbalance(),
             "mostly": r.mostly(),
         })
     };

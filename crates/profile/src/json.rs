@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{CallParts, Ns, Part};
+use crate::model::{CallParts, Ns};
 use crate::report::{Side, differences};
 use crate::run::{Contexts, Group, Program, Run, Sum, Summary, Unit};
 
@@ -18,10 +18,7 @@ pub fn json(run: &Run) -> String {
             "title": unit.title, "host": unit.host, "work": unit.busiest.0, "thread": unit.busiest.1,
         })
     });
-    let recorder = run.profiles.iter().map(|p| p.data.recorder);
-    let recorder = recorder.fold((0u64, 0u64), |(cpu, n), r| {
-        (cpu.saturating_add(r.cpu), n.saturating_add(r.displaced))
-    });
+    let recorder = run.recorder();
     let sleepers = summary.asleep.iter().map(|s| {
         let mut row = unit(&s.unit, false);
         row.insert("calls".to_owned(), s.calls.into());
@@ -31,7 +28,7 @@ pub fn json(run: &Run) -> String {
     let times = summary.times.iter().map(|r| {
         json!({
             "name": r.name, "entries": r.entries, "inclusive": r.inclusive, "exclusive": r.exclusive,
-            "parts": parts(&Part::ALL.map(|p| p.of(&r.parts))), "residual": r.residual(),
+            "parts": parts(&r.parts.times()), "residual": r.residual(),
             "max_by_mean": r.imbalance(), "calls": r.calls,
         })
     });
@@ -58,7 +55,7 @@ pub fn json(run: &Run) -> String {
         "programs": summary.programs.iter().map(program).collect::<Vec<_>>(),
         "threads": units(&summary.threads, false),
         "asleep": sleepers.collect::<Vec<Value>>(),
-        "recorder": { "cpu": recorder.0, "displaced": recorder.1 },
+        "recorder": { "cpu": recorder.cpu, "displaced": recorder.displaced },
         "lost": summary.lost,
     });
     out.to_string() + "\n"

@@ -264,11 +264,14 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// The time of each part, in the order of [`Part::ALL`].
+    pub fn times(&self) -> [Ns; 8] {
+        Part::ALL.map(|part| part.of(self))
+    }
+
     /// All parts together.
     pub fn sum(&self) -> Ns {
-        Part::ALL
-            .iter()
-            .fold(0u64, |sum, part| sum.saturating_add(part.of(self)))
+        self.times().into_iter().fold(0, Ns::saturating_add)
     }
 }
 
@@ -305,6 +308,11 @@ impl Part {
         Part::Irq,
         Part::Softirq,
     ];
+
+    /// Whether the thread was on a processor in this part.
+    pub fn on_a_cpu(self) -> bool {
+        !matches!(self, Part::Blocked | Part::Runnable)
+    }
 
     /// Its time.
     pub fn of(self, parts: &Parts) -> Ns {

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::asleep::{asleep, on_a_cpu};
-use crate::model::{Call, CallParts, Context, ContextKind, Ns, Part, Profile, ROOT, Thread};
+use crate::model::{
+    Call, CallParts, Context, ContextKind, Ns, Part, Profile, ROOT, Recorder, Thread,
+};
 use crate::regions::{self, Region, Waits};
 
 /// The profiles of one run. Those of ranks are in the order of ranks.
@@ -177,7 +179,7 @@ pub struct Program {
     pub wall: Ns,
     /// Where the time of their threads went.
     pub sum: Sum,
-    /// The time of those that only sleep.
+    /// Wall time of the threads that only sleep, together.
     pub asleep: Ns,
     /// How long all of them, those that only sleep too, were on a processor.
     pub on_cpu: Ns,
@@ -237,6 +239,15 @@ impl Run {
     pub fn origin(&self) -> u64 {
         let starts = self.profiles.iter().map(|p| p.header.started_unix_ns);
         starts.min().unwrap_or(0)
+    }
+
+    /// What the recordings themselves took from the program, together.
+    pub fn recorder(&self) -> Recorder {
+        let all = self.profiles.iter().map(|p| p.data.recorder);
+        all.fold(Recorder::default(), |sum, r| Recorder {
+            cpu: sum.cpu.saturating_add(r.cpu),
+            displaced: sum.displaced.saturating_add(r.displaced),
+        })
     }
 
     /// Adds it all up; threads that only sleep stand apart.

@@ -223,7 +223,7 @@ fn tell_keys(state: &State, guarded: &Guarded, room: &Memory, table: Option<&Box
     state.shared(known.keys).store(keys, Ordering::SeqCst);
 }
 
-/// The first entries of a room that are there; keys and values have so many words.
+/// The elements among the first `n` entries of a room. `key` and `value` are their sizes in words.
 fn entries(words: &[AtomicU64], n: usize, (key, value): (usize, usize)) -> Entries {
     let bytes = |words: &[AtomicU64]| {
         let words = words.iter().map(|w| w.load(Ordering::Relaxed));

@@ -10,8 +10,8 @@ use spile_profile::file::read_path;
 use spile_profile::model::{ContextKind, Ns, Profile};
 
 mod common;
-use common::compiled;
 use common::regions::{adds_up, as_printed, close, include, of_name, record};
+use common::{compiled, compiled_by};
 
 static TIMES: LazyLock<PathBuf> =
     LazyLock::new(|| compiled("region-times", "region-times", &[&include()]));
@@ -137,24 +137,12 @@ fn folders_go() {
     assert!(!folders[0].exists());
 }
 
-/// Compiles `uneven.c` for one of OpenMP's libraries.
-fn uneven(compiler: &str, dir: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/uneven.c");
-    let program = dir.join(compiler);
-    let done = Command::new(compiler)
-        .args(["-g", "-O1", "-fopenmp", "-o"])
-        .args([&program, &source])
-        .status();
-    let done = done.unwrap_or_else(|e| panic!("{compiler} (`make deps` installs it): {e}"));
-    assert!(done.success());
-    program
-}
-
 #[test]
 fn barriers_of_openmp_whether_they_sleep_or_poll() {
     let dir = tempfile::tempdir().unwrap();
     for compiler in ["gcc", "clang"] {
-        let program = uneven(compiler, dir.path());
+        let program = dir.path().join(compiler);
+        compiled_by(compiler, "uneven", &program, &["-fopenmp"]);
         for policy in ["active", "passive"] {
             let variables = [("OMP_WAIT_POLICY", policy)];
             let (profile, printed) = record(&[program.to_str().unwrap()], &variables);
@@ -190,16 +178,9 @@ fn barriers_of_openmp_whether_they_sleep_or_poll() {
 
 /// A program of MPI's, compiled for one of its libraries.
 fn mpi_program(kind: &str, dir: &Path, name: &str, more: &[&str]) -> PathBuf {
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
     let program = dir.join(format!("{name}-{kind}"));
     if !program.exists() {
-        let done = Command::new(format!("mpicc.{kind}"))
-            .args(["-O1", "-Wall", "-Werror", "-o"])
-            .args([&program, &programs.join(format!("{name}.c"))])
-            .args(more)
-            .status();
-        let done = done.unwrap_or_else(|e| panic!("mpicc.{kind} (`make deps` installs it): {e}"));
-        assert!(done.success());
+        compiled_by(&format!("mpicc.{kind}"), name, &program, more);
     }
     program
 }

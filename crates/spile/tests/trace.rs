@@ -10,7 +10,7 @@ use spile_profile::model::{BLOCKED, ContextKind, Event, Ns, Profile, READY};
 use spile_profile::timeline::timelines;
 
 mod common;
-use common::compiled;
+use common::{compiled, compiled_by};
 
 // (Here no reader of npm is used.)
 #[allow(dead_code)]
@@ -294,15 +294,9 @@ fn regions_are_intervals() {
 #[test]
 fn barriers_of_openmp_are_intervals() {
     let dir = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/profile-pi.c");
     for compiler in ["gcc", "clang"] {
         let program = dir.path().join(compiler);
-        let done = Command::new(compiler)
-            .args(["-g", "-O1", "-fopenmp", "-o"])
-            .args([&program, &source])
-            .status();
-        let done = done.unwrap_or_else(|e| panic!("{compiler} (`make deps` installs it): {e}"));
-        assert!(done.success());
+        compiled_by(compiler, "profile-pi", &program, &["-fopenmp"]);
         let profile = traced(&[program.to_str().unwrap(), "2", "20"]);
         intervals_are_those_of_the_account(&profile);
         let named = |kind| {
@@ -320,15 +314,9 @@ fn barriers_of_openmp_are_intervals() {
 #[test]
 fn calls_of_mpi_are_intervals() {
     let dir = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/barriers.c");
     for kind in ["openmpi", "mpich"] {
         let program = dir.path().join(kind);
-        let done = Command::new(format!("mpicc.{kind}"))
-            .args(["-O1", "-o"])
-            .args([&program, &source])
-            .status();
-        let done = done.unwrap_or_else(|e| panic!("mpicc.{kind} (`make deps` installs it): {e}"));
-        assert!(done.success());
+        compiled_by(&format!("mpicc.{kind}"), "barriers", &program, &[]);
         let folder = dir.path().join(format!("{kind}.d"));
         let mut command = Command::new(format!("mpirun.{kind}"));
         if kind == "openmpi" {

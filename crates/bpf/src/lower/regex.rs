@@ -7,7 +7,7 @@
 //! table's size, which no right table needs.
 
 use spile_ir::regex::{Finder, MAX_GROUPS, NO_SLOT, Scanner};
-use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, RegexId, Ty, Val};
+use spile_ir::{BodyFacts, Inst, Program, ProgramFacts, Reg as IrReg, RegexId, Ty, Val};
 
 use super::pool::Pool;
 use super::{Gen, Res, Text};
@@ -66,8 +66,8 @@ const CHUNK: i32 = 8;
 const STEPS: i32 = 4;
 
 /// Bytes that matches need in each CPU's block; 0 where no match is kept.
-pub(crate) fn room(program: &Program, max_string: u32) -> u32 {
-    match longest(program, max_string) {
+pub(crate) fn room(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
+    match longest(program, facts, max_string) {
         0 => 0,
         // A note is two bytes.
         most => area::TEXT as u32 + 3 * (most + 16),
@@ -76,7 +76,7 @@ pub(crate) fn room(program: &Program, max_string: u32) -> u32 {
 
 /// Bytes of the longest text whose match is kept, 0 where none is. A constant can be longer than other
 /// strings.
-fn longest(program: &Program, max_string: u32) -> u32 {
+fn longest(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
     let insts = program.kernel_bodies().flat_map(|b| b.insts());
     let size = |inst: &Inst| match inst {
         Inst::Regex {
@@ -89,27 +89,17 @@ fn longest(program: &Program, max_string: u32) -> u32 {
             Some(size.max(max_string))
         }
         Inst::Regex { keep: true, .. } => Some(max_string),
-        _ => asks(inst).then_some(max_string),
+        _ => None,
     };
-    insts.filter_map(size).max().unwrap_or(0)
-}
-
-fn asks(inst: &Inst) -> bool {
-    use spile_ir::Intrinsic::{MatchGroup, MatchGroups};
-    matches!(
-        inst,
-        Inst::Intr {
-            f: MatchGroup | MatchGroups,
-            ..
-        }
-    )
+    let asked = facts.kernel_bodies().any(BodyFacts::asks_of_match);
+    let asked = asked.then_some(max_string);
+    insts.filter_map(size).chain(asked).max().unwrap_or(0)
 }
 
 impl Gen<'_> {
     /// At a handler's entry: nothing was matched yet.
     pub(super) fn forget_match(&mut self) {
-        let asks = [Intrinsic::MatchGroup, Intrinsic::MatchGroups];
-        if self.facts.uses_any(&asks) {
+        if self.facts.asks_of_match() {
             self.addr(R1, self.plan.scratch.last_match);
             self.asm.store(Size::DW, R1, area::STATE, -2);
         }
@@ -154,7 +144,7 @@ impl Gen<'_> {
     ) -> Res {
         self.needs_loop("a regular expression")?;
         let last = self.plan.scratch.last_match;
-        let max = longest(self.program, self.plan.max_string);
+        let max = longest(self.program, &self.plan.facts, self.plan.max_string);
         let name = format!("find_{}", re.0);
         self.pool.sub("find_back", |_| find_back())?;
         self.pool.sub("find_on", |_| find_on())?;
@@ -186,7 +176,7 @@ impl Gen<'_> {
             return Ok(());
         };
         let last = self.plan.scratch.last_match;
-        let max = longest(self.program, self.plan.max_string) as i32;
+        let max = longest(self.program, &self.plan.facts, self.plan.max_string) as i32;
         let (end, fits) = (self.asm.label(), self.asm.label());
         // The number may be in a register that is lost: first into a word.
         self.long_into(n, R1)?;

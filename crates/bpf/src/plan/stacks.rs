@@ -86,7 +86,7 @@ impl StackRoom {
 
     pub(super) fn new(
         program: &Program,
-        marks: &Marks,
+        made: &[Symbolic],
         shared: &mut Bump,
         cpu: &mut Bump,
     ) -> Option<StackRoom> {
@@ -127,11 +127,10 @@ impl StackRoom {
                 points.push(point);
             }
         }
-        let mut made = made(program, marks);
-        made.retain(|form| form.by_tables());
+        let by_tables = || made.iter().filter(|form| form.by_tables());
         let room = StackRoom {
-            names: !made.is_empty(),
-            lines: made.iter().any(|form| form.has_lines()),
+            names: by_tables().next().is_some(),
+            lines: by_tables().any(|form| form.has_lines()),
             most: program.limits.maxbacktrace,
             frames: 0,
             count: 0,

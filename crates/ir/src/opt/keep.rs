@@ -4,27 +4,12 @@ use crate::*;
 
 /// Runs the pass.
 pub fn run(program: &mut Program) {
-    let asks = |body: &Body| {
-        let mut insts = body.insts();
-        insts.any(|i| {
-            matches!(
-                i,
-                Inst::Intr {
-                    f: Intrinsic::MatchGroups | Intrinsic::MatchGroup,
-                    ..
-                }
-            )
-        })
-    };
-    let calls = |body: &Body| {
-        let mut insts = body.insts();
-        insts.any(|i| matches!(i, Inst::Call { .. }))
-    };
+    let facts = ProgramFacts::of(program);
     // Functions match for whoever calls them.
-    let functions_ask = program.funcs.iter().any(|f| asks(&f.body));
-    let anyone = program.bodies().any(asks);
-    for handler in &mut program.handlers {
-        if !(asks(&handler.body) || functions_ask && calls(&handler.body)) {
+    let functions_ask = facts.funcs().any(BodyFacts::asks_of_match);
+    let anyone = functions_ask || facts.handlers().any(BodyFacts::asks_of_match);
+    for (handler, facts) in program.handlers.iter_mut().zip(facts.handlers()) {
+        if !(facts.asks_of_match() || functions_ask && facts.calls) {
             forget(&mut handler.body);
         }
     }

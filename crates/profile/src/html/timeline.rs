@@ -261,8 +261,8 @@ fn sums(
     left_out
 }
 
-/// Gives lanes their events, `[name, region, start, length, result]`; of those that had not ended the result is
-/// false, and there is none of what returns nothing.
+/// Puts the events into their lanes, each as `[name, region, start, length, result]`. The result is false for an
+/// event that had not ended, and missing for one that returns nothing.
 fn events(lanes: &mut [Value], pieces: &[Piece]) {
     let mut of_lane: Vec<Vec<&Piece>> = lanes.iter().map(|_| Vec::new()).collect();
     for piece in pieces {

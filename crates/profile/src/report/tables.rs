@@ -3,7 +3,7 @@
 
 use super::table::Table;
 use super::{bytes, percent, section, signed, time};
-use crate::model::{CallParts, Ns, Part, Parts};
+use crate::model::{CallParts, Ns, Part};
 use crate::run::{Group, OUTSIDE, Program, Sum, Summary, Unit, WITHIN};
 
 /// A column of parts of threads' time, put together.
@@ -137,10 +137,6 @@ fn residual_of(residual: i64, wall: Ns) -> String {
     }
 }
 
-fn parts_of(parts: &Parts) -> [Ns; 8] {
-    Part::ALL.map(|part| part.of(parts))
-}
-
 /// Calls, or regions by their calls.
 pub(super) fn groups(
     title: &str,
@@ -239,7 +235,7 @@ pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
             time(region.exclusive),
             percent(region.exclusive as f64, wall),
         ],
-        parts: parts_of(&region.parts),
+        parts: region.parts.times(),
         residual: region.residual(),
         wall: region.exclusive,
         behind: vec![
@@ -337,8 +333,8 @@ pub(super) fn sleepers(summary: &Summary, width: usize, top: usize) -> String {
         ("calls", 0),
         ("mostly in", 0),
     ]);
-    let on = |part: &Part| !matches!(part, Part::Blocked | Part::Runnable);
-    let on: Vec<Part> = Part::ALL.into_iter().filter(on).collect();
+    let on = Part::ALL.into_iter().filter(|part| part.on_a_cpu());
+    let on: Vec<Part> = on.collect();
     for sleeper in all.iter().take(top) {
         let of = &sleeper.unit.sum;
         table.rows.push(vec![

@@ -8,7 +8,7 @@ use super::table::{Table, clauses, clean, cut, paragraph};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::{counted, percent, section, signed, time};
 use crate::asleep::asleep;
-use crate::model::{Header, Ns, Part};
+use crate::model::{Header, Ns, Part, Recorder};
 use crate::run::{Contexts, Group, OUTSIDE, Program, Run, Summary, Unit};
 
 /// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
@@ -48,10 +48,7 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
 
 /// What the recordings themselves took from the program.
 fn recorders(run: &Run, width: usize) -> String {
-    let all = run.profiles.iter().map(|p| p.data.recorder);
-    let (cpu, displaced) = all.fold((0u64, 0u64), |(cpu, n), r| {
-        (cpu.saturating_add(r.cpu), n.saturating_add(r.displaced))
-    });
+    let Recorder { cpu, displaced } = run.recorder();
     match cpu {
         0 => String::new(),
         _ => {

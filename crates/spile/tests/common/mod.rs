@@ -24,6 +24,20 @@ pub fn compiled(program: &str, name: &str, options: &[&str]) -> PathBuf {
     binary
 }
 
+/// Compiles a program of `tests/programs` to `binary` with a compiler that `make deps` installs.
+pub fn compiled_by(compiler: &str, program: &str, binary: &Path, options: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/programs")
+        .join(format!("{program}.c"));
+    let done = Command::new(compiler)
+        .args(["-g", "-O1", "-Wall", "-Werror", "-o"])
+        .args([binary, &source])
+        .args(options)
+        .status();
+    let done = done.unwrap_or_else(|e| panic!("{compiler} (`make deps` installs it): {e}"));
+    assert!(done.success());
+}
+
 /// Runs `spile profile MODE` with these arguments: its status, what it printed, and what it said.
 pub fn profile(mode: &str, args: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_spile"))

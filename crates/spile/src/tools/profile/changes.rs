@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::FallocateFlags;
 use spile_profile::model::Ns;
 
-use super::times::{CELL, CELLS, CHUNK, Folder, HEAD, word};
+use super::times::{CELL, CELLS, CHUNK, Folder, HEAD, word, words};
 
 /// Chunks of a thread's ring.
 const RING: usize = 8;
@@ -59,9 +59,7 @@ impl Ring {
         let wrong = || io::Error::from(io::ErrorKind::InvalidData);
         let file = folder.open(file, true)?;
         let head = place.checked_mul(CHUNK).ok_or_else(wrong)?;
-        let mut words = [0; 32];
-        file.read_exact_at(&mut words, head + WRITTEN)?;
-        let [written, lost, _, first] = [0, 8, 16, 24].map(|at| word(&words[at..]));
+        let [written, lost, _, first] = words(&file, head + WRITTEN)?;
         self.lost = lost;
         let count = written.checked_sub(self.taken).ok_or_else(wrong)?;
         if count > RING as u64 * CELLS {
@@ -75,11 +73,7 @@ impl Ring {
             while self.chunks.len() <= nth {
                 let next = match self.chunks.last() {
                     None => first,
-                    Some(last) => {
-                        let mut bytes = [0; 8];
-                        file.read_exact_at(&mut bytes, last * CHUNK + NEXT)?;
-                        word(&bytes)
-                    }
+                    Some(last) => words::<1>(&file, last * CHUNK + NEXT)?[0],
                 };
                 let place = next.checked_sub(1).ok_or_else(wrong)?;
                 place

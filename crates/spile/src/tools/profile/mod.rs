@@ -255,7 +255,7 @@ fn regions(trace: bool) -> (Option<Folder>, Option<String>) {
             return (None, None);
         }
     };
-    // Ours is the first of those that are loaded.
+    // `environment` puts our library in front of the others.
     let loaded = variables.iter().find(|(name, _)| *name == "LD_PRELOAD");
     let library = loaded.and_then(|(_, all)| all.to_str()?.split(':').next().map(str::to_owned));
     let folder = Folder::new(trace);

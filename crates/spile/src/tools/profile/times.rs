@@ -170,10 +170,11 @@ pub(super) fn word(bytes: &[u8]) -> u64 {
         .fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-fn words(file: &File, at: u64) -> io::Result<[u64; 4]> {
-    let mut bytes = [0; 32];
-    file.read_exact_at(&mut bytes, at)?;
-    Ok([0, 8, 16, 24].map(|n| word(&bytes[n..])))
+/// Words of a file, one behind the other.
+pub(super) fn words<const N: usize>(file: &File, at: u64) -> io::Result<[u64; N]> {
+    let mut bytes = [[0; 8]; N];
+    file.read_exact_at(bytes.as_flattened_mut(), at)?;
+    Ok(bytes.map(u64::from_le_bytes))
 }
 
 /// Removes the folders that killed sessions of this user left behind: those that nobody has locked.
@@ -350,8 +351,7 @@ mod tests {
     #[test]
     fn what_is_counted_is_read() {
         let folder = Folder::new(false).expect("a folder");
-        let path = folder.folder.path().join(format!("{:016x}", 7));
-        let file = File::create(&path).expect("made");
+        let file = File::create(folder.path_of(7)).expect("made");
         file.set_len(3 * CHUNK).expect("sparse");
         let put = |at: u64, words: &[u64]| {
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
