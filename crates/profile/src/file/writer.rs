@@ -66,8 +66,14 @@ impl<W: Write> Writer<W> {
 
     /// Writes a part of the trace.
     pub fn events(&mut self, events: &[Event]) -> io::Result<()> {
+        /// As [`Row::Event`], of which there are many.
+        #[derive(serde::Serialize)]
+        struct Borrowed<'a> {
+            event: &'a Event,
+        }
         for event in events {
-            self.row(&Row::Event(event.clone()))?;
+            serde_json::to_writer(&mut self.buffer, &Borrowed { event })?;
+            self.buffer.push(b'\n');
         }
         self.out()
     }

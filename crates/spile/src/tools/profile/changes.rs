@@ -42,20 +42,17 @@ pub struct Ring {
     pub lost: u64,
     /// Places of the chunks that are known.
     chunks: Vec<u64>,
+    /// What was taken, as the library wrote it.
+    raw: Vec<u8>,
 }
 
 impl Ring {
-    /// Takes the changes since the last time, up to the first of a region that is not `known` yet. `file` and
-    /// `place` are as in [`Folder::read`].
+    /// Takes what the library wrote since the last time, and makes nothing of it yet: the program may need the
+    /// processor. `file` and `place` are as in [`Folder::read`].
     ///
     /// # Errors
     /// Where there is no such file, or it is none of the library's.
-    pub fn take(
-        &mut self,
-        folder: &Folder,
-        (file, place): (u64, u64),
-        known: impl Fn(u32) -> bool,
-    ) -> io::Result<Vec<Change>> {
+    pub fn take(&mut self, folder: &Folder, (file, place): (u64, u64)) -> io::Result<()> {
         let wrong = || io::Error::from(io::ErrorKind::InvalidData);
         let file = folder.open(file, true)?;
         let head = place.checked_mul(CHUNK).ok_or_else(wrong)?;
@@ -65,44 +62,63 @@ impl Ring {
         if count > RING as u64 * CELLS {
             return Err(wrong());
         }
-        let line = folder.clock.line();
-        let mut out = Vec::with_capacity(count as usize);
-        let mut bytes = vec![0; (CELLS * CELL) as usize];
-        'all: while self.taken < written {
+        while self.taken < written {
             let nth = (self.taken / CELLS) as usize % RING;
             while self.chunks.len() <= nth {
                 let next = match self.chunks.last() {
                     None => first,
                     Some(last) => words::<1>(&file, last * CHUNK + NEXT)?[0],
                 };
-                let place = next.checked_sub(1).ok_or_else(wrong)?;
-                place
-                    .checked_add(1)
-                    .and_then(|end| end.checked_mul(CHUNK))
-                    .ok_or_else(wrong)?;
-                self.chunks.push(place);
+                let end = next.checked_mul(CHUNK).ok_or_else(wrong)?;
+                end.checked_sub(CHUNK).ok_or_else(wrong)?;
+                self.chunks.push(next - 1);
             }
             let from = self.taken % CELLS;
             let length = (CELLS - from).min(written - self.taken);
-            let cells = &mut bytes[..(length * CELL) as usize];
-            file.read_exact_at(cells, self.chunks[nth] * CHUNK + HEAD + from * CELL)?;
-            for cell in cells.chunks_exact(CELL as usize) {
-                let (what, ticks) = (word(cell), word(&cell[8..]));
-                let number = u32::from(what as u16);
-                if number != 0 && !known(number) {
-                    break 'all;
-                }
-                self.taken += 1;
-                out.push(Change {
-                    number,
-                    entered: what & ENTERED != 0,
-                    after_lost: what & AFTER_LOST != 0,
-                    at: line.when(ticks),
-                });
+            let have = self.raw.len();
+            self.raw.resize(have + (length * CELL) as usize, 0);
+            let at = self.chunks[nth] * CHUNK + HEAD + from * CELL;
+            if let Err(error) = file.read_exact_at(&mut self.raw[have..], at) {
+                self.raw.truncate(have);
+                return Err(error);
             }
+            self.taken += length;
         }
         file.write_all_at(&self.taken.to_le_bytes(), head + TAKEN)?;
-        Ok(out)
+        folder.clock.mark();
+        Ok(())
+    }
+
+    /// How many bytes were taken and are there yet.
+    pub fn bytes(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// The changes that were taken, up to the first of a region that is not `known` yet.
+    pub fn changes(&mut self, folder: &Folder, mut known: impl FnMut(u32) -> bool) -> Vec<Change> {
+        if self.raw.is_empty() {
+            return Vec::new();
+        }
+        let line = folder.clock.line();
+        let change = |cell: &[u8]| {
+            let (what, ticks) = (word(cell), word(&cell[8..]));
+            Change {
+                number: u32::from(what as u16),
+                entered: what & ENTERED != 0,
+                after_lost: what & AFTER_LOST != 0,
+                at: line.when(ticks),
+            }
+        };
+        let cells = self.raw.chunks_exact(CELL as usize).map(change);
+        let out: Vec<Change> = cells
+            .take_while(|c| c.number == 0 || known(c.number))
+            .collect();
+        self.raw.drain(..out.len() * CELL as usize);
+        if self.raw.is_empty() {
+            // What many changes took goes back.
+            self.raw = Vec::new();
+        }
+        out
     }
 
     /// Gives the ring's memory back: its thread has ended.
@@ -172,7 +188,8 @@ mod tests {
         for nth in 0..all + 10 {
             library.change(nth, (nth % 7) | ((nth + 1) % 2 * ENTERED));
             if nth % 5000 == 4999 || nth == all + 9 {
-                let changes = ring.take(&library.folder, (5, 1), |_| true).expect("there");
+                ring.take(&library.folder, (5, 1)).expect("there");
+                let changes = ring.changes(&library.folder, |_| true);
                 for change in changes {
                     assert_eq!(u64::from(change.number), found % 7);
                     assert_eq!(change.entered, found.is_multiple_of(2));
@@ -182,11 +199,8 @@ mod tests {
             }
         }
         library.put(CHUNK + WRITTEN + 8, 4);
-        assert!(
-            ring.take(&library.folder, (5, 1), |_| true)
-                .expect("there")
-                .is_empty()
-        );
+        ring.take(&library.folder, (5, 1)).expect("there");
+        assert_eq!(ring.bytes(), 0);
         assert_eq!(ring.lost, 4);
         ring.release(&library.folder, 5);
     }
@@ -199,7 +213,8 @@ mod tests {
             library.change(nth as u64, number);
         }
         let mut take = |known: fn(u32) -> bool| {
-            let changes = ring.take(&library.folder, (5, 1), known).expect("there");
+            ring.take(&library.folder, (5, 1)).expect("there");
+            let changes = ring.changes(&library.folder, known);
             changes.iter().map(|c| c.number).collect::<Vec<_>>()
         };
         assert_eq!(take(|n| n < 9), [1, 2]);
@@ -210,7 +225,7 @@ mod tests {
     #[test]
     fn damage_is_an_error() {
         let library = Library::new();
-        let take = |place| Ring::default().take(&library.folder, (5, place), |_| true);
+        let take = |place| Ring::default().take(&library.folder, (5, place));
         library.put(CHUNK + WRITTEN, RING as u64 * CELLS + 1);
         assert!(take(1).is_err());
         library.put(CHUNK + WRITTEN, 1);

@@ -91,6 +91,10 @@ pub struct Rows {
     in_contexts: HashMap<(u32, u32), usize>,
     /// Where threads count their times in regions.
     counts: Vec<counts::Place>,
+    /// Places there, by those of threads that count on.
+    counting: HashMap<usize, usize>,
+    /// Bytes of changes of regions that intervals are still to be made of.
+    raw: usize,
     processes: BTreeMap<u32, Process>,
     /// Contexts by process and number there.
     contexts: HashMap<(u32, u64), u32>,
@@ -257,7 +261,7 @@ impl Rows {
             "end" => self.ended = true,
             "account" => {
                 self.add_cuts();
-                self.take_changes(None, false);
+                self.take_changes();
                 self.snapshot.at_ns = self.since(f.number()?);
                 let unseen: u64 = f.number()?;
                 self.snapshot.recorder.displaced = f.number()?;

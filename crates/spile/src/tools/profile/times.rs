@@ -244,21 +244,22 @@ impl Clock {
         }
     }
 
-    /// As of now.
-    pub(super) fn line(&self) -> Line {
+    /// Reads both clocks if that is some time ago.
+    pub(super) fn mark(&self) -> Option<(u64, Ns)> {
+        let now = both()?;
         let mut marks = self.marks.borrow_mut();
-        let Some(last) = marks.last().copied() else {
-            return Line(Vec::new());
-        };
-        let Some(now) = both() else {
-            return Line(marks.clone());
-        };
+        let last = marks.last().copied()?;
         if now.1.saturating_sub(last.1) >= APART {
             marks.push(now);
-            return Line(marks.clone());
         }
-        let mut all = marks.clone();
-        all.push(now);
+        Some(now)
+    }
+
+    /// As of now.
+    pub(super) fn line(&self) -> Line {
+        let now = self.mark();
+        let mut all = self.marks.borrow().clone();
+        all.extend(now.filter(|now| all.last().is_some_and(|last| last < now)));
         Line(all)
     }
 

@@ -18,10 +18,8 @@ pub struct Place {
     /// The name of the file, and the place of the thread's first chunk there.
     pub(super) file: u64,
     pub(super) chunk: u64,
-    /// When the thread ended or executed another program.
+    /// When the thread ended or executed another program: nothing comes from there any more.
     pub(super) until: Option<Ns>,
-    /// Nothing comes from there any more.
-    pub(super) done: bool,
     /// What it wrote down for time lines, the regions that it is in by that, and whether that could be read.
     pub(super) ring: Ring,
     pub(super) inside: Inside,
@@ -38,6 +36,7 @@ impl Rows {
             chunk: f.number()?,
             ..Place::default()
         };
+        self.counting.insert(thread, self.counts.len());
         self.counts.push(place);
         Some(())
     }

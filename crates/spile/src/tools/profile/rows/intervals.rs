@@ -17,6 +17,9 @@ pub struct Inside {
     begun: bool,
 }
 
+/// Bytes of changes that are kept as they were taken.
+const RAW: usize = 16 << 20;
+
 /// An interval: context, beginning, end.
 type Interval = (u32, Ns, Ns);
 
@@ -25,21 +28,21 @@ impl Inside {
     /// before them.
     fn change(&mut self, to: u32, change: Change, contexts: &[Context], out: &mut Vec<Interval>) {
         let at = change.at.max(self.last);
-        let around = chain(contexts, to);
+        let is_around = |outer: u32| chain(contexts, to).any(|c| c == outer);
         if change.after_lost {
             // What was left and entered meanwhile is not known: what it can still be in goes on.
             let before = std::mem::take(&mut self.open);
             out.extend(before.iter().rev().map(|(c, from)| (*c, *from, self.last)));
             let still = before
                 .into_iter()
-                .filter(|(c, _)| around.contains(c) && !(change.entered && *c == to));
+                .filter(|(c, _)| is_around(*c) && !(change.entered && *c == to));
             self.open.extend(still.map(|(c, _)| (c, at)));
         }
         while let Some((top, from)) = self.open.last().copied() {
             let goes_on = if top == to {
                 !change.entered
             } else {
-                around.contains(&top)
+                is_around(top)
             };
             if goes_on && self.open.len() < DEEPEST {
                 break;
@@ -50,8 +53,9 @@ impl Inside {
         if to != ROOT && self.open.last().is_none_or(|(top, _)| *top != to) {
             // A child of fork begins in the middle of its parent's.
             if !self.begun && !change.entered {
-                let outer = around.iter().rev().take(DEEPEST).filter(|c| **c != to);
-                self.open.extend(outer.map(|c| (*c, at)));
+                let mut outer: Vec<_> = chain(contexts, to).skip(1).map(|c| (c, at)).collect();
+                outer.reverse();
+                self.open.extend(outer);
             }
             self.open.push((to, at));
         }
@@ -67,96 +71,128 @@ impl Inside {
 }
 
 /// A context and what is around it, the innermost first.
-fn chain(contexts: &[Context], of: u32) -> Vec<u32> {
+fn chain(contexts: &[Context], of: u32) -> impl Iterator<Item = u32> {
     // Numbers are places, from 1 on. What announces itself as its own ancestor has an end, too.
     let above = |id: &u32| {
-        contexts
-            .get(*id as usize - 1)?
-            .parent
-            .filter(|p| *p != ROOT)
+        let context = contexts.get(*id as usize - 1)?;
+        context.parent.filter(|p| *p != ROOT)
     };
     let first = Some(of).filter(|id| *id != ROOT);
-    std::iter::successors(first, above).take(DEEPEST).collect()
+    std::iter::successors(first, above).take(DEEPEST)
 }
 
 impl Rows {
     /// A thread has changes to be taken.
     pub(super) fn changes(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.place(f.number()?);
-        self.take_changes(Some(thread), false);
+        if let Some(nth) = self.counting.get(&thread).copied() {
+            self.fetch(nth);
+            self.make_room();
+        }
         Some(())
-    }
-
-    /// Takes the changes of a thread, or of all. `all`: also of regions that nobody announced.
-    pub(super) fn take_changes(&mut self, thread: Option<usize>, all: bool) {
-        if !self.trace {
-            return;
-        }
-        for nth in 0..self.counts.len() {
-            let place = &mut self.counts[nth];
-            if !place.done && thread.is_none_or(|t| t == place.thread) {
-                self.take_changes_at(nth, all);
-            }
-        }
     }
 
     /// A thread has ended, or executes another program: no more changes come from where it counted.
     pub(super) fn changes_end(&mut self, thread: usize, at: Ns) {
-        for nth in 0..self.counts.len() {
-            if self.counts[nth].done || self.counts[nth].thread != thread {
-                continue;
-            }
-            self.counts[nth].done = true;
-            self.counts[nth].until = Some(at);
-            if self.trace {
-                self.take_changes_at(nth, true);
-                self.intervals_end(nth, at, false);
-                let place = &mut self.counts[nth];
-                if let Some(folder) = &self.folder {
-                    place.ring.release(folder, place.file);
-                }
-            }
+        let Some(nth) = self.counting.remove(&thread) else {
+            return;
+        };
+        self.fetch(nth);
+        let place = &mut self.counts[nth];
+        place.until = Some(at);
+        if let (true, Some(folder)) = (self.trace, &self.folder) {
+            place.ring.release(folder, place.file);
         }
+        self.make_room();
     }
 
-    /// The recording ends at `at`: what goes on is open.
+    /// Makes intervals of all changes so far.
+    pub(super) fn take_changes(&mut self) {
+        for nth in 0..self.counts.len() {
+            if self.counts[nth].until.is_none() {
+                self.fetch(nth);
+            }
+            self.make_intervals(nth, false);
+        }
+        self.raw = self.counts.iter().map(|place| place.ring.bytes()).sum();
+    }
+
+    /// The recording ends: what goes on is open.
     pub(super) fn intervals_stay_open(&mut self) {
-        self.take_changes(None, true);
         for nth in 0..self.counts.len() {
             let place = &self.counts[nth];
             let Some(thread) = self.snapshot.threads.get(place.thread) else {
                 continue;
             };
-            if !place.done {
+            if place.until.is_none() {
                 let (at, open) = match thread.ended_ns {
                     Some(ended) => (ended, false),
                     None => (self.snapshot.at_ns, true),
                 };
+                self.fetch(nth);
+                self.make_intervals(nth, true);
                 self.intervals_end(nth, at, open);
+            } else {
+                self.make_intervals(nth, true);
             }
         }
     }
 
-    fn take_changes_at(&mut self, nth: usize, all: bool) {
+    /// Takes what a thread has written down.
+    fn fetch(&mut self, nth: usize) {
+        let (true, Some(folder)) = (self.trace, &self.folder) else {
+            return;
+        };
+        let place = &mut self.counts[nth];
+        let before = place.ring.bytes();
+        let taken = place.ring.take(folder, (place.file, place.chunk));
+        place.unread = taken.is_err();
+        self.raw += place.ring.bytes() - before;
+    }
+
+    /// Changes are kept as they are until there are many, or an account comes: a short program has ended by then.
+    fn make_room(&mut self) {
+        if self.raw > RAW {
+            self.take_changes();
+        }
+    }
+
+    /// Makes intervals of the changes that were taken. `all`: also of regions that nobody announced.
+    fn make_intervals(&mut self, nth: usize, all: bool) {
         let (Some(place), Some(folder)) = (self.counts.get_mut(nth), &self.folder) else {
             return;
         };
         let Some(pid) = self.snapshot.threads.get(place.thread).map(|t| t.pid) else {
             return;
         };
-        let (program, contexts) = (place.program, &self.contexts);
-        let known = |n: u32| all || contexts.contains_key(&(pid, program | u64::from(n)));
-        let taken = place.ring.take(folder, (place.file, place.chunk), known);
-        place.unread = taken.is_err();
+        let (program, contexts, until) = (place.program, &self.contexts, place.until);
+        // Contexts by region's number; 0 where it was not looked up.
+        let mut ids: Vec<u32> = Vec::new();
+        let known = |n: u32| {
+            let n = n as usize;
+            if ids.len() <= n {
+                ids.resize(n + 1, ROOT);
+            }
+            if ids[n] == ROOT {
+                let id = contexts.get(&(pid, program | n as u64));
+                ids[n] = id.copied().unwrap_or(ROOT);
+            }
+            ids[n] != ROOT || all || until.is_some()
+        };
+        let changes = place.ring.changes(folder, known);
         let mut inside = std::mem::take(&mut place.inside);
         let mut out = Vec::new();
-        for mut change in taken.unwrap_or_default() {
-            let to = match change.number {
-                0 => ROOT,
-                n => self.context(pid, program | u64::from(n)),
+        for mut change in changes {
+            let to = match ids.get(change.number as usize).copied() {
+                _ if change.number == 0 => ROOT,
+                Some(id) if id != ROOT => id,
+                _ => self.context(pid, program | u64::from(change.number)),
             };
             change.at = change.at.saturating_sub(self.origin.max(0) as Ns);
             inside.change(to, change, &self.snapshot.contexts, &mut out);
+        }
+        if let Some(until) = until {
+            inside.end(until, &mut out);
         }
         self.counts[nth].inside = inside;
         self.intervals(nth, out, false);
