@@ -1,6 +1,6 @@
 //! The summary: five lines that say where the time went, then tables.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::callpaths::callpaths;
 use super::latency::latency;
@@ -34,6 +34,7 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     if summary.ranks {
         out += &units("Ranks", &summary.units, width, top);
     }
+    out += &failed_ranks(run, width);
     if !summary.programs.is_empty() {
         out += &programs(&summary.programs, width, top);
     }
@@ -44,6 +45,38 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     out += &recorders(run, width);
     out += &lost(&summary, width);
     out
+}
+
+/// The ranks that ended otherwise than with success, the first to end first: others often end for its sake.
+fn failed_ranks(run: &Run, width: usize) -> String {
+    const MOST: usize = 8;
+    let mut failed: Vec<_> = run
+        .profiles
+        .iter()
+        .filter_map(|profile| {
+            let (rank, end) = (profile.header.rank.as_ref()?, profile.end.as_ref()?);
+            let status = end.status.filter(|status| *status != 0)?;
+            let when = profile.header.started_unix_ns.saturating_add(end.at_ns);
+            Some((when, rank.rank, end.at_ns, status))
+        })
+        .collect();
+    if failed.is_empty() {
+        return String::new();
+    }
+    failed.sort_unstable();
+    let each = failed.iter().take(MOST).map(|(_, rank, after, status)| {
+        let how = match status & 0x7f {
+            0 => format!("with status {}", status >> 8 & 0xff),
+            signal => format!("by signal {signal}"),
+        };
+        format!("rank {rank} {how} after {}", time(*after))
+    });
+    let mut all: Vec<String> = each.collect();
+    if failed.len() > MOST {
+        all.push(format!("and {} more", failed.len() - MOST));
+    }
+    let said = format!("Failed, the first to end first: {}", all.join(", "));
+    format!("\n{}", paragraph(&said, "  ", width))
 }
 
 /// What the recordings themselves took from the program.
@@ -96,7 +129,12 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     };
     let mut facts = vec![time(summary.elapsed)];
     if summary.ranks {
-        facts.push(counted(summary.units.len() as u64, "rank"));
+        let programs = run.profiles.iter().map(|p| p.header.command.first());
+        let ranks = counted(summary.units.len() as u64, "rank");
+        facts.push(match programs.collect::<HashSet<_>>().len() {
+            0 | 1 => ranks,
+            n => format!("{ranks} of {n} programs"),
+        });
         facts.push(counted(summary.nodes.len() as u64, "node"));
     }
     let asleep = summary.asleep.len() as u64;

@@ -232,8 +232,15 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     if let Some(file) = kept.take() {
         file.end(&profile)?;
     }
-    if profile.header.rank.is_none() || cli.threads {
+    let of_launcher = profile.header.rank.is_some();
+    if !of_launcher || cli.threads {
         show(cli, profile);
+    }
+    let signal = status.map_or(0, |status| status & 0x7f);
+    if of_launcher && signal != 0 {
+        // The folder goes with them. Launchers end the other ranks when one ends by a signal, and wait else.
+        drop(rows);
+        process::end_by(signal);
     }
     Ok(if cli.pid.is_some() {
         0
