@@ -346,9 +346,15 @@ impl Unit<'_> {
         {
             tree::only_within(&mut asm, at, out);
         }
-        let number = self.number_needed(attach, handlers);
+        let mut number = self.number_needed(attach, handlers);
+        let mut asked = false;
+        if let (true, [only]) = (number, handlers) {
+            asked = self.with(&mut asm, *only, pool, |g| Ok(g.asks_late()))?;
+            number &= !asked;
+        }
         let mut known = Known {
             number,
+            asked,
             ..Known::default()
         };
         if let (true, Some(first)) = (number, handlers.first()) {
@@ -366,7 +372,12 @@ impl Unit<'_> {
                     false => g.number(entry)?,
                 }
                 let task = g.task_kept;
-                Ok(Known { number, late, task })
+                Ok(Known {
+                    number,
+                    late,
+                    task,
+                    asked,
+                })
             })?;
         }
         let mut facts = handlers.iter().map(|id| self.plan.facts.handler(*id));
@@ -462,6 +473,7 @@ impl Unit<'_> {
         let Some(split) = self.with(asm, id, pool, |g| Ok(g.split()))? else {
             self.with(asm, id, pool, |g| {
                 g.task_kept = known.task;
+                g.late_number = known.asked;
                 g.handler(out, false)
             })?;
             asm.bind(out);
@@ -471,13 +483,17 @@ impl Unit<'_> {
         let mut params = vec!["ctx"];
         params.extend(number.then_some("nr"));
         params.extend(["a", "b", "c"].iter().take(split.carried.len()));
+        params.extend(split.task.then_some("task"));
         let mut sub = Asm::new(&name, &params);
         sub.store(Size::DW, R10, CTX, R1);
         if number {
             sub.store(Size::DW, R10, NR, R2);
         }
         let end = sub.label();
-        self.with(&mut sub, id, pool, |g| g.late(&split, number, end))?;
+        self.with(&mut sub, id, pool, |g| {
+            g.late_number = known.asked;
+            g.late(&split, number, end)
+        })?;
         sub.bind(end);
         sub.mov(R0, 0);
         sub.exit();
@@ -486,6 +502,7 @@ impl Unit<'_> {
         let alloc = self.alloc(id)?.on_stack([TMP[2], TMP[3], TMP[4]]);
         self.with_alloc(asm, id, &alloc, pool, |g| {
             g.task_kept = known.task;
+            g.late_number = known.asked;
             g.early(&split, known, &name, out)
         })?;
         asm.bind(out);

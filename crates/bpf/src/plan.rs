@@ -148,6 +148,8 @@ pub struct Plan {
     kept_bytes: u32,
     /// There are so many handlers, or so much code, that they share subprograms.
     pub apart: bool,
+    /// There are so many that they share how they begin and end, too.
+    pub crowded: bool,
     /// Arrays whose elements lie side by side.
     pub together: Together,
     /// Per global: whether there is a subprogram that adds to it.
@@ -166,6 +168,9 @@ pub struct Plan {
 pub(crate) const MMAPABLE: u32 = 1 << 10;
 /// More handlers than this share subprograms.
 const MANY_HANDLERS: usize = 4;
+/// More handlers than this share how they begin and end: it takes a call of a helper that the kernel
+/// rewrites (see [`crate::lower`]'s `apart`).
+const CROWD: usize = 32;
 /// More instructions than this in kernel handlers share subprograms.
 const MUCH_CODE: usize = 300;
 /// A global that is added to in so many places has a subprogram for that.
@@ -281,6 +286,7 @@ impl Plan {
             scratch.verdict = cpu.take(8);
         }
         let together = Together::new(program, &mut cpu);
+        let records = Records::new(program, options, (&mut shared, &mut cpu));
         scratch.key = cpu.take(key);
         scratch.value = cpu.take(value);
         scratch.frame = cpu.take(needs.frame);
@@ -313,7 +319,6 @@ impl Plan {
         }
         let mut maps = Vec::new();
         let iterated = iterate::iterated(program);
-        let records = Records::new(program);
         for (i, global) in program.globals.iter().enumerate() {
             if places[i].is_none() {
                 places[i] = place_in_memory(i, global, &mut shared, &mut cpu);
@@ -407,6 +412,9 @@ impl Plan {
             max_string,
             kept_bytes: kept_bytes.max(bucket_bytes),
             apart: options.share.unwrap_or_else(|| much(program)),
+            crowded: options
+                .share
+                .unwrap_or_else(|| program.kernel_handlers().count() > CROWD),
             together,
             added: additions(program, options.share == Some(true)),
             stacks,

@@ -2,6 +2,7 @@
 //! and the deltas that handlers leave on each CPU.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use spile_bpf::layout::{GlobalLayout, Layout, Object, PerCpuArray, Place};
@@ -20,6 +21,7 @@ use crate::held::Held;
 use crate::load::Loaded;
 use crate::maps::{Fields, KernelMap, Table};
 use crate::needs::Needs;
+use crate::records::Records;
 use crate::state::{State, read_keys};
 use crate::symbolic::Symbolizer;
 use crate::urgent::Urgent;
@@ -34,7 +36,7 @@ pub type BoxedTable = RefCell<Box<dyn Table>>;
 /// What is loaded in the kernel; or, in tests, what stands for it.
 pub struct Kernel {
     loaded: Option<Loaded>,
-    state: State,
+    state: Rc<State>,
     layout: Layout,
     /// Per global: its hash map, or one a generation.
     tables: Vec<Vec<BoxedTable>>,
@@ -51,6 +53,7 @@ pub struct Kernel {
 impl Kernel {
     /// Opens the maps of a loaded object.
     pub fn new(loaded: Loaded, state: State, object: &Object) -> Result<Kernel, Error> {
+        let state = Rc::new(state);
         let open = |name: &String| {
             let map = KernelMap::new(loaded.map_fd(name)?);
             let map = map.map_err(|e| Error::System("opening a map", e))?;
@@ -66,7 +69,10 @@ impl Kernel {
                     field: Some(field),
                     ..
                 }) => {
-                    let records = open(map)?.into_inner();
+                    let mut records = open(map)?.into_inner();
+                    if let Some(front) = field.front {
+                        records = Box::new(Records::new(front, state.clone(), records));
+                    }
                     let fields: Box<dyn Table> = Box::new(Fields {
                         records,
                         field: *field,
@@ -115,7 +121,7 @@ impl Kernel {
     pub fn plain(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> Kernel {
         Kernel {
             loaded: None,
-            state: State::plain(layout).expect("a layout that fits"),
+            state: Rc::new(State::plain(layout).expect("a layout that fits")),
             layout: layout.clone(),
             tables,
             elements: Vec::new(),

@@ -51,6 +51,7 @@ pub mod procfs;
 mod programs;
 pub mod prometheus;
 pub mod record;
+mod records;
 pub mod report;
 pub mod session;
 mod side_by_side;

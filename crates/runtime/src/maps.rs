@@ -338,6 +338,7 @@ mod tests {
             at: 8 + 8 * bit,
             bit,
             record: 24,
+            front: None,
         };
         let mut first = Fields {
             records: records(),

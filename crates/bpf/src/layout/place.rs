@@ -126,7 +126,7 @@ pub struct Beside {
 }
 
 /// An element that is a field of a record: the first word of a record says which of its fields are
-/// there, the others are 0. A record without any is not in its map.
+/// there, the others are 0. A record without any is in no map and no slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     /// Offset of its word.
@@ -135,6 +135,49 @@ pub struct Field {
     pub bit: u32,
     /// Bytes of a record.
     pub record: u32,
+    /// Where most records are; `None` where all are in the map.
+    pub front: Option<Front>,
+}
+
+/// Where records are found without a look-up: in the shared block, each thread's in the slot of its
+/// number, behind it a word with its owner ([`Front::owner`]) or 0. The record of a thread whose slot
+/// another one has is in the hash map; a handler that wants it works on a copy in a room of its
+/// processor's behind the slots, which goes back to the map when the handler ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Front {
+    /// Offset of the first slot in the shared block.
+    pub at: u32,
+    /// How many there are, a power of two.
+    pub slots: u32,
+    /// Bytes of a slot.
+    pub stride: u32,
+    /// Offset in the shared block of the number of records in the hash map.
+    pub spilt: u32,
+    /// Offset in each CPU's block of a word for each of its rooms: whose record it has, or 0.
+    pub lent: u32,
+}
+
+impl Front {
+    /// What stands in the word of a thread's slot.
+    #[must_use]
+    pub fn owner(thread: u64) -> u64 {
+        thread.wrapping_add(1)
+    }
+
+    /// The rooms of each processor: a handler can want as many threads' records.
+    pub const ROOMS: u32 = spile_ir::storage::Threads::COUNT as u32;
+
+    /// Slots and rooms.
+    #[must_use]
+    pub fn all(&self, cpus: u32) -> u32 {
+        self.slots + Front::ROOMS * cpus
+    }
+
+    /// Offset of a slot in the shared block.
+    #[must_use]
+    pub fn slot(&self, thread: u64) -> u32 {
+        self.at + (thread % u64::from(self.slots)) as u32 * self.stride
+    }
 }
 
 /// The layout of an element.

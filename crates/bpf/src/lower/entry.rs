@@ -2,9 +2,11 @@
 //! locks, counters, and the way out.
 
 use spile_ir::storage::Storage;
-use spile_ir::{BlockId, Event, GlobalId, Inst, Space, Term, Ty, Val};
+use spile_ir::{
+    BlockId, Event, GlobalId, Inst, NrSet, Space, Term, Ty, Val, intrinsics::Intrinsic,
+};
 
-use super::{CTX, GEN, Gen, NR, Res, VERDICT};
+use super::{CTX, GEN, Gen, NR, Res, TASK, VERDICT};
 use crate::asm::{Asm, Function, Label};
 use crate::critical;
 use crate::helpers::Helper;
@@ -41,6 +43,8 @@ pub(crate) struct Split {
     pub carried: Vec<spile_ir::Reg>,
     /// Whether the tests ask which system call it is.
     pub asks: bool,
+    /// Whether the rest gets the current task from the tests.
+    pub task: bool,
 }
 
 /// What is on the stack where a handler begins.
@@ -52,6 +56,8 @@ pub(crate) struct Known {
     pub late: bool,
     /// The current task.
     pub task: bool,
+    /// The number is asked for where it is wanted (see [`Gen::asks_late`]).
+    pub asked: bool,
 }
 
 /// A leading test.
@@ -129,6 +135,13 @@ impl Gen<'_> {
 
     /// Gets the current task once where several instructions want it.
     fn keep_task(&mut self, order: &[BlockId]) {
+        if self.late_number || self.task_wanted(order) > 1 {
+            self.hold_task();
+        }
+    }
+
+    /// How many instructions of these blocks want the current task.
+    fn task_wanted(&self, order: &[BlockId]) -> usize {
         let insts = order
             .iter()
             .flat_map(|b| &self.body.blocks[b.index()].insts);
@@ -136,9 +149,22 @@ impl Gen<'_> {
             Inst::Intr { f, .. } => f.info().task,
             i => self.task_field(i).is_some(),
         };
-        if insts.filter(|(i, _)| wants(i)).count() > 1 {
-            self.hold_task();
-        }
+        insts.filter(|(i, _)| wants(i)).count()
+    }
+
+    /// Whether this handler, the only one of its program, had better ask for the system call's number
+    /// where it wants it: at exits that takes the call of a helper.
+    pub(crate) fn asks_late(&self) -> bool {
+        let event = &self.program.handlers[self.handler.index()].event;
+        let insts = self.body.blocks.iter().flat_map(|b| &b.insts);
+        let mut asking = insts.filter_map(|(i, _)| match i {
+            Inst::Intr { f, .. } if super::of_number(*f) => Some(*f),
+            _ => None,
+        });
+        matches!(event, Event::SysExit(NrSet::All))
+            && self.alloc.resume.is_empty()
+            && asking.next() == Some(Intrinsic::SysNr)
+            && asking.next().is_none()
     }
 
     /// Where the handler can be cut in two: behind its leading tests.
@@ -174,10 +200,12 @@ impl Gen<'_> {
         let asks = path
             .iter()
             .any(|step| super::asks_number(&self.body.blocks[step.at.index()]));
+        let task = carried.len() < MAX_CARRIED && self.task_wanted(&self.reachable(first)) > 0;
         (carried.len() <= MAX_CARRIED).then_some(Split {
             first,
             carried,
             asks,
+            task,
         })
     }
 
@@ -189,6 +217,9 @@ impl Gen<'_> {
         }
         let entry = matches!(event, Event::SysEnter(_));
         self.prepare()?;
+        if split.task {
+            self.hold_task();
+        }
         self.prefix(out)?;
         if known.late {
             self.number(entry)?;
@@ -199,8 +230,11 @@ impl Gen<'_> {
         for (slot, reg) in stack.iter().filter(|s| s.1).zip(&mut to) {
             self.asm.load(Size::DW, reg, R10, slot.0);
         }
-        for (r, reg) in split.carried.iter().zip(to) {
+        for (r, reg) in split.carried.iter().zip(&mut to) {
             self.long_into(Val::Reg(*r), reg)?;
+        }
+        if let (true, Some(reg)) = (split.task, to.next()) {
+            self.asm.load(Size::DW, reg, R10, TASK);
         }
         self.asm.call_sub(sub);
         Ok(())
@@ -210,9 +244,13 @@ impl Gen<'_> {
     pub(crate) fn late(&mut self, split: &Split, number: bool, out: Label) -> Res {
         self.prepare()?;
         let from = [R1, R2, R3, R4, R5].into_iter();
-        let first = 1 + usize::from(number);
-        for (r, reg) in split.carried.iter().zip(from.skip(first)) {
+        let mut from = from.skip(1 + usize::from(number));
+        for (r, reg) in split.carried.iter().zip(&mut from) {
             self.set_long(*r, reg)?;
+        }
+        if let (true, Some(reg)) = (split.task, from.next()) {
+            self.asm.store(Size::DW, R10, TASK, reg);
+            self.task_kept = true;
         }
         self.rest(split.first, out)
     }
@@ -398,7 +436,7 @@ impl Gen<'_> {
     fn enter(&mut self, out: Label) -> Res {
         let plan = self.plan;
         let locks = self.locks();
-        if plan.apart {
+        if plan.crowded {
             self.enter_apart(&locks, out)?;
         } else {
             self.enter_here(out);
@@ -453,7 +491,8 @@ impl Gen<'_> {
         self.asm.jump_if(Cond::Eq, R1, 0, free);
         self.turned_away(out);
         self.asm.bind(free);
-        self.asm.store(Size::DW, R7, percpu::BUSY as i16, 1);
+        let busy = self.handler.0 as i32 + 1;
+        self.asm.store(Size::DW, R7, percpu::BUSY as i16, busy);
     }
 
     /// Counts a hit on a processor that is busy, with the word that says so in r1, and goes to `out`.
@@ -555,9 +594,10 @@ impl Gen<'_> {
             self.load(R1, self.plan.scratch.verdict);
             self.asm.store(Size::DW, R10, VERDICT, R1);
         }
+        self.give_back_records()?;
         let locks = self.locks();
         let sends = self.facts.prints || self.facts.fails || self.facts.ticks && self.ticking;
-        if self.plan.apart && !self.options.timing && (sends || !locks.is_empty()) {
+        if self.plan.crowded && !self.options.timing && (sends || !locks.is_empty()) {
             return self.leave_apart(&locks);
         }
         for lock in locks.into_iter().rev() {

@@ -85,7 +85,12 @@ impl Gen<'_> {
             }
             I::RegArg if matches!(self.event(), Event::Code(_)) => self.register_arg(args[0], 1)?,
             I::RegArg => self.sys_arg(args[0], 1)?,
-            I::SysNr => self.call_number(R0),
+            I::SysNr => {
+                if self.late_number {
+                    self.number(false)?;
+                }
+                self.call_number(R0)
+            }
             I::SysRet if matches!(self.event(), Event::Code(_)) => self.of_code(I::CtxRet, &[])?,
             I::SysRet => self.sys_ret()?,
             I::Target => self.session_word(shared::TARGET),

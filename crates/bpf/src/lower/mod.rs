@@ -73,6 +73,7 @@ mod errors;
 mod extract;
 mod fields;
 mod format;
+mod front;
 mod globals;
 mod heap;
 mod hex;
@@ -109,7 +110,7 @@ pub(crate) use calls::{fields as rethrown_fields, kept_bytes};
 pub(crate) use memory::{field_types, reads_into_text};
 pub(crate) use output::{RING, piece_size as output_piece};
 pub(crate) use pool::Pool;
-pub(crate) use syscalls::{asks_number, unlinked_number};
+pub(crate) use syscalls::{asks_number, of_number, unlinked_number};
 pub(crate) use usermem::USER_TEXT;
 
 use crate::asm::{Asm, Label, Section, SourceLine};
@@ -210,6 +211,8 @@ pub(crate) struct Gen<'a> {
     pub ticking: bool,
     /// Whether the current task is on the stack.
     pub task_kept: bool,
+    /// Whether the system call's number is found out where it is wanted.
+    pub late_number: bool,
     /// Per register: whether the controller may read its text later, and how it writes it.
     pub deferred: Vec<Option<crate::layout::Quote>>,
     /// Whether this is code of a subprogram that handlers share.
@@ -297,6 +300,7 @@ impl<'a> Gen<'a> {
             current: None,
             ticking: false,
             task_kept: false,
+            late_number: false,
             deferred: deferred::modes(program, body),
             inside: false,
             records: OnceCell::new(),

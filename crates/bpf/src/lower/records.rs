@@ -9,21 +9,23 @@ use std::collections::BTreeMap;
 use spile_ir::storage::Threads;
 use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Reg as IrReg, Term, Val};
 
+use super::front::key_of;
 use super::globals::{E2BIG, EEXIST};
 use super::{Gen, RECORDS, Res};
 use crate::asm::Label;
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
-use crate::layout::{self, Place, percpu};
+use crate::layout::{self, Front, Place, percpu};
 
 /// An array that is a field.
 pub(super) struct Field {
-    g: GlobalId,
-    map: String,
+    pub g: GlobalId,
+    pub map: String,
     at: i16,
     /// Its bit, as a mask.
     mask: i32,
-    record: u32,
+    pub record: u32,
+    pub front: Option<Front>,
 }
 
 /// What is known of the records of threads at a place, a bit for each thread.
@@ -78,12 +80,12 @@ impl Known {
         while changed {
             changed = false;
             for (i, block) in body.blocks.iter().enumerate() {
-                let (after, numbers) = through(block, seen[i], &threads, &fields);
+                let (after, least, numbers) = through(block, seen[i], &threads, &fields);
                 for to in block.successors() {
                     let mut known = after;
                     match block.term {
                         // To a catch block a way leads from everywhere.
-                        _ if block.catch == Some(to) => known = Seen::default(),
+                        _ if block.catch == Some(to) => known = least,
                         Term::Branch {
                             cond: Val::Reg(r),
                             then,
@@ -102,26 +104,21 @@ impl Known {
     }
 }
 
-/// Goes through a block: what is known at its end, and by which numbers, if they are not 0, which
-/// records are there.
+/// Goes through a block: what is known at its end, and everywhere in it, and by which numbers, if they
+/// are not 0, which records are there.
 fn through(
     block: &Block,
     mut seen: Seen,
     threads: &Threads,
     fields: &impl Fn(GlobalId) -> bool,
-) -> (Seen, BTreeMap<IrReg, u8>) {
-    let mut numbers = BTreeMap::new();
+) -> (Seen, Seen, BTreeMap<IrReg, u8>) {
+    let (mut numbers, mut least) = (BTreeMap::new(), seen);
     for (inst, _) in &block.insts {
         let field = inst.global().filter(|g| fields(*g));
-        let which = field.and_then(|_| {
-            let key = match inst {
-                Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => *keys.first()?,
-                _ => inst.keys()?.first().copied(),
-            };
-            threads.which(key?)
-        });
+        let which = field.and_then(|_| threads.which(key_of(inst)?));
         if field.is_some() {
             seen.access(inst, which);
+            least = least.both(seen);
         }
         if let Some(dst) = inst.dst() {
             numbers.remove(&dst);
@@ -134,7 +131,7 @@ fn through(
             _ => {}
         }
     }
-    (seen, numbers)
+    (seen, least, numbers)
 }
 
 impl Gen<'_> {
@@ -148,13 +145,19 @@ impl Gen<'_> {
         else {
             return Ok(None);
         };
-        let layout::Field { at, bit, record } = field;
+        let layout::Field {
+            at,
+            bit,
+            record,
+            front,
+        } = field;
         Ok(Some(Field {
             g,
             map,
             at: i16::try_from(at).map_err(|_| "a record of more than 32 KB")?,
             mask: 1 << bit,
             record,
+            front,
         }))
     }
 
@@ -170,6 +173,11 @@ impl Gen<'_> {
             true => self.known().seen[at as usize],
             false => Seen::default(),
         });
+    }
+
+    /// Which thread's record a key means.
+    pub(super) fn which_thread(&self, key: Val) -> Option<usize> {
+        self.known().threads.which(key)
     }
 
     /// Which thread's record a key means, if its address is kept.
@@ -217,6 +225,11 @@ impl Gen<'_> {
 
     /// The same by a look-up.
     fn record_anew(&mut self, field: &Field, key: Val) -> Res {
+        if let Some(front) = field.front {
+            self.record_in_front(field, front, key)?;
+            self.keep_record(key);
+            return Ok(());
+        }
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
         self.record_of_key(field, key);
         Ok(())
@@ -227,6 +240,11 @@ impl Gen<'_> {
         self.asm.ld_map(R1, &*field.map);
         self.addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
+        self.keep_record(key);
+    }
+
+    /// The address r0 of the record is kept.
+    fn keep_record(&mut self, key: Val) {
         if let Some(which) = self.thread_of(key) {
             self.asm.store(Size::DW, R10, RECORDS[which], R0);
             if let Some(seen) = &mut self.seen {
@@ -247,6 +265,15 @@ impl Gen<'_> {
         }
         self.record(field, key)?;
         self.asm.jump_if(Cond::Ne, R0, 0, found);
+        if let Some(front) = field.front {
+            self.make_in_front(field, front, key)?;
+            self.keep_record(key);
+            self.asm.jump_if(Cond::Eq, R0, 0, end);
+            self.asm.bind(found);
+            self.asm.mov(R1, R0);
+            self.now_there(key, true);
+            return Ok(());
+        }
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
         let full = self.full_label(field.g);
         if self.shares() {
@@ -343,10 +370,14 @@ impl Gen<'_> {
         self.asm.alu(AluOp::And, R1, !field.mask);
         self.asm.store(Size::DW, R0, 0, R1);
         self.asm.jump_if(Cond::Ne, R1, 0, end);
-        self.build_key(&[spile_ir::Ty::Long], &[key])?;
-        self.asm.ld_map(R1, &*field.map);
-        self.addr(R2, self.plan.scratch.key);
-        self.asm.call(Helper::MapDeleteElem);
+        if field.front.is_some() {
+            self.free_slot(field);
+        } else {
+            self.build_key(&[spile_ir::Ty::Long], &[key])?;
+            self.asm.ld_map(R1, &*field.map);
+            self.addr(R2, self.plan.scratch.key);
+            self.asm.call(Helper::MapDeleteElem);
+        }
         if let Some(which) = self.thread_of(key) {
             self.asm.store(Size::DW, R10, RECORDS[which], Src::Imm(0));
         }

@@ -33,23 +33,17 @@ const NAME: u32 = 32;
 
 /// Whether a block asks which system call it is.
 pub(crate) fn asks_number(block: &spile_ir::Block) -> bool {
-    use spile_ir::intrinsics::Intrinsic as I;
-    let asks = |i: &spile_ir::Inst| {
-        matches!(
-            i,
-            spile_ir::Inst::Intr {
-                f: I::SysNr
-                    | I::SysArg
-                    | I::RegArg
-                    | I::SysName
-                    | I::SysArgstr
-                    | I::SysArgtext
-                    | I::SysRetstr,
-                ..
-            }
-        )
-    };
+    let asks = |i: &spile_ir::Inst| matches!(i, spile_ir::Inst::Intr { f, .. } if of_number(*f));
     block.insts.iter().any(|(i, _)| asks(i))
+}
+
+/// Whether an intrinsic asks for it.
+pub(crate) fn of_number(f: spile_ir::intrinsics::Intrinsic) -> bool {
+    use spile_ir::intrinsics::Intrinsic as I;
+    matches!(
+        f,
+        I::SysNr | I::SysArg | I::RegArg | I::SysName | I::SysArgstr | I::SysArgtext | I::SysRetstr
+    )
 }
 
 /// `to` = the number of the system call, as a value of its own. What tests of it tell the verifier does

@@ -6,7 +6,9 @@ use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
 use super::{Bump, MMAPABLE, element};
 use crate::elf::{MapSpec, MapType};
-use crate::layout::{Beside, Field, GlobalLayout, Large, Options, PerCpuArray, Place, ValueLayout};
+use crate::layout::{
+    Beside, Field, Front, GlobalLayout, Large, Options, PerCpuArray, Place, ValueLayout,
+};
 
 /// `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
@@ -41,6 +43,9 @@ const FEW_ELEMENTS: u32 = 4096;
 const LARGE_BYTES: u64 = 256 << 20;
 /// Most bytes of a key of a large array.
 const LARGE_KEY: u32 = 64;
+/// Most slots of records, and fewest: arrays with room for fewer elements have none.
+const MOST_SLOTS: u32 = 4096;
+const FEWEST_SLOTS: u32 = 1024;
 /// Name of the map of records.
 const RECORDS: &str = "threads";
 
@@ -160,19 +165,46 @@ pub(super) fn map_name(index: usize, global: &Global, generation: Option<u32>) -
 }
 
 /// The arrays that are fields of records.
-pub(super) struct Records(Vec<GlobalId>);
+pub(super) struct Records {
+    fields: Vec<GlobalId>,
+    front: Option<Front>,
+}
 
 impl Records {
-    pub(super) fn new(program: &Program) -> Records {
-        Records(spile_ir::storage::records(program))
+    pub(super) fn new(
+        program: &Program,
+        options: &Options,
+        (shared, cpu): (&mut Bump, &mut Bump),
+    ) -> Records {
+        let fields = spile_ir::storage::records(program);
+        let max = |g: &GlobalId| match &program.globals[g.index()].kind {
+            GlobalKind::Array { max, .. } => *max,
+            _ => 0,
+        };
+        let max = fields.first().map_or(0, max);
+        let slots = max.min(MOST_SLOTS).checked_ilog2().map_or(0, |n| 1 << n);
+        let front = (slots >= FEWEST_SLOTS).then(|| {
+            let stride = 8 + 8 + 8 * fields.len() as u32;
+            let mut front = Front {
+                at: 0,
+                slots,
+                stride,
+                spilt: shared.take(8),
+                lent: cpu.take(8 * Front::ROOMS),
+            };
+            front.at = shared.take(front.all(options.cpus) * stride);
+            front
+        });
+        Records { fields, front }
     }
 
     pub(super) fn field(&self, g: usize) -> Option<Field> {
-        let n = self.0.iter().position(|f| f.index() == g)? as u32;
+        let n = self.fields.iter().position(|f| f.index() == g)? as u32;
         Some(Field {
             at: 8 + 8 * n,
             bit: n,
-            record: 8 + 8 * self.0.len() as u32,
+            record: 8 + 8 * self.fields.len() as u32,
+            front: self.front,
         })
     }
 }
