@@ -581,12 +581,12 @@ pub enum Attach {
         /// Its number in tracefs.
         id: u64,
     },
-    /// A perf event.
+    /// Perf events: one, or several that hit the same program.
     Perf {
         /// `perf_event_attr.type`
         ty: u32,
-        /// `perf_event_attr.config`
-        config: u64,
+        /// `perf_event_attr.config` of each
+        configs: Vec<u64>,
         /// How often it hits.
         sample: spile_ir::Sample,
         /// Whose events count.

@@ -496,20 +496,22 @@ fn attach(
         }
         Attach::Perf {
             ty,
-            config,
+            configs,
             sample,
             of,
         } => {
-            let event = Event {
-                ty: *ty,
-                config: *config,
-            };
             let tasks = perf::tasks(*of, how.target);
-            let to = match perf::waits(event) {
-                true => &mut links.events,
-                false => &mut links.counted,
-            };
-            perf::sample(event, *sample, tasks, fd, to)?;
+            for config in configs {
+                let event = Event {
+                    ty: *ty,
+                    config: *config,
+                };
+                let to = match perf::waits(event) {
+                    true => &mut links.events,
+                    false => &mut links.counted,
+                };
+                perf::sample(event, *sample, tasks, fd, to)?;
+            }
         }
         Attach::Switch(counters) => {
             for (n, (ty, config)) in counters.iter().enumerate() {

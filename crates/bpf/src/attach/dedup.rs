@@ -1,10 +1,10 @@
-//! One program for several tracepoints: where all that is done at them came out the same, the kernel
+//! One program for several tracepoints, or events of page faults: where all that is done at them came out the same, the kernel
 //! checks, compiles and frees it once, which takes it half a millisecond a program.
 //!
 //! A processor runs a program once at a time, whichever of its tracepoints is hit; a hit meanwhile is turned
 //! away. So only tracepoints share of which none can be hit while handlers of the others run, not even
 //! those that find that they have nothing to do: those of interrupts, during which there are no others. Soft
-//! interrupts, system calls and all else are interrupted by them. And those where nothing is done at all, where
+//! interrupts, system calls and all else are interrupted by them. So do the ends of page faults. And those where nothing is done at all, where
 //! nothing can be lost.
 
 use spile_ir::{HandlerId, Inst, Program, Term};
@@ -31,6 +31,11 @@ const INTERRUPTS: [&str; 12] = [
     "x86_platform_ipi",
 ];
 
+/// `PERF_TYPE_SOFTWARE`, and of its events those of page faults that are over, of which a thread has one at
+/// a time: `PERF_COUNT_SW_PAGE_FAULTS_MIN` and `_MAJ`.
+const SOFTWARE: u32 = 1;
+const FAULTS: [u64; 2] = [5, 6];
+
 /// Whether a raw tracepoint is one of those.
 fn of_interrupts(name: &str) -> bool {
     let what = name.strip_suffix("_entry");
@@ -46,17 +51,20 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
     for group in std::mem::take(groups) {
         let Group { attach, handlers } = group;
         let idle = handlers.iter().all(|id| idle(program, *id));
-        let at = match shareable(&attach, idle) {
-            None => None,
-            Some(_) if idle => idle_at,
-            Some(_) => kept.iter().position(|g| {
-                shareable(&g.attach, false).is_some() && same(program, &g.handlers, &handlers)
+        let idle = idle && matches!(attach, Attach::RawTracepoint(_));
+        let at = match idle {
+            true => idle_at,
+            false => kept.iter().position(|g| {
+                together(&g.attach, &attach) && same(program, &g.handlers, &handlers)
             }),
         };
-        match (at.map(|at| &mut kept[at].attach), shareable(&attach, idle)) {
-            (Some(Attach::RawTracepoint(names)), Some(name)) => names.push(name.to_owned()),
-            (_, name) => {
-                if idle && name.is_some() {
+        match (at.map(|at| &mut kept[at].attach), attach) {
+            (Some(Attach::RawTracepoint(names)), Attach::RawTracepoint(more)) => names.extend(more),
+            (Some(Attach::Perf { configs, .. }), Attach::Perf { configs: more, .. }) => {
+                configs.extend(more);
+            }
+            (_, attach) => {
+                if idle {
                     idle_at = Some(kept.len());
                 }
                 kept.push(Group { attach, handlers });
@@ -66,14 +74,27 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
     *groups = kept;
 }
 
-/// The tracepoint whose program may have others, by its name.
-fn shareable(attach: &Attach, idle: bool) -> Option<&str> {
-    match attach {
-        Attach::RawTracepoint(names) => {
-            let name = names.first()?;
-            (idle || of_interrupts(name)).then_some(name)
-        }
-        _ => None,
+/// Whether a program may serve both.
+fn together(a: &Attach, b: &Attach) -> bool {
+    let first = |names: &[String]| names.first().is_some_and(|name| of_interrupts(name));
+    let faults = |configs: &[u64]| configs.iter().all(|c| FAULTS.contains(c));
+    match (a, b) {
+        (Attach::RawTracepoint(a), Attach::RawTracepoint(b)) => first(a) && first(b),
+        (
+            Attach::Perf {
+                ty: SOFTWARE,
+                configs: a,
+                sample,
+                of,
+            },
+            Attach::Perf {
+                ty: SOFTWARE,
+                configs: b,
+                sample: other,
+                of: others,
+            },
+        ) => faults(a) && faults(b) && sample == other && of == others,
+        _ => false,
     }
 }
 

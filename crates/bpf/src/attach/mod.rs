@@ -99,7 +99,7 @@ fn groups(
                 of,
             } => Attach::Perf {
                 ty: *ty,
-                config: *config,
+                configs: vec![*config],
                 sample: *sample,
                 of: *of,
             },
