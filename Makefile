@@ -7,8 +7,8 @@ LOAD  := target/release/examples/load
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What the build needs, and what the tests and the demo run: SystemTap's example scripts, other
 # kernels under qemu.
-BUILD_DEPS := gcc libc6-dev make pkg-config libelf-dev zlib1g-dev
-TEST_DEPS  := systemtap-doc bpftool llvm python3-prometheus-client curl gdb qemu-system-x86 xz-utils \
+BUILD_DEPS := gcc libc6-dev make
+TEST_DEPS  := pkg-config libelf-dev zlib1g-dev systemtap-doc bpftool llvm python3-prometheus-client curl gdb qemu-system-x86 xz-utils \
 	python3-venv chromium-headless-shell \
 	clang libomp-dev gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev \
 	slurmctld slurmd slurm-client
@@ -54,7 +54,7 @@ deps:
 			echo "installing:$$missing"; \
 			$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 		else \
-			echo "not Debian: please install gcc make pkgconf elfutils-libelf-devel zlib-devel systemtap-client bpftool llvm"; \
+			echo "not Debian: please install gcc make; for tests pkgconf elfutils-libelf-devel zlib-devel systemtap-client bpftool llvm"; \
 		fi; \
 	fi
 

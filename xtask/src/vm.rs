@@ -153,14 +153,8 @@ const PROFILE: &str = "vm";
 /// have a folder of their own, and nothing else is built anew.
 fn build() -> Result<Built, String> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    // The libraries that libelf itself needs when it is linked statically. Without `-Bstatic` some
-    // linkers take the shared ones for them, and the programs crash at their start.
-    let libelf = text_of(Command::new("pkg-config").args(["--static", "--libs", "libelf"]))?;
     let mut flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    flags += " -C target-feature=+crt-static -C link-arg=-Wl,-Bstatic";
-    for lib in libelf.split_whitespace().filter(|w| w.starts_with("-l")) {
-        flags += &format!(" -C link-arg={lib}");
-    }
+    flags += " -C target-feature=+crt-static";
     let cargo = |what: &[&str]| {
         text_of(
             Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
-use spile_bpf::generate;
+use spile_bpf::compile;
 use spile_bpf::layout::{Features, KernelOffsets, Options, shared};
 use spile_ir::reader;
 use spile_kernel::btf::Btf;
@@ -88,7 +88,7 @@ fn subject(
          regs r0: str16, r1: long, r2: long, r3: long\n b0:\n {code}\n }}\n"
     );
     let program = reader::read(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let mut compiled = generate(&program, options).unwrap_or_else(|e| panic!("{e}"));
+    let mut compiled = compile(&program, options).unwrap_or_else(|e| panic!("{e}"));
     if empty {
         let function = &mut compiled.spec.programs[0].function;
         function.insns.drain(..function.insns.len() - 2);

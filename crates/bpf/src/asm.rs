@@ -1,8 +1,8 @@
 //! The assembler: builds one [`Function`] instruction by instruction.
 //!
 //! Jumps go to [`Label`]s, bound before or after. What only the loader knows (maps, data
-//! sections, other functions) is left to [`Reloc`]s that the ELF writer turns into ELF
-//! relocations. Each instruction can carry a comment and a place in the script: the comment
+//! sections, other functions) is left to [`Reloc`]s that the linker follows and the ELF writer
+//! turns into ELF relocations. Each instruction can carry a comment and a place in the script: the comment
 //! shows in [`Function::listing`], the place goes into the object's line information, so that
 //! the verifier's log names the script line.
 //!
@@ -534,8 +534,7 @@ impl Asm {
         self.reloc(Target::Call(name.into()), insn);
     }
 
-    /// Calls a kernel function by its id in the kernel's BTF. By name libbpf would read all
-    /// the BTF, which takes 10 to 20 ms.
+    /// Calls a kernel function by its id in the kernel's BTF.
     pub fn call_kfunc(&mut self, id: u32) {
         self.emit(Insn::Call {
             callee: Callee::Kfunc,

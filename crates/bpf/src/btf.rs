@@ -34,6 +34,11 @@ mod kind {
 pub struct TypeId(u32);
 
 impl TypeId {
+    /// Its number, as the kernel counts the types of one BTF.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
     /// No type: the result of a function without one, or what a `void *` points to.
     pub const VOID: TypeId = TypeId(0);
 }
@@ -221,7 +226,8 @@ fn put(out: &mut Vec<u8>, words: &[u32]) {
 /// A source line of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineInfo {
-    /// Byte offset of the instruction in its section.
+    /// Where the instruction is: in `.BTF.ext` its byte offset in the section, for the kernel
+    /// its slot in the program.
     pub offset: u32,
     /// File name.
     pub file: StrId,
@@ -231,6 +237,16 @@ pub struct LineInfo {
     pub line: u32,
     /// Column, at most 10 bits.
     pub column: u32,
+}
+
+impl LineInfo {
+    /// The record (`struct bpf_line_info`).
+    pub fn words(&self) -> [u32; 4] {
+        const LINE_MAX: u32 = (1 << 22) - 1;
+        const COLUMN_MAX: u32 = (1 << 10) - 1;
+        let place = self.line.min(LINE_MAX) << 10 | self.column.min(COLUMN_MAX);
+        [self.offset, self.file.0, self.text.0, place]
+    }
 }
 
 /// What `.BTF.ext` says about one code section.
@@ -247,8 +263,6 @@ pub struct ExtSection {
 
 /// The contents of `.BTF.ext`.
 pub fn ext(sections: &[ExtSection]) -> Vec<u8> {
-    const LINE_MAX: u32 = (1 << 22) - 1;
-    const COLUMN_MAX: u32 = (1 << 10) - 1;
     let (mut funcs, mut lines) = (Vec::new(), Vec::new());
     put(&mut funcs, &[8]);
     put(&mut lines, &[16]);
@@ -263,8 +277,7 @@ pub fn ext(sections: &[ExtSection]) -> Vec<u8> {
         if !section.lines.is_empty() {
             put(&mut lines, &[section.name.0, section.lines.len() as u32]);
             for l in &section.lines {
-                let place = l.line.min(LINE_MAX) << 10 | l.column.min(COLUMN_MAX);
-                put(&mut lines, &[l.offset, l.file.0, l.text.0, place]);
+                put(&mut lines, &l.words());
             }
         }
     }

@@ -15,13 +15,13 @@ use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::executed;
 use crate::insn::{AluOp, Cond, Reg::*, Size};
 use crate::layout::{
-    Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RecordShape, RecordWhat, StackWords,
-    Symbolic,
+    Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RING, RecordShape, RecordWhat,
+    StackWords, Symbolic,
 };
 use crate::lower::counters;
 use crate::lower::entry::Known;
 use crate::lower::{
-    CTX, Gen, NR, Pool, RING, TMP, USER_TEXT, VERDICT, asks_number, field_types, kept_bytes,
+    CTX, Gen, NR, Pool, TMP, USER_TEXT, VERDICT, asks_number, field_types, kept_bytes,
     output_piece, rethrown_fields,
 };
 use crate::plan::{Needs, Plan};
@@ -77,15 +77,6 @@ fn whole(reason: impl Into<String>) -> CompileError {
     }
 }
 
-/// The object before it is written, and its key. Code can be looked at here.
-#[derive(Debug)]
-pub struct Compiled {
-    /// Maps, data, code.
-    pub spec: ObjectSpec,
-    /// Where everything is.
-    pub layout: Layout,
-}
-
 /// Compiles the kernel handlers of a program.
 ///
 /// # Errors
@@ -103,24 +94,6 @@ pub fn compile_planned(
     options: &Options,
     planned: impl FnOnce(&[MapSpec]),
 ) -> Result<Object, CompileError> {
-    let Compiled { spec, layout } = generate_planned(program, options, planned)?;
-    let elf = spec.write().map_err(|e| whole(e.to_string()))?;
-    Ok(Object { elf, layout })
-}
-
-/// [`compile`] without writing the ELF file.
-///
-/// # Errors
-/// As [`compile`].
-pub fn generate(program: &Program, options: &Options) -> Result<Compiled, CompileError> {
-    generate_planned(program, options, |_| {})
-}
-
-fn generate_planned(
-    program: &Program,
-    options: &Options,
-    planned: impl FnOnce(&[MapSpec]),
-) -> Result<Compiled, CompileError> {
     let (program, idle) = attach::fexit_fusion::rewrite(program, options);
     let program = &*program;
     let mut allocs: Vec<Option<Alloc>> = Vec::new();
@@ -194,16 +167,7 @@ fn generate_planned(
             }
             continue;
         }
-        let section = match &attach {
-            Attach::RawTracepoint(points) => format!("raw_tp/{}", points[0]),
-            Attach::TraceEvent { name, .. } => format!("tp/raw_syscalls/{name}"),
-            Attach::Perf { .. } | Attach::Watch(_) => "perf_event".into(),
-            Attach::Switch(_) => "raw_tp/sched_switch".into(),
-            Attach::Netfilter(_) => "netfilter".into(),
-            Attach::Lsm(hook) => format!("lsm/{hook}"),
-            Attach::Code { probe, by } => attach::kind::section(probe, *by),
-            Attach::OnDemand => "raw_tp".into(),
-        };
+        let section = attach.program_type().section;
         programs.push(ProgramSpec { section, function });
         infos.push(ProgramInfo {
             idle: busy.is_empty() && !handlers.is_empty(),
@@ -290,7 +254,8 @@ fn generate_planned(
     };
     let chain = depth::deepest(&spec);
     debug_assert!(chain.len() <= depth::MOST, "calls too deep: {chain:?}");
-    Ok(Compiled { spec, layout })
+    debug_assert!(crate::link::link(&spec).is_ok());
+    Ok(Object { spec, layout })
 }
 
 /// Whether several programs can be attached so, each with some of the handlers.

@@ -26,8 +26,9 @@ use object::{
     SymbolScope, elf,
 };
 
-use crate::asm::{Function, Section, SourceLine, Target};
-use crate::btf::{self, Btf, ExtSection, LineInfo, Linkage, TypeId};
+use crate::asm::{Function, Section, Target};
+use crate::btf::{self, Btf, ExtSection, Linkage};
+use crate::debug_info;
 use crate::insn::{ImmKind, Insn};
 
 /// Name of the variable that is the whole `.bss`.
@@ -81,7 +82,7 @@ pub struct MapSpec {
 /// A program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramSpec {
-    /// Section name, from which libbpf takes type and attach point: `raw_tp/sys_enter`,
+    /// Section name, from which loaders of files take type and attach point: `raw_tp/sys_enter`,
     /// `perf_event`. Several programs may share one.
     pub section: String,
     /// The code; one parameter, the context.
@@ -140,6 +141,13 @@ impl fmt::Display for ElfError {
 impl std::error::Error for ElfError {}
 
 impl ObjectSpec {
+    /// Instructions of all functions; those with a 64-bit constant count twice, as in the kernel.
+    pub fn slots(&self) -> u32 {
+        let programs = self.programs.iter().map(|p| &p.function);
+        let all = programs.chain(&self.subprograms);
+        all.map(Function::slots).sum()
+    }
+
     /// The ELF file's bytes.
     pub fn write(&self) -> Result<Vec<u8>, ElfError> {
         self.check_names()?;
@@ -151,7 +159,7 @@ impl ObjectSpec {
     }
 
     /// All symbols' names, and that they are distinct and identifiers.
-    fn check_names(&self) -> Result<(), ElfError> {
+    pub(crate) fn check_names(&self) -> Result<(), ElfError> {
         let programs = self.programs.iter().map(|p| &*p.function.name);
         let names = programs
             .chain(self.subprograms.iter().map(|f| &*f.name))
@@ -322,15 +330,9 @@ impl<'s> Writer<'s> {
             ];
             properties.extend(optional.into_iter().filter(|(_, value)| *value != 0));
             // The kernel wants to know the types of these.
-            let types: Vec<(&str, TypeId)> = match map.ty {
-                MapType::TaskStorage => {
-                    let key = self.btf.int("int", 4, true);
-                    let word = self.btf.int("unsigned long", 8, false);
-                    let value = self.btf.array(word, map.value_size / 8);
-                    vec![("key", key), ("value", value)]
-                }
-                _ => Vec::new(),
-            };
+            let types = debug_info::map_types(&mut self.btf, map);
+            let types = types.map(|(key, value)| vec![("key", key), ("value", value)]);
+            let types = types.unwrap_or_default();
             let (ty, size) = self.btf.map_struct(&properties, &types);
             vars.push((self.btf.var(&map.name, ty, Linkage::Global), end, size));
             let place = Some((id, end, size));
@@ -396,8 +398,9 @@ impl<'s> Writer<'s> {
             } else {
                 SymbolScope::Compilation
             };
-            ext.funcs.push((start, self.func_type(function, programs)));
-            self.lines(function, start, &mut ext.lines);
+            let ty = debug_info::function_type(&mut self.btf, function, programs);
+            ext.funcs.push((start, ty));
+            debug_info::lines(&mut self.btf, function, start, 8, &mut ext.lines);
             self.function(function, &mut bytes, &mut relocs)?;
             let size = bytes.len() as u32 - start;
             let place = Some((id, start, size));
@@ -411,60 +414,6 @@ impl<'s> Writer<'s> {
         }
         self.ext.push(ext);
         Ok(())
-    }
-
-    fn func_type(&mut self, function: &Function, program: bool) -> TypeId {
-        let (param, result) = if program {
-            let context = self.btf.ptr(TypeId::VOID);
-            (context, self.btf.int("int", 4, true))
-        } else {
-            let param = self.btf.int("unsigned long", 8, false);
-            (param, self.btf.int("long", 8, true))
-        };
-        let linkage = if program || function.separate {
-            Linkage::Global
-        } else {
-            Linkage::Static
-        };
-        let params: Vec<_> = function.params.iter().map(|p| (&**p, param)).collect();
-        let proto = self.btf.func_proto(result, &params);
-        self.btf.func(&function.name, proto, linkage)
-    }
-
-    /// Line information of a function at `start`. Its first instruction always gets one, because
-    /// the kernel wants it so.
-    fn lines(&mut self, function: &Function, start: u32, out: &mut Vec<LineInfo>) {
-        let end = function.slots();
-        let lines = function.lines.iter().filter(|(slot, _)| *slot < end);
-        let head = match function.lines.first() {
-            Some((0, _)) => None,
-            Some((_, line)) => Some(self.line_info(start, line)),
-            None => {
-                let none = self.btf.string("");
-                Some(LineInfo {
-                    offset: start,
-                    file: none,
-                    text: none,
-                    line: 0,
-                    column: 0,
-                })
-            }
-        };
-        out.extend(head);
-        for (slot, line) in lines {
-            let info = self.line_info(start + slot * 8, line);
-            out.push(info);
-        }
-    }
-
-    fn line_info(&mut self, offset: u32, at: &SourceLine) -> LineInfo {
-        LineInfo {
-            offset,
-            file: self.btf.string(&at.file),
-            text: self.btf.string(&at.text),
-            line: at.line,
-            column: at.column,
-        }
     }
 
     /// Appends a function's code and collects its relocations.

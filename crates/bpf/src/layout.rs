@@ -37,6 +37,8 @@ use std::sync::Arc;
 
 use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};
 
+use crate::elf::ObjectSpec;
+
 /// Word offsets (in bytes) in the shared block that every object has.
 pub mod shared {
     /// Not 0 while handlers may run; the loader sets it when the `begin` probes are done.
@@ -496,9 +498,9 @@ pub struct Flag {
 /// A compiled script.
 #[derive(Debug)]
 pub struct Object {
-    /// The ELF file.
-    pub elf: Vec<u8>,
-    /// Its key.
+    /// Maps, data, code.
+    pub spec: ObjectSpec,
+    /// Where everything is.
     pub layout: Layout,
 }
 
@@ -562,6 +564,9 @@ pub struct ProgramInfo {
     /// They do nothing: it does not matter whether it runs.
     pub idle: bool,
 }
+
+/// The ring buffer in which handlers send [`Record`]s.
+pub const RING: &str = "out";
 
 /// The map that has the perf events of counter `n`.
 pub fn counter_map(n: usize) -> String {

@@ -1,13 +1,15 @@
-//! IR to eBPF: instruction table, selection, register allocation, maps, BTF, ELF writer,
+//! IR to eBPF: instruction table, selection, register allocation, maps, BTF, linker, ELF writer,
 //! disassembler. No I/O.
 pub mod asm;
 mod attach;
 pub mod btf;
+mod debug_info;
 pub mod disasm;
 pub mod elf;
 pub mod helpers;
 pub mod insn;
 pub mod layout;
+pub mod link;
 
 pub mod compile;
 mod critical;
@@ -17,8 +19,10 @@ mod executed;
 mod iterate;
 mod lower;
 pub mod plan;
+mod program_type;
 pub mod regalloc;
 pub mod regs;
 pub mod tree;
 
-pub use compile::{CompileError, Compiled, compile, compile_planned, generate};
+pub use compile::{CompileError, compile, compile_planned};
+pub use program_type::ProgramType;

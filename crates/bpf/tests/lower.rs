@@ -7,11 +7,12 @@ use libbpf_rs::{
     ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput,
     RingBufferBuilder,
 };
+use spile_bpf::compile;
+use spile_bpf::layout::Object as Compiled;
 use spile_bpf::layout::{
     ArgDesc, Attach, Features, Flag, FlagTable, KernelOffsets, Options, Preemption, RecordWhat,
     Session, SyscallDesc, shared,
 };
-use spile_bpf::{Compiled, generate};
 use spile_ir::interp::Value;
 use spile_ir::{Program, Ty, reader};
 use spile_kernel::btf::Btf;
@@ -155,7 +156,7 @@ fn program(text: &str) -> Program {
 }
 
 fn compiled(program: &Program) -> Compiled {
-    generate(program, &options()).unwrap_or_else(|e| panic!("{e}"))
+    compile(program, &options()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn preemption_is_off_within() {
     };
     let mut options = options();
     options.features.preemption = Some(Preemption { off, on });
-    let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+    let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
     let listing = c.spec.programs[0].function.listing();
     let calls = |id: u32| listing.matches(&format!("kfunc#{id}")).count();
     assert_eq!((calls(off), calls(on)), (1, 1), "{listing}");
@@ -227,7 +228,7 @@ fn system_calls_beside_samples() {
         let p = program(&format!("{global}{}", handlers.concat()));
         let mut options = options();
         options.features.syscall_events = Some([348, 347]);
-        let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+        let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
         c.layout.programs[0].attach.clone()
     };
     let event = Attach::TraceEvent {
@@ -277,7 +278,7 @@ fn one_program_at_tracepoints_of_interrupts() {
     let names = |change: fn(&mut Options)| {
         let mut options = options();
         change(&mut options);
-        let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+        let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
         let programs = c.layout.programs.iter();
         let attached: Vec<Vec<String>> = programs
             .map(|p| match &p.attach {
@@ -324,7 +325,7 @@ fn one_program_at_entries_and_returns() {
     let handlers = |session| {
         let mut options = options();
         options.features.kprobe_session = session;
-        let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+        let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
         let of = |p: &spile_bpf::layout::ProgramInfo| p.handlers.iter().map(|h| h.0).collect();
         let all: Vec<Vec<u32>> = c.layout.programs.iter().map(of).collect();
         (all, c)
@@ -497,7 +498,7 @@ fn text_of_system_calls() {
             },
         ]
         .into();
-        let c = generate(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+        let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
         let mut object = load(&c)?;
         let name = c.layout.programs[0].name.clone();
         let (records, _) = run(&mut object, &name, context, 1, |_| ());

@@ -1,7 +1,7 @@
 //! The running kernel as values.
 //!
-//! Everything that spile wants to know from the kernel, or asks of it besides
-//! what libbpf does, goes through this crate. All of it is lazy: nothing is
+//! Everything that spile wants to know from the kernel, or asks of its BPF,
+//! goes through this crate. All of it is lazy: nothing is
 //! opened, mapped or parsed before the first question that needs it.
 //!
 //! * [`btf`]: types of the kernel, by an index over its BTF.

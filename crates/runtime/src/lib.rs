@@ -8,7 +8,7 @@
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`kernel_side`], [`drain`], [`elements`], [`grace`], [`needs`], [`urgent`], `critical` | locks and per-CPU deltas |
 //! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
-//! | [`load`], `programs`, `code`, `probed` | loading and attaching (`side_by_side`: by several threads; [`tables`]: maps ahead); files that change meanwhile |
+//! | [`load`], `object`, `code`, `probed` | attaching; maps and programs into the kernel (`side_by_side`: by several threads; [`tables`]: maps ahead); files that change meanwhile |
 //! | `tree`, `words`, [`namespaces`] | what kernel handlers read of the session: the target's processes, clock, zone |
 //! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
 //! | [`events`], [`child`], [`input`], [`output`], `patience`, [`prometheus`] | the outside world |
@@ -39,6 +39,7 @@ pub mod maps;
 pub mod message;
 pub mod namespaces;
 pub mod needs;
+mod object;
 mod options;
 pub mod output;
 pub mod pages;
@@ -48,7 +49,6 @@ mod prepare;
 mod present;
 mod probed;
 pub mod procfs;
-mod programs;
 pub mod prometheus;
 pub mod record;
 mod records;

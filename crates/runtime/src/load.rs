@@ -1,56 +1,38 @@
-//! Loads a compiled object with libbpf and attaches its programs. Everything lives in
-//! descriptors of this process: nothing is pinned, so nothing stays behind, however it ends.
+//! Loads a compiled object and attaches its programs. Everything lives in descriptors of this
+//! process: nothing is pinned, so nothing stays behind, however it ends.
 //!
-//! libbpf reads the object, makes the maps and relocates the code; `programs` has the kernel check
-//! and load it.
+//! `object` brings maps and programs into the kernel; here is what its refusals mean.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
 
-use libbpf_rs::{MapCore, Object, ObjectBuilder, PrintLevel, ProgramAttachType};
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo, critical};
 use spile_ir::{CodeProbe, Handler, HandlerId, LeaveOut, Program, SiteId, Space, WatchOf};
 use spile_kernel::bpf::{
-    BpfError, Errno, link_info, netfilter_link, prog_info, raw_tracepoint_open,
+    BpfError, Errno, Ring, link_info, netfilter_link, prog_info, raw_tracepoint_open,
 };
 use spile_kernel::perf::{Event, PerfEvent};
 use spile_kernel::tracepoints::security_modules;
 
 use crate::code::{self, Means};
 use crate::error::Error;
+use crate::object::{self, InKernel, Refusal};
 use crate::perf;
-use crate::programs;
 use crate::session::Compile;
 use crate::side_by_side::side_by_side;
 use crate::state::State;
-use crate::tables::{self, Tables};
-
-/// What libbpf said; kept for messages, never printed by itself.
-static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+use crate::tables::Tables;
 
 /// Most lines of a verifier's log in a message.
 const LOG_LINES: usize = 25;
 
-fn log_line(_level: PrintLevel, text: String) {
-    LOG.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(text);
-}
-
-fn take_log() -> String {
-    LOG.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .drain(..)
-        .collect()
-}
-
 /// A loaded object.
 pub struct Loaded {
-    object: Object,
-    maps: HashMap<String, usize>,
+    maps: HashMap<String, OwnedFd>,
     programs: HashMap<String, OwnedFd>,
+    /// Bytes of the ring buffer.
+    ring_bytes: u32,
     layout: Layout,
     /// Programs that are attached one by one, though the layout says at once.
     single: Vec<String>,
@@ -128,81 +110,44 @@ impl Loaded {
         if lsm && security_modules().is_some_and(|all| all.iter().all(|m| m != "bpf")) {
             return Err(Error::NoLsm);
         }
-        libbpf_rs::set_print(Some((PrintLevel::Warn, log_line)));
-        take_log();
-        let fail = |e: &libbpf_rs::Error| explain(e, &take_log());
-        let mut builder = ObjectBuilder::default();
-        builder.name("spile").map_err(|e| fail(&e))?;
-        let mut open = builder.open_memory(&object.elf).map_err(|e| fail(&e))?;
-        tables::provide(&mut open, ahead)?;
-        for mut prog in open.progs_mut() {
-            if single.iter().any(|name| **name == *prog.name()) {
-                prog.set_attach_type(ProgramAttachType::PerfEvent);
-            }
-        }
-        let kinds = programs::kinds(&mut open, &object.layout);
-        let prepared = programs::prepare(open);
-        let loaded = prepared.map_err(|e| fail(&libbpf_rs::Error::from_raw_os_error(e)))?;
-        let maps: HashMap<String, usize> = loaded
-            .maps()
-            .enumerate()
-            .map(|(i, m)| (m.name().to_string_lossy().into_owned(), i))
-            .collect();
-        let (mut programs, mut uncritical) = (HashMap::new(), None);
-        for (name, outcome) in programs::load_all(&loaded, &kinds) {
-            match outcome {
-                Ok(fd) => _ = programs.insert(name, fd),
-                Err(why) if name == critical::PROGRAM => uncritical = Some(why.to_string()),
-                Err(why) => return Err(not_taken(&name, why, &object.layout, program)),
-            }
-        }
-        let layout = object.layout.clone();
-        let bss = maps
-            .iter()
-            .find(|(name, _)| name.ends_with(".bss"))
-            .map(|(_, i)| *i);
-        let bss = bss
-            .and_then(|i| loaded.maps().nth(i))
-            .ok_or_else(|| Error::Internal("the object has no state memory".into()))?;
-        let state = State::map(&layout, bss.as_fd(), bss.value_size() as usize)?;
-        Ok((
-            Loaded {
-                object: loaded,
-                maps,
-                programs,
-                layout,
-                single,
-                uncritical,
-            },
+        let loaded = object::load(object, &single, ahead);
+        let InKernel {
+            maps,
             state,
-        ))
+            programs,
+            uncritical,
+        } = loaded.map_err(|refusal| explain(refusal, &object.layout, program))?;
+        let layout = object.layout.clone();
+        let bss = state.ok_or_else(|| Error::Internal("the object has no state memory".into()))?;
+        let state = State::map(&layout, bss.as_fd(), object.spec.bss_size as usize)?;
+        let ring = object.spec.maps.iter().find(|m| m.name == layout::RING);
+        let loaded = Loaded {
+            maps,
+            programs,
+            ring_bytes: ring.map_or(0, |m| m.max_entries),
+            layout,
+            single,
+            uncritical: uncritical.map(|why| why.to_string()),
+        };
+        Ok((loaded, state))
     }
 
     /// A descriptor of a map of its own.
     pub fn map_fd(&self, name: &str) -> Result<OwnedFd, Error> {
-        let map = self.maps.get(name).and_then(|i| self.object.maps().nth(*i));
+        let map = self.maps.get(name);
         let map = map.ok_or_else(|| Error::Internal(format!("the object has no map {name}")))?;
-        map.as_fd()
-            .try_clone_to_owned()
+        map.try_clone()
             .map_err(|e| Error::System("duplicating a map", e))
     }
 
-    /// The ring buffer, whose records go to `sink`; `None` when the object has none.
-    pub fn ring(
-        &self,
-        sink: impl FnMut(&[u8]) -> i32 + 'static,
-    ) -> Result<Option<libbpf_rs::RingBuffer<'static>>, Error> {
-        let Some(map) = self
-            .maps
-            .get("out")
-            .and_then(|i| self.object.maps().nth(*i))
-        else {
+    /// The ring buffer; `None` when the object has none.
+    pub fn ring(&self) -> Result<Option<Ring>, Error> {
+        if !self.maps.contains_key(layout::RING) {
             return Ok(None);
-        };
-        let bad = |e: libbpf_rs::Error| Error::System("opening the ring buffer", into_io(&e));
-        let mut builder = libbpf_rs::RingBufferBuilder::new();
-        builder.add(&map, sink).map_err(bad)?;
-        builder.build().map(Some).map_err(bad)
+        }
+        let ring = Ring::new(self.map_fd(layout::RING)?, self.ring_bytes);
+        let ring = ring.map_err(|e| Error::System("opening the ring buffer", e))?;
+        Ok(Some(ring))
     }
 
     /// Runs a function on the descriptor of a program.
@@ -571,38 +516,24 @@ fn is_limit(e: &io::Error) -> bool {
     !again && spile_kernel::resources::way_out(e).is_some()
 }
 
-/// The error number of what libbpf could not do just now, where it is a limit; else its text.
-fn into_io(e: &libbpf_rs::Error) -> io::Error {
-    limit(e).unwrap_or_else(|| io::Error::other(e.to_string()))
-}
-
-/// The limit that libbpf met: its errors have lost the number, or have it in their text only.
-fn limit(e: &libbpf_rs::Error) -> Option<io::Error> {
-    let text = format!("{e:#}");
-    let number = text
-        .rsplit_once("(os error ")
-        .and_then(|(_, n)| n.strip_suffix(')'));
-    let number = number.and_then(|n| n.parse().ok());
-    let told = number.map(io::Error::from_raw_os_error);
-    let last = io::Error::last_os_error();
-    told.filter(is_limit).or(Some(last).filter(is_limit))
-}
-
-/// What it means to the user that libbpf cannot prepare an object.
-fn explain(e: &libbpf_rs::Error, log: &str) -> Error {
-    use libbpf_rs::ErrorKind as K;
-    if let Some(limit) = limit(e) {
-        return Error::System("making maps in the kernel", limit);
-    }
-    match e.kind() {
-        K::PermissionDenied => Error::Privileges,
-        K::Unsupported => Error::NoBpf,
-        _ if log.contains("Operation not permitted") => Error::Privileges,
-        _ if log.contains("Function not implemented") => Error::NoBpf,
-        _ => {
-            let tail = last_lines(log, LOG_LINES);
-            Error::Internal(format!("libbpf cannot prepare the object: {e:#}\n{tail}"))
+/// What it means to the user that an object cannot be loaded.
+fn explain(refusal: Refusal, layout: &Layout, program: &Program) -> Error {
+    let (what, why) = match refusal {
+        Refusal::Program(name, why) => return not_taken(&name, why, layout, program),
+        Refusal::Incomplete(why) => return Error::Internal(why.to_string()),
+        Refusal::KernelLines(why) => {
+            return Error::System("making the table of the kernel's lines", why);
         }
+        Refusal::Types(why) => ("the script's types".to_owned(), why),
+        Refusal::Map(name, why) => (format!("the map {name}"), why),
+    };
+    match why.errno() {
+        Some(errno) if is_limit(&errno.into()) => {
+            Error::System("making maps in the kernel", errno.into())
+        }
+        Some(Errno::PERM | Errno::ACCESS) => Error::Privileges,
+        Some(Errno::NOSYS) => Error::NoBpf,
+        _ => Error::Internal(format!("the kernel does not take {what}: {why}")),
     }
 }
 

@@ -316,6 +316,7 @@ mod tests {
             max_entries,
             flags,
             name: "test",
+            types: None,
         };
         match map_create(&spec) {
             Ok(fd) => Some(KernelMap::new(fd).unwrap()),

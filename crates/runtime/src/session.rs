@@ -12,16 +12,15 @@
 mod arm;
 mod records;
 
-use std::cell::RefCell;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::RingBuffer;
 use spile_bpf::layout::{Object, percpu, shared};
 use spile_ir::{Event, HandlerId, Program, ProgramFacts};
+use spile_kernel::bpf::Ring;
 
 use crate::account::Account;
 use crate::child::Watched;
@@ -81,8 +80,8 @@ pub struct Session {
     probed: Probed,
     /// Hits of functions that the kernel let pass: at entries, and at returns.
     missed: (u64, u64),
-    ring: Option<RingBuffer<'static>>,
-    batch: Rc<RefCell<Batch>>,
+    ring: Option<Ring>,
+    batch: Batch,
     controller: Controller,
     program: Rc<Program>,
     timers: Vec<(Timer, HandlerId)>,
@@ -151,7 +150,6 @@ impl Session {
         });
         let (started, plain) = started.transpose()?.unzip();
         let object = plain.as_ref().and_then(Option::as_ref).or(object);
-        let batch = Rc::new(RefCell::new(Batch::default()));
         let (mut links, mut ring, mut loaded, mut programs) = (None, None, None, None);
         let probed = Probed::new(&program, &options.looked_at);
         if let Some((l, state, attached)) = started {
@@ -168,14 +166,7 @@ impl Session {
                 output::warn(&text);
             }
             links = Some(attached);
-            let sink = Rc::clone(&batch);
-            ring = l.ring(move |record| {
-                let mut batch = sink.borrow_mut();
-                batch.bytes.extend_from_slice(record);
-                let end = batch.bytes.len();
-                batch.ends.push(end);
-                0
-            })?;
+            ring = l.ring()?;
         }
         let ends = watched.as_ref();
         let ends = ends.filter(|w| w.is_child() || options.ends_with_process);
@@ -201,7 +192,7 @@ impl Session {
             probed,
             missed: (0, 0),
             ring,
-            batch,
+            batch: Batch::default(),
             controller,
             program,
             timers: Vec::new(),
@@ -234,8 +225,7 @@ impl Session {
             .add(self.signals.as_fd(), Source::Signal)
             .map_err(&waiting)?;
         if let Some(ring) = &self.ring {
-            // SAFETY: the descriptor belongs to `ring`, which lives as long as this use.
-            let fd = unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) };
+            let fd = ring.as_fd();
             self.events.add(fd, Source::Ring).map_err(&waiting)?;
         }
         if let Some(watched) = self.ends_with() {

@@ -227,7 +227,7 @@ pub fn through(
     watch.pass(
         4,
         match &object {
-            Some(o) => format!("compiled to eBPF: {} bytes", o.elf.len()),
+            Some(o) => format!("compiled to eBPF: {} instructions", o.spec.slots()),
             None => "nothing to compile: no handler runs in the kernel".into(),
         },
     );
@@ -684,7 +684,8 @@ fn write_object(cli: &Cli, object: Option<&Object>, name_it: bool) -> Result<(),
         return Ok(());
     };
     let name = format!("{}.bpf.o", cli.module.as_deref().unwrap_or("spile"));
-    std::fs::write(&name, &object.elf).map_err(|e| fail(format_args!("{name}: {e}")))?;
+    let elf = object.spec.write().map_err(fail)?;
+    std::fs::write(&name, elf).map_err(|e| fail(format_args!("{name}: {e}")))?;
     if name_it {
         say(format_args!("{name}\n"))
     } else {

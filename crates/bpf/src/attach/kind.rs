@@ -6,23 +6,6 @@ use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, Pro
 
 use crate::layout::{CodeAttach, Options, Typed};
 
-/// The section whose name tells libbpf the type of a program at code, and what it may be
-/// attached to.
-pub(crate) fn section(probe: &CodeProbe, by: CodeAttach) -> String {
-    let named = match probe.sites.first().map(|s| &s.place) {
-        Some(CodePlace::Symbol { name, .. }) => name,
-        _ => "",
-    };
-    match (probe.space, by) {
-        (_, CodeAttach::Trampoline(_)) if probe.ret => format!("fexit/{named}"),
-        (_, CodeAttach::Trampoline(_)) => format!("fentry/{named}"),
-        (Space::User, CodeAttach::Multi) => "uprobe.multi".into(),
-        (Space::Kernel, CodeAttach::Multi) => "kprobe.multi".into(),
-        (_, CodeAttach::Session) => "kprobe.session".into(),
-        (_, CodeAttach::Single) => "kprobe".into(),
-    }
-}
-
 /// The best kind for these places that the kernel has.
 pub(crate) fn choose(probe: &CodeProbe, body: &Body, options: &Options) -> CodeAttach {
     if let Some(typed) = trampoline(probe, body, options) {
@@ -159,8 +142,14 @@ mod tests {
         assert_eq!(by(&entry, I::CtxArg, &[Val::Imm(1)]), fast);
         assert_eq!(by(&entry, I::RegArg, &[Val::Imm(2)]), fast);
         assert_eq!(by(&ret, I::CtxRet, &[]), fast);
-        assert_eq!(section(&entry, fast), "fentry/f");
-        assert_eq!(section(&ret, fast), "fexit/f");
+        let section = |probe: &CodeProbe| {
+            let (probe, by) = (probe.clone(), fast);
+            crate::layout::Attach::Code { probe, by }
+                .program_type()
+                .section
+        };
+        assert_eq!(section(&entry), "fentry/f");
+        assert_eq!(section(&ret), "fexit/f");
         assert_eq!(by(&ret, I::CtxArg, &[Val::Imm(0)]), fast);
         // A parameter that it does not have; what is in its register at the return; registers;
         // a stack.

@@ -106,9 +106,10 @@ use spile_ir::{
     BinOp, Block, BlockId, Body, BodyFacts, HandlerId, Inst, Program, SiteId, Term, Ty, Val,
 };
 
+pub(crate) use crate::layout::RING;
 pub(crate) use calls::{fields as rethrown_fields, kept_bytes};
 pub(crate) use memory::{field_types, reads_into_text};
-pub(crate) use output::{RING, piece_size as output_piece};
+pub(crate) use output::piece_size as output_piece;
 pub(crate) use pool::Pool;
 pub(crate) use syscalls::{asks_number, of_number, unlinked_number};
 pub(crate) use usermem::USER_TEXT;

@@ -6,10 +6,8 @@ use super::memory::{self, Memory};
 use super::{Gen, Res, Text};
 use crate::helpers::Helper;
 use crate::insn::{AluOp, Cond, Reg::*, Size, Src};
-use crate::layout::{RecordShape, RecordWhat, percpu, shared};
+use crate::layout::{RING, RecordShape, RecordWhat, percpu, shared};
 
-/// Name of the ring buffer.
-pub(crate) const RING: &str = "out";
 /// Bytes of a record's header.
 const HEADER: i32 = 8;
 

@@ -1,7 +1,7 @@
 //! What small handlers look like as code: the straight path is what a hit costs. `INSTA_UPDATE`
 //! as in insta's documentation; a change has to be an improvement.
 
-use spile_bpf::generate;
+use spile_bpf::compile;
 use spile_ir::reader;
 
 use crate::machine::options;
@@ -12,7 +12,7 @@ fn listing(text: &str) -> String {
     let mut options = options();
     options.cpus = 2;
     options.lines = false;
-    let compiled = generate(&program, &options).unwrap_or_else(|e| panic!("{e}"));
+    let compiled = compile(&program, &options).unwrap_or_else(|e| panic!("{e}"));
     compiled.spec.programs[0].function.listing()
 }
 
@@ -30,7 +30,7 @@ fn instructions_have_their_script_lines() {
                 handler \"x\" points 1 tracepoint(\"x\") @1 {\n  regs r0: long\n  b0:\n    \
                 r0 = intr ctx_arg(0) @1\n    r0 = div r0, r0 @1\n    ret\n}\n";
     let program = reader::read(text).unwrap_or_else(|e| panic!("{e}"));
-    let compiled = generate(&program, &options()).unwrap_or_else(|e| panic!("{e}"));
+    let compiled = compile(&program, &options()).unwrap_or_else(|e| panic!("{e}"));
     let listing = compiled.spec.programs[0].function.listing();
     let line = "; x.stp:3:7: operator '/' at x.stp:3:7\n";
     assert!(listing.contains(line), "{listing}");

@@ -1,7 +1,7 @@
 //! A program in the kernel: loaded, run on chosen CPUs, and what it leaves behind.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::thread::CpuSet;
 use spile_bpf::layout::{
@@ -10,7 +10,7 @@ use spile_bpf::layout::{
 };
 use spile_ir::interp::{Cell, Value};
 use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, StatsSpec};
-use spile_kernel::bpf::test_run;
+use spile_kernel::bpf::{Ring, test_run};
 use spile_kernel::machine::{online_cpus, possible_cpus};
 use spile_runtime::drain::{self, Deltas};
 use spile_runtime::elements::LargeElements;
@@ -79,8 +79,7 @@ pub struct Kernel<'p> {
     object: Object,
     pub loaded: Loaded,
     pub state: State,
-    records: Arc<Mutex<Vec<Vec<u8>>>>,
-    ring: Option<libbpf_rs::RingBuffer<'static>>,
+    ring: RefCell<Option<Ring>>,
     base: Vec<Option<Contents>>,
 }
 
@@ -110,22 +109,13 @@ impl<'p> Kernel<'p> {
             }
             Err(e) => return Err(Absent::Refused(format!("verifier: {e}"))),
         };
-        let records = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&records);
-        let ring = loaded
-            .ring(move |bytes| {
-                let mut all = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                all.push(bytes.to_vec());
-                0
-            })
-            .expect("ring buffer");
+        let ring = RefCell::new(loaded.ring().expect("ring buffer"));
         let kernel = Kernel {
             base: program.globals.iter().map(|g| empty(program, g)).collect(),
             program,
             object,
             loaded,
             state,
-            records,
             ring,
         };
         kernel.initialise();
@@ -185,11 +175,11 @@ impl<'p> Kernel<'p> {
 
     /// Records that were sent and not yet taken.
     fn take_records(&self) -> Vec<Vec<u8>> {
-        if let Some(ring) = &self.ring {
-            ring.consume().expect("records");
+        let mut all = Vec::new();
+        if let Some(ring) = &mut *self.ring.borrow_mut() {
+            ring.consume(usize::MAX, |record| all.push(record.to_vec()));
         }
-        let mut all = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut all)
+        all
     }
 
     /// Adds the deltas of one generation to the base.

@@ -1,6 +1,6 @@
 //! Maps: created, read and written by descriptor.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::attr::Attr;
 use super::{BpfError, Command, Errno, MapInfo, map_info};
@@ -19,6 +19,13 @@ pub mod map_type {
     pub const TASK_STORAGE: u32 = 29;
 }
 
+/// Flags of map creation.
+#[allow(missing_docs)] // each is the kernel's own word
+pub mod map_flag {
+    pub const RDONLY_PROG: u32 = 1 << 7;
+    pub const MMAPABLE: u32 = 1 << 10;
+}
+
 /// What a new map shall be.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MapSpec<'a> {
@@ -34,6 +41,19 @@ pub struct MapSpec<'a> {
     pub flags: u32,
     /// Shown by tools; up to 15 bytes.
     pub name: &'a str,
+    /// Types of key and value, which a few kinds of maps need.
+    pub types: Option<MapTypes<'a>>,
+}
+
+/// Types of a map's key and value.
+#[derive(Debug, Clone, Copy)]
+pub struct MapTypes<'a> {
+    /// The BTF that has them.
+    pub btf: BorrowedFd<'a>,
+    /// Number of the key's.
+    pub key: u32,
+    /// Number of the value's.
+    pub value: u32,
 }
 
 /// Creates a map.
@@ -48,8 +68,25 @@ pub fn map_create(spec: &MapSpec<'_>) -> Result<OwnedFd, BpfError> {
         .u32(12, spec.max_entries)
         .u32(16, spec.flags)
         .name(28, spec.name);
+    if let Some(types) = spec.types {
+        attr = attr
+            .fd(48, types.btf)
+            .u32(52, types.key)
+            .u32(56, types.value);
+    }
     // SAFETY: the attribute holds no pointers; the command returns a descriptor.
     unsafe { attr.open(Command::MapCreate) }
+}
+
+/// Lets nobody write a map any more by `bpf(2)`. The verifier then takes the values of one that
+/// programs cannot write either ([`map_flag::RDONLY_PROG`]) for constants.
+///
+/// # Errors
+/// [`BpfError::Call`].
+pub fn map_freeze(map: BorrowedFd<'_>) -> Result<(), BpfError> {
+    let mut attr = Attr::new().fd(0, map);
+    // SAFETY: the attribute holds no pointers.
+    unsafe { attr.call(Command::MapFreeze) }.map(drop)
 }
 
 /// A map whose sizes are known, so that keys and values can be checked.

@@ -1,8 +1,8 @@
 //! The one funnel for `bpf(2)`.
 //!
-//! libbpf loads and attaches the compiled object; what else is asked of the
-//! kernel goes through here: maps by descriptor, lists of what is loaded, test
-//! runs, statistics, and the small programs that probe for features.
+//! All that is asked of the kernel's BPF goes through here: maps, programs and
+//! their types, links, ring buffers, lists of what is loaded, test runs,
+//! statistics, and the small programs that probe for features.
 //!
 //! Memory for programs and maps is charged to the control group since Linux
 //! 5.11: `RLIMIT_MEMLOCK` is never touched.
@@ -13,16 +13,18 @@ mod info;
 mod link;
 mod map;
 mod prog;
+mod ring;
 
 pub use info::{LinkInfo, MapInfo, ProgInfo, Stats, enable_stats, ids, links, maps, programs};
 pub use info::{ObjectKind, link_info, map_by_id, map_info, prog_by_id, prog_info};
 pub use link::{
     At, Functions, UprobeMulti, attach_type, kprobe_multi, netfilter_link, perf_link, uprobe_multi,
 };
-pub use map::{Batch, Map, MapSpec, map_create, map_type};
+pub use map::{Batch, Map, MapSpec, MapTypes, map_create, map_flag, map_freeze, map_type};
 pub use prog::{
     ProgSpec, TestResult, insn, load, load_btf, prog_type, raw_tracepoint_open, test_run,
 };
+pub use ring::Ring;
 pub use rustix::io::Errno;
 
 use std::fmt;
@@ -48,6 +50,7 @@ pub enum Command {
     ObjGetInfoByFd = 15,
     RawTracepointOpen = 17,
     BtfLoad = 18,
+    MapFreeze = 22,
     MapLookupBatch = 24,
     MapLookupAndDeleteBatch = 25,
     MapUpdateBatch = 26,

@@ -15,6 +15,7 @@ fn map(ty: u32, key_size: u32, value_size: u32) -> Option<Map<OwnedFd>> {
         max_entries: 64,
         flags: 0,
         name: "a-test",
+        types: None,
     };
     match map_create(&spec) {
         Ok(fd) => Some(Map::new(fd).expect("info")),
@@ -229,4 +230,76 @@ fn maps_are_listed() {
     );
     let again = Map::new(map_by_id(id).expect("by id")).expect("info");
     assert_eq!(again.info(), map.info());
+}
+
+/// Records of 24 bytes in a ring buffer of a page, many times around, some taken back.
+#[test]
+fn records_of_a_ring_buffer() {
+    const RESERVE: i32 = 131;
+    const SUBMIT: i32 = 132;
+    const DISCARD: i32 = 133;
+    const SIZE: u32 = 4096;
+    if rustix::param::page_size() != SIZE as usize {
+        return eprintln!("skipped: pages are not of 4 KB here");
+    }
+    let spec = MapSpec {
+        ty: map_type::RINGBUF,
+        max_entries: SIZE,
+        name: "ring",
+        ..MapSpec::default()
+    };
+    let fd = match map_create(&spec) {
+        Ok(fd) => fd,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let descriptor = std::os::fd::AsRawFd::as_raw_fd(&fd);
+    let call = |helper| insn(0x85, 0, 0, 0, helper);
+    // r6 and r7 are the arguments: what is written, and whether the record is taken back.
+    let insns = [
+        insn(0x79, 6, 1, 0, 0),
+        insn(0x79, 7, 1, 8, 0),
+        insn(0x18, 1, 1, 0, descriptor),
+        0,
+        insn(0xb7, 2, 0, 0, 24),
+        insn(0xb7, 3, 0, 0, 0),
+        call(RESERVE),
+        insn(0x15, 0, 0, 9, 0),
+        insn(0x7b, 0, 6, 0, 0),
+        insn(0x7b, 0, 6, 8, 0),
+        insn(0x7b, 0, 6, 16, 0),
+        insn(0xbf, 1, 0, 0, 0),
+        insn(0xb7, 2, 0, 0, 0),
+        insn(0x15, 7, 0, 2, 0),
+        call(DISCARD),
+        insn(0x05, 0, 0, 1, 0),
+        call(SUBMIT),
+        insn(0xb7, 0, 0, 0, 0),
+        EXIT,
+    ];
+    let Some(prog) = program(prog_type::RAW_TRACEPOINT, &insns) else {
+        return;
+    };
+    assert!(Ring::new(fd.try_clone().expect("descriptor"), SIZE - 8).is_err());
+    let mut ring = Ring::new(fd, SIZE).expect("mapped");
+    let mut wanted = Vec::new();
+    let mut seen: Vec<u64> = Vec::new();
+    let word = |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+    for n in 0..2000u64 {
+        let taken_back = n % 7 == 3;
+        test_run(prog.as_fd(), &mut [n, u64::from(taken_back)], None).expect("runs");
+        wanted.extend((!taken_back).then_some(n));
+        if n % 50 == 49 {
+            let mut take = |most| {
+                ring.consume(most, |record| {
+                    assert_eq!(record.len(), 24);
+                    assert_eq!(word(record, 0), word(record, 16));
+                    seen.push(word(record, 0));
+                })
+            };
+            assert_eq!(take(10), 10);
+            assert!((30..40).contains(&take(usize::MAX)));
+            assert_eq!(take(usize::MAX), 0);
+        }
+    }
+    assert_eq!(seen, wanted);
 }

@@ -142,6 +142,7 @@ impl Places {
             max_entries: (8 * words.len()).div_ceil(ELEMENT) as u32,
             flags,
             name: KERNEL_LINES_MAP,
+            types: None,
         });
         let map = map.map_err(into_io)?;
         write(&map, 0, words.into_iter())?;

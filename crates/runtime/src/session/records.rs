@@ -40,13 +40,15 @@ impl Session {
 
     /// Prints what the kernel sent so far; how many bytes that was.
     pub(super) fn consume(&mut self) -> usize {
-        let Some(ring) = &self.ring else { return 0 };
-        // A buffer that fills as fast as it is emptied must not keep signals from being seen.
-        let got = ring.consume_raw_n(ROUND);
-        if got <= 0 {
+        let Some(ring) = &mut self.ring else {
             return 0;
-        }
-        let batch = self.batch.take();
+        };
+        let mut batch = std::mem::take(&mut self.batch);
+        // A buffer that fills as fast as it is emptied must not keep signals from being seen.
+        ring.consume(ROUND, |record| {
+            batch.bytes.extend_from_slice(record);
+            batch.ends.push(batch.bytes.len());
+        });
         let bytes = batch.bytes.len();
         let mut at = 0;
         // Before anything is printed: the processes go on meanwhile.
@@ -71,10 +73,9 @@ impl Session {
             at = *end;
         }
         // Its memory is used again.
-        let mut empty = batch;
-        empty.bytes.clear();
-        empty.ends.clear();
-        self.batch.replace(empty);
+        batch.bytes.clear();
+        batch.ends.clear();
+        self.batch = batch;
         if self.controller.kernel_errors_seen() {
             self.count_kernel();
         }

@@ -1,0 +1,94 @@
+//! What kind of program each way of attaching needs: the numbers that the kernel is told, and the
+//! section from whose name loaders of files take the same.
+
+use spile_ir::{CodePlace, Space};
+
+use crate::layout::{Attach, CodeAttach};
+
+/// A kind of program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramType {
+    /// Number of `enum bpf_prog_type`.
+    pub ty: u32,
+    /// Number of `enum bpf_attach_type` that it is loaded for; 0 for none.
+    pub attach_type: u32,
+    /// Section in the file.
+    pub section: String,
+}
+
+/// Numbers of `enum bpf_prog_type`.
+mod ty {
+    pub const KPROBE: u32 = 2;
+    pub const TRACEPOINT: u32 = 5;
+    pub const PERF_EVENT: u32 = 7;
+    pub const RAW_TRACEPOINT: u32 = 17;
+    pub const TRACING: u32 = 26;
+    pub const LSM: u32 = 29;
+    pub const NETFILTER: u32 = 32;
+}
+
+/// Numbers of `enum bpf_attach_type`.
+mod attach {
+    pub const TRACE_FENTRY: u32 = 24;
+    pub const TRACE_FEXIT: u32 = 25;
+    pub const LSM_MAC: u32 = 27;
+    pub const TRACE_KPROBE_MULTI: u32 = 42;
+    pub const NETFILTER: u32 = 45;
+    pub const TRACE_UPROBE_MULTI: u32 = 48;
+    pub const TRACE_KPROBE_SESSION: u32 = 56;
+}
+
+impl Attach {
+    /// The kind of program that is attached so.
+    pub fn program_type(&self) -> ProgramType {
+        let (ty, attach_type, section) = match self {
+            Attach::RawTracepoint(points) => {
+                let first = points.first().map_or("", |p| p);
+                (ty::RAW_TRACEPOINT, 0, format!("raw_tp/{first}"))
+            }
+            Attach::OnDemand => (ty::RAW_TRACEPOINT, 0, "raw_tp".into()),
+            Attach::Switch(_) => (ty::RAW_TRACEPOINT, 0, "raw_tp/sched_switch".into()),
+            Attach::TraceEvent { name, .. } => {
+                (ty::TRACEPOINT, 0, format!("tp/raw_syscalls/{name}"))
+            }
+            Attach::Perf { .. } | Attach::Watch(_) => (ty::PERF_EVENT, 0, "perf_event".into()),
+            Attach::Netfilter(_) => (ty::NETFILTER, attach::NETFILTER, "netfilter".into()),
+            Attach::Lsm(hook) => (ty::LSM, attach::LSM_MAC, format!("lsm/{hook}")),
+            Attach::Code { probe, by } => {
+                let name = match probe.sites.first().map(|s| &s.place) {
+                    Some(CodePlace::Symbol { name, .. }) => name,
+                    _ => "",
+                };
+                match (by, probe.space) {
+                    (CodeAttach::Trampoline(_), _) if probe.ret => {
+                        (ty::TRACING, attach::TRACE_FEXIT, format!("fexit/{name}"))
+                    }
+                    (CodeAttach::Trampoline(_), _) => {
+                        (ty::TRACING, attach::TRACE_FENTRY, format!("fentry/{name}"))
+                    }
+                    (CodeAttach::Multi, Space::User) => (
+                        ty::KPROBE,
+                        attach::TRACE_UPROBE_MULTI,
+                        "uprobe.multi".into(),
+                    ),
+                    (CodeAttach::Multi, Space::Kernel) => (
+                        ty::KPROBE,
+                        attach::TRACE_KPROBE_MULTI,
+                        "kprobe.multi".into(),
+                    ),
+                    (CodeAttach::Session, _) => (
+                        ty::KPROBE,
+                        attach::TRACE_KPROBE_SESSION,
+                        "kprobe.session".into(),
+                    ),
+                    (CodeAttach::Single, _) => (ty::KPROBE, 0, "kprobe".into()),
+                }
+            }
+        };
+        ProgramType {
+            ty,
+            attach_type,
+            section,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The reader of a ring buffer (`BPF_MAP_TYPE_RINGBUF`): records of programs on all processors, in
+//! the order in which their room was taken.
+//!
+//! The kernel's pages come in this order: one with the reader's position, which we write; one with
+//! the writers' position; the data, mapped twice in a row, so that a record that goes over the end
+//! is in one piece. A record is a word of length, a word that is the kernel's own, and the bytes,
+//! padded to 8.
+//!
+//! Source of facts: `kernel/bpf/ringbuf.c`.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// Set in a record's length until its writer is done.
+const BUSY: u32 = 1 << 31;
+/// Set in the length of a record that its writer took back.
+const DISCARDED: u32 = 1 << 30;
+/// Bytes before a record's own.
+const HEADER: u64 = 8;
+
+/// A ring buffer, mapped. Its descriptor can be waited for: it is readable while there are records.
+pub struct Ring {
+    map: OwnedFd,
+    /// The page with the reader's position.
+    reader: Pages,
+    /// The page with the writers' position, and the data twice.
+    writers: Pages,
+    page: usize,
+    /// Bytes of the buffer, a power of two.
+    size: u64,
+}
+
+impl Ring {
+    /// Maps the ring buffer of so many bytes behind a descriptor.
+    ///
+    /// # Errors
+    /// Those of `mmap`; `InvalidInput` if the size is none that the kernel gives ring buffers.
+    pub fn new(map: OwnedFd, size: u32) -> io::Result<Ring> {
+        let page = rustix::param::page_size();
+        let bytes = size as usize;
+        if !size.is_power_of_two() || !bytes.is_multiple_of(page) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let (read, write) = (ProtFlags::READ, ProtFlags::WRITE);
+        let reader = Pages::map(map.as_fd(), 0, page, read | write)?;
+        let writers = Pages::map(map.as_fd(), page as u64, page + 2 * bytes, read)?;
+        Ok(Ring {
+            map,
+            reader,
+            writers,
+            page,
+            size: u64::from(size),
+        })
+    }
+
+    /// Gives at most so many records to a function; how many there were. One that is not
+    /// complete holds up those behind it.
+    pub fn consume(&mut self, most: usize, mut each: impl FnMut(&[u8])) -> usize {
+        let (reader, writers) = (self.reader.position(), self.writers.position());
+        let mut at = reader.load(Ordering::Relaxed);
+        let mut end = writers.load(Ordering::Acquire);
+        let mut count = 0;
+        let mut told = false;
+        while count < most {
+            let Some(record) = self.record(at, end) else {
+                if told {
+                    break;
+                }
+                // A writer wakes us only where it sees that all before its record was read. So it
+                // sees our position, or we see its record now.
+                fence(Ordering::SeqCst);
+                told = true;
+                end = writers.load(Ordering::Acquire);
+                continue;
+            };
+            if let Record::Bytes(bytes) = record {
+                each(bytes);
+                count += 1;
+            }
+            at += HEADER + record.len().next_multiple_of(8);
+            // From here on its room can be written again.
+            reader.store(at, Ordering::Release);
+            told = false;
+        }
+        count
+    }
+
+    /// The record at a position; none at the end, and while its writer is not done.
+    fn record(&self, at: u64, end: u64) -> Option<Record<'_>> {
+        if at >= end {
+            return None;
+        }
+        let offset = self.page + (at & (self.size - 1)) as usize;
+        // SAFETY: an offset below `size` into the data, which are mapped twice from `page` on;
+        // positions are multiples of 8. Kernel and reader use the word as an atomic one.
+        let word = unsafe { AtomicU32::from_ptr(self.writers.start.add(offset).as_ptr().cast()) };
+        let word = word.load(Ordering::Acquire);
+        let len = u64::from(word & !(BUSY | DISCARDED));
+        // The second condition holds for all that the kernel writes.
+        if word & BUSY != 0 || HEADER + len.next_multiple_of(8) > (end - at).min(self.size) {
+            return None;
+        }
+        if word & DISCARDED != 0 {
+            return Some(Record::Discarded(len));
+        }
+        // SAFETY: offset and length are each below `size`, and the data are mapped twice. A
+        // complete record is not written until the reader's position is behind it, and that is
+        // moved only after the borrow ends.
+        let bytes = unsafe {
+            let first = self.writers.start.add(offset + HEADER as usize);
+            std::slice::from_raw_parts(first.as_ptr(), len as usize)
+        };
+        Some(Record::Bytes(bytes))
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}
+
+enum Record<'r> {
+    Bytes(&'r [u8]),
+    /// Of so many bytes.
+    Discarded(u64),
+}
+
+impl Record<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Record::Bytes(bytes) => bytes.len() as u64,
+            Record::Discarded(len) => *len,
+        }
+    }
+}
+
+/// A mapping of our own, unmapped when dropped.
+struct Pages {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping is owned by this value alone, and can be used from any thread.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    fn map(fd: BorrowedFd<'_>, from: u64, len: usize, prot: ProtFlags) -> io::Result<Pages> {
+        // SAFETY: no address is asked for, so no memory in use is replaced.
+        let start = unsafe { mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, from) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
+        Ok(Pages { start, len })
+    }
+
+    /// The position that the first word is.
+    fn position(&self) -> &AtomicU64 {
+        // SAFETY: the mapping is at least a page long, and lives as long as self. Kernel and reader use the
+        // word as an atomic one; what is not writable is only loaded here.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().cast()) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: address and length are what `mmap` gave, and no reference outlives self.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
