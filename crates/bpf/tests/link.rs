@@ -206,7 +206,7 @@ fn kinds_of_programs() {
         },
         Attach::Perf {
             ty: 1,
-            config: 0,
+            configs: [0].into(),
             sample: Sample::Freq(100),
             of: PerfOf::All,
         },
