@@ -14,14 +14,41 @@ _Thread_local uint64_t spile_word;
 #define MAGIC 0x53504c31 /* "SPL1" */
 enum { PLACE = 0, DESCRIBE = 1, REFUSED = 2, TIMES = 3, CHANGES = 4 };
 
-/* The word says that the system call is the library's own. */
+/* The thread has said where its word is. */
+static _Thread_local bool placed;
+
+/* The distance of the thread's word from its thread pointer. */
+static uint64_t place(void)
+{
+    uint64_t thread;
+#if defined(__x86_64__)
+    /* The first word of a thread's block is its own address. */
+    __asm__("mov %%fs:0, %0" : "=r"(thread));
+#else
+    __asm__("mrs %0, tpidr_el0" : "=r"(thread));
+#endif
+    return (uint64_t)&spile_word - thread;
+}
+
+/* The word says that the system call is the library's own. It is known where that is from the first one on:
+ * programs and children of fork without regions make none. */
 static void announce(uint64_t what, uint64_t a, const volatile void *b, uint64_t c)
 {
     uint64_t before = spile_word;
     spile_word = CONTEXT_OWN;
     __asm__ volatile("" ::: "memory");
-    context_system(SYS_PRCTL, MAGIC, (long)what, (long)a, (long)b, (long)c, 0);
+    if (!placed) {
+        placed = true;
+        context_system(SYS_PRCTL, MAGIC, PLACE, (long)place(), 0, 0, 0);
+    }
+    if (what != PLACE)
+        context_system(SYS_PRCTL, MAGIC, (long)what, (long)a, (long)b, (long)c, 0);
     spile_word = before;
+}
+
+void context_announce_place(void)
+{
+    announce(PLACE, 0, NULL, 0);
 }
 
 void context_announce_times(uint64_t file, uint64_t place)
@@ -32,18 +59,6 @@ void context_announce_times(uint64_t file, uint64_t place)
 void context_announce_changes(void)
 {
     announce(CHANGES, 0, NULL, 0);
-}
-
-static void announce_place(void)
-{
-    uint64_t thread;
-#if defined(__x86_64__)
-    /* The first word of a thread's block is its own address. */
-    __asm__("mov %%fs:0, %0" : "=r"(thread));
-#else
-    __asm__("mrs %0, tpidr_el0" : "=r"(thread));
-#endif
-    announce(PLACE, (uint64_t)&spile_word - thread, NULL, 0);
 }
 
 /* ---- numbers ---- */
@@ -361,7 +376,9 @@ uint64_t context_look_up(uint32_t entry, const char *symbol, uint64_t caller)
 
 void context_forked(void)
 {
-    announce_place();
+    /* (A page that is written to is the child's from then on, at the cost of a fault.) */
+    if (placed)
+        placed = false;
     uint32_t end = used < NUMBERS ? used : NUMBERS;
     for (uint32_t n = 1; n < end; n++)
         if (__atomic_load_n(&described[n].whole, __ATOMIC_ACQUIRE))
@@ -371,7 +388,6 @@ void context_forked(void)
 
 static __attribute__((constructor)) void start(void)
 {
-    announce_place();
     if (__register_atfork != NULL)
         __register_atfork(NULL, NULL, context_forked, NULL);
     else if (pthread_atfork != NULL)

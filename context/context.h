@@ -63,6 +63,9 @@ static inline void context_notice_fork(void)
 /* Times in regions begin anew, in a child of fork. */
 void context_times_in_child(void);
 
+/* Announces where the thread's word is, before its first system call of the library's own. */
+void context_announce_place(void);
+
 /* Announces where the thread's times are: the name of a file, and the place of a chunk in it; 0 and 0 where
  * there is no room for them. */
 void context_announce_times(uint64_t file, uint64_t place);

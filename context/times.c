@@ -82,8 +82,9 @@ static inline uint32_t place_of(uint32_t number)
 static uint64_t no_page = 1;
 uint64_t *context_not_forked = &no_page;
 
-/* The process's file: its name in the folder, 0 before the first region; and how many chunks it has. */
-static uint64_t name;
+/* The process's file: its name in the folder, 0 before the first region; and how many chunks it has. (The
+ * name is where the library's own addresses are: to read it in a child of fork costs no page fault.) */
+static uint64_t name __attribute__((section(".data")));
 static uint32_t chunks;
 static struct chunk *segments[SEGMENTS];
 
@@ -357,6 +358,7 @@ static struct chunk *next_chunk(uint64_t of, uint32_t base)
 static __attribute__((noinline)) struct cell *more(uint32_t number)
 {
     uint64_t before = spile_word;
+    context_announce_place();
     spile_word = CONTEXT_OWN;
     uint64_t of = file();
     if (thread.first == NULL) {
@@ -403,10 +405,15 @@ void context_change(uint64_t word, uint32_t entered)
 /* A child of fork shares its parent's chunks, and must not write to them. */
 void context_times_in_child(void)
 {
+    /* Nobody has counted. */
+    if (name == 0)
+        return;
     __builtin_memset(&thread, 0, sizeof thread);
     name = 0;
     chunks = 0;
-    __builtin_memset(segments, 0, sizeof segments);
+    for (uint32_t i = 0; i < SEGMENTS; i++)
+        if (segments[i] != NULL)
+            segments[i] = NULL;
     *context_not_forked = 1;
     /* What it is in goes on, and is not entered again. */
     if ((uint16_t)spile_word != 0)

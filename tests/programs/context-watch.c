@@ -2,7 +2,7 @@
  * Runs a command and prints what a context library announces in its processes, and the word of each
  * thread that asks by getppid(LABEL): what `spile profile` sees, by ptrace instead of BPF.
  *
- *     PID place OFFSET
+ *     PID place OFFSET THREAD
  *     PID region NUMBER KIND PARENT NAME CODE      CODE is FILE+OFFSET, or 0
  *     PID word NUMBER LABEL TID
  */
@@ -89,7 +89,7 @@ static void call(pid_t tid)
     pid_t pid = group(tid);
     if (r.orig_rax == SYS_prctl && r.rdi == MAGIC && r.rsi == 0) {
         *place_of(pid) = (int64_t)r.rdx;
-        printf("%d place %lld\n", pid, (long long)r.rdx);
+        printf("%d place %lld %d\n", pid, (long long)r.rdx, tid);
     } else if (r.orig_rax == SYS_prctl && r.rdi == MAGIC && (r.rsi & 0xff) == 1) {
         char name[112];
         if (!peek(tid, r.r10, name, sizeof name))
@@ -104,8 +104,10 @@ static void call(pid_t tid)
     } else if (r.orig_rax == SYS_getppid && r.rdi > 65536) {
         uint32_t word = 0;
         char label[32] = "";
+        int64_t place = *place_of(pid);
+        /* Before a process says where the words are its threads are in no region. */
         if (peek(tid, r.rdi, label, sizeof label - 1) &&
-            peek(tid, r.fs_base + *place_of(pid), &word, sizeof word))
+            (place == 0 || peek(tid, r.fs_base + place, &word, sizeof word)))
             printf("%d word %u %s %d\n", pid, word, label, tid);
     }
 }

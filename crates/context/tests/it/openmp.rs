@@ -73,11 +73,9 @@ fn check(seen: &[Process]) {
     threads.dedup();
     assert!(threads.len() >= 3);
     assert_eq!(process.all("outer/parallel").len(), 5);
-    assert_eq!(
-        process.places,
-        1 + u32::from(child.places == 0),
-        "{process:?}"
-    );
+    // Each thread that is in a region says where its word is, so does a child of fork; nobody twice.
+    assert!(process.places.len() >= threads.len(), "{process:?}");
+    assert_eq!(child.places.len(), 1, "{child:?}");
 
     assert_eq!(child.paths("in-child"), ["outer"]);
     assert_eq!(child.paths("in-child-region"), ["outer/child"]);

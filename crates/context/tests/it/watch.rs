@@ -19,8 +19,8 @@ pub struct Region {
 /// What one process announced and asked.
 #[derive(Default, Debug)]
 pub struct Process {
-    /// How often it said where the word is.
-    pub places: u32,
+    /// The threads that said where the word is.
+    pub places: Vec<u32>,
     pub regions: HashMap<u32, Region>,
     /// Label, number, thread.
     pub words: Vec<(String, u32, u32)>,
@@ -119,7 +119,11 @@ pub fn parse(text: &str) -> Vec<Process> {
         let process = &mut seen[at].1;
         let number = |word: Option<&str>| word.expect(line).parse::<u32>().expect(line);
         match words.next() {
-            Some("place") => process.places += 1,
+            Some("place") => {
+                let thread = number(words.nth(1));
+                assert!(!process.places.contains(&thread), "said twice: {line}");
+                process.places.push(thread);
+            }
             Some("region") => {
                 let id = number(words.next());
                 let (kind, parent) = (number(words.next()), number(words.next()));
