@@ -83,10 +83,12 @@ enum {
     SYS_FTRUNCATE = 77,
     SYS_PRCTL = 157,
     SYS_OPENAT = 257,
+    SYS_UNLINKAT = 263,
     SYS_PRLIMIT = 302,
 };
 #else
 enum {
+    SYS_UNLINKAT = 35,
     SYS_FTRUNCATE = 46,
     SYS_OPENAT = 56,
     SYS_CLOSE = 57,

@@ -233,9 +233,11 @@ static uint64_t file(void)
             context_system(SYS_CLOSE, fd, 0, 0, 0, 0, 0);
         }
     }
-    /* Two threads can make a file each: that of the first is taken. */
+    /* Two threads can make a file each: that of the first is taken, the other goes. */
     if (__atomic_compare_exchange_n(&name, &now, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return wanted;
+    if (wanted != 1 && path_of(path, sizeof path, wanted))
+        context_system(SYS_UNLINKAT, AT_FDCWD_, (long)path, 0, 0, 0, 0);
     return now;
 }
 
