@@ -114,9 +114,9 @@ pub fn compile_planned(
             return Err(CompileError {
                 handler: handler.point.to_string(),
                 site: site.map(|s| s.near.to_string()).unwrap_or_default(),
-                reason: "the kernel's stack with places in the source becomes text when it is \
-                         printed: in a kernel handler it can be printed, joined, kept, and be a \
-                         key, and not be looked into; sprint_backtrace() and symfileline() can"
+                reason: "the kernel's stack with places in the source and `usymoffset` become text when \
+                         they are printed: in a kernel handler they can be printed, joined, kept, and be a \
+                         key, and not be looked into; `sprint_backtrace`, `symfileline` and `usymdata` can"
                     .into(),
             });
         }

@@ -377,6 +377,12 @@ pub struct Context {
     /// The source line, from 1.
     #[serde(default)]
     pub line: Option<u32>,
+    /// The program or library that it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Its address there, as symbols have it and `addr2line` takes it; without a module in the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<u64>,
 }
 
 /// What one thread did in one context itself; what it did in contexts within has rows of its own.

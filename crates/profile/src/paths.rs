@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::model::{Call, Context, Frame, Ns, Profile, Stack, Thread};
-use crate::run::{Contexts, Run, label};
+use crate::run::{Contexts, Run, label, last};
 
 /// Frames of a path at most, those next to the call: the kernel's stacks have half as many, and
 /// files come from outside.
@@ -205,7 +205,7 @@ impl Contexts<'_> {
             kind: Kind::Region,
             file: row.and_then(|r| r.file.clone()),
             line: row.and_then(|r| r.line),
-            module: None,
+            module: row.and_then(|r| Some(last(r.module.as_deref()?).to_owned())),
         };
         self.chain(id).into_iter().map(place).collect()
     }

@@ -577,6 +577,9 @@ pub fn called(id: u32, context: Option<&Context>) -> String {
         return format!("context {id}");
     };
     let kind = match context.kind {
+        // Without symbols it is called what it is.
+        ContextKind::OmpRegion if context.name == "parallel" => "",
+        ContextKind::OmpTask if context.name == "task" => "",
         ContextKind::OmpRegion => "parallel ",
         // What waits for something else than a region's end has a name of its own.
         ContextKind::OmpBarrier if WAITS.contains(&&*context.name) => "",
@@ -587,22 +590,36 @@ pub fn called(id: u32, context: Option<&Context>) -> String {
     format!("{kind}{}", context.name)
 }
 
-/// "barrier of main (pi.c:21)", "taskwait (pi.c:30)": of the file the last part of its path.
+/// "barrier of main (pi.c:21)", "taskwait (libpi.so+0x1234)": of files the last part of their path.
 pub fn label(id: u32, context: Option<&Context>) -> String {
     let mut text = called(id, context);
-    let Some(context) = context else {
-        return text;
-    };
-    let file = context
-        .file
-        .as_deref()
-        .map(|f| f.rsplit('/').next().unwrap_or(f));
-    match (file, context.line) {
-        (Some(file), Some(line)) => text += &format!(" ({file}:{line})"),
-        (Some(file), None) => text += &format!(" ({file})"),
-        (None, _) => {}
+    if let Some(place) = context.and_then(place_of) {
+        text += &format!(" ({place})");
     }
     text
+}
+
+/// Where a region is: in the source, or in the program where its lines are not known.
+fn place_of(context: &Context) -> Option<String> {
+    let file = context.file.as_deref().map(last);
+    match (
+        file,
+        context.line,
+        context.module.as_deref(),
+        context.address,
+    ) {
+        (Some(file), Some(line), ..) => Some(format!("{file}:{line}")),
+        (_, _, Some(module), Some(address)) => Some(format!("{}+{address:#x}", last(module))),
+        (Some(file), ..) => Some(file.to_owned()),
+        (None, _, Some(module), None) => Some(last(module).to_owned()),
+        (None, _, None, Some(address)) => Some(format!("{address:#x}")),
+        (None, _, None, None) => None,
+    }
+}
+
+/// The last part of a path.
+pub(crate) fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn sorted(groups: impl Iterator<Item = Group>) -> Vec<Group> {

@@ -121,6 +121,7 @@ fn contexts() -> Vec<Context> {
         name: name.to_owned(),
         file: line.map(|_| "pi.c".to_owned()),
         line,
+        ..Context::default()
     };
     vec![
         context(1, None, ContextKind::OmpRegion, "main", Some(21)),
@@ -415,8 +416,9 @@ pub fn random(seed: u64, size: u64) -> Profile {
             parent: (random.below(2) == 0).then(|| random.below(size) as u32),
             kind: ContextKind::Mark,
             name: text(random),
-            file: None,
-            line: None,
+            module: (random.below(2) == 0).then(|| text(random)),
+            address: (random.below(2) == 0).then(|| number(random)),
+            ..Context::default()
         });
     }
     for i in 0..random.below(size) {

@@ -436,6 +436,10 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
             Some((file, n)) => format!("{}\t{file}:{n}", name()),
             None => format!("{}\t{addr:#x}", name()),
         },
+        Symbolic::UserOffset => match module {
+            Some(m) => format!("{m}+{offset:#x}"),
+            None => format!("{addr:#x}"),
+        },
         Symbolic::UserData => data(""),
         Symbolic::UserModule => module.unwrap_or("<unknown>").to_owned(),
         Symbolic::UserFileLine | Symbolic::UserFile | Symbolic::UserLine => {

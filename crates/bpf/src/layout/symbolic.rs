@@ -62,6 +62,8 @@ symbolic! {
     UserAddressLines b'V';
     /// As many lines as a string has room for of addresses of the kernel: address, symbol, offset, size, module.
     KernelWholeLines b'W';
+    /// File of an address of the current program, and where in the file it is.
+    UserOffset b'E';
 }
 
 impl Symbolic {
@@ -82,8 +84,8 @@ impl Symbolic {
 
     /// Whether kernel handlers can make the text themselves.
     pub fn in_kernel(self) -> bool {
-        // This one is only printed.
-        self != Symbolic::KernelFileLines
+        // These are only printed.
+        !matches!(self, Symbolic::KernelFileLines | Symbolic::UserOffset)
     }
 
     /// Whether kernel handlers make it by the kernel's lines ([`super::kernel_row`]).

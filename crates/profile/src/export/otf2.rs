@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Files;
 use crate::model::{Context, ContextKind, Event};
-use crate::run::{Contexts, Run, called};
+use crate::run::{Contexts, Run, called, label};
 use crate::timeline::timelines;
 
 /// Bytes of a chunk: files of definitions and events are made of chunks, each but the last filled
@@ -360,7 +360,9 @@ fn region(event: &Event, contexts: &Contexts) -> Region {
     let row = contexts.row(event.context);
     let row = row.filter(|c| c.kind != ContextKind::Root);
     let name = match event.region() {
-        true => called(event.context, row),
+        // The place in the source has fields of its own.
+        true if row.is_some_and(|c| c.line.is_some()) => called(event.context, row),
+        true => label(event.context, row),
         false => event.call.clone(),
     };
     // Its own name is not within.
@@ -379,7 +381,9 @@ fn region(event: &Event, contexts: &Contexts) -> Region {
             false => name,
         },
         within: within.join(crate::run::WITHIN),
-        file: row.and_then(|c| c.file.clone()).unwrap_or_default(),
+        file: row
+            .and_then(|c| c.file.clone().or(c.module.clone()))
+            .unwrap_or_default(),
         line: row.and_then(|c| c.line).unwrap_or(0),
     }
 }

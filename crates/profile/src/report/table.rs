@@ -83,7 +83,10 @@ impl Table {
         for row in std::iter::once(&heads).chain(&rows) {
             let mut line = String::new();
             for column in &shown {
-                let cell = cut(&row[*column], widths[*column]);
+                let cell = match *column {
+                    0 => shortened(&row[0], widths[0]),
+                    _ => cut(&row[*column], widths[*column]),
+                };
                 let room = " ".repeat(widths[*column] - cell.width());
                 if *column == 0 {
                     line += &format!("{cell}{room}");
@@ -136,6 +139,19 @@ pub fn cut(text: &str, width: usize) -> String {
     out
 }
 
+/// As [`cut`], but of a place in brackets at the end the line or the address stays, by which regions of one name
+/// differ: `parallel main (pro…:21)`.
+fn shortened(text: &str, width: usize) -> String {
+    let place = text.rfind('(').filter(|_| text.ends_with(')'));
+    let end = place.and_then(|open| Some(open + text[open..].rfind([':', '+'])?));
+    match end.map(|end| &text[end..]) {
+        Some(end) if text.width() > width && end.width() * 2 <= width => {
+            cut(text, width - end.width()) + end
+        }
+        _ => cut(text, width),
+    }
+}
+
 /// One line of clauses, as many of them as fit; the first one in any case.
 pub fn clauses(start: &str, clauses: &[String], width: usize) -> String {
     let mut line = clean(start);
@@ -170,4 +186,31 @@ pub fn paragraph(text: &str, indent: &str, width: usize) -> String {
         }
     }
     out + &line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_too_long() {
+        let of = |text, width| {
+            let text = shortened(text, width);
+            assert!(text.width() <= width, "{text}");
+            text
+        };
+        assert_eq!(of("main (pi.c:21)", 14), "main (pi.c:21)");
+        assert_eq!(
+            of("implicit barrier (pi.c:21)", 21),
+            "implicit barrier…:21)"
+        );
+        assert_eq!(
+            of("parallel (libsolver.so+0x1131)", 24),
+            "parallel (libso…+0x1131)"
+        );
+        assert_eq!(of("parallel (libsolver.so+0x1131)", 12), "parallel (l…");
+        assert_eq!(of("a (b) implicit", 8), "a (b) i…");
+        assert_eq!(of("über (größe:1)", 13), "über (grö…:1)");
+        assert_eq!(of("x(:)", 0), "");
+    }
 }

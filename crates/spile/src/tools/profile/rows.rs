@@ -13,7 +13,7 @@
 //! | `user` | thread, on a processor, ready, blocked |
 //! | `call` | thread, region, call, count, sum, least, most, off its processor or taken, ready, taken, bytes |
 //! | `error` | thread, region, call, error, count |
-//! | `region` | process, number, the number around without the program's bits, kind, name in quotes, function, source line |
+//! | `region` | process, number, the number around without the program's bits, kind, name in quotes, function, source line, file and address there |
 //! | `minor`, `major`, `irq`, `softirq` | thread, region, count, time |
 //! | `ready` | thread, region, time ready within faults |
 //! | `part_off` | thread, region, 1 if it could run, time off its processor in the program itself; `user` has it too |
@@ -44,7 +44,7 @@ use spile_profile::model::{
 };
 
 pub use self::lives::Who;
-use self::places::{ends_path, frame, variable};
+use self::places::{ends_path, frame, in_file, variable};
 use super::times::Folder;
 
 /// How many bits of a thread's key are its number: the kernel's largest is 4,194,304.
@@ -328,6 +328,7 @@ impl Rows {
         let parent: u64 = f.number()?;
         let kind = *KINDS.get(f.number::<usize>()?)?;
         let (name, function, place) = (f.quoted()?, f.text()?, f.text()?);
+        let (module, address) = in_file(f.text()?);
         let id = self.context(pid, number);
         let program = number & !u64::from(u32::MAX);
         let parent = (parent != 0).then(|| self.context(pid, program | parent));
@@ -348,6 +349,8 @@ impl Rows {
             name: if named { function.to_owned() } else { name },
             file,
             line,
+            module,
+            address,
         };
         Some(())
     }

@@ -60,6 +60,18 @@ fn symbol(text: &str) -> Option<&str> {
     (digits && !name.is_empty()).then_some(name)
 }
 
+/// File and address there of `FILE+0xADDRESS`, or the address in the process where there is no file. What
+/// announces no place has none.
+pub fn in_file(text: &str) -> (Option<String>, Option<u64>) {
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let (module, address) = match text.rsplit_once("+0x") {
+        Some((module, digits)) => (Some(module.to_owned()), number(digits)),
+        None => (None, text.strip_prefix("0x").and_then(number)),
+    };
+    // (One less than no address.)
+    (module, address.filter(|a| *a != u64::MAX))
+}
+
 /// Leaves out what called the program's or the thread's first function.
 pub fn ends_path(frames: &mut Vec<Frame>) {
     let of = |f: &Frame, names: &[&str]| names.contains(&&*f.function);
@@ -128,6 +140,18 @@ mod tests {
             ["f", "0x12"]
         );
         assert_eq!(names("_start+0x1 f+0x3"), ["_start", "f"]);
+    }
+
+    #[test]
+    fn places_in_files() {
+        let file = |name: &str| Some(name.to_owned());
+        assert_eq!(
+            in_file("/a+0x1/b c.so+0x1f"),
+            (file("/a+0x1/b c.so"), Some(0x1f))
+        );
+        assert_eq!(in_file("0x7f0012"), (None, Some(0x7f_0012)));
+        assert_eq!(in_file("0xffffffffffffffff"), (None, None));
+        assert_eq!(in_file(""), (None, None));
     }
 
     #[test]

@@ -156,9 +156,9 @@ fn regions_belong_to_processes() {
         "begin 0 0".into(),
         format!("start {a} 91 1 \"a\""),
         format!("start {b} 92 1 \"b\""),
-        "region 91 4294967298 1 2 \"barrier\" main._omp_fn.0 pi.c:20".into(),
-        "region 91 4294967297 0 1 \"parallel\" main._omp_fn.0 pi.c:19".into(),
-        "region 92 4294967297 0 4 \"MPI_Barrier\" 0x55 0x55".into(),
+        "region 91 4294967298 1 2 \"barrier\" main._omp_fn.0 pi.c:20 /bin/pi+0x1239".into(),
+        "region 91 4294967297 0 1 \"parallel\" main._omp_fn.0 pi.c:19 /bin/pi+0x1230".into(),
+        "region 92 4294967297 0 4 \"MPI_Barrier\" 0x55 0x55 /lib/libsolver.so+0x55".into(),
         format!("call {a} 4294967298 futex 1 5 5 5 0 0 0 0"),
         format!("call {b} 4294967297 futex 1 7 7 7 0 0 0 0"),
         format!("call {b} 77 futex 1 7 7 7 0 0 0 0"),
@@ -189,6 +189,8 @@ fn regions_belong_to_processes() {
         (ContextKind::Mpi, "MPI_Barrier")
     );
     assert_eq!((context(1).file.as_deref(), context(1).line), (None, None));
+    let place = (context(1).module.as_deref(), context(1).address);
+    assert_eq!(place, (Some("/lib/libsolver.so"), Some(0x55)));
     assert_eq!(context(2).name, "(not announced)");
     assert_eq!((account.calls.len(), account.lost.len()), (3, 0));
 }
