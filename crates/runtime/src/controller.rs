@@ -3,9 +3,26 @@
 //!
 //! A handler holds the locks of the globals that it shares with kernel handlers from its first
 //! statement to its last; what it prints is collected and delivered after they are given back.
+//!
+//! In: the IR of handlers, records of the ring buffer. Out: text for the output, errors, counts of losses.
+//! Nothing here waits: the session's loop calls it.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | `world` | what the interpreter asks, answered by globals, host and kernel |
+//! | [`globals`] | operations on globals, by storage class |
+//! | [`handler_effects`] | which globals and locks a handler touches, found once |
+//! | `locks`, `deltas` | locks while a handler runs; the last per-CPU deltas |
+//! | [`host`] | intrinsics that ask the machine |
+//! | [`display`], [`message`] | unread globals at the end; texts of run-time errors |
 
 mod deltas;
+pub mod display;
+pub mod globals;
+pub mod handler_effects;
+pub mod host;
 mod locks;
+pub mod message;
 mod world;
 
 use world::World;
@@ -19,20 +36,20 @@ use spile_ir::interp::{Env, MemGlobals, ScriptError, Value};
 use spile_ir::marks::Marks;
 use spile_ir::{HandlerId, Program, SiteId, Stream};
 
-use crate::account::Account;
-use crate::commands::Commands;
-use crate::deferred::Deferred;
-use crate::globals::Texts;
-use crate::host::Host;
-use crate::kernel_side::Kernel;
-use crate::message;
-use crate::needs::{self, Needs};
-use crate::output::Output;
-use crate::present::Task;
-use crate::record::{self, Field, Piece};
-use crate::report::Hits;
-use crate::symbolic::Symbolizer;
-use crate::user_files::UserFiles;
+use crate::controller::globals::Texts;
+use crate::controller::host::Host;
+use crate::io::commands::Commands;
+use crate::session::account::Account;
+use crate::shared::kernel_state::Kernel;
+use crate::text::deferred::Deferred;
+
+use crate::controller::handler_effects::Needs;
+use crate::io::output::Output;
+use crate::machine::existing_tasks::Task;
+use crate::session::report::Hits;
+use crate::shared::ring_record::{self, Field, Piece};
+use crate::text::symbolic::Symbolizer;
+use crate::text::user_files::UserFiles;
 
 /// Controller handlers and everything that they touch.
 pub struct Controller {
@@ -84,7 +101,7 @@ impl Controller {
         if kernel.is_some() {
             texts.note(&program, &Marks::of(&program, &Symbolic::made_in_kernel));
         }
-        let mut needs = needs::of_program(&program, kernel.as_ref().map(Kernel::layout));
+        let mut needs = handler_effects::of_program(&program, kernel.as_ref().map(Kernel::layout));
         for needs in &mut needs {
             // Put back, marks of texts would be the texts.
             if needs.taken.iter().any(|g| texts.marks(*g)) {
@@ -263,7 +280,7 @@ impl Controller {
 
     /// Where marks for texts of stacks are known by that word, and files of programs by these
     /// maps.
-    pub fn set_mark(&mut self, word: [u8; crate::deferred::WORD], files: Option<UserFiles>) {
+    pub fn set_mark(&mut self, word: [u8; crate::text::deferred::WORD], files: Option<UserFiles>) {
         let limits = &self.world.program.limits;
         let most = (limits.maxstringlen as usize, limits.maxbacktrace as usize);
         self.world.texts.symbolic = Symbolizer::new(word, most, files);
@@ -331,7 +348,7 @@ impl Controller {
         let Some(deferred) = &mut self.deferred else {
             return;
         };
-        let Ok((_, mut pieces)) = record::open(bytes, &self.shapes) else {
+        let Ok((_, mut pieces)) = ring_record::open(bytes, &self.shapes) else {
             return;
         };
         let Some(Ok(piece)) = pieces.next_if_early() else {
@@ -360,7 +377,7 @@ impl Controller {
 
     /// The process that a record says has become a program, and when.
     pub fn executed(&self, bytes: &[u8]) -> Option<(u32, u64)> {
-        record::executed(bytes, &self.shapes)
+        ring_record::executed(bytes, &self.shapes)
     }
 
     /// Prints one record of the kernel.
@@ -368,7 +385,7 @@ impl Controller {
         self.records += 1;
         let program = Rc::clone(&self.world.program);
         let shapes = Rc::clone(&self.shapes);
-        let Ok((_, pieces)) = record::open(bytes, &shapes) else {
+        let Ok((_, pieces)) = ring_record::open(bytes, &shapes) else {
             self.account.malformed += 1;
             return;
         };
@@ -403,7 +420,7 @@ impl Controller {
                         }
                     }
                 },
-                Err(record::Malformed) => self.account.malformed += 1,
+                Err(ring_record::Malformed) => self.account.malformed += 1,
             }
         }
     }
@@ -511,7 +528,7 @@ impl Controller {
 
     /// Prints the globals that no handler reads.
     pub fn display_globals(&mut self) {
-        let text = crate::display::text(&mut self.world.globals());
+        let text = crate::controller::display::text(&mut self.world.globals());
         self.out.push(&text);
     }
 }
@@ -611,7 +628,7 @@ mod tests {
             critical: None,
         };
         let kernel = Kernel::plain(&layout, vec![vec![]]);
-        let out = Output::open(crate::output::Target::Memory, None).unwrap();
+        let out = Output::open(crate::io::output::Target::Memory, None).unwrap();
         Controller::new(Rc::new(program), Some(kernel), out, 0, true)
     }
 

@@ -1,69 +1,33 @@
 //! A session: load, attach, consume, print, run controller handlers, count what was lost,
 //! tear down.
 //!
+//! In: a compiled [`Object`](spile_bpf::layout::Object), the IR of the controller's handlers, and
+//! [`Options`]. Out: the script's output, and an [`Outcome`] with its [`Account`]. Invariants: everything
+//! lives in descriptors of this process, so nothing stays behind however it ends; whatever is lost is
+//! counted. Nothing here parses scripts or generates code.
+//!
 //! | module | its one job |
 //! |---|---|
-//! | [`session`], `options` | the whole run, and the event loop; how it is to run |
-//! | [`controller`] | controller handlers, and what kernel handlers sent |
-//! | [`globals`] | operations on globals, by storage class |
-//! | [`kernel_side`], [`drain`], [`elements`], [`grace`], [`needs`], [`urgent`], `critical` | locks and per-CPU deltas |
-//! | [`state`], [`maps`], [`record`] | state memory, hash maps and records as typed values |
-//! | [`load`], `object`, `code`, `probed` | attaching; maps and programs into the kernel (`side_by_side`: by several threads; [`tables`]: maps ahead); files that change meanwhile |
-//! | `tree`, `words`, [`namespaces`] | what kernel handlers read of the session: the target's processes, clock, zone |
-//! | [`account`], [`report`], [`message`], [`display`] | what is told at the end, and errors |
-//! | [`events`], [`child`], [`input`], [`output`], `patience`, [`prometheus`] | the outside world |
-//! | [`host`], `present`, [`kmem`], [`clock`] | intrinsics of controller handlers; processes that are there already |
-pub mod account;
-pub mod child;
-pub mod clock;
-mod code;
-pub mod commands;
+//! | [`session`] | the whole run: its options, event loop, account and reports |
+//! | [`load`] | brings maps and programs into the kernel |
+//! | `attach` | attaches programs to code and perf events |
+//! | [`controller`] | runs the controller's handlers, on its own globals and the kernel's |
+//! | [`shared`] | memory that programs and the controller share |
+//! | [`machine`] | clocks, processes and kernel memory |
+//! | [`text`] | texts that only the controller can make: stacks, symbols, user memory |
+//! | [`io`] | output, input, child processes, `procfs` files, scrapes |
+//! | [`error`] | why a session could not start or go on |
+pub(crate) mod attach;
 pub mod controller;
-mod critical;
-pub mod deferred;
-pub mod display;
-pub mod drain;
-pub mod elements;
 pub mod error;
-pub mod events;
-pub mod globals;
-pub mod grace;
-mod held;
-pub mod host;
-pub mod input;
-pub mod kernel_files;
-pub mod kernel_side;
-pub mod kmem;
+pub mod io;
 pub mod load;
-pub mod maps;
-pub mod message;
-pub mod namespaces;
-pub mod needs;
-mod object;
-mod options;
-pub mod output;
-pub mod pages;
-mod patience;
-mod perf;
-mod prepare;
-mod present;
-mod probed;
-pub mod procfs;
-pub mod prometheus;
-pub mod record;
-mod records;
-pub mod report;
+pub mod machine;
 pub mod session;
-mod side_by_side;
-pub mod state;
-pub mod symbolic;
-pub mod tables;
-mod tree;
-pub mod urgent;
-pub mod user_files;
-mod words;
+pub mod shared;
+pub mod text;
 
-pub use account::Account;
+pub use attach::staleness::FileState;
 pub use error::Error;
-pub use probed::FileState;
+pub use session::account::Account;
 pub use session::{Options, Outcome, Outside, Session, Target};

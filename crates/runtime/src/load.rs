@@ -1,7 +1,18 @@
 //! Loads a compiled object and attaches its programs. Everything lives in descriptors of this
 //! process: nothing is pinned, so nothing stays behind, however it ends.
 //!
-//! `object` brings maps and programs into the kernel; here is what its refusals mean.
+//! In: the compiler's object. Out: [`Loaded`], then [`Links`], whose end detaches. A refusal of the verifier
+//! becomes an error that names the line of the script.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | `object` | brings maps and programs into the kernel |
+//! | [`map_prealloc`] | makes maps while code is still being generated |
+//! | `parallel` | work that the kernel takes long for, by several threads |
+
+pub mod map_prealloc;
+pub(crate) mod object;
+pub(crate) mod parallel;
 
 use std::collections::HashMap;
 use std::io;
@@ -15,14 +26,14 @@ use spile_kernel::bpf::{
 use spile_kernel::perf::{Event, PerfEvent};
 use spile_kernel::tracepoints::security_modules;
 
-use crate::code::{self, Means};
+use crate::attach::code::{self, Means};
+use crate::attach::perf_events;
 use crate::error::Error;
-use crate::object::{self, InKernel, Refusal};
-use crate::perf;
+use crate::load::map_prealloc::Tables;
+use crate::load::object::{InKernel, Refusal};
+use crate::load::parallel::side_by_side;
 use crate::session::Compile;
-use crate::side_by_side::side_by_side;
-use crate::state::State;
-use crate::tables::Tables;
+use crate::shared::state::State;
 
 /// Most lines of a verifier's log in a message.
 const LOG_LINES: usize = 25;
@@ -222,7 +233,7 @@ impl Loaded {
             {
                 let only = Some(process);
                 self.with_program(&info.name, |fd| {
-                    perf::watch_program(watch, path, only, fd, &mut links.processes)
+                    perf_events::watch_program(watch, path, only, fd, &mut links.processes)
                 })??;
             }
         }
@@ -336,7 +347,7 @@ pub struct Links {
     points: Vec<OwnedFd>,
     counted: Vec<PerfEvent>,
     /// Memory of those that run a program.
-    pub(crate) processes: perf::Processes,
+    pub(crate) processes: perf_events::Processes,
     /// Places in code that could not be probed.
     pub(crate) refused: Vec<Refused>,
     /// How programs at code are attached, for `-v`.
@@ -434,7 +445,7 @@ fn attach(
             }
         }
         Attach::TraceEvent { name, id } => {
-            let (event, link) = perf::trace_event(*id, fd)
+            let (event, link) = perf_events::trace_event(*id, fd)
                 .map_err(|e| Error::Attach(format!("trace event raw_syscalls/{name}"), e))?;
             links.fds.push(link);
             links.events.push(event);
@@ -445,17 +456,17 @@ fn attach(
             sample,
             of,
         } => {
-            let tasks = perf::tasks(*of, how.target);
+            let tasks = perf_events::tasks(*of, how.target);
             for config in configs {
                 let event = Event {
                     ty: *ty,
                     config: *config,
                 };
-                let to = match perf::waits(event) {
+                let to = match perf_events::waits(event) {
                     true => &mut links.events,
                     false => &mut links.counted,
                 };
-                perf::sample(event, *sample, tasks, fd, to)?;
+                perf_events::sample(event, *sample, tasks, fd, to)?;
             }
         }
         Attach::Switch(counters) => {
@@ -465,7 +476,7 @@ fn attach(
                     ty: *ty,
                     config: *config,
                 };
-                perf::count(event, map, &mut links.counted)?;
+                perf_events::count(event, map, &mut links.counted)?;
             }
             let link = raw_tracepoint_open(Some("sched_switch"), fd);
             let what = || "switches of tasks".to_owned();
@@ -495,7 +506,7 @@ fn attach(
             let what = || how.point.to_owned();
             links.fds.push(link.map_err(|e| refused(what(), e))?);
         }
-        Attach::Watch(watch) => perf::watch(watch, fd, links)?,
+        Attach::Watch(watch) => perf_events::watch(watch, fd, links)?,
         Attach::OnDemand => {}
     }
     Ok(())

@@ -8,9 +8,25 @@
 //! account closes the session.
 //! Before any handler of the controller runs, all records that the kernel sent so far are
 //! printed, so output has the order of events.
+//!
+//! In: a loaded object, the controller's handlers, and what runs beside them (a command, a process).
+//! Out: an [`Outcome`]. No text is made here; that is [`crate::controller`]'s and [`crate::text`]'s.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | `options` | how a session is to run |
+//! | `prepare`, `arm` | what comes before handlers run, and before ordinary events may hit |
+//! | [`events`] | what the loop waits for |
+//! | `intake` | when records of the ring buffer are taken |
+//! | [`account`], [`report`] | what was lost; what each probe cost |
 
+pub mod account;
 mod arm;
-mod records;
+pub mod events;
+pub(crate) mod intake;
+pub(crate) mod options;
+pub(crate) mod prepare;
+pub mod report;
 
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -22,30 +38,30 @@ use spile_bpf::layout::{Object, percpu, shared};
 use spile_ir::{Event, HandlerId, Program, ProgramFacts};
 use spile_kernel::bpf::Ring;
 
-use crate::account::Account;
-use crate::child::Watched;
-use crate::clock;
-use crate::code;
+use crate::attach::code;
+use crate::attach::staleness::Probed;
 use crate::controller::Controller;
-use crate::deferred::Deferred;
 use crate::error::Error;
-use crate::events::{Events, Signal, Signals, Source, Timer};
-use crate::input::{Input, Typed};
-use crate::kernel_side::Kernel;
+use crate::io::child::Watched;
+use crate::io::input::{Input, Typed};
+use crate::io::output::{self, Output};
+use crate::io::patience::Patience;
+use crate::io::procfs::{self, Files};
+use crate::io::prometheus::{Next, Server, Wants};
 use crate::load::{self, Links, Loaded};
-use crate::namespaces::Numbers;
-pub use crate::options::{Armed, Compile, Options, Outside, Target};
-use crate::output::{self, Output};
-use crate::patience::Patience;
-use crate::prepare::{files, follow, user_files};
-use crate::probed::Probed;
-use crate::procfs::{self, Files};
-use crate::prometheus::{Next, Server, Wants};
-use crate::report::{self, CycleClock, Hits};
-use crate::state::State;
-use crate::symbolic;
-use crate::tree;
-use crate::words;
+use crate::machine::clock;
+use crate::machine::pid_namespace::Numbers;
+use crate::session::account::Account;
+use crate::session::events::{Events, Signal, Signals, Source, Timer};
+pub use crate::session::options::{Armed, Compile, Options, Outside, Target};
+use crate::session::prepare::{files, follow, user_files};
+use crate::session::report::{CycleClock, Hits};
+use crate::shared::init;
+use crate::shared::kernel_state::Kernel;
+use crate::shared::process_tree;
+use crate::shared::state::State;
+use crate::text::deferred::Deferred;
+use crate::text::symbolic;
 
 /// How often the counters that the kernel cannot wake anybody for are looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -128,18 +144,18 @@ impl Session {
         let deferred = marks.then(Deferred::new).flatten();
         let tree = object.and_then(|o| o.layout.tree);
         let prepare = |state: &State| {
-            words::set_shared_words(state, target);
+            init::set_shared_words(state, target);
             if let (Some(at), Ok(pid @ 1..)) = (tree, u32::try_from(target)) {
-                tree::mark(state, at, pid);
+                process_tree::mark(state, at, pid);
             }
             let words = object.and_then(|o| o.layout.stacks.as_ref());
             if let Some(words) = words.filter(|w| w.kernel) {
                 symbolic::set_stack_words(state, words);
             }
             if object.is_some_and(|o| o.layout.pages) {
-                words::set_page_words(state);
+                init::set_page_words(state);
             }
-            words::set_mark(state, deferred.as_ref());
+            init::set_mark(state, deferred.as_ref());
         };
         let (with_lines, without) = (options.with_lines.take(), options.without.take());
         let ahead = options.ahead.take();
@@ -156,7 +172,7 @@ impl Session {
             probed.unchanged()?;
             let (l, state) = loaded.insert((l, state));
             if let (Some(at), Target::Pid(pid)) = (tree, &options.target) {
-                tree::mark_descendants(state, at, pid.unsigned_abs());
+                process_tree::mark_descendants(state, at, pid.unsigned_abs());
             }
             // No handler runs yet.
             if let Some(object) = object {

@@ -12,7 +12,8 @@ use spile_ir::{
     BinOp, Block, BlockId, Body, Event, FormatId, Global, GlobalId, GlobalKind, Handler, Inst,
     Intrinsic, Program, Reg, Site, SiteId, Stream, Term, Ty, Val,
 };
-use spile_runtime::{Options, Outcome, Session, Target, output};
+use spile_runtime::io::output;
+use spile_runtime::{Options, Outcome, Session, Target};
 
 /// `%d\n`
 const NUMBER: FormatId = FormatId(0);

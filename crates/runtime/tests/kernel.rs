@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use spile_bpf::layout::{Features, Interrupts, KernelOffsets, Options as Machine};
 use spile_ir::Program;
-use spile_runtime::{Error, Options, Outcome, Session, Target, output};
+use spile_runtime::io::output;
+use spile_runtime::{Error, Options, Outcome, Session, Target};
 
 /// A call without effect that hardly anything makes: what others skip is counted too.
 const NR: i64 = libc::SYS_sched_get_priority_min;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spile_bpf::layout::{Features, Large, Options, PerCpuArray, Place};
 use spile_ir::interp::Cell;
 use spile_ir::reader;
-use spile_runtime::maps::{KernelMap, Table};
+use spile_runtime::shared::maps::{KernelMap, Table};
 
 use crate::directed::{load_with, script};
 use crate::machine::{Contents, Kernel, Outcome, go_to, options};

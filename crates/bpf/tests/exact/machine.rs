@@ -12,12 +12,12 @@ use spile_ir::interp::{Cell, Value};
 use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, StatsSpec};
 use spile_kernel::bpf::{Ring, test_run};
 use spile_kernel::machine::{online_cpus, possible_cpus};
-use spile_runtime::drain::{self, Deltas};
-use spile_runtime::elements::LargeElements;
 use spile_runtime::load::Loaded;
-use spile_runtime::maps::{Fields, KernelMap, Table};
-use spile_runtime::record::{self, Field};
-use spile_runtime::state::{State, cell_bytes, read_cell, read_keys, word_of};
+use spile_runtime::shared::drain::{self, Deltas};
+use spile_runtime::shared::large_arrays::LargeElements;
+use spile_runtime::shared::maps::{Fields, KernelMap, Table};
+use spile_runtime::shared::ring_record::{self, Field};
+use spile_runtime::shared::state::{State, cell_bytes, read_cell, read_keys, word_of};
 
 /// What a global holds: one value, or elements by key.
 #[derive(Debug, Clone, PartialEq)]
@@ -303,7 +303,7 @@ impl<'p> Kernel<'p> {
 
     fn read(&self, bytes: &[u8], out: &mut Vec<u8>, outcome: &mut Outcome) {
         let shapes = &self.object.layout.records;
-        let (_, pieces) = record::open(bytes, shapes).expect("a record");
+        let (_, pieces) = ring_record::open(bytes, shapes).expect("a record");
         for piece in pieces {
             let piece = piece.expect("a piece");
             let fields: Vec<Value> = piece
@@ -336,8 +336,12 @@ impl<'p> Kernel<'p> {
                     outcome.callers.push(Vec::new());
                 }
                 RecordWhat::Rethrown { kinds, .. } => {
-                    let e = spile_runtime::message::rethrown(kinds, &piece.fields, self.program)
-                        .expect("an error with callers");
+                    let e = spile_runtime::controller::message::rethrown(
+                        kinds,
+                        &piece.fields,
+                        self.program,
+                    )
+                    .expect("an error with callers");
                     outcome.errors.push((e.message, e.site));
                     outcome.callers.push(e.callers);
                 }
@@ -365,7 +369,7 @@ pub fn go_to(n: u64) {
 /// What a full array of this kind says.
 pub fn overflow(program: &Program, g: spile_ir::GlobalId) -> String {
     let global = &program.globals[g.index()];
-    spile_runtime::message::overflow(&global.name, &global.kind)
+    spile_runtime::controller::message::overflow(&global.name, &global.kind)
 }
 
 fn message(kind: ErrorKind, fields: &[Value], program: &Program) -> String {

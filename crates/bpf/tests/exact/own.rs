@@ -2,7 +2,7 @@
 
 use spile_bpf::layout::{Features, Options, percpu};
 use spile_ir::reader;
-use spile_runtime::state::State;
+use spile_runtime::shared::state::State;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

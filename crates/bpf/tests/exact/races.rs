@@ -9,7 +9,7 @@ use rustix::process::{Pid, getpid, test_kill_process};
 use spile_bpf::layout::percpu;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::{Program, reader};
-use spile_runtime::grace::Grace;
+use spile_runtime::shared::grace::Grace;
 
 use crate::machine::{Absent, Contents, Kernel, Outcome, go_to};
 

@@ -6,8 +6,8 @@ use spile_ir::GlobalId;
 use spile_ir::interp::Fault;
 
 use super::Controller;
-use crate::kernel_side::Kernel;
-use crate::message;
+use crate::controller::message;
+use crate::shared::kernel_state::Kernel;
 
 impl Controller {
     /// Reports what a drain could not keep.

@@ -4,10 +4,10 @@ use spile_ir::GlobalId;
 use spile_ir::interp::Fault;
 
 use super::Controller;
-use crate::critical::Missed;
-use crate::globals::Raw;
-use crate::needs::Needs;
-use crate::urgent::Urgent;
+use crate::controller::globals::Raw;
+use crate::controller::handler_effects::Needs;
+use crate::shared::critical_section::Missed;
+use crate::shared::realtime_guard::Urgent;
 
 impl Controller {
     /// Takes the locks, with urgency, which is given; nothing where one could not be had, which is

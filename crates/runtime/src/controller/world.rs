@@ -9,11 +9,11 @@ use spile_ir::intrinsics::Intrinsic;
 use spile_ir::stats::Stat;
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Program, SortKey, SortSpec, Space, Stream, Ty};
 
-use crate::globals::{Globals, Raw, Texts};
-use crate::host::Host;
-use crate::kernel_side::Kernel;
-use crate::needs::Needs;
-use crate::tree;
+use crate::controller::globals::{Globals, Raw, Texts};
+use crate::controller::handler_effects::Needs;
+use crate::controller::host::Host;
+use crate::shared::kernel_state::Kernel;
+use crate::shared::process_tree;
 
 /// What the interpreter asks.
 pub(super) struct World {
@@ -204,7 +204,7 @@ impl Env for World {
         if let (Intrinsic::InTree, [pid]) = (f, args) {
             let kernel = self.kernel.as_ref();
             let tree = kernel.and_then(|k| Some((k.state(), k.layout().tree?)));
-            let has = tree.is_some_and(|(state, at)| tree::has(state, at, pid.as_long()));
+            let has = tree.is_some_and(|(state, at)| process_tree::has(state, at, pid.as_long()));
             return Ok(Value::Long(i64::from(has)));
         }
         if let (Intrinsic::ValueSet | Intrinsic::ValueAppend, [text]) = (f, args) {

@@ -4,10 +4,10 @@ use spile_ir::Event;
 use spile_kernel::machine::boottime_ns;
 
 use super::{Session, system};
-use crate::code;
+use crate::attach::code;
 use crate::error::Error;
-use crate::namespaces::Numbers;
-use crate::present;
+use crate::machine::existing_tasks;
+use crate::machine::pid_namespace::Numbers;
 
 impl Session {
     /// Lets kernel handlers run and starts timers, the commands of `begin` and that of `-c`.
@@ -93,7 +93,7 @@ impl Session {
         if !threads && !wanted(false) {
             return;
         }
-        let Some(tasks) = present::all(threads, since) else {
+        let Some(tasks) = existing_tasks::all(threads, since) else {
             let text =
                 "processes that are there already are not known: kernel memory cannot be read";
             return self.warn_of(text);

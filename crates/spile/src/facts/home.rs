@@ -8,7 +8,7 @@ use std::sync::Arc;
 use spile_debuginfo::{Absent, LocBinary, LocOp as Op, Location, Module as File};
 use spile_ir::{CodePlace, Space};
 use spile_kernel::symbols::Symbols;
-use spile_runtime::kernel_files::{At, Loaded};
+use spile_runtime::text::kernel_files::{At, Loaded};
 use spile_sema::facts::{KernelVar, Loc, LocOp};
 
 /// Whose code a file has.

@@ -8,7 +8,7 @@ use spile_debuginfo::{Image, Module as File, Search, Wanted};
 use spile_ir::CodePlace;
 use spile_kernel::functions::{self, Functions};
 use spile_kernel::symbols::Symbols;
-use spile_runtime::kernel_files::{Loaded, build_id};
+use spile_runtime::text::kernel_files::{Loaded, build_id};
 use spile_sema::facts::{CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Module, Variable};
 
 use super::dwarf::{Asked, Known};

@@ -8,7 +8,8 @@ pub mod system;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use spile_runtime::{Outcome, Outside, output, session};
+use spile_runtime::io::output;
+use spile_runtime::{Outcome, Outside, session};
 
 use crate::cli::Cli;
 use crate::passes::{self, End, Script};

@@ -18,7 +18,7 @@ use spile_kernel::syscalls::{self, Abi};
 use spile_profile::model::{End, Header, Options, Profile as Account, Snapshot};
 use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
-use spile_runtime::namespaces::Numbers;
+use spile_runtime::machine::pid_namespace::Numbers;
 
 use self::kept::Kept;
 use self::rows::{Rows, Who};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use spile_kernel::btf::Btf;
 use spile_kernel::process::of_thread;
-use spile_runtime::kmem::KernelMemory;
-use spile_runtime::namespaces::Numbers;
+use spile_runtime::machine::kernel_memory::KernelMemory;
+use spile_runtime::machine::pid_namespace::Numbers;
 
 use crate::report::{Failure, fail};
 

@@ -1,0 +1,245 @@
+//! Opens perf events, with programs on them: on every CPU, or in all threads of a process.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use spile_ir::{PerfOf, Sample, WatchOf};
+use spile_kernel::bpf::{Errno, Map, perf_link};
+use spile_kernel::machine::{monotonic_ns, online_cpus};
+use spile_kernel::perf::{
+    Event, PerfError, PerfEvent, Sampling, TYPE_SOFTWARE, TYPE_TRACEPOINT, Target, Watch,
+};
+use spile_kernel::process::{exists, running, start_of};
+
+use crate::error::Error;
+use crate::load::Links;
+
+/// The process whose events are meant; none: everybody's.
+pub fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
+    match of {
+        PerfOf::All => None,
+        // Analysis made sure that there is one.
+        PerfOf::Target => target,
+        PerfOf::Process(pid) => Some(pid),
+    }
+}
+
+/// Whether the kernel waits for a grace period when such an event is closed. It does at trace events
+/// and code; those before tracepoints in `enum perf_type_id`, caches and raw ones it only takes off
+/// their processor.
+pub fn waits(event: Event) -> bool {
+    const HARDWARE: u32 = 0;
+    const CACHE: u32 = 3;
+    const RAW: u32 = 4;
+    !matches!(event.ty, HARDWARE | TYPE_SOFTWARE | CACHE | RAW)
+}
+
+/// Opens an event that calls a program.
+pub fn sample(
+    event: Event,
+    sample: Sample,
+    process: Option<u32>,
+    program: BorrowedFd<'_>,
+    links: &mut Vec<PerfEvent>,
+) -> Result<(), Error> {
+    let sampling = match sample {
+        Sample::Period(n) => Sampling::Period(n),
+        Sample::Freq(n) => Sampling::Frequency(n),
+    };
+    everywhere(process, links, |target| {
+        let opened = PerfEvent::open(event, target, sampling)?;
+        started(opened, program)
+    })
+    .map_err(|errno| not_there(event, errno))
+}
+
+/// Attaches a program to a trace event by its number in tracefs: on all CPUs, whichever the perf
+/// event is for, and whether or not it counts.
+pub fn trace_event(id: u64, program: BorrowedFd<'_>) -> std::io::Result<(PerfEvent, OwnedFd)> {
+    let event = Event {
+        ty: TYPE_TRACEPOINT,
+        config: id,
+    };
+    let cpu = online_cpus().first().copied().unwrap_or(0);
+    let event = PerfEvent::open(event, Target::Cpu(cpu), Sampling::Count)
+        .map_err(|e| std::io::Error::from(e.errno))?;
+    let link = perf_link(program, event.as_fd(), 0).map_err(crate::attach::code::into_io)?;
+    Ok((event, link))
+}
+
+/// Counts an event on every CPU, where programs find it in a map.
+pub fn count(event: Event, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(), Error> {
+    let wrong = |e| crate::load::refused(name(event), e);
+    let map = Map::new(map).map_err(wrong)?;
+    for cpu in online_cpus() {
+        let opened = PerfEvent::open(event, Target::Cpu(cpu), Sampling::Count).and_then(|opened| {
+            opened.enable()?;
+            Ok(opened)
+        });
+        match opened {
+            Ok(opened) => {
+                let fd = opened.as_fd().as_raw_fd();
+                map.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), 0)
+                    .map_err(wrong)?;
+                links.push(opened);
+            }
+            // The CPU went away meanwhile.
+            Err(e) if e.errno == Errno::NODEV => {}
+            Err(e) => return Err(not_there(event, e.errno)),
+        }
+    }
+    Ok(())
+}
+
+/// The watches of memory of processes that run a program, by process. They end with what the
+/// process runs; its children inherit them.
+#[derive(Default)]
+pub struct Processes(HashMap<u32, Watches>);
+
+/// Of more processes than this those that ended are closed. Children of theirs that are left are
+/// watched up to then: nothing tells whether there are any.
+const MOST: usize = 256;
+
+/// Those of one process.
+struct Watches {
+    /// All were opened after this moment of the monotonic clock.
+    since: u64,
+    events: Vec<PerfEvent>,
+}
+
+impl Processes {
+    /// A process became a program at that time: whether its watches are to be opened.
+    pub fn became(&mut self, pid: u32, ns: u64) -> bool {
+        if self.0.get(&pid).is_some_and(|w| w.since > ns) {
+            return false;
+        }
+        self.0.remove(&pid);
+        if self.0.len() > MOST {
+            self.0.retain(|pid, _| exists(*pid));
+        }
+        true
+    }
+}
+
+/// Watches memory of the kernel, of a process, or of all that run a program.
+pub fn watch(
+    watch: &spile_ir::Watch,
+    program: BorrowedFd<'_>,
+    links: &mut Links,
+) -> Result<(), Error> {
+    let process = match &watch.of {
+        WatchOf::Kernel => None,
+        WatchOf::Process(pid) => Some(*pid),
+        WatchOf::Program(path) => {
+            return watch_program(watch, path, None, program, &mut links.processes);
+        }
+    };
+    let done = watch_at(watch, watch.address, process, program, &mut links.events);
+    done.map_err(|errno| unwatched(watch, watch.address, errno))
+}
+
+/// Watches memory of the processes that run a program, or of one of them only.
+pub fn watch_program(
+    watch: &spile_ir::Watch,
+    path: &str,
+    only: Option<u32>,
+    program: BorrowedFd<'_>,
+    all: &mut Processes,
+) -> Result<(), Error> {
+    let (path, since) = (Path::new(path), monotonic_ns().unsigned_abs());
+    let wanted = match only {
+        Some(pid) => start_of(path, pid)
+            .map(|start| (pid, start))
+            .into_iter()
+            .collect(),
+        None => running(path),
+    };
+    for (pid, start) in wanted {
+        let address = start.wrapping_add(watch.address);
+        let entry = all.0.entry(pid);
+        let watches = entry.or_insert(Watches {
+            since,
+            events: Vec::new(),
+        });
+        match watch_at(watch, address, Some(pid), program, &mut watches.events) {
+            // It ended meanwhile.
+            Err(Errno::SRCH) => {}
+            done => done.map_err(|errno| unwatched(watch, address, errno))?,
+        }
+    }
+    Ok(())
+}
+
+fn watch_at(
+    watch: &spile_ir::Watch,
+    address: u64,
+    process: Option<u32>,
+    program: BorrowedFd<'_>,
+    links: &mut Vec<PerfEvent>,
+) -> Result<(), Errno> {
+    let memory = Watch {
+        address,
+        length: watch.length,
+        reads: watch.reads,
+    };
+    everywhere(process, links, |target| {
+        started(PerfEvent::open_watch(&memory, target)?, program)
+    })
+}
+
+fn unwatched(watch: &spile_ir::Watch, address: u64, errno: Errno) -> Error {
+    let what = format!("{} bytes of memory at {address:#x}", watch.length);
+    Error::Attach(what, errno.into())
+}
+
+fn name(event: Event) -> String {
+    format!("perf event of type {} config {}", event.ty, event.config)
+}
+
+/// What a failure to open an event means.
+fn not_there(event: Event, errno: Errno) -> Error {
+    let missing = matches!(errno, Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV);
+    match missing && event.ty != TYPE_SOFTWARE {
+        true => Error::NoCounter(name(event)),
+        false => Error::Attach(name(event), errno.into()),
+    }
+}
+
+/// Opens on every online CPU what `open` gives, or in all threads of a process.
+fn everywhere(
+    process: Option<u32>,
+    links: &mut Vec<PerfEvent>,
+    open: impl Fn(Target) -> Result<PerfEvent, PerfError>,
+) -> Result<(), Errno> {
+    let Some(pid) = process else {
+        for cpu in online_cpus() {
+            match open(Target::Cpu(cpu)) {
+                Ok(opened) => links.push(opened),
+                // The CPU went away meanwhile.
+                Err(e) if e.errno == Errno::NODEV && !links.is_empty() => {}
+                Err(e) => return Err(e.errno),
+            }
+        }
+        return Ok(());
+    };
+    let threads = spile_kernel::process::threads(pid);
+    if threads.is_empty() {
+        return Err(Errno::SRCH);
+    }
+    for tid in threads {
+        match open(Target::Task(tid)) {
+            Ok(opened) => links.push(opened),
+            // The thread ended meanwhile.
+            Err(e) if e.errno == Errno::SRCH && tid != pid => {}
+            Err(e) => return Err(e.errno),
+        }
+    }
+    Ok(())
+}
+
+fn started(opened: PerfEvent, program: BorrowedFd<'_>) -> Result<PerfEvent, PerfError> {
+    opened.set_bpf(program)?;
+    opened.enable()?;
+    Ok(opened)
+}

@@ -1,0 +1,165 @@
+//! Globals that are written and never read print themselves at the end, in SystemTap's forms.
+
+use std::cmp::Reverse;
+
+use spile_ir::fmt::escape_text;
+use spile_ir::interp::{Cell, Element, Value};
+use spile_ir::stats::Stat;
+use spile_ir::{ElemTy, Extract, GlobalId, GlobalKind, StatsSpec};
+
+use crate::controller::globals::Globals;
+
+/// The text of all globals that are to be shown.
+pub fn text(globals: &mut Globals<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (i, global) in globals
+        .program
+        .globals
+        .iter()
+        .enumerate()
+        .filter(|(_, g)| g.display)
+    {
+        // A private global's name goes on with its file.
+        let name = global.name.split('@').next().unwrap_or_default();
+        // What cannot be read has been reported where it failed.
+        let _ = show(globals, GlobalId(i as u32), name, &global.kind, &mut out);
+    }
+    out
+}
+
+fn show(
+    globals: &mut Globals<'_>,
+    g: GlobalId,
+    name: &str,
+    kind: &GlobalKind,
+    out: &mut Vec<u8>,
+) -> Result<(), spile_ir::interp::Fault> {
+    match kind {
+        GlobalKind::Scalar(_) => {
+            let value = Cell::Scalar(globals.gload(g)?);
+            line(name, &[], &whole(globals, value), None, out);
+        }
+        GlobalKind::Stats(spec) => match globals.stat_get(g, &[])? {
+            Some(stat) if stat.extract(Extract::Count).is_ok_and(|n| n > 0) => {
+                line(name, &[], &Cell::Stats(stat), Some(spec), out);
+            }
+            _ => out.extend_from_slice(format!("{name} @count=0\n").as_bytes()),
+        },
+        GlobalKind::Array { value, .. } => {
+            let spec = match value {
+                ElemTy::Stats(spec) => Some(spec),
+                ElemTy::Scalar(_) => None,
+            };
+            let mut elements = globals.elements(g, &[])?;
+            for e in &mut elements {
+                e.cell = whole(globals, e.cell.clone());
+            }
+            elements.sort_by_key(|e: &Element| Reverse(e.cell.value()));
+            for e in &elements {
+                line(name, &e.keys, &e.cell, spec, out);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A value with the texts that it stands for.
+fn whole(globals: &Globals<'_>, cell: Cell) -> Cell {
+    match cell {
+        Cell::Scalar(Value::Str(s)) => {
+            let text = globals.texts.symbolic.fill(&s);
+            Cell::Scalar(Value::from(&*text))
+        }
+        other => other,
+    }
+}
+
+/// `name=5`, `name["k",1]="v"`, `name @count=...`, with a histogram below.
+fn line(name: &str, keys: &[Value], cell: &Cell, spec: Option<&StatsSpec>, out: &mut Vec<u8>) {
+    out.extend_from_slice(name.as_bytes());
+    for (i, key) in keys.iter().enumerate() {
+        out.push(if i == 0 { b'[' } else { b',' });
+        value(key, out);
+    }
+    if !keys.is_empty() {
+        out.push(b']');
+    }
+    match cell {
+        Cell::Scalar(v) => {
+            out.push(b'=');
+            value(v, out);
+            out.push(b'\n');
+        }
+        Cell::Stats(stat) => {
+            statistic(stat, spec, out);
+            if let Some(hist) = spec.and_then(|s| s.hist) {
+                out.extend_from_slice(hist.draw(&stat.buckets).as_bytes());
+            }
+        }
+    }
+}
+
+fn value(v: &Value, out: &mut Vec<u8>) {
+    match v {
+        Value::Long(n) => out.extend_from_slice(n.to_string().as_bytes()),
+        Value::Str(s) => {
+            out.push(b'"');
+            out.extend_from_slice(&escape_text(s));
+            out.push(b'"');
+        }
+    }
+}
+
+/// Only what the statistic keeps is told: the rest has no value.
+fn statistic(stat: &Stat, spec: Option<&StatsSpec>, out: &mut Vec<u8>) {
+    let kept = |f: fn(&StatsSpec) -> bool| spec.is_none_or(f);
+    let parts = [
+        ("count", Extract::Count, true),
+        ("min", Extract::Min, kept(|s| s.min)),
+        ("max", Extract::Max, kept(|s| s.max)),
+        ("sum", Extract::Sum, kept(|s| s.sum || s.variance)),
+        ("avg", Extract::Avg, kept(|s| s.sum || s.variance)),
+    ];
+    for (name, what, _) in parts.into_iter().filter(|(_, _, kept)| *kept) {
+        let n = stat.extract(what).unwrap_or(0);
+        out.extend_from_slice(format!(" @{name}={n}").as_bytes());
+    }
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        let mut stat = Stat::default();
+        stat.add(None, 4);
+        let spec = StatsSpec {
+            sum: true,
+            min: true,
+            max: true,
+            ..StatsSpec::default()
+        };
+        let count_only = StatsSpec::default();
+        let stats = Cell::Stats(stat);
+        let keys = [Value::from("a\"b"), Value::Long(-1)];
+        let cases = [
+            (&[][..], Cell::Scalar(5.into()), None, "x=5\n"),
+            (&[], Cell::Scalar("v\n".into()), None, "x=\"v\\n\"\n"),
+            (&keys, Cell::Scalar(7.into()), None, "x[\"a\\\"b\",-1]=7\n"),
+            (
+                &[],
+                stats.clone(),
+                Some(&spec),
+                "x @count=1 @min=4 @max=4 @sum=4 @avg=4\n",
+            ),
+            (&keys[1..], stats, Some(&count_only), "x[-1] @count=1\n"),
+        ];
+        for (keys, cell, spec, text) in cases {
+            let mut out = Vec::new();
+            line("x", keys, &cell, spec, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Arrays that the controller shares with kernel handlers. Where keys stand for texts, elements
+//! whose keys have the same text are one here.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use spile_bpf::layout::{ValueLayout, shared};
+use spile_ir::interp::{ARRAY_OVERFLOW, Cell, Element, Fault, Value, matches};
+use spile_ir::marks::Marks;
+use spile_ir::{GlobalId, GlobalKind, Inst, Program, Ty};
+
+use crate::shared::kernel_state::Kernel;
+use crate::shared::maps::Table;
+use crate::shared::state::{cell_bytes, key_bytes, read_cell, read_keys, word_of};
+use crate::text::symbolic::Symbolizer;
+
+/// Keys in a map, by the keys that their texts are.
+type Aliases = HashMap<Vec<Value>, Vec<Vec<u8>>>;
+
+/// The texts that a program's keys can stand for.
+#[derive(Default)]
+pub struct Texts {
+    /// Makes them.
+    pub symbolic: Symbolizer,
+    /// Arrays whose keys can, and whether kernel handlers only add to their elements.
+    arrays: HashMap<GlobalId, bool>,
+    /// What was found since the running handler began.
+    aliases: RefCell<HashMap<GlobalId, Aliases>>,
+}
+
+impl Texts {
+    /// Without marks, for strings of at most so many bytes.
+    pub fn of_strings(longest: usize) -> Texts {
+        Texts {
+            symbolic: Symbolizer::plain(longest),
+            ..Texts::default()
+        }
+    }
+
+    /// Of a program whose marks go there.
+    pub fn note(&mut self, program: &Program, marks: &Marks) {
+        let mut arrays = HashMap::new();
+        for (i, global) in program.globals.iter().enumerate() {
+            let g = GlobalId(i as u32);
+            if matches!(global.kind, GlobalKind::Array { .. }) && marks.in_keys(g) {
+                let stores = |i: &Inst| matches!(i, Inst::ASet { g: to, .. } if *to == g);
+                let mut insts = program.kernel_handlers().flat_map(|h| h.body.insts());
+                let stored = insts.any(stores);
+                arrays.insert(g, !stored);
+            }
+        }
+        self.arrays = arrays;
+    }
+
+    /// Whether keys of an array can.
+    pub fn marks(&self, g: GlobalId) -> bool {
+        self.arrays.contains_key(&g)
+    }
+
+    /// Of one array.
+    pub(super) fn of(&self, g: GlobalId) -> Option<OfArray<'_>> {
+        let adds = *self.arrays.get(&g)?;
+        Some(OfArray { all: self, g, adds })
+    }
+
+    /// A handler begins: maps may have changed.
+    pub fn begin(&self) {
+        self.aliases.borrow_mut().clear();
+    }
+}
+
+/// The same of one array.
+#[derive(Clone, Copy)]
+pub(super) struct OfArray<'a> {
+    all: &'a Texts,
+    g: GlobalId,
+    adds: bool,
+}
+
+impl OfArray<'_> {
+    fn keys(&self, types: &[Ty], mut keys: Vec<Value>) -> Vec<Value> {
+        for (key, ty) in keys.iter_mut().zip(types) {
+            if let Value::Str(_) = key
+                && let Some((text, _)) = self.all.symbolic.key(key, *ty)
+            {
+                *key = text;
+            }
+        }
+        keys
+    }
+
+    /// Two elements that are one; of stores the younger counts.
+    fn merge(&self, old: &mut Cell, young: Cell) {
+        match (&mut *old, young) {
+            (Cell::Scalar(Value::Long(a)), Cell::Scalar(Value::Long(b))) if self.adds => {
+                *a = a.wrapping_add(b);
+            }
+            (Cell::Stats(a), Cell::Stats(b)) => a.merge(&b),
+            (old, young) => *old = young,
+        }
+    }
+}
+
+/// A hash map with what is needed to read it.
+pub(super) struct Hash<'a> {
+    pub kernel: &'a Kernel,
+    pub table: std::cell::RefMut<'a, Box<dyn Table>>,
+    pub types: &'a [Ty],
+    pub seq: bool,
+    pub wrap: bool,
+    pub value: &'a ValueLayout,
+    /// Where keys can stand for texts.
+    pub texts: Option<OfArray<'a>>,
+}
+
+pub(super) fn system(e: std::io::Error) -> Fault {
+    Fault::from(format!("reading a map: {e}"))
+}
+
+impl Hash<'_> {
+    /// Bytes before the element.
+    fn skip(&self) -> usize {
+        if self.seq { 8 } else { 0 }
+    }
+
+    fn cell(&self, value: &[u8]) -> Cell {
+        let element = value.get(self.skip()..).unwrap_or_default();
+        read_cell(self.value, |o| word_of(element, o))
+    }
+
+    /// The keys in the map whose texts are these keys.
+    fn raw(&mut self, keys: &[Value]) -> Result<Vec<Vec<u8>>, Fault> {
+        let Some(texts) = &self.texts else {
+            return Ok(vec![key_bytes(self.types, keys)]);
+        };
+        let mut aliases = texts.all.aliases.borrow_mut();
+        let of_array = match aliases.entry(texts.g) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let mut found = Aliases::new();
+                for (key, _) in self.table.entries().map_err(system)? {
+                    let as_text = texts.keys(self.types, read_keys(self.types, &key));
+                    found.entry(as_text).or_default().push(key);
+                }
+                place.insert(found)
+            }
+        };
+        let found = of_array.get(keys);
+        Ok(found
+            .cloned()
+            .unwrap_or_else(|| vec![key_bytes(self.types, keys)]))
+    }
+
+    /// An element.
+    pub fn get(&mut self, keys: &[Value]) -> Result<Option<Cell>, Fault> {
+        let mut found: Option<Cell> = None;
+        for key in self.raw(keys)? {
+            let value = self.table.get(&key).map_err(system)?;
+            match (&mut found, value.map(|v| self.cell(&v))) {
+                (Some(sum), Some(cell)) => {
+                    if let Some(texts) = &self.texts {
+                        texts.merge(sum, cell);
+                    }
+                }
+                (none, Some(cell)) => *none = Some(cell),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sets an element.
+    pub fn set(&mut self, keys: &[Value], cell: &Cell) -> Result<(), Fault> {
+        let mut raw = self.raw(keys)?.into_iter();
+        let Some(key) = raw.next() else {
+            return Ok(());
+        };
+        for other in raw {
+            self.table.remove(&other).map_err(system)?;
+        }
+        self.set_raw(&key, cell)?;
+        if let Some(texts) = &self.texts {
+            let mut aliases = texts.all.aliases.borrow_mut();
+            let of_array = aliases.entry(texts.g).or_default();
+            of_array.insert(keys.to_vec(), vec![key]);
+        }
+        Ok(())
+    }
+
+    fn set_raw(&mut self, key: &[u8], cell: &Cell) -> Result<(), Fault> {
+        let mut value = Vec::new();
+        if self.seq {
+            // An element keeps its age; a new one is the youngest.
+            let old = self.table.get(key).map_err(system)?;
+            let next = || {
+                let last = self.kernel.state().shared(shared::SEQ);
+                last.fetch_add(1, Ordering::Relaxed) + 1
+            };
+            let age = old.map_or_else(next, |v| word_of(&v, 0));
+            value.extend(age.to_ne_bytes());
+        }
+        value.extend(cell_bytes(cell, self.value));
+        while !self.table.set(key, &value).map_err(system)? {
+            if !self.wrap || !self.evict()? {
+                return Err(ARRAY_OVERFLOW.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes an element.
+    pub fn remove(&mut self, keys: &[Value]) -> Result<(), Fault> {
+        for key in self.raw(keys)? {
+            self.table.remove(&key).map_err(system)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest element; false when there is none.
+    fn evict(&mut self) -> Result<bool, Fault> {
+        let entries = self.table.entries().map_err(system)?;
+        let Some((key, _)) = entries.iter().min_by_key(|(_, v)| word_of(v, 0)) else {
+            return Ok(false);
+        };
+        self.table.remove(key).map_err(system)?;
+        Ok(true)
+    }
+
+    /// Elements that match: by age where it is known, otherwise by key, so that the order does
+    /// not change from one time to the next.
+    pub fn elements(&mut self, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
+        let entries = self.table.entries().map_err(system)?;
+        Ok(self.decode(entries, slice))
+    }
+
+    /// The elements of these entries that match.
+    pub fn decode(
+        &self,
+        entries: Vec<(Vec<u8>, Vec<u8>)>,
+        slice: &[Option<Value>],
+    ) -> Vec<Element> {
+        let mut found: Vec<(u64, Element)> = entries
+            .into_iter()
+            .map(|(key, value)| {
+                let keys = read_keys(self.types, &key);
+                let keys = match &self.texts {
+                    Some(texts) => texts.keys(self.types, keys),
+                    None => keys,
+                };
+                let keys: Arc<[Value]> = keys.into();
+                let age = if self.seq { word_of(&value, 0) } else { 0 };
+                let cell = self.cell(&value);
+                (age, Element { keys, cell })
+            })
+            .filter(|(_, e)| matches(slice, &e.keys))
+            .collect();
+        found.sort_by(|a, b| (a.0, &a.1.keys).cmp(&(b.0, &b.1.keys)));
+        let mut elements: Vec<Element> = Vec::with_capacity(found.len());
+        let mut first: HashMap<Arc<[Value]>, usize> = HashMap::new();
+        for (_, element) in found {
+            let Some(texts) = &self.texts else {
+                elements.push(element);
+                continue;
+            };
+            match first.get(&element.keys) {
+                Some(at) => texts.merge(&mut elements[*at].cell, element.cell),
+                None => {
+                    first.insert(element.keys.clone(), elements.len());
+                    elements.push(element);
+                }
+            }
+        }
+        elements
+    }
+}

@@ -1,0 +1,189 @@
+//! The texts of run-time errors, as users of SystemTap know them.
+
+use std::fmt::Write;
+
+use spile_bpf::layout::ErrorKind;
+use spile_ir::{ElemTy, GlobalKind, HandlerId, MAX_CALLERS, Program, SiteId};
+
+use crate::shared::ring_record::Field;
+
+/// The message of an error that a kernel handler sent.
+pub fn kernel_error(kind: ErrorKind, fields: &[Field<'_>], program: &Program) -> String {
+    let address = || match fields.first() {
+        Some(Field::Long(n)) => *n as u64,
+        _ => 0,
+    };
+    match kind {
+        ErrorKind::DivisionByZero => "division by 0".into(),
+        ErrorKind::EmptyAggregate => "empty aggregate".into(),
+        ErrorKind::Overflow(id) => match program.globals.get(id.index()) {
+            Some(global) => overflow(&global.name, &global.kind),
+            None => "Array overflow, check MAXMAPENTRIES".into(),
+        },
+        ErrorKind::HistIndex => "histogram index out of range".into(),
+        ErrorKind::ReadFault => format!("read fault at {:#x}", address()),
+        ErrorKind::KernelStrFault => format!("kernel string copy fault at {:#x}", address()),
+        ErrorKind::UserStrFault => format!("user string copy fault at {:#x}", address()),
+        ErrorKind::Raised => match fields.first() {
+            Some(Field::Str(text)) => String::from_utf8_lossy(text).into_owned(),
+            _ => "error".into(),
+        },
+        ErrorKind::MaxAction => "MAXACTION exceeded".into(),
+        ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
+        ErrorKind::Counter => "the counter cannot be read".into(),
+        ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
+    }
+}
+
+/// An error that passed through calls.
+pub struct Rethrown {
+    /// The message.
+    pub message: String,
+    /// Where it happened.
+    pub site: SiteId,
+    /// The calls that it passed, innermost first.
+    pub callers: Vec<SiteId>,
+}
+
+/// Takes apart the fields of a [`RecordWhat::Rethrown`]; `None` where they are not such.
+///
+/// [`RecordWhat::Rethrown`]: spile_bpf::layout::RecordWhat::Rethrown
+pub fn rethrown(kinds: &[ErrorKind], fields: &[Field<'_>], program: &Program) -> Option<Rethrown> {
+    let long = |i: usize| match fields.get(i) {
+        Some(Field::Long(n)) => Some(*n),
+        _ => None,
+    };
+    let site = |i: usize| Some(SiteId(u32::try_from(long(i)?).ok()?));
+    let kind = *kinds.get(usize::try_from(long(0)?).ok()?)?;
+    let count = usize::try_from(long(2)?).ok()?.min(MAX_CALLERS);
+    let callers = (3..3 + count).map(site).collect::<Option<_>>()?;
+    let carried = match kind {
+        ErrorKind::Raised => fields.get(4 + MAX_CALLERS..)?,
+        _ => fields.get(3 + MAX_CALLERS..)?,
+    };
+    Some(Rethrown {
+        message: kernel_error(kind, carried, program),
+        site: site(1)?,
+        callers,
+    })
+}
+
+/// What a full array says.
+pub fn overflow(name: &str, kind: &GlobalKind) -> String {
+    match kind {
+        GlobalKind::Array {
+            value: ElemTy::Stats(_),
+            ..
+        } => {
+            format!("aggregation overflow in {name}")
+        }
+        _ => "Array overflow, check MAXMAPENTRIES".into(),
+    }
+}
+
+/// The whole line: message, place, callers (innermost first) and probe, with other tracepoints at which
+/// its program runs.
+pub fn error_line(
+    message: &str,
+    site: SiteId,
+    callers: &[SiteId],
+    (handler, others): (Option<HandlerId>, &[String]),
+    program: &Program,
+) -> String {
+    let mut line = format!("ERROR: {message}");
+    for (i, place) in program.trace(site, callers).iter().enumerate() {
+        // Writing to a String cannot fail.
+        let _ = match i {
+            _ if place.near.is_empty() => Ok(()),
+            0 => write!(line, " near {}", place.near),
+            _ => write!(line, " (called from {})", place.near),
+        };
+    }
+    if let Some(handler) = handler.and_then(|h| program.handlers.get(h.index())) {
+        let _ = write!(line, " in probe {}", spile_plain::name(&handler.point));
+        if !others.is_empty() {
+            let _ = write!(line, ", or at {}", others.join(", "));
+        }
+    }
+    line.push('\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_ir::{Event, Handler, Site, StatsSpec, Ty};
+
+    #[test]
+    fn texts() {
+        let program = Program::default();
+        for (kind, fields, text) in [
+            (ErrorKind::DivisionByZero, vec![], "division by 0"),
+            (
+                ErrorKind::ReadFault,
+                vec![Field::Long(-1)],
+                "read fault at 0xffffffffffffffff",
+            ),
+            (
+                ErrorKind::UserStrFault,
+                vec![],
+                "user string copy fault at 0x0",
+            ),
+            (ErrorKind::Raised, vec![Field::Str(b"oh no")], "oh no"),
+        ] {
+            assert_eq!(kernel_error(kind, &fields, &program), text);
+        }
+        let keys = vec![Ty::Long];
+        let array = |value| GlobalKind::Array {
+            keys: keys.clone(),
+            value,
+            max: 1,
+            wrap: false,
+        };
+        assert_eq!(
+            overflow("a", &array(ElemTy::Scalar(Ty::Long))),
+            "Array overflow, check MAXMAPENTRIES"
+        );
+        let stats = array(ElemTy::Stats(StatsSpec::default()));
+        assert_eq!(overflow("a", &stats), "aggregation overflow in a");
+    }
+
+    #[test]
+    fn lines() {
+        let program = Program {
+            handlers: vec![Handler {
+                point: "begin".into(),
+                points: 1,
+                event: Event::Begin(0),
+                body: Default::default(),
+                site: SiteId(0),
+            }],
+            sites: vec![
+                Site::default(),
+                Site::at("operator '/' at x.stp:1:2"),
+                Site::at("identifier 'f' at x.stp:9:9"),
+            ],
+            ..Program::default()
+        };
+        assert_eq!(
+            error_line(
+                "division by 0",
+                SiteId(1),
+                &[SiteId(2)],
+                (Some(HandlerId(0)), &[]),
+                &program
+            ),
+            "ERROR: division by 0 near operator '/' at x.stp:1:2 \
+             (called from identifier 'f' at x.stp:9:9) in probe begin\n"
+        );
+        assert_eq!(
+            error_line("x", SiteId(0), &[], (None, &[]), &program),
+            "ERROR: x\n"
+        );
+        let others = ["a_exit".to_owned(), "b_exit".to_owned()];
+        assert_eq!(
+            error_line("x", SiteId(0), &[], (Some(HandlerId(0)), &others), &program),
+            "ERROR: x in probe begin, or at a_exit, b_exit\n"
+        );
+    }
+}

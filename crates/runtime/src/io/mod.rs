@@ -1,0 +1,22 @@
+//! The outside world of a session.
+//!
+//! In: descriptors, processes, sockets. Out: bytes and events for the session's one loop. Invariant: no
+//! call here blocks for a time that another process decides, except output to a reader that pauses
+//! (`patience`).
+//!
+//! | module | its one job |
+//! |---|---|
+//! | [`output`], `patience` | the script's output, and how long it waits for its reader |
+//! | [`input`] | standard input for `input.*` probes |
+//! | [`child`] | the command of `-c` and the process of `-x` |
+//! | [`commands`] | commands of `system()` |
+//! | [`procfs`] | files of `procfs` probes |
+//! | [`prometheus`] | answers scrapes over HTTP |
+
+pub mod child;
+pub mod commands;
+pub mod input;
+pub mod output;
+pub(crate) mod patience;
+pub mod procfs;
+pub mod prometheus;

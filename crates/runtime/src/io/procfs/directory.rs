@@ -1,0 +1,289 @@
+//! The directory of a session's files, `/var/tmp/spile-USER/NAME`: belongs to the user, and
+//! nobody else can write there. It is locked while the session lives; one that a killed session
+//! left behind is taken over if it has pipes and files with its mark only.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps,
+};
+use rustix::io::Errno;
+
+/// Where the users' directories are.
+const PARENT: &str = "/var/tmp";
+/// Name of a pipe before it gets its own.
+pub const NEW: &str = ".new";
+/// When a session's empty files were changed last.
+const MARK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+/// Directories inside directories that are looked through.
+const DEPTH: usize = 32;
+
+/// Where a file is.
+pub struct Place {
+    /// Its directory.
+    pub directory: OwnedFd,
+    /// Its name there.
+    pub name: String,
+}
+
+/// The directory.
+pub struct Directory {
+    path: String,
+    name: String,
+    user: OwnedFd,
+    own: OwnedFd,
+    /// Paths of directories that were made in it.
+    made: BTreeSet<Vec<String>>,
+}
+
+type Fails<T> = Result<T, (String, io::Error)>;
+
+impl Directory {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The path, and why not.
+    pub fn new(name: &str) -> Fails<Directory> {
+        let uid = rustix::process::geteuid().as_raw();
+        let users = format!("{PARENT}/spile-{}", user_name(uid));
+        let path = format!("{users}/{name}");
+        let fail = |path: &str| {
+            let path = path.to_owned();
+            move |e: io::Error| (path, e)
+        };
+        let strange = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        if name.is_empty() || name.starts_with('.') || name.contains(strange) {
+            let why = io::Error::other("this is no name for a directory");
+            return Err((path, why));
+        }
+        let parent = open_at(rustix::fs::CWD, PARENT).map_err(|e| (PARENT.into(), e.into()))?;
+        let base = format!("spile-{}", user_name(uid));
+        let both = || {
+            let user = made(&parent, &base).map_err(fail(&users))?;
+            let own = locked(&user, name).map_err(fail(&path))?;
+            Ok((user, own))
+        };
+        let (user, own) = match both() {
+            // Another session ended just now, and took the user's directory with it.
+            Err((_, e)) if e.kind() == io::ErrorKind::NotFound => both()?,
+            made => made?,
+        };
+        // Nothing is removed if anything is not ours.
+        clear(&own, false, 0).map_err(fail(&path))?;
+        clear(&own, true, 0).map_err(fail(&path))?;
+        Ok(Directory {
+            path,
+            name: name.into(),
+            user,
+            own,
+            made: BTreeSet::new(),
+        })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The place of a file; directories on the way are made.
+    ///
+    /// # Errors
+    /// Where one cannot be made.
+    pub fn place(&mut self, path: &str) -> io::Result<Place> {
+        let mut parts: Vec<&str> = path.split('/').collect();
+        let name = parts.pop().unwrap_or_default().to_owned();
+        if name == NEW {
+            return Err(io::Error::other("this name is the session's own"));
+        }
+        let mut directory = self.own.try_clone()?;
+        let mut parents = Vec::new();
+        for part in parts {
+            directory = made(&directory, part)?;
+            parents.push(part.to_owned());
+            self.made.insert(parents.clone());
+        }
+        Ok(Place { directory, name })
+    }
+
+    /// Removes the files, and all directories that are empty then. Others have something of
+    /// somebody else's and stay.
+    pub fn remove(&self, places: &[Place]) {
+        for place in places {
+            for name in [&*place.name, NEW] {
+                let _ = rustix::fs::unlinkat(&place.directory, name, AtFlags::empty());
+            }
+        }
+        for path in self.made.iter().rev() {
+            let path = path.join("/");
+            let _ = rustix::fs::unlinkat(&self.own, path, AtFlags::REMOVEDIR);
+        }
+        let gone = rustix::fs::unlinkat(&self.user, &*self.name, AtFlags::REMOVEDIR);
+        if gone.is_ok() {
+            // Other sessions' directories keep it.
+            let _ = fs::remove_dir(self.path.trim_end_matches(&*self.name));
+        } else {
+            crate::io::output::warn(&format!(
+                "{} has files that are not this session's and stays",
+                self.path
+            ));
+        }
+    }
+}
+
+fn open_at(at: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    rustix::fs::openat(at, name, flags, Mode::empty())
+}
+
+/// A directory that is there, or is made, and that only its owner, this user, can write to.
+fn made(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let mode = Mode::from_bits_truncate(0o755);
+    let new = match rustix::fs::mkdirat(at, name, mode) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(e) => return Err(e.into()),
+    };
+    let directory = open_at(at, name)?;
+    if new {
+        // Whatever the umask is: the files have their own permissions.
+        rustix::fs::fchmod(&directory, mode)?;
+    }
+    let stat = rustix::fs::fstat(&directory)?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    if stat.st_mode & 0o022 != 0 {
+        return Err(io::Error::other("others can write to it"));
+    }
+    Ok(directory)
+}
+
+/// The directory of that name, which nobody else has: locked, and still there.
+fn locked(user: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    for wait in [1, 10, 100, 0] {
+        let own = made(user, name)?;
+        match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_there(user, name, &own) => return Ok(own),
+            // A session that looked whether anybody has it may just have removed it, or be about to.
+            Ok(()) | Err(Errno::WOULDBLOCK) => {}
+            Err(e) => return Err(e.into()),
+        }
+        std::thread::sleep(Duration::from_millis(wait));
+    }
+    Err(io::Error::other(
+        "another session has it; `-m NAME` gives this one another name",
+    ))
+}
+
+/// Whether that name is this directory's.
+fn is_there(user: &OwnedFd, name: &str, own: &OwnedFd) -> bool {
+    let named = rustix::fs::statat(user, name, AtFlags::SYMLINK_NOFOLLOW);
+    match (named, rustix::fs::fstat(own)) {
+        (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
+        _ => false,
+    }
+}
+
+/// Removes the directories that killed sessions of this user left behind: those that nobody has locked,
+/// and that have pipes, marked files and directories only.
+pub fn sweep() {
+    let uid = rustix::process::geteuid().as_raw();
+    let Ok(parent) = open_at(rustix::fs::CWD, PARENT) else {
+        return;
+    };
+    let base = format!("spile-{}", user_name(uid));
+    let Ok(user) = open_at(&parent, &base) else {
+        return;
+    };
+    let own = rustix::fs::fstat(&user).is_ok_and(|s| s.st_uid == uid && s.st_mode & 0o022 == 0);
+    let Ok(entries) = Dir::read_from(&user) else {
+        return;
+    };
+    for entry in entries.flatten().filter(|_| own) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') {
+            // What cannot be removed stays.
+            let _ = sweep_one(&user, &name);
+        }
+    }
+    // The directories of other sessions keep it.
+    let _ = rustix::fs::unlinkat(&parent, &*base, AtFlags::REMOVEDIR);
+}
+
+fn sweep_one(user: &OwnedFd, name: &str) -> io::Result<()> {
+    let left = open_at(user, name)?;
+    rustix::fs::flock(&left, FlockOperation::NonBlockingLockExclusive)?;
+    clear(&left, false, 0)?;
+    clear(&left, true, 0)?;
+    Ok(rustix::fs::unlinkat(user, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Marks an empty file as a session's: it was changed last at the beginning of time.
+pub fn mark(file: &OwnedFd) -> Result<(), Errno> {
+    let times = Timestamps {
+        last_access: MARK,
+        last_modification: MARK,
+    };
+    rustix::fs::futimens(file, &times)
+}
+
+fn marked(stat: &Stat) -> bool {
+    stat.st_mtime == 0 && stat.st_mtime_nsec == 0
+}
+
+/// Looks through a directory, for pipes, marked files and directories only; removes them if `remove`.
+fn clear(directory: &OwnedFd, remove: bool, depth: usize) -> io::Result<()> {
+    if depth > DEPTH {
+        return Err(io::Error::other("it is too deep to be a session's"));
+    }
+    let entries: Vec<_> = Dir::read_from(directory)?.collect::<Result<_, _>>()?;
+    for entry in entries {
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let flags = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Fifo => AtFlags::empty(),
+            // One that has a text has no name any more.
+            FileType::RegularFile
+                if stat.st_size == 0 && (marked(&stat) || name.to_bytes() == NEW.as_bytes()) =>
+            {
+                AtFlags::empty()
+            }
+            FileType::Directory => {
+                let inner = open_at(directory, &name.to_string_lossy())?;
+                clear(&inner, remove, depth + 1)?;
+                AtFlags::REMOVEDIR
+            }
+            _ => {
+                let name = name.to_string_lossy();
+                let text = format!("`{name}` in it is not a session's; remove it first");
+                return Err(io::Error::other(text));
+            }
+        };
+        if remove {
+            rustix::fs::unlinkat(directory, name, flags)?;
+        }
+    }
+    Ok(())
+}
+
+/// The user's name; the number where none is known.
+fn user_name(uid: u32) -> String {
+    let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _, id) = (fields.next()?, fields.next()?, fields.next()?);
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        (id.parse() == Ok(uid) && !name.is_empty() && name.chars().all(plain)).then_some(name)
+    });
+    name.map_or(uid.to_string(), str::to_owned)
+}

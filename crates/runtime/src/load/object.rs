@@ -1,0 +1,234 @@
+//! Brings a compiled object into the kernel.
+//!
+//! In: the compiler's [`Object`], and maps that were made ahead. Out: [`InKernel`], descriptors
+//! of its maps and programs, by their names.
+//!
+//! - Types come first, because some maps need them; then maps; then programs, whose instructions
+//!   have the maps' descriptors in them.
+//! - Maps that are large, and programs that are long, are made by as many threads as there are
+//!   processors: the verifier is what a start takes longest for.
+//! - The lines of the kernel are read here, where a handler looks them up.
+//! - Nothing is left in the kernel by an error: descriptors close.
+//!
+//! Not done here: relocation (`spile_bpf::link`), what a refusal means to the user and what is
+//! attached (`load`).
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use spile_bpf::elf::{ElfError, MapSpec, MapType, ObjectSpec};
+use spile_bpf::layout::{Attach, CodeAttach, KERNEL_LINES_MAP, Object, ProgramInfo, critical};
+use spile_bpf::link::{self, Linked, MapRef};
+use spile_kernel::bpf::{self, BpfError, Map, MapTypes, ProgSpec, load_btf, map_flag, map_freeze};
+use spile_kernel::btf::Btf;
+
+use crate::load::map_prealloc::{self, Tables, worth_a_thread};
+use crate::load::parallel::{processors, side_by_side};
+use crate::text::kernel_files::places::Places;
+
+/// Below so many instructions a program is not worth a thread.
+const WORTH_A_THREAD: usize = 500;
+/// The names of the state memory and of the constants, as those of a file's sections would be.
+const BSS: &str = "spile.bss";
+const RODATA: &str = "spile.rodata";
+
+/// An object that the kernel has.
+pub(crate) struct InKernel {
+    /// The object's own maps.
+    pub(crate) maps: HashMap<String, OwnedFd>,
+    /// The state memory.
+    pub(crate) state: Option<OwnedFd>,
+    /// Programs.
+    pub(crate) programs: HashMap<String, OwnedFd>,
+    /// Why the critical section is not among them, without which a session can do.
+    pub(crate) uncritical: Option<BpfError>,
+}
+
+/// What keeps an object from being loaded.
+pub(crate) enum Refusal {
+    /// It is not complete: a mistake of the compiler.
+    Incomplete(ElfError),
+    /// The kernel does not take its types.
+    Types(BpfError),
+    /// The table of the kernel's lines cannot be made.
+    KernelLines(io::Error),
+    /// The kernel does not make this map.
+    Map(String, BpfError),
+    /// The kernel does not take this program.
+    Program(String, BpfError),
+}
+
+/// Loads an object. Programs that are `single` are for places that are attached one by one,
+/// though the layout says at once.
+pub(crate) fn load(
+    object: &Object,
+    single: &[String],
+    ahead: Option<Tables>,
+) -> Result<InKernel, Refusal> {
+    let mut linked = link::link(&object.spec).map_err(Refusal::Incomplete)?;
+    let btf = (!linked.btf.is_empty()).then(|| load_btf(&linked.btf));
+    let btf = btf.transpose().map_err(Refusal::Types)?;
+    let mut maps = make_maps(&object.spec, &linked, btf.as_ref(), ahead)?;
+    for program in &mut linked.programs {
+        program.set_maps(|map| maps.get(&map).map_or(-1, AsRawFd::as_raw_fd));
+    }
+    let (programs, uncritical) = load_programs(object, &linked, btf.as_ref(), single)?;
+    let state = maps.remove(&MapRef::Bss);
+    let own = object.spec.maps.iter().enumerate();
+    Ok(InKernel {
+        maps: own
+            .filter_map(|(i, spec)| Some((spec.name.clone(), maps.remove(&MapRef::Map(i))?)))
+            .collect(),
+        state,
+        programs,
+        uncritical,
+    })
+}
+
+/// All maps of an object: its own, state memory and constants.
+fn map_specs(spec: &ObjectSpec) -> Vec<(MapRef, MapSpec)> {
+    let data = |name: &str, bytes: usize, flags| MapSpec {
+        name: name.into(),
+        ty: MapType::Array,
+        key_size: 4,
+        value_size: u32::try_from(bytes).unwrap_or(u32::MAX),
+        max_entries: 1,
+        flags,
+    };
+    let own = spec.maps.iter().enumerate();
+    let mut all: Vec<_> = own.map(|(i, m)| (MapRef::Map(i), m.clone())).collect();
+    if spec.bss_size > 0 {
+        let bss = data(BSS, spec.bss_size as usize, map_flag::MMAPABLE);
+        all.push((MapRef::Bss, bss));
+    }
+    if !spec.rodata.is_empty() {
+        let rodata = data(RODATA, spec.rodata.len(), map_flag::RDONLY_PROG);
+        all.push((MapRef::Rodata, rodata));
+    }
+    all
+}
+
+fn make_maps(
+    spec: &ObjectSpec,
+    linked: &Linked,
+    btf: Option<&OwnedFd>,
+    ahead: Option<Tables>,
+) -> Result<HashMap<MapRef, OwnedFd>, Refusal> {
+    let mut ahead = ahead.map_or(Vec::new(), Tables::finish);
+    let mut maps = HashMap::new();
+    let mut missing = Vec::new();
+    for (map, spec) in map_specs(spec) {
+        if spec.name == KERNEL_LINES_MAP {
+            let lines = Places::of_machine().map(spec.flags);
+            maps.insert(map, lines.map_err(Refusal::KernelLines)?);
+            continue;
+        }
+        match map_prealloc::take(&mut ahead, &spec) {
+            Some(fd) => _ = maps.insert(map, fd),
+            None => missing.push((map, spec)),
+        }
+    }
+    let types = |map: MapRef| {
+        let typed = linked.map_types.iter();
+        let (_, [key, value]) = *typed.clone().find(|(i, _)| MapRef::Map(*i) == map)?;
+        let btf = btf?.as_fd();
+        Some(MapTypes { btf, key, value })
+    };
+    let large = missing
+        .iter()
+        .filter(|(_, s)| worth_a_thread(s.max_entries, s.value_size));
+    let threads = large.count().min(processors());
+    let made = side_by_side(missing, threads, |(map, spec)| {
+        (map, map_prealloc::make(&spec, types(map)), spec.name)
+    });
+    for (map, fd, name) in made {
+        maps.insert(map, fd.map_err(|e| Refusal::Map(name, e))?);
+    }
+    if let Some(rodata) = maps.get(&MapRef::Rodata) {
+        fill(rodata, &spec.rodata).map_err(|e| Refusal::Map(RODATA.into(), e))?;
+    }
+    Ok(maps)
+}
+
+/// Writes the constants, which nobody changes from then on.
+fn fill(map: &OwnedFd, bytes: &[u8]) -> Result<(), BpfError> {
+    Map::new(map.as_fd())?.update(&0u32.to_ne_bytes(), bytes, 0)?;
+    map_freeze(map.as_fd())
+}
+
+/// The type of a program, what it is loaded for, and the function in the kernel's BTF that it is
+/// for; 0 for none.
+fn kind(info: &ProgramInfo, single: &[String]) -> [u32; 3] {
+    let kind = info.attach.program_type();
+    let function = match &info.attach {
+        Attach::Code {
+            by: CodeAttach::Trampoline(typed),
+            ..
+        } => typed.id,
+        // An unknown hook is 0, which the kernel refuses.
+        Attach::Lsm(hook) => Btf::vmlinux()
+            .ok()
+            .and_then(|btf| btf.find_func(&format!("bpf_lsm_{hook}")))
+            .unwrap_or(0),
+        _ => 0,
+    };
+    let attach_type = match single.contains(&info.name) {
+        true => 0,
+        false => kind.attach_type,
+    };
+    [kind.ty, attach_type, function]
+}
+
+fn load_programs(
+    object: &Object,
+    linked: &Linked,
+    btf: Option<&OwnedFd>,
+    single: &[String],
+) -> Result<(HashMap<String, OwnedFd>, Option<BpfError>), Refusal> {
+    let infos = &object.layout.programs;
+    let mut specs: Vec<ProgSpec<'_>> = linked
+        .programs
+        .iter()
+        .filter_map(|program| {
+            let info = infos.iter().find(|info| info.name == program.name)?;
+            let [ty, attach_type, attach_btf_id] = kind(info, single);
+            Some(ProgSpec {
+                ty,
+                insns: &program.insns,
+                name: &program.name,
+                attach_type,
+                attach_btf_id,
+                btf: btf.map(AsFd::as_fd),
+                functions: &program.functions,
+                lines: &program.lines,
+                ..ProgSpec::default()
+            })
+        })
+        .collect();
+    // The longest first, so that none is left for the end.
+    specs.sort_by_key(|s| std::cmp::Reverse(s.insns.len()));
+    let worth = specs.iter().filter(|s| s.insns.len() >= WORTH_A_THREAD);
+    let threads = worth.count().min(processors());
+    // After a failure the rest is not worth the time.
+    let failed = AtomicBool::new(false);
+    let outcomes = side_by_side(specs, threads, |spec| {
+        if failed.load(Relaxed) {
+            return None;
+        }
+        let outcome = bpf::load(&spec);
+        let needed = spec.name != critical::PROGRAM;
+        failed.fetch_or(needed && outcome.is_err(), Relaxed);
+        Some((spec.name.to_owned(), outcome))
+    });
+    let (mut programs, mut uncritical) = (HashMap::new(), None);
+    for (name, outcome) in outcomes.into_iter().flatten() {
+        match outcome {
+            Ok(fd) => _ = programs.insert(name, fd),
+            Err(why) if name == critical::PROGRAM => uncritical = Some(why),
+            Err(why) => return Err(Refusal::Program(name, why)),
+        }
+    }
+    Ok((programs, uncritical))
+}

@@ -1,0 +1,101 @@
+//! Where the kernel's mapping of all memory begins, and its array of `struct page`: what kernel
+//! handlers need to read pages of files that a process has not mapped yet. Both are placed at
+//! random when the machine starts, and not every kernel tells its symbols. So a page with known
+//! bytes is made, its number is asked for, and its description and its bytes are looked up in
+//! kernel memory: what is found is right because the bytes are there.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::ptr;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use spile_kernel::btf::Btf;
+
+use crate::machine::clock;
+use crate::machine::kernel_memory::KernelMemory;
+
+/// Bytes of a page, on all processors where kernel handlers look pages up.
+const PAGE: usize = 4096;
+/// What the kernel's mapping of memory is aligned to.
+const ALIGN: u64 = 1 << 30;
+/// So many times [`ALIGN`] of memory are looked through: 4 TB.
+const MOST: u64 = 4096;
+
+/// The two addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Places {
+    /// Of the first `struct page`.
+    pub pages: u64,
+    /// Of the first byte of memory.
+    pub memory: u64,
+}
+
+/// Finds them; `None` where this kernel, or what this process may do, does not allow it.
+pub fn find() -> Option<Places> {
+    let file = File::from(memfd_create("spile", MemfdFlags::CLOEXEC).ok()?);
+    let marks: [u64; PAGE / 8] = std::array::from_fn(|i| {
+        (clock::mono_ns() as u64 ^ (i as u64) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    let bytes: Vec<u8> = marks.iter().flat_map(|m| m.to_ne_bytes()).collect();
+    file.write_all_at(&bytes, 0).ok()?;
+    let number = page_number(&file)?;
+    let kernel = KernelMemory::open().ok()?;
+    let btf = Btf::vmlinux().ok()?;
+    let field = |of: &str, name: &str| {
+        let member = btf.member(btf.find_struct(of)?, name)?;
+        Some((u64::from(member.bit_offset / 8), member.ty))
+    };
+    // The file of the descriptor, and the one page of its cache.
+    let task = kernel.current_task().ok()?;
+    let files = kernel.word(task + field("task_struct", "files")?.0)?;
+    let table = kernel.word(files + field("files_struct", "fdt")?.0)?;
+    let list = kernel.word(table + field("fdtable", "fd")?.0)?;
+    let open = kernel.word(list + 8 * u64::try_from(file.as_raw_fd()).ok()?)?;
+    let mapping = kernel.word(open + field("file", "f_mapping")?.0)?;
+    let (pages, tree) = field("address_space", "i_pages")?;
+    let head = u64::from(btf.member(tree, "xa_head")?.bit_offset / 8);
+    let page = kernel.word(mapping + pages + head)?;
+    let size = btf.size_of(btf.find_struct("page")?)?;
+    let pages = page.checked_sub(number.checked_mul(size)?)?;
+    // The task too is in the kernel's mapping, so that begins at or below it.
+    let top = task & !(ALIGN - 1);
+    let memory = (0..MOST).find_map(|n| {
+        let base = top.checked_sub(n * ALIGN)?;
+        let mut found = [0; PAGE];
+        let there = kernel.read(base.checked_add(number * PAGE as u64)?, &mut found);
+        (there.is_ok_and(|there| there) && found[..] == bytes[..]).then_some(base)
+    })?;
+    Some(Places { pages, memory })
+}
+
+/// The number of the only page of a file, from the page table of this process.
+fn page_number(file: &File) -> Option<u64> {
+    let flags = MapFlags::SHARED | MapFlags::POPULATE;
+    // SAFETY: a new mapping at a place that the kernel chooses; nothing refers to it.
+    let at = unsafe { mmap(ptr::null_mut(), PAGE, ProtFlags::READ, flags, file, 0) }.ok()?;
+    let mut entry = [0; 8];
+    let read = File::open("/proc/self/pagemap")
+        .and_then(|map| map.read_exact_at(&mut entry, at as u64 / PAGE as u64 * 8));
+    // SAFETY: the mapping made above, which nothing refers to.
+    let unmapped = unsafe { munmap(at, PAGE) };
+    let entry = u64::from_ne_bytes(entry);
+    let present = entry >> 63 == 1;
+    let number = entry & ((1 << 55) - 1);
+    (read.is_ok() && unmapped.is_ok() && present && number != 0).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_each_time() {
+        let Some(first) = find() else {
+            return println!("skipped: pages cannot be looked up here");
+        };
+        assert_eq!(first.memory % ALIGN, 0);
+        assert_eq!(find(), Some(first));
+    }
+}

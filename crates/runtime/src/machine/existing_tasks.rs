@@ -1,0 +1,306 @@
+//! Processes and threads that are there when a session starts, as the kernel's own lists have
+//! them, and what handlers ask about the one that they run for.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
+use spile_ir::intrinsics::Intrinsic;
+use spile_kernel::btf::Btf;
+use spile_kernel::process;
+
+use crate::machine::kernel_memory::KernelMemory;
+use crate::machine::pid_namespace::Numbers;
+
+/// Flags of a task (`linux/sched.h`): it ends (`PF_EXITING`); it is the kernel's own
+/// (`PF_KTHREAD`).
+const EXITING: u64 = 0x4;
+const KERNEL: u64 = 0x20_0000;
+/// Most tasks that are looked at: the most there can be.
+const MOST: usize = 4 << 20;
+/// How often the list is gone through when tasks that end lead out of it.
+const ROUNDS: usize = 5;
+
+/// Offsets in the kernel's structures.
+#[derive(Debug, Clone)]
+struct Offsets {
+    tasks: u64,
+    flags: u64,
+    pid: u64,
+    tgid: u64,
+    start: u64,
+    leader: u64,
+    signal: u64,
+    threads: u64,
+    thread: u64,
+    comm: u64,
+    real_parent: u64,
+    cred: u64,
+    ids: [u64; 4],
+    pids: u64,
+    nr: u64,
+    group: u64,
+    session: u64,
+    mm: u64,
+    task_size: u64,
+    user_ns: u64,
+    level: u64,
+}
+
+impl Offsets {
+    fn new() -> Option<Offsets> {
+        let btf = Btf::vmlinux().ok()?;
+        let at = |of: &str, name: &str| {
+            let member = btf.member(btf.find_struct(of)?, name)?;
+            Some(u64::from(member.bit_offset / 8))
+        };
+        let task = |name| at("task_struct", name);
+        let cred = |name| at("cred", name);
+        let kind = |name| u64::try_from(btf.constant("pid_type", name)?).ok();
+        Some(Offsets {
+            tasks: task("tasks")?,
+            flags: task("flags")?,
+            pid: task("pid")?,
+            tgid: task("tgid")?,
+            start: task("start_boottime")?,
+            leader: task("group_leader")?,
+            signal: task("signal")?,
+            threads: at("signal_struct", "thread_head")?,
+            thread: task("thread_node")?,
+            comm: task("comm")?,
+            real_parent: task("real_parent")?,
+            cred: task("cred")?,
+            ids: [cred("uid")?, cred("euid")?, cred("gid")?, cred("egid")?],
+            pids: at("signal_struct", "pids")?,
+            nr: at("pid", "numbers")? + at("upid", "nr")?,
+            group: 8 * kind("PIDTYPE_PGID")?,
+            session: 8 * kind("PIDTYPE_SID")?,
+            mm: task("mm")?,
+            task_size: at("mm_struct", "task_size")?,
+            user_ns: cred("user_ns")?,
+            level: at("user_namespace", "level")?,
+        })
+    }
+}
+
+/// A process or thread, by numbers of the machine.
+#[derive(Debug)]
+pub struct Task {
+    /// Its `task_struct`.
+    pub address: u64,
+    /// Its process.
+    pub pid: u32,
+    /// Its own number.
+    pub tid: u32,
+    /// When it started, in nanoseconds after boot.
+    started: u64,
+    /// Its process's number in `/proc`.
+    inside: u32,
+    offsets: Offsets,
+    memory: Option<File>,
+}
+
+/// All that are there and are older than `before` (nanoseconds after boot), each process in front
+/// of its other threads; those only with `threads`. None where the kernel's memory cannot be
+/// read.
+pub fn all(threads: bool, before: u64) -> Option<Vec<Task>> {
+    let offsets = Offsets::new()?;
+    let memory = KernelMemory::open().ok()?;
+    let numbers = Numbers::now();
+    let walk = Walk {
+        o: &offsets,
+        memory: &memory,
+    };
+    let mut known: HashSet<u32> = process::all().into_iter().collect();
+    let mut found = None;
+    for _ in 0..ROUNDS {
+        found = walk.processes().or(found);
+        known.retain(|pid| process::exists(*pid));
+        // A task that ends meanwhile can lead out of the list.
+        let seen: HashSet<u32> = found.iter().flatten().map(|t| t.1).collect();
+        if known
+            .iter()
+            .all(|pid| seen.contains(&numbers.outside(*pid)))
+        {
+            break;
+        }
+    }
+    let mut all = Vec::new();
+    for (address, pid) in found? {
+        let mut ids = vec![address];
+        if threads {
+            ids.extend(walk.threads(address));
+        }
+        for address in ids {
+            let Some((tid, started)) = walk.living(address) else {
+                continue;
+            };
+            if started < before {
+                all.push(Task {
+                    address,
+                    pid,
+                    tid,
+                    started,
+                    inside: numbers.inside(pid),
+                    offsets: offsets.clone(),
+                    memory: None,
+                });
+            }
+        }
+    }
+    Some(all)
+}
+
+struct Walk<'a> {
+    o: &'a Offsets,
+    memory: &'a KernelMemory,
+}
+
+impl Walk<'_> {
+    fn low(&self, at: u64) -> Option<u32> {
+        self.memory.word(at).map(|word| word as u32)
+    }
+
+    /// The first thread of each process, with its number.
+    fn processes(&self) -> Option<Vec<(u64, u32)>> {
+        let own = self.memory.current_task().ok()?;
+        let own = self.memory.word(own + self.o.leader)?;
+        let mut found = Vec::new();
+        let mut at = own;
+        for _ in 0..MOST {
+            found.push((at, self.low(at + self.o.tgid)?));
+            let next = self.memory.word(at + self.o.tasks)?;
+            at = next.wrapping_sub(self.o.tasks);
+            if at == own {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// The other threads of a process; as far as they can be followed.
+    fn threads(&self, leader: u64) -> Vec<u64> {
+        let mut found = Vec::new();
+        let Some(signal) = self.memory.word(leader + self.o.signal) else {
+            return found;
+        };
+        let head = signal + self.o.threads;
+        let mut at = head;
+        while let Some(next) = self.memory.word(at)
+            && next != head
+            && found.len() < MOST
+        {
+            at = next;
+            found.push(at.wrapping_sub(self.o.thread));
+        }
+        found.retain(|task| *task != leader);
+        found
+    }
+
+    /// Number and start of a task that runs a program.
+    fn living(&self, task: u64) -> Option<(u32, u64)> {
+        let flags = self.memory.word(task + self.o.flags)?;
+        let tid = self.low(task + self.o.pid)?;
+        let alive = flags & (EXITING | KERNEL) == 0 && tid != 0;
+        alive
+            .then(|| Some((tid, self.memory.word(task + self.o.start)?)))
+            .flatten()
+    }
+}
+
+/// A word of kernel memory, where it can be read.
+pub type Word<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
+
+impl Task {
+    /// Whether it is still there.
+    pub fn lives(&self, word: Word<'_>) -> bool {
+        let o = &self.offsets;
+        let tid = word(self.address + o.pid).map(|w| w as u32);
+        tid == Some(self.tid) && word(self.address + o.start) == Some(self.started)
+    }
+
+    /// Where its name is.
+    pub fn comm(&self) -> u64 {
+        self.address + self.offsets.comm
+    }
+
+    /// The number that an intrinsic about the current task gives; none for other intrinsics.
+    pub fn number(&self, f: Intrinsic, word: Word<'_>) -> Option<Option<i64>> {
+        let o = &self.offsets;
+        let [uid, euid, gid, egid] = o.ids;
+        // Pointers to follow, then the number.
+        let path: &[u64] = match f {
+            Intrinsic::TaskCurrent | Intrinsic::TaskHere => {
+                return Some(Some(self.address as i64));
+            }
+            Intrinsic::TaskSpace => {
+                let mm = word(self.address + o.mm);
+                return Some(mm.and_then(|mm| word(mm + o.task_size)).map(|n| n as i64));
+            }
+            Intrinsic::UserNsLevel => &[o.cred, o.user_ns, o.level],
+            Intrinsic::Pid => return Some(Some(self.pid.into())),
+            Intrinsic::Tid => return Some(Some(self.tid.into())),
+            Intrinsic::Ppid => &[o.real_parent, o.tgid],
+            Intrinsic::Pgrp => &[o.signal, o.pids + o.group, o.nr],
+            Intrinsic::Sid => &[o.signal, o.pids + o.session, o.nr],
+            Intrinsic::Uid => &[o.cred, uid],
+            Intrinsic::Euid => &[o.cred, euid],
+            Intrinsic::Gid => &[o.cred, gid],
+            Intrinsic::Egid => &[o.cred, egid],
+            _ => return None,
+        };
+        let last = path.iter().try_fold(self.address, |at, off| word(at + off));
+        Some(last.map(|n| i64::from(n as u32)))
+    }
+
+    /// Its command line, arguments joined by spaces.
+    pub fn command_line(&self) -> Vec<u8> {
+        crate::controller::host::command_line(&self.inside.to_string())
+    }
+
+    /// Fills a buffer from its memory, if that can be read.
+    pub fn read(&mut self, addr: u64, buf: &mut [u8]) -> bool {
+        if self.memory.is_none() {
+            self.memory = File::open(format!("/proc/{}/mem", self.inside)).ok();
+        }
+        let memory = self.memory.as_ref();
+        memory.is_some_and(|m| m.read_exact_at(buf, addr).is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_and_its_threads() {
+        let other = std::thread::spawn(std::thread::park);
+        let Some(mut tasks) = all(true, u64::MAX) else {
+            return println!("skipped: kernel memory cannot be read");
+        };
+        if process::pid_namespace(None) != process::pid_namespace(Some(1)) {
+            return println!("skipped: in a namespace");
+        }
+        let here = std::process::id();
+        tasks.retain(|t| t.pid == here);
+        assert!(tasks.len() >= 2, "{tasks:?}");
+        assert_eq!((tasks[0].tid, tasks[1].pid), (here, here));
+        assert!(tasks[1..].iter().all(|t| t.tid != here));
+        let memory = KernelMemory::open().expect("it was opened before");
+        let mut word = |at| memory.word(at);
+        let first = &mut tasks[0];
+        assert!(first.lives(&mut word));
+        let parent = rustix::process::getppid().map_or(0, |p| p.as_raw_nonzero().get().into());
+        assert_eq!(first.number(Intrinsic::Ppid, &mut word), Some(Some(parent)));
+        let group = i64::from(rustix::process::getpgrp().as_raw_nonzero().get());
+        assert_eq!(first.number(Intrinsic::Pgrp, &mut word), Some(Some(group)));
+        assert_eq!(first.number(Intrinsic::Rand, &mut word), None);
+        let mut text = [0; 4];
+        assert!(first.read(b"text".as_ptr() as u64, &mut text) && text == *b"text");
+        assert!(!first.read(8, &mut text));
+        assert!(first.command_line().starts_with(b"/"));
+        assert!(all(false, 0).is_some_and(|none| none.is_empty()));
+        other.thread().unpark();
+        other.join().expect("a thread ends");
+    }
+}

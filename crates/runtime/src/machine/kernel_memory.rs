@@ -1,0 +1,141 @@
+//! Reading kernel memory for controller handlers: a short program that copies from an
+//! address into an array map, loaded at the first read and run on demand
+//! (`BPF_PROG_TEST_RUN`). It belongs to no script, so a script without kernel handlers has it
+//! too.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use spile_kernel::bpf::{
+    self, BpfError, Map, MapSpec, ProgSpec, insn, map_type, prog_type, test_run,
+};
+
+/// Most bytes of one read.
+const MOST: usize = 4096;
+
+/// The loaded program and its map.
+pub struct KernelMemory {
+    program: OwnedFd,
+    map: Map<OwnedFd>,
+}
+
+impl KernelMemory {
+    /// Loads the program.
+    pub fn open() -> Result<KernelMemory, BpfError> {
+        let map = bpf::map_create(&MapSpec {
+            ty: map_type::ARRAY,
+            key_size: 4,
+            value_size: MOST as u32,
+            max_entries: 1,
+            name: "spile_kmem",
+            ..MapSpec::default()
+        })?;
+        /// Source register of a 64-bit load that makes it the address of a map's first value.
+        const PSEUDO_MAP_VALUE: u8 = 2;
+        /// `bpf_probe_read_kernel`
+        const PROBE_READ_KERNEL: i32 = 113;
+        /// `bpf_get_current_task`
+        const GET_CURRENT_TASK: i32 = 35;
+        /// `bpf_jiffies64`
+        const JIFFIES: i32 = 118;
+        let value = |register| {
+            let fd = map.as_fd().as_raw_fd();
+            insn(0x18, register, PSEUDO_MAP_VALUE, 0, fd)
+        };
+        let insns = [
+            insn(0x79, 3, 1, 0, 0),           // r3 = *(u64 *)(r1 + 0)
+            insn(0x79, 2, 1, 8, 0),           // r2 = *(u64 *)(r1 + 8)
+            insn(0x15, 2, 0, 7, 0),           // if r2 == 0 goto +7
+            insn(0x25, 2, 0, 4, MOST as i32), // if r2 > MOST goto +4
+            value(1),                         // r1 = value of the map
+            insn(0, 0, 0, 0, 0),
+            insn(0x85, 0, 0, 0, PROBE_READ_KERNEL), // r0 = call
+            insn(0x95, 0, 0, 0, 0),                 // exit
+            insn(0xb7, 0, 0, 0, -1),                // r0 = -1
+            insn(0x95, 0, 0, 0, 0),                 // exit
+            value(6),                               // r6 = value of the map
+            insn(0, 0, 0, 0, 0),
+            insn(0x85, 0, 0, 0, GET_CURRENT_TASK), // r0 = call
+            insn(0x7b, 6, 0, 0, 0),                // *(u64 *)(r6 + 0) = r0
+            insn(0x85, 0, 0, 0, JIFFIES),          // r0 = call
+            insn(0x7b, 6, 0, 8, 0),                // *(u64 *)(r6 + 8) = r0
+            insn(0xb7, 0, 0, 0, 0),                // r0 = 0
+            insn(0x95, 0, 0, 0, 0),                // exit
+        ];
+        let program = bpf::load(&ProgSpec {
+            ty: prog_type::RAW_TRACEPOINT,
+            insns: &insns,
+            name: "spile_kmem",
+            ..ProgSpec::default()
+        })?;
+        Ok(KernelMemory {
+            program,
+            map: Map::new(map)?,
+        })
+    }
+
+    /// Address of this thread's `task_struct`.
+    pub fn current_task(&self) -> Result<u64, BpfError> {
+        self.told(0)
+    }
+
+    /// The kernel's `jiffies`.
+    pub fn jiffies(&self) -> Result<u64, BpfError> {
+        self.told(8)
+    }
+
+    /// A word that the program tells without an address.
+    fn told(&self, at: u32) -> Result<u64, BpfError> {
+        let mut value = vec![0; MOST];
+        test_run(self.program.as_fd(), &mut [0, 0], None)?;
+        self.map.lookup(&0u32.to_ne_bytes(), &mut value)?;
+        Ok(crate::shared::state::word_of(&value, at))
+    }
+
+    /// The word at a kernel address, where it can be read.
+    pub fn word(&self, addr: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.read(addr, &mut word)
+            .unwrap_or(false)
+            .then(|| u64::from_ne_bytes(word))
+    }
+
+    /// Fills `buf` from a kernel address; false when it cannot be read.
+    pub fn read(&self, addr: u64, buf: &mut [u8]) -> Result<bool, BpfError> {
+        let mut at = addr;
+        let mut value = vec![0; MOST];
+        for part in buf.chunks_mut(MOST) {
+            let done = test_run(self.program.as_fd(), &mut [at, part.len() as u64], None)?;
+            if done.retval != 0 {
+                return Ok(false);
+            }
+            self.map.lookup(&0u32.to_ne_bytes(), &mut value)?;
+            part.copy_from_slice(&value[..part.len()]);
+            at = at.wrapping_add(part.len() as u64);
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_memory_is_read() {
+        let memory = match KernelMemory::open() {
+            Ok(memory) => memory,
+            Err(e) => return println!("skipped: cannot load BPF programs: {e}"),
+        };
+        let symbols = match spile_kernel::symbols::Symbols::kernel() {
+            Ok(symbols) => symbols,
+            Err(e) => return println!("skipped: {e}"),
+        };
+        let Some(banner) = symbols.address_of("linux_banner") else {
+            return println!("skipped: no linux_banner");
+        };
+        let mut text = [0; 14];
+        assert!(memory.read(banner, &mut text).unwrap());
+        assert_eq!(&text, b"Linux version ");
+        assert!(!memory.read(16, &mut text).unwrap());
+    }
+}

@@ -1,0 +1,125 @@
+//! Numbers of processes where spile itself runs in a PID namespace: `/proc`, `-x` and `fork` have
+//! those of the namespace, handlers in the kernel those of the machine.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use spile_kernel::btf::Btf;
+use spile_kernel::process;
+
+use crate::machine::kernel_memory::KernelMemory;
+
+/// Inode number of the first PID namespace (`PROC_PID_INIT_INO`).
+const INITIAL: u64 = 0xeffffffc;
+/// Most tasks that are looked at: the most there can be.
+const MOST: usize = 4 << 20;
+
+/// From numbers of processes in spile's namespace to those of the machine.
+pub struct Numbers(Option<HashMap<u32, u32>>);
+
+impl Numbers {
+    /// As things are now.
+    pub fn now() -> Numbers {
+        Numbers((!Numbers::are_those_of_handlers()).then(|| all().unwrap_or_default()))
+    }
+
+    /// Whether spile's numbers are those that handlers see.
+    pub fn are_those_of_handlers() -> bool {
+        process::pid_namespace(None).is_none_or(|inode| inode == INITIAL)
+    }
+
+    /// The number of a process on the machine; its own where there is no other.
+    pub fn outside(&self, pid: u32) -> u32 {
+        let known = self.0.as_ref().and_then(|all| all.get(&pid));
+        known.copied().unwrap_or(pid)
+    }
+
+    /// The number in spile's namespace of a process of the machine; its own where there is no
+    /// other.
+    pub fn inside(&self, pid: u32) -> u32 {
+        let mut all = self.0.iter().flatten();
+        all.find(|(_, outside)| **outside == pid)
+            .map_or(pid, |(inside, _)| *inside)
+    }
+}
+
+/// The number that handlers see of this process.
+pub fn own() -> u32 {
+    static OWN: OnceLock<u32> = OnceLock::new();
+    *OWN.get_or_init(|| {
+        let told = || {
+            let btf = Btf::vmlinux().ok()?;
+            let tgid = btf.member(btf.find_struct("task_struct")?, "tgid")?;
+            let memory = KernelMemory::open().ok()?;
+            let at = memory.current_task().ok()? + u64::from(tgid.bit_offset / 8);
+            memory.word(at).map(|word| word as u32)
+        };
+        let here = std::process::id();
+        match Numbers::are_those_of_handlers() {
+            true => here,
+            false => told().unwrap_or(here),
+        }
+    })
+}
+
+/// All processes that our namespace has, from the kernel's list.
+fn all() -> Option<HashMap<u32, u32>> {
+    let btf = Btf::vmlinux().ok()?;
+    let offset = |of: &str, name: &str| {
+        let member = btf.member(btf.find_struct(of)?, name)?;
+        Some(u64::from(member.bit_offset / 8))
+    };
+    let tasks = offset("task_struct", "tasks")?;
+    let (tgid, pid) = (
+        offset("task_struct", "tgid")?,
+        offset("task_struct", "thread_pid")?,
+    );
+    let (level, numbers) = (offset("pid", "level")?, offset("pid", "numbers")?);
+    let (nr, ns) = (offset("upid", "nr")?, offset("upid", "ns")?);
+    let step = btf.size_of(btf.find_struct("upid")?)?;
+    let memory = KernelMemory::open().ok()?;
+    // The list has the first thread of each process.
+    let own = memory.word(memory.current_task().ok()? + offset("task_struct", "group_leader")?)?;
+    let low = |at: u64| memory.word(at).map(|word| word as u32);
+    // Our own number is the one of the namespace that we are in: the deepest.
+    let own_pid = memory.word(own + pid)?;
+    let depth = u64::from(low(own_pid + level)?);
+    let own_ns = memory.word(own_pid + numbers + depth * step + ns)?;
+    let mut found = HashMap::new();
+    let mut at = own;
+    for _ in 0..MOST {
+        // The idle task has no number.
+        if let Some(pid) = memory.word(at + pid).filter(|p| *p != 0)
+            && u64::from(low(pid + level)?) >= depth
+            && memory.word(pid + numbers + depth * step + ns)? == own_ns
+        {
+            found.insert(low(pid + numbers + depth * step + nr)?, low(at + tgid)?);
+        }
+        at = memory.word(at + tasks)?.wrapping_sub(tasks);
+        if at == own {
+            break;
+        }
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process() {
+        let here = std::process::id();
+        let Some(all) = all() else {
+            return println!("skipped: kernel memory cannot be read");
+        };
+        // In the first namespace both are the same.
+        if process::pid_namespace(None) == Some(INITIAL) {
+            assert_eq!(all.get(&here), Some(&here));
+            assert!(all.iter().all(|(inside, outside)| inside == outside));
+        }
+        assert!(all.contains_key(&here));
+        assert_eq!(Numbers(Some(all)).outside(u32::MAX), u32::MAX);
+        assert_eq!(Numbers(None).outside(5), 5);
+    }
+}

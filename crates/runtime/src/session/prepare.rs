@@ -1,0 +1,162 @@
+//! What a session prepares before handlers run: the process that it follows, files of programs,
+//! files that scripts serve.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use spile_bpf::layout::{
+    FILES_MAP, LINE_ROWS_MAP, Layout, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP,
+};
+use spile_ir::{CodePlace, Event, Procfs, Program};
+
+use crate::error::Error;
+use crate::io::child::Watched;
+use crate::io::procfs::Spec;
+use crate::load::Loaded;
+use crate::session::{Options, Target};
+use crate::shared::state::State;
+use crate::text::user_files::UserFiles;
+use crate::text::user_files::names::NameTables;
+
+/// The files of a program's `procfs` probes, each once, with the permissions that its probes
+/// give it.
+pub fn files(program: &Program) -> Vec<Spec> {
+    let mut specs: Vec<Spec> = Vec::new();
+    for handler in &program.handlers {
+        let Event::Procfs(file) = &handler.event else {
+            continue;
+        };
+        let known = specs.iter().position(|s| s.path == file.path);
+        let at = known.unwrap_or(specs.len());
+        if known.is_none() {
+            specs.push(Spec {
+                path: file.path.clone(),
+                read: false,
+                write: false,
+                mode: 0,
+            });
+        }
+        let spec = &mut specs[at];
+        spec.read |= !file.write;
+        spec.write |= file.write;
+        spec.mode |= mode(file);
+    }
+    specs
+}
+
+/// Its owner's alone, but where the probe says what it lacks.
+fn mode(file: &Procfs) -> u16 {
+    let all = if file.write { 0o222 } else { 0o444 };
+    all & !file.umask.unwrap_or(0o077)
+}
+
+/// Finds the process that the session follows, or starts it where that is a command that is not held
+/// already; if `traced`, a command stops when it is its program.
+pub fn follow(
+    target: &Target,
+    held: Option<Watched>,
+    traced: bool,
+) -> Result<Option<Watched>, Error> {
+    if let (Target::Command(_), Some(held)) = (target, held) {
+        return Ok(Some(held.traced(traced)));
+    }
+    match target {
+        Target::None => Ok(None),
+        Target::Pid(pid) => Watched::follow(*pid)
+            .map(Some)
+            .map_err(|e| Error::NoProcess(*pid, e)),
+        Target::Command(command) => Watched::start(command)
+            .map(|started| Some(started.traced(traced)))
+            .map_err(|e| Error::Command(command.clone(), e)),
+    }
+}
+
+/// The files of programs, where stacks of programs are taken; where they are walked with those that
+/// are probed or followed.
+pub fn user_files(
+    loaded: &Loaded,
+    state: &State,
+    layout: &Layout,
+    program: &Program,
+    options: &Options,
+) -> Result<Option<UserFiles>, Error> {
+    let Some(stacks) = &layout.stacks else {
+        return Ok(None);
+    };
+    let Some(next) = stacks.files else {
+        return Ok(None);
+    };
+    let maps = (loaded.map_fd(FILES_MAP)?, loaded.map_fd(ROWS_MAP)?);
+    let mut names = None;
+    if stacks.symbols {
+        let [of_files, rows, texts] =
+            [SYMBOLS_MAP, SYMBOL_ROWS_MAP, NAMES_MAP].map(|map| loaded.map_fd(map));
+        let lines = stacks.lines.then(|| loaded.map_fd(LINE_ROWS_MAP));
+        names = NameTables::new([of_files?, rows?, texts?], lines.transpose()?);
+    }
+    let Some(mut files) = UserFiles::new(maps, stacks.rows, names) else {
+        return Ok(None);
+    };
+    // Others are told of when something meets them.
+    if !stacks.rows && !stacks.symbols {
+        return Ok(Some(files));
+    }
+    let mut paths = options.objects.clone();
+    for handler in &program.handlers {
+        if let Event::Code(probe) = &handler.event {
+            paths.extend(probe.sites.iter().filter_map(|s| match &s.place {
+                CodePlace::File { path, .. } => Some(PathBuf::from(&**path)),
+                _ => None,
+            }));
+        }
+    }
+    match &options.target {
+        Target::Pid(pid) => paths.extend(crate::text::user_files::mapped(*pid)),
+        Target::Command(command) => paths.extend(crate::text::user_files::programs_of(command)),
+        Target::None => {}
+    }
+    paths.sort();
+    paths.dedup();
+    files.preload(paths, &mut || {
+        state.shared(next).fetch_add(1, Ordering::Relaxed) + 1
+    });
+    Ok(Some(files))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_ir::{Handler, SiteId};
+
+    #[test]
+    fn probes_of_one_file() {
+        let handler = |write, umask| Handler {
+            point: "procfs".into(),
+            points: 1,
+            event: Event::Procfs(Procfs {
+                path: "command".into(),
+                write,
+                maxsize: 0,
+                umask,
+            }),
+            body: Default::default(),
+            site: SiteId(0),
+        };
+        let of = |handlers: Vec<Handler>| {
+            let program = Program {
+                handlers,
+                ..Program::default()
+            };
+            let specs = files(&program);
+            assert_eq!(specs.len(), 1);
+            (specs[0].read, specs[0].write, specs[0].mode)
+        };
+        assert_eq!(of(vec![handler(false, None)]), (true, false, 0o400));
+        assert_eq!(of(vec![handler(true, None)]), (false, true, 0o200));
+        let both = vec![handler(true, None), handler(false, None)];
+        assert_eq!(of(both), (true, true, 0o600));
+        assert_eq!(of(vec![handler(false, Some(0o040))]), (true, false, 0o404));
+        let both = vec![handler(true, Some(0o022)), handler(false, Some(0))];
+        assert_eq!(of(both), (true, true, 0o644));
+    }
+}

@@ -1,0 +1,234 @@
+//! The report of `-t`: what each probe cost.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use spile_bpf::layout::{Layout, counters};
+use spile_ir::Program;
+
+use crate::session::account::Account;
+use crate::shared::state::State;
+
+/// Hits and run times of one handler. Times in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Hits {
+    /// Hits that ran.
+    pub count: u64,
+    /// Sum of run times.
+    pub sum: u64,
+    /// Shortest.
+    pub min: u64,
+    /// Longest.
+    pub max: u64,
+    /// Sum of squares of run times.
+    pub sum_sq: u128,
+}
+
+impl Hits {
+    /// Adds one run.
+    pub fn add(&mut self, ns: u64) {
+        self.merge(Hits {
+            count: 1,
+            sum: ns,
+            min: ns,
+            max: ns,
+            sum_sq: u128::from(ns).pow(2),
+        });
+    }
+
+    /// Adds the runs of another.
+    pub fn merge(&mut self, other: Hits) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 {
+            other.min
+        } else {
+            self.min.min(other.min)
+        };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.sum_sq = self.sum_sq.wrapping_add(other.sum_sq);
+    }
+
+    /// Mean.
+    pub fn avg(&self) -> u64 {
+        self.sum.checked_div(self.count).unwrap_or(0)
+    }
+
+    /// Sample variance, in the unit's square; 0 with fewer than two hits.
+    pub fn variance(&self) -> u128 {
+        if self.count < 2 {
+            return 0;
+        }
+        let n = u128::from(self.count);
+        let square_of_sum = u128::from(self.sum).saturating_mul(u128::from(self.sum));
+        self.sum_sq.saturating_sub(square_of_sum / n) / (n - 1)
+    }
+
+    /// Of a kernel handler, all CPUs together.
+    pub fn of_kernel(state: &State, at: u32, timing: bool) -> Hits {
+        let mut all = Hits::default();
+        for cpu in 0..state.cpus() {
+            let word = |o: u32| state.cpu(cpu, at + o).load(Ordering::Relaxed);
+            let mut one = Hits {
+                count: word(counters::HITS),
+                ..Hits::default()
+            };
+            if timing {
+                one.sum = word(counters::TIME_SUM);
+                one.min = word(counters::TIME_MIN);
+                one.max = word(counters::TIME_MAX);
+                one.sum_sq = u128::from(word(counters::TIME_SQ));
+            }
+            all.merge(one);
+        }
+        all
+    }
+}
+
+/// Measures how many processor cycles a nanosecond has.
+pub struct CycleClock {
+    cycles: u64,
+    since: Instant,
+}
+
+impl CycleClock {
+    /// Starts to measure.
+    pub fn start() -> CycleClock {
+        CycleClock {
+            cycles: cycles(),
+            since: Instant::now(),
+        }
+    }
+
+    /// Cycles a nanosecond since the start; 1 where the processor has no counter.
+    pub fn per_ns(&self) -> f64 {
+        let ns = self.since.elapsed().as_nanos() as f64;
+        let ran = cycles().wrapping_sub(self.cycles) as f64;
+        if ran > 0.0 && ns > 0.0 { ran / ns } else { 1.0 }
+    }
+}
+
+/// The processor's cycle counter; 0 where it has none for programs.
+pub fn cycles() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction is part of the base instruction set and touches no memory.
+    return unsafe { std::arch::x86_64::_rdtsc() };
+    #[cfg(target_arch = "aarch64")]
+    {
+        let ticks: u64;
+        // SAFETY: reading the virtual counter is allowed to programs on Linux and touches no
+        // memory.
+        unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
+        return ticks;
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return 0;
+}
+
+/// The report's text: a line a handler that hit, then what slowed them down.
+pub fn text(
+    program: &Program,
+    hits: &[Hits],
+    per_ns: f64,
+    account: &Account,
+    layout: Option<&Layout>,
+) -> String {
+    let mut out = String::from("----- probe hit report: \n");
+    for (index, (handler, h)) in program.handlers.iter().zip(hits).enumerate() {
+        if h.count == 0 {
+            continue;
+        }
+        let place = program
+            .sites
+            .get(handler.site.index())
+            .map_or("", |s| place(&s.near));
+        let cycles = |ns: u64| (ns as f64 * per_ns) as u64;
+        let variance = (h.variance() as f64 * per_ns * per_ns) as u128;
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            "{}, ({place}), hits: {}, cycles: {}min/{}avg/{}max, ns: {}min/{}avg/{}max, \
+             variance: {variance}, index: {index}",
+            spile_plain::name(&handler.point),
+            h.count,
+            cycles(h.min),
+            cycles(h.avg()),
+            cycles(h.max),
+            h.min,
+            h.avg(),
+            h.max,
+        );
+    }
+    out.push_str("----- refresh report:\n");
+    let s = &account.skipped;
+    for (n, what) in [(s.lock, "lock timeouts"), (s.reentrancy, "reentrant hits")] {
+        if n > 0 {
+            let _ = writeln!(out, "{what}: {n}");
+        }
+    }
+    for (name, n) in &account.controller_lock_timeouts {
+        let _ = writeln!(out, "'{name}' lock timeouts in the controller: {n}");
+    }
+    let locked: Vec<&str> = layout
+        .iter()
+        .flat_map(|l| l.globals.iter().zip(&program.globals))
+        .filter(|(place, _)| place.as_ref().is_some_and(|p| p.lock.is_some()))
+        .map(|(_, global)| &*global.name)
+        .collect();
+    if !locked.is_empty() {
+        let _ = writeln!(out, "globals with a lock: {}", locked.join(", "));
+    }
+    out
+}
+
+/// `script.stp:3:4` of "identifier 'x' at script.stp:3:4".
+fn place(near: &str) -> &str {
+    near.rsplit_once(" at ").map_or(near, |(_, place)| place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variance_is_of_the_sample() {
+        let mut h = Hits::default();
+        assert_eq!((h.avg(), h.variance()), (0, 0));
+        for ns in [2, 4, 4, 4, 5, 5, 7, 9] {
+            h.add(ns);
+        }
+        assert_eq!((h.count, h.min, h.max, h.avg()), (8, 2, 9, 5));
+        assert_eq!(h.variance(), 32 / 7);
+    }
+
+    #[test]
+    fn only_handlers_that_hit() {
+        let handler = |point: &str| spile_ir::Handler {
+            point: point.into(),
+            points: 1,
+            event: spile_ir::Event::Never,
+            body: Default::default(),
+            site: spile_ir::SiteId(1),
+        };
+        let program = Program {
+            handlers: vec![handler("a"), handler("b")],
+            sites: vec![
+                Default::default(),
+                spile_ir::Site::at("keyword 'probe' at x.stp:1:1"),
+            ],
+            ..Program::default()
+        };
+        let mut hits = [Hits::default(); 2];
+        hits[1].add(100);
+        let text = text(&program, &hits, 2.0, &Account::default(), None);
+        assert_eq!(
+            text.lines().nth(1).unwrap(),
+            "b, (x.stp:1:1), hits: 1, cycles: 200min/200avg/200max, \
+             ns: 100min/100avg/100max, variance: 0, index: 1"
+        );
+    }
+}

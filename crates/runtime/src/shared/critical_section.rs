@@ -1,0 +1,238 @@
+//! The controller's critical section as the kernel runs it (`crates/bpf/src/critical.rs`): copies of
+//! globals that are of one moment, without this thread ever having their locks.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use spile_bpf::layout::critical::{Copied, Critical, ENTRY, Guarded, answer, asked};
+use spile_ir::GlobalId;
+use spile_kernel::bpf::{Errno, test_run};
+use spile_kernel::machine::online_cpus;
+
+use crate::controller::globals::Raw;
+use crate::controller::handler_effects::Needs;
+use crate::error::Error;
+use crate::load::Loaded;
+use crate::shared::kernel_state::BoxedTable;
+use crate::shared::maps::Entries;
+use crate::shared::state::{Memory, State};
+
+/// Looks at a lock that a handler holds before this thread lets others run.
+const LOOKS: u32 = 200;
+/// Times that the kernel may not run the program. Some kernels run none in threads of process 1.
+const REFUSALS: u32 = 64;
+
+/// The program, and where its copies of arrays are.
+pub struct CriticalSection {
+    layout: Critical,
+    rooms: Vec<Option<Memory>>,
+    program: OwnedFd,
+    cpus: Vec<u32>,
+}
+
+/// Why there is no copy.
+pub enum Missed {
+    /// Handlers held the lock of this global all the time.
+    Busy(GlobalId),
+    /// It cannot be had here: the locks have to be taken.
+    Unable,
+}
+
+impl CriticalSection {
+    /// The section of a loaded object; `None` where it has none, or the kernel does not take it.
+    pub fn open(loaded: &Loaded, layout: Option<&Critical>) -> Result<Option<Self>, Error> {
+        let Some(layout) = layout.filter(|_| loaded.has_critical()) else {
+            return Ok(None);
+        };
+        let room = |guarded: &Guarded| {
+            let Copied::Elements {
+                to,
+                key,
+                value,
+                max,
+                ..
+            } = &guarded.copy
+            else {
+                return Ok(None);
+            };
+            let bytes = (ENTRY + *key + *value) as usize * *max as usize;
+            let bytes = bytes.next_multiple_of(rustix::param::page_size());
+            let memory = Memory::map(loaded.map_fd(to)?.as_fd(), 0, bytes);
+            let memory = memory.map_err(|e| Error::System("mapping copies of arrays", e))?;
+            Ok(Some(memory))
+        };
+        let rooms = layout.globals.iter().map(room);
+        let rooms = rooms.collect::<Result<_, Error>>()?;
+        let program = loaded.with_program(spile_bpf::layout::critical::PROGRAM, |fd| {
+            fd.try_clone_to_owned()
+                .map_err(|e| Error::System("duplicating a program", e))
+        })??;
+        Ok(Some(CriticalSection {
+            layout: layout.clone(),
+            rooms,
+            program,
+            cpus: online_cpus(),
+        }))
+    }
+
+    /// The bits of globals; `None` where one of them is not among those that are copied here.
+    fn bits(&self, mut globals: impl Iterator<Item = GlobalId>) -> Option<u64> {
+        globals.try_fold(0, |bits, g| {
+            let at = self.layout.globals.iter().position(|c| c.global == g)?;
+            Some(bits | 1 << at)
+        })
+    }
+
+    /// What the globals hold that a handler needs, all at one moment; those that it takes are empty then.
+    pub fn run<'a>(
+        &self,
+        state: &State,
+        needs: &Needs,
+        patience: Duration,
+        table: impl Fn(GlobalId) -> Option<&'a BoxedTable>,
+    ) -> Result<Vec<(GlobalId, Raw)>, Missed> {
+        let wanted = self.bits(needs.locks.iter().map(|(g, _)| *g));
+        let taken = self.bits(needs.taken.iter().copied());
+        let (Some(wanted), Some(taken)) = (wanted, taken) else {
+            return Err(Missed::Unable);
+        };
+        for (n, (guarded, room)) in self.layout.globals.iter().zip(&self.rooms).enumerate() {
+            if let (true, Some(room)) = (wanted & (1 << n) != 0, room) {
+                tell_keys(state, guarded, room, table(guarded.global));
+            }
+        }
+        let since = Instant::now();
+        let mut refusals = 0;
+        for turn in 0.. {
+            match self.once(turn, wanted, taken) {
+                Some(answer::DONE) => break,
+                Some(answer::BUSY) if since.elapsed() < patience => wait(state, needs),
+                Some(answer::BUSY) => {
+                    let held = |at: &u32| state.shared(*at).load(Ordering::Relaxed) != 0;
+                    let held = needs.locks.iter().find(|(_, at)| held(at));
+                    let held = held.or(needs.locks.first());
+                    return Err(held.map_or(Missed::Unable, |(g, _)| Missed::Busy(*g)));
+                }
+                Some(_) if refusals < REFUSALS => refusals += 1,
+                _ => return Err(Missed::Unable),
+            }
+        }
+        let globals = self.layout.globals.iter().zip(&self.rooms).enumerate();
+        let globals = globals.filter(|(n, _)| wanted & (1 << n) != 0);
+        Ok(globals
+            .filter_map(|(_, (guarded, room))| {
+                Some((guarded.global, copied(state, guarded, room)?))
+            })
+            .collect())
+    }
+
+    /// Has the kernel run the program once, on another processor where it must; what it answered.
+    fn once(&self, turn: usize, wanted: u64, taken: u64) -> Option<i32> {
+        let mut ctx = [0; asked::WORDS];
+        (ctx[asked::WANTED], ctx[asked::TAKEN]) = (wanted, taken);
+        let cpu = match self.layout.interrupts_off {
+            true => None,
+            false => self.another(turn),
+        };
+        match test_run(self.program.as_fd(), &mut ctx, cpu) {
+            Ok(result) => Some(result.retval as i32),
+            // That processor was turned off.
+            Err(e) if e.errno() == Some(Errno::NXIO) => Some(0),
+            Err(_) => None,
+        }
+    }
+
+    /// The processor behind this one, or one of the next. (Should this thread be moved there before the
+    /// kernel looks, the program runs with interrupts on: right, but a handler may have to wait.)
+    fn another(&self, turn: usize) -> Option<u32> {
+        // SAFETY: the call has no preconditions.
+        let here = unsafe { libc::sched_getcpu() };
+        let others = self
+            .cpus
+            .iter()
+            .filter(|c| i64::from(**c) != i64::from(here));
+        let others: Vec<u32> = others.copied().collect();
+        let next = others.iter().position(|c| i64::from(*c) > i64::from(here));
+        others
+            .get((next.unwrap_or(0) + turn) % others.len().max(1))
+            .copied()
+    }
+}
+
+/// Waits until the locks look free; they are held for microseconds.
+fn wait(state: &State, needs: &Needs) {
+    for (_, at) in &needs.locks {
+        let mut looks = 0;
+        while state.shared(*at).load(Ordering::Relaxed) != 0 && looks < LOOKS {
+            looks += 1;
+            std::hint::spin_loop();
+        }
+        if looks == LOOKS {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// What was copied of a global.
+fn copied(state: &State, guarded: &Guarded, room: &Option<Memory>) -> Option<Raw> {
+    match (&guarded.copy, room) {
+        (Copied::Words { to, value, .. }, _) => Some(Raw::Cell(state.get(*to, value))),
+        (
+            Copied::Elements {
+                count, key, value, ..
+            },
+            Some(room),
+        ) => {
+            let n = state.shared(*count).load(Ordering::Relaxed) as usize;
+            Some(Raw::Entries(entries(
+                room.words(),
+                n,
+                (*key as usize / 8, *value as usize / 8),
+            )))
+        }
+        _ => None,
+    }
+}
+
+/// Looks which keys an array has, without its lock, and writes them to the entries.
+fn tell_keys(state: &State, guarded: &Guarded, room: &Memory, table: Option<&BoxedTable>) {
+    let Copied::Elements {
+        key,
+        value,
+        max,
+        known: Some(known),
+        ..
+    } = &guarded.copy
+    else {
+        return;
+    };
+    state.shared(known.fresh).store(0, Ordering::SeqCst);
+    let found = table.and_then(|t| t.borrow_mut().entries().ok());
+    let found = found.filter(|f| f.len() <= *max as usize);
+    let size = (ENTRY + *key + *value) as usize / 8;
+    let entries = room.words().chunks_exact(size);
+    for (entry, (key, _)) in entries.zip(found.iter().flatten()) {
+        let words = entry[ENTRY as usize / 8..].iter();
+        for (to, from) in words.zip(key.chunks_exact(8)) {
+            let from = u64::from_ne_bytes(from.try_into().unwrap_or_default());
+            to.store(from, Ordering::Relaxed);
+        }
+    }
+    let keys = found.map_or(u64::MAX, |f| f.len() as u64);
+    state.shared(known.keys).store(keys, Ordering::SeqCst);
+}
+
+/// The elements among the first `n` entries of a room. `key` and `value` are their sizes in words.
+fn entries(words: &[AtomicU64], n: usize, (key, value): (usize, usize)) -> Entries {
+    let bytes = |words: &[AtomicU64]| {
+        let words = words.iter().map(|w| w.load(Ordering::Relaxed));
+        words.flat_map(u64::to_ne_bytes).collect::<Vec<u8>>()
+    };
+    let entries = words.chunks_exact(ENTRY as usize / 8 + key + value).take(n);
+    let entries = entries.map(|entry| entry.split_at(ENTRY as usize / 8));
+    entries
+        .filter(|(there, _)| there[0].load(Ordering::Relaxed) != 0)
+        .map(|(_, entry)| (bytes(&entry[..key]), bytes(&entry[key..])))
+        .collect()
+}

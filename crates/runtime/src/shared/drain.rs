@@ -1,0 +1,489 @@
+//! Collecting what kernel handlers added up on each CPU: the deltas of one generation are read
+//! and zeroed. The caller has made sure (see [`crate::shared::grace`]) that no handler still writes to
+//! that generation.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::Ordering;
+
+use spile_bpf::layout::{Layout, PerCpuArray, Place, ValueLayout};
+use spile_bpf::plan::SEQUENCE;
+use spile_ir::GlobalId;
+use spile_ir::interp::{Cell, Value};
+
+use crate::shared::maps::Table;
+use crate::shared::state::{State, read_cell, word_of};
+
+/// The deltas of one global, all CPUs together.
+#[derive(Debug, PartialEq)]
+pub enum Deltas {
+    /// Of a number or statistic.
+    Scalar(Cell),
+    /// Of an array: key bytes and delta, in no order that means anything, but those of one that wraps from
+    /// the oldest on.
+    Array(Vec<(Vec<u8>, Cell)>),
+}
+
+/// Adds a delta to a sum of deltas.
+fn add(to: &mut Cell, delta: Cell) {
+    match (to, delta) {
+        (Cell::Scalar(Value::Long(a)), Cell::Scalar(Value::Long(b))) => *a = a.wrapping_add(b),
+        (Cell::Stats(a), Cell::Stats(b)) => a.merge(&b),
+        // A text has no deltas.
+        _ => {}
+    }
+}
+
+/// Elements in the order in which they were found, with an index by key.
+#[derive(Default)]
+struct Sums {
+    elements: Vec<(Vec<u8>, Cell)>,
+    index: HashMap<Vec<u8>, usize>,
+}
+
+impl Sums {
+    fn add(&mut self, key: Vec<u8>, delta: Cell) {
+        match self.index.get(&key) {
+            Some(&at) => add(&mut self.elements[at].1, delta),
+            None => {
+                self.index.insert(key.clone(), self.elements.len());
+                self.elements.push((key, delta));
+            }
+        }
+    }
+
+    /// Adds a delta of the array number `part` of those side by side: keys are the first one's.
+    fn add_part(&mut self, part: usize, key: &[u8], delta: Cell) {
+        if part == 0 || !matches!(&delta, Cell::Stats(s) if s.count == 0) {
+            self.add(key.to_vec(), delta);
+        }
+    }
+}
+
+/// An array's keys are taken from its map one by one where they are so few, a part of its size: to go
+/// through a large map takes milliseconds.
+const FEW: usize = 16;
+
+/// Takes the deltas of one generation of a global, and of the arrays beside it. `map` is that
+/// generation's hash map of an array; where no handler runs any more (`last`) its keys are left in it if
+/// they have no deltas there. None for a place that has no deltas, or that is beside another.
+pub fn take(
+    state: &State,
+    layout: &Layout,
+    g: GlobalId,
+    (generation, last): (u32, bool),
+    map: Option<&mut (dyn Table + '_)>,
+) -> io::Result<Vec<(GlobalId, Deltas)>> {
+    let global = layout.globals.get(g.index()).and_then(Option::as_ref);
+    let Some(place) = global.map(|g| &g.place) else {
+        return Ok(Vec::new());
+    };
+    match place {
+        Place::PerCpuScalar {
+            offset,
+            gen_stride,
+            value,
+        } => {
+            let at = offset + generation * gen_stride;
+            let sum = (0..state.cpus())
+                .map(|cpu| state.take(cpu, at, value))
+                .reduce(|mut sum, delta| {
+                    add(&mut sum, delta);
+                    sum
+                });
+            Ok(sum
+                .map(|sum| (g, Deltas::Scalar(sum)))
+                .into_iter()
+                .collect())
+        }
+        Place::PerCpuArray(array) if array.beside.of.is_none() => {
+            let parts = parts(layout, g);
+            let all = take_arrays(state, (array, &parts), (generation, last), map)?;
+            let ids = parts.iter().map(|part| part.g);
+            Ok(ids
+                .zip(all.into_iter().map(|s| Deltas::Array(s.elements)))
+                .collect())
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// An array's part of the values in a cache and its maps.
+struct Part<'l> {
+    g: GlobalId,
+    at: u32,
+    value: &'l ValueLayout,
+}
+
+/// An array, and those beside it.
+fn parts(layout: &Layout, g: GlobalId) -> Vec<Part<'_>> {
+    let arrays = layout.globals.iter().enumerate().filter_map(|(i, global)| {
+        let Place::PerCpuArray(array) = &global.as_ref()?.place else {
+            return None;
+        };
+        let part = Part {
+            g: GlobalId(i as u32),
+            at: array.beside.at,
+            value: &array.value,
+        };
+        (part.g == g || array.beside.of == Some(g)).then_some(part)
+    });
+    let mut all: Vec<_> = arrays.collect();
+    all.sort_by_key(|part| part.at);
+    all
+}
+
+/// The deltas of arrays side by side, each by itself.
+fn take_arrays(
+    state: &State,
+    (array, parts): (&PerCpuArray, &[Part<'_>]),
+    (generation, last): (u32, bool),
+    map: Option<&mut (dyn Table + '_)>,
+) -> io::Result<Vec<Sums>> {
+    let mut sums: Vec<Sums> = parts.iter().map(|_| Sums::default()).collect();
+    let PerCpuArray {
+        cache,
+        gen_stride,
+        slots,
+        slot_size,
+        key_size,
+        beside,
+        spilt,
+        max,
+        wraps,
+        ..
+    } = array;
+    let first = cache + generation * gen_stride;
+    for cpu in 0..state.cpus() {
+        for slot in 0..*slots {
+            let at = first + slot * slot_size;
+            if state.cpu(cpu, at).load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let key = state.bytes(cpu, at + 8, *key_size);
+            for (i, part) in parts.iter().enumerate() {
+                let delta = state.take(cpu, at + 8 + key_size + part.at, part.value);
+                sums[i].add_part(i, &key, delta);
+            }
+            state.zero(cpu, at, *slot_size);
+        }
+    }
+    let spilt = spilt.is_none_or(|at| {
+        let take = |cpu| {
+            state
+                .cpu(cpu, at + 8 * generation)
+                .swap(0, Ordering::Relaxed)
+        };
+        (0..state.cpus()).map(take).fold(0, |all, word| all | word) != 0
+    });
+    let Some(map) = map else { return Ok(sums) };
+    if !spilt && last {
+        return Ok(sums);
+    }
+    if !spilt && sums[0].elements.len() * FEW <= *max as usize {
+        for (key, _) in &sums[0].elements {
+            map.remove(key)?;
+        }
+    } else {
+        let mut order = HashMap::new();
+        for (key, mut copies) in map.drain()? {
+            if *wraps {
+                order.insert(key.clone(), word_of(&copies, 0));
+                copies.drain(..SEQUENCE as usize);
+            }
+            for copy in copies.chunks_exact(beside.size.max(8) as usize) {
+                for (i, part) in parts.iter().enumerate() {
+                    let delta = delta(part.value, &copy[part.at as usize..]);
+                    sums[i].add_part(i, &key, delta);
+                }
+            }
+        }
+        for sums in sums.iter_mut().filter(|_| *wraps) {
+            sums.elements.sort_by_key(|(key, _)| order.get(key));
+        }
+    }
+    Ok(sums)
+}
+
+fn delta(layout: &ValueLayout, bytes: &[u8]) -> Cell {
+    read_cell(layout, |o| word_of(bytes, o))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::maps::PlainMap;
+    use spile_bpf::layout::{AggLayout, Beside, GlobalLayout};
+    use spile_ir::Ty;
+    use spile_ir::stats::Stat;
+
+    fn long(n: i64) -> Cell {
+        Cell::Scalar(Value::Long(n))
+    }
+
+    fn layout(places: &[Place]) -> Layout {
+        Layout {
+            shared_size: spile_bpf::layout::shared::END,
+            cpu_stride: 2048,
+            cpus: 2,
+            globals: places
+                .iter()
+                .cloned()
+                .map(|place| Some(GlobalLayout { lock: None, place }))
+                .collect(),
+            handlers: vec![],
+            programs: vec![],
+            records: vec![],
+            stacks: None,
+            tree: None,
+            pages: false,
+            critical: None,
+        }
+    }
+
+    const G: GlobalId = GlobalId(0);
+
+    /// The deltas of the only global.
+    fn one(taken: io::Result<Vec<(GlobalId, Deltas)>>) -> Deltas {
+        let mut taken = taken.unwrap();
+        assert_eq!(taken.len(), 1);
+        taken.remove(0).1
+    }
+
+    fn count_and_max() -> ValueLayout {
+        ValueLayout::Stats(AggLayout {
+            count: 0,
+            sum: None,
+            min: None,
+            max: Some(8),
+            sumsq: None,
+            hist: None,
+            size: 16,
+        })
+    }
+
+    #[test]
+    fn numbers_add_up_and_are_zeroed() {
+        let value = ValueLayout::Scalar(Ty::Long);
+        let place = Place::PerCpuScalar {
+            offset: 64,
+            gen_stride: 8,
+            value,
+        };
+        let layout = layout(&[place]);
+        let state = State::plain(&layout).unwrap();
+        for (cpu, at, n) in [(0, 64, 5), (1, 64, 6), (0, 72, 100)] {
+            state.cpu(cpu, at).store(n, Ordering::Relaxed);
+        }
+        let get = |generation| one(take(&state, &layout, G, (generation, false), None));
+        assert_eq!(get(0), Deltas::Scalar(long(11)));
+        assert_eq!(get(0), Deltas::Scalar(long(0)));
+        assert_eq!(get(1), Deltas::Scalar(long(100)));
+    }
+
+    #[test]
+    fn empty_statistics_do_not_count() {
+        let place = Place::PerCpuScalar {
+            offset: 64,
+            gen_stride: 16,
+            value: count_and_max(),
+        };
+        let layout = layout(&[place]);
+        let state = State::plain(&layout).unwrap();
+        // CPU 0 has nothing: its greatest value of 0 must not win over -3.
+        state.cpu(1, 64).store(2, Ordering::Relaxed);
+        state.cpu(1, 72).store(-3i64 as u64, Ordering::Relaxed);
+        let Deltas::Scalar(Cell::Stats(s)) = one(take(&state, &layout, G, (0, false), None)) else {
+            panic!("no statistic")
+        };
+        assert_eq!((s.count, s.max), (2, -3));
+    }
+
+    #[test]
+    fn caches_and_maps_of_all_cpus_add_up() {
+        let place = Place::PerCpuArray(PerCpuArray {
+            cache: 64,
+            gen_stride: 512,
+            slots: 4,
+            slot_size: 32,
+            maps: vec!["g_a_0".into(), "g_a_1".into()],
+            key_size: 8,
+            keys: vec![Ty::Long],
+            value: count_and_max(),
+            beside: Beside {
+                of: None,
+                at: 0,
+                size: 16,
+            },
+            spilt: None,
+            max: 10,
+            wraps: false,
+            large: None,
+        });
+        let layout = layout(&[place]);
+        let state = State::plain(&layout).unwrap();
+        let slot = |cpu, at: u32, key: u64, count: u64, max: u64| {
+            for (i, word) in [1, key, count, max].into_iter().enumerate() {
+                state
+                    .cpu(cpu, at + 8 * i as u32)
+                    .store(word, Ordering::Relaxed);
+            }
+        };
+        slot(0, 64, 7, 3, 30);
+        slot(1, 64 + 32, 7, 1, 40);
+        slot(1, 64 + 512, 9, 1, 1); // the other generation
+        let mut map = PlainMap {
+            max: 10,
+            ..PlainMap::default()
+        };
+        let copies = |words: [u64; 4]| {
+            words
+                .iter()
+                .flat_map(|w| w.to_ne_bytes())
+                .collect::<Vec<_>>()
+        };
+        map.set(&7u64.to_ne_bytes(), &copies([0, 0, 1, 50]))
+            .unwrap();
+        map.set(&8u64.to_ne_bytes(), &copies([0, 0, 0, 0])).unwrap();
+        let Deltas::Array(mut got) = one(take(&state, &layout, G, (0, false), Some(&mut map)))
+        else {
+            panic!("no array")
+        };
+        got.sort_by(|a, b| a.0.cmp(&b.0));
+        let stat = |count, max| {
+            Cell::Stats(Stat {
+                count,
+                max,
+                ..Stat::default()
+            })
+        };
+        assert_eq!(got[0].0, 7u64.to_ne_bytes());
+        let Cell::Stats(seven) = &got[0].1 else {
+            panic!("no statistic")
+        };
+        assert_eq!((seven.count, seven.max), (5, 50));
+        // A key that was only put into the map is an element all the same.
+        assert_eq!(got[1], (8u64.to_ne_bytes().to_vec(), stat(0, i64::MIN)));
+        assert!(map.elements.is_empty());
+        assert_eq!(
+            one(take(&state, &layout, G, (0, false), None)),
+            Deltas::Array(vec![])
+        );
+        let Deltas::Array(other) = one(take(&state, &layout, G, (1, false), None)) else {
+            panic!("no array")
+        };
+        assert_eq!(other.len(), 1);
+    }
+
+    #[test]
+    fn arrays_side_by_side_are_taken_together() {
+        let part = |of, at, value| {
+            Place::PerCpuArray(PerCpuArray {
+                cache: 64,
+                gen_stride: 0,
+                slots: 2,
+                slot_size: 40,
+                maps: vec!["g_a_0".into()],
+                key_size: 8,
+                keys: vec![Ty::Long],
+                value,
+                beside: Beside { of, at, size: 24 },
+                spilt: Some(144),
+                max: 100,
+                wraps: false,
+                large: None,
+            })
+        };
+        let number = ValueLayout::Scalar(Ty::Long);
+        let layout = layout(&[part(None, 0, number), part(Some(G), 8, count_and_max())]);
+        let state = State::plain(&layout).unwrap();
+        // By the key 7 both, by 8 the first only.
+        for (at, words) in [(64, [1, 7, 5, 2, 30]), (104, [1, 8, 6, 0, 0])] {
+            for (i, word) in words.into_iter().enumerate() {
+                let word_at = at + 8 * i as u32;
+                state.cpu(0, word_at).store(word, Ordering::Relaxed);
+            }
+        }
+        let mut map = PlainMap {
+            max: 10,
+            ..PlainMap::default()
+        };
+        let bytes = |words: [u64; 6]| words.map(u64::to_ne_bytes).concat();
+        map.set(&9u64.to_ne_bytes(), &bytes([0, 0, 0, 1, 1, 3]))
+            .unwrap();
+        // Elements in the map count where a CPU's word says that there are some.
+        state.cpu(1, 144).store(1, Ordering::Relaxed);
+        let second = take(&state, &layout, GlobalId(1), (0, false), None).unwrap();
+        assert!(second.is_empty(), "{second:?}");
+        let taken = take(&state, &layout, G, (0, false), Some(&mut map)).unwrap();
+        let [
+            (G, Deltas::Array(first)),
+            (GlobalId(1), Deltas::Array(second)),
+        ] = &taken[..]
+        else {
+            panic!("{taken:?}")
+        };
+        let key = |n: u64| n.to_ne_bytes().to_vec();
+        let with = |n, cell| (key(n), cell);
+        assert_eq!(
+            *first,
+            [with(7, long(5)), with(8, long(6)), with(9, long(1))]
+        );
+        let maxima = second.iter().map(|(k, cell)| match cell {
+            Cell::Stats(s) => (k.clone(), s.count, s.max),
+            Cell::Scalar(_) => panic!("no statistic"),
+        });
+        assert_eq!(
+            maxima.collect::<Vec<_>>(),
+            [(key(7), 2, 30), (key(9), 1, 3)]
+        );
+        // Without it keys in the map are taken away one by one, and at the end stay.
+        for (last, left) in [(false, 0), (true, 1)] {
+            map.set(&7u64.to_ne_bytes(), &[0; 48]).unwrap();
+            state.cpu(1, 64).store(1, Ordering::Relaxed);
+            state.cpu(1, 72).store(7, Ordering::Relaxed);
+            let taken = take(&state, &layout, G, (0, last), Some(&mut map)).unwrap();
+            assert_eq!(taken[0].1, Deltas::Array(vec![with(7, long(0))]));
+            assert_eq!(map.elements.len(), left);
+        }
+    }
+
+    #[test]
+    fn a_wrapping_array_is_taken_from_its_oldest_element_on() {
+        let number = ValueLayout::Scalar(Ty::Long);
+        let layout = layout(&[Place::PerCpuArray(PerCpuArray {
+            cache: 64,
+            gen_stride: 0,
+            slots: 0,
+            slot_size: 24,
+            maps: vec!["g_a_0".into()],
+            key_size: 8,
+            keys: vec![Ty::Long],
+            value: number,
+            beside: Beside {
+                of: None,
+                at: 0,
+                size: 8,
+            },
+            spilt: None,
+            max: 4,
+            wraps: true,
+            large: None,
+        })]);
+        let state = State::plain(&layout).unwrap();
+        let mut map = PlainMap {
+            max: 4,
+            ..PlainMap::default()
+        };
+        for (key, words) in [(8u64, [3u64, 0, 0]), (9, [1, 1, 2]), (10, [2, 0, 4])] {
+            map.set(&key.to_ne_bytes(), &words.map(u64::to_ne_bytes).concat())
+                .unwrap();
+        }
+        let Deltas::Array(got) = one(take(&state, &layout, G, (0, false), Some(&mut map))) else {
+            panic!("no array")
+        };
+        let with = |n: u64, delta| (n.to_ne_bytes().to_vec(), long(delta));
+        assert_eq!(got, [with(9, 3), with(10, 4), with(8, 0)]);
+        assert!(map.elements.is_empty());
+    }
+}

@@ -1,0 +1,53 @@
+//! Words of the state memory that kernel handlers read, set before anything is attached.
+
+use std::sync::atomic::Ordering;
+
+use spile_bpf::layout::shared;
+
+use crate::machine::clock;
+use crate::machine::direct_map;
+use crate::shared::state::State;
+use crate::text::deferred::Deferred;
+
+/// Sets the word that marks strings which the controller reads.
+pub fn set_mark(state: &State, deferred: Option<&Deferred>) {
+    let Some(deferred) = deferred else { return };
+    for at in [0, 8] {
+        let word = crate::shared::state::word_of(deferred.word(), at);
+        state
+            .shared(shared::MARK + at)
+            .store(word, Ordering::Relaxed);
+    }
+}
+
+/// Sets the words with which kernel handlers find the pages of files, where that can be.
+pub fn set_page_words(state: &State) {
+    let Some(places) = direct_map::find() else {
+        return;
+    };
+    for (at, word) in [
+        (shared::PAGES, places.pages),
+        (shared::MEMORY, places.memory),
+    ] {
+        state.shared(at).store(word, Ordering::Relaxed);
+    }
+}
+
+/// Sets the words that kernel handlers read, before anything is attached.
+pub fn set_shared_words(state: &State, target: i64) {
+    let zone = clock::zone();
+    let mut name = [0u8; 16];
+    let len = zone.name.len().min(15);
+    name[..len].copy_from_slice(&zone.name.as_bytes()[..len]);
+    let words = [
+        (shared::RUNNING, 0),
+        (shared::TARGET, target as u64),
+        (shared::CLOCK_OFFSET, clock::offset_ns() as u64),
+        (shared::TZ_OFFSET, zone.west as u64),
+        (shared::TZ_NAME, crate::shared::state::word_of(&name, 0)),
+        (shared::TZ_NAME + 8, crate::shared::state::word_of(&name, 8)),
+    ];
+    for (at, word) in words {
+        state.shared(at).store(word, Ordering::Relaxed);
+    }
+}

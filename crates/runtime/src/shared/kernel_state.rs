@@ -1,0 +1,419 @@
+//! The kernel's half of a session as the controller sees it: state memory, hash maps, locks,
+//! and the deltas that handlers leave on each CPU.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use spile_bpf::layout::{GlobalLayout, Layout, Object, PerCpuArray, Place};
+use spile_ir::interp::{Cell, Fault, MemGlobals, Value};
+use spile_ir::storage::Storage;
+use spile_ir::{GlobalId, Init, Program, Ty};
+use spile_kernel::resources::told;
+
+use crate::controller::globals::Raw;
+use crate::controller::handler_effects::Needs;
+use crate::error::Error;
+use crate::load::Loaded;
+use crate::shared::critical_section::{CriticalSection, Missed};
+use crate::shared::drain::{self, Deltas};
+use crate::shared::grace::Grace;
+use crate::shared::large_arrays::LargeElements;
+use crate::shared::locked_array::Held;
+use crate::shared::maps::{Fields, KernelMap, Table};
+use crate::shared::realtime_guard::Urgent;
+use crate::shared::state::{State, read_keys};
+use crate::shared::thread_records::Records;
+use crate::text::symbolic::Symbolizer;
+
+/// How long the controller waits for a lock. A kernel handler holds one for microseconds; only
+/// a controller that is starved for CPU time sees this pass.
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
+
+/// A hash map behind a global.
+pub type BoxedTable = RefCell<Box<dyn Table>>;
+
+/// What is loaded in the kernel; or, in tests, what stands for it.
+pub struct Kernel {
+    loaded: Option<Loaded>,
+    state: Rc<State>,
+    layout: Layout,
+    /// Per global: its hash map, or one a generation.
+    tables: Vec<Vec<BoxedTable>>,
+    /// Per global: the elements of a large array.
+    elements: Vec<Option<LargeElements>>,
+    critical: Option<CriticalSection>,
+    grace: Grace,
+    /// Handlers can run: deltas keep coming.
+    live: bool,
+    /// Elements whose keys told of files that were not known yet.
+    waiting: RefCell<Vec<(GlobalId, Elements)>>,
+}
+
+impl Kernel {
+    /// Opens the maps of a loaded object.
+    pub fn new(loaded: Loaded, state: State, object: &Object) -> Result<Kernel, Error> {
+        let state = Rc::new(state);
+        let open = |name: &String| {
+            let map = KernelMap::new(loaded.map_fd(name)?);
+            let map = map.map_err(|e| Error::System("opening a map", e))?;
+            Ok::<BoxedTable, Error>(RefCell::new(Box::new(map)))
+        };
+        let tables = object
+            .layout
+            .globals
+            .iter()
+            .map(|g| match g.as_ref().map(|g| &g.place) {
+                Some(Place::Hash {
+                    map,
+                    field: Some(field),
+                    ..
+                }) => {
+                    let mut records = open(map)?.into_inner();
+                    if let Some(front) = field.front {
+                        records = Box::new(Records::new(front, state.clone(), records));
+                    }
+                    let fields: Box<dyn Table> = Box::new(Fields {
+                        records,
+                        field: *field,
+                    });
+                    Ok(vec![RefCell::new(fields)])
+                }
+                Some(Place::Hash { map, .. }) => {
+                    let held: Box<dyn Table> = Box::new(Held::new(open(map)?.into_inner()));
+                    Ok(vec![RefCell::new(held)])
+                }
+                // Those beside another are drained with it.
+                Some(Place::PerCpuArray(array))
+                    if array.beside.of.is_none() && array.large.is_none() =>
+                {
+                    array.maps.iter().map(open).collect()
+                }
+                _ => Ok(Vec::new()),
+            });
+        let tables = tables.collect::<Result<_, Error>>()?;
+        let elements = object.layout.globals.iter().map(|g| {
+            let Some(Place::PerCpuArray(array)) = g.as_ref().map(|g| &g.place) else {
+                return Ok(None);
+            };
+            let (Some(large), Some(map)) = (&array.large, array.maps.first()) else {
+                return Ok(None);
+            };
+            let map = loaded.map_fd(map)?;
+            Ok(Some(LargeElements::new(map, large, array.double())))
+        });
+        let elements = elements.collect::<Result<_, Error>>()?;
+        Ok(Kernel {
+            state,
+            layout: object.layout.clone(),
+            tables,
+            elements,
+            critical: CriticalSection::open(&loaded, object.layout.critical.as_ref())?,
+            grace: Grace::choose(),
+            live: true,
+            waiting: RefCell::default(),
+            loaded: Some(loaded),
+        })
+    }
+
+    /// One in plain memory.
+    #[cfg(test)]
+    pub fn plain(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> Kernel {
+        Kernel {
+            loaded: None,
+            state: Rc::new(State::plain(layout).expect("a layout that fits")),
+            layout: layout.clone(),
+            tables,
+            elements: Vec::new(),
+            critical: None,
+            grace: Grace::Visit,
+            live: true,
+            waiting: RefCell::default(),
+        }
+    }
+
+    /// The state memory.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Where everything is.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What is loaded.
+    pub fn loaded(&self) -> Option<&Loaded> {
+        self.loaded.as_ref()
+    }
+
+    /// Hits that the kernel itself turned away.
+    pub fn misses(&self) -> u64 {
+        self.loaded.as_ref().map_or(0, Loaded::kernel_misses)
+    }
+
+    /// The place of a global that the controller and the kernel share; `None` for one whose
+    /// value is the controller's.
+    pub fn shared(&self, g: GlobalId) -> Option<&GlobalLayout> {
+        let layout = self.layout.globals.get(g.index())?.as_ref()?;
+        match layout.place {
+            Place::Scalar { .. } | Place::Stats { .. } | Place::Hash { .. } => Some(layout),
+            Place::PerCpuScalar { .. } | Place::PerCpuArray(_) => None,
+        }
+    }
+
+    /// The hash map of a shared array.
+    pub fn table(&self, g: GlobalId) -> Option<&BoxedTable> {
+        self.tables.get(g.index())?.first()
+    }
+
+    /// Gives scalars in the shared block their initial values.
+    pub fn initialise(&self, program: &Program) {
+        for (i, global) in program.globals.iter().enumerate() {
+            let place = self.shared(GlobalId(i as u32)).map(|l| &l.place);
+            let (Some(Place::Scalar { offset, ty }), Some(init)) = (place, &global.init) else {
+                continue;
+            };
+            let value = match init {
+                Init::Long(n) => Value::Long(*n),
+                Init::Str(s) => Value::Str(s.clone()),
+            };
+            let layout = spile_bpf::layout::ValueLayout::Scalar(*ty);
+            self.state
+                .set(*offset, &layout, &Cell::Scalar(value.fit(*ty).0));
+        }
+    }
+
+    /// What the globals hold that a handler copies, all at one moment; those that it takes are empty then.
+    pub fn copies(&self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Missed> {
+        match &self.critical {
+            Some(critical) => {
+                // It reads maps; see `drain`.
+                let _urgent = (self.grace == Grace::Barrier).then(Urgent::begin);
+                critical.run(&self.state, needs, LOCK_PATIENCE, |g| self.table(g))
+            }
+            None => Err(Missed::Unable),
+        }
+    }
+
+    /// Takes the locks of a handler, all or none; gives the one that could not be had.
+    pub fn lock(&self, needs: &Needs) -> Result<(), GlobalId> {
+        for (n, (global, at)) in needs.locks.iter().enumerate() {
+            if !self.state.lock(*at, LOCK_PATIENCE) {
+                needs.locks[..n]
+                    .iter()
+                    .for_each(|(_, at)| self.state.unlock(*at));
+                return Err(*global);
+            }
+        }
+        self.locked_tables(needs)
+            .for_each(|t| t.borrow_mut().hold());
+        Ok(())
+    }
+
+    /// Has the arrays of a handler get all that it changed, before their locks are given back.
+    pub fn give_back(&self, needs: &Needs) -> Result<(), Fault> {
+        let all = self.locked_tables(needs);
+        // Each, whatever becomes of another.
+        let done: Vec<_> = all.map(|t| t.borrow_mut().give_back()).collect();
+        let done: Result<(), _> = done.into_iter().collect();
+        done.map_err(|e| Fault::from(format!("writing a map: {e}")))
+    }
+
+    fn locked_tables<'a>(&'a self, needs: &'a Needs) -> impl Iterator<Item = &'a BoxedTable> {
+        needs.locks.iter().filter_map(|(g, _)| self.table(*g))
+    }
+
+    /// Gives them back.
+    pub fn unlock(&self, needs: &Needs) {
+        needs
+            .locks
+            .iter()
+            .for_each(|(_, at)| self.state.unlock(*at));
+    }
+
+    /// Moves the deltas so far into the controller's values; gives the globals whose elements
+    /// did not all fit, and how many did not.
+    pub fn drain(
+        &mut self,
+        program: &Program,
+        mem: &mut MemGlobals,
+        symbolic: &Symbolizer,
+    ) -> Result<Vec<(GlobalId, u64)>, Fault> {
+        if !self.live {
+            return Ok(Vec::new());
+        }
+        let old = self.state.flip();
+        if !self.grace.wait(&self.state) {
+            // Some handler may still add to the old generation. It keeps its deltas there, and
+            // the next drain finds them.
+            return Ok(Vec::new());
+        }
+        // While a map is read the kernel runs no program of a trace event on that processor: hits
+        // of others are lost if this thread is switched out meanwhile, as kernels can that have to
+        // be asked whether handlers are over.
+        let _urgent = (self.grace == Grace::Barrier).then(Urgent::begin);
+        self.collect(program, (mem, symbolic), old, (true, false))
+    }
+
+    /// No handler runs any more: moves all deltas and remembers that no more come.
+    pub fn off(
+        &mut self,
+        program: &Program,
+        mem: &mut MemGlobals,
+        symbolic: &Symbolizer,
+    ) -> Result<Vec<(GlobalId, u64)>, Fault> {
+        self.grace.wait(&self.state);
+        let now = self.state.generation();
+        // The older generation first: its elements came first.
+        let mut full = self.collect(program, (&mut *mem, symbolic), now ^ 1, (true, true))?;
+        full.extend(self.collect(program, (mem, symbolic), now, (false, true))?);
+        self.live = false;
+        Ok(full)
+    }
+
+    /// Moves the deltas of one generation; only of globals with two, or of all.
+    fn collect(
+        &self,
+        program: &Program,
+        (mem, symbolic): (&mut MemGlobals, &Symbolizer),
+        generation: u32,
+        (only_double, last): (bool, bool),
+    ) -> Result<Vec<(GlobalId, u64)>, Fault> {
+        let mut full = Vec::new();
+        // What they tell of has had its time to become known.
+        let waiting = self.waiting.take();
+        for (g, elements) in waiting {
+            let place = self.layout.globals.get(g.index()).and_then(Option::as_ref);
+            let Some(place) = place.map(|l| &l.place) else {
+                continue;
+            };
+            let how = (&mut *mem, symbolic, true);
+            let (missed, _) = merge(g, place, Deltas::Array(elements), how)?;
+            full.extend((missed > 0).then_some((g, missed)));
+        }
+        for (i, layout) in self.layout.globals.iter().enumerate() {
+            let g = GlobalId(i as u32);
+            let (Some(layout), Some(global)) = (layout, program.globals.get(i)) else {
+                continue;
+            };
+            let double = global.storage == Storage::PerCpu { double: true };
+            if only_double && !double {
+                continue;
+            }
+            // A global with one generation has it at both numbers.
+            let generation = if double { generation } else { 0 };
+            let reading = |e| Fault::from(format!("reading {}: {}", global.name, told(&e)));
+            let elements = self.elements.get(i).and_then(Option::as_ref);
+            if let (Some(elements), Place::PerCpuArray(array)) = (elements, &layout.place) {
+                let (mut missed, mut unknown) = (0, Vec::new());
+                let add = |key: &[u8], delta: Cell| {
+                    let how = (&mut *mem, symbolic, last);
+                    match add(g, (&array.keys, key), &delta, how) {
+                        Added::Yes => {}
+                        Added::Full => missed += 1,
+                        Added::Unknown => unknown.push((key.to_vec(), delta)),
+                    }
+                };
+                elements
+                    .take(&self.state, array, (generation, last), add)
+                    .map_err(reading)?;
+                full.extend((missed > 0).then_some((g, missed)));
+                if !unknown.is_empty() {
+                    self.waiting.borrow_mut().push((g, unknown));
+                }
+                continue;
+            }
+            let table = self.tables.get(i).and_then(|t| t.get(generation as usize));
+            let mut table = table.map(|t| t.borrow_mut());
+            let table = table.as_mut().map(|t| &mut ***t as &mut dyn Table);
+            let deltas = drain::take(&self.state, &self.layout, g, (generation, last), table)
+                .map_err(reading)?;
+            for (g, deltas) in deltas {
+                let how = (&mut *mem, symbolic, last);
+                let (missed, unknown) = merge(g, &layout.place, deltas, how)?;
+                if missed > 0 {
+                    full.push((g, missed));
+                }
+                if !unknown.is_empty() {
+                    self.waiting.borrow_mut().push((g, unknown));
+                }
+            }
+        }
+        Ok(full)
+    }
+}
+
+/// Elements by the bytes of their keys.
+type Elements = Vec<(Vec<u8>, Cell)>;
+
+/// Adds deltas to the controller's value; gives how many elements did not fit, and those whose
+/// keys tell of files that are not known yet, if not `all` are to be taken.
+fn merge(
+    g: GlobalId,
+    place: &Place,
+    deltas: Deltas,
+    (mem, symbolic, all): (&mut MemGlobals, &Symbolizer, bool),
+) -> Result<(u64, Elements), Fault> {
+    let elements = match deltas {
+        Deltas::Scalar(Cell::Scalar(v)) => {
+            mem.gadd(g, v.as_long())?;
+            return Ok((0, Vec::new()));
+        }
+        Deltas::Scalar(Cell::Stats(s)) => {
+            mem.stat_merge(g, &[], &s)?;
+            return Ok((0, Vec::new()));
+        }
+        Deltas::Array(elements) => elements,
+    };
+    let Place::PerCpuArray(PerCpuArray { keys: types, .. }) = place else {
+        return Ok((0, Vec::new()));
+    };
+    let (mut missed, mut unknown) = (0, Vec::new());
+    for (key, delta) in elements {
+        match add(g, (types, &key), &delta, (&mut *mem, symbolic, all)) {
+            Added::Yes => {}
+            Added::Full => missed += 1,
+            Added::Unknown => unknown.push((key, delta)),
+        }
+    }
+    Ok((missed, unknown))
+}
+
+/// What became of an element.
+enum Added {
+    /// It is part of the controller's value.
+    Yes,
+    /// The array is full.
+    Full,
+    /// Its key tells of files that are not known yet.
+    Unknown,
+}
+
+/// Adds the delta of an element.
+fn add(
+    g: GlobalId,
+    (types, key): (&[Ty], &[u8]),
+    delta: &Cell,
+    (mem, symbolic, all): (&mut MemGlobals, &Symbolizer, bool),
+) -> Added {
+    let mut keys = read_keys(types, key);
+    let mut known = true;
+    for (key, ty) in keys.iter_mut().zip(types) {
+        if let Value::Str(_) = key
+            && let Some((text, all_known)) = symbolic.key(key, *ty)
+        {
+            *key = text;
+            known &= all_known;
+        }
+    }
+    if !known && !all {
+        return Added::Unknown;
+    }
+    let added = match delta {
+        Cell::Scalar(v) => mem.aadd(g, &keys, v.as_long()).map(|_| ()),
+        Cell::Stats(s) => mem.stat_merge(g, &keys, s),
+    };
+    // Nothing else fails here.
+    added.map_or(Added::Full, |()| Added::Yes)
+}

@@ -1,0 +1,379 @@
+//! The elements of large arrays (see [`Large`]), in memory that handlers of the kernel write and the
+//! controller maps. The caller of [`LargeElements::take`] has made sure that no handler uses it any more.
+
+use std::cell::OnceCell;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spile_bpf::layout::{Large, PerCpuArray, ValueLayout};
+use spile_ir::interp::Cell;
+
+use crate::shared::state::{Memory, State, read_cell};
+
+/// Where one in so many groups of cells, or fewer, has a key, cells are cleared one by one.
+const FEW: u32 = 8;
+
+/// The elements of an array.
+pub struct LargeElements {
+    map: Option<OwnedFd>,
+    /// Bytes of a generation, and of all.
+    size: usize,
+    bytes: usize,
+    memory: OnceCell<Memory>,
+}
+
+impl LargeElements {
+    /// Those in this map, whose memory is mapped when it is needed; with two generations, or one.
+    pub fn new(map: OwnedFd, large: &Large, double: bool) -> LargeElements {
+        LargeElements {
+            map: Some(map),
+            ..LargeElements::without(large, double)
+        }
+    }
+
+    fn without(large: &Large, double: bool) -> LargeElements {
+        let size = large.size() as usize;
+        LargeElements {
+            map: None,
+            size,
+            bytes: if double { 2 * size } else { size },
+            memory: OnceCell::new(),
+        }
+    }
+
+    /// Plain memory, all zero.
+    #[cfg(test)]
+    fn plain(large: &Large, double: bool) -> LargeElements {
+        let elements = LargeElements::without(large, double);
+        let words = (0..elements.bytes / 8).map(|_| AtomicU64::new(0)).collect();
+        LargeElements {
+            memory: OnceCell::from(Memory::Owned(words)),
+            ..elements
+        }
+    }
+
+    fn memory(&self) -> io::Result<&[AtomicU64]> {
+        if let (None, Some(map)) = (self.memory.get(), &self.map) {
+            let bytes = self.bytes.next_multiple_of(rustix::param::page_size());
+            let memory = Memory::map(map.as_fd(), 0, bytes)?;
+            let _ = self.memory.set(memory);
+        }
+        let memory = self.memory.get().ok_or(io::ErrorKind::NotFound)?;
+        Ok(memory.words())
+    }
+
+    /// Gives each key and its delta, in the order in which the keys were put in, and leaves zeros; not
+    /// where no handler runs any more (`last`).
+    pub fn take(
+        &self,
+        state: &State,
+        array: &PerCpuArray,
+        (generation, last): (u32, bool),
+        mut visit: impl FnMut(&[u8], Cell),
+    ) -> io::Result<()> {
+        let Some(large) = &array.large else {
+            return Ok(());
+        };
+        let spare = |cpu| state.cpu(cpu, large.spare + 8 * generation);
+        let spares: Vec<u64> = (0..state.cpus())
+            .map(|cpu| spare(cpu).swap(0, Ordering::Acquire))
+            .collect();
+        // Nothing was put in, and so no slot of a cache was taken.
+        if spares.iter().all(|spare| *spare == 0) {
+            return Ok(());
+        }
+        let words = self.memory()?;
+        let view = View {
+            words: &words[generation as usize * self.size / 8..],
+            large,
+            key_size: array.key_size,
+        };
+        let given = view.word(Large::GIVEN).load(Ordering::Acquire);
+        let given = given.min(large.rooms.into()) as u32;
+        take_caches(state, array, generation, &view, &mut visit);
+        let mut key = vec![0; array.key_size as usize];
+        for room in (1..=given).filter(|room| spares.iter().all(|s| *s as u32 != *room)) {
+            view.key(room, &mut key);
+            visit(&key, view.cell(room, &array.value));
+        }
+        if !last {
+            view.clear(given);
+        }
+        Ok(())
+    }
+}
+
+/// Moves what the caches have to the elements of the same keys.
+fn take_caches(
+    state: &State,
+    array: &PerCpuArray,
+    generation: u32,
+    view: &View<'_>,
+    visit: &mut impl FnMut(&[u8], Cell),
+) {
+    let first = array.cache + generation * array.gen_stride;
+    let size = array.value.size();
+    for cpu in 0..state.cpus() {
+        for slot in 0..array.slots {
+            let at = first + slot * array.slot_size;
+            if state.cpu(cpu, at).load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let key: Vec<u64> = (0..array.key_size / 8)
+                .map(|i| state.cpu(cpu, at + 8 + 8 * i).load(Ordering::Relaxed))
+                .collect();
+            let value = at + 8 + array.key_size;
+            match view.find(&key) {
+                Some(room) => {
+                    for o in (0..size).step_by(8) {
+                        let delta = state.cpu(cpu, value + o).load(Ordering::Relaxed);
+                        view.word(view.value(room) + o)
+                            .fetch_add(delta, Ordering::Relaxed);
+                    }
+                }
+                // Its room is in no cell.
+                None => visit(
+                    &state.bytes(cpu, at + 8, array.key_size),
+                    state.take(cpu, value, &array.value),
+                ),
+            }
+            state.zero(cpu, at, array.slot_size);
+        }
+    }
+}
+
+/// The memory of one generation.
+struct View<'m> {
+    words: &'m [AtomicU64],
+    large: &'m Large,
+    key_size: u32,
+}
+
+impl View<'_> {
+    fn word(&self, at: u32) -> &AtomicU64 {
+        &self.words[at as usize / 8]
+    }
+
+    /// Half of a word.
+    fn half(&self, at: u32) -> u32 {
+        let bytes = self.word(at).load(Ordering::Relaxed).to_ne_bytes();
+        let [a, b, c, d, e, f, g, h] = bytes;
+        u32::from_ne_bytes(if at % 8 < 4 {
+            [a, b, c, d]
+        } else {
+            [e, f, g, h]
+        })
+    }
+
+    fn room(&self, number: u32) -> u32 {
+        self.large.rooms_at() + (number - 1) * self.large.room
+    }
+
+    fn value(&self, number: u32) -> u32 {
+        self.room(number) + self.key_size
+    }
+
+    fn key_word(&self, number: u32, i: u32) -> u64 {
+        self.word(self.room(number) + 8 * i).load(Ordering::Relaxed)
+    }
+
+    fn key(&self, number: u32, to: &mut [u8]) {
+        for (i, word) in to.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&self.key_word(number, i as u32).to_ne_bytes());
+        }
+    }
+
+    fn cell(&self, number: u32, layout: &ValueLayout) -> Cell {
+        let value = self.value(number);
+        read_cell(layout, |o| self.word(value + o).load(Ordering::Relaxed))
+    }
+
+    fn keys(&self, number: u32) -> Vec<u64> {
+        let words = self.key_size / 8;
+        (0..words).map(|i| self.key_word(number, i)).collect()
+    }
+
+    fn cell_at(cell: u32) -> u32 {
+        Large::CELLS + 4 * cell
+    }
+
+    /// The rooms of those cells of a key whose tag is its own, with the cells, to the first free one.
+    fn rooms<'v>(&'v self, key: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<'v> {
+        self.large
+            .looks(key)
+            .map(|(cell, tag)| (cell, tag, self.half(View::cell_at(cell))))
+            .take_while(|(_, _, content)| *content != 0)
+            .filter(|(_, tag, content)| content & Large::TAG == *tag)
+            .map(|(cell, _, content)| (cell, content & !Large::TAG))
+            // The memory is not only ours.
+            .filter(|(_, room)| (1..=self.large.rooms).contains(room))
+    }
+
+    /// The room of a key.
+    fn find(&self, key: &[u64]) -> Option<u32> {
+        let same = |room: &u32| (0..).zip(key).all(|(i, w)| self.key_word(*room, i) == *w);
+        self.rooms(key).map(|(_, room)| room).find(same)
+    }
+
+    /// Leaves zeros where so many rooms were given out.
+    fn clear(&self, given: u32) {
+        let zero = |from: u32, to: u32| {
+            for word in &self.words[from as usize / 8..to as usize / 8] {
+                word.store(0, Ordering::Relaxed);
+            }
+        };
+        if given > self.large.groups / FEW {
+            zero(Large::CELLS, self.large.rooms_at());
+        } else {
+            // (As long as all are there each leads to the next.)
+            let cells: Vec<u32> = (1..=given)
+                .filter_map(|room| {
+                    let keys = self.keys(room);
+                    let found = self.rooms(&keys).find(|(_, at)| *at == room)?;
+                    Some(View::cell_at(found.0))
+                })
+                .collect();
+            for at in cells {
+                let mut bytes = self.word(at).load(Ordering::Relaxed).to_ne_bytes();
+                let half = at as usize % 8;
+                bytes[half..half + 4].fill(0);
+                let word = u64::from_ne_bytes(bytes);
+                self.word(at).store(word, Ordering::Relaxed);
+            }
+        }
+        zero(self.room(1), self.room(given + 1));
+        self.word(Large::GIVEN).store(0, Ordering::Relaxed);
+        self.word(Large::LIVE).store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_bpf::layout::{Beside, GlobalLayout, Layout, Place};
+    use spile_ir::Ty;
+    use spile_ir::interp::Value;
+
+    const CACHE: u32 = 256;
+
+    fn array(large: Large) -> PerCpuArray {
+        PerCpuArray {
+            cache: CACHE,
+            gen_stride: 0,
+            slots: 2,
+            slot_size: 24,
+            maps: vec!["g_a_0".into()],
+            key_size: 8,
+            keys: vec![Ty::Long],
+            value: ValueLayout::Scalar(Ty::Long),
+            beside: Beside {
+                of: None,
+                at: 0,
+                size: 8,
+            },
+            spilt: None,
+            max: 100,
+            wraps: false,
+            large: Some(large),
+        }
+    }
+
+    fn state(array: &PerCpuArray) -> State {
+        let place = Place::PerCpuArray(array.clone());
+        State::plain(&Layout {
+            shared_size: spile_bpf::layout::shared::END,
+            cpu_stride: 1024,
+            cpus: 2,
+            globals: vec![Some(GlobalLayout { lock: None, place })],
+            handlers: vec![],
+            programs: vec![],
+            records: vec![],
+            stacks: None,
+            tree: None,
+            pages: false,
+            critical: None,
+        })
+        .expect("a layout that fits")
+    }
+
+    /// Puts in a key as handlers do; into a cell, or not.
+    fn put(view: &View<'_>, key: u64, value: u64, linked: bool) {
+        let room = view.word(Large::GIVEN).fetch_add(1, Ordering::Relaxed) as u32 + 1;
+        view.word(Large::LIVE).fetch_add(1, Ordering::Relaxed);
+        let at = view.room(room);
+        view.word(at).store(key, Ordering::Relaxed);
+        view.word(at + 8).store(value, Ordering::Relaxed);
+        if !linked {
+            return;
+        }
+        let cells: Vec<_> = view.large.looks(&[key]).collect();
+        let free = |(cell, _): &&(u32, u32)| view.half(View::cell_at(*cell)) == 0;
+        let (cell, tag) = cells.iter().find(free).or(cells.last()).expect("cells");
+        let at = View::cell_at(*cell);
+        let mut bytes = view.word(at).load(Ordering::Relaxed).to_ne_bytes();
+        bytes[at as usize % 8..][..4].copy_from_slice(&(tag | room).to_ne_bytes());
+        view.word(at)
+            .store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+    }
+
+    #[test]
+    fn elements_are_taken_in_order_and_cleared() {
+        // So few cells that keys take those of others, and so many that those of few keys are cleared one
+        // by one.
+        for (groups, keys) in [(2, 100), (60, 100), (1000, 100), (60, 3)] {
+            let large = Large {
+                groups,
+                rooms: 102,
+                room: 16,
+                spare: 512,
+            };
+            let array = array(large);
+            let state = state(&array);
+            let elements = LargeElements::plain(&large, false);
+            let view = View {
+                words: elements.memory().expect("memory"),
+                large: &large,
+                key_size: 8,
+            };
+            for _ in 0..2 {
+                for n in 0..keys {
+                    put(&view, n << 20, n, true);
+                }
+                // A room that processor 1 did not use, and a slot of processor 0's cache with
+                // the last key.
+                put(&view, 7 << 40, 0, false);
+                let used = 1 << 32;
+                state.cpu(0, 512).store(used, Ordering::Relaxed);
+                state
+                    .cpu(1, 512)
+                    .store(used | (keys + 1), Ordering::Relaxed);
+                for (i, word) in [1, (keys - 1) << 20, 1000].into_iter().enumerate() {
+                    let at = CACHE + 24 + 8 * i as u32;
+                    state.cpu(0, at).store(word, Ordering::Relaxed);
+                }
+                let mut got = Vec::new();
+                let add = |key: &[u8], delta: Cell| {
+                    let key = u64::from_ne_bytes(key.try_into().expect("8 bytes"));
+                    got.push((key, delta.value()));
+                };
+                elements.take(&state, &array, (0, false), add).unwrap();
+                let with = |n| {
+                    if n == keys - 1 {
+                        n as i64 + 1000
+                    } else {
+                        n as i64
+                    }
+                };
+                let wanted = (0..keys).map(|n| (n << 20, Value::Long(with(n))));
+                assert_eq!(got, wanted.collect::<Vec<_>>());
+                let words = elements.memory().expect("memory").iter();
+                assert!(words.into_iter().all(|w| w.load(Ordering::Relaxed) == 0));
+                assert_eq!(state.cpu(0, CACHE + 24).load(Ordering::Relaxed), 0);
+                assert_eq!(state.cpu(1, 512).load(Ordering::Relaxed), 0);
+            }
+            let nothing = |_: &[u8], _| panic!("an element");
+            elements.take(&state, &array, (0, true), nothing).unwrap();
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! The hash maps behind array globals, as key and value bytes. [`Table`] is what the rest of
+//! the runtime sees: a kernel map, or plain memory in tests.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use spile_bpf::layout::Field;
+use spile_kernel::bpf::{BpfError, Errno, Map};
+
+use crate::shared::state::word_of;
+
+/// Elements as byte strings. A per-CPU map's value is one value a possible CPU, one after the
+/// other, each padded to a multiple of 8 bytes.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A hash map from byte strings to byte strings.
+pub trait Table {
+    /// The value of a key.
+    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>>;
+    /// Sets a value; `Ok(false)` when the map is full.
+    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool>;
+    /// Removes a key, if it is there.
+    fn remove(&mut self, key: &[u8]) -> io::Result<()>;
+    /// All elements as they are now.
+    fn entries(&mut self) -> io::Result<Entries>;
+    /// All elements, which are removed.
+    fn drain(&mut self) -> io::Result<Entries>;
+    /// Most elements.
+    fn capacity(&self) -> usize;
+    /// Removes keys.
+    fn remove_all(&mut self, keys: Vec<Vec<u8>>) -> io::Result<()> {
+        keys.iter().try_for_each(|key| self.remove(key))
+    }
+    /// Sets values; `Ok(false)` when the map is full.
+    fn set_all(&mut self, entries: Entries) -> io::Result<bool> {
+        for (key, value) in entries {
+            if !self.set(&key, &value)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+    /// From here on nobody else touches it,
+    fn hold(&mut self) {}
+    /// until now, when it has everything that was set and removed.
+    fn give_back(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A map of the kernel.
+pub struct KernelMap {
+    map: Map<OwnedFd>,
+    /// Room for a batch of keys and values, which stays from one to the next: memory is not asked of
+    /// the system while locks are held.
+    room: (Vec<u8>, Vec<u8>),
+}
+
+/// Most elements fetched with one system call, and bytes of them; bounds the memory of a big array.
+const BATCH: usize = 4096;
+const BATCH_BYTES: usize = 2 << 20;
+
+impl KernelMap {
+    /// The map behind a descriptor.
+    pub fn new(fd: OwnedFd) -> io::Result<KernelMap> {
+        Ok(KernelMap {
+            map: Map::new(fd).map_err(into_io)?,
+            room: Default::default(),
+        })
+    }
+
+    /// Fetches everything in batches; removes it if `delete`.
+    fn fetch(&mut self, delete: bool) -> io::Result<Entries> {
+        let (key_len, value_len) = (self.map.key_len(), self.map.value_len());
+        let most = self.map.info().max_entries as usize;
+        // A whole bucket must fit; ENOSPC asks for more room.
+        let mut room = most.clamp(
+            64,
+            (BATCH_BYTES / (key_len + value_len).max(1)).clamp(64, BATCH),
+        );
+        let (mut entries, mut cursor) = (Vec::new(), Vec::new());
+        loop {
+            let (keys, values) = &mut self.room;
+            keys.resize(room * key_len, 0);
+            values.resize(room * value_len, 0);
+            match self.map.batch(&mut cursor, keys, values, delete) {
+                Ok(batch) => {
+                    let pairs = keys
+                        .chunks_exact(key_len)
+                        .zip(values.chunks_exact(value_len));
+                    let pairs = pairs.take(batch.count);
+                    entries.extend(pairs.map(|(k, v)| (k.to_vec(), v.to_vec())));
+                    if batch.done {
+                        return Ok(entries);
+                    }
+                }
+                Err(e) if is(&e, Errno::NOSPC) && room <= most.max(64) => room *= 2,
+                Err(e) => return Err(into_io(e)),
+            }
+        }
+    }
+}
+
+/// Whether the kernel refused with this number.
+fn is(e: &BpfError, number: Errno) -> bool {
+    matches!(e, BpfError::Call { errno, .. } if *errno == number)
+}
+
+fn into_io(e: BpfError) -> io::Error {
+    match e {
+        BpfError::Call { errno, .. } => errno.into(),
+        e => io::Error::other(e),
+    }
+}
+
+impl Table for KernelMap {
+    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let mut value = vec![0u8; self.map.value_len()];
+        let found = self.map.lookup(key, &mut value).map_err(into_io)?;
+        Ok(found.then_some(value))
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
+        match self.map.update(key, value, 0) {
+            Ok(()) => Ok(true),
+            Err(e) if is(&e, Errno::TOOBIG) => Ok(false),
+            Err(e) => Err(into_io(e)),
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) -> io::Result<()> {
+        self.map.delete(key).map(drop).map_err(into_io)
+    }
+
+    fn entries(&mut self) -> io::Result<Entries> {
+        self.fetch(false)
+    }
+
+    fn drain(&mut self) -> io::Result<Entries> {
+        self.fetch(true)
+    }
+
+    fn capacity(&self) -> usize {
+        self.map.info().max_entries as usize
+    }
+
+    fn remove_all(&mut self, mut keys: Vec<Vec<u8>>) -> io::Result<()> {
+        while !keys.is_empty() {
+            let batch = self.map.delete_batch(&keys.concat()).map_err(into_io)?;
+            // One that is not there ends it.
+            let done = match batch.done {
+                true => keys.len(),
+                false => (batch.count + 1).min(keys.len()),
+            };
+            keys.drain(..done);
+        }
+        Ok(())
+    }
+
+    fn set_all(&mut self, entries: Entries) -> io::Result<bool> {
+        if entries.is_empty() {
+            return Ok(true);
+        }
+        let (keys, values): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
+        match self.map.update_batch(&keys.concat(), &values.concat()) {
+            Ok(()) => Ok(true),
+            Err(e) if is(&e, Errno::TOOBIG) => Ok(false),
+            Err(e) => Err(into_io(e)),
+        }
+    }
+}
+
+/// An array that is a field of records, as a table of its own. No handler of the kernel touches it
+/// meanwhile.
+pub struct Fields {
+    /// The records.
+    pub records: Box<dyn Table>,
+    /// Which field of them.
+    pub field: Field,
+}
+
+impl Fields {
+    fn there(&self) -> u64 {
+        1 << self.field.bit
+    }
+
+    /// The field of a record, if it is there.
+    fn of(&self, record: &[u8]) -> Option<Vec<u8>> {
+        let at = self.field.at as usize;
+        let there = word_of(record, 0) & self.there() != 0;
+        record.get(at..at + 8).filter(|_| there).map(<[u8]>::to_vec)
+    }
+
+    /// A record with another field; `None` where that was its last.
+    fn with(&self, record: Option<Vec<u8>>, value: Option<&[u8]>) -> Option<Vec<u8>> {
+        let mut record = record.unwrap_or_else(|| vec![0; self.field.record as usize]);
+        let there = word_of(&record, 0);
+        let there = match value {
+            Some(_) => there | self.there(),
+            None => there & !self.there(),
+        };
+        let at = self.field.at as usize;
+        record.get_mut(..8)?.copy_from_slice(&there.to_ne_bytes());
+        let word = record.get_mut(at..at + 8)?;
+        match value.filter(|v| v.len() == 8) {
+            Some(value) => word.copy_from_slice(value),
+            None => word.fill(0),
+        }
+        (there != 0).then_some(record)
+    }
+}
+
+impl Table for Fields {
+    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.records.get(key)?.and_then(|record| self.of(&record)))
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
+        let record = self.records.get(key)?;
+        match self.with(record, Some(value)) {
+            Some(record) => self.records.set(key, &record),
+            None => Ok(true),
+        }
+    }
+
+    fn remove(&mut self, key: &[u8]) -> io::Result<()> {
+        let Some(record) = self.records.get(key)? else {
+            return Ok(());
+        };
+        match self.with(Some(record), None) {
+            Some(record) => self.records.set(key, &record).map(drop),
+            None => self.records.remove(key),
+        }
+    }
+
+    fn entries(&mut self) -> io::Result<Entries> {
+        let records = self.records.entries()?.into_iter();
+        Ok(records
+            .filter_map(|(key, record)| Some((key, self.of(&record)?)))
+            .collect())
+    }
+
+    fn drain(&mut self) -> io::Result<Entries> {
+        let entries = self.entries()?;
+        for (key, _) in &entries {
+            self.remove(key)?;
+        }
+        Ok(entries)
+    }
+
+    fn capacity(&self) -> usize {
+        self.records.capacity()
+    }
+}
+
+/// A table in plain memory, for programs without a kernel part and for tests.
+#[derive(Debug, Default)]
+pub struct PlainMap {
+    /// The elements.
+    pub elements: HashMap<Vec<u8>, Vec<u8>>,
+    /// Most elements.
+    pub max: usize,
+}
+
+impl Table for PlainMap {
+    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.elements.get(key).cloned())
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
+        let fits = self.elements.contains_key(key) || self.elements.len() < self.max;
+        if fits {
+            self.elements.insert(key.to_vec(), value.to_vec());
+        }
+        Ok(fits)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> io::Result<()> {
+        self.elements.remove(key);
+        Ok(())
+    }
+
+    fn entries(&mut self) -> io::Result<Entries> {
+        Ok(self
+            .elements
+            .iter()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect())
+    }
+
+    fn drain(&mut self) -> io::Result<Entries> {
+        Ok(self.elements.drain().collect())
+    }
+
+    fn capacity(&self) -> usize {
+        self.max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_kernel::bpf::{MapSpec, map_create, map_type};
+    use spile_kernel::machine::possible_cpus;
+
+    /// A new map, or nothing where BPF is not allowed.
+    fn new(ty: u32, value_size: u32, max_entries: u32) -> Option<KernelMap> {
+        /// `BPF_F_NO_PREALLOC`
+        const NO_PREALLOC: u32 = 1;
+        let flags = NO_PREALLOC;
+        let spec = MapSpec {
+            ty,
+            key_size: 8,
+            value_size,
+            max_entries,
+            flags,
+            name: "test",
+            types: None,
+        };
+        match map_create(&spec) {
+            Ok(fd) => Some(KernelMap::new(fd).unwrap()),
+            Err(e) => {
+                println!("skipped: {e}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn fields_share_records() {
+        let records = || -> Box<dyn Table> {
+            Box::new(PlainMap {
+                max: 2,
+                ..PlainMap::default()
+            })
+        };
+        let field = |bit: u32| Field {
+            at: 8 + 8 * bit,
+            bit,
+            record: 24,
+            front: None,
+        };
+        let mut first = Fields {
+            records: records(),
+            field: field(0),
+        };
+        let word = |n: u64| n.to_ne_bytes().to_vec();
+        assert!(first.set(&word(1), &word(0)).unwrap());
+        assert_eq!(first.get(&word(1)).unwrap(), Some(word(0)));
+        // The other field of the same records.
+        let mut second = Fields {
+            records: first.records,
+            field: field(1),
+        };
+        assert_eq!(second.get(&word(1)).unwrap(), None);
+        assert!(second.entries().unwrap().is_empty());
+        assert!(second.set(&word(1), &word(5)).unwrap());
+        assert!(second.set(&word(2), &word(6)).unwrap());
+        assert!(!second.set(&word(3), &word(7)).unwrap());
+        assert_eq!(second.entries().unwrap().len(), 2);
+        assert_eq!(second.drain().unwrap().len(), 2);
+        // A record without fields is gone, one with another is not.
+        assert_eq!(second.records.entries().unwrap().len(), 1);
+        second.field = field(0);
+        second.remove(&word(1)).unwrap();
+        second.remove(&word(9)).unwrap();
+        assert!(second.records.entries().unwrap().is_empty());
+    }
+
+    #[test]
+    fn elements_come_and_go() {
+        let Some(mut map) = new(map_type::HASH, 16, 10_000) else {
+            return;
+        };
+        let value = |i: u64| [i.to_ne_bytes(), (i * 2).to_ne_bytes()].concat();
+        for i in 0..10_000u64 {
+            assert!(map.set(&i.to_ne_bytes(), &value(i)).unwrap());
+        }
+        assert!(!map.set(&10_000u64.to_ne_bytes(), &value(1)).unwrap());
+        assert_eq!(map.get(&7u64.to_ne_bytes()).unwrap(), Some(value(7)));
+        map.remove(&7u64.to_ne_bytes()).unwrap();
+        map.remove(&7u64.to_ne_bytes()).unwrap();
+        assert_eq!(map.get(&7u64.to_ne_bytes()).unwrap(), None);
+        assert!(map.get(b"short").is_err());
+        let mut all = map.entries().unwrap();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 9_999);
+        assert_eq!(map.drain().unwrap().len(), 9_999);
+        assert!(map.entries().unwrap().is_empty());
+    }
+
+    #[test]
+    fn many_at_once() {
+        let Some(mut map) = new(map_type::HASH, 8, 100) else {
+            return;
+        };
+        let key = |i: u64| i.to_ne_bytes().to_vec();
+        let entries = |range: std::ops::Range<u64>| range.map(|i| (key(i), key(2 * i))).collect();
+        assert_eq!(map.capacity(), 100);
+        assert!(map.set_all(entries(0..60)).unwrap());
+        assert!(map.set_all(entries(50..100)).unwrap());
+        assert!(!map.set_all(entries(100..101)).unwrap());
+        assert!(map.set_all(Vec::new()).unwrap());
+        // Keys that are not there, first, last and in between, do not end it.
+        let gone = [200, 7, 201, 202, 8, 9, 203];
+        map.remove_all(gone.map(key).to_vec()).unwrap();
+        map.remove_all(Vec::new()).unwrap();
+        let mut left = map.entries().unwrap();
+        left.sort_by_key(|(k, _)| word_of(k, 0));
+        let expected: Entries = (0..100)
+            .filter(|i| !gone.contains(i))
+            .map(|i| (key(i), key(2 * i)))
+            .collect();
+        assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn per_cpu_maps_give_all_copies() {
+        let Some(mut map) = new(map_type::PERCPU_HASH, 12, 300) else {
+            return;
+        };
+        let copies = possible_cpus().len() * 16;
+        for i in 0..300u64 {
+            assert!(map.set(&i.to_ne_bytes(), &vec![i as u8; copies]).unwrap());
+        }
+        let all = map.drain().unwrap();
+        assert_eq!(all.len(), 300);
+        assert!(all.iter().all(|(_, v)| v.len() == copies));
+        assert!(map.drain().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,32 @@
+//! Memory that BPF programs and the controller share.
+//!
+//! In: the layout that the compiler chose ([`spile_bpf::layout`]), and the maps' descriptors. Out: typed
+//! values. Invariants: every access to memory that programs write is an atomic one; a lock of a global is
+//! held for a time that does not depend on the script, or not at all (see `docs/concurrency.md`). No value
+//! is formatted here, and no handler runs.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | [`state`] | the state memory: words, locks, counters of losses |
+//! | [`maps`] | hash maps as key and value bytes |
+//! | [`large_arrays`], [`thread_records`] | arrays in memory of their own |
+//! | [`locked_array`] | an array while the controller holds its lock |
+//! | [`ring_record`] | records of the ring buffer taken apart |
+//! | [`kernel_state`] | all of these as the kernel's half of a session |
+//! | [`drain`], [`grace`] | collects per-CPU deltas; waits until no handler writes to them |
+//! | [`critical_section`], [`realtime_guard`] | copies under locks, with interrupts off or with urgency |
+//! | `init`, `process_tree` | what handlers read of the session, set before they run |
+
+pub(crate) mod critical_section;
+pub mod drain;
+pub mod grace;
+pub(crate) mod init;
+pub mod kernel_state;
+pub mod large_arrays;
+pub(crate) mod locked_array;
+pub mod maps;
+pub(crate) mod process_tree;
+pub mod realtime_guard;
+pub mod ring_record;
+pub mod state;
+pub(crate) mod thread_records;

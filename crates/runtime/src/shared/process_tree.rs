@@ -1,0 +1,49 @@
+//! The target's processes in the bits that kernel handlers read: the target, and the descendants
+//! that it has already. A program in the kernel adds those to come.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use spile_bpf::tree::TREE_BYTES;
+use spile_kernel::process;
+
+use crate::machine::pid_namespace::Numbers;
+use crate::shared::state::State;
+
+/// Sets the bit of a process; the bits are at `at` of the shared block.
+pub fn mark(state: &State, at: u32, pid: u32) {
+    if let Some((word, bit)) = place(at, pid) {
+        state.shared(word).fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// Whether the bit of a process is set.
+pub fn has(state: &State, at: u32, pid: i64) -> bool {
+    let place = u32::try_from(pid).ok().and_then(|pid| place(at, pid));
+    place.is_some_and(|(word, bit)| state.shared(word).load(Ordering::Relaxed) & bit != 0)
+}
+
+fn place(at: u32, pid: u32) -> Option<(u32, u64)> {
+    (pid < 8 * TREE_BYTES).then(|| (at + pid / 64 * 8, 1 << (pid % 64)))
+}
+
+/// Sets the bits of the descendants that a process has. The kernel follows forks already: what
+/// is forked meanwhile is known there, or found in the next round, until a round finds none.
+pub fn mark_descendants(state: &State, at: u32, target: u32) {
+    let mut known = HashSet::from([target]);
+    loop {
+        let before = known.len();
+        let found = process::all();
+        let numbers = Numbers::now();
+        for pid in found {
+            let parent = || process::stat(pid).map(|s| s.ppid);
+            if !known.contains(&pid) && parent().is_some_and(|p| known.contains(&p)) {
+                mark(state, at, numbers.outside(pid));
+                known.insert(pid);
+            }
+        }
+        if known.len() == before {
+            return;
+        }
+    }
+}

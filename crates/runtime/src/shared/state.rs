@@ -1,0 +1,605 @@
+//! The state memory: the words that BPF programs and the controller share (see
+//! [`spile_bpf::layout`]). The kernel writes them while they are read here, so every access is
+//! an atomic one; nothing in this file but the mapping itself is unsafe.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use spile_bpf::layout::{
+    AggLayout, Layout, PerCpuArray, Place, ValueLayout, counters, percpu, shared,
+};
+use spile_ir::Ty;
+use spile_ir::interp::{Cell, Value};
+use spile_ir::stats::Stat;
+
+use crate::error::Error;
+use crate::machine::pid_namespace;
+
+/// Reads a statistic by a function from byte offset to word. Parts that the layout does not
+/// keep are as in an empty one.
+pub fn read_stats(layout: &AggLayout, word: impl Fn(u32) -> u64) -> Stat {
+    let mut stat = Stat {
+        count: word(layout.count),
+        ..Stat::default()
+    };
+    if let Some((first, n)) = layout.hist {
+        stat.buckets = (0..n).map(|i| word(first + 8 * i)).collect();
+    }
+    // Least and greatest mean nothing in an empty one.
+    if stat.count == 0 {
+        return stat;
+    }
+    stat.sum = layout.sum.map_or(stat.sum, |o| word(o) as i64);
+    stat.min = layout.min.map_or(stat.min, |o| word(o) as i64);
+    stat.max = layout.max.map_or(stat.max, |o| word(o) as i64);
+    let wide = |o: u32| u128::from(word(o)) | u128::from(word(o + 8)) << 64;
+    stat.sumsq = layout.sumsq.map_or(stat.sumsq, wide);
+    stat
+}
+
+/// Gives the words of a statistic, by byte offset, to a function.
+pub fn write_stats(stat: &Stat, layout: &AggLayout, mut store: impl FnMut(u32, u64)) {
+    let empty = stat.count == 0;
+    let or_zero = |v: i64| if empty { 0 } else { v as u64 };
+    store(layout.count, stat.count);
+    let words = [
+        (layout.sum, stat.sum as u64),
+        (layout.min, or_zero(stat.min)),
+        (layout.max, or_zero(stat.max)),
+    ];
+    for (at, word) in words {
+        if let Some(at) = at {
+            store(at, word);
+        }
+    }
+    if let Some(at) = layout.sumsq {
+        store(at, stat.sumsq as u64);
+        store(at + 8, (stat.sumsq >> 64) as u64);
+    }
+    if let Some((first, n)) = layout.hist {
+        for i in 0..n {
+            store(
+                first + 8 * i,
+                stat.buckets.get(i as usize).copied().unwrap_or(0),
+            );
+        }
+    }
+}
+
+/// Reads an element or a scalar of the given shape.
+pub fn read_cell(layout: &ValueLayout, word: impl Fn(u32) -> u64) -> Cell {
+    match layout {
+        ValueLayout::Scalar(ty) => Cell::Scalar(read_value(*ty, word)),
+        ValueLayout::Stats(agg) => Cell::Stats(read_stats(agg, word)),
+    }
+}
+
+/// The words of an element or a scalar.
+pub fn cell_bytes(cell: &Cell, layout: &ValueLayout) -> Vec<u8> {
+    let mut bytes = vec![0; layout.size() as usize];
+    match (cell, layout) {
+        (Cell::Stats(s), ValueLayout::Stats(agg)) => write_stats(s, agg, |at, word| {
+            let at = at as usize;
+            if let Some(place) = bytes.get_mut(at..at + 8) {
+                place.copy_from_slice(&word.to_ne_bytes());
+            }
+        }),
+        (Cell::Scalar(v), ValueLayout::Scalar(ty)) => return value_bytes(v, *ty),
+        // The layout and the program come from one compiler and agree.
+        _ => {}
+    }
+    bytes
+}
+
+/// The bytes of a number or of a string with its padding.
+pub fn value_bytes(value: &Value, ty: Ty) -> Vec<u8> {
+    let mut bytes = vec![0; ty.size() as usize];
+    match value {
+        Value::Long(n) => bytes[..8].copy_from_slice(&n.to_ne_bytes()),
+        Value::Str(s) => {
+            let n = s.len().min(bytes.len().saturating_sub(1));
+            bytes[..n].copy_from_slice(&s[..n]);
+        }
+    }
+    bytes
+}
+
+/// Reads a number or a string.
+fn read_value(ty: Ty, word: impl Fn(u32) -> u64) -> Value {
+    let Ty::Str(width) = ty else {
+        return Value::Long(word(0) as i64);
+    };
+    let mut bytes = Vec::new();
+    for at in (0..u32::from(width)).step_by(8) {
+        let part = word(at).to_ne_bytes();
+        match part.iter().position(|&b| b == 0) {
+            Some(end) => {
+                bytes.extend_from_slice(&part[..end]);
+                break;
+            }
+            None => bytes.extend_from_slice(&part),
+        }
+    }
+    Value::from(&bytes[..])
+}
+
+/// Keys that stand one after the other in a byte string.
+pub fn read_keys(types: &[Ty], bytes: &[u8]) -> Vec<Value> {
+    let mut at = 0;
+    types
+        .iter()
+        .map(|ty| {
+            let rest = bytes.get(at..).unwrap_or_default();
+            at += ty.size() as usize;
+            read_value(*ty, |o| word_of(rest, o))
+        })
+        .collect()
+}
+
+/// Keys one after the other.
+pub fn key_bytes(types: &[Ty], keys: &[Value]) -> Vec<u8> {
+    types
+        .iter()
+        .zip(keys)
+        .flat_map(|(ty, key)| value_bytes(key, *ty))
+        .collect()
+}
+
+/// The 64-bit word at a byte offset; 0 past the end.
+pub fn word_of(bytes: &[u8], at: u32) -> u64 {
+    let at = at as usize;
+    match bytes.get(at..at + 8) {
+        Some(b) => u64::from_ne_bytes(b.try_into().unwrap_or_default()),
+        None => 0,
+    }
+}
+
+/// Where the words are.
+pub(crate) enum Memory {
+    /// The kernel's array element, mapped.
+    Mapped {
+        start: NonNull<AtomicU64>,
+        words: usize,
+    },
+    /// Plain memory, where no kernel program is.
+    Owned(Box<[AtomicU64]>),
+}
+
+impl Memory {
+    /// Maps so many bytes of the elements of an array that programs have, from a place on: both
+    /// are of whole pages.
+    pub(crate) fn map(fd: BorrowedFd<'_>, from: u64, bytes: usize) -> io::Result<Memory> {
+        let prot = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        let flags = rustix::mm::MapFlags::SHARED;
+        // SAFETY: no address is asked for, so no memory in use is replaced.
+        let start =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, prot, flags, fd, from) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
+        let words = bytes / 8;
+        Ok(Memory::Mapped { start, words })
+    }
+
+    /// The words.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        match self {
+            // SAFETY: the mapping has that many words, lives as long as self, and is only ever
+            // accessed through atomics here.
+            Memory::Mapped { start, words } => unsafe {
+                std::slice::from_raw_parts(start.as_ptr(), *words)
+            },
+            Memory::Owned(words) => words,
+        }
+    }
+}
+
+// SAFETY: a mapping is owned by this value alone and holds atomics only; it can move to and be
+// used from any thread.
+unsafe impl Send for Memory {}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Memory::Mapped { start, words } = self {
+            // SAFETY: address and length are what `mmap` gave, and no reference outlives self.
+            let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), *words * 8) };
+        }
+    }
+}
+
+/// The state memory of one object.
+pub struct State {
+    memory: Memory,
+    shared_size: u32,
+    stride: u32,
+    cpus: u32,
+}
+
+/// What is wrong with a layout.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadLayout(pub String);
+
+impl State {
+    /// Bytes that a layout asks for.
+    pub fn size(layout: &Layout) -> usize {
+        layout.shared_size as usize + layout.cpu_stride as usize * layout.cpus as usize
+    }
+
+    /// Maps the memory of the map `fd`, whose element has `len` bytes.
+    ///
+    /// # Errors
+    /// Where the layout is wrong, or the memory cannot be mapped.
+    pub fn map(layout: &Layout, fd: BorrowedFd<'_>, len: usize) -> Result<State, Error> {
+        check(layout, len).map_err(|e| Error::Internal(e.0))?;
+        // The kernel maps whole pages of the array.
+        let bytes = len.next_multiple_of(rustix::param::page_size());
+        let memory =
+            Memory::map(fd, 0, bytes).map_err(|e| Error::System("mapping the state memory", e))?;
+        Ok(State::over(layout, memory))
+    }
+
+    /// Plain memory of the right size, all zero.
+    pub fn plain(layout: &Layout) -> Result<State, BadLayout> {
+        let len = State::size(layout);
+        check(layout, len)?;
+        let words = (0..len / 8).map(|_| AtomicU64::new(0)).collect();
+        Ok(State::over(layout, Memory::Owned(words)))
+    }
+
+    fn over(layout: &Layout, memory: Memory) -> State {
+        State {
+            memory,
+            shared_size: layout.shared_size,
+            stride: layout.cpu_stride,
+            cpus: layout.cpus,
+        }
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        self.memory.words()
+    }
+
+    /// CPU blocks.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// A word of the shared block.
+    pub fn shared(&self, at: u32) -> &AtomicU64 {
+        &self.words()[at as usize / 8]
+    }
+
+    /// A word of a CPU's block.
+    pub fn cpu(&self, cpu: u32, at: u32) -> &AtomicU64 {
+        let block = self.shared_size as usize + cpu as usize * self.stride as usize;
+        &self.words()[(block + at as usize) / 8]
+    }
+
+    /// The sum over all CPUs of a word in their blocks.
+    pub fn sum(&self, at: u32) -> u64 {
+        (0..self.cpus)
+            .map(|cpu| self.cpu(cpu, at).load(Ordering::Relaxed))
+            .fold(0, u64::wrapping_add)
+    }
+
+    /// A value in the shared block.
+    pub fn get(&self, at: u32, layout: &ValueLayout) -> Cell {
+        read_cell(layout, |o| self.shared(at + o).load(Ordering::Relaxed))
+    }
+
+    /// Stores a value in the shared block.
+    pub fn set(&self, at: u32, layout: &ValueLayout, cell: &Cell) {
+        let bytes = cell_bytes(cell, layout);
+        for (i, word) in bytes.chunks_exact(8).enumerate() {
+            let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
+            self.shared(at + 8 * i as u32)
+                .store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads a value of a CPU's block and leaves zeros.
+    pub fn take(&self, cpu: u32, at: u32, layout: &ValueLayout) -> Cell {
+        let value = read_cell(layout, |o| self.cpu(cpu, at + o).load(Ordering::Relaxed));
+        self.zero(cpu, at, layout.size());
+        value
+    }
+
+    /// Zeros bytes of a CPU's block.
+    pub fn zero(&self, cpu: u32, at: u32, size: u32) {
+        for o in (0..size).step_by(8) {
+            self.cpu(cpu, at + o).store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads bytes of a CPU's block.
+    pub fn bytes(&self, cpu: u32, at: u32, size: u32) -> Vec<u8> {
+        (0..size)
+            .step_by(8)
+            .flat_map(|o| self.cpu(cpu, at + o).load(Ordering::Relaxed).to_ne_bytes())
+            .collect()
+    }
+
+    /// Takes the lock at `at`; false when it could not be had within `patience`. The holder
+    /// is a handler that runs for microseconds, so it is waited for awake at first.
+    pub fn lock(&self, at: u32, patience: Duration) -> bool {
+        let word = self.shared(at);
+        // Kernel handlers write a small number; in the high half they look for their process.
+        let holder = u64::from(pid_namespace::own()) << 32;
+        let since = Instant::now();
+        for turn in 0u32.. {
+            if word
+                .compare_exchange(0, holder, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                return true;
+            }
+            if turn < 200 {
+                std::hint::spin_loop();
+            } else if since.elapsed() >= patience {
+                return false;
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        false
+    }
+
+    /// Gives the lock at `at` back.
+    pub fn unlock(&self, at: u32) {
+        self.shared(at).store(0, Ordering::Release);
+    }
+
+    /// Lets kernel handlers run, or turns them away from now on.
+    pub fn set_running(&self, on: bool) {
+        self.shared(shared::RUNNING)
+            .store(u64::from(on), Ordering::SeqCst);
+    }
+
+    /// Whether kernel handlers may run.
+    pub fn running(&self) -> bool {
+        self.shared(shared::RUNNING).load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether a handler asked for the end.
+    pub fn exit_wanted(&self) -> bool {
+        self.shared(shared::EXIT).load(Ordering::Acquire) != 0
+    }
+
+    /// Makes handlers that start from now on use the other generation; gives the one that
+    /// they used before.
+    pub fn flip(&self) -> u32 {
+        (self
+            .shared(shared::GENERATION)
+            .fetch_xor(1, Ordering::SeqCst)
+            & 1) as u32
+    }
+
+    /// The generation that handlers use now.
+    pub fn generation(&self) -> u32 {
+        (self.shared(shared::GENERATION).load(Ordering::SeqCst) & 1) as u32
+    }
+
+    /// Whether a handler runs on this CPU.
+    pub fn busy(&self, cpu: u32) -> bool {
+        self.cpu(cpu, percpu::BUSY).load(Ordering::Acquire) != 0
+    }
+}
+
+/// Checks that everything a layout names lies inside the memory.
+fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
+    let bad = |what: &str| Err(BadLayout(format!("the object's layout is wrong: {what}")));
+    if layout.shared_size < shared::END || !layout.shared_size.is_multiple_of(8) {
+        return bad("shared block");
+    }
+    if layout.cpu_stride < percpu::END || !layout.cpu_stride.is_multiple_of(8) || layout.cpus == 0 {
+        return bad("CPU blocks");
+    }
+    if State::size(layout) > len {
+        return bad("state memory is too small");
+    }
+    let fits = |at: u32, size: u32, limit: u32| {
+        at.is_multiple_of(8) && u64::from(at) + u64::from(size) <= u64::from(limit)
+    };
+    for global in layout.globals.iter().flatten() {
+        if global
+            .lock
+            .is_some_and(|at| !fits(at, 8, layout.shared_size))
+        {
+            return bad("lock");
+        }
+        let ok = match &global.place {
+            Place::Scalar { offset, ty } => fits(*offset, ty.size(), layout.shared_size),
+            Place::Stats { offset, agg } => fits(*offset, agg.size, layout.shared_size),
+            Place::Hash { .. } => true,
+            Place::PerCpuScalar {
+                offset,
+                gen_stride,
+                value,
+            } => fits(
+                offset.saturating_add(*gen_stride),
+                value.size(),
+                layout.cpu_stride,
+            ),
+            Place::PerCpuArray(
+                array @ PerCpuArray {
+                    cache,
+                    gen_stride,
+                    slots,
+                    slot_size,
+                    key_size,
+                    value,
+                    beside,
+                    spilt,
+                    large,
+                    ..
+                },
+            ) => {
+                let words = [*spilt, large.map(|large| large.spare)];
+                let generations = if array.double() { 2 } else { 1 };
+                words
+                    .into_iter()
+                    .flatten()
+                    .all(|at| fits(at, 8 * generations, layout.cpu_stride))
+                    && large.is_none_or(|l| l.room == key_size + value.size())
+                    && beside.at.saturating_add(value.size()) <= beside.size
+                    && key_size.saturating_add(beside.size) <= slot_size.saturating_sub(8)
+                    && fits(
+                        cache.saturating_add(*gen_stride),
+                        slots.saturating_mul(*slot_size),
+                        layout.cpu_stride,
+                    )
+            }
+        };
+        if !ok {
+            return bad("global");
+        }
+    }
+    for handler in layout.handlers.iter().flatten() {
+        if !fits(handler.counters, counters::HITS + 8, layout.cpu_stride) {
+            return bad("handler counters");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spile_bpf::layout::GlobalLayout;
+
+    /// A layout with one global.
+    pub(crate) fn layout(place: Place) -> Layout {
+        Layout {
+            shared_size: 256,
+            cpu_stride: 1024,
+            cpus: 2,
+            globals: vec![Some(GlobalLayout {
+                lock: Some(shared::END),
+                place,
+            })],
+            handlers: vec![None],
+            programs: vec![],
+            records: vec![],
+            stacks: None,
+            tree: None,
+            pages: false,
+            critical: None,
+        }
+    }
+
+    fn agg() -> AggLayout {
+        AggLayout {
+            count: 0,
+            sum: Some(8),
+            min: None,
+            max: Some(16),
+            sumsq: Some(24),
+            hist: Some((40, 3)),
+            size: 64,
+        }
+    }
+
+    #[test]
+    fn values_survive() {
+        let state = State::plain(&layout(Place::Scalar {
+            offset: 136,
+            ty: Ty::Long,
+        }))
+        .unwrap();
+        let stats = Stat {
+            count: 2,
+            sum: -5,
+            max: 9,
+            sumsq: u128::MAX - 7,
+            buckets: vec![1, 0, 1],
+            ..Stat::default()
+        };
+        for (layout, value) in [
+            (ValueLayout::Scalar(Ty::Long), Cell::Scalar(Value::Long(-3))),
+            (
+                ValueLayout::Scalar(Ty::Str(16)),
+                Cell::Scalar("eleven char".into()),
+            ),
+            (ValueLayout::Scalar(Ty::Str(8)), Cell::Scalar("".into())),
+            (ValueLayout::Stats(agg()), Cell::Stats(stats)),
+        ] {
+            state.set(136, &layout, &value);
+            assert_eq!(state.get(136, &layout), value);
+            let bytes = cell_bytes(&value, &layout);
+            assert_eq!(read_cell(&layout, |o| word_of(&bytes, o)), value);
+        }
+    }
+
+    #[test]
+    fn long_strings_are_cut() {
+        assert_eq!(value_bytes(&"123456789".into(), Ty::Str(8)), b"1234567\0");
+        let types = [Ty::Str(8), Ty::Long];
+        let keys = [Value::from("ab"), Value::Long(-2)];
+        assert_eq!(read_keys(&types, &key_bytes(&types, &keys)), keys);
+    }
+
+    #[test]
+    fn locks_exclude() {
+        let state = State::plain(&layout(Place::Scalar {
+            offset: 136,
+            ty: Ty::Long,
+        }))
+        .unwrap();
+        assert!(state.lock(shared::END, Duration::from_millis(1)));
+        assert!(!state.lock(shared::END, Duration::from_millis(1)));
+        state.unlock(shared::END);
+        assert!(state.lock(shared::END, Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn generations_alternate() {
+        let state = State::plain(&layout(Place::Scalar {
+            offset: 136,
+            ty: Ty::Long,
+        }))
+        .unwrap();
+        assert_eq!(
+            (state.generation(), state.flip(), state.generation()),
+            (0, 0, 1)
+        );
+        assert_eq!((state.flip(), state.generation()), (1, 0));
+    }
+
+    #[test]
+    fn wrong_layouts_are_refused() {
+        let ok = layout(Place::Scalar {
+            offset: 136,
+            ty: Ty::Long,
+        });
+        assert!(State::plain(&ok).is_ok());
+        let mut small = ok.clone();
+        small.shared_size = 64;
+        let mut none = ok.clone();
+        none.cpus = 0;
+        let value = ValueLayout::Scalar(Ty::Long);
+        for bad in [
+            small,
+            none,
+            layout(Place::Scalar {
+                offset: 256,
+                ty: Ty::Long,
+            }),
+            layout(Place::Scalar {
+                offset: 250,
+                ty: Ty::Long,
+            }),
+            layout(Place::Stats {
+                offset: 200,
+                agg: agg(),
+            }),
+            layout(Place::PerCpuScalar {
+                offset: 1016,
+                gen_stride: 8,
+                value,
+            }),
+        ] {
+            assert!(State::plain(&bad).is_err());
+        }
+    }
+}

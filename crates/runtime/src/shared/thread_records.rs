@@ -1,0 +1,196 @@
+//! Records of threads, most of them in the shared block (see [`Front`]), as one table. No handler of the
+//! kernel touches them meanwhile.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spile_bpf::layout::Front;
+
+use crate::shared::maps::{Entries, Table};
+use crate::shared::state::{State, word_of};
+
+/// The records.
+pub struct Records {
+    front: Front,
+    state: Rc<State>,
+    /// Those of threads whose slot another one has.
+    map: Box<dyn Table>,
+}
+
+impl Records {
+    /// Those in the shared block, and in a map.
+    pub fn new(front: Front, state: Rc<State>, map: Box<dyn Table>) -> Records {
+        Records { front, state, map }
+    }
+
+    /// Bytes of a record.
+    fn bytes(&self) -> u32 {
+        self.front.stride - 8
+    }
+
+    fn owner(&self, slot: u32) -> &AtomicU64 {
+        self.state.shared(slot + self.bytes())
+    }
+
+    /// The slot of a thread, if its record is there.
+    fn slot(&self, key: &[u8]) -> Option<u32> {
+        let thread = word_of(key, 0);
+        let slot = self.front.slot(thread);
+        let owner = self.owner(slot).load(Ordering::Acquire);
+        (owner == Front::owner(thread)).then_some(slot)
+    }
+
+    fn read(&self, slot: u32) -> Vec<u8> {
+        let words = (0..self.bytes()).step_by(8);
+        let word = |at| self.state.shared(slot + at).load(Ordering::Relaxed);
+        words.flat_map(|at| word(at).to_ne_bytes()).collect()
+    }
+
+    fn write(&self, slot: u32, record: &[u8]) {
+        for at in (0..self.bytes()).step_by(8) {
+            let word = self.state.shared(slot + at);
+            word.store(word_of(record, at), Ordering::Relaxed);
+        }
+    }
+
+    fn spilt(&self) -> &AtomicU64 {
+        self.state.shared(self.front.spilt)
+    }
+}
+
+impl Table for Records {
+    fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        match self.slot(key) {
+            Some(slot) => Ok(Some(self.read(slot))),
+            None if self.spilt().load(Ordering::Acquire) == 0 => Ok(None),
+            None => self.map.get(key),
+        }
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
+        if let Some(slot) = self.slot(key) {
+            self.write(slot, value);
+            return Ok(true);
+        }
+        let thread = word_of(key, 0);
+        let slot = self.front.slot(thread);
+        let there = self.get(key)?.is_some();
+        if !there && self.owner(slot).load(Ordering::Acquire) == 0 {
+            self.write(slot, value);
+            self.owner(slot)
+                .store(Front::owner(thread), Ordering::Release);
+            return Ok(true);
+        }
+        let fits = self.map.set(key, value)?;
+        if fits && !there {
+            self.spilt().fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(fits)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> io::Result<()> {
+        if let Some(slot) = self.slot(key) {
+            self.write(slot, &[]);
+            self.owner(slot).store(0, Ordering::Release);
+        } else if self.get(key)?.is_some() {
+            self.map.remove(key)?;
+            self.spilt().fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    fn entries(&mut self) -> io::Result<Entries> {
+        let slots = (0..self.front.slots).map(|n| self.front.at + n * self.front.stride);
+        let mut entries: Entries = slots
+            .filter_map(|slot| {
+                let thread = self.owner(slot).load(Ordering::Acquire).checked_sub(1)?;
+                Some((thread.to_ne_bytes().to_vec(), self.read(slot)))
+            })
+            .collect();
+        if self.spilt().load(Ordering::Acquire) > 0 {
+            entries.extend(self.map.entries()?);
+        }
+        Ok(entries)
+    }
+
+    fn drain(&mut self) -> io::Result<Entries> {
+        let entries = self.entries()?;
+        for (key, _) in &entries {
+            self.remove(key)?;
+        }
+        Ok(entries)
+    }
+
+    fn capacity(&self) -> usize {
+        self.map.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::maps::PlainMap;
+    use spile_bpf::layout::{Layout, shared};
+
+    fn records() -> Records {
+        let front = Front {
+            at: shared::END + 64,
+            slots: 4,
+            stride: 24,
+            spilt: shared::END,
+            lent: 0,
+        };
+        let layout = Layout {
+            shared_size: shared::END + 256,
+            cpu_stride: 2048,
+            cpus: 2,
+            globals: vec![],
+            handlers: vec![],
+            programs: vec![],
+            records: vec![],
+            stacks: None,
+            tree: None,
+            pages: false,
+            critical: None,
+        };
+        let map = Box::new(PlainMap {
+            max: 2,
+            ..PlainMap::default()
+        });
+        let state = State::plain(&layout).expect("a layout that fits");
+        Records::new(front, Rc::new(state), map)
+    }
+
+    #[test]
+    fn threads_with_the_same_slot() {
+        let mut all = records();
+        let key = |n: u64| n.to_ne_bytes();
+        let record = |n: u64| [n.to_ne_bytes(), (10 * n).to_ne_bytes()].concat();
+        // 1, 5, 9 and 13 have one slot, and the map has room for two; 0 has one as well.
+        for n in [0, 1, 5, 9] {
+            assert!(all.set(&key(n), &record(n)).unwrap());
+        }
+        assert!(!all.set(&key(13), &record(13)).unwrap());
+        for n in [0, 1, 5, 9] {
+            assert_eq!(all.get(&key(n)).unwrap(), Some(record(n)));
+        }
+        assert_eq!(all.get(&key(13)).unwrap(), None);
+        // The slot is free, but 5 stays where it is.
+        all.remove(&key(1)).unwrap();
+        all.set(&key(5), &record(6)).unwrap();
+        assert_eq!(all.get(&key(5)).unwrap(), Some(record(6)));
+        assert!(all.set(&key(13), &record(13)).unwrap());
+        let mut found: Vec<u64> = all
+            .entries()
+            .unwrap()
+            .iter()
+            .map(|(k, _)| word_of(k, 0))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [0, 5, 9, 13]);
+        assert_eq!(all.drain().unwrap().len(), 4);
+        assert!(all.entries().unwrap().is_empty());
+        assert_eq!(all.spilt().load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,211 @@
+//! The lines of the kernel and its modules as kernel handlers search them: see
+//! [`spile_bpf::layout::kernel_row`].
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use spile_bpf::elf::MapType;
+use spile_bpf::layout::{KERNEL_LINES_MAP, kernel_row};
+use spile_debuginfo::{LinesFrom, Search};
+use spile_kernel::bpf::{MapSpec, map_create};
+use spile_kernel::symbols::Symbols;
+
+use super::open;
+use crate::attach::code::into_io;
+use crate::text::user_files::names::write;
+
+/// Bytes of an element.
+const ELEMENT: usize = kernel_row::BYTES as usize;
+
+/// A place that begins at an address: number of the source file's name, line; 0 and 0 for a gap.
+type Row = (u64, u32, u32);
+
+/// Rows in order, and names of source files.
+#[derive(Default)]
+pub struct Places {
+    rows: Vec<Row>,
+    names: Vec<String>,
+    known: HashMap<Arc<str>, u32>,
+}
+
+impl Places {
+    /// Of the kernel that runs and of the modules that are loaded, as far as their debugging information is
+    /// on this machine.
+    pub fn of_machine() -> Places {
+        let mut places = Places::default();
+        let Ok(symbols) = Symbols::kernel() else {
+            return places;
+        };
+        let search = Search::from_env();
+        let modules = fs::read_to_string("/proc/modules").unwrap_or_default();
+        let modules = modules.lines().filter_map(|l| l.split(' ').next());
+        for module in [None].into_iter().chain(modules.map(Some)) {
+            let Some((file, loaded)) = open(module, &search) else {
+                continue;
+            };
+            let lines = file.dwarf().map(|d| d.all_lines()).unwrap_or_default();
+            // Where the code for a module's start was, another can be now.
+            let its_own = |address: u64| {
+                let at = || symbols.resolve(address);
+                module.is_none() || at().is_some_and(|(s, _)| s.module == module)
+            };
+            places.add(lines, |linked| {
+                loaded.address(linked).filter(|address| its_own(*address))
+            });
+        }
+        places.put_in_order();
+        places
+    }
+
+    fn add(&mut self, lines: Vec<LinesFrom>, address: impl Fn(u64) -> Option<u64>) {
+        for LinesFrom {
+            address: linked,
+            place,
+        } in lines
+        {
+            // A part ends behind its last byte.
+            let end = || address(linked.wrapping_sub(1))?.checked_add(1);
+            let at = match place {
+                Some(_) => address(linked),
+                None => address(linked).or_else(end),
+            };
+            let Some(at) = at else {
+                continue;
+            };
+            let row = match place {
+                Some((file, line)) if line > 0 => (at, self.name(file), line),
+                _ => (at, 0, 0),
+            };
+            self.rows.push(row);
+        }
+    }
+
+    /// The number of a name, from 1 on.
+    fn name(&mut self, file: Arc<str>) -> u32 {
+        *self.known.entry(file).or_insert_with_key(|file| {
+            self.names.push(spile_plain::name(file).into_owned());
+            self.names.len() as u32
+        })
+    }
+
+    fn put_in_order(&mut self) {
+        self.rows.sort_by_key(|r| r.0);
+        let mut rows: Vec<Row> = Vec::with_capacity(self.rows.len());
+        for row in self.rows.drain(..) {
+            match rows.last_mut() {
+                // The last of one address counts.
+                Some(last) if last.0 == row.0 => *last = row,
+                _ => rows.push(row),
+            }
+        }
+        rows.dedup_by(|b, a| (b.1, b.2) == (a.1, a.2));
+        let first = rows.first().map_or(0, |r| r.0);
+        rows.retain(|r| u32::try_from(r.0 - first).is_ok());
+        rows.truncate(kernel_row::MAX as usize - 1);
+        self.rows = rows;
+    }
+
+    /// As handlers see them.
+    fn words(&self) -> Vec<u64> {
+        let base = self.rows.first().map_or(0, |r| r.0);
+        let mut words = vec![base, self.rows.len() as u64];
+        let mut texts: Vec<u8> = Vec::new();
+        let behind = 1 + self.rows.len();
+        let mut elements = vec![0];
+        for name in &self.names {
+            elements.push((behind + texts.len() / ELEMENT) as u64);
+            texts.extend(name.bytes().filter(|b| *b != 0));
+            texts.resize((texts.len() + 1).next_multiple_of(ELEMENT), 0);
+        }
+        for (address, name, line) in &self.rows {
+            let name = elements[*name as usize];
+            words.extend([(address - base) | name << 32, u64::from(*line)]);
+        }
+        let texts = texts.chunks_exact(8);
+        words.extend(texts.map(|w| u64::from_ne_bytes(w.try_into().unwrap_or_default())));
+        words
+    }
+
+    /// A map with them.
+    ///
+    /// # Errors
+    /// The kernel's, where it has no room.
+    pub fn map(&self, flags: u32) -> io::Result<OwnedFd> {
+        let words = self.words();
+        let map = map_create(&MapSpec {
+            ty: MapType::Array as u32,
+            key_size: 4,
+            value_size: kernel_row::BYTES,
+            max_entries: (8 * words.len()).div_ceil(ELEMENT) as u32,
+            flags,
+            name: KERNEL_LINES_MAP,
+            types: None,
+        });
+        let map = map.map_err(into_io)?;
+        write(&map, 0, words.into_iter())?;
+        Ok(map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a handler finds for an address.
+    fn found(words: &[u64], address: u64) -> Option<(String, u64)> {
+        let (base, count) = (words[0], words[1] as usize);
+        let place = address.checked_sub(base)?;
+        let rows: Vec<&[u64]> = words[2..][..2 * count].chunks(2).collect();
+        let at = rows.partition_point(|r| u64::from(r[0] as u32) <= place);
+        let row = rows[at.checked_sub(1)?];
+        let name = 2 * (row[0] >> 32) as usize;
+        let bytes = words.get(name..).filter(|_| name > 0)?;
+        let bytes = bytes.iter().flat_map(|w| w.to_ne_bytes());
+        let text = bytes.take_while(|b| *b != 0).collect();
+        Some((String::from_utf8(text).expect("a name"), row[1]))
+    }
+
+    #[test]
+    fn rows_are_found_by_address() {
+        let line = |address, file: &str, line| LinesFrom {
+            address,
+            place: Some((file.into(), line)),
+        };
+        let gap = |address| LinesFrom {
+            address,
+            place: None,
+        };
+        let mut places = Places::default();
+        places.add(
+            vec![
+                line(0x10, "sixteen bytes.c!", 3),
+                line(0x14, "sixteen bytes.c!", 0),
+                line(0x18, "b", 5),
+                line(0x18, "b", 6),
+                gap(0x20),
+            ],
+            |linked| Some(0xffff_ffff_8000_0000 + linked),
+        );
+        places.add(vec![line(0, "c", 9), gap(8)], |linked| {
+            (linked < 8).then_some(0xffff_ffff_c000_0000 + linked)
+        });
+        places.put_in_order();
+        let words = places.words();
+        for (address, is) in [
+            (0x8000_000f, None),
+            (0x8000_0013, Some(("sixteen bytes.c!", 3))),
+            (0x8000_0014, None),
+            (0x8000_001f, Some(("b", 6))),
+            (0x8000_0020, None),
+            (0xc000_0007, Some(("c", 9))),
+            (0xc000_0008, None),
+        ] {
+            let is = is.map(|(file, line)| (file.to_owned(), line));
+            assert_eq!(found(&words, 0xffff_ffff_0000_0000 | address), is);
+        }
+        assert_eq!(found(&Places::default().words(), 0x10), None);
+    }
+}

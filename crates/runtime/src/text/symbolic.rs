@@ -1,0 +1,565 @@
+//! Texts of stacks and symbols that kernel handlers leave to the controller: see
+//! [`spile_bpf::layout::Symbolic`].
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+use spile_bpf::layout::{COPIED, EXACT, StackWords, Symbolic, stack_words};
+use spile_ir::Ty;
+use spile_ir::interp::Value;
+use spile_kernel::symbols::Symbols;
+
+use crate::controller::host::symbol_data;
+use crate::shared::ring_record::{Field, Piece};
+use crate::shared::state::State;
+use crate::text::deferred::WORD;
+use crate::text::kernel_files::KernelLines;
+use crate::text::user_files::{Found, Place, UserFiles};
+
+/// Makes the texts.
+#[derive(Default)]
+pub struct Symbolizer {
+    /// The session's word, if kernel handlers leave texts to the controller.
+    word: Option<[u8; WORD]>,
+    /// Bytes of the longest string.
+    longest: usize,
+    /// Most frames of a stack.
+    frames: usize,
+    files: RefCell<Option<UserFiles>>,
+    kernel: RefCell<KernelLines>,
+    keys: RefCell<Keys>,
+}
+
+/// Most keys that are remembered.
+const KEYS: usize = 1 << 16;
+
+/// Texts as keys of arrays.
+#[derive(Default)]
+struct Keys {
+    /// The keys that marks have become.
+    made: HashMap<(Value, Ty), Value>,
+    /// Of keys that were cut: the mark of the whole text and the text's hash, or that several texts
+    /// have become this key.
+    whole: HashMap<Value, Option<(Value, u64)>>,
+    cut: u64,
+}
+
+impl Keys {
+    /// Notes the whole text of a key that was cut.
+    fn note(&mut self, cut: &Value, mark: &Value, text: &Value) {
+        let mut hasher = DefaultHasher::new();
+        text.as_bytes().hash(&mut hasher);
+        let hash = hasher.finish();
+        if self.whole.len() >= KEYS {
+            self.whole.clear();
+        }
+        let first = || Some((mark.clone(), hash));
+        let known = self.whole.entry(cut.clone()).or_insert_with(first);
+        if known.as_ref().is_some_and(|k| k.1 != hash) {
+            *known = None;
+            self.cut += 1;
+        }
+    }
+}
+
+impl Symbolizer {
+    /// Without marks, for strings of at most so many bytes.
+    pub fn plain(longest: usize) -> Symbolizer {
+        Symbolizer {
+            longest,
+            ..Symbolizer::default()
+        }
+    }
+
+    /// For marks with that word in strings of at most so many bytes, of stacks of so many frames, and
+    /// the files of programs.
+    pub fn new(
+        word: [u8; WORD],
+        (longest, frames): (usize, usize),
+        files: Option<UserFiles>,
+    ) -> Symbolizer {
+        Symbolizer {
+            word: Some(word),
+            longest,
+            frames,
+            files: RefCell::new(files),
+            ..Symbolizer::default()
+        }
+    }
+
+    /// Files whose unwind rows, and whose symbols or lines, found no room.
+    pub fn without_room(&self) -> (u64, u64) {
+        let files = self.files.borrow();
+        let files = files.as_ref();
+        files.map_or((0, 0), |f| (f.without_rows, f.without_names))
+    }
+
+    /// Takes up a file: see [`UserFiles::learn`].
+    pub fn learn(&self, fields: &[Field<'_>]) -> Option<bool> {
+        self.keys.borrow_mut().made.clear();
+        self.files.borrow_mut().as_mut()?.learn(fields)
+    }
+
+    /// What is readable when [`Symbolizer::take_read`] has something to do.
+    pub fn ready(&self) -> Option<OwnedFd> {
+        let files = self.files.borrow();
+        files.as_ref()?.ready().try_clone_to_owned().ok()
+    }
+
+    /// Takes up what was read of files.
+    pub fn take_read(&self) {
+        if let Some(files) = self.files.borrow_mut().as_mut() {
+            files.take_read();
+        }
+    }
+
+    /// Takes up a copy of a stack: see [`UserFiles::learn_copy`].
+    pub fn learn_copy(&self, piece: &Piece<'_>) -> Option<()> {
+        self.files
+            .borrow_mut()
+            .as_mut()?
+            .learn_copy(piece, self.frames)
+    }
+
+    /// Stacks that could not be completed.
+    pub fn unfinished(&self) -> u64 {
+        self.files.borrow().as_ref().map_or(0, |f| f.unfinished)
+    }
+
+    /// What stands for the lines of addresses until they are printed, as kernel handlers make it: they can be
+    /// more than a string holds.
+    pub fn mark(&mut self, form: Symbolic, of: &[u8]) -> Vec<u8> {
+        let word = self.word.get_or_insert_with(|| {
+            let number = RandomState::new().build_hasher().finish();
+            let mut word = [b'0'; WORD];
+            let digits = format!("{number:016x}");
+            word.iter_mut()
+                .zip(digits.bytes())
+                .for_each(|(to, b)| *to = b);
+            word
+        });
+        let mut mark = word.to_vec();
+        mark.push(form.letter());
+        for (i, addr) in numbers(of).enumerate() {
+            let space = if i > 0 { " " } else { "" };
+            mark.extend_from_slice(format!("{space}{addr:x}").as_bytes());
+        }
+        mark.push(b';');
+        mark
+    }
+
+    /// A text by the number of its form; nothing where there is no such form.
+    pub fn text(&self, form: i64, of: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Some(form) = Symbolic::by_number(form) {
+            self.append(form, of, &mut out);
+        }
+        out
+    }
+
+    /// The key that a string with marks is: its text, cut to the width of such keys; and whether
+    /// all files that it tells of are known by now. None for any other string.
+    ///
+    /// Many marks can stand for one text, and many texts be one when they are cut.
+    pub fn key(&self, key: &Value, ty: Ty) -> Option<(Value, bool)> {
+        if !self.marked(key.as_bytes()) {
+            return None;
+        }
+        let mut keys = self.keys.borrow_mut();
+        let made = (key.clone(), ty);
+        if let Some(known) = keys.made.get(&made) {
+            return Some((known.clone(), true));
+        }
+        self.forget_met();
+        let text = Value::from(&*self.fill(key.as_bytes()));
+        let (unknown, changing) = self.forget_met();
+        let (cut, is_cut) = text.clone().fit(ty);
+        if is_cut {
+            keys.note(&cut, key, &text);
+        }
+        if !unknown && !changing {
+            if keys.made.len() >= KEYS {
+                keys.made.clear();
+            }
+            keys.made.insert(made, cut.clone());
+        }
+        Some((cut, !unknown))
+    }
+
+    /// What a walk gives for a key: the mark whose text begins with it, if that is the only one.
+    pub fn shown(&self, key: &Value) -> Option<Value> {
+        let keys = self.keys.borrow();
+        let (mark, _) = keys.whole.get(key)?.as_ref()?;
+        Some(mark.clone())
+    }
+
+    /// Keys that several texts had in common when they were cut.
+    pub fn cut_keys(&self) -> u64 {
+        self.keys.borrow().cut
+    }
+
+    fn marked(&self, text: &[u8]) -> bool {
+        let word = self.word.as_ref();
+        word.is_some_and(|word| text.windows(WORD).any(|w| w == word))
+    }
+
+    /// Whether something of a file that is not known was asked for since the last call; and of code
+    /// that a program made.
+    fn forget_met(&self) -> (bool, bool) {
+        let mut files = self.files.borrow_mut();
+        let Some(files) = files.as_mut() else {
+            return (false, false);
+        };
+        let met = (files.met_unknown, files.met_made);
+        (files.met_unknown, files.met_made) = (false, false);
+        met
+    }
+
+    /// A string with the texts that its marks stand for. Of a mark whose end was cut off, the
+    /// frames that are there are used, but not what may be a part of one.
+    pub fn fill<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+        let Some(word) = &self.word else {
+            return text.into();
+        };
+        let mut rest = text;
+        let mut out = Vec::new();
+        while let Some(at) = rest.windows(WORD).position(|w| w == word) {
+            let (before, mark) = rest.split_at(at);
+            out.extend_from_slice(before);
+            rest = &mark[WORD..];
+            let Some(form) = rest.first().and_then(|b| Symbolic::by_letter(*b)) else {
+                continue;
+            };
+            let end = rest.iter().position(|b| *b == b';');
+            let of = match end {
+                Some(end) => &rest[1..end],
+                None => {
+                    let last = rest.iter().rposition(|b| *b == b' ');
+                    &rest[1..last.unwrap_or(1)]
+                }
+            };
+            self.append(form, of, &mut out);
+            rest = end.map_or(&[][..], |end| &rest[end + 1..]);
+        }
+        if text.len() == self.longest {
+            // A mark of which no more is there than a part of the word.
+            let parts = (1..WORD).rev().find(|n| rest.ends_with(&word[..*n]));
+            // A few characters may be text, where no whole mark is.
+            let parts = parts.filter(|n| rest.len() < text.len() || *n >= WORD / 2);
+            rest = &rest[..rest.len() - parts.unwrap_or(0)];
+        }
+        if rest.len() == text.len() {
+            return text.into();
+        }
+        out.extend_from_slice(rest);
+        out.into()
+    }
+
+    fn append(&self, form: Symbolic, of: &[u8], out: &mut Vec<u8>) {
+        if !form.of_kernel() {
+            return self.append_user(form, of, out);
+        }
+        let mut lines = self.kernel.borrow_mut();
+        let start = out.len();
+        for (i, addr) in numbers(of).enumerate() {
+            // Behind the first frame stand addresses behind calls.
+            let back = u64::from(form == Symbolic::KernelFileLines && i > 0);
+            let text = kernel_text(form, addr, &mut |addr| {
+                lines.line(addr.saturating_sub(back)).map(plain_file)
+            });
+            if form == Symbolic::KernelWholeLines && out.len() - start + text.len() > self.longest {
+                break;
+            }
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+
+    fn append_user(&self, form: Symbolic, of: &[u8], out: &mut Vec<u8>) {
+        let mut files = self.files.borrow_mut();
+        let Some(files) = files.as_mut() else {
+            return;
+        };
+        for (i, word) in of.split(|b| *b == b' ').enumerate() {
+            let Some(place) = place(word) else {
+                continue;
+            };
+            let all = if place.file == COPIED.into() {
+                // A text of addresses says how many it has.
+                let before = i.max(place.addr.unwrap_or(0).try_into().unwrap_or(i));
+                let left = self.frames.saturating_sub(before);
+                files.copied(place.offset).into_iter().take(left).collect()
+            } else {
+                vec![place]
+            };
+            for (n, mut place) in all.into_iter().enumerate() {
+                if n > 0 && form == Symbolic::UserAddresses {
+                    out.push(b' ');
+                }
+                place.back = u64::from(form.of_stack() && i > 0 && place.offset & EXACT == 0);
+                place.offset &= !EXACT;
+                out.extend_from_slice(user_text(form, place, files).as_bytes());
+            }
+        }
+    }
+}
+
+/// A place from its numbers: see `crates/bpf/src/lower/unwind.rs`.
+fn place(word: &[u8]) -> Option<Place> {
+    let word = std::str::from_utf8(word).ok()?;
+    let numbers: Vec<u64> = word
+        .split('.')
+        .map(|n| u64::from_str_radix(n, 16).ok())
+        .collect::<Option<_>>()?;
+    let (addr, file, offset) = match numbers[..] {
+        [file, offset] => (None, file, offset),
+        [addr, file, offset] => (Some(addr), file, offset),
+        _ => return None,
+    };
+    Some(Place {
+        addr,
+        file,
+        offset,
+        back: 0,
+    })
+}
+
+/// An address of the kernel in a form; `line` gives places in the source. Where none is known,
+/// without debugging information, stands the address, as in SystemTap.
+fn kernel_text(
+    form: Symbolic,
+    addr: u64,
+    line: &mut dyn FnMut(u64) -> Option<(String, u32)>,
+) -> String {
+    let symbols = Symbols::kernel().ok();
+    match form {
+        Symbolic::KernelSimple => match symbols.and_then(|s| s.resolve(addr)) {
+            Some((symbol, offset)) => {
+                let module = symbol.module.unwrap_or("kernel");
+                let name = spile_plain::name(symbol.name);
+                format!("{name}+{offset:#x} [{module}]\n")
+            }
+            None => format!("{addr:#x}\n"),
+        },
+        Symbolic::KernelFileLine | Symbolic::KernelFile | Symbolic::KernelLine => {
+            match (line(addr), form) {
+                (Some((file, n)), Symbolic::KernelFileLine) => format!("{file}:{n}"),
+                (Some((file, _)), Symbolic::KernelFile) => file,
+                (Some((_, n)), _) => n.to_string(),
+                (None, _) => format!("{addr:#x}"),
+            }
+        }
+        Symbolic::KernelFileLines => {
+            let data = symbol_data(addr);
+            let place = line(addr).map(|(file, n)| format!(" at {file}:{n}"));
+            let (name, module) = data.split_at(data.find(" [").unwrap_or(data.len()));
+            format!(" {addr:#x} : {name}{}{module}\n", place.unwrap_or_default())
+        }
+        _ => format!(" {addr:#x} : {}\n", symbol_data(addr)),
+    }
+}
+
+/// A name that comes from outside, without what would act on a terminal.
+fn plain(name: String) -> String {
+    match spile_plain::name(&name) {
+        Cow::Owned(plain) => plain,
+        Cow::Borrowed(_) => name,
+    }
+}
+
+fn plain_file((file, line): (String, u32)) -> (String, u32) {
+    (plain(file), line)
+}
+
+/// One place in a form. What is not known is left out; without a symbol stands the address.
+fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
+    let found = files.find(place);
+    let (symbol, module) = (found.symbol, found.module);
+    let symbol = symbol.map(|(name, at, size)| (plain(name), at, size));
+    let found = Found {
+        symbol,
+        module: module.map(plain),
+        ..found
+    };
+    let addr = place.addr.unwrap_or(found.linked + place.back);
+    let module = found.module.as_deref();
+    let base = |m: &str| m.rsplit('/').next().unwrap_or(m).to_owned();
+    let offset = found.linked + place.back;
+    let inside = |m: &str| format!("{addr:#x} [{m}+{offset:#x}]");
+    // `at` is a place in the source: behind the symbol, or behind the module where there is none.
+    let data = |at: &str| match (&found.symbol, module) {
+        (Some((name, offset, size)), Some(m)) => {
+            format!("{name}+{offset:#x}/{size:#x}{at} [{m}]")
+        }
+        (Some((name, offset, size)), None) => format!("{name}+{offset:#x}/{size:#x}{at}"),
+        (None, Some(m)) => format!("{addr:#x} [{m}+{offset:#x}/{:#x}]{at}", found.size),
+        (None, None) => format!("{addr:#x}{at}"),
+    };
+    let name = || match &found.symbol {
+        Some((name, ..)) => name.clone(),
+        None => format!("{addr:#x}"),
+    };
+    let line = |at: &str| match found.symbol {
+        Some(_) => format!(" {addr:#x} : {}\n", data(at)),
+        None => format!(" {}\n", data(at)),
+    };
+    match form {
+        Symbolic::UserLines => line(""),
+        Symbolic::UserFileLines => match files.line(place).map(plain_file) {
+            Some((file, n)) => line(&format!(" at {file}:{n}")),
+            None => line(""),
+        },
+        Symbolic::UserSimple | Symbolic::UserSimpleLines => {
+            let lines = form == Symbolic::UserSimpleLines;
+            let at = lines.then(|| files.line(place)).flatten().map(plain_file);
+            let at = at.map_or_else(String::new, |(file, n)| format!(" at {file}:{n}"));
+            match (&found.symbol, module) {
+                (Some((name, offset, _)), Some(m)) => {
+                    format!("{name}+{offset:#x}{at} [{}]\n", base(m))
+                }
+                (Some((name, offset, _)), None) => format!("{name}+{offset:#x}{at}\n"),
+                (None, Some(m)) => format!("{}{at}\n", inside(&base(m))),
+                (None, None) => format!("{addr:#x}\n"),
+            }
+        }
+        Symbolic::UserBrief => match &found.symbol {
+            Some((name, offset, _)) => format!("{name}+{offset:#x}\n"),
+            None => format!("{addr:#x}\n"),
+        },
+        Symbolic::UserAddresses => format!("{addr:#x}"),
+        Symbolic::UserAddressLines => format!(" {addr:#x} : {}\n", data("")),
+        Symbolic::UserName => name(),
+        Symbolic::UserPlace => match files.line(place).map(plain_file) {
+            Some((file, n)) => format!("{}\t{file}:{n}", name()),
+            None => format!("{}\t{addr:#x}", name()),
+        },
+        Symbolic::UserOffset => match module {
+            Some(m) => format!("{m}+{offset:#x}"),
+            None => format!("{addr:#x}"),
+        },
+        Symbolic::UserData => data(""),
+        Symbolic::UserModule => module.unwrap_or("<unknown>").to_owned(),
+        Symbolic::UserFileLine | Symbolic::UserFile | Symbolic::UserLine => {
+            match (files.line(place).map(plain_file), form) {
+                (Some((file, n)), Symbolic::UserFileLine) => format!("{file}:{n}"),
+                (Some((file, _)), Symbolic::UserFile) => file,
+                (Some((_, n)), _) => n.to_string(),
+                (None, _) => format!("{addr:#x}"),
+            }
+        }
+        _ => String::new(),
+    }
+}
+
+/// The hexadecimal numbers of a text, with `0x` or without; others are left out.
+fn numbers(text: &[u8]) -> impl Iterator<Item = u64> {
+    let words = text.split(|b| b.is_ascii_whitespace());
+    words.filter_map(|w| {
+        let word = w.strip_prefix(b"0x").unwrap_or(w);
+        u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()
+    })
+}
+
+/// What the names of the functions begin with that run programs at raw tracepoints.
+const RUN: &str = "bpf_trace_run";
+
+/// Tells kernel handlers which functions belong to the machinery of probes.
+pub fn set_stack_words(state: &State, words: &StackWords) {
+    let Ok(symbols) = Symbols::kernel() else {
+        return;
+    };
+    let range = |start: u64| Some((start, symbols.end_of(start)?));
+    let set = |at: u32, range: Option<(u64, u64)>| {
+        let (start, end) = range.unwrap_or_default();
+        state.shared(words.at + at).store(start, Ordering::Relaxed);
+        state
+            .shared(words.at + at + 8)
+            .store(end, Ordering::Relaxed);
+    };
+    // They are close to each other, in an order of the compiler's: 8 to 12 come before 1 in some.
+    let numbered = |name: &str| {
+        let number = name.strip_prefix(RUN);
+        number.is_some_and(|n| n.bytes().all(|c| c.is_ascii_digit()))
+    };
+    let run = symbols
+        .starting_with(RUN)
+        .filter(|s| numbered(s.name))
+        .filter_map(|s| range(s.address))
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        .filter(|r| r.1 - r.0 < 1 << 16);
+    set(stack_words::RUN, run);
+    let mut at = stack_words::POINTS;
+    for point in &words.points {
+        for function in ["__bpf_trace_", "__traceiter_"] {
+            let name = format!("{function}{point}");
+            set(at, symbols.address_of(&name).and_then(range));
+            at += 16;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_the_source() {
+        let mut line = |at| (at == 7).then(|| ("a/b.c".to_owned(), 12));
+        let mut text = |form, at| kernel_text(form, at, &mut line);
+        assert_eq!(text(Symbolic::KernelFileLine, 7), "a/b.c:12");
+        assert_eq!(text(Symbolic::KernelFile, 7), "a/b.c");
+        assert_eq!(text(Symbolic::KernelLine, 7), "12");
+        assert_eq!(text(Symbolic::KernelFileLine, 8), "0x8");
+        assert_eq!(
+            text(Symbolic::KernelFileLines, 7),
+            " 0x7 : 0x7 at a/b.c:12\n"
+        );
+        assert_eq!(text(Symbolic::KernelFileLines, 8), " 0x8 : 0x8\n");
+    }
+
+    #[test]
+    fn lines_of_addresses() {
+        let word = *b"0123456789abcdef";
+        let symbolizer = Symbolizer::new(word, (40, 20), None);
+        let fill = |t: &[u8]| String::from_utf8_lossy(&symbolizer.fill(t)).into_owned();
+        assert_eq!(fill(b"plain"), "plain");
+        assert_eq!(
+            fill(b"a0123456789abcdefK0x1 2 zz 0x3;b"),
+            "a 0x1 : 0x1\n 0x2 : 0x2\n 0x3 : 0x3\nb"
+        );
+        assert_eq!(
+            fill(b"0123456789abcdefK0x1 0x2 0x"),
+            " 0x1 : 0x1\n 0x2 : 0x2\n"
+        );
+        assert_eq!(fill(b"0123456789abcdefJ0x"), "");
+        assert_eq!(
+            fill(b"0123456789abcdefK0x1;, 0123456789abcdefz"),
+            " 0x1 : 0x1\n, z"
+        );
+        let cut = b"0123456789abcdefK0x1;, and more 01234567";
+        assert_eq!((cut.len(), &*fill(cut)), (40, " 0x1 : 0x1\n, and more "));
+        assert_eq!(fill(b"0123456789abcdefK;!"), "!");
+        let part = b"................................01234567";
+        assert_eq!((part.len(), &*fill(part)), (40, &".".repeat(32)[..]));
+        let text = b".................................0123456";
+        assert_eq!((text.len(), fill(text).as_bytes()), (40, &text[..]));
+        assert_eq!(symbolizer.text(0, b"1"), b" 0x1 : 0x1\n");
+        let key = |t: &[u8], width| symbolizer.key(&Value::from(t), Ty::Str(width));
+        let line = key(b"at 0123456789abcdefJ0x8;", 512);
+        assert_eq!(line, Some(("at 0x8".into(), true)));
+        assert!(key(b"plain", 512).is_none());
+        // Whole while one text begins so, and cut where there are two.
+        let [one, two] = [
+            &b"0123456789abcdefK0x8 0x19;"[..],
+            b"0123456789abcdefK0x8 0x1a;",
+        ];
+        let cut = Value::from(" 0x8 : 0x8\n 0x1");
+        assert_eq!(key(one, 16), Some((cut.clone(), true)));
+        assert_eq!(symbolizer.shown(&cut), Some(Value::from(one)));
+        assert_eq!(key(two, 16), Some((cut.clone(), true)));
+        assert_eq!((symbolizer.shown(&cut), symbolizer.cut_keys()), (None, 1));
+    }
+}

@@ -1,0 +1,255 @@
+//! Stacks that kernel handlers could not walk to their ends, because a file had just been loaded: the
+//! rest of each is walked here, in a copy, by the same rows.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use spile_bpf::layout::{COPY_FIELDS, COPY_PAGES, EXACT, unwind_row::kind};
+use spile_debuginfo::cfi;
+
+use super::{Place, UserFiles, packed, packed_rule};
+use crate::shared::ring_record::{Field, Piece};
+
+/// Copies that are remembered.
+const KEEP: usize = 4096;
+const PAGE: u64 = 4096;
+
+/// The frames that were found in copies, by the number of the copy.
+#[derive(Default)]
+pub struct Copies {
+    frames: HashMap<u64, Vec<Place>>,
+    order: VecDeque<u64>,
+}
+
+/// A mapping of code.
+struct Mapping {
+    start: u64,
+    end: u64,
+    /// What makes an address in it an offset in the file.
+    offset: u64,
+    file: u64,
+}
+
+/// Registers of a frame, and the stack.
+struct Walk<'a> {
+    ip: u64,
+    /// The address to look up.
+    at: u64,
+    sp: u64,
+    bp: u64,
+    base: u64,
+    words: &'a [u64],
+}
+
+impl Walk<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        let at = address.checked_sub(self.base)?;
+        let (word, part) = (usize::try_from(at / 8).ok()?, at % 8);
+        let low = *self.words.get(word)?;
+        if part == 0 {
+            return Some(low);
+        }
+        let high = *self.words.get(word + 1)?;
+        Some(low >> (8 * part) | high << (64 - 8 * part))
+    }
+
+    /// Goes to the caller by a frame pointer.
+    fn by_frame_pointer(&mut self) -> Option<()> {
+        if self.bp < self.sp || !self.bp.is_multiple_of(8) {
+            return None;
+        }
+        let (bp, ip) = (self.word(self.bp)?, self.word(self.bp + 8)?);
+        (self.sp, self.bp, self.ip) = (self.bp + 16, bp, ip);
+        self.at = ip.wrapping_sub(1);
+        Some(())
+    }
+
+    /// Goes to the caller by a row, as `user_step` of kernel handlers does; whether it is that of a
+    /// signal. None at the end.
+    fn by_row(&mut self, row: Option<u64>) -> Option<bool> {
+        let Some(row) = row else {
+            return self.by_frame_pointer().map(|()| false);
+        };
+        let (how, rbp) = ((row >> 56) as u8, (row >> 48) as u8);
+        let cfa = i64::from((row >> 32) as i16);
+        let from = |register: u64| register.wrapping_add_signed(8 * cfa);
+        let cfa = match how {
+            kind::END => return None,
+            kind::SIGNAL => {
+                let [bp, ip, sp] = [120, 168, 160].map(|o| self.word(self.sp.wrapping_add(o)));
+                (self.bp, self.ip, self.sp) = (bp?, ip?, sp?);
+                self.at = self.ip;
+                return Some(true);
+            }
+            kind::RSP => from(self.sp),
+            kind::RBP => from(self.bp),
+            kind::AT_RSP => self.word(from(self.sp))?,
+            kind::AT_RBP => self.word(from(self.bp))?,
+            kind::PLT => {
+                let later = i64::try_from(self.ip & 15).is_ok_and(|byte| byte >= cfa);
+                self.sp + if later { 16 } else { 8 }
+            }
+            _ => return self.by_frame_pointer().map(|()| false),
+        };
+        // Callers are above.
+        if cfa <= self.sp {
+            return None;
+        }
+        if rbp != 0 {
+            self.bp = self.word(cfa.wrapping_sub(8 * u64::from(rbp)))?;
+        }
+        (self.ip, self.sp) = (self.word(cfa.wrapping_sub(8))?, cfa);
+        self.at = self.ip.wrapping_sub(1);
+        Some(false)
+    }
+}
+
+/// Where an address is.
+fn place_of(maps: &[Mapping], address: u64, process: u64) -> Place {
+    let mapping = maps.iter().find(|m| (m.start..m.end).contains(&address));
+    let (file, offset) = mapping.map_or((0, process), |m| (m.file, address.wrapping_add(m.offset)));
+    Place {
+        addr: None,
+        file,
+        offset,
+        back: 0,
+    }
+}
+
+impl UserFiles {
+    /// Walks on in a copy of a stack; `None` for a record that is not as it should be.
+    pub fn learn_copy(&mut self, piece: &Piece<'_>, most: usize) -> Option<()> {
+        let mut numbers = [0; COPY_FIELDS];
+        for (to, field) in numbers.iter_mut().zip(&piece.fields) {
+            let Field::Long(n) = field else { return None };
+            *to = *n as u64;
+        }
+        let [id, process, ip, at, sp, bp, pages, mapped] = numbers;
+        let room = COPY_PAGES * PAGE as usize / 8;
+        let words = usize::try_from(pages)
+            .ok()?
+            .checked_mul(PAGE as usize / 8)?;
+        let mut walk = Walk {
+            ip,
+            at,
+            sp,
+            bp,
+            base: sp & !(PAGE - 1),
+            words: piece.words.get(..words.min(room))?,
+        };
+        let rest = piece.words.get(room..)?.chunks_exact(4);
+        let maps: Vec<Mapping> = rest
+            .take(usize::try_from(mapped).ok()?)
+            .map(|m| Mapping {
+                start: m[0],
+                end: m[1],
+                offset: m[2],
+                file: m[3],
+            })
+            .collect();
+        let mut frames: Vec<Place> = Vec::new();
+        let mut ended = false;
+        while frames.len() < most {
+            let (row, known) = self.row(&maps, walk.at);
+            if !known && frames.is_empty() {
+                break;
+            }
+            let end = row.is_some_and(|r| (r >> 56) as u8 == kind::END);
+            let Some(signal) = walk.by_row(row) else {
+                ended = end || row.is_none();
+                break;
+            };
+            if signal && let Some(last) = frames.last_mut() {
+                last.offset |= EXACT;
+            }
+            if walk.ip == 0 {
+                ended = true;
+                break;
+            }
+            let mut place = place_of(&maps, walk.at, process);
+            place.addr = Some(walk.ip);
+            // The offset is that of the address itself.
+            if place.file != 0 {
+                place.offset += walk.ip.wrapping_sub(walk.at);
+            }
+            place.offset |= if signal { EXACT } else { 0 };
+            frames.push(place);
+        }
+        self.unfinished += u64::from(!ended && frames.len() < most);
+        self.copies.frames.insert(id, frames);
+        self.copies.order.push_back(id);
+        if self.copies.order.len() > KEEP
+            && let Some(old) = self.copies.order.pop_front()
+        {
+            self.copies.frames.remove(&old);
+        }
+        Some(())
+    }
+
+    /// The frames that were found in a copy.
+    pub fn copied(&self, id: u64) -> Vec<Place> {
+        self.copies.frames.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// The row of an address; and whether its file is known.
+    fn row(&mut self, maps: &[Mapping], address: u64) -> (Option<u64>, bool) {
+        let place = place_of(maps, address, 0);
+        if let Some(row) = self.header_row(place) {
+            return (Some(row), true);
+        }
+        let Some(rows) = self.rows(place.file) else {
+            return (None, false);
+        };
+        let behind = rows.partition_point(|r| u64::from(*r as u32) <= place.offset);
+        (behind.checked_sub(1).map(|at| rows[at]), true)
+    }
+
+    /// The row by the table of functions that most files have: all rows take long to read.
+    fn header_row(&mut self, place: Place) -> Option<u64> {
+        let file = self.file(place.file)?;
+        if file.rows.is_some() {
+            return None;
+        }
+        let image = file.module.as_ref()?.image();
+        let row = cfi::by_header(image, image.address_of_offset(place.offset)?)?;
+        Some(packed_rule(&row))
+    }
+
+    fn rows(&mut self, number: u64) -> Option<Rc<[u64]>> {
+        let file = self.file(number)?;
+        if file.rows.is_none() {
+            file.rows = Some(packed(file.module.as_ref()?).into());
+        }
+        file.rows.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps() {
+        let words = [0, 1, 2, 0x7f00, 0x8010, 0x9001, 6, 7];
+        let walk = || Walk {
+            ip: 5,
+            at: 5,
+            sp: 0x8000,
+            bp: 0x8020,
+            base: 0x8000,
+            words: &words,
+        };
+        assert_eq!(walk().word(0x8008), Some(1));
+        assert_eq!(walk().word(0x8001), Some(1 << 56));
+        assert_eq!((walk().word(0x7ff8), walk().word(0x8040)), (None, None));
+        let row = |how: u8, rbp: u64, cfa: u64| Some(u64::from(how) << 56 | rbp << 48 | cfa << 32);
+        let mut w = walk();
+        assert_eq!(w.by_row(row(kind::RSP, 2, 6)), Some(false));
+        assert_eq!((w.ip, w.at, w.sp, w.bp), (0x9001, 0x9000, 0x8030, 0x8010));
+        assert_eq!(walk().by_row(row(kind::END, 0, 0)), None);
+        assert_eq!(walk().by_row(row(kind::RSP, 0, 0)), None);
+        let mut w = walk();
+        assert_eq!(w.by_row(None), Some(false));
+        assert_eq!((w.ip, w.sp, w.bp), (0x9001, 0x8030, 0x8010));
+    }
+}

@@ -1,0 +1,779 @@
+//! Files of programs as stacks meet them: by the number that kernel handlers know them by, with
+//! their symbols; and their unwind rows, which are loaded into a map that kernel handlers search.
+//!
+//! A file is opened as soon as its first frame is told of: through the process that has it
+//! mapped, or where that is gone by the names that lead to it and the mount points of its
+//! device. Whatever is opened stays open, so it is right also when the file is replaced.
+
+mod copies;
+pub mod names;
+pub mod reader;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, NO_ROWS, VDSO, unwind_row::kind};
+use spile_debuginfo::cfi::{self, Cfa, RBP, RSP, Saved, UnwindRow};
+use spile_debuginfo::{Image, Module, Search, dynamic};
+use spile_kernel::bpf::Map;
+
+use crate::shared::ring_record::Field;
+use crate::shared::state::Memory;
+use copies::Copies;
+use names::{NameTables, linked_at, loaded_size, symbol_at};
+use reader::{Contents, Job, Reader, Wanted};
+
+/// Most bytes of a file with names of code that a program made.
+const MOST_NAMES: u64 = 64 << 20;
+/// Where libraries are that programs name.
+const LIBRARIES: [&str; 8] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+];
+
+/// A place in a program, as kernel handlers tell of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The address, where it was told.
+    pub addr: Option<u64>,
+    /// The file, 0 for none.
+    pub file: u64,
+    /// The offset in it; without a file the process.
+    pub offset: u64,
+    /// How many bytes before the place the instruction is that is meant: a return address lies
+    /// behind the call.
+    pub back: u64,
+}
+
+/// What is known of a place.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Symbol, distance from its start, its size.
+    pub symbol: Option<(String, u64, u64)>,
+    /// Path of the file, or the name that stands for one.
+    pub module: Option<String>,
+    /// Address in the file as it was linked.
+    pub linked: u64,
+    /// Bytes that the file takes in memory.
+    pub size: u64,
+}
+
+/// A file.
+struct File {
+    name: String,
+    module: Option<Arc<Module>>,
+    /// Its rows, once a copy of a stack was walked.
+    rows: Option<Rc<[u64]>>,
+}
+
+/// The files, and the maps that kernel handlers look them up in.
+pub struct UserFiles {
+    files: Map<OwnedFd>,
+    rows: OwnedFd,
+    /// Whether stacks are walked, for which rows are needed.
+    walks: bool,
+    /// The symbols that kernel handlers look at.
+    names: Option<NameTables>,
+    /// Files whose symbols or lines found no room there.
+    pub without_names: u64,
+    reader: Reader,
+    used: u32,
+    known: HashMap<u64, File>,
+    copies: Copies,
+    /// Stacks that could not be completed.
+    pub unfinished: u64,
+    search: Search,
+    /// Names of code that programs made themselves, by process.
+    made: HashMap<u64, Made>,
+    /// Files whose rows found no room.
+    pub without_rows: u64,
+    /// Something was asked for of a file that nothing had told of; whoever looks clears it.
+    pub met_unknown: bool,
+    /// The same of code that a program made, whose names can still come.
+    pub met_made: bool,
+}
+
+impl UserFiles {
+    /// For these maps; without `walks` no rows are loaded.
+    pub fn new(
+        (files, rows): (OwnedFd, OwnedFd),
+        walks: bool,
+        names: Option<NameTables>,
+    ) -> Option<UserFiles> {
+        let mut all = UserFiles {
+            files: Map::new(files).ok()?,
+            rows,
+            walks,
+            names,
+            without_names: 0,
+            reader: Reader::new().ok()?,
+            used: 0,
+            known: HashMap::new(),
+            copies: Copies::default(),
+            unfinished: 0,
+            search: Search::from_env(),
+            made: HashMap::new(),
+            without_rows: 0,
+            met_unknown: false,
+            met_made: false,
+        };
+        // Without rows it is read when it is asked for.
+        let wanted = walks || all.names.is_some();
+        let image = wanted.then(vdso).flatten();
+        if image.is_some() || !wanted {
+            let job = all.take_up(VDSO.into(), (0, 0), "[vdso]".into(), image);
+            all.install(job.read());
+        }
+        Some(all)
+    }
+
+    /// Takes up the files of a program and of the libraries that it names, before anything runs;
+    /// `next` gives numbers.
+    pub fn preload(&mut self, paths: Vec<PathBuf>, next: &mut dyn FnMut() -> u64) {
+        let given = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let given: Vec<PathBuf> = std::env::split_paths(&given)
+            .filter(|p| p.is_absolute())
+            .collect();
+        let mut todo = paths;
+        let (mut seen, mut jobs) = (Vec::new(), Vec::new());
+        while let Some(path) = todo.pop() {
+            let Ok(path) = path.canonicalize() else {
+                continue;
+            };
+            if seen.contains(&path) || seen.len() > 64 {
+                continue;
+            }
+            seen.push(path.clone());
+            let (Ok(meta), Ok(image)) = (fs::metadata(&path), Image::open(&path)) else {
+                continue;
+            };
+            let own = dynamic::needs(&image).folders_from(&path);
+            for name in image.needed() {
+                let folders = own.iter().chain(&given).map(PathBuf::as_path);
+                let folders = folders.chain(LIBRARIES.iter().map(Path::new));
+                let mut found = folders.map(|dir| dir.join(&name));
+                todo.extend(found.find(|p| p.exists()));
+            }
+            let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+            let device = u64::from(major) << 20 | u64::from(minor);
+            let name = path.to_string_lossy().into_owned();
+            jobs.push(self.take_up(next(), (device, meta.ino()), name, Some(image)));
+        }
+        for read in reader::read_all(jobs) {
+            self.install(read);
+        }
+    }
+
+    /// What is readable when [`UserFiles::take_read`] has something to do.
+    pub fn ready(&self) -> BorrowedFd<'_> {
+        self.reader.ready()
+    }
+
+    /// Gives handlers the tables of files that were read.
+    pub fn take_read(&mut self) {
+        for read in self.reader.take() {
+            self.install(read);
+        }
+    }
+
+    /// Takes up a file that a record tells of; `None` for a record that is not as it should be,
+    /// else whether it could be opened.
+    pub fn learn(&mut self, fields: &[Field<'_>]) -> Option<bool> {
+        let numbers: Vec<u64> = fields
+            .iter()
+            .map(|f| match f {
+                Field::Long(n) => Some(*n as u64),
+                Field::Str(_) => None,
+            })
+            .collect::<Option<_>>()?;
+        let (&[number, process, start, end, device, inode], names) =
+            numbers.split_first_chunk::<6>()?;
+        let names: Vec<u8> = names.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let path = path_of(&names);
+        let link = PathBuf::from(format!("/proc/{process}/map_files/{start:x}-{end:x}"));
+        let mut found = None;
+        // The process may have become another one.
+        if let (Ok(image), Ok(meta), Ok(name)) = (
+            Image::open(&link),
+            fs::metadata(&link),
+            fs::read_link(&link),
+        ) && meta.ino() == inode
+        {
+            found = Some((name, image));
+        }
+        for path in mounted(device, &path) {
+            if found.is_none()
+                && fs::metadata(&path).is_ok_and(|m| m.ino() == inode)
+                && let Ok(image) = Image::open(&path)
+            {
+                found = Some((path, image));
+            }
+        }
+        let good = found.is_some();
+        let (name, image) = match found {
+            Some((name, image)) => (name.to_string_lossy().into_owned(), Some(image)),
+            None => (path.to_string_lossy().into_owned(), None),
+        };
+        let name = name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned();
+        let job = self.take_up(number, (device, inode), name, image);
+        // Nobody waits for it: until it is read, hits find what they find without.
+        if let Some(job) = self.reader.read(job) {
+            self.install(job.read());
+        }
+        Some(good)
+    }
+
+    /// Knows a file from now on; what is to be read of it.
+    fn take_up(&mut self, number: u64, key: (u64, u64), name: String, image: Option<Image>) -> Job {
+        let module = image.map(|i| Arc::new(Module::new(i, &self.search)));
+        let file = File {
+            name: name.clone(),
+            module: module.clone(),
+            rows: None,
+        };
+        self.known.insert(number, file);
+        Job {
+            number,
+            key,
+            path: name,
+            module,
+            wanted: Wanted {
+                rows: self.walks,
+                names: self.names.as_ref().map(NameTables::with_lines),
+            },
+        }
+    }
+
+    /// Gives handlers what was read of a file.
+    fn install(&mut self, read: Contents) {
+        if let Some(rows) = &read.rows {
+            self.install_rows(read.number, read.key, rows);
+        }
+        if let (Some(names), Some(tables)) = (&mut self.names, &read.tables)
+            && !names.add(read.number, tables)
+        {
+            self.without_names += 1;
+        }
+    }
+
+    fn install_rows(&mut self, number: u64, key: (u64, u64), rows: &[u64]) {
+        let first = self.load(rows);
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&key.0.to_ne_bytes());
+        id[8..].copy_from_slice(&key.1.to_ne_bytes());
+        let mut value = [0; 24];
+        let count = if first.is_some() {
+            rows.len() as u64
+        } else {
+            0
+        };
+        let words = [number, first.map_or(NO_ROWS, u64::from), count];
+        for (to, word) in value.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        if self.files.update(&id, &value, 0).is_err() {
+            self.without_rows += 1;
+        }
+    }
+
+    /// Gives rows to the kernel; the index of the first, `None` where there is no room.
+    fn load(&mut self, rows: &[u64]) -> Option<u32> {
+        let first = self.used;
+        let count = u32::try_from(rows.len()).ok()?;
+        if count == 0 {
+            return None;
+        }
+        if count > MAX_ROWS - first {
+            self.without_rows += 1;
+            return None;
+        }
+        if self.write(first, rows).is_err() {
+            self.without_rows += 1;
+            return None;
+        }
+        self.used += count;
+        Some(first)
+    }
+
+    /// Writes rows to the map's memory, from an index on. Only their pages are mapped, and not
+    /// for longer than that: the whole would count as the session's memory.
+    fn write(&self, first: u32, rows: &[u64]) -> io::Result<()> {
+        let page = rustix::param::page_size() / 8;
+        let first = first as usize;
+        let from = first / page * page;
+        let to = (first + rows.len()).next_multiple_of(page);
+        let memory = Memory::map(self.rows.as_fd(), 8 * from as u64, 8 * (to - from))?;
+        for (to, row) in memory.words()[first - from..].iter().zip(rows) {
+            // Handlers look there when the file is told to them, which is a system call.
+            to.store(*row, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// What is known of a place.
+    pub fn find(&mut self, place: Place) -> Found {
+        if place.file == 0 {
+            return self.find_made(place);
+        }
+        if self.file(place.file).is_none() {
+            self.met_unknown = true;
+        }
+        let Some(file) = self.file(place.file) else {
+            return Found::default();
+        };
+        let mut found = Found {
+            module: Some(file.name.clone()),
+            ..Found::default()
+        };
+        let Some(module) = &file.module else {
+            return found;
+        };
+        let image = module.image();
+        let meant = (place.offset & !BEHIND).wrapping_sub(place.back);
+        let Some(linked) = linked_at(image, meant | place.offset & BEHIND) else {
+            // Memory that happens to lie behind a file.
+            let behind = place.offset & BEHIND != 0;
+            return if behind { Found::default() } else { found };
+        };
+        found.linked = linked;
+        found.size = loaded_size(module);
+        let symbol = symbol_at(image, module.symbols(), linked);
+        found.symbol = symbol.map(|(name, offset, size)| (name, offset + place.back, size));
+        found
+    }
+
+    fn file(&mut self, number: u64) -> Option<&mut File> {
+        let file = self.known.get_mut(&number)?;
+        if number == VDSO.into() && file.module.is_none() {
+            file.module = vdso().map(|image| Arc::new(Module::new(image, &self.search)));
+        }
+        Some(file)
+    }
+
+    /// Code that is in no file.
+    fn find_made(&mut self, place: Place) -> Found {
+        self.met_made = true;
+        let made = self.made.entry(place.offset).or_default();
+        let addr = place.addr.unwrap_or(0).wrapping_sub(place.back);
+        let holds = |n: &&(u64, u64, String)| (n.0..n.0.saturating_add(n.1)).contains(&addr);
+        if !made.names.iter().any(|n| holds(&n)) {
+            made.read_again(place.offset);
+        }
+        // What was written last is what is there now.
+        let symbol = made.names.iter().rev().find(holds);
+        Found {
+            symbol: symbol.map(|n| (n.2.clone(), addr - n.0 + place.back, n.1)),
+            ..Found::default()
+        }
+    }
+
+    /// Source file and line of a place.
+    pub fn line(&mut self, place: Place) -> Option<(String, u32)> {
+        let linked = self.find(place).linked;
+        let file = self.file(place.file)?;
+        let dwarf = file.module.as_ref()?.dwarf()?;
+        let (name, line) = dwarf.line_at(linked)?;
+        Some((name?.to_string(), line))
+    }
+}
+
+/// The files that a process has mapped as code.
+pub fn mapped(process: i32) -> Vec<PathBuf> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+    let code = maps
+        .lines()
+        .filter(|l| l.split(' ').nth(1).is_some_and(|f| f.contains('x')));
+    let path = |l: &str| l.find('/').map(|at| PathBuf::from(&l[at..]));
+    code.filter_map(path).collect()
+}
+
+/// The programs that a command line names: the first word, and whatever is a path, as behind
+/// `env` or `taskset`.
+pub fn programs_of(command: &str) -> Vec<PathBuf> {
+    let words = shlex::split(command).unwrap_or_default();
+    let mut paths: Vec<PathBuf> = words
+        .iter()
+        .filter(|w| w.contains('/'))
+        .map(Into::into)
+        .collect();
+    if let (Some(first), Some(dirs)) = (words.first(), std::env::var_os("PATH")) {
+        let files = std::env::split_paths(&dirs).map(|d| d.join(first));
+        paths.extend(files.into_iter().find(|p| p.is_file()));
+    }
+    paths
+}
+
+/// The path that names lead to, innermost first.
+fn path_of(names: &[u8]) -> PathBuf {
+    let mut parts: Vec<&[u8]> = names
+        .chunks(FILE_NAME)
+        .take(FILE_NAMES)
+        .map(|n| n.split(|b| *b == 0).next().unwrap_or(n))
+        .take_while(|n| !n.is_empty())
+        .collect();
+    parts.push(b"/");
+    parts.iter().rev().map(|p| OsStr::from_bytes(p)).collect()
+}
+
+/// Where a path of a device's file system may be in ours.
+fn mounted(device: u64, path: &Path) -> Vec<PathBuf> {
+    let device = format!("{}:{}", device >> 20, device & 0xf_ffff);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let place = |line: &str| {
+        let mut words = line.split(' ').skip(2);
+        if words.next()? != device {
+            return None;
+        }
+        let (root, point) = (words.next()?, words.next()?);
+        let below = path.strip_prefix(root).ok()?;
+        Some(Path::new(point).join(below))
+    };
+    mounts.lines().filter_map(place).collect()
+}
+
+/// Names that a program gives to code it makes, in the file that `perf` and its kin read.
+#[derive(Default)]
+struct Made {
+    /// Length of the file when it was read.
+    length: u64,
+    /// Start, bytes, name.
+    names: Vec<(u64, u64, String)>,
+}
+
+impl Made {
+    /// Reads the file of a process if there is more of it than before.
+    fn read_again(&mut self, process: u64) {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let own = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
+        let own = own.and_then(|l| l.split_whitespace().next_back());
+        let owner = fs::metadata(format!("/proc/{process}")).map(|m| m.uid());
+        // In its own name spaces, if it is still there.
+        let places = [
+            own.map(|own| {
+                (
+                    format!("/proc/{process}/root"),
+                    format!("tmp/perf-{own}.map"),
+                )
+            }),
+            Some(("/".to_owned(), format!("tmp/perf-{process}.map"))),
+        ];
+        for (root, path) in places.into_iter().flatten() {
+            let Some(file) = names_file(Path::new(&root), &path, owner.as_ref().ok().copied())
+            else {
+                continue;
+            };
+            let length = file.metadata().map_or(0, |m| m.len());
+            let mut text = Vec::new();
+            if length > self.length
+                && length <= MOST_NAMES
+                && file.take(MOST_NAMES).read_to_end(&mut text).is_ok()
+            {
+                self.length = length;
+                self.names = made_names(&String::from_utf8_lossy(&text));
+                return;
+            }
+        }
+    }
+}
+
+/// Opens the file with a program's names. Everybody may write to `/tmp`: what was opened has to be a
+/// file of the process's owner, or of root, that has no other name, and no link leads there; links
+/// on the way stay within the process's root.
+fn names_file(root: &Path, path: &str, owner: Option<u32>) -> Option<fs::File> {
+    use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+    let root = open(
+        root,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()?;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let file = openat2(&root, path, OFlags::RDONLY | flags, Mode::empty(), within).ok()?;
+    let file = fs::File::from(file);
+    let is = file.metadata().ok()?;
+    let mine = rustix::process::geteuid().as_raw();
+    let own = [Some(0), Some(mine), owner].contains(&Some(is.uid()));
+    (is.is_file() && is.nlink() == 1 && own).then_some(file)
+}
+
+/// A line each: start and bytes in hex, name.
+fn made_names(text: &str) -> Vec<(u64, u64, String)> {
+    let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x").unwrap_or(w), 16).ok();
+    let row = |line: &str| {
+        let mut words = line.splitn(3, ' ');
+        Some((
+            hex(words.next()?)?,
+            hex(words.next()?)?,
+            words.next()?.to_owned(),
+        ))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+/// The kernel's code in programs, as this process has it.
+fn vdso() -> Option<Image> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|l| l.ends_with("[vdso]"))?;
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
+    let mut bytes = vec![0; usize::try_from(end - start).ok()?.min(1 << 20)];
+    let memory = fs::File::open("/proc/self/mem").ok()?;
+    memory.read_exact_at(&mut bytes, start).ok()?;
+    Image::from_bytes(bytes, Path::new("[vdso]")).ok()
+}
+
+/// A file's rows. Where much of its code has none, as without `.eh_frame`, those of functions'
+/// first instructions are added.
+fn rows_of(module: &Module) -> Vec<UnwindRow> {
+    let rows = cfi::rows(module.image(), None);
+    let code = module.image().segments().iter().filter(|s| s.executable);
+    let code: u64 = code.map(|s| s.file_size).sum();
+    if cfi::described(&rows) >= code / 2 {
+        return rows;
+    }
+    let symbols = module.symbols();
+    let functions = symbols.functions().map(|s| s.address);
+    cfi::with_entries(rows, functions.collect())
+}
+
+/// A file's rows as kernel handlers read them, in order.
+fn packed(module: &Module) -> Vec<u64> {
+    const EM_X86_64: u16 = 62;
+    let image = module.image();
+    if image.machine() != EM_X86_64 {
+        return Vec::new();
+    }
+    pack(&rows_of(module), |address| {
+        let before = || image.file_offset(address.wrapping_sub(1));
+        let behind = || before().and_then(|o| o.checked_add(1));
+        image.file_offset(address).or_else(behind)
+    })
+}
+
+/// Packs rows; `offset` gives the offset in the file of an address.
+fn pack(rows: &[UnwindRow], offset: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
+    let mut out: Vec<u64> = Vec::new();
+    let mut last = None;
+    for row in rows {
+        let Some(start) = offset(row.start).and_then(|o| u32::try_from(o).ok()) else {
+            continue;
+        };
+        let rest = packed_rule(row);
+        if last == Some(rest) {
+            continue;
+        }
+        last = Some(rest);
+        out.push(rest | u64::from(start));
+    }
+    out.sort_by_key(|r| *r as u32);
+    out
+}
+
+/// A row without its start.
+fn packed_rule(row: &UnwindRow) -> u64 {
+    let (how, cfa, rbp) = rule(row);
+    u64::from(how) << 56 | u64::from(rbp) << 48 | u64::from(cfa as u16) << 32
+}
+
+/// Kind, CFA and rbp of a row.
+fn rule(row: &UnwindRow) -> (u8, i16, u8) {
+    const NONE: (u8, i16, u8) = (kind::NONE, 0, 0);
+    if row.signal {
+        return (kind::SIGNAL, 0, 0);
+    }
+    match row.ra {
+        Saved::AtCfa(-8) => {}
+        Saved::Undefined => return (kind::END, 0, 0),
+        _ => return NONE,
+    }
+    let words = |offset: i32| (offset % 8 == 0).then(|| i16::try_from(offset / 8).ok());
+    let (how, offset) = match row.cfa {
+        Cfa::Register { register, offset } if register == RSP => (kind::RSP, offset),
+        Cfa::Register { register, offset } if register == RBP => (kind::RBP, offset),
+        Cfa::Deref { register, offset } if register == RSP => (kind::AT_RSP, offset),
+        Cfa::Deref { register, offset } if register == RBP => (kind::AT_RBP, offset),
+        Cfa::Plt { byte } => return (kind::PLT, i16::from(byte), 0),
+        _ => return NONE,
+    };
+    let Some(cfa) = words(offset).flatten() else {
+        return NONE;
+    };
+    let rbp = match row.rbp {
+        Saved::AtCfa(at) if at < 0 && at % 8 == 0 => u8::try_from(at.unsigned_abs() / 8).ok(),
+        Saved::AtCfa(_) | Saved::Register(_) | Saved::AtRegister { .. } => None,
+        Saved::Same | Saved::Undefined | Saved::Other => Some(0),
+    };
+    rbp.map_or(NONE, |rbp| (how, cfa, rbp))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn files_with_names_are_their_owners() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        let dir = tempfile::tempdir().expect("made");
+        let root = dir.path();
+        fs::create_dir_all(root.join("tmp")).expect("made");
+        let map = root.join("tmp/perf-1.map");
+        let there = |owner| names_file(root, "tmp/perf-1.map", owner).is_some();
+        let mine = rustix::process::geteuid().as_raw();
+        assert!(!there(None));
+
+        fs::write(&map, "1000 10 f\n").expect("written");
+        assert!(there(Some(mine)) && there(Some(77)), "mine");
+        fs::hard_link(&map, root.join("tmp/again")).expect("linked");
+        assert!(!there(Some(mine)), "a file with another name");
+        fs::remove_file(&map).expect("there");
+
+        symlink(root.join("tmp/again"), &map).expect("linked");
+        assert!(!there(Some(mine)), "a link");
+        fs::remove_file(&map).expect("there");
+
+        let pipe = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &map,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o666),
+            0,
+        );
+        pipe.expect("a pipe");
+        assert!(!there(Some(mine)), "a pipe, without a wait for a writer");
+        fs::remove_file(&map).expect("there");
+
+        // Folders on the way may be links, which stay below the process's own root.
+        fs::rename(root.join("tmp"), root.join("elsewhere")).expect("moved");
+        symlink("/elsewhere", root.join("tmp")).expect("linked");
+        fs::write(root.join("elsewhere/perf-1.map"), "").expect("written");
+        assert!(there(Some(mine)));
+
+        // Only root can give things away.
+        if mine == 0 {
+            let map = root.join("elsewhere/perf-1.map");
+            chown(&map, Some(65534), None).expect("given");
+            fs::set_permissions(&map, fs::Permissions::from_mode(0o644)).expect("set");
+            assert!(there(Some(65534)));
+            assert!(!there(Some(1000)) && !there(None), "another user's");
+        }
+    }
+
+    #[test]
+    fn paths_and_mounts() {
+        let mut names = vec![0; FILE_NAMES * FILE_NAME];
+        for (i, name) in ["prog", "bin", "usr"].iter().enumerate() {
+            names[i * FILE_NAME..][..name.len()].copy_from_slice(name.as_bytes());
+        }
+        assert_eq!(path_of(&names), Path::new("/usr/bin/prog"));
+        assert_eq!(path_of(&[0; 64]), Path::new("/"));
+        assert!(mounted(u64::MAX, Path::new("/x")).is_empty());
+    }
+
+    fn saved() -> impl Strategy<Value = Saved> {
+        prop_oneof![
+            Just(Saved::Same),
+            Just(Saved::Undefined),
+            Just(Saved::Other),
+            any::<u16>().prop_map(Saved::Register),
+            any::<i32>().prop_map(Saved::AtCfa),
+            (-4..0).prop_map(|words| Saved::AtCfa(8 * words)),
+            (any::<u16>(), any::<i32>())
+                .prop_map(|(register, offset)| Saved::AtRegister { register, offset }),
+        ]
+    }
+
+    fn row() -> impl Strategy<Value = UnwindRow> {
+        let register = prop_oneof![Just(RSP), Just(RBP), any::<u16>()];
+        let offset = prop_oneof![any::<i32>(), (-2..99).prop_map(|words| 8 * words)];
+        let cfa = (0..4, register, offset, any::<u8>()).prop_map(
+            |(how, register, offset, byte)| match how {
+                0 => Cfa::Unknown,
+                1 => Cfa::Register { register, offset },
+                2 => Cfa::Deref { register, offset },
+                _ => Cfa::Plt { byte },
+            },
+        );
+        let all = (0..300u64, cfa, saved(), saved(), any::<bool>());
+        all.prop_map(|(start, cfa, rbp, ra, signal)| UnwindRow {
+            start,
+            cfa,
+            rbp,
+            ra,
+            signal,
+        })
+    }
+
+    proptest! {
+        /// What kernel handlers find for an address is what the row of the address says.
+        #[test]
+        fn packed_rows_say_the_same(mut rows in prop::collection::vec(row(), 0..60), at in 0..320u64) {
+            rows.sort_by_key(|r| r.start);
+            rows.dedup_by_key(|r| r.start);
+            let packed = pack(&rows, |a| Some(a + 0x1000));
+            prop_assert!(packed.is_sorted_by_key(|r| *r as u32));
+            let row = rows[..rows.partition_point(|r| r.start <= at)].last();
+            let found = packed.partition_point(|r| u64::from(*r as u32) <= at + 0x1000);
+            let found = packed[..found].last().map(|r| {
+                ((r >> 56) as u8, (r >> 32) as u16 as i16, (r >> 48) as u8)
+            });
+            prop_assert_eq!(found, row.map(rule));
+        }
+    }
+
+    #[test]
+    fn names_of_made_code() {
+        let names = made_names("7f00 10 a b\nzz 1 c\n0x8000 0x20 d\n\n1 2\n");
+        let want = [
+            (0x7f00, 0x10, "a b".to_owned()),
+            (0x8000, 0x20, "d".to_owned()),
+        ];
+        assert_eq!(names, want);
+    }
+
+    #[test]
+    fn rows_of_this_program() {
+        let path = Path::new("/proc/self/exe");
+        let module = Module::open(path, &Search::from_env()).expect("own program");
+        let rows = packed(&module);
+        assert!(rows.len() > 1000, "{}", rows.len());
+        assert!(rows.is_sorted_by_key(|r| *r as u32));
+        let of = |row| rule(&row);
+        let row = |cfa, rbp, ra| UnwindRow {
+            start: 0,
+            cfa,
+            rbp,
+            ra,
+            signal: false,
+        };
+        let sp = |offset| Cfa::Register {
+            register: RSP,
+            offset,
+        };
+        let ra = Saved::AtCfa(-8);
+        assert_eq!(of(row(sp(16), Saved::AtCfa(-16), ra)), (kind::RSP, 2, 2));
+        assert_eq!(of(row(sp(12), Saved::Same, ra)), (kind::NONE, 0, 0));
+        assert_eq!(
+            of(row(sp(8), Saved::Same, Saved::Undefined)),
+            (kind::END, 0, 0)
+        );
+    }
+}

@@ -1,0 +1,467 @@
+//! Tables of symbols and lines for kernel handlers that look at names themselves: see
+//! [`spile_bpf::layout::symbol_row`]. They are made of a file alone, on whatever thread, and are copied
+//! to the maps' memory when they are whole.
+
+use std::collections::HashMap;
+use std::io;
+use std::num::NonZero;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use spile_bpf::layout::{BEHIND, symbol_row};
+use spile_debuginfo::{Image, LinesFrom, Module, Symbol, SymbolKind, Symbols};
+use spile_kernel::bpf::Map;
+
+use crate::shared::state::Memory;
+
+/// Bit 31 of a place: it is in memory behind what is in the file.
+const BEHIND_BIT: u64 = 1 << 31;
+/// How far a function without a size reaches at most.
+const UNSIZED: u64 = 1 << 20;
+/// From so many names on several threads make them readable.
+const MANY: usize = 4096;
+/// Most of them.
+const MOST_THREADS: usize = 8;
+
+/// Where handlers of signals return to: `mov $15,%rax; syscall`. The symbol is the library's own,
+/// which files without debugging information lack.
+const RETURN_OF_SIGNALS: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+/// Its name.
+const RESTORE: &str = "__restore_rt";
+
+/// What handlers look up of a file. Places of names are counted from the first of the file's own, which
+/// is its path.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tables {
+    rows: Vec<u64>,
+    words: Vec<u64>,
+    /// First place, place of the source file's name or 0, line.
+    lines: Vec<[u32; 3]>,
+}
+
+/// The maps that handlers search.
+pub struct NameTables {
+    files: Map<OwnedFd>,
+    rows: OwnedFd,
+    names: OwnedFd,
+    lines: Option<OwnedFd>,
+    rows_used: usize,
+    words_used: usize,
+    lines_used: usize,
+}
+
+impl NameTables {
+    /// In these maps: of files, of rows, of names, and of lines where they are looked up.
+    pub fn new([files, rows, names]: [OwnedFd; 3], lines: Option<OwnedFd>) -> Option<NameTables> {
+        Some(NameTables {
+            files: Map::new(files).ok()?,
+            rows,
+            names,
+            lines,
+            rows_used: 0,
+            // 0 is no name.
+            words_used: 1,
+            lines_used: 0,
+        })
+    }
+
+    /// Whether lines are looked up.
+    pub fn with_lines(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    /// Loads a file's tables; false where there is no room.
+    pub fn add(&mut self, number: u64, tables: &Tables) -> bool {
+        let Tables { rows, words, lines } = tables;
+        let fits = self.rows_used + rows.len() <= symbol_row::MAX as usize
+            && 8 * (self.words_used + words.len()) <= symbol_row::NAMES as usize;
+        let with_lines = self.lines_used + lines.len() <= symbol_row::MAX_LINES as usize;
+        let first = self.words_used as u64;
+        let placed = rows.iter().map(|row| row + (first << 32));
+        if !fits
+            || write(&self.rows, self.rows_used, placed).is_err()
+            || write(&self.names, self.words_used, words.iter().copied()).is_err()
+        {
+            return false;
+        }
+        let mut value = [self.rows_used, rows.len(), self.words_used, 0, 0];
+        if let Some(map) = self.lines.as_ref().filter(|_| with_lines) {
+            let packed = lines.iter().flat_map(|[start, file, line]| {
+                let file = if *file == 0 {
+                    0
+                } else {
+                    u64::from(*file) + first
+                };
+                [u64::from(*start) | file << 32, u64::from(*line)]
+            });
+            if write(map, 2 * self.lines_used, packed).is_ok() {
+                value[3..].copy_from_slice(&[self.lines_used, lines.len()]);
+                self.lines_used += lines.len();
+            }
+        }
+        self.rows_used += rows.len();
+        self.words_used += words.len();
+        let value = value.map(|v| (v as u64).to_ne_bytes()).concat();
+        self.files.update(&number.to_ne_bytes(), &value, 0).is_ok() && with_lines
+    }
+}
+
+impl Tables {
+    /// Of a file of that path; with its lines if they are wanted.
+    pub fn of(path: &str, module: Option<&Module>, lines: bool) -> Tables {
+        let mut tables = Tables::default();
+        let base = path.rfind('/').map_or(0, |at| at as u64 + 1);
+        push(&mut tables.words, base, module.map_or(0, loaded_size), path);
+        if let Some(module) = module {
+            tables.add_symbols(module);
+            if lines {
+                tables.add_lines(module);
+            }
+        }
+        tables
+    }
+
+    fn add_symbols(&mut self, module: &Module) {
+        let rows = rows_of(module);
+        let mut mangled: Vec<&str> = rows.iter().filter_map(|r| r.1.name).collect();
+        mangled.sort_unstable();
+        mangled.dedup();
+        let names: HashMap<&str, String> =
+            mangled.iter().copied().zip(readable(&mangled)).collect();
+        let mut known: HashMap<Row<'_>, u64> = HashMap::with_capacity(rows.len());
+        self.rows.reserve(rows.len());
+        for (start, row) in rows {
+            let at = *known.entry(row).or_insert_with_key(|row| {
+                let at = self.words.len() as u64;
+                let name = row.name.and_then(|n| names.get(n));
+                push(&mut self.words, row.base, row.size, name.map_or("", |n| n));
+                at
+            });
+            self.rows.push(start | at << 32);
+        }
+    }
+
+    fn add_lines(&mut self, module: &Module) {
+        let Some(dwarf) = module.dwarf() else {
+            return;
+        };
+        let image = module.image();
+        let mut files: HashMap<Arc<str>, u32> = HashMap::new();
+        let mut lines: Vec<[u32; 3]> = Vec::new();
+        for LinesFrom { address, place } in dwarf.all_lines() {
+            let before = || image.file_offset(address.wrapping_sub(1));
+            let behind = || before().and_then(|o| o.checked_add(1));
+            let offset = image.file_offset(address).or_else(behind);
+            let offset = offset.and_then(|o| u32::try_from(o).ok());
+            let Some(offset) = offset.filter(|o| u64::from(*o) < BEHIND_BIT) else {
+                continue;
+            };
+            let (file, line) = match place {
+                Some((file, line)) => {
+                    let at = *files.entry(file).or_insert_with_key(|file| {
+                        let at = self.words.len() as u32;
+                        push(&mut self.words, 0, 0, &spile_plain::name(file));
+                        at
+                    });
+                    (at, line)
+                }
+                None => (0, 0),
+            };
+            lines.push([offset, file, line]);
+        }
+        lines.sort_by_key(|l| l[0]);
+        for line in lines {
+            match self.lines.last_mut() {
+                // The last of one place counts.
+                Some(last) if last[0] == line[0] => *last = line,
+                _ => self.lines.push(line),
+            }
+        }
+        self.lines.dedup_by(|b, a| a[1..] == b[1..]);
+    }
+}
+
+/// Names as in the source, with nothing that acts on a terminal; in the order of these.
+fn readable(mangled: &[&str]) -> Vec<String> {
+    let one = |name: &&str| {
+        let short = spile_debuginfo::demangle::short(name);
+        let name = short.as_deref().unwrap_or(name);
+        spile_plain::name(name).into_owned()
+    };
+    let threads = match mangled.len() {
+        0..MANY => 1,
+        _ => thread::available_parallelism().map_or(1, NonZero::get),
+    };
+    let part = mangled.len().div_ceil(threads.min(MOST_THREADS)).max(1);
+    thread::scope(|scope| {
+        let mut parts = mangled.chunks(part);
+        let first = parts.next().unwrap_or_default();
+        // A thread that cannot be had leaves its part to this one.
+        let others: Vec<_> = parts
+            .map(|names| {
+                let work = move || names.iter().map(one).collect::<Vec<_>>();
+                let thread = thread::Builder::new().spawn_scoped(scope, work);
+                (names, thread.ok())
+            })
+            .collect();
+        let mut all: Vec<String> = first.iter().map(one).collect();
+        for (names, thread) in others {
+            let made = thread.and_then(|t| t.join().ok());
+            all.extend(made.unwrap_or_else(|| names.iter().map(one).collect()));
+        }
+        all
+    })
+}
+
+/// Bytes that a file takes in memory, as texts of places have it.
+pub fn loaded_size(module: &Module) -> u64 {
+    let segments = module.image().segments().iter();
+    let ends = segments.map(|s| s.address.saturating_add(s.file_size));
+    ends.max().unwrap_or(0)
+}
+
+/// Appends a name.
+fn push(words: &mut Vec<u64>, base: u64, size: u64, name: &str) {
+    words.extend([base, size]);
+    // A NUL is behind it in any case.
+    let bytes: Vec<u8> = name.bytes().filter(|b| *b != 0).collect();
+    for i in 0..bytes.len() / 8 + 1 {
+        let mut word = [0; 8];
+        let part = &bytes[8 * i..bytes.len().min(8 * i + 8)];
+        word[..part.len()].copy_from_slice(part);
+        words.push(u64::from_ne_bytes(word));
+    }
+}
+
+/// Writes words to a map's memory, of which only their pages are mapped.
+pub(crate) fn write(
+    map: &OwnedFd,
+    first: usize,
+    words: impl Iterator<Item = u64>,
+) -> io::Result<()> {
+    let words: Vec<u64> = words.collect();
+    if words.is_empty() {
+        return Ok(());
+    }
+    let page = rustix::param::page_size() / 8;
+    let from = first / page * page;
+    let to = (first + words.len()).next_multiple_of(page);
+    let memory = Memory::map(map.as_fd(), 8 * from as u64, 8 * (to - from))?;
+    for (to, word) in memory.words()[first - from..].iter().zip(words) {
+        // Handlers look there when the file is told to them, which is a system call.
+        to.store(word, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Linked address of a place, as [`spile_bpf::layout::BEHIND`] says.
+pub fn linked_at(image: &Image, place: u64) -> Option<u64> {
+    let offset = place & !BEHIND;
+    if place & BEHIND != 0 {
+        return image.address_behind(offset);
+    }
+    let in_file = image.address_of_offset(offset);
+    in_file.or_else(|| image.address_behind(offset))
+}
+
+/// The symbol at a linked address: as it is in the file, and the distance from its start.
+fn found_at<'s>(
+    image: &Image,
+    symbols: &'s Symbols<'_>,
+    linked: u64,
+) -> Option<(&'s Symbol<'s>, u64)> {
+    if image.is_code(linked) {
+        symbols.function_at(linked)
+    } else {
+        symbols.data_at(linked)
+    }
+}
+
+/// Whether handlers of signals return to an address that no symbol has.
+fn returns_from_signal(image: &Image, linked: u64) -> bool {
+    image.at(linked, RETURN_OF_SIGNALS.len()) == Some(RETURN_OF_SIGNALS)
+}
+
+/// The symbol at a linked address: name as in the source, distance from its start, size.
+pub fn symbol_at(image: &Image, symbols: &Symbols<'_>, linked: u64) -> Option<(String, u64, u64)> {
+    let Some((s, offset)) = found_at(image, symbols, linked) else {
+        return returns_from_signal(image, linked).then(|| (RESTORE.to_owned(), 0, 0));
+    };
+    let name = spile_debuginfo::demangle::short(s.name);
+    let name = name.unwrap_or_else(|| s.name.to_owned());
+    Some((name, offset, s.size))
+}
+
+/// The symbol at a place: the place that its offsets are counted from, its size, its name as in the file;
+/// or no name, and the distance of linked addresses.
+#[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
+struct Row<'a> {
+    base: u64,
+    size: u64,
+    name: Option<&'a str>,
+}
+
+/// A file's rows: places at which another symbol begins, or none.
+fn rows_of(module: &Module) -> Vec<(u64, Row<'_>)> {
+    let (image, symbols) = (module.image(), module.symbols());
+    let mut rows: Vec<(u64, Row<'_>)> = Vec::new();
+    for place in edges(image, symbols) {
+        let offset = place & !BEHIND_BIT;
+        let behind = if place == offset { 0 } else { BEHIND };
+        let linked = linked_at(image, offset | behind);
+        let row = match linked.and_then(|l| found_at(image, symbols, l)) {
+            Some((symbol, distance)) => Row {
+                base: offset.wrapping_sub(distance),
+                size: symbol.size,
+                name: Some(symbol.name),
+            },
+            None if linked.is_some_and(|l| returns_from_signal(image, l)) => Row {
+                base: offset,
+                size: 0,
+                name: Some(RESTORE),
+            },
+            None => Row {
+                base: offset.wrapping_sub(linked.unwrap_or(0)),
+                size: 0,
+                name: None,
+            },
+        };
+        if rows.last().is_none_or(|r| r.1 != row) {
+            rows.push((place, row));
+        }
+    }
+    rows
+}
+
+/// Places in order at which a symbol can begin or end.
+fn edges(image: &Image, symbols: &Symbols<'_>) -> Vec<u64> {
+    let mut places = Vec::new();
+    let mut addresses: Vec<u64> = Vec::with_capacity(2 * symbols.all().len());
+    for s in symbols.all() {
+        let size = match s.kind {
+            SymbolKind::Tls => continue,
+            SymbolKind::Data => s.size.max(1),
+            SymbolKind::Func | SymbolKind::IFunc if s.size == 0 => UNSIZED,
+            SymbolKind::Func | SymbolKind::IFunc => s.size,
+        };
+        addresses.extend([s.address, s.address.saturating_add(size)]);
+    }
+    addresses.sort_unstable();
+    addresses.dedup();
+    let fits = |offset: &u64| *offset < BEHIND_BIT;
+    for s in image.segments() {
+        let ends = [s.file_size, s.mem_size].map(|size| s.address.saturating_add(size));
+        let from = addresses.partition_point(|a| *a < s.address);
+        let to = addresses.partition_point(|a| *a <= ends[1]);
+        let inside = addresses.get(from..to).unwrap_or_default();
+        for address in inside.iter().copied().chain([s.address, ends[0], ends[1]]) {
+            let offset = s.offset.wrapping_add(address.wrapping_sub(s.address));
+            if fits(&offset) {
+                places.push(offset);
+                if address >= ends[0] {
+                    places.push(offset | BEHIND_BIT);
+                }
+            }
+        }
+    }
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use spile_debuginfo::Search;
+
+    use super::*;
+
+    /// Base, size and text of the name at that place.
+    fn named(tables: &Tables, at: u64) -> (u64, u64, String) {
+        let at = at as usize;
+        let bytes = tables.words[at + 2..].iter().flat_map(|w| w.to_ne_bytes());
+        let text = bytes.take_while(|b| *b != 0).collect();
+        let text = String::from_utf8(text).expect("a name");
+        (tables.words[at], tables.words[at + 1], text)
+    }
+
+    #[test]
+    fn rows_say_what_a_look_up_says() {
+        let path = Path::new("/proc/self/exe");
+        let module = Module::open(path, &Search::from_env()).expect("own program");
+        let tables = Tables::of("/a/b", Some(&module), false);
+        let rows = &tables.rows;
+        assert_eq!(named(&tables, 0), (3, loaded_size(&module), "/a/b".into()));
+        assert!(rows.len() > 1000 && rows.is_sorted_by_key(|r| *r as u32));
+        let (image, symbols) = (module.image(), module.symbols());
+        let (mut names, mut bare) = (0, 0);
+        for s in image.segments() {
+            for step in 0..4000 {
+                let offset = s.offset + step * (s.file_size / 4000 + 1);
+                let Some(linked) = image.address_of_offset(offset) else {
+                    continue;
+                };
+                let at = rows.partition_point(|r| u64::from(*r as u32) <= offset) - 1;
+                let (base, size, text) = named(&tables, rows[at] >> 32);
+                match symbol_at(image, symbols, linked) {
+                    Some((name, distance, bytes)) => {
+                        let name = spile_plain::name(&name).into_owned();
+                        assert_eq!((text, offset - base, size), (name, distance, bytes));
+                        names += 1;
+                    }
+                    None => {
+                        assert_eq!((&*text, offset.wrapping_sub(base)), ("", linked));
+                        bare += 1;
+                    }
+                }
+            }
+        }
+        assert!(names > 1000 && bare > 0, "{names} {bare}");
+    }
+
+    #[test]
+    fn lines_say_what_a_look_up_says() {
+        let path = Path::new("/proc/self/exe");
+        let module = Module::open(path, &Search::from_env()).expect("own program");
+        let tables = Tables::of("/a/b", Some(&module), true);
+        let lines = &tables.lines;
+        assert!(lines.len() > 1000 && lines.is_sorted_by_key(|r| r[0]));
+        let (image, dwarf) = (module.image(), module.dwarf().expect("built with it"));
+        let (mut known, mut none) = (0, 0);
+        for s in image.segments().iter().filter(|s| s.executable) {
+            for step in 0..4000 {
+                let offset = s.offset + step * (s.file_size / 4000 + 1);
+                let Some(linked) = image.address_of_offset(offset) else {
+                    continue;
+                };
+                let at = lines.partition_point(|r| u64::from(r[0]) <= offset);
+                let row = at.checked_sub(1).map(|at| lines[at]);
+                match dwarf.line_at(linked) {
+                    Some((Some(file), line)) => {
+                        let row = row.expect("a row");
+                        let (.., text) = named(&tables, row[1].into());
+                        assert_eq!((&*text, row[2]), (&*file, line));
+                        known += 1;
+                    }
+                    _ => {
+                        assert_eq!(row.map_or(0, |r| r[1]), 0, "{linked:#x}");
+                        none += 1;
+                    }
+                }
+            }
+        }
+        assert!(known > 1000, "{known} {none}");
+    }
+
+    #[test]
+    fn names_are_words() {
+        let mut words = Vec::new();
+        push(&mut words, 1, 2, "12345678");
+        push(&mut words, 3, 4, "");
+        let text = u64::from_ne_bytes(*b"12345678");
+        assert_eq!(words, [1, 2, text, 0, 3, 4, 0]);
+    }
+}
