@@ -6,27 +6,28 @@ use std::fmt;
 use spile_ir::marks::{In, Marks};
 use spile_ir::{BodyFacts, Event, HandlerId, Inst, NrSet, Program, Ty};
 
-use crate::asm::{Asm, Function};
 use crate::attach::{self, AttachPlan, Group};
-use crate::critical;
-use crate::depth;
-use crate::dispatch::{self, Part};
-use crate::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
-use crate::executed;
-use crate::insn::{AluOp, Cond, Reg::*, Size};
+use crate::isa::asm::{Asm, Function};
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{
     Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RING, RecordShape, RecordWhat,
     StackWords, Symbolic,
 };
-use crate::lower::counters;
-use crate::lower::entry::Known;
+use crate::lower::event::counters;
+use crate::lower::handler::entry::Known;
 use crate::lower::{
     CTX, Gen, NR, Pool, TMP, USER_TEXT, VERDICT, asks_number, field_types, kept_bytes,
     output_piece, rethrown_fields,
 };
+use crate::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
+use crate::plan::depth;
 use crate::plan::{Needs, Plan};
+use crate::programs::critical_section;
+use crate::programs::dispatch::{self, Part};
+use crate::programs::exec_notifier;
+use crate::programs::process_tree;
 use crate::regalloc::{self, Alloc};
-use crate::tree;
 
 /// More handlers than this in one program are made subprograms.
 const INLINE: usize = 4;
@@ -177,7 +178,7 @@ pub fn compile_planned(
         });
     }
     if let Some(at) = plan.tree {
-        let (spec, info) = tree::tracker(at, &options.offsets).map_err(whole)?;
+        let (spec, info) = process_tree::tracker(at, &options.offsets).map_err(whole)?;
         // It is attached before all others.
         programs.insert(0, spec);
         infos.insert(0, info);
@@ -188,14 +189,15 @@ pub fn compile_planned(
             fields: vec![Ty::Long; 2],
             words: 0,
         });
-        let (spec, info) = executed::teller(&plan, options.cpus, shape).map_err(whole)?;
+        let (spec, info) = exec_notifier::teller(&plan, options.cpus, shape).map_err(whole)?;
         // Before those that run programs are looked for.
         programs.insert(0, spec);
         infos.insert(0, info);
     }
     if let Some(critical) = &plan.critical {
         let (spec, info, subs) =
-            critical::program(critical, &plan, options.features.interrupts).map_err(whole)?;
+            critical_section::program(critical, &plan, options.features.interrupts)
+                .map_err(whole)?;
         programs.push(spec);
         infos.push(info);
         let named = subs.into_iter().map(|s| (s.name.clone(), s));
@@ -254,7 +256,7 @@ pub fn compile_planned(
     };
     let chain = depth::deepest(&spec);
     debug_assert!(chain.len() <= depth::MOST, "calls too deep: {chain:?}");
-    debug_assert!(crate::link::link(&spec).is_ok());
+    debug_assert!(crate::object::link::link(&spec).is_ok());
     Ok(Object { spec, layout })
 }
 
@@ -309,7 +311,7 @@ impl Unit<'_> {
         if let (Attach::Code { probe, .. }, Some(at)) = (attach, self.plan.tree)
             && probe.tree
         {
-            tree::only_within(&mut asm, at, out);
+            process_tree::only_within(&mut asm, at, out);
         }
         let mut number = self.number_needed(attach, handlers);
         let mut asked = false;

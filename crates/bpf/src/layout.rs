@@ -11,7 +11,7 @@
 //! | `threads` | hash map of the arrays that are fields of one record a thread, see [`Field`]; behind [`Front`] |
 //! | `g_NAME_INDEX_0`, `.._1` | maps (one a generation) behind the cache of a per-CPU array global, see [`PerCpuArray`] |
 //! | `copies_INDEX` (mmap-able array) | what the controller's critical section copied of an array, see [`critical`] |
-//! | `s_NAME_INDEX` | array: copies of the elements that kernel handlers walk through, see `crates/bpf/src/iterate.rs` |
+//! | `s_NAME_INDEX` | array: copies of the elements that kernel handlers walk through, see `crates/bpf/src/plan/iterators.rs` |
 //!
 //! # State memory
 //! ```text
@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};
 
-use crate::elf::ObjectSpec;
+use crate::object::elf::ObjectSpec;
 
 /// Word offsets (in bytes) in the shared block that every object has.
 pub mod shared {
@@ -523,7 +523,7 @@ pub struct Layout {
     pub records: Vec<RecordShape>,
     /// Where the words for stacks of the kernel are, if a handler takes one.
     pub stacks: Option<StackWords>,
-    /// Offset in the shared block of the bits of [`crate::tree`], where processes are followed.
+    /// Offset in the shared block of the bits of [`crate::programs::process_tree`], where processes are followed.
     pub tree: Option<u32>,
     /// Handlers look pages of files up, for which the words [`shared::PAGES`] and [`shared::MEMORY`]
     /// are needed.

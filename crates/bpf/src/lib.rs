@@ -1,28 +1,35 @@
-//! IR to eBPF: instruction table, selection, register allocation, maps, BTF, linker, ELF writer,
-//! disassembler. No I/O.
-pub mod asm;
+//! IR to eBPF. No I/O: an object can be compiled elsewhere than where it runs.
+//!
+//! ```text
+//! ir::Program ──attach──► AttachPlan ──plan──► Plan (what lies where) ──lower──► functions ──► Object
+//!                   regalloc: registers of each handler ──────────────┘   programs ──┘    │
+//!                                                             object::link (memory), object::elf (file)
+//! ```
+//!
+//! In: an optimised and verified [`spile_ir::Program`], and [`layout::Options`] that say what the kernel
+//! can do. Out: a [`layout::Object`]. Invariants: the loader and the controller know only what [`layout`]
+//! says; the two forms of an object hold the same instructions.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | [`compile`] | which programs there are, and which handlers each one has |
+//! | `attach` | how each handler is attached, decided once |
+//! | [`plan`] | where everything lives: shared memory, maps, stack slots |
+//! | [`regalloc`] | where each register of a handler lives |
+//! | `lower` | instruction selection, one handler at a time |
+//! | [`programs`] | programs of spile's own |
+//! | [`isa`] | instructions, assembler, disassembler |
+//! | [`object`] | BTF, linker, ELF writer |
+//! | [`layout`] | the contract with the loader and the controller |
 mod attach;
-pub mod btf;
-mod debug_info;
-pub mod disasm;
-pub mod elf;
-pub mod helpers;
-pub mod insn;
-pub mod layout;
-pub mod link;
-
 pub mod compile;
-mod critical;
-mod depth;
-mod dispatch;
-mod executed;
-mod iterate;
+pub mod isa;
+pub mod layout;
 mod lower;
+pub mod object;
 pub mod plan;
-mod program_type;
+pub mod programs;
 pub mod regalloc;
-pub mod regs;
-pub mod tree;
 
 pub use compile::{CompileError, compile, compile_planned};
-pub use program_type::ProgramType;
+pub use object::program_type::ProgramType;

@@ -5,8 +5,17 @@
 //! displacement: header, counters, scratch words, per-CPU scalars, small frame slots, then
 //! text buffers, and the caches of arrays last. Behind these are counters and scalars that are too
 //! many for that; their addresses are computed.
+//!
+//! | module | what it plans |
+//! |---|---|
+//! | `arrays` | hash maps, caches, records of threads, which arrays lie side by side |
+//! | `iterators` | which iterators share room, because they are never open together |
+//! | `stacks` | room for stacks, and what walking them needs |
+//! | `depth` | how deep calls go, and how long programs become |
 
 mod arrays;
+pub(crate) mod depth;
+pub(crate) mod iterators;
 mod stacks;
 
 use spile_ir::fmt::MAX_MEM;
@@ -18,16 +27,16 @@ use spile_ir::{
 };
 
 use crate::attach::AttachPlan;
-use crate::critical;
-use crate::elf::{MapSpec, MapType};
-use crate::iterate::{self, Foreach, Walk, state};
 use crate::layout::{
     AggLayout, COPIES_MAP, FILES_MAP, GlobalLayout, HandlerInfo, KERNEL_LINES_MAP, LINE_ROWS_MAP,
     MAX_ROWS, NAMES_MAP, Options, Place, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout,
     counters, kernel_row, percpu, shared, symbol_row,
 };
+use crate::lower::event::unwind::COPY_BYTES;
 use crate::lower::reads_into_text;
-use crate::lower::unwind::COPY_BYTES;
+use crate::object::elf::{MapSpec, MapType};
+use crate::plan::iterators::{Foreach, Walk, state};
+use crate::programs::critical_section;
 
 pub use arrays::{EVICT, SEQUENCE, Together, lanes};
 pub use stacks::StackRoom;
@@ -160,7 +169,7 @@ pub struct Plan {
     pub marks: Marks,
     /// What the controller's critical section copies.
     pub critical: Option<crate::layout::critical::Critical>,
-    /// Place in the shared block of the bits of [`crate::tree`].
+    /// Place in the shared block of the bits of [`crate::programs::process_tree`].
     pub tree: Option<u32>,
 }
 
@@ -295,11 +304,11 @@ impl Plan {
         if facts.kernel_handlers().any(|f| f.uses(Intrinsic::Tokenize)) {
             scratch.tokens = cpu.take(8 + max_string);
         }
-        scratch.decimal = cpu.take(crate::lower::decimal::room(insts(program)));
+        scratch.decimal = cpu.take(crate::lower::text::decimal::room(insts(program)));
         if insts(program).any(|i| reads_into_text(program, i)) {
             scratch.memory = cpu.take(MAX_MEM as u32 + 8);
         }
-        scratch.last_match = cpu.take(crate::lower::regex::room(program, &facts, max_string));
+        scratch.last_match = cpu.take(crate::lower::text::regex::room(program, &facts, max_string));
         scratch.out = cpu.take(scratch.out_size);
         let kept_bytes = needs.kept.saturating_mul(program.limits.maxnesting);
         scratch.kept = cpu.take(kept_bytes);
@@ -318,7 +327,7 @@ impl Plan {
             handlers = place_handlers(program, options, &mut cpu);
         }
         let mut maps = Vec::new();
-        let iterated = iterate::iterated(program);
+        let iterated = iterators::iterated(program);
         for (i, global) in program.globals.iter().enumerate() {
             if places[i].is_none() {
                 places[i] = place_in_memory(i, global, &mut shared, &mut cpu);
@@ -387,10 +396,10 @@ impl Plan {
             });
         }
         let snapshots = snapshots(program, &iterators, &mut maps)?;
-        let critical = critical::plan(program, options, &places, (&mut shared, &mut maps));
+        let critical = critical_section::plan(program, options, &places, (&mut shared, &mut maps));
         let tree = program
             .follows_target()
-            .then(|| shared.take(crate::tree::TREE_BYTES));
+            .then(|| shared.take(crate::programs::process_tree::TREE_BYTES));
         let stride = cpu.0.next_multiple_of(64);
         let shared_size = shared.0.next_multiple_of(64);
         let total = u64::from(stride) * u64::from(options.cpus) + u64::from(shared_size);
@@ -510,7 +519,7 @@ fn place_handlers(
 /// The iterators of all handlers in the kernel.
 fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<Foreach>>>, String> {
     let of = |h: &spile_ir::Handler| match h.event.in_kernel() {
-        true => iterate::iterators(program, &h.body),
+        true => iterators::iterators(program, &h.body),
         false => Ok(Vec::new()),
     };
     program.handlers.iter().map(of).collect()

@@ -13,7 +13,7 @@
 use spile_ir::liveness::{Liveness, RegSet};
 use spile_ir::{BlockId, Body, Ty, Val};
 
-use crate::insn::Reg;
+use crate::isa::insn::Reg;
 
 /// Machine registers that hold numbers over calls. r7 is the CPU's block, r10 the stack.
 const POOL: [Reg; 3] = [Reg::R6, Reg::R8, Reg::R9];

@@ -3,8 +3,10 @@
 use std::process::Command;
 
 use proptest::prelude::*;
-use spile_bpf::disasm::{self, DecodeError};
-use spile_bpf::insn::{AluOp, AtomicOp, Callee, Cond, ImmKind, Insn, Reg, Size, Src, Swap, Width};
+use spile_bpf::isa::disasm::{self, DecodeError};
+use spile_bpf::isa::insn::{
+    AluOp, AtomicOp, Callee, Cond, ImmKind, Insn, Reg, Size, Src, Swap, Width,
+};
 
 fn any_of<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
     proptest::sample::select(all)
@@ -371,8 +373,8 @@ fn normal(text: &str) -> String {
 /// llvm-objdump reads the same instructions; what version 14 does not know it calls unknown.
 #[test]
 fn llvm_agrees() {
-    use spile_bpf::asm::Asm;
-    use spile_bpf::elf::{LICENSE, ObjectSpec, ProgramSpec};
+    use spile_bpf::isa::asm::Asm;
+    use spile_bpf::object::elf::{LICENSE, ObjectSpec, ProgramSpec};
     let forms = forms_of_llvm_14();
     let mut asm = Asm::new("forms", &["ctx"]);
     forms.iter().for_each(|insn| asm.emit(*insn));

@@ -10,9 +10,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{AsRawLibbpf, MapCore, Object, ObjectBuilder};
 use spile_bpf::compile;
-use spile_bpf::elf::{ElfError, LICENSE, ObjectSpec};
 use spile_bpf::layout::{Attach, CodeAttach, Features, KernelOffsets, Options, Typed};
-use spile_bpf::link::{self, MapRef};
+use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec};
+use spile_bpf::object::link::{self, MapRef};
 use spile_ir::testgen::{self, Config};
 use spile_ir::{CodePlace, CodeProbe, CodeSite, LeaveOut, Netfilter, PerfOf, Sample, Space};
 
@@ -253,7 +253,7 @@ fn kinds_of_programs() {
 #[test]
 fn what_is_not_there() {
     let call = |name: &str| {
-        let mut asm = spile_bpf::asm::Asm::new("main", &["ctx"]);
+        let mut asm = spile_bpf::isa::asm::Asm::new("main", &["ctx"]);
         asm.call_sub(name);
         asm.exit();
         ObjectSpec {

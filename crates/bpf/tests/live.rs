@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use common::{COUNTER, RESULTS, line, program, spec};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, ObjectBuilder, PrintLevel, ProgramInput};
 use libbpf_rs::{Object, RingBufferBuilder};
-use spile_bpf::asm::{Asm, Function, Section};
-use spile_bpf::elf::{LICENSE, ObjectSpec};
-use spile_bpf::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Reg::*, Size, Swap, Width};
+use spile_bpf::isa::asm::{Asm, Function, Section};
+use spile_bpf::isa::insn::Reg::*;
+use spile_bpf::isa::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Size, Swap, Width};
+use spile_bpf::object::elf::{LICENSE, ObjectSpec};
 
 /// What libbpf says. One for all tests, because libbpf has one.
 static LOG: Mutex<String> = Mutex::new(String::new());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use common::spec;
-use spile_bpf::disasm;
+use spile_bpf::isa::disasm;
 
 /// Runs a program; `None`, with a note, where it is not installed.
 fn output(program: &str, args: &[&str]) -> Option<(bool, String)> {

@@ -5,9 +5,10 @@ mod common;
 use std::time::Instant;
 
 use common::{empty, program, spec};
-use spile_bpf::asm::{Asm, AsmError, Function, Reloc, Section, Target};
-use spile_bpf::elf::{ElfError, LICENSE, ObjectSpec, STATE};
-use spile_bpf::insn::{AluOp, Cond, Insn, Reg::*, Size, Src, Width};
+use spile_bpf::isa::asm::{Asm, AsmError, Function, Reloc, Section, Target};
+use spile_bpf::isa::insn::Reg::*;
+use spile_bpf::isa::insn::{AluOp, Cond, Insn, Size, Src, Width};
+use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec, STATE};
 
 #[test]
 fn labels_forward_and_back() {

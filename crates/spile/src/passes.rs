@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use spile_bpf::elf::MapSpec;
 use spile_bpf::layout::Object;
+use spile_bpf::object::elf::MapSpec;
 use spile_ir::{Bytes, Program};
 use spile_kernel::btf::{Btf, VMLINUX};
 use spile_kernel::process::IdRange;

@@ -1,4 +1,4 @@
-//! The controller's critical section, see [`crate::critical`]: what it is asked, what it answers, and where
+//! The controller's critical section, see [`crate::programs::critical_section`]: what it is asked, what it answers, and where
 //! the copies are that it makes.
 
 use spile_ir::GlobalId;

@@ -1,44 +1,17 @@
 //! Instruction selection: the code of one handler.
 //!
-//! | file | what |
+//! In: the body of a handler, where its registers live, and the plan of the shared memory. Out: a function
+//! of the assembler, and the subprograms that it calls. Nothing here decides how a handler is attached or
+//! where a global lives: that is [`crate::attach`]'s and [`crate::plan`]'s.
+//!
+//! | module | what it lowers |
 //! |---|---|
 //! | `mod` | operands, blocks, jumps |
-//! | `arith` | numbers |
-//! | `strings` | copies, comparisons, parts of strings |
-//! | `compare` | comparisons of wide strings, and of parts |
-//! | `format` | text built from formats |
-//! | `append` | the subprograms for that |
-//! | `search` | finding, numbers in text, escapes: byte by byte |
-//! | `decimal` | texts to floating-point numbers |
-//! | `unicode` | UTF-16 and UTF-32 |
-//! | `replace` | replacing in strings, tokens |
-//! | `quote` | escaped text within a length |
-//! | `memory` | `%m` and `%M` |
-//! | `regex` | regular expressions |
-//! | `globals` | scalars, and arrays in hash maps |
-//! | `records` | arrays that are fields of one record a thread |
-//! | `aggregates` | adding to statistics, per-CPU arrays with their caches |
-//! | `extract`, `variance` | reading statistics |
-//! | `iterate`, `heap` | `foreach` |
-//! | `intrinsics` | the table of intrinsics; the current task; time |
-//! | `code` | registers, arguments and results at probed code |
-//! | `stacks` | stacks of the kernel, names of its addresses |
-//! | `unwind` | stacks of programs |
-//! | `context` | the interrupted code, the current process's arguments |
-//! | `counters` | what threads have had of perf events |
-//! | `syscalls` | numbers, arguments and results of system calls |
-//! | `deferred` | user memory that the controller reads |
-//! | `usermem` | user memory that is not resident |
-//! | `argstr` | arguments and results of system calls as text |
-//! | `vector` | vectors of strings among them |
-//! | `errors` | failing, catching, messages |
-//! | `calls` | activations of functions, errors that pass through them |
-//! | `output` | records |
-//! | `entry` | what stands around a handler's body |
-//! | `apart` | what many handlers share as subprograms |
-//! | `large` | elements of large arrays |
-//! | `once` | the same, where the verifier checks it once |
-//! | `steps` | bodies with loops |
+//! | [`handler`] | numbers, calls, errors, loops, a handler's beginning and end, shared subprograms |
+//! | [`data`] | globals, arrays, aggregates, `foreach` |
+//! | [`text`] | strings, formats, output |
+//! | [`event`] | what a handler asks of its event, the current task and the machine |
+//! | `syscalls` | numbers, arguments and results of system calls, and their text |
 //!
 //! # Registers
 //! `r7` is this CPU's block while the body runs. Numbers live in `r6`, `r8`, `r9`, on the
@@ -54,51 +27,11 @@
 //! It follows every path. Paths that leave different constants in registers would multiply;
 //! such values go through a scratch word of the CPU's block, which makes them plain numbers.
 
-pub(crate) mod aggregates;
-mod apart;
-mod append;
-mod argparts;
-mod argstr;
-mod arith;
-mod beside;
-mod calls;
-mod code;
-mod compare;
-mod context;
-pub mod counters;
-pub(crate) mod decimal;
-mod deferred;
-pub(crate) mod entry;
-mod errors;
-mod extract;
-mod fields;
-mod format;
-mod front;
-mod globals;
-mod heap;
-mod hex;
-mod intrinsics;
-mod iterate;
-mod large;
-mod memory;
-mod once;
-mod output;
-mod pool;
-mod quote;
-mod records;
-pub(crate) mod regex;
-mod replace;
-mod retstr;
-mod search;
-pub(crate) mod stacks;
-mod steps;
-mod strings;
+pub(crate) mod data;
+pub(crate) mod event;
+pub(crate) mod handler;
 mod syscalls;
-mod unicode;
-pub(crate) mod unwind;
-mod usermem;
-mod variance;
-mod vector;
+pub(crate) mod text;
 
 use std::cell::OnceCell;
 
@@ -106,16 +39,17 @@ use spile_ir::{
     BinOp, Block, BlockId, Body, BodyFacts, HandlerId, Inst, Program, SiteId, Term, Ty, Val,
 };
 
+pub(crate) use self::syscalls::{asks_number, of_number, unlinked_number};
 pub(crate) use crate::layout::RING;
-pub(crate) use calls::{fields as rethrown_fields, kept_bytes};
-pub(crate) use memory::{field_types, reads_into_text};
-pub(crate) use output::piece_size as output_piece;
-pub(crate) use pool::Pool;
-pub(crate) use syscalls::{asks_number, of_number, unlinked_number};
-pub(crate) use usermem::USER_TEXT;
+pub(crate) use crate::lower::event::usermem::USER_TEXT;
+pub(crate) use crate::lower::handler::calls::{fields as rethrown_fields, kept_bytes};
+pub(crate) use crate::lower::handler::pool::Pool;
+pub(crate) use crate::lower::text::memory::{field_types, reads_into_text};
+pub(crate) use crate::lower::text::output::piece_size as output_piece;
 
-use crate::asm::{Asm, Label, Section, SourceLine};
-use crate::insn::{Cond, Reg, Reg::*, Size, Src};
+use crate::isa::asm::{Asm, Label, Section, SourceLine};
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, Options};
 use crate::plan::Plan;
 use crate::regalloc::{Alloc, Home};
@@ -174,11 +108,11 @@ impl Text {
 /// Code that is placed behind the handler, out of the way of the straight path.
 pub(crate) enum Cold {
     /// An error.
-    Fail(errors::Fail),
+    Fail(crate::lower::handler::errors::Fail),
     /// A miss in the cache of a per-CPU array.
-    Miss(aggregates::Miss),
+    Miss(crate::lower::data::aggregates::Miss),
     /// A jump back.
-    Back(steps::Back),
+    Back(crate::lower::handler::resumable_loop::Back),
 }
 
 /// The generator of one handler.
@@ -219,12 +153,12 @@ pub(crate) struct Gen<'a> {
     /// Whether this is code of a subprogram that handlers share.
     pub inside: bool,
     /// What is known of threads' records.
-    records: OnceCell<records::Known>,
+    records: OnceCell<crate::lower::data::thread_record::Known>,
     /// The same of the way here; none before the first block.
-    seen: Option<records::Seen>,
+    seen: Option<crate::lower::data::thread_record::Seen>,
     /// Whether each register is written in several places.
     several: Vec<bool>,
-    fields: OnceCell<fields::Fields>,
+    fields: OnceCell<crate::lower::event::task_fields::Fields>,
     kinds: OnceCell<Vec<ErrorKind>>,
 }
 
@@ -302,7 +236,7 @@ impl<'a> Gen<'a> {
             ticking: false,
             task_kept: false,
             late_number: false,
-            deferred: deferred::modes(program, body),
+            deferred: crate::lower::event::deferred::modes(program, body),
             inside: false,
             records: OnceCell::new(),
             seen: None,
@@ -579,7 +513,7 @@ impl<'a> Gen<'a> {
             return false;
         };
         let compares = match last {
-            Inst::Bin { op, .. } => arith::condition(*op).is_some(),
+            Inst::Bin { op, .. } => crate::lower::handler::arith::condition(*op).is_some(),
             Inst::StrCmp { .. } => true,
             Inst::Un { op, .. } => *op == spile_ir::UnOp::Not,
             _ => false,
@@ -596,7 +530,8 @@ impl<'a> Gen<'a> {
     ) -> Res {
         match inst {
             Inst::Bin { op, a, b, .. } => {
-                let cond = arith::condition(*op).ok_or("not a comparison")?;
+                let cond =
+                    crate::lower::handler::arith::condition(*op).ok_or("not a comparison")?;
                 let a = self.long_reg(*a, R0)?;
                 let b = self.long(*b, R1)?;
                 self.branch(cond, a, b, (then, els), next);

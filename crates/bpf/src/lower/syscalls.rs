@@ -1,11 +1,22 @@
 //! System calls: numbers, arguments, results, and their text.
+//!
+//! | file | what it lowers |
+//! |---|---|
+//! | `argstr`, `argparts`, `vector` | arguments as text: numbers and flags, structures and buffers, vectors of strings |
+//! | `retstr` | results as text |
+
+pub(crate) mod argparts;
+pub(crate) mod argstr;
+pub(crate) mod retstr;
+pub(crate) mod vector;
 
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use super::{CTX, Gen, NR, Res, TASK};
-use crate::asm::{Asm, Label};
-use crate::helpers::Helper;
-use crate::insn::{AluOp, Cond, Reg, Reg::*, Size};
+use crate::isa::asm::{Asm, Label};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::shared;
 
 /// What stands where in `struct pt_regs`, and the bits of a number: x86-64.
@@ -184,7 +195,7 @@ impl Gen<'_> {
                 self.asm.mov(R2, R1);
                 self.asm.alu(AluOp::Rsh, R2, 6);
                 self.asm.alu(AluOp::Lsh, R2, 3);
-                self.asm.ld_data(R3, crate::asm::Section::Rodata, off);
+                self.asm.ld_data(R3, crate::isa::asm::Section::Rodata, off);
                 self.asm.add(R3, R2);
                 self.asm.load(Size::DW, R3, R3, 0);
                 self.asm.alu(AluOp::And, R1, 63);

@@ -5,8 +5,8 @@ use spile_ir::{Event, Inst, Program, Val};
 
 use super::{Bump, insts};
 use crate::layout::{Symbolic, stack_words};
-use crate::lower::stacks::OWN_FRAMES;
-use crate::lower::unwind;
+use crate::lower::event::stacks::OWN_FRAMES;
+use crate::lower::event::unwind;
 
 /// Where stacks are taken: offsets in each CPU's block but for the words.
 #[derive(Debug, Clone)]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use spile_bpf::asm::{Asm, Function, Section, SourceLine};
-use spile_bpf::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
-use spile_bpf::helpers::Helper;
-use spile_bpf::insn::{AluOp, AtomicOp, Cond, Reg::*, Size};
+use spile_bpf::isa::asm::{Asm, Function, Section, SourceLine};
+use spile_bpf::isa::helpers::Helper;
+use spile_bpf::isa::insn::Reg::*;
+use spile_bpf::isa::insn::{AluOp, AtomicOp, Cond, Size};
+use spile_bpf::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 
 /// Size of `.bss`: more than the address space of small maps, to see that it costs no file.
 pub const BSS: u32 = 8 << 20;

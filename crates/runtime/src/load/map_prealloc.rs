@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use spile_bpf::elf::MapSpec;
+use spile_bpf::object::elf::MapSpec;
 use spile_kernel::bpf::{self, BpfError, MapTypes};
 
 use crate::load::parallel::{Begun, begin, processors};

@@ -10,7 +10,7 @@
 //! - The lines of the kernel are read here, where a handler looks them up.
 //! - Nothing is left in the kernel by an error: descriptors close.
 //!
-//! Not done here: relocation (`spile_bpf::link`), what a refusal means to the user and what is
+//! Not done here: relocation (`spile_bpf::object::link`), what a refusal means to the user and what is
 //! attached (`load`).
 
 use std::collections::HashMap;
@@ -18,9 +18,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use spile_bpf::elf::{ElfError, MapSpec, MapType, ObjectSpec};
 use spile_bpf::layout::{Attach, CodeAttach, KERNEL_LINES_MAP, Object, ProgramInfo, critical};
-use spile_bpf::link::{self, Linked, MapRef};
+use spile_bpf::object::elf::{ElfError, MapSpec, MapType, ObjectSpec};
+use spile_bpf::object::link::{self, Linked, MapRef};
 use spile_kernel::bpf::{self, BpfError, Map, MapTypes, ProgSpec, load_btf, map_flag, map_freeze};
 use spile_kernel::btf::Btf;
 

@@ -1,4 +1,4 @@
-//! The controller's critical section as the kernel runs it (`crates/bpf/src/critical.rs`): copies of
+//! The controller's critical section as the kernel runs it (`crates/bpf/src/programs/critical_section.rs`): copies of
 //! globals that are of one moment, without this thread ever having their locks.
 
 use std::os::fd::{AsFd, OwnedFd};

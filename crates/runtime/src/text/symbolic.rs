@@ -307,7 +307,7 @@ impl Symbolizer {
     }
 }
 
-/// A place from its numbers: see `crates/bpf/src/lower/unwind.rs`.
+/// A place from its numbers: see `crates/bpf/src/lower/event/unwind/mod.rs`.
 fn place(word: &[u8]) -> Option<Place> {
     let word = std::str::from_utf8(word).ok()?;
     let numbers: Vec<u64> = word

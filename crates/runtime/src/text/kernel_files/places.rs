@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use spile_bpf::elf::MapType;
 use spile_bpf::layout::{KERNEL_LINES_MAP, kernel_row};
+use spile_bpf::object::elf::MapType;
 use spile_debuginfo::{LinesFrom, Search};
 use spile_kernel::bpf::{MapSpec, map_create};
 use spile_kernel::symbols::Symbols;

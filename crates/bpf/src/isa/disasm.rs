@@ -1,0 +1,229 @@
+//! Bytes back to instructions ([`Insn::decode`]) and to text, one instruction a line with its
+//! slot.
+
+use std::fmt::{self, Write as _};
+
+use crate::isa::insn::{
+    AluOp, AtomicOp, CALL, Callee, Cond, END, EXIT, ImmKind, Insn, JCOND, LD_IMM64, MODE_ATOMIC,
+    MODE_MEM, MODE_MEMSX, NEG, Raw, Reg, Size, Src, Swap, Width, X, bits, class,
+};
+
+/// The instructions in `code` with the slot each starts at. Ends after an error.
+pub fn decode(code: &[u8]) -> impl Iterator<Item = Result<(u32, Insn), DecodeError>> + '_ {
+    let mut rest = code;
+    let mut slot = 0;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        match Insn::decode(rest) {
+            Ok(insn) => {
+                let at = slot;
+                slot += insn.slots();
+                rest = rest.get(insn.slots() as usize * 8..).unwrap_or_default();
+                Some(Ok((at, insn)))
+            }
+            Err(error) => {
+                rest = &[];
+                Some(Err(error))
+            }
+        }
+    })
+}
+
+/// A listing of `code`; ends with the error where something is not an instruction.
+pub fn text(code: &[u8]) -> String {
+    let mut out = String::new();
+    for item in decode(code) {
+        // Writing to a String does not fail.
+        let _ = match item {
+            Ok((slot, insn)) => writeln!(out, "{slot:6}: {insn}"),
+            Err(error) => writeln!(out, "        {error}"),
+        };
+    }
+    out
+}
+
+/// Why bytes are not an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Fewer bytes than the instruction has.
+    Short,
+    /// No such instruction; the opcode.
+    Unknown(u8),
+    /// A field that has to be zero, or a register or code in it, is not right; the opcode.
+    Field(u8),
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::Short => write!(f, "instruction cut short"),
+            DecodeError::Unknown(code) => write!(f, "unknown opcode {code:#04x}"),
+            DecodeError::Field(code) => write!(f, "bad field in instruction {code:#04x}"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl Insn {
+    /// Reads the instruction at the start of `bytes`. Every field must be as [`Insn::encode`]
+    /// writes it: a field that has no meaning must be 0.
+    pub fn decode(bytes: &[u8]) -> Result<Insn, DecodeError> {
+        let first = bytes.first_chunk::<8>().ok_or(DecodeError::Short)?;
+        let raw = Raw::read(*first);
+        let dst = Reg::new(raw.dst).ok_or(DecodeError::Field(raw.code))?;
+        let src = Reg::new(raw.src).ok_or(DecodeError::Field(raw.code))?;
+        let insn = if raw.code == LD_IMM64 {
+            decode_imm64(&raw, dst, bytes)?
+        } else {
+            decode_form(&raw, dst, src).ok_or(DecodeError::Unknown(raw.code))?
+        };
+        if insn.raw() == raw {
+            Ok(insn)
+        } else {
+            Err(DecodeError::Field(raw.code))
+        }
+    }
+}
+
+fn decode_imm64(raw: &Raw, dst: Reg, bytes: &[u8]) -> Result<Insn, DecodeError> {
+    let second = bytes
+        .get(8..)
+        .and_then(|b| b.first_chunk::<8>())
+        .ok_or(DecodeError::Short)?;
+    let high = Raw::read(*second);
+    let kind = ImmKind::from_code(raw.src).ok_or(DecodeError::Field(raw.code))?;
+    if (Raw {
+        imm: high.imm,
+        ..Raw::default()
+    }) != high
+    {
+        return Err(DecodeError::Field(raw.code));
+    }
+    let imm = u64::from(high.imm as u32) << 32 | u64::from(raw.imm as u32);
+    Ok(Insn::LdImm64 { dst, kind, imm })
+}
+
+/// Reads a one-slot instruction; unused fields are checked by the caller.
+fn decode_form(raw: &Raw, dst: Reg, src: Reg) -> Option<Insn> {
+    let Raw { code, off, imm, .. } = *raw;
+    let operand = if code & X != 0 {
+        Src::Reg(src)
+    } else {
+        Src::Imm(imm)
+    };
+    let size = Size::from_code(code & 0x18);
+    let op = code & 0xf0;
+    match code & 7 {
+        class::LDX => match code & 0xe0 {
+            MODE_MEM => Some(Insn::Load {
+                size: size?,
+                dst,
+                base: src,
+                off,
+            }),
+            MODE_MEMSX if size != Some(Size::DW) => Some(Insn::LoadSx {
+                size: size?,
+                dst,
+                base: src,
+                off,
+            }),
+            _ => None,
+        },
+        class::ST if code & 0xe0 == MODE_MEM => Some(Insn::Store {
+            size: size?,
+            base: dst,
+            off,
+            src: Src::Imm(imm),
+        }),
+        class::STX => match code & 0xe0 {
+            MODE_MEM => Some(Insn::Store {
+                size: size?,
+                base: dst,
+                off,
+                src: Src::Reg(src),
+            }),
+            MODE_ATOMIC => {
+                let width = Width::ALL.into_iter().find(|w| Some(w.size()) == size)?;
+                Some(Insn::Atomic {
+                    width,
+                    op: AtomicOp::from_code(imm)?,
+                    base: dst,
+                    off,
+                    src,
+                })
+            }
+            _ => None,
+        },
+        class::ALU32 | class::ALU64 => {
+            let width = if code & 7 == class::ALU64 {
+                Width::W64
+            } else {
+                Width::W32
+            };
+            match op {
+                END => {
+                    let size = u32::try_from(imm)
+                        .ok()
+                        .and_then(|i| Size::from_bytes(i / 8))?;
+                    let to = Swap::from_code(code)?;
+                    (size != Size::B).then_some(Insn::Swap { to, size, dst })
+                }
+                NEG => Some(Insn::Neg { width, dst }),
+                _ if code & (X | 0xf0) == AluOp::Mov.code().0 | X && off != 0 => {
+                    let size = u32::try_from(off)
+                        .ok()
+                        .and_then(|o| Size::from_bytes(o / 8))?;
+                    (bits(size) < i16::from(width.bits())).then_some(Insn::MovSx {
+                        width,
+                        size,
+                        dst,
+                        src,
+                    })
+                }
+                _ => Some(Insn::Alu {
+                    width,
+                    op: AluOp::from_code((op, off))?,
+                    dst,
+                    src: operand,
+                }),
+            }
+        }
+        class::JMP | class::JMP32 => decode_jump(raw, dst, operand),
+        _ => None,
+    }
+}
+
+fn decode_jump(raw: &Raw, dst: Reg, operand: Src) -> Option<Insn> {
+    let Raw { code, off, imm, .. } = *raw;
+    const JA_LONG: u8 = class::JMP32;
+    const CALL_CODE: u8 = class::JMP | CALL;
+    const EXIT_CODE: u8 = class::JMP | EXIT;
+    const MAY_GOTO: u8 = class::JMP | JCOND;
+    Some(match code {
+        class::JMP => Insn::Goto { off },
+        JA_LONG => Insn::GotoLong { off: imm },
+        CALL_CODE => Insn::Call {
+            callee: Callee::from_code(raw.src)?,
+            target: imm,
+        },
+        EXIT_CODE => Insn::Exit {},
+        MAY_GOTO => Insn::MayGoto { off },
+        _ => {
+            let width = if code & 7 == class::JMP {
+                Width::W64
+            } else {
+                Width::W32
+            };
+            Insn::Jump {
+                width,
+                cond: Cond::from_code(code & 0xf0)?,
+                dst,
+                src: operand,
+                off,
+            }
+        }
+    })
+}

@@ -1,0 +1,771 @@
+//! Statistics, and arrays kept as per-CPU deltas.
+//!
+//! The straight path of `a[keys] <<< v` and `a[keys] += v` on a per-CPU array has no helper
+//! call: hash the key's words, look into the slot of the direct-mapped cache, compare the key
+//! word by word, update in place. A miss goes out of line: see [`Gen::emit_miss`].
+
+use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
+
+use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Size, Src};
+use crate::layout::{AggLayout, GOLDEN, PerCpuArray, Place, ValueLayout, percpu};
+use crate::lower::{Cold, GEN, Gen, Res, TMP, Text, UNROLL};
+use crate::plan::{SEQUENCE, lanes};
+
+// Compared as 32 bits, see `super::globals`.
+const E2BIG: i32 = -7;
+const EEXIST: i32 = -17;
+/// `BPF_NOEXIST`.
+const NOEXIST: i32 = 1;
+
+/// In the word of the slot last added to: the element is in the map.
+const NO_SLOT: i32 = -1;
+/// So many words of a key are compared with a jump each.
+const JUMPS: usize = 8;
+
+/// A word of a key.
+#[derive(Debug, Clone)]
+pub(crate) enum Word {
+    Long(Val),
+    Text(Text, u32),
+}
+
+/// A miss in a cache, to be handled behind the handler's code.
+pub(crate) struct Miss {
+    /// r1: the slot.
+    pub(in crate::lower) entry: Label,
+    /// r1: the slot, now the key's.
+    pub(in crate::lower) hit: Label,
+    /// r1: the element in the map.
+    pub(in crate::lower) element: Label,
+    /// Nothing could be updated.
+    pub(in crate::lower) skip: Label,
+    pub(in crate::lower) full: Option<Label>,
+    pub(in crate::lower) g: GlobalId,
+    pub(in crate::lower) words: Vec<Word>,
+    /// What is added.
+    pub(in crate::lower) val: Val,
+}
+
+impl Gen<'_> {
+    pub(in crate::lower) fn place(&self, g: GlobalId) -> Res<Place> {
+        match self.plan.globals.get(g.index()) {
+            Some(Some(layout)) => Ok(layout.place.clone()),
+            _ => Err("a global that only the controller has".into()),
+        }
+    }
+
+    /// The place of an array that is kept as deltas.
+    pub(in crate::lower) fn per_cpu_array(&self, g: GlobalId) -> Res<PerCpuArray> {
+        match self.place(g)? {
+            Place::PerCpuArray(array) => Ok(array),
+            _ => Err("not a per-CPU array".into()),
+        }
+    }
+
+    pub(in crate::lower) fn is_stats(&self, g: GlobalId) -> bool {
+        matches!(
+            self.program.globals.get(g.index()).map(|g| &g.kind),
+            Some(
+                GlobalKind::Stats(_)
+                    | GlobalKind::Array {
+                        value: ElemTy::Stats(_),
+                        ..
+                    }
+            )
+        )
+    }
+
+    /// The words of a key. A string wider than its field is cut in the key buffer first.
+    fn key_words(&mut self, types: &[Ty], keys: &[Val]) -> Res<Vec<Word>> {
+        if types.len() != keys.len() {
+            return Err("a key with the wrong number of fields".into());
+        }
+        let mut words = Vec::new();
+        for (ty, key) in types.iter().zip(keys) {
+            match ty {
+                Ty::Long => words.push(Word::Long(*key)),
+                Ty::Str(width) => {
+                    let width = u32::from(*width);
+                    let mut text = self.text(*key)?;
+                    if text.width() > width {
+                        let off = self.plan.scratch.key + 8 * words.len() as u32;
+                        self.copy_text(off, width, &text)?;
+                        text = Text::Slot { off, width };
+                    }
+                    words.extend((0..width / 8).map(|i| Word::Text(text.clone(), i)));
+                }
+            }
+        }
+        Ok(words)
+    }
+
+    fn key_word(&mut self, word: &Word, scratch: crate::isa::insn::Reg) -> Res<Src> {
+        match word {
+            Word::Long(v) => self.long(*v, scratch),
+            Word::Text(text, i) => Ok(self.text_word(scratch, text, *i)),
+        }
+    }
+
+    /// Puts a key into the key buffer.
+    pub(in crate::lower) fn build_key(&mut self, types: &[Ty], keys: &[Val]) -> Res {
+        let words = self.key_words(types, keys)?;
+        self.store_key(&words)
+    }
+
+    pub(in crate::lower) fn store_key(&mut self, words: &[Word]) -> Res {
+        let key = self.plan.scratch.key;
+        let mut copied = 0;
+        for (i, word) in words.iter().enumerate() {
+            if i < copied {
+                continue;
+            }
+            let to = key + 8 * i as u32;
+            if let Word::Text(text, 0) = word {
+                let same =
+                    |(j, w): (usize, &Word)| matches!(w, Word::Text(_, k) if *k as usize == j);
+                let wide = words[i..]
+                    .iter()
+                    .enumerate()
+                    .take_while(|(j, w)| same((*j, w)));
+                let wide = wide.count();
+                if wide > UNROLL as usize {
+                    self.copy_text(to, 8 * wide as u32, text)?;
+                    copied = i + wide;
+                    continue;
+                }
+            }
+            if matches!(word, Word::Text(Text::Slot { off, .. }, j) if off + 8 * j == to) {
+                continue;
+            }
+            let src = self.key_word(word, R1)?;
+            self.store(to, src);
+        }
+        Ok(())
+    }
+
+    pub(in crate::lower) fn stat_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
+        match self.place(g)? {
+            Place::Stats { offset, agg } => {
+                self.shared(R1, offset);
+                self.update(&ValueLayout::Stats(agg), val)
+            }
+            Place::PerCpuScalar { .. } => self.per_cpu_scalar_add(g, val),
+            Place::PerCpuArray(_) => self.per_cpu_array_add(g, keys, val),
+            Place::Hash {
+                keys: types, value, ..
+            } => {
+                let skip = self.asm.label();
+                self.build_key(&types, keys)?;
+                if self.shares() {
+                    return self.stat_once(g, val, &value);
+                }
+                let full = self.full_label(g);
+                self.hash_element(g, full, skip)?;
+                self.update(&value, val)?;
+                self.asm.bind(skip);
+                Ok(())
+            }
+            Place::Scalar { .. } => Err("a statistic is stored as a scalar".into()),
+        }
+    }
+
+    /// `[r1 + offset of this generation] += val`.
+    pub(in crate::lower) fn per_cpu_scalar_add(&mut self, g: GlobalId, val: Val) -> Res {
+        let Place::PerCpuScalar {
+            offset,
+            gen_stride,
+            value,
+        } = self.place(g)?
+        else {
+            return Err("not a per-CPU scalar".into());
+        };
+        if let (0, ValueLayout::Scalar(_)) = (gen_stride, &value) {
+            let v = self.long(val, R3)?;
+            let (base, disp) = self.at(R1, offset, 8);
+            self.asm.load(Size::DW, R2, base, disp);
+            self.asm.alu(AluOp::Add, R2, v);
+            self.asm.store(Size::DW, base, disp, R2);
+            return Ok(());
+        }
+        self.addr(R1, offset);
+        self.of_generation(gen_stride);
+        self.update(&value, val)
+    }
+
+    pub(in crate::lower) fn per_cpu_array_add(
+        &mut self,
+        g: GlobalId,
+        keys: &[Val],
+        val: Val,
+    ) -> Res {
+        let array = self.per_cpu_array(g)?;
+        if array.key_size > 30_000 {
+            return Err("a key of more than 30,000 bytes".into());
+        }
+        let words = self.key_words(&array.keys, keys)?;
+        if array.beside.of.is_some() {
+            return self.beside_add(g, words, val);
+        }
+        if self.adds_once(g) {
+            self.store_key(&words)?;
+            return self.per_cpu_once(g, val, array.double());
+        }
+        let full = self.full_label(g);
+        self.cached_add(g, words, val, full)
+    }
+
+    /// Adds to the element of the key in the key buffer.
+    pub(in crate::lower) fn array_add_here(
+        &mut self,
+        g: GlobalId,
+        val: Val,
+        full: Option<Label>,
+    ) -> Res {
+        let PerCpuArray {
+            key_size, beside, ..
+        } = self.per_cpu_array(g)?;
+        if beside.of.is_some() {
+            return self.beside_add_in_map(g, val);
+        }
+        let text = Text::Slot {
+            off: self.plan.scratch.key,
+            width: key_size,
+        };
+        let words = (0..key_size / 8).map(|i| Word::Text(text.clone(), i));
+        self.cached_add(g, words.collect(), val, full)
+    }
+
+    /// Adds to the element of a key.
+    fn cached_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val, full: Option<Label>) -> Res {
+        let array = self.per_cpu_array(g)?;
+        let PerCpuArray {
+            cache,
+            gen_stride,
+            slots,
+            slot_size,
+            key_size,
+            ..
+        } = array;
+        let value = array.value.clone();
+        if slots == 0 {
+            let (element, skip) = (self.asm.label(), self.asm.label());
+            self.store_key(&words)?;
+            match self.shares() {
+                true => self.element_apart(&array, full, (element, skip))?,
+                false => self.element_in_map(&array, full, (element, skip))?,
+            }
+            self.asm.bind(element);
+            self.update(&value, val)?;
+            self.asm.bind(skip);
+            return Ok(());
+        }
+        self.hash(&words, slots)?;
+        if let Some(word) = self.plan.together.word(g) {
+            self.store(word, R1);
+        }
+        self.slot_at(slot_size, gen_stride);
+        self.asm.add(R1, cache as i32);
+        let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
+        self.asm.load(Size::DW, R2, R1, 0);
+        self.asm.jump_if(Cond::Eq, R2, 0, entry);
+        self.compare_key(&words, entry)?;
+        self.cold.push(Cold::Miss(Miss {
+            entry,
+            hit,
+            element,
+            skip,
+            full,
+            g,
+            words,
+            val,
+        }));
+        self.asm.bind(hit);
+        self.asm.add(R1, 8 + key_size as i32);
+        self.asm.bind(element);
+        self.update(&value, val)?;
+        self.asm.bind(skip);
+        Ok(())
+    }
+
+    /// `r1` = address of slot r1, less the cache's offset. Loses r2.
+    pub(in crate::lower) fn slot_at(&mut self, slot_size: u32, gen_stride: u32) {
+        self.asm.alu(AluOp::Mul, R1, slot_size as i32);
+        self.of_generation(gen_stride);
+        self.asm.add(R1, R7);
+    }
+
+    /// `r1` += bytes to what this generation has, of such a stride. Loses r2.
+    fn of_generation(&mut self, gen_stride: u32) {
+        if gen_stride > 0 {
+            self.asm.load(Size::DW, R2, R10, GEN);
+            self.asm.alu(AluOp::Mul, R2, gen_stride as i32);
+            self.asm.add(R1, R2);
+        }
+    }
+
+    /// Compares the key of the slot r1; goes to `other` where it is another. Many words take
+    /// one jump together: the verifier takes a limited number of them.
+    fn compare_key(&mut self, words: &[Word], other: Label) -> Res {
+        let (first, rest) = words.split_at(words.len().min(JUMPS));
+        for (i, word) in first.iter().enumerate() {
+            self.asm.load(Size::DW, R2, R1, 8 + 8 * i as i16);
+            let src = self.key_word(word, R3)?;
+            self.asm.jump_if(Cond::Ne, R2, src, other);
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        self.asm.mov(R4, 0);
+        for (i, word) in rest.iter().enumerate() {
+            self.asm.load(Size::DW, R2, R1, 8 + 8 * (JUMPS + i) as i16);
+            let src = self.key_word(word, R3)?;
+            self.asm.alu(AluOp::Xor, R2, src);
+            self.asm.alu(AluOp::Or, R4, R2);
+        }
+        self.asm.jump_if(Cond::Ne, R4, 0, other);
+        Ok(())
+    }
+
+    /// `r1` = slot number of a key. Loses r2 and r3.
+    fn hash(&mut self, words: &[Word], slots: u32) -> Res {
+        let bits = slots.ilog2();
+        if bits == 0 {
+            self.asm.mov(R1, 0);
+            return Ok(());
+        }
+        self.product(words)?;
+        self.asm.alu(AluOp::Rsh, R1, 64 - bits as i32);
+        if self.plan.apart && words.iter().any(|w| !matches!(w, Word::Text(..))) {
+            // Or the verifier would follow one way for each way that the key's numbers came about.
+            self.forget(R1);
+            self.asm.alu(AluOp::And, R1, slots as i32 - 1);
+        }
+        Ok(())
+    }
+
+    /// `r1` = the words of a key as one, whose high bits number slots. Loses r2 and r3.
+    fn product(&mut self, words: &[Word]) -> Res {
+        self.asm.ld_imm64(R3, GOLDEN);
+        for (i, word) in words.iter().enumerate() {
+            if i == 0 {
+                match self.key_word(word, R1)? {
+                    Src::Reg(R1) => {}
+                    src => self.asm.mov(R1, src),
+                }
+                continue;
+            }
+            self.asm.alu(AluOp::Mul, R1, R3);
+            self.asm.mov(R2, R1);
+            self.asm.alu(AluOp::Rsh, R2, 29);
+            self.asm.alu(AluOp::Xor, R1, R2);
+            let src = self.key_word(word, R2)?;
+            self.asm.alu(AluOp::Xor, R1, src);
+        }
+        self.asm.alu(AluOp::Mul, R1, R3);
+        Ok(())
+    }
+
+    /// `r1` = the map of this generation. Loses r0.
+    fn generation_map(&mut self, maps: &[String]) {
+        let end = self.asm.label();
+        if let [first, second] = maps {
+            let other = self.asm.label();
+            self.asm.load(Size::DW, R0, R10, GEN);
+            self.asm.jump_if(Cond::Ne, R0, 0, other);
+            self.asm.ld_map(R1, &**first);
+            self.asm.jump(end);
+            self.asm.bind(other);
+            self.asm.ld_map(R1, &**second);
+        } else if let [only] = maps {
+            self.asm.ld_map(R1, &**only);
+        }
+        self.asm.bind(end);
+    }
+
+    /// `r3` = as many zeros as a value has.
+    fn zero_value(&mut self, size: u32) -> Res {
+        if size <= crate::lower::handler::pool::RUN {
+            let zeros = self.pool.run(0);
+            self.asm.ld_data(R3, Section::Rodata, zeros);
+            return Ok(());
+        }
+        let zeros = self.pool.constant(&vec![0; size as usize]);
+        self.asm.ld_data(R3, Section::Rodata, zeros);
+        Ok(())
+    }
+
+    /// A miss. A free slot is taken for good (until the drain), and the key is put into the
+    /// map as well, with a delta of zero, so that the map's size is the array's; an occupied
+    /// one sends the update to the map.
+    pub(in crate::lower) fn emit_miss(&mut self, miss: Miss) -> Res {
+        let array = self.per_cpu_array(miss.g)?;
+        let PerCpuArray {
+            key_size,
+            beside,
+            spilt,
+            ..
+        } = array;
+        if let Some(large) = array.large {
+            return self.large_miss(&miss, &array, large);
+        }
+        if self.shares() {
+            // All of it once more where it is verified once.
+            self.asm.bind(miss.entry);
+            self.current = Some(miss.g);
+            self.store_key(&miss.words)?;
+            self.per_cpu_or(miss.full, miss.g, miss.val, array.double())?;
+            self.asm.jump(miss.skip);
+            return Ok(());
+        }
+        let ways = (miss.element, miss.skip);
+        if beside.of.is_some() {
+            self.asm.bind(miss.entry);
+            self.store_key(&miss.words)?;
+            self.beside_in_map(&array, miss.skip);
+            self.asm.jump(miss.element);
+            return Ok(());
+        }
+        let taken = self.asm.label();
+        self.asm.bind(miss.entry);
+        self.asm.store(Size::DW, R10, TMP[0], R1);
+        self.store_key(&miss.words)?;
+        self.asm.load(Size::DW, R1, R10, TMP[0]);
+        self.asm.load(Size::DW, R2, R1, 0);
+        self.asm.jump_if(Cond::Ne, R2, 0, taken);
+        self.insert_zero(&array)?;
+        // Where the kernel has no memory at hand (it gets some by an interrupt, which has to
+        // wait where they are off) the slot alone keeps the key: nothing is lost.
+        if let Some(full) = miss.full {
+            self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
+        }
+        self.install(key_size, beside.size)?;
+        self.asm.load(Size::DW, R1, R10, TMP[0]);
+        self.asm.jump(miss.hit);
+
+        self.asm.bind(taken);
+        if let Some(word) = self.plan.together.word(miss.g) {
+            self.store(word, NO_SLOT);
+        }
+        if let Some(word) = spilt {
+            self.addr(R1, word);
+            if array.double() {
+                self.asm.load(Size::DW, R2, R10, GEN);
+                self.asm.alu(AluOp::Lsh, R2, 3);
+                self.asm.add(R1, R2);
+            }
+            self.asm.store(Size::DW, R1, 0, 1);
+        }
+        self.element_in_map(&array, miss.full, ways)
+    }
+
+    /// Goes to `element` with the element of the key in the key buffer, put in if it is not
+    /// there, in r1; no memory counts, and goes to `skip`.
+    pub(in crate::lower) fn element_in_map(
+        &mut self,
+        array: &PerCpuArray,
+        full: Option<Label>,
+        (element, skip): (Label, Label),
+    ) -> Res {
+        let [refused, no_memory, again] = [(); 3].map(|()| self.asm.label());
+        self.lookup(array);
+        self.asm.mov(R1, R0);
+        self.asm.jump_if(Cond::Ne, R1, 0, element);
+        self.insert_zero(array)?;
+        self.asm.jump_if(Cond::Eq, R0, 0, again);
+        self.asm.jump_if32(Cond::Ne, R0, EEXIST, refused);
+        self.asm.bind(again);
+        self.lookup(array);
+        self.asm.mov(R1, R0);
+        self.asm.jump_if(Cond::Ne, R1, 0, element);
+        // Others have dropped it from an array that wraps.
+        self.asm.jump(if array.wraps { skip } else { no_memory });
+
+        self.asm.bind(refused);
+        if let Some(full) = full {
+            self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
+        }
+        self.asm.bind(no_memory);
+        self.count(percpu::NO_MEMORY);
+        self.asm.jump(skip);
+        Ok(())
+    }
+
+    /// `r0` = this processor's element of the key in the key buffer, or 0.
+    pub(in crate::lower) fn lookup(&mut self, array: &PerCpuArray) {
+        self.generation_map(&array.maps);
+        self.addr(R2, self.plan.scratch.key);
+        self.asm.call(Helper::MapLookupElem);
+        let size = array.beside.size;
+        if lanes(self.plan.cpus, size, array.wraps).is_none() {
+            return;
+        }
+        let [known, end] = [(); 2].map(|()| self.asm.label());
+        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.asm.store(Size::DW, R10, TMP[1], R0);
+        self.asm.call(Helper::GetSmpProcessorId);
+        // Never; tells the verifier.
+        self.asm.jump_if(Cond::Lt, R0, self.plan.cpus as i32, known);
+        self.asm.mov(R0, 0);
+        self.asm.jump(end);
+        self.asm.bind(known);
+        self.asm.alu(AluOp::Mul, R0, size as i32);
+        self.asm.load(Size::DW, R1, R10, TMP[1]);
+        self.asm.add(R1, R0);
+        self.asm.mov(R0, R1);
+        if array.wraps {
+            self.asm.add(R0, SEQUENCE as i32);
+        }
+        self.asm.bind(end);
+    }
+
+    /// Puts in the key in the key buffer, with zeros; r0 is the helper's result.
+    fn insert_zero(&mut self, array: &PerCpuArray) -> Res {
+        if !array.wraps {
+            return self.try_insert(array);
+        }
+        let end = self.asm.label();
+        self.insert_evicting(&array.maps, array.max, |sub| sub.try_insert(array))?;
+        self.asm.jump_if(Cond::Ne, R0, 0, end);
+        self.generation_map(&array.maps);
+        self.addr(R2, self.plan.scratch.key);
+        self.asm.call(Helper::MapLookupElem);
+        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.next_sequence(R2);
+        self.asm.store(Size::DW, R0, 0, R2);
+        self.asm.mov(R0, 0);
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    fn try_insert(&mut self, array: &PerCpuArray) -> Res {
+        let size = array.beside.size;
+        self.generation_map(&array.maps);
+        self.addr(R2, self.plan.scratch.key);
+        self.zero_value(lanes(self.plan.cpus, size, array.wraps).unwrap_or(size))?;
+        self.asm.mov(R4, NOEXIST);
+        self.asm.call(Helper::MapUpdateElem);
+        Ok(())
+    }
+
+    /// Makes the slot at `TMP[0]` the key's, with an element of zero.
+    pub(in crate::lower) fn install(&mut self, key_size: u32, size: u32) -> Res {
+        self.asm.load(Size::DW, R4, R10, TMP[0]);
+        for i in (0..key_size).step_by(8) {
+            self.load(R1, self.plan.scratch.key + i);
+            self.asm.store(Size::DW, R4, 8 + i as i16, R1);
+        }
+        self.asm.store(Size::DW, R4, 0, 1);
+        if size <= 128 {
+            for i in (0..size).step_by(8) {
+                self.asm.store(Size::DW, R4, (8 + key_size + i) as i16, 0);
+            }
+            return Ok(());
+        }
+        self.asm.mov(R1, R4);
+        self.asm.add(R1, 8 + key_size as i32);
+        self.asm.mov(R2, size as i32);
+        self.zero_value(size)?;
+        self.asm.call(Helper::ProbeReadKernel);
+        Ok(())
+    }
+
+    /// Adds a value to the element at r1. Loses r0-r5.
+    pub(in crate::lower) fn update(&mut self, layout: &ValueLayout, val: Val) -> Res {
+        match layout {
+            ValueLayout::Scalar(_) => {
+                let v = self.long(val, R3)?;
+                self.asm.load(Size::DW, R2, R1, 0);
+                self.asm.alu(AluOp::Add, R2, v);
+                self.asm.store(Size::DW, R1, 0, R2);
+                Ok(())
+            }
+            ValueLayout::Stats(agg) => self.update_stats(agg, val),
+        }
+    }
+
+    fn update_stats(&mut self, agg: &AggLayout, val: Val) -> Res {
+        let v = self.long(val, R3)?;
+        let at = |o: u32| o as i16;
+        self.asm.load(Size::DW, R2, R1, at(agg.count));
+        if agg.min.is_some() || agg.max.is_some() {
+            let (first, end) = (self.asm.label(), self.asm.label());
+            let v = match v {
+                Src::Reg(r) => r,
+                Src::Imm(n) => {
+                    self.asm.mov(R3, n);
+                    R3
+                }
+            };
+            self.asm.jump_if(Cond::Eq, R2, 0, first);
+            for (off, keep) in [(agg.min, Cond::Sle), (agg.max, Cond::Sge)] {
+                let Some(off) = off else { continue };
+                let next = self.asm.label();
+                self.asm.load(Size::DW, R4, R1, at(off));
+                self.asm.jump_if(keep, R4, v, next);
+                self.asm.store(Size::DW, R1, at(off), v);
+                self.asm.bind(next);
+            }
+            self.asm.jump(end);
+            self.asm.bind(first);
+            for off in [agg.min, agg.max].into_iter().flatten() {
+                self.asm.store(Size::DW, R1, at(off), v);
+            }
+            self.asm.bind(end);
+        }
+        self.asm.add(R2, 1);
+        self.asm.store(Size::DW, R1, at(agg.count), R2);
+        if let Some(sum) = agg.sum {
+            self.asm.load(Size::DW, R2, R1, at(sum));
+            self.asm.alu(AluOp::Add, R2, v);
+            self.asm.store(Size::DW, R1, at(sum), R2);
+        }
+        if agg.sumsq.is_none() && agg.hist.is_none() {
+            return Ok(());
+        }
+        self.asm.store(Size::DW, R10, TMP[1], R1);
+        if let Some(off) = agg.sumsq {
+            self.pool.sub("add_square", |_| add_square())?;
+            self.asm.add(R1, off as i32);
+            self.long_into(val, R2)?;
+            self.asm.call_sub("add_square");
+        }
+        if let Some((off, buckets)) = agg.hist {
+            self.bucket(val, buckets, self.hist_of(agg)?)?;
+            self.asm.load(Size::DW, R1, R10, TMP[1]);
+            self.asm.alu(AluOp::Lsh, R2, 3);
+            self.asm.add(R1, R2);
+            self.asm.load(Size::DW, R2, R1, at(off));
+            self.asm.add(R2, 1);
+            self.asm.store(Size::DW, R1, at(off), R2);
+        }
+        Ok(())
+    }
+
+    /// The histogram of the global at hand, found by its layout: buckets alone do not tell.
+    fn hist_of(&self, agg: &AggLayout) -> Res<Hist> {
+        let spec = self
+            .current
+            .and_then(|g| match &self.program.globals.get(g.index())?.kind {
+                GlobalKind::Stats(spec) => spec.hist,
+                GlobalKind::Array {
+                    value: ElemTy::Stats(spec),
+                    ..
+                } => spec.hist,
+                _ => None,
+            });
+        match spec {
+            Some(hist) if agg.hist.is_some_and(|(_, n)| n == hist.buckets()) => Ok(hist),
+            _ => Err("a histogram without its parameters".into()),
+        }
+    }
+
+    /// `r2` = bucket of a value.
+    fn bucket(&mut self, val: Val, buckets: u32, hist: Hist) -> Res {
+        match hist {
+            Hist::Log => {
+                self.pool.sub("log_bucket", |_| log_bucket())?;
+                self.long_into(val, R1)?;
+                self.addr(R2, self.plan.scratch.tmp);
+                self.asm.call_sub("log_bucket");
+                // Through memory: 128 paths become one.
+                self.load(R2, self.plan.scratch.tmp);
+                self.asm.alu(AluOp::And, R2, 127);
+            }
+            Hist::Linear { low, step, .. } => {
+                let (inside, end) = (self.asm.label(), self.asm.label());
+                self.long_into(val, R1)?;
+                self.asm.imm(R3, low);
+                self.asm.mov(R2, 0);
+                self.asm.jump_if(Cond::Slt, R1, R3, end);
+                self.asm.alu(AluOp::Sub, R1, R3);
+                self.asm.imm(R3, step.max(1));
+                self.asm.alu(AluOp::Div, R1, R3);
+                self.asm.mov(R2, buckets as i32 - 1);
+                self.asm.jump_if(Cond::Ge, R1, buckets as i32 - 2, end);
+                self.asm.bind(inside);
+                self.asm.mov(R2, R1);
+                self.asm.add(R2, 1);
+                self.asm.bind(end);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `add_square(sum, v)`: adds v * v to the 128 bits at `sum`.
+fn add_square() -> Result<Function, String> {
+    let mut asm = Asm::new("add_square", &["sum", "v"]);
+    // r2 = |v|; high half r3, low half r2; square = r3² << 64 + r2·r3 << 33 + r2².
+    asm.mov(R3, R2);
+    asm.alu(AluOp::Arsh, R3, 63);
+    asm.alu(AluOp::Xor, R2, R3);
+    asm.alu(AluOp::Sub, R2, R3);
+    asm.mov(R0, R2);
+    asm.alu(AluOp::Mul, R0, R2); // low 64 bits
+    asm.mov(R3, R2);
+    asm.alu(AluOp::Rsh, R3, 32);
+    asm.mov32(R2, R2);
+    asm.mov(R4, R2);
+    asm.alu(AluOp::Mul, R4, R2); // low²
+    asm.alu(AluOp::Rsh, R4, 32);
+    asm.alu(AluOp::Mul, R2, R3); // low·high
+    asm.mov32(R5, R2);
+    asm.add(R4, R5);
+    asm.add(R4, R5);
+    asm.alu(AluOp::Rsh, R4, 32); // carry from the middle
+    asm.alu(AluOp::Rsh, R2, 32);
+    asm.alu(AluOp::Lsh, R2, 1);
+    asm.add(R4, R2);
+    asm.alu(AluOp::Mul, R3, R3);
+    asm.add(R4, R3); // high 64 bits
+    asm.load(Size::DW, R5, R1, 0);
+    asm.add(R5, R0);
+    asm.store(Size::DW, R1, 0, R5);
+    let carried = asm.label();
+    asm.jump_if(Cond::Ge, R5, R0, carried);
+    asm.add(R4, 1);
+    asm.bind(carried);
+    asm.load(Size::DW, R5, R1, 8);
+    asm.add(R5, R4);
+    asm.store(Size::DW, R1, 8, R5);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// `log_bucket(v, to)`: the bucket of a logarithmic histogram to `*to`.
+fn log_bucket() -> Result<Function, String> {
+    let mut asm = Asm::new("log_bucket", &["v", "to"]);
+    let (negative, end) = (asm.label(), asm.label());
+    asm.mov(R4, R1);
+    asm.alu(AluOp::Arsh, R4, 63);
+    asm.alu(AluOp::Xor, R1, R4);
+    asm.alu(AluOp::Sub, R1, R4);
+    // r3 = number of bits of r1.
+    asm.mov(R3, 0);
+    for shift in [32, 16, 8, 4, 2, 1] {
+        let low = asm.label();
+        asm.mov(R5, R1);
+        asm.alu(AluOp::Rsh, R5, shift);
+        asm.jump_if(Cond::Eq, R5, 0, low);
+        asm.mov(R1, R5);
+        asm.add(R3, shift);
+        asm.bind(low);
+    }
+    // What is left is 0 or 1.
+    asm.add(R3, R1);
+    asm.mov(R5, 64);
+    asm.jump_if(Cond::Ne, R4, 0, negative);
+    asm.add(R5, R3);
+    asm.jump(end);
+    asm.bind(negative);
+    asm.alu(AluOp::Sub, R5, R3);
+    asm.bind(end);
+    asm.store(Size::DW, R2, 0, R5);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}

@@ -1,0 +1,71 @@
+//! Additions to elements that lie beside those of another array (see `spile_ir::storage::beside`): a word
+//! of the CPU's block has the slot that this one was last added to.
+
+use spile_ir::{GlobalId, Val};
+
+use super::aggregates::{Miss, Word};
+use crate::isa::asm::Label;
+use crate::isa::insn::Cond;
+use crate::isa::insn::Reg::*;
+use crate::layout::{PerCpuArray, percpu};
+use crate::lower::{Cold, Gen, Res};
+
+impl Gen<'_> {
+    /// Adds to an element that lies beside the one last added to.
+    pub(in crate::lower) fn beside_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val) -> Res {
+        let PerCpuArray {
+            cache,
+            gen_stride,
+            slots,
+            slot_size,
+            key_size,
+            value,
+            beside,
+            ..
+        } = self.per_cpu_array(g)?;
+        let word = beside.of.and_then(|of| self.plan.together.word(of));
+        let word = word.ok_or("an array beside none")?;
+        let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
+        self.load(R1, word);
+        self.asm.jump_if(Cond::Ge, R1, slots as i32, entry);
+        self.cold.push(Cold::Miss(Miss {
+            entry,
+            hit,
+            element,
+            skip,
+            full: None,
+            g,
+            words,
+            val,
+        }));
+        self.slot_at(slot_size, gen_stride);
+        self.asm.add(R1, (cache + 8 + key_size + beside.at) as i32);
+        self.asm.bind(element);
+        self.update(&value, val)?;
+        self.asm.bind(skip);
+        Ok(())
+    }
+
+    /// The same where it is in the map, its key in the key buffer.
+    pub(in crate::lower) fn beside_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
+        let array = self.per_cpu_array(g)?;
+        let skip = self.asm.label();
+        self.beside_in_map(&array, skip);
+        self.update(&array.value, val)?;
+        self.asm.bind(skip);
+        Ok(())
+    }
+
+    /// `r1` = the element `at` in the value of the key in the key buffer. It is not put in: where there
+    /// was no memory for the array that has the key, there is no element beside its own.
+    pub(in crate::lower) fn beside_in_map(&mut self, array: &PerCpuArray, skip: Label) {
+        let found = self.asm.label();
+        self.lookup(array);
+        self.asm.mov(R1, R0);
+        self.asm.jump_if(Cond::Ne, R1, 0, found);
+        self.count(percpu::NO_MEMORY);
+        self.asm.jump(skip);
+        self.asm.bind(found);
+        self.asm.add(R1, array.beside.at as i32);
+    }
+}

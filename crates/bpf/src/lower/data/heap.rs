@@ -1,0 +1,271 @@
+//! The heap of the nodes in front of an iterator's entries: the subprograms that make it and
+//! that take its first node. Both let one node after the other sink to its place; a round of
+//! `bpf_loop` is one level of one node's way, so that the verifier follows it once.
+//!
+//! All subprograms are given the address of the scratch words, in which the numbers are.
+
+use crate::isa::asm::{Asm, AsmError, Function, Label};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Swap};
+use crate::plan::iterators::node;
+
+/// Scratch words.
+pub(in crate::lower) mod work {
+    /// Where the sinking node's gap is.
+    pub const HOLE: i16 = 0;
+    /// Nodes before this one still have to sink.
+    pub const NEXT: i16 = 8;
+    /// The sinking node: three words, in the order of [`crate::plan::iterators::node`].
+    pub const NODE: i16 = 16;
+    /// First entry of the room.
+    pub const BASE: i16 = 40;
+    /// Nodes of the heap.
+    pub const SIZE: i16 = 48;
+    /// Number of an entry to look up.
+    pub const ENTRY: i16 = 56;
+}
+
+/// Most rounds that `bpf_loop` takes.
+const ROUNDS: i32 = 1 << 23;
+/// Most levels of a heap, and more.
+const LEVELS: i32 = 64;
+/// Stack slots of the step: the number of an entry, and two nodes.
+const KEY: i16 = -8;
+const NODES: [i16; 2] = [-16, -24];
+const NODE_WORDS: [i16; 3] = [node::WORD, node::SEQ, node::ENTRY];
+
+/// How the nodes of a map are ordered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::lower) struct Heap {
+    pub map: String,
+    /// Where in the entries the string is that they are sorted by, and its bytes.
+    pub text: Option<(u32, u32)>,
+    /// Of strings; numbers have it in their sort words.
+    pub descending: bool,
+}
+
+impl Heap {
+    /// Name of a subprogram.
+    pub fn name(&self, what: &str) -> String {
+        match self.text {
+            None => format!("{what}_{}", self.map),
+            Some((at, _)) => {
+                let down = if self.descending { "down" } else { "up" };
+                format!("{what}_{}_{at}_{down}", self.map)
+            }
+        }
+    }
+
+    /// `r0` = the entry with the number in the register, from the room's start; goes to `none`
+    /// where there is none. `words` is the address of the scratch words. Loses r1-r5.
+    fn entry(&self, asm: &mut Asm, words: Reg, number: Reg, none: Label) {
+        asm.load(Size::DW, R1, words, work::BASE);
+        asm.add(R1, number);
+        asm.store(Size::W, R10, KEY, R1);
+        asm.ld_map(R1, &*self.map);
+        asm.mov(R2, R10);
+        asm.add(R2, i32::from(KEY));
+        asm.call(Helper::MapLookupElem);
+        asm.jump_if(Cond::Eq, R0, 0, none);
+    }
+
+    /// `make(words)`: makes a heap of `SIZE` nodes.
+    pub fn make(&self) -> Result<Function, AsmError> {
+        let mut asm = Asm::new(self.name("make"), &["words"]);
+        let end = asm.label();
+        asm.mov(R6, R1);
+        asm.load(Size::DW, R7, R6, work::SIZE);
+        asm.alu(AluOp::Rsh, R7, 1);
+        asm.jump_if(Cond::Eq, R7, 0, end);
+        asm.add(R7, -1);
+        asm.store(Size::DW, R6, work::HOLE, R7);
+        asm.store(Size::DW, R6, work::NEXT, R7);
+        self.entry(&mut asm, R6, R7, end);
+        hold(&mut asm, R6);
+        self.sink(&mut asm, ROUNDS);
+        asm.bind(end);
+        asm.mov(R0, 0);
+        asm.exit();
+        asm.finish()
+    }
+
+    /// `take(words)`: takes off the first of `SIZE + 1` nodes and gives its entry's number.
+    pub fn take(&self) -> Result<Function, AsmError> {
+        let mut asm = Asm::new(self.name("take"), &["words"]);
+        let (end, none) = (asm.label(), asm.label());
+        asm.mov(R6, R1);
+        asm.mov(R7, 0);
+        self.entry(&mut asm, R6, R7, none);
+        asm.load(Size::DW, R8, R0, node::ENTRY);
+        asm.load(Size::DW, R7, R6, work::SIZE);
+        asm.jump_if(Cond::Eq, R7, 0, end);
+        self.entry(&mut asm, R6, R7, none);
+        hold(&mut asm, R6);
+        asm.store(Size::DW, R6, work::HOLE, 0);
+        asm.store(Size::DW, R6, work::NEXT, 0);
+        self.sink(&mut asm, LEVELS);
+        asm.bind(end);
+        asm.mov(R0, R8);
+        asm.exit();
+        asm.bind(none);
+        asm.mov(R0, 0);
+        asm.exit();
+        asm.finish()
+    }
+
+    /// Goes round until all nodes are where they belong.
+    fn sink(&self, asm: &mut Asm, rounds: i32) {
+        asm.store(Size::DW, R10, -16, R6);
+        asm.mov(R1, rounds);
+        asm.each(self.name("step"), -16);
+    }
+
+    /// One level: the smaller child of the gap moves up, or the node goes into the gap, and
+    /// the next one is taken up.
+    pub fn step(&self) -> Result<Function, AsmError> {
+        let mut asm = Asm::new(self.name("step"), &["index", "slot"]);
+        let [place, one, second, up, stop] = std::array::from_fn(|_| asm.label());
+        asm.load(Size::DW, R6, R2, 0);
+        asm.load(Size::DW, R7, R6, work::HOLE);
+        asm.alu(AluOp::Lsh, R7, 1);
+        asm.add(R7, 1);
+        asm.load(Size::DW, R1, R6, work::SIZE);
+        asm.jump_if(Cond::Ge, R7, R1, place);
+        self.entry(&mut asm, R6, R7, stop);
+        asm.mov(R8, R0);
+        asm.mov(R9, R7);
+        asm.add(R9, 1);
+        asm.load(Size::DW, R1, R6, work::SIZE);
+        asm.jump_if(Cond::Ge, R9, R1, one);
+        self.entry(&mut asm, R6, R9, stop);
+        asm.store(Size::DW, R10, NODES[0], R0);
+        self.compare(&mut asm, (R0, 0), (R8, 0), (second, one, stop));
+        asm.bind(second);
+        asm.load(Size::DW, R8, R10, NODES[0]);
+        asm.add(R7, 1);
+        asm.bind(one);
+        self.compare(&mut asm, (R8, 0), (R6, work::NODE), (up, place, stop));
+        asm.bind(up);
+        asm.load(Size::DW, R9, R6, work::HOLE);
+        self.entry(&mut asm, R6, R9, stop);
+        for word in NODE_WORDS {
+            asm.load(Size::DW, R1, R8, word);
+            asm.store(Size::DW, R0, word, R1);
+        }
+        asm.store(Size::DW, R6, work::HOLE, R7);
+        asm.mov(R0, 0);
+        asm.exit();
+        asm.bind(place);
+        asm.load(Size::DW, R7, R6, work::HOLE);
+        self.entry(&mut asm, R6, R7, stop);
+        for word in NODE_WORDS {
+            asm.load(Size::DW, R1, R6, work::NODE + word);
+            asm.store(Size::DW, R0, word, R1);
+        }
+        asm.load(Size::DW, R7, R6, work::NEXT);
+        asm.jump_if(Cond::Eq, R7, 0, stop);
+        asm.add(R7, -1);
+        asm.store(Size::DW, R6, work::NEXT, R7);
+        asm.store(Size::DW, R6, work::HOLE, R7);
+        self.entry(&mut asm, R6, R7, stop);
+        hold(&mut asm, R6);
+        asm.mov(R0, 0);
+        asm.exit();
+        asm.bind(stop);
+        asm.mov(R0, 1);
+        asm.exit();
+        asm.finish()
+    }
+
+    /// Goes to `before` where the node at `a` comes before the one at `b`, otherwise to
+    /// `behind`. Loses r0-r5 and r9.
+    fn compare(
+        &self,
+        asm: &mut Asm,
+        (a, a_off): (Reg, i16),
+        (b, b_off): (Reg, i16),
+        (before, behind, stop): (Label, Label, Label),
+    ) {
+        asm.load(Size::DW, R1, a, a_off + node::WORD);
+        asm.load(Size::DW, R2, b, b_off + node::WORD);
+        asm.jump_if(Cond::Lt, R1, R2, before);
+        asm.jump_if(Cond::Gt, R1, R2, behind);
+        asm.load(Size::DW, R1, a, a_off + node::SEQ);
+        asm.load(Size::DW, R2, b, b_off + node::SEQ);
+        let Some((at, bytes)) = self.text else {
+            asm.jump_if(Cond::Lt, R1, R2, before);
+            asm.jump(behind);
+            return;
+        };
+        // By the strings, then by age: r9 is 1 where the first is older.
+        let older = asm.label();
+        asm.load(Size::DW, R4, b, b_off + node::ENTRY);
+        asm.load(Size::DW, R3, a, a_off + node::ENTRY);
+        asm.mov(R9, 1);
+        asm.jump_if(Cond::Lt, R1, R2, older);
+        asm.mov(R9, 0);
+        asm.bind(older);
+        // Through memory, so that it is a number like another to the verifier.
+        asm.store(Size::DW, R6, work::ENTRY, R9);
+        asm.store(Size::DW, R10, NODES[1] - 8, R4);
+        self.entry(asm, R6, R3, stop);
+        asm.store(Size::DW, R10, NODES[1], R0);
+        asm.load(Size::DW, R3, R10, NODES[1] - 8);
+        self.entry(asm, R6, R3, stop);
+        asm.mov(R2, R0);
+        asm.load(Size::DW, R1, R10, NODES[1]);
+        asm.add(R1, at as i32);
+        asm.add(R2, at as i32);
+        asm.call_sub(order_name(bytes));
+        let (first, last) = if self.descending { (2, 0) } else { (0, 2) };
+        asm.jump_if(Cond::Eq, R0, first, before);
+        asm.jump_if(Cond::Eq, R0, last, behind);
+        asm.load(Size::DW, R9, R6, work::ENTRY);
+        asm.jump_if(Cond::Ne, R9, 0, before);
+        asm.jump(behind);
+    }
+}
+
+/// Takes up the node r0 into the scratch words.
+fn hold(asm: &mut Asm, words: Reg) {
+    for word in NODE_WORDS {
+        asm.load(Size::DW, R1, R0, word);
+        asm.store(Size::DW, words, work::NODE + word, R1);
+    }
+}
+
+/// Name of [`order`].
+pub(in crate::lower) fn order_name(bytes: u32) -> String {
+    format!("order_{bytes}")
+}
+
+/// `order(a, b)`: 0 where the first string comes first, 2 where the second does, 1 where they
+/// are equal.
+pub(in crate::lower) fn order(bytes: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(order_name(bytes), &["a", "b"]);
+    let [again, differ, equal, less] = std::array::from_fn(|_| asm.label());
+    asm.mov(R5, 0);
+    asm.bind(again);
+    asm.load(Size::DW, R3, R1, 0);
+    asm.load(Size::DW, R4, R2, 0);
+    asm.jump_if(Cond::Ne, R3, R4, differ);
+    // What follows an end is zero in both.
+    asm.jump_if(Cond::Eq, R3, 0, equal);
+    asm.add(R1, 8);
+    asm.add(R2, 8);
+    asm.add(R5, 8);
+    asm.jump_if(Cond::Lt, R5, bytes as i32, again);
+    asm.bind(equal);
+    asm.mov(R0, 1);
+    asm.exit();
+    asm.bind(differ);
+    asm.swap(Swap::Be, Size::DW, R3);
+    asm.swap(Swap::Be, Size::DW, R4);
+    asm.mov(R0, 0);
+    asm.jump_if(Cond::Lt, R3, R4, less);
+    asm.mov(R0, 2);
+    asm.bind(less);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}

@@ -1,0 +1,320 @@
+//! Elements of large arrays (see [`Large`]): one subprogram an array finds or makes the element of a key
+//! that is not in the cache, and adds to it.
+
+use super::aggregates::Miss;
+use crate::isa::asm::Label;
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
+use crate::layout::{GOLDEN, Large, PerCpuArray, ValueLayout};
+use crate::lower::handler::global_subprogram::FIRST;
+use crate::lower::{GEN, Gen, Res, TMP};
+
+/// Stack slots: the offset of the free slot of the cache in the CPU's block, or 0; the hash; what is added;
+/// the array map's key.
+const SLOT: i16 = TMP[0];
+const HASH: i16 = TMP[1];
+const VALUE: i16 = TMP[2];
+const GENERATION: i16 = TMP[3];
+
+/// Binary logarithm of the number of cells that are looked at.
+const LOOKS_BITS: i32 = (Large::WINDOW * Large::PLACES).ilog2() as i32;
+
+/// Where parts of the subprogram are.
+struct Parts {
+    /// r1: a cell that is free (r3 = 0), or the last one of the key, with what is in it in r3.
+    absent: Label,
+    /// r3: what is in the cell r1.
+    check: Label,
+    /// r4: the key's room.
+    found: Label,
+}
+
+impl Gen<'_> {
+    /// A miss in the cache of a large array.
+    pub(in crate::lower) fn large_miss(
+        &mut self,
+        miss: &Miss,
+        array: &PerCpuArray,
+        large: Large,
+    ) -> Res {
+        let (taken, skip) = (self.asm.label(), miss.skip);
+        self.asm.bind(miss.entry);
+        self.current = Some(miss.g);
+        self.asm.store(Size::DW, R10, SLOT, R1);
+        self.store_key(&miss.words)?;
+        self.long_into(miss.val, R1)?;
+        self.asm.load(Size::DW, R2, R10, SLOT);
+        self.asm.mov(R3, R2);
+        self.asm.alu(AluOp::Sub, R3, R7);
+        self.asm.load(Size::DW, R2, R2, 0);
+        self.asm.jump_if(Cond::Eq, R2, 0, taken);
+        self.asm.mov(R3, 0);
+        self.asm.bind(taken);
+        match array.double() {
+            true => self.asm.load(Size::DW, R2, R10, GEN),
+            false => self.asm.mov(R2, 0),
+        }
+        let name = format!("put_{}", miss.g.0);
+        let params = ["value", "generation", "slot"];
+        self.once_or_full(miss.full, &name, &params, |sub, full| {
+            let full = full.ok_or("a large array that wraps")?;
+            sub.large_put(array, large, full)
+        })?;
+        self.asm.jump(skip);
+        Ok(())
+    }
+
+    /// The subprogram: adds r6 to the generation r8, perhaps to the slot r9 of the cache.
+    fn large_put(&mut self, array: &PerCpuArray, large: Large, full: Label) -> Res {
+        let done = self.done;
+        self.asm.store(Size::DW, R10, VALUE, R6);
+        self.asm.store(Size::DW, R10, SLOT, R9);
+        match array.double() {
+            true => {
+                self.asm.alu(AluOp::And, R8, 1);
+                // (Of a word that a helper was given older verifiers know nothing any more.)
+                self.asm.store(Size::DW, R10, GEN, R8);
+                self.asm.store(Size::DW, R10, GENERATION, R8);
+            }
+            false => self.asm.store(Size::DW, R10, GENERATION, 0),
+        }
+        self.asm
+            .ld_map(R1, array.maps.first().ok_or("no map")?.as_str());
+        self.asm.mov(R2, R10);
+        self.asm.add(R2, i32::from(GENERATION));
+        self.asm.call(Helper::MapLookupElem);
+        self.asm.jump_if(Cond::Eq, R0, 0, done);
+        self.asm.mov(R8, R0);
+
+        let parts = Parts {
+            absent: self.asm.label(),
+            check: self.asm.label(),
+            found: self.asm.label(),
+        };
+        self.look(array, large, (&parts, full));
+        self.put_in(array, large, (&parts, full));
+
+        self.asm.bind(parts.found);
+        self.add_to_slot_or_r4(array)
+    }
+
+    /// Goes through the cells of the key in the key buffer. Loses r0 to r6 and r9.
+    fn look(&mut self, array: &PerCpuArray, large: Large, (parts, full): (&Parts, Label)) {
+        let [place, probe, next, nowhere] = [(); 4].map(|()| self.asm.label());
+        let last = self.plan.scratch.key + array.key_size - 8;
+        self.hash_of_large(array.key_size);
+        // Where a jump back can be a `may_goto`, the verifier does not know the number of cells that were
+        // looked at, so that all rounds are alike to it and it follows one of them.
+        match self.options.features.may_goto {
+            true => self.asm.load(Size::DW, R6, R8, Large::ZERO as i16),
+            false => self.asm.mov(R6, 0),
+        }
+
+        self.asm.bind(place);
+        self.asm.store(Size::DW, R10, HASH, R1);
+        self.load(R2, last);
+        // r5: the tag; r9: the first cell.
+        self.asm.mov(R5, R2);
+        self.asm.alu(AluOp::Lsh, R5, Large::TAG_BITS as i32);
+        self.asm.alu(AluOp::Xor, R5, R1);
+        self.asm.alu32(AluOp::And, R5, Large::TAG as i32);
+        self.asm.mov(R9, R1);
+        self.asm.alu(AluOp::Rsh, R9, 32);
+        self.asm.alu(AluOp::Mul, R9, large.groups as i32);
+        self.asm.alu(AluOp::Rsh, R9, 32);
+        self.asm.alu(AluOp::Lsh, R9, Large::GROUP_BITS as i32 + 2);
+        self.asm.add(R9, R8);
+        self.asm.alu(AluOp::Rsh, R1, Large::CELL_BITS as i32);
+        self.asm.alu(AluOp::Xor, R1, R2);
+        self.asm.alu(AluOp::And, R1, Large::GROUP as i32 - 1);
+        self.asm.alu(AluOp::Lsh, R1, 2);
+        self.asm.add(R9, R1);
+
+        self.asm.bind(probe);
+        self.asm.mov(R1, R6);
+        self.asm.alu(AluOp::And, R1, Large::WINDOW as i32 - 1);
+        self.asm.alu(AluOp::Lsh, R1, 2);
+        self.asm.add(R1, R9);
+        self.asm.add(R1, Large::CELLS as i32);
+        self.asm.load(Size::W, R3, R1, 0);
+        self.asm.jump_if(Cond::Eq, R3, 0, parts.absent);
+        self.asm.bind(parts.check);
+        self.asm.mov(R4, R3);
+        self.asm.alu(AluOp::Xor, R4, R5);
+        // Where the tag is another, too.
+        self.asm.jump_if(Cond::Gt, R4, large.rooms as i32, next);
+        self.large_room(R4, large);
+        for i in (0..array.key_size).step_by(8) {
+            self.asm.load(Size::DW, R0, R4, i as i16);
+            self.load(R2, self.plan.scratch.key + i);
+            self.asm.jump_if(Cond::Ne, R0, R2, next);
+        }
+        self.asm.jump(parts.found);
+
+        self.asm.bind(next);
+        self.asm.add(R6, 1);
+        self.asm.mov(R2, R6);
+        self.asm.alu(AluOp::And, R2, Large::WINDOW as i32 - 1);
+        let again = self.asm.label();
+        self.asm.jump_if(Cond::Eq, R2, 0, again);
+        self.loop_to(probe, full);
+        self.asm.bind(again);
+        self.past_all();
+        self.asm.jump_if(Cond::Ne, R2, 0, nowhere);
+        self.asm.load(Size::DW, R1, R10, HASH);
+        self.asm.mov(R2, R1);
+        self.asm.alu(AluOp::Rsh, R2, 32);
+        self.asm.alu(AluOp::Xor, R1, R2);
+        self.load(R2, last);
+        self.asm.add(R1, R2);
+        self.asm.ld_imm64(R2, GOLDEN);
+        self.asm.alu(AluOp::Mul, R1, R2);
+        self.loop_to(place, full);
+        self.asm.bind(nowhere);
+    }
+
+    /// `r2` = not 0 where all cells were looked at. (The verifier learns nothing of r6 by this: all ways look
+    /// alike to it.)
+    fn past_all(&mut self) {
+        self.asm.mov(R2, R6);
+        self.asm.alu(AluOp::Rsh, R2, LOOKS_BITS);
+    }
+
+    /// `r1` = the first hash of the key in the key buffer. Loses r2 and r3.
+    fn hash_of_large(&mut self, key_size: u32) {
+        let key = self.plan.scratch.key;
+        self.asm.ld_imm64(R3, GOLDEN);
+        for i in (0..key_size).step_by(8) {
+            let to = if i == 0 { R1 } else { R2 };
+            self.load(to, key + i);
+            let last = i + 8 == key_size;
+            if last {
+                self.asm.alu(AluOp::Rsh, to, Large::GROUP_BITS as i32);
+            }
+            if i > 0 {
+                self.asm.alu(AluOp::Xor, R1, R2);
+            }
+            self.asm.alu(AluOp::Mul, R1, R3);
+            if !last {
+                self.asm.mov(R2, R1);
+                self.asm.alu(AluOp::Rsh, R2, 29);
+                self.asm.alu(AluOp::Xor, R1, R2);
+            }
+        }
+    }
+
+    /// `reg` = address of the room of that number.
+    fn large_room(&mut self, reg: Reg, large: Large) {
+        self.asm.alu(AluOp::Mul, reg, large.room as i32);
+        self.asm.add(reg, R8);
+        self.asm.add(reg, (large.rooms_at() - large.room) as i32);
+    }
+
+    /// Jumps back. The loop's own counter ends it; `out` is for the verifier.
+    fn loop_to(&mut self, back: Label, out: Label) {
+        if self.options.features.may_goto {
+            self.asm.may_goto(out);
+        }
+        self.asm.jump(back);
+    }
+
+    /// Puts the key into the cell r1, where r3 is; `r4` = its room.
+    fn put_in(&mut self, array: &PerCpuArray, large: Large, (parts, full): (&Parts, Label)) {
+        let [have, linked, no_more, raced] = [(); 4].map(|()| self.asm.label());
+        // (From the last cell of all: it holds another key.)
+        self.asm.load(Size::W, R3, R1, 0);
+        self.asm.bind(parts.absent);
+        self.asm.load(Size::DW, R2, R8, Large::LIVE as i16);
+        self.asm.jump_if(Cond::Ge, R2, array.max as i32, no_more);
+        self.spare(R4, array, large);
+        self.asm.load(Size::W, R2, R4, 0);
+        self.asm.jump_if(Cond::Ne, R2, 0, have);
+        self.asm.mov(R2, 1);
+        self.asm
+            .atomic(AtomicOp::FetchAdd, R8, Large::GIVEN as i16, R2);
+        self.asm.add(R2, 1);
+        self.asm.store(Size::W, R4, 0, R2);
+        self.asm.store(Size::W, R4, 4, 1);
+        self.asm.bind(have);
+        self.asm.jump_if(Cond::Gt, R2, large.rooms as i32, full);
+        self.asm.mov(R4, R2);
+        self.large_room(R4, large);
+        for i in (0..array.key_size).step_by(8) {
+            self.load(R0, self.plan.scratch.key + i);
+            self.asm.store(Size::DW, R4, i as i16, R0);
+        }
+        self.asm.alu(AluOp::Or, R2, R5);
+        self.asm.mov(R0, R3);
+        self.asm.atomic32(AtomicOp::CmpXchg, R1, 0, R2);
+        self.asm.jump_if(Cond::Eq, R0, R3, linked);
+        // Another processor was faster, perhaps with the same key. (In the last cell of all the room stays
+        // outside.)
+        self.past_all();
+        self.asm.jump_if(Cond::Eq, R2, 0, raced);
+        self.asm.bind(linked);
+        self.spare(R1, array, large);
+        self.asm.store(Size::W, R1, 0, 0);
+        self.asm.mov(R1, 1);
+        self.asm.atomic(AtomicOp::Add, R8, Large::LIVE as i16, R1);
+        self.asm.jump(parts.found);
+
+        // The array is full; unless the last key that it took is this one.
+        self.asm.bind(no_more);
+        self.asm.load(Size::W, R0, R1, 0);
+        self.asm.jump_if(Cond::Eq, R0, R3, full);
+        self.past_all();
+        self.asm.jump_if(Cond::Ne, R2, 0, full);
+        self.asm.bind(raced);
+        self.asm.mov(R3, R0);
+        self.loop_to(parts.check, full);
+    }
+
+    /// `to` = address of this generation's spare room. Loses r0.
+    fn spare(&mut self, to: Reg, array: &PerCpuArray, large: Large) {
+        self.addr(to, large.spare);
+        if array.double() {
+            self.asm.load(Size::DW, R0, R10, GEN);
+            self.asm.alu(AluOp::Lsh, R0, 3);
+            self.asm.add(to, R0);
+        }
+    }
+
+    /// Adds to the key's slot in the cache, if that is free, or else to the element in the room r4.
+    fn add_to_slot_or_r4(&mut self, array: &PerCpuArray) -> Res {
+        let [taken, end] = [(); 2].map(|()| self.asm.label());
+        self.asm.load(Size::DW, R6, R10, VALUE);
+        self.asm.load(Size::DW, R1, R10, SLOT);
+        self.asm.jump_if(Cond::Eq, R1, 0, taken);
+        let generations = if array.double() { 2 } else { 1 };
+        let slots = generations * array.slots * array.slot_size;
+        self.at_most(R1, array.cache + slots - array.slot_size);
+        self.asm.add(R1, R7);
+        self.asm.store(Size::DW, R10, SLOT, R1);
+        self.install(array.key_size, array.value.size())?;
+        self.asm.load(Size::DW, R1, R10, SLOT);
+        self.asm.add(R1, 8 + array.key_size as i32);
+        self.update(&array.value, FIRST)?;
+        self.asm.jump(end);
+        self.asm.bind(taken);
+        self.asm.mov(R1, R4);
+        self.asm.add(R1, array.key_size as i32);
+        self.add_atomically(&array.value);
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    /// Adds r6 to the element r1.
+    fn add_atomically(&mut self, value: &ValueLayout) {
+        match value {
+            ValueLayout::Scalar(_) => self.asm.atomic(AtomicOp::Add, R1, 0, R6),
+            ValueLayout::Stats(agg) => {
+                self.asm.mov(R2, 1);
+                self.asm.atomic(AtomicOp::Add, R1, agg.count as i16, R2);
+                if let Some(sum) = agg.sum {
+                    self.asm.atomic(AtomicOp::Add, R1, sum as i16, R6);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Globals, arrays, aggregates and `foreach`.
+//!
+//! | file | what it lowers |
+//! |---|---|
+//! | `globals` | scalars, and arrays in hash maps |
+//! | `thread_record`, `thread_record_slots` | arrays that are fields of one record for each thread, and where it is found |
+//! | `colocated` | elements that lie beside those of another array |
+//! | `large` | elements of large arrays |
+//! | `aggregates` | adding to statistics, and per-CPU deltas with their caches |
+//! | `extract`, `variance` | reading statistics |
+//! | `iterate`, `heap` | `foreach`, in order of keys or values |
+
+pub(crate) mod aggregates;
+pub(crate) mod colocated;
+pub(crate) mod extract;
+pub(crate) mod globals;
+pub(crate) mod heap;
+pub(crate) mod iterate;
+pub(crate) mod large;
+pub(crate) mod thread_record;
+pub(crate) mod thread_record_slots;
+pub(crate) mod variance;

@@ -1,0 +1,282 @@
+//! Records of threads in the shared block, see [`Front`]: found without a helper. The subprograms here are
+//! for the few threads whose slot another one has, and for records that are not there yet.
+
+use spile_ir::{Inst, Val};
+
+use super::globals::{E2BIG, EEXIST};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
+use crate::layout::{Front, percpu};
+use crate::lower::data::thread_record::Field;
+use crate::lower::{Gen, Res};
+
+/// The subprograms for records that are not found in their slot: one only looks in the map.
+const LOOK: &str = "look_record";
+const MAKE: &str = "make_record";
+
+impl Gen<'_> {
+    /// `r0` = the address of a thread's record, or 0.
+    pub(in crate::lower) fn record_in_front(
+        &mut self,
+        field: &Field,
+        front: Front,
+        key: Val,
+    ) -> Res {
+        let (end, which) = (self.asm.label(), self.room_of(key)?);
+        self.long_into(key, R1)?;
+        self.slot_of(front, R0, R1);
+        self.asm.add(R1, 1);
+        self.asm.load(Size::DW, R2, R0, field.record as i16);
+        // (The verifier takes the other way first, and then knows all that this one leads to.)
+        self.asm.jump_if(Cond::Eq, R2, R1, end);
+        self.shared(R2, front.spilt);
+        self.asm.load(Size::DW, R2, R2, 0);
+        self.asm.mov(R0, 0);
+        self.asm.jump_if(Cond::Eq, R2, 0, end);
+        self.call_record(field, front, (which, LOOK))?;
+        self.room_at(front);
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    /// `r0` = the address of a thread's record, which is made; or ends the handler.
+    pub(in crate::lower) fn make_in_front(&mut self, field: &Field, front: Front, key: Val) -> Res {
+        let (which, full) = (self.room_of(key)?, self.full_label(field.g));
+        self.long_into(key, R1)?;
+        self.asm.add(R1, 1);
+        self.call_record(field, front, (which, MAKE))?;
+        if let Some(full) = full {
+            let code = self.full_code(front);
+            self.asm.jump_if(Cond::Eq, R0, code, full);
+        }
+        self.room_at(front);
+        Ok(())
+    }
+
+    /// At the handler's end: records that it worked on copies of.
+    pub(in crate::lower) fn give_back_records(&mut self) -> Res {
+        for (which, (field, front)) in self.rooms_used()? {
+            let end = self.asm.label();
+            self.load(R1, front.lent + 8 * which);
+            self.asm.jump_if(Cond::Eq, R1, 0, end);
+            self.once("give_back", &["room"], |sub| {
+                sub.give_back(&field, front);
+                Ok(())
+            })?;
+            self.asm.mov(R1, which as i32);
+            self.asm.call_sub("give_back");
+            self.asm.bind(end);
+        }
+        Ok(())
+    }
+
+    /// The threads whose records the handler touches, each with one of the fields.
+    fn rooms_used(&self) -> Res<Vec<(u32, (Field, Front))>> {
+        let mut used = std::collections::BTreeMap::new();
+        let blocks = &self.body.blocks;
+        for (inst, _) in blocks.iter().flat_map(|b| &b.insts) {
+            let Some(g) = inst.global() else { continue };
+            let Some(field) = self.field(g)? else {
+                continue;
+            };
+            if let (Some(front), Some(key)) = (field.front, key_of(inst)) {
+                used.insert(self.room_of(key)?, (field, front));
+            }
+        }
+        Ok(used.into_iter().collect())
+    }
+
+    /// Which of the processor's rooms is for the thread with this number.
+    fn room_of(&self, key: Val) -> Res<u32> {
+        let which = self.which_thread(key);
+        Ok(which.ok_or("a record of a thread that does not run here")? as u32)
+    }
+
+    /// `to` = the address of a thread's slot; `thread` stays.
+    fn slot_of(&mut self, front: Front, to: Reg, thread: Reg) {
+        self.shared(to, front.at);
+        self.asm.mov(R2, thread);
+        self.asm.alu(AluOp::And, R2, front.slots as i32 - 1);
+        self.asm.alu(AluOp::Mul, R2, front.stride as i32);
+        self.asm.add(to, R2);
+    }
+
+    /// `r0` = the address of the slot or room r0, or 0 where there is none of that number.
+    fn room_at(&mut self, front: Front) {
+        let end = self.asm.label();
+        self.asm.mov(R1, R0);
+        self.asm.mov(R0, 0);
+        let all = front.all(self.options.cpus) as i32;
+        self.asm.jump_if(Cond::Ge, R1, all, end);
+        self.asm.alu(AluOp::Mul, R1, front.stride as i32);
+        self.shared(R0, front.at);
+        self.asm.add(R0, R1);
+        self.asm.bind(end);
+    }
+
+    /// What subprograms give where there is no record, or no memory for one (which is counted).
+    fn none_code(&self, front: Front) -> i32 {
+        front.all(self.options.cpus) as i32
+    }
+
+    /// The same where the array is full.
+    fn full_code(&self, front: Front) -> i32 {
+        self.none_code(front) + 1
+    }
+
+    /// Calls the subprogram for the record of the owner r1: `r0` = the slot's or the room's number.
+    fn call_record(
+        &mut self,
+        field: &Field,
+        front: Front,
+        (which, how): (u32, &'static str),
+    ) -> Res {
+        self.once(how, &["owner", "room"], |sub| {
+            sub.record_sub(field, front, how)
+        })?;
+        self.asm.mov(R2, which as i32);
+        self.asm.call_sub(how);
+        Ok(())
+    }
+
+    /// In a subprogram: `r9` = the number of this processor's room r8, `r8` = the address of the word that
+    /// says whose record is there.
+    fn own_room(&mut self, front: Front) {
+        let done = self.done;
+        self.at_most(R8, Front::ROOMS - 1);
+        self.asm.call(Helper::GetSmpProcessorId);
+        self.asm
+            .jump_if(Cond::Ge, R0, self.options.cpus as i32, done);
+        self.asm.mov(R9, R0);
+        self.asm.alu(AluOp::Mul, R9, Front::ROOMS as i32);
+        self.asm.add(R9, R8);
+        self.asm.add(R9, front.slots as i32);
+        self.asm.alu(AluOp::Lsh, R8, 3);
+        self.asm.add(R8, R7);
+        self.asm.add(R8, front.lent as i32);
+    }
+
+    /// In a subprogram: `to` = the address of the room r9. Loses r0.
+    fn own_room_at(&mut self, front: Front, to: Reg) {
+        self.asm.mov(R0, R9);
+        self.asm.alu(AluOp::Mul, R0, front.stride as i32);
+        self.shared(to, front.at);
+        self.asm.add(to, R0);
+    }
+
+    /// In a subprogram: `r0` = the record of the owner r6 in the map, or 0.
+    fn record_in_map(&mut self, field: &Field) {
+        self.key_of_owner();
+        self.asm.ld_map(R1, &*field.map);
+        self.addr(R2, self.plan.scratch.key);
+        self.asm.call(Helper::MapLookupElem);
+    }
+
+    /// In a subprogram: the key buffer has the thread of the owner r6.
+    fn key_of_owner(&mut self) {
+        self.asm.mov(R1, R6);
+        self.asm.add(R1, -1);
+        self.store(self.plan.scratch.key, R1);
+    }
+
+    /// The subprogram that copies the record of the owner r6 from the map to the room r8 and gives the
+    /// room's number.
+    fn record_sub(&mut self, field: &Field, front: Front, how: &str) -> Res {
+        let [copied, none] = [(); 2].map(|()| self.asm.label());
+        if how == MAKE {
+            self.put_record(field, front)?;
+        }
+        self.own_room(front);
+        self.asm.load(Size::DW, R1, R8, 0);
+        self.asm.jump_if(Cond::Eq, R1, R6, copied);
+        self.record_in_map(field);
+        self.asm.jump_if(Cond::Eq, R0, 0, none);
+        self.asm.mov(R3, R0);
+        self.own_room_at(front, R1);
+        self.asm.mov(R2, field.record as i32);
+        self.asm.call(Helper::ProbeReadKernel);
+        self.asm.store(Size::DW, R8, 0, R6);
+        self.asm.bind(copied);
+        self.give(R9);
+
+        self.asm.bind(none);
+        self.give(self.none_code(front));
+        Ok(())
+    }
+
+    /// In a subprogram: makes the record of the owner r6, in the thread's slot if that is free, and gives the
+    /// slot's number, or goes on with it in the map.
+    fn put_record(&mut self, field: &Field, front: Front) -> Res {
+        let [taken, full, memory, there] = [(); 4].map(|()| self.asm.label());
+        self.asm.mov(R9, R6);
+        self.asm.add(R9, -1);
+        self.slot_of(front, R3, R9);
+        self.asm.alu(AluOp::And, R9, front.slots as i32 - 1);
+        self.asm.mov(R0, 0);
+        self.asm.mov(R1, R6);
+        self.asm
+            .atomic(AtomicOp::CmpXchg, R3, field.record as i16, R1);
+        self.asm.jump_if(Cond::Ne, R0, 0, taken);
+        self.give(R9);
+        self.asm.bind(memory);
+        self.count(percpu::NO_MEMORY);
+        self.give(self.none_code(front));
+        self.asm.bind(full);
+        self.give(self.full_code(front));
+        self.asm.bind(taken);
+        self.key_of_owner();
+        self.insert(&field.map, false, field.record)?;
+        self.asm.jump_if32(Cond::Eq, R0, EEXIST, there);
+        self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
+        self.asm.jump_if32(Cond::Ne, R0, 0, memory);
+        self.shared(R1, front.spilt);
+        self.asm.mov(R2, 1);
+        self.asm.atomic(AtomicOp::Add, R1, 0, R2);
+        self.asm.bind(there);
+        Ok(())
+    }
+
+    /// The subprogram that copies the record of the room r6 back to the map, or takes it out where it has no
+    /// fields.
+    fn give_back(&mut self, field: &Field, front: Front) {
+        let (done, empty) = (self.done, self.asm.label());
+        self.asm.mov(R8, R6);
+        self.own_room(front);
+        self.asm.load(Size::DW, R6, R8, 0);
+        self.asm.jump_if(Cond::Eq, R6, 0, done);
+        self.asm.store(Size::DW, R8, 0, 0);
+        self.record_in_map(field);
+        self.asm.jump_if(Cond::Eq, R0, 0, done);
+        self.asm.mov(R1, R0);
+        self.own_room_at(front, R3);
+        self.asm.load(Size::DW, R2, R3, 0);
+        self.asm.jump_if(Cond::Eq, R2, 0, empty);
+        self.asm.mov(R2, field.record as i32);
+        self.asm.call(Helper::ProbeReadKernel);
+        self.asm.jump(done);
+        self.asm.bind(empty);
+        self.asm.ld_map(R1, &*field.map);
+        self.addr(R2, self.plan.scratch.key);
+        self.asm.call(Helper::MapDeleteElem);
+        self.asm.jump_if32(Cond::Ne, R0, 0, done);
+        self.shared(R1, front.spilt);
+        self.asm.mov(R2, -1);
+        self.asm.atomic(AtomicOp::Add, R1, 0, R2);
+    }
+
+    /// The record at r0 has no fields any more: its slot is free. An exchange, so that who takes it sees
+    /// that it is empty. (In a room the word says nothing.) Loses r1.
+    pub(in crate::lower) fn free_slot(&mut self, field: &Field) {
+        self.asm.mov(R1, Src::Imm(0));
+        self.asm.atomic(AtomicOp::Xchg, R0, field.record as i16, R1);
+    }
+}
+
+/// The first key that an instruction uses an array with.
+pub(in crate::lower) fn key_of(inst: &Inst) -> Option<Val> {
+    match inst {
+        Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => *keys.first()?,
+        _ => inst.keys()?.first().copied(),
+    }
+}

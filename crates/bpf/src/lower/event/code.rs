@@ -1,0 +1,228 @@
+//! What a handler at code asks of its event: registers, arguments, the result, which place.
+
+use spile_ir::intrinsics::Intrinsic as I;
+use spile_ir::{Event, Reg as IrReg, Space, Val};
+
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Size};
+use crate::isa::pt_regs::Registers;
+use crate::lower::{CTX, Gen, Res, TMP};
+
+impl Gen<'_> {
+    /// `r0` = what the intrinsic gives; tracepoints have arguments as well. Loses r1-r5.
+    pub(in crate::lower) fn of_code(&mut self, f: I, args: &[Val]) -> Res {
+        let Event::Code(probe) = self.event() else {
+            return match (f, args) {
+                (I::CtxArg, [n]) => self.ctx_arg(*n),
+                (I::CtxReg, [Val::Imm(n)]) if self.has_registers() => self.register(*n),
+                _ => Err(format!("{} in an event that is not at code", f.info().name)),
+            };
+        };
+        if self.plan.attach.on_trampoline(self.handler) {
+            return self.of_trampoline(f, args);
+        }
+        match (f, args) {
+            (I::CtxArg, [n]) => self.register_arg(*n, 0),
+            (I::CtxReg, [Val::Imm(n)]) => self.register(*n),
+            (I::CtxRet, []) if probe.ret => self.register(Registers::host().ret.into()),
+            (I::CtxSite, []) => {
+                match *probe.sites {
+                    [ref one] => self.asm.mov(R0, one.number as i32),
+                    _ => {
+                        let exits = probe.at_exits();
+                        self.asm.load(Size::DW, R1, R10, CTX);
+                        self.asm.call(Helper::GetAttachCookie);
+                        if exits {
+                            self.asm.alu32(AluOp::Mov, R0, R0);
+                        }
+                    }
+                }
+                Ok(())
+            }
+            (I::CtxRet, _) => Err("the result of a function before it returns".into()),
+            _ => Err("the number of a register is not a constant".into()),
+        }
+    }
+
+    /// The same on a trampoline. The helpers give plain numbers, where a load from the context
+    /// would give the verifier a pointer to a structure, with which nothing can be calculated.
+    fn of_trampoline(&mut self, f: I, args: &[Val]) -> Res {
+        let value = TMP[0];
+        let helper = match (f, args) {
+            (I::CtxArg, [Val::Imm(n)]) => {
+                self.asm.mov(R2, *n as i32);
+                Helper::GetFuncArg
+            }
+            (I::CtxRet, _) => Helper::GetFuncRet,
+            (I::CtxSite, _) => {
+                let number = match self.event() {
+                    Event::Code(probe) => probe.sites.first().map_or(0, |s| s.number),
+                    _ => 0,
+                };
+                self.asm.mov(R0, number as i32);
+                return Ok(());
+            }
+            _ => return Err(format!("{} on a trampoline", f.info().name)),
+        };
+        let into = match helper {
+            Helper::GetFuncArg => R3,
+            _ => R2,
+        };
+        self.asm.store(Size::DW, R10, value, 0);
+        self.asm.mov(into, R10);
+        self.asm.add(into, i32::from(value));
+        self.asm.load(Size::DW, R1, R10, CTX);
+        self.asm.call(helper);
+        self.asm.load(Size::DW, R0, R10, value);
+        Ok(())
+    }
+
+    /// `r0` = what tells calls of functions apart: where the kernel keeps eight bytes for this
+    /// one. Loses r1 to r5.
+    pub(in crate::lower) fn call_of_function(&mut self) -> Res {
+        let Some(session) = self.options.features.kprobe_session else {
+            return self.of_code(I::CtxSite, &[]);
+        };
+        let word = self.plan.scratch.tmp;
+        self.asm.load(Size::DW, R1, R10, CTX);
+        self.asm.call_kfunc(session.cookie);
+        // Through memory the address becomes a number.
+        self.store(word, R0);
+        self.load(R0, word);
+        Ok(())
+    }
+
+    /// Whether the context has the registers of interrupted code: those of perf events lie as
+    /// in `struct pt_regs`.
+    fn has_registers(&self) -> bool {
+        let event = self.event();
+        matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
+    }
+
+    /// `r0` = where the interrupted code was.
+    pub(in crate::lower) fn interrupted_at(&mut self) -> Res {
+        if self.has_registers() {
+            return self.register(Registers::host().pc.into());
+        }
+        self.asm.mov(R0, 0);
+        Ok(())
+    }
+
+    /// `r0` = address of the function whose return is probed, where it is in that space. The
+    /// helper knows functions of the kernel since it knows their returns, and those of programs
+    /// since 6.6; before it gives 0. Loses r1-r5.
+    pub(in crate::lower) fn returning_from(&mut self, space: Val) {
+        let wanted = if space == Val::Imm(0) {
+            Space::Kernel
+        } else {
+            Space::User
+        };
+        match self.event() {
+            Event::Code(probe) if probe.at_exits() && probe.space == wanted => {
+                // The cookie has the distance from there in its upper half.
+                self.asm.load(Size::DW, R1, R10, CTX);
+                self.asm.call(Helper::GetAttachCookie);
+                self.asm.alu(AluOp::Arsh, R0, 32);
+                self.asm.load(Size::DW, R1, R10, CTX);
+                if let Some(pc) = Registers::host().offset(Registers::host().pc.into()) {
+                    self.asm.load(Size::DW, R1, R1, pc);
+                }
+                self.asm.alu(AluOp::Sub, R1, R0);
+                self.asm.mov(R0, R1);
+            }
+            Event::Code(probe) if probe.ret && probe.space == wanted => {
+                self.asm.load(Size::DW, R1, R10, CTX);
+                self.asm.call(Helper::GetFuncIp);
+            }
+            _ => self.asm.mov(R0, 0),
+        }
+    }
+
+    /// `r0` = an address on the kernel's stack: contexts lie there. Loses r1.
+    pub(in crate::lower) fn place_on_stack(&mut self) {
+        let word = self.plan.scratch.tmp;
+        self.asm.load(Size::DW, R1, R10, CTX);
+        // Through memory it becomes a number.
+        self.store(word, R1);
+        self.load(R0, word);
+    }
+
+    /// `dst` = name of the interrupted function.
+    pub(in crate::lower) fn interrupted(&mut self, dst: IrReg) -> Res {
+        let [kernel, end] = std::array::from_fn(|_| self.asm.label());
+        self.user_mode();
+        self.asm.jump_if(Cond::Eq, R0, 0, kernel);
+        self.interrupted_at()?;
+        self.user_name(dst)?;
+        self.asm.jump(end);
+        self.asm.bind(kernel);
+        self.interrupted_at()?;
+        self.symbol_at(dst, false)?;
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    /// `r0` = argument n, counted from `first`, where functions have it in a register.
+    pub(in crate::lower) fn register_arg(&mut self, n: Val, first: i64) -> Res {
+        let Val::Imm(n) = n else {
+            return Err("the number of an argument is not a constant".into());
+        };
+        if self.plan.attach.on_trampoline(self.handler) {
+            return self.of_trampoline(I::CtxArg, &[Val::Imm(n - first)]);
+        }
+        let args = Registers::host().args;
+        let number = usize::try_from(n - first).ok().and_then(|n| args.get(n));
+        let number = number.ok_or_else(|| format!("argument {n} is in no register"))?;
+        self.register((*number).into())
+    }
+
+    /// Whether the event is at an instruction that returns. Handlers see the registers as they
+    /// are behind it, where the kernel's own probes of returns hit.
+    fn at_exit(&self) -> bool {
+        matches!(self.event(), Event::Code(probe) if probe.at_exits())
+    }
+
+    fn register(&mut self, number: i64) -> Res {
+        let registers = Registers::host();
+        let at = |number| {
+            let offset = registers.offset(number);
+            offset.ok_or_else(|| format!("register {number} is not there"))
+        };
+        let [pc, sp] = [registers.pc, registers.sp].map(i64::from);
+        self.asm.load(Size::DW, R1, R10, CTX);
+        if number == pc && self.at_exit() {
+            let value = TMP[0];
+            self.asm.store(Size::DW, R10, value, 0);
+            self.asm.load(Size::DW, R3, R1, at(sp)?);
+            self.asm.mov(R1, R10);
+            self.asm.add(R1, i32::from(value));
+            self.asm.mov(R2, 8);
+            self.asm.call(Helper::ProbeReadUser);
+            self.asm.load(Size::DW, R0, R10, value);
+            return Ok(());
+        }
+        self.asm.load(Size::DW, R0, R1, at(number)?);
+        if number == sp && self.at_exit() {
+            self.asm.add(R0, 8);
+        }
+        Ok(())
+    }
+
+    /// Where the current program's stack is to be walked from behind the instruction that
+    /// returns, has words of the block hold the program counter, the stack pointer and the
+    /// frame pointer there. Whether they do.
+    pub(in crate::lower) fn stack_behind_return(&mut self, words: [u32; 3]) -> Res<bool> {
+        if !self.at_exit() {
+            return Ok(false);
+        }
+        let registers = Registers::host();
+        const FRAME: u16 = 6;
+        let numbers = [registers.pc, registers.sp, FRAME].map(i64::from);
+        for (word, number) in words.into_iter().zip(numbers) {
+            self.register(number)?;
+            self.store(word, R0);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,403 @@
+//! Strings of user memory that only the controller can read.
+//!
+//! Where a page is not in memory at all, the kernel has to read it from its file or make it,
+//! for which a handler cannot wait. The controller can: it is an ordinary process that reads
+//! another one's memory. So a string that a handler only prints is left to it. `user_defer`
+//! sends at once what to read, and of whom, as a record of its own, and puts a mark in the
+//! string's place that the controller replaces when it prints. The mark is a word that is drawn
+//! for each session and that nobody outside knows, the read's number in hex, and a semicolon;
+//! so no text of a process can be taken for one.
+//!
+//! What a handler compares, keeps, or measures is never left: [`modes`] finds the registers
+//! that go nowhere but into output. The read of any other fails, with the address.
+
+use spile_ir::fmt::{ConvKind, Piece};
+use spile_ir::{BlockId, Body, Inst, Program, Reg as IrReg, StrId, Stream, Term, Ty, Val};
+
+use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
+use crate::layout::{Options, Quote, RecordShape, RecordWhat, SUBSTITUTE_SHIFT, percpu, shared};
+use crate::lower::syscalls::argstr::Put;
+use crate::lower::text::append::append_text;
+use crate::lower::{Gen, Res};
+use crate::plan::Plan;
+
+/// Name of the subprogram.
+pub(in crate::lower) const USER_DEFER: &str = "user_defer";
+/// Most bytes of a mark: word, number, semicolon.
+const MARK: u32 = 33;
+/// Digits of the number.
+const DIGITS: i16 = 16;
+/// Fields of a record that leaves a read, all numbers.
+const FIELDS: usize = 8;
+/// Bytes of such a record: header, shape, fields.
+const RECORD: i16 = 16 + 8 * FIELDS as i16;
+/// Where the processor stands in a read's number.
+const CPU_SHIFT: i32 = 40;
+
+/// What is known of a register's uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// None so far.
+    Unused,
+    /// Printed; it is escaped before, or it is not.
+    Printed(Quote),
+    /// Something else.
+    Used,
+}
+
+impl Mode {
+    fn join(self, other: Mode) -> Mode {
+        match (self, other) {
+            (Mode::Unused, m) | (m, Mode::Unused) => m,
+            (a, b) if a == b => a,
+            _ => Mode::Used,
+        }
+    }
+}
+
+/// For each register how its text is to be written, where the controller may read it: it goes
+/// nowhere but into output, on all ways the same.
+pub(crate) fn modes(program: &Program, body: &Body) -> Vec<Option<Quote>> {
+    let mut modes = vec![Mode::Unused; body.regs.len()];
+    let mut changed = true;
+    while changed {
+        let before = modes.clone();
+        // What an instruction reads is known from what becomes of its result: most stand behind it.
+        for block in body.blocks.iter().rev() {
+            block.term.for_each_use(|v| used(v, Mode::Used, &mut modes));
+            for (inst, _) in block.insts.iter().rev() {
+                visit(program, inst, &mut modes);
+            }
+        }
+        changed = modes != before;
+    }
+    let mode = |m| match m {
+        Mode::Printed(quote) => Some(quote),
+        _ => None,
+    };
+    modes.into_iter().map(mode).collect()
+}
+
+fn used(v: Val, how: Mode, modes: &mut [Mode]) {
+    if let Val::Reg(r) = v {
+        modes[r.index()] = modes[r.index()].join(how);
+    }
+}
+
+fn visit(program: &Program, inst: &Inst, modes: &mut [Mode]) {
+    let of = |modes: &[Mode], r: &IrReg| modes[r.index()];
+    match inst {
+        Inst::Copy { dst, src } => used(*src, of(modes, dst), modes),
+        Inst::Concat { dst, a, b } => {
+            used(*a, of(modes, dst), modes);
+            used(*b, of(modes, dst), modes);
+        }
+        Inst::Print { stream, args, .. } => {
+            // A command for the shell is not guessed at.
+            let how = match stream {
+                Stream::System => Mode::Used,
+                _ => Mode::Printed(Quote::No),
+            };
+            args.iter().for_each(|a| used(*a, how, modes));
+        }
+        Inst::Sprint { dst, fmt, args } => {
+            let whole = of(modes, dst);
+            let format = program.formats.get(fmt.index());
+            let pieces = format.map_or(&[][..], |f| &f.pieces);
+            let simple = format.is_none_or(spile_ir::marks::plain);
+            let convs = pieces.iter().filter_map(|p| match p {
+                Piece::Conv(c) => Some(c),
+                Piece::Lit(_) => None,
+            });
+            let mut convs = convs.fuse();
+            for arg in args {
+                let how = match convs.next() {
+                    Some(c) if simple && c.kind == ConvKind::Str && c.alt => match whole {
+                        Mode::Unused => Mode::Unused,
+                        Mode::Printed(Quote::No) => Mode::Printed(Quote::Escaped),
+                        _ => Mode::Used,
+                    },
+                    Some(c) if simple && c.kind == ConvKind::Str => whole,
+                    _ => Mode::Used,
+                };
+                used(*arg, how, modes);
+            }
+        }
+        _ => inst.for_each_use(|v| used(v, Mode::Used, modes)),
+    }
+}
+
+/// The constant that a register's text has where its read fails, if that is all that its `catch`
+/// does: what `user_string2` gives.
+fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
+    let block = body.blocks.get(here.index())?;
+    let catch = body.blocks.get(block.catch?.index())?;
+    if block.term != catch.term || !matches!(catch.term, Term::Jump(_)) {
+        return None;
+    }
+    let insts = catch.insts.iter().map(|(i, _)| i);
+    let mut of_note = insts.filter(|i| !matches!(i, Inst::Tick { .. }));
+    let (Some(Inst::Copy { dst: result, src }), None) = (of_note.next(), of_note.next()) else {
+        return None;
+    };
+    let copied = Inst::Copy {
+        dst: *result,
+        src: Val::Reg(dst),
+    };
+    if *result != dst && !block.insts.iter().any(|(i, _)| *i == copied) {
+        return None;
+    }
+    // Set once, to a constant.
+    let all = || body.insts();
+    match src {
+        Val::Str(text) => Some(*text),
+        Val::Reg(r) => {
+            let mut sets = all().filter(|i| i.dst() == Some(*r));
+            match (sets.next(), sets.next()) {
+                (
+                    Some(Inst::Copy {
+                        src: Val::Str(text),
+                        ..
+                    }),
+                    None,
+                ) => Some(*text),
+                _ => None,
+            }
+        }
+        Val::Imm(_) => None,
+    }
+}
+
+/// Makes sure of `user_defer(address, room, quote)`, where this kernel has what it needs: it
+/// leaves the read to the controller and appends a mark to the text being built. Not 0 where
+/// that cannot be done.
+pub(in crate::lower) fn use_user_defer(
+    pool: &mut crate::lower::Pool,
+    plan: &Plan,
+    options: &Options,
+) -> Res<bool> {
+    let o = &options.offsets;
+    let fields = [o.task_pid, o.task_start, o.task_exec_id];
+    let [Some(tid), Some(start), Some(exec)] =
+        fields.map(|f| f.and_then(|f| i16::try_from(f).ok()))
+    else {
+        return Ok(false);
+    };
+    pool.sub("append_text", |pool| append_text(plan, pool))?;
+    let shape = pool.record(RecordShape {
+        what: RecordWhat::Deferred,
+        fields: vec![Ty::Long; FIELDS],
+        words: 0,
+    });
+    pool.sub(USER_DEFER, |_| {
+        let p = Put::new(
+            USER_DEFER,
+            &["address", "room", "quote"],
+            plan,
+            options.cpus,
+        );
+        user_defer(p, shape, [tid, start, exec])
+    })?;
+    Ok(true)
+}
+
+impl Gen<'_> {
+    /// How the controller is to write the text of a register that it may read later.
+    pub(in crate::lower) fn deferrable(&self, dst: IrReg) -> Option<Quote> {
+        self.deferred.get(dst.index()).copied().flatten()
+    }
+
+    /// Leaves a string to the controller, where `r0` says that it may be there, with the mark in
+    /// the slot; the address is in `err_aux`. Goes to `read` then, otherwise to `fail`.
+    pub(in crate::lower) fn defer(
+        &mut self,
+        (off, width): (u32, u32),
+        room: Val,
+        (quote, dst): (Quote, IrReg),
+        (read, fail): (Label, Label),
+    ) -> Res {
+        if width <= MARK || !use_user_defer(self.pool, self.plan, self.options)? {
+            self.asm.jump(fail);
+            return Ok(());
+        }
+        self.asm.jump_if(Cond::Ne, R0, super::usermem::ABSENT, fail);
+        self.begin_text(width);
+        self.room_into(room, width)?;
+        self.asm.add(R2, -1);
+        self.load(R1, self.plan.scratch.err_aux);
+        let instead = substitute(self.body, self.here, dst);
+        let instead = instead.map_or(0, |s| s.index() as i64 + 1);
+        let how = quote as i64 | instead << SUBSTITUTE_SHIFT;
+        self.asm.imm(R3, how);
+        self.asm.call_sub(USER_DEFER);
+        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        self.end_text(off, width);
+        self.asm.jump(read);
+        Ok(())
+    }
+
+    /// Whether the strings in this text may be left to the controller: 1 or 0.
+    pub(in crate::lower) fn may_defer(&self, dst: IrReg) -> i32 {
+        i32::from(self.deferrable(dst) == Some(Quote::No))
+    }
+}
+
+/// `user_defer(address, room, quote)`: r7 and r8 are the first two.
+fn user_defer(mut p: Put<'_>, shape: u32, [tid, start, exec]: [i16; 3]) -> Res<Function> {
+    let failed = p.asm.label();
+    let at = (p.plan.scratch.text + 4 * p.plan.max_string + 64) as i32;
+    let asm = &mut p.asm;
+    // r9: the record.
+    asm.mov(R2, R9);
+    asm.mov(R9, R6);
+    asm.add(R9, at);
+    let field = |n: i16| 16 + 8 * n;
+    asm.store(Size::DW, R9, field(3), R2);
+    asm.store(Size::DW, R9, field(1), R7);
+    asm.store(Size::DW, R9, field(2), R8);
+    asm.store(Size::W, R9, 0, 0);
+    asm.store(Size::W, R9, 4, i32::from(RECORD));
+    asm.store(Size::DW, R9, 8, shape as i32);
+    // Without the session's word nobody would know the mark.
+    asm.ld_data(R7, Section::Bss, shared::MARK);
+    asm.load(Size::DW, R1, R7, 0);
+    asm.jump_if(Cond::Eq, R1, 0, failed);
+    asm.call(Helper::GetSmpProcessorId);
+    asm.alu(AluOp::Lsh, R0, CPU_SHIFT);
+    let count = percpu::DEFERRED as i16;
+    asm.load(Size::DW, R8, R6, count);
+    asm.add(R8, 1);
+    asm.store(Size::DW, R6, count, R8);
+    asm.add(R8, R0);
+    asm.store(Size::DW, R9, field(0), R8);
+    asm.call(Helper::GetCurrentTaskBtf);
+    asm.load(Size::W, R1, R0, tid);
+    asm.store(Size::DW, R9, field(5), R1);
+    asm.load(Size::DW, R1, R0, start);
+    asm.store(Size::DW, R9, field(6), R1);
+    asm.load(Size::DW, R1, R0, exec);
+    asm.store(Size::DW, R9, field(7), R1);
+    asm.call(Helper::GetCurrentTask);
+    asm.store(Size::DW, R9, field(4), R0);
+    asm.ld_map(R1, crate::lower::RING);
+    asm.mov(R2, R9);
+    asm.mov(R3, i32::from(RECORD));
+    asm.mov(R4, shared::FORCE_WAKEUP);
+    asm.call(Helper::RingbufOutput);
+    asm.jump_if(Cond::Ne, R0, 0, failed);
+    p.asm.mov(R2, R7);
+    p.text(16 + 1);
+    let digits = p.plan.scratch.digits as i16;
+    hex(&mut p.asm, R8, R6, digits);
+    p.asm.mov(R2, R6);
+    p.asm.add(R2, i32::from(digits));
+    p.text(DIGITS as i32 + 2);
+    p.asm.jump(p.end);
+    p.asm.bind(failed);
+    p.asm.mov(R0, 1);
+    p.asm.exit();
+    p.finish()
+}
+
+/// Writes a number's hex digits, a semicolon and a NUL at `base + at`, with no jump: the
+/// verifier follows each way through one. Loses r1 and r2.
+fn hex(asm: &mut Asm, number: Reg, base: Reg, at: i16) {
+    for i in 0..DIGITS {
+        asm.mov(R1, number);
+        asm.alu(AluOp::Rsh, R1, i32::from(4 * (DIGITS - 1 - i)));
+        asm.alu(AluOp::And, R1, 15);
+        // From 10 on the 6 carries into the next digit, and letters stand 39 behind digits.
+        asm.mov(R2, R1);
+        asm.add(R2, 6);
+        asm.alu(AluOp::Rsh, R2, 4);
+        asm.alu(AluOp::Mul, R2, i32::from(b'a' - b'0' - 10));
+        asm.add(R1, R2);
+        asm.add(R1, i32::from(b'0'));
+        asm.store(Size::B, base, at + i, R1);
+    }
+    asm.store(Size::B, base, at + DIGITS, i32::from(b';'));
+    asm.store(Size::B, base, at + DIGITS + 1, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_that_stand_for_what_cannot_be_read() {
+        let body = |catch: &str| {
+            let text = format!(
+                r#"limits maxaction=1000 maxaction_interruptible=10000 maxstringlen=511 maxmapentries=2048 maxerrors=0 maxskipped=100 maxnesting=10 maxtrylock=100
+site @0 "unknown"
+str s0 "x"
+str s1 "none"
+fmt f0 "%s\n"
+handler "h" points 1 sys_enter(39) @0 {{
+  regs r0: str512, r1: str512, r2: str8
+  b0:
+    r2 = copy s1
+    jump b1
+  b1: catch b2
+    r0 = intr user_str(1, 511)
+    r1 = copy r0
+    jump b3
+  b2:
+{catch}
+    jump b3
+  b3:
+    print out f0(r1)
+    ret
+}}
+"#
+            );
+            let mut program = spile_ir::reader::read(&text).expect("a program");
+            substitute(&program.handlers.remove(0).body, BlockId(1), IrReg(0))
+        };
+        assert_eq!(body("    tick 1\n    r1 = copy r2"), Some(StrId(1)));
+        assert_eq!(body("    r1 = copy s0"), Some(StrId(0)));
+        assert_eq!(body("    r1 = concat s0, s1"), None);
+        assert_eq!(body("    print out f0(s0)\n    r1 = copy s0"), None);
+        assert_eq!(body("    r2 = copy s0"), None);
+    }
+
+    #[test]
+    fn only_what_is_printed_alone() {
+        let text = r#"limits maxaction=1000 maxaction_interruptible=10000 maxstringlen=511 maxmapentries=2048 maxerrors=0 maxskipped=100 maxnesting=10 maxtrylock=100
+site @0 "unknown"
+str s0 "x"
+fmt f0 "%s\n"
+fmt f1 "\"%#s\""
+fmt f2 "%5s"
+fmt f3 "%s %5s"
+handler "h" points 1 sys_enter(39) @0 {
+  regs r0: str512, r1: str512, r2: str512, r3: str512, r4: str512, r5: str512, r6: str512, r7: str512, r8: long, r9: str512
+  b0:
+    r0 = intr user_str(1, 511)
+    r1 = sprint f1(r0)
+    print out f0(r1)
+    r2 = intr user_str(2, 511)
+    r3 = copy r2
+    print out f3(r3, r3)
+    r8 = intr strlen(r3)
+    r4 = intr user_str(3, 511)
+    r5 = sprint f2(r4)
+    print warn f0(r5)
+    r6 = intr user_str(4, 511)
+    print system f0(r6)
+    r7 = concat s0, r9
+    print out f3(r7, r9)
+    ret
+}
+"#;
+        let program = spile_ir::reader::read(text).expect("a program");
+        let (plain, escaped) = (Some(Quote::No), Some(Quote::Escaped));
+        let found = modes(&program, &program.handlers[0].body);
+        let expected = [
+            escaped, plain, None, None, None, plain, None, plain, None, plain,
+        ];
+        assert_eq!(found, expected);
+    }
+}

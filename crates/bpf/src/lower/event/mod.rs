@@ -1,0 +1,20 @@
+//! What a handler asks of its event, the current task and the machine.
+//!
+//! | file | what it lowers |
+//! |---|---|
+//! | `intrinsics` | the table of intrinsics; time |
+//! | `code` | registers, arguments and results at probed code |
+//! | `context`, `task_fields` | the interrupted code, the current task |
+//! | `counters` | perf events counted for each thread |
+//! | `stacks`, `unwind` | stacks of the kernel and of programs |
+//! | `usermem`, `deferred` | user memory that is not resident |
+
+pub(crate) mod code;
+pub(crate) mod context;
+pub mod counters;
+pub(crate) mod deferred;
+pub(crate) mod intrinsics;
+pub(crate) mod stacks;
+pub(crate) mod task_fields;
+pub(crate) mod unwind;
+pub(crate) mod usermem;

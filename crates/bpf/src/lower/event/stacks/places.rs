@@ -1,0 +1,138 @@
+//! Places in the kernel's source where a handler looks into their texts: `kernel_place` finds an address among
+//! the lines that the loader puts into a map (see [`kernel_row`]), and writes what the controller would
+//! write.
+
+use super::{put_byte, put_hex_as};
+use crate::isa::asm::{Function, Label};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Size};
+use crate::layout::{KERNEL_LINES_MAP, Symbolic, kernel_row};
+use crate::lower::event::unwind::names::{NUMBER, append_kernel_text, put_decimal};
+use crate::lower::syscalls::argstr::Put;
+use crate::lower::text::append::{append_number, flag};
+use crate::lower::{Gen, Res, Text};
+
+/// What is written of a place.
+mod how {
+    /// The source file,
+    pub const FILE: i32 = 1;
+    /// the line in it; or the address where they are not known.
+    pub const NUMBER: i32 = 2;
+}
+
+/// Halvings of a search among rows: [`kernel_row::MAX`].
+const HALVINGS: u32 = kernel_row::MAX.trailing_zeros();
+
+/// Words of a search, among those for whatever is needed.
+#[derive(Clone, Copy)]
+struct Words {
+    low: i16,
+    high: i16,
+    middle: i16,
+}
+
+impl Gen<'_> {
+    /// Appends the places of the addresses in a text of the block.
+    pub(super) fn append_places_of(&mut self, form: Symbolic, of: &Text) -> Res {
+        let how = match form {
+            Symbolic::KernelFile => how::FILE,
+            Symbolic::KernelLine => how::NUMBER,
+            _ => how::FILE | how::NUMBER,
+        };
+        let (plan, cpus) = (self.plan, self.options.cpus);
+        self.use_append_hex()?;
+        self.pool
+            .sub(NUMBER, |pool| append_number(plan, pool, 10))?;
+        self.pool.sub("kernel_place", |_| {
+            kernel_place(Put::new("kernel_place", &["address", "how"], plan, cpus))
+        })?;
+        self.append_each_of("kernel_place", how, of)
+    }
+}
+
+/// `kernel_place(address, how)`: appends the place of an address.
+fn kernel_place(mut p: Put<'_>) -> Res<Function> {
+    let [unknown, line] = std::array::from_fn(|_| p.asm.label());
+    let end = p.end;
+    let tmp = p.plan.scratch.tmp as i16;
+    let words = Words {
+        low: tmp + 32,
+        high: tmp + 40,
+        middle: tmp + 48,
+    };
+    // r9 = the place.
+    p.asm.store(Size::DW, R6, words.low, 0);
+    element(&mut p, words.low, unknown);
+    p.asm.load(Size::DW, R1, R0, kernel_row::BASE);
+    p.asm.load(Size::DW, R2, R0, kernel_row::COUNT);
+    p.asm.jump_if(Cond::Eq, R2, 0, unknown);
+    p.asm.mov(R9, R7);
+    p.asm.alu(AluOp::Sub, R9, R1);
+    // Below the first, this is a large number, too.
+    p.asm.ld_imm64(R1, u64::from(u32::MAX));
+    p.asm.jump_if(Cond::Gt, R9, R1, unknown);
+    p.asm.store(Size::DW, R6, words.low, 1);
+    p.asm.add(R2, 1);
+    p.asm.store(Size::DW, R6, words.high, R2);
+    search(&mut p, words, unknown);
+    p.asm.load(Size::W, R9, R0, kernel_row::LINE);
+    p.asm.load(Size::W, R1, R0, kernel_row::FILE);
+    p.asm.jump_if(Cond::Eq, R1, 0, unknown);
+    p.asm.store(Size::DW, R6, words.middle, R1);
+    p.asm.mov(R1, R8);
+    p.asm.alu(AluOp::And, R1, how::FILE);
+    p.asm.jump_if(Cond::Eq, R1, 0, line);
+    element(&mut p, words.middle, unknown);
+    // Through memory it becomes a number.
+    p.asm.store(Size::DW, R6, words.low, R0);
+    p.asm.load(Size::DW, R3, R6, words.low);
+    append_kernel_text(&mut p, end);
+    p.asm.alu(AluOp::And, R8, how::NUMBER);
+    p.asm.jump_if(Cond::Eq, R8, 0, end);
+    put_byte(&mut p, b':');
+    p.asm.bind(line);
+    put_decimal(&mut p);
+    p.asm.jump(end);
+    p.asm.bind(unknown);
+    put_hex_as(&mut p, R7, flag::MARK);
+    p.finish()
+}
+
+/// `r0` = the element whose number is in a word.
+fn element(p: &mut Put<'_>, word: i16, none: Label) {
+    p.asm.ld_map(R1, KERNEL_LINES_MAP);
+    p.asm.mov(R2, R6);
+    p.asm.add(R2, i32::from(word));
+    p.asm.call(Helper::MapLookupElem);
+    p.asm.jump_if(Cond::Eq, R0, 0, none);
+}
+
+/// `r0` = the last row that starts at r9 or before it; `none` where there is none.
+fn search(p: &mut Put<'_>, words: Words, none: Label) {
+    let found = p.asm.label();
+    for _ in 0..HALVINGS {
+        let [high, next] = std::array::from_fn(|_| p.asm.label());
+        p.asm.load(Size::DW, R1, R6, words.low);
+        p.asm.load(Size::DW, R2, R6, words.high);
+        p.asm.mov(R3, R1);
+        p.asm.add(R3, 1);
+        p.asm.jump_if(Cond::Ge, R3, R2, found);
+        p.asm.add(R1, R2);
+        p.asm.alu(AluOp::Rsh, R1, 1);
+        p.asm.store(Size::DW, R6, words.middle, R1);
+        element(p, words.middle, none);
+        p.asm.load(Size::W, R1, R0, kernel_row::START);
+        p.asm.load(Size::DW, R2, R6, words.middle);
+        p.asm.jump_if(Cond::Gt, R1, R9, high);
+        p.asm.store(Size::DW, R6, words.low, R2);
+        p.asm.jump(next);
+        p.asm.bind(high);
+        p.asm.store(Size::DW, R6, words.high, R2);
+        p.asm.bind(next);
+    }
+    p.asm.bind(found);
+    element(p, words.low, none);
+    p.asm.load(Size::W, R1, R0, kernel_row::START);
+    p.asm.jump_if(Cond::Gt, R1, R9, none);
+}

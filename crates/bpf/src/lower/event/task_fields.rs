@@ -1,0 +1,155 @@
+//! Fields of the current task, `@cast(task_current(), "task_struct")->x`: read through the pointer that the
+//! verifier knows, where it knows the field as a number. A load takes a nanosecond and cannot fail; reading
+//! an address by the kernel's function takes ten times that, and a way out for the verifier to follow.
+
+use std::collections::BTreeMap;
+
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{BinOp, Body, Inst, Reg as IrReg, Space, Val};
+
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::Size;
+use crate::lower::{Gen, Res};
+
+/// Which of a body's loads are such fields.
+#[derive(Debug, Default)]
+pub(in crate::lower) struct Fields {
+    /// By register that has the field's address: its offset.
+    offsets: BTreeMap<IrReg, i16>,
+    /// Registers that nothing else wants: what makes them is left out.
+    idle: Vec<bool>,
+}
+
+impl Fields {
+    /// Looks through a body. `several` says which registers are written in several places, `known` which
+    /// fields are known by offset and size.
+    fn of(body: &Body, several: &[bool], known: &[(u32, u32)]) -> Fields {
+        let mut fields = Fields {
+            offsets: BTreeMap::new(),
+            idle: vec![false; body.regs.len()],
+        };
+        if known.is_empty() {
+            return fields;
+        }
+        let insts = || body.insts();
+        let once = |r: IrReg| several.get(r.index()) == Some(&false);
+        let mut tasks = vec![false; body.regs.len()];
+        for inst in insts() {
+            if let Inst::Intr {
+                dst: Some(dst),
+                f: Intrinsic::TaskCurrent,
+                ..
+            } = inst
+                && once(*dst)
+            {
+                tasks[dst.index()] = true;
+            }
+        }
+        for inst in insts() {
+            if let Inst::Bin {
+                dst,
+                op: BinOp::Add,
+                a: Val::Reg(a),
+                b: Val::Imm(n),
+            } = inst
+                && once(*dst)
+                && tasks[a.index()]
+                && let Ok(n) = i16::try_from(*n)
+            {
+                fields.offsets.insert(*dst, n);
+            }
+        }
+        fields.idle = fields.unwanted(body, &tasks, known);
+        fields.offsets.retain(|r, _| fields.idle[r.index()]);
+        fields
+    }
+
+    /// The addresses that only loads of known fields want, and the tasks that only these want.
+    fn unwanted(&self, body: &Body, tasks: &[bool], known: &[(u32, u32)]) -> Vec<bool> {
+        let mut wanted = vec![false; body.regs.len()];
+        let mut want = |v: Val| {
+            if let Val::Reg(r) = v {
+                wanted[r.index()] = true;
+            }
+        };
+        let insts = || body.insts();
+        for inst in insts() {
+            let field = match inst {
+                Inst::Load {
+                    space: Space::Kernel,
+                    addr: Val::Reg(r),
+                    size,
+                    ..
+                } => self.offsets.get(r).is_some_and(|at| {
+                    let field = (*at as u32, u32::from(*size));
+                    known.binary_search(&field).is_ok()
+                }),
+                Inst::Bin { dst, .. } => self.offsets.contains_key(dst),
+                _ => false,
+            };
+            if !field {
+                inst.for_each_use(&mut want);
+            }
+        }
+        body.blocks
+            .iter()
+            .for_each(|b| b.term.for_each_use(&mut want));
+        // An address that something else wants as well is made, of its task.
+        for inst in insts() {
+            if let Inst::Bin { dst, a, .. } = inst
+                && self.offsets.contains_key(dst)
+                && wanted[dst.index()]
+                && let Val::Reg(task) = a
+            {
+                wanted[task.index()] = true;
+            }
+        }
+        let idle = |r: usize| {
+            let made = tasks[r] || self.offsets.contains_key(&IrReg(r as u32));
+            made && !wanted[r]
+        };
+        (0..body.regs.len()).map(idle).collect()
+    }
+}
+
+impl Gen<'_> {
+    fn fields(&self) -> &Fields {
+        self.fields.get_or_init(|| {
+            let known = &self.options.offsets.task_numbers;
+            Fields::of(self.body, &self.several, known)
+        })
+    }
+
+    /// The offset of the field that an instruction reads, if it is one of the current task's.
+    pub(in crate::lower) fn task_field(&self, inst: &Inst) -> Option<i16> {
+        match inst {
+            Inst::Load {
+                space: Space::Kernel,
+                addr: Val::Reg(r),
+                ..
+            } => self.fields().offsets.get(r).copied(),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing wants what an instruction makes, as fields are read without it.
+    pub(in crate::lower) fn idle(&self, inst: &Inst) -> bool {
+        matches!(inst, Inst::Bin { .. } | Inst::Intr { .. })
+            && inst
+                .dst()
+                .is_some_and(|dst| self.fields().idle.get(dst.index()) == Some(&true))
+    }
+
+    /// `dst` = that field.
+    pub(in crate::lower) fn task_field_load(
+        &mut self,
+        dst: IrReg,
+        at: i16,
+        (size, signed): (u8, bool),
+    ) -> Res {
+        let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
+        self.task();
+        self.asm.load(access, R0, R0, at);
+        self.extended(dst, (size, signed))
+    }
+}

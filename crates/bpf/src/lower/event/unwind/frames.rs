@@ -1,0 +1,93 @@
+//! What marks for stacks of programs are made of: where each frame is in its file.
+
+use super::at;
+use crate::isa::asm::Function;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Size};
+use crate::layout::EXACT;
+use crate::lower::Res;
+use crate::lower::event::stacks::{put_byte, put_hex};
+use crate::lower::syscalls::argstr::Put;
+use crate::plan::StackRoom;
+
+/// First instructions of functions: `push %rbp`, `endbr64`, `ret`; and behind the push
+/// `mov %rsp,%rbp`. Mask, code, whether the frame pointer is pushed.
+pub(super) const CODE: [(u32, u32, bool); 4] = [
+    (0xff, 0x55, false),
+    (0xffff_ffff, 0xfa1e_0ff3, false),
+    (0xff, 0xc3, false),
+    (0xff_ffff, 0xe5_8948, true),
+];
+
+/// How frames are appended.
+pub(super) mod how {
+    /// With their addresses.
+    pub const FULL: i32 = 1;
+    /// With a space in front.
+    pub const SPACE: i32 = 2;
+}
+
+/// `NAME(how, first, most)`: appends up to `most` frames, from `first` on, by a call of `one(index, how)`
+/// for each. `joined` is the bits of `how` that hold from the second frame on.
+pub(super) fn append_each(
+    mut p: Put<'_>,
+    base: i16,
+    room: &StackRoom,
+    one: &'static str,
+    joined: i32,
+) -> Res<Function> {
+    for _ in 0..room.most {
+        p.asm.jump_if(Cond::Eq, R9, 0, p.end);
+        p.asm.load(Size::DW, R1, R6, base + at::N as i16);
+        p.asm.jump_if(Cond::Ge, R8, R1, p.end);
+        p.asm.mov(R1, R8);
+        p.asm.mov(R2, R7);
+        p.asm.call_sub(one);
+        if joined != 0 {
+            p.asm.alu(AluOp::Or, R7, joined);
+        }
+        p.asm.add(R8, 1);
+        p.asm.add(R9, -1);
+    }
+    p.finish()
+}
+
+/// `append_frame(index, how)`: appends a frame as `FILE.OFFSET`, in full with the address in front;
+/// one that is in no file as the address, 0 and the process. All in hex.
+pub(super) fn append_frame(mut p: Put<'_>, base: i16, room: &StackRoom) -> Res<Function> {
+    let [bare, full, file, anonymous, process] = std::array::from_fn(|_| p.asm.label());
+    let (files, offsets) = (
+        base + at::FILES as i16,
+        base + at::offsets(room.most) as i16,
+    );
+    p.asm.jump_if(Cond::Gt, R7, room.most as i32, p.end);
+    p.asm.mov(R9, R7);
+    p.asm.alu(AluOp::Lsh, R9, 3);
+    p.asm.add(R9, R6);
+    p.asm.jump_if(Cond::Le, R8, how::FULL, bare);
+    put_byte(&mut p, b' ');
+    p.asm.bind(bare);
+    p.asm.load(Size::DW, R7, R9, files);
+    p.asm.jump_if(Cond::Eq, R7, 0, full);
+    p.asm.alu(AluOp::And, R8, how::FULL);
+    p.asm.jump_if(Cond::Eq, R8, 0, file);
+    p.asm.bind(full);
+    p.asm.load(Size::DW, R2, R9, room.frames as i16);
+    put_hex(&mut p, R2);
+    put_byte(&mut p, b'.');
+    p.asm.bind(file);
+    put_hex(&mut p, R7);
+    put_byte(&mut p, b'.');
+    p.asm.jump_if(Cond::Eq, R7, 0, process);
+    p.asm.load(Size::DW, R2, R9, offsets);
+    p.asm.jump(anonymous);
+    p.asm.bind(process);
+    p.asm.load(Size::DW, R1, R9, offsets);
+    p.asm.ld_imm64(R2, EXACT);
+    p.asm.alu(AluOp::And, R1, R2);
+    p.asm.load(Size::DW, R2, R6, base + at::TGID as i16);
+    p.asm.alu(AluOp::Or, R2, R1);
+    p.asm.bind(anonymous);
+    put_hex(&mut p, R2);
+    p.finish()
+}

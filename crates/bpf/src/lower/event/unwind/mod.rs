@@ -1,0 +1,788 @@
+//! Stacks of user programs: `user_walk` goes from frame to frame, one `user_frame` after the
+//! other.
+//!
+//! Each address is looked up in the tree of the process's mappings (`user_map`; no lock: RCU
+//! keeps the tree while a tracing program runs, and what is found is checked), which gives the
+//! file and the place in it. Files are known by device and inode in the map `FILES_MAP`, with the
+//! number by which the controller knows them, and where in the map `ROWS_MAP` the file's unwind
+//! rows are, once the controller has loaded them. A file that is seen for the first time is told
+//! to the controller at once, with the names that lead to it, so that programs which ended by the
+//! time they are printed have names too.
+//!
+//! (`crates/bpf/src/lower/event/unwind/mappings.rs` has that part.)
+//!
+//! `user_step` finds the row of the address and with it the caller's registers. Where no row is,
+//! frame pointers are followed; that is counted where there may be rows. `user_return` puts back
+//! return addresses that probes of returns have replaced.
+//!
+//! Facts: `struct maple_range_64`, `struct maple_arange_64` and the marks in pointers to nodes
+//! from `include/linux/maple_tree.h` (6.1 and later, 64 bits); the frame of a signal from
+//! `arch/x86/include/uapi/asm/ucontext.h`.
+
+mod copies;
+mod frames;
+mod mappings;
+pub(in crate::lower) mod names;
+mod rest;
+
+pub(crate) use copies::COPY_BYTES;
+use frames::{CODE, append_each, append_frame, how};
+
+use crate::isa::asm::{Asm, Function, Label};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
+use crate::layout::{BEHIND, EXACT, ROWS_MAP, Symbolic, percpu, unwind_row};
+use crate::layout::{FILE_NAME, FILE_NAMES, Options, RecordShape, RecordWhat, UnwindOffsets, VDSO};
+use crate::lower::syscalls::argstr::Put;
+use crate::lower::text::hex::{APPEND_HEX, append_hex};
+use crate::lower::{Gen, Pool, Res};
+use crate::plan::{Plan, StackRoom};
+use spile_ir::{Reg as IrReg, Ty, Val};
+
+/// Numbers in a record of a new file, in front of its names.
+const FILE_FIELDS: usize = 6;
+/// Levels of a tree of mappings that are gone down.
+const LEVELS: u32 = 8;
+/// Calls in progress whose returns are probed, that are looked through for a frame's.
+const RETURNS: u32 = 64;
+/// Halvings of a search among rows: [`crate::layout::MAX_ROWS`] of a file.
+const HALVINGS: u32 = 22;
+
+/// What `user_step` gives where the file's rows are still to come.
+const WANTS_COPY: i32 = 2;
+
+/// What `user_walk` is given for all frames of a stack whose registers are there already; numbers of
+/// frames are -2 and more.
+const GIVEN: i32 = -3;
+
+/// What a CPU's block has for a walk, as offsets from [`StackRoom::user`].
+mod at {
+    use super::FILE_FIELDS;
+    use crate::layout::{FILE_NAME, FILE_NAMES};
+    pub const IP: u32 = 0;
+    pub const SP: u32 = 8;
+    pub const BP: u32 = 16;
+    /// The frame was interrupted, and did not call.
+    pub const EXACT: u32 = 24;
+    /// Frames so far.
+    pub const N: u32 = 32;
+    /// The address that is looked up: of the call, not behind it.
+    pub const ADDR: u32 = 40;
+    /// The mapping it is in, and what makes an address in it an offset in the file.
+    pub const START: u32 = 48;
+    pub const END: u32 = 56;
+    pub const OFF: u32 = 64;
+    /// The file's number, its first row, how many.
+    pub const FILE: u32 = 72;
+    pub const FIRST: u32 = 80;
+    pub const ROWS: u32 = 88;
+    /// Entry of the tree.
+    pub const ENTRY: u32 = 96;
+    pub const LO: u32 = 104;
+    pub const HI: u32 = 112;
+    pub const MID: u32 = 120;
+    /// Key and value of a file.
+    pub const KEY: u32 = 128;
+    pub const VALUE: u32 = 144;
+    /// What is read.
+    pub const READ: u32 = 168;
+    pub const TGID: u32 = 184;
+    pub const VDSO: u32 = 192;
+    /// Most frames of this walk.
+    pub const MOST: u32 = 200;
+    /// Where the search for replaced return addresses goes on.
+    pub const RETURN: u32 = 208;
+    /// Not 0 where the controller may complete the stack.
+    pub const COPY: u32 = 216;
+    /// The last address of the mapping or gap that was looked up, where the tree says.
+    pub const LAST: u32 = 224;
+    /// Flags of the mapping.
+    pub const FLAGS: u32 = 232;
+    /// Mappings in a copy so far, and the address that is looked up next.
+    pub const MAPPINGS: u32 = 240;
+    pub const NEXT: u32 = 248;
+    pub const NODE: u32 = 256;
+    pub const RECORD: u32 = NODE + 256;
+    pub const RECORD_SIZE: u32 = 16 + 8 * FILE_FIELDS as u32 + (FILE_NAMES * FILE_NAME) as u32;
+    /// Files and offsets of frames; one more is for a single address.
+    pub const FILES: u32 = RECORD + RECORD_SIZE;
+    pub const fn offsets(frames: u32) -> u32 {
+        FILES + 8 * (frames + 1)
+    }
+}
+
+/// Bytes that walks of so many frames need in each CPU's block.
+pub(crate) const fn room(frames: u32) -> u32 {
+    at::offsets(frames) + 8 * (frames + 1)
+}
+
+/// Makes sure of the subprograms.
+fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
+    let (room, base, offsets) = walks(plan, options)?;
+    let new = |name| Walk {
+        p: Put::new(name, &[], plan, options.cpus),
+        base,
+        room,
+        o: offsets,
+    };
+    pool.sub("maple_down", |_| new("maple_down").maple_down())?;
+    let words = RecordShape {
+        what: RecordWhat::File,
+        fields: vec![Ty::Long; FILE_FIELDS + FILE_NAMES * FILE_NAME / 8],
+        words: 0,
+    };
+    let shape = pool.record(words);
+    pool.sub("user_file", |_| {
+        let p = Put::new("user_file", &["file"], plan, options.cpus);
+        new("user_file").with(p).user_file(shape)
+    })?;
+    pool.sub("user_map", |_| new("user_map").user_map())?;
+    let copy = pool.record(copies::shape());
+    pool.sub("user_copy", |_| new("user_copy").user_copy(copy))?;
+    pool.sub("user_step", |_| new("user_step").user_step())?;
+    if let Some(returns) = offsets.returns {
+        pool.sub("user_return", |_| new("user_return").user_return(returns))?;
+    }
+    pool.sub("user_frame", |_| new("user_frame").user_frame())?;
+    pool.sub("user_walk", |_| {
+        let p = Put::new("user_walk", &["most"], plan, options.cpus);
+        new("user_walk").with(p).user_walk()
+    })
+}
+
+impl Gen<'_> {
+    /// Fills the room with so many frames of the current program's stack; r1 may have the number.
+    fn take_user_stack(&mut self, most: Option<i32>, marks: bool) -> Res {
+        use_walk(self.pool, self.plan, self.options)?;
+        let (_, base, _) = walks(self.plan, self.options)?;
+        self.store(base as u32 + at::COPY, i32::from(marks));
+        let begin = [at::IP, at::SP, at::BP].map(|field| base as u32 + field);
+        if most != Some(GIVEN) && self.stack_behind_return(begin)? {
+            self.asm.mov(R1, GIVEN);
+        } else if let Some(most) = most {
+            self.asm.mov(R1, most);
+        }
+        self.asm.call_sub("user_walk");
+        Ok(())
+    }
+
+    /// `r0` = address `n` of the current program's stack, or 0.
+    pub(in crate::lower) fn user_frame(&mut self, n: Val) -> Res {
+        self.long_into(n, R1)?;
+        self.forget(R1);
+        self.asm.add(R1, 1);
+        self.take_user_stack(None, false)?;
+        self.frame_of_room(n)
+    }
+
+    /// `dst` = a mark for the current program's stack, or for an address in it; of the stack
+    /// that begins with the registers `given`, where there are three: address, stack pointer,
+    /// frame pointer.
+    pub(in crate::lower) fn user_symbolic(
+        &mut self,
+        dst: IrReg,
+        form: Val,
+        of: Val,
+        given: &[Val],
+    ) -> Res {
+        let form = super::stacks::symbolic_form(form);
+        if !form.of_stack() {
+            self.long_into(of, R0)?;
+            self.forget(R0);
+            return self.user_place(dst, form);
+        }
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let (plan, options) = (self.plan, self.options);
+        self.use_append_frame()?;
+        let (room, base, _) = walks(plan, options)?;
+        self.pool.sub("append_frames", |_| {
+            let p = Put::new(
+                "append_frames",
+                &["how", "first", "most"],
+                plan,
+                options.cpus,
+            );
+            append_each(p, base, room, "append_frame", how::SPACE)
+        })?;
+        for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
+            self.long_into(*value, R1)?;
+            self.forget(R1);
+            self.store(base as u32 + field, R1);
+        }
+        let marks = !self.makes_text(dst);
+        if given.is_empty() {
+            self.walk_whole(of, base, room.most, marks)?;
+        } else {
+            self.take_user_stack(Some(GIVEN), marks)?;
+        }
+        self.begin_text(width);
+        if self.makes_text(dst) {
+            self.append_symbols(form, of)?;
+            self.end_text(off, width);
+            return Ok(());
+        }
+        self.begin_mark(form)?;
+        self.long_into(of, R2)?;
+        self.forget(R2);
+        self.asm.mov(R1, if form.full() { how::FULL } else { 0 });
+        self.asm.mov(R3, form.piece());
+        self.asm.call_sub("append_frames");
+        self.append_text(&super::stacks::literal(";"), 0, None)?;
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    /// `dst` = a mark for the name at the address r0 of the current program.
+    pub(in crate::lower) fn user_name(&mut self, dst: IrReg) -> Res {
+        self.user_place(dst, Symbolic::UserName)
+    }
+
+    /// `dst` = a mark for the address r0 of the current program.
+    fn user_place(&mut self, dst: IrReg, form: Symbolic) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let (plan, options) = (self.plan, self.options);
+        self.use_append_frame()?;
+        let (room, base, offsets) = walks(plan, options)?;
+        self.pool.sub("user_address", |_| {
+            let w = Walk {
+                p: Put::new("user_address", &["address"], plan, options.cpus),
+                base,
+                room,
+                o: offsets,
+            };
+            w.user_address()
+        })?;
+        self.asm.mov(R1, R0);
+        self.asm.call_sub("user_address");
+        self.begin_text(width);
+        if self.makes_text(dst) {
+            self.append_symbol(form, room.most)?;
+            self.end_text(off, width);
+            return Ok(());
+        }
+        self.begin_mark(form)?;
+        self.asm.mov(R1, room.most as i32);
+        self.asm.mov(R2, if form.full() { how::FULL } else { 0 });
+        self.asm.call_sub("append_frame");
+        self.append_text(&super::stacks::literal(";"), 0, None)?;
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    fn use_append_frame(&mut self) -> Res {
+        let (plan, options) = (self.plan, self.options);
+        use_walk(self.pool, plan, options)?;
+        let (room, base, _) = walks(plan, options)?;
+        self.pool
+            .sub(APPEND_HEX, |_| append_hex(plan, options.cpus))?;
+        self.pool.sub("append_frame", |_| {
+            let p = Put::new("append_frame", &["index", "how"], plan, options.cpus);
+            append_frame(p, base, room)
+        })
+    }
+
+    /// Walks the whole stack; for a later piece of it only if the last walk was not that.
+    fn walk_whole(&mut self, first: Val, base: i16, most: u32, marks: bool) -> Res {
+        let walked = self.asm.label();
+        if first != Val::Imm(0) {
+            self.load(R1, base as u32 + at::MOST);
+            self.asm.jump_if(Cond::Eq, R1, most as i32, walked);
+        }
+        self.take_user_stack(Some(-1), marks)?;
+        self.asm.bind(walked);
+        Ok(())
+    }
+}
+
+/// The room of stacks, where walks have their part of it, and what they read.
+fn walks<'a>(
+    plan: &'a Plan,
+    options: &'a Options,
+) -> Result<(&'a StackRoom, i16, &'a UnwindOffsets), String> {
+    let room = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
+    match (room, &options.offsets.unwind) {
+        (Some((room, base)), Some(offsets)) => Ok((room, base as i16, offsets)),
+        _ => Err("stacks of programs need fields that this kernel's BTF does not have".into()),
+    }
+}
+
+/// A subprogram of a walk: r6 is the CPU's block.
+struct Walk<'a> {
+    p: Put<'a>,
+    base: i16,
+    room: &'a StackRoom,
+    o: &'a UnwindOffsets,
+}
+
+impl<'a> Walk<'a> {
+    fn with(self, p: Put<'a>) -> Walk<'a> {
+        Walk { p, ..self }
+    }
+
+    fn asm(&mut self) -> &mut Asm {
+        &mut self.p.asm
+    }
+
+    fn get(&mut self, to: Reg, field: u32) {
+        let at = self.base + field as i16;
+        self.p.asm.load(Size::DW, to, R6, at);
+    }
+
+    fn set(&mut self, field: u32, src: impl Into<Src>) {
+        let at = self.base + field as i16;
+        self.p.asm.store(Size::DW, R6, at, src);
+    }
+
+    /// `to` = address of a field.
+    fn addr(&mut self, to: Reg, field: u32) {
+        let at = i32::from(self.base) + field as i32;
+        self.p.asm.mov(to, R6);
+        self.p.asm.add(to, at);
+    }
+
+    /// `to` = word at `base + off` in the kernel's memory. Loses r0-r5.
+    fn word(&mut self, to: Reg, base: Reg, off: u32, fail: Label) {
+        self.p.asm.mov(R3, base);
+        self.p.asm.add(R3, off as i32);
+        self.addr(R1, at::READ);
+        self.p.asm.mov(R2, 8);
+        self.p.asm.call(Helper::ProbeReadKernel);
+        self.p.asm.jump_if(Cond::Ne, R0, 0, fail);
+        self.get(to, at::READ);
+    }
+
+    /// Reads so many bytes at r3 of the program's memory. Loses r0-r5.
+    fn user(&mut self, bytes: i32, fail: Label) {
+        self.addr(R1, at::READ);
+        self.p.asm.mov(R2, bytes);
+        self.p.asm.call(Helper::ProbeReadUser);
+        self.p.asm.jump_if(Cond::Ne, R0, 0, fail);
+    }
+
+    /// Counts one.
+    fn count(&mut self, counter: u32) {
+        self.asm().load(Size::DW, R1, R6, counter as i16);
+        self.asm().add(R1, 1);
+        self.asm().store(Size::DW, R6, counter as i16, R1);
+    }
+
+    /// Ends with 0, and behind the label with 1.
+    fn two_ends(mut self, one: Label) -> Res<Function> {
+        let end = self.p.end;
+        self.asm().jump(end);
+        self.asm().bind(one);
+        self.asm().mov(R0, 1);
+        self.asm().exit();
+        self.p.finish()
+    }
+
+    /// `user_walk(most)`: fills the room with so many frames, or all that there may be.
+    fn user_walk(mut self) -> Res<Function> {
+        let (count, first) = (self.room.count as i16, self.room.first as i16);
+        let end = self.p.end;
+        let native = self.asm().label();
+        let o = self.o;
+        self.asm().store(Size::DW, R6, count, 0);
+        self.asm().store(Size::DW, R6, first, 0);
+        let fits = self.asm().label();
+        let most = self.room.most as i32;
+        self.asm().mov(R8, R7);
+        self.set(at::MOST, most);
+        self.asm().jump_if(Cond::Ge, R7, most, fits);
+        self.set(at::MOST, R7);
+        self.asm().bind(fits);
+        for field in [at::N, at::START, at::END, at::EXACT, at::RETURN] {
+            self.set(field, 0);
+        }
+        self.asm().call(Helper::GetCurrentTaskBtf);
+        self.asm().mov(R7, R0);
+        self.asm().load(Size::DW, R1, R7, o.task_mm as i16);
+        self.asm().jump_if(Cond::Eq, R1, 0, end);
+        self.asm().load(Size::W, R1, R7, o.task_tgid as i16);
+        self.set(at::TGID, R1);
+        self.asm().mov(R1, R7);
+        self.asm().call(Helper::TaskPtRegs);
+        self.asm().mov(R7, R0);
+        self.asm().load(Size::DW, R1, R7, o.regs_cs as i16);
+        self.asm().alu(AluOp::And, R1, 0xffff);
+        self.asm().mov(R2, R1);
+        self.asm().alu(AluOp::And, R2, 3);
+        self.asm().jump_if(Cond::Ne, R2, 3, end);
+        let given = self.asm().label();
+        self.asm().jump_if(Cond::Eq, R8, GIVEN, given);
+        for (off, field) in [
+            (o.regs_ip, at::IP),
+            (o.regs_sp, at::SP),
+            (o.regs_bp, at::BP),
+        ] {
+            self.asm().load(Size::DW, R2, R7, off as i16);
+            self.set(field, R2);
+        }
+        self.asm().bind(given);
+        // The segment of 32-bit code: its frames are not followed.
+        self.asm().jump_if(Cond::Ne, R1, 0x23, native);
+        self.set(at::SP, -1);
+        self.asm().bind(native);
+        // Once more, to see whether there is more.
+        for _ in 0..=self.room.most {
+            self.asm().call_sub("user_frame");
+            self.asm().jump_if(Cond::Ne, R0, 0, end);
+        }
+        self.p.finish()
+    }
+
+    /// `user_frame()`: notes a frame and finds the next; not 0 at the end.
+    fn user_frame(mut self) -> Res<Function> {
+        let [stop, exact, look, known, most] = std::array::from_fn(|_| self.p.asm.label());
+        let cap = self.room.most as i32;
+        let (frames, count) = (self.room.frames, self.room.count as i16);
+        self.get(R7, at::IP);
+        self.asm().jump_if(Cond::Eq, R7, 0, stop);
+        self.asm().mov(R8, R7);
+        self.get(R1, at::N);
+        self.get(R2, at::MOST);
+        self.asm().jump_if(Cond::Ge, R1, R2, most);
+        self.asm().jump_if(Cond::Eq, R1, 0, exact);
+        self.get(R1, at::EXACT);
+        self.asm().jump_if(Cond::Ne, R1, 0, exact);
+        self.asm().add(R8, -1);
+        self.asm().bind(exact);
+        self.set(at::ADDR, R8);
+        self.get(R1, at::START);
+        self.asm().jump_if(Cond::Gt, R1, R8, look);
+        self.get(R1, at::END);
+        self.asm().jump_if(Cond::Gt, R1, R8, known);
+        self.asm().bind(look);
+        self.asm().call_sub("user_map");
+        self.asm().bind(known);
+        self.get(R1, at::N);
+        self.asm().jump_if(Cond::Ge, R1, cap, stop);
+        self.asm().mov(R3, R1);
+        self.asm().alu(AluOp::Lsh, R3, 3);
+        self.asm().add(R3, R6);
+        self.asm().store(Size::DW, R3, frames as i16, R7);
+        self.get(R4, at::FILE);
+        let (files, offsets) = (at::FILES as i16, at::offsets(self.room.most) as i16);
+        let base = self.base;
+        self.asm().store(Size::DW, R3, base + files, R4);
+        self.get(R4, at::OFF);
+        self.asm().add(R4, R7);
+        self.get(R2, at::EXACT);
+        self.asm()
+            .alu(AluOp::Lsh, R2, EXACT.trailing_zeros() as i32);
+        self.asm().alu(AluOp::Or, R4, R2);
+        self.asm().store(Size::DW, R3, base + offsets, R4);
+        self.asm().add(R1, 1);
+        self.set(at::N, R1);
+        self.asm().alu(AluOp::Lsh, R1, 3);
+        self.asm().store(Size::DW, R6, count, R1);
+        self.asm().call_sub("user_step");
+        let stepped = self.asm().label();
+        self.asm().jump_if(Cond::Eq, R0, 0, stepped);
+        self.asm().jump_if(Cond::Ne, R0, WANTS_COPY, stop);
+        self.asm().call_sub("user_copy");
+        self.asm().jump_if(Cond::Ne, R0, 0, stop);
+        // By a guess, then; what is known of the mapping is another's now.
+        for field in [at::COPY, at::ROWS, at::START, at::END] {
+            self.set(field, 0);
+        }
+        self.set(at::FILE, 1);
+        self.asm().call_sub("user_step");
+        self.asm().jump_if(Cond::Ne, R0, 0, stop);
+        self.asm().bind(stepped);
+        let end = self.p.end;
+        if let Some([utask, ..]) = self.o.returns {
+            self.asm().call(Helper::GetCurrentTaskBtf);
+            self.asm().load(Size::DW, R1, R0, utask as i16);
+            self.asm().jump_if(Cond::Eq, R1, 0, end);
+            self.asm().call_sub("user_return");
+        }
+        self.asm().jump(end);
+        self.asm().bind(most);
+        self.asm().jump_if(Cond::Ne, R2, cap, stop);
+        self.count(percpu::CUT_STACKS);
+        self.two_ends(stop)
+    }
+
+    /// `user_address(address)`: makes it the frame behind all others.
+    fn user_address(mut self) -> Res<Function> {
+        let place = 8 * self.room.most;
+        self.asm().call(Helper::GetCurrentTaskBtf);
+        let tgid = self.o.task_tgid as i16;
+        self.asm().load(Size::W, R1, R0, tgid);
+        self.set(at::TGID, R1);
+        self.set(at::ADDR, R7);
+        let frame = (self.room.frames + place) as i16;
+        self.asm().store(Size::DW, R6, frame, R7);
+        self.asm().call_sub("user_map");
+        let [known, bare] = std::array::from_fn(|_| self.asm().label());
+        self.asm().mov(R8, 0);
+        self.get(R1, at::FILE);
+        self.asm().jump_if(Cond::Ne, R1, 0, known);
+        // Variables that begin as 0 lie behind the mapping of their file.
+        self.get(R1, at::START);
+        self.asm().jump_if(Cond::Eq, R1, 0, known);
+        self.asm().add(R1, -1);
+        self.set(at::ADDR, R1);
+        self.asm().call_sub("user_map");
+        self.asm().ld_imm64(R8, BEHIND);
+        self.asm().bind(known);
+        self.get(R1, at::FILE);
+        self.set(at::FILES + place, R1);
+        self.asm().jump_if(Cond::Eq, R1, 0, bare);
+        self.get(R1, at::OFF);
+        self.asm().add(R1, R7);
+        self.asm().alu(AluOp::Or, R1, R8);
+        self.set(at::offsets(self.room.most) + place, R1);
+        self.asm().bind(bare);
+        self.p.finish()
+    }
+
+    /// `user_return()`: where a probe of returns has replaced the return address that was found
+    /// last, the true one takes its place. The kernel knows it by its place on the stack; it keeps
+    /// them in order, so the search begins where the last one was found.
+    fn user_return(mut self, [utask, first, stack, original, next]: [u32; 5]) -> Res<Function> {
+        let [found, begun] = std::array::from_fn(|_| self.p.asm.label());
+        let end = self.p.end;
+        self.get(R8, at::SP);
+        self.asm().add(R8, -8);
+        self.get(R7, at::RETURN);
+        self.asm().jump_if(Cond::Ne, R7, 0, begun);
+        self.asm().call(Helper::GetCurrentTaskBtf);
+        self.asm().load(Size::DW, R7, R0, utask as i16);
+        self.word(R7, R7, first, end);
+        self.asm().bind(begun);
+        for _ in 0..RETURNS {
+            self.asm().jump_if(Cond::Eq, R7, 0, end);
+            self.word(R9, R7, stack, end);
+            self.asm().jump_if(Cond::Eq, R9, R8, found);
+            self.word(R7, R7, next, end);
+        }
+        self.asm().jump(end);
+        self.asm().bind(found);
+        self.set(at::RETURN, R7);
+        self.word(R9, R7, original, end);
+        self.set(at::IP, R9);
+        self.p.finish()
+    }
+
+    /// `r0` = the element of a map with the key in that field; `none` where there is none.
+    fn element(&mut self, map: &'static str, key: u32, none: Label) {
+        self.asm().ld_map(R1, map);
+        self.addr(R2, key);
+        self.asm().call(Helper::MapLookupElem);
+        self.asm().jump_if(Cond::Eq, R0, 0, none);
+    }
+
+    /// `r0` = the last of a map's rows from [`at::LO`] to [`at::HI`] that starts at r7 or before it, which
+    /// its word at `start` says; `none` where there is none. Halves the rows up to `halvings` times.
+    fn search(&mut self, (map, halvings): (&'static str, u32), start: i16, none: Label) {
+        let found = self.asm().label();
+        for _ in 0..halvings {
+            let [high, next] = std::array::from_fn(|_| self.p.asm.label());
+            self.get(R1, at::LO);
+            self.get(R2, at::HI);
+            self.asm().mov(R3, R1);
+            self.asm().add(R3, 1);
+            self.asm().jump_if(Cond::Ge, R3, R2, found);
+            self.asm().add(R1, R2);
+            self.asm().alu(AluOp::Rsh, R1, 1);
+            self.set(at::MID, R1);
+            self.element(map, at::MID, none);
+            self.asm().load(Size::W, R1, R0, start);
+            self.get(R2, at::MID);
+            self.asm().jump_if(Cond::Gt, R1, R7, high);
+            self.set(at::LO, R2);
+            self.asm().jump(next);
+            self.asm().bind(high);
+            self.set(at::HI, R2);
+            self.asm().bind(next);
+        }
+        self.asm().bind(found);
+        self.element(map, at::LO, none);
+        self.asm().load(Size::W, R1, R0, start);
+        self.asm().jump_if(Cond::Gt, R1, R7, none);
+    }
+
+    /// `user_step()`: the caller's registers; 1 at the end of the stack, [`WANTS_COPY`] where rows are
+    /// still to come.
+    fn user_step(mut self) -> Res<Function> {
+        let [stop, guess, chain, taken] = std::array::from_fn(|_| self.p.asm.label());
+        self.get(R1, at::ROWS);
+        self.asm().jump_if(Cond::Eq, R1, 0, guess);
+        self.get(R2, at::FIRST);
+        self.set(at::LO, R2);
+        self.asm().add(R1, R2);
+        self.set(at::HI, R1);
+        self.get(R7, at::ADDR);
+        self.get(R1, at::OFF);
+        self.asm().add(R7, R1);
+        self.search((ROWS_MAP, HALVINGS), unwind_row::START, chain);
+        self.follow(chain, stop, taken);
+        self.asm().bind(guess);
+        // Rows may be on their way.
+        self.get(R1, at::FILE);
+        self.asm().jump_if(Cond::Eq, R1, 0, chain);
+        self.asm().jump_if(Cond::Eq, R1, VDSO as i32, chain);
+        let guessed = self.asm().label();
+        self.get(R1, at::COPY);
+        self.asm().jump_if(Cond::Eq, R1, 0, guessed);
+        self.get(R1, at::FIRST);
+        self.asm().jump_if(Cond::Ne, R1, 0, guessed);
+        self.asm().mov(R0, WANTS_COPY);
+        self.asm().exit();
+        self.asm().bind(guessed);
+        self.count(percpu::GUESSED);
+        self.asm().bind(chain);
+        self.frame_pointers(stop);
+        self.asm().bind(taken);
+        self.two_ends(stop)
+    }
+
+    /// By the row at r0.
+    fn follow(&mut self, chain: Label, stop: Label, taken: Label) {
+        use unwind_row::kind;
+        let [bp, rsp, plt, later, signal, deref, cfa, same] =
+            std::array::from_fn(|_| self.p.asm.label());
+        self.asm().load(Size::B, R8, R0, unwind_row::KIND);
+        self.asm().load(Size::B, R7, R0, unwind_row::RBP);
+        self.asm().load(Size::H, R9, R0, unwind_row::CFA);
+        self.asm().alu(AluOp::Lsh, R9, 48);
+        self.asm().alu(AluOp::Arsh, R9, 48);
+        self.asm()
+            .jump_if(Cond::Eq, R8, i32::from(kind::NONE), chain);
+        self.asm().jump_if(Cond::Eq, R8, i32::from(kind::END), stop);
+        self.asm()
+            .jump_if(Cond::Eq, R8, i32::from(kind::SIGNAL), signal);
+        self.asm().jump_if(Cond::Eq, R8, i32::from(kind::PLT), plt);
+        self.asm().alu(AluOp::Lsh, R9, 3);
+        self.asm().jump_if(Cond::Eq, R8, i32::from(kind::RBP), bp);
+        self.asm()
+            .jump_if(Cond::Eq, R8, i32::from(kind::AT_RBP), bp);
+        self.get(R1, at::SP);
+        self.asm().jump(rsp);
+        self.asm().bind(bp);
+        self.get(R1, at::BP);
+        self.asm().bind(rsp);
+        self.asm().add(R9, R1);
+        self.asm()
+            .jump_if(Cond::Eq, R8, i32::from(kind::AT_RBP), deref);
+        self.asm()
+            .jump_if(Cond::Ne, R8, i32::from(kind::AT_RSP), cfa);
+        self.asm().bind(deref);
+        self.asm().mov(R3, R9);
+        self.user(8, stop);
+        self.get(R9, at::READ);
+        self.asm().jump(cfa);
+        self.asm().bind(plt);
+        self.get(R1, at::IP);
+        self.asm().alu(AluOp::And, R1, 15);
+        self.get(R2, at::SP);
+        self.asm().add(R2, 8);
+        self.asm().jump_if(Cond::Lt, R1, R9, later);
+        self.asm().add(R2, 8);
+        self.asm().bind(later);
+        self.asm().mov(R9, R2);
+        self.asm().bind(cfa);
+        // Callers are above.
+        self.get(R1, at::SP);
+        self.asm().jump_if(Cond::Le, R9, R1, stop);
+        self.asm().jump_if(Cond::Eq, R7, 0, same);
+        self.asm().alu(AluOp::Lsh, R7, 3);
+        self.asm().mov(R3, R9);
+        self.asm().alu(AluOp::Sub, R3, R7);
+        self.user(8, stop);
+        self.get(R1, at::READ);
+        self.set(at::BP, R1);
+        self.asm().bind(same);
+        self.asm().mov(R3, R9);
+        self.asm().add(R3, -8);
+        self.user(8, stop);
+        self.set(at::SP, R9);
+        self.get(R1, at::READ);
+        self.set(at::IP, R1);
+        self.set(at::EXACT, 0);
+        self.asm().jump(taken);
+        // The interrupted registers lie in the frame of a signal, which no call has made.
+        self.asm().bind(signal);
+        let (noted, most) = (self.asm().label(), self.room.most);
+        let offsets = self.base + at::offsets(most) as i16;
+        self.get(R1, at::N);
+        self.asm().jump_if(Cond::Eq, R1, 0, noted);
+        self.asm().jump_if(Cond::Gt, R1, most as i32, noted);
+        self.asm().alu(AluOp::Lsh, R1, 3);
+        self.asm().add(R1, R6);
+        self.asm().load(Size::DW, R2, R1, offsets - 8);
+        self.asm().ld_imm64(R3, EXACT);
+        self.asm().alu(AluOp::Or, R2, R3);
+        self.asm().store(Size::DW, R1, offsets - 8, R2);
+        self.asm().bind(noted);
+        for (off, field) in [(120, at::BP), (168, at::IP), (160, at::SP)] {
+            self.get(R3, at::SP);
+            self.asm().add(R3, off);
+            self.user(8, stop);
+            self.get(R1, at::READ);
+            self.set(field, R1);
+        }
+        self.set(at::EXACT, 1);
+        self.asm().jump(taken);
+    }
+
+    /// By frame pointers. The first frame may not have made its own yet.
+    fn frame_pointers(&mut self, stop: Label) {
+        let [made, entry, pushed, end] = std::array::from_fn(|_| self.p.asm.label());
+        let innermost = self.asm().label();
+        self.get(R1, at::N);
+        self.asm().jump_if(Cond::Eq, R1, 1, innermost);
+        self.get(R1, at::EXACT);
+        self.asm().jump_if(Cond::Eq, R1, 0, made);
+        self.asm().bind(innermost);
+        self.get(R3, at::IP);
+        self.user(5, made);
+        self.get(R7, at::READ);
+        for (mask, code, label) in CODE {
+            self.asm().mov(R1, R7);
+            self.asm().mov32(R1, R1);
+            self.asm().alu32(AluOp::And, R1, mask as i32);
+            self.asm().mov32(R2, code as i32);
+            self.asm()
+                .jump_if(Cond::Eq, R1, R2, if label { pushed } else { entry });
+        }
+        self.asm().bind(made);
+        self.get(R7, at::BP);
+        self.get(R1, at::SP);
+        self.asm().jump_if(Cond::Lt, R7, R1, stop);
+        self.asm().mov(R1, R7);
+        self.asm().alu(AluOp::And, R1, 7);
+        self.asm().jump_if(Cond::Ne, R1, 0, stop);
+        self.asm().jump(end);
+        self.asm().bind(pushed);
+        self.get(R7, at::SP);
+        self.asm().bind(end);
+        self.asm().mov(R3, R7);
+        self.user(16, stop);
+        self.asm().add(R7, 16);
+        self.set(at::SP, R7);
+        self.get(R1, at::READ);
+        self.set(at::BP, R1);
+        self.get(R1, at::READ + 8);
+        self.set(at::IP, R1);
+        let done = self.asm().label();
+        self.asm().jump(done);
+        self.asm().bind(entry);
+        self.get(R7, at::SP);
+        self.asm().mov(R3, R7);
+        self.user(8, stop);
+        self.asm().add(R7, 8);
+        self.set(at::SP, R7);
+        self.get(R1, at::READ);
+        self.set(at::IP, R1);
+        self.asm().bind(done);
+        self.set(at::EXACT, 0);
+    }
+}

@@ -1,0 +1,528 @@
+//! Names of symbols of programs, where a handler looks at them: `append_symbol` finds a frame's
+//! file and symbol in tables that the controller loads with the file (see
+//! [`crate::layout::symbol_row`]), and writes what the controller would write.
+
+use spile_ir::marks::In;
+use spile_ir::{Reg as IrReg, Val};
+
+use super::frames::append_each;
+use super::{Walk, at, walks};
+use crate::isa::asm::{Function, Label};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
+use crate::layout::{
+    EXACT, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, Symbolic, VDSO, percpu,
+    symbol_row,
+};
+use crate::lower::event::stacks::put_byte;
+use crate::lower::syscalls::argstr::Put;
+use crate::lower::text::append::{append_number, flag};
+use crate::lower::text::hex::{APPEND_HEX, append_hex};
+use crate::lower::{Gen, Res};
+
+/// Halvings of a search among rows: [`symbol_row::MAX`] of a file.
+const HALVINGS: u32 = 20;
+
+/// The subprogram that appends lines' numbers.
+pub(in crate::lower) const NUMBER: &str = "append_number_10";
+
+/// What is written of a frame.
+mod how {
+    /// A line of its own, with the address in front.
+    pub const LINE: i32 = 1;
+    /// The distance from the symbol.
+    pub const OFFSET: i32 = 2;
+    /// The symbol's size, or the file's.
+    pub const SIZE: i32 = 4;
+    /// The file: its path,
+    pub const MODULE: i32 = 8;
+    /// or the last part of it.
+    pub const BASE: i32 = 16;
+    /// The end of a line.
+    pub const END: i32 = 32;
+    /// Nothing but the file.
+    pub const ONLY: i32 = 64;
+    /// Frames behind the first are behind calls.
+    pub const STACK: i32 = 128;
+    /// The place in the source, behind what says where in the code it is.
+    pub const AT: i32 = 256;
+    /// The source file,
+    pub const FILE: i32 = 512;
+    /// the line in it; or the address where they are not known.
+    pub const NUMBER: i32 = 1024;
+    /// A tab and the place in the source behind the name.
+    pub const PLACE: i32 = 2048;
+}
+
+/// How a form is written.
+fn how_of(form: Symbolic) -> i32 {
+    use how::{AT, BASE, END, FILE, LINE, MODULE, NUMBER, OFFSET, ONLY, PLACE, SIZE, STACK};
+    match form {
+        Symbolic::UserLines => LINE | OFFSET | SIZE | MODULE | END | STACK,
+        Symbolic::UserSimple => OFFSET | BASE | END | STACK,
+        Symbolic::UserBrief => OFFSET | END | STACK,
+        Symbolic::UserData => OFFSET | SIZE | MODULE,
+        Symbolic::UserModule => ONLY,
+        Symbolic::UserFileLines => AT | how_of(Symbolic::UserLines),
+        Symbolic::UserSimpleLines => AT | how_of(Symbolic::UserSimple),
+        Symbolic::UserFileLine => FILE | NUMBER,
+        Symbolic::UserFile => FILE,
+        Symbolic::UserLine => NUMBER,
+        Symbolic::UserPlace => PLACE,
+        _ => 0,
+    }
+}
+
+impl Gen<'_> {
+    /// Whether the text itself is made that an instruction puts into this register.
+    pub(in crate::lower) fn makes_text(&self, dst: IrReg) -> bool {
+        self.plan.marks.made(In::Handler(self.handler.index()), dst)
+    }
+
+    /// Appends a frame of the room.
+    pub(super) fn append_symbol(&mut self, form: Symbolic, index: u32) -> Res {
+        self.use_append_symbol()?;
+        self.asm.mov(R1, index as i32);
+        self.asm.mov(R2, how_of(form));
+        self.asm.call_sub("append_symbol");
+        Ok(())
+    }
+
+    /// Appends the frames from one on that a mark would have.
+    pub(super) fn append_symbols(&mut self, form: Symbolic, first: Val) -> Res {
+        self.use_append_symbol()?;
+        let (plan, cpus) = (self.plan, self.options.cpus);
+        let (room, base, _) = walks(plan, self.options)?;
+        self.pool.sub("append_symbols", |_| {
+            let p = Put::new("append_symbols", &["how", "first", "most"], plan, cpus);
+            append_each(p, base, room, "append_symbol", 0)
+        })?;
+        self.long_into(first, R2)?;
+        self.forget(R2);
+        self.asm.mov(R1, how_of(form));
+        self.asm.mov(R3, form.piece());
+        self.asm.call_sub("append_symbols");
+        Ok(())
+    }
+
+    fn use_append_symbol(&mut self) -> Res {
+        let (plan, options) = (self.plan, self.options);
+        let (room, base, o) = walks(plan, options)?;
+        let walk = |name, params| Walk {
+            p: Put::new(name, params, plan, options.cpus),
+            base,
+            room,
+            o,
+        };
+        self.pool
+            .sub(APPEND_HEX, |_| append_hex(plan, options.cpus))?;
+        self.pool.sub("find_symbol", |_| {
+            walk("find_symbol", &["index", "how"]).find_symbol()
+        })?;
+        self.pool.sub("append_file", |_| {
+            walk("append_file", &["how"]).append_file()
+        })?;
+        if room.lines {
+            self.pool
+                .sub(NUMBER, |pool| append_number(plan, pool, 10))?;
+            self.pool.sub("append_place", |_| {
+                walk("append_place", &["how"]).append_place()
+            })?;
+        }
+        self.pool.sub("append_symbol", |_| {
+            walk("append_symbol", &["index", "how"]).append_symbol()
+        })
+    }
+}
+
+/// Words of a look-up, in what a walk needs for one frame only.
+mod word {
+    use super::at;
+    /// Key of the file.
+    pub const FILE: u32 = at::KEY;
+    /// Address of the symbol's name, 0 for none.
+    pub const NAME: u32 = at::VALUE;
+    /// Where the file's name is in the map of names; 0 for none.
+    pub const MODULE: u32 = at::VALUE + 8;
+    /// The place.
+    pub const PLACE: u32 = at::VALUE + 16;
+    /// The two words in front of a name.
+    pub const BASE: u32 = at::READ;
+    pub const SIZE: u32 = at::READ + 8;
+    /// What is looked up in the file's tables.
+    pub const KEY: u32 = at::MAPPINGS;
+}
+
+/// Appends the text at r3, an address of the kernel; `r0` = its bytes. Loses r1-r5.
+pub(in crate::lower) fn append_kernel_text(p: &mut Put<'_>, out: Label) {
+    let scratch = &p.plan.scratch;
+    let (pos, text) = (scratch.text_pos as i16, scratch.text as i32);
+    let most = p.plan.max_string as i32;
+    p.asm.load(Size::DW, R2, R6, pos);
+    p.asm.jump_if(Cond::Gt, R2, most, out);
+    p.asm.mov(R1, R6);
+    p.asm.add(R1, text);
+    p.asm.add(R1, R2);
+    p.asm.mov(R2, most);
+    p.asm.call(Helper::ProbeReadKernelStr);
+    p.asm.jump_if(Cond::Sle, R0, 0, out);
+    p.asm.add(R0, -1);
+    p.asm.load(Size::DW, R2, R6, pos);
+    p.asm.add(R2, R0);
+    p.asm.store(Size::DW, R6, pos, R2);
+}
+
+/// Appends the number r9 in base 10 by [`NUMBER`]. Loses r0-r5.
+pub(in crate::lower) fn put_decimal(p: &mut Put<'_>) {
+    p.asm.mov(R1, -1);
+    p.asm.mov(R2, R9);
+    p.asm.mov(R3, 0);
+    p.asm.mov(R4, 0);
+    p.asm.call_sub(NUMBER);
+}
+
+impl Walk<'_> {
+    /// A register = the frame with the index in it, as a place in the block; `out` where there is
+    /// none.
+    fn frame(&mut self, reg: Reg, out: Label) {
+        let most = self.room.most as i32;
+        self.asm().jump_if(Cond::Gt, reg, most, out);
+        self.asm().alu(AluOp::Lsh, reg, 3);
+        self.asm().add(reg, R6);
+    }
+
+    /// `find_symbol(index, how)`: fills [`word`].
+    fn find_symbol(mut self) -> Res<Function> {
+        let [unnamed, none, exact, near] = std::array::from_fn(|_| self.p.asm.label());
+        let end = self.p.end;
+        let (files, offsets) = (
+            self.base + at::FILES as i16,
+            self.base + at::offsets(self.room.most) as i16,
+        );
+        self.set(word::KEY, -1);
+        for field in [
+            word::FILE,
+            word::NAME,
+            word::MODULE,
+            word::PLACE,
+            word::BASE,
+            word::SIZE,
+        ] {
+            self.set(field, 0);
+        }
+        // r8 = how many bytes before the place the instruction is.
+        self.asm().alu(AluOp::And, R8, how::STACK);
+        self.asm()
+            .alu(AluOp::Rsh, R8, how::STACK.trailing_zeros() as i32);
+        self.asm().jump_if(Cond::Ne, R7, 0, exact);
+        self.asm().mov(R8, 0);
+        self.asm().bind(exact);
+        self.frame(R7, end);
+        self.asm().load(Size::DW, R1, R7, files);
+        self.asm().jump_if(Cond::Eq, R1, 0, end);
+        self.set(word::FILE, R1);
+        self.asm().load(Size::DW, R9, R7, offsets);
+        self.asm().mov(R7, R9);
+        // Bit 63 becomes bit 31.
+        self.asm().mov(R1, R9);
+        self.asm().alu(AluOp::Rsh, R1, 63);
+        self.asm().alu(AluOp::Lsh, R1, 31);
+        // Where bit 62 is, the place itself is meant.
+        self.asm().mov(R2, R9);
+        self.asm()
+            .alu(AluOp::Rsh, R2, EXACT.trailing_zeros() as i32);
+        self.asm().alu(AluOp::Xor, R2, 1);
+        self.asm().alu(AluOp::And, R8, R2);
+        self.asm().alu(AluOp::Lsh, R7, 2);
+        self.asm().alu(AluOp::Rsh, R7, 2);
+        self.set(word::PLACE, R7);
+        self.asm().ld_imm64(R2, 0x7fff_ffff);
+        self.asm().jump_if(Cond::Le, R7, R2, near);
+        self.asm().jump(unnamed);
+        self.asm().bind(near);
+        self.asm().alu(AluOp::Sub, R7, R8);
+        self.asm().alu(AluOp::And, R7, 0x7fff_ffff);
+        self.asm().alu(AluOp::Or, R7, R1);
+        self.set(word::KEY, R7);
+        self.element(SYMBOLS_MAP, word::FILE, unnamed);
+        self.asm().load(Size::DW, R1, R0, symbol_row::NAME);
+        self.set(word::MODULE, R1);
+        self.asm().load(Size::DW, R1, R0, symbol_row::FIRST);
+        self.asm().load(Size::DW, R2, R0, symbol_row::COUNT);
+        self.asm().jump_if(Cond::Eq, R2, 0, end);
+        self.set(at::LO, R1);
+        self.asm().add(R2, R1);
+        self.set(at::HI, R2);
+        self.search((SYMBOL_ROWS_MAP, HALVINGS), 0, none);
+        self.asm().load(Size::W, R1, R0, 4);
+        self.name(R1, none);
+        self.set(word::NAME, R3);
+        self.two_words(none);
+        let p_end = self.p.end;
+        self.asm().jump(p_end);
+        self.asm().bind(unnamed);
+        // What no table of symbols has is no loss: code in no file is behind `end`.
+        self.get(R1, word::FILE);
+        self.asm().jump_if(Cond::Eq, R1, VDSO as i32, none);
+        self.count(percpu::UNNAMED);
+        self.asm().bind(none);
+        self.p.finish()
+    }
+
+    /// `r3` = address of the text of the name at that place, which is in words. Loses r0-r5.
+    fn name(&mut self, place: Reg, none: Label) {
+        self.asm().alu(AluOp::Lsh, place, 3);
+        self.asm().mov(R2, place);
+        self.asm()
+            .alu(AluOp::And, R2, symbol_row::NAMES_PAGE as i32 - 1);
+        self.set(at::HI, R2);
+        let page = symbol_row::NAMES_PAGE.trailing_zeros() as i32;
+        self.asm().alu(AluOp::Rsh, place, page);
+        self.set(at::MID, place);
+        self.element(NAMES_MAP, at::MID, none);
+        // Through memory it becomes a number.
+        self.set(at::LO, R0);
+        self.get(R3, at::LO);
+        self.get(R2, at::HI);
+        self.asm().add(R3, R2);
+        self.asm().add(R3, 16);
+    }
+
+    /// The two words in front of the text at r3.
+    fn two_words(&mut self, none: Label) {
+        self.asm().add(R3, -16);
+        self.addr(R1, word::BASE);
+        self.asm().mov(R2, 16);
+        self.asm().call(Helper::ProbeReadKernel);
+        self.asm().jump_if(Cond::Ne, R0, 0, none);
+    }
+
+    fn append_kernel_text(&mut self, out: Label) {
+        append_kernel_text(&mut self.p, out);
+    }
+
+    fn append_hex(&mut self, number: Reg) {
+        self.asm().mov(R1, number);
+        self.asm().mov(R2, flag::MARK);
+        self.asm().call_sub(APPEND_HEX);
+    }
+
+    fn append_literal(&mut self, text: &str) {
+        for byte in text.bytes() {
+            put_byte(&mut self.p, byte);
+        }
+    }
+
+    /// Goes on where none of these is wanted.
+    fn unless(&mut self, bits: i32, to: Label) {
+        self.asm().mov(R1, R8);
+        self.asm().alu(AluOp::And, R1, bits);
+        self.asm().jump_if(Cond::Eq, R1, 0, to);
+    }
+
+    /// `append_file(how)`: appends the name of the file that was found.
+    fn append_file(mut self) -> Res<Function> {
+        let end = self.p.end;
+        let whole = self.asm().label();
+        self.asm().mov(R8, R7);
+        self.get(R1, word::MODULE);
+        self.asm().jump_if(Cond::Eq, R1, 0, end);
+        self.name(R1, end);
+        self.asm().mov(R7, R3);
+        self.two_words(end);
+        self.asm().mov(R3, R7);
+        self.unless(how::BASE, whole);
+        self.get(R1, word::BASE);
+        self.asm().add(R3, R1);
+        self.asm().bind(whole);
+        self.append_kernel_text(end);
+        self.p.finish()
+    }
+
+    /// `append_symbol(index, how)`: appends a frame.
+    fn append_symbol(mut self) -> Res<Function> {
+        let [named, bare, only, ends] = std::array::from_fn(|_| self.p.asm.label());
+        let end = self.p.end;
+        let frames = self.room.frames as i16;
+        self.asm().mov(R1, R7);
+        self.asm().mov(R2, R8);
+        self.asm().call_sub("find_symbol");
+        self.frame(R7, end);
+        self.asm().load(Size::DW, R9, R7, frames);
+        let many = self.asm().label();
+        self.unless(how::ONLY, many);
+        self.asm().jump(only);
+        self.asm().bind(many);
+        if self.room.lines {
+            let text = self.asm().label();
+            self.unless(how::FILE | how::NUMBER, text);
+            self.asm().mov(R1, R8);
+            self.place_or_address();
+            self.asm().jump(end);
+            self.asm().bind(text);
+        }
+        let begun = self.asm().label();
+        self.unless(how::LINE, begun);
+        self.append_literal(" ");
+        self.asm().bind(begun);
+        // A name that is not there has no bytes.
+        self.get(R1, word::NAME);
+        self.asm().jump_if(Cond::Eq, R1, 0, bare);
+        self.addr(R1, at::LO);
+        self.asm().mov(R2, 1);
+        self.get(R3, word::NAME);
+        self.asm().call(Helper::ProbeReadKernel);
+        self.asm().jump_if(Cond::Ne, R0, 0, bare);
+        self.get(R1, at::LO);
+        self.asm().alu(AluOp::And, R1, 255);
+        self.asm().jump_if(Cond::Ne, R1, 0, named);
+        self.asm().bind(bare);
+        self.bare(ends);
+        self.asm().bind(named);
+        self.named(ends);
+        self.asm().bind(only);
+        self.only(end);
+        self.asm().bind(ends);
+        if self.room.lines {
+            let last = self.asm().label();
+            self.unless(how::PLACE, last);
+            self.append_literal("\t");
+            self.asm().mov(R1, how::FILE | how::NUMBER);
+            self.place_or_address();
+            self.asm().bind(last);
+        }
+        self.unless(how::END, end);
+        self.append_literal("\n");
+        self.p.finish()
+    }
+
+    /// Appends the place in the source as r1 says, or the address r9.
+    fn place_or_address(&mut self) {
+        let known = self.asm().label();
+        self.asm().call_sub("append_place");
+        self.asm().jump_if(Cond::Eq, R0, 0, known);
+        self.append_hex(R9);
+        self.asm().bind(known);
+    }
+
+    /// Appends the place in the source if it is wanted there.
+    fn append_at(&mut self) {
+        if !self.room.lines {
+            return;
+        }
+        let none = self.asm().label();
+        self.unless(how::AT, none);
+        self.asm().mov(R1, how::AT | how::FILE | how::NUMBER);
+        self.asm().call_sub("append_place");
+        self.asm().bind(none);
+    }
+
+    /// `append_place(how)`: appends the place in the source of what `find_symbol` was asked for; 1 where
+    /// it is not known.
+    fn append_place(mut self) -> Res<Function> {
+        let [unknown, begun, colon, number] = std::array::from_fn(|_| self.p.asm.label());
+        let end = self.p.end;
+        self.asm().mov(R8, R7);
+        self.element(SYMBOLS_MAP, word::FILE, unknown);
+        self.asm().load(Size::DW, R1, R0, symbol_row::FIRST_LINE);
+        self.asm().load(Size::DW, R2, R0, symbol_row::LINES);
+        self.asm().jump_if(Cond::Eq, R2, 0, unknown);
+        self.set(at::LO, R1);
+        self.asm().add(R2, R1);
+        self.set(at::HI, R2);
+        self.get(R7, word::KEY);
+        self.search((LINE_ROWS_MAP, HALVINGS), 0, unknown);
+        self.asm().load(Size::W, R9, R0, 8);
+        self.asm().load(Size::W, R1, R0, 4);
+        self.asm().jump_if(Cond::Eq, R1, 0, unknown);
+        self.name(R1, unknown);
+        self.asm().mov(R7, R3);
+        self.unless(how::AT, begun);
+        self.append_literal(" at ");
+        self.asm().bind(begun);
+        self.unless(how::FILE, colon);
+        self.asm().mov(R3, R7);
+        self.append_kernel_text(end);
+        self.unless(how::NUMBER, end);
+        self.append_literal(":");
+        self.asm().jump(number);
+        self.asm().bind(colon);
+        self.unless(how::NUMBER, end);
+        self.asm().bind(number);
+        put_decimal(&mut self.p);
+        self.two_ends(unknown)
+    }
+
+    /// A place with a symbol; r9 is its address.
+    fn named(&mut self, ends: Label) {
+        let [at_name, sized, unsized_, file] = std::array::from_fn(|_| self.p.asm.label());
+        self.unless(how::LINE, at_name);
+        self.append_hex(R9);
+        self.append_literal(" : ");
+        self.asm().bind(at_name);
+        self.get(R3, word::NAME);
+        self.append_kernel_text(ends);
+        self.unless(how::OFFSET, ends);
+        self.append_literal("+");
+        self.get(R9, word::PLACE);
+        self.get(R1, word::BASE);
+        self.asm().alu(AluOp::Sub, R9, R1);
+        self.append_hex(R9);
+        self.unless(how::SIZE, unsized_);
+        self.asm().bind(sized);
+        self.append_literal("/");
+        self.get(R9, word::SIZE);
+        self.append_hex(R9);
+        self.asm().bind(unsized_);
+        self.append_at();
+        self.unless(how::MODULE | how::BASE, ends);
+        self.get(R1, word::MODULE);
+        self.asm().jump_if(Cond::Eq, R1, 0, ends);
+        self.asm().bind(file);
+        self.append_literal(" [");
+        self.asm().mov(R1, R8);
+        self.asm().call_sub("append_file");
+        self.append_literal("]");
+        self.asm().jump(ends);
+    }
+
+    /// A place without a symbol: its address, and where it is in the file.
+    fn bare(&mut self, ends: Label) {
+        let no_size = self.asm().label();
+        self.append_hex(R9);
+        self.unless(how::MODULE | how::BASE, ends);
+        self.get(R1, word::MODULE);
+        self.asm().jump_if(Cond::Eq, R1, 0, ends);
+        self.append_literal(" [");
+        self.get(R9, word::PLACE);
+        self.get(R1, word::BASE);
+        self.asm().alu(AluOp::Sub, R9, R1);
+        self.asm().mov(R1, R8);
+        self.asm().call_sub("append_file");
+        self.append_literal("+");
+        self.append_hex(R9);
+        self.unless(how::SIZE, no_size);
+        self.append_literal("/");
+        // Behind the file's name stands its size.
+        self.get(R9, word::SIZE);
+        self.append_hex(R9);
+        self.asm().bind(no_size);
+        self.append_literal("]");
+        self.append_at();
+        self.asm().jump(ends);
+    }
+
+    /// The file's name alone.
+    fn only(&mut self, end: Label) {
+        let unknown = self.asm().label();
+        self.get(R1, word::MODULE);
+        self.asm().jump_if(Cond::Eq, R1, 0, unknown);
+        self.asm().mov(R1, R8);
+        self.asm().call_sub("append_file");
+        self.asm().jump(end);
+        self.asm().bind(unknown);
+        self.append_literal("<unknown>");
+        self.asm().jump(end);
+    }
+}

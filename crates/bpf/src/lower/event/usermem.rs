@@ -1,0 +1,443 @@
+//! User memory that is not resident: read from the page cache.
+//!
+//! The kernel lets a tracing program read only those pages of a process that its page table
+//! has: a string constant of a program that just started, or a file that was just mapped, is a
+//! fault. Most such pages are in memory all the same, in the kernel's cache of the file. So
+//! where a read faults, `user_text` asks for the mapping (`bpf_find_vma`, with the callback
+//! `user_vma`), and `user_page` finds the page in the file's cache (an xarray) and reads it
+//! through the kernel's own mapping of all memory. It looks again afterwards whether the page
+//! is still the file's.
+//!
+//! Only pages of which the process can have no copy of its own are read that way: nothing was
+//! ever written to the mapping (`anon_vma` is null), or it is a shared one. Where the kernel's
+//! mapping of memory begins, the loader finds out (words of the shared block, 0 where it could
+//! not); without it, and for all other pages, the read fails as before.
+
+use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
+use crate::layout::{Options, PageOffsets, shared};
+use crate::lower::{Gen, Res};
+use crate::plan::Plan;
+
+/// What `user_text` returns.
+mod status {
+    /// The bytes are there.
+    pub const READ: i32 = 0;
+    /// There may be such memory, but it is not resident.
+    pub const ABSENT: i32 = 1;
+    /// There is no such memory.
+    pub const BAD: i32 = 2;
+}
+
+/// What `user_text` returns for memory that there may be, but that is not resident.
+pub(in crate::lower) const ABSENT: i32 = status::ABSENT;
+
+/// Slots of `user_text`'s stack, which the callback is given.
+mod slot {
+    /// Address.
+    pub const ADDR: i16 = 0;
+    /// How many bytes, all in one page.
+    pub const LEN: i16 = 8;
+    /// How many there are already.
+    pub const DONE: i16 = 16;
+    /// The CPU's block.
+    pub const BLOCK: i16 = 24;
+    /// Bytes of them all.
+    pub const SIZE: i16 = 32;
+}
+
+/// What the callback finds, in words of the CPU's block: on the stack each value would be
+/// another path for the verifier.
+mod found {
+    /// What to return.
+    pub const STATUS: u32 = 0;
+    /// Address of the head of the file's cache.
+    pub const HEAD: u32 = 8;
+    /// The page's number in it.
+    pub const INDEX: u32 = 16;
+}
+
+/// Names of the subprograms; the first needs the words.
+pub(crate) const USER_TEXT: &str = "user_text";
+const USER_PAGE: &str = "user_page";
+/// Bytes of a page: x86-64.
+const PAGE: i32 = 4096;
+/// `-ENOENT`: no mapping there.
+const ENOENT: i32 = -2;
+/// Bits of `vm_flags`: it can be read; it is not made of a file's cache in pages (`VM_PFNMAP`,
+/// `VM_IO`, `VM_HUGETLB`).
+const VM_READ: i32 = 1;
+const VM_SPECIAL: i32 = 0x40_4400;
+/// Levels of an xarray that are gone down: 64 entries each.
+const LEVELS: u32 = 5;
+/// Internal entries of an xarray below this are not nodes; those below `SIBLINGS` name another
+/// slot.
+const NODES: i32 = 4096;
+const SIBLINGS: i32 = 256;
+/// Most pages of one folio.
+const MOST_PAGES: i32 = 1 << 20;
+
+/// Offset in a CPU's block of what was read.
+pub(in crate::lower) fn staging(plan: &Plan) -> u32 {
+    plan.scratch.text + 2 * plan.max_string
+}
+
+/// Makes sure of `user_text(room, address, raw)`: reads up to `room` bytes, unless `raw` only
+/// to a NUL, into the [`staging`] room, and ends them with a NUL.
+pub(in crate::lower) fn use_user_text(
+    pool: &mut crate::lower::Pool,
+    plan: &Plan,
+    options: &Options,
+) -> Result<(), String> {
+    let pages = options.offsets.pages;
+    pool.sub(USER_TEXT, |_| {
+        user_text(plan, options.cpus, pages.is_some())
+    })?;
+    if let Some(pages) = pages {
+        pool.sub("user_vma", |_| user_vma(plan, &pages))?;
+        pool.sub(USER_PAGE, |_| user_page(plan, options.cpus, &pages))?;
+    }
+    Ok(())
+}
+
+impl Gen<'_> {
+    /// Reads what a helper could not: up to `room` (in r1) bytes at the address in r2. `r0` is
+    /// not 0 where that fails too. Loses r1-r5.
+    pub(in crate::lower) fn read_absent(&mut self, raw: bool) -> Res {
+        use_user_text(self.pool, self.plan, self.options)?;
+        self.asm.mov(R3, i32::from(raw));
+        self.asm.call_sub(USER_TEXT);
+        Ok(())
+    }
+}
+
+/// `to` = this CPU's block; `out` where there is none. Loses r0.
+fn block(asm: &mut Asm, plan: &Plan, cpus: u32, to: Reg, out: Label) {
+    asm.call(Helper::GetSmpProcessorId);
+    asm.jump_if(Cond::Ge, R0, cpus as i32, out);
+    asm.alu(AluOp::Mul, R0, plan.stride as i32);
+    asm.ld_data(to, Section::Bss, plan.shared_size);
+    asm.add(to, R0);
+}
+
+/// `r1` = where the next bytes go, `r2` = how many, from the slots below `slots`, both bounded.
+fn destination(asm: &mut Asm, plan: &Plan, block: Reg, slots: (Reg, i16), out: Label) {
+    let most = plan.max_string as i32;
+    let (base, at) = slots;
+    asm.load(Size::DW, R1, base, at + slot::DONE);
+    asm.jump_if(Cond::Gt, R1, most, out);
+    asm.load(Size::DW, R2, base, at + slot::LEN);
+    asm.jump_if(Cond::Gt, R2, most, out);
+    asm.jump_if(Cond::Eq, R2, 0, out);
+    asm.add(R1, block);
+    asm.add(R1, staging(plan) as i32);
+}
+
+/// `user_text(room, address, raw)`
+fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
+    let most = plan.max_string as i32;
+    let mut asm = Asm::new(USER_TEXT, &["room", "address", "raw"]);
+    let (bad, done, failed, out) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let here = -slot::SIZE;
+    asm.mov(R6, R1);
+    asm.mov(R7, R3);
+    asm.store(Size::DW, R10, here + slot::ADDR, R2);
+    asm.store(Size::DW, R10, here + slot::DONE, 0);
+    block(&mut asm, plan, cpus, R8, bad);
+    asm.jump_if(Cond::Gt, R6, most - 1, bad);
+    asm.jump_if(Cond::Eq, R6, 0, bad);
+    let pages = if most <= PAGE { 2 } else { 3 };
+    for _ in 0..pages {
+        let (short, next) = (asm.label(), asm.label());
+        asm.load(Size::DW, R1, R10, here + slot::DONE);
+        asm.mov(R2, R6);
+        asm.alu(AluOp::Sub, R2, R1);
+        asm.jump_if(Cond::Sle, R2, 0, done);
+        // To the end of the page.
+        asm.load(Size::DW, R3, R10, here + slot::ADDR);
+        asm.alu(AluOp::And, R3, PAGE - 1);
+        asm.mov(R1, PAGE);
+        asm.alu(AluOp::Sub, R1, R3);
+        asm.jump_if(Cond::Le, R2, R1, short);
+        asm.mov(R2, R1);
+        asm.bind(short);
+        asm.store(Size::DW, R10, here + slot::LEN, R2);
+        destination(&mut asm, plan, R8, (R10, here), bad);
+        asm.load(Size::DW, R3, R10, here + slot::ADDR);
+        asm.call(Helper::ProbeReadUser);
+        asm.jump_if(Cond::Eq, R0, 0, next);
+        if cache {
+            let word = |word: u32| (plan.scratch.page + word) as i16;
+            asm.store(Size::DW, R8, word(found::STATUS), status::ABSENT);
+            asm.store(Size::DW, R10, here + slot::BLOCK, R8);
+            asm.call(Helper::GetCurrentTaskBtf);
+            asm.mov(R1, R0);
+            asm.load(Size::DW, R2, R10, here + slot::ADDR);
+            asm.ld_func(R3, "user_vma");
+            asm.mov(R4, R10);
+            asm.add(R4, i32::from(here));
+            asm.mov(R5, 0);
+            asm.call(Helper::FindVma);
+            asm.jump_if(Cond::Eq, R0, ENOENT, bad);
+            asm.jump_if(Cond::Ne, R0, 0, failed);
+            asm.load(Size::DW, R0, R8, word(found::STATUS));
+            asm.jump_if(Cond::Ne, R0, status::READ, out);
+            asm.load(Size::DW, R1, R8, word(found::HEAD));
+            asm.load(Size::DW, R2, R8, word(found::INDEX));
+            let given = [(R3, slot::ADDR), (R4, slot::LEN), (R5, slot::DONE)];
+            for (reg, slot) in given {
+                asm.load(Size::DW, reg, R10, here + slot);
+            }
+            asm.call_sub(USER_PAGE);
+            asm.jump_if(Cond::Ne, R0, 0, failed);
+        } else {
+            asm.jump(failed);
+        }
+        asm.bind(next);
+        // The NUL is in these bytes, or more are read.
+        let all = asm.label();
+        // A copy of its own: what the verifier learns of it does not tell ways apart.
+        asm.mov(R1, R7);
+        asm.alu(AluOp::And, R1, -1);
+        asm.jump_if(Cond::Ne, R1, 0, all);
+        destination(&mut asm, plan, R8, (R10, here), bad);
+        asm.mov(R3, R1);
+        asm.mov(R1, R8);
+        asm.add(R1, (plan.scratch.text + 3 * plan.max_string) as i32);
+        asm.add(R2, 1);
+        asm.call(Helper::ProbeReadKernelStr);
+        asm.load(Size::DW, R2, R10, here + slot::LEN);
+        let ended = asm.label();
+        asm.jump_if(Cond::Gt, R0, R2, all);
+        asm.jump(ended);
+        asm.bind(all);
+        for (at, by) in [(slot::DONE, R1), (slot::ADDR, R1)] {
+            asm.load(Size::DW, by, R10, here + at);
+            asm.load(Size::DW, R2, R10, here + slot::LEN);
+            asm.add(by, R2);
+            asm.store(Size::DW, R10, here + at, by);
+        }
+        let go_on = asm.label();
+        asm.jump(go_on);
+        asm.bind(ended);
+        asm.mov(R0, status::READ);
+        asm.exit();
+        asm.bind(go_on);
+    }
+    asm.bind(done);
+    asm.load(Size::DW, R1, R10, here + slot::DONE);
+    asm.jump_if(Cond::Gt, R1, most, bad);
+    asm.add(R8, R1);
+    asm.add(R8, staging(plan) as i32);
+    asm.store(Size::B, R8, 0, 0);
+    asm.mov(R0, status::READ);
+    asm.jump(out);
+    asm.bind(failed);
+    asm.mov(R0, status::ABSENT);
+    asm.jump(out);
+    asm.bind(bad);
+    asm.mov(R0, status::BAD);
+    asm.bind(out);
+    asm.exit();
+    asm.separate();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// Code that follows pointers of the kernel: r6 are the slots, r8 the page's number in its file.
+struct Walk<'a> {
+    asm: Asm,
+    pages: &'a PageOffsets,
+    out: Label,
+}
+
+impl Walk<'_> {
+    /// `to` = word at `base + off` in kernel memory. Loses r0-r5.
+    fn word(&mut self, to: Reg, base: Reg, off: u32) {
+        let asm = &mut self.asm;
+        asm.mov(R3, base);
+        asm.add(R3, off as i32);
+        asm.mov(R1, R10);
+        asm.add(R1, -8);
+        asm.mov(R2, 8);
+        asm.call(Helper::ProbeReadKernel);
+        asm.jump_if(Cond::Ne, R0, 0, self.out);
+        asm.load(Size::DW, to, R10, -8);
+    }
+
+    /// `r9` = the entry of slot r7 + 8 r1 of a node; its address is kept at -16.
+    fn entry(&mut self) {
+        self.asm.alu(AluOp::Lsh, R1, 3);
+        self.asm.add(R1, R7);
+        self.asm.add(R1, self.pages.node_slots as i32);
+        self.asm.store(Size::DW, R10, -16, R1);
+        self.asm.mov(R9, R1);
+        self.word(R9, R9, 0);
+    }
+
+    /// From the head of the cache in r9 to the page's folio in r9.
+    fn descend(&mut self, folio: Label) {
+        for level in 0..LEVELS {
+            let (node, single) = (self.asm.label(), self.asm.label());
+            let asm = &mut self.asm;
+            asm.mov(R1, R9);
+            asm.alu(AluOp::And, R1, 3);
+            asm.jump_if(Cond::Eq, R1, 2, node);
+            // The head itself is the entry of a file of one page.
+            if level == 0 {
+                asm.jump_if(Cond::Ne, R8, 0, self.out);
+            }
+            asm.jump(folio);
+            asm.bind(node);
+            asm.jump_if(Cond::Le, R9, NODES, self.out);
+            asm.mov(R7, R9);
+            asm.add(R7, -2);
+            self.word(R2, R7, self.pages.node_shift);
+            let asm = &mut self.asm;
+            asm.alu(AluOp::And, R2, 63);
+            asm.mov(R1, R8);
+            asm.alu(AluOp::Rsh, R1, R2);
+            if level == 0 {
+                asm.jump_if(Cond::Gt, R1, 63, self.out);
+            }
+            asm.alu(AluOp::And, R1, 63);
+            self.entry();
+            // Another slot has the entry of all of a large folio's.
+            let asm = &mut self.asm;
+            asm.mov(R1, R9);
+            asm.alu(AluOp::And, R1, 3);
+            asm.jump_if(Cond::Ne, R1, 2, single);
+            asm.jump_if(Cond::Ge, R9, SIBLINGS, single);
+            asm.mov(R1, R9);
+            asm.alu(AluOp::Rsh, R1, 2);
+            self.entry();
+            self.asm.bind(single);
+            // Read anew, so that what the verifier learnt of it does not multiply its paths.
+            self.asm.load(Size::DW, R9, R10, -16);
+            self.word(R9, R9, 0);
+        }
+        self.asm.mov(R1, R9);
+        self.asm.alu(AluOp::And, R1, 3);
+        self.asm.jump_if(Cond::Eq, R1, 2, self.out);
+    }
+
+    /// `r9` = address of the wanted bytes, from the folio in r9.
+    fn address(&mut self) {
+        let out = self.out;
+        let asm = &mut self.asm;
+        // Neither nothing nor a mark of what was there.
+        asm.mov(R1, R9);
+        asm.alu(AluOp::And, R1, 3);
+        asm.jump_if(Cond::Ne, R1, 0, out);
+        asm.jump_if(Cond::Eq, R9, 0, out);
+        asm.store(Size::DW, R10, -24, R9);
+        self.word(R1, R9, self.pages.folio_flags);
+        self.asm.alu(AluOp::Rsh, R1, self.pages.uptodate as i32);
+        self.asm.alu(AluOp::And, R1, 1);
+        self.asm.jump_if(Cond::Eq, R1, 0, out);
+        self.word(R1, R9, self.pages.folio_index);
+        let asm = &mut self.asm;
+        asm.alu(AluOp::Sub, R8, R1);
+        asm.jump_if(Cond::Gt, R8, MOST_PAGES, out);
+        asm.ld_data(R2, Section::Bss, 0);
+        asm.load(Size::DW, R1, R2, shared::PAGES as i16);
+        asm.load(Size::DW, R2, R2, shared::MEMORY as i16);
+        asm.jump_if(Cond::Eq, R1, 0, out);
+        asm.alu(AluOp::Sub, R9, R1);
+        asm.alu(AluOp::Div, R9, self.pages.page_size as i32);
+        asm.add(R9, R8);
+        asm.alu(AluOp::Mul, R9, PAGE);
+        asm.add(R9, R2);
+        asm.load(Size::DW, R1, R6, slot::ADDR);
+        asm.alu(AluOp::And, R1, PAGE - 1);
+        asm.add(R9, R1);
+    }
+}
+
+/// `user_vma(task, vma, slots)`: where the slots' page is in the cache of the mapping's file.
+fn user_vma(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
+    let mut asm = Asm::new("user_vma", &["task", "vma", "slots"]);
+    let (out, readable) = (asm.label(), asm.label());
+    let word = |word: u32| (plan.scratch.page + word) as i16;
+    asm.mov(R6, R3);
+    asm.mov(R7, R2);
+    let mut w = Walk { asm, pages, out };
+    w.word(R1, R7, pages.vma_flags);
+    w.asm.mov(R2, R1);
+    w.asm.alu(AluOp::And, R2, VM_READ);
+    w.asm.jump_if(Cond::Ne, R2, 0, readable);
+    w.asm.load(Size::DW, R1, R6, slot::BLOCK);
+    w.asm.store(Size::DW, R1, word(found::STATUS), status::BAD);
+    w.asm.jump(out);
+    w.asm.bind(readable);
+    w.asm.alu(AluOp::And, R1, VM_SPECIAL);
+    w.asm.jump_if(Cond::Ne, R1, 0, out);
+    // Pages of its own, which the cache does not have.
+    w.word(R1, R7, pages.vma_anon);
+    w.asm.jump_if(Cond::Ne, R1, 0, out);
+    // The page's number in the file.
+    w.word(R1, R7, pages.vma_start);
+    w.asm.load(Size::DW, R8, R6, slot::ADDR);
+    w.asm.alu(AluOp::Sub, R8, R1);
+    w.asm.alu(AluOp::Rsh, R8, PAGE.trailing_zeros() as i32);
+    w.word(R1, R7, pages.vma_pgoff);
+    w.asm.add(R8, R1);
+    w.word(R9, R7, pages.vma_file);
+    w.asm.jump_if(Cond::Eq, R9, 0, out);
+    w.word(R9, R9, pages.file_mapping);
+    w.asm.jump_if(Cond::Eq, R9, 0, out);
+    w.asm.add(R9, pages.mapping_head as i32);
+    w.asm.load(Size::DW, R1, R6, slot::BLOCK);
+    w.asm.store(Size::DW, R1, word(found::HEAD), R9);
+    w.asm.store(Size::DW, R1, word(found::INDEX), R8);
+    w.asm.store(Size::DW, R1, word(found::STATUS), status::READ);
+    let mut asm = w.asm;
+    asm.bind(out);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// `user_page(head, index, address, bytes, done)`: reads bytes of a page of a file's cache to
+/// behind those that are done; not 0 where it could not. Verified once, since its parameters
+/// are numbers. What it reads is freed by RCU, under which tracing programs run.
+fn user_page(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, String> {
+    let names = ["head", "index", "address", "bytes", "done"];
+    let mut asm = Asm::new(USER_PAGE, &names);
+    let (out, folio) = (asm.label(), asm.label());
+    // The callback's slots, below what the walk keeps.
+    let here = -24 - slot::SIZE;
+    let given = [(slot::ADDR, R3), (slot::LEN, R4), (slot::DONE, R5)];
+    for (slot, reg) in given {
+        asm.store(Size::DW, R10, here + slot, reg);
+    }
+    asm.mov(R6, R10);
+    asm.add(R6, i32::from(here));
+    asm.mov(R9, R1);
+    asm.mov(R8, R2);
+    let mut w = Walk { asm, pages, out };
+    w.asm.store(Size::DW, R10, -16, R9);
+    w.word(R9, R9, 0);
+    w.descend(folio);
+    w.asm.bind(folio);
+    w.address();
+    block(&mut w.asm, plan, cpus, R7, out);
+    destination(&mut w.asm, plan, R7, (R6, 0), out);
+    w.asm.mov(R3, R9);
+    w.asm.call(Helper::ProbeReadKernel);
+    w.asm.jump_if(Cond::Ne, R0, 0, out);
+    // Still the file's page?
+    w.asm.load(Size::DW, R9, R10, -16);
+    w.word(R1, R9, 0);
+    w.asm.load(Size::DW, R2, R10, -24);
+    w.asm.jump_if(Cond::Ne, R1, R2, out);
+    let mut asm = w.asm;
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(out);
+    asm.mov(R0, 1);
+    asm.exit();
+    asm.separate();
+    asm.finish().map_err(|e| e.to_string())
+}

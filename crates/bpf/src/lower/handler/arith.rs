@@ -1,0 +1,168 @@
+//! Numbers.
+
+use spile_ir::{BinOp, Reg as IrReg, UnOp, Val};
+
+use crate::isa::asm::Asm;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Src};
+use crate::layout::ErrorKind;
+use crate::lower::{Gen, Res};
+use crate::regalloc::Home;
+
+/// The condition of a comparison.
+pub(in crate::lower) fn condition(op: BinOp) -> Option<Cond> {
+    Some(match op {
+        BinOp::Eq => Cond::Eq,
+        BinOp::Ne => Cond::Ne,
+        BinOp::Lt => Cond::Slt,
+        BinOp::Le => Cond::Sle,
+        BinOp::Gt => Cond::Sgt,
+        BinOp::Ge => Cond::Sge,
+        _ => return None,
+    })
+}
+
+/// The machine's operation.
+fn operation(op: BinOp) -> Option<AluOp> {
+    Some(match op {
+        BinOp::Add => AluOp::Add,
+        BinOp::Sub => AluOp::Sub,
+        BinOp::Mul => AluOp::Mul,
+        BinOp::And => AluOp::And,
+        BinOp::Or => AluOp::Or,
+        BinOp::Xor => AluOp::Xor,
+        BinOp::Shl => AluOp::Lsh,
+        BinOp::Shr => AluOp::Arsh,
+        BinOp::UShr => AluOp::Rsh,
+        _ => return None,
+    })
+}
+
+impl Gen<'_> {
+    pub(in crate::lower) fn unary(&mut self, dst: IrReg, op: UnOp, a: Val) -> Res {
+        self.long_into(a, R0)?;
+        match op {
+            UnOp::Neg => self.asm.neg(R0),
+            UnOp::BitNot => self.asm.alu(AluOp::Xor, R0, -1),
+            UnOp::Not => self.truth(Cond::Eq, Src::Imm(0)),
+        }
+        self.set_long(dst, R0)
+    }
+
+    /// `r0 = r0 cond b`, as 0 or 1.
+    fn truth(&mut self, cond: Cond, b: Src) {
+        let yes = self.asm.label();
+        let end = self.asm.label();
+        self.asm.jump_if(cond, R0, b, yes);
+        self.asm.mov(R0, 0);
+        self.asm.jump(end);
+        self.asm.bind(yes);
+        self.asm.mov(R0, 1);
+        self.asm.bind(end);
+    }
+
+    pub(in crate::lower) fn binary(&mut self, dst: IrReg, op: BinOp, a: Val, b: Val) -> Res {
+        if let Some(cond) = condition(op) {
+            self.long_into(a, R0)?;
+            let b = self.long(b, R1)?;
+            self.truth(cond, b);
+            return self.set_long(dst, R0);
+        }
+        let alu = operation(op).ok_or("no such operation")?;
+        // The verifier refuses constant shifts of 64 and more; in registers the low six bits
+        // count, which is what is wanted.
+        let b = match (alu, b) {
+            (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Val::Imm(n)) => Val::Imm(n & 63),
+            _ => b,
+        };
+        let b = self.long(b, R1)?;
+        // Right in the result's register where that does not spoil the other operand.
+        let target = match self.home(dst) {
+            Home::Reg(r) if b != Src::Reg(r) => r,
+            _ => R0,
+        };
+        self.long_into(a, target)?;
+        if let (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Src::Reg(r)) = (alu, b) {
+            self.asm.mov(R2, r);
+            self.asm.alu(AluOp::And, R2, 63);
+            self.asm.alu(alu, target, R2);
+        } else {
+            self.asm.alu(alu, target, b);
+        }
+        self.set_long(dst, target)
+    }
+
+    /// Signed division by way of the unsigned one: the signed instruction needs Linux 6.6.
+    pub(in crate::lower) fn divide(&mut self, dst: IrReg, op: BinOp, a: Val, b: Val) -> Res {
+        if b == Val::Imm(0) {
+            self.fail_now(ErrorKind::DivisionByZero);
+            return Ok(());
+        }
+        if let Val::Imm(n) = b
+            && self.divide_by(dst, op, a, n)?
+        {
+            return Ok(());
+        }
+        self.long_into(a, R0)?;
+        self.long_into(b, R1)?;
+        if !matches!(b, Val::Imm(_)) {
+            let fail = self.fail_label(ErrorKind::DivisionByZero);
+            self.asm.jump_if(Cond::Eq, R1, 0, fail);
+        }
+        let alu = if op == BinOp::Div {
+            AluOp::Div
+        } else {
+            AluOp::Mod
+        };
+        match self.shares() {
+            true => self.divide_once(alu)?,
+            false => signed(self.asm, alu),
+        }
+        self.set_long(dst, R0)
+    }
+
+    /// The same by a constant, which the kernel need not compare with 0; false where it is too
+    /// large.
+    fn divide_by(&mut self, dst: IrReg, op: BinOp, a: Val, b: i64) -> Res<bool> {
+        let Ok(divisor @ 1..) = i32::try_from(b.unsigned_abs()) else {
+            return Ok(false);
+        };
+        self.long_into(a, R0)?;
+        self.asm.mov(R3, R0);
+        self.asm.alu(AluOp::Arsh, R3, 63);
+        self.asm.alu(AluOp::Xor, R0, R3);
+        self.asm.alu(AluOp::Sub, R0, R3);
+        if op == BinOp::Div {
+            self.asm.alu(AluOp::Div, R0, divisor);
+            if b < 0 {
+                self.asm.alu(AluOp::Xor, R3, -1);
+            }
+        } else {
+            self.asm.alu(AluOp::Mod, R0, divisor);
+        }
+        self.asm.alu(AluOp::Xor, R0, R3);
+        self.asm.alu(AluOp::Sub, R0, R3);
+        self.set_long(dst, R0)?;
+        Ok(true)
+    }
+}
+
+/// `r0 = r0 / r1`, or the rest, with signs; r1 is not 0. Loses r2 and r3.
+pub(in crate::lower) fn signed(asm: &mut Asm, op: AluOp) {
+    // r2: the result is negative (in its top bit).
+    asm.mov(R2, R0);
+    if op == AluOp::Div {
+        asm.alu(AluOp::Xor, R2, R1);
+    }
+    for reg in [R0, R1] {
+        // |x| = (x ^ s) - s with s = x >> 63; MIN is 2^63, right for unsigned division.
+        asm.mov(R3, reg);
+        asm.alu(AluOp::Arsh, R3, 63);
+        asm.alu(AluOp::Xor, reg, R3);
+        asm.alu(AluOp::Sub, reg, R3);
+    }
+    asm.alu(op, R0, R1);
+    asm.alu(AluOp::Arsh, R2, 63);
+    asm.alu(AluOp::Xor, R0, R2);
+    asm.alu(AluOp::Sub, R0, R2);
+}

@@ -1,0 +1,168 @@
+//! Activations of functions that can call themselves, and errors that pass through calls
+//! (see [`spile_ir::opt::flatten`]).
+
+use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
+
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
+use crate::layout::{ErrorKind, RecordShape, RecordWhat};
+use crate::lower::text::output::Field;
+use crate::lower::{Gen, Res, Text};
+use crate::plan::iterators::state;
+
+/// Fields of a [`RecordWhat::Rethrown`]; `max` is the type of the longest string.
+pub(crate) fn fields(max: Ty) -> Vec<Ty> {
+    let mut fields = vec![Ty::Long; 3 + MAX_CALLERS + 1];
+    fields.push(max);
+    fields
+}
+
+/// Bytes of registers that an activation keeps in this body.
+pub(in crate::lower) fn saved_bytes(body: &Body) -> u32 {
+    let end = |inst: &Inst| match inst {
+        Inst::Save {
+            src: Val::Reg(r),
+            at,
+        } => at + body.regs[r.index()].size(),
+        _ => 0,
+    };
+    let insts = body.insts();
+    insts.map(end).max().unwrap_or(0)
+}
+
+/// Bytes that an activation keeps at most: registers, then iterators.
+pub(crate) fn kept_bytes(body: &Body) -> u32 {
+    let mut insts = body.insts();
+    match insts.any(|i| matches!(i, Inst::Enter)) {
+        true => saved_bytes(body) + body.iters * state::BYTES,
+        false => 0,
+    }
+}
+
+impl Gen<'_> {
+    /// The limit, as what is compared with.
+    pub(in crate::lower) fn nesting(&self) -> i32 {
+        self.program.limits.maxnesting.min(i32::MAX as u32) as i32
+    }
+
+    pub(in crate::lower) fn activation(&mut self, inst: &Inst) -> Res {
+        let depth = self.plan.scratch.depth;
+        match inst {
+            Inst::Enter => {
+                let fail = self.fail_label(ErrorKind::MaxNesting);
+                self.load(R1, depth);
+                self.asm.jump_if(Cond::Ge, R1, self.nesting(), fail);
+                self.asm.add(R1, 1);
+                self.store(depth, R1);
+                self.keep_iterators(false);
+                Ok(())
+            }
+            Inst::Leave => {
+                self.keep_iterators(true);
+                self.load(R1, depth);
+                self.asm.add(R1, -1);
+                self.store(depth, R1);
+                Ok(())
+            }
+            Inst::Save { src, at } => self.save(*src, *at),
+            Inst::Restore { dst, at } => self.restore(*dst, *at),
+            _ => Err("not about activations".into()),
+        }
+    }
+
+    /// `reg` = address of a byte of what the last activation keeps; loses no other.
+    pub(in crate::lower) fn kept(&mut self, reg: Reg, at: u32) {
+        let scratch = self.plan.scratch;
+        self.load(reg, scratch.depth);
+        self.asm.add(reg, -1);
+        // Never so; tells the verifier.
+        self.asm.jump_if(Cond::Ge, reg, self.nesting(), self.done);
+        self.asm.alu(AluOp::Mul, reg, scratch.kept_size as i32);
+        self.asm.add(reg, (scratch.kept + at) as i32);
+        self.asm.add(reg, R7);
+    }
+
+    fn save(&mut self, src: Val, at: u32) -> Res {
+        if self.ty(src)? == Ty::Long {
+            self.kept(R2, at);
+            let value = self.long(src, R1)?;
+            self.asm.store(Size::DW, R2, 0, value);
+            return Ok(());
+        }
+        let text = self.text(src)?;
+        self.kept(R1, at);
+        self.asm.mov(R2, text.width() as i32);
+        self.text_addr(R3, &text);
+        self.asm.call(Helper::ProbeReadKernel);
+        Ok(())
+    }
+
+    fn restore(&mut self, dst: spile_ir::Reg, at: u32) -> Res {
+        if self.body.regs[dst.index()] == Ty::Long {
+            self.kept(R2, at);
+            self.asm.load(Size::DW, R1, R2, 0);
+            return self.set_long(dst, R1);
+        }
+        if let Some((off, width)) = self.slot(dst)? {
+            self.kept(R3, at);
+            self.addr(R1, off);
+            self.asm.mov(R2, width as i32);
+            self.asm.call(Helper::ProbeReadKernel);
+        }
+        Ok(())
+    }
+
+    /// Adds a caller to the current error, which goes on to the next catch block or ends the
+    /// handler.
+    pub(in crate::lower) fn rethrow(&mut self) -> Res {
+        let scratch = self.plan.scratch;
+        let full = self.asm.label();
+        self.load(R1, scratch.err_callers);
+        self.asm.jump_if(Cond::Ge, R1, MAX_CALLERS as i32, full);
+        self.asm.mov(R2, R1);
+        self.asm.alu(AluOp::Lsh, R2, 3);
+        self.asm.add(R2, scratch.err_callers as i32 + 8);
+        self.asm.add(R2, R7);
+        self.asm.store(Size::DW, R2, 0, self.site.0 as i32);
+        self.asm.add(R1, 1);
+        self.store(scratch.err_callers, R1);
+        self.asm.bind(full);
+        if let Some(catch) = self.catch {
+            let label = self.way_to(catch);
+            self.always(label);
+            return Ok(());
+        }
+        let max = self.plan.max_string;
+        let shape = RecordShape {
+            what: RecordWhat::Rethrown {
+                kinds: self.kinds().to_vec(),
+                handler: self.handler,
+            },
+            fields: fields(Ty::Str(max as u16)),
+            words: 0,
+        };
+        self.piece(shape, &mut |g, i| {
+            let word = match i {
+                0 => scratch.err_id,
+                1 => scratch.err_site,
+                2 => scratch.err_callers,
+                i if i < 3 + MAX_CALLERS => scratch.err_callers + 8 * (i as u32 - 2),
+                i if i == 3 + MAX_CALLERS => scratch.err_aux,
+                _ => {
+                    let off = scratch.err_text;
+                    return Ok(Field::Text(Text::Slot { off, width: max }));
+                }
+            };
+            g.load(R1, word);
+            if i == 0 {
+                g.asm.add(R1, -1);
+            }
+            Ok(Field::Long(Src::Reg(R1)))
+        })?;
+        self.count_error();
+        let done = self.done;
+        self.always(done);
+        Ok(())
+    }
+}

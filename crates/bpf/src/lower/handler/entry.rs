@@ -1,0 +1,721 @@
+//! What stands around a handler's body: dispatch, the pure prefix, the checks at entry,
+//! locks, counters, and the way out.
+
+use spile_ir::storage::Storage;
+use spile_ir::{
+    BlockId, Event, GlobalId, Inst, NrSet, Space, Term, Ty, Val, intrinsics::Intrinsic,
+};
+
+use crate::isa::asm::{Asm, Function, Label};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
+use crate::layout::{Place, Preemption, counters, percpu, shared};
+use crate::lower::{CTX, GEN, Gen, NR, Res, TASK, VERDICT};
+use crate::programs::critical_section;
+use crate::regalloc::Home;
+
+/// Most tries for a lock that the verifier is made to follow.
+const MAX_TRIES: u32 = 1000;
+
+/// What a handler writes into a lock. (The controller writes more than 32 bits.)
+pub(crate) const HELD: i32 = 1;
+
+/// What `try_lock` gives: the lock is taken, or the controller holds it and this hit is in one of its
+/// own threads. Else 0.
+const GOT: i32 = 1;
+const OWN: i32 = 2;
+
+/// How long a try for a lock may take (TRYLOCKDELAY).
+const TRYLOCK_DELAY_NS: u32 = 10_000;
+
+/// Most numbers that are carried from the leading tests to the rest: what is left of five
+/// arguments.
+const MAX_CARRIED: usize = 3;
+
+/// A handler in two: its leading tests stay in the program, which needs no register that has
+/// to be saved for them, and the rest is a subprogram. Measured on 6.18 (AMD, return thunks) for
+/// `if (pid() != target()) next`, over an empty program: 17 ns with the rest in the same
+/// function, 5 to 10 with the rest apart, of which 5 to 7 are the one call of a helper.
+pub(crate) struct Split {
+    /// The block to go on with.
+    first: BlockId,
+    /// Numbers that the rest reads.
+    pub carried: Vec<spile_ir::Reg>,
+    /// Whether the tests ask which system call it is.
+    pub asks: bool,
+    /// Whether the rest gets the current task from the tests.
+    pub task: bool,
+}
+
+/// What is on the stack where a handler begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Known {
+    /// The number of the system call,
+    pub number: bool,
+    /// but only behind the handler's leading tests.
+    pub late: bool,
+    /// The current task.
+    pub task: bool,
+    /// The number is asked for where it is wanted (see [`Gen::asks_late`]).
+    pub asked: bool,
+}
+
+/// A leading test.
+struct Step {
+    at: BlockId,
+    go_on: BlockId,
+    /// The block that ends the handler.
+    end: BlockId,
+}
+
+impl Gen<'_> {
+    /// The whole handler. The context and, in events of system calls, the number are on the
+    /// stack; the code ends at `out`, which the caller binds. `wanted`: only events that the
+    /// handler wants come here.
+    pub(crate) fn handler(&mut self, out: Label, wanted: bool) -> Res {
+        let event = &self.program.handlers[self.handler.index()].event;
+        if let (Event::SysEnter(set) | Event::SysExit(set), false) = (event, wanted) {
+            self.dispatch(set, out);
+        }
+        self.prepare()?;
+        let first = self.prefix(out)?;
+        self.rest(first, out)
+    }
+
+    /// What has to be known and done before any block.
+    fn prepare(&mut self) -> Res {
+        self.ticking = self.must_tick();
+        for r in self.alloc.undefined.clone() {
+            if matches!(self.home(r), Home::Reg(_) | Home::Stack(_)) {
+                self.set_long(r, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The handler from a block on.
+    fn rest(&mut self, first: BlockId, out: Label) -> Res {
+        let order = self.reachable(first);
+        self.keep_task(&order);
+        let preemption = self.preemption();
+        let end = match preemption {
+            Some(_) => self.asm.label(),
+            None => out,
+        };
+        if let Some(p) = preemption {
+            self.asm.call_kfunc(p.off);
+        }
+        self.enter(end)?;
+        self.clear_undefined()?;
+        self.clear_tokens();
+        match self.alloc.resume.is_empty() {
+            true => self.blocks(&order)?,
+            false => self.in_steps(first, &order)?,
+        }
+        self.finish_cold()?;
+        self.asm.bind(self.done);
+        self.leave()?;
+        if let Some(p) = preemption {
+            self.asm.bind(end);
+            self.asm.call_kfunc(p.on);
+        }
+        Ok(())
+    }
+
+    /// How preemption is turned off at code of programs, where BPF programs run with it on. A
+    /// thread that is switched out in a handler leaves the processor marked busy and its locks
+    /// taken, and each hit there is skipped until it runs again: thousands, in a slice of time.
+    /// At tracepoints, which are the same since 6.19, it would not help: the kernel itself skips
+    /// a program that another thread is in, and would switch where preemption is turned on again.
+    fn preemption(&self) -> Option<Preemption> {
+        let event = &self.program.handlers[self.handler.index()].event;
+        let user = matches!(event, Event::Code(probe) if probe.space == Space::User);
+        self.options.features.preemption.filter(|_| user)
+    }
+
+    /// Gets the current task once where several instructions want it.
+    fn keep_task(&mut self, order: &[BlockId]) {
+        if self.late_number || self.task_wanted(order) > 1 {
+            self.hold_task();
+        }
+    }
+
+    /// How many instructions of these blocks want the current task.
+    fn task_wanted(&self, order: &[BlockId]) -> usize {
+        let insts = order
+            .iter()
+            .flat_map(|b| &self.body.blocks[b.index()].insts);
+        let wants = |i: &Inst| match i {
+            Inst::Intr { f, .. } => f.info().task,
+            i => self.task_field(i).is_some(),
+        };
+        insts.filter(|(i, _)| wants(i)).count()
+    }
+
+    /// Whether this handler, the only one of its program, had better ask for the system call's number
+    /// where it wants it: at exits that takes the call of a helper.
+    pub(crate) fn asks_late(&self) -> bool {
+        let event = &self.program.handlers[self.handler.index()].event;
+        let insts = self.body.blocks.iter().flat_map(|b| &b.insts);
+        let mut asking = insts.filter_map(|(i, _)| match i {
+            Inst::Intr { f, .. } if crate::lower::of_number(*f) => Some(*f),
+            _ => None,
+        });
+        matches!(event, Event::SysExit(NrSet::All))
+            && self.alloc.resume.is_empty()
+            && asking.next() == Some(Intrinsic::SysNr)
+            && asking.next().is_none()
+    }
+
+    /// Where the handler can be cut in two: behind its leading tests.
+    pub(crate) fn split(&mut self) -> Option<Split> {
+        self.ticking = self.must_tick();
+        if self.facts.decides() {
+            return None;
+        }
+        let path = self.early_path();
+        let first = path.last()?.go_on;
+        let mut read = vec![false; self.body.regs.len()];
+        for b in self.reachable(first) {
+            let block = &self.body.blocks[b.index()];
+            let mut mark = |v: Val| {
+                if let Val::Reg(r) = v {
+                    read[r.index()] = true;
+                }
+            };
+            block
+                .insts
+                .iter()
+                .for_each(|(i, _)| i.for_each_use(&mut mark));
+            block.term.for_each_use(&mut mark);
+        }
+        let mut carried: Vec<spile_ir::Reg> = path
+            .iter()
+            .flat_map(|step| &self.body.blocks[step.at.index()].insts)
+            .filter_map(|(i, _)| i.dst())
+            .filter(|r| read[r.index()])
+            .collect();
+        carried.sort_unstable_by_key(|r| r.index());
+        carried.dedup();
+        let asks = path
+            .iter()
+            .any(|step| crate::lower::asks_number(&self.body.blocks[step.at.index()]));
+        let task = carried.len() < MAX_CARRIED && self.task_wanted(&self.reachable(first)) > 0;
+        (carried.len() <= MAX_CARRIED).then_some(Split {
+            first,
+            carried,
+            asks,
+            task,
+        })
+    }
+
+    /// The leading tests, with what is carried on their numbers to the subprogram.
+    pub(crate) fn early(&mut self, split: &Split, known: Known, sub: &str, out: Label) -> Res {
+        let event = &self.program.handlers[self.handler.index()].event;
+        if let Event::SysEnter(set) | Event::SysExit(set) = event {
+            self.dispatch(set, out);
+        }
+        let entry = matches!(event, Event::SysEnter(_));
+        self.prepare()?;
+        if split.task {
+            self.hold_task();
+        }
+        self.prefix(out)?;
+        if known.late {
+            self.number(entry)?;
+        }
+        let number = known.number;
+        let mut to = [R1, R2, R3, R4, R5].into_iter();
+        let stack = [(CTX, true), (NR, number)];
+        for (slot, reg) in stack.iter().filter(|s| s.1).zip(&mut to) {
+            self.asm.load(Size::DW, reg, R10, slot.0);
+        }
+        for (r, reg) in split.carried.iter().zip(&mut to) {
+            self.long_into(Val::Reg(*r), reg)?;
+        }
+        if let (true, Some(reg)) = (split.task, to.next()) {
+            self.asm.load(Size::DW, reg, R10, TASK);
+        }
+        self.asm.call_sub(sub);
+        Ok(())
+    }
+
+    /// The subprogram behind the tests.
+    pub(crate) fn late(&mut self, split: &Split, number: bool, out: Label) -> Res {
+        self.prepare()?;
+        let from = [R1, R2, R3, R4, R5].into_iter();
+        let mut from = from.skip(1 + usize::from(number));
+        for (r, reg) in split.carried.iter().zip(&mut from) {
+            self.set_long(*r, reg)?;
+        }
+        if let (true, Some(reg)) = (split.task, from.next()) {
+            self.asm.store(Size::DW, R10, TASK, reg);
+            self.task_kept = true;
+        }
+        self.rest(split.first, out)
+    }
+
+    /// The blocks that can run from `first` on, in order.
+    fn reachable(&self, first: BlockId) -> Vec<BlockId> {
+        let mut seen = vec![false; self.body.blocks.len()];
+        let mut todo = vec![first];
+        while let Some(b) = todo.pop() {
+            if !std::mem::replace(&mut seen[b.index()], true) {
+                let block = &self.body.blocks[b.index()];
+                block.term.for_each_target(|t| todo.push(t));
+                // A catch block that nothing jumps to must not be made.
+                if block.insts.iter().any(|(i, _)| self.jumps_to_catch(i)) {
+                    todo.extend(block.catch);
+                }
+            }
+        }
+        self.alloc
+            .order
+            .iter()
+            .copied()
+            .filter(|b| seen[b.index()])
+            .collect()
+    }
+
+    fn jumps_to_catch(&self, inst: &Inst) -> bool {
+        match inst {
+            Inst::Tick { n } => self.ticking && *n > 0,
+            Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => {
+                inst.fallible(self.program)
+                    && self.place(*g).is_ok_and(|place| match place {
+                        Place::Hash { .. } => true,
+                        // What lies beside another's elements finds room with them.
+                        Place::PerCpuArray(array) => array.beside.of.is_none(),
+                        _ => false,
+                    })
+            }
+            Inst::Call { .. } => false,
+            Inst::Load { .. } if self.task_field(inst).is_some() => false,
+            _ => inst.fallible(self.program),
+        }
+    }
+
+    /// Leading tests of numbers that only decide whether the handler does anything at all run
+    /// before everything else: a hit that they turn away costs next to nothing. Gives the
+    /// block to go on with.
+    fn prefix(&mut self, out: Label) -> Res<BlockId> {
+        let mut first = BlockId(0);
+        for Step { at, go_on, end } in self.early_path() {
+            // The way out of the test is the handler's, not the block's.
+            let label = std::mem::replace(&mut self.labels[end.index()], out);
+            let entry = self.labels[at.index()];
+            self.asm.bind(entry);
+            self.here = at;
+            self.block(&self.body.blocks[at.index()], Some(go_on))?;
+            self.labels[end.index()] = label;
+            let next = self.labels[go_on.index()];
+            self.asm.bind(next);
+            first = go_on;
+        }
+        Ok(first)
+    }
+
+    /// The leading tests, in order.
+    fn early_path(&self) -> Vec<Step> {
+        let mut path = Vec::new();
+        let mut at = BlockId(0);
+        let predecessors = self.body.predecessors();
+        // Nor where the entry is part of a loop.
+        if self.options.timing || !predecessors[0].is_empty() {
+            return path;
+        }
+        loop {
+            let block = &self.body.blocks[at.index()];
+            let Term::Branch { then, els, .. } = block.term else {
+                break;
+            };
+            let plain = |b: BlockId| {
+                let block = &self.body.blocks[b.index()];
+                let nothing = |i: &Inst| matches!(i, Inst::Tick { .. });
+                matches!(block.term, Term::Ret(_)) && block.insts.iter().all(|(i, _)| nothing(i))
+            };
+            let (go_on, end) = match (plain(then), plain(els)) {
+                (true, false) => (els, then),
+                (false, true) => (then, els),
+                _ => break,
+            };
+            let joins = predecessors[go_on.index()].len() > 1;
+            // A step finds nothing but what is in the frame.
+            let lost = !self.alloc.resume.is_empty() && self.alloc.carries[go_on.index()];
+            if joins || lost || !self.early_block(block) {
+                break;
+            }
+            path.push(Step { at, go_on, end });
+            at = go_on;
+        }
+        path
+    }
+
+    /// Whether a block can run before entry: nothing but numbers, nothing that can fail.
+    fn early_block(&self, block: &spile_ir::Block) -> bool {
+        let low = |r: spile_ir::Reg| !matches!(self.home(r), Home::Frame(_));
+        let inst = |i: &Inst| {
+            let mut ok = i.dst().is_none_or(low);
+            i.for_each_use(|v| {
+                ok &= match v {
+                    Val::Reg(r) => low(r) && self.body.regs[r.index()] == Ty::Long,
+                    Val::Imm(_) => true,
+                    Val::Str(_) => false,
+                }
+            });
+            ok && match i {
+                Inst::Copy { .. } | Inst::Un { .. } => true,
+                Inst::Bin { .. } => !i.fallible(self.program),
+                Inst::Tick { .. } => !self.ticking,
+                Inst::GLoad { g, .. } => matches!(
+                    self.program.globals.get(g.index()).map(|g| g.storage),
+                    Some(Storage::Shared { lock: false })
+                ),
+                Inst::Intr { f, .. } => f.info().early,
+                _ => false,
+            }
+        };
+        let mut ok = block.insts.iter().all(|(i, _)| inst(i));
+        block
+            .term
+            .for_each_use(|v| ok &= matches!(v, Val::Reg(r) if low(r)));
+        ok
+    }
+
+    /// Whether MAXACTION has to be counted.
+    fn must_tick(&self) -> bool {
+        !self.alloc.resume.is_empty() || self.longest() > self.program.limits.maxaction
+    }
+
+    /// Statements on the longest way through a body without loops.
+    fn longest(&self) -> u64 {
+        let mut sum = vec![0u64; self.body.blocks.len()];
+        let mut longest = 0;
+        for id in &self.alloc.order {
+            let block = &self.body.blocks[id.index()];
+            let own: u64 = block
+                .insts
+                .iter()
+                .map(|(i, _)| {
+                    if let Inst::Tick { n } = i {
+                        u64::from(*n)
+                    } else {
+                        0
+                    }
+                })
+                .sum();
+            let total = sum[id.index()].saturating_add(own);
+            longest = longest.max(total);
+            for next in block.successors() {
+                sum[next.index()] = sum[next.index()].max(total);
+            }
+        }
+        longest
+    }
+
+    /// The locks that this handler needs: offsets in the shared block, in global order.
+    fn locks(&self) -> Vec<u32> {
+        let touched = |g: usize| self.facts.touches(GlobalId(g as u32));
+        let all = self.plan.globals.iter().enumerate();
+        all.filter_map(|(i, g)| g.as_ref()?.lock.filter(|_| touched(i)))
+            .collect()
+    }
+
+    pub(in crate::lower) fn uses_generation(&self) -> bool {
+        self.facts.globals().any(|g| {
+            let layout = self.plan.globals.get(g.index()).and_then(Option::as_ref);
+            layout.is_some_and(|l| match &l.place {
+                Place::PerCpuScalar { gen_stride, .. } => *gen_stride > 0,
+                Place::PerCpuArray(array) => array.double(),
+                _ => false,
+            })
+        })
+    }
+
+    /// Checks that the handler may run, and counts why not.
+    fn enter(&mut self, out: Label) -> Res {
+        let plan = self.plan;
+        let locks = self.locks();
+        if plan.crowded {
+            self.enter_apart(&locks, out)?;
+        } else {
+            self.enter_here(out);
+            self.lock(&locks, out)?;
+        }
+        let hits = self.counters() + counters::HITS;
+        let (base, disp) = self.at(R2, hits, 8);
+        self.asm.load(Size::DW, R1, base, disp);
+        self.asm.add(R1, 1);
+        self.asm.store(Size::DW, base, disp, R1);
+        if self.options.timing {
+            self.asm.call(Helper::KtimeGetNs);
+            self.store(plan.scratch.start, R0);
+        }
+        if self.uses_generation() {
+            self.shared(R1, shared::GENERATION);
+            self.asm.load(Size::DW, R1, R1, 0);
+            self.asm.alu(AluOp::And, R1, 1);
+            self.asm.store(Size::DW, R10, GEN, R1);
+        }
+        if self.facts.catches_message {
+            // Outside of a catch block the message is "", not that of an earlier hit.
+            self.store(plan.scratch.err_id, 0);
+        }
+        if self.facts.enters {
+            self.store(plan.scratch.depth, 0);
+        }
+        if self.facts.decides() {
+            self.store(plan.scratch.verdict, 1);
+        }
+        self.forget_match();
+        if self.ticking {
+            let n = self.program.limits.maxaction.min(i32::MAX as u64) as i32;
+            self.store(plan.scratch.ticks, n);
+        }
+        Ok(())
+    }
+
+    /// Finds this CPU's block and marks it busy.
+    fn enter_here(&mut self, out: Label) {
+        let free = self.asm.label();
+        self.shared(R1, shared::RUNNING);
+        self.asm.load(Size::DW, R1, R1, 0);
+        self.asm.jump_if(Cond::Eq, R1, 0, out);
+        self.asm.call(Helper::GetSmpProcessorId);
+        self.asm
+            .jump_if(Cond::Ge, R0, self.options.cpus as i32, out);
+        self.asm.alu(AluOp::Mul, R0, self.plan.stride as i32);
+        self.shared(R7, self.plan.shared_size);
+        self.asm.add(R7, R0);
+        self.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
+        self.asm.jump_if(Cond::Eq, R1, 0, free);
+        self.turned_away(out);
+        self.asm.bind(free);
+        let busy = self.handler.0 as i32 + 1;
+        self.asm.store(Size::DW, R7, percpu::BUSY as i16, busy);
+    }
+
+    /// Counts a hit on a processor that is busy, with the word that says so in r1, and goes to `out`.
+    pub(in crate::lower) fn turned_away(&mut self, out: Label) {
+        if self.plan.critical.is_some() {
+            let handler = self.asm.label();
+            self.asm
+                .jump_if(Cond::Ne, R1, critical_section::BUSY, handler);
+            self.count(percpu::SKIP_HELD);
+            self.asm.jump(out);
+            self.asm.bind(handler);
+        }
+        self.count(percpu::SKIP_REENTRANT);
+        self.asm.jump(out);
+    }
+
+    fn counters(&self) -> u32 {
+        match self.plan.handlers.get(self.handler.index()) {
+            Some(Some(info)) => info.counters,
+            _ => percpu::END,
+        }
+    }
+
+    /// Takes the locks in order; one that cannot be had gives back the others and skips.
+    pub(in crate::lower) fn lock(&mut self, locks: &[u32], out: Label) -> Res {
+        if locks.is_empty() {
+            return Ok(());
+        }
+        let tries = self.program.limits.maxtrylock.clamp(1, MAX_TRIES);
+        let waits = self.options.features.may_goto;
+        self.pool.sub("try_lock", |_| match waits {
+            true => wait_lock(tries),
+            false => try_lock(tries),
+        })?;
+        let mut missed = Vec::new();
+        for lock in locks {
+            let miss = self.asm.label();
+            self.shared(R1, *lock);
+            self.asm.mov(R2, HELD);
+            self.asm.call_sub("try_lock");
+            self.asm.jump_if(Cond::Ne, R0, GOT, miss);
+            missed.push((miss, *lock));
+        }
+        let locked = self.asm.label();
+        self.asm.jump(locked);
+        for (i, (miss, _)) in missed.iter().enumerate().rev() {
+            self.asm.bind(*miss);
+            if i > 0 {
+                self.unlock(missed[i - 1].1);
+            }
+        }
+        // Giving back the others has left r0 alone.
+        let (own, skipped) = (self.asm.label(), self.asm.label());
+        self.asm.jump_if(Cond::Eq, R0, OWN, own);
+        self.count(percpu::SKIP_LOCK);
+        self.asm.jump(skipped);
+        self.asm.bind(own);
+        self.count(self.own_hits());
+        self.asm.bind(skipped);
+        self.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
+        self.asm.jump(out);
+        self.asm.bind(locked);
+        Ok(())
+    }
+
+    /// Where hits in the controller's own threads are counted while it holds locks. What an interrupt
+    /// brings there, or a switch to another task, need not be its own.
+    pub(in crate::lower) fn own_hits(&self) -> u32 {
+        match &self.program.handlers[self.handler.index()].event {
+            Event::Tracepoint(name) if !name.starts_with("page_fault") => percpu::SKIP_HELD,
+            Event::Code(probe) if probe.space == Space::Kernel => percpu::SKIP_HELD,
+            Event::Netfilter(_) => percpu::SKIP_HELD,
+            _ => percpu::SKIP_OWN,
+        }
+    }
+
+    /// An exchange, and not a store, so that what was written before is seen before it.
+    pub(in crate::lower) fn unlock(&mut self, lock: u32) {
+        self.shared(R1, lock);
+        self.asm.mov(R2, 0);
+        self.asm.atomic(AtomicOp::Xchg, R1, 0, R2);
+    }
+
+    /// Frame registers that may be read before they are written.
+    fn clear_undefined(&mut self) -> Res {
+        self.close_unstarted();
+        for r in self.alloc.undefined.clone() {
+            if let Home::Frame(off) = self.home(r) {
+                let bytes = self.body.regs[r.index()].size();
+                self.fill_zero(self.plan.scratch.frame + off, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Unlocks, sends the output, takes the time.
+    fn leave(&mut self) -> Res {
+        if self.facts.decides() {
+            // An interrupt's handlers can have the CPU's block when this one has left it.
+            self.load(R1, self.plan.scratch.verdict);
+            self.asm.store(Size::DW, R10, VERDICT, R1);
+        }
+        self.give_back_records()?;
+        let locks = self.locks();
+        let sends = self.facts.prints || self.facts.fails || self.facts.ticks && self.ticking;
+        if self.plan.crowded && !self.options.timing && (sends || !locks.is_empty()) {
+            return self.leave_apart(&locks);
+        }
+        for lock in locks.into_iter().rev() {
+            self.unlock(lock);
+        }
+        if sends {
+            self.flush();
+        }
+        if self.options.timing {
+            self.timing();
+        }
+        self.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
+        Ok(())
+    }
+
+    fn timing(&mut self) {
+        self.asm.call(Helper::KtimeGetNs);
+        let (base, first) = self.at(R2, self.counters(), counters::SIZE);
+        let [sum, least, most, square] = [
+            counters::TIME_SUM,
+            counters::TIME_MIN,
+            counters::TIME_MAX,
+            counters::TIME_SQ,
+        ]
+        .map(|off| first + off as i16);
+        self.load(R1, self.plan.scratch.start);
+        self.asm.alu(AluOp::Sub, R0, R1);
+        let (store_min, no_min, no_max) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.load(Size::DW, R1, base, sum);
+        self.asm.add(R1, R0);
+        self.asm.store(Size::DW, base, sum, R1);
+        self.asm.load(Size::DW, R1, base, least);
+        self.asm.jump_if(Cond::Eq, R1, 0, store_min);
+        self.asm.jump_if(Cond::Le, R1, R0, no_min);
+        self.asm.bind(store_min);
+        self.asm.store(Size::DW, base, least, R0);
+        self.asm.bind(no_min);
+        self.asm.load(Size::DW, R1, base, most);
+        self.asm.jump_if(Cond::Ge, R1, R0, no_max);
+        self.asm.store(Size::DW, base, most, R0);
+        self.asm.bind(no_max);
+        self.asm.alu(AluOp::Mul, R0, R0);
+        self.asm.load(Size::DW, R1, base, square);
+        self.asm.add(R1, R0);
+        self.asm.store(Size::DW, base, square, R1);
+    }
+}
+
+/// `try_lock(word, holder)` where loops need no bound: waits for as long as SystemTap does. The
+/// deadline, and no counter, ends the loop, so that the verifier follows it once.
+fn wait_lock(tries: u32) -> Result<Function, String> {
+    let mut asm = Asm::new("try_lock", &["word", "holder"]);
+    let [again, late, got] = std::array::from_fn(|_| asm.label());
+    asm.mov(R0, 0);
+    asm.atomic(AtomicOp::CmpXchg, R1, 0, R2);
+    asm.jump_if(Cond::Eq, R0, 0, got);
+    asm.mov(R6, R1);
+    asm.mov(R7, R2);
+    unless_own(&mut asm);
+    asm.call(Helper::KtimeGetNs);
+    asm.mov(R8, R0);
+    asm.add(R8, (tries * TRYLOCK_DELAY_NS) as i32);
+    asm.bind(again);
+    asm.mov(R0, 0);
+    asm.atomic(AtomicOp::CmpXchg, R6, 0, R7);
+    asm.jump_if(Cond::Eq, R0, 0, got);
+    asm.call(Helper::KtimeGetNs);
+    asm.jump_if(Cond::Gt, R0, R8, late);
+    asm.may_goto(late);
+    asm.jump(again);
+    asm.bind(late);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(got);
+    asm.mov(R0, GOT);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// Behind a look at a lock that is held, its word in r0: leaves the subprogram with [`OWN`] where
+/// this thread is one of the controller that holds it. That waits for the hit and not the hit for
+/// it: its own system calls and page faults hit probes as well, and interrupts while it runs.
+fn unless_own(asm: &mut Asm) {
+    let other = asm.label();
+    asm.mov(R9, R0);
+    asm.alu(AluOp::Rsh, R9, 32);
+    asm.jump_if(Cond::Eq, R9, 0, other);
+    asm.call(Helper::GetCurrentPidTgid);
+    asm.alu(AluOp::Rsh, R0, 32);
+    asm.jump_if(Cond::Ne, R0, R9, other);
+    asm.mov(R0, OWN);
+    asm.exit();
+    asm.bind(other);
+}
+
+/// `try_lock(word, holder)`: takes the lock, in at most `tries` tries without a pause. Gives [`GOT`], [`OWN`] or 0.
+fn try_lock(tries: u32) -> Result<Function, String> {
+    let mut asm = Asm::new("try_lock", &["word", "holder"]);
+    let (again, got) = (asm.label(), asm.label());
+    asm.mov(R0, 0);
+    asm.atomic(AtomicOp::CmpXchg, R1, 0, R2);
+    asm.jump_if(Cond::Eq, R0, 0, got);
+    asm.mov(R6, R1);
+    asm.mov(R7, R2);
+    unless_own(&mut asm);
+    asm.mov(R8, tries as i32);
+    asm.bind(again);
+    asm.mov(R0, 0);
+    asm.atomic(AtomicOp::CmpXchg, R6, 0, R7);
+    asm.jump_if(Cond::Eq, R0, 0, got);
+    asm.add(R8, -1);
+    asm.jump_if(Cond::Ne, R8, 0, again);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(got);
+    asm.mov(R0, GOT);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}

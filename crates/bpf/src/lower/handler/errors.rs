@@ -1,0 +1,263 @@
+//! Failing, catching, and the messages of caught errors.
+
+use spile_ir::{BlockId, Inst, Reg as IrReg, SiteId, Ty, Val};
+
+use crate::isa::asm::Label;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
+use crate::layout::{ErrorKind, RecordShape, RecordWhat, shared};
+use crate::lower::{Cold, Gen, Res};
+
+/// A place where an instruction fails, behind the handler's code.
+#[derive(Debug, Clone)]
+pub(crate) struct Fail {
+    label: Label,
+    kind: ErrorKind,
+    site: SiteId,
+    catch: Option<(BlockId, Label)>,
+}
+
+/// What an error carries beside its kind.
+fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
+    match kind {
+        ErrorKind::ReadFault | ErrorKind::KernelStrFault | ErrorKind::UserStrFault => {
+            Some(Ty::Long)
+        }
+        ErrorKind::Raised => Some(Ty::Str(max_string as u16)),
+        _ => None,
+    }
+}
+
+impl Gen<'_> {
+    /// Where to jump for an error at the instruction at hand. The caller has put the address
+    /// of a fault into the scratch word `err_aux`, the text of `error()` into `err_text`.
+    pub(in crate::lower) fn fail_label(&mut self, kind: ErrorKind) -> Label {
+        let catch = self.catch.map(|c| (c, self.way_to(c)));
+        let same = |c: &Cold| match c {
+            Cold::Fail(f) if f.kind == kind && f.site == self.site && f.catch == catch => {
+                Some(f.label)
+            }
+            _ => None,
+        };
+        if let Some(label) = self.cold.iter().find_map(same) {
+            return label;
+        }
+        let label = self.asm.label();
+        self.cold.push(Cold::Fail(Fail {
+            label,
+            kind,
+            site: self.site,
+            catch,
+        }));
+        label
+    }
+
+    /// Fails always. What follows stays reachable for the verifier.
+    pub(in crate::lower) fn fail_now(&mut self, kind: ErrorKind) {
+        let label = self.fail_label(kind);
+        self.always(label);
+    }
+
+    /// Jumps. What follows stays reachable for the verifier.
+    pub(in crate::lower) fn always(&mut self, label: Label) {
+        self.asm.mov(R0, 0);
+        self.asm.jump_if(Cond::Eq, R0, 0, label);
+    }
+
+    /// `err_aux = reg`; loses r5 where that is far.
+    pub(in crate::lower) fn set_aux(&mut self, reg: Reg) {
+        self.store(self.plan.scratch.err_aux, reg);
+    }
+
+    /// The code of a failure.
+    pub(in crate::lower) fn emit_fail(&mut self, fail: Fail) -> Res {
+        self.asm.bind(fail.label);
+        self.line(fail.site);
+        if let Some((_, label)) = fail.catch {
+            let id = self.error_id(fail.kind)?;
+            self.store(self.plan.scratch.err_id, id);
+            if self.facts.rethrows {
+                self.store(self.plan.scratch.err_site, fail.site.0 as i32);
+                self.store(self.plan.scratch.err_callers, 0);
+            }
+            self.asm.jump(label);
+            return Ok(());
+        }
+        let fields: Vec<Ty> = field(fail.kind, self.plan.max_string).into_iter().collect();
+        let shape = RecordShape {
+            what: RecordWhat::Error {
+                kind: fail.kind,
+                site: fail.site,
+                handler: self.handler,
+            },
+            fields: fields.clone(),
+            words: 0,
+        };
+        if self.shares() {
+            let record = self.pool.record(shape);
+            self.error_once(record, fields.first().copied())?;
+        } else {
+            let record = self.pool.record(shape);
+            self.error_piece(Src::Imm(record as i32), fields.first().copied())?;
+            self.count_error();
+        }
+        self.asm.jump(self.done);
+        Ok(())
+    }
+
+    /// The piece of output that tells of an error.
+    pub(in crate::lower) fn error_piece(&mut self, record: Src, field: Option<Ty>) -> Res {
+        let fields: Vec<Ty> = field.into_iter().collect();
+        let aux = self.plan.scratch.err_aux;
+        let err_text = self.plan.scratch.err_text;
+        let max = self.plan.max_string;
+        self.piece_of((record, 0), &fields, &mut |g, i| {
+            debug_assert_eq!(i, 0);
+            Ok(match field {
+                Some(Ty::Str(_)) => {
+                    crate::lower::text::output::Field::Text(crate::lower::Text::Slot {
+                        off: err_text,
+                        width: max,
+                    })
+                }
+                _ => {
+                    g.load(R1, aux);
+                    crate::lower::text::output::Field::Long(Src::Reg(R1))
+                }
+            })
+        })
+    }
+
+    /// Counts an error; one too many ends the session.
+    pub(in crate::lower) fn count_error(&mut self) {
+        self.shared(R1, 0);
+        self.asm.mov(R2, 1);
+        self.asm
+            .atomic(AtomicOp::FetchAdd, R1, shared::ERRORS as i16, R2);
+        let most = self.program.limits.maxerrors.min(i64::MAX as u64) as i64;
+        if most > 0 {
+            self.asm.imm(R3, most);
+            // r2: errors before this one.
+            self.asm.jump_if(Cond::Lt, R2, R3, self.done);
+        }
+        self.asm.store(Size::DW, R1, shared::EXIT as i16, 1);
+        self.asm.store(Size::DW, R1, shared::RUNNING as i16, 0);
+    }
+
+    /// What a catch block knows an error by: its place in [`Gen::kinds`], plus one.
+    fn error_id(&self, kind: ErrorKind) -> Res<i32> {
+        let at = self.kinds().iter().position(|k| *k == kind);
+        at.map(|i| i as i32 + 1).ok_or("an unknown error".into())
+    }
+
+    pub(in crate::lower) fn raise(&mut self, msg: Val) -> Res {
+        let text = self.text(msg)?;
+        self.copy_text(self.plan.scratch.err_text, self.plan.max_string, &text)?;
+        self.fail_now(ErrorKind::Raised);
+        Ok(())
+    }
+
+    /// The kinds of errors that can lead to a catch block, in a fixed order.
+    pub(in crate::lower) fn kinds(&self) -> &[ErrorKind] {
+        self.kinds.get_or_init(|| self.find_kinds())
+    }
+
+    fn find_kinds(&self) -> Vec<ErrorKind> {
+        let mut kinds = vec![
+            ErrorKind::DivisionByZero,
+            ErrorKind::EmptyAggregate,
+            ErrorKind::HistIndex,
+            ErrorKind::ReadFault,
+            ErrorKind::KernelStrFault,
+            ErrorKind::UserStrFault,
+            ErrorKind::Raised,
+            ErrorKind::MaxAction,
+            ErrorKind::MaxNesting,
+            ErrorKind::Counter,
+        ];
+        for block in &self.body.blocks {
+            for (inst, _) in &block.insts {
+                if let Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } = inst
+                    && !kinds.contains(&ErrorKind::Overflow(*g))
+                {
+                    kinds.push(ErrorKind::Overflow(*g));
+                }
+            }
+        }
+        if self.facts.decides() {
+            kinds.push(ErrorKind::Verdict);
+        }
+        kinds
+    }
+
+    /// Text of an error's message, before an address.
+    fn message(&self, kind: ErrorKind) -> String {
+        match kind {
+            ErrorKind::DivisionByZero => "division by 0".into(),
+            ErrorKind::EmptyAggregate => "empty aggregate".into(),
+            ErrorKind::HistIndex => "histogram index out of range".into(),
+            ErrorKind::ReadFault => "read fault at 0x".into(),
+            ErrorKind::KernelStrFault => "kernel string copy fault at 0x".into(),
+            ErrorKind::UserStrFault => "user string copy fault at 0x".into(),
+            ErrorKind::MaxAction => "MAXACTION exceeded".into(),
+            ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
+            ErrorKind::Counter => "the counter cannot be read".into(),
+            ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
+            ErrorKind::Raised => String::new(),
+            ErrorKind::Overflow(g) => match self.program.globals.get(g.index()) {
+                Some(global) if self.is_stats(g) => {
+                    format!("aggregation overflow in {}", global.name)
+                }
+                _ => "Array overflow, check MAXMAPENTRIES".into(),
+            },
+        }
+    }
+
+    /// `dst` = message of the error that led here. Any kind may have.
+    pub(in crate::lower) fn catch_msg(&mut self, dst: IrReg) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let kinds = self.kinds().to_vec();
+        let end = self.asm.label();
+        for (i, kind) in kinds.into_iter().enumerate() {
+            let next = self.asm.label();
+            self.load(R1, self.plan.scratch.err_id);
+            self.asm.jump_if(Cond::Ne, R1, i as i32 + 1, next);
+            match kind {
+                ErrorKind::Raised => {
+                    let text = crate::lower::Text::Slot {
+                        off: self.plan.scratch.err_text,
+                        width: self.plan.max_string,
+                    };
+                    self.copy_text(off, width, &text)?;
+                }
+                ErrorKind::ReadFault | ErrorKind::KernelStrFault | ErrorKind::UserStrFault => {
+                    let bytes = self.message(kind).into_bytes();
+                    self.build_message(off, width, &bytes)?;
+                }
+                _ => {
+                    let bytes: spile_ir::Bytes = self.message(kind).into_bytes().into();
+                    self.copy_text(off, width, &crate::lower::Text::Const { bytes })?;
+                }
+            }
+            self.asm.jump(end);
+            self.asm.bind(next);
+        }
+        self.fill_zero(off, width);
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    pub(in crate::lower) fn tick(&mut self, n: u32) -> Res {
+        if !self.ticking || n == 0 {
+            return Ok(());
+        }
+        let fail = self.fail_label(ErrorKind::MaxAction);
+        self.load(R1, self.plan.scratch.ticks);
+        self.asm.alu(AluOp::Sub, R1, n as i32);
+        self.store(self.plan.scratch.ticks, R1);
+        self.asm.jump_if(Cond::Slt, R1, 0, fail);
+        Ok(())
+    }
+}

@@ -1,0 +1,534 @@
+//! Subprograms that the verifier checks once, for all values of their numbers, and not anew for
+//! each call: what handlers do again and again, where there are many handlers or much code. They
+//! find the CPU's block themselves, and get strings as offsets in it.
+//!
+//! A call costs a hit two nanoseconds or three; the code in place would cost each statement tens
+//! of instructions that the verifier follows, on all ways that lead to it.
+
+use spile_ir::{Body, BodyFacts, GlobalId, Reg as IrReg, Ty, Val};
+
+use crate::isa::asm::{Asm, Label, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
+use crate::layout::{ErrorKind, ValueLayout, percpu};
+use crate::lower::handler::outline;
+use crate::lower::{GEN, Gen, Res, Text};
+use crate::regalloc::{Alloc, Home};
+
+/// Where a subprogram's numbers are while it runs; r7 is the CPU's block.
+const NUMBERS: [Reg; 3] = [R6, R8, R9];
+/// A subprogram's first number as an operand.
+pub(in crate::lower) const FIRST: Val = Val::Reg(IrReg(0));
+/// Result of an operation on an array that has room for no more.
+pub(in crate::lower) const FULL: i32 = 1;
+/// The bit of a string's number that says that it is a constant.
+const CONSTANT: i32 = 1 << 30;
+
+impl Gen<'_> {
+    /// Whether code at hand calls subprograms; they themselves do not.
+    pub(in crate::lower) fn shares(&self) -> bool {
+        self.plan.apart && !self.inside
+    }
+
+    /// Makes sure of a subprogram, whose result is 0 where the code does not set it and end.
+    pub(in crate::lower) fn once(
+        &mut self,
+        name: &str,
+        params: &[&'static str],
+        code: impl FnOnce(&mut Gen<'_>) -> Res,
+    ) -> Res {
+        if self.pool.subs.contains_key(name) {
+            return Ok(());
+        }
+        let mut asm = Asm::new(name, params);
+        asm.separate();
+        for (to, from) in NUMBERS.iter().zip([R1, R2, R3]).take(params.len()) {
+            asm.mov(*to, from);
+        }
+        let body = Body {
+            regs: vec![Ty::Long; NUMBERS.len()],
+            ..Body::default()
+        };
+        let alloc = Alloc {
+            homes: NUMBERS.map(Home::Reg).to_vec(),
+            ..Alloc::default()
+        };
+        let facts = BodyFacts::default();
+        let (program, options, plan) = (self.program, self.options, self.plan);
+        let mut sub = Gen::of(
+            &mut asm,
+            (program, options, plan),
+            self.pool,
+            self.handler,
+            (&body, &facts, &alloc),
+        );
+        sub.inside = true;
+        sub.current = self.current;
+        sub.asm.call(Helper::GetSmpProcessorId);
+        let done = sub.done;
+        sub.asm.jump_if(Cond::Ge, R0, options.cpus as i32, done);
+        outline::block(sub.asm, plan, R7);
+        code(&mut sub)?;
+        sub.finish_cold()?;
+        sub.asm.bind(done);
+        sub.asm.mov(R0, 0);
+        sub.asm.exit();
+        let function = asm.finish().map_err(|e| e.to_string())?;
+        self.pool.subs.insert(name.into(), function);
+        Ok(())
+    }
+
+    /// In a subprogram: ends it where a number is larger. The verifier learns the bound.
+    pub(in crate::lower) fn at_most(&mut self, reg: Reg, most: u32) {
+        let done = self.done;
+        self.asm.jump_if(Cond::Gt, reg, most as i32, done);
+    }
+
+    /// In a subprogram: ends it with this result.
+    pub(in crate::lower) fn give(&mut self, result: impl Into<Src>) {
+        self.asm.mov(R0, result);
+        self.asm.exit();
+    }
+
+    /// Whether a slot can be given to a subprogram.
+    fn in_reach(&self, off: u32, width: u32) -> bool {
+        off + width <= self.plan.scratch.out && width <= self.plan.max_string
+    }
+
+    // Records.
+
+    /// Sends an error's record of that shape: with nothing more, the address in `err_aux`, or
+    /// the text in `err_text`.
+    pub(in crate::lower) fn error_once(&mut self, record: u32, field: Option<Ty>) -> Res {
+        let name = match field {
+            None => "error",
+            Some(Ty::Long) => "error_at",
+            Some(Ty::Str(_)) => "error_text",
+        };
+        self.once(name, &["record"], |g| {
+            g.error_piece(Src::Reg(R6), field)?;
+            g.count_error();
+            Ok(())
+        })?;
+        self.asm.mov(R1, record as i32);
+        self.asm.call_sub(name);
+        Ok(())
+    }
+
+    /// What all positions in the output buffer fit in, that behind its end too.
+    fn out_mask(&self) -> i32 {
+        (self.plan.scratch.out_size + 1).next_power_of_two() as i32 - 1
+    }
+
+    /// `r4` = position behind the number of a new piece of at most `room` bytes.
+    pub(in crate::lower) fn begin_once(&mut self, record: u32, room: i32) -> Res {
+        let size = self.plan.scratch.out_size as i32;
+        self.once("begin", &["record", "limit"], |g| {
+            let (fits, flush) = (g.asm.label(), g.asm.label());
+            g.load(R4, g.plan.scratch.out_pos);
+            g.asm.jump_if(Cond::Gt, R4, R8, flush);
+            g.asm.jump_if(Cond::Le, R4, size - 16, fits);
+            g.asm.bind(flush);
+            g.flush();
+            g.asm.mov(R4, 0);
+            g.asm.bind(fits);
+            g.piece_number(Src::Reg(R6));
+            g.asm.add(R4, 8);
+            g.give(R4);
+            Ok(())
+        })?;
+        self.asm.mov(R1, record as i32);
+        self.asm.mov(R2, size - room);
+        self.asm.call_sub("begin");
+        self.position();
+        Ok(())
+    }
+
+    /// `r4` = the position that a subprogram gives. The mask changes nothing; it tells the
+    /// verifier.
+    fn position(&mut self) {
+        self.asm.mov(R4, R0);
+        self.asm.alu(AluOp::And, R4, self.out_mask());
+    }
+
+    /// A string of the CPU's block at position r4 of the output; r4 goes behind it. False where
+    /// that has no subprogram.
+    pub(in crate::lower) fn put_once(&mut self, text: &Text) -> Res<bool> {
+        let Text::Slot { off, width } = *text else {
+            return Ok(false);
+        };
+        if !self.in_reach(off, width) {
+            return Ok(false);
+        }
+        let (out, size) = (self.plan.scratch.out, self.plan.scratch.out_size);
+        self.once("put", &["position", "text", "width"], |g| {
+            g.at_most(R6, size);
+            g.at_most(R8, g.plan.scratch.out);
+            g.at_most(R9, g.plan.max_string);
+            g.asm.mov(R3, R7);
+            g.asm.add(R3, R8);
+            g.asm.mov(R8, R6);
+            g.asm.add(R6, R7);
+            g.asm.add(R6, out as i32);
+            g.asm.mov(R1, R6);
+            g.asm.add(R1, 8);
+            g.asm.mov(R2, R9);
+            g.asm.call(Helper::ProbeReadKernelStr);
+            // r0: bytes with the NUL, at least 1: the source is our own memory.
+            g.asm.add(R0, -1);
+            g.asm.store(Size::DW, R6, 0, R0);
+            g.asm.add(R0, 15);
+            g.asm.alu(AluOp::And, R0, -8);
+            g.asm.add(R0, R8);
+            g.asm.exit();
+            Ok(())
+        })?;
+        self.asm.mov(R1, R4);
+        self.asm.mov(R2, off as i32);
+        self.asm.mov(R3, width as i32);
+        self.asm.call_sub("put");
+        self.position();
+        Ok(true)
+    }
+
+    // Text.
+
+    /// [`Gen::begin_text`].
+    pub(in crate::lower) fn begin_text_once(&mut self, width: u32) -> Res {
+        let zeros = self.pool.run(0);
+        self.once("text_begin", &["width"], |g| {
+            g.at_most(R6, g.plan.max_string);
+            g.store(g.plan.scratch.text_pos, 0);
+            g.addr(R1, g.plan.scratch.text);
+            g.asm.mov(R2, R6);
+            g.asm.ld_data(R3, Section::Rodata, zeros);
+            g.asm.call(Helper::ProbeReadKernel);
+            Ok(())
+        })?;
+        self.asm.mov(R1, width as i32);
+        self.asm.call_sub("text_begin");
+        Ok(())
+    }
+
+    /// [`Gen::end_text`]; false where that has no subprogram.
+    pub(in crate::lower) fn end_text_once(&mut self, off: u32, width: u32) -> Res<bool> {
+        if !self.in_reach(off, width) || width == 0 {
+            return Ok(false);
+        }
+        self.once("text_end", &["to", "width"], |g| {
+            let done = g.done;
+            g.at_most(R6, g.plan.scratch.out);
+            g.asm.jump_if(Cond::Eq, R8, 0, done);
+            g.at_most(R8, g.plan.max_string);
+            g.asm.add(R6, R7);
+            g.asm.mov(R1, R6);
+            g.asm.mov(R2, R8);
+            g.addr(R3, g.plan.scratch.text);
+            g.asm.call(Helper::ProbeReadKernel);
+            // Filled to its last byte, it is cut.
+            g.asm.add(R6, R8);
+            g.asm.load(Size::B, R1, R6, -1);
+            g.asm.jump_if(Cond::Eq, R1, 0, done);
+            g.asm.store(Size::B, R6, -1, 0);
+            g.count(percpu::TRUNCATED);
+            Ok(())
+        })?;
+        self.asm.mov(R1, off as i32);
+        self.asm.mov(R2, width as i32);
+        self.asm.call_sub("text_end");
+        Ok(true)
+    }
+
+    /// `r1` = a string as a number that [`Gen::append_once`] takes; false where it has none.
+    pub(in crate::lower) fn text_number(&mut self, text: &Text) -> bool {
+        let number = match text {
+            Text::Slot { off, width } if self.in_reach(*off, *width) => *off as i32,
+            Text::Slot { .. } => return false,
+            Text::Const { .. } if text.width() > self.plan.max_string => return false,
+            Text::Const { bytes } => self.pool.constant(bytes) as i32 | CONSTANT,
+        };
+        self.asm.mov(R1, number);
+        true
+    }
+
+    /// Appends the string r1 of r2 bytes with the width r3 to the text being built.
+    pub(in crate::lower) fn append_once(&mut self) -> Res {
+        if !self.pool.subs.contains_key("text_append") {
+            let plan = self.plan;
+            let append = crate::lower::text::append::append_text_once(plan, self.pool, CONSTANT)?;
+            self.pool.subs.insert("text_append".into(), append);
+        }
+        self.asm.call_sub("text_append");
+        Ok(())
+    }
+
+    // Arrays.
+
+    /// An operation on the element of the key in the key buffer, with a number; goes to the
+    /// error where the array is full.
+    fn element_once(
+        &mut self,
+        name: &str,
+        g: GlobalId,
+        code: impl FnOnce(&mut Gen<'_>, Option<Label>) -> Res,
+    ) -> Res {
+        let full = self.full_label(g);
+        self.once_or_full(full, name, &["value", "generation"], code)
+    }
+
+    /// [`Gen::once`] and its call, of code that may find an array full, and the place where that leads.
+    pub(in crate::lower) fn once_or_full(
+        &mut self,
+        full: Option<Label>,
+        name: &str,
+        params: &[&'static str],
+        code: impl FnOnce(&mut Gen<'_>, Option<Label>) -> Res,
+    ) -> Res {
+        self.once(name, params, |sub| {
+            let inside = full.map(|_| sub.asm.label());
+            code(sub, inside)?;
+            let done = sub.done;
+            sub.asm.jump(done);
+            if let Some(inside) = inside {
+                sub.asm.bind(inside);
+                sub.give(FULL);
+            }
+            Ok(())
+        })?;
+        self.asm.call_sub(name);
+        if let Some(full) = full {
+            self.asm.jump_if(Cond::Eq, R0, FULL, full);
+        }
+        Ok(())
+    }
+
+    /// Where a full array leads; nowhere where it wraps.
+    pub(in crate::lower) fn full_label(&mut self, g: GlobalId) -> Option<Label> {
+        let wraps = matches!(
+            self.program.globals.get(g.index()).map(|g| &g.kind),
+            Some(spile_ir::GlobalKind::Array { wrap: true, .. })
+        );
+        (!wraps).then(|| self.fail_label(ErrorKind::Overflow(g)))
+    }
+
+    /// `a[key] = number`, for an array in a hash map.
+    pub(in crate::lower) fn set_once(&mut self, g: GlobalId, val: Val) -> Res {
+        self.long_into(val, R1)?;
+        self.asm.mov(R2, 0);
+        self.element_once(&format!("set_{}", g.0), g, |sub, full| {
+            let skip = sub.done;
+            sub.hash_element(g, full, skip)?;
+            sub.asm.store(Size::DW, R1, 0, R6);
+            Ok(())
+        })
+    }
+
+    /// `a[key] += number`, for an array in a hash map; the element's old value goes to `old`.
+    pub(in crate::lower) fn add_once(&mut self, g: GlobalId, val: Val, old: Option<IrReg>) -> Res {
+        let tmp = self.plan.scratch.tmp;
+        self.long_into(val, R1)?;
+        self.asm.mov(R2, 0);
+        let name = match old {
+            None => format!("add_{}", g.0),
+            Some(_) => format!("exchange_{}", g.0),
+        };
+        self.element_once(&name, g, |sub, full| {
+            let skip = sub.done;
+            if old.is_some() {
+                sub.store(tmp, 0);
+            }
+            sub.hash_element(g, full, skip)?;
+            match old {
+                None => sub.asm.atomic(AtomicOp::Add, R1, 0, R6),
+                Some(_) => {
+                    sub.asm.atomic(AtomicOp::FetchAdd, R1, 0, R6);
+                    sub.store(tmp, R6);
+                }
+            }
+            Ok(())
+        })?;
+        if let Some(old) = old {
+            self.load(R1, tmp);
+            self.set_long(old, R1)?;
+        }
+        Ok(())
+    }
+
+    /// `a[key] = string`, where the string has the element's width.
+    pub(in crate::lower) fn set_text_once(&mut self, g: GlobalId, val: Val, width: u32) -> Res {
+        let text = self.text(val)?;
+        let off = match text {
+            Text::Slot { off, width: w } if w == width && self.in_reach(off, w) => off,
+            _ => {
+                let off = self.plan.scratch.text;
+                self.copy_text(off, width, &text)?;
+                off
+            }
+        };
+        self.asm.mov(R1, off as i32);
+        self.asm.mov(R2, 0);
+        self.element_once(&format!("set_{}", g.0), g, |sub, full| {
+            let skip = sub.done;
+            sub.at_most(R6, sub.plan.scratch.out);
+            sub.hash_element(g, full, skip)?;
+            sub.asm.mov(R2, width as i32);
+            sub.asm.mov(R3, R7);
+            sub.asm.add(R3, R6);
+            sub.asm.call(Helper::ProbeReadKernel);
+            Ok(())
+        })
+    }
+
+    /// `r0` = the number at the key, or whether there is an element.
+    pub(in crate::lower) fn get_once(
+        &mut self,
+        g: GlobalId,
+        map: &str,
+        skip: i16,
+        has: bool,
+    ) -> Res {
+        let name = format!("{}_{}", if has { "has" } else { "get" }, g.0);
+        self.once(&name, &[], |sub| {
+            let done = sub.done;
+            sub.look_up(map)?;
+            sub.asm.jump_if(Cond::Eq, R0, 0, done);
+            match has {
+                true => sub.asm.mov(R0, 1),
+                false => sub.asm.load(Size::DW, R0, R0, skip),
+            }
+            sub.asm.exit();
+            Ok(())
+        })?;
+        self.asm.call_sub(name);
+        Ok(())
+    }
+
+    /// The slot at `off` = the string at the key, of the same width.
+    pub(in crate::lower) fn get_text_once(
+        &mut self,
+        g: GlobalId,
+        map: &str,
+        skip: i16,
+        (off, width): (u32, u32),
+    ) -> Res<bool> {
+        if !self.in_reach(off, width) {
+            return Ok(false);
+        }
+        let zeros = self.pool.run(0);
+        let name = format!("get_{}", g.0);
+        self.once(&name, &["to"], |sub| {
+            let none = sub.asm.label();
+            sub.at_most(R6, sub.plan.scratch.out);
+            sub.asm.add(R6, R7);
+            sub.look_up(map)?;
+            sub.asm.jump_if(Cond::Eq, R0, 0, none);
+            sub.asm.mov(R1, R6);
+            sub.asm.mov(R2, width as i32);
+            sub.asm.mov(R3, R0);
+            sub.asm.add(R3, i32::from(skip));
+            sub.asm.call(Helper::ProbeReadKernel);
+            sub.give(0);
+            sub.asm.bind(none);
+            sub.asm.mov(R1, R6);
+            sub.asm.mov(R2, width as i32);
+            sub.asm.ld_data(R3, Section::Rodata, zeros);
+            sub.asm.call(Helper::ProbeReadKernel);
+            Ok(())
+        })?;
+        self.asm.mov(R1, off as i32);
+        self.asm.call_sub(name);
+        Ok(true)
+    }
+
+    /// Whether adding to a statistic or a per-CPU array has a subprogram.
+    pub(in crate::lower) fn adds_once(&self, g: GlobalId) -> bool {
+        self.shares() && self.plan.added.get(g.index()) == Some(&true)
+    }
+
+    /// `a[key] <<< number` or `a[key] += number`, for a per-CPU array.
+    pub(in crate::lower) fn per_cpu_once(
+        &mut self,
+        g: GlobalId,
+        val: Val,
+        generations: bool,
+    ) -> Res {
+        let full = self.full_label(g);
+        self.per_cpu_or(full, g, val, generations)
+    }
+
+    /// The same with the place where a full array leads.
+    pub(in crate::lower) fn per_cpu_or(
+        &mut self,
+        full: Option<Label>,
+        g: GlobalId,
+        val: Val,
+        generations: bool,
+    ) -> Res {
+        self.long_into(val, R1)?;
+        match generations {
+            true => self.asm.load(Size::DW, R2, R10, GEN),
+            false => self.asm.mov(R2, 0),
+        }
+        let name = format!("add_{}", g.0);
+        self.once_or_full(full, &name, &["value", "generation"], |sub, full| {
+            if generations {
+                sub.asm.alu(AluOp::And, R8, 1);
+                sub.asm.store(Size::DW, R10, GEN, R8);
+            }
+            sub.array_add_here(g, FIRST, full)
+        })
+    }
+
+    /// `a[key] <<< number`, for statistics in a hash map.
+    pub(in crate::lower) fn stat_once(
+        &mut self,
+        g: GlobalId,
+        val: Val,
+        value: &ValueLayout,
+    ) -> Res {
+        self.long_into(val, R1)?;
+        self.asm.mov(R2, 0);
+        self.element_once(&format!("add_{}", g.0), g, |sub, full| {
+            let skip = sub.done;
+            sub.hash_element(g, full, skip)?;
+            sub.update(value, FIRST)
+        })
+    }
+
+    // Numbers, the task.
+
+    /// `r0 = r0 / r1`, or the rest, with signs; r1 is not 0.
+    pub(in crate::lower) fn divide_once(&mut self, op: AluOp) -> Res {
+        let name = if op == AluOp::Div { "divide" } else { "modulo" };
+        self.pool.sub(name, |_| {
+            let mut asm = Asm::new(name, &["a", "b"]);
+            asm.separate();
+            asm.mov(R0, R1);
+            asm.mov(R1, R2);
+            super::arith::signed(&mut asm, op);
+            asm.exit();
+            asm.finish().map_err(|e| e.to_string())
+        })?;
+        self.asm.mov(R2, R1);
+        self.asm.mov(R1, R0);
+        self.asm.call_sub(name);
+        Ok(())
+    }
+
+    /// The slot = the task's name.
+    pub(in crate::lower) fn execname_once(&mut self, off: u32, width: u32) -> Res<bool> {
+        if width != 16 || !self.in_reach(off, width) {
+            return Ok(false);
+        }
+        self.once("execname", &["to"], |g| {
+            g.at_most(R6, g.plan.scratch.out);
+            g.asm.add(R6, R7);
+            g.execname_to_r6();
+            Ok(())
+        })?;
+        self.asm.mov(R1, off as i32);
+        self.asm.call_sub("execname");
+        Ok(true)
+    }
+}

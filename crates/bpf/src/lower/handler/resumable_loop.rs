@@ -1,0 +1,119 @@
+//! Bodies with loops, whose number of rounds the verifier need not know.
+//!
+//! The body is a subprogram that `bpf_loop` calls again and again (Linux 5.17). One call is a
+//! *step*: it runs until the body ends or a jump goes back. A jump back notes where to go on in a
+//! word of the CPU's block and returns; the next step begins there. Registers that are live where
+//! a step begins are in the frame, so the verifier knows nothing of them and has seen all after
+//! one round. MAXACTION ends a loop; the steps that `bpf_loop` makes at most (2^23) are beyond
+//! any useful limit, and are treated like it.
+
+use spile_ir::{BlockId, Event};
+
+use crate::isa::asm::{Asm, Label};
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{Cond, Size};
+use crate::layout::ErrorKind;
+use crate::lower::{CTX, GEN, Gen, NR, Res, TASK, TMP};
+
+/// Most steps of one run (the kernel's `BPF_MAX_LOOPS`).
+const STEPS: i32 = 1 << 23;
+/// What the word says when the body has ended.
+const ENDED: i32 = -1;
+/// Slot of the program's stack that holds the CPU's block while steps run.
+const BLOCK: i16 = TMP[0];
+
+/// A jump back to a block, behind the body's code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Back {
+    label: Label,
+    to: BlockId,
+}
+
+impl Gen<'_> {
+    /// Where to jump from the block at hand to get to another.
+    pub(in crate::lower) fn way_to(&mut self, to: BlockId) -> Label {
+        let place = |b: BlockId| self.alloc.place[b.index()];
+        if self.alloc.resume.is_empty() || place(to) > place(self.here) {
+            return self.labels[to.index()];
+        }
+        let same = |c: &crate::lower::Cold| match c {
+            crate::lower::Cold::Back(b) if b.to == to => Some(b.label),
+            _ => None,
+        };
+        if let Some(label) = self.cold.iter().find_map(same) {
+            return label;
+        }
+        let label = self.asm.label();
+        self.cold.push(crate::lower::Cold::Back(Back { label, to }));
+        label
+    }
+
+    /// Ends the step; the next one begins at the block.
+    pub(in crate::lower) fn emit_back(&mut self, back: Back) {
+        self.asm.bind(back.label);
+        let number = self.alloc.resume.iter().position(|b| *b == back.to);
+        debug_assert!(number.is_some(), "no step begins at {:?}", back.to);
+        self.store(self.plan.scratch.resume, number.unwrap_or(0) as i32);
+        self.asm.mov(R0, 0);
+        self.asm.exit();
+    }
+
+    /// Runs the body from `first` on in steps, in place of its code.
+    pub(in crate::lower) fn in_steps(&mut self, first: BlockId, order: &[BlockId]) -> Res {
+        let name = format!("steps{}", self.handler.0);
+        let mut asm = Asm::new(&name, &["index", "stack"]);
+        let (ticking, task_kept) = (self.ticking, self.task_kept);
+        let mut body = self.beside(&mut asm);
+        (body.ticking, body.task_kept) = (ticking, task_kept);
+        body.step(first, order)?;
+        let function = asm.finish().map_err(|e| e.to_string())?;
+        self.pool.subs.insert(name.clone(), function);
+
+        let word = self.plan.scratch.resume;
+        self.store(word, 0);
+        self.asm.store(Size::DW, R10, BLOCK, R7);
+        self.asm.mov(R1, STEPS);
+        self.asm.each(name.as_str(), TASK);
+        self.load(R1, word);
+        self.site = self.program.handlers[self.handler.index()].site;
+        self.catch = None;
+        let fail = self.fail_label(ErrorKind::MaxAction);
+        self.asm.jump_if(Cond::Ne, R1, ENDED, fail);
+        self.asm.jump(self.done);
+        Ok(())
+    }
+
+    /// The callback: one step.
+    fn step(&mut self, first: BlockId, order: &[BlockId]) -> Res {
+        let event = &self.program.handlers[self.handler.index()].event;
+        let call = matches!(event, Event::SysEnter(_) | Event::SysExit(_));
+        let call = call && self.body.blocks.iter().any(crate::lower::asks_number);
+        let slots = [
+            (CTX, true),
+            (GEN, self.uses_generation()),
+            (NR, call),
+            (TASK, self.task_kept),
+        ];
+        for (slot, _) in slots.iter().filter(|s| s.1) {
+            self.asm.load(Size::DW, R1, R2, slot - TASK);
+            self.asm.store(Size::DW, R10, *slot, R1);
+        }
+        self.asm.load(Size::DW, R7, R2, BLOCK - TASK);
+        self.load(R1, self.plan.scratch.resume);
+        let entry = self.labels[first.index()];
+        for (i, b) in self.alloc.resume.iter().enumerate().skip(1) {
+            if order.contains(b) {
+                let label = self.labels[b.index()];
+                self.asm.jump_if(Cond::Eq, R1, i as i32, label);
+            }
+        }
+        self.asm.jump(entry);
+        self.blocks(order)?;
+        self.finish_cold()?;
+        self.asm.bind(self.done);
+        self.store(self.plan.scratch.resume, ENDED);
+        self.asm.mov(R0, 1);
+        self.asm.exit();
+        Ok(())
+    }
+}

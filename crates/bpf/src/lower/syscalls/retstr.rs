@@ -1,0 +1,119 @@
+//! Results of system calls as text.
+
+use spile_ir::{NrSet, Reg as IrReg};
+
+use crate::isa::asm::Section;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg};
+use crate::lower::text::append::{append_number, flag};
+use crate::lower::{Gen, Res, Text};
+
+/// Bytes of a name.
+const NAME: usize = 32;
+/// Largest number of an error.
+const MAX_ERRNO: i32 = 4095;
+
+/// Names of the errors from 1 on (`include/uapi/asm-generic/errno*.h`).
+const ERRNO: &str = "EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM \
+EACCES EFAULT ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY \
+ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOLCK ENOSYS \
+ENOTEMPTY ELOOP - ENOMSG EIDRM ECHRNG EL2NSYNC EL3HLT EL3RST ELNRNG EUNATCH ENOCSI EL2HLT EBADE \
+EBADR EXFULL ENOANO EBADRQC EBADSLT - EBFONT ENOSTR ENODATA ETIME ENOSR ENONET ENOPKG EREMOTE \
+ENOLINK EADV ESRMNT ECOMM EPROTO EMULTIHOP EDOTDOT EBADMSG EOVERFLOW ENOTUNIQ EBADFD EREMCHG \
+ELIBACC ELIBBAD ELIBSCN ELIBMAX ELIBEXEC EILSEQ ERESTART ESTRPIPE EUSERS ENOTSOCK EDESTADDRREQ \
+EMSGSIZE EPROTOTYPE ENOPROTOOPT EPROTONOSUPPORT ESOCKTNOSUPPORT EOPNOTSUPP EPFNOSUPPORT \
+EAFNOSUPPORT EADDRINUSE EADDRNOTAVAIL ENETDOWN ENETUNREACH ENETRESET ECONNABORTED ECONNRESET \
+ENOBUFS EISCONN ENOTCONN ESHUTDOWN ETOOMANYREFS ETIMEDOUT ECONNREFUSED EHOSTDOWN EHOSTUNREACH \
+EALREADY EINPROGRESS ESTALE EUCLEAN ENOTNAM ENAVAIL EISNAM EREMOTEIO EDQUOT ENOMEDIUM \
+EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD ENOTRECOVERABLE \
+ERFKILL EHWPOISON";
+
+impl Gen<'_> {
+    /// The result: `-2 (ENOENT)`, or a number in the base that the table says.
+    pub(in crate::lower) fn sys_retstr(&mut self, dst: IrReg) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let names: Vec<&[u8]> = std::iter::once(&b""[..])
+            .chain(
+                ERRNO
+                    .split_whitespace()
+                    .map(|n| if n == "-" { &b""[..] } else { n.as_bytes() }),
+            )
+            .collect();
+        let rows = names.len() as u32;
+        let base = self
+            .pool
+            .table(u32::MAX - 1, NAME as u32, names.into_iter());
+        let others = [8, 16].map(|base: u8| {
+            let calls = self.options.syscalls.iter();
+            let calls = calls.filter(|s| s.ret_base == base);
+            (base, calls.map(|s| s.nr).collect::<Vec<u32>>())
+        });
+        let plan = self.plan;
+        for n in [8, 10, 16] {
+            let name = format!("append_number_{n}");
+            self.pool.sub(&name, |pool| append_number(plan, pool, n))?;
+        }
+        // Also where other texts are appended in another way (`once`).
+        self.use_append_text()?;
+        let (number, end) = (self.asm.label(), self.asm.label());
+        let unnamed = self.asm.label();
+        self.begin_text(width);
+        self.sys_ret()?;
+        self.asm.jump_if(Cond::Slt, R0, -MAX_ERRNO, number);
+        self.asm.jump_if(Cond::Sge, R0, 0, number);
+        self.number_of(R0, "append_number_10", flag::SIGNED);
+        self.sys_ret()?;
+        self.asm.neg(R0);
+        self.asm.jump_if(Cond::Ge, R0, rows as i32, unnamed);
+        self.append_text(
+            &Text::Const {
+                bytes: (*b" (").into(),
+            },
+            0,
+            None,
+        )?;
+        self.sys_ret()?;
+        self.asm.neg(R0);
+        self.asm.jump_if(Cond::Ge, R0, rows as i32, unnamed);
+        self.asm.alu(AluOp::Mul, R0, NAME as i32);
+        self.asm.ld_data(R2, Section::Rodata, base);
+        self.asm.add(R2, R0);
+        self.asm.mov(R1, R7);
+        self.asm.mov(R3, NAME as i32);
+        self.asm.mov(R4, 0);
+        self.asm.call_sub("append_text");
+        self.append_text(
+            &Text::Const {
+                bytes: (*b")").into(),
+            },
+            0,
+            None,
+        )?;
+        self.asm.bind(unnamed);
+        self.asm.jump(end);
+        self.asm.bind(number);
+        for (base, calls) in others.into_iter().filter(|(_, calls)| !calls.is_empty()) {
+            let other = self.asm.label();
+            self.dispatch(&NrSet::List(calls), other);
+            self.sys_ret()?;
+            self.number_of(R0, &format!("append_number_{base}"), flag::MARK);
+            self.asm.jump(end);
+            self.asm.bind(other);
+        }
+        self.sys_ret()?;
+        self.number_of(R0, "append_number_10", flag::SIGNED);
+        self.asm.bind(end);
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    fn number_of(&mut self, value: Reg, name: &str, flags: i32) {
+        self.asm.mov(R2, value);
+        self.asm.mov(R1, -1);
+        self.asm.mov(R3, flags);
+        self.asm.mov(R4, 0);
+        self.asm.call_sub(name);
+    }
+}

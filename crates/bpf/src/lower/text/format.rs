@@ -1,0 +1,421 @@
+//! Text built from formats: `sprintf` in kernel handlers, concatenation, short messages.
+//!
+//! Text grows in the CPU's text buffer; the position is a scratch word. Two subprograms append
+//! strings and numbers with C's widths, precisions and flags, which they get as constants, so
+//! that the verifier follows only the branches that matter. Padding is copied from runs of
+//! spaces and zeros. At the end the result's width is copied out, and counted if cut.
+
+use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
+use spile_ir::{FormatId, Reg as IrReg, Val};
+
+use super::append::{append_bytes, append_number, append_text, flag};
+use super::memory::Memory;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
+use crate::lower::{Gen, NR, Res, Text};
+
+/// Widths and precisions are cut to this; all strings are shorter.
+const MAX_COUNT: i32 = 65_536;
+
+/// A width or precision: a number, or an argument.
+#[derive(Clone, Copy)]
+pub(in crate::lower) enum Amount {
+    Known(i32),
+    At(Val),
+}
+
+/// Width (at least 0 when known), precision (below 0 for none), the side of the text.
+#[derive(Clone, Copy)]
+pub(in crate::lower) struct Field {
+    width: Amount,
+    precision: Amount,
+    left: bool,
+}
+
+impl Gen<'_> {
+    pub(in crate::lower) fn concat(&mut self, dst: IrReg, a: Val, b: Val) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let (a, b) = (self.text(a)?, self.text(b)?);
+        self.begin_text(width);
+        for text in [&a, &b] {
+            self.append_text(text, 0, None)?;
+        }
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    pub(in crate::lower) fn sprint(&mut self, dst: IrReg, fmt: FormatId, args: &[Val]) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let format = self
+            .program
+            .formats
+            .get(fmt.index())
+            .ok_or("no such format")?;
+        let mut args = args.iter().copied();
+        self.begin_text(width);
+        for piece in &format.pieces {
+            match piece {
+                Piece::Lit(bytes) => {
+                    let text = Text::Const {
+                        bytes: bytes.clone(),
+                    };
+                    self.append_text(&text, 0, None)?;
+                }
+                Piece::Conv(conv) => self.conversion(conv, &mut args)?,
+            }
+        }
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    fn conversion(&mut self, c: &Conv, args: &mut impl Iterator<Item = Val>) -> Res {
+        let mut next = || args.next().ok_or("a format with too few arguments");
+        let width = match c.width {
+            Count::None => Amount::Known(0),
+            Count::Fixed(n) => Amount::Known(n.min(MAX_COUNT as u32) as i32),
+            Count::Arg => Amount::At(next()?),
+        };
+        let precision = match c.precision {
+            Count::None => Amount::Known(-1),
+            Count::Fixed(n) => Amount::Known(n.min(MAX_COUNT as u32) as i32),
+            Count::Arg => Amount::At(next()?),
+        };
+        let value = next()?;
+        let field = Field {
+            width,
+            precision,
+            left: c.left,
+        };
+        match c.kind {
+            ConvKind::Str => {
+                let text = self.text(value)?;
+                let text = if c.alt { self.escaped(&text)? } else { text };
+                self.append_field(&text, field)
+            }
+            ConvKind::Char => self.append_char(c, value, field),
+            ConvKind::Binary => self.append_bytes(value, field),
+            ConvKind::Mem | ConvKind::MemHex => {
+                let memory = Memory::new(c, value, precision);
+                self.append_memory(&memory, c.kind == ConvKind::MemHex, field)
+            }
+            _ => self.append_number(c, value, field),
+        }
+    }
+
+    /// `reg` = a width; negative where the padding goes to the right.
+    pub(in crate::lower) fn width_into(&mut self, field: Field, reg: Reg) -> Res {
+        match field.width {
+            Amount::Known(n) => self.asm.mov(reg, if field.left { -n } else { n }),
+            Amount::At(v) => {
+                self.long_into(v, reg)?;
+                self.forget(reg);
+                for (cond, bound) in [(Cond::Sle, MAX_COUNT), (Cond::Sge, -MAX_COUNT)] {
+                    let inside = self.asm.label();
+                    self.asm.jump_if(cond, reg, bound, inside);
+                    self.asm.mov(reg, bound);
+                    self.asm.bind(inside);
+                }
+                if field.left {
+                    let negative = self.asm.label();
+                    self.asm.jump_if(Cond::Sle, reg, 0, negative);
+                    self.asm.neg(reg);
+                    self.asm.bind(negative);
+                }
+                self.forget(reg);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a number through a scratch word. To the verifier the paths to here become one,
+    /// and what it learns of the number it does not learn of the register it came from, which
+    /// would make paths that differ for all of the handler.
+    pub(in crate::lower) fn forget(&mut self, reg: Reg) {
+        let word = self.plan.scratch.tmp as i16 + 56;
+        self.asm.store(Size::DW, R7, word, reg);
+        self.asm.load(Size::DW, reg, R7, word);
+    }
+
+    /// Appends a string with width and precision.
+    fn append_field(&mut self, text: &Text, field: Field) -> Res {
+        let size = text.width() as i32;
+        match field.precision {
+            Amount::Known(p @ 0..) => self.asm.mov(R3, size.min(p.saturating_add(1))),
+            Amount::Known(_) => self.asm.mov(R3, size),
+            Amount::At(v) => {
+                // Below 0 is none; the size has room for the NUL.
+                let (none, fits) = (self.asm.label(), self.asm.label());
+                self.long_into(v, R3)?;
+                self.forget(R3);
+                self.asm.jump_if(Cond::Slt, R3, 0, none);
+                self.asm.jump_if(Cond::Sge, R3, size, none);
+                self.asm.add(R3, 1);
+                self.asm.jump(fits);
+                self.asm.bind(none);
+                self.asm.mov(R3, size);
+                self.asm.bind(fits);
+                self.forget(R3);
+                // True always; tells the verifier.
+                let bounded = self.asm.label();
+                self.asm.jump_if(Cond::Le, R3, size, bounded);
+                self.asm.mov(R3, size);
+                self.asm.bind(bounded);
+            }
+        }
+        self.width_into(field, R4)?;
+        if self.shares() && self.text_number(text) {
+            self.asm.mov(R2, R3);
+            self.asm.mov(R3, R4);
+            return self.append_once();
+        }
+        self.use_append_text()?;
+        self.text_addr(R2, text);
+        self.asm.mov(R1, R7);
+        self.asm.call_sub("append_text");
+        Ok(())
+    }
+
+    /// Starts a text for a slot of that width.
+    pub(in crate::lower) fn begin_text(&mut self, width: u32) {
+        if self.shares() && width <= self.plan.max_string {
+            // It has one form, which assembles.
+            let made = self.begin_text_once(width);
+            debug_assert!(made.is_ok(), "{made:?}");
+            return;
+        }
+        self.fill_zero(self.plan.scratch.text, width);
+        self.store(self.plan.scratch.text_pos, 0);
+    }
+
+    /// Puts the text into its slot.
+    pub(in crate::lower) fn end_text(&mut self, off: u32, width: u32) {
+        let text = Text::Slot {
+            off: self.plan.scratch.text,
+            width,
+        };
+        if self.shares() {
+            let made = self.end_text_once(off, width);
+            debug_assert!(made.is_ok(), "{made:?}");
+            if made == Ok(true) {
+                return;
+            }
+        }
+        // The widths are equal, so this cannot fail.
+        let _ = self.copy_text(off, width, &text);
+        self.cut(off, width);
+    }
+
+    pub(in crate::lower) fn use_append_text(&mut self) -> Res {
+        let plan = self.plan;
+        self.pool.sub("append_text", |pool| append_text(plan, pool))
+    }
+
+    /// Appends a string; a negative width pads on the right.
+    pub(in crate::lower) fn append_text(
+        &mut self,
+        text: &Text,
+        width: i32,
+        precision: Option<u32>,
+    ) -> Res {
+        let size = precision.map_or(text.width(), |p| text.width().min(p.saturating_add(1)));
+        if self.shares() && self.text_number(text) {
+            self.asm.mov(R2, size as i32);
+            self.asm.mov(R3, width);
+            return self.append_once();
+        }
+        self.use_append_text()?;
+        self.text_addr(R2, text);
+        self.asm.mov(R1, R7);
+        self.asm.mov(R3, size as i32);
+        self.asm.mov(R4, width);
+        self.asm.call_sub("append_text");
+        Ok(())
+    }
+
+    /// `%c`. A NUL ends the text, as it ends a string in C.
+    fn append_char(&mut self, c: &Conv, value: Val, field: Field) -> Res {
+        let tmp = self.plan.scratch.tmp;
+        let byte = Text::Slot { off: tmp, width: 8 };
+        let field = Field {
+            precision: Amount::Known(-1),
+            ..field
+        };
+        self.long_into(value, R1)?;
+        self.forget(R1);
+        if c.alt {
+            self.escaped_char(tmp);
+            return self.append_field(&byte, field);
+        }
+        let (some, end) = (self.asm.label(), self.asm.label());
+        self.asm.alu(AluOp::And, R1, 255);
+        self.store(tmp, R1);
+        self.asm.jump_if(Cond::Ne, R1, 0, some);
+        // One column is the NUL's. On the left it comes first.
+        if let (Amount::Known(2..) | Amount::At(_), false) = (field.width, field.left) {
+            let narrow = self.asm.label();
+            self.use_append_text()?;
+            self.width_into(field, R4)?;
+            self.asm.add(R4, -1);
+            self.asm.jump_if(Cond::Sle, R4, 0, narrow);
+            self.text_addr(R2, &byte);
+            self.asm.mov(R3, 8);
+            self.asm.mov(R1, R7);
+            self.asm.call_sub("append_text");
+            self.asm.bind(narrow);
+        }
+        self.store(self.plan.scratch.text_pos, self.plan.max_string as i32 + 1);
+        self.asm.jump(end);
+        self.asm.bind(some);
+        self.append_field(&byte, field)?;
+        self.asm.bind(end);
+        Ok(())
+    }
+
+    /// `%b`: raw bytes, of which a NUL ends the text, as do those that fill up to the width.
+    fn append_bytes(&mut self, value: Val, field: Field) -> Res {
+        let plan = self.plan;
+        self.pool
+            .sub("append_bytes", |pool| append_bytes(plan, pool))?;
+        let known = self.asm.label();
+        let mut otherwise = 8;
+        for amount in [field.precision, field.width] {
+            match amount {
+                Amount::Known(n @ (1 | 2 | 4 | 8)) => {
+                    otherwise = n;
+                    break;
+                }
+                Amount::Known(_) => {}
+                Amount::At(v) => {
+                    let positive = self.asm.label();
+                    self.long_into(v, R3)?;
+                    self.forget(R3);
+                    self.asm.jump_if(Cond::Sge, R3, 0, positive);
+                    self.asm.neg(R3);
+                    self.asm.bind(positive);
+                    for n in [1, 2, 4, 8] {
+                        self.asm.jump_if(Cond::Eq, R3, n, known);
+                    }
+                }
+            }
+        }
+        self.asm.mov(R3, otherwise);
+        self.asm.bind(known);
+        self.forget(R3);
+        self.width_into(field, R4)?;
+        self.long_into(value, R2)?;
+        self.forget(R2);
+        self.asm.mov(R1, R7);
+        self.asm.call_sub("append_bytes");
+        Ok(())
+    }
+
+    fn append_number(&mut self, c: &Conv, value: Val, field: Field) -> Res {
+        let base = match c.kind {
+            ConvKind::Octal => 8,
+            ConvKind::Hex | ConvKind::HexUpper | ConvKind::Pointer => 16,
+            _ => 10,
+        };
+        let signed = c.kind == ConvKind::Dec;
+        let flags = [
+            (signed, flag::SIGNED),
+            (signed && c.plus, flag::PLUS),
+            (signed && c.space && !c.plus, flag::SPACE),
+            (c.zero && !c.left, flag::ZERO),
+            (
+                base != 10 && (c.alt || c.kind == ConvKind::Pointer),
+                flag::MARK,
+            ),
+            (c.kind == ConvKind::HexUpper, flag::UPPER),
+        ];
+        let flags: i32 = flags.iter().filter(|f| f.0).map(|f| f.1).sum();
+        let plan = self.plan;
+        let name = format!("append_number_{base}");
+        self.pool
+            .sub(&name, |pool| append_number(plan, pool, base))?;
+        self.long_into(value, R2)?;
+        self.asm.mov(R3, flags);
+        if let (Amount::Known(precision), Amount::Known(_)) = (field.precision, field.width) {
+            self.width_into(field, R4)?;
+            self.asm.mov(R1, precision);
+            self.asm.call_sub(name);
+            return Ok(());
+        }
+        self.forget(R2);
+        match field.precision {
+            Amount::Known(n) => self.asm.mov(R5, n),
+            Amount::At(v) => {
+                let (none, inside, end) = (self.asm.label(), self.asm.label(), self.asm.label());
+                self.long_into(v, R5)?;
+                self.forget(R5);
+                self.asm.jump_if(Cond::Slt, R5, 0, none);
+                self.asm.jump_if(Cond::Sle, R5, MAX_COUNT, inside);
+                self.asm.mov(R5, MAX_COUNT);
+                self.asm.bind(inside);
+                self.asm.jump(end);
+                self.asm.bind(none);
+                self.asm.mov(R5, -1);
+                self.asm.bind(end);
+                self.forget(R5);
+            }
+        }
+        self.width_into(field, R4)?;
+        self.asm.mov(R1, R5);
+        self.asm.call_sub(name);
+        Ok(())
+    }
+
+    /// A message that ends with the address in `err_aux`, in hex.
+    pub(in crate::lower) fn build_message(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
+        let text = Text::Const { bytes: text.into() };
+        self.begin_text(width);
+        self.append_text(&text, 0, None)?;
+        let plan = self.plan;
+        self.pool
+            .sub("append_number_16", |pool| append_number(plan, pool, 16))?;
+        self.load(R2, plan.scratch.err_aux);
+        self.number_in_r2("append_number_16", 0);
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    /// A message that begins with the number in `err_aux`.
+    pub(in crate::lower) fn build_count(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
+        let text = Text::Const { bytes: text.into() };
+        let plan = self.plan;
+        self.begin_text(width);
+        self.pool
+            .sub("append_number_10", |pool| append_number(plan, pool, 10))?;
+        self.load(R2, plan.scratch.err_aux);
+        self.number_in_r2("append_number_10", flag::SIGNED);
+        self.append_text(&text, 0, None)?;
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    fn number_in_r2(&mut self, name: &str, flags: i32) {
+        self.asm.mov(R1, -1);
+        self.asm.mov(R3, flags);
+        self.asm.mov(R4, 0);
+        self.asm.call_sub(name);
+    }
+
+    /// `syscall_N` for a number without a name.
+    pub(in crate::lower) fn unnamed(&mut self, off: u32, width: u32) -> Res {
+        let plan = self.plan;
+        let text = Text::Const {
+            bytes: (*b"syscall_").into(),
+        };
+        self.begin_text(width);
+        self.append_text(&text, 0, None)?;
+        self.pool
+            .sub("append_number_10", |pool| append_number(plan, pool, 10))?;
+        self.asm.load(Size::DW, R2, R10, NR);
+        self.number_in_r2("append_number_10", flag::SIGNED);
+        self.end_text(off, width);
+        Ok(())
+    }
+}

@@ -1,0 +1,328 @@
+//! `%m` and `%M`: memory read when the handler runs. For output the bytes go into the record,
+//! and the controller renders them; for text they are appended here, up to a NUL.
+
+use spile_ir::fmt::{Conv, ConvKind, Count, Format, MAX_MEM, Piece, TOO_MANY};
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{FormatId, Inst, Program, Space, Ty, Val};
+
+use super::format::{Amount, Field as Shape};
+use super::output::Field;
+use super::search::{ends, finish};
+use crate::isa::asm::{Asm, Function, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Size};
+use crate::layout::ErrorKind;
+use crate::lower::{Gen, Res, Text};
+
+const MOST: i32 = MAX_MEM as i32;
+/// Scratch word: bytes to read.
+const LEN: u32 = 16;
+/// Scratch word: where the text was before the bytes.
+const BEFORE: u32 = 24;
+/// Scratch word: columns, negative where the padding goes to the right.
+const COLUMNS: u32 = 32;
+
+/// Slots of the stack that the callback of `hex` is given.
+mod slot {
+    pub const FROM: i16 = 0;
+    pub const TO: i16 = 8;
+    pub const SIZE: i16 = 16;
+}
+
+/// Memory that an argument of a format gives the address of.
+#[derive(Clone, Copy)]
+pub(in crate::lower) struct Memory {
+    space: Space,
+    addr: Val,
+    len: Amount,
+}
+
+impl Memory {
+    pub(in crate::lower) fn new(c: &Conv, addr: Val, len: Amount) -> Memory {
+        let space = if c.alt { Space::User } else { Space::Kernel };
+        Memory { space, addr, len }
+    }
+}
+
+/// The memory that each argument of a format gives the address of.
+pub(in crate::lower) fn of_args(format: &Format, args: &[Val]) -> Vec<Option<Memory>> {
+    let mut out = Vec::new();
+    for piece in &format.pieces {
+        let Piece::Conv(c) = piece else { continue };
+        let mut len = match c.precision {
+            Count::Fixed(n) => Amount::Known(n as i32),
+            _ => Amount::Known(-1),
+        };
+        if c.width == Count::Arg {
+            out.push(None);
+        }
+        if c.precision == Count::Arg {
+            len = args.get(out.len()).map_or(len, |v| Amount::At(*v));
+            out.push(None);
+        }
+        let addr = args.get(out.len()).copied();
+        let reads = matches!(c.kind, ConvKind::Mem | ConvKind::MemHex);
+        out.push(addr.filter(|_| reads).map(|a| Memory::new(c, a, len)));
+    }
+    out.resize(args.len(), None);
+    out
+}
+
+/// Types of the fields of a piece of output: memory is as bytes in it.
+pub(crate) fn field_types(
+    program: &Program,
+    fmt: FormatId,
+    args: &[Val],
+    mut ty: impl FnMut(Val) -> Ty,
+) -> Vec<Ty> {
+    let memory = match program.formats.get(fmt.index()) {
+        Some(format) => of_args(format, args),
+        None => vec![None; args.len()],
+    };
+    let field = |(arg, memory): (&Val, Option<Memory>)| match memory {
+        Some(m) => {
+            let most = match m.len {
+                Amount::Known(n) => n.clamp(1, MOST),
+                Amount::At(_) => MOST,
+            };
+            Ty::Str((most as u32).next_multiple_of(8) as u16)
+        }
+        None => ty(*arg),
+    };
+    args.iter().zip(memory).map(field).collect()
+}
+
+/// Whether an instruction makes text of memory.
+pub(crate) fn reads_into_text(program: &Program, inst: &Inst) -> bool {
+    match inst {
+        Inst::Sprint { fmt, .. } => {
+            let format = program.formats.get(fmt.index());
+            format.is_some_and(spile_ir::visit::reads_memory)
+        }
+        Inst::Intr { f, .. } => matches!(f, Intrinsic::KernelQuoted | Intrinsic::UserQuoted),
+        _ => false,
+    }
+}
+
+impl Gen<'_> {
+    /// A field of a piece, for each argument.
+    pub(in crate::lower) fn print_field(&mut self, arg: Val, memory: Option<Memory>) -> Res<Field> {
+        Ok(match (memory, self.ty(arg)?) {
+            (Some(memory), _) => Field::Memory(memory),
+            (None, Ty::Long) => Field::Long(self.long(arg, R1)?),
+            (None, Ty::Str(_)) => Field::Text(self.text(arg)?),
+        })
+    }
+
+    /// Bytes of memory at position r4 of the output buffer; r4 goes behind them.
+    pub(in crate::lower) fn memory_field(&mut self, memory: &Memory) -> Res {
+        let (tmp, size) = (self.plan.scratch.tmp, self.plan.scratch.out_size as i32);
+        self.store(tmp, R4);
+        self.memory_len(memory.len)?;
+        self.load(R4, tmp);
+        self.bounded(R4, size);
+        self.cursor();
+        self.asm.mov(R1, R5);
+        self.asm.add(R1, 8);
+        self.read_memory(memory)?;
+        self.load(R0, tmp + LEN);
+        self.bounded(R0, MOST);
+        self.load(R4, tmp);
+        self.bounded(R4, size);
+        self.cursor();
+        self.asm.store(Size::DW, R5, 0, R0);
+        self.asm.add(R0, 15);
+        self.asm.alu(AluOp::And, R0, -8);
+        self.asm.add(R4, R0);
+        self.bounded(R4, size);
+        Ok(())
+    }
+
+    /// True always; tells the verifier.
+    fn bounded(&mut self, reg: crate::isa::insn::Reg, most: i32) {
+        let inside = self.asm.label();
+        self.asm.jump_if(Cond::Le, reg, most, inside);
+        self.asm.mov(reg, 0);
+        self.asm.bind(inside);
+    }
+
+    /// How many bytes to read, into a scratch word; an error where that is too many.
+    fn memory_len(&mut self, len: Amount) -> Res {
+        let word = self.plan.scratch.tmp + LEN;
+        match len {
+            Amount::Known(n) if n <= MOST => {
+                self.store(word, n.max(1));
+                return Ok(());
+            }
+            Amount::Known(n) => self.asm.mov(R1, n),
+            Amount::At(v) => {
+                self.long_into(v, R1)?;
+                self.forget(R1);
+            }
+        }
+        let (fits, some) = (self.asm.label(), self.asm.label());
+        self.asm.jump_if(Cond::Sle, R1, MOST, fits);
+        self.store(self.plan.scratch.err_aux, R1);
+        let (off, width) = (self.plan.scratch.err_text, self.plan.max_string);
+        self.build_count(off, width, TOO_MANY.as_bytes())?;
+        self.fail_now(ErrorKind::Raised);
+        self.asm.mov(R1, 1);
+        self.asm.bind(fits);
+        self.asm.jump_if(Cond::Sge, R1, 1, some);
+        self.asm.mov(R1, 1);
+        self.asm.bind(some);
+        self.store(word, R1);
+        Ok(())
+    }
+
+    /// Reads so many bytes to r1.
+    fn read_memory(&mut self, memory: &Memory) -> Res {
+        self.load(R2, self.plan.scratch.tmp + LEN);
+        self.bounded(R2, MOST);
+        self.long_into(memory.addr, R3)?;
+        self.set_aux(R3);
+        self.asm.call(match memory.space {
+            Space::Kernel => Helper::ProbeReadKernel,
+            Space::User => Helper::ProbeReadUser,
+        });
+        let fail = self.fail_label(ErrorKind::ReadFault);
+        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        Ok(())
+    }
+
+    /// Appends memory to the text, raw or in hex.
+    pub(in crate::lower) fn append_memory(
+        &mut self,
+        memory: &Memory,
+        hex: bool,
+        shape: Shape,
+    ) -> Res {
+        let (tmp, text, max) = (
+            self.plan.scratch.tmp,
+            self.plan.scratch.text,
+            self.plan.max_string,
+        );
+        let bytes = self.plan.scratch.memory;
+        self.memory_len(memory.len)?;
+        self.addr(R1, bytes);
+        self.read_memory(memory)?;
+        self.width_into(shape, R4)?;
+        self.store(tmp + COLUMNS, R4);
+        self.pad_memory(hex, false)?;
+        self.load(R1, self.plan.scratch.text_pos);
+        self.store(tmp + BEFORE, R1);
+        // As much of it as a text can have.
+        let (from, room, times) = match hex {
+            true => (text + 3 * max, max / 2 + 8, 2),
+            false => (bytes, max.min(MOST as u32), 1),
+        };
+        let fits = self.asm.label();
+        self.load(R3, tmp + LEN);
+        self.asm.jump_if(Cond::Le, R3, room as i32, fits);
+        self.asm.mov(R3, room as i32);
+        self.asm.bind(fits);
+        if hex {
+            self.pool.sub("hex_at", |pool| hex_at(pool, room))?;
+            self.pool.sub("hex", |_| hex_sub())?;
+            self.store(tmp + LEN + 24, R3);
+            self.addr(R1, bytes);
+            self.addr(R2, from);
+            self.asm.call_sub("hex");
+            self.load(R3, tmp + LEN + 24);
+            self.bounded(R3, room as i32);
+            self.asm.alu(AluOp::Lsh, R3, 1);
+        }
+        self.addr(R2, from);
+        self.asm.mov(R1, R2);
+        self.asm.add(R1, R3);
+        self.asm.store(Size::B, R1, 0, 0);
+        self.asm.add(R3, 1);
+        self.use_append_text()?;
+        self.asm.mov(R4, 0);
+        self.asm.mov(R1, R7);
+        self.asm.call_sub("append_text");
+        if !hex {
+            self.end_at_nul(room * times);
+        }
+        self.pad_memory(hex, true)
+    }
+
+    /// A NUL among the bytes ends the text: less was appended than there was.
+    fn end_at_nul(&mut self, room: u32) {
+        let (tmp, pos) = (self.plan.scratch.tmp, self.plan.scratch.text_pos);
+        let (short, whole) = (self.asm.label(), self.asm.label());
+        self.load(R1, pos);
+        self.load(R2, tmp + BEFORE);
+        self.asm.alu(AluOp::Sub, R1, R2);
+        self.load(R2, tmp + LEN);
+        self.asm.jump_if(Cond::Le, R2, room as i32, short);
+        self.asm.mov(R2, room as i32);
+        self.asm.bind(short);
+        self.asm.jump_if(Cond::Ge, R1, R2, whole);
+        self.store(pos, self.plan.max_string as i32 + 1);
+        self.asm.bind(whole);
+    }
+
+    /// Spaces up to the width, before or behind.
+    fn pad_memory(&mut self, hex: bool, behind: bool) -> Res {
+        let tmp = self.plan.scratch.tmp;
+        let enough = self.asm.label();
+        let none = Text::Const {
+            bytes: (*b"").into(),
+        };
+        self.use_append_text()?;
+        self.load(R4, tmp + COLUMNS);
+        if behind {
+            self.asm.neg(R4);
+        }
+        self.load(R3, tmp + LEN);
+        if hex {
+            self.asm.alu(AluOp::Lsh, R3, 1);
+        }
+        self.asm.alu(AluOp::Sub, R4, R3);
+        self.asm.jump_if(Cond::Sle, R4, 0, enough);
+        self.text_addr(R2, &none);
+        self.asm.mov(R3, 8);
+        self.asm.mov(R1, R7);
+        self.asm.call_sub("append_text");
+        self.asm.bind(enough);
+        Ok(())
+    }
+}
+
+/// `hex(bytes, to, count)`.
+fn hex_sub() -> Result<Function, String> {
+    let mut asm = Asm::new("hex", &["bytes", "to", "count"]);
+    asm.store(Size::DW, R10, slot::FROM - slot::SIZE, R1);
+    asm.store(Size::DW, R10, slot::TO - slot::SIZE, R2);
+    asm.mov(R1, R3);
+    asm.each("hex_at", -slot::SIZE);
+    asm.mov(R0, 0);
+    asm.exit();
+    finish(asm)
+}
+
+/// Writes the two digits of one byte.
+fn hex_at(pool: &mut crate::lower::Pool, most: u32) -> Result<Function, String> {
+    let digits: Vec<u8> = (0..=255u8)
+        .flat_map(|b| format!("{b:02x}").into_bytes())
+        .collect();
+    let table = pool.constant(&digits);
+    let mut asm = Asm::new("hex_at", &["index", "slots"]);
+    let (go_on, stop) = (asm.label(), asm.label());
+    asm.jump_if(Cond::Ge, R1, most as i32, stop);
+    asm.load(Size::DW, R3, R2, slot::FROM);
+    asm.add(R3, R1);
+    asm.load(Size::B, R4, R3, 0);
+    asm.alu(AluOp::Lsh, R4, 1);
+    asm.ld_data(R3, Section::Rodata, table);
+    asm.add(R3, R4);
+    asm.load(Size::H, R4, R3, 0);
+    asm.load(Size::DW, R3, R2, slot::TO);
+    asm.alu(AluOp::Lsh, R1, 1);
+    asm.add(R3, R1);
+    asm.store(Size::H, R3, 0, R4);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}

@@ -1,0 +1,25 @@
+//! Strings, formats and output.
+//!
+//! | file | what it lowers |
+//! |---|---|
+//! | `strings`, `compare` | copies, comparisons, parts of strings |
+//! | `search`, `replace`, `quote`, `unicode` | work on strings byte by byte |
+//! | `format`, `append`, `hex` | text built from formats |
+//! | `decimal` | texts to floating-point numbers |
+//! | `regex` | regular expressions |
+//! | `memory` | `%m` and `%M` |
+//! | `output` | records of the ring buffer |
+
+pub(crate) mod append;
+pub(crate) mod compare;
+pub(crate) mod decimal;
+pub(crate) mod format;
+pub(crate) mod hex;
+pub(crate) mod memory;
+pub(crate) mod output;
+pub(crate) mod quote;
+pub(crate) mod regex;
+pub(crate) mod replace;
+pub(crate) mod search;
+pub(crate) mod strings;
+pub(crate) mod unicode;

@@ -1,0 +1,241 @@
+//! Records: pieces of output are gathered in the CPU's buffer and sent at the handler's end.
+
+use spile_ir::{FormatId, Hist, Stream, Ty, Val};
+
+use super::memory::{self, Memory};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Size, Src};
+use crate::layout::{RING, RecordShape, RecordWhat, percpu, shared};
+use crate::lower::{Gen, Res, Text};
+
+/// Bytes of a record's header.
+const HEADER: i32 = 8;
+
+/// A field of a piece.
+pub(in crate::lower) enum Field {
+    Long(Src),
+    Text(Text),
+    Memory(Memory),
+}
+
+impl Gen<'_> {
+    pub(in crate::lower) fn print(&mut self, stream: Stream, fmt: FormatId, args: &[Val]) -> Res {
+        let format = self
+            .program
+            .formats
+            .get(fmt.index())
+            .ok_or("no such format")?;
+        let memory = memory::of_args(format, args);
+        for arg in args {
+            self.ty(*arg)?;
+        }
+        let types = |a| self.ty(a).unwrap_or(Ty::Long);
+        let shape = RecordShape {
+            what: RecordWhat::Print { stream, fmt },
+            fields: memory::field_types(self.program, fmt, args, types),
+            words: 0,
+        };
+        self.piece(shape, &mut |g, i| g.print_field(args[i], memory[i]))
+    }
+
+    /// Appends a piece; a full buffer is sent first.
+    pub(in crate::lower) fn piece(
+        &mut self,
+        shape: RecordShape,
+        field: &mut dyn FnMut(&mut Self, usize) -> Res<Field>,
+    ) -> Res {
+        let fields = shape.fields.clone();
+        let words = shape.words;
+        let record = self.pool.record(shape);
+        self.piece_of((Src::Imm(record as i32), words), &fields, field)
+    }
+
+    /// A piece of the shape with that number, so many words and these fields.
+    pub(in crate::lower) fn piece_of(
+        &mut self,
+        (record, words): (Src, u32),
+        fields: &[Ty],
+        field: &mut dyn FnMut(&mut Self, usize) -> Res<Field>,
+    ) -> Res {
+        let mut at = self.begin(record, piece_size(fields, words) as i32)?;
+        let pos = self.plan.scratch.out_pos;
+        // Whether r5 is the address.
+        let mut here = false;
+        for (i, ty) in fields.iter().enumerate() {
+            match (ty, field(self, i)?) {
+                (Ty::Long, Field::Long(src)) => {
+                    if !std::mem::replace(&mut here, true) {
+                        self.cursor();
+                    }
+                    self.asm.store(Size::DW, R5, at, src);
+                    at += 8;
+                }
+                (Ty::Str(_), Field::Text(text)) => {
+                    self.text_field(&text, at)?;
+                    (at, here) = (0, false);
+                }
+                (Ty::Str(_), Field::Memory(memory)) => {
+                    self.asm.add(R4, i32::from(at));
+                    self.memory_field(&memory)?;
+                    (at, here) = (0, false);
+                }
+                _ => return Err("an argument of the wrong type".into()),
+            }
+            if at > 30_000 {
+                self.asm.add(R4, i32::from(at));
+                (at, here) = (0, false);
+            }
+        }
+        self.asm.add(R4, i32::from(at));
+        let (base, disp) = self.at(R5, pos, 8);
+        self.asm.store(Size::DW, base, disp, R4);
+        Ok(())
+    }
+
+    /// Sends what is there where a piece of at most `room` bytes does not fit behind it, and
+    /// writes the piece's number. What follows goes to position r4, and so many bytes.
+    fn begin(&mut self, record: Src, room: i32) -> Res<i16> {
+        let pos = self.plan.scratch.out_pos;
+        let size = self.plan.scratch.out_size as i32;
+        if room + HEADER > size {
+            return Err("a piece of output that is larger than the buffer".into());
+        }
+        if let (Src::Imm(record), true) = (record, self.shares()) {
+            self.begin_once(record as u32, room)?;
+            return Ok(0);
+        }
+        let fits = self.asm.label();
+        self.load(R4, pos);
+        self.asm.jump_if(Cond::Le, R4, size - room, fits);
+        self.flush();
+        self.asm.mov(R4, 0);
+        self.asm.bind(fits);
+        self.piece_number(record);
+        Ok(8)
+    }
+
+    /// Writes a piece's number to position r4 at the earliest; r5 is its address.
+    pub(in crate::lower) fn piece_number(&mut self, record: Src) {
+        let started = self.asm.label();
+        self.asm.jump_if(Cond::Ge, R4, HEADER, started);
+        self.asm.mov(R4, HEADER);
+        self.asm.bind(started);
+        self.cursor();
+        self.asm.store(Size::DW, R5, 0, record);
+    }
+
+    /// Appends the buckets of a histogram, which begin `off` bytes behind the address in that
+    /// stack slot.
+    pub(in crate::lower) fn buckets_piece(&mut self, hist: Hist, slot: i16, off: u32) -> Res {
+        let words = hist.buckets();
+        let record = self.pool.record(RecordShape {
+            what: RecordWhat::Hist(hist),
+            fields: Vec::new(),
+            words,
+        });
+        let at = self.begin(Src::Imm(record as i32), piece_size(&[], words) as i32)?;
+        let pos = self.plan.scratch.out_pos;
+        self.asm.add(R4, i32::from(at));
+        self.cursor();
+        // The position behind it first: r4 does not live through the call.
+        self.asm.mov(R1, R5);
+        self.asm.add(R4, 8 * words as i32);
+        self.store(pos, R4);
+        self.asm.mov(R2, 8 * words as i32);
+        self.asm.load(Size::DW, R3, R10, slot);
+        self.asm.add(R3, off as i32);
+        self.asm.call(Helper::ProbeReadKernel);
+        Ok(())
+    }
+
+    /// `r5` = address of position r4 in the output buffer.
+    pub(in crate::lower) fn cursor(&mut self) {
+        self.addr(R5, self.plan.scratch.out);
+        self.asm.add(R5, R4);
+    }
+
+    /// A string at r4 + at: its length, its bytes; r4 goes behind them.
+    fn text_field(&mut self, text: &Text, at: i16) -> Res {
+        let tmp = self.plan.scratch.tmp;
+        let size = self.plan.scratch.out_size as i32;
+        if at != 0 {
+            self.asm.add(R4, i32::from(at));
+        }
+        if let Text::Const { bytes } = text {
+            self.cursor();
+            self.asm.store(Size::DW, R5, 0, bytes.len() as i32);
+            if bytes.len() <= 128 {
+                for i in 0..bytes.len().div_ceil(8) as u32 {
+                    let src = self.text_word(R1, text, i);
+                    self.asm.store(Size::DW, R5, 8 + 8 * i as i16, src);
+                }
+                self.asm.add(R4, 8 + bytes.len().next_multiple_of(8) as i32);
+                return Ok(());
+            }
+        }
+        if self.shares() && self.put_once(text)? {
+            return Ok(());
+        }
+        let (base, disp) = self.at(R5, tmp, 8);
+        self.asm.store(Size::DW, base, disp, R4);
+        self.cursor();
+        self.asm.mov(R1, R5);
+        self.asm.add(R1, 8);
+        self.asm.mov(R2, text.width() as i32);
+        self.text_addr(R3, text);
+        self.asm.call(Helper::ProbeReadKernelStr);
+        // r0: bytes with the NUL. It is at least 1: the source is our own memory.
+        self.asm.add(R0, -1);
+        self.asm.alu(AluOp::And, R0, 0x1fff);
+        self.load(R4, tmp);
+        // True always; tells the verifier.
+        let bounded = self.asm.label();
+        self.asm.jump_if(Cond::Le, R4, size, bounded);
+        self.asm.mov(R4, 0);
+        self.asm.bind(bounded);
+        self.cursor();
+        self.asm.store(Size::DW, R5, 0, R0);
+        self.asm.add(R0, 15);
+        self.asm.alu(AluOp::And, R0, -8);
+        self.asm.add(R4, R0);
+        let inside = self.asm.label();
+        self.asm.jump_if(Cond::Le, R4, size, inside);
+        self.asm.mov(R4, 0);
+        self.asm.bind(inside);
+        Ok(())
+    }
+
+    /// Sends what the buffer has. Loses r0-r5.
+    pub(in crate::lower) fn flush(&mut self) {
+        if self.plan.apart {
+            return self.flush_apart();
+        }
+        let end = self.asm.label();
+        let pos = self.plan.scratch.out_pos;
+        let size = self.plan.scratch.out_size as i32;
+        self.load(R3, pos);
+        self.asm.jump_if(Cond::Eq, R3, 0, end);
+        self.asm.jump_if(Cond::Gt, R3, size, end);
+        self.addr(R2, self.plan.scratch.out);
+        self.asm.store(Size::W, R2, 0, self.handler.0 as i32);
+        self.asm.store(Size::W, R2, 4, R3);
+        self.shared(R4, shared::WAKE);
+        self.asm.load(Size::DW, R4, R4, 0);
+        self.asm.ld_map(R1, RING);
+        self.asm.call(Helper::RingbufOutput);
+        self.store(pos, 0);
+        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.count(percpu::LOST_OUTPUT);
+        self.asm.bind(end);
+    }
+}
+
+/// Most bytes of a piece with these fields and so many words.
+pub(crate) fn piece_size(fields: &[Ty], words: u32) -> u32 {
+    let field = |ty: &Ty| match ty {
+        Ty::Long => 8,
+        Ty::Str(w) => 8 + u32::from(*w),
+    };
+    8 + fields.iter().map(field).sum::<u32>() + 8 * words
+}

@@ -1,0 +1,359 @@
+//! Escaped text within a length, in quotes or not: `text_strn` and its kin.
+
+use spile_ir::intrinsics::Intrinsic as I;
+use spile_ir::{Reg as IrReg, Val};
+
+use super::hex::eight_digits;
+use super::search::{ESCAPE, ends, escapes, finish};
+use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
+use crate::layout::ErrorKind;
+use crate::lower::{Gen, Pool, Res};
+
+/// Slots of the subprogram's stack that its callback is given: addresses.
+mod slot {
+    /// The bytes.
+    pub const TEXT: i16 = 0;
+    /// The text being built.
+    pub const OUT: i16 = 8;
+    /// The scratch words.
+    pub const WORDS: i16 = 16;
+    /// Bytes of them all.
+    pub const SIZE: i16 = 24;
+}
+
+/// Scratch words.
+mod word {
+    /// How many bytes there are.
+    pub const COUNT: i16 = 0;
+    /// Where escapes have to end.
+    pub const LIMIT: i16 = 8;
+    /// Bytes in the text.
+    pub const POS: i16 = 16;
+    /// Whether something did not fit.
+    pub const CUT: i16 = 24;
+    /// Whether there are quotes.
+    pub const QUOTED: i16 = 32;
+    /// The first byte that is not seen to yet.
+    pub const NEXT: i16 = 40;
+    /// Bytes of the text in front of which the mark of a cut has room.
+    pub const KEPT: i16 = 48;
+}
+
+/// `"...` as a word.
+const CUT_END: i32 = i32::from_ne_bytes(*b"\"...");
+const QUOTE: i32 = b'"' as i32;
+
+impl Gen<'_> {
+    /// `dst` = the text escaped, in at most `room` bytes.
+    pub(in crate::lower) fn text_strn(
+        &mut self,
+        dst: IrReg,
+        text: Val,
+        room: Val,
+        quoted: Val,
+    ) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let text = self.text(text)?;
+        let text = self.in_block(text)?;
+        self.strlen(&text);
+        self.store(self.plan.scratch.tmp + word::COUNT as u32, R0);
+        let wide = text.width();
+        self.quote_room(room, quoted)?;
+        let name = self.quote_subs(wide)?;
+        self.begin_text(width);
+        self.text_addr(R1, &text);
+        self.addr(R2, self.plan.scratch.text);
+        self.addr(R3, self.plan.scratch.tmp);
+        self.asm.call_sub(name);
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    /// A slot = bytes of memory escaped, in quotes; reading them may fail.
+    pub(in crate::lower) fn memory_quoted(
+        &mut self,
+        dst: Option<IrReg>,
+        f: I,
+        args: &[Val],
+    ) -> Res {
+        let (tmp, max) = (self.plan.scratch.tmp, self.plan.max_string);
+        let bytes = self.plan.scratch.memory;
+        let [some, fits, empty] = std::array::from_fn(|_| self.asm.label());
+        self.long_into(args[1], R2)?;
+        self.forget(R2);
+        self.asm.jump_if(Cond::Sge, R2, 0, some);
+        self.asm.mov(R2, 0);
+        self.asm.bind(some);
+        self.asm.jump_if(Cond::Sle, R2, max as i32, fits);
+        self.asm.mov(R2, max as i32);
+        self.asm.bind(fits);
+        self.store(tmp + word::COUNT as u32, R2);
+        self.asm.jump_if(Cond::Eq, R2, 0, empty);
+        self.long_into(args[0], R3)?;
+        self.set_aux(R3);
+        self.addr(R1, bytes);
+        let (helper, kind) = match f {
+            I::UserQuoted => (Helper::ProbeReadUser, ErrorKind::UserStrFault),
+            _ => (Helper::ProbeReadKernel, ErrorKind::KernelStrFault),
+        };
+        self.asm.call(helper);
+        let fail = self.fail_label(kind);
+        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        self.asm.bind(empty);
+        let Some((off, width)) = dst.map(|d| self.slot(d)).transpose()?.flatten() else {
+            return Ok(());
+        };
+        self.quote_room(args[2], Val::Imm(1))?;
+        let name = self.quote_subs(max)?;
+        self.begin_text(width);
+        self.addr(R1, bytes);
+        self.addr(R2, self.plan.scratch.text);
+        self.addr(R3, tmp);
+        self.asm.call_sub(name);
+        self.end_text(off, width);
+        Ok(())
+    }
+
+    /// Puts the room and the quotes into the scratch words.
+    fn quote_room(&mut self, room: Val, quoted: Val) -> Res {
+        let tmp = self.plan.scratch.tmp;
+        let max = self.plan.max_string as i32;
+        if let (Val::Imm(room), Val::Imm(quoted)) = (room, quoted) {
+            let (room, quotes) = (room.clamp(0, i64::from(max)) as i32, i32::from(quoted != 0));
+            let limit = if quoted != 0 { room.max(5) - 1 } else { room };
+            for (at, word) in [
+                (word::QUOTED, quotes),
+                (word::POS, quotes),
+                (word::LIMIT, limit),
+                (word::CUT, 0),
+                (word::NEXT, 0),
+                (word::KEPT, 1),
+            ] {
+                self.store(tmp + at as u32, word);
+            }
+            return Ok(());
+        }
+        let [some, fits, plain, end, large] = std::array::from_fn(|_| self.asm.label());
+        self.long_into(quoted, R2)?;
+        self.long_into(room, R1)?;
+        // What is learnt here of the numbers is not to reach where they came from.
+        for (reg, at) in [(R1, word::LIMIT), (R2, word::QUOTED)] {
+            let (base, disp) = self.at(R5, tmp + at as u32, 8);
+            self.asm.store(Size::DW, base, disp, reg);
+            self.asm.load(Size::DW, reg, base, disp);
+        }
+        self.asm.jump_if(Cond::Sge, R1, 0, some);
+        self.asm.mov(R1, 0);
+        self.asm.bind(some);
+        self.asm.jump_if(Cond::Sle, R1, max, fits);
+        self.asm.mov(R1, max);
+        self.asm.bind(fits);
+        self.asm.jump_if(Cond::Eq, R2, 0, plain);
+        self.asm.jump_if(Cond::Sge, R1, 5, large);
+        self.asm.mov(R1, 5);
+        self.asm.bind(large);
+        // One quote stands before the text, which ends one byte earlier.
+        self.asm.add(R1, -1);
+        self.store(tmp + word::POS as u32, 1);
+        self.asm.jump(end);
+        self.asm.bind(plain);
+        self.store(tmp + word::POS as u32, 0);
+        self.asm.bind(end);
+        self.store(tmp + word::LIMIT as u32, R1);
+        for (at, word) in [(word::CUT, 0), (word::NEXT, 0), (word::KEPT, 1)] {
+            self.store(tmp + at as u32, word);
+        }
+        Ok(())
+    }
+
+    /// Name of the subprogram for bytes in a slot of that width.
+    fn quote_subs(&mut self, wide: u32) -> Res<String> {
+        self.needs_loop("text_strn()")?;
+        let max = self.plan.max_string;
+        make(self.pool, wide, max)
+    }
+}
+
+/// Makes sure of `quote_MAX(text, out, words)` for bytes in a slot of any text's width.
+pub(in crate::lower) fn subs(pool: &mut Pool, max: u32) -> Result<String, String> {
+    make(pool, max, max)
+}
+
+fn make(pool: &mut Pool, wide: u32, max: u32) -> Result<String, String> {
+    let table = escapes(pool);
+    let name = format!("quote_{wide}");
+    pool.sub(&format!("{name}_at"), |_| quote_at(&name, wide, max, table))?;
+    pool.sub(&name, |_| quote_sub(&name, wide, max))?;
+    Ok(name)
+}
+
+/// `quote(text, out, words)`.
+fn quote_sub(name: &str, wide: u32, max: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(name, &["text", "out", "words"]);
+    let [plain, whole, done] = std::array::from_fn(|_| asm.label());
+    for (slot, reg) in [(slot::TEXT, R1), (slot::OUT, R2), (slot::WORDS, R3)] {
+        asm.store(Size::DW, R10, slot - slot::SIZE, reg);
+    }
+    asm.mov(R6, R3);
+    asm.mov(R7, R2);
+    asm.load(Size::DW, R1, R6, word::QUOTED);
+    asm.jump_if(Cond::Eq, R1, 0, plain);
+    asm.store(Size::B, R7, 0, QUOTE);
+    asm.bind(plain);
+    asm.mov(R1, wide as i32);
+    asm.each(format!("{name}_at"), -slot::SIZE);
+    asm.load(Size::DW, R1, R6, word::QUOTED);
+    asm.jump_if(Cond::Eq, R1, 0, done);
+    asm.load(Size::DW, R1, R6, word::CUT);
+    asm.load(Size::DW, R2, R6, word::POS);
+    asm.jump_if(Cond::Eq, R1, 0, whole);
+    asm.load(Size::DW, R2, R6, word::KEPT);
+    asm.jump_if(Cond::Gt, R2, max as i32, done);
+    asm.add(R7, R2);
+    asm.store(Size::W, R7, 0, CUT_END);
+    // What was there has less than 3 bytes and an escape.
+    asm.store(Size::DW, R7, 4, 0);
+    asm.jump(done);
+    asm.bind(whole);
+    asm.jump_if(Cond::Gt, R2, max as i32, done);
+    asm.add(R7, R2);
+    asm.store(Size::B, R7, 0, QUOTE);
+    asm.bind(done);
+    asm.mov(R0, 0);
+    asm.exit();
+    finish(asm)
+}
+
+/// Appends the escape of one byte, or of the character that it begins, if it fits. A row of the table is
+/// stored as four bytes: what it has behind the escape is zero.
+fn quote_at(name: &str, wide: u32, max: u32, table: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
+    let [go_on, stop, cut, byte] = std::array::from_fn(|_| asm.label());
+    asm.jump_if(Cond::Ge, R1, wide as i32, stop);
+    asm.load(Size::DW, R6, R2, slot::WORDS);
+    asm.load(Size::DW, R3, R6, word::NEXT);
+    asm.jump_if(Cond::Lt, R1, R3, go_on);
+    asm.load(Size::DW, R7, R6, word::COUNT);
+    asm.jump_if(Cond::Ge, R1, R7, stop);
+    asm.mov(R8, R1);
+    asm.alu(AluOp::Sub, R7, R8);
+    asm.load(Size::DW, R3, R2, slot::TEXT);
+    asm.add(R3, R1);
+    asm.load(Size::B, R1, R3, 0);
+    asm.load(Size::DW, R5, R6, word::POS);
+    asm.jump_if(Cond::Gt, R5, max as i32, cut);
+    asm.load(Size::DW, R4, R2, slot::OUT);
+    asm.add(R4, R5);
+    character(&mut asm, byte);
+    asm.add(R8, R0);
+    asm.store(Size::DW, R6, word::NEXT, R8);
+    character_length(&mut asm);
+    fits(&mut asm, R0, cut);
+    put_character(&mut asm);
+    asm.jump(go_on);
+    asm.bind(byte);
+    asm.alu(AluOp::Mul, R1, ESCAPE);
+    asm.ld_data(R3, Section::Rodata, table);
+    asm.add(R3, R1);
+    asm.load(Size::B, R0, R3, 4);
+    fits(&mut asm, R0, cut);
+    asm.load(Size::W, R1, R3, 0);
+    asm.store(Size::W, R4, 0, R1);
+    asm.jump(go_on);
+    asm.bind(cut);
+    asm.store(Size::DW, R6, word::CUT, 1);
+    asm.jump(stop);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}
+
+/// Adds to the bytes of the text, whose words are at r6, those that come, or goes to `cut`. Loses r1, r5.
+fn fits(asm: &mut Asm, more: Reg, cut: Label) {
+    let end = asm.label();
+    asm.load(Size::DW, R5, R6, word::POS);
+    asm.add(R5, more);
+    asm.load(Size::DW, R1, R6, word::LIMIT);
+    asm.jump_if(Cond::Gt, R5, R1, cut);
+    asm.store(Size::DW, R6, word::POS, R5);
+    asm.add(R1, -3);
+    asm.jump_if(Cond::Sgt, R5, R1, end);
+    asm.store(Size::DW, R6, word::KEPT, R5);
+    asm.bind(end);
+}
+
+/// `r9` = the character of UTF-8 of more than one byte at r3, `r0` = how many bytes it has; goes to `byte`
+/// where there is none. `r1` is its first byte, which stays where there is none, and r7 how many can be looked
+/// at. Loses r5.
+pub(in crate::lower) fn character(asm: &mut Asm, byte: Label) {
+    let [have, done] = std::array::from_fn(|_| asm.label());
+    asm.jump_if(Cond::Lt, R1, 0xc2, byte);
+    asm.jump_if(Cond::Gt, R1, 0xf4, byte);
+    for (n, mask, next) in [(2, 0x1f, 0xe0), (3, 0xf, 0xf0), (4, 7, 0)] {
+        asm.mov(R0, n);
+        asm.mov(R9, R1);
+        asm.alu(AluOp::And, R9, mask);
+        if next > 0 {
+            asm.jump_if(Cond::Lt, R1, next, have);
+        }
+    }
+    asm.bind(have);
+    asm.jump_if(Cond::Gt, R0, R7, byte);
+    for i in 1..4 {
+        if i > 1 {
+            asm.jump_if(Cond::Le, R0, i, done);
+        }
+        asm.load(Size::B, R5, R3, i as i16);
+        // A byte that goes on is 0x80 and six bits.
+        asm.alu(AluOp::Xor, R5, 0x80);
+        asm.jump_if(Cond::Gt, R5, 0x3f, byte);
+        asm.alu(AluOp::Lsh, R9, 6);
+        asm.alu(AluOp::Or, R9, R5);
+    }
+    asm.bind(done);
+    // What fewer bytes could say; halves of UTF-16; too large.
+    for (n, least) in [(3, 0x800), (4, 0x1_0000)] {
+        let other = asm.label();
+        asm.jump_if(Cond::Ne, R0, n, other);
+        asm.jump_if(Cond::Lt, R9, least, byte);
+        asm.bind(other);
+    }
+    asm.mov(R5, R9);
+    asm.alu(AluOp::Rsh, R5, 11);
+    asm.jump_if(Cond::Eq, R5, 0xd800 >> 11, byte);
+    asm.jump_if(Cond::Gt, R9, 0x10_ffff, byte);
+}
+
+/// `r0` = the bytes of the escape of the character r9. Loses r5.
+fn character_length(asm: &mut Asm) {
+    let short = asm.label();
+    asm.mov(R0, 6);
+    asm.jump_if(Cond::Le, R9, 0xffff, short);
+    asm.mov(R0, 10);
+    asm.bind(short);
+}
+
+/// Writes the escape of the character r9 to r4, and a NUL; `r0` = its bytes. Loses r2 to r5.
+pub(in crate::lower) fn put_character(asm: &mut Asm) {
+    let [long, end] = std::array::from_fn(|_| asm.label());
+    asm.mov(R5, R4);
+    asm.mov(R2, R9);
+    eight_digits(asm, b'A');
+    asm.jump_if(Cond::Gt, R9, 0xffff, long);
+    asm.store(Size::H, R5, 0, i32::from(u16::from_ne_bytes(*b"\\u")));
+    asm.alu(AluOp::Rsh, R2, 32);
+    asm.store(Size::W, R5, 2, R2);
+    asm.store(Size::B, R5, 6, 0);
+    asm.mov(R0, 6);
+    asm.jump(end);
+    asm.bind(long);
+    asm.store(Size::H, R5, 0, i32::from(u16::from_ne_bytes(*b"\\U")));
+    asm.store(Size::DW, R5, 2, R2);
+    asm.store(Size::B, R5, 10, 0);
+    asm.mov(R0, 10);
+    asm.bind(end);
+}

@@ -1,0 +1,638 @@
+//! Regular expressions: the tables of [`spile_ir::regex`] in `.rodata`, walked by `bpf_loop`.
+//!
+//! Each expression has a subprogram that puts its tables' addresses and sizes on the stack
+//! and calls the walks, whose callbacks serve all expressions. Sizes are constants to the
+//! verifier; rows, positions and slots go through words of the CPU's block, where it knows
+//! nothing of them, so that it follows each callback once. Every index is compared with the
+//! table's size, which no right table needs.
+
+use spile_ir::regex::{Finder, MAX_GROUPS, NO_SLOT, Scanner};
+use spile_ir::{BodyFacts, Inst, Program, ProgramFacts, Reg as IrReg, RegexId, Ty, Val};
+
+use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
+use crate::layout::percpu;
+use crate::lower::handler::pool::Pool;
+use crate::lower::{Gen, Res, Text};
+
+/// Words and buffers of the CPU's block that a match takes: offsets.
+mod area {
+    /// Groups of the last match; -1: there was none, -2: nothing was matched yet.
+    pub const STATE: i16 = 0;
+    /// The row at hand.
+    pub const ROW: i16 = 8;
+    /// The position at hand.
+    pub const POS: i16 = 16;
+    /// The slot at hand.
+    pub const SLOT: i16 = 24;
+    /// Start and end of the match, -1 where there is none; the groups follow.
+    pub const START: i16 = 32;
+    pub const END: i16 = 40;
+    /// Start and end of each group.
+    pub const TAGS: i16 = 48;
+    /// The string.
+    pub const TEXT: i32 = TAGS as i32 + 16 * super::MAX_GROUPS as i32;
+}
+
+/// Values of a tag: not met yet, forgotten.
+const OPEN: i32 = -2;
+const NONE: i32 = -1;
+
+/// Slots of a subprogram's stack that callbacks are given.
+mod slot {
+    /// The area.
+    pub const AREA: i16 = 0;
+    /// The string.
+    pub const TEXT: i16 = 8;
+    /// Classes of bytes.
+    pub const CLASSES: i16 = 16;
+    /// The table at hand, its last entry, the first accepting row.
+    pub const TABLE: i16 = 24;
+    pub const LAST: i16 = 32;
+    pub const ACCEPT: i16 = 40;
+    /// Bytes that a string has at most; or how many rounds.
+    pub const BOUND: i16 = 48;
+    /// The notes.
+    pub const NOTES: i16 = 56;
+    /// Operations and the last one.
+    pub const OPS: i16 = 64;
+    pub const OPS_LAST: i16 = 72;
+    pub const SIZE: i16 = 80;
+}
+
+/// Bytes that one call of a callback looks at.
+const CHUNK: i32 = 8;
+const STEPS: i32 = 4;
+
+/// Bytes that matches need in each CPU's block; 0 where no match is kept.
+pub(crate) fn room(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
+    match longest(program, facts, max_string) {
+        0 => 0,
+        // A note is two bytes.
+        most => area::TEXT as u32 + 3 * (most + 16),
+    }
+}
+
+/// Bytes of the longest text whose match is kept, 0 where none is. A constant can be longer than other
+/// strings.
+fn longest(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
+    let insts = program.kernel_bodies().flat_map(|b| b.insts());
+    let size = |inst: &Inst| match inst {
+        Inst::Regex {
+            keep: true,
+            text: Val::Str(id),
+            ..
+        } => {
+            let constant = program.strings.get(id.index());
+            let size = constant.map_or(0, |bytes| Ty::str_for_len(bytes.len()).size());
+            Some(size.max(max_string))
+        }
+        Inst::Regex { keep: true, .. } => Some(max_string),
+        _ => None,
+    };
+    let asked = facts.kernel_bodies().any(BodyFacts::asks_of_match);
+    let asked = asked.then_some(max_string);
+    insts.filter_map(size).chain(asked).max().unwrap_or(0)
+}
+
+impl Gen<'_> {
+    /// At a handler's entry: nothing was matched yet.
+    pub(in crate::lower) fn forget_match(&mut self) {
+        if self.facts.asks_of_match() {
+            self.addr(R1, self.plan.scratch.last_match);
+            self.asm.store(Size::DW, R1, area::STATE, -2);
+        }
+    }
+
+    /// `dst` = 1 where the text matches.
+    pub(in crate::lower) fn regex(
+        &mut self,
+        dst: IrReg,
+        re: RegexId,
+        text: Val,
+        keep: bool,
+    ) -> Res {
+        let regex = self.program.regexes.get(re.index());
+        let regex = regex.ok_or("no such regular expression")?;
+        let text = self.text(text)?;
+        let compiled = regex.compiled.clone();
+        if keep {
+            let finder = compiled.find.as_ref().ok_or("a match without its place")?;
+            return self.find_match(dst, re, &compiled.classes, finder, &text);
+        }
+        if let Text::Const { bytes } = &text {
+            return self.set_long(dst, i32::from(regex.is_match(bytes)));
+        }
+        if compiled.test.start >= compiled.test.accept {
+            return self.set_long(dst, 1);
+        }
+        self.needs_loop("a regular expression")?;
+        let name = format!("match_{}", re.0);
+        self.pool.sub("match_at", |_| match_at())?;
+        self.pool.sub(&name, |pool| {
+            match_sub(&name, pool, &compiled.classes, &compiled.test)
+        })?;
+        self.text_addr(R1, &text);
+        self.addr(R2, self.plan.scratch.tmp);
+        self.asm.mov(R3, text.width() as i32 / CHUNK);
+        self.asm.call_sub(name);
+        self.set_long(dst, R0)
+    }
+
+    fn find_match(
+        &mut self,
+        dst: IrReg,
+        re: RegexId,
+        classes: &[u8; 256],
+        finder: &Finder,
+        text: &Text,
+    ) -> Res {
+        self.needs_loop("a regular expression")?;
+        let last = self.plan.scratch.last_match;
+        let max = longest(self.program, &self.plan.facts, self.plan.max_string);
+        let name = format!("find_{}", re.0);
+        self.pool.sub("find_back", |_| find_back())?;
+        self.pool.sub("find_on", |_| find_on())?;
+        self.pool.sub("find_tags", |_| find_tags())?;
+        self.pool.sub("find_ops", |_| find_ops())?;
+        self.pool.sub(&name, |pool| {
+            find_sub(&name, pool, classes, finder, max as i32)
+        })?;
+        // The copy of the text is kept, and ends in a NUL.
+        self.addr(R1, last + area::TEXT as u32);
+        self.asm.mov(R2, text.width().min(max) as i32);
+        self.text_addr(R3, text);
+        self.asm.call(Helper::ProbeReadKernelStr);
+        self.addr(R1, last);
+        self.asm.mov(R2, R0);
+        self.asm.call_sub(name);
+        self.set_long(dst, R0)
+    }
+
+    /// `r0` = groups of the last match, or why there is none.
+    pub(in crate::lower) fn match_groups(&mut self) {
+        self.addr(R1, self.plan.scratch.last_match);
+        self.asm.load(Size::DW, R0, R1, area::STATE);
+    }
+
+    /// `dst` = text of a group.
+    pub(in crate::lower) fn match_group(&mut self, dst: IrReg, n: Val) -> Res {
+        let Some((off, width)) = self.slot(dst)? else {
+            return Ok(());
+        };
+        let last = self.plan.scratch.last_match;
+        let max = longest(self.program, &self.plan.facts, self.plan.max_string) as i32;
+        let (end, fits) = (self.asm.label(), self.asm.label());
+        // The number may be in a register that is lost: first into a word.
+        self.long_into(n, R1)?;
+        self.store(self.plan.scratch.tmp, R1);
+        self.fill_zero(off, width);
+        self.load(R1, self.plan.scratch.tmp);
+        self.addr(R3, last);
+        self.asm.load(Size::DW, R2, R3, area::STATE);
+        let asm = &mut *self.asm;
+        asm.jump_if(Cond::Gt, R1, MAX_GROUPS as i32, end);
+        asm.jump_if(Cond::Sgt, R1, R2, end);
+        asm.alu(AluOp::Lsh, R1, 4);
+        asm.mov(R4, R3);
+        asm.add(R4, R1);
+        asm.load(Size::DW, R1, R4, area::START);
+        asm.load(Size::DW, R2, R4, area::END);
+        asm.jump_if(Cond::Ge, R1, max, end);
+        asm.jump_if(Cond::Ge, R2, max, end);
+        asm.alu(AluOp::Sub, R2, R1);
+        asm.jump_if(Cond::Sle, R2, width as i32 - 1, fits);
+        asm.mov(R2, width as i32 - 1);
+        asm.load(Size::DW, R4, R7, percpu::TRUNCATED as i16);
+        asm.add(R4, 1);
+        asm.store(Size::DW, R7, percpu::TRUNCATED as i16, R4);
+        asm.bind(fits);
+        asm.jump_if(Cond::Sle, R2, 0, end);
+        asm.add(R3, area::TEXT);
+        asm.add(R3, R1);
+        self.addr(R1, off);
+        self.asm.call(Helper::ProbeReadKernel);
+        self.asm.bind(end);
+        Ok(())
+    }
+}
+
+fn finish(asm: Asm) -> Result<Function, String> {
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// Offset of a table of 16-bit or 32-bit entries.
+fn table<const N: usize>(pool: &mut Pool, entries: impl Iterator<Item = [u8; N]>) -> u32 {
+    let bytes: Vec<u8> = entries.flatten().collect();
+    pool.constant(&bytes)
+}
+
+/// A slot of the subprogram's own stack.
+fn put(asm: &mut Asm, at: i16, src: impl Into<Src>) {
+    asm.store(Size::DW, R10, at - slot::SIZE, src);
+}
+
+fn put_data(asm: &mut Asm, at: i16, off: u32) {
+    asm.ld_data(R1, Section::Rodata, off);
+    put(asm, at, R1);
+}
+
+/// The table at hand.
+fn put_scanner(asm: &mut Asm, pool: &mut Pool, s: &Scanner) {
+    let off = table(pool, s.next.iter().map(|n| n.to_ne_bytes()));
+    put_data(asm, slot::TABLE, off);
+    put(asm, slot::LAST, s.next.len() as i32 - 1);
+    put(asm, slot::ACCEPT, i32::from(s.accept));
+}
+
+/// `row` = entry of the table for the row and a constant column; loses r1. Past the end: `out`.
+fn column(asm: &mut Asm, row: Reg, column: i32, size: Size, out: Label) {
+    asm.add(row, column);
+    asm.load(Size::DW, R1, R10, slot::LAST - slot::SIZE);
+    asm.jump_if(Cond::Gt, row, R1, out);
+    asm.alu(AluOp::Lsh, row, if size == Size::H { 1 } else { 2 });
+    asm.load(Size::DW, R1, R10, slot::TABLE - slot::SIZE);
+    asm.add(R1, row);
+    asm.load(size, row, R1, 0);
+}
+
+/// `match(text, words, chunks)`: 1 or 0.
+fn match_sub(
+    name: &str,
+    pool: &mut Pool,
+    classes: &[u8; 256],
+    s: &Scanner,
+) -> Result<Function, String> {
+    let mut asm = Asm::new(name, &["text", "words", "chunks"]);
+    let (no, yes) = (asm.label(), asm.label());
+    asm.mov(R6, R2);
+    put(&mut asm, slot::AREA, R2);
+    put(&mut asm, slot::TEXT, R1);
+    put(&mut asm, slot::BOUND, R3);
+    asm.mov(R7, R3);
+    put_data(&mut asm, slot::CLASSES, pool.constant(classes));
+    put_scanner(&mut asm, pool, s);
+    asm.store(Size::DW, R6, area::ROW, i32::from(s.start));
+    asm.mov(R1, R7);
+    asm.each("match_at", -slot::SIZE);
+    asm.load(Size::DW, R7, R6, area::ROW);
+    asm.jump_if(Cond::Ge, R7, i32::from(s.accept), yes);
+    column(&mut asm, R7, s.edge() as i32, Size::H, no);
+    asm.jump_if(Cond::Ge, R7, i32::from(s.accept), yes);
+    asm.bind(no);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(yes);
+    asm.mov(R0, 1);
+    asm.exit();
+    finish(asm)
+}
+
+/// `row` = row and class of the byte r0, in the table's range, or on to `out`; loses r0 and
+/// `spare`. The classes are at `classes`, the last entry's number is in `last`.
+fn class(asm: &mut Asm, row: Reg, classes: Reg, last: Reg, spare: Reg, out: Label) {
+    asm.mov(spare, classes);
+    asm.add(spare, R0);
+    asm.load(Size::B, R0, spare, 0);
+    asm.add(row, R0);
+    asm.jump_if(Cond::Gt, row, last, out);
+}
+
+/// Takes a chunk of bytes; stops at the string's end, and where it accepts.
+fn match_at() -> Result<Function, String> {
+    let mut asm = Asm::new("match_at", &["index", "slots"]);
+    let (stop, end) = (asm.label(), asm.label());
+    asm.load(Size::DW, R3, R2, slot::BOUND);
+    asm.jump_if(Cond::Ge, R1, R3, stop);
+    asm.load(Size::DW, R6, R2, slot::AREA);
+    asm.load(Size::DW, R3, R6, area::ROW);
+    asm.load(Size::DW, R7, R2, slot::TEXT);
+    asm.alu(AluOp::Lsh, R1, 3);
+    asm.add(R7, R1);
+    asm.load(Size::DW, R4, R2, slot::TABLE);
+    asm.load(Size::DW, R5, R2, slot::CLASSES);
+    asm.load(Size::DW, R8, R2, slot::LAST);
+    asm.load(Size::DW, R9, R2, slot::ACCEPT);
+    for i in 0..CHUNK as i16 {
+        asm.load(Size::B, R0, R7, i);
+        asm.jump_if(Cond::Eq, R0, 0, end);
+        class(&mut asm, R3, R5, R8, R1, stop);
+        asm.alu(AluOp::Lsh, R3, 1);
+        asm.mov(R1, R4);
+        asm.add(R1, R3);
+        asm.load(Size::H, R3, R1, 0);
+        asm.jump_if(Cond::Ge, R3, R9, end);
+    }
+    asm.store(Size::DW, R6, area::ROW, R3);
+    asm.jump_if(Cond::Eq, R3, 0, stop);
+    go_on_or_end(asm, end, stop)
+}
+
+/// `find(area, length and one)`: 1 or 0, with the area filled.
+fn find_sub(
+    name: &str,
+    pool: &mut Pool,
+    classes: &[u8; 256],
+    f: &Finder,
+    max: i32,
+) -> Result<Function, String> {
+    let mut asm = Asm::new(name, &["area", "length"]);
+    let no = asm.label();
+    let fits = asm.label();
+    asm.mov(R6, R1);
+    asm.mov(R7, R2);
+    asm.store(Size::DW, R6, area::STATE, -1);
+    asm.jump_if(Cond::Sgt, R7, 0, fits);
+    asm.mov(R7, 1);
+    asm.bind(fits);
+    asm.add(R7, -1);
+    put(&mut asm, slot::AREA, R6);
+    asm.add(R1, area::TEXT);
+    put(&mut asm, slot::TEXT, R1);
+    asm.add(R1, max + 8);
+    put(&mut asm, slot::NOTES, R1);
+    put(&mut asm, slot::BOUND, max);
+    put_data(&mut asm, slot::CLASSES, pool.constant(classes));
+    for tag in 0..2 * f.groups as i16 {
+        asm.store(Size::DW, R6, area::TAGS + 8 * tag, OPEN);
+    }
+    find_start(&mut asm, pool, f, no);
+    find_end(&mut asm, pool, f, no);
+    if f.groups > 0 {
+        find_groups(&mut asm, pool, f, no);
+    }
+    asm.store(Size::DW, R6, area::STATE, f.groups as i32);
+    asm.mov(R0, 1);
+    asm.exit();
+    asm.bind(no);
+    asm.mov(R0, 0);
+    asm.exit();
+    finish(asm)
+}
+
+/// START: where the match begins. r6 is the area, r7 the string's length.
+fn find_start(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
+    let s = &f.reverse;
+    if f.anchored {
+        asm.store(Size::DW, R6, area::START, 0);
+        return;
+    }
+    let inside = asm.label();
+    put_scanner(asm, pool, s);
+    asm.store(Size::DW, R6, area::START, NONE);
+    if s.start >= s.accept {
+        asm.store(Size::DW, R6, area::START, R7);
+    }
+    asm.store(Size::DW, R6, area::ROW, i32::from(s.start));
+    asm.store(Size::DW, R6, area::POS, R7);
+    asm.mov(R1, R7);
+    asm.alu(AluOp::Rsh, R1, STEPS.ilog2() as i32);
+    asm.add(R1, 1);
+    asm.each("find_back", -slot::SIZE);
+    asm.load(Size::DW, R2, R6, area::ROW);
+    column(asm, R2, s.edge() as i32, Size::H, no);
+    asm.jump_if(Cond::Lt, R2, i32::from(s.accept), inside);
+    asm.store(Size::DW, R6, area::START, 0);
+    asm.bind(inside);
+    asm.load(Size::DW, R1, R6, area::START);
+    asm.jump_if(Cond::Eq, R1, NONE, no);
+}
+
+/// Begins a scan's round: the area in r6, row r3, position r7, r4, r5, r8 and r9 from the slots. And the
+/// labels of its ends.
+fn scan(name: &str) -> (Asm, Label, Label) {
+    let mut asm = Asm::new(name, &["index", "slots"]);
+    let (stop, end) = (asm.label(), asm.label());
+    asm.load(Size::DW, R6, R2, slot::AREA);
+    asm.load(Size::DW, R3, R6, area::ROW);
+    asm.load(Size::DW, R7, R6, area::POS);
+    asm.load(Size::DW, R4, R2, slot::TABLE);
+    asm.load(Size::DW, R5, R2, slot::CLASSES);
+    asm.load(Size::DW, R8, R2, slot::LAST);
+    asm.load(Size::DW, R9, R2, slot::ACCEPT);
+    (asm, end, stop)
+}
+
+/// Ends a scan: row r3 and position r7 are kept for the next round; at `end` the row is.
+fn scanned(mut asm: Asm, end: Label, stop: Label) -> Result<Function, String> {
+    asm.store(Size::DW, R6, area::ROW, R3);
+    asm.store(Size::DW, R6, area::POS, R7);
+    go_on_or_end(asm, end, stop)
+}
+
+/// The end of a round: on to the next one; at `end` row r3 is kept, and that and `stop` end all.
+fn go_on_or_end(mut asm: Asm, end: Label, stop: Label) -> Result<Function, String> {
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(end);
+    asm.store(Size::DW, R6, area::ROW, R3);
+    asm.bind(stop);
+    asm.mov(R0, 1);
+    asm.exit();
+    finish(asm)
+}
+
+/// Takes bytes from the end on; notes where a match begins.
+fn find_back() -> Result<Function, String> {
+    let (mut asm, end, stop) = scan("find_back");
+    for _ in 0..STEPS {
+        let on = asm.label();
+        asm.jump_if(Cond::Eq, R7, 0, end);
+        asm.add(R7, -1);
+        asm.load(Size::DW, R1, R2, slot::BOUND);
+        asm.jump_if(Cond::Ge, R7, R1, stop);
+        asm.load(Size::DW, R1, R2, slot::TEXT);
+        asm.add(R1, R7);
+        asm.load(Size::B, R0, R1, 0);
+        class(&mut asm, R3, R5, R8, R1, stop);
+        asm.alu(AluOp::Lsh, R3, 1);
+        asm.mov(R1, R4);
+        asm.add(R1, R3);
+        asm.load(Size::H, R3, R1, 0);
+        asm.jump_if(Cond::Lt, R3, R9, on);
+        asm.store(Size::DW, R6, area::START, R7);
+        asm.bind(on);
+    }
+    scanned(asm, end, stop)
+}
+
+/// END and SLOT: the longest match from START on, and which way it ends.
+fn find_end(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
+    let (other, go, inside, found) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let off = table(pool, f.next.iter().map(|n| n.to_ne_bytes()));
+    put_data(asm, slot::TABLE, off);
+    put(asm, slot::LAST, f.next.len() as i32 - 1);
+    put(asm, slot::ACCEPT, i32::from(f.accept));
+    asm.store(Size::DW, R6, area::END, NONE);
+    asm.load(Size::DW, R1, R6, area::START);
+    asm.store(Size::DW, R6, area::POS, R1);
+    asm.jump_if(Cond::Ne, R1, 0, other);
+    asm.store(Size::DW, R6, area::ROW, i32::from(f.start[0]));
+    asm.jump(go);
+    asm.bind(other);
+    asm.store(Size::DW, R6, area::ROW, i32::from(f.start[1]));
+    asm.bind(go);
+    asm.mov(R1, R7);
+    asm.alu(AluOp::Rsh, R1, STEPS.ilog2() as i32);
+    asm.add(R1, 1);
+    asm.each("find_on", -slot::SIZE);
+    // At the string's end other ways can end too. A row that has no way on has none.
+    asm.load(Size::DW, R2, R6, area::ROW);
+    column(asm, R2, f.columns as i32 - 1, Size::W, no);
+    asm.alu(AluOp::Rsh, R2, 16);
+    asm.jump_if(Cond::Eq, R2, i32::from(NO_SLOT), inside);
+    asm.store(Size::DW, R6, area::END, R7);
+    asm.jump(found);
+    asm.bind(inside);
+    asm.load(Size::DW, R1, R6, area::END);
+    asm.jump_if(Cond::Eq, R1, NONE, no);
+    asm.load(Size::DW, R2, R6, area::SLOT);
+    column(asm, R2, f.columns as i32 - 1, Size::W, no);
+    asm.alu(AluOp::And, R2, 0xffff);
+    asm.bind(found);
+    asm.store(Size::DW, R6, area::SLOT, R2);
+}
+
+/// Takes bytes from the start on; notes lists, and in END and SLOT the last row that accepts.
+fn find_on() -> Result<Function, String> {
+    let (mut asm, end, stop) = scan("find_on");
+    for _ in 0..STEPS {
+        let on = asm.label();
+        asm.jump_if(Cond::Lt, R3, R9, on);
+        asm.store(Size::DW, R6, area::END, R7);
+        asm.store(Size::DW, R6, area::SLOT, R3);
+        asm.bind(on);
+        asm.load(Size::DW, R1, R2, slot::BOUND);
+        asm.jump_if(Cond::Ge, R7, R1, stop);
+        asm.load(Size::DW, R1, R2, slot::TEXT);
+        asm.add(R1, R7);
+        asm.load(Size::B, R0, R1, 0);
+        asm.jump_if(Cond::Eq, R0, 0, end);
+        class(&mut asm, R3, R5, R8, R1, stop);
+        asm.alu(AluOp::Lsh, R3, 2);
+        asm.mov(R1, R4);
+        asm.add(R1, R3);
+        asm.load(Size::H, R3, R1, 0);
+        asm.load(Size::H, R0, R1, 2);
+        asm.load(Size::DW, R1, R2, slot::NOTES);
+        asm.add(R1, R7);
+        asm.add(R1, R7);
+        asm.store(Size::H, R1, 0, R0);
+        asm.add(R7, 1);
+        asm.jump_if(Cond::Eq, R3, 0, end);
+    }
+    scanned(asm, end, stop)
+}
+
+/// The groups: back from END to START.
+fn find_groups(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
+    let (other, go) = (asm.label(), asm.label());
+    let off = table(pool, f.lists.iter().map(|n| n.to_ne_bytes()));
+    put_data(asm, slot::TABLE, off);
+    put(asm, slot::LAST, f.lists.len() as i32 - 1);
+    put_data(asm, slot::OPS, pool.constant(&f.ops));
+    put(asm, slot::OPS_LAST, f.ops.len() as i32 - 1);
+    asm.load(Size::DW, R1, R6, area::END);
+    asm.store(Size::DW, R6, area::POS, R1);
+    asm.load(Size::DW, R2, R6, area::START);
+    asm.alu(AluOp::Sub, R1, R2);
+    asm.each("find_tags", -slot::SIZE);
+    // The tags before the first byte.
+    asm.load(Size::DW, R2, R6, area::SLOT);
+    asm.load(Size::DW, R3, R6, area::START);
+    asm.jump_if(Cond::Ne, R3, 0, other);
+    asm.add(R2, i32::from(f.start_list[0]));
+    asm.jump(go);
+    asm.bind(other);
+    asm.add(R2, i32::from(f.start_list[1]));
+    asm.bind(go);
+    column(asm, R2, 0, Size::W, no);
+    asm.alu(AluOp::Rsh, R2, 16);
+    asm.mov(R1, R10);
+    asm.add(R1, -i32::from(slot::SIZE));
+    asm.call_sub("find_ops");
+}
+
+/// One transition back: the slot before, and the tags on the way.
+fn find_tags() -> Result<Function, String> {
+    let mut asm = Asm::new("find_tags", &["index", "slots"]);
+    let (stop, plain) = (asm.label(), asm.label());
+    asm.load(Size::DW, R6, R2, slot::AREA);
+    asm.load(Size::DW, R7, R6, area::POS);
+    asm.add(R7, -1);
+    asm.load(Size::DW, R1, R2, slot::BOUND);
+    asm.jump_if(Cond::Ge, R7, R1, stop);
+    asm.load(Size::DW, R1, R2, slot::NOTES);
+    asm.add(R1, R7);
+    asm.add(R1, R7);
+    asm.load(Size::H, R4, R1, 0);
+    asm.load(Size::DW, R1, R6, area::SLOT);
+    asm.add(R4, R1);
+    asm.load(Size::DW, R1, R2, slot::LAST);
+    asm.jump_if(Cond::Gt, R4, R1, stop);
+    asm.alu(AluOp::Lsh, R4, 2);
+    asm.load(Size::DW, R1, R2, slot::TABLE);
+    asm.add(R1, R4);
+    asm.load(Size::H, R4, R1, 0);
+    asm.store(Size::DW, R6, area::SLOT, R4);
+    asm.store(Size::DW, R6, area::POS, R7);
+    asm.load(Size::H, R4, R1, 2);
+    asm.jump_if(Cond::Eq, R4, 0, plain);
+    asm.mov(R1, R2);
+    asm.mov(R2, R4);
+    asm.mov(R3, R7);
+    asm.add(R3, 1);
+    asm.call_sub("find_ops");
+    asm.bind(plain);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(stop);
+    asm.mov(R0, 1);
+    asm.exit();
+    finish(asm)
+}
+
+/// `ops(slots, number, position)`: sets or forgets tags that were not met yet.
+fn find_ops() -> Result<Function, String> {
+    let mut asm = Asm::new("find_ops", &["slots", "number", "position"]);
+    let (again, next, stop, set) = (asm.label(), asm.label(), asm.label(), asm.label());
+    asm.load(Size::DW, R6, R1, slot::AREA);
+    asm.load(Size::DW, R7, R1, slot::OPS);
+    asm.load(Size::DW, R8, R1, slot::OPS_LAST);
+    asm.jump_if(Cond::Gt, R2, R8, stop);
+    asm.mov(R4, R7);
+    asm.add(R4, R2);
+    asm.load(Size::B, R5, R4, 0);
+    asm.mov(R9, 0);
+    asm.bind(again);
+    asm.jump_if(Cond::Ge, R9, R5, stop);
+    asm.jump_if(Cond::Ge, R9, 2 * MAX_GROUPS as i32, stop);
+    asm.add(R9, 1);
+    asm.add(R2, 1);
+    asm.jump_if(Cond::Gt, R2, R8, stop);
+    asm.mov(R4, R7);
+    asm.add(R4, R2);
+    asm.load(Size::B, R0, R4, 0);
+    asm.mov(R1, R0);
+    asm.alu(AluOp::Rsh, R0, 1);
+    asm.jump_if(Cond::Ge, R0, 2 * MAX_GROUPS as i32, stop);
+    asm.alu(AluOp::Lsh, R0, 3);
+    asm.mov(R4, R6);
+    asm.add(R4, R0);
+    asm.load(Size::DW, R0, R4, area::TAGS);
+    asm.jump_if(Cond::Ne, R0, OPEN, next);
+    asm.alu(AluOp::And, R1, 1);
+    asm.jump_if(Cond::Eq, R1, 0, set);
+    asm.store(Size::DW, R4, area::TAGS, NONE);
+    asm.jump(again);
+    asm.bind(set);
+    asm.store(Size::DW, R4, area::TAGS, R3);
+    asm.bind(next);
+    asm.jump(again);
+    asm.bind(stop);
+    asm.mov(R0, 0);
+    asm.exit();
+    finish(asm)
+}

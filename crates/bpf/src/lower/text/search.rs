@@ -1,0 +1,564 @@
+//! Work on strings byte by byte: finding, numbers in text, escapes in formats. The bytes are gone through
+//! by `bpf_loop`, whose callback the verifier follows once, whatever a string's length.
+
+use spile_ir::interp::strtol;
+use spile_ir::{Reg as IrReg, Val};
+
+use super::compare::{same, use_same};
+use super::quote::{character, put_character};
+use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
+use crate::lower::handler::pool::Pool;
+use crate::lower::{Gen, Res, TMP, Text};
+use crate::plan::Plan;
+
+/// Slots of a subprogram's stack that its callback is given: addresses. Numbers are in the
+/// block's scratch words, where the verifier does not tell them apart.
+mod slot {
+    /// The string.
+    pub const TEXT: i16 = 0;
+    /// The other string.
+    pub const OTHER: i16 = 8;
+    /// The scratch words.
+    pub const WORDS: i16 = 16;
+    /// Bytes of them all.
+    pub const SIZE: i16 = 24;
+}
+
+/// Scratch words of `find`.
+mod find {
+    pub const LENGTH: i16 = 0;
+    pub const FOUND: i16 = 8;
+}
+
+/// Scratch words of `strtol`.
+mod number {
+    pub const BASE: i16 = 0;
+    pub const PHASE: i16 = 8;
+    pub const NEGATIVE: i16 = 16;
+    pub const VALUE: i16 = 24;
+}
+
+/// Scratch words of `escape`.
+mod escape {
+    /// How many bytes there are.
+    pub const POS: i16 = 0;
+    /// The first byte of the text that is not seen to yet.
+    pub const NEXT: i16 = 8;
+}
+
+/// What the byte at hand can be, in `strtol`.
+mod phase {
+    pub const SIGN: i32 = 0;
+    pub const START: i32 = 1;
+    pub const DIGITS: i32 = 2;
+    /// The `x` of `0x`.
+    pub const MARK: i32 = 3;
+}
+
+/// Bytes of a row of the table of escapes: four of text, its length.
+pub(in crate::lower) const ESCAPE: i32 = 8;
+
+impl Gen<'_> {
+    pub(in crate::lower) fn needs_loop(&self, what: &str) -> Res {
+        if self.options.features.bpf_loop {
+            Ok(())
+        } else {
+            Err(format!(
+                "{what} in a kernel handler needs bpf_loop (Linux 5.17)"
+            ))
+        }
+    }
+
+    /// A string in the CPU's block, behind which memory can be read: constants are copied to
+    /// the room for copies.
+    pub(in crate::lower) fn in_block(&mut self, text: Text) -> Res<Text> {
+        match text {
+            Text::Slot { .. } => Ok(text),
+            Text::Const { .. } => {
+                let width = text.width().min(self.plan.max_string);
+                let off = self.plan.scratch.text + 2 * self.plan.max_string;
+                self.copy_text(off, width, &text)?;
+                Ok(Text::Slot { off, width })
+            }
+        }
+    }
+
+    /// `dst` = 1 where the second string occurs in the first.
+    pub(in crate::lower) fn isinstr(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
+        if let Some(at) = self.find(text, part)? {
+            return self.set_long(dst, i32::from(at > 0));
+        }
+        let absent = self.asm.label();
+        self.asm.jump_if(Cond::Eq, R0, 0, absent);
+        self.asm.mov(R0, 1);
+        self.asm.bind(absent);
+        self.set_long(dst, R0)
+    }
+
+    /// `dst` = where the second string occurs in the first, or -1.
+    pub(in crate::lower) fn strpos(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
+        if let Some(at) = self.find(text, part)? {
+            return self.set_long(dst, at - 1);
+        }
+        self.asm.add(R0, -1);
+        self.set_long(dst, R0)
+    }
+
+    /// `r0` = position of the second string in the first, plus one; 0 where it is not in it.
+    /// That number where it is known now.
+    fn find(&mut self, text: Val, part: Val) -> Res<Option<i32>> {
+        let (text, part) = (self.text(text)?, self.text(part)?);
+        if let (Text::Const { bytes: a }, Text::Const { bytes: b }) = (&text, &part) {
+            let at = match b.is_empty() {
+                true => Some(0),
+                false => a.windows(b.len()).position(|w| w == &**b),
+            };
+            return Ok(Some(at.map_or(0, |at| at as i32 + 1)));
+        }
+        self.needs_loop("searching in a string")?;
+        let text = self.in_block(text)?;
+        let (wide, part_wide) = (text.width(), part.width());
+        let name = format!("find_{wide}_{part_wide}");
+        use_same(self.pool, part_wide)?;
+        self.pool
+            .sub(&format!("{name}_at"), |_| find_at(&name, wide, part_wide))?;
+        self.pool.sub(&name, |_| find_sub(&name))?;
+        self.strlen(&part);
+        self.asm.store(Size::DW, R10, TMP[0], R0);
+        self.strlen(&text);
+        self.asm.mov(R4, R0);
+        self.text_addr(R1, &text);
+        self.text_addr(R2, &part);
+        self.asm.load(Size::DW, R3, R10, TMP[0]);
+        self.addr(R5, self.plan.scratch.tmp);
+        self.asm.call_sub(name);
+        Ok(None)
+    }
+
+    /// `dst` = number at the start of a string.
+    pub(in crate::lower) fn strtol(&mut self, dst: IrReg, text: Val, base: Val) -> Res {
+        let text = self.text(text)?;
+        if let (Text::Const { bytes }, Val::Imm(base)) = (&text, base) {
+            self.asm.imm(R0, strtol(bytes, base));
+            return self.set_long(dst, R0);
+        }
+        self.needs_loop("strtol()")?;
+        let text = self.in_block(text)?;
+        let wide = text.width();
+        let name = format!("strtol_{wide}");
+        self.pool
+            .sub(&format!("{name}_at"), |_| strtol_at(&name, wide))?;
+        self.pool.sub(&name, |_| strtol_sub(&name, wide))?;
+        self.long_into(base, R2)?;
+        self.text_addr(R1, &text);
+        self.addr(R3, self.plan.scratch.tmp);
+        self.asm.call_sub(name);
+        self.set_long(dst, R0)
+    }
+
+    /// A string with its bytes escaped as in C source, in the room for copies.
+    pub(in crate::lower) fn escaped(&mut self, text: &Text) -> Res<Text> {
+        let width = self.plan.max_string;
+        if let Text::Const { bytes } = text {
+            let bytes = spile_ir::fmt::escape_text(bytes);
+            let keep = bytes.len().min(width as usize);
+            return Ok(Text::Const {
+                bytes: bytes[..keep].into(),
+            });
+        }
+        self.needs_loop("%#s")?;
+        let name = use_escape(self.pool, self.plan, text.width())?;
+        let off = self.plan.scratch.text + 3 * self.plan.max_string;
+        self.text_addr(R1, text);
+        self.addr(R2, off);
+        self.addr(R3, self.plan.scratch.tmp);
+        self.asm.call_sub(name);
+        // Longer than any result can be: what does not fit is seen, and counted.
+        let width = width + 16;
+        Ok(Text::Slot { off, width })
+    }
+
+    /// Word at `tmp` = the escape of the byte r1. Loses r1, r2.
+    pub(in crate::lower) fn escaped_char(&mut self, tmp: u32) {
+        let table = table(self.pool, spile_ir::fmt::escape_char);
+        self.asm.alu(AluOp::And, R1, 255);
+        self.asm.alu(AluOp::Mul, R1, ESCAPE);
+        self.asm.ld_data(R2, Section::Rodata, table);
+        self.asm.add(R2, R1);
+        self.asm.load(Size::W, R1, R2, 0);
+        self.store(tmp, R1);
+    }
+}
+
+/// Makes sure of `escape(text, to, words)` for texts of that width, and gives its name.
+fn use_escape(pool: &mut Pool, plan: &Plan, wide: u32) -> Result<String, String> {
+    let name = use_escape_steps(pool, plan, wide)?;
+    pool.sub(&name, |_| escape_sub(&name, wide))?;
+    Ok(name)
+}
+
+/// Makes sure of the callbacks of [`escape_code`], and gives the name that it takes.
+pub(in crate::lower) fn use_escape_steps(
+    pool: &mut Pool,
+    plan: &Plan,
+    wide: u32,
+) -> Result<String, String> {
+    let table = escapes(pool);
+    let name = format!("escape_{wide}");
+    pool.sub(&format!("{name}_at"), |_| {
+        escape_at(&name, wide, plan.max_string, table)
+    })?;
+    pool.sub(&plain(wide), |_| plain_at(wide))?;
+    Ok(name)
+}
+
+/// Offset of the table of escapes in strings.
+pub(in crate::lower) fn escapes(pool: &mut Pool) -> u32 {
+    table(pool, spile_ir::fmt::escape_byte)
+}
+
+fn table(pool: &mut Pool, escape: fn(u8) -> Vec<u8>) -> u32 {
+    let mut table = Vec::new();
+    for byte in 0..=255 {
+        let text = escape(byte);
+        let mut row = [0; ESCAPE as usize];
+        row[..text.len()].copy_from_slice(&text);
+        row[4] = text.len() as u8;
+        table.extend(row);
+    }
+    pool.constant(&table)
+}
+
+pub(in crate::lower) fn finish(asm: Asm) -> Result<Function, String> {
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// Ends a callback: 0 goes on, 1 stops.
+pub(in crate::lower) fn ends(asm: &mut Asm, go_on: Label, stop: Label) {
+    asm.bind(go_on);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(stop);
+    asm.mov(R0, 1);
+    asm.exit();
+}
+
+/// Fills the slots: the string is r1, another one r2, the scratch words are `words`.
+fn slots(asm: &mut Asm, words: Reg) {
+    for (slot, reg) in [(slot::TEXT, R1), (slot::OTHER, R2), (slot::WORDS, words)] {
+        asm.store(Size::DW, R10, slot - slot::SIZE, reg);
+    }
+}
+
+/// Calls `NAME_at` so often as r1 says; `r6` = the scratch words afterwards.
+fn each(asm: &mut Asm, name: &str) {
+    asm.each(format!("{name}_at"), -slot::SIZE);
+    asm.load(Size::DW, R6, R10, slot::WORDS - slot::SIZE);
+}
+
+/// `find(text, part, length of the part, length of the text, words)`: where, plus one, or 0.
+fn find_sub(name: &str) -> Result<Function, String> {
+    let mut asm = Asm::new(name, &["text", "part", "length", "size", "words"]);
+    let (none, all) = (asm.label(), asm.label());
+    slots(&mut asm, R5);
+    asm.store(Size::DW, R5, find::LENGTH, R3);
+    asm.store(Size::DW, R5, find::FOUND, 0);
+    asm.jump_if(Cond::Sle, R3, 0, all);
+    asm.jump_if(Cond::Sgt, R3, R4, none);
+    asm.alu(AluOp::Sub, R4, R3);
+    asm.mov(R1, R4);
+    asm.add(R1, 1);
+    each(&mut asm, name);
+    asm.load(Size::DW, R0, R6, find::FOUND);
+    asm.exit();
+    asm.bind(all);
+    asm.mov(R0, 1);
+    asm.exit();
+    asm.bind(none);
+    asm.mov(R0, 0);
+    asm.exit();
+    finish(asm)
+}
+
+/// Whether the part stands at this position.
+fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
+    let (go_on, stop, found) = (asm.label(), asm.label(), asm.label());
+    asm.jump_if(Cond::Ge, R1, wide as i32, stop);
+    asm.store(Size::DW, R10, -8, R1);
+    asm.load(Size::DW, R6, R2, slot::WORDS);
+    asm.load(Size::DW, R7, R2, slot::TEXT);
+    asm.add(R7, R1);
+    asm.load(Size::DW, R8, R2, slot::OTHER);
+    asm.load(Size::DW, R9, R6, find::LENGTH);
+    same(&mut asm, part_wide, found, go_on);
+    asm.bind(found);
+    asm.load(Size::DW, R1, R10, -8);
+    asm.add(R1, 1);
+    asm.store(Size::DW, R6, find::FOUND, R1);
+    asm.jump(stop);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}
+
+/// `strtol(text, base, words)`.
+fn strtol_sub(name: &str, wide: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(name, &["text", "base", "words"]);
+    let positive = asm.label();
+    // The base is a C `unsigned int`.
+    asm.alu(AluOp::Lsh, R2, 32);
+    asm.alu(AluOp::Rsh, R2, 32);
+    asm.store(Size::DW, R3, number::BASE, R2);
+    asm.store(Size::DW, R3, number::PHASE, phase::SIGN);
+    for off in [number::NEGATIVE, number::VALUE] {
+        asm.store(Size::DW, R3, off, 0);
+    }
+    asm.mov(R2, R1);
+    slots(&mut asm, R3);
+    asm.mov(R1, wide as i32);
+    each(&mut asm, name);
+    asm.load(Size::DW, R0, R6, number::VALUE);
+    asm.load(Size::DW, R2, R6, number::NEGATIVE);
+    asm.jump_if(Cond::Eq, R2, 0, positive);
+    asm.neg(R0);
+    asm.bind(positive);
+    asm.exit();
+    finish(asm)
+}
+
+/// Takes one byte of a number.
+fn strtol_at(name: &str, wide: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
+    let (go_on, stop) = (asm.label(), asm.label());
+    let (digit, start, mark) = (asm.label(), asm.label(), asm.label());
+    asm.jump_if(Cond::Ge, R1, wide as i32, stop);
+    asm.load(Size::DW, R6, R2, slot::WORDS);
+    asm.load(Size::DW, R7, R2, slot::TEXT);
+    asm.add(R7, R1);
+    asm.load(Size::B, R8, R7, 0);
+    asm.load(Size::DW, R1, R6, number::PHASE);
+    asm.jump_if(Cond::Eq, R1, phase::DIGITS, digit);
+    asm.jump_if(Cond::Eq, R1, phase::START, start);
+    asm.jump_if(Cond::Eq, R1, phase::MARK, mark);
+    asm.store(Size::DW, R6, number::PHASE, phase::START);
+    asm.jump_if(Cond::Ne, R8, i32::from(b'-'), start);
+    asm.store(Size::DW, R6, number::NEGATIVE, 1);
+    asm.jump(go_on);
+    asm.bind(mark);
+    asm.store(Size::DW, R6, number::PHASE, phase::DIGITS);
+    asm.jump(go_on);
+    asm.bind(start);
+    prefix(&mut asm, go_on);
+    asm.bind(digit);
+    take_digit(&mut asm, stop);
+    asm.jump(go_on);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}
+
+/// At the first byte r8 of a number at r7: settles the base.
+fn prefix(asm: &mut Asm, go_on: Label) {
+    let (known, plain, octal, hex, decimal) = (
+        asm.label(),
+        asm.label(),
+        asm.label(),
+        asm.label(),
+        asm.label(),
+    );
+    asm.store(Size::DW, R6, number::PHASE, phase::DIGITS);
+    asm.load(Size::DW, R1, R6, number::BASE);
+    asm.jump_if(Cond::Ne, R8, i32::from(b'0'), plain);
+    let may_be_hex = asm.label();
+    asm.jump_if(Cond::Eq, R1, 0, may_be_hex);
+    asm.jump_if(Cond::Ne, R1, 16, known);
+    asm.bind(may_be_hex);
+    asm.load(Size::B, R2, R7, 1);
+    asm.alu(AluOp::Or, R2, 0x20);
+    asm.jump_if(Cond::Ne, R2, i32::from(b'x'), octal);
+    asm.jump_if(Cond::Eq, R1, 16, hex);
+    asm.load(Size::B, R2, R7, 2);
+    for (from, to) in [(b'0', b'9'), (b'a', b'f'), (b'A', b'F')] {
+        let other = asm.label();
+        asm.jump_if(Cond::Lt, R2, i32::from(from), other);
+        asm.jump_if(Cond::Le, R2, i32::from(to), hex);
+        asm.bind(other);
+    }
+    asm.bind(octal);
+    asm.jump_if(Cond::Ne, R1, 0, known);
+    asm.store(Size::DW, R6, number::BASE, 8);
+    asm.jump(known);
+    asm.bind(hex);
+    asm.store(Size::DW, R6, number::BASE, 16);
+    asm.store(Size::DW, R6, number::PHASE, phase::MARK);
+    asm.jump(go_on);
+    asm.bind(plain);
+    asm.jump_if(Cond::Ne, R1, 0, decimal);
+    asm.store(Size::DW, R6, number::BASE, 10);
+    asm.bind(decimal);
+    asm.bind(known);
+}
+
+/// Adds the digit r8 to the number, or stops.
+fn take_digit(asm: &mut Asm, stop: Label) {
+    let (value, letter) = (asm.label(), asm.label());
+    asm.load(Size::DW, R1, R6, number::BASE);
+    asm.jump_if(Cond::Gt, R8, i32::from(b'9'), letter);
+    asm.add(R8, -i32::from(b'0'));
+    asm.jump_if(Cond::Slt, R8, 0, stop);
+    asm.jump(value);
+    asm.bind(letter);
+    asm.alu(AluOp::Or, R8, 0x20);
+    asm.jump_if(Cond::Lt, R8, i32::from(b'a'), stop);
+    asm.jump_if(Cond::Gt, R8, i32::from(b'f'), stop);
+    asm.add(R8, 10 - i32::from(b'a'));
+    asm.bind(value);
+    asm.jump_if(Cond::Ge, R8, R1, stop);
+    asm.load(Size::DW, R2, R6, number::VALUE);
+    asm.alu(AluOp::Mul, R2, R1);
+    asm.add(R2, R8);
+    asm.store(Size::DW, R6, number::VALUE, R2);
+}
+
+/// `escape(text, to, words)`. Most texts have nothing to escape and are copied.
+fn escape_sub(name: &str, wide: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(name, &["text", "to", "words"]);
+    escape_code(&mut asm, name, wide);
+    asm.mov(R0, 0);
+    asm.exit();
+    finish(asm)
+}
+
+/// Escapes the text at r1 to r2, with the scratch words at r3, by callbacks. Loses r0 to r8 and the first
+/// words of the stack.
+pub(in crate::lower) fn escape_code(asm: &mut Asm, name: &str, wide: u32) {
+    let [special, end] = std::array::from_fn(|_| asm.label());
+    asm.mov(R6, R1);
+    asm.mov(R7, R2);
+    asm.mov(R8, R3);
+    slots(asm, R8);
+    asm.store(Size::DW, R8, escape::POS, 0);
+    asm.mov(R1, wide.div_ceil(8) as i32);
+    asm.each(plain(wide), -slot::SIZE);
+    asm.load(Size::DW, R1, R8, escape::POS);
+    asm.jump_if(Cond::Ne, R1, 0, special);
+    asm.mov(R1, R7);
+    asm.mov(R2, wide as i32);
+    asm.mov(R3, R6);
+    asm.call(Helper::ProbeReadKernelStr);
+    asm.jump(end);
+    asm.bind(special);
+    asm.store(Size::DW, R8, escape::POS, 0);
+    asm.store(Size::DW, R8, escape::NEXT, 0);
+    asm.mov(R1, wide as i32);
+    each(asm, name);
+    asm.bind(end);
+}
+
+/// Name of [`plain_at`].
+fn plain(wide: u32) -> String {
+    format!("plain_{wide}")
+}
+
+/// A step of the search for a byte before the NUL that needs an escape: eight bytes, with marks in the
+/// top bits of bytes: a top bit itself, less than a space, one of three others. POS is not 0 where there is
+/// one. (A callback, and no loop, of which the verifier would follow each round.)
+fn plain_at(wide: u32) -> Result<Function, String> {
+    const TOP: u64 = 0x8080_8080_8080_8080;
+    const LOW: u64 = !TOP;
+    let every = |byte: u8| u64::from_ne_bytes([byte; 8]);
+    let mut asm = Asm::new(plain(wide), &["index", "slots"]);
+    let [go_on, stop, none] = std::array::from_fn(|_| asm.label());
+    asm.jump_if(Cond::Ge, R1, wide.div_ceil(8) as i32, stop);
+    asm.alu(AluOp::Lsh, R1, 3);
+    asm.load(Size::DW, R3, R2, slot::TEXT);
+    asm.add(R3, R1);
+    asm.load(Size::DW, R0, R3, 0);
+    asm.load(Size::DW, R9, R2, slot::WORDS);
+    asm.ld_imm64(R7, TOP);
+    asm.ld_imm64(R8, LOW);
+    // `to` = marks of the bytes of r3 that are not zero, and more below; loses r3.
+    let not_zero = |asm: &mut Asm, to: Reg| {
+        asm.mov(to, R3);
+        asm.alu(AluOp::And, to, R8);
+        asm.add(to, R8);
+        asm.alu(AluOp::Or, to, R3);
+    };
+    asm.mov(R3, R0);
+    not_zero(&mut asm, R6);
+    // r2: marks, of zero bytes too.
+    asm.mov(R2, R0);
+    asm.alu(AluOp::Or, R2, R7);
+    asm.ld_imm64(R4, every(b' '));
+    asm.alu(AluOp::Sub, R2, R4);
+    asm.alu(AluOp::Xor, R2, -1);
+    asm.alu(AluOp::Or, R2, R0);
+    for byte in [b'"', b'\\', 0x7f] {
+        asm.ld_imm64(R4, every(byte));
+        asm.mov(R3, R0);
+        asm.alu(AluOp::Xor, R3, R4);
+        not_zero(&mut asm, R5);
+        asm.alu(AluOp::Xor, R5, -1);
+        asm.alu(AluOp::Or, R2, R5);
+    }
+    // Only those before the first zero byte count: all bits below its mark.
+    asm.alu(AluOp::Xor, R6, -1);
+    asm.alu(AluOp::And, R6, R7);
+    asm.mov(R3, R6);
+    asm.neg(R3);
+    asm.alu(AluOp::And, R3, R6);
+    asm.add(R3, -1);
+    asm.alu(AluOp::And, R2, R7);
+    asm.alu(AluOp::And, R2, R3);
+    asm.jump_if(Cond::Eq, R2, 0, none);
+    asm.store(Size::DW, R9, escape::POS, 1);
+    asm.jump(stop);
+    asm.bind(none);
+    asm.jump_if(Cond::Ne, R6, 0, stop);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}
+
+/// Appends the escape of one byte, or of the character that it begins, and a NUL; stops at the end of
+/// the text, or of the room, which has some bytes more than `room`.
+fn escape_at(name: &str, wide: u32, room: u32, table: u32) -> Result<Function, String> {
+    let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
+    let [go_on, stop, byte] = std::array::from_fn(|_| asm.label());
+    asm.jump_if(Cond::Ge, R1, wide as i32, stop);
+    asm.load(Size::DW, R6, R2, slot::WORDS);
+    asm.load(Size::DW, R3, R6, escape::NEXT);
+    asm.jump_if(Cond::Lt, R1, R3, go_on);
+    asm.mov(R8, R1);
+    asm.mov(R7, wide as i32);
+    asm.alu(AluOp::Sub, R7, R8);
+    asm.load(Size::DW, R3, R2, slot::TEXT);
+    asm.add(R3, R1);
+    asm.load(Size::B, R1, R3, 0);
+    asm.jump_if(Cond::Eq, R1, 0, stop);
+    asm.load(Size::DW, R5, R6, escape::POS);
+    asm.jump_if(Cond::Gt, R5, room as i32, stop);
+    asm.load(Size::DW, R4, R2, slot::OTHER);
+    asm.add(R4, R5);
+    character(&mut asm, byte);
+    asm.add(R8, R0);
+    asm.store(Size::DW, R6, escape::NEXT, R8);
+    put_character(&mut asm);
+    asm.load(Size::DW, R5, R6, escape::POS);
+    asm.add(R5, R0);
+    asm.store(Size::DW, R6, escape::POS, R5);
+    asm.jump(go_on);
+    asm.bind(byte);
+    asm.alu(AluOp::Mul, R1, ESCAPE);
+    asm.ld_data(R3, Section::Rodata, table);
+    asm.add(R3, R1);
+    asm.load(Size::W, R1, R3, 0);
+    asm.store(Size::DW, R4, 0, R1);
+    asm.load(Size::B, R1, R3, 4);
+    asm.load(Size::DW, R5, R6, escape::POS);
+    asm.add(R5, R1);
+    asm.store(Size::DW, R6, escape::POS, R5);
+    ends(&mut asm, go_on, stop);
+    finish(asm)
+}

@@ -1,0 +1,75 @@
+//! What BTF says of functions, source lines and maps: the same in a file (`elf`) and in memory
+//! (`link`).
+
+use crate::isa::asm::{Function, SourceLine};
+use crate::object::btf::{Btf, LineInfo, Linkage, TypeId};
+use crate::object::elf::{MapSpec, MapType};
+
+/// The type of a program or subprogram. The kernel takes the parameters of global ones from it.
+pub(crate) fn function_type(btf: &mut Btf, function: &Function, program: bool) -> TypeId {
+    let (param, result) = if program {
+        let context = btf.ptr(TypeId::VOID);
+        (context, btf.int("int", 4, true))
+    } else {
+        let param = btf.int("unsigned long", 8, false);
+        (param, btf.int("long", 8, true))
+    };
+    let linkage = if program || function.separate {
+        Linkage::Global
+    } else {
+        Linkage::Static
+    };
+    let params: Vec<_> = function.params.iter().map(|p| (&**p, param)).collect();
+    let proto = btf.func_proto(result, &params);
+    btf.func(&function.name, proto, linkage)
+}
+
+/// Line information of a function at `start`, where a slot is `unit` long. The first instruction
+/// always gets one, because the kernel wants it so.
+pub(crate) fn lines(
+    btf: &mut Btf,
+    function: &Function,
+    start: u32,
+    unit: u32,
+    out: &mut Vec<LineInfo>,
+) {
+    let end = function.slots();
+    let lines = function.lines.iter().filter(|(slot, _)| *slot < end);
+    let head = match function.lines.first() {
+        Some((0, _)) => None,
+        Some((_, line)) => Some(line_info(btf, start, line)),
+        None => {
+            let none = btf.string("");
+            Some(LineInfo {
+                offset: start,
+                file: none,
+                text: none,
+                line: 0,
+                column: 0,
+            })
+        }
+    };
+    out.extend(head);
+    for (slot, line) in lines {
+        out.push(line_info(btf, start + slot * unit, line));
+    }
+}
+
+fn line_info(btf: &mut Btf, offset: u32, at: &SourceLine) -> LineInfo {
+    LineInfo {
+        offset,
+        file: btf.string(&at.file),
+        text: btf.string(&at.text),
+        line: at.line,
+        column: at.column,
+    }
+}
+
+/// Types of key and value, for maps of which the kernel wants to know them.
+pub(crate) fn map_types(btf: &mut Btf, map: &MapSpec) -> Option<(TypeId, TypeId)> {
+    (map.ty == MapType::TaskStorage).then(|| {
+        let key = btf.int("int", 4, true);
+        let word = btf.int("unsigned long", 8, false);
+        (key, btf.array(word, map.value_size / 8))
+    })
+}

@@ -1,0 +1,248 @@
+//! Links an object in memory: each program with the subprograms that it reaches, as the kernel
+//! takes it. What libbpf does with the file that `elf` writes, without the file.
+//!
+//! In: an [`ObjectSpec`]. Out: [`Linked`], whose programs lack only what the kernel alone can
+//! tell: the descriptors of maps, which [`Program::set_maps`] puts in.
+//!
+//! - A program's subprograms follow it in the order of their first mention, depth first. That is
+//!   libbpf's order: both ways give the kernel the same instructions (`crates/bpf/tests/link.rs`).
+//! - Positions are slots of the program, and no longer of one function.
+//! - All programs share one BTF, which has the types of functions and of those maps whose types
+//!   the kernel wants to know. A program without a line of the script has no line records.
+//!
+//! Not done here: maps and system calls (`spile-runtime`).
+
+use std::collections::HashMap;
+
+use crate::isa::asm::{Function, Section, Target};
+use crate::isa::insn::{Callee, ImmKind, Insn};
+use crate::object::btf::{Btf, TypeId};
+use crate::object::debug_info;
+use crate::object::elf::{ElfError, ObjectSpec};
+
+/// A map that an instruction refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MapRef {
+    /// That of [`ObjectSpec::maps`], by its place there.
+    Map(usize),
+    /// The state memory.
+    Bss,
+    /// The constants.
+    Rodata,
+}
+
+/// An object whose functions have found each other.
+#[derive(Debug, Default)]
+pub struct Linked {
+    /// Types of all programs and maps; empty where there are none.
+    pub btf: Vec<u8>,
+    /// The programs, in the order of [`ObjectSpec::programs`].
+    pub programs: Vec<Program>,
+    /// Types of key and value in that BTF, of maps (by their place) that need them.
+    pub map_types: Vec<(usize, [u32; 2])>,
+}
+
+/// A program with all subprograms that it reaches.
+#[derive(Debug, Default)]
+pub struct Program {
+    /// Its name.
+    pub name: String,
+    /// The instructions, a word a slot.
+    pub insns: Vec<u64>,
+    /// Functions: slot and type in the BTF (`struct bpf_func_info`).
+    pub functions: Vec<[u32; 2]>,
+    /// Lines of the script (`struct bpf_line_info`).
+    pub lines: Vec<[u32; 4]>,
+    /// The slots that lack the descriptor of a map.
+    maps: Vec<(usize, MapRef)>,
+}
+
+impl Program {
+    /// Puts in the descriptors of maps.
+    pub fn set_maps(&mut self, descriptor: impl Fn(MapRef) -> i32) {
+        for &(slot, map) in &self.maps {
+            set_imm(&mut self.insns[slot], descriptor(map));
+        }
+    }
+}
+
+/// The immediate is the upper half of an instruction's word.
+fn set_imm(insn: &mut u64, imm: i32) {
+    *insn = *insn & 0xffff_ffff | u64::from(imm as u32) << 32;
+}
+
+/// Links an object.
+///
+/// # Errors
+/// As [`ObjectSpec::write`]: errors of the code generator.
+pub fn link(spec: &ObjectSpec) -> Result<Linked, ElfError> {
+    spec.check_names()?;
+    let maps = spec.maps.iter().enumerate();
+    let mut linker = Linker {
+        spec,
+        btf: Btf::new(),
+        types: HashMap::new(),
+        maps: maps.clone().map(|(i, m)| (&*m.name, i)).collect(),
+        functions: spec.subprograms.iter().map(|f| (&*f.name, f)).collect(),
+    };
+    let programs = spec.programs.iter().map(|p| linker.program(&p.function));
+    let programs = programs.collect::<Result<Vec<_>, _>>()?;
+    let mut btf = linker.btf;
+    let typed = maps.filter_map(|(i, map)| {
+        let (key, value) = debug_info::map_types(&mut btf, map)?;
+        Some((i, [key.number(), value.number()]))
+    });
+    let map_types: Vec<_> = typed.collect();
+    let needed = !programs.is_empty() || !map_types.is_empty();
+    Ok(Linked {
+        btf: if needed { btf.write() } else { Vec::new() },
+        programs,
+        map_types,
+    })
+}
+
+struct Linker<'s> {
+    spec: &'s ObjectSpec,
+    btf: Btf,
+    /// Of functions that a program has already.
+    types: HashMap<&'s str, TypeId>,
+    maps: HashMap<&'s str, usize>,
+    functions: HashMap<&'s str, &'s Function>,
+}
+
+/// A function whose references are being followed.
+struct Open<'s> {
+    function: &'s Function,
+    start: u32,
+    /// Those of its references that are done.
+    done: usize,
+}
+
+impl<'s> Linker<'s> {
+    fn program(&mut self, main: &'s Function) -> Result<Program, ElfError> {
+        let mut program = Program {
+            name: main.name.clone(),
+            ..Program::default()
+        };
+        let mut starts: HashMap<&str, u32> = HashMap::new();
+        let mut members = vec![(main, 0)];
+        let mut open = vec![self.append(&mut program, main, true)?];
+        while let Some(current) = open.last_mut() {
+            let Some(reloc) = current.function.relocs.get(current.done) else {
+                open.pop();
+                continue;
+            };
+            current.done += 1;
+            let (from, slot) = (current.function, current.start + reloc.slot);
+            let (Target::Call(name) | Target::Func(name)) = &reloc.target else {
+                self.data(&mut program, from, &reloc.target, slot as usize)?;
+                continue;
+            };
+            let start = match starts.get(&**name) {
+                Some(start) => *start,
+                None => {
+                    let undefined = || ElfError::Undefined(from.name.clone(), name.to_string());
+                    let callee = *self.functions.get(&**name).ok_or_else(undefined)?;
+                    let next = self.append(&mut program, callee, false)?;
+                    let start = next.start;
+                    starts.insert(&callee.name, start);
+                    members.push((callee, start));
+                    open.push(next);
+                    start
+                }
+            };
+            let distance = i64::from(start) - i64::from(slot) - 1;
+            set_imm(&mut program.insns[slot as usize], distance as i32);
+        }
+        if members.iter().any(|(f, _)| !f.lines.is_empty()) {
+            let mut lines = Vec::new();
+            for (function, start) in members {
+                debug_info::lines(&mut self.btf, function, start, 1, &mut lines);
+            }
+            program.lines = lines.iter().map(|l| l.words()).collect();
+        }
+        Ok(program)
+    }
+
+    /// Appends the code of a function.
+    fn append(
+        &mut self,
+        program: &mut Program,
+        function: &'s Function,
+        main: bool,
+    ) -> Result<Open<'s>, ElfError> {
+        let start = program.insns.len() as u32;
+        let ty = *(self.types.entry(&function.name))
+            .or_insert_with(|| debug_info::function_type(&mut self.btf, function, main));
+        program.functions.push([start, ty.number()]);
+        let mut bytes = Vec::with_capacity(function.slots() as usize * 8);
+        let mut relocs = function.relocs.iter().peekable();
+        let mut slot = 0;
+        for insn in &function.insns {
+            let mut insn = *insn;
+            if let Some(reloc) = relocs.next_if(|r| r.slot == slot) {
+                let bad = || ElfError::BadReloc(function.name.clone(), slot);
+                refer(&mut insn, &reloc.target).ok_or_else(bad)?;
+            }
+            insn.encode(&mut bytes);
+            slot += insn.slots();
+        }
+        if let Some(left) = relocs.next() {
+            return Err(ElfError::BadReloc(function.name.clone(), left.slot));
+        }
+        let (words, _) = bytes.as_chunks();
+        program
+            .insns
+            .extend(words.iter().map(|w| u64::from_le_bytes(*w)));
+        Ok(Open {
+            function,
+            start,
+            done: 0,
+        })
+    }
+
+    /// A reference to a map or to data, whose descriptor is put in later.
+    fn data(
+        &self,
+        program: &mut Program,
+        from: &Function,
+        target: &Target,
+        slot: usize,
+    ) -> Result<(), ElfError> {
+        let found = match target {
+            Target::Map(name) => self.maps.get(&**name).map(|i| MapRef::Map(*i)),
+            Target::Data(Section::Bss, at) => (*at < self.spec.bss_size).then_some(MapRef::Bss),
+            Target::Data(Section::Rodata, at) => {
+                ((*at as usize) < self.spec.rodata.len()).then_some(MapRef::Rodata)
+            }
+            Target::Call(_) | Target::Func(_) => None,
+        };
+        let undefined = || ElfError::Undefined(from.name.clone(), target.to_string());
+        program.maps.push((slot, found.ok_or_else(undefined)?));
+        Ok(())
+    }
+}
+
+/// Has an instruction say what kind of thing it refers to. `None` if it cannot hold the reference.
+fn refer(insn: &mut Insn, target: &Target) -> Option<()> {
+    match (insn, target) {
+        (Insn::LdImm64 { kind, imm, .. }, Target::Map(_)) => {
+            (*kind, *imm) = (ImmKind::MapFd, 0);
+        }
+        (Insn::LdImm64 { kind, imm, .. }, Target::Data(_, at)) => {
+            (*kind, *imm) = (ImmKind::MapValue, u64::from(*at) << 32);
+        }
+        (Insn::LdImm64 { kind, imm, .. }, Target::Func(_)) => {
+            (*kind, *imm) = (ImmKind::Func, 0);
+        }
+        (
+            Insn::Call {
+                callee: Callee::Subprogram,
+                ..
+            },
+            Target::Call(_),
+        ) => {}
+        _ => return None,
+    }
+    Some(())
+}

@@ -1,0 +1,17 @@
+//! A compiled object: what the kernel or a loader of files is given.
+//!
+//! In: functions, maps and constants. Out: programs linked in memory ([`link`]), or an ELF file ([`elf`]).
+//! Invariant: both hold the same instructions. Nothing here opens a file or calls the kernel.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | [`link`] | each program with the subprograms that it reaches |
+//! | [`elf`] | writes a relocatable object for libbpf and bpftool |
+//! | [`btf`], `debug_info` | types, functions and source lines |
+//! | `program_type` | the kernel's program type of each attach kind |
+
+pub mod btf;
+pub(crate) mod debug_info;
+pub mod elf;
+pub mod link;
+pub(crate) mod program_type;

@@ -1,0 +1,489 @@
+//! The controller's critical section: a program that takes the locks of globals, copies what they hold,
+//! empties those that the controller takes, and gives the locks back.
+//!
+//! A thread that holds a lock can be switched out, interrupted, or wait for a run queue that the handler's
+//! processor keeps locked; a handler that waits for the lock then waits in vain. So the controller takes
+//! no locks here itself: it has the kernel run this program (`BPF_PROG_TEST_RUN`), with interrupts off.
+//! Nothing but a non-maskable interrupt or the hypervisor comes in between. Since 6.14 a program can turn
+//! interrupts off. Before, the controller has it run on another processor, where the kernel does so in an
+//! interrupt: that costs some microseconds more, and the other processor's time.
+//!
+//! A handler that is interrupted there, or was switched out, may hold one of the locks, and goes on only
+//! afterwards: then the program gives up at once, and the controller tries again. No other handler of that
+//! processor runs meanwhile (its busy word says [`BUSY`]).
+
+use std::collections::BTreeSet;
+
+use spile_ir::storage::{takes, touched};
+use spile_ir::{Event, GlobalId, Program};
+
+use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
+use crate::layout::critical::{Copied, Critical, ENTRY, Guarded, Known, PROGRAM, answer, asked};
+use crate::layout::{
+    Attach, GlobalLayout, Interrupts, Options, Place, ProgramInfo, ValueLayout, percpu,
+};
+use crate::lower::handler::entry::HELD;
+use crate::object::elf::{MapSpec, MapType, ProgramSpec};
+use crate::plan::{Bump, MMAPABLE, Plan, SEQUENCE};
+
+/// The busy word of a processor in the section. (Handlers write their number plus one.)
+pub(crate) const BUSY: i32 = -1;
+/// Tries for a lock that a handler on another processor holds.
+const TRIES: i32 = 64;
+/// Most globals: their bits are compared with a constant of 32 bits, signed.
+const MOST: usize = 31;
+/// Most elements of an array: interrupts are off while they are copied.
+const MOST_ELEMENTS: u32 = 4096;
+/// Most bytes of an array's copies.
+const MOST_BYTES: u64 = 4 << 20;
+/// Most bytes of a scalar or statistic.
+const MOST_WORDS: u32 = 1024;
+/// Most bytes that are copied word by word; more are copied by a helper's call.
+const FEW_BYTES: u32 = 64;
+
+/// Stack slot: bits of the globals to copy ([`asked::WANTED`]).
+const WANTED: i16 = -8;
+/// Stack slot: bits of the globals to empty ([`asked::TAKEN`]).
+const TAKEN: i16 = -16;
+/// Stack slot: not 0 while the array at hand is emptied.
+const EMPTIED: i16 = -24;
+/// Stack slot: the processor's busy word before the section.
+const BEFORE: i16 = -32;
+/// Stack slot: the interrupt flags that the kernel saves.
+const INTERRUPTS: i16 = -40;
+
+/// The globals with locks that handlers of the controller copy while handlers of the kernel run; room for
+/// the copies.
+pub(crate) fn plan(
+    program: &Program,
+    options: &Options,
+    places: &[Option<GlobalLayout>],
+    (shared, maps): (&mut Bump, &mut Vec<MapSpec>),
+) -> Option<Critical> {
+    if !(options.features.for_each && options.features.atomics) {
+        return None;
+    }
+    let mut all = Critical {
+        interrupts_off: options.features.interrupts.is_some(),
+        ..Critical::default()
+    };
+    // In another processor's interrupt the walk is the least part.
+    let known = options.features.interrupts.is_some() && options.features.bpf_loop;
+    for g in copied(program, places) {
+        let Some(Some(layout)) = places.get(g.index()) else {
+            continue;
+        };
+        let Some(lock) = layout.lock else { continue };
+        let copy = match &layout.place {
+            Place::Scalar { offset, ty } => words(*offset, ValueLayout::Scalar(*ty), shared),
+            Place::Stats { offset, agg } => words(*offset, ValueLayout::Stats(agg.clone()), shared),
+            Place::Hash { field: None, .. } => elements(g, &layout.place, known, (shared, maps)),
+            _ => None,
+        };
+        let Some(copy) = copy else { continue };
+        all.globals.push(Guarded {
+            global: g,
+            lock,
+            copy,
+        });
+        if all.globals.len() == MOST {
+            break;
+        }
+    }
+    (!all.globals.is_empty()).then_some(all)
+}
+
+/// The globals that such handlers touch, where they change none with a lock but those that they take.
+fn copied(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSet<GlobalId> {
+    // At the beginning and the end nothing else runs.
+    let alone = |e: &Event| {
+        matches!(
+            e,
+            Event::Begin(_) | Event::End(_) | Event::Error(_) | Event::Never
+        )
+    };
+    let locked = |g: &GlobalId| matches!(places.get(g.index()), Some(Some(l)) if l.lock.is_some());
+    let handlers = program.handlers.iter();
+    let running = handlers.filter(|h| !h.event.in_kernel() && !alone(&h.event));
+    let mut found = BTreeSet::new();
+    for handler in running {
+        let (globals, changed) = touched(program, &handler.body);
+        let mut changed = changed.into_iter().filter(locked);
+        if changed.all(|g| takes(program, &handler.body, g)) {
+            found.extend(globals);
+        }
+    }
+    found
+}
+
+fn words(from: u32, value: ValueLayout, shared: &mut Bump) -> Option<Copied> {
+    (value.size() <= MOST_WORDS).then(|| Copied::Words {
+        from,
+        to: shared.take(value.size()),
+        value,
+    })
+}
+
+fn elements(
+    g: GlobalId,
+    place: &Place,
+    known: bool,
+    (shared, maps): (&mut Bump, &mut Vec<MapSpec>),
+) -> Option<Copied> {
+    let Place::Hash {
+        map,
+        key_size: key,
+        seq,
+        value,
+        max,
+        ..
+    } = place
+    else {
+        return None;
+    };
+    let size = ValueLayout::size(value) + if *seq { SEQUENCE } else { 0 };
+    let entry = ENTRY + key + size;
+    if *max > MOST_ELEMENTS || u64::from(entry) * u64::from(*max) > MOST_BYTES {
+        return None;
+    }
+    let to = format!("copies_{}", g.0);
+    maps.push(MapSpec {
+        name: to.clone(),
+        ty: MapType::Array,
+        key_size: 4,
+        value_size: entry,
+        max_entries: *max,
+        flags: MMAPABLE,
+    });
+    Some(Copied::Elements {
+        from: map.clone(),
+        to,
+        count: shared.take(8),
+        key: *key,
+        value: size,
+        max: *max,
+        known: known.then(|| Known {
+            fresh: shared.take(8),
+            keys: shared.take(8),
+        }),
+    })
+}
+
+/// The program and its subprograms.
+///
+/// # Errors
+/// The reason why it cannot be made.
+pub(crate) fn program(
+    critical: &Critical,
+    plan: &Plan,
+    interrupts: Option<Interrupts>,
+) -> Result<(ProgramSpec, ProgramInfo, Vec<Function>), String> {
+    let mut subs = vec![try_lock()?];
+    for guarded in &critical.globals {
+        if let Copied::Elements { known, .. } = &guarded.copy {
+            subs.push(one_element(guarded)?);
+            if known.is_some() {
+                subs.push(one_key(guarded)?);
+            }
+        }
+    }
+    let info = ProgramInfo {
+        name: PROGRAM.into(),
+        attach: Attach::OnDemand,
+        handlers: Vec::new(),
+        idle: false,
+    };
+    let spec = ProgramSpec {
+        section: "raw_tp".into(),
+        function: section(critical, plan, interrupts)?,
+    };
+    Ok((spec, info, subs))
+}
+
+/// `dst` = address in the shared block.
+fn shared(asm: &mut Asm, dst: Reg, at: u32) {
+    asm.ld_data(dst, Section::Bss, at);
+}
+
+/// Goes to `no` where the bit of a global is not set in a word of the stack. Loses r1.
+fn unless(asm: &mut Asm, slot: i16, n: usize, no: Label) {
+    asm.load(Size::DW, R1, R10, slot);
+    asm.alu(AluOp::And, R1, 1 << n);
+    asm.jump_if(Cond::Eq, R1, 0, no);
+}
+
+/// Calls the kernel function that turns interrupts off or restores them, where there is one.
+fn turn(asm: &mut Asm, function: Option<u32>) {
+    if let Some(function) = function {
+        asm.mov(R1, R10);
+        asm.add(R1, i32::from(INTERRUPTS));
+        asm.call_kfunc(function);
+    }
+}
+
+fn section(
+    critical: &Critical,
+    plan: &Plan,
+    interrupts: Option<Interrupts>,
+) -> Result<Function, String> {
+    let mut asm = Asm::new(PROGRAM, &["ctx"]);
+    let [known, interrupted, entered] = std::array::from_fn(|_| asm.label());
+    for (word, slot) in [(asked::WANTED, WANTED), (asked::TAKEN, TAKEN)] {
+        asm.load(Size::DW, R2, R1, 8 * word as i16);
+        asm.store(Size::DW, R10, slot, R2);
+    }
+    asm.call(Helper::GetSmpProcessorId);
+    asm.jump_if(Cond::Lt, R0, plan.cpus as i32, known);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(known);
+    asm.alu(AluOp::Mul, R0, plan.stride as i32);
+    shared(&mut asm, R7, plan.shared_size);
+    asm.add(R7, R0);
+    turn(&mut asm, interrupts.map(|i| i.save));
+    asm.load(Size::DW, R8, R7, percpu::BUSY as i16);
+    asm.store(Size::DW, R10, BEFORE, R8);
+    asm.jump_if(Cond::Ne, R8, 0, interrupted);
+    asm.store(Size::DW, R7, percpu::BUSY as i16, BUSY);
+    asm.mov(R6, TRIES);
+    asm.jump(entered);
+    // What the handler here holds it gives back only afterwards.
+    asm.bind(interrupted);
+    asm.mov(R6, 1);
+    asm.bind(entered);
+    let count = critical.globals.len();
+    let missed: Vec<Label> = (0..count).map(|_| asm.label()).collect();
+    let unlocked: Vec<Label> = (0..=count).map(|_| asm.label()).collect();
+    for (n, guarded) in critical.globals.iter().enumerate() {
+        let next = asm.label();
+        unless(&mut asm, WANTED, n, next);
+        shared(&mut asm, R1, guarded.lock);
+        asm.mov(R2, R6);
+        asm.call_sub(LOCK);
+        asm.jump_if(Cond::Eq, R0, 0, missed[n]);
+        asm.bind(next);
+    }
+    for (n, guarded) in critical.globals.iter().enumerate() {
+        let next = asm.label();
+        unless(&mut asm, WANTED, n, next);
+        copy(&mut asm, n, guarded, next);
+        asm.bind(next);
+    }
+    asm.mov(R9, answer::DONE);
+    asm.jump(unlocked[count]);
+    for (n, missed) in missed.into_iter().enumerate() {
+        asm.bind(missed);
+        asm.mov(R9, answer::BUSY);
+        asm.jump(unlocked[n]);
+    }
+    for (n, guarded) in critical.globals.iter().enumerate().rev() {
+        asm.bind(unlocked[n + 1]);
+        unless(&mut asm, WANTED, n, unlocked[n]);
+        shared(&mut asm, R1, guarded.lock);
+        asm.mov(R2, 0);
+        asm.atomic(AtomicOp::Xchg, R1, 0, R2);
+    }
+    asm.bind(unlocked[0]);
+    asm.load(Size::DW, R8, R10, BEFORE);
+    asm.store(Size::DW, R7, percpu::BUSY as i16, R8);
+    turn(&mut asm, interrupts.map(|i| i.restore));
+    asm.mov(R0, R9);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// Copies a global, and empties it where it is taken. Keeps r6 to r9.
+fn copy(asm: &mut Asm, n: usize, guarded: &Guarded, next: Label) {
+    match &guarded.copy {
+        Copied::Words { from, to, value } => {
+            let size = value.size();
+            shared(asm, R3, *from);
+            shared(asm, R1, *to);
+            words_or_bytes(asm, R3, 0, size);
+            unless(asm, TAKEN, n, next);
+            shared(asm, R3, *from);
+            for at in (0..size).step_by(8) {
+                asm.store(Size::DW, R3, at as i16, 0);
+            }
+        }
+        Copied::Elements {
+            from,
+            count,
+            max,
+            known,
+            ..
+        } => {
+            asm.load(Size::DW, R1, R10, TAKEN);
+            asm.alu(AluOp::And, R1, 1 << n);
+            asm.store(Size::DW, R10, EMPTIED, R1);
+            let walk = asm.label();
+            if let Some(known) = known {
+                shared(asm, R1, known.fresh);
+                asm.load(Size::DW, R1, R1, 0);
+                asm.jump_if(Cond::Ne, R1, 0, walk);
+                shared(asm, R1, known.keys);
+                asm.load(Size::DW, R1, R1, 0);
+                asm.jump_if(Cond::Gt, R1, *max as i32, walk);
+                shared(asm, R2, *count);
+                asm.store(Size::DW, R2, 0, R1);
+                asm.each(key_name(guarded), EMPTIED);
+                asm.jump(next);
+            }
+            asm.bind(walk);
+            shared(asm, R1, *count);
+            asm.store(Size::DW, R1, 0, 0);
+            asm.ld_map(R1, &**from);
+            asm.ld_func(R2, element_name(guarded));
+            asm.mov(R3, R10);
+            asm.add(R3, i32::from(EMPTIED));
+            asm.mov(R4, 0);
+            asm.call(Helper::ForEachMapElem);
+        }
+    }
+}
+
+const LOCK: &str = "critical_lock";
+
+/// `critical_lock(word, tries)`: 1 where the lock is taken, else 0.
+fn try_lock() -> Result<Function, String> {
+    let mut asm = Asm::new(LOCK, &["word", "tries"]);
+    let (again, got) = (asm.label(), asm.label());
+    asm.bind(again);
+    asm.mov(R0, 0);
+    asm.mov(R3, HELD);
+    asm.atomic(AtomicOp::CmpXchg, R1, 0, R3);
+    asm.jump_if(Cond::Eq, R0, 0, got);
+    asm.add(R2, -1);
+    asm.jump_if(Cond::Ne, R2, 0, again);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(got);
+    asm.mov(R0, 1);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// `r0` = the entry at an index of a map of copies; goes to `none` where there is none.
+fn entry_of(asm: &mut Asm, copies: &str, index: Reg, none: Label) {
+    asm.store(Size::W, R10, -8, index);
+    asm.ld_map(R1, copies);
+    asm.mov(R2, R10);
+    asm.add(R2, -8);
+    asm.call(Helper::MapLookupElem);
+    asm.jump_if(Cond::Eq, R0, 0, none);
+}
+
+fn element_name(guarded: &Guarded) -> String {
+    format!("critical_{}", guarded.global.0)
+}
+
+/// `critical_N(map, key, value, slot)`: copies an element, and deletes it where the slot is not 0.
+fn one_element(guarded: &Guarded) -> Result<Function, String> {
+    let Copied::Elements {
+        to,
+        count,
+        key,
+        value,
+        max,
+        ..
+    } = &guarded.copy
+    else {
+        return Err("no array".into());
+    };
+    let mut asm = Asm::new(element_name(guarded), &["map", "key", "value", "slot"]);
+    let end = asm.label();
+    for (kept, from) in [(R6, R1), (R7, R2), (R8, R3), (R9, R4)] {
+        asm.mov(kept, from);
+    }
+    shared(&mut asm, R1, *count);
+    asm.load(Size::DW, R2, R1, 0);
+    // Always false, because an array has no more elements than its limit: it bounds the index.
+    asm.jump_if(Cond::Ge, R2, *max as i32, end);
+    entry_of(&mut asm, to, R2, end);
+    asm.store(Size::DW, R10, -16, R0);
+    asm.store(Size::DW, R0, 0, 1);
+    for (from, at, size) in [(R7, ENTRY, *key), (R8, ENTRY + *key, *value)] {
+        asm.load(Size::DW, R1, R10, -16);
+        words_or_bytes(&mut asm, from, at, size);
+    }
+    shared(&mut asm, R1, *count);
+    asm.load(Size::DW, R2, R1, 0);
+    asm.add(R2, 1);
+    asm.store(Size::DW, R1, 0, R2);
+    asm.load(Size::DW, R1, R9, 0);
+    asm.jump_if(Cond::Eq, R1, 0, end);
+    asm.mov(R1, R6);
+    asm.mov(R2, R7);
+    asm.call(Helper::MapDeleteElem);
+    asm.bind(end);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// Copies words from `from` to an offset from r1, by a helper's call where there are many. The registers that
+/// calls change are changed.
+fn words_or_bytes(asm: &mut Asm, from: Reg, at: u32, size: u32) {
+    if size <= FEW_BYTES {
+        for off in (0..size).step_by(8) {
+            asm.load(Size::DW, R2, from, off as i16);
+            asm.store(Size::DW, R1, (at + off) as i16, R2);
+        }
+    } else {
+        if at > 0 {
+            asm.add(R1, at as i32);
+        }
+        asm.mov(R2, size as i32);
+        if from != R3 {
+            asm.mov(R3, from);
+        }
+        asm.call(Helper::ProbeReadKernel);
+    }
+}
+
+fn key_name(guarded: &Guarded) -> String {
+    format!("critical_key_{}", guarded.global.0)
+}
+
+/// `critical_key_N(index, slot)`: copies the element whose key the controller wrote to that entry, and
+/// deletes it where the slot is not 0.
+fn one_key(guarded: &Guarded) -> Result<Function, String> {
+    let Copied::Elements {
+        from,
+        to,
+        key,
+        value,
+        ..
+    } = &guarded.copy
+    else {
+        return Err("no array".into());
+    };
+    let mut asm = Asm::new(key_name(guarded), &["index", "slot"]);
+    let end = asm.label();
+    asm.mov(R9, R2);
+    entry_of(&mut asm, to, R1, end);
+    asm.mov(R6, R0);
+    asm.store(Size::DW, R6, 0, 0);
+    asm.ld_map(R1, &**from);
+    asm.mov(R2, R6);
+    asm.add(R2, ENTRY as i32);
+    asm.call(Helper::MapLookupElem);
+    asm.jump_if(Cond::Eq, R0, 0, end);
+    asm.mov(R8, R0);
+    asm.store(Size::DW, R6, 0, 1);
+    asm.mov(R1, R6);
+    words_or_bytes(&mut asm, R8, ENTRY + *key, *value);
+    asm.load(Size::DW, R1, R9, 0);
+    asm.jump_if(Cond::Eq, R1, 0, end);
+    asm.ld_map(R1, &**from);
+    asm.mov(R2, R6);
+    asm.add(R2, ENTRY as i32);
+    asm.call(Helper::MapDeleteElem);
+    asm.bind(end);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.finish().map_err(|e| e.to_string())
+}

@@ -1,0 +1,162 @@
+//! From the number of a system call to the handlers that want it.
+//!
+//! Handlers of one program run in script order. A script with hundreds of them (`syscall.*`
+//! with something that differs by probe) would test hundreds of sets for each hit, so handlers
+//! in a row whose sets do not meet are reached through a search tree: ten comparisons for the
+//! nine hundred numbers of both tables.
+
+use std::collections::HashSet;
+
+use spile_ir::{HandlerId, NrSet};
+
+use crate::isa::asm::{Asm, Label};
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{Cond, Size};
+use crate::lower::{CTX, NR, unlinked_number};
+
+/// Up to so many numbers are compared one after the other.
+const LINEAR: usize = 3;
+
+/// Handlers in one subprogram.
+pub(crate) struct Part {
+    /// The subprogram.
+    pub name: String,
+    /// Its handlers, in running order.
+    pub handlers: Vec<HandlerId>,
+    /// Numbers of the system calls that some of them want; `None`: any event.
+    pub numbers: Option<Vec<u32>>,
+}
+
+impl Part {
+    /// Calls it.
+    pub fn call(&self, asm: &mut Asm, number: bool) {
+        asm.load(Size::DW, R1, R10, CTX);
+        if number {
+            asm.load(Size::DW, R2, R10, NR);
+        }
+        asm.call_sub(self.name.as_str());
+    }
+
+    /// The numbers in order, where they are more than are compared one after the other.
+    pub fn many(&self) -> Option<NrSet> {
+        let mut list = self.numbers.clone()?;
+        list.sort_unstable();
+        list.dedup();
+        (list.len() > LINEAR).then_some(NrSet::List(list))
+    }
+}
+
+/// Parts in a row of which at most one runs for a number; a part for any number is alone.
+pub(crate) fn runs(parts: &[Part]) -> Vec<&[Part]> {
+    let mut runs = Vec::new();
+    let (mut start, mut taken) = (0, HashSet::<u32>::new());
+    for (i, part) in parts.iter().enumerate() {
+        let apart = part
+            .numbers
+            .as_ref()
+            .is_some_and(|n| n.iter().all(|nr| !taken.contains(nr)));
+        let after_any = i > start && parts[i - 1].numbers.is_none();
+        if i > start && (!apart || after_any) {
+            runs.push(&parts[start..i]);
+            start = i;
+            taken.clear();
+        }
+        taken.extend(part.numbers.iter().flatten());
+    }
+    if start < parts.len() {
+        runs.push(&parts[start..]);
+    }
+    runs
+}
+
+/// Calls the part of the run that wants the number on the stack.
+pub(crate) fn emit(asm: &mut Asm, run: &[Part], number: bool) {
+    let end = asm.label();
+    let labels: Vec<Label> = run.iter().map(|_| asm.label()).collect();
+    let mut keys: Vec<(u32, Label)> = run
+        .iter()
+        .zip(&labels)
+        .flat_map(|(p, l)| p.numbers.iter().flatten().map(|nr| (*nr, *l)))
+        .collect();
+    keys.sort_unstable_by_key(|k| k.0);
+    keys.dedup_by_key(|k| k.0);
+    if !keys.is_empty() {
+        unlinked_number(asm, R1);
+        tree(asm, &keys, end);
+    }
+    for (part, label) in run.iter().zip(labels) {
+        asm.bind(label);
+        part.call(asm, number);
+        asm.jump(end);
+    }
+    asm.bind(end);
+}
+
+/// Goes to the label of the key that r1 is, else to `end`.
+fn tree(asm: &mut Asm, keys: &[(u32, Label)], end: Label) {
+    if keys.len() <= LINEAR {
+        for (nr, label) in keys {
+            asm.jump_if(Cond::Eq, R1, *nr as i32, *label);
+        }
+        asm.jump(end);
+        return;
+    }
+    let (low, high) = keys.split_at(keys.len() / 2);
+    let upper = asm.label();
+    asm.jump_if(Cond::Ge, R1, high[0].0 as i32, upper);
+    tree(asm, low, end);
+    asm.bind(upper);
+    tree(asm, high, end);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(numbers: Option<&[u32]>) -> Part {
+        Part {
+            name: String::new(),
+            handlers: Vec::new(),
+            numbers: numbers.map(<[u32]>::to_vec),
+        }
+    }
+
+    #[test]
+    fn runs_do_not_meet() {
+        let sets: [Option<&[u32]>; 7] = [
+            Some(&[1, 2]),
+            Some(&[3]),
+            Some(&[2, 4]),
+            None,
+            None,
+            Some(&[5]),
+            Some(&[6]),
+        ];
+        let parts: Vec<Part> = sets.into_iter().map(part).collect();
+        let lengths: Vec<usize> = runs(&parts).iter().map(|r| r.len()).collect();
+        assert_eq!(lengths, [2, 1, 1, 1, 2]);
+        assert!(runs(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_tree_reaches_every_key() {
+        for n in [1u32, 2, 3, 4, 7, 100] {
+            let mut asm = Asm::new("t", &["ctx"]);
+            let end = asm.label();
+            let keys: Vec<_> = (0..n).map(|i| (i * 3, asm.label())).collect();
+            tree(&mut asm, &keys, end);
+            for (_, label) in &keys {
+                asm.bind(*label);
+            }
+            asm.bind(end);
+            asm.exit();
+            let function = asm.finish().expect("all labels are bound");
+            let compared = function
+                .listing()
+                .lines()
+                .filter(|l| l.contains("=="))
+                .count();
+            assert_eq!(compared, n as usize);
+        }
+    }
+}

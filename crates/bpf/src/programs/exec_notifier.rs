@@ -1,0 +1,65 @@
+//! Tells the controller of each process that has become a program: whoever watches memory of all
+//! that run one has to watch the new ones too.
+//!
+//! A program at `sched_process_exec` sends a record of its own, whether or not handlers may run.
+
+use crate::isa::asm::{Asm, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
+use crate::layout::{Attach, ProgramInfo, percpu, shared};
+use crate::lower::RING;
+use crate::object::elf::ProgramSpec;
+use crate::plan::Plan;
+
+/// The tracepoint: the new program's memory is in place, and none of its instructions has run.
+const EXEC: &str = "sched_process_exec";
+/// Bytes of a record: header, shape, two numbers.
+const RECORD: i16 = 32;
+
+/// The program; `shape` is that of its records.
+///
+/// # Errors
+/// The reason why it cannot be made.
+pub fn teller(plan: &Plan, cpus: u32, shape: u32) -> Result<(ProgramSpec, ProgramInfo), String> {
+    let name = "p_executed";
+    let mut asm = Asm::new(name, &["ctx"]);
+    let out = asm.label();
+    asm.store(Size::W, R10, -RECORD, 0);
+    asm.store(Size::W, R10, 4 - RECORD, i32::from(RECORD));
+    asm.store(Size::DW, R10, 8 - RECORD, shape as i32);
+    asm.call(Helper::GetCurrentPidTgid);
+    asm.alu(AluOp::Rsh, R0, 32);
+    asm.store(Size::DW, R10, 16 - RECORD, R0);
+    asm.call(Helper::KtimeGetNs);
+    asm.store(Size::DW, R10, 24 - RECORD, R0);
+    asm.ld_map(R1, RING);
+    asm.mov(R2, R10);
+    asm.add(R2, -i32::from(RECORD));
+    asm.mov(R3, i32::from(RECORD));
+    asm.mov(R4, shared::FORCE_WAKEUP);
+    asm.call(Helper::RingbufOutput);
+    asm.jump_if(Cond::Eq, R0, 0, out);
+    asm.call(Helper::GetSmpProcessorId);
+    asm.jump_if(Cond::Ge, R0, cpus as i32, out);
+    asm.alu(AluOp::Mul, R0, plan.stride as i32);
+    asm.ld_data(R1, Section::Bss, plan.shared_size);
+    asm.add(R1, R0);
+    asm.mov(R2, 1);
+    asm.atomic(AtomicOp::Add, R1, percpu::LOST_OUTPUT as i16, R2);
+    asm.bind(out);
+    asm.mov(R0, 0);
+    asm.exit();
+    let function = asm.finish().map_err(|e| e.to_string())?;
+    let spec = ProgramSpec {
+        section: format!("raw_tp/{EXEC}"),
+        function,
+    };
+    let info = ProgramInfo {
+        name: name.into(),
+        attach: Attach::RawTracepoint(vec![EXEC.into()]),
+        handlers: Vec::new(),
+        idle: false,
+    };
+    Ok((spec, info))
+}
