@@ -32,6 +32,7 @@ pub fn html(run: &Run) -> String {
         "trees": trees(run),
         "futexes": futexes(run),
         "trace": timeline::trace(run),
+        "missing": run.regions_missing(),
         "lost": summary.lost,
     });
     // Within a script element nothing may look like its end.

@@ -62,6 +62,9 @@ pub struct Header {
     /// What was asked for.
     #[serde(default)]
     pub options: Options,
+    /// Why regions are not told, where that was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regions_missing: Option<String>,
 }
 
 impl Default for Header {
@@ -80,11 +83,18 @@ impl Default for Header {
             started_unix_ns: 0,
             rank: None,
             options: Options::default(),
+            regions_missing: None,
         }
     }
 }
 
 impl Header {
+    /// Whether regions are told.
+    #[must_use]
+    pub fn has_regions(&self) -> bool {
+        !self.options.no_regions && self.regions_missing.is_none()
+    }
+
     /// The command as a shell takes it.
     pub fn command_line(&self) -> String {
         let words = || self.command.iter().map(String::as_str);

@@ -250,6 +250,17 @@ impl Run {
         })
     }
 
+    /// Why regions are not told where that was not asked for, each reason once.
+    pub fn regions_missing(&self) -> Vec<&str> {
+        let whys = self.profiles.iter();
+        let mut all: Vec<&str> = whys
+            .filter_map(|p| p.header.regions_missing.as_deref())
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// Adds it all up; threads that only sleep stand apart.
     pub fn summary(&self) -> Summary {
         let asleep: Vec<_> = self.profiles.iter().map(asleep).collect();

@@ -1,15 +1,16 @@
 //! Where regions are of libraries that have no lines or no symbols: binutils find the place in what the library was
-//! before, and all that reports say has it. The program is `tests/programs/regions-library.c`.
+//! before, and all that reports say has it. The program is `tests/programs/regions-library.c`. And what is said where
+//! regions cannot be told.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use spile_profile::file::read_path;
 use spile_profile::model::{Context, ContextKind, Profile};
 
 mod common;
-use common::compiled_by;
 use common::regions::include;
+use common::{compiled, compiled_by};
 
 /// The library, as the program finds it; its like with all that debugging needs; and the program.
 struct Built {
@@ -184,4 +185,65 @@ fn regions_of_a_library_without_debugging_information() {
         let all: Vec<u64> = regions.iter().map(|r| r.1).collect();
         in_all_reports(&built, &file, &all);
     }
+}
+
+/// A process that ran already has no library that tells regions: text, JSON, file and page say so, and by what it is
+/// known that it may have had some.
+#[test]
+fn a_process_that_ran_already_has_no_regions() {
+    let options = ["-fopenmp", "-Wl,--no-as-needed"];
+    let program = compiled("lives", "lives-openmp", &options);
+    let mut child = Command::new(program)
+        .arg("ready")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut String::new()).unwrap();
+    let pid = child.id();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let library = maps.lines().find_map(|line| {
+        let file = line.rsplit('/').next()?;
+        file.starts_with("libgomp").then_some(file)
+    });
+    let has = format!(
+        "regions of OpenMP (the process has {}), calls of MPI, parts that the program names: ",
+        library.expect("the library")
+    );
+    let why = format!("(`spile profile -- CMD`), and process {pid} ran already");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.spile");
+    let spile = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spile"));
+        let out = command.args(args).output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+        let text = String::from_utf8_lossy(&out.stderr) + String::from_utf8_lossy(&out.stdout);
+        text.replace("\n  ", " ")
+    };
+    let pid = pid.to_string();
+    let path = file.to_str().unwrap();
+    let attach = ["profile", "-d", "0.1", "-p", &pid];
+    let said = spile(&[&attach[..], &["-o", path]].concat());
+    assert!(
+        said.contains(&format!("\nNot told: {has}")) && said.contains(&why),
+        "{said}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&spile(&["report", "--json", path])).unwrap();
+    let told = json["recordings"][0]["regions_missing"]
+        .as_str()
+        .expect("a reason");
+    assert!(told.starts_with(&has) && told.ends_with(&why), "{told}");
+    let page = dir.path().join("page.html");
+    spile(&["report", path, "--html", page.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(page).unwrap().contains(&has));
+    // Who asks for no regions knows.
+    let said = spile(&[&attach[..], &["--no-regions"]].concat());
+    assert!(!said.contains("Not told"), "{said}");
+    let said = spile(&["profile", "--json", "--", "true"]);
+    let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert!(json["recordings"][0]["regions_missing"].is_null(), "{said}");
+    child.kill().unwrap();
+    child.wait().unwrap();
 }

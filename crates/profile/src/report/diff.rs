@@ -39,7 +39,7 @@ pub struct Differences {
 /// Compares two runs.
 pub fn differences(a: &Run, b: &Run) -> Differences {
     let notes = notes(a, b);
-    let told = |run: &Run| !run.profiles.iter().all(|p| p.header.options.no_regions);
+    let told = |run: &Run| run.profiles.iter().any(|p| p.header.has_regions());
     let comparable = told(a) == told(b);
     // (A thread that only sleeps in one run may do a little more in the other.)
     let (a, b) = (a.summary_of_all(), b.summary_of_all());

@@ -42,6 +42,7 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     out += &sleepers(&summary, width, top);
     out += &errors(&summary.calls, width, top);
     out += &unfinished(run, &summary, width, top);
+    out += &missing(run, width);
     out += &recorders(run, width);
     out += &lost(&summary, width);
     out
@@ -77,6 +78,13 @@ fn failed_ranks(run: &Run, width: usize) -> String {
     }
     let said = format!("Failed, the first to end first: {}", all.join(", "));
     format!("\n{}", paragraph(&said, "  ", width))
+}
+
+/// What is not told, and why.
+fn missing(run: &Run, width: usize) -> String {
+    let whys = run.regions_missing().into_iter();
+    let whys = whys.map(|why| paragraph(&format!("Not told: {why}"), "  ", width));
+    whys.fold(String::new(), |out, why| format!("{out}\n{why}"))
 }
 
 /// What the recordings themselves took from the program.

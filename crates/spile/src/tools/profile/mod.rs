@@ -3,6 +3,7 @@
 mod changes;
 mod kept;
 mod ranks;
+mod regions;
 mod rows;
 mod times;
 
@@ -22,7 +23,6 @@ use spile_runtime::machine::pid_namespace::Numbers;
 
 use self::kept::Kept;
 use self::rows::{Rows, Who};
-use self::times::Folder;
 use super::{Run, Target, script};
 use crate::profiles::width;
 use crate::report::{Failure, fail, say, tell};
@@ -134,6 +134,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
                 return Err(fail(format_args!("there is no process {pid}")));
             }
             tool.set("attach", 1);
+            header.regions_missing = (!cli.no_regions).then(|| regions::missing(pid));
             tool.target = Target::Pid(pid);
         }
         None => {
@@ -146,10 +147,12 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
                 );
             }
             if !cli.no_regions {
-                let library;
-                (folder, library) = regions(cli.trace);
-                if let Some(library) = library {
-                    tool.set("library", library);
+                match regions::load(cli.trace) {
+                    Ok((times, library)) => {
+                        folder = times;
+                        tool.set("library", library);
+                    }
+                    Err(why) => header.regions_missing = Some(why),
                 }
             }
         }
@@ -247,36 +250,6 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     } else {
         exit_code(status)
     })
-}
-
-/// Has the command load the library that tells which part of a program a thread is in; the folder where it
-/// counts times, and the library's file.
-fn regions(trace: bool) -> (Option<Folder>, Option<String>) {
-    let own = spile_debuginfo::trust::own_folder;
-    let mut variables = match spile_context::environment(|name| std::env::var_os(name), own) {
-        Ok(variables) => variables,
-        Err(why) => {
-            tell(format_args!(
-                "WARNING: regions of the program are not told: {why}\n"
-            ));
-            return (None, None);
-        }
-    };
-    // `environment` puts our library in front of the others.
-    let loaded = variables.iter().find(|(name, _)| *name == "LD_PRELOAD");
-    let library = loaded.and_then(|(_, all)| all.to_str()?.split(':').next().map(str::to_owned));
-    let folder = Folder::new(trace);
-    match &folder {
-        Ok(folder) => variables.push((times::VARIABLE, folder.value())),
-        Err(why) => tell(format_args!(
-            "WARNING: times in regions are not counted, only their system calls: {why}\n"
-        )),
-    }
-    for (name, value) in variables {
-        // SAFETY: no thread was started yet, so none reads the environment meanwhile.
-        unsafe { std::env::set_var(name, value) };
-    }
-    (folder.ok(), library)
 }
 
 /// Who a thread is now; none where it has ended.
