@@ -30,9 +30,7 @@ build:
 	$(CARGO) build --release -p spile --bins --examples
 
 test: deps lint
-	$(CARGO) test --workspace
-	$(CARGO) run -p xtask -- vm
-	@echo "all tests passed"
+	$(CARGO) run -q -p xtask -- test --guests --workspace --no-fail-fast
 
 lint:
 	$(CARGO) fmt --all --check

@@ -1,7 +1,8 @@
 //! Chores of the project: `cargo xtask bench [PART]...`, `cargo xtask soak`, `cargo xtask fuzz`,
-//! `cargo xtask vm`.
+//! `cargo xtask test`, `cargo xtask vm`.
 
 mod bench;
+mod counts;
 mod fuzz;
 mod keys;
 mod markers;
@@ -11,6 +12,7 @@ mod profile;
 mod soak;
 mod stress;
 mod system;
+
 mod vm;
 
 fn main() {
@@ -19,6 +21,7 @@ fn main() {
         Some("bench") => bench::run(&args[1..]),
         Some("fuzz") => fuzz::run(&args[1..]),
         Some("soak") => soak::run(&args[1..]),
+        Some("test") => counts::run(&args[1..]),
         Some("vm") => vm::run(&args[1..]),
         _ => {
             eprintln!(
@@ -26,6 +29,7 @@ fn main() {
             );
             eprintln!("       cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]");
             eprintln!("       cargo xtask soak [--cases N] [--seed S]");
+            eprintln!("       cargo xtask test [ARGUMENT OF CARGO TEST]...");
             eprintln!(
                 "       cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [--bench] [TEST]..."
             );

@@ -273,6 +273,13 @@ fn all(options: &Options) -> Result<bool, String> {
     Ok(failed.is_empty())
 }
 
+/// The short run on all kernels: which they are, and whether all passed.
+pub fn short() -> Result<(String, bool), String> {
+    let options = parse(&[])?;
+    let passed = all(&options)?;
+    Ok((options.kernels.join(", "), passed))
+}
+
 /// Runs the cases on all wanted kernels; the status is zero if all pass on all of them.
 pub fn run(args: &[String]) {
     let options = parse(args).unwrap_or_else(|why| {

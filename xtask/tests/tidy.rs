@@ -253,3 +253,52 @@ fn the_manual_page_has_every_option() {
         .collect();
     report("not in docs/spile.1", &bad);
 }
+
+/// The tests of a program that has `spile_testing::main!` and not Rust's own harness, or the other
+/// way round, would be left out in silence.
+#[test]
+fn tests_that_can_be_skipped_are_run() {
+    let mut bad = Vec::new();
+    for (path, text) in files(".rs") {
+        if !text.contains("\nspile_testing::main!();") {
+            continue;
+        }
+        let parts: Vec<_> = path.iter().map(|p| p.to_string_lossy()).collect();
+        let Some(at) = parts.iter().rposition(|p| *p == "tests" || *p == "src") else {
+            continue;
+        };
+        let top: PathBuf = parts[..at].iter().map(|p| &**p).collect();
+        let manifest = std::fs::read_to_string(top.join("Cargo.toml")).expect("a manifest");
+        let wanted = match &*parts[at] {
+            "src" => "[lib]".to_owned(),
+            _ => format!("name = \"{}\"", parts[at + 1].trim_end_matches(".rs")),
+        };
+        let section = manifest.split("\n\n").find(|s| {
+            s.lines().any(|l| l == wanted) && (wanted == "[lib]" || s.contains("[[test]]"))
+        });
+        if !section.is_some_and(|s| s.contains("harness = false")) {
+            bad.push(format!("{}: no `harness = false`", path.display()));
+        }
+        if !text.contains("#[macro_use]\nextern crate spile_testing;") {
+            bad.push(format!(
+                "{}: no `#[macro_use] extern crate spile_testing;`",
+                path.display()
+            ));
+        }
+    }
+    report("tests that would not run", &bad);
+    let marks = [
+        "println!(\"skip",
+        "println!(\"left out",
+        "println!(\"not run",
+    ];
+    let silent = files(".rs")
+        .into_iter()
+        .filter(|(path, _)| !path.ends_with("tidy.rs"));
+    let silent: Vec<_> = silent
+        .filter(|(path, _)| !path.components().any(|c| c.as_os_str() == "testing"))
+        .filter(|(_, text)| marks.iter().any(|m| text.contains(m)))
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    report("`spile_testing::skip` says that a test is skipped", &silent);
+}

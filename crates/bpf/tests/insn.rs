@@ -1,5 +1,9 @@
 //! The instruction table: encoder and decoder against each other, and both against LLVM.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::process::Command;
 
 use proptest::prelude::*;
@@ -394,7 +398,7 @@ fn llvm_agrees() {
     let args = ["-d", "--no-show-raw-insn", "--mcpu=v3"];
     let output = match Command::new("llvm-objdump").args(args).arg(&path).output() {
         Ok(output) => output,
-        Err(e) => return eprintln!("skipped: llvm-objdump: {e}"),
+        Err(e) => spile_testing::skip!("llvm-objdump: {e}"),
     };
     let text = String::from_utf8_lossy(&output.stdout);
     let slots: Vec<&str> = text.lines().filter_map(instruction).collect();

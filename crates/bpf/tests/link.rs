@@ -1,5 +1,9 @@
 //! What is linked in memory is what libbpf makes of the file: instructions, positions of functions
-//! and of lines, and the kind of each program. Without the privileges each test says so and ends.
+//! and of lines, and the kind of each program. Skipped where BPF is not allowed.
+
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
 
 mod common;
 
@@ -16,8 +20,8 @@ use spile_bpf::object::link::{self, MapRef};
 use spile_ir::testgen::{self, Config};
 use spile_ir::{CodePlace, CodeProbe, CodeSite, LeaveOut, Netfilter, PerfOf, Sample, Space};
 
-/// Has libbpf make the maps and relocate the code; none where that is not permitted.
-fn prepared(spec: &ObjectSpec) -> Option<Object> {
+/// Has libbpf make the maps and relocate the code; the test is skipped where that is not permitted.
+fn prepared(spec: &ObjectSpec) -> Object {
     let bytes = spec.write().expect("complete");
     let mut builder = ObjectBuilder::default();
     let open = builder
@@ -32,11 +36,10 @@ fn prepared(spec: &ObjectSpec) -> Option<Object> {
         (failed, Object::from_ptr(object))
     };
     if failed == -1 {
-        eprintln!("skipped: making maps is not permitted here");
-        return None;
+        spile_testing::skip("making maps is not permitted here");
     }
     assert_eq!(failed, 0, "libbpf prepares the object");
-    Some(object)
+    object
 }
 
 /// # Safety
@@ -83,11 +86,9 @@ fn relocated(object: &Object) -> BTreeMap<String, Relocated> {
     programs.collect()
 }
 
-/// Compares; `false` without privileges.
-fn same(spec: &ObjectSpec) -> bool {
-    let Some(object) = prepared(spec) else {
-        return false;
-    };
+/// Compares.
+fn same(spec: &ObjectSpec) {
+    let object = prepared(spec);
     let descriptors: BTreeMap<String, i32> = object
         .maps()
         .map(|m| {
@@ -124,7 +125,6 @@ fn same(spec: &ObjectSpec) -> bool {
             assert_eq!(lines(&ours.lines), lines(&theirs.lines), "{}", ours.name);
         }
     }
-    true
 }
 
 #[test]
@@ -162,9 +162,7 @@ fn random_handlers() {
         let program = testgen::program(seed, config);
         let object = compile(&program, &options(seed % 2 == 0)).expect("compiles");
         called += object.spec.subprograms.len();
-        if !same(&object.spec) {
-            return;
-        }
+        same(&object.spec);
     }
     assert!(called > 100, "subprograms: {called}");
 }

@@ -1,5 +1,8 @@
-//! The objects in the running kernel, through libbpf. Without the privileges each test says so
-//! and ends.
+//! The objects in the running kernel, through libbpf. Skipped where BPF is not allowed.
+
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
 
 mod common;
 
@@ -27,8 +30,8 @@ fn load(spec: &ObjectSpec) -> libbpf_rs::Result<Object> {
     ObjectBuilder::default().open_memory(&bytes)?.load()
 }
 
-/// Whether this process may load programs.
-fn privileged() -> bool {
+/// Skips the test where this process may not load programs.
+fn need_privileges() {
     let functions = vec![program("raw_tp", common::empty("empty"))];
     let spec = ObjectSpec {
         programs: functions,
@@ -37,12 +40,10 @@ fn privileged() -> bool {
     };
     match load(&spec) {
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {
-            eprintln!("skipped: loading BPF programs is not permitted here");
-            false
+            spile_testing::skip("loading BPF programs is not permitted here")
         }
         other => {
             other.unwrap_or_else(|e| panic!("an empty program: {e}\n{}", log()));
-            true
         }
     }
 }
@@ -79,9 +80,7 @@ fn word(bytes: &[u8], offset: u32) -> u64 {
 
 #[test]
 fn loads_and_runs() {
-    if !privileged() {
-        return;
-    }
+    need_privileges();
     let mut object = load(&spec()).unwrap_or_else(|e| panic!("{e}\n{}", log()));
     assert_eq!(run(&mut object, "on_enter", [0, 14]), 0);
     assert_eq!(run(&mut object, "on_enter", [0, 14]), 0);
@@ -125,9 +124,7 @@ fn loads_and_runs() {
 
 #[test]
 fn state_is_mappable() {
-    if !privileged() {
-        return;
-    }
+    need_privileges();
     const BPF_F_MMAPABLE: u32 = 1 << 10;
     let object = load(&spec()).unwrap_or_else(|e| panic!("{e}\n{}", log()));
     let find = |end: &str| {
@@ -147,9 +144,7 @@ fn state_is_mappable() {
 /// A rejected program's log names the script's lines.
 #[test]
 fn log_names_the_line() {
-    if !privileged() {
-        return;
-    }
+    need_privileges();
     let mut asm = Asm::new("broken", &["ctx"]);
     asm.line(&line(41, "probe begin {"));
     asm.mov(R0, 0);
@@ -171,9 +166,7 @@ fn log_names_the_line() {
 
 #[test]
 fn kernel_functions() {
-    if !privileged() {
-        return;
-    }
+    need_privileges();
     let btf = spile_kernel::btf::Btf::vmlinux().expect("the kernel's types");
     let mut asm = Asm::new("in_section", &["ctx"]);
     for name in ["bpf_rcu_read_lock", "bpf_rcu_read_unlock"] {
@@ -306,9 +299,7 @@ const PAIRS: [(u64, u64); 6] = [
 /// Each operation in the kernel does what the table says.
 #[test]
 fn operations() {
-    if !privileged() {
-        return;
-    }
+    need_privileges();
     let mut checks = Checks::new();
     for width in Width::ALL {
         let cut = |x: u64| {
@@ -362,9 +353,7 @@ fn operations() {
 /// Each condition jumps as the table says; its inverse the other way.
 #[test]
 fn conditions() {
-    if !privileged() {
-        return;
-    }
+    need_privileges();
     let mut checks = Checks::new();
     for width in Width::ALL {
         let cut = |x: u64| {
@@ -403,9 +392,7 @@ fn conditions() {
 /// Atomic operations: new value in memory, old value in the register.
 #[test]
 fn atomics() {
-    if !privileged() {
-        return;
-    }
+    need_privileges();
     let mut checks = Checks::new();
     let (old, arg) = (0b1100, 0b1010);
     let table = [
@@ -449,9 +436,7 @@ fn atomics() {
 /// Constants in one slot and in two, and sign-extending loads.
 #[test]
 fn constants() {
-    if !privileged() {
-        return;
-    }
+    need_privileges();
     let mut checks = Checks::new();
     for value in [
         0,
@@ -476,9 +461,7 @@ fn constants() {
 /// Jumps over more than 32,767 slots.
 #[test]
 fn long_jumps() {
-    if !privileged() {
-        return;
-    }
+    need_privileges();
     let mut checks = Checks::new();
     let asm = &mut checks.asm;
     let (far, back, end) = (asm.label(), asm.label(), asm.label());

@@ -1,11 +1,14 @@
-//! Compiled handlers in the running kernel: accepted by the verifier, and right. Without the
-//! privileges each test says so and ends.
+//! Compiled handlers in the running kernel: accepted by the verifier, and right. Skipped
+//! where BPF is not allowed.
+
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libbpf_rs::{
-    ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput,
-    RingBufferBuilder,
+    MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput, RingBufferBuilder,
 };
 use spile_bpf::compile;
 use spile_bpf::layout::Object as Compiled;
@@ -16,6 +19,7 @@ use spile_bpf::layout::{
 use spile_ir::interp::Value;
 use spile_ir::{Program, Ty, reader};
 use spile_kernel::btf::Btf;
+use spile_kernel::features::{Feature, has};
 
 static LOG: Mutex<String> = Mutex::new(String::new());
 
@@ -66,18 +70,17 @@ fn options() -> Options {
     }
 }
 
-/// Loads; `None` without privileges.
-fn load(compiled: &Compiled) -> Option<Object> {
+/// Loads; the test is skipped without privileges.
+fn load(compiled: &Compiled) -> Object {
     let keep = |_: PrintLevel, text: String| log().push_str(&text);
     libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
     let bytes = compiled.spec.write().expect("complete");
     let open = ObjectBuilder::default().open_memory(&bytes).expect("opens");
     log().clear();
     match open.load() {
-        Ok(object) => Some(object),
-        Err(e) if e.kind() == ErrorKind::PermissionDenied && log().contains("CAP_") => {
-            eprintln!("skipped: loading BPF programs is not permitted here");
-            None
+        Ok(object) => object,
+        Err(_) if !has(Feature::Bpf).is_yes() => {
+            spile_testing::skip("loading BPF programs is not permitted here")
         }
         Err(e) => {
             let listing: Vec<_> = compiled
@@ -173,8 +176,7 @@ fn count_by_name() {
          }\n",
     );
     let c = compiled(&p);
-    println!("{}", c.spec.programs[0].function.listing());
-    let Some(mut object) = load(&c) else { return };
+    let mut object = load(&c);
     let name = c.layout.programs[0].name.clone();
     run(&mut object, &name, [0, 39], 10, |_| ());
     let (_, words) = run(&mut object, &name, [0, 39], 10, |_| ());
@@ -197,12 +199,12 @@ fn preemption_is_off_within() {
              ret\n\
          }\n",
     );
-    let Ok(btf) = Btf::vmlinux() else { return };
+    let btf = Btf::vmlinux().unwrap_or_else(|why| spile_testing::skip(why));
     let (Some(off), Some(on)) = (
         btf.find_func("bpf_preempt_disable"),
         btf.find_func("bpf_preempt_enable"),
     ) else {
-        return;
+        spile_testing::skip("programs of this kernel cannot turn preemption off")
     };
     let mut options = options();
     options.features.preemption = Some(Preemption { off, on });
@@ -499,32 +501,21 @@ fn text_of_system_calls() {
         ]
         .into();
         let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
-        let mut object = load(&c)?;
+        let mut object = load(&c);
         let name = c.layout.programs[0].name.clone();
         let (records, _) = run(&mut object, &name, context, 1, |_| ());
-        Some(String::from_utf8_lossy(&text(&p, &c, &records).0).into_owned())
+        String::from_utf8_lossy(&text(&p, &c, &records).0).into_owned()
     };
-    let Some(args) = text_of("sys_enter", "sys_argstr", [0, 321]) else {
-        return;
-    };
+    let args = text_of("sys_enter", "sys_argstr", [0, 321]);
     assert_eq!(args, "TWO|EIGHT");
-    let args = text_of("sys_enter", "sys_argstr", [0, 322]).expect("loads");
+    let args = text_of("sys_enter", "sys_argstr", [0, 322]);
     assert!(args.starts_with("10, "), "{args}");
-    let args = text_of("sys_enter", "sys_argstr", [0, 323]).expect("loads");
+    let args = text_of("sys_enter", "sys_argstr", [0, 323]);
     assert!(args.starts_with("TWO|EIGHT, 0x"), "{args}");
-    assert_eq!(
-        text_of("sys_enter", "sys_argstr", [0, 5]).expect("loads"),
-        ""
-    );
-    assert_eq!(
-        text_of("sys_enter", "sys_name", [0, 322]).expect("loads"),
-        "listed"
-    );
-    assert_eq!(
-        text_of("sys_enter", "sys_name", [0, 700]).expect("loads"),
-        "syscall_700"
-    );
-    let ret = |n: i64| text_of("sys_exit", "sys_retstr", [0, n as u64]).expect("loads");
+    assert_eq!(text_of("sys_enter", "sys_argstr", [0, 5]), "");
+    assert_eq!(text_of("sys_enter", "sys_name", [0, 322]), "listed");
+    assert_eq!(text_of("sys_enter", "sys_name", [0, 700]), "syscall_700");
+    let ret = |n: i64| text_of("sys_exit", "sys_retstr", [0, n as u64]);
     assert_eq!(ret(-2), "-2 (ENOENT)");
     assert_eq!(ret(-133), "-133 (EHWPOISON)");
     assert_eq!(ret(-514), "-514");

@@ -1,4 +1,8 @@
-//! The objects in the eyes of other programs.
+//! The objects in the eyes of other programs, where they are installed.
+
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
 
 mod common;
 
@@ -8,20 +12,17 @@ use std::process::Command;
 use common::spec;
 use spile_bpf::isa::disasm;
 
-/// Runs a program; `None`, with a note, where it is not installed.
-fn output(program: &str, args: &[&str]) -> Option<(bool, String)> {
+/// Runs a program; the test is skipped where it is not installed.
+fn output(program: &str, args: &[&str]) -> (bool, String) {
     match Command::new(program).args(args).output() {
         Ok(out) => {
             let text = [out.stdout, out.stderr].concat();
-            Some((
+            (
                 out.status.success(),
                 String::from_utf8_lossy(&text).into_owned(),
-            ))
+            )
         }
-        Err(e) => {
-            eprintln!("skipped: {program}: {e}");
-            None
-        }
+        Err(e) => spile_testing::skip!("{program}: {e}"),
     }
 }
 
@@ -35,9 +36,7 @@ fn object_file(name: &str) -> PathBuf {
 fn bpftool_reads_types() {
     let path = object_file("types.bpf.o");
     let path = path.to_str().expect("UTF-8");
-    let Some((ok, text)) = output("bpftool", &["btf", "dump", "file", path]) else {
-        return;
-    };
+    let (ok, text) = output("bpftool", &["btf", "dump", "file", path]);
     assert!(ok, "{text}");
     for part in [
         "FUNC 'on_enter'",
@@ -71,12 +70,12 @@ fn bpftool_loads() {
         .output();
     let out = match out {
         Ok(out) => out,
-        Err(e) => return eprintln!("skipped: unshare: {e}"),
+        Err(e) => spile_testing::skip!("unshare: {e}"),
     };
     let text = [out.stdout, out.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     if out.status.code() == Some(77) || text.contains("not permitted") {
-        return eprintln!("skipped: {text}");
+        spile_testing::skip!("{text}");
     }
     assert!(out.status.success(), "{text}");
     for part in [
@@ -93,9 +92,7 @@ fn bpftool_loads() {
 fn readelf_reads_sections() {
     let path = object_file("sections.bpf.o");
     let path = path.to_str().expect("UTF-8");
-    let Some((ok, text)) = output("readelf", &["-hSsrW", path]) else {
-        return;
-    };
+    let (ok, text) = output("readelf", &["-hSsrW", path]);
     assert!(ok, "{text}");
     let field = |name: &str, words: &[&str]| {
         let line = text.lines().find(|l| {

@@ -642,7 +642,7 @@ mod tests {
     #[test]
     fn helpers_have_the_kernels_numbers() {
         let Ok(btf) = Btf::vmlinux() else {
-            return eprintln!("skipped: no BTF");
+            spile_testing::skip!("no BTF");
         };
         for (number, name) in HELPERS {
             let known = btf.enum_value(&format!("BPF_FUNC_{name}"));
@@ -661,7 +661,7 @@ mod tests {
     fn the_running_kernel() {
         let bpf = has(Feature::Bpf);
         if !bpf.is_yes() {
-            return eprintln!("skipped: BPF: {bpf}");
+            spile_testing::skip!("BPF: {bpf}");
         }
         // All kernels that this project supports have these.
         for feature in [

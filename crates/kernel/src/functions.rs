@@ -663,7 +663,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
     fn the_running_kernel() {
         let all = match Functions::kernel() {
             Ok(all) => all,
-            Err(why) => return eprintln!("skipped: {why}"),
+            Err(why) => spile_testing::skip!("{why}"),
         };
         let read = all.matching(None, "vfs_read");
         assert!(read.functions.iter().any(|f| f.name == "vfs_read"));

@@ -18,6 +18,12 @@
 //! * [`truncated`]: files that become shorter while they are read.
 //! * [`tracepoints`]: tracepoints with their arguments; perf events by name.
 
+#[cfg(test)]
+#[macro_use]
+extern crate spile_testing;
+#[cfg(test)]
+spile_testing::main!();
+
 pub mod bpf;
 pub mod btf;
 pub mod features;

@@ -442,7 +442,7 @@ mod tests {
         };
         let prog = match bpf::load(&spec) {
             Ok(prog) => prog,
-            Err(why) => return eprintln!("skipped: {why}"),
+            Err(why) => spile_testing::skip!("{why}"),
         };
         let cpu = crate::machine::online_cpus()[0];
         let tick = PerfEvent::open(CPU_CLOCK, Target::Cpu(cpu), Sampling::Period(1_000_000))

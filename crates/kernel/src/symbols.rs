@@ -394,7 +394,7 @@ ffffffffc0000000 T xfs_init\t[xfs]
     fn the_running_kernel() {
         let symbols = match Symbols::kernel() {
             Ok(symbols) => symbols,
-            Err(why) => return eprintln!("skipped: {why}"),
+            Err(why) => spile_testing::skip!("{why}"),
         };
         let address = symbols.address_of("schedule").expect("schedule");
         let (symbol, offset) = symbols.resolve(address + 1).expect("text");

@@ -368,7 +368,7 @@ mod tests {
     fn the_running_kernel() {
         let btf = match Btf::vmlinux() {
             Ok(btf) => btf,
-            Err(why) => return eprintln!("skipped: {why}"),
+            Err(why) => spile_testing::skip!("{why}"),
         };
         assert!(names(btf).len() > 300);
         let switch = find(btf, "sched_switch").expect("sched_switch");
@@ -382,11 +382,11 @@ mod tests {
     #[test]
     fn systems_without_a_mount() {
         let Ok(btf) = Btf::vmlinux() else {
-            return eprintln!("skipped: no BTF");
+            spile_testing::skip!("no BTF");
         };
         let fs = match Tracefs::open() {
             Ok(fs) => fs,
-            Err(why) => return eprintln!("skipped: {why}"),
+            Err(why) => spile_testing::skip!("{why}"),
         };
         let before = std::fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
         assert_eq!(

@@ -17,6 +17,13 @@
 //! | [`text`] | texts that only the controller can make: stacks, symbols, user memory |
 //! | [`io`] | output, input, child processes, `procfs` files, scrapes |
 //! | [`error`] | why a session could not start or go on |
+
+#[cfg(test)]
+#[macro_use]
+extern crate spile_testing;
+#[cfg(test)]
+spile_testing::main!();
+
 pub(crate) mod attach;
 pub mod controller;
 pub mod error;

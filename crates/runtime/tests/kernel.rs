@@ -1,5 +1,9 @@
 //! Sessions with kernel handlers, on the running kernel: from IR text through the compiler to
-//! numbers that must be exact. Skipped, with the reason, where BPF is not allowed.
+//! numbers that must be exact. Skipped where BPF is not allowed.
+
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,13 +40,13 @@ fn machine() -> Machine {
 }
 
 /// Makes `calls` calls on each of `threads` threads once the probes are armed, then the one
-/// that ends the session; `None` where BPF is not allowed.
-fn run(text: &str, threads: usize, calls: usize) -> Option<(Outcome, String)> {
+/// that ends the session; the test is skipped where BPF is not allowed.
+fn run(text: &str, threads: usize, calls: usize) -> (Outcome, String) {
     run_until(text, threads, calls, "    intr exit()")
 }
 
 /// The same with other code for the last call.
-fn run_until(text: &str, threads: usize, calls: usize, last: &str) -> Option<(Outcome, String)> {
+fn run_until(text: &str, threads: usize, calls: usize, last: &str) -> (Outcome, String) {
     run_on(machine(), text, threads, calls, last)
 }
 
@@ -53,7 +57,7 @@ fn run_on(
     threads: usize,
     calls: usize,
     last: &str,
-) -> Option<(Outcome, String)> {
+) -> (Outcome, String) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let stop = handler("stop", STOP, last);
     let program: Program = spile_ir::reader::read(&format!("{text}{stop}")).unwrap();
@@ -86,10 +90,7 @@ fn run_on(
     };
     let mut session = match Session::new(program, Some(&object), options) {
         Ok(session) => session,
-        Err(e @ (Error::Privileges | Error::NoBpf)) => {
-            println!("skipped: {e}");
-            return None;
-        }
+        Err(e @ (Error::Privileges | Error::NoBpf)) => spile_testing::skip(e),
         Err(e) => panic!("{e}"),
     };
     let outcome = session.run().unwrap();
@@ -99,7 +100,7 @@ fn run_on(
     if let Some(work) = work.lock().unwrap().take() {
         work.join().unwrap();
     }
-    Some((outcome, text))
+    (outcome, text)
 }
 
 /// Programs, maps and links that this process holds: nothing else keeps them alive.
@@ -192,9 +193,7 @@ handler \"end\" points 1 end(0) @1 {{
         )
     );
     // The timer ends it, once it ran some times and the calls are made.
-    let Some((outcome, text)) = run_until(&text, 3, 200_000, "    gstore g4, 1") else {
-        return;
-    };
+    let (outcome, text) = run_until(&text, 3, 200_000, "    gstore g4, 1");
     assert_eq!(text, "600000\n1200000\n", "{outcome:?}");
     assert!(
         outcome.account.is_clean() && outcome.exit_code == 0,
@@ -217,9 +216,7 @@ global g1 \"count\" long shared lock display @0
              r2 = gload g1\n    r2 = add r2, 1\n    gstore g1, r2"
         )
     );
-    let Some((outcome, text)) = run(&text, 3, 100_000) else {
-        return;
-    };
+    let (outcome, text) = run(&text, 3, 100_000);
     let skipped = outcome.account.skipped;
     // What a lock turned away was not counted, and is accounted for.
     let counted = 300_000 - skipped.total();
@@ -307,9 +304,7 @@ handler \"end\" points 1 end(0) @1 {{
     for interrupts in [None, own(), Some(wrong)] {
         let mut machine = machine();
         machine.features.interrupts = interrupts;
-        let Some((outcome, text)) = run_on(machine, &text, 3, 100_000, "    intr exit()") else {
-            return;
-        };
+        let (outcome, text) = run_on(machine, &text, 3, 100_000, "    intr exit()");
         let skipped = outcome.account.skipped;
         let counted = 300_000 - skipped.total() - skipped.own;
         assert_eq!(text, format!("{counted}\n0\n"), "{outcome:?}");
@@ -332,9 +327,7 @@ global g0 \"n\" long shared lock @0
             "    r2 = gload g0\n    print out f0(r2)\n    r2 = add r2, 1\n    gstore g0, r2"
         )
     );
-    let Some((outcome, text)) = run(&text, 1, 100) else {
-        return;
-    };
+    let (outcome, text) = run(&text, 1, 100);
     let expected: String = (0..100).map(|n| format!("{n}\n")).collect();
     assert_eq!(text, expected, "{outcome:?}");
     assert!(outcome.account.is_clean(), "{outcome:?}");
@@ -356,9 +349,7 @@ handler \"error\" points 1 error(0) @1 {{
 ",
         handler("sys", NR, "    r2 = sub r0, 1\n    r2 = div r0, r2 @1")
     );
-    let Some((outcome, text)) = run(&text, 1, 10) else {
-        return;
-    };
+    let (outcome, text) = run(&text, 1, 10);
     assert_eq!((outcome.exit_code, &*text), (1, "2\n"), "{outcome:?}");
     assert_eq!(outcome.account.errors, 1);
 }
@@ -373,9 +364,7 @@ global g1 \"n\" long shared lock @0
 {}",
             handler("sys", NR, "    r2 = gadd g1, 1\n    aadd g0[r2], 1 @1")
         );
-        let Some((outcome, _)) = run(&text, 1, 100) else {
-            return;
-        };
+        let (outcome, _) = run(&text, 1, 100);
         assert_eq!(
             (outcome.exit_code, outcome.account.errors),
             (1, 1),
@@ -404,8 +393,6 @@ handler \"end\" points 1 end(0) @1 {{
 }}
 "
     );
-    let Some((_, text)) = run(&text, 2, 300_000) else {
-        return;
-    };
+    let (_, text) = run(&text, 2, 300_000);
     assert_eq!(text, "1\n");
 }

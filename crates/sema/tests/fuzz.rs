@@ -4,7 +4,7 @@
 //! `cargo xtask fuzz --minutes N` is the long one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
+use spile_testing::files::{below, example_files, root};
 
 /// Inputs of a run under `cargo test`.
 const SHORT: u64 = 400;
@@ -128,37 +129,13 @@ const PIECES: &[&str] = &[
     "global a, s, g = 5, w%[3] ",
 ];
 
-/// The files below a folder with one of these endings.
-fn below(dir: &Path, ends: &[&str], out: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if path.is_dir() {
-            below(&path, ends, out);
-        } else if ends.iter().any(|e| name.ends_with(e)) {
-            out.push(path);
-        }
-    }
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 /// Real scripts: those installed with SystemTap, the library, the examples, and the cases.
 fn seeds() -> Vec<Vec<u8>> {
-    let mut paths = Vec::new();
-    below(
-        Path::new("/usr/share/systemtap/examples"),
-        &[".stp"],
-        &mut paths,
-    );
-    below(&root().join("tapset"), &[".stp", ".stpm"], &mut paths);
-    below(&root().join("examples"), &[".stp"], &mut paths);
+    let mut paths = example_files(&["stp"]);
+    paths.extend(below(&root().join("tapset"), &["stp", "stpm"]));
+    paths.extend(below(&root().join("examples"), &["stp"]));
     let mut seeds: Vec<Vec<u8>> = paths.iter().filter_map(|p| std::fs::read(p).ok()).collect();
-    let mut cases = Vec::new();
-    below(&root().join("tests/cases"), &[".toml"], &mut cases);
-    for path in cases {
+    for path in below(&root().join("tests/cases"), &["toml"]) {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         for part in text.split("script = ").skip(1) {
             let quote = ["'''", "\"\"\"", "'", "\""]
@@ -231,9 +208,7 @@ fn tapset() -> Tapset {
     let mut macros = MacroLibrary::new();
     macros.define(&mut sources, "MAXSTRINGLEN", "512", &mut diags);
     macros.define(&mut sources, "MAXBACKTRACE", "20", &mut diags);
-    let mut paths = Vec::new();
-    below(&root().join("tapset"), &[".stp", ".stpm"], &mut paths);
-    paths.sort();
+    let paths = below(&root().join("tapset"), &["stp", "stpm"]);
     let mut scripts = Vec::new();
     for path in paths {
         let text = std::fs::read(&path).expect("readable");

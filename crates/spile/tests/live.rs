@@ -1,5 +1,9 @@
 //! `spile syscount --live` on a terminal: what it leaves there on each way out, at any size.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -182,23 +186,19 @@ impl Terminal {
     }
 }
 
-/// Whether sessions can run here.
-fn can() -> bool {
+/// Skips the test where sessions cannot run.
+fn need_sessions() {
     let run = Command::new(env!("CARGO_BIN_EXE_spile"))
         .args(["syscount", "-d", "0.01"])
         .output();
-    let can = run.is_ok_and(|o| o.status.success());
-    if !can {
-        println!("skipped: system calls cannot be counted here");
+    if !run.is_ok_and(|o| o.status.success()) {
+        spile_testing::skip("system calls cannot be counted here");
     }
-    can
 }
 
 #[test]
 fn keys() {
-    if !can() {
-        return;
-    }
+    need_sessions();
     let mut terminal = start(80, 24, &["--live", "-i", "0.2"]);
     terminal.wait_for("calls in");
     terminal.wait_for("CALLS▼");
@@ -219,9 +219,7 @@ fn keys() {
 
 #[test]
 fn a_key_as_the_size_changes() {
-    if !can() {
-        return;
-    }
+    need_sessions();
     let mut terminal = start(80, 24, &["--live", "-i", "0.1"]);
     terminal.wait_for("calls in");
     terminal.press("r");
@@ -234,9 +232,7 @@ fn a_key_as_the_size_changes() {
 
 #[test]
 fn any_size() {
-    if !can() {
-        return;
-    }
+    need_sessions();
     for (columns, lines) in [(1, 1), (2, 2), (500, 3), (0, 0)] {
         let mut terminal = start(columns, lines, &["--live", "-L", "-i", "0.1"]);
         terminal.wait_for(ENTER);
@@ -248,9 +244,7 @@ fn any_size() {
 
 #[test]
 fn signals() {
-    if !can() {
-        return;
-    }
+    need_sessions();
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
         let mut terminal = start(80, 24, &["--live"]);
         terminal.wait_for(ENTER);
@@ -261,9 +255,7 @@ fn signals() {
 
 #[test]
 fn the_time_is_over() {
-    if !can() {
-        return;
-    }
+    need_sessions();
     let mut terminal = start(80, 24, &["--live", "-d", "0.5", "--by", "process"]);
     terminal.wait_for(ENTER);
     terminal.ends_well();
@@ -271,9 +263,7 @@ fn the_time_is_over() {
 
 #[test]
 fn the_terminal_goes_away() {
-    if !can() {
-        return;
-    }
+    need_sessions();
     let mut terminal = start(80, 24, &["--live"]);
     terminal.wait_for(ENTER);
     terminal.signal(libc::SIGHUP);

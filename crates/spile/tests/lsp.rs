@@ -1,6 +1,10 @@
 //! `spile lsp` as an editor starts it: the whole protocol over the program's pipes, with the
 //! tapset that is built in. It needs no privilege.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -103,8 +107,7 @@ fn at(line: u32, character: u32) -> Value {
 #[test]
 fn an_editor_and_the_server() {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
-        println!("skipped: only the syntax is checked without the kernel's types");
-        return;
+        spile_testing::skip("only the syntax is checked without the kernel's types");
     }
     let cache = tempfile::tempdir().expect("a folder");
     let mut editor = Editor::start(cache.path());

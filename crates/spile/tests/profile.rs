@@ -1,6 +1,10 @@
 //! `spile profile` on the live kernel: the time of threads whose lives are known adds up, and calls
 //! are counted exactly. The programs are `lives.c`, `waits.c` and `regions.c` of `tests/programs`.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -592,7 +596,7 @@ fn futexes_by_the_newer_calls() {
     let (profile, output) = record(&["--futexes", "--", waits.to_str().unwrap(), "wake2", "20"]);
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(3) {
-        return eprintln!("this kernel has no futex_wait");
+        spile_testing::skip("this kernel has no futex_wait");
     }
     closes(&profile);
     let (main, futexes) = (profile.header.pid.unwrap(), &profile.data.futexes);

@@ -2,6 +2,10 @@
 //! Rust, of a static program, and of one as Debian ships it. Both run the program without address
 //! randomisation, so that the addresses of code are the same, and both stop where the probe is.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -140,10 +144,8 @@ fn build(dir: &Path, name: &str, source: &str, file: &str, compiler: &[&str]) ->
         .output()
         .ok()?;
     if !done.status.success() {
-        println!(
-            "skipped {name}: {}",
-            String::from_utf8_lossy(&done.stderr).trim()
-        );
+        let said = String::from_utf8_lossy(&done.stderr);
+        spile_testing::leave_out(format_args!("{name}: {}", said.trim()));
         return None;
     }
     Some(out)
@@ -225,27 +227,23 @@ fn spile(command: &[String], (point, options, more): Probe<'_>) -> (Vec<u64>, St
 }
 
 /// A directory for programs, where they can be traced and compared.
-fn workshop(name: &str) -> Option<Dir> {
+fn workshop(name: &str) -> Dir {
     let found = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
     if !["gdb", "cc", "c++", "setarch"].into_iter().all(found) {
-        println!("skipped: gdb, a compiler or setarch is missing");
-        return None;
+        spile_testing::skip("gdb, a compiler or setarch is missing");
     }
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: not root");
-        return None;
+        spile_testing::skip("not root");
     }
     let name = format!("spile-{name}-{}", std::process::id());
     let dir = Dir(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&dir.0).expect("a directory");
-    Some(dir)
+    dir
 }
 
 #[test]
 fn as_gdb_sees_them() {
-    let Some(dir) = workshop("stacks") else {
-        return;
-    };
+    let dir = workshop("stacks");
     let d = &dir.0;
     let without = ["cc", "-O2", "-fomit-frame-pointer"];
     let with = ["cc", "-O2", "-fno-omit-frame-pointer"];
@@ -286,9 +284,7 @@ fn as_gdb_sees_them() {
 /// or tables, frames whose return is probed too.
 #[test]
 fn other_ways_as_gdb_sees_them() {
-    let Some(dir) = workshop("ways") else {
-        return;
-    };
+    let dir = workshop("ways");
     let d = &dir.0;
     let at = |path: &Path| format!("process(\"{}\").function(\"target\")", path.display());
     let stop = ["break *target"];

@@ -1,6 +1,10 @@
 //! Formatting: real scripts keep their tokens and comments and come out the same a second time;
 //! our own tapset and examples are formatted.
 
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
 mod common;
 
 use std::path::{Path, PathBuf};
@@ -9,6 +13,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_syntax::fmt::{Refusal, format};
 use spile_syntax::pretty;
+use spile_testing::files::example_files;
 
 /// Formats; a second time gives the same. [`format`] itself compares tokens and comments.
 fn formatted(text: &[u8]) -> Result<Vec<u8>, Refusal> {
@@ -29,9 +34,6 @@ fn formatted(text: &[u8]) -> Result<Vec<u8>, Refusal> {
 #[test]
 fn example_scripts_keep_their_trees() {
     let scripts = common::example_scripts();
-    if scripts.is_empty() {
-        println!("skipped: the package systemtap-doc is not installed");
-    }
     for path in &scripts {
         let text = std::fs::read(path).expect("readable");
         let out = formatted(&text).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
@@ -169,7 +171,7 @@ proptest! {
         script in any::<prop::sample::Index>(),
         breaks in vec((any::<prop::sample::Index>(), 0..4usize), 1..20),
     ) {
-        let scripts = [own("tapset"), own("examples"), common::example_scripts()].concat();
+        let scripts = [own("tapset"), own("examples"), example_files(&["stp"])].concat();
         let mut text = std::fs::read(script.get(&scripts)).expect("readable");
         for (at, what) in breaks {
             let at = at.index(text.len() + 1);

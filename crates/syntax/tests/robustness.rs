@@ -137,7 +137,7 @@ proptest! {
         damage in vec((any::<prop::sample::Index>(), 0..4u8, 0..PIECES.len()), 1..8),
     ) {
         let own = [concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/library.stpm").into()];
-        let scripts = [common::example_scripts(), own.to_vec()].concat();
+        let scripts = [spile_testing::files::example_files(&["stp"]), own.to_vec()].concat();
         let mut text = std::fs::read(script.get(&scripts)).unwrap_or_default();
         for (at, what, piece) in damage {
             let at = at.index(text.len() + 1);

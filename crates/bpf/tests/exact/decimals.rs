@@ -8,7 +8,7 @@ use spile_ir::interp::string_to_fp;
 use spile_ir::reader;
 use spile_ir::testgen::Rng;
 
-use crate::machine::{Absent, Kernel, go_to};
+use crate::machine::{Kernel, go_to};
 
 const WRITTEN: &[&str] = &[
     "",
@@ -184,11 +184,7 @@ fn compare(texts: &[String], limit: usize) {
          r2 = intr str_to_fp(r1)\n    print out f0(r2)\n    ret\n}}\n"
     );
     let program = reader::read(&script).unwrap_or_else(|e| panic!("{e}\n{script}"));
-    let mut kernel = match Kernel::new(&program) {
-        Ok(kernel) => kernel,
-        Err(Absent::Privileges) => return,
-        Err(Absent::Refused(why)) => panic!("{why}"),
-    };
+    let mut kernel = Kernel::new(&program).unwrap_or_else(|why| panic!("{why}"));
     for n in 0..texts.len() as u64 {
         go_to(n);
         kernel.run(&[n, 0]);

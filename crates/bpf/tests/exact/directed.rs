@@ -7,18 +7,18 @@ use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
 use spile_ir::{Program, reader};
 
-use crate::machine::{Absent, Contents, Kernel, Outcome, go_to, options};
+use crate::machine::{Contents, Kernel, Outcome, go_to, options};
 use crate::random::{comparable, difference};
 use crate::world::World;
 
-/// Runs a script with each of the arguments, on the CPUs in turn; `None` without privileges.
-pub fn run(text: &str, args: &[[i64; 2]]) -> Option<Outcome> {
+/// Runs a script with each of the arguments, on the CPUs in turn.
+pub fn run(text: &str, args: &[[i64; 2]]) -> Outcome {
     run_with(text, args, &options())
 }
 
-fn run_with(text: &str, args: &[[i64; 2]], options: &Options) -> Option<Outcome> {
+fn run_with(text: &str, args: &[[i64; 2]], options: &Options) -> Outcome {
     let program = reader::read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let mut kernel = load_with(&program, options)?;
+    let mut kernel = load_with(&program, options);
     let mut world = World::new(&program);
     for (n, args) in args.iter().enumerate() {
         let args = args.map(|a| a as u64);
@@ -30,19 +30,15 @@ fn run_with(text: &str, args: &[[i64; 2]], options: &Options) -> Option<Outcome>
     let want = comparable(&program, world.outcome());
     let same = got.out == want.out && got.errors == want.errors && got.globals == want.globals;
     assert!(same, "{}", difference(&got, &want, kernel.errors()));
-    Some(got)
+    got
 }
 
-pub fn load(program: &Program) -> Option<Kernel<'_>> {
+pub fn load(program: &Program) -> Kernel<'_> {
     load_with(program, &options())
 }
 
-pub fn load_with<'p>(program: &'p Program, options: &Options) -> Option<Kernel<'p>> {
-    match Kernel::with(program, options) {
-        Ok(kernel) => Some(kernel),
-        Err(Absent::Privileges) => None,
-        Err(Absent::Refused(why)) => panic!("{why}"),
-    }
+pub fn load_with<'p>(program: &'p Program, options: &Options) -> Kernel<'p> {
+    Kernel::with(program, options).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// A script of one handler, with the event's arguments in r0 and r1.
@@ -101,9 +97,7 @@ fn histograms() {
             "",
             "stat_add g0[], r0\n    stat_add g1[], r0\n    stat_add g2[], r0",
         );
-        let Some(outcome) = run(&text, &values()) else {
-            return;
-        };
+        let outcome = run(&text, &values());
         let log = &stat(&outcome, 0).buckets;
         for (bucket, n) in [
             (0, 1),
@@ -146,9 +140,7 @@ fn squares_and_extremes() {
             &[i64::MIN, i64::MAX, -1],
         ] {
             let args: Vec<_> = part.iter().map(|v| [*v, 0]).collect();
-            let Some(outcome) = run(&text, &args) else {
-                return;
-            };
+            let outcome = run(&text, &args);
             let squares = part.iter().map(|v| u128::from(v.unsigned_abs()).pow(2));
             let s = stat(&outcome, 0);
             assert_eq!(s.sumsq, squares.fold(0, u128::wrapping_add));
@@ -167,18 +159,14 @@ fn wrapping_arrays_lose_the_oldest() {
         "aset g0[r0], r1",
     );
     let args: Vec<_> = (0..1000).map(|n| [n, n * 2]).collect();
-    let Some(outcome) = run(&text, &args) else {
-        return;
-    };
+    let outcome = run(&text, &args);
     let want: Vec<_> = (990..1000).map(|n| (n, n * 2)).collect();
     assert_eq!(elements(&outcome, 0), want);
     assert!(outcome.errors.is_empty());
 
     // A large one gives up several at once, the oldest ones.
     let program = reader::read(&text.replace("max 10", "max 640")).expect("reads");
-    let Some(mut kernel) = load(&program) else {
-        return;
-    };
+    let mut kernel = load(&program);
     (0..5000).for_each(|n| kernel.run(&[n, n]));
     let outcome = kernel.outcome();
     let left = elements(&outcome, 0);
@@ -201,9 +189,7 @@ fn arrays_are_full_at_their_size() {
         // Known keys go on working on every CPU; new ones fail.
         args.extend((0..8).map(|n| [n % 2 * 3, 0]));
         args.extend([[1, 0], [2, 0], [0, 0], [1, 0]]);
-        let Some(outcome) = run(&script(&head, "", code), &args) else {
-            return;
-        };
+        let outcome = run(&script(&head, "", code), &args);
         assert_eq!(outcome.errors.len(), 3, "{storage}");
         assert_eq!(elements(&outcome, 0).len(), 2048, "{storage}");
         let message = match kind {
@@ -223,9 +209,7 @@ fn more_keys_than_slots() {
     for double in ["", " double"] {
         let head = format!("global g0 \"a\" [long] long max 5000 percpu{double} @0");
         let args: Vec<_> = (0..24_000).map(|n| [n % 4000, n]).collect();
-        let Some(outcome) = run(&script(&head, "", "aadd g0[r0], r1"), &args) else {
-            return;
-        };
+        let outcome = run(&script(&head, "", "aadd g0[r0], r1"), &args);
         let want = (0..4000).map(|k| (k, (0..6).map(|i| k + i * 4000).sum()));
         assert!(elements(&outcome, 0).into_iter().eq(want));
     }
@@ -276,9 +260,7 @@ fn side_by_side() {
         assert_eq!(object.layout.globals.iter().flatten().filter(|g| {
             matches!(&g.place, Place::PerCpuArray(array) if array.beside.of.is_some() && array.beside.size == 80)
         }).count(), 2);
-        let Some(outcome) = run_with(&text, &args, &options) else {
-            return;
-        };
+        let outcome = run_with(&text, &args, &options);
         let count = |g: usize| match &outcome.globals[g] {
             Some(Contents::Elements(all)) => all.len(),
             other => panic!("{other:?}"),
@@ -339,9 +321,7 @@ fn records_come_and_go() {
         let options = Options { share, ..options() };
         let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(spile_ir::storage::records(&program).len(), 2);
-        if run_with(&text, &args, &options).is_none() {
-            return;
-        }
+        run_with(&text, &args, &options);
     }
 }
 
@@ -380,9 +360,7 @@ fn far_frames() {
     }
     let head = "fmt f0 \"%d,%s\"\nfmt f1 \"%d \"\nfmt f2 \"%s\\n\"";
     let text = script(head, &regs, &code).replace("maxerrors", "maxstringlen=4095 maxerrors");
-    let Some(outcome) = run(&text, &[[7, 0], [-123_456_789, 0]]) else {
-        return;
-    };
+    let outcome = run(&text, &[[7, 0], [-123_456_789, 0]]);
     assert!(outcome.out.starts_with("2 7,\n4 7,7,\n"), "{}", outcome.out);
 }
 
@@ -404,9 +382,7 @@ fn spills() {
         let _ = writeln!(code, "    r1 = xor r1, r{r}\n    print out f0(r{r}, r1)");
     }
     let text = script("fmt f0 \"%d %d\\n\"", &regs, &code);
-    let Some(outcome) = run(&text, &[[7, 3], [-1, 5]]) else {
-        return;
-    };
+    let outcome = run(&text, &[[7, 3], [-1, 5]]);
     assert!(outcome.out.starts_with("16 19\n71 84\n"), "{}", outcome.out);
 }
 
@@ -425,9 +401,7 @@ fn many_handlers_on_one_event() {
                  r0 = sub r0, {h}\n    print out f0({h})\n    r1 = div r1, r0\n    ret\n}}\n"
             );
         }
-        let Some(outcome) = run(&text, &[[0, 0], [1, 0], [1000, 0]]) else {
-            return;
-        };
+        let outcome = run(&text, &[[0, 0], [1, 0], [1000, 0]]);
         let once: String = (0..count).map(|h| format!("{h} ")).collect();
         assert_eq!(outcome.out, once.repeat(3));
         assert_eq!(outcome.errors.len(), 2);
@@ -456,9 +430,7 @@ fn arithmetic_at_the_edges() {
             args.push([a, b]);
         }
     }
-    let Some(outcome) = run(&text, &args) else {
-        return;
-    };
+    let outcome = run(&text, &args);
     assert!(outcome.errors.is_empty());
     let min = "-9223372036854775808";
     let text = script(
@@ -466,7 +438,7 @@ fn arithmetic_at_the_edges() {
         ", r2: long",
         "    r2 = div r0, r1\n    print out f0(r2)\n    r2 = mod r0, r1\n    print out f0(r2)",
     );
-    let outcome = run(&text, &[[i64::MIN, -1], [-7, 2], [7, -2], [1, 0]]).expect("privileges");
+    let outcome = run(&text, &[[i64::MIN, -1], [-7, 2], [7, -2], [1, 0]]);
     assert_eq!(outcome.out, format!("{min} 0 -3 -1 -3 1 "));
     assert_eq!(
         outcome.errors,
@@ -486,9 +458,7 @@ fn errors_are_caught_where_they_should_be() {
           b3:\n    r2 = catch_msg\n    print out f0(r2)\n    r0 = load kernel u32 100 @1\n    jump b4\n\
           b4:\n    print out f2()\n    ret\n\
         }\n";
-    let Some(outcome) = run(text, &[[1, 1], [0, 1], [0, 0]]) else {
-        return;
-    };
+    let outcome = run(text, &[[1, 1], [0, 1], [0, 0]]);
     // What was printed before the error arrives.
     assert_eq!(
         outcome.out,
@@ -510,9 +480,7 @@ fn long_output() {
         ", r2: str512",
         &code,
     );
-    let Some(outcome) = run(&text, &[[7, 3], [8, 4]]) else {
-        return;
-    };
+    let outcome = run(&text, &[[7, 3], [8, 4]]);
     assert_eq!(outcome.out.len(), 2 * 60 * 503);
 }
 
@@ -525,9 +493,7 @@ fn one_error_too_many_ends_it() {
         "    print out f0(r1)\n    r0 = div 1, r0",
     );
     let program = reader::read(&text.replace("maxerrors=1000000", "maxerrors=2")).expect("reads");
-    let Some(mut kernel) = load(&program) else {
-        return;
-    };
+    let mut kernel = load(&program);
     (0..6).for_each(|n| kernel.run(&[0, n]));
     let outcome = kernel.outcome();
     assert_eq!((outcome.out.as_str(), outcome.errors.len()), ("0 1 2 ", 3));
@@ -573,9 +539,7 @@ fn many_comparisons_of_wide_strings() {
         let limit = format!("maxstringlen={wide} maxerrors");
         let text = script(&head, &regs, &code).replace("maxerrors", &limit);
         let args = [[7, 7], [7, 8], [70, 7], [-1, 9], [i64::MIN, i64::MAX]];
-        let Some(outcome) = run(&text, &args) else {
-            return;
-        };
+        let outcome = run(&text, &args);
         assert!(outcome.out.len() >= 5 * 3 * ops.len() * lengths.len());
     }
 }
@@ -596,9 +560,7 @@ fn many_wide_keys() {
             );
         }
         let text = script(&head, ", r2: str512", &code);
-        if run(&text, &[[1, 2], [1, 3], [2, 2], [1, 2]]).is_none() {
-            return;
-        }
+        run(&text, &[[1, 2], [1, 3], [2, 2], [1, 2]]);
     }
 }
 
@@ -612,8 +574,6 @@ fn no_message_outside_of_a_catch_block() {
           b1: catch b2\n    r0 = div 1, r0 @0\n    ret\n\
           b2:\n    r1 = catch_msg\n    print out f0(r1)\n    ret\n\
         }\n";
-    let Some(outcome) = run(text, &[[0, 0], [0, 0], [1, 0], [1, 0], [0, 0]]) else {
-        return;
-    };
+    let outcome = run(text, &[[0, 0], [0, 0], [1, 0], [1, 0], [0, 0]]);
     assert_eq!(outcome.out.replace("division by 0", "E"), ";E;;E;;;;E;");
 }

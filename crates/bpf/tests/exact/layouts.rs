@@ -8,7 +8,7 @@ use spile_ir::liveness::Liveness;
 use spile_ir::storage::Storage;
 use spile_ir::*;
 
-use crate::machine::{Absent, Contents, Kernel, options};
+use crate::machine::{Contents, Kernel, options};
 use crate::random::generate;
 
 /// Pieces of memory: where, how long, what.
@@ -294,11 +294,7 @@ fn many_handlers_and_globals() {
             timing,
             ..options()
         };
-        let mut kernel = match Kernel::with(&program, &options) {
-            Ok(kernel) => kernel,
-            Err(Absent::Privileges) => return,
-            Err(Absent::Refused(why)) => panic!("{why}"),
-        };
+        let mut kernel = Kernel::with(&program, &options).unwrap_or_else(|why| panic!("{why}"));
         kernel.run(&[]);
         kernel.run(&[]);
         for h in 0..HANDLERS {
@@ -337,11 +333,7 @@ fn many_histograms() {
     );
     let program = reader::read(&text).expect("reads");
     check_plan(&program, Needs::default(), 2);
-    let mut kernel = match Kernel::new(&program) {
-        Ok(kernel) => kernel,
-        Err(Absent::Privileges) => return,
-        Err(Absent::Refused(why)) => panic!("{why}"),
-    };
+    let mut kernel = Kernel::new(&program).unwrap_or_else(|why| panic!("{why}"));
     [0, 4, 5, 2000].iter().for_each(|n| kernel.run(&[*n]));
     for contents in kernel.outcome().globals {
         let Some(Contents::One(interp::Cell::Stats(stat))) = contents else {

@@ -83,31 +83,22 @@ pub struct Kernel<'p> {
     base: Vec<Option<Contents>>,
 }
 
-/// Why there is nothing to test.
-pub enum Absent {
-    /// BPF is not allowed here.
-    Privileges,
-    /// The compiler or the verifier refused.
-    Refused(String),
-}
-
 impl<'p> Kernel<'p> {
-    /// Compiles and loads.
-    pub fn new(program: &'p Program) -> Result<Kernel<'p>, Absent> {
+    /// Compiles and loads; an error says why the compiler or the verifier refused.
+    /// The test is skipped where BPF is not allowed.
+    pub fn new(program: &'p Program) -> Result<Kernel<'p>, String> {
         Kernel::with(program, &options())
     }
 
     /// The same with other options.
-    pub fn with(program: &'p Program, options: &Options) -> Result<Kernel<'p>, Absent> {
-        let object = spile_bpf::compile(program, options)
-            .map_err(|e| Absent::Refused(format!("compiler: {e}")))?;
+    pub fn with(program: &'p Program, options: &Options) -> Result<Kernel<'p>, String> {
+        let object = spile_bpf::compile(program, options).map_err(|e| format!("compiler: {e}"))?;
         let (loaded, state) = match Loaded::new(&object, program) {
             Ok(loaded) => loaded,
-            Err(spile_runtime::Error::Privileges | spile_runtime::Error::NoBpf) => {
-                eprintln!("skipped: loading BPF programs is not permitted here");
-                return Err(Absent::Privileges);
+            Err(e @ (spile_runtime::Error::Privileges | spile_runtime::Error::NoBpf)) => {
+                spile_testing::skip(e)
             }
-            Err(e) => return Err(Absent::Refused(format!("verifier: {e}"))),
+            Err(e) => return Err(format!("verifier: {e}")),
         };
         let ring = RefCell::new(loaded.ring().expect("ring buffer"));
         let kernel = Kernel {

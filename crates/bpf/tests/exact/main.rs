@@ -1,6 +1,9 @@
 //! Compiled handlers against the reference interpreter, on the running kernel: the same
-//! program gives the same output, the same errors, the same globals. Without the privileges
-//! each test says so and ends.
+//! program gives the same output, the same errors, the same globals. Skipped where BPF is not allowed.
+
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
 
 mod decimals;
 mod directed;

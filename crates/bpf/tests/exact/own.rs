@@ -6,7 +6,7 @@ use spile_runtime::shared::state::State;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::machine::{Absent, Kernel, options};
+use crate::machine::{Kernel, options};
 
 /// A handler that wants the locks of two globals.
 fn script(event: &str) -> String {
@@ -39,11 +39,7 @@ fn they_are_counted_apart_and_not_waited_for() {
     for (event, own) in events {
         for options in [&all, &older, &shared] {
             let program = reader::read(&script(event)).expect("a program");
-            let kernel = match Kernel::with(&program, options) {
-                Ok(kernel) => kernel,
-                Err(Absent::Privileges) => return,
-                Err(Absent::Refused(why)) => panic!("{why}"),
-            };
+            let kernel = Kernel::with(&program, options).unwrap_or_else(|why| panic!("{why}"));
             let locks = kernel.locks();
             let [first, second] = locks[..] else {
                 panic!("{locks:?}")

@@ -11,7 +11,7 @@ use spile_ir::interp::{Cell, Value};
 use spile_ir::{Program, reader};
 use spile_runtime::shared::grace::Grace;
 
-use crate::machine::{Absent, Contents, Kernel, Outcome, go_to};
+use crate::machine::{Contents, Kernel, Outcome, go_to};
 
 /// One at a time: they all count the same system call of this process.
 static ONE: Mutex<()> = Mutex::new(());
@@ -81,11 +81,7 @@ fn run(
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let program: Program = reader::read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let mut kernel = match Kernel::new(&program) {
-        Ok(kernel) => kernel,
-        Err(Absent::Privileges) => return,
-        Err(Absent::Refused(why)) => panic!("{why}"),
-    };
+    let mut kernel = Kernel::new(&program).unwrap_or_else(|why| panic!("{why}"));
     let links = kernel.loaded.attach().expect("attached");
     let work = Work::default();
     let end = Instant::now() + PATIENCE;
@@ -318,9 +314,6 @@ fn interrupts_do_not_disturb() {
             let sum = counts.iter().map(|e| e.1).sum::<i64>();
             assert_eq!(sum + no_memory, (sys + 2 * ticks) as i64);
             assert_eq!(array(&outcome, 3)[0].1 as u64, sys + ticks);
-            eprintln!(
-                "{sys} calls, {ticks} ticks, {skipped} and {turned_away} turned away, {no_memory} without memory"
-            );
         },
     );
 }

@@ -9,7 +9,7 @@ use spile_ir::storage::Storage;
 use spile_ir::testgen::{self, Config};
 use spile_ir::{GlobalKind, Inst, Program, Term, opt, reader, verify};
 
-use crate::machine::{Absent, Contents, Kernel, Outcome, go_to, kept, options};
+use crate::machine::{Contents, Kernel, Outcome, go_to, kept, options};
 use crate::world::World;
 
 /// Runs of each program.
@@ -25,7 +25,6 @@ pub fn generate(seed: u64, size: u32) -> Program {
 /// How a comparison ended.
 enum Verdict {
     Same,
-    Privileges,
     /// The compiler's reason.
     Refused(String),
     /// A difference, or the verifier's refusal.
@@ -56,9 +55,8 @@ fn compare(program: &Program, share: Option<bool>) -> Verdict {
     let options = Options { share, ..options() };
     let mut kernel = match Kernel::with(program, &options) {
         Ok(kernel) => kernel,
-        Err(Absent::Privileges) => return Verdict::Privileges,
-        Err(Absent::Refused(e)) if e.starts_with("compiler") => return Verdict::Refused(e),
-        Err(Absent::Refused(e)) => return Verdict::Wrong(e),
+        Err(e) if e.starts_with("compiler") => return Verdict::Refused(e),
+        Err(e) => return Verdict::Wrong(e),
     };
     let mut world = World::new(program);
     for n in 0..RUNS {
@@ -193,7 +191,7 @@ fn fail(what: &str, program: Program, share: Option<bool>, why: &str) -> ! {
 
 /// Compares programs of these seeds as they are and optimised, one with and one without shared
 /// subprograms; gives the compiler's refusals.
-fn all(seeds: std::ops::Range<u64>) -> Option<Vec<String>> {
+fn all(seeds: std::ops::Range<u64>) -> Vec<String> {
     let mut refused = Vec::new();
     for seed in seeds {
         let size = 10 + (seed % 8) as u32 * 10;
@@ -206,7 +204,6 @@ fn all(seeds: std::ops::Range<u64>) -> Option<Vec<String>> {
         for (what, program, share) in [("plain", plain, of(0)), ("optimised", optimised, of(1))] {
             match compare(&program, share) {
                 Verdict::Same => {}
-                Verdict::Privileges => return None,
                 Verdict::Refused(e) => refused.push(format!("seed {seed} {what}: {e}")),
                 Verdict::Wrong(why) => {
                     fail(&format!("seed {seed} {what}"), program, share, &why);
@@ -214,16 +211,14 @@ fn all(seeds: std::ops::Range<u64>) -> Option<Vec<String>> {
             }
         }
     }
-    Some(refused)
+    refused
 }
 
 #[test]
 fn equal_to_the_interpreter() {
     let number = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let first = number("SPILE_SEED").unwrap_or(0);
-    let Some(refused) = all(first..first + number("SPILE_SOAK").unwrap_or(150)) else {
-        return;
-    };
+    let refused = all(first..first + number("SPILE_SOAK").unwrap_or(150));
     assert!(
         refused.is_empty(),
         "{} refused:\n{}",
@@ -243,7 +238,6 @@ fn kept_cases() {
         for share in [None, Some(true)] {
             match compare(&program, share) {
                 Verdict::Same => n += 1,
-                Verdict::Privileges => return,
                 Verdict::Refused(why) | Verdict::Wrong(why) => {
                     panic!("{:?}, share {share:?}: {why}", entry.path());
                 }

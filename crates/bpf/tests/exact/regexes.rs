@@ -7,7 +7,7 @@ use std::fmt::Write;
 use spile_ir::reader;
 use spile_ir::regex::Regex;
 
-use crate::machine::{Absent, Kernel, go_to};
+use crate::machine::{Kernel, go_to};
 use crate::random::{comparable, difference};
 use crate::world::World;
 
@@ -110,11 +110,7 @@ fn script(patterns: &[String], texts: &[String], limits: &str) -> String {
 
 fn run(text: &str, count: usize) {
     let program = reader::read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let mut kernel = match Kernel::new(&program) {
-        Ok(kernel) => kernel,
-        Err(Absent::Privileges) => return,
-        Err(Absent::Refused(why)) => panic!("{why}\n{text}"),
-    };
+    let mut kernel = Kernel::new(&program).unwrap_or_else(|why| panic!("{why}\n{text}"));
     let mut world = World::new(&program);
     for n in 0..count as u64 {
         go_to(n);

@@ -6,8 +6,8 @@ use super::*;
 
 const EXIT: u64 = insn(0x95, 0, 0, 0, 0);
 
-/// `None`, and a note, where maps and programs can't be made.
-fn map(ty: u32, key_size: u32, value_size: u32) -> Option<Map<OwnedFd>> {
+/// A map; the test is skipped where none can be made.
+fn map(ty: u32, key_size: u32, value_size: u32) -> Map<OwnedFd> {
     let spec = MapSpec {
         ty,
         key_size,
@@ -18,27 +18,22 @@ fn map(ty: u32, key_size: u32, value_size: u32) -> Option<Map<OwnedFd>> {
         types: None,
     };
     match map_create(&spec) {
-        Ok(fd) => Some(Map::new(fd).expect("info")),
-        Err(why) => {
-            eprintln!("skipped: {why}");
-            None
-        }
+        Ok(fd) => Map::new(fd).expect("info"),
+        Err(why) => spile_testing::skip(why),
     }
 }
 
-fn program(ty: u32, insns: &[u64]) -> Option<OwnedFd> {
+/// A loaded program; the test is skipped where none can be.
+fn program(ty: u32, insns: &[u64]) -> OwnedFd {
     match load(&ProgSpec {
         ty,
         insns,
         name: "a.test",
         ..Default::default()
     }) {
-        Ok(fd) => Some(fd),
+        Ok(fd) => fd,
         Err(why @ BpfError::Rejected { .. }) => panic!("{why}"),
-        Err(why) => {
-            eprintln!("skipped: {why}");
-            None
-        }
+        Err(why) => spile_testing::skip(why),
     }
 }
 
@@ -52,9 +47,7 @@ fn instructions_have_the_kernels_layout() {
 
 #[test]
 fn entries_of_a_hash_map() {
-    let Some(map) = map(map_type::HASH, 4, 8) else {
-        return;
-    };
+    let map = map(map_type::HASH, 4, 8);
     assert_eq!((map.key_len(), map.value_len()), (4, 8));
     assert_eq!(map.info().name, "a_test");
     let key = |n: u32| n.to_ne_bytes();
@@ -93,9 +86,7 @@ fn entries_of_a_hash_map() {
 
 #[test]
 fn batches_read_and_drain() {
-    let Some(map) = map(map_type::PERCPU_HASH, 8, 12) else {
-        return;
-    };
+    let map = map(map_type::PERCPU_HASH, 8, 12);
     let cpus = crate::machine::possible_cpus().len();
     assert_eq!(map.value_len(), 16 * cpus);
     for n in 0..50u64 {
@@ -145,9 +136,7 @@ fn batches_read_and_drain() {
 fn a_program_runs_on_demand() {
     // r0 = *(u64 *)(r1 + 8): the second word of the context
     let insns = [insn(0x79, 0, 1, 8, 0), EXIT];
-    let Some(prog) = program(prog_type::RAW_TRACEPOINT, &insns) else {
-        return;
-    };
+    let prog = program(prog_type::RAW_TRACEPOINT, &insns);
     let run = test_run(prog.as_fd(), &mut [1, 42], None).expect("runs");
     assert_eq!(run.retval, 42);
     for &cpu in &crate::machine::online_cpus() {
@@ -164,9 +153,7 @@ fn a_program_runs_on_demand() {
 
 #[test]
 fn what_the_verifier_says_is_told() {
-    if program(prog_type::RAW_TRACEPOINT, &[insn(0xb7, 0, 0, 0, 0), EXIT]).is_none() {
-        return;
-    }
+    program(prog_type::RAW_TRACEPOINT, &[insn(0xb7, 0, 0, 0, 0), EXIT]);
     let spec = ProgSpec {
         ty: prog_type::RAW_TRACEPOINT,
         insns: &[EXIT],
@@ -181,9 +168,7 @@ fn what_the_verifier_says_is_told() {
 #[test]
 fn programs_are_listed_attached_and_counted() {
     let insns = [insn(0xb7, 0, 0, 0, 0), EXIT];
-    let Some(prog) = program(prog_type::RAW_TRACEPOINT, &insns) else {
-        return;
-    };
+    let prog = program(prog_type::RAW_TRACEPOINT, &insns);
     let id = prog_info(prog.as_fd()).expect("info").id;
     assert!(
         programs()
@@ -218,9 +203,7 @@ fn programs_are_listed_attached_and_counted() {
 
 #[test]
 fn maps_are_listed() {
-    let Some(map) = map(map_type::ARRAY, 4, 8) else {
-        return;
-    };
+    let map = map(map_type::ARRAY, 4, 8);
     let id = map.info().id;
     assert!(
         maps()
@@ -240,7 +223,7 @@ fn records_of_a_ring_buffer() {
     const DISCARD: i32 = 133;
     const SIZE: u32 = 4096;
     if rustix::param::page_size() != SIZE as usize {
-        return eprintln!("skipped: pages are not of 4 KB here");
+        spile_testing::skip!("pages are not of 4 KB here");
     }
     let spec = MapSpec {
         ty: map_type::RINGBUF,
@@ -250,7 +233,7 @@ fn records_of_a_ring_buffer() {
     };
     let fd = match map_create(&spec) {
         Ok(fd) => fd,
-        Err(why) => return eprintln!("skipped: {why}"),
+        Err(why) => spile_testing::skip!("{why}"),
     };
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&fd);
     let call = |helper| insn(0x85, 0, 0, 0, helper);
@@ -276,9 +259,7 @@ fn records_of_a_ring_buffer() {
         insn(0xb7, 0, 0, 0, 0),
         EXIT,
     ];
-    let Some(prog) = program(prog_type::RAW_TRACEPOINT, &insns) else {
-        return;
-    };
+    let prog = program(prog_type::RAW_TRACEPOINT, &insns);
     assert!(Ring::new(fd.try_clone().expect("descriptor"), SIZE - 8).is_err());
     let mut ring = Ring::new(fd, SIZE).expect("mapped");
     let mut wanted = Vec::new();

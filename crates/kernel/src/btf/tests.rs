@@ -245,7 +245,7 @@ proptest! {
 fn the_running_kernel() {
     let btf = match Btf::vmlinux() {
         Ok(btf) => btf,
-        Err(why) => return eprintln!("skipped: {why}"),
+        Err(why) => spile_testing::skip!("{why}"),
     };
     let task = btf.find_struct("task_struct").expect("task_struct");
     let pid = btf.member(task, "pid").expect("pid");

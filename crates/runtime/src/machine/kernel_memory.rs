@@ -124,18 +124,19 @@ mod tests {
     fn kernel_memory_is_read() {
         let memory = match KernelMemory::open() {
             Ok(memory) => memory,
-            Err(e) => return println!("skipped: cannot load BPF programs: {e}"),
+            Err(e) => spile_testing::skip!("cannot load BPF programs: {e}"),
         };
-        let symbols = match spile_kernel::symbols::Symbols::kernel() {
-            Ok(symbols) => symbols,
-            Err(e) => return println!("skipped: {e}"),
+        let Ok(btf) = spile_kernel::btf::Btf::vmlinux() else {
+            spile_testing::skip("no BTF");
         };
-        let Some(banner) = symbols.address_of("linux_banner") else {
-            return println!("skipped: no linux_banner");
-        };
-        let mut text = [0; 14];
-        assert!(memory.read(banner, &mut text).unwrap());
-        assert_eq!(&text, b"Linux version ");
+        let task = btf.find_struct("task_struct").unwrap();
+        let name = btf.member(task, "comm").unwrap().bit_offset / 8;
+        let at = memory.current_task().unwrap() + u64::from(name);
+        let expected = std::fs::read("/proc/thread-self/comm").unwrap();
+        let expected = expected.strip_suffix(b"\n").unwrap();
+        let mut text = vec![0; expected.len()];
+        assert!(memory.read(at, &mut text).unwrap());
+        assert_eq!(text, expected);
         assert!(!memory.read(16, &mut text).unwrap());
     }
 }

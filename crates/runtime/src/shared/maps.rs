@@ -304,8 +304,8 @@ mod tests {
     use spile_kernel::bpf::{MapSpec, map_create, map_type};
     use spile_kernel::machine::possible_cpus;
 
-    /// A new map, or nothing where BPF is not allowed.
-    fn new(ty: u32, value_size: u32, max_entries: u32) -> Option<KernelMap> {
+    /// A new map; the test is skipped where BPF is not allowed.
+    fn new(ty: u32, value_size: u32, max_entries: u32) -> KernelMap {
         /// `BPF_F_NO_PREALLOC`
         const NO_PREALLOC: u32 = 1;
         let flags = NO_PREALLOC;
@@ -319,11 +319,8 @@ mod tests {
             types: None,
         };
         match map_create(&spec) {
-            Ok(fd) => Some(KernelMap::new(fd).unwrap()),
-            Err(e) => {
-                println!("skipped: {e}");
-                None
-            }
+            Ok(fd) => KernelMap::new(fd).unwrap(),
+            Err(e) => spile_testing::skip(e),
         }
     }
 
@@ -370,9 +367,7 @@ mod tests {
 
     #[test]
     fn elements_come_and_go() {
-        let Some(mut map) = new(map_type::HASH, 16, 10_000) else {
-            return;
-        };
+        let mut map = new(map_type::HASH, 16, 10_000);
         let value = |i: u64| [i.to_ne_bytes(), (i * 2).to_ne_bytes()].concat();
         for i in 0..10_000u64 {
             assert!(map.set(&i.to_ne_bytes(), &value(i)).unwrap());
@@ -393,9 +388,7 @@ mod tests {
 
     #[test]
     fn many_at_once() {
-        let Some(mut map) = new(map_type::HASH, 8, 100) else {
-            return;
-        };
+        let mut map = new(map_type::HASH, 8, 100);
         let key = |i: u64| i.to_ne_bytes().to_vec();
         let entries = |range: std::ops::Range<u64>| range.map(|i| (key(i), key(2 * i))).collect();
         assert_eq!(map.capacity(), 100);
@@ -418,9 +411,7 @@ mod tests {
 
     #[test]
     fn per_cpu_maps_give_all_copies() {
-        let Some(mut map) = new(map_type::PERCPU_HASH, 12, 300) else {
-            return;
-        };
+        let mut map = new(map_type::PERCPU_HASH, 12, 300);
         let copies = possible_cpus().len() * 16;
         for i in 0..300u64 {
             assert!(map.set(&i.to_ne_bytes(), &vec![i as u8; copies]).unwrap());

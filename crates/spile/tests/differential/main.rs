@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use spile_testing::trial;
 
 use check::{Verdict, check, printed};
 use generate::Script;
@@ -93,7 +94,6 @@ fn chunk(seeds: std::ops::Range<u64>, on: &Switches, done: &AtomicU64) -> Result
             Verdict::Same => {
                 done.fetch_add(1, Ordering::Relaxed);
             }
-            Verdict::Privileges => return Ok(()),
             Verdict::Wrong(kind, why) => {
                 let failed = fail(&format!("seed {seed}"), script, kind, why);
                 failures.push(failed.message().unwrap_or_default().to_owned());
@@ -109,7 +109,7 @@ fn chunk(seeds: std::ops::Range<u64>, on: &Switches, done: &AtomicU64) -> Result
 fn kept(path: &Path) -> Result<(), Failed> {
     let text = std::fs::read_to_string(path)?;
     match check(&from_case(&text)) {
-        Verdict::Same | Verdict::Privileges => Ok(()),
+        Verdict::Same => Ok(()),
         Verdict::Wrong(kind, why) => Err(format!("{kind:?}: {why}").into()),
     }
 }
@@ -125,7 +125,7 @@ fn main() {
     for entry in std::fs::read_dir(cases).into_iter().flatten().flatten() {
         let path = entry.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        trials.push(Trial::test(format!("case::{name}"), move || kept(&path)));
+        trials.push(trial(format!("case::{name}"), move || kept(&path)));
     }
     let switches = on.clone();
     trials.push(Trial::test(
@@ -139,7 +139,7 @@ fn main() {
         let (on, done) = (on.clone(), done.clone());
         let seeds = from..(from + CHUNK).min(first + count);
         let name = format!("seeds::{from}");
-        trials.push(Trial::test(name, move || chunk(seeds, &on, &done)));
+        trials.push(trial(name, move || chunk(seeds, &on, &done)));
     }
     let result = libtest_mimic::run(&args, trials);
     if !args.list {

@@ -40,7 +40,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Failed};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -111,24 +111,12 @@ fn load() -> PathBuf {
         .join("examples/load")
 }
 
-/// Where Debian and Fedora install SystemTap's examples.
-const EXAMPLES: [&str; 2] = [
-    "/usr/share/systemtap/examples",
-    "/usr/share/doc/systemtap-client/examples",
-];
-
-fn examples() -> &'static str {
-    EXAMPLES
-        .into_iter()
-        .find(|dir| Path::new(dir).is_dir())
-        .unwrap_or(EXAMPLES[0])
-}
-
 /// Replaces the words that stand for paths.
 fn fill(text: &str, dir: &Path) -> String {
+    let examples = spile_testing::files::examples().unwrap_or(Path::new("/EXAMPLES"));
     text.replace("SPILE", env!("CARGO_BIN_EXE_spile"))
         .replace("LOAD", &load().display().to_string())
-        .replace("EXAMPLES", examples())
+        .replace("EXAMPLES", &examples.display().to_string())
         .replace(
             "PROGRAMS",
             &root().join("tests/programs").display().to_string(),
@@ -335,9 +323,6 @@ fn main() {
         .collect();
     files.sort();
     let no_kernel = no_kernel();
-    if let Some(why) = &no_kernel {
-        eprintln!("kernel cases are skipped: {why}");
-    }
     let mut trials = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file).expect("readable");
@@ -354,17 +339,23 @@ fn main() {
             }
             let missing = needs::missing(&case.needs)
                 .unwrap_or_else(|why| panic!("{}, {}: {why}", file.display(), case.name));
-            let ignored = missing || case.kernel && no_kernel.is_some();
+            let why = no_kernel.clone().filter(|_| case.kernel);
+            let trial = |name: String, case: Case| {
+                let (missing, why) = (missing.clone(), why.clone());
+                spile_testing::trial(name, move || {
+                    if let Some(missing) = missing {
+                        missing.skip();
+                    }
+                    if let Some(why) = why {
+                        spile_testing::skip(why);
+                    }
+                    run(&case)
+                })
+            };
             if let Some(twin) = unoptimised(&stem, &case) {
-                trials.push(
-                    Trial::test(format!("-u {stem}::{}", case.name), move || run(&twin))
-                        .with_ignored_flag(ignored),
-                );
+                trials.push(trial(format!("-u {stem}::{}", case.name), twin));
             }
-            trials.push(
-                Trial::test(format!("{stem}::{}", case.name), move || run(&case))
-                    .with_ignored_flag(ignored),
-            );
+            trials.push(trial(format!("{stem}::{}", case.name), case));
         }
     }
     libtest_mimic::run(&args, trials).exit();

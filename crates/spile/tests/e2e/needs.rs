@@ -7,6 +7,8 @@ use std::path::Path;
 /// A need that cases may state.
 struct Need {
     name: &'static str,
+    /// Whether the kernel decides: no package brings it, and other kernels run in guests.
+    of_kernel: bool,
     /// Whether it can be had here.
     have: fn() -> bool,
 }
@@ -15,19 +17,23 @@ const NEEDS: [Need; 17] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
+        of_kernel: true,
         have: || in_vm().is_some() || Path::new("/sys/bus/event_source/devices/kprobe").exists(),
     },
     Need {
         name: "no kprobes",
+        of_kernel: true,
         have: || !Path::new("/sys/bus/event_source/devices/kprobe").exists(),
     },
     // The kernel's debugging information (`cargo xtask vm --debuginfo`).
     Need {
         name: "debuginfo",
+        of_kernel: true,
         have: || in_vm().is_some() && has_debuginfo(),
     },
     Need {
         name: "no debuginfo",
+        of_kernel: true,
         have: || !has_debuginfo(),
     },
     // Programs beyond those of busybox: perl, python, gcc, bpftool and the like, and the shared
@@ -35,31 +41,37 @@ const NEEDS: [Need; 17] = [
     // the case fails.
     Need {
         name: "programs",
+        of_kernel: false,
         have: || in_vm().is_none() || Path::new("/usr/bin/cc").exists(),
     },
     // Rust's compiler, too large for the image of a virtual machine.
     Need {
         name: "rust",
+        of_kernel: false,
         have: || in_vm().is_none(),
     },
     // Go's compiler, too large for such an image as well.
     Need {
         name: "go",
+        of_kernel: false,
         have: || in_vm().is_none() && has_go(),
     },
     // The workload program has shared libraries: for a virtual machine it is linked statically.
     Need {
         name: "shared libraries",
+        of_kernel: false,
         have: || in_vm().is_none(),
     },
     // At returns of functions of programs the kernel says which function it is: Linux 6.6.
     Need {
         name: "function at return",
+        of_kernel: true,
         have: || symbol("bpf_uprobe_multi_link_attach"),
     },
     // What reads scraped metrics: Python's client of Prometheus.
     Need {
         name: "metrics parser",
+        of_kernel: false,
         have: || {
             let client = "/usr/lib/python3/dist-packages/prometheus_client";
             in_vm().is_none() || Path::new(client).exists()
@@ -68,11 +80,13 @@ const NEEDS: [Need; 17] = [
     // More than one user, threads and processes of the system, hardware.
     Need {
         name: "system",
+        of_kernel: false,
         have: || in_vm().is_none(),
     },
     // Memory that the kernel keeps with threads: Linux 7 needs `cmpxchg16b` for it.
     Need {
         name: "thread memory",
+        of_kernel: true,
         have: || {
             let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
             let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
@@ -83,16 +97,19 @@ const NEEDS: [Need; 17] = [
     // Programs can turn interrupts off: Linux 6.14. An emulated guest with an older kernel skips some hits.
     Need {
         name: "interrupts off",
+        of_kernel: true,
         have: || in_vm().is_none() || symbol("bpf_local_irq_save"),
     },
     // Programs can be at hooks of the network: Linux 6.4.
     Need {
         name: "netfilter",
+        of_kernel: true,
         have: || symbol("bpf_nf_link_attach"),
     },
     // Control groups of version 2 can be made.
     Need {
         name: "cgroup2",
+        of_kernel: true,
         have: || {
             let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
             let line = mounts.lines().find(|l| l.contains(" - cgroup2 "));
@@ -108,10 +125,12 @@ const NEEDS: [Need; 17] = [
     // Programs see decisions of security modules, or the kernel refuses that.
     Need {
         name: "lsm",
+        of_kernel: true,
         have: || in_vm().is_some(),
     },
     Need {
         name: "no lsm",
+        of_kernel: true,
         have: || in_vm().is_none(),
     },
 ];
@@ -146,13 +165,35 @@ pub fn in_this_run(vm: bool) -> bool {
     vm || in_vm().as_deref() != Some("short")
 }
 
-/// Whether something is not to be had here.
-pub fn missing(needs: &[String]) -> Result<bool, String> {
-    let mut missing = false;
+/// What is not to be had here.
+#[derive(Clone)]
+pub struct Missing {
+    name: &'static str,
+    of_kernel: bool,
+}
+
+impl Missing {
+    /// Ends the running case.
+    pub fn skip(&self) -> ! {
+        match in_vm().is_some() || self.of_kernel {
+            true => spile_testing::skip_for_guest(self.name),
+            false => spile_testing::skip!("needs {}", self.name),
+        }
+    }
+}
+
+/// The first of these needs that is not to be had here.
+pub fn missing(needs: &[String]) -> Result<Option<Missing>, String> {
+    let mut missing = None;
     for name in needs {
         let need = NEEDS.iter().find(|need| need.name == name);
         let need = need.ok_or_else(|| format!("no such need: {name}"))?;
-        missing |= !(need.have)();
+        if missing.is_none() && !(need.have)() {
+            missing = Some(Missing {
+                name: need.name,
+                of_kernel: need.of_kernel,
+            });
+        }
     }
     Ok(missing)
 }

@@ -155,9 +155,15 @@ fn main() {
             chunk(seeds, |seed| mutant(seed, &counts))
         }));
     }
-    let trials = trials.into_iter().map(|t| t.with_ignored_flag(!root));
+    if !root {
+        let skip = || spile_testing::skip("only root runs sessions here");
+        trials = trials
+            .iter()
+            .map(|t| spile_testing::trial(t.name(), skip))
+            .collect();
+    }
     let before = leaks::loaded();
-    let result = libtest_mimic::run(&args, trials.collect());
+    let result = libtest_mimic::run(&args, trials);
     if !args.list && root {
         let number = |n: &AtomicU64| n.load(Ordering::Relaxed);
         println!(

@@ -9,28 +9,16 @@ use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::PreprocEnv;
 use spile_syntax::source::Sources;
 
-/// Where Debian's `systemtap-doc` puts the scripts.
-const EXAMPLES: &str = "/usr/share/systemtap/examples";
-
 /// Macros that scripts expect.
 const LIBRARY: &str = include_str!("library.stpm");
 
-/// Every installed example script, sorted; empty where the package is not installed.
+/// Every installed example script; the test is skipped where there is none.
 pub fn example_scripts() -> Vec<PathBuf> {
-    fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                walk(&path, out);
-            } else if path.extension().is_some_and(|e| e == "stp") {
-                out.push(path);
-            }
-        }
+    let scripts = spile_testing::files::example_files(&["stp"]);
+    if scripts.is_empty() {
+        spile_testing::skip("the package systemtap-doc is not installed");
     }
-    let mut out = Vec::new();
-    walk(Path::new(EXAMPLES), &mut out);
-    out.sort();
-    out
+    scripts
 }
 
 /// Not a script but a text with gaps to fill in: `probe X.Y.Z if(c) {...}`.

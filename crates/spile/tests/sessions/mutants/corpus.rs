@@ -10,6 +10,7 @@ use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::PreprocEnv;
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
+use spile_testing::files::{below, example_files};
 
 use super::types::{Signature, signatures};
 use crate::session::{self, Run};
@@ -73,21 +74,6 @@ fn parse(text: &str, macros: &str) -> Option<File> {
     (!diags.has_errors()).then_some(file)
 }
 
-/// The files of a folder and those below with this ending, in order.
-fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            found.extend(files(&path, ending));
-        } else if path.extension().is_some_and(|e| e == ending) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
 /// The options of a case for a session; `None` where it is something else.
 fn options(args: &[String]) -> Option<Vec<String>> {
     let (mut out, mut at) = (Vec::new(), 0);
@@ -139,23 +125,19 @@ impl Corpus {
     pub fn read() -> Corpus {
         let text = |p: &PathBuf| std::fs::read_to_string(p).unwrap_or_default();
         let tapset = root().join("tapset");
-        let macros: String = files(&tapset, "stpm").iter().map(text).collect();
+        let macros: String = below(&tapset, &["stpm"]).iter().map(text).collect();
         let mut library = HashMap::new();
-        for path in files(&tapset, "stp") {
+        for path in below(&tapset, &["stp"]) {
             if let Some(file) = parse(&text(&path), &macros) {
                 library.extend(signatures(&file).filter(|(n, _)| !n.starts_with('_')));
             }
         }
         let mut scripts = Vec::new();
-        for path in files(&root().join("tests/cases"), "toml") {
+        for path in below(&root().join("tests/cases"), &["toml"]) {
             scripts.extend(cases(&path));
         }
-        let folders = [
-            root().join("examples"),
-            "/usr/share/systemtap/examples".into(),
-            "/usr/share/doc/systemtap-client/examples".into(),
-        ];
-        for path in folders.iter().flat_map(|dir| files(dir, "stp")) {
+        let ours = below(&root().join("examples"), &["stp"]);
+        for path in ours.into_iter().chain(example_files(&["stp"])) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             scripts.push((name.into_owned(), text(&path), Vec::new()));
         }

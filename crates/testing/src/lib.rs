@@ -1,0 +1,161 @@
+//! Tests that can say at run time that they were skipped, and why.
+//!
+//! Rust's own test harness knows two ends of a test that runs. One that finds that it has nothing to
+//! test here (no privileges, a program that is not installed) would have to return, and is shown as
+//! passed. With this crate it calls [`skip`], and is shown as `ignored (reason)`.
+//!
+//! A test program of this kind has `harness = false` in its manifest, and begins with
+//!
+//! ```text
+//! #[macro_use]
+//! extern crate spile_testing;
+//! spile_testing::main!();
+//! ```
+//!
+//! All its tests are written as usual, with `#[test]`, in any module.
+//!
+//! Where the environment has `SPILE_REQUIRE_KERNEL=1`, as in CI, a skipped test is a failed one.
+
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+pub mod files;
+
+#[doc(hidden)]
+pub use inventory;
+pub use spile_testing_macros::test;
+
+/// A test that the attribute `#[test]` has registered.
+#[doc(hidden)]
+pub struct Test {
+    pub module: &'static str,
+    pub name: &'static str,
+    pub run: fn(),
+}
+
+inventory::collect!(Test);
+
+/// Defines the function `main` of a test program.
+#[macro_export]
+macro_rules! main {
+    () => {
+        fn main() -> ::std::process::ExitCode {
+            $crate::run()
+        }
+    };
+}
+
+/// [`skip`] with a reason as of `format!`.
+#[macro_export]
+macro_rules! skip {
+    ($($reason:tt)+) => {
+        $crate::skip(::std::format_args!($($reason)+))
+    };
+}
+
+/// What a skipped test unwinds with.
+struct Skipped(String);
+
+/// Ends the running test, which has nothing to test here.
+///
+/// To be called on the test's own thread.
+pub fn skip(reason: impl Display) -> ! {
+    // No panic, which would print a message.
+    resume_unwind(Box::new(Skipped(reason.to_string())))
+}
+
+/// Ends the running test, which needs another kernel: `cargo xtask vm` runs it in a guest.
+///
+/// Never a failure, because nothing that could be installed here would change it.
+pub fn skip_for_guest(need: impl Display) -> ! {
+    resume_unwind(Box::new(ForGuest(need.to_string())))
+}
+
+/// What a test that needs another kernel unwinds with.
+struct ForGuest(String);
+
+/// Begins the reason of a test that needs another kernel.
+pub const IN_A_GUEST: &str = "runs in a guest";
+
+/// Says that one of several variants of the running test is left out, which the others stand for.
+///
+/// A failure where no test may be skipped.
+pub fn leave_out(what: impl Display) {
+    assert!(
+        !skips_fail(),
+        "left out, where SPILE_REQUIRE_KERNEL allows it not: {what}"
+    );
+    eprintln!("left out: {what}");
+}
+
+/// Whether a test may not be skipped: `SPILE_REQUIRE_KERNEL` is set, and not `0`.
+pub fn skips_fail() -> bool {
+    std::env::var_os("SPILE_REQUIRE_KERNEL").is_some_and(|v| !v.is_empty() && v != "0")
+}
+
+/// The end of a test that is skipped for this reason.
+fn skipped(reason: impl Display) -> Result<Completion, Failed> {
+    // The reason is a part of the line that says how the test ended.
+    let reason = reason.to_string();
+    let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    if skips_fail() {
+        return Err(format!("skipped, where SPILE_REQUIRE_KERNEL allows none: {reason}").into());
+    }
+    Ok(Completion::ignored_with(reason))
+}
+
+/// A test of libtest-mimic that may call [`skip`].
+pub fn trial(
+    name: impl Into<String>,
+    run: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+) -> Trial {
+    Trial::ignorable_test(name, || outcome(run))
+}
+
+/// Runs a test to its end.
+fn outcome(run: impl FnOnce() -> Result<(), Failed>) -> Result<Completion, Failed> {
+    let payload = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(ended) => return ended.map(|()| Completion::Completed),
+        Err(payload) => payload,
+    };
+    let payload = match payload.downcast::<Skipped>() {
+        Ok(skip) => return skipped(skip.0),
+        Err(payload) => payload,
+    };
+    match payload.downcast::<ForGuest>() {
+        Ok(need) => Ok(Completion::ignored_with(format!(
+            "{IN_A_GUEST}: {}",
+            need.0
+        ))),
+        // The panic has printed its message; the harness shows it once more.
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// The name within the program: `races::counts` of `exact::races` and `counts`.
+fn name_within(module: &str, name: &str) -> String {
+    match module.split_once("::") {
+        Some((_, inner)) => format!("{}::{name}", inner.trim_start_matches("tests::")),
+        None => name.to_owned(),
+    }
+}
+
+/// Runs the tests of this program that its arguments ask for.
+pub fn run() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let tests = inventory::iter::<Test>.into_iter();
+    let mut trials: Vec<_> = tests
+        .map(|t| {
+            let run = t.run;
+            trial(name_within(t.module, t.name), move || {
+                run();
+                Ok(())
+            })
+        })
+        .collect();
+    trials.sort_by(|a, b| a.name().cmp(b.name()));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

@@ -1,0 +1,143 @@
+//! All tests, and at the end one line with how they ended: `cargo xtask test [--guests] [ARGUMENT]...`.
+//!
+//! Arguments are those of `cargo test`. With `--guests` the short run of `cargo xtask vm` follows. A test that is skipped says so itself (`crates/testing`).
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+/// Begins the reason of a test that needs another kernel (`spile_testing::IN_A_GUEST`).
+const IN_A_GUEST: &str = "runs in a guest";
+
+/// How tests ended.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    in_a_guest: u64,
+    /// Programs of tests that ended without a result: they did not compile, or crashed.
+    unfinished: u64,
+}
+
+impl Counts {
+    /// Takes a line of what `cargo test` prints into account.
+    fn line(&mut self, line: &str) {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            let number = |what: &str| {
+                let mut parts = result.split([';', '.']).map(str::trim);
+                let number = parts.find_map(|part| part.strip_suffix(what))?;
+                number.trim().parse::<u64>().ok()
+            };
+            self.passed += number(" passed").unwrap_or(0);
+            self.failed += number(" failed").unwrap_or(0);
+            self.ignored += number(" ignored").unwrap_or(0);
+        } else if line.starts_with("test ") && line.contains(&format!("ignored ({IN_A_GUEST}: ")) {
+            self.in_a_guest += 1;
+        }
+    }
+
+    /// Whether all is well, as far as it ran.
+    fn well(&self) -> bool {
+        self.failed + self.unfinished == 0 && self.passed > 0
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let skipped = self.ignored.saturating_sub(self.in_a_guest);
+        write!(
+            f,
+            "tests: {} passed, {skipped} skipped, {} left to guests, {} failed",
+            self.passed, self.in_a_guest, self.failed
+        )?;
+        match self.unfinished {
+            0 => Ok(()),
+            _ => f.write_str(", and not all ran to their end"),
+        }
+    }
+}
+
+/// Runs the tests, shows what they print, and counts; the status is zero if all is well.
+pub fn run(args: &[String]) {
+    let (guests, args) = match args {
+        [first, rest @ ..] if first == "--guests" => (true, rest),
+        _ => (false, args),
+    };
+    let counts = counted(args).unwrap_or_else(|why| {
+        eprintln!("cargo test: {why}");
+        std::process::exit(1);
+    });
+    let (others, well) = match guests {
+        true => guests_say(crate::vm::short()),
+        false => (String::new(), true),
+    };
+    println!("{counts}{others}");
+    if !(counts.well() && well) {
+        std::process::exit(1);
+    }
+}
+
+/// The part of the last line about other kernels, and whether all is well there.
+fn guests_say(ended: Result<(String, bool), String>) -> (String, bool) {
+    match ended {
+        Ok((kernels, true)) => (format!("; guests: all passed on {kernels}"), true),
+        Ok((kernels, false)) => (format!("; guests: FAILED, of {kernels}"), false),
+        Err(why) => (format!("; guests: {why}"), false),
+    }
+}
+
+fn counted(args: &[String]) -> std::io::Result<Counts> {
+    let mut child = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+        .arg("test")
+        .args(args)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut counts = Counts::default();
+    if let Some(out) = child.stdout.take() {
+        for line in BufReader::new(out).split(b'\n') {
+            let line = line?;
+            counts.line(&String::from_utf8_lossy(&line));
+            let mut to = std::io::stdout().lock();
+            to.write_all(&line)?;
+            to.write_all(b"\n")?;
+        }
+    }
+    if !child.wait()?.success() && counts.failed == 0 {
+        counts.unfinished = 1;
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(text: &str) -> Counts {
+        let mut counts = Counts::default();
+        text.lines().for_each(|l| counts.line(l));
+        counts
+    }
+
+    #[test]
+    fn results_are_added_up() {
+        let text = "\
+running 3 tests
+test a ... ok
+test b ... ignored (no privileges)
+test kernel::c   ... ignored (runs in a guest: kprobes)
+test result: ok. 1 passed; 0 failed; 2 ignored; 0 measured; 4 filtered out; finished in 0.00s
+test result: FAILED. 20 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s
+";
+        let counts = counts(text);
+        assert!(!counts.well());
+        let line = "tests: 21 passed, 1 skipped, 1 left to guests, 3 failed";
+        assert_eq!(counts.to_string(), line);
+    }
+
+    #[test]
+    fn nothing_is_not_well() {
+        assert!(!counts("error: could not compile").well());
+        assert!(counts("test result: ok. 1 passed; 0 failed; 0 ignored").well());
+    }
+}
