@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 
 use crate::btf::{Btf, Kind, Type, TypeId};
 use crate::features::{self, Answer, Feature};
-use crate::glob;
 use crate::perf::{PerfEvent, Verdict};
 use crate::symbols::{Symbol, SymbolError, Symbols};
 use crate::tracepoints::{Tracefs, debugfs};
+use spile_glob as glob;
 
 /// A function that can be probed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -416,13 +416,13 @@ pub fn lsm_hook(btf: &Btf, name: &str) -> Option<Signature> {
 /// The hooks that fit a glob, sorted.
 #[must_use]
 pub fn lsm_hooks(btf: &Btf, glob: &str) -> Vec<String> {
-    if !crate::glob::is_pattern(glob) {
+    if !glob::is_pattern(glob) {
         let found = lsm_hook(btf, glob).map(|_| glob.to_owned());
         return found.into_iter().collect();
     }
     let names = btf.all(Kind::Func).filter_map(|(_, n)| n.strip_prefix(LSM));
     let mut found: Vec<String> = names
-        .filter(|n| crate::glob::matches(glob, n))
+        .filter(|n| glob::matches(glob, n))
         .map(str::to_owned)
         .collect();
     found.sort_unstable();

@@ -28,7 +28,6 @@ pub mod bpf;
 pub mod btf;
 pub mod features;
 pub mod functions;
-pub mod glob;
 pub mod machine;
 pub mod names;
 pub mod other;

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use crate::glob;
+use spile_glob as glob;
 
 /// Where the kernel lists its symbols.
 pub const KALLSYMS: &str = "/proc/kallsyms";

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use crate::btf::{Btf, Kind, Type, TypeId};
-use crate::glob;
+use spile_glob as glob;
 
 const TYPEDEF: &str = "btf_trace_";
 const ITERATOR: &str = "__traceiter_";

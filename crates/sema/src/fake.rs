@@ -146,7 +146,7 @@ const TRACEPOINTS: &[(&str, &str)] = &[
 
 impl Facts for Machine {
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
-        let fits = |n: &&str| crate::probe::pattern::matches(glob, n, false);
+        let fits = |n: &&str| spile_glob::matches(glob, n);
         TRACEPOINTS
             .iter()
             .map(|(n, _)| *n)

@@ -13,8 +13,8 @@ pub(crate) use code::{CodeFound, CodeHit};
 
 use crate::codes;
 use crate::facts::{Facts, Module, ModuleQuery};
-use crate::probe::pattern::{MAX_PATTERN, is_pattern, matches};
 use crate::probe::{ContextKind, Target};
+use spile_glob::{is_pattern, matches, matches_point};
 
 mod code;
 mod data;
@@ -370,7 +370,7 @@ impl Family {
         for (have, want) in head.iter().zip(self.comps) {
             if let Word::Is(word) = want.0
                 && !(*have.name == *word
-                    || is_pattern(&have.name) && matches(&have.name, word, true))
+                    || is_pattern(&have.name) && matches_point(&have.name, word))
             {
                 return Fit::No;
             }
@@ -640,11 +640,7 @@ fn tracepoints(
         Some((s, n)) => (Some(s), n),
         None => (None, &*text),
     };
-    let known = if text.len() > MAX_PATTERN {
-        Vec::new()
-    } else {
-        known_tracepoints(facts, comps, name)?
-    };
+    let known = known_tracepoints(facts, comps, name)?;
     // Some tracepoints are of no system. By their own name they are found in any.
     let any = system == Some("*") || !is_pattern(name) || !facts.knows_systems();
     let hits: Vec<Hit> = known
@@ -667,7 +663,7 @@ fn tracepoints(
                     system: Some(have), ..
                 },
                 Some(want),
-            ) => matches(want, have, false),
+            ) => matches(want, have),
             (_, None) => true,
             // Where the systems are not known, the name alone decides.
             _ => any,
@@ -705,7 +701,7 @@ fn syscalls(facts: &dyn Facts, c: &Component) -> Result<Vec<usize>, Box<Diagnost
     let mut calls = if is_pattern(&c.name) {
         let fits = |i: &usize| {
             let call = &all[*i];
-            matches(&c.name, call.probe, true) || matches(&c.name, call.point, true)
+            matches_point(&c.name, call.probe) || matches_point(&c.name, call.point)
         };
         (0..all.len()).filter(fits).collect()
     } else {

@@ -2,7 +2,7 @@
 //! would be 0 in silence, and aliases, which patterns would leave out in silence.
 
 use crate::facts::Facts;
-use crate::probe::pattern::matches;
+use spile_glob::matches_point;
 
 /// The names, as a table in text: see `tapset/missing.tsv`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,7 +62,7 @@ impl Missing {
         let words = |text: &str| text.split('.').count();
         let across = pattern.contains("**");
         // What is cheap to compare first.
-        let fixed = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
+        let prefix = spile_glob::literal_prefix(pattern);
         let there = |base: &str| match base.split_once(':') {
             Some(("t", name)) => !facts.tracepoints(name).is_empty(),
             Some((_, name)) => facts.symbol_exists(name),
@@ -70,9 +70,9 @@ impl Missing {
         };
         let rows = self.rows().filter(|(name, what, bases)| {
             *what == WHOLE
-                && name.starts_with(&pattern[..fixed])
+                && name.starts_with(prefix)
                 && (across || words(pattern) == words(name))
-                && matches(pattern, name, true)
+                && matches_point(pattern, name)
                 && (bases.is_empty() || bases.split_ascii_whitespace().any(there))
         });
         rows.map(|(name, ..)| name).collect()

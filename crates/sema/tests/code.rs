@@ -53,7 +53,7 @@ impl Facts for Demo {
             return Err("no line numbers".into());
         };
         let found = functions().into_iter().zip(0u64..);
-        let fits = |name: &str, n: &str| spile_sema::probe::pattern::matches(name, n, false);
+        let fits = |name: &str, n: &str| spile_glob::matches(name, n);
         let found = found.filter(|((n, _), _)| fits(name, n));
         Ok(found
             .map(|((n, _), id)| FoundPlace {

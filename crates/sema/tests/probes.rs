@@ -41,6 +41,18 @@ fn tracepoints() {
 }
 
 #[test]
+fn one_rule_for_patterns() {
+    let plain = handlers(r#"probe kernel.trace("sched:sched_switch") {}"#);
+    for point in [
+        r#"kernel.trace("s*d:sched_sw?tch")"#,
+        r#"kernel.trace("s\\ch*:sched_switch")"#,
+        r#"kernel.trace("sch[!a]d:sched\\_swi[r-t]ch")"#,
+    ] {
+        assert_eq!(handlers(&format!("probe {point} {{}}")), plain, "{point}");
+    }
+}
+
+#[test]
 fn system_calls() {
     insta::assert_snapshot!(handlers(
         r#"

@@ -9,7 +9,7 @@ use spile_syntax::diag::Diagnostic;
 use super::{Hit, bad, point_text};
 use crate::codes;
 use crate::facts::*;
-use crate::probe::pattern::is_pattern;
+use spile_glob::is_pattern;
 
 /// Places that a point means.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,8 +11,8 @@ use super::{Hit, bad, num, point_text};
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{Facts, Loc, LocOp, VarKind};
-use crate::probe::pattern::is_pattern;
 use crate::probe::{Target, TargetSource};
+use spile_glob::is_pattern;
 
 type Fails<T> = Result<T, Box<Diagnostic>>;
 

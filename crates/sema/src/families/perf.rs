@@ -11,7 +11,7 @@ use super::{Hit, bad, in_u32, num, point_text, positive};
 use crate::codes;
 use crate::facts::{Facts, ModuleQuery};
 use crate::probe::ContextKind;
-use crate::probe::pattern::matches;
+use spile_glob::matches_point;
 
 type Fails<T> = Result<T, Box<Diagnostic>>;
 
@@ -101,10 +101,10 @@ pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
     let in_group = || {
         events
             .iter()
-            .filter(|e| matches(&group.name, e.group, true))
+            .filter(|e| matches_point(&group.name, e.group))
     };
     let mut hits = Vec::new();
-    for e in in_group().filter(|e| matches(&name.name, &e.name, true)) {
+    for e in in_group().filter(|e| matches_point(&name.name, &e.name)) {
         let mut point = format!("perf.{}.{}", e.group, e.name);
         if let Some(more @ [_, ..]) = comps.get(3..) {
             point = format!("{point}.{}", point_text(more));

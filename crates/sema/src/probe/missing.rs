@@ -6,10 +6,10 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 use spile_syntax::visit::{Visitor, walk_expr};
 
 use super::mentions::Mentions;
-use super::pattern::is_pattern;
 use super::resolve::Layer;
 use crate::codes;
 use crate::library::Library;
+use spile_glob::is_pattern;
 
 /// Reports those of the aliases that a point went through.
 pub(crate) fn aliases(lib: &Library, layer: &Layer, m: &Mentions, diags: &mut Diagnostics) {

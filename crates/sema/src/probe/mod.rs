@@ -3,7 +3,6 @@
 //! | file | what |
 //! |---|---|
 //! | `derived` | the outcome: event, bodies, context |
-//! | `pattern` | wildcards |
 //! | `resolve` | aliases, families, wildcards, `?`, `!`, `if` |
 //! | `mentions` | which names the bodies use |
 //! | `missing` | names that only SystemTap's aliases set |
@@ -20,7 +19,6 @@ pub mod derived;
 pub mod list;
 pub(crate) mod mentions;
 pub(crate) mod missing;
-pub mod pattern;
 pub(crate) mod process;
 pub(crate) mod resolve;
 

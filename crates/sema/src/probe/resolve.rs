@@ -13,11 +13,11 @@ use spile_syntax::ast::{Component, Expr, FileId, Span};
 use spile_syntax::diag::{Diagnostic, suggest};
 
 use super::Part;
-use super::pattern::{is_pattern, matches};
 use crate::codes;
 use crate::facts::Facts;
 use crate::families::{ABSENT, Arg, FAMILIES, Family, Fit, Hit, Make, Word, perf, point_text};
 use crate::library::{Library, PointEntry};
+use spile_glob::{is_pattern, matches_point};
 
 /// More events of one script than this are a mistake.
 const MAX_FOUND: usize = 50_000;
@@ -325,7 +325,7 @@ impl<'a> Search<'a> {
         if comps.iter().any(|c| c.name.contains("**")) {
             for point in super::list::family_points(self.facts) {
                 if comps.iter().all(|c| c.arg.is_none())
-                    && matches(&point_text(comps), &point, true)
+                    && matches_point(&point_text(comps), &point)
                 {
                     let plain = components(&point, comps.first().map_or(layer.span, |c| c.span));
                     if let Err(d) = self.families(&plain, layer) {
@@ -393,7 +393,7 @@ impl<'a> Search<'a> {
         for (ix, entry) in self.lib.aliases() {
             if across {
                 if comps.iter().all(|c| c.arg.is_none())
-                    && matches(&point_text(comps), &entry.name, true)
+                    && matches_point(&point_text(comps), &entry.name)
                     && let Some(first) = comps.first()
                 {
                     all.push((&entry.name, ix, components(&entry.name, first.span)));
@@ -404,7 +404,7 @@ impl<'a> Search<'a> {
                 continue;
             };
             let words: Vec<&str> = entry.name.split('.').collect();
-            let fits = |(c, w): (&Component, &&str)| c.arg.is_none() && matches(&c.name, w, true);
+            let fits = |(c, w): (&Component, &&str)| c.arg.is_none() && matches_point(&c.name, w);
             if !head.iter().zip(&words).all(fits) {
                 continue;
             }

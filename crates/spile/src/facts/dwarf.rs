@@ -11,8 +11,8 @@ use spile_debuginfo::{
     Absent, Die, Dwarf, FunctionPlace, LineQuery, LocBinary, LocOp as Op, Location, Module as File,
     Pattern, Type, Which, plt,
 };
+use spile_glob as glob;
 use spile_ir::{BinOp, Space};
-use spile_kernel::glob;
 use spile_sema::facts::{
     CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Loc, LocOp, Member, Piece, VarKind,
     Variable,

@@ -69,7 +69,7 @@ impl KernelCode {
         let loaded = std::fs::read_to_string("/proc/modules").unwrap_or_default();
         // As the kernel spells names.
         let pattern = pattern.replace('-', "_");
-        if spile_kernel::other::is() && !spile_kernel::glob::is_pattern(&pattern) {
+        if spile_kernel::other::is() && !spile_glob::is_pattern(&pattern) {
             return Ok(vec![FoundModule {
                 module: Module::KernelModule(pattern.into()),
                 pid: None,
@@ -78,7 +78,7 @@ impl KernelCode {
         let found: Vec<FoundModule> = loaded
             .lines()
             .filter_map(|line| line.split(' ').next())
-            .filter(|name| spile_kernel::glob::matches(&pattern, name))
+            .filter(|name| spile_glob::matches(&pattern, name))
             .map(|name| FoundModule {
                 module: Module::KernelModule(name.into()),
                 pid: None,
@@ -120,7 +120,7 @@ impl KernelCode {
         if module.is_none()
             && !exported
             && let Some(kernel) = kernel
-            && !spile_kernel::glob::is_pattern(name)
+            && !spile_glob::is_pattern(name)
             && !hidden(name)
             && functions::sound(name)
         {

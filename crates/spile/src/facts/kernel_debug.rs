@@ -144,7 +144,7 @@ impl KernelDebug {
         };
         let asked = opened.asked(known);
         let ask = |kind| asked.functions(name, None, &Lines::Any, kind);
-        if !spile_kernel::glob::is_pattern(name) {
+        if !spile_glob::is_pattern(name) {
             for f in ask(&FunctionKind::Call).unwrap_or_default() {
                 for place in found.iter_mut().filter(|p| same(&p.place, &f.place)) {
                     (place.file, place.line) = (f.file.clone(), f.line);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use spile_debuginfo::sdt::{Marker, Operand, Place};
+use spile_glob as glob;
 use spile_ir::{BinOp, CodePlace};
-use spile_kernel::glob;
 use spile_sema::facts::{FoundPlace, LONG, Loc, LocOp, VarKind, Variable};
 
 /// Set in the number of a place that is a marker; the rest is its index among the markers of

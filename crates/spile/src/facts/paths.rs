@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use spile_debuginfo::{Image, dynamic};
-use spile_kernel::{glob, process};
+use spile_glob as glob;
+use spile_kernel::process;
 
 /// Most libraries that a program is followed to.
 const MAX_LIBRARIES: usize = 512;

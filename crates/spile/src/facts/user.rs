@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_debuginfo::{Binding, Module as File, Search, Symbol, SymbolKind, Symbols, demangle};
+use spile_glob as glob;
 use spile_ir::CodePlace;
-use spile_kernel::glob;
 use spile_runtime::FileState;
 use spile_sema::facts::{
     CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Module, ModuleQuery, Variable,
