@@ -10,7 +10,8 @@
 //! A body with loops runs in steps (see [`crate::lower`]): a step begins at the entry or at the
 //! target of a jump back. Registers live there are in the frame, which outlives the step.
 
-use spile_ir::liveness::{Liveness, RegSet};
+use spile_ir::analysis::liveness::{Liveness, RegSet};
+use spile_ir::analysis::order::reverse_post_order;
 use spile_ir::{BlockId, Body, Ty, Val};
 
 use crate::isa::insn::Reg;
@@ -142,31 +143,6 @@ fn steps(body: &Body, order: &[BlockId], place: &[usize]) -> Vec<BlockId> {
         .copied()
         .filter(|b| begins[b.index()])
         .collect()
-}
-
-/// The blocks that can be reached, each before its successors unless there is a loop.
-fn reverse_post_order(body: &Body) -> Vec<BlockId> {
-    let mut seen = vec![false; body.blocks.len()];
-    let mut order = Vec::new();
-    // The path from the entry: each block with the successors still to visit. The jump's
-    // first target comes out next to its block.
-    let mut path = vec![(BlockId(0), body.blocks[0].successors())];
-    seen[0] = true;
-    while let Some((block, rest)) = path.last_mut() {
-        match rest.next_back() {
-            Some(next) => {
-                if !std::mem::replace(&mut seen[next.index()], true) {
-                    path.push((next, body.blocks[next.index()].successors()));
-                }
-            }
-            None => {
-                order.push(*block);
-                path.pop();
-            }
-        }
-    }
-    order.reverse();
-    order
 }
 
 /// First and last place where each register is live. An instruction reads at its even place

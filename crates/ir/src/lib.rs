@@ -10,20 +10,19 @@
 //! | [`text`], [`reader`] | the text form |
 //! | [`regex`] | regular expressions as tables |
 //! | [`marks`] | where texts go that only the controller can make |
-//! | [`opt`], [`liveness`] | the optimiser, and the analysis it shares with register allocation |
+//! | [`analysis`] | what passes find out about bodies: orders of blocks, fixpoints, liveness, contents |
+//! | [`opt`] | the optimiser |
 //! | [`verify`] | the invariants of the IR |
 //! | [`storage`] | how each global is stored |
-//! | [`body_facts`] | what a body contains, found by one walk |
 //! | [`visit`], [`eval`] | what instructions read, write and compute |
 //! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
-pub mod body_facts;
+pub mod analysis;
 pub mod eval;
 pub mod event;
 pub mod fmt;
 pub mod hist;
 pub mod interp;
 pub mod intrinsics;
-pub mod liveness;
 pub mod marks;
 pub mod opt;
 pub mod program;
@@ -37,7 +36,7 @@ pub mod text;
 pub mod verify;
 pub mod visit;
 
-pub use body_facts::{BodyFacts, ProgramFacts};
+pub use analysis::body_facts::{BodyFacts, ProgramFacts};
 pub use event::*;
 pub use intrinsics::Intrinsic;
 pub use program::*;

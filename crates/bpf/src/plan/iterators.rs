@@ -15,9 +15,10 @@
 
 use std::collections::BTreeSet;
 
+use spile_ir::analysis::dataflow::{self, Backward, Lattice};
 use spile_ir::{
-    Body, ElemTy, GlobalId, GlobalKind, Inst, IterId, Program, Reg, SortKey, SortSpec, Term, Ty,
-    Val,
+    Block, BlockId, Body, ElemTy, GlobalId, GlobalKind, Inst, IterId, Program, Reg, SortKey,
+    SortSpec, Term, Ty, Val,
 };
 
 /// Offsets in an entry.
@@ -146,8 +147,9 @@ pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<Foreach>>,
             None => return Err("an iterator that does not exist".into()),
         }
     }
-    rooms(body, &mut all);
-    let deep = around_calls(body);
+    let open = open_in(body);
+    rooms(body, &open, &mut all);
+    let deep = around_calls(body, &open);
     for (i, one) in all.iter_mut().enumerate() {
         if let Some(one) = one {
             one.deep = deep.contains(&i);
@@ -245,9 +247,9 @@ fn wanted(body: &Body, it: IterId) -> Vec<Part> {
 
 /// Gives iterators that can be open together different rooms. One is open where a way leads to
 /// its next element without a new start.
-fn rooms(body: &Body, all: &mut [Option<Foreach>]) {
+fn rooms(body: &Body, open: &[Open], all: &mut [Option<Foreach>]) {
     let mut together = vec![BTreeSet::new(); all.len()];
-    for_each_start(body, |it, open| {
+    for_each_start(body, open, |it, open| {
         for other in open.iter().filter(|o| **o != it) {
             if let Some(place) = together.get_mut(it) {
                 place.insert(*other);
@@ -275,77 +277,93 @@ fn rooms(body: &Body, all: &mut [Option<Foreach>]) {
 
 /// Iterators that can be asked for their next element without ever having been started.
 pub fn unstarted(body: &Body) -> Vec<usize> {
-    open_in(body)
-        .into_iter()
-        .next()
-        .map(|s| s.into_iter().collect())
-        .unwrap_or_default()
+    let first = open_in(body).into_iter().next();
+    first.map_or_else(Vec::new, |open| open.0.into_iter().collect())
 }
 
 /// Iterators that go on after a call of a function that can call itself.
-fn around_calls(body: &Body) -> BTreeSet<usize> {
-    let open = open_in(body);
+fn around_calls(body: &Body, open: &[Open]) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     for (b, block) in body.blocks.iter().enumerate() {
         // `Leave` stands at the start of the block that the call returns to.
         if block.insts.iter().any(|(i, _)| matches!(i, Inst::Leave)) {
-            found.extend(&open[b]);
+            found.extend(&open[b].0);
         }
     }
     found
 }
 
-/// The iterators that are open at the start of each block.
-fn open_in(body: &Body) -> Vec<BTreeSet<usize>> {
-    let mut open = vec![BTreeSet::new(); body.blocks.len()];
-    let mut again = body.iters > 0;
-    while again {
-        again = false;
-        for b in (0..body.blocks.len()).rev() {
-            let set = walk_back(body, &open, b, &mut |_, _| {});
-            if set != open[b] {
-                open[b] = set;
-                again = true;
-            }
-        }
+/// The iterators that are open at a place.
+#[derive(Debug, Clone, Default)]
+struct Open(BTreeSet<usize>);
+
+impl Lattice for Open {
+    fn join(&mut self, other: &Open) -> bool {
+        let before = self.0.len();
+        self.0.extend(&other.0);
+        self.0.len() != before
     }
-    open
+}
+
+struct OpenIterators<'a>(&'a Body);
+
+impl Backward for OpenIterators<'_> {
+    type Fact = Open;
+
+    fn nothing(&self) -> Open {
+        Open::default()
+    }
+
+    fn block(&self, id: BlockId, fact: &mut Open) {
+        walk_back(
+            &self.0.blocks[id.index()],
+            fact,
+            &Open::default(),
+            |_, _| {},
+        );
+    }
+}
+
+/// The iterators that are open at the start of each block.
+fn open_in(body: &Body) -> Vec<Open> {
+    match body.iters {
+        0 => vec![Open::default(); body.blocks.len()],
+        _ => dataflow::backward(body, &OpenIterators(body)),
+    }
 }
 
 /// Calls `f` for each start of an iterator, with those that are open then.
-fn for_each_start(body: &Body, mut f: impl FnMut(usize, &BTreeSet<usize>)) {
-    let open = open_in(body);
-    for b in 0..body.blocks.len() {
-        walk_back(body, &open, b, &mut f);
+fn for_each_start(body: &Body, open: &[Open], mut f: impl FnMut(usize, &BTreeSet<usize>)) {
+    for block in &body.blocks {
+        let mut set = Open::default();
+        for to in block.successors() {
+            set.join(&open[to.index()]);
+        }
+        let caught = block
+            .catch
+            .map_or_else(Open::default, |c| open[c.index()].clone());
+        walk_back(block, &mut set, &caught, &mut f);
     }
 }
 
-/// What is open at the start of a block, from what is open at the starts of the others.
+/// Goes back over a block: from what is open at its end to what is at its start. `caught`: what is at
+/// the start of its catch block, and so everywhere in the block.
 fn walk_back(
-    body: &Body,
-    open: &[BTreeSet<usize>],
-    b: usize,
-    start: &mut dyn FnMut(usize, &BTreeSet<usize>),
-) -> BTreeSet<usize> {
-    let block = &body.blocks[b];
-    let mut set = BTreeSet::new();
-    block.term.for_each_target(|t| {
-        set.extend(open.get(t.index()).into_iter().flatten());
-    });
-    let caught = block.catch.and_then(|c| open.get(c.index()));
-    set.extend(caught.into_iter().flatten());
+    block: &Block,
+    open: &mut Open,
+    caught: &Open,
+    mut start: impl FnMut(usize, &BTreeSet<usize>),
+) {
     if let Term::IterNext { it, .. } = block.term {
-        set.insert(it.index());
+        open.0.insert(it.index());
     }
     for (inst, _) in block.insts.iter().rev() {
         if let Inst::IterNew { it, .. } | Inst::IterHist { it, .. } = inst {
-            start(it.index(), &set);
-            set.remove(&it.index());
-            // The catch block may be reached before it.
-            set.extend(caught.into_iter().flatten());
+            start(it.index(), &open.0);
+            open.0.remove(&it.index());
+            open.join(caught);
         }
     }
-    set
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use spile_bpf::layout::{Options, PerCpuArray, Place, counters, percpu, shared};
 use spile_bpf::plan::{Needs, Plan, agg_layout};
 use spile_bpf::regalloc::{self, Alloc, Home};
-use spile_ir::liveness::Liveness;
+use spile_ir::analysis::liveness::Liveness;
 use spile_ir::storage::Storage;
 use spile_ir::*;
 
@@ -222,9 +222,7 @@ fn check_alloc(body: &Body) {
     let live = Liveness::of(body);
     for id in &alloc.order {
         let block = &body.blocks[id.index()];
-        let Some(mut set) = live.live_out_set(*id) else {
-            continue;
-        };
+        let mut set = live.live_out(block);
         live.step_term(block, &mut set);
         for (inst, _) in block.insts.iter().rev() {
             let after: Vec<Reg> = set.iter().collect();

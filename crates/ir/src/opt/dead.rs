@@ -1,16 +1,14 @@
 //! Instructions whose result nobody reads: dropped when they do nothing else, otherwise they
 //! lose the result.
 
-use crate::liveness::Liveness;
+use crate::analysis::liveness::Liveness;
 use crate::*;
 
 /// Runs the pass.
 pub fn run(program: &Program, body: &mut Body) {
     let live = Liveness::of(body);
     for i in 0..body.blocks.len() {
-        let Some(mut set) = live.live_out_set(BlockId(i as u32)) else {
-            continue;
-        };
+        let mut set = live.live_out(&body.blocks[i]);
         let mut insts = std::mem::take(&mut body.blocks[i].insts);
         let block = &body.blocks[i];
         live.step_term(block, &mut set);

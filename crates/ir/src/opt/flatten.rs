@@ -11,7 +11,7 @@
 //! same on another way back and fails again (`Rethrow`) at the place of the call.
 
 use super::inline::{calls, clear_registers, shift_inst, shift_term};
-use crate::liveness::Liveness;
+use crate::analysis::liveness::Liveness;
 use crate::*;
 
 /// Runs the pass on all kernel handlers; tells whether there was anything to do.
@@ -206,9 +206,8 @@ impl<'a> Flat<'a> {
     /// read after it. Empty where the callee does not come back here.
     fn live_at_calls(&self, region: usize, block: usize, live: &Liveness) -> Vec<Vec<Reg>> {
         let region = &self.regions[region];
-        let block_id = BlockId(block as u32);
         let block = &self.program.funcs[region.func].body.blocks[block];
-        let mut set = live.live_out_set(block_id).unwrap_or_default();
+        let mut set = live.live_out(block);
         live.step_term(block, &mut set);
         let mut found = Vec::new();
         for (inst, _) in block.insts.iter().rev() {

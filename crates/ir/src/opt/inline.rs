@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use crate::liveness::Liveness;
+use crate::analysis::liveness::Liveness;
 use crate::*;
 
 /// Functions with at most this many instructions are inlined into controller handlers.

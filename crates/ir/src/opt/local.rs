@@ -6,7 +6,8 @@
 
 use std::rc::Rc;
 
-use crate::liveness::Liveness;
+use crate::analysis::liveness::Liveness;
+use crate::analysis::order::reverse_post_order;
 use crate::*;
 
 /// What is known at a point.
@@ -120,33 +121,6 @@ fn joined(body: &Body, b: BlockId, from: &[BlockId], ends: &[Option<Known>]) -> 
         }
     }
     all.unwrap_or_default()
-}
-
-/// The blocks that can be reached, each before its successors unless there is a loop.
-fn reverse_post_order(body: &Body) -> Vec<BlockId> {
-    let mut seen = vec![false; body.blocks.len()];
-    let mut order = Vec::new();
-    let mut path = vec![(BlockId(0), None)];
-    while let Some((b, rest)) = path.last_mut() {
-        let b = *b;
-        if rest.is_none() && seen.get(b.index()).copied() != Some(false) {
-            path.pop();
-            continue;
-        }
-        seen[b.index()] = true;
-        match rest
-            .get_or_insert_with(|| body.blocks[b.index()].successors())
-            .next_back()
-        {
-            Some(next) => path.push((next, None)),
-            None => {
-                order.push(b);
-                path.pop();
-            }
-        }
-    }
-    order.reverse();
-    order
 }
 
 fn block(program: &mut Program, body: &mut Body, b: BlockId, known: &mut Known) {

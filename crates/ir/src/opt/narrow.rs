@@ -1,8 +1,21 @@
 //! Widths of string registers: no wider than the widest value ever written to them, so that
 //! frames and keys are small. Values do not change.
 
+use crate::analysis::dataflow::{self, Direction, Lattice, RegisterFacts, Step};
 use crate::fmt::{Conv, ConvKind, Count, Piece};
 use crate::*;
+
+/// The longest value of a register so far, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Longest(usize);
+
+impl Lattice for Longest {
+    fn join(&mut self, other: &Longest) -> bool {
+        let longer = other.0 > self.0;
+        self.0 = self.0.max(other.0);
+        longer
+    }
+}
 
 /// Runs the pass on a handler's body (a function's parameters are written by its callers).
 pub fn run(program: &Program, body: &mut Body) {
@@ -10,36 +23,23 @@ pub fn run(program: &Program, body: &mut Body) {
         Ty::Long => 0,
         Ty::Str(w) => usize::from(*w).max(1) - 1,
     };
-    // The longest value of each register so far, in bytes; grows until nothing changes.
     let caps: Vec<usize> = body.regs.iter().map(cap).collect();
-    let mut longest = vec![0usize; body.regs.len()];
-    let mut changed = true;
-    while changed {
-        changed = false;
-        let mut write = |r: Reg, len: usize, longest: &mut [usize]| {
-            let len = len.min(caps[r.index()]);
-            if len > longest[r.index()] {
-                longest[r.index()] = len;
-                changed = true;
-            }
-        };
-        for block in &body.blocks {
-            for (inst, _) in &block.insts {
-                // What is restored was in the register before.
-                if let Some(dst) = inst.dst()
-                    && !matches!(inst, Inst::Restore { .. })
-                    && caps[dst.index()] > 0
-                {
-                    let len = length(program, inst, &longest);
-                    write(dst, len.unwrap_or(usize::MAX), &mut longest);
+    let start = vec![Longest(0); body.regs.len()];
+    let longest = dataflow::registers(body, Direction::Forwards, start, |step, longest| {
+        let bounded = |r: Reg, len: usize| Longest(len.min(caps[r.index()]));
+        match step {
+            // What is restored was in the register before.
+            Step::Inst(Inst::Restore { .. }) => {}
+            Step::Inst(inst) => {
+                if let Some(dst) = inst.dst().filter(|dst| caps[dst.index()] > 0) {
+                    let len = length(program, inst, longest);
+                    longest.join(dst, &bounded(dst, len.unwrap_or(usize::MAX)));
                 }
             }
-            block
-                .term
-                .for_each_dst(|r| write(r, usize::MAX, &mut longest));
+            Step::Term(term) => term.for_each_dst(|r| longest.join(r, &bounded(r, usize::MAX))),
         }
-    }
-    for (ty, len) in body.regs.iter_mut().zip(longest) {
+    });
+    for (ty, Longest(len)) in body.regs.iter_mut().zip(longest) {
         if matches!(ty, Ty::Str(_)) {
             *ty = Ty::str_for_len(len).min(*ty);
         }
@@ -47,9 +47,9 @@ pub fn run(program: &Program, body: &mut Body) {
 }
 
 /// The longest string that an instruction can give; `None` when it is not bounded.
-fn length(program: &Program, inst: &Inst, longest: &[usize]) -> Option<usize> {
+fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<Longest>) -> Option<usize> {
     let of = |v: &Val| match v {
-        Val::Reg(r) => longest.get(r.index()).copied(),
+        Val::Reg(r) => longest.get(*r).map(|l| l.0),
         Val::Str(s) => program.strings.get(s.index()).map(|s| s.len()),
         Val::Imm(_) => Some(0),
     };

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Storage;
+use crate::analysis::dataflow::{self, Exit, Forward, Lattice};
 use crate::*;
 
 /// By array: with which keys it was added to last, on every way here.
@@ -64,41 +65,37 @@ fn fit(program: &Program, to: GlobalId, g: GlobalId) -> bool {
 /// Goes through a body; tells of each addition to an array to which others there was one by the same
 /// key before, with none by another key since.
 fn look<'p>(body: &'p Body, tell: &mut dyn FnMut(GlobalId, &[GlobalId])) {
-    let mut at: Vec<Option<Added<'p>>> = vec![None; body.blocks.len()];
-    let Some(first) = at.first_mut() else { return };
-    *first = Some(Added::new());
-    let mut todo = vec![0];
-    while let Some(b) = todo.pop() {
-        let block = &body.blocks[b];
-        let mut added = at[b].clone().unwrap_or_default();
-        through(block, &mut added, &mut |_, _| {});
-        for to in block.successors() {
-            // To a catch block a way leads from everywhere.
-            let here = match block.catch == Some(to) {
-                true => Added::new(),
-                false => added.clone(),
-            };
-            let known = &mut at[to.index()];
-            let both = match &known {
-                None => here,
-                Some(old) => {
-                    let same = |(g, keys): &(&GlobalId, &&[Val])| here.get(g) == Some(*keys);
-                    old.iter()
-                        .filter(same)
-                        .map(|(g, keys)| (*g, *keys))
-                        .collect()
-                }
-            };
-            if known.as_ref() != Some(&both) {
-                *known = Some(both);
-                todo.push(to.index());
-            }
-        }
-    }
-    for (block, added) in body.blocks.iter().zip(at) {
-        if let Some(mut added) = added {
+    let starts = dataflow::forward(body, &Additions(body));
+    for (block, start) in body.blocks.iter().zip(starts) {
+        if let Some(mut added) = start {
             through(block, &mut added, tell);
         }
+    }
+}
+
+impl<'p> Lattice for Added<'p> {
+    fn join(&mut self, other: &Added<'p>) -> bool {
+        let before = self.len();
+        self.retain(|g, keys| other.get(g) == Some(keys));
+        self.len() != before
+    }
+}
+
+struct Additions<'p>(&'p Body);
+
+impl<'p> Forward for Additions<'p> {
+    type Fact = Added<'p>;
+
+    fn entry(&self) -> Added<'p> {
+        Added::new()
+    }
+
+    fn block(&self, id: BlockId, start: &Added<'p>) -> Exit<Added<'p>> {
+        let mut end = start.clone();
+        through(&self.0.blocks[id.index()], &mut end, &mut |_, _| {});
+        // What was added to before the block and has its keys yet would hold, too: nobody needs it.
+        let anywhere = Added::new();
+        Exit { end, anywhere }
     }
 }
 

@@ -137,7 +137,7 @@ pub fn records(program: &Program) -> Vec<GlobalId> {
 /// Forgets results of additions that no instruction reads.
 fn drop_unused_old(program: &mut Program) {
     for body in program.bodies_mut() {
-        let mut read = liveness::RegSet::new(body.regs.len());
+        let mut read = analysis::liveness::RegSet::new(body.regs.len());
         for block in &body.blocks {
             let mut add = |v: Val| {
                 if let Val::Reg(r) = v {

@@ -3,7 +3,8 @@
 
 use std::cell::OnceCell;
 
-use crate::liveness::Liveness;
+use crate::analysis::dataflow::{self, Direction, Exit, Forward, Lattice, Step};
+use crate::analysis::liveness::Liveness;
 use crate::*;
 
 /// Whose elements a handler has for itself: the intrinsics that give the number. It is the same for
@@ -38,7 +39,7 @@ pub(super) struct Owned {
     holds: [Vec<bool>; OWNERS.len()],
     /// By block, by owner: whether the number is nobody else's there. The idle threads of all
     /// processors have the id 0.
-    known: Vec<[bool; OWNERS.len()]>,
+    known: Vec<Certain>,
 }
 
 impl Owned {
@@ -82,6 +83,25 @@ impl Threads {
     }
 }
 
+/// What writes a register, as far as one intrinsic is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Holds {
+    /// Nothing so far.
+    Unwritten,
+    /// What the intrinsic gives.
+    Number,
+    /// Something else, too.
+    Other,
+}
+
+impl Lattice for Holds {
+    fn join(&mut self, other: &Holds) -> bool {
+        let more = *other > *self;
+        *self = (*self).max(*other);
+        more
+    }
+}
+
 /// The registers that only ever hold what an intrinsic gives. `undefined`: those that can be read
 /// before they are written, found out where needed.
 fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<bool> {
@@ -89,80 +109,78 @@ fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<
     if !insts.any(|i| matches!(i, Inst::Intr { f, .. } if *f == of)) {
         return vec![false; body.regs.len()];
     }
-    let mut holds = vec![true; body.regs.len()];
-    let mut written = vec![false; body.regs.len()];
+    let mut start = vec![Holds::Unwritten; body.regs.len()];
     // They read as 0.
     for r in undefined.get_or_init(|| Liveness::of(body).live_in(BlockId(0)).collect()) {
-        holds[r.index()] = false;
+        start[r.index()] = Holds::Other;
     }
-    let mut changed = true;
-    while changed {
-        changed = false;
-        let mut write = |r: Reg, ok: bool| {
-            if let (Some(h), Some(w)) = (holds.get_mut(r.index()), written.get_mut(r.index())) {
-                changed |= *h && !ok;
-                *h &= ok;
-                *w = true;
-            }
-        };
-        let mut copies = Vec::new();
-        for block in &body.blocks {
-            for (inst, _) in &block.insts {
-                match inst {
-                    Inst::Intr {
-                        dst: Some(dst), f, ..
-                    } if *f == of => write(*dst, true),
-                    Inst::Copy {
-                        dst,
-                        src: Val::Reg(src),
-                    } => copies.push((*dst, *src)),
-                    _ => inst.dst().into_iter().for_each(|r| write(r, false)),
-                }
-            }
-            block.term.for_each_dst(|r| write(r, false));
+    let holds = dataflow::registers(body, Direction::Forwards, start, |step, known| match step {
+        Step::Inst(Inst::Intr {
+            dst: Some(dst), f, ..
+        }) if *f == of => known.join(*dst, &Holds::Number),
+        Step::Inst(Inst::Copy {
+            dst,
+            src: Val::Reg(src),
+        }) => {
+            let src = known.get(*src).copied();
+            known.join(*dst, &src.unwrap_or(Holds::Other));
         }
-        for (dst, src) in copies {
-            let ok = holds.get(src.index()) == Some(&true);
-            if let (Some(h), Some(w)) = (holds.get_mut(dst.index()), written.get_mut(dst.index())) {
-                changed |= *h && !ok;
-                *h &= ok;
-                *w = true;
-            }
+        Step::Inst(inst) => {
+            let dst = inst.dst().into_iter();
+            dst.for_each(|r| known.join(r, &Holds::Other));
         }
-    }
-    holds.iter().zip(written).map(|(h, w)| *h && w).collect()
+        Step::Term(term) => term.for_each_dst(|r| known.join(r, &Holds::Other)),
+    });
+    holds.into_iter().map(|h| h == Holds::Number).collect()
 }
 
-/// By block and owner, whether the number is nobody else's when the block begins: it was from the
-/// start, or on every way there stands a test that it is not 0.
-fn not_zero(
-    body: &Body,
-    holds: &[Vec<bool>; OWNERS.len()],
-    start: [bool; OWNERS.len()],
-) -> Vec<[bool; OWNERS.len()]> {
-    let tests = tests(body, holds);
-    let mut known = vec![[true; OWNERS.len()]; body.blocks.len()];
-    known[0] = start;
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for (i, block) in body.blocks.iter().enumerate() {
-            for to in block.successors() {
-                let mut after = known[i];
-                if let Some((owner, there)) = tests[i]
-                    && there == to
-                    && block.catch != Some(to)
-                {
-                    after[owner] = true;
-                }
-                for (owner, ok) in after.into_iter().enumerate() {
-                    changed |= known[to.index()][owner] && !ok;
-                    known[to.index()][owner] &= ok;
-                }
-            }
+/// Whether the number of each owner is nobody else's.
+type Certain = [bool; OWNERS.len()];
+
+impl Lattice for Certain {
+    fn join(&mut self, other: &Certain) -> bool {
+        let before = *self;
+        self.iter_mut().zip(other).for_each(|(a, b)| *a &= b);
+        *self != before
+    }
+}
+
+struct NotZero<'a> {
+    start: Certain,
+    tests: &'a [Option<(usize, BlockId)>],
+}
+
+impl Forward for NotZero<'_> {
+    type Fact = Certain;
+
+    fn entry(&self) -> Certain {
+        self.start
+    }
+
+    fn block(&self, _: BlockId, start: &Certain) -> Exit<Certain> {
+        Exit {
+            end: *start,
+            anywhere: *start,
         }
     }
-    known
+
+    fn jump(&self, id: BlockId, to: BlockId, fact: &mut Certain) {
+        if let Some((owner, there)) = self.tests[id.index()]
+            && there == to
+        {
+            fact[owner] = true;
+        }
+    }
+}
+
+/// By block, whether the numbers are nobody else's when it begins: they were from the start, or on
+/// every way there stands a test that they are not 0.
+fn not_zero(body: &Body, holds: &[Vec<bool>; OWNERS.len()], start: Certain) -> Vec<Certain> {
+    let tests = tests(body, holds);
+    let tests = &tests[..];
+    let found = dataflow::forward(body, &NotZero { start, tests });
+    let nowhere = [true; OWNERS.len()];
+    found.into_iter().map(|c| c.unwrap_or(nowhere)).collect()
 }
 
 /// By block: whose number its branch tests, and where that goes on if it is not 0.

@@ -4,8 +4,7 @@
 //! What a slot has is exact: the address, or 0 where the thread has no record. So the verifier, which
 //! learns at the first test which it is, follows two ways and not one for each access.
 
-use std::collections::BTreeMap;
-
+use spile_ir::analysis::dataflow::{self, Exit, Forward, Lattice};
 use spile_ir::storage::Threads;
 use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Reg as IrReg, Term, Val};
 
@@ -70,69 +69,96 @@ pub(in crate::lower) struct Known {
 impl Known {
     /// Looks through a body; `fields` says which globals are fields.
     fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> Known {
-        let threads = Threads::of(body);
-        let all = Seen {
-            found: u8::MAX,
-            there: u8::MAX,
+        let mut accesses = Accesses {
+            body,
+            threads: Threads::of(body),
+            fields,
+            tests: Vec::new(),
         };
-        let mut seen = vec![all; body.blocks.len()];
-        seen[0] = Seen::default();
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for (i, block) in body.blocks.iter().enumerate() {
-                let (after, least, numbers) = through(block, seen[i], &threads, &fields);
-                for to in block.successors() {
-                    let mut known = after;
-                    match block.term {
-                        // To a catch block a way leads from everywhere.
-                        _ if block.catch == Some(to) => known = least,
-                        Term::Branch {
-                            cond: Val::Reg(r),
-                            then,
-                            els,
-                        } if then == to && els != to => {
-                            known.there |= numbers.get(&r).copied().unwrap_or(0);
-                        }
-                        _ => {}
-                    }
-                    let both = seen[to.index()].both(known);
-                    changed |= std::mem::replace(&mut seen[to.index()], both) != both;
-                }
-            }
+        let tests = body.blocks.iter().map(|block| accesses.test(block));
+        accesses.tests = tests.collect();
+        let starts = dataflow::forward(body, &accesses).into_iter();
+        Known {
+            seen: starts.map(Option::unwrap_or_default).collect(),
+            threads: accesses.threads,
         }
-        Known { threads, seen }
     }
 }
 
-/// Goes through a block: what is known at its end, and everywhere in it, and by which numbers, if they
-/// are not 0, which records are there.
-fn through(
-    block: &Block,
-    mut seen: Seen,
-    threads: &Threads,
-    fields: &impl Fn(GlobalId) -> bool,
-) -> (Seen, Seen, BTreeMap<IrReg, u8>) {
-    let (mut numbers, mut least) = (BTreeMap::new(), seen);
-    for (inst, _) in &block.insts {
-        let field = inst.global().filter(|g| fields(*g));
-        let which = field.and_then(|_| threads.which(key_of(inst)?));
-        if field.is_some() {
-            seen.access(inst, which);
-            least = least.both(seen);
-        }
-        if let Some(dst) = inst.dst() {
-            numbers.remove(&dst);
-        }
-        match inst {
-            Inst::ADel { .. } => numbers.clear(),
-            Inst::AGet { dst, .. } | Inst::AHas { dst, .. } => {
-                numbers.extend(which.map(|which| (*dst, 1 << which)));
+impl Lattice for Seen {
+    fn join(&mut self, other: &Seen) -> bool {
+        let both = self.both(*other);
+        std::mem::replace(self, both) != both
+    }
+}
+
+/// The accesses of a body to fields of records.
+struct Accesses<'a, F> {
+    body: &'a Body,
+    threads: Threads,
+    fields: F,
+    /// By block: which records are there if its branch finds a number that is not 0.
+    tests: Vec<u8>,
+}
+
+impl<F: Fn(GlobalId) -> bool> Accesses<'_, F> {
+    /// Whether an instruction accesses a field, and of which thread's record, if that is known.
+    fn access(&self, inst: &Inst) -> Option<Option<usize>> {
+        inst.global().filter(|g| (self.fields)(*g))?;
+        Some(key_of(inst).and_then(|key| self.threads.which(key)))
+    }
+
+    /// Which records are there if the number that the block's branch tests is not 0.
+    fn test(&self, block: &Block) -> u8 {
+        let Term::Branch {
+            cond: Val::Reg(cond),
+            ..
+        } = block.term
+        else {
+            return 0;
+        };
+        let mut there = 0;
+        for (inst, _) in &block.insts {
+            match inst {
+                Inst::ADel { .. } => there = 0,
+                Inst::AGet { dst, .. } | Inst::AHas { dst, .. } if *dst == cond => {
+                    let which = self.access(inst).flatten();
+                    there = which.map_or(0, |which| 1 << which);
+                }
+                _ if inst.dst() == Some(cond) => there = 0,
+                _ => {}
             }
-            _ => {}
+        }
+        there
+    }
+}
+
+impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
+    type Fact = Seen;
+
+    fn entry(&self) -> Seen {
+        Seen::default()
+    }
+
+    fn block(&self, id: BlockId, start: &Seen) -> Exit<Seen> {
+        let (mut end, mut anywhere) = (*start, *start);
+        for (inst, _) in &self.body.blocks[id.index()].insts {
+            if let Some(which) = self.access(inst) {
+                end.access(inst, which);
+                anywhere = anywhere.both(end);
+            }
+        }
+        Exit { end, anywhere }
+    }
+
+    fn jump(&self, id: BlockId, to: BlockId, fact: &mut Seen) {
+        if let Term::Branch { then, els, .. } = self.body.blocks[id.index()].term
+            && then == to
+            && els != to
+        {
+            fact.there |= self.tests[id.index()];
         }
     }
-    (seen, least, numbers)
 }
 
 impl Gen<'_> {

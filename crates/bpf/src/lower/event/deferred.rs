@@ -11,6 +11,7 @@
 //! What a handler compares, keeps, or measures is never left: [`modes`] finds the registers
 //! that go nowhere but into output. The read of any other fails, with the address.
 
+use spile_ir::analysis::dataflow::{self, Direction, Lattice, RegisterFacts, Step};
 use spile_ir::fmt::{ConvKind, Piece};
 use spile_ir::{BlockId, Body, Inst, Program, Reg as IrReg, StrId, Stream, Term, Ty, Val};
 
@@ -48,32 +49,31 @@ enum Mode {
     Used,
 }
 
-impl Mode {
-    fn join(self, other: Mode) -> Mode {
-        match (self, other) {
+impl Lattice for Mode {
+    fn join(&mut self, other: &Mode) -> bool {
+        let both = match (*self, *other) {
             (Mode::Unused, m) | (m, Mode::Unused) => m,
             (a, b) if a == b => a,
             _ => Mode::Used,
-        }
+        };
+        std::mem::replace(self, both) != both
     }
 }
 
 /// For each register how its text is to be written, where the controller may read it: it goes
 /// nowhere but into output, on all ways the same.
 pub(crate) fn modes(program: &Program, body: &Body) -> Vec<Option<Quote>> {
-    let mut modes = vec![Mode::Unused; body.regs.len()];
-    let mut changed = true;
-    while changed {
-        let before = modes.clone();
-        // What an instruction reads is known from what becomes of its result: most stand behind it.
-        for block in body.blocks.iter().rev() {
-            block.term.for_each_use(|v| used(v, Mode::Used, &mut modes));
-            for (inst, _) in block.insts.iter().rev() {
-                visit(program, inst, &mut modes);
-            }
-        }
-        changed = modes != before;
-    }
+    let start = vec![Mode::Unused; body.regs.len()];
+    // What an instruction reads is known from what becomes of its result.
+    let modes = dataflow::registers(
+        body,
+        Direction::Backwards,
+        start,
+        |step, modes| match step {
+            Step::Inst(inst) => visit(program, inst, modes),
+            Step::Term(term) => term.for_each_use(|v| used(v, Mode::Used, modes)),
+        },
+    );
     let mode = |m| match m {
         Mode::Printed(quote) => Some(quote),
         _ => None,
@@ -81,14 +81,14 @@ pub(crate) fn modes(program: &Program, body: &Body) -> Vec<Option<Quote>> {
     modes.into_iter().map(mode).collect()
 }
 
-fn used(v: Val, how: Mode, modes: &mut [Mode]) {
+fn used(v: Val, how: Mode, modes: &mut RegisterFacts<Mode>) {
     if let Val::Reg(r) = v {
-        modes[r.index()] = modes[r.index()].join(how);
+        modes.join(r, &how);
     }
 }
 
-fn visit(program: &Program, inst: &Inst, modes: &mut [Mode]) {
-    let of = |modes: &[Mode], r: &IrReg| modes[r.index()];
+fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<Mode>) {
+    let of = |modes: &RegisterFacts<Mode>, r: &IrReg| modes.get(*r).map_or(Mode::Used, |m| *m);
     match inst {
         Inst::Copy { dst, src } => used(*src, of(modes, dst), modes),
         Inst::Concat { dst, a, b } => {

@@ -1,0 +1,286 @@
+//! The one engine of fixpoints over a body.
+//!
+//! An analysis names what it says of a place (a fact of a [`Lattice`]), how a block changes that, and
+//! which way it flows:
+//!
+//! - [`Forward`]: what holds at a place, on every way there from the body's entry;
+//! - [`Backward`]: what matters at a place for some way on from there;
+//! - [`registers`]: what holds of a register wherever it is used, whatever the order of instructions.
+//!
+//! **The rule for catch blocks**: a block is left for its catch block *before any* of its instructions
+//! or its terminator, since each of them may be the one that fails. So what holds at the start of the
+//! catch block is what holds at *every* place in the block ([`Exit::anywhere`]), and what matters at its
+//! start matters at every place in the block, its start included.
+//!
+//! Facts only ever change in one direction, by [`Lattice::join`], so each fixpoint ends: a lattice has
+//! to be of finite height for a given body.
+
+use super::order::{backwards, reverse_post_order};
+use crate::*;
+
+/// Facts that can be joined where ways meet.
+pub trait Lattice: Clone {
+    /// Makes it what is true on both ways; tells whether that changed it.
+    fn join(&mut self, other: &Self) -> bool;
+}
+
+/// What a block leaves behind.
+#[derive(Debug, Clone)]
+pub struct Exit<F> {
+    /// What holds after its terminator's operands are read, for its jumps.
+    pub end: F,
+    /// What holds at every place in it, for its catch block.
+    pub anywhere: F,
+}
+
+/// An analysis of what holds at the starts of blocks.
+pub trait Forward {
+    /// What it says of a place.
+    type Fact: Lattice;
+    /// What holds when the body begins.
+    fn entry(&self) -> Self::Fact;
+    /// What a block makes of what holds at its start.
+    fn block(&self, id: BlockId, start: &Self::Fact) -> Exit<Self::Fact>;
+    /// What a jump from the block to `to` tells in addition, as the outcome of a test does.
+    fn jump(&self, id: BlockId, to: BlockId, fact: &mut Self::Fact) {
+        let _ = (id, to, fact);
+    }
+}
+
+/// What holds at the start of each block; `None` for those that cannot be reached.
+pub fn forward<A: Forward>(body: &Body, analysis: &A) -> Vec<Option<A::Fact>> {
+    let mut starts: Vec<Option<A::Fact>> = vec![None; body.blocks.len()];
+    let Some(first) = starts.first_mut() else {
+        return starts;
+    };
+    *first = Some(analysis.entry());
+    let order = reverse_post_order(body);
+    let mut stale = vec![true; body.blocks.len()];
+    let mut again = true;
+    while std::mem::take(&mut again) {
+        for &id in &order {
+            let Some(start) = &starts[id.index()] else {
+                continue;
+            };
+            if !std::mem::take(&mut stale[id.index()]) {
+                continue;
+            }
+            let block = &body.blocks[id.index()];
+            let Exit { end, anywhere } = analysis.block(id, start);
+            let mut flow = |to: BlockId, fact: A::Fact| {
+                let changed = match &mut starts[to.index()] {
+                    Some(known) => known.join(&fact),
+                    none => none.replace(fact).is_none(),
+                };
+                if changed {
+                    stale[to.index()] = true;
+                    again = true;
+                }
+            };
+            block.term.for_each_target(|to| {
+                let mut fact = end.clone();
+                // With one way more to the same block a jump tells nothing of which it was.
+                if block.catch != Some(to) {
+                    analysis.jump(id, to, &mut fact);
+                }
+                flow(to, fact);
+            });
+            if let Some(catch) = block.catch {
+                flow(catch, anywhere);
+            }
+        }
+    }
+    starts
+}
+
+/// An analysis of what matters for the ways on from a place.
+pub trait Backward {
+    /// What it says of a place.
+    type Fact: Lattice;
+    /// What matters where the body ends: nothing, mostly.
+    fn nothing(&self) -> Self::Fact;
+    /// Adds what matters at the start of `to`, seen from the end of the block.
+    fn jump(&self, id: BlockId, to: BlockId, start: &Self::Fact, end: &mut Self::Fact) {
+        let _ = (id, to);
+        end.join(start);
+    }
+    /// Goes back through a block, its terminator included: from what matters after it to before it.
+    fn block(&self, id: BlockId, fact: &mut Self::Fact);
+}
+
+/// What matters at the start of each block.
+pub fn backward<A: Backward>(body: &Body, analysis: &A) -> Vec<A::Fact> {
+    let mut starts = vec![analysis.nothing(); body.blocks.len()];
+    let nothing = analysis.nothing();
+    let mut fact = nothing.clone();
+    let order = backwards(body);
+    let mut again = true;
+    while std::mem::take(&mut again) {
+        for &id in &order {
+            let block = &body.blocks[id.index()];
+            fact.clone_from(&nothing);
+            block
+                .term
+                .for_each_target(|to| analysis.jump(id, to, &starts[to.index()], &mut fact));
+            if let Some(catch) = block.catch {
+                fact.join(&starts[catch.index()]);
+            }
+            analysis.block(id, &mut fact);
+            if let Some(catch) = block.catch {
+                fact.join(&starts[catch.index()]);
+            }
+            again |= starts[id.index()].join(&fact);
+        }
+    }
+    starts
+}
+
+/// Which way [`registers`] goes through the blocks: the order is of no effect but on how soon it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Facts of results follow from those of operands.
+    Forwards,
+    /// Facts of operands follow from those of results.
+    Backwards,
+}
+
+/// What is known of each register.
+#[derive(Debug, Clone)]
+pub struct RegisterFacts<F> {
+    facts: Vec<F>,
+    changed: bool,
+}
+
+impl<F: Lattice> RegisterFacts<F> {
+    /// What is known of a register; `None` of one that does not exist.
+    pub fn get(&self, r: Reg) -> Option<&F> {
+        self.facts.get(r.index())
+    }
+
+    /// Adds what an instruction says of a register.
+    pub fn join(&mut self, r: Reg, fact: &F) {
+        if let Some(known) = self.facts.get_mut(r.index()) {
+            self.changed |= known.join(fact);
+        }
+    }
+}
+
+/// An instruction or the end of a block.
+#[derive(Debug, Clone, Copy)]
+pub enum Step<'a> {
+    /// An instruction.
+    Inst(&'a Inst),
+    /// A terminator.
+    Term(&'a Term),
+}
+
+/// What holds of each register whatever the order of instructions: `visit` adds what a step says until
+/// nothing changes any more. `start`: by register, what is known before any step.
+pub fn registers<F: Lattice>(
+    body: &Body,
+    direction: Direction,
+    start: Vec<F>,
+    mut visit: impl FnMut(Step<'_>, &mut RegisterFacts<F>),
+) -> Vec<F> {
+    let mut known = RegisterFacts {
+        facts: start,
+        changed: true,
+    };
+    while std::mem::take(&mut known.changed) {
+        match direction {
+            Direction::Forwards => {
+                for block in &body.blocks {
+                    let insts = block.insts.iter();
+                    insts.for_each(|(inst, _)| visit(Step::Inst(inst), &mut known));
+                    visit(Step::Term(&block.term), &mut known);
+                }
+            }
+            Direction::Backwards => {
+                for block in body.blocks.iter().rev() {
+                    visit(Step::Term(&block.term), &mut known);
+                    let insts = block.insts.iter().rev();
+                    insts.for_each(|(inst, _)| visit(Step::Inst(inst), &mut known));
+                }
+            }
+        }
+    }
+    known.facts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Registers that were written, on every way.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    struct Written(BTreeSet<Reg>);
+
+    impl Lattice for Written {
+        fn join(&mut self, other: &Written) -> bool {
+            let before = self.0.len();
+            self.0.retain(|r| other.0.contains(r));
+            self.0.len() != before
+        }
+    }
+
+    struct Assigned<'a>(&'a Body);
+
+    impl Forward for Assigned<'_> {
+        type Fact = Written;
+
+        fn entry(&self) -> Written {
+            Written(BTreeSet::new())
+        }
+
+        fn block(&self, id: BlockId, start: &Written) -> Exit<Written> {
+            let mut end = start.clone();
+            let insts = &self.0.blocks[id.index()].insts;
+            end.0.extend(insts.iter().filter_map(|(i, _)| i.dst()));
+            Exit {
+                end,
+                anywhere: start.clone(),
+            }
+        }
+    }
+
+    fn assigned(code: &str) -> Vec<Option<Vec<u32>>> {
+        let text = format!(
+            "site @0 \"\"\nhandler \"k\" points 1 sys_enter(all) @0 \
+             {{ regs r0: long, r1: long, r2: long {code} }}\n"
+        );
+        let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let body = &program.handlers[0].body;
+        let found = forward(body, &Assigned(body)).into_iter();
+        found
+            .map(|f| f.map(|f| f.0.into_iter().map(|r| r.0).collect()))
+            .collect()
+    }
+
+    #[test]
+    fn what_holds_on_every_way() {
+        let found = assigned(
+            "b0: r0 = copy 1 branch r0, b1, b2 b1: r1 = copy 1 jump b3 b2: r2 = copy 1 r1 = copy 2 \
+             jump b3 b3: branch r0, b0, b4 b4: ret b5: ret",
+        );
+        let expected = [
+            Some(vec![]),
+            Some(vec![0]),
+            Some(vec![0]),
+            Some(vec![0, 1]),
+            Some(vec![0, 1]),
+            None,
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn to_a_catch_block_leads_a_way_from_everywhere() {
+        let found = assigned(
+            "b0: r0 = copy 1 jump b1 b1: catch b2 r1 = copy 1 r2 = load kernel u64 r0 jump b3 b2: jump b3 b3: ret",
+        );
+        assert_eq!(found[2], Some(vec![0]));
+        assert_eq!(found[3], Some(vec![0]));
+    }
+}

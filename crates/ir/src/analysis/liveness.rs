@@ -1,0 +1,199 @@
+//! Which registers hold a value that is still read, at the borders of each block.
+//!
+//! A register is live at the end of a block when some way from there reads it before writing
+//! it. What is live at the start of a block's catch block is live all through the block (the rule for
+//! catch blocks of [`dataflow`]).
+
+use super::dataflow::{self, Lattice};
+use crate::*;
+
+/// A set of registers.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RegSet(Vec<u64>);
+
+impl RegSet {
+    /// An empty set with room for `n` registers.
+    pub fn new(n: usize) -> RegSet {
+        RegSet(vec![0; n.div_ceil(64)])
+    }
+
+    /// Whether it is in the set.
+    pub fn contains(&self, r: Reg) -> bool {
+        self.0
+            .get(r.index() / 64)
+            .is_some_and(|w| w >> (r.0 % 64) & 1 != 0)
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, r: Reg) {
+        if let Some(w) = self.0.get_mut(r.index() / 64) {
+            *w |= 1 << (r.0 % 64);
+        }
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, r: Reg) {
+        if let Some(w) = self.0.get_mut(r.index() / 64) {
+            *w &= !(1 << (r.0 % 64));
+        }
+    }
+
+    /// The registers in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = Reg> + '_ {
+        self.0.iter().enumerate().flat_map(|(i, w)| {
+            let rest = |w: &u64| Some(w & (w - 1)).filter(|w| *w != 0);
+            let bits = std::iter::successors(Some(*w).filter(|w| *w != 0), rest);
+            bits.map(move |w| Reg(i as u32 * 64 + w.trailing_zeros()))
+        })
+    }
+}
+
+impl Clone for RegSet {
+    fn clone(&self) -> RegSet {
+        RegSet(self.0.clone())
+    }
+
+    fn clone_from(&mut self, from: &RegSet) {
+        self.0.clone_from(&from.0);
+    }
+}
+
+impl Lattice for RegSet {
+    /// Adds all of another.
+    fn join(&mut self, other: &RegSet) -> bool {
+        let mut new = 0;
+        for (a, b) in self.0.iter_mut().zip(&other.0) {
+            new |= b & !*a;
+            *a |= b;
+        }
+        new != 0
+    }
+}
+
+/// The live registers of a body: by block, those live at its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Liveness(Vec<RegSet>);
+
+impl Liveness {
+    /// Computes it.
+    pub fn of(body: &Body) -> Liveness {
+        let effects = body.blocks.iter().map(|block| Effect::of(body, block));
+        let analysis = Live {
+            body,
+            effects: effects.collect(),
+        };
+        Liveness(dataflow::backward(body, &analysis))
+    }
+
+    /// The registers live before a block.
+    fn start(&self, b: BlockId) -> impl Iterator<Item = &RegSet> {
+        self.0.get(b.index()).into_iter()
+    }
+
+    /// Goes back over a block's terminator: from [`Liveness::live_out`] to what is live before it.
+    pub fn step_term(&self, block: &Block, set: &mut RegSet) {
+        if let Term::IterNext { done, .. } = block.term {
+            // What it fetches is read by its body, but only the way there writes the registers.
+            block.term.for_each_dst(|r| set.remove(r));
+            self.start(done).for_each(|s| _ = set.join(s));
+        }
+        block.term.for_each_use(|v| insert(set, v));
+        self.keep_for_catch(block, set);
+    }
+
+    /// Goes back over an instruction of a block: from what is live after it to before it.
+    pub fn step(&self, block: &Block, inst: &Inst, set: &mut RegSet) {
+        if let Some(dst) = inst.dst() {
+            set.remove(dst);
+        }
+        inst.for_each_use(|v| insert(set, v));
+        self.keep_for_catch(block, set);
+    }
+
+    fn keep_for_catch(&self, block: &Block, set: &mut RegSet) {
+        let catch = block.catch.into_iter();
+        catch
+            .flat_map(|c| self.start(c))
+            .for_each(|s| _ = set.join(s));
+    }
+
+    /// The registers live before a block.
+    pub fn live_in(&self, b: BlockId) -> impl Iterator<Item = Reg> + '_ {
+        self.start(b).flat_map(RegSet::iter)
+    }
+
+    /// The set of registers live after a block of the body: in some target or in its catch block. What
+    /// an `IterNext` writes is in it when its body reads it.
+    pub fn live_out(&self, block: &Block) -> RegSet {
+        let mut found: Option<RegSet> = None;
+        for start in block.successors().flat_map(|to| self.start(to)) {
+            match &mut found {
+                Some(found) => _ = found.join(start),
+                none => *none = Some(start.clone()),
+            }
+        }
+        let empty = || RegSet(vec![0; self.0.first().map_or(0, |set| set.0.len())]);
+        found.unwrap_or_else(empty)
+    }
+}
+
+/// What a block does to what is live after it.
+struct Effect {
+    /// The registers that it reads before it writes them.
+    read: RegSet,
+    /// Those that its instructions write.
+    written: RegSet,
+}
+
+impl Effect {
+    fn of(body: &Body, block: &Block) -> Effect {
+        let mut read = RegSet::new(body.regs.len());
+        let mut written = read.clone();
+        block.term.for_each_use(|v| insert(&mut read, v));
+        for (inst, _) in block.insts.iter().rev() {
+            if let Some(dst) = inst.dst() {
+                written.insert(dst);
+                read.remove(dst);
+            }
+            inst.for_each_use(|v| insert(&mut read, v));
+        }
+        Effect { read, written }
+    }
+}
+
+struct Live<'a> {
+    body: &'a Body,
+    effects: Vec<Effect>,
+}
+
+impl dataflow::Backward for Live<'_> {
+    type Fact = RegSet;
+
+    fn nothing(&self) -> RegSet {
+        RegSet::new(self.body.regs.len())
+    }
+
+    fn jump(&self, id: BlockId, to: BlockId, start: &RegSet, end: &mut RegSet) {
+        match &self.body.blocks[id.index()].term {
+            // Only the way to the body writes the registers.
+            term @ Term::IterNext { body, done, .. } if *body == to && *done != to => {
+                let mut start = start.clone();
+                term.for_each_dst(|r| start.remove(r));
+                end.join(&start);
+            }
+            _ => _ = end.join(start),
+        }
+    }
+
+    fn block(&self, id: BlockId, fact: &mut RegSet) {
+        let Effect { read, written } = &self.effects[id.index()];
+        let words = fact.0.iter_mut().zip(read.0.iter().zip(&written.0));
+        words.for_each(|(live, (read, written))| *live = *live & !written | read);
+    }
+}
+
+fn insert(set: &mut RegSet, v: Val) {
+    if let Val::Reg(r) = v {
+        set.insert(r);
+    }
+}

@@ -1,0 +1,14 @@
+//! What passes find out about bodies before they decide: in, a [`crate::Body`] that is well formed
+//! (its blocks and registers exist); out, facts as values. Nothing here changes a body.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`order`] | the order in which passes go through blocks |
+//! | [`dataflow`] | the one engine of fixpoints: facts of places, forwards and backwards, and of registers |
+//! | [`liveness`] | which registers are still read, at the borders of each block |
+//! | [`body_facts`] | what a body contains, found by one walk |
+
+pub mod body_facts;
+pub mod dataflow;
+pub mod liveness;
+pub mod order;
