@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use spile_bpf::compile;
-use spile_bpf::layout::{Features, KernelOffsets, Options, shared};
+use spile_bpf::layout::shared;
+use spile_bpf::target::{Features, KernelOffsets, Options};
 use spile_ir::reader;
 use spile_kernel::btf::Btf;
 
@@ -165,6 +166,7 @@ fn options() -> Options {
         syscalls: [].into(),
         functions: Default::default(),
         share: None,
+        arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),
         resident: false,
     }
 }

@@ -11,8 +11,8 @@ use crate::isa::asm::{Asm, Function};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{
-    Attach, CodeAttach, Layout, Object, Options, ProgramInfo, RING, RecordShape, RecordWhat,
-    StackWords, Symbolic,
+    Attach, CodeAttach, Layout, Object, ProgramInfo, RING, RecordShape, RecordWhat, StackWords,
+    Symbolic,
 };
 use crate::lower::event::counters;
 use crate::lower::handler::entry::Known;
@@ -28,6 +28,7 @@ use crate::programs::dispatch::{self, Part};
 use crate::programs::exec_notifier;
 use crate::programs::process_tree;
 use crate::regalloc::{self, Alloc};
+use crate::target::Options;
 
 /// More handlers than this in one program are made subprograms.
 const INLINE: usize = 4;

@@ -6,7 +6,7 @@
 //!                                                             object::link (memory), object::elf (file)
 //! ```
 //!
-//! In: an optimised and verified [`spile_ir::Program`], and [`layout::Options`] that say what the kernel
+//! In: an optimised and verified [`spile_ir::Program`], and [`crate::target::Options`] that say what the kernel
 //! can do. Out: a [`layout::Object`]. Invariants: the loader and the controller know only what [`layout`]
 //! says; the two forms of an object hold the same instructions.
 //!
@@ -20,6 +20,7 @@
 //! | [`programs`] | programs of spile's own |
 //! | [`isa`] | instructions, assembler, disassembler |
 //! | [`object`] | BTF, linker, ELF writer |
+//! | [`target`] | what the compiler is told of the machine |
 //! | [`layout`] | the contract with the loader and the controller |
 mod attach;
 pub mod compile;
@@ -30,6 +31,7 @@ pub mod object;
 pub mod plan;
 pub mod programs;
 pub mod regalloc;
+pub mod target;
 
 pub use compile::{CompileError, compile, compile_planned};
 pub use object::program_type::ProgramType;

@@ -29,14 +29,15 @@ use spile_ir::{
 use crate::attach::AttachPlan;
 use crate::layout::{
     AggLayout, COPIES_MAP, FILES_MAP, GlobalLayout, HandlerInfo, KERNEL_LINES_MAP, LINE_ROWS_MAP,
-    MAX_ROWS, NAMES_MAP, Options, Place, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout,
-    counters, kernel_row, percpu, shared, symbol_row,
+    MAX_ROWS, NAMES_MAP, Place, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout, counters,
+    kernel_row, percpu, shared, symbol_row,
 };
 use crate::lower::event::unwind::COPY_BYTES;
 use crate::lower::reads_into_text;
 use crate::object::elf::{MapSpec, MapType};
 use crate::plan::iterators::{Foreach, Walk, state};
 use crate::programs::critical_section;
+use crate::target::Options;
 
 pub use arrays::{EVICT, SEQUENCE, Together, lanes};
 pub use stacks::StackRoom;

@@ -14,9 +14,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{AsRawLibbpf, MapCore, Object, ObjectBuilder};
 use spile_bpf::compile;
-use spile_bpf::layout::{Attach, CodeAttach, Features, KernelOffsets, Options, Typed};
+use spile_bpf::layout::{Attach, CodeAttach};
 use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec};
 use spile_bpf::object::link::{self, MapRef};
+use spile_bpf::target::{Features, KernelOffsets, Options, Typed};
 use spile_ir::testgen::{self, Config};
 use spile_ir::{CodePlace, CodeProbe, CodeSite, LeaveOut, Netfilter, PerfOf, Sample, Space};
 
@@ -146,6 +147,7 @@ fn options(lines: bool) -> Options {
         syscalls: [].into(),
         functions: Default::default(),
         share: None,
+        arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),
         resident: false,
     }
 }

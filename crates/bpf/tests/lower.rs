@@ -12,9 +12,9 @@ use libbpf_rs::{
 };
 use spile_bpf::compile;
 use spile_bpf::layout::Object as Compiled;
-use spile_bpf::layout::{
-    ArgDesc, Attach, Features, Flag, FlagTable, KernelOffsets, Options, Preemption, RecordWhat,
-    Session, SyscallDesc, shared,
+use spile_bpf::layout::{Attach, RecordWhat, shared};
+use spile_bpf::target::{
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, Preemption, Session, SyscallDesc,
 };
 use spile_ir::interp::Value;
 use spile_ir::{Program, Ty, reader};
@@ -66,6 +66,7 @@ fn options() -> Options {
         syscalls: [].into(),
         functions: Default::default(),
         share: None,
+        arch: spile_ir::Arch::default(),
         resident: false,
     }
 }

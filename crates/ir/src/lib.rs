@@ -9,6 +9,7 @@
 //! | [`interp`] | the reference interpreter, and globals in ordinary memory |
 //! | [`text`], [`reader`] | the text form |
 //! | [`regex`] | regular expressions as tables |
+//! | [`arch`] | processors that programs are for |
 //! | [`marks`] | where texts go that only the controller can make |
 //! | [`analysis`] | what passes find out about bodies: orders of blocks, fixpoints, liveness, contents |
 //! | [`opt`] | the optimiser |
@@ -17,6 +18,7 @@
 //! | [`visit`], [`eval`] | what instructions read, write and compute |
 //! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
 pub mod analysis;
+pub mod arch;
 pub mod eval;
 pub mod event;
 pub mod fmt;
@@ -37,6 +39,7 @@ pub mod verify;
 pub mod visit;
 
 pub use analysis::body_facts::{BodyFacts, ProgramFacts};
+pub use arch::Arch;
 pub use event::*;
 pub use intrinsics::Intrinsic;
 pub use program::*;

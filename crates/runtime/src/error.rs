@@ -33,7 +33,7 @@ pub enum Error {
     /// The machine does not have this perf event, which the processor would count.
     NoCounter(String),
     /// The process of `-x` is not there.
-    NoProcess(i32, io::Error),
+    NoProcess(u32, io::Error),
     /// The command of `-c` could not be started.
     Command(String, io::Error),
     /// The output file could not be opened.

@@ -37,4 +37,4 @@ pub mod text;
 pub use attach::staleness::FileState;
 pub use error::Error;
 pub use session::account::Account;
-pub use session::{Options, Outcome, Outside, Session, Target};
+pub use session::{Options, Outcome, Outside, Session, TargetProcess};

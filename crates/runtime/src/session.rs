@@ -53,7 +53,7 @@ use crate::machine::clock;
 use crate::machine::pid_namespace::Numbers;
 use crate::session::account::Account;
 use crate::session::events::{Events, Signal, Signals, Source, Timer};
-pub use crate::session::options::{Armed, Compile, Options, Outside, Target};
+pub use crate::session::options::{Armed, Compile, Options, Outside, TargetProcess};
 use crate::session::prepare::{files, follow, user_files};
 use crate::session::report::{CycleClock, Hits};
 use crate::shared::init;
@@ -171,8 +171,8 @@ impl Session {
         if let Some((l, state, attached)) = started {
             probed.unchanged()?;
             let (l, state) = loaded.insert((l, state));
-            if let (Some(at), Target::Pid(pid)) = (tree, &options.target) {
-                process_tree::mark_descendants(state, at, pid.unsigned_abs());
+            if let (Some(at), TargetProcess::Pid(pid)) = (tree, &options.target) {
+                process_tree::mark_descendants(state, at, *pid);
             }
             // No handler runs yet.
             if let Some(object) = object {

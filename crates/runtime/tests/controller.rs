@@ -13,7 +13,7 @@ use spile_ir::{
     Intrinsic, Program, Reg, Site, SiteId, Stream, Term, Ty, Val,
 };
 use spile_runtime::io::output;
-use spile_runtime::{Options, Outcome, Session, Target};
+use spile_runtime::{Options, Outcome, Session, TargetProcess};
 
 /// `%d\n`
 const NUMBER: FormatId = FormatId(0);
@@ -236,7 +236,7 @@ fn commands_end_the_session_with_their_status() {
         ("/no/such", 1),
     ] {
         let options = Options {
-            target: Target::Command(command.into()),
+            target: TargetProcess::Command(command.into()),
             ..options()
         };
         let handlers = vec![handler(
@@ -259,7 +259,7 @@ fn commands_end_the_session_with_their_status() {
 #[test]
 fn missing_processes_are_refused() {
     let options = Options {
-        target: Target::Pid(i32::MAX),
+        target: TargetProcess::Pid(i32::MAX as u32),
         ..options()
     };
     let error = Session::new(program(vec![]), None, options).err().unwrap();

@@ -8,10 +8,10 @@ spile_testing::main!();
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spile_bpf::layout::{Features, Interrupts, KernelOffsets, Options as Machine};
+use spile_bpf::target::{Features, Interrupts, KernelOffsets, Options as Machine};
 use spile_ir::Program;
 use spile_runtime::io::output;
-use spile_runtime::{Error, Options, Outcome, Session, Target};
+use spile_runtime::{Error, Options, Outcome, Session, TargetProcess};
 
 /// A call without effect that hardly anything makes: what others skip is counted too.
 const NR: i64 = libc::SYS_sched_get_priority_min;
@@ -35,6 +35,7 @@ fn machine() -> Machine {
         syscalls: [].into(),
         functions: Default::default(),
         share: None,
+        arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),
         resident: false,
     }
 }
@@ -80,7 +81,7 @@ fn run_on(
         *slot.lock().unwrap() = Some(std::thread::spawn(all));
     };
     let options = Options {
-        target: Target::Pid(std::process::id() as i32),
+        target: TargetProcess::Pid(std::process::id()),
         output: output::Target::Memory,
         timeout: Some(Duration::from_secs(300)),
         armed: Some(Box::new(armed)),

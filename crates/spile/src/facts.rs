@@ -14,6 +14,7 @@ use spile_kernel::functions;
 use spile_kernel::symbols::Symbols;
 use spile_kernel::syscalls::{self, Abi, ArgKind};
 use spile_kernel::tracepoints::{self, Tracefs};
+use spile_runtime::TargetProcess;
 use spile_sema::facts::{
     CType, CTypeId, CodeQuery, DataPlace, Facts, FileIdentity, FoundModule, FoundPlace, KernelVar,
     Member, Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg, Variable,
@@ -72,7 +73,7 @@ impl KernelFacts {
             tracefs: OnceLock::new(),
             asked: AtomicUsize::new(0),
             systems: OnceLock::new(),
-            programs: user::Programs::new(user::Target::None, None),
+            programs: user::Programs::new(TargetProcess::None, None),
         }
     }
 
@@ -81,7 +82,7 @@ impl KernelFacts {
     /// `unsafe_returns`: returns are left to the kernel whatever comes of it.
     pub fn with_target(
         mut self,
-        target: user::Target,
+        target: TargetProcess,
         seen_by: Option<u32>,
         unsafe_returns: bool,
     ) -> KernelFacts {

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-use spile_bpf::layout::{
+use spile_bpf::target::{
     ArgDesc, Features, Flag, FlagTable, Interrupts, KernelOffsets, PageOffsets, Preemption,
     Session, SyscallDesc, Typed, UnwindOffsets,
 };
-use spile_ir::{CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
+use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Feature, helper};
@@ -110,9 +110,14 @@ pub fn offsets(btf: &Btf, program: &Program) -> KernelOffsets {
     }
 }
 
+/// The processor of this machine.
+pub fn arch() -> Arch {
+    Arch::named(std::env::consts::ARCH).unwrap_or_default()
+}
+
 /// How stacks of programs are walked, on processors where it is known.
 fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
-    if !cfg!(target_arch = "x86_64") {
+    if arch() != Arch::X86_64 {
         return None;
     }
     let at = |of, path: &[&str]| offset(btf, of, path);
@@ -156,7 +161,7 @@ fn replaced_returns(btf: &Btf) -> Option<[u32; 5]> {
 /// How the page of a file is found, on processors where it is known.
 fn page_offsets(btf: &Btf) -> Option<PageOffsets> {
     let find = Feature::Helper(prog_type::RAW_TRACEPOINT, helper::FIND_VMA);
-    if !cfg!(target_arch = "x86_64") || !since(5, 17, find) {
+    if arch() != Arch::X86_64 || !since(5, 17, find) {
         return None;
     }
     let vma = |name| offset(btf, "vm_area_struct", &[name]);

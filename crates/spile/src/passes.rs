@@ -12,6 +12,7 @@ use spile_ir::{Bytes, Program};
 use spile_kernel::btf::{Btf, VMLINUX};
 use spile_kernel::process::IdRange;
 use spile_kernel::{machine as host, names, process, resources};
+use spile_runtime::TargetProcess;
 use spile_runtime::io::child::Watched;
 use spile_runtime::io::output;
 use spile_runtime::load::map_prealloc::Tables;
@@ -27,8 +28,8 @@ use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
 use crate::cli::Cli;
+use crate::facts::KernelFacts;
 use crate::facts::kernel_debug::Kernel;
-use crate::facts::{KernelFacts, user};
 use crate::report::{Failure, Stopwatch, fail, say, tell, tell_lines, tell_raw};
 use crate::{list, machine, tapset};
 
@@ -252,12 +253,15 @@ pub fn through(
 }
 
 /// What `process` without a name means.
-fn target(cli: &Cli) -> user::Target {
-    match (&cli.command, cli.pid) {
-        (Some(command), _) => user::Target::Command(command.clone()),
-        (None, Some(pid)) => user::Target::Pid(pid),
-        (None, None) => user::Target::None,
-    }
+fn target(cli: &Cli) -> Result<TargetProcess, Failure> {
+    Ok(match (&cli.command, cli.pid) {
+        (Some(command), _) => TargetProcess::Command(command.clone()),
+        (None, Some(pid)) if i32::try_from(pid).is_err() => {
+            return Err(fail(format_args!("-x {pid}: no such process")));
+        }
+        (None, Some(pid)) => TargetProcess::Pid(pid),
+        (None, None) => TargetProcess::None,
+    })
 }
 
 /// Reads a script; one that is too long is refused.
@@ -419,7 +423,7 @@ fn parse(cli: &Cli, script: Option<Script>, part: Option<&Words>) -> Result<Fron
         diags,
         library,
         facts: KernelFacts::new(&release)
-            .with_target(target(cli), cli.target_namespaces, cli.unsafe_returns)
+            .with_target(target(cli)?, cli.target_namespaces, cli.unsafe_returns)
             .with_kernel(kernel)
             .map_err(fail)?,
         pretty,
@@ -637,13 +641,14 @@ pub fn kernel_types() -> Result<&'static Btf, Failure> {
 }
 
 /// What the compiler is told of the machine; nothing where no handler runs in the kernel.
-fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::layout::Options>, Failure> {
+fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::target::Options>, Failure> {
     let in_kernel = program.handlers.iter().any(|h| h.event.in_kernel());
     if !in_kernel && !program.follows_target() {
         return Ok(None);
     }
     let btf = kernel_types()?;
-    Ok(Some(spile_bpf::layout::Options {
+    Ok(Some(spile_bpf::target::Options {
+        arch: machine::arch(),
         cpus: machine::cpus(),
         ring_bytes: ring_bytes(cli),
         timing: cli.timing,
@@ -704,17 +709,10 @@ fn session_name(cli: &Cli) -> String {
 fn execute(
     cli: &Cli,
     program: Program,
-    object: Option<(Object, spile_bpf::layout::Options)>,
+    object: Option<(Object, spile_bpf::target::Options)>,
     looked_at: Vec<(std::path::PathBuf, spile_runtime::FileState)>,
     change: impl FnOnce(&mut session::Options),
 ) -> Result<session::Outcome, Failure> {
-    let target = match (&cli.command, cli.pid) {
-        (Some(command), _) => session::Target::Command(command.clone()),
-        (None, Some(pid)) => session::Target::Pid(
-            i32::try_from(pid).map_err(|_| fail(format_args!("-x {pid}: no such process")))?,
-        ),
-        (None, None) => session::Target::None,
-    };
     let timeout = match cli.timeout {
         None => None,
         Some(secs) => Some(
@@ -724,7 +722,7 @@ fn execute(
     let verbose = cli.verbose > 0;
     let (object, machine) = object.unzip();
     let machine = machine.map(Rc::new);
-    let otherwise = |change: fn(&mut spile_bpf::layout::Options)| {
+    let otherwise = |change: fn(&mut spile_bpf::target::Options)| {
         let machine = machine.clone()?;
         let again = move |program: &Program| {
             let mut machine = (*machine).clone();
@@ -734,7 +732,7 @@ fn execute(
         Some(Box::new(again) as session::Compile)
     };
     let mut options = session::Options {
-        target,
+        target: target(cli)?,
         output: match &cli.output {
             Some(file) => output::Target::File(file.clone()),
             None => output::Target::Stdout,

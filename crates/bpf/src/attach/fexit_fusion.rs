@@ -18,7 +18,8 @@ use spile_ir::{
 };
 
 use super::kind;
-use crate::layout::{CodeAttach, Options};
+use crate::layout::CodeAttach;
+use crate::target::Options;
 
 /// The program with such handlers rewritten, and the ones at entries that nobody needs then.
 pub(crate) fn rewrite<'p>(
@@ -225,7 +226,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{Features, KernelOffsets, Typed};
+    use crate::target::{Features, KernelOffsets, Typed};
 
     const SCRIPT: &str = r#"
 limits maxaction=1000 maxaction_interruptible=10000 maxstringlen=511 maxmapentries=2048 maxerrors=0 maxskipped=100 maxnesting=2 maxtrylock=100 maxbacktrace=20
@@ -281,6 +282,7 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
             syscalls: [].into(),
             functions: [("f".to_owned(), typed)].into(),
             share: None,
+            arch: spile_ir::Arch::default(),
             resident: false,
         };
         let (program, idle) = rewrite(&program, &options);

@@ -4,7 +4,8 @@
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, Program, Space, Val};
 
-use crate::layout::{CodeAttach, Options, Typed};
+use crate::layout::CodeAttach;
+use crate::target::{Options, Typed};
 
 /// The best kind for these places that the kernel has.
 pub(crate) fn choose(probe: &CodeProbe, body: &Body, options: &Options) -> CodeAttach {
@@ -69,7 +70,7 @@ fn serves(function: Typed, ret: bool, f: I, args: &[Val]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{Features, KernelOffsets};
+    use crate::target::{Features, KernelOffsets};
     use spile_ir::{Block, SiteId, Term};
 
     fn options(functions: &[(&str, Typed)]) -> Options {
@@ -87,6 +88,7 @@ mod tests {
             syscalls: [].into(),
             functions: functions.iter().map(named).collect(),
             share: None,
+            arch: spile_ir::Arch::default(),
             resident: false,
         }
     }

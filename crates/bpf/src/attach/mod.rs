@@ -13,7 +13,8 @@
 
 use spile_ir::{CodeProbe, Event, HandlerId, Program, Space};
 
-use crate::layout::{Attach, CodeAttach, Options, Session};
+use crate::layout::{Attach, CodeAttach};
+use crate::target::{Options, Session};
 
 pub(crate) mod dedup;
 pub(crate) mod fexit_fusion;

@@ -3,6 +3,21 @@
 //! Source of facts: `__BPF_FUNC_MAPPER` and the helper descriptions in `include/uapi/linux/bpf.h`
 //! (Linux 6.2 and later; the list has been closed since, new functions are kfuncs).
 
+/// Results of helpers, as code compares them: as 32 bits, because the kernel's functions behind map
+/// operations, which compiled programs call directly, return an int before 6.4, and the upper half of r0
+/// is zero then.
+pub(crate) mod errno {
+    /// No such thing: of a process's memory, no mapping there.
+    pub(crate) const ENOENT: i32 = -2;
+    /// No room in the map.
+    pub(crate) const E2BIG: i32 = -7;
+    /// Somebody else was first.
+    pub(crate) const EEXIST: i32 = -17;
+}
+
+/// `BPF_NOEXIST`, a flag of updates: only where the key is not in the map.
+pub(crate) const NOEXIST: i32 = 1;
+
 /// What a helper leaves in r0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returns {

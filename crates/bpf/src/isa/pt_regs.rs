@@ -4,6 +4,8 @@
 //! numbers for x86-64 and its calling convention; `arch/arm64/include/uapi/asm/ptrace.h` and the
 //! procedure call standard for aarch64.
 
+use spile_ir::Arch;
+
 /// Where one architecture has its registers.
 #[derive(Debug)]
 pub struct Registers {
@@ -46,8 +48,8 @@ static X86_64: Registers = Registers {
     more: &[(49, 144), (51, 136), (52, 160), (63, 120)],
     args: &[5, 4, 1, 2, 8, 9],
     ret: 0,
-    pc: 16,
-    sp: 7,
+    pc: Arch::X86_64.program_counter(),
+    sp: Arch::X86_64.stack_pointer(),
 };
 
 /// aarch64: x0 to x30, the stack pointer, the program counter.
@@ -64,17 +66,16 @@ static AARCH64: Registers = Registers {
     more: &[],
     args: &[0, 1, 2, 3, 4, 5, 6, 7],
     ret: 0,
-    pc: 32,
-    sp: 31,
+    pc: Arch::Aarch64.program_counter(),
+    sp: Arch::Aarch64.stack_pointer(),
 };
 
 impl Registers {
-    /// Those of the machine that this is compiled for, which is the one that programs are for.
-    pub fn host() -> &'static Registers {
-        if cfg!(target_arch = "aarch64") {
-            &AARCH64
-        } else {
-            &X86_64
+    /// Those of a processor.
+    pub fn of(arch: Arch) -> &'static Registers {
+        match arch {
+            Arch::Aarch64 => &AARCH64,
+            Arch::X86_64 => &X86_64,
         }
     }
 

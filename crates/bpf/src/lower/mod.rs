@@ -50,9 +50,10 @@ pub(crate) use crate::lower::text::output::piece_size as output_piece;
 use crate::isa::asm::{Asm, Label, Section, SourceLine};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Reg, Size, Src};
-use crate::layout::{ErrorKind, Options};
+use crate::layout::ErrorKind;
 use crate::plan::Plan;
 use crate::regalloc::{Alloc, Home};
+use crate::target::Options;
 
 /// Why an instruction cannot be compiled.
 pub(crate) type Res<T = ()> = Result<T, String>;

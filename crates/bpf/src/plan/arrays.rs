@@ -5,10 +5,9 @@ use spile_ir::storage::{Storage, beside};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
 use super::{Bump, MMAPABLE, element};
-use crate::layout::{
-    Beside, Field, Front, GlobalLayout, Large, Options, PerCpuArray, Place, ValueLayout,
-};
+use crate::layout::{Beside, Field, Front, GlobalLayout, Large, PerCpuArray, Place, ValueLayout};
 use crate::object::elf::{MapSpec, MapType};
+use crate::target::Options;
 
 /// `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;

@@ -22,12 +22,11 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::critical::{Copied, Critical, ENTRY, Guarded, Known, PROGRAM, answer, asked};
-use crate::layout::{
-    Attach, GlobalLayout, Interrupts, Options, Place, ProgramInfo, ValueLayout, percpu,
-};
+use crate::layout::{Attach, GlobalLayout, Place, ProgramInfo, ValueLayout, percpu};
 use crate::lower::handler::entry::HELD;
 use crate::object::elf::{MapSpec, MapType, ProgramSpec};
 use crate::plan::{Bump, MMAPABLE, Plan, SEQUENCE};
+use crate::target::{Interrupts, Options};
 
 /// The busy word of a processor in the section. (Handlers write their number plus one.)
 pub(crate) const BUSY: i32 = -1;

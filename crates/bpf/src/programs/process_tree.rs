@@ -9,8 +9,9 @@ use crate::isa::asm::{Asm, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
-use crate::layout::{Attach, KernelOffsets, ProgramInfo};
+use crate::layout::{Attach, ProgramInfo};
 use crate::object::elf::ProgramSpec;
+use crate::target::KernelOffsets;
 
 /// A bit for each number that a process can have (`PID_MAX_LIMIT` of 64-bit kernels).
 pub const TREE_BYTES: u32 = (4 << 20) / 8;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use spile_bpf::layout::{Options, Place};
+use spile_bpf::layout::Place;
+use spile_bpf::target::Options;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
 use spile_ir::{Program, reader};

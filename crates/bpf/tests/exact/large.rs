@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use spile_bpf::layout::{Features, Large, Options, PerCpuArray, Place};
+use spile_bpf::layout::{Large, PerCpuArray, Place};
+use spile_bpf::target::{Features, Options};
 use spile_ir::interp::Cell;
 use spile_ir::reader;
 use spile_runtime::shared::maps::{KernelMap, Table};

@@ -1,9 +1,10 @@
 //! Where things are: nothing overlaps, everything is aligned and inside; registers that are
 //! alive together never share a home.
 
-use spile_bpf::layout::{Options, PerCpuArray, Place, counters, percpu, shared};
+use spile_bpf::layout::{PerCpuArray, Place, counters, percpu, shared};
 use spile_bpf::plan::{Needs, Plan, agg_layout};
 use spile_bpf::regalloc::{self, Alloc, Home};
+use spile_bpf::target::Options;
 use spile_ir::analysis::liveness::Liveness;
 use spile_ir::storage::Storage;
 use spile_ir::*;

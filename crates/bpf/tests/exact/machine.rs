@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use rustix::thread::CpuSet;
 use spile_bpf::layout::{
-    ErrorKind, Features, HandlerInfo, KernelOffsets, Object, Options, PerCpuArray, Place,
-    RecordWhat, counters, percpu, shared,
+    ErrorKind, HandlerInfo, Object, PerCpuArray, Place, RecordWhat, counters, percpu, shared,
 };
+use spile_bpf::target::{Features, KernelOffsets, Options};
 use spile_ir::interp::{Cell, Value};
 use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, StatsSpec};
 use spile_kernel::bpf::{Ring, test_run};
@@ -69,6 +69,7 @@ pub fn options() -> Options {
         syscalls: [].into(),
         functions: Default::default(),
         share: None,
+        arch: spile_ir::Arch::named(std::env::consts::ARCH).expect("a known processor"),
         resident: false,
     }
 }

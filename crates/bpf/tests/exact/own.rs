@@ -1,6 +1,7 @@
 //! Hits in the threads of a controller that holds locks.
 
-use spile_bpf::layout::{Features, Options, percpu};
+use spile_bpf::layout::percpu;
+use spile_bpf::target::{Features, Options};
 use spile_ir::reader;
 use spile_runtime::shared::state::State;
 use std::sync::atomic::Ordering;

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use spile_bpf::layout::Options;
+use spile_bpf::target::Options;
 use spile_ir::storage::Storage;
 use spile_ir::testgen::{self, Config};
 use spile_ir::{GlobalKind, Inst, Program, Term, opt, reader, verify};

@@ -17,7 +17,7 @@ use crate::machine::clock;
 use crate::machine::kernel_memory::KernelMemory;
 
 /// Bytes of a page, on all processors where kernel handlers look pages up.
-const PAGE: usize = 4096;
+const PAGE: usize = spile_bpf::layout::PAGE as usize;
 /// What the kernel's mapping of memory is aligned to.
 const ALIGN: u64 = 1 << 30;
 /// So many times [`ALIGN`] of memory are looked through: 4 TB.

@@ -13,14 +13,14 @@ use crate::io::child::Watched;
 use crate::io::output;
 use crate::load::map_prealloc::Tables;
 
-/// What `target()` is.
+/// The process that a session is about, which `target()` and `process` without a name mean.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Target {
-    /// Nothing: 0.
+pub enum TargetProcess {
+    /// None: `target()` is 0.
     #[default]
     None,
     /// `-x`: a process that runs.
-    Pid(i32),
+    Pid(u32),
     /// `-c`: a command that is started once the probes are armed; the session ends with it.
     Command(String),
 }
@@ -29,7 +29,7 @@ pub enum Target {
 #[derive(Default)]
 pub struct Options {
     /// `-x` or `-c`.
-    pub target: Target,
+    pub target: TargetProcess,
     /// The session ends with the process of `-x`, too.
     pub ends_with_process: bool,
     /// Errors of handlers are counted and not printed, and no reason for another exit status than 0.

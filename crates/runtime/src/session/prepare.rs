@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::io::child::Watched;
 use crate::io::procfs::Spec;
 use crate::load::Loaded;
-use crate::session::{Options, Target};
+use crate::session::{Options, TargetProcess};
 use crate::shared::state::State;
 use crate::text::user_files::UserFiles;
 use crate::text::user_files::names::NameTables;
@@ -53,19 +53,19 @@ fn mode(file: &Procfs) -> u16 {
 /// Finds the process that the session follows, or starts it where that is a command that is not held
 /// already; if `traced`, a command stops when it is its program.
 pub fn follow(
-    target: &Target,
+    target: &TargetProcess,
     held: Option<Watched>,
     traced: bool,
 ) -> Result<Option<Watched>, Error> {
-    if let (Target::Command(_), Some(held)) = (target, held) {
+    if let (TargetProcess::Command(_), Some(held)) = (target, held) {
         return Ok(Some(held.traced(traced)));
     }
     match target {
-        Target::None => Ok(None),
-        Target::Pid(pid) => Watched::follow(*pid)
+        TargetProcess::None => Ok(None),
+        TargetProcess::Pid(pid) => Watched::follow(i32::try_from(*pid).unwrap_or(0))
             .map(Some)
             .map_err(|e| Error::NoProcess(*pid, e)),
-        Target::Command(command) => Watched::start(command)
+        TargetProcess::Command(command) => Watched::start(command)
             .map(|started| Some(started.traced(traced)))
             .map_err(|e| Error::Command(command.clone(), e)),
     }
@@ -111,9 +111,11 @@ pub fn user_files(
         }
     }
     match &options.target {
-        Target::Pid(pid) => paths.extend(crate::text::user_files::mapped(*pid)),
-        Target::Command(command) => paths.extend(crate::text::user_files::programs_of(command)),
-        Target::None => {}
+        TargetProcess::Pid(pid) => paths.extend(crate::text::user_files::mapped(*pid)),
+        TargetProcess::Command(command) => {
+            paths.extend(crate::text::user_files::programs_of(command))
+        }
+        TargetProcess::None => {}
     }
     paths.sort();
     paths.dedup();

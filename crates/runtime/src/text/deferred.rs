@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::FileExt;
 
-use spile_bpf::layout::{Quote, SUBSTITUTE_SHIFT};
+use spile_bpf::layout::{self, Quote, SUBSTITUTE_SHIFT};
 use spile_ir::Bytes;
 use spile_kernel::btf::Btf;
 
@@ -229,7 +229,7 @@ fn why(e: &std::io::Error) -> &'static str {
 
 /// Reads up to a NUL, page by page: behind it there may be nothing.
 fn read_string(memory: &File, addr: u64, room: usize) -> Result<Vec<u8>, &'static str> {
-    const PAGE: u64 = 4096;
+    const PAGE: u64 = layout::PAGE as u64;
     let mut text = Vec::new();
     while text.len() < room {
         let at = addr.wrapping_add(text.len() as u64);

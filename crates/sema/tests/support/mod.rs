@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use spile_bpf::layout::{Features, KernelOffsets, Options as BpfOptions};
+use spile_bpf::target::{Features, KernelOffsets, Options as BpfOptions};
 use spile_ir::{Event, NrSet};
 use spile_sema::analyse::{Analysis, Inputs, Options, analyse_bodies};
 use spile_sema::ctype::CTy;
@@ -195,6 +195,7 @@ pub fn bpf_options() -> BpfOptions {
         ring_bytes: 1 << 20,
         timing: false,
         share: None,
+        arch: spile_ir::Arch::default(),
         resident: false,
         offsets: KernelOffsets {
             task_numbers: Vec::new(),
@@ -219,7 +220,7 @@ pub fn bpf_options() -> BpfOptions {
             signal_session: Some(368),
             pid_nr: Some(96),
             pages: None,
-            unwind: Some(spile_bpf::layout::UnwindOffsets {
+            unwind: Some(spile_bpf::target::UnwindOffsets {
                 task_mm: 8,
                 task_tgid: 16,
                 mm_root: 24,

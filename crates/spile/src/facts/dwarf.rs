@@ -18,6 +18,8 @@ use spile_sema::facts::{
     Variable,
 };
 
+use crate::machine;
+
 use super::convention::{Arguments, FLOATING, first_seen, structure};
 use super::home::Home;
 
@@ -25,8 +27,6 @@ use super::home::Home;
 const OWN_BITS: u32 = 24;
 /// Most files whose types have numbers; above are the kernel's modules.
 const MAX_FILES: usize = 127;
-/// DWARF number of the program counter on x86-64.
-const PC: u16 = 16;
 /// Most places of statements that one point of a script may mean.
 const MAX_ANY_LINE: u32 = 100_000;
 
@@ -489,11 +489,11 @@ impl Asked<'_> {
         let bias = match at {
             _ if !moves => vec![LocOp::Const(0)],
             Some(at) => vec![
-                LocOp::Reg(PC),
+                LocOp::Reg(machine::arch().program_counter()),
                 LocOp::Const(at as i64),
                 LocOp::Bin(BinOp::Sub),
             ],
-            None => vec![LocOp::Bias(PC)],
+            None => vec![LocOp::Bias(machine::arch().program_counter())],
         };
         let ty = dwarf.ctype(v.ty);
         let absent = |why: &str| Loc::Absent(why.into());

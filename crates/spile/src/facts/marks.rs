@@ -7,17 +7,17 @@ use spile_glob as glob;
 use spile_ir::{BinOp, CodePlace};
 use spile_sema::facts::{FoundPlace, LONG, Loc, LocOp, VarKind, Variable};
 
+use crate::machine;
+
 /// Set in the number of a place that is a marker; the rest is its index among the markers of
 /// the file. Addresses of programs have it clear.
 pub const MARK: u64 = 1 << 63;
 
 /// DWARF's number of the program counter, as location programs have it; the last register that
 /// is kept.
-const PC: u16 = if cfg!(target_arch = "aarch64") {
-    32
-} else {
-    16
-};
+fn pc() -> u16 {
+    machine::arch().program_counter()
+}
 
 /// Markers whose provider and name match. `-` in a name stands for `__`, as with SystemTap.
 pub fn places(
@@ -80,7 +80,7 @@ fn location(operand: &Operand, site: u64) -> Loc {
     // The distance from the site is the same wherever the file is loaded.
     let loaded = |address: u64| {
         let away = address.wrapping_sub(site).cast_signed();
-        vec![LocOp::Reg(PC), LocOp::Const(away), LocOp::Bin(BinOp::Add)]
+        vec![LocOp::Reg(pc()), LocOp::Const(away), LocOp::Bin(BinOp::Add)]
     };
     let load = LocOp::Load {
         size: operand.size,
@@ -88,7 +88,7 @@ fn location(operand: &Operand, site: u64) -> Loc {
     };
     let mut ops = match &operand.place {
         Place::Constant(value) => return Loc::Value(vec![LocOp::Const(cut(*value, operand))]),
-        Place::Register { number, .. } if *number > PC => {
+        Place::Register { number, .. } if *number > pc() => {
             return Loc::Absent("it is in a register that is not kept".into());
         }
         Place::Register { number, shift } => {
@@ -224,7 +224,7 @@ mod tests {
             load,
         ];
         assert_eq!(value(4, false, indexed), sum);
-        let global = [Reg(PC), Const(0x234), Bin(BinOp::Add), load];
+        let global = [Reg(pc()), Const(0x234), Bin(BinOp::Add), load];
         assert_eq!(value(4, false, Place::Linked(0x1234)), global);
     }
 

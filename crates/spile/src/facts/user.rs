@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use spile_debuginfo::{Binding, Module as File, Search, Symbol, SymbolKind, Symbols, demangle};
 use spile_glob as glob;
 use spile_ir::CodePlace;
-use spile_runtime::FileState;
+use spile_runtime::{FileState, TargetProcess};
 use spile_sema::facts::{
     CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Module, ModuleQuery, Variable,
 };
@@ -18,24 +18,12 @@ use super::marks;
 use super::paths;
 use super::returns::{Returns, User};
 
-/// What `process` without a name means.
-#[derive(Debug, Clone, Default)]
-pub enum Target {
-    /// Nothing.
-    #[default]
-    None,
-    /// The program of this command (`-c`).
-    Command(String),
-    /// This process (`-x`).
-    Pid(u32),
-}
-
 /// A file, and what it was when it was opened.
 type Opened = (Arc<File>, Option<FileState>);
 
 /// Files with code.
 pub struct Programs {
-    target: Target,
+    target: TargetProcess,
     /// What `/` of paths is, if not our own.
     root: Option<PathBuf>,
     search: Search,
@@ -48,7 +36,7 @@ pub struct Programs {
 
 impl Programs {
     /// For a run with that target, and with paths as that process sees them.
-    pub fn new(target: Target, seen_by: Option<u32>) -> Programs {
+    pub fn new(target: TargetProcess, seen_by: Option<u32>) -> Programs {
         Programs {
             target,
             root: seen_by.map(|pid| PathBuf::from(format!("/proc/{pid}/root"))),
@@ -61,7 +49,7 @@ impl Programs {
 
     /// As [`spile_sema::facts::Facts::has_target`].
     pub fn has_target(&self) -> bool {
-        !matches!(self.target, Target::None)
+        !matches!(self.target, TargetProcess::None)
     }
 
     /// Files that were looked at, as they were then.
@@ -102,7 +90,7 @@ impl Programs {
                 let program = PathBuf::from(&**program);
                 self.returns.runs_in(path, User::Program(program));
             }
-            if let Target::Command(command) = &self.target
+            if let TargetProcess::Command(command) = &self.target
                 && let Some(program) = command.split_whitespace().next()
                 && let Ok(programs) = paths::named(program, self.root.as_deref())
             {
@@ -123,7 +111,7 @@ impl Programs {
             let found = paths::named(name, self.root.as_deref())?;
             // With -x everything is about one process.
             let pid = match self.target {
-                Target::Pid(pid) => Some(pid),
+                TargetProcess::Pid(pid) => Some(pid),
                 _ => None,
             };
             Ok(found.iter().map(|p| of(p, pid)).collect())
@@ -132,9 +120,13 @@ impl Programs {
             ModuleQuery::Path(name) => named(name),
             ModuleQuery::Pid(pid) => Ok(vec![of(&paths::of_process(*pid)?, Some(*pid))]),
             ModuleQuery::Target => match &self.target {
-                Target::None => Err("`process` without a name is the one of -c or -x".into()),
-                Target::Pid(pid) => Ok(vec![of(&paths::of_process(*pid)?, Some(*pid))]),
-                Target::Command(command) => named(command.split_whitespace().next().unwrap_or("")),
+                TargetProcess::None => {
+                    Err("`process` without a name is the one of -c or -x".into())
+                }
+                TargetProcess::Pid(pid) => Ok(vec![of(&paths::of_process(*pid)?, Some(*pid))]),
+                TargetProcess::Command(command) => {
+                    named(command.split_whitespace().next().unwrap_or(""))
+                }
             },
             ModuleQuery::Library {
                 of: Module::File(path),
@@ -358,7 +350,7 @@ mod tests {
 
     #[test]
     fn functions_of_this_program() {
-        let programs = Programs::new(Target::Pid(std::process::id()), None);
+        let programs = Programs::new(TargetProcess::Pid(std::process::id()), None);
         let found = programs.modules(&ModuleQuery::Target).expect("this");
         let Module::File(path) = &found[0].module else {
             panic!("{found:?}");

@@ -8,6 +8,7 @@ pub mod system;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use spile_runtime::TargetProcess;
 use spile_runtime::io::output;
 use spile_runtime::{Outcome, Outside, session};
 
@@ -27,18 +28,6 @@ pub fn script(name: &str) -> Option<&'static str> {
     Some(file?.1)
 }
 
-/// Whose handlers run, and until when.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Target {
-    /// Everybody's, until the session is ended.
-    #[default]
-    All,
-    /// `target()` is this process, with which the session ends.
-    Pid(u32),
-    /// `target()` is this command, which is started and with which the session ends.
-    Command(String),
-}
-
 /// A run of a tool's script.
 #[derive(Default)]
 pub struct Run {
@@ -54,8 +43,8 @@ pub struct Run {
     pub resident: bool,
     /// Limits, as of `-D`.
     pub limits: Vec<String>,
-    /// The target.
-    pub target: Target,
+    /// Whose handlers run: everybody's until the session is ended, or those of a process, with which it ends.
+    pub target: TargetProcess,
     /// The session ends after this.
     pub timeout: Option<Duration>,
     /// What else the session waits for.
@@ -119,9 +108,9 @@ impl Run {
             .map(|(n, v)| format!("{n}={v}"))
             .collect();
         match self.target {
-            Target::All => {}
-            Target::Pid(pid) => cli.pid = Some(pid),
-            Target::Command(command) => cli.command = Some(command),
+            TargetProcess::None => {}
+            TargetProcess::Pid(pid) => cli.pid = Some(pid),
+            TargetProcess::Command(command) => cli.command = Some(command),
         }
         let script = Script {
             texts: vec![(format!("tools/{name}.stp"), text.as_bytes().to_vec())],

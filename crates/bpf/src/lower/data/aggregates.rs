@@ -7,18 +7,13 @@
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
 
 use crate::isa::asm::{Asm, Function, Label, Section};
-use crate::isa::helpers::Helper;
+use crate::isa::helpers::errno::{E2BIG, EEXIST};
+use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{AggLayout, GOLDEN, PerCpuArray, Place, ValueLayout, percpu};
 use crate::lower::{Cold, GEN, Gen, Res, TMP, Text, UNROLL};
 use crate::plan::{SEQUENCE, lanes};
-
-// Compared as 32 bits, see `super::globals`.
-const E2BIG: i32 = -7;
-const EEXIST: i32 = -17;
-/// `BPF_NOEXIST`.
-const NOEXIST: i32 = 1;
 
 /// In the word of the slot last added to: the element is in the map.
 const NO_SLOT: i32 = -1;

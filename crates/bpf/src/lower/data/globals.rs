@@ -8,18 +8,14 @@
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
 
 use crate::isa::asm::{Asm, Function, Label, Section};
-use crate::isa::helpers::Helper;
+use crate::isa::helpers::errno::{E2BIG, EEXIST};
+use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{Place, ValueLayout, percpu, shared};
 use crate::lower::{GEN, Gen, Res, TMP, Text, UNROLL};
 use crate::plan::EVICT;
 
-// Results of map operations are compared as 32 bits: before 6.4 the kernel's functions for them,
-// which compiled programs call directly, return an int, and the upper half of r0 is zero.
-pub(in crate::lower) const E2BIG: i32 = -7;
-pub(in crate::lower) const EEXIST: i32 = -17;
-const NOEXIST: i32 = 1;
 /// How often a key is put in where others take the room that was made for it.
 const TRIES: i32 = 16;
 

@@ -8,9 +8,9 @@ use spile_ir::analysis::dataflow::{self, Exit, Forward, Lattice};
 use spile_ir::storage::Threads;
 use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Reg as IrReg, Term, Val};
 
-use super::globals::{E2BIG, EEXIST};
 use crate::isa::asm::Label;
 use crate::isa::helpers::Helper;
+use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{self, Front, Place, percpu};

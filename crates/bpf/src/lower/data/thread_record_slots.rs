@@ -3,8 +3,8 @@
 
 use spile_ir::{Inst, Val};
 
-use super::globals::{E2BIG, EEXIST};
 use crate::isa::helpers::Helper;
+use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{Front, percpu};

@@ -25,7 +25,7 @@ impl Gen<'_> {
         match (f, args) {
             (I::CtxArg, [n]) => self.register_arg(*n, 0),
             (I::CtxReg, [Val::Imm(n)]) => self.register(*n),
-            (I::CtxRet, []) if probe.ret => self.register(Registers::host().ret.into()),
+            (I::CtxRet, []) if probe.ret => self.register(self.registers().ret.into()),
             (I::CtxSite, []) => {
                 match *probe.sites {
                     [ref one] => self.asm.mov(R0, one.number as i32),
@@ -93,6 +93,11 @@ impl Gen<'_> {
         Ok(())
     }
 
+    /// Where the processor that the object is for has its registers.
+    fn registers(&self) -> &'static Registers {
+        Registers::of(self.options.arch)
+    }
+
     /// Whether the context has the registers of interrupted code: those of perf events lie as
     /// in `struct pt_regs`.
     fn has_registers(&self) -> bool {
@@ -103,7 +108,7 @@ impl Gen<'_> {
     /// `r0` = where the interrupted code was.
     pub(in crate::lower) fn interrupted_at(&mut self) -> Res {
         if self.has_registers() {
-            return self.register(Registers::host().pc.into());
+            return self.register(self.registers().pc.into());
         }
         self.asm.mov(R0, 0);
         Ok(())
@@ -125,7 +130,7 @@ impl Gen<'_> {
                 self.asm.call(Helper::GetAttachCookie);
                 self.asm.alu(AluOp::Arsh, R0, 32);
                 self.asm.load(Size::DW, R1, R10, CTX);
-                if let Some(pc) = Registers::host().offset(Registers::host().pc.into()) {
+                if let Some(pc) = self.registers().offset(self.registers().pc.into()) {
                     self.asm.load(Size::DW, R1, R1, pc);
                 }
                 self.asm.alu(AluOp::Sub, R1, R0);
@@ -171,7 +176,7 @@ impl Gen<'_> {
         if self.plan.attach.on_trampoline(self.handler) {
             return self.of_trampoline(I::CtxArg, &[Val::Imm(n - first)]);
         }
-        let args = Registers::host().args;
+        let args = self.registers().args;
         let number = usize::try_from(n - first).ok().and_then(|n| args.get(n));
         let number = number.ok_or_else(|| format!("argument {n} is in no register"))?;
         self.register((*number).into())
@@ -184,7 +189,7 @@ impl Gen<'_> {
     }
 
     fn register(&mut self, number: i64) -> Res {
-        let registers = Registers::host();
+        let registers = self.registers();
         let at = |number| {
             let offset = registers.offset(number);
             offset.ok_or_else(|| format!("register {number} is not there"))
@@ -216,7 +221,7 @@ impl Gen<'_> {
         if !self.at_exit() {
             return Ok(false);
         }
-        let registers = Registers::host();
+        let registers = self.registers();
         const FRAME: u16 = 6;
         let numbers = [registers.pc, registers.sp, FRAME].map(i64::from);
         for (word, number) in words.into_iter().zip(numbers) {

@@ -6,7 +6,7 @@ use crate::isa::asm::{Asm, Function};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
-use crate::layout::percpu;
+use crate::layout::{self, percpu};
 use crate::lower::text::search::ends;
 use crate::lower::{CTX, Gen, Res, TMP};
 
@@ -20,8 +20,7 @@ mod arch {
     pub const USER: i32 = 3;
 }
 
-/// Smallest page of any machine: memory is there up to a multiple of it, or not.
-const PAGE: i32 = 4096;
+const PAGE: i32 = layout::PAGE as i32;
 
 impl Gen<'_> {
     /// `r0` = 1 where a perf event interrupted user mode, and at code of programs. Other events

@@ -19,11 +19,12 @@ use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::layout::{Options, Quote, RecordShape, RecordWhat, SUBSTITUTE_SHIFT, percpu, shared};
+use crate::layout::{Quote, RecordShape, RecordWhat, SUBSTITUTE_SHIFT, percpu, shared};
 use crate::lower::syscalls::argstr::Put;
 use crate::lower::text::append::append_text;
 use crate::lower::{Gen, Res};
 use crate::plan::Plan;
+use crate::target::Options;
 
 /// Name of the subprogram.
 pub(in crate::lower) const USER_DEFER: &str = "user_defer";

@@ -15,11 +15,13 @@
 
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
+use crate::isa::helpers::errno::ENOENT;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::layout::{Options, PageOffsets, shared};
+use crate::layout::{self, shared};
 use crate::lower::{Gen, Res};
 use crate::plan::Plan;
+use crate::target::{Options, PageOffsets};
 
 /// What `user_text` returns.
 mod status {
@@ -62,10 +64,7 @@ mod found {
 /// Names of the subprograms; the first needs the words.
 pub(crate) const USER_TEXT: &str = "user_text";
 const USER_PAGE: &str = "user_page";
-/// Bytes of a page: x86-64.
-const PAGE: i32 = 4096;
-/// `-ENOENT`: no mapping there.
-const ENOENT: i32 = -2;
+const PAGE: i32 = layout::PAGE as i32;
 /// Bits of `vm_flags`: it can be read; it is not made of a file's cache in pages (`VM_PFNMAP`,
 /// `VM_IO`, `VM_HUGETLB`).
 const VM_READ: i32 = 1;

@@ -10,10 +10,11 @@ use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
-use crate::layout::{Place, Preemption, counters, percpu, shared};
+use crate::layout::{Place, counters, percpu, shared};
 use crate::lower::{CTX, GEN, Gen, NR, Res, TASK, VERDICT};
 use crate::programs::critical_section;
 use crate::regalloc::Home;
+use crate::target::Preemption;
 
 /// Most tries for a lock that the verifier is made to follow.
 const MAX_TRIES: u32 = 1000;

@@ -10,12 +10,12 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{PerCpuArray, percpu, shared};
 use crate::lower::RING;
+use crate::lower::handler::global_subprogram::FULL;
 use crate::lower::{GEN, Gen, Res};
 use crate::plan::Plan;
 
 /// What [`Gen::element_apart`]'s subprogram leaves in the first scratch word.
 const NO_MEMORY: i32 = 0;
-const FULL: i32 = 1;
 
 impl Gen<'_> {
     /// `r7` = this CPU's block, marked busy, with the locks taken; goes to `out` where the

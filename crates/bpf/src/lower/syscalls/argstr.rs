@@ -17,7 +17,7 @@ use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::layout::{ArgDesc, FlagTable, Quote, SyscallDesc};
+use crate::layout::Quote;
 use crate::lower::event::usermem::{USER_TEXT, staging, use_user_text};
 use crate::lower::event::{deferred, usermem};
 use crate::lower::syscalls::arch;
@@ -25,6 +25,7 @@ use crate::lower::text::append::{append_number, append_text, flag};
 use crate::lower::text::search;
 use crate::lower::{Gen, Res};
 use crate::plan::Plan;
+use crate::target::{ArgDesc, FlagTable, SyscallDesc};
 
 /// Kinds of descriptors: the low byte.
 pub(in crate::lower) mod kind {

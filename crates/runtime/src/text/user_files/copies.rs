@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use spile_bpf::layout::{COPY_FIELDS, COPY_PAGES, EXACT, unwind_row::kind};
+use spile_bpf::layout::{self, COPY_FIELDS, COPY_PAGES, EXACT, unwind_row::kind};
 use spile_debuginfo::cfi;
 
 use super::{Place, UserFiles, packed, packed_rule};
@@ -12,7 +12,7 @@ use crate::shared::ring_record::{Field, Piece};
 
 /// Copies that are remembered.
 const KEEP: usize = 4096;
-const PAGE: u64 = 4096;
+const PAGE: u64 = layout::PAGE as u64;
 
 /// The frames that were found in copies, by the number of the copy.
 #[derive(Default)]

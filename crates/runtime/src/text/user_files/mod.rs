@@ -393,7 +393,7 @@ impl UserFiles {
 }
 
 /// The files that a process has mapped as code.
-pub fn mapped(process: i32) -> Vec<PathBuf> {
+pub fn mapped(process: u32) -> Vec<PathBuf> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
     let code = maps
         .lines()

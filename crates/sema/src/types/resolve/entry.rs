@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{BinOp, CodePlace, CodeProbe, CodeSite, Event, Space, UnOp};
+use spile_ir::{Arch, BinOp, CodePlace, CodeProbe, CodeSite, Event, Space, UnOp};
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 
@@ -23,11 +23,6 @@ use crate::types::unify::{Base, TyVar};
 /// How many elements a hidden array has; the oldest makes room, because a thread that ends
 /// inside a system call never comes back for its own.
 const ENTRY_MAX: i64 = 8192;
-
-/// DWARF's number of the stack pointer, and what a return takes off the stack. x86-64 pushes the
-/// return address, aarch64 has it in a register.
-const SP: i64 = if cfg!(target_arch = "aarch64") { 31 } else { 7 };
-const RETURN_ADDRESS: i64 = if cfg!(target_arch = "aarch64") { 0 } else { 8 };
 
 /// DWARF's number of the register in which functions of Go have their goroutine.
 const GOROUTINE: u16 = 14;
@@ -142,13 +137,19 @@ impl Resolver<'_> {
             keys.push(self.intrinsic_of(Intrinsic::CtxActivation, None, span));
             return keys;
         }
-        let popped = if at_entry { RETURN_ADDRESS } else { 0 };
+        let arch = self.arch();
+        let popped = if at_entry { arch.return_address() } else { 0 };
         if probe.of_goroutines() {
             return self.goroutine_keys(popped, span);
         }
-        let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(SP), span);
+        let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(arch.stack_pointer().into()), span);
         keys.push(self.op_imm(BinOp::Add, sp, popped, span));
         keys
+    }
+
+    /// The processor that the script is for; of others than these nothing is at code.
+    fn arch(&self) -> Arch {
+        Arch::named(self.facts.arch()).unwrap_or_default()
     }
 
     /// Goroutines change threads, and their stacks move: the goroutine, and how far the stack
@@ -165,7 +166,7 @@ impl Resolver<'_> {
                 size: 8,
                 signed: false,
             },
-            LocOp::Reg(SP as u16),
+            LocOp::Reg(self.arch().stack_pointer()),
             LocOp::Bin(BinOp::Sub),
             LocOp::Const(popped),
             LocOp::Bin(BinOp::Sub),

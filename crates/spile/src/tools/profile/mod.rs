@@ -19,11 +19,12 @@ use spile_kernel::syscalls::{self, Abi};
 use spile_profile::model::{End, Header, Options, Profile as Account, Snapshot};
 use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
+use spile_runtime::TargetProcess;
 use spile_runtime::machine::pid_namespace::Numbers;
 
 use self::kept::Kept;
 use self::rows::{Rows, Who};
-use super::{Run, Target, script};
+use super::{Run, script};
 use crate::profiles::width;
 use crate::report::{Failure, fail, say, tell};
 
@@ -135,10 +136,10 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
             }
             tool.set("attach", 1);
             header.regions_missing = (!cli.no_regions).then(|| regions::missing(pid));
-            tool.target = Target::Pid(pid);
+            tool.target = TargetProcess::Pid(pid);
         }
         None => {
-            tool.target = Target::Command(command(&cli.command)?);
+            tool.target = TargetProcess::Command(command(&cli.command)?);
             let name = cli.command.first().and_then(|c| Path::new(c).file_name());
             if name.is_some_and(|name| name == "srun") {
                 tell(

@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use spile_runtime::Outcome;
+use spile_runtime::TargetProcess;
 
 use self::live::Live;
 use self::rows::{Reader, Report};
 use self::show::{Form, Shape, Shown};
-use super::{Run, Target};
+use super::Run;
 use crate::report::{Failure, fail, say, tell};
 
 /// Counts and times system calls.
@@ -174,12 +175,12 @@ fn prepare(cli: &Syscount) -> Result<Run, Failure> {
     }
     if let Some(pid) = cli.pid {
         run.set("only_pid", filter::process(pid)?);
-        run.target = Target::Pid(pid);
+        run.target = TargetProcess::Pid(pid);
     }
     if let Some(tid) = cli.tid {
         let (tid, pid) = filter::thread(tid, cli.pid)?;
         run.set("only_tid", tid);
-        run.target = Target::Pid(pid);
+        run.target = TargetProcess::Pid(pid);
     }
     if let Some(comm) = &cli.comm {
         run.set("only_comm", filter::comm(comm)?);
@@ -191,7 +192,7 @@ fn prepare(cli: &Syscount) -> Result<Run, Failure> {
     }
     if let Some(command) = &cli.command {
         run.set("only_tree", 1);
-        run.target = Target::Command(command.clone());
+        run.target = TargetProcess::Command(command.clone());
     }
     let interval = cli.interval.or(cli.live.then_some(Duration::from_secs(1)));
     run.timeout = cli.duration;

@@ -10,12 +10,12 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{
-    COPIED, COPIES_MAP, COPY_FIELDS, COPY_MAPPINGS, COPY_PAGES, RecordShape, RecordWhat, percpu,
-    shared,
+    self, COPIED, COPIES_MAP, COPY_FIELDS, COPY_MAPPINGS, COPY_PAGES, RecordShape, RecordWhat,
+    percpu, shared,
 };
 use crate::lower::{RING, Res};
 
-const PAGE: i32 = 4096;
+const PAGE: i32 = layout::PAGE as i32;
 /// Header, shape and fields.
 const HEAD: i32 = 16 + 8 * COPY_FIELDS as i32;
 /// Bytes of a copy.

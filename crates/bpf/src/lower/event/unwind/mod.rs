@@ -33,11 +33,12 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{BEHIND, EXACT, ROWS_MAP, Symbolic, percpu, unwind_row};
-use crate::layout::{FILE_NAME, FILE_NAMES, Options, RecordShape, RecordWhat, UnwindOffsets, VDSO};
+use crate::layout::{FILE_NAME, FILE_NAMES, RecordShape, RecordWhat, VDSO};
 use crate::lower::syscalls::argstr::Put;
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
 use crate::lower::{Gen, Pool, Res};
 use crate::plan::{Plan, StackRoom};
+use crate::target::{Options, UnwindOffsets};
 use spile_ir::{Reg as IrReg, Ty, Val};
 
 /// Numbers in a record of a new file, in front of its names.

@@ -1,0 +1,307 @@
+//! What the compiler is told of the machine that an object is for, as values: it asks nobody. Who compiles
+//! fills this in (`crates/spile/src/machine.rs` of the running kernel); the object itself and its contract
+//! with the loader are [`crate::layout`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use spile_ir::Arch;
+
+/// What the compiler is told about the machine that the object is for.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The processor.
+    pub arch: Arch,
+    /// Possible CPUs (highest number plus one).
+    pub cpus: u32,
+    /// Size of the ring buffer in bytes, a power of two and whole pages.
+    pub ring_bytes: u32,
+    /// Keep run times per handler (`-t`).
+    pub timing: bool,
+    /// Instructions carry their script lines, which the verifier's log then shows.
+    pub lines: bool,
+    /// Byte offsets of kernel structure fields that generated code reads.
+    pub offsets: KernelOffsets,
+    /// What the kernel's BPF has.
+    pub features: Features,
+    /// How argument strings of system calls are decoded, by number as in `NrSet`.
+    pub syscalls: Arc<[SyscallDesc]>,
+    /// Functions of the kernel that fentry and fexit may attach to, by name.
+    pub functions: BTreeMap<String, Typed>,
+    /// Whether handlers share subprograms: quick to load, each hit some nanoseconds slower. `None`:
+    /// where there are many handlers or much code.
+    pub share: Option<bool>,
+    /// The process's memory is read where it is resident, and nowhere else: what reads it from the
+    /// page cache or leaves it to the controller takes the kernel milliseconds to check.
+    pub resident: bool,
+}
+
+/// Fields that generated code reads through the current task's pointer, from the kernel's BTF.
+/// A `None` makes intrinsics that need it fall back to a helper, or be refused.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs)]
+pub struct KernelOffsets {
+    pub task_pid: Option<u32>,
+    /// Offset and bytes of each field of `task_struct` that is a number, in order; where scripts read
+    /// fields of the current task.
+    pub task_numbers: Vec<(u32, u32)>,
+    pub task_tgid: Option<u32>,
+    pub task_comm: Option<u32>,
+    pub task_real_parent: Option<u32>,
+    pub task_cred: Option<u32>,
+    pub task_mm: Option<u32>,
+    pub task_signal: Option<u32>,
+    /// `start_boottime`, and `self_exec_id`, which counts a task's programs.
+    pub task_start: Option<u32>,
+    pub task_exec_id: Option<u32>,
+    pub mm_arg_start: Option<u32>,
+    pub mm_arg_end: Option<u32>,
+    pub mm_task_size: Option<u32>,
+    /// `uid`, `gid`, `euid`, `egid` in `struct cred` (32-bit each).
+    pub cred_uid: Option<u32>,
+    pub cred_gid: Option<u32>,
+    pub cred_euid: Option<u32>,
+    pub cred_egid: Option<u32>,
+    /// `user_ns` in it, and `level` in `struct user_namespace`.
+    pub cred_user_ns: Option<u32>,
+    pub user_ns_level: Option<u32>,
+    /// `thread_info.status` in task_struct (x86: bit 1 marks a 32-bit system call).
+    pub task_ti_status: Option<u32>,
+    /// `signal_struct.pids[PIDTYPE_PGID]`, `[PIDTYPE_SID]`, and `struct pid.numbers[0].nr`.
+    pub signal_pgrp: Option<u32>,
+    pub signal_session: Option<u32>,
+    pub pid_nr: Option<u32>,
+    /// How the page of a file is found, where `bpf_find_vma` (5.17) is there.
+    pub pages: Option<PageOffsets>,
+    /// How stacks of programs are walked.
+    pub unwind: Option<UnwindOffsets>,
+}
+
+/// Offsets on the way from a mapping of a process to the page of its file in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct PageOffsets {
+    /// In `struct vm_area_struct`.
+    pub vma_start: u32,
+    pub vma_flags: u32,
+    pub vma_pgoff: u32,
+    pub vma_file: u32,
+    pub vma_anon: u32,
+    /// `f_mapping` in `struct file`.
+    pub file_mapping: u32,
+    /// `i_pages.xa_head` in `struct address_space`.
+    pub mapping_head: u32,
+    /// In `struct xa_node`.
+    pub node_shift: u32,
+    pub node_slots: u32,
+    /// In `struct folio`.
+    pub folio_flags: u32,
+    pub folio_index: u32,
+    /// Bit of the flags: its bytes are the file's.
+    pub uptodate: u32,
+    /// Bytes of a `struct page`.
+    pub page_size: u32,
+}
+
+/// What the running kernel's BPF offers to generated code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Features {
+    /// `may_goto` (6.9).
+    pub may_goto: bool,
+    /// `bpf_for_each_map_elem` (5.13).
+    pub for_each: bool,
+    /// `bpf_loop` (5.17).
+    pub bpf_loop: bool,
+    /// Atomic fetch/xchg/cmpxchg (5.12).
+    pub atomics: bool,
+    /// `bpf_task_pt_regs` (5.15).
+    pub task_pt_regs: bool,
+    /// One link for many functions of the kernel (5.18).
+    pub kprobe_multi: bool,
+    /// One link for many places of a file (6.6).
+    pub uprobe_multi: bool,
+    /// One link for many functions of the kernel and their returns (6.10).
+    pub kprobe_session: Option<Session>,
+    /// How a handler turns off preemption, where handlers may (6.15, see [`Preemption`]).
+    pub preemption: Option<Preemption>,
+    /// How a program turns off interrupts (6.14, see [`Interrupts`]).
+    pub interrupts: Option<Interrupts>,
+    /// The events `raw_syscalls/sys_enter` and `sys_exit`, by their numbers in tracefs, where
+    /// programs at raw tracepoints may be switched out, and those of events are not (6.19).
+    pub syscall_events: Option<[u64; 2]>,
+}
+
+impl Features {
+    /// All that Linux has since 6.9, without what is told by numbers of one kernel.
+    pub const SINCE_6_9: Features = Features {
+        may_goto: true,
+        for_each: true,
+        bpf_loop: true,
+        atomics: true,
+        task_pt_regs: true,
+        kprobe_multi: true,
+        uprobe_multi: true,
+        kprobe_session: None,
+        preemption: None,
+        interrupts: None,
+        syscall_events: None,
+    };
+}
+
+/// What the kernel tells a program that is at functions and at their returns (kprobe.session), by
+/// the ids of its functions in the kernel's BTF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// `bpf_session_is_return`.
+    pub is_return: u32,
+    /// `bpf_session_cookie`: eight bytes that belong to one call.
+    pub cookie: u32,
+    /// Entries are seen whatever there is room for at returns (since 6.14). Before, a call whose
+    /// return the kernel has no room to wait for is not seen at all.
+    pub all_entries: bool,
+}
+
+/// Kernel functions that turn preemption off and on, by their ids in the kernel's BTF. There
+/// since 6.10; since 6.15 global subprograms may be called in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preemption {
+    /// `bpf_preempt_disable`.
+    pub off: u32,
+    /// `bpf_preempt_enable`.
+    pub on: u32,
+}
+
+/// Kernel functions that turn interrupts of the processor off and back, by their ids in the kernel's
+/// BTF. There since 6.14.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interrupts {
+    /// `bpf_local_irq_save`.
+    pub save: u32,
+    /// `bpf_local_irq_restore`.
+    pub restore: u32,
+}
+
+/// How one system call's arguments become text.
+#[derive(Debug, Clone)]
+pub struct SyscallDesc {
+    /// Number as in `NrSet`.
+    pub nr: u32,
+    /// Its name.
+    pub name: String,
+    /// Up to six arguments.
+    pub args: Vec<ArgDesc>,
+    /// The base in which the result is printed: 8, 10 or 16.
+    pub ret_base: u8,
+}
+
+/// How an argument is printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ArgDesc {
+    /// Signed, of so many bytes.
+    Int(u8),
+    /// Unsigned, of so many bytes.
+    Uint(u8),
+    /// `0x...`, of so many bytes.
+    Hex(u8),
+    /// Octal mode.
+    Octal,
+    /// Octal mode after the flags of `open`; shown only where they say that it is used.
+    OpenMode,
+    /// Quoted user string.
+    UserStr,
+    /// Directory descriptor: `AT_FDCWD` or a number.
+    Dirfd,
+    /// Signal number by name.
+    Signal,
+    /// The names of set bits, joined by `|`, and the other bits in hex. The width of the value is in bytes.
+    Flags(&'static FlagTable, u8),
+    /// The name of a value, or its number where it has none. The width is in bytes; the flag says that the
+    /// number is signed and decimal, not hexadecimal.
+    Enum(&'static FlagTable, u8, bool),
+    /// A 64-bit number in this 32-bit word (low) and the next.
+    Pair,
+    /// Left out.
+    Unseen,
+    /// NULL-terminated vector of user strings: `["a", "b"]`. The width of a pointer is in bytes.
+    Argv(u8),
+    /// Bytes in user space, as many as that argument word says, quoted.
+    Buffer(u8),
+    /// A `struct sockaddr` in user space, whose length that argument word says.
+    Sockaddr(u8),
+    /// A time in user space.
+    Time {
+        /// Its fields have 32 bits.
+        narrow: bool,
+        /// The part of a second is in microseconds.
+        micro: bool,
+        /// A timer: interval and value.
+        pair: bool,
+    },
+}
+
+/// Names of flag bits or values.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FlagTable {
+    /// For messages.
+    pub name: &'static str,
+    /// In order of output.
+    pub entries: &'static [Flag],
+}
+
+/// A named flag or value: it is there where the bits of `mask` are those of `bits`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flag {
+    /// The bits that are looked at; not 0 in sets of flags.
+    pub mask: u64,
+    /// What they must be.
+    pub bits: u64,
+    /// Its name, at most 31 bytes.
+    pub name: &'static str,
+}
+
+/// A function as the kernel's BTF has it, where all parameters are numbers or pointers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Typed {
+    /// Its number in BTF.
+    pub id: u32,
+    /// How many parameters it has.
+    pub params: u8,
+    /// Whether it returns, so that fexit may attach.
+    pub returns: bool,
+}
+
+/// What walks of programs' stacks read: offsets on the way from the task to the names of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct UnwindOffsets {
+    pub task_mm: u32,
+    pub task_tgid: u32,
+    /// Root of the tree of mappings, in `struct mm_struct`, and the vDSO's address.
+    pub mm_root: u32,
+    pub mm_vdso: u32,
+    /// In `struct vm_area_struct`.
+    pub vma_start: u32,
+    pub vma_end: u32,
+    pub vma_pgoff: u32,
+    pub vma_file: u32,
+    pub vma_flags: u32,
+    /// In `struct file`: `f_inode`, `f_path.dentry`.
+    pub file_inode: u32,
+    pub file_dentry: u32,
+    pub inode_ino: u32,
+    pub inode_sb: u32,
+    /// `s_dev` in `struct super_block`.
+    pub sb_dev: u32,
+    /// In `struct dentry`: `d_parent`, `d_name.name`.
+    pub dentry_parent: u32,
+    pub dentry_name: u32,
+    /// `utask` in `struct task_struct`, where the kernel keeps the return addresses that it
+    /// replaced by its own, to see returns of functions: `return_instances` in `struct
+    /// uprobe_task`; `stack`, `orig_ret_vaddr`, `next` in `struct return_instance`.
+    pub returns: Option<[u32; 5]>,
+    /// In `struct pt_regs`.
+    pub regs_ip: u32,
+    pub regs_sp: u32,
+    pub regs_bp: u32,
+    pub regs_cs: u32,
+}
