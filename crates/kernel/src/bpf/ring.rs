@@ -62,7 +62,7 @@ impl Ring {
     pub fn consume(&mut self, most: usize, mut each: impl FnMut(&[u8])) -> usize {
         let (reader, writers) = (self.reader.position(), self.writers.position());
         let mut at = reader.load(Ordering::Relaxed);
-        let mut end = writers.load(Ordering::Acquire);
+        let mut end = acquire(writers);
         let mut count = 0;
         let mut told = false;
         while count < most {
@@ -74,7 +74,7 @@ impl Ring {
                 // sees our position, or we see its record now.
                 fence(Ordering::SeqCst);
                 told = true;
-                end = writers.load(Ordering::Acquire);
+                end = acquire(writers);
                 continue;
             };
             if let Record::Bytes(bytes) = record {
@@ -98,7 +98,9 @@ impl Ring {
         // SAFETY: an offset below `size` into the data, which are mapped twice from `page` on;
         // positions are multiples of 8. Kernel and reader use the word as an atomic one.
         let word = unsafe { AtomicU32::from_ptr(self.writers.start.add(offset).as_ptr().cast()) };
-        let word = word.load(Ordering::Acquire);
+        let word = word.load(Ordering::Relaxed);
+        // With the kernel's exchange: whoever sees the record complete sees its bytes.
+        fence(Ordering::Acquire);
         let len = u64::from(word & !(BUSY | DISCARDED));
         // The second condition holds for all that the kernel writes.
         if word & BUSY != 0 || HEADER + len.next_multiple_of(8) > (end - at).min(self.size) {
@@ -116,6 +118,14 @@ impl Ring {
         };
         Some(Record::Bytes(bytes))
     }
+}
+
+/// Loads a position that we cannot write with what was written before it. Of memory that is only
+/// read, Rust defines relaxed loads alone; the fence does what an acquiring load would.
+fn acquire(position: &AtomicU64) -> u64 {
+    let value = position.load(Ordering::Relaxed);
+    fence(Ordering::Acquire);
+    value
 }
 
 impl AsFd for Ring {
