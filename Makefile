@@ -2,59 +2,100 @@
 # Needs Rust (see rust-version in Cargo.toml); the rest is installed here on Debian and Ubuntu.
 
 CARGO ?= cargo
-SPILE := target/release/spile
-LOAD  := target/release/examples/load
+SPILE ?= target/release/spile
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# What the build needs, and what the tests and the demo run: SystemTap's example scripts, other
-# kernels under qemu.
+# Where `make install` puts it; DESTDIR is put in front, for packages.
+PREFIX  ?= /usr/local
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
+
+# Packages of Debian and Ubuntu. The build needs a C compiler; the demo SystemTap's example scripts,
+# and a program of several threads.
 BUILD_DEPS := gcc libc6-dev make
-TEST_DEPS  := pkg-config libelf-dev zlib1g-dev systemtap-doc bpftool llvm python3-prometheus-client curl gdb qemu-system-x86 xz-utils \
+DEMO_DEPS  := systemtap-doc xz-utils
+# The tests: libbpf to compare the loader with (pkg-config libelf-dev zlib1g-dev); what reads
+# objects, metrics and debugging information; other kernels under qemu; shells that completions are
+# for, and readers of units and packages; readers of profiles (python3-venv, the browser); compilers
+# and libraries of parallel programs; a batch system.
+TEST_DEPS := pkg-config libelf-dev zlib1g-dev \
+	bpftool llvm python3-prometheus-client curl gdb \
+	qemu-system-x86 \
+	zsh fish systemd rpm \
 	python3-venv chromium-headless-shell \
 	clang libomp-dev gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev \
 	slurmctld slurmd slurm-client
 # Programs that many have from elsewhere, and the packages where there are none.
 TEST_PROGRAMS := go:golang-go npm:npm
 
-.PHONY: demo test build deps lint bench clean
+.PHONY: demo test test-all build install demo-deps test-deps lint bench clean
 
-demo: deps build
+demo: demo-deps build
 	@echo "--- errno.stp against a real workload, for some seconds"
 	$(SUDO) $(SPILE) /usr/share/systemtap/examples/profiling/errno.stp \
-		-c "sh -c 'for i in 1 2 3 4 5; do ls -R /etc /nonexistent >/dev/null 2>&1; $(LOAD) errors 1000; sleep 0.5; done'"
+		-c "sh -c 'for i in 1 2 3 4 5; do ls -R /etc /nonexistent >/dev/null 2>&1; cat /etc /nonexistent/* 2>/dev/null; sleep 0.5; done'"
 	@echo; echo "--- which system calls a command makes"
 	$(SUDO) $(SPILE) syscount --top 8 -c "sh -c 'ls -lR /etc >/dev/null'"
 	@echo; echo "--- where the time of a program of several threads goes"
 	$(SUDO) $(SPILE) profile --top 5 -- xz -T2 -0 -k -c $(SPILE) >/dev/null
 
 build:
-	$(CARGO) build --release -p spile --bins --examples
+	$(CARGO) build --release -p spile --bins
 
-test: deps lint
+test: test-deps lint
 	$(CARGO) run -q -p xtask -- test --guests --workspace --no-fail-fast
+
+# All cases on the other kernels, random scripts and sessions, and the packages: some hours.
+test-all: test
+	$(CARGO) run -p xtask -- vm --all
+	$(CARGO) run -p xtask -- soak --cases 2000 --timers 100 --mutants 500
+	$(CARGO) run -p xtask -- dist --vm
+	@echo "all long tests passed"
 
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-bench: deps build
+bench: test-deps
+	$(CARGO) build --release -p spile --bins --examples
 	$(CARGO) run --release -p xtask -- bench
 
-deps:
+# $(call install_missing,PACKAGES,PROGRAM:PACKAGE...,purpose,names elsewhere)
+define install_missing
 	@missing=; \
-	for p in $(BUILD_DEPS) $(TEST_DEPS); do \
+	for p in $(1); do \
 		dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; \
 	done; \
-	for p in $(TEST_PROGRAMS); do \
+	for p in $(2); do \
 		command -v $${p%%:*} >/dev/null || missing="$$missing $${p##*:}"; \
 	done; \
 	if [ -n "$$missing" ]; then \
 		if command -v apt-get >/dev/null; then \
-			echo "installing:$$missing"; \
+			echo "installing for $(3):$$missing"; \
 			$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 		else \
-			echo "not Debian: please install gcc make; for tests pkgconf elfutils-libelf-devel zlib-devel systemtap-client bpftool llvm"; \
+			echo "not Debian: for $(3) please install $(4)"; \
 		fi; \
 	fi
+endef
+
+demo-deps:
+	$(call install_missing,$(BUILD_DEPS) $(DEMO_DEPS),,build and demo,gcc make systemtap-client xz)
+
+test-deps: demo-deps
+	$(call install_missing,$(TEST_DEPS),$(TEST_PROGRAMS),the tests,pkgconf elfutils-libelf-devel zlib-devel bpftool llvm curl)
+
+# As `cargo xtask dist` packs it. SPILE is the program.
+install:
+	@test -x $(SPILE) || { echo "$(SPILE) is not there: make build"; exit 1; }
+	install -D -m 755 $(SPILE) $(DESTDIR)$(PREFIX)/bin/spile
+	install -D -m 644 docs/spile.1 $(DESTDIR)$(PREFIX)/share/man/man1/spile.1
+	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(ZSHDIR) \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	sed 's|@BINDIR@|$(PREFIX)/bin|' packaging/spile@.service >$(DESTDIR)$(UNITDIR)/spile@.service
+	$(SPILE) --completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/spile
+	$(SPILE) --completions zsh >$(DESTDIR)$(ZSHDIR)/_spile
+	$(SPILE) --completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/spile.fish
 
 clean:
 	$(CARGO) clean

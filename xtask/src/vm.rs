@@ -9,7 +9,7 @@ mod measure;
 mod packages;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,6 +31,7 @@ contain one of these words.
   --scripts N    so many random scripts; 0: none
   --seed S       the first of them
   --sh LINE      no tests: a shell's command line in the guest; spile and load are commands there
+  --spile FILE   with --sh: this static executable is spile there, and nothing is built
   --mirror URI   where Debian's packages are, if apt has no source of them";
 
 /// What the command line says.
@@ -43,6 +44,7 @@ struct Options {
     scripts: Option<u64>,
     seed: u64,
     sh: Option<String>,
+    spile: Option<PathBuf>,
     mirror: Option<String>,
     tests: Vec<String>,
 }
@@ -57,6 +59,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         scripts: None,
         seed: 0,
         sh: None,
+        spile: None,
         mirror: None,
         tests: Vec::new(),
     };
@@ -77,10 +80,14 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--scripts" => options.scripts = Some(number(value()?)?),
             "--seed" => options.seed = number(value()?)?,
             "--sh" => options.sh = Some(value()?),
+            "--spile" => options.spile = Some(value()?.into()),
             "--mirror" => options.mirror = Some(value()?),
             flag if flag.starts_with('-') => return Err(format!("no option {flag}")),
             test => options.tests.push(test.to_owned()),
         }
+    }
+    if options.spile.is_some() && options.sh.is_none() {
+        return Err("--spile is for --sh".into());
     }
     if options.bench && !named {
         options.kernels.drain(..options.kernels.len() - 1);
@@ -144,6 +151,20 @@ pub struct Built {
     spile: PathBuf,
     /// All programs: these, and the workload programs.
     programs: Vec<PathBuf>,
+}
+
+impl Built {
+    /// Nothing but an executable that is there already.
+    fn only(spile: &Path) -> Result<Built, String> {
+        let path = spile.canonicalize();
+        let path = path.map_err(|e| format!("{}: {e}", spile.display()))?;
+        Ok(Built {
+            e2e: PathBuf::new(),
+            differential: PathBuf::new(),
+            spile: path.clone(),
+            programs: vec![path],
+        })
+    }
 }
 
 /// The profile of `Cargo.toml` for programs that run under emulation.
@@ -229,7 +250,10 @@ fn all(options: &Options) -> Result<bool, String> {
             .collect()
     });
     let kernels: Vec<Kernel> = kernels.into_iter().collect::<Result<_, _>>()?;
-    let built = build()?;
+    let built = match &options.spile {
+        Some(file) => Built::only(file)?,
+        None => build()?,
+    };
     let job = match options.bench {
         true => measure::job(&built)?,
         false => options.job(&built),

@@ -115,6 +115,9 @@ pub struct Cli {
     /// Print spile/region.h, the header with which C and C++ programs name parts for profiles
     #[arg(long)]
     pub region_header: bool,
+    /// Print the script that has SHELL complete spile's options: bash, zsh, fish
+    #[arg(long, value_name = "SHELL")]
+    pub completions: Option<clap_complete::Shell>,
     /// Colours in messages: auto, always or never
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"])]
     pub color: String,

@@ -2,6 +2,7 @@
 
 mod check;
 mod cli;
+mod completions;
 mod facts;
 mod fmt;
 mod list;
@@ -115,6 +116,10 @@ fn run() -> ExitCode {
             let said = report::say(format_args!("{header}"));
             return exit(said.map(|()| 0), false);
         }
+    }
+    if let Some(shell) = cli.completions {
+        let said = report::say(completions::script(shell));
+        return exit(said.map(|()| 0), false);
     }
     let color = match cli.color.as_str() {
         "always" => true,

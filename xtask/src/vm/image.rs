@@ -177,7 +177,10 @@ pub fn build(
     }
     for program in &built.programs {
         archive.file(program, &read(program)?);
-        let name = program.file_name().unwrap_or_default();
+        let name = match *program == built.spile {
+            true => "spile".as_ref(),
+            false => program.file_name().unwrap_or_default(),
+        };
         archive.link(&Path::new("/bin").join(name), &program.to_string_lossy());
     }
     for folder in FOLDERS {

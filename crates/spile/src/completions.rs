@@ -1,0 +1,53 @@
+//! What shells complete: a script for bash, zsh or fish, made of the definition of the command line.
+
+use clap::{Command, CommandFactory};
+use clap_complete::{Shell, generate};
+
+use crate::cli::{Cli, Diff, Fmt, Lsp, Report};
+use crate::tools::{profile::Profile, syscount::Syscount};
+
+/// The whole command line. The program itself looks at the first argument for a subcommand (see
+/// `main.rs`), because any other is a script.
+fn command() -> Command {
+    let subcommands = [
+        ("fmt", Fmt::command()),
+        ("lsp", Lsp::command()),
+        ("report", Report::command()),
+        ("diff", Diff::command()),
+        ("profile", Profile::command()),
+        ("syscount", Syscount::command()),
+    ];
+    let mut all = Cli::command().disable_help_subcommand(true);
+    for (name, subcommand) in subcommands {
+        all = all.subcommand(subcommand.name(name).bin_name(format!("spile {name}")));
+    }
+    all
+}
+
+/// The script for a shell.
+pub fn script(shell: Shell) -> String {
+    let mut out = Vec::new();
+    generate(shell, &mut command(), "spile", &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_have_subcommands_and_options() {
+        command().debug_assert();
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = script(shell);
+            for word in [
+                "profile",
+                "syscount",
+                "suppress-handler-errors",
+                "prometheus",
+            ] {
+                assert!(script.contains(word), "{shell}: no {word}");
+            }
+        }
+    }
+}

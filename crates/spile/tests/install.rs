@@ -1,0 +1,131 @@
+//! What `make install` puts in place, which is what packages have; and what the executable is linked
+//! with.
+
+#[macro_use]
+extern crate spile_testing;
+spile_testing::main!();
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SPILE: &str = env!("CARGO_BIN_EXE_spile");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What a command writes, errors included; none, with a note, where it is not installed.
+fn output(command: &mut Command) -> Option<(bool, String)> {
+    match command.output() {
+        Ok(out) => {
+            let text = [out.stdout, out.stderr].concat();
+            let text = String::from_utf8_lossy(&text).into_owned();
+            Some((out.status.success(), text))
+        }
+        Err(e) => {
+            let program = command.get_program().display();
+            spile_testing::leave_out(format_args!("{program}: {e}"));
+            None
+        }
+    }
+}
+
+/// Files below a folder, by their path there.
+fn files(tree: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut folders = vec![tree.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => {
+                    let path = path.strip_prefix(tree).expect("below");
+                    all.push(path.to_string_lossy().into_owned());
+                }
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Sources of a package's files below the installed tree.
+fn packed(manifest: &toml::Table, kind: &str) -> Vec<String> {
+    let assets = &manifest["package"]["metadata"][kind]["assets"];
+    let assets = assets.as_array().expect("a list");
+    let sources = assets.iter().filter_map(|a| a["source"].as_str());
+    let below = sources.filter_map(|s| Some(s.split_once("target/packages/root/")?.1.to_owned()));
+    let mut all: Vec<String> = below.collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn packages_have_what_is_installed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let install = Command::new("make")
+        .current_dir(root())
+        .args(["-s", "install", "PREFIX=/usr"])
+        .arg(format!("SPILE={SPILE}"))
+        .arg(format!("DESTDIR={}", folder.path().display()))
+        .output();
+    let install = install.unwrap_or_else(|e| spile_testing::skip(format_args!("make: {e}")));
+    assert!(install.status.success(), "{install:?}");
+    let installed = files(folder.path());
+    assert!(
+        installed.contains(&"usr/bin/spile".to_owned()),
+        "{installed:?}"
+    );
+
+    let manifest = std::fs::read_to_string(root().join("crates/spile/Cargo.toml")).expect("text");
+    let manifest: toml::Table = manifest.parse().expect("TOML");
+    for kind in ["deb", "generate-rpm"] {
+        assert_eq!(packed(&manifest, kind), installed, "{kind}");
+    }
+
+    let usr = folder.path().join("usr");
+    for (shell, file) in [
+        ("bash", "share/bash-completion/completions/spile"),
+        ("zsh", "share/zsh/site-functions/_spile"),
+        ("fish", "share/fish/vendor_completions.d/spile.fish"),
+    ] {
+        let file = usr.join(file);
+        let text = std::fs::read_to_string(&file).expect("text");
+        assert!(text.contains("syscount") && text.contains("suppress-handler-errors"));
+        if let Some((ok, text)) = output(Command::new(shell).arg("-n").arg(&file)) {
+            assert!(ok, "{shell}: {text}");
+        }
+    }
+    // Of an instance, whose script and program need not be there for that.
+    let unit = usr.join("lib/systemd/system/spile@.service");
+    let instance = folder.path().join("spile@metrics.service");
+    let text = std::fs::read_to_string(&unit).expect("text");
+    assert!(
+        text.contains("ExecStart=/usr/bin/spile --prometheus"),
+        "{text}"
+    );
+    std::fs::write(&instance, text.replace("/usr/bin/spile", SPILE)).expect("written");
+    let mut verify = Command::new("systemd-analyze");
+    if let Some((_, text)) = output(verify.args(["verify", "--man=no"]).arg(&instance)) {
+        let about: Vec<&str> = text.lines().filter(|l| l.contains("spile@")).collect();
+        assert!(about.is_empty(), "{text}");
+    }
+}
+
+/// Nothing but the C library and what gcc gives each program.
+#[test]
+fn the_executable_needs_no_libraries() {
+    let Some((ok, text)) = output(Command::new("readelf").args(["-dW", SPILE])) else {
+        return;
+    };
+    assert!(ok, "{text}");
+    let needed = text.lines().filter(|l| l.contains("(NEEDED)"));
+    let strangers: Vec<&str> = needed
+        .filter(|l| {
+            let usual = ["[libc.so", "[libgcc_s.so", "[libm.so", "[ld-linux"];
+            !usual.iter().any(|u| l.contains(u))
+        })
+        .collect();
+    assert!(strangers.is_empty(), "{strangers:?}");
+}
