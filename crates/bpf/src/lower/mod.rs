@@ -1,8 +1,9 @@
 //! Instruction selection: the code of one handler.
 //!
-//! In: the body of a handler, where its registers live, and the plan of the shared memory. Out: a function
-//! of the assembler, and the subprograms that it calls. Nothing here decides how a handler is attached or
-//! where a global lives: that is [`crate::attach`]'s and [`crate::plan`]'s.
+//! In: the body of a handler, the location of each of its registers, and the plan of the shared
+//! memory. Out: a function of the assembler, and the subprograms that it calls. The attach kind of a
+//! handler and the place of a global are decided elsewhere: in [`crate::attach`] and
+//! [`crate::plan`].
 //!
 //! | module | what it lowers |
 //! |---|---|
@@ -10,22 +11,23 @@
 //! | [`handler`] | numbers, calls, errors, loops, a handler's beginning and end, shared subprograms |
 //! | [`data`] | globals, arrays, aggregates, `foreach` |
 //! | [`text`] | strings, formats, output |
-//! | [`event`] | what a handler asks of its event, the current task and the machine |
+//! | [`event`] | the event's context, the current task, the machine |
 //! | `syscalls` | numbers, arguments and results of system calls, and their text |
 //!
 //! # Registers
 //! `r7` is this CPU's block while the body runs. Numbers live in `r6`, `r8`, `r9`, on the
 //! stack or in the frame (see [`crate::regalloc`]); `r0`-`r5` are free inside an instruction.
-//! The top 72 bytes of the stack are: the context, the generation, the
-//! system call's number, five scratch words, the current task.
+//! The top 72 bytes of the stack hold the context, the generation, the system call's number, five
+//! scratch words and the current task.
 //!
 //! # Strings
-//! A string fills its slot: after its bytes all is zero, up to the slot's width. So copies,
-//! comparisons and hashes go word by word with no look at the bytes.
+//! A string fills its slot: zeros follow its bytes, up to the slot's width. Copies, comparisons and
+//! hashes therefore work on whole words and never look for the end.
 //!
 //! # The verifier
-//! It follows every path. Paths that leave different constants in registers would multiply;
-//! such values go through a scratch word of the CPU's block, which makes them plain numbers.
+//! The verifier follows every path. Paths that leave different constants in registers would
+//! multiply; such values go through a scratch word of the CPU's block, which makes them unknown
+//! numbers.
 
 pub(crate) mod data;
 pub(crate) mod event;
@@ -55,7 +57,7 @@ use crate::plan::Plan;
 use crate::regalloc::{Alloc, Home};
 use crate::target::Options;
 
-/// Why an instruction cannot be compiled.
+/// The result of lowering; the error says why an instruction cannot be compiled.
 pub(crate) type Res<T = ()> = Result<T, String>;
 
 /// Stack slot of the context.
@@ -66,29 +68,29 @@ pub(crate) const GEN: i16 = -16;
 pub(crate) const NR: i16 = -24;
 /// Scratch stack slots.
 pub(crate) const TMP: [i16; 5] = [-32, -40, -48, -56, -64];
-/// Stack slot of the current task, where it is kept.
+/// Stack slot of the current task, where the handler saves it.
 pub(crate) const TASK: i16 = -72;
-/// Stack slots of the addresses of threads' records, behind those of numbers.
+/// Stack slots of the addresses of thread records, below those of numbers.
 pub(crate) const RECORDS: [i16; spile_ir::storage::Threads::COUNT] = [-248, -256];
-/// Stack slot of what is said of a packet, where handlers decide, behind all others: hits that are
-/// turned away say nothing new.
+/// Stack slot of the verdict on a packet, for handlers that decide. A hit that is turned away
+/// leaves the earlier verdict.
 pub(crate) const VERDICT: i16 = -264;
-/// Displacements reach so far.
+/// Displacements below this limit fit in an instruction.
 const REACH: u32 = 32_000;
-/// Up to so many words code is unrolled with no early end.
+/// Loops over at most this number of words are unrolled without an early exit.
 const UNROLL: u32 = 16;
 
 /// A string operand.
 #[derive(Debug, Clone)]
 pub(crate) enum Text {
-    /// In this CPU's block.
+    /// A slot of this CPU's block.
     Slot { off: u32, width: u32 },
     /// A constant.
     Const { bytes: spile_ir::Bytes },
 }
 
 impl Text {
-    /// Bytes of its slot.
+    /// Bytes of the operand's slot.
     pub fn width(&self) -> u32 {
         match self {
             Text::Slot { width, .. } => *width,
@@ -96,7 +98,7 @@ impl Text {
         }
     }
 
-    /// Word `i` of a constant.
+    /// Word `i` of a constant, padded with zeros.
     fn const_word(bytes: &[u8], i: u32) -> u64 {
         let mut word = [0; 8];
         for (to, from) in word.iter_mut().zip(bytes.iter().skip(i as usize * 8)) {
@@ -106,17 +108,17 @@ impl Text {
     }
 }
 
-/// Code that is placed behind the handler, out of the way of the straight path.
+/// Code that is emitted behind the handler, off the straight path.
 pub(crate) enum Cold {
-    /// An error.
+    /// The failure path of an instruction.
     Fail(crate::lower::handler::errors::Fail),
     /// A miss in the cache of a per-CPU array.
     Miss(crate::lower::data::aggregates::Miss),
-    /// A jump back.
+    /// A back edge of a resumable loop.
     Back(crate::lower::handler::resumable_loop::Back),
 }
 
-/// The generator of one handler.
+/// The code generator of one handler.
 pub(crate) struct Gen<'a> {
     pub asm: &'a mut Asm,
     pub program: &'a Program,
@@ -125,39 +127,39 @@ pub(crate) struct Gen<'a> {
     pub pool: &'a mut Pool,
     pub handler: HandlerId,
     pub body: &'a Body,
-    /// What it contains.
+    /// Summary of what the body contains.
     pub facts: &'a BodyFacts,
     pub alloc: &'a Alloc,
-    /// Per block.
+    /// The label of each block.
     pub labels: Vec<Label>,
-    /// Where the handler ends.
+    /// The label at which the handler ends.
     pub done: Label,
-    /// Of the instruction at hand.
+    /// The script position of the current instruction.
     pub site: SiteId,
-    /// Of the block at hand.
+    /// The catch block of the current block.
     pub catch: Option<BlockId>,
-    /// The block at hand.
+    /// The current block.
     pub here: BlockId,
     pub cold: Vec<Cold>,
-    /// How often each register is read.
+    /// The number of reads of each register.
     uses: Vec<u32>,
-    /// The global that the instruction at hand touches.
+    /// The global that the current instruction accesses.
     pub current: Option<spile_ir::GlobalId>,
-    /// Whether `Tick` must count.
+    /// Whether `Tick` has to count.
     pub ticking: bool,
-    /// Whether the current task is on the stack.
+    /// Whether the current task is in its stack slot.
     pub task_kept: bool,
-    /// Whether the system call's number is found out where it is wanted.
+    /// Whether the system call's number is computed at its use.
     pub late_number: bool,
-    /// Per register: whether the controller may read its text later, and how it writes it.
+    /// For each register, how the controller writes its text if it may read the text later.
     pub deferred: Vec<Option<crate::layout::Quote>>,
-    /// Whether this is code of a subprogram that handlers share.
+    /// Whether this is the code of a global subprogram.
     pub inside: bool,
-    /// What is known of threads' records.
+    /// Facts about thread records in the whole body.
     records: OnceCell<crate::lower::data::thread_record::Known>,
-    /// The same of the way here; none before the first block.
+    /// Facts about thread records at the current instruction; `None` before the first block.
     seen: Option<crate::lower::data::thread_record::Seen>,
-    /// Whether each register is written in several places.
+    /// Whether each register has several definitions.
     several: Vec<bool>,
     fields: OnceCell<crate::lower::event::task_fields::Fields>,
     kinds: OnceCell<Vec<ErrorKind>>,
@@ -179,7 +181,7 @@ impl<'a> Gen<'a> {
         Gen::of(asm, (program, options, plan), pool, handler, code)
     }
 
-    /// The same handler's generator for a function of its own.
+    /// A generator for another function of the same handler.
     fn beside<'b>(&'b mut self, asm: &'b mut Asm) -> Gen<'b> {
         let (program, options, plan) = (self.program, self.options, self.plan);
         Gen::new(
@@ -193,7 +195,7 @@ impl<'a> Gen<'a> {
         )
     }
 
-    /// The same for any body.
+    /// A generator for any body.
     pub fn of(
         asm: &'a mut Asm,
         (program, options, plan): (&'a Program, &'a Options, &'a Plan),
@@ -259,8 +261,8 @@ impl<'a> Gen<'a> {
             .ok_or_else(|| "an operand does not exist".into())
     }
 
-    /// Base and displacement for `len` bytes at an offset of the CPU's block; puts the address
-    /// into `scratch` where a displacement does not reach.
+    /// Base and displacement for `len` bytes at an offset of the CPU's block. Loads the address
+    /// into `scratch` if a displacement does not reach.
     pub fn at(&mut self, scratch: Reg, off: u32, len: u32) -> (Reg, i16) {
         if off + len <= REACH {
             return (R7, off as i16);
@@ -283,7 +285,8 @@ impl<'a> Gen<'a> {
         self.asm.load(Size::DW, reg, base, disp);
     }
 
-    /// Word at an offset of the CPU's block = `src`; loses r5 where it is far.
+    /// Word at an offset of the CPU's block = `src`. Clobbers r5 if the displacement is out of
+    /// range.
     pub fn store(&mut self, off: u32, src: impl Into<Src>) {
         let (base, disp) = self.at(R5, off, 8);
         self.asm.store(Size::DW, base, disp, src);
@@ -294,7 +297,7 @@ impl<'a> Gen<'a> {
         self.asm.ld_data(reg, Section::Bss, off);
     }
 
-    /// A number as it is handiest: a constant, its register, or loaded into `scratch`.
+    /// A number in its cheapest form: an immediate, its own register, or loaded into `scratch`.
     pub fn long(&mut self, v: Val, scratch: Reg) -> Res<Src> {
         match v {
             Val::Imm(n) => match i32::try_from(n) {
@@ -317,7 +320,7 @@ impl<'a> Gen<'a> {
         Ok(Src::Reg(scratch))
     }
 
-    /// A number in some register: its own, or `scratch`.
+    /// A number in a register: its own, or `scratch`.
     pub fn long_reg(&mut self, v: Val, scratch: Reg) -> Res<Reg> {
         match self.long(v, scratch)? {
             Src::Reg(r) => Ok(r),
@@ -328,7 +331,7 @@ impl<'a> Gen<'a> {
         }
     }
 
-    /// A number in that register, which may be changed.
+    /// Loads a number into `reg`, which the caller may then change.
     pub fn long_into(&mut self, v: Val, reg: Reg) -> Res {
         let src = self.long(v, reg)?;
         if src != Src::Reg(reg) {
@@ -337,7 +340,7 @@ impl<'a> Gen<'a> {
         Ok(())
     }
 
-    /// `dst = src`; loses r5 where the frame is far.
+    /// `dst = src`. Clobbers r5 if the displacement is out of range.
     pub fn set_long(&mut self, dst: spile_ir::Reg, src: impl Into<Src>) -> Res {
         let src = src.into();
         if self.body.regs.get(dst.index()) != Some(&Ty::Long) {
@@ -377,7 +380,7 @@ impl<'a> Gen<'a> {
         }
     }
 
-    /// Offset and width of the slot of a string register; `None` when it is never read.
+    /// Offset and width of the slot of a string register; `None` if it is never read.
     pub fn slot(&self, dst: spile_ir::Reg) -> Res<Option<(u32, u32)>> {
         match (self.home(dst), self.body.regs[dst.index()]) {
             (Home::Frame(off), Ty::Str(w)) => Ok(Some((self.plan.scratch.frame + off, w.into()))),
@@ -386,7 +389,7 @@ impl<'a> Gen<'a> {
         }
     }
 
-    /// `[r7 + counter] += 1`; loses r1.
+    /// `[r7 + counter] += 1`. Clobbers r1.
     pub fn count(&mut self, counter: u32) {
         self.asm.load(Size::DW, R1, R7, counter as i16);
         self.asm.add(R1, 1);
@@ -395,7 +398,7 @@ impl<'a> Gen<'a> {
 
     // Blocks.
 
-    /// These blocks, in that order.
+    /// Emits these blocks, in that order.
     pub fn blocks(&mut self, order: &[BlockId]) -> Res {
         for (i, id) in order.iter().enumerate() {
             let label = self.labels[id.index()];
@@ -428,7 +431,8 @@ impl<'a> Gen<'a> {
                 self.fused_branch(&block.insts[n].0, *then, *els, next)
             }
             Term::Branch { cond, then, els } => {
-                // Constants too: both targets must stay reachable for the verifier.
+                // A constant condition is tested too: both targets must stay reachable for the
+                // verifier.
                 let cond = self.long_reg(*cond, R0)?;
                 self.branch(Cond::Ne, cond, Src::Imm(0), (*then, *els), next);
                 Ok(())
@@ -447,7 +451,7 @@ impl<'a> Gen<'a> {
         }
     }
 
-    /// The instructions from here on are of that place in the script.
+    /// Attributes the following instructions to this position in the script.
     pub(super) fn line(&mut self, site: SiteId) {
         if !self.options.lines {
             return;
@@ -455,7 +459,8 @@ impl<'a> Gen<'a> {
         let Some(near) = self.program.trace(site, &[]).first().map(|s| &s.near) else {
             return;
         };
-        // `identifier 'x' at script.stp:3:4`; the whole text shows, older kernels show no more.
+        // The text has the form `identifier 'x' at script.stp:3:4`, and older kernels show only
+        // that much.
         let mut parts = near.rsplitn(3, ':');
         let mut number = || parts.next().and_then(|n| n.parse().ok()).unwrap_or(0);
         let (column, line) = (number(), number());
@@ -479,7 +484,7 @@ impl<'a> Gen<'a> {
         }
     }
 
-    /// Jumps to the first block where the condition holds, else to the second.
+    /// Jumps to the first block if the condition holds, else to the second.
     fn branch(
         &mut self,
         cond: Cond,
@@ -551,7 +556,7 @@ impl<'a> Gen<'a> {
         Ok(())
     }
 
-    /// One instruction.
+    /// Emits one instruction.
     pub fn inst(&mut self, inst: &Inst) -> Res {
         if self.idle(inst) {
             return Ok(());
@@ -624,7 +629,7 @@ impl<'a> Gen<'a> {
 
     fn copy(&mut self, dst: spile_ir::Reg, src: Val) -> Res {
         if self.ty(src)? == Ty::Long {
-            // Ways that leave different constants behind would not become one again.
+            // Paths with different constants would stay separate for the verifier.
             let several = self.plan.apart && self.several.get(dst.index()) == Some(&true);
             if let (Val::Imm(n), true) = (src, several && self.seen.is_some()) {
                 let reg = match self.home(dst) {
@@ -648,7 +653,7 @@ impl<'a> Gen<'a> {
         }
     }
 
-    /// The code that was put off.
+    /// Emits the out-of-line code.
     pub fn finish_cold(&mut self) -> Res {
         while let Some(cold) = self.cold.pop() {
             match cold {
@@ -661,7 +666,7 @@ impl<'a> Gen<'a> {
     }
 }
 
-/// Which registers are written in several places.
+/// For each register, whether it has several definitions.
 fn several(body: &Body) -> Vec<bool> {
     let mut times = vec![0u32; body.regs.len()];
     let mut write = |r: spile_ir::Reg| times[r.index()] += 1;

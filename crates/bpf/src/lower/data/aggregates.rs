@@ -15,32 +15,32 @@ use crate::layout::{AggLayout, GOLDEN, PerCpuArray, Place, ValueLayout, percpu};
 use crate::lower::{Cold, GEN, Gen, Res, TMP, Text, UNROLL};
 use crate::plan::{SEQUENCE, lanes};
 
-/// In the word of the slot last added to: the element is in the map.
+/// Value of the word for the last updated slot when the element is in the map instead.
 const NO_SLOT: i32 = -1;
-/// So many words of a key are compared with a jump each.
+/// Up to this number of key words, each comparison gets its own jump.
 const JUMPS: usize = 8;
 
-/// A word of a key.
+/// One 64-bit word of a key.
 #[derive(Debug, Clone)]
 pub(crate) enum Word {
     Long(Val),
     Text(Text, u32),
 }
 
-/// A miss in a cache, to be handled behind the handler's code.
+/// A cache miss, handled behind the handler's code.
 pub(crate) struct Miss {
-    /// r1: the slot.
+    /// Start of the miss code, with the slot in r1.
     pub(in crate::lower) entry: Label,
-    /// r1: the slot, now the key's.
+    /// Return point after the key has taken the slot in r1.
     pub(in crate::lower) hit: Label,
-    /// r1: the element in the map.
+    /// Return point with the element of the map in r1.
     pub(in crate::lower) element: Label,
-    /// Nothing could be updated.
+    /// Return point without an update.
     pub(in crate::lower) skip: Label,
     pub(in crate::lower) full: Option<Label>,
     pub(in crate::lower) g: GlobalId,
     pub(in crate::lower) words: Vec<Word>,
-    /// What is added.
+    /// The value to add.
     pub(in crate::lower) val: Val,
 }
 
@@ -52,7 +52,7 @@ impl Gen<'_> {
         }
     }
 
-    /// The place of an array that is kept as deltas.
+    /// The place of an array that is stored as per-CPU deltas.
     pub(in crate::lower) fn per_cpu_array(&self, g: GlobalId) -> Res<PerCpuArray> {
         match self.place(g)? {
             Place::PerCpuArray(array) => Ok(array),
@@ -73,7 +73,7 @@ impl Gen<'_> {
         )
     }
 
-    /// The words of a key. A string wider than its field is cut in the key buffer first.
+    /// The words of a key. A string wider than its field is truncated in the key buffer first.
     fn key_words(&mut self, types: &[Ty], keys: &[Val]) -> Res<Vec<Word>> {
         if types.len() != keys.len() {
             return Err("a key with the wrong number of fields".into());
@@ -104,7 +104,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Puts a key into the key buffer.
+    /// Writes a key to the key buffer.
     pub(in crate::lower) fn build_key(&mut self, types: &[Ty], keys: &[Val]) -> Res {
         let words = self.key_words(types, keys)?;
         self.store_key(&words)
@@ -167,7 +167,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `[r1 + offset of this generation] += val`.
+    /// `[r1 + offset of this generation] += val`, for a scalar.
     pub(in crate::lower) fn per_cpu_scalar_add(&mut self, g: GlobalId, val: Val) -> Res {
         let Place::PerCpuScalar {
             offset,
@@ -233,7 +233,7 @@ impl Gen<'_> {
         self.cached_add(g, words.collect(), val, full)
     }
 
-    /// Adds to the element of a key.
+    /// Adds to the element of a key, by way of the cache.
     fn cached_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val, full: Option<Label>) -> Res {
         let array = self.per_cpu_array(g)?;
         let PerCpuArray {
@@ -285,14 +285,14 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r1` = address of slot r1, less the cache's offset. Loses r2.
+    /// `r1` = address of slot number r1, relative to the cache's offset. Clobbers r2.
     pub(in crate::lower) fn slot_at(&mut self, slot_size: u32, gen_stride: u32) {
         self.asm.alu(AluOp::Mul, R1, slot_size as i32);
         self.of_generation(gen_stride);
         self.asm.add(R1, R7);
     }
 
-    /// `r1` += bytes to what this generation has, of such a stride. Loses r2.
+    /// `r1` += offset of this generation. Clobbers r2.
     fn of_generation(&mut self, gen_stride: u32) {
         if gen_stride > 0 {
             self.asm.load(Size::DW, R2, R10, GEN);
@@ -301,8 +301,8 @@ impl Gen<'_> {
         }
     }
 
-    /// Compares the key of the slot r1; goes to `other` where it is another. Many words take
-    /// one jump together: the verifier takes a limited number of them.
+    /// Compares the key in slot r1, and goes to `other` if it differs. Long keys are compared with
+    /// one jump: the verifier limits the number of jumps.
     fn compare_key(&mut self, words: &[Word], other: Label) -> Res {
         let (first, rest) = words.split_at(words.len().min(JUMPS));
         for (i, word) in first.iter().enumerate() {
@@ -324,7 +324,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r1` = slot number of a key. Loses r2 and r3.
+    /// `r1` = slot number of a key. Clobbers r2 and r3.
     fn hash(&mut self, words: &[Word], slots: u32) -> Res {
         let bits = slots.ilog2();
         if bits == 0 {
@@ -334,14 +334,16 @@ impl Gen<'_> {
         self.product(words)?;
         self.asm.alu(AluOp::Rsh, R1, 64 - bits as i32);
         if self.plan.apart && words.iter().any(|w| !matches!(w, Word::Text(..))) {
-            // Or the verifier would follow one way for each way that the key's numbers came about.
+            // Hides the value from the verifier, which would otherwise follow one path for each way
+            // to compute the key's numbers.
             self.forget(R1);
             self.asm.alu(AluOp::And, R1, slots as i32 - 1);
         }
         Ok(())
     }
 
-    /// `r1` = the words of a key as one, whose high bits number slots. Loses r2 and r3.
+    /// `r1` = the words of a key mixed into one, whose high bits select the slot. Clobbers r2 and
+    /// r3.
     fn product(&mut self, words: &[Word]) -> Res {
         self.asm.ld_imm64(R3, GOLDEN);
         for (i, word) in words.iter().enumerate() {
@@ -363,7 +365,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r1` = the map of this generation. Loses r0.
+    /// `r1` = the map of this generation. Clobbers r0.
     fn generation_map(&mut self, maps: &[String]) {
         let end = self.asm.label();
         if let [first, second] = maps {
@@ -380,7 +382,7 @@ impl Gen<'_> {
         self.asm.bind(end);
     }
 
-    /// `r3` = as many zeros as a value has.
+    /// `r3` = address of `size` zero bytes, a value's initial content.
     fn zero_value(&mut self, size: u32) -> Res {
         if size <= crate::lower::handler::pool::RUN {
             let zeros = self.pool.run(0);
@@ -392,9 +394,9 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// A miss. A free slot is taken for good (until the drain), and the key is put into the
-    /// map as well, with a delta of zero, so that the map's size is the array's; an occupied
-    /// one sends the update to the map.
+    /// Handles a miss. The key takes a free slot until the next drain, and is also inserted into
+    /// the map with a delta of zero, so that the map's size is the array's size. If the slot is
+    /// occupied, the update goes to the map.
     pub(in crate::lower) fn emit_miss(&mut self, miss: Miss) -> Res {
         let array = self.per_cpu_array(miss.g)?;
         let PerCpuArray {
@@ -407,7 +409,7 @@ impl Gen<'_> {
             return self.large_miss(&miss, &array, large);
         }
         if self.shares() {
-            // All of it once more where it is verified once.
+            // The global subprogram repeats the whole addition.
             self.asm.bind(miss.entry);
             self.current = Some(miss.g);
             self.store_key(&miss.words)?;
@@ -431,8 +433,8 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R2, R1, 0);
         self.asm.jump_if(Cond::Ne, R2, 0, taken);
         self.insert_zero(&array)?;
-        // Where the kernel has no memory at hand (it gets some by an interrupt, which has to
-        // wait where they are off) the slot alone keeps the key: nothing is lost.
+        // The kernel can be out of preallocated memory: an interrupt refills it, and has to wait
+        // while interrupts are off. The slot alone then holds the key, and nothing is lost.
         if let Some(full) = miss.full {
             self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
         }
@@ -456,8 +458,8 @@ impl Gen<'_> {
         self.element_in_map(&array, miss.full, ways)
     }
 
-    /// Goes to `element` with the element of the key in the key buffer, put in if it is not
-    /// there, in r1; no memory counts, and goes to `skip`.
+    /// Goes to `element` with r1 = element of the key in the key buffer, inserted if absent.
+    /// Without memory, counts the loss and goes to `skip`.
     pub(in crate::lower) fn element_in_map(
         &mut self,
         array: &PerCpuArray,
@@ -475,7 +477,7 @@ impl Gen<'_> {
         self.lookup(array);
         self.asm.mov(R1, R0);
         self.asm.jump_if(Cond::Ne, R1, 0, element);
-        // Others have dropped it from an array that wraps.
+        // In an array that wraps, another processor has evicted the element.
         self.asm.jump(if array.wraps { skip } else { no_memory });
 
         self.asm.bind(refused);
@@ -501,7 +503,7 @@ impl Gen<'_> {
         self.asm.jump_if(Cond::Eq, R0, 0, end);
         self.asm.store(Size::DW, R10, TMP[1], R0);
         self.asm.call(Helper::GetSmpProcessorId);
-        // Never; tells the verifier.
+        // Always false; bounds the index for the verifier.
         self.asm.jump_if(Cond::Lt, R0, self.plan.cpus as i32, known);
         self.asm.mov(R0, 0);
         self.asm.jump(end);
@@ -516,7 +518,7 @@ impl Gen<'_> {
         self.asm.bind(end);
     }
 
-    /// Puts in the key in the key buffer, with zeros; r0 is the helper's result.
+    /// Inserts the key in the key buffer with a zero value; r0 is the helper's result.
     fn insert_zero(&mut self, array: &PerCpuArray) -> Res {
         if !array.wraps {
             return self.try_insert(array);
@@ -545,7 +547,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Makes the slot at `TMP[0]` the key's, with an element of zero.
+    /// Assigns the slot at `TMP[0]` to the key, with a zero element.
     pub(in crate::lower) fn install(&mut self, key_size: u32, size: u32) -> Res {
         self.asm.load(Size::DW, R4, R10, TMP[0]);
         for i in (0..key_size).step_by(8) {
@@ -567,7 +569,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Adds a value to the element at r1. Loses r0-r5.
+    /// Adds a value to the element at r1. Clobbers r0 to r5.
     pub(in crate::lower) fn update(&mut self, layout: &ValueLayout, val: Val) -> Res {
         match layout {
             ValueLayout::Scalar(_) => {
@@ -639,7 +641,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The histogram of the global at hand, found by its layout: buckets alone do not tell.
+    /// The histogram of the current global, found by its layout: the number of buckets is
+    /// ambiguous.
     fn hist_of(&self, agg: &AggLayout) -> Res<Hist> {
         let spec = self
             .current
@@ -657,7 +660,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `r2` = bucket of a value.
+    /// `r2` = index of a value's bucket.
     fn bucket(&mut self, val: Val, buckets: u32, hist: Hist) -> Res {
         match hist {
             Hist::Log => {
@@ -665,7 +668,7 @@ impl Gen<'_> {
                 self.long_into(val, R1)?;
                 self.addr(R2, self.plan.scratch.tmp);
                 self.asm.call_sub("log_bucket");
-                // Through memory: 128 paths become one.
+                // Goes through memory, which merges 128 verifier paths into one.
                 self.load(R2, self.plan.scratch.tmp);
                 self.asm.alu(AluOp::And, R2, 127);
             }
@@ -690,7 +693,7 @@ impl Gen<'_> {
     }
 }
 
-/// `add_square(sum, v)`: adds v * v to the 128 bits at `sum`.
+/// `add_square(sum, v)`: adds v * v to the 128-bit number at `sum`.
 fn add_square() -> Result<Function, String> {
     let mut asm = Asm::new("add_square", &["sum", "v"]);
     // r2 = |v|; high half r3, low half r2; square = r3² << 64 + r2·r3 << 33 + r2².
@@ -731,7 +734,7 @@ fn add_square() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// `log_bucket(v, to)`: the bucket of a logarithmic histogram to `*to`.
+/// `log_bucket(v, to)`: stores the bucket of `v` in a logarithmic histogram to `*to`.
 fn log_bucket() -> Result<Function, String> {
     let mut asm = Asm::new("log_bucket", &["v", "to"]);
     let (negative, end) = (asm.label(), asm.label());
@@ -750,7 +753,7 @@ fn log_bucket() -> Result<Function, String> {
         asm.add(R3, shift);
         asm.bind(low);
     }
-    // What is left is 0 or 1.
+    // r1 is 0 or 1 here.
     asm.add(R3, R1);
     asm.mov(R5, 64);
     asm.jump_if(Cond::Ne, R4, 0, negative);

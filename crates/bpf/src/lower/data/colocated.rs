@@ -1,5 +1,6 @@
-//! Additions to elements that lie beside those of another array (see `spile_ir::storage::beside`): a word
-//! of the CPU's block has the slot that this one was last added to.
+//! Additions to co-located elements, which lie next to those of another array, their host (see
+//! `spile_ir::storage::beside`). A word of the CPU's block holds the slot of the host's last
+//! addition.
 
 use spile_ir::{GlobalId, Val};
 
@@ -11,7 +12,7 @@ use crate::layout::{PerCpuArray, percpu};
 use crate::lower::{Cold, Gen, Res};
 
 impl Gen<'_> {
-    /// Adds to an element that lies beside the one last added to.
+    /// Adds to the element that is co-located with the host's last addition.
     pub(in crate::lower) fn beside_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val) -> Res {
         let PerCpuArray {
             cache,
@@ -46,7 +47,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The same where it is in the map, its key in the key buffer.
+    /// Adds to a co-located element in the map, with its key in the key buffer.
     pub(in crate::lower) fn beside_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
         let array = self.per_cpu_array(g)?;
         let skip = self.asm.label();
@@ -56,8 +57,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r1` = the element `at` in the value of the key in the key buffer. It is not put in: where there
-    /// was no memory for the array that has the key, there is no element beside its own.
+    /// `r1` = the co-located element in the map's value for the key in the key buffer. The key is
+    /// never inserted: if there was no memory for the host's element, no co-located element exists.
     pub(in crate::lower) fn beside_in_map(&mut self, array: &PerCpuArray, skip: Label) {
         let found = self.asm.label();
         self.lookup(array);

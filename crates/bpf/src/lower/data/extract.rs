@@ -11,7 +11,7 @@ use crate::layout::{AggLayout, ErrorKind, Place, ValueLayout};
 use crate::lower::{Gen, Res, TMP};
 
 impl Gen<'_> {
-    /// `r1` = address of a statistic; goes to `missing` where an array has no such element.
+    /// `r1` = address of a statistic. Goes to `missing` if an array has no element with the key.
     pub(in crate::lower) fn statistic(
         &mut self,
         g: GlobalId,
@@ -114,7 +114,7 @@ impl Gen<'_> {
             .ok_or_else(|| "a statistic without a histogram".into())
     }
 
-    /// `dst` = what a bucket counts.
+    /// `dst` = the count of one bucket.
     pub(in crate::lower) fn hist_get(
         &mut self,
         dst: IrReg,
@@ -144,7 +144,7 @@ impl Gen<'_> {
         self.set_long(dst, R0)
     }
 
-    /// Sends a histogram's buckets, which the controller draws.
+    /// Sends a histogram's buckets; the controller draws them.
     pub(in crate::lower) fn print_hist(&mut self, g: GlobalId, keys: &[Val]) -> Res {
         let hist = self.histogram(g)?;
         let empty = self.fail_label(ErrorKind::EmptyAggregate);
@@ -157,7 +157,7 @@ impl Gen<'_> {
     }
 }
 
-/// `r0 = r0 / r2` with signs, towards zero; r2 is a number without one. Loses r3.
+/// `r0 = r0 / r2`, rounded towards zero; r0 is signed, r2 unsigned. Clobbers r3.
 pub(in crate::lower) fn divide_signed(asm: &mut Asm) {
     asm.mov(R3, R0);
     asm.alu(AluOp::Arsh, R3, 63);

@@ -1,9 +1,9 @@
 //! Scalars in the shared block, and arrays in hash maps.
 //!
-//! Elements are changed in place through the pointer that the look-up gives. A new one is put
-//! in first, with zeros. Wrapping arrays, and those that a `foreach` walks, keep a sequence
-//! number in front of each element; when one that wraps is full, a walk finds the oldest number
-//! and another drops the elements that are not much younger.
+//! Elements change in place, through the pointer that the look-up returns. A new element is first
+//! inserted with a zero value. Wrapping arrays, and arrays that a `foreach` walks, keep a sequence
+//! number in front of each element. When a wrapping array is full, one walk finds the smallest
+//! number and another deletes the elements that are almost as old.
 
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
 
@@ -16,7 +16,7 @@ use crate::layout::{Place, ValueLayout, percpu, shared};
 use crate::lower::{GEN, Gen, Res, TMP, Text, UNROLL};
 use crate::plan::EVICT;
 
-/// How often a key is put in where others take the room that was made for it.
+/// Insertion attempts when other processors take the room that eviction made.
 const TRIES: i32 = 16;
 
 impl Gen<'_> {
@@ -34,7 +34,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `dst` = the string of that width at r3.
+    /// `dst` = the string of `from` bytes at r3.
     fn text_from_r3(&mut self, dst: IrReg, from: u32) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
@@ -84,7 +84,7 @@ impl Gen<'_> {
         }
     }
 
-    /// A string that is not wider than that: cut in the value buffer where it is.
+    /// A string of at most `width` bytes; a wider one is truncated in the value buffer.
     fn fitting(&mut self, val: Val, width: u32) -> Res<Text> {
         let text = self.text(val)?;
         if text.width() <= width {
@@ -108,7 +108,7 @@ impl Gen<'_> {
             }
             return Ok(());
         }
-        // The rest first: the pointer does not live through a call.
+        // Clears the rest first: the pointer does not survive a call.
         let bytes = text.width().min(width);
         if bytes < width {
             self.asm.store(Size::DW, R10, TMP[3], R4);
@@ -150,7 +150,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `[r1] += r2`.
+    /// `[r1] += r2`, atomically.
     fn atomic_add(&mut self, old: Option<IrReg>) -> Res {
         match old {
             None => self.asm.atomic(AtomicOp::Add, R1, 0, R2),
@@ -319,8 +319,8 @@ impl Gen<'_> {
         }
     }
 
-    /// `r1` = the element of the key in the key buffer, put in if it is not there. A full
-    /// array goes to `full` or loses its oldest; no memory counts, and goes to `skip`.
+    /// `r1` = the element of the key in the key buffer, inserted if absent. A full array goes to
+    /// `full` or evicts its oldest elements. Without memory, counts the loss and goes to `skip`.
     pub(in crate::lower) fn hash_element(
         &mut self,
         g: GlobalId,
@@ -356,7 +356,7 @@ impl Gen<'_> {
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(again);
-        // Behind the insertion, so that it is seen by whoever finds the word as he left it.
+        // Stored after the insertion, so that a reader of an unchanged word misses no element.
         if let Some(fresh) = self.plan.critical.as_ref().and_then(|c| c.fresh(g)) {
             self.shared(R1, fresh);
             self.asm.store(Size::DW, R1, 0, 1);
@@ -371,7 +371,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Puts in the key with zeros (and its sequence number); r0 is the helper's result.
+    /// Inserts the key with a zero value (and its sequence number); r0 is the helper's result.
     pub(in crate::lower) fn insert(&mut self, map: &str, seq: bool, size: u32) -> Res {
         let value = self.plan.scratch.value;
         if seq {
@@ -396,7 +396,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `to` = the next sequence number, of 1 and more. Loses r1.
+    /// `to` = the next sequence number, starting at 1. Clobbers r1.
     pub(in crate::lower) fn next_sequence(&mut self, to: Reg) {
         self.shared(R1, shared::SEQ);
         self.asm.mov(to, 1);
@@ -404,9 +404,9 @@ impl Gen<'_> {
         self.asm.add(to, 1);
     }
 
-    /// Puts in a key by `insert`, whose result is the helper's. A full map of a wrapping array loses its
-    /// oldest elements before, and one more each time that another processor was faster in their place.
-    /// Always a subprogram of its own: the verifier may follow all tries, and each by two walks.
+    /// Inserts a key with `insert`, which leaves the helper's result. A full map of a wrapping
+    /// array first loses its oldest elements, and one more each time another processor took the
+    /// room. Always a global subprogram: the verifier may follow all attempts, with two walks each.
     pub(in crate::lower) fn insert_evicting(
         &mut self,
         maps: &[String],
@@ -424,7 +424,8 @@ impl Gen<'_> {
             g.asm.jump_if32(Cond::Ne, R0, E2BIG, end);
             g.asm.load(Size::DW, R1, R10, TMP[3]);
             g.asm.add(R1, 1);
-            // Where loops need no bound, a number of which the verifier knows nothing, as all tries are one.
+            // With unbounded loops the verifier need not know the number of attempts, and checks
+            // one of them.
             let unbound = g.options.features.may_goto;
             if unbound {
                 g.forget(R1);
@@ -448,8 +449,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Drops the oldest elements of a wrapping array's map, that of this generation, and as many more as
-    /// `TMP[3]` says.
+    /// Evicts the oldest elements of a wrapping array's map of this generation, and `TMP[3]`
+    /// further ones.
     fn evict(&mut self, maps: &[String], max: u32) -> Res {
         self.pool.sub("oldest", |_| oldest())?;
         self.pool.sub("drop_old", |_| drop_old())?;
@@ -468,7 +469,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// [`Gen::walk_in`] this generation's map. (Linux 6.1 takes one map at each call.)
+    /// Calls [`Gen::walk_in`] for this generation's map. Linux 6.1 allows one map at each call
+    /// site.
     fn walk(&mut self, maps: &[String], callback: &str) {
         let end = self.asm.label();
         if let [first, second] = maps {
@@ -485,8 +487,8 @@ impl Gen<'_> {
         self.asm.bind(end);
     }
 
-    /// Calls the subprogram for each element of the map, with the address of `TMP[2]`, behind which is
-    /// `TMP[1]`.
+    /// Calls the callback for each element of the map, with the address of `TMP[2]`, which `TMP[1]`
+    /// follows.
     pub(in crate::lower) fn walk_in(&mut self, map: &str, callback: &str) {
         self.asm.ld_map(R1, map);
         self.asm.ld_func(R2, callback);
@@ -549,8 +551,8 @@ impl Gen<'_> {
         self.walk_slice(g, &map, &types, keys, true)
     }
 
-    /// Walks over the elements whose given fields are as given: deletes them, or sets
-    /// `TMP[1]` to 1 and stops.
+    /// Walks over the elements that match the given fields: deletes them, or sets `TMP[1]` to 1 and
+    /// stops.
     fn walk_slice(
         &mut self,
         g: GlobalId,
@@ -581,7 +583,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The given fields of a key to their places in the key buffer.
+    /// Writes the given fields of a key to the key buffer.
     pub(in crate::lower) fn build_slice(&mut self, types: &[Ty], keys: &[Option<Val>]) -> Res {
         let mut off = self.plan.scratch.key;
         for (ty, key) in types.iter().zip(keys) {
@@ -602,8 +604,8 @@ impl Gen<'_> {
     }
 }
 
-/// `oldest(map, key, value, least)`: the least sequence number to `*least`. (Of 0 is what another processor
-/// puts in.)
+/// `oldest(map, key, value, least)`: lowers `*least` to the element's sequence number. A number of
+/// 0 belongs to an insertion in progress on another processor.
 fn oldest() -> Result<Function, String> {
     let mut asm = Asm::new("oldest", &["map", "key", "value", "least"]);
     let end = asm.label();
@@ -618,7 +620,7 @@ fn oldest() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// `drop_old(map, key, value, limit)`: deletes up to that sequence number.
+/// `drop_old(map, key, value, limit)`: deletes elements with sequence numbers up to `limit`.
 fn drop_old() -> Result<Function, String> {
     let mut asm = Asm::new("drop_old", &["map", "key", "value", "limit"]);
     let end = asm.label();
@@ -633,8 +635,8 @@ fn drop_old() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Goes to `other` where a given field of the key is not as the one that is wanted, from an
-/// offset of its register on. Loses r0, r3, r6.
+/// Goes to `other` if a given field of the key differs from the wanted one; both keys are addressed
+/// by a register and an offset. Clobbers r0, r3, r6.
 pub(in crate::lower) fn same_fields(
     asm: &mut Asm,
     fields: &[(Ty, bool)],
@@ -653,7 +655,7 @@ pub(in crate::lower) fn same_fields(
                 asm.mov(R6, 0);
                 continue;
             }
-            // One jump for all: the verifier takes a limited number of them.
+            // One jump for all words: the verifier limits the number of jumps.
             asm.alu(AluOp::Xor, R0, R3);
             asm.alu(AluOp::Or, R6, R0);
         }
@@ -665,7 +667,8 @@ pub(in crate::lower) fn same_fields(
     Ok(())
 }
 
-/// Callback of a walk over a slice; `wanted` points to the key's address and the answer.
+/// Callback of a walk over a slice; its context holds the addresses of the wanted key and of the
+/// answer.
 fn slice(name: &str, fields: &[(Ty, bool)], delete: bool) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["map", "key", "value", "wanted"]);
     let other = asm.label();
@@ -678,7 +681,8 @@ fn slice(name: &str, fields: &[(Ty, bool)], delete: bool) -> Result<Function, St
         asm.mov(R0, 1);
         asm.exit();
         if fields.iter().all(|(_, given)| !given) {
-            // The first element is one: the verifier refuses code that nothing leads to.
+            // The first element decides: code behind would be unreachable, which the verifier
+            // refuses.
             return asm.finish().map_err(|e| e.to_string());
         }
     }

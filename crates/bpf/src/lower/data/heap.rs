@@ -1,8 +1,8 @@
-//! The heap of the nodes in front of an iterator's entries: the subprograms that make it and
-//! that take its first node. Both let one node after the other sink to its place; a round of
-//! `bpf_loop` is one level of one node's way, so that the verifier follows it once.
+//! The heap of nodes in front of an iterator's entries: subprograms that build it and that remove
+//! its first node. Both sift nodes down one after the other. One `bpf_loop` iteration moves one
+//! node down by one level, so the verifier follows it once.
 //!
-//! All subprograms are given the address of the scratch words, in which the numbers are.
+//! All subprograms take the address of the scratch words, which hold their state.
 
 use crate::isa::asm::{Asm, AsmError, Function, Label};
 use crate::isa::helpers::Helper;
@@ -10,43 +10,43 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Swap};
 use crate::plan::iterators::node;
 
-/// Scratch words.
+/// Offsets of scratch words.
 pub(in crate::lower) mod work {
-    /// Where the sinking node's gap is.
+    /// Index of the gap that the sinking node would fill.
     pub const HOLE: i16 = 0;
-    /// Nodes before this one still have to sink.
+    /// Nodes below this index still have to be sifted down.
     pub const NEXT: i16 = 8;
     /// The sinking node: three words, in the order of [`crate::plan::iterators::node`].
     pub const NODE: i16 = 16;
-    /// First entry of the room.
+    /// Index of the room's first entry.
     pub const BASE: i16 = 40;
-    /// Nodes of the heap.
+    /// Number of nodes in the heap.
     pub const SIZE: i16 = 48;
-    /// Number of an entry to look up.
+    /// Index of the entry to look up.
     pub const ENTRY: i16 = 56;
 }
 
-/// Most rounds that `bpf_loop` takes.
+/// The kernel's limit on `bpf_loop` iterations.
 const ROUNDS: i32 = 1 << 23;
-/// Most levels of a heap, and more.
+/// More levels than any heap has.
 const LEVELS: i32 = 64;
-/// Stack slots of the step: the number of an entry, and two nodes.
+/// Stack slots of a step: the index of an entry, and two nodes.
 const KEY: i16 = -8;
 const NODES: [i16; 2] = [-16, -24];
 const NODE_WORDS: [i16; 3] = [node::WORD, node::SEQ, node::ENTRY];
 
-/// How the nodes of a map are ordered.
+/// The order of an iterator's nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::lower) struct Heap {
     pub map: String,
-    /// Where in the entries the string is that they are sorted by, and its bytes.
+    /// Offset and length of the string in the entries that is the sort key.
     pub text: Option<(u32, u32)>,
-    /// Of strings; numbers have it in their sort words.
+    /// Descending order of strings; numbers encode the order in their sort words.
     pub descending: bool,
 }
 
 impl Heap {
-    /// Name of a subprogram.
+    /// Name of the subprogram `what` for this order.
     pub fn name(&self, what: &str) -> String {
         match self.text {
             None => format!("{what}_{}", self.map),
@@ -57,8 +57,8 @@ impl Heap {
         }
     }
 
-    /// `r0` = the entry with the number in the register, from the room's start; goes to `none`
-    /// where there is none. `words` is the address of the scratch words. Loses r1-r5.
+    /// `r0` = address of the room's entry with the index in `number`; goes to `none` if there is
+    /// none. `words` is the address of the scratch words. Clobbers r1 to r5.
     fn entry(&self, asm: &mut Asm, words: Reg, number: Reg, none: Label) {
         asm.load(Size::DW, R1, words, work::BASE);
         asm.add(R1, number);
@@ -70,7 +70,7 @@ impl Heap {
         asm.jump_if(Cond::Eq, R0, 0, none);
     }
 
-    /// `make(words)`: makes a heap of `SIZE` nodes.
+    /// `make(words)`: builds a heap of `SIZE` nodes.
     pub fn make(&self) -> Result<Function, AsmError> {
         let mut asm = Asm::new(self.name("make"), &["words"]);
         let end = asm.label();
@@ -90,7 +90,7 @@ impl Heap {
         asm.finish()
     }
 
-    /// `take(words)`: takes off the first of `SIZE + 1` nodes and gives its entry's number.
+    /// `take(words)`: removes the first of `SIZE + 1` nodes and returns its entry's index.
     pub fn take(&self) -> Result<Function, AsmError> {
         let mut asm = Asm::new(self.name("take"), &["words"]);
         let (end, none) = (asm.label(), asm.label());
@@ -114,15 +114,15 @@ impl Heap {
         asm.finish()
     }
 
-    /// Goes round until all nodes are where they belong.
+    /// Runs steps until all nodes are in place.
     fn sink(&self, asm: &mut Asm, rounds: i32) {
         asm.store(Size::DW, R10, -16, R6);
         asm.mov(R1, rounds);
         asm.each(self.name("step"), -16);
     }
 
-    /// One level: the smaller child of the gap moves up, or the node goes into the gap, and
-    /// the next one is taken up.
+    /// One level: the smaller child moves up into the gap, or the node fills the gap and the next
+    /// node is taken.
     pub fn step(&self) -> Result<Function, AsmError> {
         let mut asm = Asm::new(self.name("step"), &["index", "slot"]);
         let [place, one, second, up, stop] = std::array::from_fn(|_| asm.label());
@@ -178,8 +178,8 @@ impl Heap {
         asm.finish()
     }
 
-    /// Goes to `before` where the node at `a` comes before the one at `b`, otherwise to
-    /// `behind`. Loses r0-r5 and r9.
+    /// Goes to `before` if the node at `a` sorts before the one at `b`, otherwise to `behind`.
+    /// Clobbers r0 to r5 and r9.
     fn compare(
         &self,
         asm: &mut Asm,
@@ -198,7 +198,7 @@ impl Heap {
             asm.jump(behind);
             return;
         };
-        // By the strings, then by age: r9 is 1 where the first is older.
+        // Compares the strings, then the age: r9 is 1 if the first one is older.
         let older = asm.label();
         asm.load(Size::DW, R4, b, b_off + node::ENTRY);
         asm.load(Size::DW, R3, a, a_off + node::ENTRY);
@@ -206,7 +206,7 @@ impl Heap {
         asm.jump_if(Cond::Lt, R1, R2, older);
         asm.mov(R9, 0);
         asm.bind(older);
-        // Through memory, so that it is a number like another to the verifier.
+        // Through memory, which makes it an unknown number for the verifier.
         asm.store(Size::DW, R6, work::ENTRY, R9);
         asm.store(Size::DW, R10, NODES[1] - 8, R4);
         self.entry(asm, R6, R3, stop);
@@ -227,7 +227,7 @@ impl Heap {
     }
 }
 
-/// Takes up the node r0 into the scratch words.
+/// Loads node r0 into the scratch words.
 fn hold(asm: &mut Asm, words: Reg) {
     for word in NODE_WORDS {
         asm.load(Size::DW, R1, R0, word);
@@ -235,13 +235,13 @@ fn hold(asm: &mut Asm, words: Reg) {
     }
 }
 
-/// Name of [`order`].
+/// Name of the subprogram [`order`].
 pub(in crate::lower) fn order_name(bytes: u32) -> String {
     format!("order_{bytes}")
 }
 
-/// `order(a, b)`: 0 where the first string comes first, 2 where the second does, 1 where they
-/// are equal.
+/// `order(a, b)`: returns 0 if the first string sorts first, 2 if the second does, 1 if they are
+/// equal.
 pub(in crate::lower) fn order(bytes: u32) -> Result<Function, String> {
     let mut asm = Asm::new(order_name(bytes), &["a", "b"]);
     let [again, differ, equal, less] = std::array::from_fn(|_| asm.label());
@@ -250,7 +250,7 @@ pub(in crate::lower) fn order(bytes: u32) -> Result<Function, String> {
     asm.load(Size::DW, R3, R1, 0);
     asm.load(Size::DW, R4, R2, 0);
     asm.jump_if(Cond::Ne, R3, R4, differ);
-    // What follows an end is zero in both.
+    // Both strings end here: zeros follow an end.
     asm.jump_if(Cond::Eq, R3, 0, equal);
     asm.add(R1, 8);
     asm.add(R2, 8);

@@ -1,8 +1,8 @@
 //! Iterators: `foreach` over arrays and over the buckets of histograms.
 //!
-//! A start walks through the array's hash map with `bpf_for_each_map_elem`, whose callback
-//! copies what matches (see [`crate::plan::iterators`]), and makes a heap of the copies. A step takes the
-//! first node off the heap. Where an iterator is stands in the CPU's block, in plain numbers.
+//! A start walks through the array's hash map with `bpf_for_each_map_elem`, whose callback copies
+//! the matching elements (see [`crate::plan::iterators`]), and builds a heap of the copies. A step
+//! removes the heap's first node. The iterator's state is in the CPU's block, as plain numbers.
 
 use spile_ir::{BlockId, Extract, GlobalId, IterId, Reg as IrReg, SortKey, SortSpec, Ty, Val};
 
@@ -26,7 +26,7 @@ impl Gen<'_> {
         }
     }
 
-    /// A word of an iterator in the CPU's block.
+    /// Offset in the CPU's block of a word of an iterator.
     fn state(&self, it: IterId, word: u32) -> u32 {
         self.plan.scratch.iterators + it.0 * state::BYTES + word
     }
@@ -42,8 +42,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Copies the words of iterators that are open around calls to what the activation begun
-    /// last keeps, or back from there.
+    /// Saves the iterators that are open around calls in the current activation, or restores them.
     pub(in crate::lower) fn keep_iterators(&mut self, back: bool) {
         let all = self.plan.iterators.get(self.handler.index());
         let deep = all.into_iter().flatten().enumerate();
@@ -67,7 +66,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Iterators that may be asked before they start have no elements.
+    /// Clears iterators that may be used before they start: they have no elements.
     pub(in crate::lower) fn close_unstarted(&mut self) {
         for it in unstarted(self.body) {
             let words = [state::SIZE, state::LEFT];
@@ -114,7 +113,7 @@ impl Gen<'_> {
             self.state(it, state::SIZE),
             self.state(it, state::LEFT),
         );
-        // First, since it can count a string that is cut.
+        // Comes first, because it can count a truncated string.
         self.build_slice(&types, slice)?;
         self.asm.imm(R1, i64::from(foreach.room * snapshot.entries));
         if foreach.deep {
@@ -181,7 +180,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The subprograms of a heap, without the one that is asked for.
+    /// Defines the subprograms of a heap, except for the one that the caller needs.
     fn heap(&mut self, foreach: &Foreach, snapshot: &Snapshot) -> Res<Heap> {
         let Walk::Array { sort, text, .. } = &foreach.walk else {
             return Err("a heap of buckets".into());
@@ -287,20 +286,20 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r1` = address of a histogram's copy; loses r2.
+    /// `r1` = address of a histogram's copy. Clobbers r2.
     fn bucket_room(&mut self, foreach: &Foreach) {
         let scratch = self.plan.scratch;
         self.addr(R1, scratch.buckets + foreach.room * scratch.bucket_room);
         if foreach.deep {
             self.load(R2, scratch.depth);
-            // Never so; tells the verifier.
+            // Always false; bounds the index for the verifier.
             self.asm.jump_if(Cond::Gt, R2, self.nesting(), self.done);
             self.asm.alu(AluOp::Mul, R2, scratch.bucket_rooms as i32);
             self.asm.add(R1, R2);
         }
     }
 
-    /// The next bucket that is not empty.
+    /// Fetches the next bucket that is not empty.
     fn next_bucket(
         &mut self,
         it: IterId,
@@ -336,7 +335,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The end of a block: to `body` with the next element, or to `done`.
+    /// Ends a block: goes to `body` with the next element, or to `done`.
     pub(in crate::lower) fn iter_term(
         &mut self,
         it: IterId,
@@ -352,11 +351,11 @@ impl Gen<'_> {
     }
 }
 
-/// What the callback that copies elements needs to know.
+/// Parameters of the callback that copies elements.
 struct Copying<'a> {
     name: &'a str,
     types: &'a [Ty],
-    /// Which fields of the key have to be as in the key buffer.
+    /// For each field of the key, whether it has to match the key buffer.
     given: Vec<bool>,
     /// Offsets in the CPU's block.
     key: u32,
@@ -368,7 +367,7 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// `copy(map, key, value, slot)`: the slot has the address of the CPU's block.
+    /// `copy(map, key, value, slot)`: `slot` holds the address of the CPU's block.
     fn callback(&self) -> Result<Function, String> {
         let Walk::Array { sort, fields, text } = &self.foreach.walk else {
             return Err("a copy of buckets".into());
@@ -388,7 +387,7 @@ impl Copying<'_> {
         same_fields(&mut asm, &wanted, (R8, R7, self.key as i32), other)?;
         let size = at(self.state + state::SIZE)?;
         asm.load(Size::DW, R1, R7, size);
-        // Never so: there are not more elements than the array has.
+        // Always false: there are at most as many elements as the array holds.
         asm.jump_if(Cond::Ge, R1, self.snapshot.entries as i32, other);
         asm.load(Size::DW, R2, R7, at(self.state + state::BASE)?);
         asm.add(R1, R2);
@@ -416,7 +415,8 @@ impl Copying<'_> {
         asm.finish().map_err(|e| e.to_string())
     }
 
-    /// Where a part of the element is: r8 is the key, r9 the value with its sequence number.
+    /// Register and offset of a part of the element: r8 is the key, r9 the value with its sequence
+    /// number.
     fn source(&self, part: Part) -> (crate::isa::insn::Reg, u32) {
         match part {
             Part::Key(i) => (R8, self.types[..i].iter().map(|t| t.size()).sum()),
@@ -427,7 +427,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Copies a part to the entry r6.
+    /// Copies a part to entry r6.
     fn copy(&self, asm: &mut Asm, field: &Field) -> Res {
         let (base, off) = self.source(field.part);
         let bytes = field.ty.size();
@@ -480,7 +480,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// `r0` = an extractor of the statistic, 0 where it is empty.
+    /// `r0` = an extractor's value for the statistic, 0 if it is empty.
     fn extract(&self, asm: &mut Asm, what: Extract, agg: &AggLayout) -> Res {
         let word = |off: Option<u32>| {
             off.map(|o| 8 + o as i16)
@@ -513,13 +513,13 @@ impl Copying<'_> {
     }
 }
 
-/// Scratch words of [`next_bucket`].
+/// Offsets of the scratch words of [`next_bucket`].
 mod bucket {
     pub const NEXT: i16 = 0;
     pub const COUNT: i16 = 8;
 }
 
-/// `next_bucket(buckets, words)`: the first bucket from `NEXT` on that is not empty.
+/// `next_bucket(buckets, words)`: finds the first bucket from `NEXT` on that is not empty.
 fn next_bucket(name: &str) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["buckets", "words"]);
     asm.store(Size::DW, R2, bucket::COUNT, 0);
@@ -532,7 +532,7 @@ fn next_bucket(name: &str) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Looks at one bucket.
+/// The callback that tests one bucket.
 fn bucket_at(name: &str, buckets: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
     let stop = asm.label();

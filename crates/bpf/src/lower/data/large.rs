@@ -1,5 +1,5 @@
-//! Elements of large arrays (see [`Large`]): one subprogram an array finds or makes the element of a key
-//! that is not in the cache, and adds to it.
+//! Elements of large arrays (see [`Large`]). One subprogram for each array finds or creates the
+//! element of a key that is not in the cache, and adds to it.
 
 use super::aggregates::Miss;
 use crate::isa::asm::Label;
@@ -10,28 +10,28 @@ use crate::layout::{GOLDEN, Large, PerCpuArray, ValueLayout};
 use crate::lower::handler::global_subprogram::FIRST;
 use crate::lower::{GEN, Gen, Res, TMP};
 
-/// Stack slots: the offset of the free slot of the cache in the CPU's block, or 0; the hash; what is added;
-/// the array map's key.
+/// Stack slots: the offset of the free cache slot in the CPU's block, or 0; the hash; the value to
+/// add; the array map's key.
 const SLOT: i16 = TMP[0];
 const HASH: i16 = TMP[1];
 const VALUE: i16 = TMP[2];
 const GENERATION: i16 = TMP[3];
 
-/// Binary logarithm of the number of cells that are looked at.
+/// Binary logarithm of the number of cells that are probed.
 const LOOKS_BITS: i32 = (Large::WINDOW * Large::PLACES).ilog2() as i32;
 
-/// Where parts of the subprogram are.
+/// Labels of the subprogram.
 struct Parts {
-    /// r1: a cell that is free (r3 = 0), or the last one of the key, with what is in it in r3.
+    /// r1: a free cell (r3 = 0), or the key's last cell, with its content in r3.
     absent: Label,
-    /// r3: what is in the cell r1.
+    /// r3: the content of cell r1.
     check: Label,
     /// r4: the key's room.
     found: Label,
 }
 
 impl Gen<'_> {
-    /// A miss in the cache of a large array.
+    /// Handles a miss in the cache of a large array.
     pub(in crate::lower) fn large_miss(
         &mut self,
         miss: &Miss,
@@ -65,7 +65,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The subprogram: adds r6 to the generation r8, perhaps to the slot r9 of the cache.
+    /// The subprogram: adds r6 to generation r8, and to cache slot r9 if that is free.
     fn large_put(&mut self, array: &PerCpuArray, large: Large, full: Label) -> Res {
         let done = self.done;
         self.asm.store(Size::DW, R10, VALUE, R6);
@@ -73,7 +73,7 @@ impl Gen<'_> {
         match array.double() {
             true => {
                 self.asm.alu(AluOp::And, R8, 1);
-                // (Of a word that a helper was given older verifiers know nothing any more.)
+                // Older verifiers forget a word on the stack that a helper was given.
                 self.asm.store(Size::DW, R10, GEN, R8);
                 self.asm.store(Size::DW, R10, GENERATION, R8);
             }
@@ -99,13 +99,13 @@ impl Gen<'_> {
         self.add_to_slot_or_r4(array)
     }
 
-    /// Goes through the cells of the key in the key buffer. Loses r0 to r6 and r9.
+    /// Probes the cells of the key in the key buffer. Clobbers r0 to r6 and r9.
     fn look(&mut self, array: &PerCpuArray, large: Large, (parts, full): (&Parts, Label)) {
         let [place, probe, next, nowhere] = [(); 4].map(|()| self.asm.label());
         let last = self.plan.scratch.key + array.key_size - 8;
         self.hash_of_large(array.key_size);
-        // Where a jump back can be a `may_goto`, the verifier does not know the number of cells that were
-        // looked at, so that all rounds are alike to it and it follows one of them.
+        // With `may_goto` as the back edge, the verifier does not know the number of probed cells.
+        // All iterations look equal to it, and it follows only one.
         match self.options.features.may_goto {
             true => self.asm.load(Size::DW, R6, R8, Large::ZERO as i16),
             false => self.asm.mov(R6, 0),
@@ -142,7 +142,7 @@ impl Gen<'_> {
         self.asm.bind(parts.check);
         self.asm.mov(R4, R3);
         self.asm.alu(AluOp::Xor, R4, R5);
-        // Where the tag is another, too.
+        // A different tag also leads here.
         self.asm.jump_if(Cond::Gt, R4, large.rooms as i32, next);
         self.large_room(R4, large);
         for i in (0..array.key_size).step_by(8) {
@@ -174,14 +174,14 @@ impl Gen<'_> {
         self.asm.bind(nowhere);
     }
 
-    /// `r2` = not 0 where all cells were looked at. (The verifier learns nothing of r6 by this: all ways look
-    /// alike to it.)
+    /// `r2` = nonzero if all cells were probed. The verifier learns nothing about r6 from this, so
+    /// all paths look equal to it.
     fn past_all(&mut self) {
         self.asm.mov(R2, R6);
         self.asm.alu(AluOp::Rsh, R2, LOOKS_BITS);
     }
 
-    /// `r1` = the first hash of the key in the key buffer. Loses r2 and r3.
+    /// `r1` = the first hash of the key in the key buffer. Clobbers r2 and r3.
     fn hash_of_large(&mut self, key_size: u32) {
         let key = self.plan.scratch.key;
         self.asm.ld_imm64(R3, GOLDEN);
@@ -204,14 +204,14 @@ impl Gen<'_> {
         }
     }
 
-    /// `reg` = address of the room of that number.
+    /// `reg` = address of room number `reg`.
     fn large_room(&mut self, reg: Reg, large: Large) {
         self.asm.alu(AluOp::Mul, reg, large.room as i32);
         self.asm.add(reg, R8);
         self.asm.add(reg, (large.rooms_at() - large.room) as i32);
     }
 
-    /// Jumps back. The loop's own counter ends it; `out` is for the verifier.
+    /// Jumps back. The loop's own counter ends it; `out` is the exit that the verifier needs.
     fn loop_to(&mut self, back: Label, out: Label) {
         if self.options.features.may_goto {
             self.asm.may_goto(out);
@@ -219,10 +219,10 @@ impl Gen<'_> {
         self.asm.jump(back);
     }
 
-    /// Puts the key into the cell r1, where r3 is; `r4` = its room.
+    /// Inserts the key into cell r1, which contained r3; `r4` = the key's room.
     fn put_in(&mut self, array: &PerCpuArray, large: Large, (parts, full): (&Parts, Label)) {
         let [have, linked, no_more, raced] = [(); 4].map(|()| self.asm.label());
-        // (From the last cell of all: it holds another key.)
+        // The last probed cell can hold another key.
         self.asm.load(Size::W, R3, R1, 0);
         self.asm.bind(parts.absent);
         self.asm.load(Size::DW, R2, R8, Large::LIVE as i16);
@@ -248,8 +248,8 @@ impl Gen<'_> {
         self.asm.mov(R0, R3);
         self.asm.atomic32(AtomicOp::CmpXchg, R1, 0, R2);
         self.asm.jump_if(Cond::Eq, R0, R3, linked);
-        // Another processor was faster, perhaps with the same key. (In the last cell of all the room stays
-        // outside.)
+        // Another processor took the cell, perhaps for the same key. At the last cell the reserved
+        // room stays unused.
         self.past_all();
         self.asm.jump_if(Cond::Eq, R2, 0, raced);
         self.asm.bind(linked);
@@ -259,7 +259,7 @@ impl Gen<'_> {
         self.asm.atomic(AtomicOp::Add, R8, Large::LIVE as i16, R1);
         self.asm.jump(parts.found);
 
-        // The array is full; unless the last key that it took is this one.
+        // The array is full, unless its last room was given to this key.
         self.asm.bind(no_more);
         self.asm.load(Size::W, R0, R1, 0);
         self.asm.jump_if(Cond::Eq, R0, R3, full);
@@ -270,7 +270,7 @@ impl Gen<'_> {
         self.loop_to(parts.check, full);
     }
 
-    /// `to` = address of this generation's spare room. Loses r0.
+    /// `to` = address of this generation's spare room. Clobbers r0.
     fn spare(&mut self, to: Reg, array: &PerCpuArray, large: Large) {
         self.addr(to, large.spare);
         if array.double() {
@@ -280,7 +280,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Adds to the key's slot in the cache, if that is free, or else to the element in the room r4.
+    /// Adds to the key's slot in the cache if that is free, else to the element in room r4.
     fn add_to_slot_or_r4(&mut self, array: &PerCpuArray) -> Res {
         let [taken, end] = [(); 2].map(|()| self.asm.label());
         self.asm.load(Size::DW, R6, R10, VALUE);
@@ -304,7 +304,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Adds r6 to the element r1.
+    /// Adds r6 to the element at r1.
     fn add_atomically(&mut self, value: &ValueLayout) {
         match value {
             ValueLayout::Scalar(_) => self.asm.atomic(AtomicOp::Add, R1, 0, R6),

@@ -3,12 +3,12 @@
 //! | file | what it lowers |
 //! |---|---|
 //! | `globals` | scalars, and arrays in hash maps |
-//! | `thread_record`, `thread_record_slots` | arrays that are fields of one record for each thread, and where it is found |
-//! | `colocated` | elements that lie beside those of another array |
+//! | `thread_record`, `thread_record_slots` | arrays that are fields of thread records, and the search for a record |
+//! | `colocated` | elements that are co-located with those of another array |
 //! | `large` | elements of large arrays |
-//! | `aggregates` | adding to statistics, and per-CPU deltas with their caches |
+//! | `aggregates` | additions to statistics, and per-CPU deltas with their caches |
 //! | `extract`, `variance` | reading statistics |
-//! | `iterate`, `heap` | `foreach`, in order of keys or values |
+//! | `iterate`, `heap` | `foreach`, ordered by key or value |
 
 pub(crate) mod aggregates;
 pub(crate) mod colocated;

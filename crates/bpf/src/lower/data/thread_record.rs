@@ -1,8 +1,9 @@
-//! Arrays that are fields of one record a thread (see `spile_ir::storage::records`): the record is
-//! looked up once in a handler, its address is kept on the stack.
+//! Arrays that are fields of one record per thread (see `spile_ir::storage::records`). A handler
+//! looks a record up once and saves its address on the stack.
 //!
-//! What a slot has is exact: the address, or 0 where the thread has no record. So the verifier, which
-//! learns at the first test which it is, follows two ways and not one for each access.
+//! The stack slot is exact: it holds the address, or 0 if the thread has no record. The verifier
+//! learns at the first test which one it is, and follows two paths in total rather than two for
+//! each access.
 
 use spile_ir::analysis::dataflow::{self, Exit, Forward, Lattice};
 use spile_ir::storage::Threads;
@@ -17,28 +18,28 @@ use crate::layout::{self, Front, Place, percpu};
 use crate::lower::data::thread_record_slots::key_of;
 use crate::lower::{Gen, RECORDS, Res};
 
-/// An array that is a field.
+/// An array that is a field of the thread record.
 pub(in crate::lower) struct Field {
     pub g: GlobalId,
     pub map: String,
     at: i16,
-    /// Its bit, as a mask.
+    /// The field's presence bit, as a mask.
     mask: i32,
     pub record: u32,
     pub front: Option<Front>,
 }
 
-/// What is known of the records of threads at a place, a bit for each thread.
+/// Facts about thread records at one program point, as a bit for each thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::lower) struct Seen {
-    /// Was looked up: its slot has the address.
+    /// The record was looked up, so its slot is valid.
     found: u8,
-    /// Is there: it was written to, or gave a number that is not 0.
+    /// The record exists: it was written to, or a read returned a number other than 0.
     there: u8,
 }
 
 impl Seen {
-    /// What holds on both ways.
+    /// The meet of two facts: what holds on both paths.
     fn both(self, other: Seen) -> Seen {
         Seen {
             found: self.found & other.found,
@@ -46,7 +47,7 @@ impl Seen {
         }
     }
 
-    /// An access to a record; `None` to one of which nothing is kept.
+    /// The transfer function of an access; `which` is `None` if the record's address is not saved.
     fn access(&mut self, inst: &Inst, which: Option<usize>) {
         let bit = which.map_or(0, |which| 1 << which);
         self.found |= bit;
@@ -59,15 +60,15 @@ impl Seen {
     }
 }
 
-/// What is known of records in a body.
+/// Facts about thread records in a body.
 pub(in crate::lower) struct Known {
     threads: Threads,
-    /// By block, at its start.
+    /// The facts at the start of each block.
     seen: Vec<Seen>,
 }
 
 impl Known {
-    /// Looks through a body; `fields` says which globals are fields.
+    /// Computes the facts; `fields` tests whether a global is a field.
     fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> Known {
         let mut accesses = Accesses {
             body,
@@ -92,23 +93,24 @@ impl Lattice for Seen {
     }
 }
 
-/// The accesses of a body to fields of records.
+/// The dataflow analysis of a body's accesses to record fields.
 struct Accesses<'a, F> {
     body: &'a Body,
     threads: Threads,
     fields: F,
-    /// By block: which records are there if its branch finds a number that is not 0.
+    /// For each block, the records that exist if its branch finds a nonzero number.
     tests: Vec<u8>,
 }
 
 impl<F: Fn(GlobalId) -> bool> Accesses<'_, F> {
-    /// Whether an instruction accesses a field, and of which thread's record, if that is known.
+    /// Whether an instruction accesses a field, and the index of the thread if it is one of
+    /// [`Threads`].
     fn access(&self, inst: &Inst) -> Option<Option<usize>> {
         inst.global().filter(|g| (self.fields)(*g))?;
         Some(key_of(inst).and_then(|key| self.threads.which(key)))
     }
 
-    /// Which records are there if the number that the block's branch tests is not 0.
+    /// The records that exist if the number that the block's branch tests is not 0.
     fn test(&self, block: &Block) -> u8 {
         let Term::Branch {
             cond: Val::Reg(cond),
@@ -162,7 +164,7 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
 }
 
 impl Gen<'_> {
-    /// The field that an array is, if it is one.
+    /// The array's field in the thread record, if it has one.
     pub(in crate::lower) fn field(&self, g: GlobalId) -> Res<Option<Field>> {
         let Place::Hash {
             map,
@@ -193,7 +195,8 @@ impl Gen<'_> {
         self.records.get_or_init(|| Known::of(self.body, is))
     }
 
-    /// At the start of a block. (What runs in steps has no stack that outlives one.)
+    /// Sets the facts for the start of a block. Resumable loops have none, because no stack
+    /// outlives a step.
     pub(in crate::lower) fn begin_seen(&mut self) {
         let BlockId(at) = self.here;
         self.seen = Some(match self.alloc.resume.is_empty() {
@@ -202,18 +205,18 @@ impl Gen<'_> {
         });
     }
 
-    /// Which thread's record a key means.
+    /// The index of the thread whose record a key selects.
     pub(in crate::lower) fn which_thread(&self, key: Val) -> Option<usize> {
         self.known().threads.which(key)
     }
 
-    /// Which thread's record a key means, if its address is kept.
+    /// The index of the thread that a key selects, if its record's address is saved.
     fn thread_of(&self, key: Val) -> Option<usize> {
         let keeps = self.alloc.resume.is_empty();
         self.known().threads.which(key).filter(|_| keeps)
     }
 
-    /// What a record's access says of whether it is there.
+    /// Notes whether a record exists after an access.
     fn now_there(&mut self, key: Val, there: bool) {
         if let (Some(which), Some(seen)) = (self.thread_of(key), &mut self.seen) {
             seen.there &= !(1 << which);
@@ -221,7 +224,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Whether a record is known to be there.
+    /// Whether a record is certain to exist.
     fn is_there(&self, key: Val) -> bool {
         let which = self.thread_of(key);
         which.is_some_and(|which| {
@@ -230,9 +233,9 @@ impl Gen<'_> {
         })
     }
 
-    /// `r0` = the address of the record; goes to `none` where there is none.
+    /// `r0` = the address of the record. Goes to `none` if the record does not exist.
     fn record_or(&mut self, field: &Field, key: Val, none: Label) -> Res {
-        // (The verifier may not know it: then nothing leads on from there.)
+        // The verifier may not know that the record exists, so its test needs a target.
         let none = if self.is_there(key) { self.done } else { none };
         self.record(field, key)?;
         self.asm.jump_if(Cond::Eq, R0, 0, none);
@@ -250,7 +253,7 @@ impl Gen<'_> {
         }
     }
 
-    /// The same by a look-up.
+    /// `r0` = the address of the record by a look-up, or 0.
     fn record_anew(&mut self, field: &Field, key: Val) -> Res {
         if let Some(front) = field.front {
             self.record_in_front(field, front, key)?;
@@ -262,7 +265,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The same of the key in the key buffer.
+    /// `r0` = the address of the record for the key in the key buffer, or 0.
     fn record_of_key(&mut self, field: &Field, key: Val) {
         self.asm.ld_map(R1, &*field.map);
         self.addr(R2, self.plan.scratch.key);
@@ -270,7 +273,7 @@ impl Gen<'_> {
         self.keep_record(key);
     }
 
-    /// The address r0 of the record is kept.
+    /// Saves the record's address from r0.
     fn keep_record(&mut self, key: Val) {
         if let Some(which) = self.thread_of(key) {
             self.asm.store(Size::DW, R10, RECORDS[which], R0);
@@ -280,9 +283,9 @@ impl Gen<'_> {
         }
     }
 
-    /// `r1` = the address of the record, which is made if there is none. For want of memory (which is
-    /// counted) the handler ends: what follows would take 0 for what the record should have, and the
-    /// verifier would follow it twice.
+    /// `r1` = the address of the record, created if absent. If there is no memory, the loss is
+    /// counted and the handler ends: later reads would take 0 for the record's values, and the
+    /// verifier would follow the rest twice.
     fn record_made(&mut self, field: &Field, key: Val) -> Res {
         let (found, end) = (self.asm.label(), self.done);
         if self.is_there(key) {
@@ -322,7 +325,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Puts in a record without fields and goes to `made`, or counts that there is no memory.
+    /// Inserts an empty record and goes to `made`, or counts the lack of memory.
     fn make(&mut self, field: &Field, made: Label, full: Option<Label>) -> Res {
         self.insert(&field.map, false, field.record)?;
         self.asm.jump_if(Cond::Eq, R0, 0, made);
@@ -334,7 +337,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The field of the record at r1 is there; loses r0.
+    /// Sets the field's presence bit in the record at r1. Clobbers r0.
     fn present(&mut self, field: &Field) {
         self.asm.load(Size::DW, R0, R1, 0);
         self.asm.alu(AluOp::Or, R0, field.mask);

@@ -1,5 +1,6 @@
-//! Records of threads in the shared block, see [`Front`]: found without a helper. The subprograms here are
-//! for the few threads whose slot another one has, and for records that are not there yet.
+//! Thread records in the shared block (see [`Front`]), which handlers find without a helper call.
+//! The subprograms here serve the few threads whose slot another thread occupies, and records that
+//! do not exist yet.
 
 use spile_ir::{Inst, Val};
 
@@ -11,7 +12,7 @@ use crate::layout::{Front, percpu};
 use crate::lower::data::thread_record::Field;
 use crate::lower::{Gen, Res};
 
-/// The subprograms for records that are not found in their slot: one only looks in the map.
+/// Names of the subprograms for records outside of their slot. This one only searches the map.
 const LOOK: &str = "look_record";
 const MAKE: &str = "make_record";
 
@@ -28,7 +29,7 @@ impl Gen<'_> {
         self.slot_of(front, R0, R1);
         self.asm.add(R1, 1);
         self.asm.load(Size::DW, R2, R0, field.record as i16);
-        // (The verifier takes the other way first, and then knows all that this one leads to.)
+        // The verifier follows the other path first, and its state then covers this one.
         self.asm.jump_if(Cond::Eq, R2, R1, end);
         self.shared(R2, front.spilt);
         self.asm.load(Size::DW, R2, R2, 0);
@@ -40,7 +41,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r0` = the address of a thread's record, which is made; or ends the handler.
+    /// `r0` = the address of a thread's record, created if absent. Without memory the handler ends.
     pub(in crate::lower) fn make_in_front(&mut self, field: &Field, front: Front, key: Val) -> Res {
         let (which, full) = (self.room_of(key)?, self.full_label(field.g));
         self.long_into(key, R1)?;
@@ -54,7 +55,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// At the handler's end: records that it worked on copies of.
+    /// At the handler's end, writes back the records that it changed as copies.
     pub(in crate::lower) fn give_back_records(&mut self) -> Res {
         for (which, (field, front)) in self.rooms_used()? {
             let end = self.asm.label();
@@ -71,7 +72,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The threads whose records the handler touches, each with one of the fields.
+    /// The threads whose records the handler accesses, each with one of the fields.
     fn rooms_used(&self) -> Res<Vec<(u32, (Field, Front))>> {
         let mut used = std::collections::BTreeMap::new();
         let blocks = &self.body.blocks;
@@ -87,13 +88,13 @@ impl Gen<'_> {
         Ok(used.into_iter().collect())
     }
 
-    /// Which of the processor's rooms is for the thread with this number.
+    /// The index of this processor's room for the thread that a key selects.
     fn room_of(&self, key: Val) -> Res<u32> {
         let which = self.which_thread(key);
         Ok(which.ok_or("a record of a thread that does not run here")? as u32)
     }
 
-    /// `to` = the address of a thread's slot; `thread` stays.
+    /// `to` = the address of a thread's slot. Preserves `thread`.
     fn slot_of(&mut self, front: Front, to: Reg, thread: Reg) {
         self.shared(to, front.at);
         self.asm.mov(R2, thread);
@@ -102,7 +103,7 @@ impl Gen<'_> {
         self.asm.add(to, R2);
     }
 
-    /// `r0` = the address of the slot or room r0, or 0 where there is none of that number.
+    /// `r0` = the address of slot or room number r0, or 0 if the number is out of range.
     fn room_at(&mut self, front: Front) {
         let end = self.asm.label();
         self.asm.mov(R1, R0);
@@ -115,17 +116,17 @@ impl Gen<'_> {
         self.asm.bind(end);
     }
 
-    /// What subprograms give where there is no record, or no memory for one (which is counted).
+    /// The subprogram's result if there is no record, or no memory for one (which is counted).
     fn none_code(&self, front: Front) -> i32 {
         front.all(self.options.cpus) as i32
     }
 
-    /// The same where the array is full.
+    /// The subprogram's result if the array is full.
     fn full_code(&self, front: Front) -> i32 {
         self.none_code(front) + 1
     }
 
-    /// Calls the subprogram for the record of the owner r1: `r0` = the slot's or the room's number.
+    /// Calls the subprogram for the record of owner r1: `r0` = the number of the slot or room.
     fn call_record(
         &mut self,
         field: &Field,
@@ -140,8 +141,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// In a subprogram: `r9` = the number of this processor's room r8, `r8` = the address of the word that
-    /// says whose record is there.
+    /// In a subprogram: `r9` = the number of this processor's room r8, `r8` = the address of the
+    /// word with the room's owner.
     fn own_room(&mut self, front: Front) {
         let done = self.done;
         self.at_most(R8, Front::ROOMS - 1);
@@ -157,7 +158,7 @@ impl Gen<'_> {
         self.asm.add(R8, front.lent as i32);
     }
 
-    /// In a subprogram: `to` = the address of the room r9. Loses r0.
+    /// In a subprogram: `to` = the address of room r9. Clobbers r0.
     fn own_room_at(&mut self, front: Front, to: Reg) {
         self.asm.mov(R0, R9);
         self.asm.alu(AluOp::Mul, R0, front.stride as i32);
@@ -165,7 +166,7 @@ impl Gen<'_> {
         self.asm.add(to, R0);
     }
 
-    /// In a subprogram: `r0` = the record of the owner r6 in the map, or 0.
+    /// In a subprogram: `r0` = the record of owner r6 in the map, or 0.
     fn record_in_map(&mut self, field: &Field) {
         self.key_of_owner();
         self.asm.ld_map(R1, &*field.map);
@@ -173,14 +174,14 @@ impl Gen<'_> {
         self.asm.call(Helper::MapLookupElem);
     }
 
-    /// In a subprogram: the key buffer has the thread of the owner r6.
+    /// In a subprogram: writes the thread of owner r6 to the key buffer.
     fn key_of_owner(&mut self) {
         self.asm.mov(R1, R6);
         self.asm.add(R1, -1);
         self.store(self.plan.scratch.key, R1);
     }
 
-    /// The subprogram that copies the record of the owner r6 from the map to the room r8 and gives the
+    /// The subprogram that copies the record of owner r6 from the map to room r8 and returns the
     /// room's number.
     fn record_sub(&mut self, field: &Field, front: Front, how: &str) -> Res {
         let [copied, none] = [(); 2].map(|()| self.asm.label());
@@ -205,8 +206,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// In a subprogram: makes the record of the owner r6, in the thread's slot if that is free, and gives the
-    /// slot's number, or goes on with it in the map.
+    /// In a subprogram: creates the record of owner r6. Returns the number of the thread's slot if
+    /// the slot is free; otherwise continues with the record in the map.
     fn put_record(&mut self, field: &Field, front: Front) -> Res {
         let [taken, full, memory, there] = [(); 4].map(|()| self.asm.label());
         self.asm.mov(R9, R6);
@@ -237,8 +238,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The subprogram that copies the record of the room r6 back to the map, or takes it out where it has no
-    /// fields.
+    /// The subprogram that copies the record in room r6 back to the map, or deletes it from the map
+    /// if no field is present.
     fn give_back(&mut self, field: &Field, front: Front) {
         let (done, empty) = (self.done, self.asm.label());
         self.asm.mov(R8, R6);
@@ -265,15 +266,16 @@ impl Gen<'_> {
         self.asm.atomic(AtomicOp::Add, R1, 0, R2);
     }
 
-    /// The record at r0 has no fields any more: its slot is free. An exchange, so that who takes it sees
-    /// that it is empty. (In a room the word says nothing.) Loses r1.
+    /// Frees the slot of the record at r0, which has no fields left. An atomic exchange makes the
+    /// empty record visible to the slot's next owner. In a room the word has no meaning. Clobbers
+    /// r1.
     pub(in crate::lower) fn free_slot(&mut self, field: &Field) {
         self.asm.mov(R1, Src::Imm(0));
         self.asm.atomic(AtomicOp::Xchg, R0, field.record as i16, R1);
     }
 }
 
-/// The first key that an instruction uses an array with.
+/// The first key that an instruction accesses an array with.
 pub(in crate::lower) fn key_of(inst: &Inst) -> Option<Val> {
     match inst {
         Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => *keys.first()?,

@@ -1,32 +1,32 @@
-//! `@variance`: `(n * sumsq - sum²) / (n * (n - 1))` without a rounding step before the division,
-//! as in `crates/ir/src/stats.rs`: 192 bits over 128.
+//! `@variance`: `(n * sumsq - sum²) / (n * (n - 1))`, without rounding before the division, as in
+//! `crates/ir/src/stats.rs`: a 192-bit numerator divided by a 128-bit divisor.
 
 use crate::isa::asm::{Asm, Function};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::AggLayout;
 
-/// The subprogram.
+/// Name of the subprogram.
 pub(in crate::lower) const NAME: &str = "variance";
 
-/// Scratch words: first the products, then what the division works on.
+/// Offsets of scratch words: first the products, then the operands of the division.
 mod word {
-    /// n * low half of the squares.
+    /// n * low half of the sum of squares.
     pub const LOW: i16 = 0;
-    /// n * high half.
+    /// n * high half of the sum of squares.
     pub const HIGH: i16 = 16;
     /// Square of the sum.
     pub const SQUARE: i16 = 32;
-    /// n * (n - 1), the divisor.
+    /// The divisor, n * (n - 1).
     pub const BY: i16 = 48;
-    /// Bits still to come, from the left.
+    /// Dividend bits that are left, highest first.
     pub const BITS: i16 = 0;
     /// The remainder, low half first.
     pub const REST: i16 = 8;
     pub const QUOTIENT: i16 = 24;
 }
 
-/// Makes a subprogram.
+/// A function that assembles a subprogram.
 type Make = fn() -> Result<Function, String>;
 
 /// All subprograms, by name.
@@ -38,8 +38,8 @@ pub(in crate::lower) fn subs() -> [(&'static str, Make); 3] {
     ]
 }
 
-/// Puts the words of the statistic at r1 into r1-r4, for a call of [`NAME`]; r5 has to be the
-/// address of the scratch words.
+/// Loads the words of the statistic at r1 into r1 to r4, the first arguments of [`NAME`]. The
+/// caller puts the address of the scratch words into r5.
 pub(in crate::lower) fn call(asm: &mut Asm, agg: &AggLayout) -> Result<(), String> {
     let (Some(sum), Some(squares)) = (agg.sum, agg.sumsq) else {
         return Err("a statistic that keeps no squares".into());
@@ -51,7 +51,7 @@ pub(in crate::lower) fn call(asm: &mut Asm, agg: &AggLayout) -> Result<(), Strin
     Ok(())
 }
 
-/// `multiply(a, b, to)`: the 128 bits of a product, without signs.
+/// `multiply(a, b, to)`: the 128-bit unsigned product.
 fn multiply() -> Result<Function, String> {
     let mut asm = Asm::new("multiply", &["a", "b", "to"]);
     // Halves: r1 low and r4 high of a, r2 low and r5 high of b.
@@ -67,7 +67,7 @@ fn multiply() -> Result<Function, String> {
     asm.alu(AluOp::Mul, R7, R2); // high * low
     asm.alu(AluOp::Mul, R1, R5); // low * high
     asm.alu(AluOp::Mul, R4, R5); // high * high
-    // The middle: carries of the lowest, and the low half of one of the two.
+    // The middle: the carry of the lowest product, and the low half of a middle product.
     asm.mov(R0, R6);
     asm.alu(AluOp::Rsh, R0, 32);
     asm.add(R7, R0);
@@ -88,7 +88,7 @@ fn multiply() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Multiplies r1 and r2 to a place of the scratch words r6.
+/// Multiplies r1 and r2 into the scratch word at offset `to` of r6.
 fn product(asm: &mut Asm, to: i16) {
     asm.mov(R3, R6);
     asm.add(R3, i32::from(to));
@@ -133,13 +133,13 @@ fn variance() -> Result<Function, String> {
     minus(&mut asm, (R1, R2, R3), word::SQUARE, none);
     asm.load(Size::DW, R4, R6, word::BY);
     asm.load(Size::DW, R5, R6, word::BY + 8);
-    // Mostly one word over one.
+    // The common case: one word divided by one word.
     asm.mov(R0, R2);
     asm.alu(AluOp::Or, R0, R3);
     asm.alu(AluOp::Or, R0, R5);
     asm.jump_if(Cond::Eq, R0, 0, small);
-    // The remainder begins as the numerator without its last 63 bits; where it is not below
-    // the divisor the result has more than 63.
+    // The remainder starts as the numerator without its last 63 bits. If it is not below the
+    // divisor, the quotient has more than 63 bits.
     asm.mov(R0, R3);
     asm.alu(AluOp::Rsh, R0, 63);
     asm.jump_if(Cond::Ne, R0, 0, most);
@@ -177,8 +177,8 @@ fn variance() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// The three words minus the two at a place of the scratch words; goes to `negative` where
-/// that is below zero. Loses r0, r4, r5.
+/// Subtracts the two scratch words at `at` from the three words; goes to `negative` if the result
+/// is below zero. Clobbers r0, r4, r5.
 fn minus(
     asm: &mut Asm,
     (low, middle, high): (Reg, Reg, Reg),
@@ -193,7 +193,7 @@ fn minus(
     asm.mov(R0, 1);
     asm.bind(no_low);
     asm.alu(AluOp::Sub, low, R4);
-    // r4: the borrow out of the middle word; its square part and the borrow into it.
+    // r4: the borrow out of the middle word, from its square part and from the borrow into it.
     asm.mov(R4, 0);
     asm.jump_if(Cond::Ge, middle, R5, no_middle);
     asm.mov(R4, 1);
@@ -209,7 +209,7 @@ fn minus(
     asm.bind(end);
 }
 
-/// One bit of the quotient.
+/// The callback that computes one bit of the quotient.
 fn bit() -> Result<Function, String> {
     let mut asm = Asm::new("variance_bit", &["index", "slot"]);
     let [fits, fits_not, less] = std::array::from_fn(|_| asm.label());

@@ -1,4 +1,4 @@
-//! Numbers.
+//! Selects code for arithmetic and comparisons of numbers.
 
 use spile_ir::{BinOp, Reg as IrReg, UnOp, Val};
 
@@ -9,7 +9,7 @@ use crate::layout::ErrorKind;
 use crate::lower::{Gen, Res};
 use crate::regalloc::Home;
 
-/// The condition of a comparison.
+/// Maps a comparison to the condition of a jump; `None` for other operations.
 pub(in crate::lower) fn condition(op: BinOp) -> Option<Cond> {
     Some(match op {
         BinOp::Eq => Cond::Eq,
@@ -22,7 +22,7 @@ pub(in crate::lower) fn condition(op: BinOp) -> Option<Cond> {
     })
 }
 
-/// The machine's operation.
+/// Maps an operation to its ALU instruction; `None` where no single instruction computes it.
 fn operation(op: BinOp) -> Option<AluOp> {
     Some(match op {
         BinOp::Add => AluOp::Add,
@@ -49,7 +49,7 @@ impl Gen<'_> {
         self.set_long(dst, R0)
     }
 
-    /// `r0 = r0 cond b`, as 0 or 1.
+    /// `r0` = 1 if `r0 cond b` holds, else 0.
     fn truth(&mut self, cond: Cond, b: Src) {
         let yes = self.asm.label();
         let end = self.asm.label();
@@ -69,14 +69,14 @@ impl Gen<'_> {
             return self.set_long(dst, R0);
         }
         let alu = operation(op).ok_or("no such operation")?;
-        // The verifier refuses constant shifts of 64 and more; in registers the low six bits
-        // count, which is what is wanted.
+        // The verifier refuses constant shifts of 64 and more. Shifts by a register use its low six
+        // bits, which is what the language asks for.
         let b = match (alu, b) {
             (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Val::Imm(n)) => Val::Imm(n & 63),
             _ => b,
         };
         let b = self.long(b, R1)?;
-        // Right in the result's register where that does not spoil the other operand.
+        // Computes in the result's own register, unless that would overwrite the other operand.
         let target = match self.home(dst) {
             Home::Reg(r) if b != Src::Reg(r) => r,
             _ => R0,
@@ -92,7 +92,7 @@ impl Gen<'_> {
         self.set_long(dst, target)
     }
 
-    /// Signed division by way of the unsigned one: the signed instruction needs Linux 6.6.
+    /// Signed division by way of unsigned division: the signed instruction needs Linux 6.6.
     pub(in crate::lower) fn divide(&mut self, dst: IrReg, op: BinOp, a: Val, b: Val) -> Res {
         if b == Val::Imm(0) {
             self.fail_now(ErrorKind::DivisionByZero);
@@ -121,8 +121,8 @@ impl Gen<'_> {
         self.set_long(dst, R0)
     }
 
-    /// The same by a constant, which the kernel need not compare with 0; false where it is too
-    /// large.
+    /// Divides by a constant, without the comparison with 0. Returns false if the constant does not
+    /// fit in 32 bits.
     fn divide_by(&mut self, dst: IrReg, op: BinOp, a: Val, b: i64) -> Res<bool> {
         let Ok(divisor @ 1..) = i32::try_from(b.unsigned_abs()) else {
             return Ok(false);
@@ -147,15 +147,15 @@ impl Gen<'_> {
     }
 }
 
-/// `r0 = r0 / r1`, or the rest, with signs; r1 is not 0. Loses r2 and r3.
+/// `r0` = signed quotient or remainder of `r0 / r1`; r1 is not 0. Clobbers r2 and r3.
 pub(in crate::lower) fn signed(asm: &mut Asm, op: AluOp) {
-    // r2: the result is negative (in its top bit).
+    // r2: its sign bit is set if the result is negative.
     asm.mov(R2, R0);
     if op == AluOp::Div {
         asm.alu(AluOp::Xor, R2, R1);
     }
     for reg in [R0, R1] {
-        // |x| = (x ^ s) - s with s = x >> 63; MIN is 2^63, right for unsigned division.
+        // |x| = (x ^ s) - s with s = x >> 63; for MIN this is 2^63, which unsigned division treats correctly.
         asm.mov(R3, reg);
         asm.alu(AluOp::Arsh, R3, 63);
         asm.alu(AluOp::Xor, reg, R3);

@@ -1,5 +1,5 @@
-//! Activations of functions that can call themselves, and errors that pass through calls
-//! (see [`spile_ir::opt::flatten`]).
+//! Activations of recursive functions, and errors that pass through calls (see
+//! [`spile_ir::opt::flatten`]).
 
 use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
 
@@ -11,14 +11,14 @@ use crate::lower::text::output::Field;
 use crate::lower::{Gen, Res, Text};
 use crate::plan::iterators::state;
 
-/// Fields of a [`RecordWhat::Rethrown`]; `max` is the type of the longest string.
+/// The fields of a [`RecordWhat::Rethrown`]; `max` is the type of the longest string.
 pub(crate) fn fields(max: Ty) -> Vec<Ty> {
     let mut fields = vec![Ty::Long; 3 + MAX_CALLERS + 1];
     fields.push(max);
     fields
 }
 
-/// Bytes of registers that an activation keeps in this body.
+/// Bytes of registers that an activation of this body saves.
 pub(in crate::lower) fn saved_bytes(body: &Body) -> u32 {
     let end = |inst: &Inst| match inst {
         Inst::Save {
@@ -31,7 +31,7 @@ pub(in crate::lower) fn saved_bytes(body: &Body) -> u32 {
     insts.map(end).max().unwrap_or(0)
 }
 
-/// Bytes that an activation keeps at most: registers, then iterators.
+/// Bytes that an activation of this body saves at most: registers, then iterators.
 pub(crate) fn kept_bytes(body: &Body) -> u32 {
     let mut insts = body.insts();
     match insts.any(|i| matches!(i, Inst::Enter)) {
@@ -41,7 +41,7 @@ pub(crate) fn kept_bytes(body: &Body) -> u32 {
 }
 
 impl Gen<'_> {
-    /// The limit, as what is compared with.
+    /// MAXNESTING as an immediate operand.
     pub(in crate::lower) fn nesting(&self) -> i32 {
         self.program.limits.maxnesting.min(i32::MAX as u32) as i32
     }
@@ -71,12 +71,13 @@ impl Gen<'_> {
         }
     }
 
-    /// `reg` = address of a byte of what the last activation keeps; loses no other.
+    /// `reg` = address of byte `at` of the last activation's saved data. Clobbers no other
+    /// register.
     pub(in crate::lower) fn kept(&mut self, reg: Reg, at: u32) {
         let scratch = self.plan.scratch;
         self.load(reg, scratch.depth);
         self.asm.add(reg, -1);
-        // Never so; tells the verifier.
+        // Always false; bounds the index for the verifier.
         self.asm.jump_if(Cond::Ge, reg, self.nesting(), self.done);
         self.asm.alu(AluOp::Mul, reg, scratch.kept_size as i32);
         self.asm.add(reg, (scratch.kept + at) as i32);
@@ -113,7 +114,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Adds a caller to the current error, which goes on to the next catch block or ends the
+    /// Appends a caller to the current error, which then goes to the next catch block or ends the
     /// handler.
     pub(in crate::lower) fn rethrow(&mut self) -> Res {
         let scratch = self.plan.scratch;

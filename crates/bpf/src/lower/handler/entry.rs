@@ -1,5 +1,5 @@
-//! What stands around a handler's body: dispatch, the pure prefix, the checks at entry,
-//! locks, counters, and the way out.
+//! The code around a handler's body: dispatch, the pure prefix, entry checks, locks, counters and
+//! the exit.
 
 use spile_ir::storage::Storage;
 use spile_ir::{
@@ -16,64 +16,65 @@ use crate::programs::critical_section;
 use crate::regalloc::Home;
 use crate::target::Preemption;
 
-/// Most tries for a lock that the verifier is made to follow.
+/// The largest number of lock attempts that the verifier is made to follow.
 const MAX_TRIES: u32 = 1000;
 
-/// What a handler writes into a lock. (The controller writes more than 32 bits.)
+/// The value that a handler writes into a lock. The controller's values have more than 32 bits.
 pub(crate) const HELD: i32 = 1;
 
-/// What `try_lock` gives: the lock is taken, or the controller holds it and this hit is in one of its
-/// own threads. Else 0.
+/// Results of `try_lock`: `GOT` if the lock was taken, `OWN` if the controller holds it and this
+/// hit is in one of the controller's own threads, 0 otherwise.
 const GOT: i32 = 1;
 const OWN: i32 = 2;
 
-/// How long a try for a lock may take (TRYLOCKDELAY).
+/// Nanoseconds allowed for each attempt to take a lock (TRYLOCKDELAY).
 const TRYLOCK_DELAY_NS: u32 = 10_000;
 
-/// Most numbers that are carried from the leading tests to the rest: what is left of five
-/// arguments.
+/// Numbers that the leading tests can pass on to the rest: the argument registers that are left.
 const MAX_CARRIED: usize = 3;
 
-/// A handler in two: its leading tests stay in the program, which needs no register that has
-/// to be saved for them, and the rest is a subprogram. Measured on 6.18 (AMD, return thunks) for
-/// `if (pid() != target()) next`, over an empty program: 17 ns with the rest in the same
-/// function, 5 to 10 with the rest apart, of which 5 to 7 are the one call of a helper.
+/// A handler cut in two. The leading tests stay in the program, which then needs no callee-saved
+/// registers; the rest is a subprogram.
+///
+/// Measured on 6.18 (AMD, return thunks) for `if (pid() != target()) next`, compared with an empty
+/// program: 17 ns with the rest in the same function, 5 to 10 ns with a subprogram. One helper call
+/// accounts for 5 to 7 of these.
 pub(crate) struct Split {
-    /// The block to go on with.
+    /// The block that the subprogram begins with.
     first: BlockId,
-    /// Numbers that the rest reads.
+    /// Registers that the tests write and the rest reads.
     pub carried: Vec<spile_ir::Reg>,
-    /// Whether the tests ask which system call it is.
+    /// Whether the tests read the system call's number.
     pub asks: bool,
-    /// Whether the rest gets the current task from the tests.
+    /// Whether the tests pass the current task to the rest.
     pub task: bool,
 }
 
-/// What is on the stack where a handler begins.
+/// Values that are on the stack where a handler begins.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Known {
-    /// The number of the system call,
+    /// The system call's number.
     pub number: bool,
-    /// but only behind the handler's leading tests.
+    /// The number is there only behind the leading tests.
     pub late: bool,
     /// The current task.
     pub task: bool,
-    /// The number is asked for where it is wanted (see [`Gen::asks_late`]).
+    /// The number is computed where it is used (see [`Gen::asks_late`]).
     pub asked: bool,
 }
 
-/// A leading test.
+/// One leading test.
 struct Step {
     at: BlockId,
     go_on: BlockId,
-    /// The block that ends the handler.
+    /// The branch target that ends the handler.
     end: BlockId,
 }
 
 impl Gen<'_> {
-    /// The whole handler. The context and, in events of system calls, the number are on the
-    /// stack; the code ends at `out`, which the caller binds. `wanted`: only events that the
-    /// handler wants come here.
+    /// Emits the whole handler. The context and, for system-call events, the number are on the
+    /// stack. The code ends at `out`, which the caller binds. `wanted`: the caller has already
+    /// filtered out events that the handler does not handle.
     pub(crate) fn handler(&mut self, out: Label, wanted: bool) -> Res {
         let event = &self.program.handlers[self.handler.index()].event;
         if let (Event::SysEnter(set) | Event::SysExit(set), false) = (event, wanted) {
@@ -84,7 +85,7 @@ impl Gen<'_> {
         self.rest(first, out)
     }
 
-    /// What has to be known and done before any block.
+    /// Sets up everything that the blocks rely on.
     fn prepare(&mut self) -> Res {
         self.ticking = self.must_tick();
         for r in self.alloc.undefined.clone() {
@@ -95,7 +96,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The handler from a block on.
+    /// Emits the handler from block `first` on.
     fn rest(&mut self, first: BlockId, out: Label) -> Res {
         let order = self.reachable(first);
         self.keep_task(&order);
@@ -124,25 +125,27 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// How preemption is turned off at code of programs, where BPF programs run with it on. A
-    /// thread that is switched out in a handler leaves the processor marked busy and its locks
-    /// taken, and each hit there is skipped until it runs again: thousands, in a slice of time.
-    /// At tracepoints, which are the same since 6.19, it would not help: the kernel itself skips
-    /// a program that another thread is in, and would switch where preemption is turned on again.
+    /// How to disable preemption at probes in user code, where BPF programs run preemptibly. A
+    /// thread switched out inside a handler leaves the processor marked busy and its locks taken,
+    /// so every hit there is skipped until the thread runs again: thousands in one time slice.
+    ///
+    /// Tracepoint programs are preemptible too since 6.19, but disabling preemption would not help
+    /// there: the kernel itself skips a program that another thread is in, and would switch as soon
+    /// as preemption is enabled again.
     fn preemption(&self) -> Option<Preemption> {
         let event = &self.program.handlers[self.handler.index()].event;
         let user = matches!(event, Event::Code(probe) if probe.space == Space::User);
         self.options.features.preemption.filter(|_| user)
     }
 
-    /// Gets the current task once where several instructions want it.
+    /// Loads the current task once if several instructions use it.
     fn keep_task(&mut self, order: &[BlockId]) {
         if self.late_number || self.task_wanted(order) > 1 {
             self.hold_task();
         }
     }
 
-    /// How many instructions of these blocks want the current task.
+    /// Counts the instructions of these blocks that use the current task.
     fn task_wanted(&self, order: &[BlockId]) -> usize {
         let insts = order
             .iter()
@@ -154,8 +157,8 @@ impl Gen<'_> {
         insts.filter(|(i, _)| wants(i)).count()
     }
 
-    /// Whether this handler, the only one of its program, had better ask for the system call's number
-    /// where it wants it: at exits that takes the call of a helper.
+    /// Whether to compute the system call's number at its only use. At exits this takes a helper
+    /// call. Valid only if this handler is the only one of its program.
     pub(crate) fn asks_late(&self) -> bool {
         let event = &self.program.handlers[self.handler.index()].event;
         let insts = self.body.blocks.iter().flat_map(|b| &b.insts);
@@ -169,7 +172,7 @@ impl Gen<'_> {
             && asking.next().is_none()
     }
 
-    /// Where the handler can be cut in two: behind its leading tests.
+    /// Finds the cut behind the leading tests, if there is one.
     pub(crate) fn split(&mut self) -> Option<Split> {
         self.ticking = self.must_tick();
         if self.facts.decides() {
@@ -211,7 +214,7 @@ impl Gen<'_> {
         })
     }
 
-    /// The leading tests, with what is carried on their numbers to the subprogram.
+    /// Emits the leading tests and the call of the subprogram with the carried numbers.
     pub(crate) fn early(&mut self, split: &Split, known: Known, sub: &str, out: Label) -> Res {
         let event = &self.program.handlers[self.handler.index()].event;
         if let Event::SysEnter(set) | Event::SysExit(set) = event {
@@ -242,7 +245,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The subprogram behind the tests.
+    /// Emits the subprogram behind the tests.
     pub(crate) fn late(&mut self, split: &Split, number: bool, out: Label) -> Res {
         self.prepare()?;
         let from = [R1, R2, R3, R4, R5].into_iter();
@@ -257,7 +260,7 @@ impl Gen<'_> {
         self.rest(split.first, out)
     }
 
-    /// The blocks that can run from `first` on, in order.
+    /// The blocks that are reachable from `first`, in order.
     fn reachable(&self, first: BlockId) -> Vec<BlockId> {
         let mut seen = vec![false; self.body.blocks.len()];
         let mut todo = vec![first];
@@ -265,7 +268,8 @@ impl Gen<'_> {
             if !std::mem::replace(&mut seen[b.index()], true) {
                 let block = &self.body.blocks[b.index()];
                 block.term.for_each_target(|t| todo.push(t));
-                // A catch block that nothing jumps to must not be made.
+                // A catch block without predecessors must not be emitted: the verifier refuses
+                // unreachable code.
                 if block.insts.iter().any(|(i, _)| self.jumps_to_catch(i)) {
                     todo.extend(block.catch);
                 }
@@ -286,7 +290,7 @@ impl Gen<'_> {
                 inst.fallible(self.program)
                     && self.place(*g).is_ok_and(|place| match place {
                         Place::Hash { .. } => true,
-                        // What lies beside another's elements finds room with them.
+                        // Co-located elements share the room of their host's elements.
                         Place::PerCpuArray(array) => array.beside.of.is_none(),
                         _ => false,
                     })
@@ -297,13 +301,13 @@ impl Gen<'_> {
         }
     }
 
-    /// Leading tests of numbers that only decide whether the handler does anything at all run
-    /// before everything else: a hit that they turn away costs next to nothing. Gives the
-    /// block to go on with.
+    /// Emits the leading tests before everything else, so that a hit that they turn away costs next
+    /// to nothing. Only tests of numbers that decide whether the handler does anything qualify.
+    /// Returns the block to continue with.
     fn prefix(&mut self, out: Label) -> Res<BlockId> {
         let mut first = BlockId(0);
         for Step { at, go_on, end } in self.early_path() {
-            // The way out of the test is the handler's, not the block's.
+            // A failed test leaves the handler, not the block.
             let label = std::mem::replace(&mut self.labels[end.index()], out);
             let entry = self.labels[at.index()];
             self.asm.bind(entry);
@@ -322,7 +326,7 @@ impl Gen<'_> {
         let mut path = Vec::new();
         let mut at = BlockId(0);
         let predecessors = self.body.predecessors();
-        // Nor where the entry is part of a loop.
+        // No test can move before the entry if the entry block is part of a loop.
         if self.options.timing || !predecessors[0].is_empty() {
             return path;
         }
@@ -342,7 +346,7 @@ impl Gen<'_> {
                 _ => break,
             };
             let joins = predecessors[go_on.index()].len() > 1;
-            // A step finds nothing but what is in the frame.
+            // A step of a resumable loop finds only values in the frame.
             let lost = !self.alloc.resume.is_empty() && self.alloc.carries[go_on.index()];
             if joins || lost || !self.early_block(block) {
                 break;
@@ -353,7 +357,7 @@ impl Gen<'_> {
         path
     }
 
-    /// Whether a block can run before entry: nothing but numbers, nothing that can fail.
+    /// Whether a block can run before entry: it computes only numbers and cannot fail.
     fn early_block(&self, block: &spile_ir::Block) -> bool {
         let low = |r: spile_ir::Reg| !matches!(self.home(r), Home::Frame(_));
         let inst = |i: &Inst| {
@@ -384,12 +388,12 @@ impl Gen<'_> {
         ok
     }
 
-    /// Whether MAXACTION has to be counted.
+    /// Whether the handler has to count statements for MAXACTION.
     fn must_tick(&self) -> bool {
         !self.alloc.resume.is_empty() || self.longest() > self.program.limits.maxaction
     }
 
-    /// Statements on the longest way through a body without loops.
+    /// The number of statements on the longest path through a body without loops.
     fn longest(&self) -> u64 {
         let mut sum = vec![0u64; self.body.blocks.len()];
         let mut longest = 0;
@@ -415,7 +419,7 @@ impl Gen<'_> {
         longest
     }
 
-    /// The locks that this handler needs: offsets in the shared block, in global order.
+    /// Offsets in the shared block of the locks that this handler takes, in the global order.
     fn locks(&self) -> Vec<u32> {
         let touched = |g: usize| self.facts.touches(GlobalId(g as u32));
         let all = self.plan.globals.iter().enumerate();
@@ -434,7 +438,7 @@ impl Gen<'_> {
         })
     }
 
-    /// Checks that the handler may run, and counts why not.
+    /// Checks that the handler may run, and counts the reason if not.
     fn enter(&mut self, out: Label) -> Res {
         let plan = self.plan;
         let locks = self.locks();
@@ -460,7 +464,7 @@ impl Gen<'_> {
             self.asm.store(Size::DW, R10, GEN, R1);
         }
         if self.facts.catches_message {
-            // Outside of a catch block the message is "", not that of an earlier hit.
+            // Outside of a catch block the error message is "", not that of an earlier hit.
             self.store(plan.scratch.err_id, 0);
         }
         if self.facts.enters {
@@ -497,7 +501,7 @@ impl Gen<'_> {
         self.asm.store(Size::DW, R7, percpu::BUSY as i16, busy);
     }
 
-    /// Counts a hit on a processor that is busy, with the word that says so in r1, and goes to `out`.
+    /// Counts a hit on a busy processor and goes to `out`. r1 holds the busy word.
     pub(in crate::lower) fn turned_away(&mut self, out: Label) {
         if self.plan.critical.is_some() {
             let handler = self.asm.label();
@@ -518,7 +522,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Takes the locks in order; one that cannot be had gives back the others and skips.
+    /// Takes the locks in order. If one cannot be taken, releases the others and skips the hit.
     pub(in crate::lower) fn lock(&mut self, locks: &[u32], out: Label) -> Res {
         if locks.is_empty() {
             return Ok(());
@@ -546,7 +550,7 @@ impl Gen<'_> {
                 self.unlock(missed[i - 1].1);
             }
         }
-        // Giving back the others has left r0 alone.
+        // Releasing the other locks did not change r0.
         let (own, skipped) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(Cond::Eq, R0, OWN, own);
         self.count(percpu::SKIP_LOCK);
@@ -560,8 +564,9 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Where hits in the controller's own threads are counted while it holds locks. What an interrupt
-    /// brings there, or a switch to another task, need not be its own.
+    /// The counter for hits in the controller's own threads while it holds locks. Hits that an
+    /// interrupt or a task switch brings are counted separately, because they need not belong to
+    /// the controller.
     pub(in crate::lower) fn own_hits(&self) -> u32 {
         match &self.program.handlers[self.handler.index()].event {
             Event::Tracepoint(name) if !name.starts_with("page_fault") => percpu::SKIP_HELD,
@@ -571,14 +576,14 @@ impl Gen<'_> {
         }
     }
 
-    /// An exchange, and not a store, so that what was written before is seen before it.
+    /// Releases a lock by an atomic exchange, which orders all earlier writes before it.
     pub(in crate::lower) fn unlock(&mut self, lock: u32) {
         self.shared(R1, lock);
         self.asm.mov(R2, 0);
         self.asm.atomic(AtomicOp::Xchg, R1, 0, R2);
     }
 
-    /// Frame registers that may be read before they are written.
+    /// Zeroes frame registers that may be read before they are written.
     fn clear_undefined(&mut self) -> Res {
         self.close_unstarted();
         for r in self.alloc.undefined.clone() {
@@ -590,10 +595,10 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Unlocks, sends the output, takes the time.
+    /// Releases the locks, sends the output and records the time.
     fn leave(&mut self) -> Res {
         if self.facts.decides() {
-            // An interrupt's handlers can have the CPU's block when this one has left it.
+            // Once this handler has left the CPU's block, an interrupt's handler can reuse it.
             self.load(R1, self.plan.scratch.verdict);
             self.asm.store(Size::DW, R10, VERDICT, R1);
         }
@@ -649,8 +654,8 @@ impl Gen<'_> {
     }
 }
 
-/// `try_lock(word, holder)` where loops need no bound: waits for as long as SystemTap does. The
-/// deadline, and no counter, ends the loop, so that the verifier follows it once.
+/// `try_lock(word, holder)` for kernels with unbounded loops: waits as long as SystemTap does. A
+/// deadline ends the loop rather than a counter, so the verifier follows it once.
 fn wait_lock(tries: u32) -> Result<Function, String> {
     let mut asm = Asm::new("try_lock", &["word", "holder"]);
     let [again, late, got] = std::array::from_fn(|_| asm.label());
@@ -680,9 +685,9 @@ fn wait_lock(tries: u32) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Behind a look at a lock that is held, its word in r0: leaves the subprogram with [`OWN`] where
-/// this thread is one of the controller that holds it. That waits for the hit and not the hit for
-/// it: its own system calls and page faults hit probes as well, and interrupts while it runs.
+/// Runs after a look at a held lock, with its word in r0. Leaves the subprogram with [`OWN`] if
+/// this thread belongs to the controller that holds the lock. Waiting would deadlock: the
+/// controller's own system calls, page faults and interrupts hit probes as well.
 fn unless_own(asm: &mut Asm) {
     let other = asm.label();
     asm.mov(R9, R0);
@@ -696,7 +701,8 @@ fn unless_own(asm: &mut Asm) {
     asm.bind(other);
 }
 
-/// `try_lock(word, holder)`: takes the lock, in at most `tries` tries without a pause. Gives [`GOT`], [`OWN`] or 0.
+/// `try_lock(word, holder)`: takes the lock in at most `tries` attempts without a pause. Returns
+/// [`GOT`], [`OWN`] or 0.
 fn try_lock(tries: u32) -> Result<Function, String> {
     let mut asm = Asm::new("try_lock", &["word", "holder"]);
     let (again, got) = (asm.label(), asm.label());

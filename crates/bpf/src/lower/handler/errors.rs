@@ -1,4 +1,4 @@
-//! Failing, catching, and the messages of caught errors.
+//! Raising and catching errors, and the messages of caught errors.
 
 use spile_ir::{BlockId, Inst, Reg as IrReg, SiteId, Ty, Val};
 
@@ -8,7 +8,7 @@ use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, RecordShape, RecordWhat, shared};
 use crate::lower::{Cold, Gen, Res};
 
-/// A place where an instruction fails, behind the handler's code.
+/// An instruction's failure path, placed behind the handler's code.
 #[derive(Debug, Clone)]
 pub(crate) struct Fail {
     label: Label,
@@ -17,7 +17,7 @@ pub(crate) struct Fail {
     catch: Option<(BlockId, Label)>,
 }
 
-/// What an error carries beside its kind.
+/// The type of the value that an error of this kind carries, if any.
 fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
     match kind {
         ErrorKind::ReadFault | ErrorKind::KernelStrFault | ErrorKind::UserStrFault => {
@@ -29,8 +29,8 @@ fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
 }
 
 impl Gen<'_> {
-    /// Where to jump for an error at the instruction at hand. The caller has put the address
-    /// of a fault into the scratch word `err_aux`, the text of `error()` into `err_text`.
+    /// The jump target for an error at the current instruction. The caller has put the address of a
+    /// fault into the scratch word `err_aux`, or the text of `error()` into `err_text`.
     pub(in crate::lower) fn fail_label(&mut self, kind: ErrorKind) -> Label {
         let catch = self.catch.map(|c| (c, self.way_to(c)));
         let same = |c: &Cold| match c {
@@ -52,24 +52,24 @@ impl Gen<'_> {
         label
     }
 
-    /// Fails always. What follows stays reachable for the verifier.
+    /// Fails unconditionally. The code behind stays reachable for the verifier.
     pub(in crate::lower) fn fail_now(&mut self, kind: ErrorKind) {
         let label = self.fail_label(kind);
         self.always(label);
     }
 
-    /// Jumps. What follows stays reachable for the verifier.
+    /// Jumps unconditionally. The code behind stays reachable for the verifier.
     pub(in crate::lower) fn always(&mut self, label: Label) {
         self.asm.mov(R0, 0);
         self.asm.jump_if(Cond::Eq, R0, 0, label);
     }
 
-    /// `err_aux = reg`; loses r5 where that is far.
+    /// `err_aux = reg`. Clobbers r5 if the displacement is out of range.
     pub(in crate::lower) fn set_aux(&mut self, reg: Reg) {
         self.store(self.plan.scratch.err_aux, reg);
     }
 
-    /// The code of a failure.
+    /// Emits a failure path.
     pub(in crate::lower) fn emit_fail(&mut self, fail: Fail) -> Res {
         self.asm.bind(fail.label);
         self.line(fail.site);
@@ -105,7 +105,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The piece of output that tells of an error.
+    /// Appends the record of an error to the output.
     pub(in crate::lower) fn error_piece(&mut self, record: Src, field: Option<Ty>) -> Res {
         let fields: Vec<Ty> = field.into_iter().collect();
         let aux = self.plan.scratch.err_aux;
@@ -128,7 +128,7 @@ impl Gen<'_> {
         })
     }
 
-    /// Counts an error; one too many ends the session.
+    /// Counts an error, and ends the session after too many.
     pub(in crate::lower) fn count_error(&mut self) {
         self.shared(R1, 0);
         self.asm.mov(R2, 1);
@@ -137,14 +137,14 @@ impl Gen<'_> {
         let most = self.program.limits.maxerrors.min(i64::MAX as u64) as i64;
         if most > 0 {
             self.asm.imm(R3, most);
-            // r2: errors before this one.
+            // r2: the number of earlier errors.
             self.asm.jump_if(Cond::Lt, R2, R3, self.done);
         }
         self.asm.store(Size::DW, R1, shared::EXIT as i16, 1);
         self.asm.store(Size::DW, R1, shared::RUNNING as i16, 0);
     }
 
-    /// What a catch block knows an error by: its place in [`Gen::kinds`], plus one.
+    /// The number that identifies an error in catch blocks: its index in [`Gen::kinds`], plus one.
     fn error_id(&self, kind: ErrorKind) -> Res<i32> {
         let at = self.kinds().iter().position(|k| *k == kind);
         at.map(|i| i as i32 + 1).ok_or("an unknown error".into())
@@ -157,7 +157,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The kinds of errors that can lead to a catch block, in a fixed order.
+    /// The error kinds that can reach a catch block, in a fixed order.
     pub(in crate::lower) fn kinds(&self) -> &[ErrorKind] {
         self.kinds.get_or_init(|| self.find_kinds())
     }
@@ -190,7 +190,7 @@ impl Gen<'_> {
         kinds
     }
 
-    /// Text of an error's message, before an address.
+    /// The message of an error, up to the address.
     fn message(&self, kind: ErrorKind) -> String {
         match kind {
             ErrorKind::DivisionByZero => "division by 0".into(),
@@ -213,7 +213,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `dst` = message of the error that led here. Any kind may have.
+    /// `dst` = message of the error that led to this catch block. The kind is a run-time value.
     pub(in crate::lower) fn catch_msg(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());

@@ -1,9 +1,11 @@
-//! Subprograms that the verifier checks once, for all values of their numbers, and not anew for
-//! each call: what handlers do again and again, where there are many handlers or much code. They
-//! find the CPU's block themselves, and get strings as offsets in it.
+//! Global subprograms: code that the verifier checks once for all argument values, not at each
+//! call.
 //!
-//! A call costs a hit two nanoseconds or three; the code in place would cost each statement tens
-//! of instructions that the verifier follows, on all ways that lead to it.
+//! Operations that handlers repeat become global subprograms where there are many handlers or much
+//! code. A subprogram finds the CPU's block itself, and gets strings as offsets in it.
+//!
+//! A call costs a hit 2 to 3 ns. Inline code would cost tens of verified instructions for each
+//! statement, on every path that leads to it.
 
 use spile_ir::{Body, BodyFacts, GlobalId, Reg as IrReg, Ty, Val};
 
@@ -16,22 +18,23 @@ use crate::lower::handler::outline;
 use crate::lower::{GEN, Gen, Res, Text};
 use crate::regalloc::{Alloc, Home};
 
-/// Where a subprogram's numbers are while it runs; r7 is the CPU's block.
+/// The registers that hold a subprogram's arguments while it runs; r7 is the CPU's block.
 const NUMBERS: [Reg; 3] = [R6, R8, R9];
-/// A subprogram's first number as an operand.
+/// A subprogram's first argument as an operand.
 pub(in crate::lower) const FIRST: Val = Val::Reg(IrReg(0));
-/// Result of an operation on an array that has room for no more.
+/// Result of an array operation on a full array.
 pub(in crate::lower) const FULL: i32 = 1;
-/// The bit of a string's number that says that it is a constant.
+/// This bit of a string argument marks a constant.
 const CONSTANT: i32 = 1 << 30;
 
 impl Gen<'_> {
-    /// Whether code at hand calls subprograms; they themselves do not.
+    /// Whether this code calls global subprograms. Subprograms themselves do not.
     pub(in crate::lower) fn shares(&self) -> bool {
         self.plan.apart && !self.inside
     }
 
-    /// Makes sure of a subprogram, whose result is 0 where the code does not set it and end.
+    /// Defines the subprogram `name` unless the object has it. It returns 0 unless `code` sets a
+    /// result and exits.
     pub(in crate::lower) fn once(
         &mut self,
         name: &str,
@@ -79,26 +82,27 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// In a subprogram: ends it where a number is larger. The verifier learns the bound.
+    /// In a subprogram: returns if an argument is larger than `most`, which gives the verifier its
+    /// bound.
     pub(in crate::lower) fn at_most(&mut self, reg: Reg, most: u32) {
         let done = self.done;
         self.asm.jump_if(Cond::Gt, reg, most as i32, done);
     }
 
-    /// In a subprogram: ends it with this result.
+    /// In a subprogram: returns `result`.
     pub(in crate::lower) fn give(&mut self, result: impl Into<Src>) {
         self.asm.mov(R0, result);
         self.asm.exit();
     }
 
-    /// Whether a slot can be given to a subprogram.
+    /// Whether a slot can be passed to a subprogram.
     fn in_reach(&self, off: u32, width: u32) -> bool {
         off + width <= self.plan.scratch.out && width <= self.plan.max_string
     }
 
     // Records.
 
-    /// Sends an error's record of that shape: with nothing more, the address in `err_aux`, or
+    /// Sends an error record of this shape: without a field, with the address in `err_aux`, or with
     /// the text in `err_text`.
     pub(in crate::lower) fn error_once(&mut self, record: u32, field: Option<Ty>) -> Res {
         let name = match field {
@@ -116,12 +120,12 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// What all positions in the output buffer fit in, that behind its end too.
+    /// A mask that covers all positions in the output buffer, including its end.
     fn out_mask(&self) -> i32 {
         (self.plan.scratch.out_size + 1).next_power_of_two() as i32 - 1
     }
 
-    /// `r4` = position behind the number of a new piece of at most `room` bytes.
+    /// `r4` = position behind the header of a new record of at most `room` bytes.
     pub(in crate::lower) fn begin_once(&mut self, record: u32, room: i32) -> Res {
         let size = self.plan.scratch.out_size as i32;
         self.once("begin", &["record", "limit"], |g| {
@@ -145,15 +149,15 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r4` = the position that a subprogram gives. The mask changes nothing; it tells the
-    /// verifier.
+    /// `r4` = the position that a subprogram returned. The mask changes nothing; it bounds the
+    /// value for the verifier.
     fn position(&mut self) {
         self.asm.mov(R4, R0);
         self.asm.alu(AluOp::And, R4, self.out_mask());
     }
 
-    /// A string of the CPU's block at position r4 of the output; r4 goes behind it. False where
-    /// that has no subprogram.
+    /// Appends a string of the CPU's block to the output at position r4, and moves r4 behind it.
+    /// Returns false if no subprogram does this for `text`.
     pub(in crate::lower) fn put_once(&mut self, text: &Text) -> Res<bool> {
         let Text::Slot { off, width } = *text else {
             return Ok(false);
@@ -175,7 +179,7 @@ impl Gen<'_> {
             g.asm.add(R1, 8);
             g.asm.mov(R2, R9);
             g.asm.call(Helper::ProbeReadKernelStr);
-            // r0: bytes with the NUL, at least 1: the source is our own memory.
+            // r0: bytes with the NUL; at least 1, because the source is our own memory.
             g.asm.add(R0, -1);
             g.asm.store(Size::DW, R6, 0, R0);
             g.asm.add(R0, 15);
@@ -194,7 +198,7 @@ impl Gen<'_> {
 
     // Text.
 
-    /// [`Gen::begin_text`].
+    /// Calls [`Gen::begin_text`] as a subprogram.
     pub(in crate::lower) fn begin_text_once(&mut self, width: u32) -> Res {
         let zeros = self.pool.run(0);
         self.once("text_begin", &["width"], |g| {
@@ -211,7 +215,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// [`Gen::end_text`]; false where that has no subprogram.
+    /// Calls [`Gen::end_text`] as a subprogram. Returns false if the slot is out of reach.
     pub(in crate::lower) fn end_text_once(&mut self, off: u32, width: u32) -> Res<bool> {
         if !self.in_reach(off, width) || width == 0 {
             return Ok(false);
@@ -226,7 +230,7 @@ impl Gen<'_> {
             g.asm.mov(R2, R8);
             g.addr(R3, g.plan.scratch.text);
             g.asm.call(Helper::ProbeReadKernel);
-            // Filled to its last byte, it is cut.
+            // A string that fills its last byte is truncated.
             g.asm.add(R6, R8);
             g.asm.load(Size::B, R1, R6, -1);
             g.asm.jump_if(Cond::Eq, R1, 0, done);
@@ -240,7 +244,8 @@ impl Gen<'_> {
         Ok(true)
     }
 
-    /// `r1` = a string as a number that [`Gen::append_once`] takes; false where it has none.
+    /// `r1` = a string as an argument of [`Gen::append_once`]. Returns false if it has no such
+    /// form.
     pub(in crate::lower) fn text_number(&mut self, text: &Text) -> bool {
         let number = match text {
             Text::Slot { off, width } if self.in_reach(*off, *width) => *off as i32,
@@ -252,7 +257,7 @@ impl Gen<'_> {
         true
     }
 
-    /// Appends the string r1 of r2 bytes with the width r3 to the text being built.
+    /// Appends string r1 of r2 bytes and width r3 to the text being built.
     pub(in crate::lower) fn append_once(&mut self) -> Res {
         if !self.pool.subs.contains_key("text_append") {
             let plan = self.plan;
@@ -265,8 +270,8 @@ impl Gen<'_> {
 
     // Arrays.
 
-    /// An operation on the element of the key in the key buffer, with a number; goes to the
-    /// error where the array is full.
+    /// Runs `code` on the element of the key in the key buffer, with a number as its argument.
+    /// Raises the overflow error if the array is full.
     fn element_once(
         &mut self,
         name: &str,
@@ -277,7 +282,7 @@ impl Gen<'_> {
         self.once_or_full(full, name, &["value", "generation"], code)
     }
 
-    /// [`Gen::once`] and its call, of code that may find an array full, and the place where that leads.
+    /// Defines and calls a subprogram that can find an array full; goes to `full` in this case.
     pub(in crate::lower) fn once_or_full(
         &mut self,
         full: Option<Label>,
@@ -303,7 +308,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Where a full array leads; nowhere where it wraps.
+    /// The jump target for a full array; `None` if the array wraps.
     pub(in crate::lower) fn full_label(&mut self, g: GlobalId) -> Option<Label> {
         let wraps = matches!(
             self.program.globals.get(g.index()).map(|g| &g.kind),
@@ -324,7 +329,7 @@ impl Gen<'_> {
         })
     }
 
-    /// `a[key] += number`, for an array in a hash map; the element's old value goes to `old`.
+    /// `a[key] += number`, for an array in a hash map. `old` receives the element's old value.
     pub(in crate::lower) fn add_once(&mut self, g: GlobalId, val: Val, old: Option<IrReg>) -> Res {
         let tmp = self.plan.scratch.tmp;
         self.long_into(val, R1)?;
@@ -355,7 +360,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `a[key] = string`, where the string has the element's width.
+    /// `a[key] = string`, for a string of the element's width.
     pub(in crate::lower) fn set_text_once(&mut self, g: GlobalId, val: Val, width: u32) -> Res {
         let text = self.text(val)?;
         let off = match text {
@@ -380,7 +385,7 @@ impl Gen<'_> {
         })
     }
 
-    /// `r0` = the number at the key, or whether there is an element.
+    /// `r0` = the number at the key, or whether the element exists.
     pub(in crate::lower) fn get_once(
         &mut self,
         g: GlobalId,
@@ -441,7 +446,7 @@ impl Gen<'_> {
         Ok(true)
     }
 
-    /// Whether adding to a statistic or a per-CPU array has a subprogram.
+    /// Whether a subprogram adds to this statistic or per-CPU array.
     pub(in crate::lower) fn adds_once(&self, g: GlobalId) -> bool {
         self.shares() && self.plan.added.get(g.index()) == Some(&true)
     }
@@ -457,7 +462,8 @@ impl Gen<'_> {
         self.per_cpu_or(full, g, val, generations)
     }
 
-    /// The same with the place where a full array leads.
+    /// Adds to a per-CPU array as [`Gen::per_cpu_once`] does, with an explicit target for a full
+    /// array.
     pub(in crate::lower) fn per_cpu_or(
         &mut self,
         full: Option<Label>,
@@ -498,7 +504,7 @@ impl Gen<'_> {
 
     // Numbers, the task.
 
-    /// `r0 = r0 / r1`, or the rest, with signs; r1 is not 0.
+    /// `r0` = signed quotient or remainder of `r0 / r1`; r1 is not 0.
     pub(in crate::lower) fn divide_once(&mut self, op: AluOp) -> Res {
         let name = if op == AluOp::Div { "divide" } else { "modulo" };
         self.pool.sub(name, |_| {
@@ -516,7 +522,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The slot = the task's name.
+    /// The slot = the current task's name.
     pub(in crate::lower) fn execname_once(&mut self, off: u32, width: u32) -> Res<bool> {
         if width != 16 || !self.in_reach(off, width) {
             return Ok(false);

@@ -1,14 +1,14 @@
-//! What every handler has: numbers, jumps, calls, errors, its beginning and end, and subprograms that
-//! several handlers share.
+//! The parts that every handler has: numbers, jumps, calls, errors, entry and exit, and subprograms
+//! that several handlers share.
 //!
 //! | file | what it lowers |
 //! |---|---|
-//! | `entry` | what stands around a handler's body |
+//! | `entry` | the code around a handler's body |
 //! | `arith` | numbers |
 //! | `calls` | activations of functions, and errors that pass through them |
-//! | `errors` | failing, catching, messages |
+//! | `errors` | raising, catching, messages |
 //! | `resumable_loop` | bodies with loops |
-//! | `outline` | code that many handlers share as subprograms |
+//! | `outline` | operations with helper calls, as subprograms of several handlers |
 //! | `global_subprogram` | subprograms that the verifier checks once, for all arguments |
 //! | `pool` | constants, subprograms and record shapes of an object |
 

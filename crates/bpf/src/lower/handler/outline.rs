@@ -1,8 +1,9 @@
-//! What many handlers have in common, as subprograms, where there are many handlers or much
-//! code. The kernel rewrites some calls of helpers into several instructions, and moves all the
-//! program's instructions for each one: with such calls in each handler, the time to load grows
-//! with the square of the script (measured with 850 handlers on 6.18: seconds). A subprogram
-//! costs a hit one or two nanoseconds.
+//! Outlining: operations with helper calls become subprograms where there are many handlers or much
+//! code.
+//!
+//! The kernel rewrites some helper calls into several instructions, and moves the rest of the
+//! program for each one. With such calls in every handler, load time grows with the square of the
+//! script: seconds for 850 handlers, measured on 6.18. A call costs a hit 1 to 2 ns.
 
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
@@ -14,15 +15,15 @@ use crate::lower::handler::global_subprogram::FULL;
 use crate::lower::{GEN, Gen, Res};
 use crate::plan::Plan;
 
-/// What [`Gen::element_apart`]'s subprogram leaves in the first scratch word.
+/// Values that the subprogram of [`Gen::element_apart`] leaves in the first scratch word.
 const NO_MEMORY: i32 = 0;
 
 impl Gen<'_> {
-    /// `r7` = this CPU's block, marked busy, with the locks taken; goes to `out` where the
-    /// handler may not run.
+    /// `r7` = this CPU's block, marked busy, with the locks taken. Goes to `out` if the handler may
+    /// not run.
     pub(in crate::lower) fn enter_apart(&mut self, locks: &[u32], out: Label) -> Res {
         let (plan, cpus) = (self.plan, self.options.cpus);
-        // Those that may be brought by interrupts count otherwise.
+        // Events that an interrupt can bring use another counter.
         let held = !locks.is_empty() && self.own_hits() == percpu::SKIP_HELD;
         let name = with_locks(if held { "enter_held" } else { "enter" }, locks);
         self.once(&name, &["handler"], |g| {
@@ -49,7 +50,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Gives the locks back, sends what the buffer has, and says that no handler runs.
+    /// Releases the locks, sends the output buffer and marks the processor idle.
     pub(in crate::lower) fn leave_apart(&mut self, locks: &[u32]) -> Res {
         let name = with_locks("leave", locks);
         self.once(&name, &[], |g| {
@@ -64,13 +65,13 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Sends what the buffer has. Loses r0-r5.
+    /// Sends the output buffer. Clobbers r0 to r5.
     pub(in crate::lower) fn flush_apart(&mut self) {
         let plan = self.plan;
         let end = self.asm.label();
         self.load(R3, plan.scratch.out_pos);
         self.asm.jump_if(Cond::Eq, R3, 0, end);
-        // It has one form, which assembles.
+        // The function is constant and always assembles.
         let made = self.pool.sub("flush", |_| flush(plan));
         debug_assert!(made.is_ok(), "{made:?}");
         self.asm.call_sub("flush");
@@ -86,7 +87,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// [`Gen::element_in_map`] as a subprogram.
+    /// Calls [`Gen::element_in_map`] as a subprogram.
     pub(in crate::lower) fn element_apart(
         &mut self,
         array: &PerCpuArray,
@@ -118,7 +119,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The element of the key, put in if it is not there; or 0, and why in a scratch word.
+    /// The subprogram's code: returns the key's element, which it inserts if absent, or 0 with the
+    /// reason in a scratch word.
     fn element_sub(&mut self, array: &PerCpuArray, can_be_full: bool) -> Res {
         let [element, skip, end] = std::array::from_fn(|_| self.asm.label());
         let full = can_be_full.then(|| self.asm.label());
@@ -151,12 +153,12 @@ pub(in crate::lower) fn block(asm: &mut Asm, plan: &Plan, reg: Reg) {
     asm.add(reg, R0);
 }
 
-/// The name of a subprogram for handlers with these locks.
+/// The name of a subprogram, by the locks that it takes.
 fn with_locks(name: &str, locks: &[u32]) -> String {
     locks.iter().fold(name.into(), |n, l| format!("{n}_{l}"))
 }
 
-/// `find(key)`: the element, or 0.
+/// `find(key)`: returns the element, or 0.
 fn find(name: &str, map: &str) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["key"]);
     asm.mov(R2, R1);
@@ -166,7 +168,7 @@ fn find(name: &str, map: &str) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// `flush()`: sends this CPU's output buffer as the running handler's.
+/// `flush()`: sends this CPU's output buffer on behalf of the running handler.
 fn flush(plan: &Plan) -> Result<Function, String> {
     let mut asm = Asm::new("flush", &[]);
     asm.separate();

@@ -1,29 +1,30 @@
-//! What all code of an object shares: constants, subprograms, shapes of records.
+//! The constants, subprograms and record shapes that all code of an object shares.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::isa::asm::Function;
 use crate::layout::RecordShape;
 
-/// Bytes of the run of zeros, and of spaces: a string's longest width.
+/// Length in bytes of the runs of zeros and of spaces: the largest width of a string.
 pub(crate) const RUN: u32 = 4104;
 
-/// The shared things, made when first asked for.
+/// The shared items of an object, each created at its first use.
 #[derive(Default)]
 pub(crate) struct Pool {
-    /// `.rodata`.
+    /// The content of `.rodata`.
     pub rodata: Vec<u8>,
     constants: HashMap<Vec<u8>, u32>,
     tables: HashMap<(u32, u32), u32>,
     /// Subprograms by name.
     pub subs: BTreeMap<String, Function>,
-    /// Shapes of records.
+    /// Shapes of ring-buffer records; the index is the record's number.
     pub records: Vec<RecordShape>,
     record_index: HashMap<String, u32>,
 }
 
 impl Pool {
-    /// Offset of these bytes, padded with zeros to a multiple of 8, with at least one.
+    /// Offset in `.rodata` of these bytes, padded with zeros to a multiple of 8, with at least one
+    /// zero.
     pub fn constant(&mut self, bytes: &[u8]) -> u32 {
         if let Some(off) = self.constants.get(bytes) {
             return *off;
@@ -41,12 +42,12 @@ impl Pool {
         off as u32
     }
 
-    /// Offset of [`RUN`] bytes of that value.
+    /// Offset in `.rodata` of [`RUN`] bytes of value `byte`.
     pub fn run(&mut self, byte: u8) -> u32 {
         self.constant(&[byte; RUN as usize])
     }
 
-    /// Offset of a table of strings, each in `width` bytes.
+    /// Offset in `.rodata` of a table of strings, each `width` bytes long.
     pub fn table<'b>(
         &mut self,
         id: u32,
@@ -67,7 +68,7 @@ impl Pool {
         off
     }
 
-    /// Index of a shape, which is known by its text.
+    /// Index of a record shape. Equal shapes share an index.
     pub fn record(&mut self, shape: RecordShape) -> u32 {
         let key = format!("{shape:?}");
         let next = self.records.len() as u32;
@@ -77,7 +78,7 @@ impl Pool {
         })
     }
 
-    /// Makes sure of a subprogram.
+    /// Defines the subprogram `name` unless the object has it.
     pub fn sub(
         &mut self,
         name: &str,

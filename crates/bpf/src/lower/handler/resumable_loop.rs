@@ -1,11 +1,11 @@
-//! Bodies with loops, whose number of rounds the verifier need not know.
+//! Resumable loops: bodies whose number of iterations the verifier need not bound.
 //!
-//! The body is a subprogram that `bpf_loop` calls again and again (Linux 5.17). One call is a
-//! *step*: it runs until the body ends or a jump goes back. A jump back notes where to go on in a
-//! word of the CPU's block and returns; the next step begins there. Registers that are live where
-//! a step begins are in the frame, so the verifier knows nothing of them and has seen all after
-//! one round. MAXACTION ends a loop; the steps that `bpf_loop` makes at most (2^23) are beyond
-//! any useful limit, and are treated like it.
+//! The body becomes a callback that `bpf_loop` (Linux 5.17) calls repeatedly. One call is a *step*:
+//! it runs until the body ends or takes a back edge. A back edge stores its target in a word of the
+//! CPU's block and returns; the next step resumes there. Registers that are live at a resume point
+//! are in the frame. The verifier knows nothing of their values and is done after one iteration.
+//! MAXACTION ends a loop. `bpf_loop` makes at most 2^23 steps, which is beyond any useful limit and
+//! is treated like MAXACTION.
 
 use spile_ir::{BlockId, Event};
 
@@ -15,14 +15,14 @@ use crate::isa::insn::{Cond, Size};
 use crate::layout::ErrorKind;
 use crate::lower::{CTX, GEN, Gen, NR, Res, TASK, TMP};
 
-/// Most steps of one run (the kernel's `BPF_MAX_LOOPS`).
+/// The limit on steps (the kernel's `BPF_MAX_LOOPS`).
 const STEPS: i32 = 1 << 23;
-/// What the word says when the body has ended.
+/// Value of the resume word after the body has ended.
 const ENDED: i32 = -1;
-/// Slot of the program's stack that holds the CPU's block while steps run.
+/// Stack slot that holds the CPU's block while steps run.
 const BLOCK: i16 = TMP[0];
 
-/// A jump back to a block, behind the body's code.
+/// A back edge, emitted behind the body's code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Back {
     label: Label,
@@ -30,7 +30,7 @@ pub(crate) struct Back {
 }
 
 impl Gen<'_> {
-    /// Where to jump from the block at hand to get to another.
+    /// The label to jump to from the current block to reach `to`.
     pub(in crate::lower) fn way_to(&mut self, to: BlockId) -> Label {
         let place = |b: BlockId| self.alloc.place[b.index()];
         if self.alloc.resume.is_empty() || place(to) > place(self.here) {
@@ -48,7 +48,7 @@ impl Gen<'_> {
         label
     }
 
-    /// Ends the step; the next one begins at the block.
+    /// Ends the step; the next one resumes at the edge's target.
     pub(in crate::lower) fn emit_back(&mut self, back: Back) {
         self.asm.bind(back.label);
         let number = self.alloc.resume.iter().position(|b| *b == back.to);
@@ -58,7 +58,7 @@ impl Gen<'_> {
         self.asm.exit();
     }
 
-    /// Runs the body from `first` on in steps, in place of its code.
+    /// Runs the body from `first` on as a sequence of steps.
     pub(in crate::lower) fn in_steps(&mut self, first: BlockId, order: &[BlockId]) -> Res {
         let name = format!("steps{}", self.handler.0);
         let mut asm = Asm::new(&name, &["index", "stack"]);
@@ -83,7 +83,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The callback: one step.
+    /// Emits the callback: one step.
     fn step(&mut self, first: BlockId, order: &[BlockId]) -> Res {
         let event = &self.program.handlers[self.handler.index()].event;
         let call = matches!(event, Event::SysEnter(_) | Event::SysExit(_));

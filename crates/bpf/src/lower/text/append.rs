@@ -1,5 +1,5 @@
-//! The subprograms that append strings and numbers to the text being built, with C's widths,
-//! precisions and flags. Padding is copied from runs of spaces and zeros.
+//! Subprograms that append strings and numbers to the text being built, with C's widths, precisions
+//! and flags. Padding is copied from runs of spaces and zeros.
 
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
@@ -8,23 +8,23 @@ use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::handler::pool::Pool;
 use crate::plan::Plan;
 
-/// Flags given to `append_number`.
+/// Flags of `append_number`.
 pub(in crate::lower) mod flag {
     pub const SIGNED: i32 = 1;
     pub const PLUS: i32 = 2;
     pub const SPACE: i32 = 4;
     pub const ZERO: i32 = 8;
-    /// `0x`, or `0` in octal.
+    /// The alternate form (`#`): `0x`, or `0` in octal.
     pub const MARK: i32 = 32;
     pub const UPPER: i32 = 64;
 }
 
-/// Most digits of a 64-bit number.
+/// The largest number of digits of a 64-bit number.
 const DIGITS: i32 = 22;
-/// Middle of the digits' buffer, where they end.
+/// Middle of the digit buffer: the digits end here.
 pub(in crate::lower) const HALF: u32 = 64;
 
-/// The appending subprograms' view: r6 is the CPU's block.
+/// The generator of an appending subprogram, in which r6 is the CPU's block.
 struct Sub<'a> {
     asm: Asm,
     plan: &'a Plan,
@@ -34,7 +34,7 @@ struct Sub<'a> {
 }
 
 impl Sub<'_> {
-    /// `reg` = the position, given up at where the text is full.
+    /// `reg` = the position; leaves the subprogram if the text is full.
     fn pos(&mut self, reg: Reg) {
         self.asm
             .load(Size::DW, reg, R6, self.plan.scratch.text_pos as i16);
@@ -47,15 +47,15 @@ impl Sub<'_> {
             .store(Size::DW, R6, self.plan.scratch.text_pos as i16, reg);
     }
 
-    /// `to` = address of position `pos` (another register).
+    /// `to` = address of position `pos`, which is in another register.
     fn at(&mut self, to: Reg, pos: Reg) {
         self.asm.mov(to, R6);
         self.asm.add(to, self.plan.scratch.text as i32);
         self.asm.add(to, pos);
     }
 
-    /// Copies r8 bytes of the text at r7 to the position: `r0` = bytes with the NUL; given up at
-    /// none. Loses r1-r5.
+    /// Copies r8 bytes of the text at r7 to the position: `r0` = bytes with the NUL. Leaves the
+    /// subprogram if nothing was copied. Clobbers r1 to r5.
     fn copy_text(&mut self) {
         self.pos(R3);
         self.at(R1, R3);
@@ -65,7 +65,7 @@ impl Sub<'_> {
         self.asm.jump_if(Cond::Sle, R0, 0, self.end);
     }
 
-    /// Appends `count` copies of a byte of a run; the count may be 0 or less. Loses r0-r5.
+    /// Appends `count` copies of a run's byte; the count may be 0 or negative. Clobbers r0 to r5.
     fn fill(&mut self, run: u32, count: Reg) {
         let (none, fits) = (self.asm.label(), self.asm.label());
         self.asm.mov(R2, count);
@@ -109,7 +109,7 @@ fn bare_sub<'a>(plan: &'a Plan, pool: &mut Pool, name: &str, params: &[&'static 
     }
 }
 
-/// `append_text(block, text, size, width)`.
+/// `append_text(block, text, size, width)`: the inline form's subprogram.
 pub(in crate::lower) fn append_text(plan: &Plan, pool: &mut Pool) -> Result<Function, String> {
     let mut s = sub(
         plan,
@@ -123,8 +123,8 @@ pub(in crate::lower) fn append_text(plan: &Plan, pool: &mut Pool) -> Result<Func
     append_body(s)
 }
 
-/// `text_append(text, size, width)`: verified once. The text is an offset in the CPU's block, or
-/// of a constant, with that bit.
+/// `text_append(text, size, width)`: a global subprogram. The text is an offset in the CPU's block,
+/// or the offset of a constant with that bit set.
 pub(in crate::lower) fn append_text_once(
     plan: &Plan,
     pool: &mut Pool,
@@ -153,11 +153,11 @@ pub(in crate::lower) fn append_text_once(
     append_body(s)
 }
 
-/// Appends: r7 is the text, r8 its bytes, r9 the width.
+/// The body: r7 is the text, r8 its size, r9 the width.
 fn append_body(mut s: Sub<'_>) -> Result<Function, String> {
     let (copy, left) = (s.asm.label(), s.asm.label());
     s.asm.jump_if(Cond::Sle, R9, 0, copy);
-    // Padding goes first: the length comes from a copy that the padding overwrites.
+    // The text is copied first to measure it; padding then overwrites the copy.
     s.copy_text();
     s.asm.alu(AluOp::Sub, R9, R0);
     s.asm.add(R9, 1);
@@ -178,8 +178,8 @@ fn append_body(mut s: Sub<'_>) -> Result<Function, String> {
     s.finish()
 }
 
-/// `append_bytes(block, value, size, width)`: the lowest bytes of the value, up to a zero one,
-/// which ends the text. So does one that fills up to the width, on the right where that is
+/// `append_bytes(block, value, size, width)`: the lowest bytes of the value. The first zero byte
+/// ends the text; so does a zero byte that fills up to the width, on the right if the width is
 /// negative.
 pub(in crate::lower) fn append_bytes(plan: &Plan, pool: &mut Pool) -> Result<Function, String> {
     let params = ["block", "value", "size", "width"];
@@ -188,7 +188,7 @@ pub(in crate::lower) fn append_bytes(plan: &Plan, pool: &mut Pool) -> Result<Fun
     s.asm.alu(AluOp::And, R3, 15);
     s.asm.mov(R7, R3);
     s.asm.jump_if(Cond::Sgt, R4, R3, ends);
-    // What there is on the right, above 0 where there is something.
+    // The number of fill bytes on the right; positive if there are any.
     s.asm.mov(R8, R4);
     s.asm.neg(R8);
     s.asm.alu(AluOp::Sub, R8, R3);
@@ -218,8 +218,8 @@ pub(in crate::lower) fn append_bytes(plan: &Plan, pool: &mut Pool) -> Result<Fun
     s.finish()
 }
 
-/// `append_number_BASE(precision, value, flags, width)`: verified once, and so it finds the
-/// CPU's block itself. Registers: r7 the sign (0 for none), r8 flags, r9 how many digits.
+/// `append_number_BASE(precision, value, flags, width)`: a global subprogram, which finds the CPU's
+/// block itself. Registers: r7 the sign (0 for none), r8 the flags, r9 the number of digits.
 pub(in crate::lower) fn append_number(
     plan: &Plan,
     pool: &mut Pool,
@@ -228,7 +228,7 @@ pub(in crate::lower) fn append_number(
     let params = ["precision", "value", "flags", "width"];
     let mut s = bare_sub(plan, pool, &format!("append_number_{base}"), &params);
     s.asm.separate();
-    // In front of the digits, where the verifier does not tell paths apart by them.
+    // Stored in front of the digits, so that the verifier keeps no path for each value.
     let word = |n: u32| (plan.scratch.digits + 8 * n) as i16;
     let (width, precision, signed) = (word(0), word(1), word(2));
     let given = [(-8, R1), (-16, R4)];
@@ -265,7 +265,7 @@ pub(in crate::lower) fn append_number(
     let zeros = s.zeros;
     s.fill(zeros, R1);
     put_digits(&mut s);
-    // What is left of the width stands behind, as a negative number.
+    // The rest of the width is padding on the right, as a negative number.
     s.asm.load(Size::DW, R1, R6, width);
     s.asm.neg(R1);
     let spaces = s.spaces;
@@ -273,7 +273,7 @@ pub(in crate::lower) fn append_number(
     s.finish()
 }
 
-/// From the value r2 and flags r8: r2 = |value|, r7 = sign character or 0.
+/// Takes the value r2 and the flags r8: r2 = |value|, r7 = sign character or 0.
 fn sign(s: &mut Sub<'_>) {
     let done = s.asm.label();
     let positive = s.asm.label();
@@ -297,17 +297,17 @@ fn sign(s: &mut Sub<'_>) {
     s.asm.bind(done);
 }
 
-/// Writes the digits of r2 to the end of the buffer's first half; r9 = how many.
+/// Writes the digits of r2 to the end of the buffer's first half; r9 = their number.
 fn digits(s: &mut Sub<'_>, base: i32) {
-    // In front of the digits, too.
+    // Also stored in front of the digits.
     let tmp = s.plan.scratch.digits as i16 + 24;
     let last = (s.plan.scratch.digits + HALF) as i16 - 1;
     let done = s.asm.label();
-    // (Back from memory the verifier knows nothing of it, and tells no ways apart by it.)
+    // After the way through memory the verifier knows nothing about it, and merges the paths.
     s.asm.store(Size::DW, R6, tmp + 8, R2);
     s.asm.load(Size::DW, R2, R6, tmp + 8);
     if base == 16 {
-        // Letters after 9: 'a' - '0' - 10, or of 'A', which is 32 less.
+        // Added for letters: 'a' - '0' - 10, or 32 less for 'A'.
         s.asm.mov(R1, R8);
         s.asm.alu(AluOp::And, R1, flag::UPPER);
         s.asm
@@ -330,7 +330,8 @@ fn digits(s: &mut Sub<'_>, base: i32) {
             s.asm.alu(AluOp::Rsh, R2, base.ilog2() as i32);
         }
         if base == 16 {
-            // r4 = 1 where the digit is a letter. (Of a mask the verifier would follow both ways.)
+            // r4 = 1 if the digit is a letter. A sign mask would make the verifier follow both
+            // cases.
             s.asm.mov(R4, 9);
             s.asm.alu(AluOp::Sub, R4, R3);
             s.asm.alu(AluOp::Rsh, R4, 63);
@@ -344,15 +345,15 @@ fn digits(s: &mut Sub<'_>, base: i32) {
     }
     s.asm.bind(done);
     s.asm.load(Size::DW, R9, R6, tmp);
-    // True always; tells the verifier.
+    // Always true; bounds the number for the verifier.
     s.asm.alu(AluOp::And, R9, 31);
 }
 
-/// Spaces before a number that is narrower than its width, or zeros added to the precision.
-/// Leaves in `width` what has to stand behind, negative.
+/// Appends the spaces in front of a number that is narrower than its width, or adds zeros to the
+/// precision. Leaves the padding on the right in `width`, negative.
 fn fill_before(s: &mut Sub<'_>, width: i16, precision: i16, base: i32) {
     let (left, none, spaces, end) = (s.asm.label(), s.asm.label(), s.asm.label(), s.asm.label());
-    // r1 = columns in use: zeros, digits, sign, mark.
+    // r1 = columns in use: zeros, digits, sign, prefix.
     s.asm.add(R1, R9);
     let (unsigned, unmarked) = (s.asm.label(), s.asm.label());
     s.asm.jump_if(Cond::Eq, R7, 0, unsigned);
@@ -389,7 +390,7 @@ fn fill_before(s: &mut Sub<'_>, width: i16, precision: i16, base: i32) {
     s.asm.bind(end);
 }
 
-/// The sign r7 and the mark, `0x` or `0`.
+/// Appends the sign r7 and the prefix, `0x` or `0`.
 fn marks(s: &mut Sub<'_>, base: i32) {
     let (unsigned, unmarked, lower) = (s.asm.label(), s.asm.label(), s.asm.label());
     s.asm.jump_if(Cond::Eq, R7, 0, unsigned);
@@ -423,12 +424,12 @@ fn marks(s: &mut Sub<'_>, base: i32) {
     s.asm.bind(unmarked);
 }
 
-/// Copies r9 digits, as three words: what stands behind them in the buffer is zero.
+/// Copies r9 digits as three words; the buffer is zero behind the digits.
 fn put_digits(s: &mut Sub<'_>) {
     s.pos(R2);
     s.at(R1, R2);
     s.asm.mov(R3, R6);
-    // Not the end less the digits: the verifier does not like pointers less something.
+    // Not the end minus the digits: the verifier refuses subtraction from this pointer.
     s.asm.add(R3, (s.plan.scratch.digits + HALF - 31) as i32);
     s.asm.mov(R4, 31);
     s.asm.alu(AluOp::Sub, R4, R9);

@@ -1,6 +1,6 @@
-//! Comparisons of wide strings, and of parts: the first words in place, the rest by `bpf_loop`, whose
-//! callback the verifier follows once. Word by word in place, each one would be another jump,
-//! and the verifier takes 8,192 of them on a path.
+//! Comparisons of wide strings, and of substrings. The first words are compared inline, the rest by
+//! `bpf_loop`, whose callback the verifier follows once. Inline code needs a jump for each word,
+//! and the verifier allows 8,192 jumps on a path.
 
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::insn::Reg::*;
@@ -8,40 +8,40 @@ use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::handler::pool::Pool;
 use crate::lower::{Gen, Res, Text};
 
-/// Words that one call of the callback compares.
+/// Number of words that one call of the callback compares.
 const CHUNK: u32 = 4;
-/// Comparisons of so many words are made in place altogether.
+/// Up to this total number of words, a comparison is entirely inline.
 pub(in crate::lower) const NARROW: u32 = 8;
-/// The subprogram.
+/// Name of the subprogram.
 const NAME: &str = "compare";
 
-/// Slots of the subprogram's stack that its callback is given.
+/// Stack slots of the subprogram that its callback reads.
 mod slot {
     pub const TEXT: i16 = 0;
     pub const OTHER: i16 = 8;
     /// The scratch words.
     pub const WORDS: i16 = 16;
-    /// How many chunks there are: a constant, which bounds the offsets for the verifier.
+    /// Number of chunks: a constant, which bounds the offsets for the verifier.
     pub const CHUNKS: i16 = 24;
     pub const SIZE: i16 = 32;
 }
 
-/// Scratch words: the first words that differ, and whether there are any.
+/// Offsets of scratch words: the first words that differ, and whether there are any.
 mod word {
     pub const TEXT: u32 = 0;
     pub const OTHER: u32 = 8;
     pub const DIFFER: u32 = 16;
 }
 
-/// Of the scratch words of code that looks for parts of strings, the first that are for this.
+/// Offset of the first scratch word that substring search leaves for comparisons.
 const PART_WORDS: i16 = 24;
 
-/// That byte in all bytes of a word.
+/// A word with `byte` in each of its bytes.
 pub(in crate::lower) fn every(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// Of `words` how many are compared in place, and how many chunks the callback then compares.
+/// Splits `words` into words to compare inline and chunks for the callback.
 fn split(words: u32) -> (u32, u32) {
     if words <= NARROW {
         return (words, 0);
@@ -50,13 +50,13 @@ fn split(words: u32) -> (u32, u32) {
     (first, (words - first) / CHUNK)
 }
 
-/// Makes sure of the subprograms.
+/// Defines the subprograms.
 fn subprograms(pool: &mut Pool) -> Res {
     pool.sub("compare_at", |_| compare_at())?;
     pool.sub(NAME, |_| compare())
 }
 
-/// Makes sure of what [`same`] needs for parts in slots of that width.
+/// Defines the subprograms of [`same`] for substrings in slots of that width.
 pub(in crate::lower) fn use_same(pool: &mut Pool, part_wide: u32) -> Res {
     match split(part_wide / 8) {
         (_, 0) => Ok(()),
@@ -64,9 +64,10 @@ pub(in crate::lower) fn use_same(pool: &mut Pool, part_wide: u32) -> Res {
     }
 }
 
-/// Compares the r9 bytes at r8, a string in a slot of that width, with those at r7, behind both
-/// of which memory can be read: word by word; the last word's bytes behind the part are shifted
-/// out. r6 are the scratch words. Falls to `yes`, or goes to one of the labels. Loses r0-r5, r9.
+/// Compares the r9 bytes at r8, a string in a slot of `part_wide` bytes, with those at r7. Memory
+/// is readable behind both. Compares whole words; shifts out the last word's bytes behind the
+/// substring. r6 is the address of the scratch words. Falls through to `yes`, or jumps to a label.
+/// Clobbers r0 to r5 and r9.
 pub(in crate::lower) fn same(asm: &mut Asm, part_wide: u32, yes: Label, no: Label) {
     let (first, chunks) = split(part_wide / 8);
     let (again, last) = (asm.label(), asm.label());
@@ -98,8 +99,8 @@ pub(in crate::lower) fn same(asm: &mut Asm, part_wide: u32, yes: Label, no: Labe
     asm.jump_if(Cond::Ne, R2, 0, no);
 }
 
-/// The words from `first` on. Where the part's string ends says its first byte that is zero:
-/// from there on words may differ.
+/// Compares the words from `first` on. The substring ends at its first zero byte; words may differ
+/// behind it.
 fn same_rest(asm: &mut Asm, (first, chunks): (u32, u32), yes: Label, no: Label) {
     for (to, from) in [(R1, R7), (R2, R8)] {
         asm.mov(to, from);
@@ -113,8 +114,8 @@ fn same_rest(asm: &mut Asm, (first, chunks): (u32, u32), yes: Label, no: Label) 
     asm.load(Size::DW, R2, R6, PART_WORDS + word::TEXT as i16);
     asm.load(Size::DW, R3, R6, PART_WORDS + word::OTHER as i16);
     asm.alu(AluOp::Xor, R2, R3);
-    // The lowest bit of 0x80 in each byte that is zero, then all bits of the bytes below: of all
-    // bytes where none is zero.
+    // A mask of the bytes in front of the first zero byte: the lowest bit of 0x80 in each zero
+    // byte, then all bits below; all bits if no byte is zero.
     asm.ld_imm64(R4, every(1));
     asm.ld_imm64(R5, every(0x80));
     zero_bytes(asm, (R1, R3), (R4, R5));
@@ -127,8 +128,8 @@ fn same_rest(asm: &mut Asm, (first, chunks): (u32, u32), yes: Label, no: Label) 
     asm.jump_if(Cond::Ne, R2, 0, no);
 }
 
-/// `to` = 0 where no byte of a word is zero; else its lowest bit is the highest of the first zero
-/// byte. The last two registers have 0x01 and 0x80 in each byte. Loses the word.
+/// `to` = 0 if the word has no zero byte; otherwise its lowest set bit is the top bit of the first
+/// zero byte. The last two registers hold 0x01 and 0x80 in each byte. Clobbers the word.
 pub(in crate::lower) fn zero_bytes(
     asm: &mut Asm,
     (to, word): (Reg, Reg),
@@ -142,13 +143,13 @@ pub(in crate::lower) fn zero_bytes(
 }
 
 impl Gen<'_> {
-    /// How many of the `words` of two strings are compared in place; the rest, if any, is
-    /// [`Gen::compare_rest`]'s.
+    /// Splits a comparison of two strings into words to compare inline, and chunks for
+    /// [`Gen::compare_rest`].
     pub(in crate::lower) fn words_in_place(&self, a: &Text, b: &Text, words: u32) -> (u32, u32) {
         if words <= NARROW || !self.options.features.bpf_loop {
             return (words, 0);
         }
-        // A string ends in its slot: what follows in the wider one decides nothing.
+        // A string ends within its slot, so words behind the narrower slot decide nothing.
         let narrower = |text: &Text| match text {
             Text::Slot { width, .. } => width / 8,
             Text::Const { .. } => words,
@@ -156,8 +157,8 @@ impl Gen<'_> {
         split(words.min(narrower(a)).min(narrower(b)))
     }
 
-    /// Compares `chunks` of two strings from a word on; goes to one of the labels, to `differ`
-    /// with the words in r1 and r2. Loses r0-r5.
+    /// Compares `chunks` chunks of two strings from a word on, and jumps to a label: to `differ`
+    /// with the words in r1 and r2. Clobbers r0 to r5.
     pub(in crate::lower) fn compare_rest(
         &mut self,
         (a, b): (&Text, &Text),
@@ -181,7 +182,7 @@ impl Gen<'_> {
     }
 }
 
-/// `compare(text, other, words, chunks)`: 1 where they differ, or 0.
+/// `compare(text, other, words, chunks)`: returns 1 if they differ, or 0.
 fn compare() -> Result<Function, String> {
     let mut asm = Asm::new(NAME, &["text", "other", "words", "chunks"]);
     let slots = [
@@ -202,7 +203,7 @@ fn compare() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Compares one chunk; stops at a difference and at the end of the strings.
+/// Compares one chunk; stops at a difference or at the end of the strings.
 fn compare_at() -> Result<Function, String> {
     let mut asm = Asm::new("compare_at", &["index", "slots"]);
     let (differ, stop) = (asm.label(), asm.label());

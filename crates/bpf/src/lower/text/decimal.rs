@@ -1,11 +1,11 @@
-//! The floating-point number that a decimal text stands for, correctly rounded.
+//! Conversion of decimal text to a floating-point number, correctly rounded.
 //!
-//! There are no tables and no cases of their own for hard numbers: the digits become a
-//! fixed-point number in limbs of nine digits, the point between two of them. Dividing its
-//! whole part by 2^32 again and again gives the words of its binary form, lowest first, and
-//! multiplying the rest by 2^32 those behind the point, highest first. The three highest words
-//! and one bit for all below them decide the rounding. A short number takes a few rounds, the
-//! longest some thousands.
+//! The method needs no tables, and hard cases need no special treatment. The digits become a
+//! fixed-point number in limbs of nine digits, with the decimal point between two limbs. Repeatedly
+//! dividing the integer part by 2^32 gives its binary words, lowest first. Repeatedly multiplying
+//! the fraction by 2^32 gives the words behind the point, highest first. The three highest words,
+//! and one sticky bit for everything below, decide the rounding. A short number takes a few
+//! iterations, the longest some thousands.
 
 use spile_ir::interp::string_to_fp;
 use spile_ir::intrinsics::Intrinsic;
@@ -21,81 +21,81 @@ use crate::plan::Plan;
 
 /// Name of the subprogram.
 const NAME: &str = "string_to_fp";
-/// Digits of a limb, and one more than its largest value.
+/// Digits of a limb, and the radix of limbs.
 const LIMB: i32 = 9;
 const BASE: i32 = 1_000_000_000;
-/// The limb of the units: 309 digits are before the point.
+/// Index of the units' limb: 309 digits can precede the point.
 const UNITS: i32 = 34;
-/// Limbs behind it take 1,100 digits: the smallest number's first digit is the 324th, and what
-/// lies halfway between two numbers has at most 767.
+/// Number of limbs, which leaves 1,100 digits for the fraction. The smallest number's first digit
+/// is the 324th, and a midpoint between two numbers has at most 767 digits.
 const LIMBS: i32 = 158;
-/// The first digit's place in numbers that are infinite from there on, or 0.
+/// Place of the first digit from which a number is infinite, or 0.
 const TOO_LARGE: i32 = 310;
 const TOO_SMALL: i32 = -326;
-/// Written exponents are cut to this: no string has so many digits.
+/// Bound on exponents: no string has this number of digits.
 const MAX_EXPONENT: i32 = 99_999;
-/// Most rounds over the limbs: each whole word passes over the whole part, each word behind
-/// the point over all.
+/// Bound on iterations over the limbs: each integer word takes a pass over the integer part, each
+/// fraction word a pass over all limbs.
 const ROUNDS: i32 = 34 * LIMBS;
 
-/// Words of the room; what is found of the text first.
+/// Offsets of the work area's words, starting with the parser's state.
 mod word {
     pub const PHASE: i16 = 0;
     pub const NEGATIVE: i16 = 8;
-    /// Whether there is a digit.
+    /// Whether the text has a digit.
     pub const SEEN: i16 = 16;
-    /// Whether the point was passed.
+    /// Whether the decimal point was passed.
     pub const POINT: i16 = 24;
-    /// Where the first digit that counts stands, plus one; 0 for none.
+    /// Position of the first nonzero digit, plus one; 0 for none.
     pub const FIRST: i16 = 32;
-    /// Its place: 0 for units, -1 for tenths.
+    /// Decimal place of that digit: 0 for units, -1 for tenths.
     pub const PLACE: i16 = 40;
     pub const EXPONENT: i16 = 48;
     pub const EXPONENT_NEGATIVE: i16 = 56;
-    /// The place at hand.
+    /// The decimal place of the current digit.
     pub const AT: i16 = 64;
-    /// Where the next digit stands in the text.
+    /// Position of the next digit in the text.
     pub const NEXT: i16 = 72;
-    /// The limb's value so far.
+    /// The current limb's value so far.
     pub const LIMB: i16 = 80;
-    /// Not 0 where something is below the words.
+    /// Nonzero if any bit below the words is set.
     pub const REST: i16 = 88;
-    /// Not 0 where something is behind the point.
+    /// Nonzero if the number has a fraction.
     pub const FRACTION: i16 = 96;
-    /// The first limb that is not 0, and the one behind the last.
+    /// The first nonzero limb, and the one behind the last.
     pub const TOP: i16 = 104;
     pub const END: i16 = 112;
-    /// The limb at hand, and what is carried to it.
+    /// The current limb, and the carry into it.
     pub const INDEX: i16 = 120;
     pub const CARRY: i16 = 128;
-    /// The three highest words, highest first; how many there are; the number is
-    /// less than 2^32 to the power of the scale, and not less than that of one less.
+    /// The three highest words, highest first; the number of words; the scale. The value is below
+    /// 2^32 to the power of the scale, and at least 2^32 to the power of the scale minus one.
     pub const HIGH: i16 = 136;
     pub const MIDDLE: i16 = 144;
     pub const LOW: i16 = 152;
     pub const WORDS: i16 = 160;
     pub const SCALE: i16 = 168;
-    /// Digits from the next one on.
+    /// Number of digits that are left.
     pub const LEFT: i16 = 176;
     /// The limbs, 4 bytes each.
     pub const LIMBS: i16 = 184;
-    /// Bytes of all.
+    /// Size of the work area in bytes.
     pub const SIZE: u32 = 184 + 4 * super::LIMBS as u32;
 }
 
-/// What the byte at hand can be.
+/// States of the text scanner.
 mod phase {
     // 0: spaces before the number.
     pub const START: i32 = 1;
     pub const DIGITS: i32 = 2;
     pub const EXPONENT_SIGN: i32 = 3;
     pub const EXPONENT: i32 = 4;
-    /// A name instead of digits.
+    /// A name such as `inf` instead of digits.
     pub const INFINITE: i32 = 5;
     pub const NO_NUMBER: i32 = 6;
 }
 
-/// Slots that the callbacks are given: addresses of the text and the room.
+/// Stack slots that the callbacks read: addresses of the text and of the work area.
 mod slot {
     pub const TEXT: i16 = 0;
     pub const ROOM: i16 = 8;
@@ -105,7 +105,7 @@ mod slot {
 const INFINITY: u64 = 0x7ff0_0000_0000_0000;
 const NAN: u64 = 0xfff8_0000_0000_0000;
 
-/// Bytes that the program needs in each CPU's block.
+/// Bytes of each CPU's block that the program needs for conversions.
 pub(crate) fn room<'i>(mut insts: impl Iterator<Item = &'i Inst>) -> u32 {
     let f = Intrinsic::StrToFp;
     match insts.any(|i| matches!(i, Inst::Intr { f: x, .. } if *x == f)) {
@@ -115,7 +115,7 @@ pub(crate) fn room<'i>(mut insts: impl Iterator<Item = &'i Inst>) -> u32 {
 }
 
 impl Gen<'_> {
-    /// `dst` = the floating-point number that a text stands for.
+    /// `dst` = the floating-point number that a text represents.
     pub(in crate::lower) fn string_to_fp(&mut self, dst: IrReg, text: Val) -> Res {
         let text = self.text(text)?;
         if let Text::Const { bytes } = &text {
@@ -139,12 +139,12 @@ impl Gen<'_> {
     }
 }
 
-/// Where the text stands.
+/// Offset of the text in the CPU's block.
 fn place(plan: &Plan) -> u32 {
     plan.scratch.text + 2 * plan.max_string
 }
 
-/// `string_to_fp(width)`: of the text in its place; verified once. r6: the room.
+/// `string_to_fp(width)`: converts the text; a global subprogram. r6: the work area.
 fn string_to_fp_sub(plan: &Plan) -> Result<Function, String> {
     let mut asm = Asm::new(NAME, &["width"]);
     asm.separate();
@@ -195,7 +195,7 @@ fn string_to_fp_sub(plan: &Plan) -> Result<Function, String> {
     finish(asm)
 }
 
-/// The first digit's place with the exponent; `signed` with r0 = 0 where the number is 0.
+/// Adds the exponent to the first digit's place; goes to `signed` with r0 = 0 for zero.
 fn first_place(asm: &mut Asm, infinite: Label, signed: Label) {
     let (positive, whole) = (asm.label(), asm.label());
     asm.load(Size::DW, R2, R6, word::EXPONENT);
@@ -212,7 +212,7 @@ fn first_place(asm: &mut Asm, infinite: Label, signed: Label) {
     asm.load(Size::DW, R2, R6, word::FIRST);
     asm.add(R2, -1);
     asm.store(Size::DW, R6, word::NEXT, R2);
-    // Without a whole part the places behind the point are gone through from the first on.
+    // A number without an integer part starts at the first digit of its fraction.
     asm.jump_if(Cond::Sge, R1, 0, whole);
     asm.mov(R1, -1);
     asm.bind(whole);
@@ -225,7 +225,7 @@ fn first_place(asm: &mut Asm, infinite: Label, signed: Label) {
     asm.store(Size::DW, R6, word::INDEX, R2);
 }
 
-/// The limbs become words.
+/// Converts limbs to binary words.
 fn words(asm: &mut Asm) {
     let (enough, none) = (asm.label(), asm.label());
     asm.load(Size::DW, R1, R6, word::INDEX);
@@ -255,10 +255,10 @@ fn words(asm: &mut Asm) {
     asm.store(Size::DW, R6, word::REST, R1);
 }
 
-/// `r0` = the number of the three words and the rest.
+/// `r0` = the number that the three words and the sticky word represent.
 fn round(asm: &mut Asm, infinite: Label) {
     let [exact, normal, far, even, up, down] = [(); 6].map(|()| asm.label());
-    // r1: 64 bits, r2: what is below them, r3: how many of the highest are 0.
+    // r1: 64 bits, r2: the bits below, r3: the number of leading zeros.
     asm.load(Size::DW, R1, R6, word::HIGH);
     asm.mov(R3, 0);
     asm.mov(R4, R1);
@@ -271,7 +271,7 @@ fn round(asm: &mut Asm, infinite: Label) {
         asm.alu(AluOp::Lsh, R4, n);
         asm.bind(high);
     }
-    // Through memory: to the verifier the ways here become one.
+    // Through memory, which merges the verifier's paths.
     asm.store(Size::DW, R6, word::CARRY, R3);
     asm.load(Size::DW, R3, R6, word::CARRY);
     asm.alu(AluOp::And, R3, 31);
@@ -287,7 +287,7 @@ fn round(asm: &mut Asm, infinite: Label) {
     asm.mov32(R2, R2);
     asm.load(Size::DW, R4, R6, word::REST);
     asm.alu(AluOp::Or, R2, R4);
-    // The lowest bit is 1 if any below it is.
+    // The lowest bit becomes the sticky bit.
     asm.mov(R4, R1);
     asm.alu(AluOp::And, R4, 1);
     asm.alu(AluOp::Or, R2, R4);
@@ -295,14 +295,14 @@ fn round(asm: &mut Asm, infinite: Label) {
     asm.jump_if(Cond::Eq, R2, 0, exact);
     asm.alu(AluOp::Or, R1, 1);
     asm.bind(exact);
-    // r4: the exponent as it is kept.
+    // r4: the biased exponent.
     asm.load(Size::DW, R4, R6, word::SCALE);
     asm.alu(AluOp::Mul, R4, 32);
     asm.alu(AluOp::Sub, R4, R3);
     asm.add(R4, 1022);
     asm.jump_if(Cond::Sgt, R4, 2046, infinite);
     asm.jump_if(Cond::Sge, R4, 1, normal);
-    // One that is too small for the exponent has fewer bits.
+    // A subnormal number has fewer bits.
     asm.mov(R3, 1);
     asm.alu(AluOp::Sub, R3, R4);
     asm.mov(R4, 1);
@@ -337,7 +337,7 @@ fn round(asm: &mut Asm, infinite: Label) {
     asm.add(R0, R4);
 }
 
-/// `r8` = byte at r1 of the text, in the text; `stop` behind its end. r6 is the room.
+/// `r8` = byte r1 of the text; goes to `stop` behind the end. r6 is the work area.
 fn byte(asm: &mut Asm, most: u32, stop: Label) {
     asm.jump_if(Cond::Ge, R1, most as i32, stop);
     asm.load(Size::DW, R6, R2, slot::ROOM);
@@ -346,14 +346,14 @@ fn byte(asm: &mut Asm, most: u32, stop: Label) {
     asm.load(Size::B, R8, R7, 0);
 }
 
-/// `word += n`; loses r3.
+/// `word += n`. Clobbers r3.
 fn bump(asm: &mut Asm, word: i16, n: i32) {
     asm.load(Size::DW, R3, R6, word);
     asm.add(R3, n);
     asm.store(Size::DW, R6, word, R3);
 }
 
-/// Takes one byte of the text.
+/// Scans one byte of the text.
 fn scan_at(most: u32) -> Result<Function, String> {
     let mut asm = Asm::new("decimal_scan", &["index", "slots"]);
     let (go_on, stop) = (asm.label(), asm.label());
@@ -416,7 +416,7 @@ fn scan_at(most: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// The byte r8, number r9 of the text, of the digits, or the `e` behind them.
+/// Takes byte r8 at position r9, which is a digit or the `e` behind the digits.
 fn take_digit(asm: &mut Asm, go_on: Label, stop: Label) {
     let [digit, behind, zero, whole] = [(); 4].map(|()| asm.label());
     asm.load(Size::DW, R4, R6, word::SEEN);
@@ -450,7 +450,7 @@ fn take_digit(asm: &mut Asm, go_on: Label, stop: Label) {
     asm.jump(go_on);
 }
 
-/// `inf` or `nan` at r7; goes to `stop`.
+/// Recognises `inf` or `nan` at r7; goes to `stop`.
 fn names(asm: &mut Asm, stop: Label) {
     let word = |bytes: [u8; 4]| i64::from(u32::from_ne_bytes(bytes));
     let names = [(*b"inf\0", phase::INFINITE), (*b"nan\0", phase::NO_NUMBER)];
@@ -469,7 +469,7 @@ fn names(asm: &mut Asm, stop: Label) {
     asm.jump(stop);
 }
 
-/// Puts one digit into its limb.
+/// Stores one digit in its limb.
 fn fill_at(most: u32) -> Result<Function, String> {
     let mut asm = Asm::new("decimal_fill", &["index", "slots"]);
     let [go_on, stop, none, whole, next, below, stored] = [(); 7].map(|()| asm.label());
@@ -496,7 +496,7 @@ fn fill_at(most: u32) -> Result<Function, String> {
     asm.alu(AluOp::Or, R1, R8);
     asm.store(Size::DW, R6, word::FRACTION, R1);
     asm.bind(whole);
-    // A limb ends with each ninth place; some thousands more make it a positive number.
+    // A limb ends at each ninth place; the added thousands make the place positive.
     asm.mov(R1, R9);
     asm.add(R1, 1000 * LIMB);
     asm.alu(AluOp::Mod, R1, LIMB);
@@ -523,14 +523,14 @@ fn fill_at(most: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// `to` = address from which [`word::LIMBS`] is limb `index`, which is in bounds.
+/// `to` = address at which [`word::LIMBS`] is limb `index`; the index is in bounds.
 fn limb(asm: &mut Asm, to: Reg, index: Reg) {
     asm.mov(to, index);
     asm.alu(AluOp::Lsh, to, 2);
     asm.add(to, R6);
 }
 
-/// Divides one limb of the whole part by 2^32; at the last one the remainder is the next word.
+/// Divides one limb of the integer part by 2^32; the last remainder is the next word.
 fn whole_at() -> Result<Function, String> {
     let mut asm = Asm::new("decimal_whole", &["index", "slots"]);
     let [go_on, stop, high, last] = [(); 4].map(|()| asm.label());
@@ -575,7 +575,7 @@ fn whole_at() -> Result<Function, String> {
     finish(asm)
 }
 
-/// Multiplies one limb behind the point by 2^32; what the first one carries is the next word.
+/// Multiplies one limb of the fraction by 2^32; the first limb's carry is the next word.
 fn behind_at() -> Result<Function, String> {
     let mut asm = Asm::new("decimal_behind", &["index", "slots"]);
     let [go_on, stop, inner, first, leading, again] = [(); 6].map(|()| asm.label());
@@ -606,7 +606,7 @@ fn behind_at() -> Result<Function, String> {
     asm.store(Size::DW, R6, word::INDEX, R8);
     asm.jump(go_on);
     asm.bind(first);
-    // r1: the words there are already, less than 3.
+    // r1: number of words so far, less than 3.
     asm.mov(R2, R1);
     asm.alu(AluOp::Or, R2, R4);
     asm.jump_if(Cond::Eq, R2, 0, leading);

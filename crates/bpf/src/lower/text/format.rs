@@ -1,9 +1,9 @@
 //! Text built from formats: `sprintf` in kernel handlers, concatenation, short messages.
 //!
-//! Text grows in the CPU's text buffer; the position is a scratch word. Two subprograms append
-//! strings and numbers with C's widths, precisions and flags, which they get as constants, so
-//! that the verifier follows only the branches that matter. Padding is copied from runs of
-//! spaces and zeros. At the end the result's width is copied out, and counted if cut.
+//! Text grows in the CPU's text buffer; the position is a scratch word. Subprograms append strings
+//! and numbers with C's widths, precisions and flags. These are constant arguments, so that the
+//! verifier follows only the relevant branches. Padding is copied from runs of spaces and zeros. At
+//! the end the text is copied to its slot, and a truncation is counted.
 
 use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
 use spile_ir::{FormatId, Reg as IrReg, Val};
@@ -14,17 +14,17 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::{Gen, NR, Res, Text};
 
-/// Widths and precisions are cut to this; all strings are shorter.
+/// Bound on widths and precisions; all strings are shorter.
 const MAX_COUNT: i32 = 65_536;
 
-/// A width or precision: a number, or an argument.
+/// A width or precision: a constant, or an argument.
 #[derive(Clone, Copy)]
 pub(in crate::lower) enum Amount {
     Known(i32),
     At(Val),
 }
 
-/// Width (at least 0 when known), precision (below 0 for none), the side of the text.
+/// A conversion's width (not negative if constant), precision (negative for none) and alignment.
 #[derive(Clone, Copy)]
 pub(in crate::lower) struct Field {
     width: Amount,
@@ -106,7 +106,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `reg` = a width; negative where the padding goes to the right.
+    /// `reg` = a width; negative for padding on the right.
     pub(in crate::lower) fn width_into(&mut self, field: Field, reg: Reg) -> Res {
         match field.width {
             Amount::Known(n) => self.asm.mov(reg, if field.left { -n } else { n }),
@@ -131,9 +131,9 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Sends a number through a scratch word. To the verifier the paths to here become one,
-    /// and what it learns of the number it does not learn of the register it came from, which
-    /// would make paths that differ for all of the handler.
+    /// Sends a number through a scratch word. This merges the verifier's paths. It also detaches
+    /// the number from the register that it came from, about which the verifier would otherwise
+    /// learn facts that multiply paths in the rest of the handler.
     pub(in crate::lower) fn forget(&mut self, reg: Reg) {
         let word = self.plan.scratch.tmp as i16 + 56;
         self.asm.store(Size::DW, R7, word, reg);
@@ -147,7 +147,7 @@ impl Gen<'_> {
             Amount::Known(p @ 0..) => self.asm.mov(R3, size.min(p.saturating_add(1))),
             Amount::Known(_) => self.asm.mov(R3, size),
             Amount::At(v) => {
-                // Below 0 is none; the size has room for the NUL.
+                // A negative precision is none; the size has room for the NUL.
                 let (none, fits) = (self.asm.label(), self.asm.label());
                 self.long_into(v, R3)?;
                 self.forget(R3);
@@ -159,7 +159,7 @@ impl Gen<'_> {
                 self.asm.mov(R3, size);
                 self.asm.bind(fits);
                 self.forget(R3);
-                // True always; tells the verifier.
+                // Always true; bounds the size for the verifier.
                 let bounded = self.asm.label();
                 self.asm.jump_if(Cond::Le, R3, size, bounded);
                 self.asm.mov(R3, size);
@@ -182,7 +182,7 @@ impl Gen<'_> {
     /// Starts a text for a slot of that width.
     pub(in crate::lower) fn begin_text(&mut self, width: u32) {
         if self.shares() && width <= self.plan.max_string {
-            // It has one form, which assembles.
+            // The subprogram is constant and always assembles.
             let made = self.begin_text_once(width);
             debug_assert!(made.is_ok(), "{made:?}");
             return;
@@ -191,7 +191,7 @@ impl Gen<'_> {
         self.store(self.plan.scratch.text_pos, 0);
     }
 
-    /// Puts the text into its slot.
+    /// Copies the finished text to its slot.
     pub(in crate::lower) fn end_text(&mut self, off: u32, width: u32) {
         let text = Text::Slot {
             off: self.plan.scratch.text,
@@ -204,7 +204,7 @@ impl Gen<'_> {
                 return;
             }
         }
-        // The widths are equal, so this cannot fail.
+        // Cannot fail: the widths are equal.
         let _ = self.copy_text(off, width, &text);
         self.cut(off, width);
     }
@@ -254,7 +254,7 @@ impl Gen<'_> {
         self.asm.alu(AluOp::And, R1, 255);
         self.store(tmp, R1);
         self.asm.jump_if(Cond::Ne, R1, 0, some);
-        // One column is the NUL's. On the left it comes first.
+        // The NUL takes one column, and with padding on the right it comes first.
         if let (Amount::Known(2..) | Amount::At(_), false) = (field.width, field.left) {
             let narrow = self.asm.label();
             self.use_append_text()?;
@@ -275,7 +275,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `%b`: raw bytes, of which a NUL ends the text, as do those that fill up to the width.
+    /// `%b`: raw bytes. A NUL ends the text, and so do zero bytes that fill up to the width.
     fn append_bytes(&mut self, value: Val, field: Field) -> Res {
         let plan = self.plan;
         self.pool
@@ -368,7 +368,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// A message that ends with the address in `err_aux`, in hex.
+    /// Builds a message that ends with the address in `err_aux`, in hexadecimal.
     pub(in crate::lower) fn build_message(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
         let text = Text::Const { bytes: text.into() };
         self.begin_text(width);
@@ -382,7 +382,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// A message that begins with the number in `err_aux`.
+    /// Builds a message that starts with the number in `err_aux`.
     pub(in crate::lower) fn build_count(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
         let text = Text::Const { bytes: text.into() };
         let plan = self.plan;
@@ -403,7 +403,7 @@ impl Gen<'_> {
         self.asm.call_sub(name);
     }
 
-    /// `syscall_N` for a number without a name.
+    /// Builds `syscall_N` for a number without a name.
     pub(in crate::lower) fn unnamed(&mut self, off: u32, width: u32) -> Res {
         let plan = self.plan;
         let text = Text::Const {

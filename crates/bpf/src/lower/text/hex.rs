@@ -1,5 +1,5 @@
-//! Addresses as text, for stacks and for what the controller makes texts of: hexadecimal digits without
-//! a loop. The verifier follows a tenth of what it does for `append_number_16`.
+//! Hexadecimal addresses in text, for stacks and for symbolic text that the controller renders. The
+//! code has no loop; the verifier follows a tenth of what `append_number_16` costs.
 
 use super::append::{HALF, flag};
 use crate::isa::asm::{Asm, Function};
@@ -10,10 +10,10 @@ use crate::plan::Plan;
 
 /// Name of the subprogram.
 pub(in crate::lower) const APPEND_HEX: &str = "append_hex";
-/// Digits of a number.
+/// Digits of a 64-bit number.
 const DIGITS: u32 = 16;
 
-/// `append_hex(number, mark)`: appends a number, after `0x` where `mark` has [`flag::MARK`].
+/// `append_hex(number, mark)`: appends a number, after `0x` if `mark` has [`flag::MARK`].
 pub(in crate::lower) fn append_hex(plan: &Plan, cpus: u32) -> Result<Function, String> {
     let mut p = Put::new(APPEND_HEX, &["number", "mark"], plan, cpus);
     let scratch = &plan.scratch;
@@ -29,7 +29,7 @@ pub(in crate::lower) fn append_hex(plan: &Plan, cpus: u32) -> Result<Function, S
     asm.add(R1, R9);
     asm.store(Size::B, R1, 0, i32::from(b'0'));
     asm.store(Size::B, R1, 1, i32::from(b'x'));
-    // These two count where there is a mark.
+    // The two characters of the prefix are counted if it is present.
     asm.alu(AluOp::And, R8, flag::MARK);
     asm.alu(AluOp::Rsh, R8, flag::MARK.trailing_zeros() as i32 - 1);
     asm.add(R1, R8);
@@ -42,14 +42,14 @@ pub(in crate::lower) fn append_hex(plan: &Plan, cpus: u32) -> Result<Function, S
         asm.store(Size::DW, R6, at, R2);
     }
     significant(asm);
-    // Through memory, or the verifier would follow what is behind once for each count.
+    // Through memory: the verifier would follow the rest once for each count.
     asm.store(Size::DW, R6, scratch.tmp as i16, R3);
     asm.load(Size::DW, R3, R6, scratch.tmp as i16);
     asm.alu(AluOp::And, R3, DIGITS as i32 - 1);
     asm.add(R9, R3);
     asm.add(R9, 1);
     asm.store(Size::DW, R6, pos, R9);
-    // What stands behind the digits in their buffer is zero.
+    // The buffer is zero behind the digits.
     asm.mov(R4, DIGITS as i32 - 1);
     asm.alu(AluOp::Sub, R4, R3);
     asm.mov(R2, R6);
@@ -61,10 +61,10 @@ pub(in crate::lower) fn append_hex(plan: &Plan, cpus: u32) -> Result<Function, S
     p.finish()
 }
 
-/// `r2` = the eight digits of the 32-bit number in it, the first in the lowest byte of memory; `ten` is the
-/// letter for 10. Loses r3, r4.
+/// `r2` = the eight digits of the 32-bit number in r2, with the first digit in the lowest byte;
+/// `ten` is the letter for 10. Clobbers r3 and r4.
 pub(in crate::lower) fn eight_digits(asm: &mut Asm, ten: u8) {
-    // Each digit to a byte of its own.
+    // Spreads the digits to a byte each.
     for (shift, mask) in [
         (16, 0x0000_ffff_0000_ffff),
         (8, 0x00ff_00ff_00ff_00ff),
@@ -76,7 +76,7 @@ pub(in crate::lower) fn eight_digits(asm: &mut Asm, ten: u8) {
         asm.ld_imm64(R3, mask);
         asm.alu(AluOp::And, R2, R3);
     }
-    // r3 = 1 in each byte of more than 9.
+    // r3 = 1 in each byte above 9.
     asm.ld_imm64(R3, 0x0101_0101_0101_0101 * 6);
     asm.add(R3, R2);
     asm.alu(AluOp::Rsh, R3, 4);
@@ -93,7 +93,7 @@ pub(in crate::lower) fn eight_digits(asm: &mut Asm, ten: u8) {
     });
 }
 
-/// `r3` = digits of r7 that count, less one. Loses r2, r7.
+/// `r3` = number of significant digits of r7, less one. Clobbers r2 and r7.
 fn significant(asm: &mut Asm) {
     asm.mov(R3, 0);
     for digits in [8, 4, 2, 1] {

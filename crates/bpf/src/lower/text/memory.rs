@@ -1,5 +1,5 @@
-//! `%m` and `%M`: memory read when the handler runs. For output the bytes go into the record,
-//! and the controller renders them; for text they are appended here, up to a NUL.
+//! `%m` and `%M`: memory that is read while the handler runs. For output the bytes go into the
+//! record and the controller renders them; for strings they are appended here, up to a NUL.
 
 use spile_ir::fmt::{Conv, ConvKind, Count, Format, MAX_MEM, Piece, TOO_MANY};
 use spile_ir::intrinsics::Intrinsic;
@@ -16,21 +16,21 @@ use crate::layout::ErrorKind;
 use crate::lower::{Gen, Res, Text};
 
 const MOST: i32 = MAX_MEM as i32;
-/// Scratch word: bytes to read.
+/// Scratch word: number of bytes to read.
 const LEN: u32 = 16;
-/// Scratch word: where the text was before the bytes.
+/// Scratch word: length of the text before the bytes.
 const BEFORE: u32 = 24;
-/// Scratch word: columns, negative where the padding goes to the right.
+/// Scratch word: columns, negative for padding on the right.
 const COLUMNS: u32 = 32;
 
-/// Slots of the stack that the callback of `hex` is given.
+/// Stack slots that the callback of `hex` reads.
 mod slot {
     pub const FROM: i16 = 0;
     pub const TO: i16 = 8;
     pub const SIZE: i16 = 16;
 }
 
-/// Memory that an argument of a format gives the address of.
+/// Memory whose address is an argument of a format.
 #[derive(Clone, Copy)]
 pub(in crate::lower) struct Memory {
     space: Space,
@@ -45,7 +45,7 @@ impl Memory {
     }
 }
 
-/// The memory that each argument of a format gives the address of.
+/// For each argument of a format, the memory that it points to.
 pub(in crate::lower) fn of_args(format: &Format, args: &[Val]) -> Vec<Option<Memory>> {
     let mut out = Vec::new();
     for piece in &format.pieces {
@@ -69,7 +69,7 @@ pub(in crate::lower) fn of_args(format: &Format, args: &[Val]) -> Vec<Option<Mem
     out
 }
 
-/// Types of the fields of a piece of output: memory is as bytes in it.
+/// Types of a record's fields for a format; memory is a byte field.
 pub(crate) fn field_types(
     program: &Program,
     fmt: FormatId,
@@ -93,7 +93,7 @@ pub(crate) fn field_types(
     args.iter().zip(memory).map(field).collect()
 }
 
-/// Whether an instruction makes text of memory.
+/// Whether an instruction formats memory into a string.
 pub(crate) fn reads_into_text(program: &Program, inst: &Inst) -> bool {
     match inst {
         Inst::Sprint { fmt, .. } => {
@@ -106,7 +106,7 @@ pub(crate) fn reads_into_text(program: &Program, inst: &Inst) -> bool {
 }
 
 impl Gen<'_> {
-    /// A field of a piece, for each argument.
+    /// The record field of an argument.
     pub(in crate::lower) fn print_field(&mut self, arg: Val, memory: Option<Memory>) -> Res<Field> {
         Ok(match (memory, self.ty(arg)?) {
             (Some(memory), _) => Field::Memory(memory),
@@ -115,7 +115,7 @@ impl Gen<'_> {
         })
     }
 
-    /// Bytes of memory at position r4 of the output buffer; r4 goes behind them.
+    /// Appends bytes of memory at position r4 of the output buffer, and moves r4 behind them.
     pub(in crate::lower) fn memory_field(&mut self, memory: &Memory) -> Res {
         let (tmp, size) = (self.plan.scratch.tmp, self.plan.scratch.out_size as i32);
         self.store(tmp, R4);
@@ -139,7 +139,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// True always; tells the verifier.
+    /// Always true; bounds the register for the verifier.
     fn bounded(&mut self, reg: crate::isa::insn::Reg, most: i32) {
         let inside = self.asm.label();
         self.asm.jump_if(Cond::Le, reg, most, inside);
@@ -147,7 +147,7 @@ impl Gen<'_> {
         self.asm.bind(inside);
     }
 
-    /// How many bytes to read, into a scratch word; an error where that is too many.
+    /// Stores the number of bytes to read in a scratch word; raises an error if it is too large.
     fn memory_len(&mut self, len: Amount) -> Res {
         let word = self.plan.scratch.tmp + LEN;
         match len {
@@ -176,7 +176,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Reads so many bytes to r1.
+    /// Reads the bytes to r1.
     fn read_memory(&mut self, memory: &Memory) -> Res {
         self.load(R2, self.plan.scratch.tmp + LEN);
         self.bounded(R2, MOST);
@@ -191,7 +191,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Appends memory to the text, raw or in hex.
+    /// Appends memory to the text, raw or in hexadecimal.
     pub(in crate::lower) fn append_memory(
         &mut self,
         memory: &Memory,
@@ -212,7 +212,7 @@ impl Gen<'_> {
         self.pad_memory(hex, false)?;
         self.load(R1, self.plan.scratch.text_pos);
         self.store(tmp + BEFORE, R1);
-        // As much of it as a text can have.
+        // Limited to what a text can hold.
         let (from, room, times) = match hex {
             true => (text + 3 * max, max / 2 + 8, 2),
             false => (bytes, max.min(MOST as u32), 1),
@@ -248,7 +248,7 @@ impl Gen<'_> {
         self.pad_memory(hex, true)
     }
 
-    /// A NUL among the bytes ends the text: less was appended than there was.
+    /// Ends the text at a NUL among the bytes, which shortens what was appended.
     fn end_at_nul(&mut self, room: u32) {
         let (tmp, pos) = (self.plan.scratch.tmp, self.plan.scratch.text_pos);
         let (short, whole) = (self.asm.label(), self.asm.label());
@@ -264,7 +264,7 @@ impl Gen<'_> {
         self.asm.bind(whole);
     }
 
-    /// Spaces up to the width, before or behind.
+    /// Appends spaces up to the width, on one side.
     fn pad_memory(&mut self, hex: bool, behind: bool) -> Res {
         let tmp = self.plan.scratch.tmp;
         let enough = self.asm.label();
@@ -291,7 +291,7 @@ impl Gen<'_> {
     }
 }
 
-/// `hex(bytes, to, count)`.
+/// `hex(bytes, to, count)`: writes two digits for each byte.
 fn hex_sub() -> Result<Function, String> {
     let mut asm = Asm::new("hex", &["bytes", "to", "count"]);
     asm.store(Size::DW, R10, slot::FROM - slot::SIZE, R1);
@@ -303,7 +303,7 @@ fn hex_sub() -> Result<Function, String> {
     finish(asm)
 }
 
-/// Writes the two digits of one byte.
+/// The callback that writes the two digits of one byte.
 fn hex_at(pool: &mut crate::lower::Pool, most: u32) -> Result<Function, String> {
     let digits: Vec<u8> = (0..=255u8)
         .flat_map(|b| format!("{b:02x}").into_bytes())

@@ -2,10 +2,10 @@
 //!
 //! | file | what it lowers |
 //! |---|---|
-//! | `strings`, `compare` | copies, comparisons, parts of strings |
-//! | `search`, `replace`, `quote`, `unicode` | work on strings byte by byte |
+//! | `strings`, `compare` | copies, comparisons, substrings |
+//! | `search`, `replace`, `quote`, `unicode` | string functions that work byte by byte |
 //! | `format`, `append`, `hex` | text built from formats |
-//! | `decimal` | texts to floating-point numbers |
+//! | `decimal` | text to floating-point numbers |
 //! | `regex` | regular expressions |
 //! | `memory` | `%m` and `%M` |
 //! | `output` | records of the ring buffer |

@@ -1,4 +1,5 @@
-//! Records: pieces of output are gathered in the CPU's buffer and sent at the handler's end.
+//! Output records: a handler collects them in the CPU's output buffer and sends the buffer at its
+//! end.
 
 use spile_ir::{FormatId, Hist, Stream, Ty, Val};
 
@@ -9,10 +10,10 @@ use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{RING, RecordShape, RecordWhat, percpu, shared};
 use crate::lower::{Gen, Res, Text};
 
-/// Bytes of a record's header.
+/// Bytes of the header of a buffer in the ring.
 const HEADER: i32 = 8;
 
-/// A field of a piece.
+/// A field of an output record.
 pub(in crate::lower) enum Field {
     Long(Src),
     Text(Text),
@@ -39,7 +40,7 @@ impl Gen<'_> {
         self.piece(shape, &mut |g, i| g.print_field(args[i], memory[i]))
     }
 
-    /// Appends a piece; a full buffer is sent first.
+    /// Appends an output record, after sending a buffer without room for it.
     pub(in crate::lower) fn piece(
         &mut self,
         shape: RecordShape,
@@ -51,7 +52,7 @@ impl Gen<'_> {
         self.piece_of((Src::Imm(record as i32), words), &fields, field)
     }
 
-    /// A piece of the shape with that number, so many words and these fields.
+    /// Appends an output record with this shape number, number of words and fields.
     pub(in crate::lower) fn piece_of(
         &mut self,
         (record, words): (Src, u32),
@@ -60,7 +61,7 @@ impl Gen<'_> {
     ) -> Res {
         let mut at = self.begin(record, piece_size(fields, words) as i32)?;
         let pos = self.plan.scratch.out_pos;
-        // Whether r5 is the address.
+        // Whether r5 is the address of the position.
         let mut here = false;
         for (i, ty) in fields.iter().enumerate() {
             match (ty, field(self, i)?) {
@@ -93,8 +94,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Sends what is there where a piece of at most `room` bytes does not fit behind it, and
-    /// writes the piece's number. What follows goes to position r4, and so many bytes.
+    /// Writes a record's number. Sends the buffer first if a record of at most `room` bytes does
+    /// not fit. The record continues at position r4 plus the returned displacement.
     fn begin(&mut self, record: Src, room: i32) -> Res<i16> {
         let pos = self.plan.scratch.out_pos;
         let size = self.plan.scratch.out_size as i32;
@@ -115,7 +116,7 @@ impl Gen<'_> {
         Ok(8)
     }
 
-    /// Writes a piece's number to position r4 at the earliest; r5 is its address.
+    /// Writes a record's number at position r4, aligned; r5 is its address.
     pub(in crate::lower) fn piece_number(&mut self, record: Src) {
         let started = self.asm.label();
         self.asm.jump_if(Cond::Ge, R4, HEADER, started);
@@ -125,8 +126,8 @@ impl Gen<'_> {
         self.asm.store(Size::DW, R5, 0, record);
     }
 
-    /// Appends the buckets of a histogram, which begin `off` bytes behind the address in that
-    /// stack slot.
+    /// Appends the buckets of a histogram, which start `off` bytes behind the address in stack slot
+    /// `slot`.
     pub(in crate::lower) fn buckets_piece(&mut self, hist: Hist, slot: i16, off: u32) -> Res {
         let words = hist.buckets();
         let record = self.pool.record(RecordShape {
@@ -138,7 +139,7 @@ impl Gen<'_> {
         let pos = self.plan.scratch.out_pos;
         self.asm.add(R4, i32::from(at));
         self.cursor();
-        // The position behind it first: r4 does not live through the call.
+        // Computes the position behind the buckets first: r4 does not survive the call.
         self.asm.mov(R1, R5);
         self.asm.add(R4, 8 * words as i32);
         self.store(pos, R4);
@@ -155,7 +156,7 @@ impl Gen<'_> {
         self.asm.add(R5, R4);
     }
 
-    /// A string at r4 + at: its length, its bytes; r4 goes behind them.
+    /// Appends a string at r4 + at, as its length and bytes; moves r4 behind them.
     fn text_field(&mut self, text: &Text, at: i16) -> Res {
         let tmp = self.plan.scratch.tmp;
         let size = self.plan.scratch.out_size as i32;
@@ -185,11 +186,11 @@ impl Gen<'_> {
         self.asm.mov(R2, text.width() as i32);
         self.text_addr(R3, text);
         self.asm.call(Helper::ProbeReadKernelStr);
-        // r0: bytes with the NUL. It is at least 1: the source is our own memory.
+        // r0: bytes with the NUL; at least 1, because the source is our own memory.
         self.asm.add(R0, -1);
         self.asm.alu(AluOp::And, R0, 0x1fff);
         self.load(R4, tmp);
-        // True always; tells the verifier.
+        // Always true; bounds the length for the verifier.
         let bounded = self.asm.label();
         self.asm.jump_if(Cond::Le, R4, size, bounded);
         self.asm.mov(R4, 0);
@@ -206,7 +207,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Sends what the buffer has. Loses r0-r5.
+    /// Sends the output buffer. Clobbers r0 to r5.
     pub(in crate::lower) fn flush(&mut self) {
         if self.plan.apart {
             return self.flush_apart();
@@ -231,7 +232,7 @@ impl Gen<'_> {
     }
 }
 
-/// Most bytes of a piece with these fields and so many words.
+/// The largest size in bytes of a record with these fields and number of words.
 pub(crate) fn piece_size(fields: &[Ty], words: u32) -> u32 {
     let field = |ty: &Ty| match ty {
         Ty::Long => 8,

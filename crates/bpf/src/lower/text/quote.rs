@@ -1,4 +1,4 @@
-//! Escaped text within a length, in quotes or not: `text_strn` and its kin.
+//! Escaped text of limited length, with or without quotes: `text_strn` and similar functions.
 
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Reg as IrReg, Val};
@@ -12,37 +12,37 @@ use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::ErrorKind;
 use crate::lower::{Gen, Pool, Res};
 
-/// Slots of the subprogram's stack that its callback is given: addresses.
+/// Stack slots of the subprogram that its callback reads: addresses.
 mod slot {
-    /// The bytes.
+    /// The source bytes.
     pub const TEXT: i16 = 0;
     /// The text being built.
     pub const OUT: i16 = 8;
     /// The scratch words.
     pub const WORDS: i16 = 16;
-    /// Bytes of them all.
+    /// Size of the slots in bytes.
     pub const SIZE: i16 = 24;
 }
 
-/// Scratch words.
+/// Offsets of scratch words.
 mod word {
-    /// How many bytes there are.
+    /// Number of source bytes.
     pub const COUNT: i16 = 0;
-    /// Where escapes have to end.
+    /// Limit on the text's length.
     pub const LIMIT: i16 = 8;
-    /// Bytes in the text.
+    /// Length of the text so far.
     pub const POS: i16 = 16;
     /// Whether something did not fit.
     pub const CUT: i16 = 24;
-    /// Whether there are quotes.
+    /// Whether the text is quoted.
     pub const QUOTED: i16 = 32;
-    /// The first byte that is not seen to yet.
+    /// Index of the first source byte that is not processed yet.
     pub const NEXT: i16 = 40;
-    /// Bytes of the text in front of which the mark of a cut has room.
+    /// Length of the text that leaves room for the truncation mark.
     pub const KEPT: i16 = 48;
 }
 
-/// `"...` as a word.
+/// The truncation mark `"...` as a word.
 const CUT_END: i32 = i32::from_ne_bytes(*b"\"...");
 const QUOTE: i32 = b'"' as i32;
 
@@ -74,7 +74,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// A slot = bytes of memory escaped, in quotes; reading them may fail.
+    /// Fills a slot with escaped bytes of memory, in quotes. Reading can fail.
     pub(in crate::lower) fn memory_quoted(
         &mut self,
         dst: Option<IrReg>,
@@ -119,7 +119,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Puts the room and the quotes into the scratch words.
+    /// Stores the limit and the quoting flag in the scratch words.
     fn quote_room(&mut self, room: Val, quoted: Val) -> Res {
         let tmp = self.plan.scratch.tmp;
         let max = self.plan.max_string as i32;
@@ -141,7 +141,7 @@ impl Gen<'_> {
         let [some, fits, plain, end, large] = std::array::from_fn(|_| self.asm.label());
         self.long_into(quoted, R2)?;
         self.long_into(room, R1)?;
-        // What is learnt here of the numbers is not to reach where they came from.
+        // Facts that the verifier learns about the copies must not reach the originals.
         for (reg, at) in [(R1, word::LIMIT), (R2, word::QUOTED)] {
             let (base, disp) = self.at(R5, tmp + at as u32, 8);
             self.asm.store(Size::DW, base, disp, reg);
@@ -157,7 +157,7 @@ impl Gen<'_> {
         self.asm.jump_if(Cond::Sge, R1, 5, large);
         self.asm.mov(R1, 5);
         self.asm.bind(large);
-        // One quote stands before the text, which ends one byte earlier.
+        // The opening quote takes one byte.
         self.asm.add(R1, -1);
         self.store(tmp + word::POS as u32, 1);
         self.asm.jump(end);
@@ -171,7 +171,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Name of the subprogram for bytes in a slot of that width.
+    /// Defines the subprograms for bytes in a slot of that width, and returns the name.
     fn quote_subs(&mut self, wide: u32) -> Res<String> {
         self.needs_loop("text_strn()")?;
         let max = self.plan.max_string;
@@ -179,7 +179,7 @@ impl Gen<'_> {
     }
 }
 
-/// Makes sure of `quote_MAX(text, out, words)` for bytes in a slot of any text's width.
+/// Defines `quote_MAX(text, out, words)` for bytes in a slot of the largest width.
 pub(in crate::lower) fn subs(pool: &mut Pool, max: u32) -> Result<String, String> {
     make(pool, max, max)
 }
@@ -192,7 +192,7 @@ fn make(pool: &mut Pool, wide: u32, max: u32) -> Result<String, String> {
     Ok(name)
 }
 
-/// `quote(text, out, words)`.
+/// `quote(text, out, words)`: returns the text's length.
 fn quote_sub(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "out", "words"]);
     let [plain, whole, done] = std::array::from_fn(|_| asm.label());
@@ -216,7 +216,7 @@ fn quote_sub(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     asm.jump_if(Cond::Gt, R2, max as i32, done);
     asm.add(R7, R2);
     asm.store(Size::W, R7, 0, CUT_END);
-    // What was there has less than 3 bytes and an escape.
+    // Clears the text behind: fewer than 3 bytes and an escape.
     asm.store(Size::DW, R7, 4, 0);
     asm.jump(done);
     asm.bind(whole);
@@ -229,8 +229,8 @@ fn quote_sub(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Appends the escape of one byte, or of the character that it begins, if it fits. A row of the table is
-/// stored as four bytes: what it has behind the escape is zero.
+/// Appends the escape of one byte, or of the character that starts with it, if it fits. A table row
+/// is stored as four bytes, with zeros behind the escape.
 fn quote_at(name: &str, wide: u32, max: u32, table: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
     let [go_on, stop, cut, byte] = std::array::from_fn(|_| asm.label());
@@ -272,7 +272,8 @@ fn quote_at(name: &str, wide: u32, max: u32, table: u32) -> Result<Function, Str
     finish(asm)
 }
 
-/// Adds to the bytes of the text, whose words are at r6, those that come, or goes to `cut`. Loses r1, r5.
+/// Adds r`more` bytes to the text's length in the words at r6, or goes to `cut`. Clobbers r1 and
+/// r5.
 fn fits(asm: &mut Asm, more: Reg, cut: Label) {
     let end = asm.label();
     asm.load(Size::DW, R5, R6, word::POS);
@@ -286,9 +287,9 @@ fn fits(asm: &mut Asm, more: Reg, cut: Label) {
     asm.bind(end);
 }
 
-/// `r9` = the character of UTF-8 of more than one byte at r3, `r0` = how many bytes it has; goes to `byte`
-/// where there is none. `r1` is its first byte, which stays where there is none, and r7 how many can be looked
-/// at. Loses r5.
+/// `r9` = the multi-byte UTF-8 character at r3, `r0` = its length; goes to `byte` if there is none.
+/// `r1` is its first byte, preserved in that case, and r7 the number of readable bytes. Clobbers
+/// r5.
 pub(in crate::lower) fn character(asm: &mut Asm, byte: Label) {
     let [have, done] = std::array::from_fn(|_| asm.label());
     asm.jump_if(Cond::Lt, R1, 0xc2, byte);
@@ -308,14 +309,14 @@ pub(in crate::lower) fn character(asm: &mut Asm, byte: Label) {
             asm.jump_if(Cond::Le, R0, i, done);
         }
         asm.load(Size::B, R5, R3, i as i16);
-        // A byte that goes on is 0x80 and six bits.
+        // A continuation byte is 0x80 plus six bits.
         asm.alu(AluOp::Xor, R5, 0x80);
         asm.jump_if(Cond::Gt, R5, 0x3f, byte);
         asm.alu(AluOp::Lsh, R9, 6);
         asm.alu(AluOp::Or, R9, R5);
     }
     asm.bind(done);
-    // What fewer bytes could say; halves of UTF-16; too large.
+    // Refuses overlong forms, surrogates and values out of range.
     for (n, least) in [(3, 0x800), (4, 0x1_0000)] {
         let other = asm.label();
         asm.jump_if(Cond::Ne, R0, n, other);
@@ -328,7 +329,7 @@ pub(in crate::lower) fn character(asm: &mut Asm, byte: Label) {
     asm.jump_if(Cond::Gt, R9, 0x10_ffff, byte);
 }
 
-/// `r0` = the bytes of the escape of the character r9. Loses r5.
+/// `r0` = length of the escape of character r9. Clobbers r5.
 fn character_length(asm: &mut Asm) {
     let short = asm.label();
     asm.mov(R0, 6);
@@ -337,7 +338,7 @@ fn character_length(asm: &mut Asm) {
     asm.bind(short);
 }
 
-/// Writes the escape of the character r9 to r4, and a NUL; `r0` = its bytes. Loses r2 to r5.
+/// Writes the escape of character r9 to r4, and a NUL; `r0` = its length. Clobbers r2 to r5.
 pub(in crate::lower) fn put_character(asm: &mut Asm) {
     let [long, end] = std::array::from_fn(|_| asm.label());
     asm.mov(R5, R4);

@@ -1,10 +1,10 @@
 //! Regular expressions: the tables of [`spile_ir::regex`] in `.rodata`, walked by `bpf_loop`.
 //!
-//! Each expression has a subprogram that puts its tables' addresses and sizes on the stack
-//! and calls the walks, whose callbacks serve all expressions. Sizes are constants to the
-//! verifier; rows, positions and slots go through words of the CPU's block, where it knows
-//! nothing of them, so that it follows each callback once. Every index is compared with the
-//! table's size, which no right table needs.
+//! Each expression has a subprogram that puts the addresses and sizes of its tables on the stack
+//! and calls the walks. The walks' callbacks serve all expressions. Sizes are constants for the
+//! verifier. Rows, positions and slots go through words of the CPU's block, so that the verifier
+//! knows nothing about them and follows each callback once. Every index is compared with the
+//! table's size; for a correct table the comparison never fails.
 
 use spile_ir::regex::{Finder, MAX_GROUPS, NO_SLOT, Scanner};
 use spile_ir::{BodyFacts, Inst, Program, ProgramFacts, Reg as IrReg, RegexId, Ty, Val};
@@ -17,17 +17,17 @@ use crate::layout::percpu;
 use crate::lower::handler::pool::Pool;
 use crate::lower::{Gen, Res, Text};
 
-/// Words and buffers of the CPU's block that a match takes: offsets.
+/// Offsets of the words and buffers of a match in the CPU's block.
 mod area {
-    /// Groups of the last match; -1: there was none, -2: nothing was matched yet.
+    /// Number of groups of the last match; -1: no match, -2: nothing matched yet.
     pub const STATE: i16 = 0;
-    /// The row at hand.
+    /// The current row.
     pub const ROW: i16 = 8;
-    /// The position at hand.
+    /// The current position.
     pub const POS: i16 = 16;
-    /// The slot at hand.
+    /// The current slot.
     pub const SLOT: i16 = 24;
-    /// Start and end of the match, -1 where there is none; the groups follow.
+    /// Start and end of the match, -1 for none; the groups follow.
     pub const START: i16 = 32;
     pub const END: i16 = 40;
     /// Start and end of each group.
@@ -36,46 +36,46 @@ mod area {
     pub const TEXT: i32 = TAGS as i32 + 16 * super::MAX_GROUPS as i32;
 }
 
-/// Values of a tag: not met yet, forgotten.
+/// Values of a tag: not reached yet, and discarded.
 const OPEN: i32 = -2;
 const NONE: i32 = -1;
 
-/// Slots of a subprogram's stack that callbacks are given.
+/// Stack slots of a subprogram that callbacks read.
 mod slot {
-    /// The area.
+    /// The match area.
     pub const AREA: i16 = 0;
     /// The string.
     pub const TEXT: i16 = 8;
-    /// Classes of bytes.
+    /// The byte classes.
     pub const CLASSES: i16 = 16;
-    /// The table at hand, its last entry, the first accepting row.
+    /// The current table, its last entry, and the first accepting row.
     pub const TABLE: i16 = 24;
     pub const LAST: i16 = 32;
     pub const ACCEPT: i16 = 40;
-    /// Bytes that a string has at most; or how many rounds.
+    /// The largest length of a string, or the number of iterations.
     pub const BOUND: i16 = 48;
-    /// The notes.
+    /// The per-position notes.
     pub const NOTES: i16 = 56;
-    /// Operations and the last one.
+    /// The tag operations, and the last one.
     pub const OPS: i16 = 64;
     pub const OPS_LAST: i16 = 72;
     pub const SIZE: i16 = 80;
 }
 
-/// Bytes that one call of a callback looks at.
+/// Bytes that one call of a callback processes.
 const CHUNK: i32 = 8;
 const STEPS: i32 = 4;
 
-/// Bytes that matches need in each CPU's block; 0 where no match is kept.
+/// Bytes of each CPU's block for matches; 0 if the program keeps no match.
 pub(crate) fn room(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
     match longest(program, facts, max_string) {
         0 => 0,
-        // A note is two bytes.
+        // A note takes two bytes.
         most => area::TEXT as u32 + 3 * (most + 16),
     }
 }
 
-/// Bytes of the longest text whose match is kept, 0 where none is. A constant can be longer than other
+/// Length of the longest text whose match is kept, or 0. A constant can be longer than other
 /// strings.
 fn longest(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
     let insts = program.kernel_bodies().flat_map(|b| b.insts());
@@ -98,7 +98,7 @@ fn longest(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
 }
 
 impl Gen<'_> {
-    /// At a handler's entry: nothing was matched yet.
+    /// Resets the match at a handler's entry.
     pub(in crate::lower) fn forget_match(&mut self) {
         if self.facts.asks_of_match() {
             self.addr(R1, self.plan.scratch.last_match);
@@ -106,7 +106,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `dst` = 1 where the text matches.
+    /// `dst` = 1 if the text matches.
     pub(in crate::lower) fn regex(
         &mut self,
         dst: IrReg,
@@ -160,7 +160,7 @@ impl Gen<'_> {
         self.pool.sub(&name, |pool| {
             find_sub(&name, pool, classes, finder, max as i32)
         })?;
-        // The copy of the text is kept, and ends in a NUL.
+        // The copied text is kept for its groups, and ends with a NUL.
         self.addr(R1, last + area::TEXT as u32);
         self.asm.mov(R2, text.width().min(max) as i32);
         self.text_addr(R3, text);
@@ -171,7 +171,7 @@ impl Gen<'_> {
         self.set_long(dst, R0)
     }
 
-    /// `r0` = groups of the last match, or why there is none.
+    /// `r0` = number of groups of the last match, or the reason for none.
     pub(in crate::lower) fn match_groups(&mut self) {
         self.addr(R1, self.plan.scratch.last_match);
         self.asm.load(Size::DW, R0, R1, area::STATE);
@@ -185,7 +185,7 @@ impl Gen<'_> {
         let last = self.plan.scratch.last_match;
         let max = longest(self.program, &self.plan.facts, self.plan.max_string) as i32;
         let (end, fits) = (self.asm.label(), self.asm.label());
-        // The number may be in a register that is lost: first into a word.
+        // Saved first: the number can be in a register that is clobbered below.
         self.long_into(n, R1)?;
         self.store(self.plan.scratch.tmp, R1);
         self.fill_zero(off, width);
@@ -223,13 +223,13 @@ fn finish(asm: Asm) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Offset of a table of 16-bit or 32-bit entries.
+/// Offset in `.rodata` of a table of 16-bit or 32-bit entries.
 fn table<const N: usize>(pool: &mut Pool, entries: impl Iterator<Item = [u8; N]>) -> u32 {
     let bytes: Vec<u8> = entries.flatten().collect();
     pool.constant(&bytes)
 }
 
-/// A slot of the subprogram's own stack.
+/// Stores to a slot of the subprogram's own stack.
 fn put(asm: &mut Asm, at: i16, src: impl Into<Src>) {
     asm.store(Size::DW, R10, at - slot::SIZE, src);
 }
@@ -239,7 +239,7 @@ fn put_data(asm: &mut Asm, at: i16, off: u32) {
     put(asm, at, R1);
 }
 
-/// The table at hand.
+/// Makes a scanner's table the current one.
 fn put_scanner(asm: &mut Asm, pool: &mut Pool, s: &Scanner) {
     let off = table(pool, s.next.iter().map(|n| n.to_ne_bytes()));
     put_data(asm, slot::TABLE, off);
@@ -247,7 +247,7 @@ fn put_scanner(asm: &mut Asm, pool: &mut Pool, s: &Scanner) {
     put(asm, slot::ACCEPT, i32::from(s.accept));
 }
 
-/// `row` = entry of the table for the row and a constant column; loses r1. Past the end: `out`.
+/// `row` = table entry of the row at a constant column; goes to `out` past the end. Clobbers r1.
 fn column(asm: &mut Asm, row: Reg, column: i32, size: Size, out: Label) {
     asm.add(row, column);
     asm.load(Size::DW, R1, R10, slot::LAST - slot::SIZE);
@@ -258,7 +258,7 @@ fn column(asm: &mut Asm, row: Reg, column: i32, size: Size, out: Label) {
     asm.load(size, row, R1, 0);
 }
 
-/// `match(text, words, chunks)`: 1 or 0.
+/// `match(text, words, chunks)`: returns 1 or 0.
 fn match_sub(
     name: &str,
     pool: &mut Pool,
@@ -290,8 +290,8 @@ fn match_sub(
     finish(asm)
 }
 
-/// `row` = row and class of the byte r0, in the table's range, or on to `out`; loses r0 and
-/// `spare`. The classes are at `classes`, the last entry's number is in `last`.
+/// `row` = index of the row and the class of byte r0; goes to `out` if it is outside of the table.
+/// The classes are at `classes`, the last index is in `last`. Clobbers r0 and `spare`.
 fn class(asm: &mut Asm, row: Reg, classes: Reg, last: Reg, spare: Reg, out: Label) {
     asm.mov(spare, classes);
     asm.add(spare, R0);
@@ -300,7 +300,7 @@ fn class(asm: &mut Asm, row: Reg, classes: Reg, last: Reg, spare: Reg, out: Labe
     asm.jump_if(Cond::Gt, row, last, out);
 }
 
-/// Takes a chunk of bytes; stops at the string's end, and where it accepts.
+/// Processes a chunk of bytes; stops at the string's end, or in an accepting row.
 fn match_at() -> Result<Function, String> {
     let mut asm = Asm::new("match_at", &["index", "slots"]);
     let (stop, end) = (asm.label(), asm.label());
@@ -330,7 +330,7 @@ fn match_at() -> Result<Function, String> {
     go_on_or_end(asm, end, stop)
 }
 
-/// `find(area, length and one)`: 1 or 0, with the area filled.
+/// `find(area, length + 1)`: returns 1 or 0, and fills the area.
 fn find_sub(
     name: &str,
     pool: &mut Pool,
@@ -372,7 +372,7 @@ fn find_sub(
     finish(asm)
 }
 
-/// START: where the match begins. r6 is the area, r7 the string's length.
+/// Computes START, where the match begins. r6 is the area, r7 the string's length.
 fn find_start(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     let s = &f.reverse;
     if f.anchored {
@@ -400,8 +400,8 @@ fn find_start(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.jump_if(Cond::Eq, R1, NONE, no);
 }
 
-/// Begins a scan's round: the area in r6, row r3, position r7, r4, r5, r8 and r9 from the slots. And the
-/// labels of its ends.
+/// Starts a scan's callback: the area in r6, row in r3, position in r7; r4, r5, r8 and r9 from the
+/// slots. Returns the labels of its ends as well.
 fn scan(name: &str) -> (Asm, Label, Label) {
     let mut asm = Asm::new(name, &["index", "slots"]);
     let (stop, end) = (asm.label(), asm.label());
@@ -415,14 +415,14 @@ fn scan(name: &str) -> (Asm, Label, Label) {
     (asm, end, stop)
 }
 
-/// Ends a scan: row r3 and position r7 are kept for the next round; at `end` the row is.
+/// Ends a scan's callback: saves row r3 and position r7 for the next call, and at `end` the row.
 fn scanned(mut asm: Asm, end: Label, stop: Label) -> Result<Function, String> {
     asm.store(Size::DW, R6, area::ROW, R3);
     asm.store(Size::DW, R6, area::POS, R7);
     go_on_or_end(asm, end, stop)
 }
 
-/// The end of a round: on to the next one; at `end` row r3 is kept, and that and `stop` end all.
+/// Ends a callback: continues the loop; at `end` saves row r3; `end` and `stop` end the loop.
 fn go_on_or_end(mut asm: Asm, end: Label, stop: Label) -> Result<Function, String> {
     asm.mov(R0, 0);
     asm.exit();
@@ -434,7 +434,7 @@ fn go_on_or_end(mut asm: Asm, end: Label, stop: Label) -> Result<Function, Strin
     finish(asm)
 }
 
-/// Takes bytes from the end on; notes where a match begins.
+/// Processes bytes backwards from the end, and notes where a match can begin.
 fn find_back() -> Result<Function, String> {
     let (mut asm, end, stop) = scan("find_back");
     for _ in 0..STEPS {
@@ -458,7 +458,7 @@ fn find_back() -> Result<Function, String> {
     scanned(asm, end, stop)
 }
 
-/// END and SLOT: the longest match from START on, and which way it ends.
+/// Computes END and SLOT: the longest match from START on, and the path that ends it.
 fn find_end(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     let (other, go, inside, found) = (asm.label(), asm.label(), asm.label(), asm.label());
     let off = table(pool, f.next.iter().map(|n| n.to_ne_bytes()));
@@ -478,7 +478,7 @@ fn find_end(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.alu(AluOp::Rsh, R1, STEPS.ilog2() as i32);
     asm.add(R1, 1);
     asm.each("find_on", -slot::SIZE);
-    // At the string's end other ways can end too. A row that has no way on has none.
+    // More paths can end at the string's end. A row without transitions has none.
     asm.load(Size::DW, R2, R6, area::ROW);
     column(asm, R2, f.columns as i32 - 1, Size::W, no);
     asm.alu(AluOp::Rsh, R2, 16);
@@ -495,7 +495,7 @@ fn find_end(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.store(Size::DW, R6, area::SLOT, R2);
 }
 
-/// Takes bytes from the start on; notes lists, and in END and SLOT the last row that accepts.
+/// Processes bytes from the start; notes lists, and the last accepting row in END and SLOT.
 fn find_on() -> Result<Function, String> {
     let (mut asm, end, stop) = scan("find_on");
     for _ in 0..STEPS {
@@ -526,7 +526,7 @@ fn find_on() -> Result<Function, String> {
     scanned(asm, end, stop)
 }
 
-/// The groups: back from END to START.
+/// Computes the groups, backwards from END to START.
 fn find_groups(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     let (other, go) = (asm.label(), asm.label());
     let off = table(pool, f.lists.iter().map(|n| n.to_ne_bytes()));
@@ -539,7 +539,7 @@ fn find_groups(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.load(Size::DW, R2, R6, area::START);
     asm.alu(AluOp::Sub, R1, R2);
     asm.each("find_tags", -slot::SIZE);
-    // The tags before the first byte.
+    // Applies the tags before the first byte.
     asm.load(Size::DW, R2, R6, area::SLOT);
     asm.load(Size::DW, R3, R6, area::START);
     asm.jump_if(Cond::Ne, R3, 0, other);
@@ -555,7 +555,7 @@ fn find_groups(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.call_sub("find_ops");
 }
 
-/// One transition back: the slot before, and the tags on the way.
+/// Follows one transition backwards: the previous slot, and the tags on the transition.
 fn find_tags() -> Result<Function, String> {
     let mut asm = Asm::new("find_tags", &["index", "slots"]);
     let (stop, plain) = (asm.label(), asm.label());
@@ -594,7 +594,7 @@ fn find_tags() -> Result<Function, String> {
     finish(asm)
 }
 
-/// `ops(slots, number, position)`: sets or forgets tags that were not met yet.
+/// `ops(slots, number, position)`: sets or discards tags that were not reached yet.
 fn find_ops() -> Result<Function, String> {
     let mut asm = Asm::new("find_ops", &["slots", "number", "position"]);
     let (again, next, stop, set) = (asm.label(), asm.label(), asm.label(), asm.label());

@@ -1,5 +1,5 @@
-//! Replacing in strings, and cutting them into tokens: byte by byte by `bpf_loop`, whose
-//! callback the verifier follows once.
+//! String replacement and tokenising, byte by byte. The loop is `bpf_loop`, whose callback the
+//! verifier follows once.
 
 use spile_ir::{Reg as IrReg, Val, intrinsics::Intrinsic};
 
@@ -11,63 +11,63 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::lower::{Gen, Res, Text};
 
-/// Slots of a subprogram's stack that its callback is given: addresses.
+/// Stack slots of a subprogram that its callback reads: addresses.
 mod slot {
     /// The string.
     pub const TEXT: i16 = 0;
-    /// What is looked for; the delimiters.
+    /// The substring to replace, or the delimiters.
     pub const PART: i16 = 8;
-    /// What comes instead.
+    /// The replacement.
     pub const NEW: i16 = 16;
     /// The text being built.
     pub const OUT: i16 = 24;
     /// The scratch words.
     pub const WORDS: i16 = 32;
-    /// Bytes of them all.
+    /// Size of the slots in bytes.
     pub const SIZE: i16 = 40;
 }
 
-/// Scratch words of `replace`.
+/// Offsets of the scratch words of `replace`.
 mod word {
-    /// Bytes of the part.
+    /// Length of the substring.
     pub const LENGTH: i16 = 0;
-    /// The first position behind the last part found.
+    /// First position behind the last occurrence.
     pub const NEXT: i16 = 8;
-    /// Bytes in the text.
+    /// Length of the text so far.
     pub const POS: i16 = 16;
 }
 
-/// Scratch words of `token`.
+/// Offsets of the scratch words of `token`.
 mod token {
-    /// Where to begin.
+    /// Start of the search.
     pub const FROM: i16 = 0;
-    /// First byte of the token; -1 while there is none.
+    /// Position of the token's first byte; -1 before it is found.
     pub const START: i16 = 8;
-    /// The byte behind it.
+    /// Position behind the token.
     pub const END: i16 = 16;
-    /// Where the next call begins; the position at hand until then.
+    /// Start of the next call; the current position until then.
     pub const NEXT: i16 = 24;
-    /// The byte at hand, eight times.
+    /// The current byte, repeated eight times.
     pub const BYTE: i16 = 32;
-    /// Whether it is among the delimiters that are not compared in place.
+    /// Whether the byte is a delimiter that is not compared inline.
     pub const AMONG: i16 = 40;
 }
 
-/// Slots of `token_at`'s stack that its callback is given: addresses.
+/// Stack slots of `token_at` that its callback reads: addresses.
 mod among {
-    /// The delimiters that are not compared in place.
+    /// The delimiters that are not compared inline.
     pub const DELIMS: i16 = 0;
     /// The scratch words.
     pub const WORDS: i16 = 8;
-    /// Bytes of them all.
+    /// Size of the slots in bytes.
     pub const SIZE: i16 = 16;
 }
 
-/// Bytes of delimiters that are compared in place.
+/// Bytes of delimiters that are compared inline.
 const IN_PLACE: u32 = NARROW * 8;
 
 impl Gen<'_> {
-    /// `dst` = the string with every part replaced.
+    /// `dst` = the string with every occurrence replaced.
     pub(in crate::lower) fn str_replace(&mut self, dst: IrReg, args: &[Val]) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
@@ -100,7 +100,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The next token. Without a register for it the place in the text still moves on.
+    /// Fetches the next token. Without `dst` the position in the text still advances.
     pub(in crate::lower) fn tokenize(&mut self, dst: Option<IrReg>, text: Val, delims: Val) -> Res {
         self.needs_loop("tokenize()")?;
         let (scratch, max) = (self.plan.scratch, self.plan.max_string);
@@ -157,7 +157,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Keeps a text for the calls to come.
+    /// Saves a text for later calls.
     fn new_tokens(&mut self, text: &Text) -> Res {
         let tokens = self.plan.scratch.tokens;
         self.copy_text(tokens + 8, self.plan.max_string, text)?;
@@ -165,7 +165,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// No text is kept from one run of a handler to the next.
+    /// Discards the text: it does not outlive a run of the handler.
     pub(in crate::lower) fn clear_tokens(&mut self) {
         if self.facts.uses(Intrinsic::Tokenize) {
             self.store(self.plan.scratch.tokens, 0);
@@ -174,7 +174,7 @@ impl Gen<'_> {
     }
 }
 
-/// `replace(text, part, new, out, words)`.
+/// `replace(text, part, new, out, words)`: returns the text's length.
 fn replace_sub(name: &str, wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "part", "new", "out", "words"]);
     asm.store(Size::DW, R5, word::NEXT, 0);
@@ -195,14 +195,14 @@ fn replace_sub(name: &str, wide: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Calls `NAME_at` up to so many times.
+/// Calls the callback `NAME_at` up to `times` times.
 fn each(asm: &mut Asm, name: &str, times: u32) {
     asm.mov(R1, times as i32);
     asm.each(format!("{name}_at"), -slot::SIZE);
 }
 
-/// Takes one byte of the string, or the part that begins there; stops at the end of the string,
-/// or of the room. Behind the room is as much again.
+/// Takes one byte of the string, or the occurrence that begins there; stops at the end of the
+/// string or of the buffer, which is twice as long as the limit.
 fn replace_at(
     name: &str,
     (wide, part, new): (u32, u32, u32),
@@ -257,7 +257,7 @@ fn replace_at(
     finish(asm)
 }
 
-/// `token(text, delimiters, words)`.
+/// `token(text, delimiters, words)`: finds the token's bounds.
 fn token_sub(name: &str, max: u32) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "delimiters", "words"]);
     asm.store(Size::DW, R3, token::START, -1);
@@ -271,8 +271,8 @@ fn token_sub(name: &str, max: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Looks at one byte: passes over delimiters, then over the token, and stops behind it. The
-/// delimiters are compared eight at a time, the first in place.
+/// Processes one byte: skips delimiters, then the token, and stops behind it. Compares eight
+/// delimiters at a time, the first ones inline.
 fn token_at(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
     let [go_on, stop, again, delim, plain, end] = std::array::from_fn(|_| asm.label());
@@ -294,7 +294,7 @@ fn token_at(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     asm.mov(R2, R4);
     asm.add(R2, R9);
     asm.load(Size::DW, R2, R2, 0);
-    // Where a byte is equal, the difference has a zero byte.
+    // An equal byte leaves a zero byte in the difference.
     asm.mov(R3, R2);
     asm.alu(AluOp::Xor, R3, R8);
     zero_bytes(&mut asm, (R0, R3), (R5, R7));
@@ -325,8 +325,9 @@ fn token_at(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// From the place of the delimiters in r4, the byte eight times in r8 and the scratch words in
-/// r6: r0 = whether it is among those that are not compared in place, r1 = the position.
+/// Tests the delimiters that are not compared inline: r0 = whether the byte is among them, r1 = the
+/// position. r4 is the address of the delimiters' slot, r8 the byte repeated eight times, r6 the
+/// scratch words.
 fn each_among(asm: &mut Asm, name: &str, wide: u32) {
     asm.store(Size::DW, R6, token::BYTE, R8);
     asm.store(Size::DW, R6, token::AMONG, 0);
@@ -339,7 +340,7 @@ fn each_among(asm: &mut Asm, name: &str, wide: u32) {
     asm.load(Size::DW, R0, R6, token::AMONG);
 }
 
-/// Whether the byte is among eight delimiters; stops if so, and at their end.
+/// Compares the byte with eight delimiters; stops at a match, or behind the last delimiter.
 fn token_among(name: &str, wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_among"), &["index", "slots"]);
     let [go_on, stop, found] = std::array::from_fn(|_| asm.label());

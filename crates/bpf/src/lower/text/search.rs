@@ -1,5 +1,5 @@
-//! Work on strings byte by byte: finding, numbers in text, escapes in formats. The bytes are gone through
-//! by `bpf_loop`, whose callback the verifier follows once, whatever a string's length.
+//! String functions that work byte by byte: search, numbers in text, escapes. The loop is
+//! `bpf_loop`, whose callback the verifier follows once for any length.
 
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
@@ -14,8 +14,8 @@ use crate::lower::handler::pool::Pool;
 use crate::lower::{Gen, Res, TMP, Text};
 use crate::plan::Plan;
 
-/// Slots of a subprogram's stack that its callback is given: addresses. Numbers are in the
-/// block's scratch words, where the verifier does not tell them apart.
+/// Stack slots of a subprogram that its callback reads: addresses. Numbers are in scratch words of
+/// the CPU's block, where the verifier does not track them.
 mod slot {
     /// The string.
     pub const TEXT: i16 = 0;
@@ -23,17 +23,17 @@ mod slot {
     pub const OTHER: i16 = 8;
     /// The scratch words.
     pub const WORDS: i16 = 16;
-    /// Bytes of them all.
+    /// Size of the slots in bytes.
     pub const SIZE: i16 = 24;
 }
 
-/// Scratch words of `find`.
+/// Offsets of the scratch words of `find`.
 mod find {
     pub const LENGTH: i16 = 0;
     pub const FOUND: i16 = 8;
 }
 
-/// Scratch words of `strtol`.
+/// Offsets of the scratch words of `strtol`.
 mod number {
     pub const BASE: i16 = 0;
     pub const PHASE: i16 = 8;
@@ -41,15 +41,15 @@ mod number {
     pub const VALUE: i16 = 24;
 }
 
-/// Scratch words of `escape`.
+/// Offsets of the scratch words of `escape`.
 mod escape {
-    /// How many bytes there are.
+    /// Length of the text so far.
     pub const POS: i16 = 0;
-    /// The first byte of the text that is not seen to yet.
+    /// Index of the first byte of the text that is not processed yet.
     pub const NEXT: i16 = 8;
 }
 
-/// What the byte at hand can be, in `strtol`.
+/// States of `strtol`.
 mod phase {
     pub const SIGN: i32 = 0;
     pub const START: i32 = 1;
@@ -58,7 +58,7 @@ mod phase {
     pub const MARK: i32 = 3;
 }
 
-/// Bytes of a row of the table of escapes: four of text, its length.
+/// Bytes of a row of the escape table: four bytes of text, then its length.
 pub(in crate::lower) const ESCAPE: i32 = 8;
 
 impl Gen<'_> {
@@ -72,8 +72,8 @@ impl Gen<'_> {
         }
     }
 
-    /// A string in the CPU's block, behind which memory can be read: constants are copied to
-    /// the room for copies.
+    /// A string in the CPU's block with readable memory behind it: constants are copied to the copy
+    /// buffer.
     pub(in crate::lower) fn in_block(&mut self, text: Text) -> Res<Text> {
         match text {
             Text::Slot { .. } => Ok(text),
@@ -86,7 +86,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `dst` = 1 where the second string occurs in the first.
+    /// `dst` = 1 if the first string contains the second.
     pub(in crate::lower) fn isinstr(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
         if let Some(at) = self.find(text, part)? {
             return self.set_long(dst, i32::from(at > 0));
@@ -98,7 +98,7 @@ impl Gen<'_> {
         self.set_long(dst, R0)
     }
 
-    /// `dst` = where the second string occurs in the first, or -1.
+    /// `dst` = position of the second string in the first, or -1.
     pub(in crate::lower) fn strpos(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
         if let Some(at) = self.find(text, part)? {
             return self.set_long(dst, at - 1);
@@ -107,8 +107,8 @@ impl Gen<'_> {
         self.set_long(dst, R0)
     }
 
-    /// `r0` = position of the second string in the first, plus one; 0 where it is not in it.
-    /// That number where it is known now.
+    /// `r0` = position of the second string in the first, plus one, or 0 if it does not occur.
+    /// Returns that number instead if it is known at compile time.
     fn find(&mut self, text: Val, part: Val) -> Res<Option<i32>> {
         let (text, part) = (self.text(text)?, self.text(part)?);
         if let (Text::Const { bytes: a }, Text::Const { bytes: b }) = (&text, &part) {
@@ -138,7 +138,7 @@ impl Gen<'_> {
         Ok(None)
     }
 
-    /// `dst` = number at the start of a string.
+    /// `dst` = the number at the start of a string.
     pub(in crate::lower) fn strtol(&mut self, dst: IrReg, text: Val, base: Val) -> Res {
         let text = self.text(text)?;
         if let (Text::Const { bytes }, Val::Imm(base)) = (&text, base) {
@@ -159,7 +159,7 @@ impl Gen<'_> {
         self.set_long(dst, R0)
     }
 
-    /// A string with its bytes escaped as in C source, in the room for copies.
+    /// A copy of a string with its bytes escaped as in C source, in the copy buffer.
     pub(in crate::lower) fn escaped(&mut self, text: &Text) -> Res<Text> {
         let width = self.plan.max_string;
         if let Text::Const { bytes } = text {
@@ -176,12 +176,12 @@ impl Gen<'_> {
         self.addr(R2, off);
         self.addr(R3, self.plan.scratch.tmp);
         self.asm.call_sub(name);
-        // Longer than any result can be: what does not fit is seen, and counted.
+        // Wider than the limit, so that a truncation is detected and counted.
         let width = width + 16;
         Ok(Text::Slot { off, width })
     }
 
-    /// Word at `tmp` = the escape of the byte r1. Loses r1, r2.
+    /// Word at `tmp` = the escape of byte r1. Clobbers r1 and r2.
     pub(in crate::lower) fn escaped_char(&mut self, tmp: u32) {
         let table = table(self.pool, spile_ir::fmt::escape_char);
         self.asm.alu(AluOp::And, R1, 255);
@@ -193,14 +193,14 @@ impl Gen<'_> {
     }
 }
 
-/// Makes sure of `escape(text, to, words)` for texts of that width, and gives its name.
+/// Defines `escape(text, to, words)` for texts of that width, and returns its name.
 fn use_escape(pool: &mut Pool, plan: &Plan, wide: u32) -> Result<String, String> {
     let name = use_escape_steps(pool, plan, wide)?;
     pool.sub(&name, |_| escape_sub(&name, wide))?;
     Ok(name)
 }
 
-/// Makes sure of the callbacks of [`escape_code`], and gives the name that it takes.
+/// Defines the callbacks of [`escape_code`], and returns the name for it.
 pub(in crate::lower) fn use_escape_steps(
     pool: &mut Pool,
     plan: &Plan,
@@ -215,7 +215,7 @@ pub(in crate::lower) fn use_escape_steps(
     Ok(name)
 }
 
-/// Offset of the table of escapes in strings.
+/// Offset in `.rodata` of the table of escapes.
 pub(in crate::lower) fn escapes(pool: &mut Pool) -> u32 {
     table(pool, spile_ir::fmt::escape_byte)
 }
@@ -236,7 +236,7 @@ pub(in crate::lower) fn finish(asm: Asm) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Ends a callback: 0 goes on, 1 stops.
+/// Ends a callback: 0 continues the loop, 1 stops it.
 pub(in crate::lower) fn ends(asm: &mut Asm, go_on: Label, stop: Label) {
     asm.bind(go_on);
     asm.mov(R0, 0);
@@ -246,20 +246,20 @@ pub(in crate::lower) fn ends(asm: &mut Asm, go_on: Label, stop: Label) {
     asm.exit();
 }
 
-/// Fills the slots: the string is r1, another one r2, the scratch words are `words`.
+/// Fills the slots: the string is r1, the other string r2, the scratch words `words`.
 fn slots(asm: &mut Asm, words: Reg) {
     for (slot, reg) in [(slot::TEXT, R1), (slot::OTHER, R2), (slot::WORDS, words)] {
         asm.store(Size::DW, R10, slot - slot::SIZE, reg);
     }
 }
 
-/// Calls `NAME_at` so often as r1 says; `r6` = the scratch words afterwards.
+/// Calls the callback `NAME_at` up to r1 times; `r6` = the scratch words afterwards.
 fn each(asm: &mut Asm, name: &str) {
     asm.each(format!("{name}_at"), -slot::SIZE);
     asm.load(Size::DW, R6, R10, slot::WORDS - slot::SIZE);
 }
 
-/// `find(text, part, length of the part, length of the text, words)`: where, plus one, or 0.
+/// `find(text, part, length of part, length of text, words)`: returns the position plus one, or 0.
 fn find_sub(name: &str) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "part", "length", "size", "words"]);
     let (none, all) = (asm.label(), asm.label());
@@ -283,7 +283,7 @@ fn find_sub(name: &str) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Whether the part stands at this position.
+/// The callback that tests one position.
 fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
     let (go_on, stop, found) = (asm.label(), asm.label(), asm.label());
@@ -304,7 +304,7 @@ fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// `strtol(text, base, words)`.
+/// `strtol(text, base, words)`: returns the number.
 fn strtol_sub(name: &str, wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "base", "words"]);
     let positive = asm.label();
@@ -329,7 +329,7 @@ fn strtol_sub(name: &str, wide: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Takes one byte of a number.
+/// The callback that takes one byte of a number.
 fn strtol_at(name: &str, wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
     let (go_on, stop) = (asm.label(), asm.label());
@@ -359,7 +359,7 @@ fn strtol_at(name: &str, wide: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// At the first byte r8 of a number at r7: settles the base.
+/// Determines the base at a number's first byte, r8 at r7.
 fn prefix(asm: &mut Asm, go_on: Label) {
     let (known, plain, octal, hex, decimal) = (
         asm.label(),
@@ -401,7 +401,7 @@ fn prefix(asm: &mut Asm, go_on: Label) {
     asm.bind(known);
 }
 
-/// Adds the digit r8 to the number, or stops.
+/// Adds digit r8 to the number, or stops.
 fn take_digit(asm: &mut Asm, stop: Label) {
     let (value, letter) = (asm.label(), asm.label());
     asm.load(Size::DW, R1, R6, number::BASE);
@@ -422,7 +422,7 @@ fn take_digit(asm: &mut Asm, stop: Label) {
     asm.store(Size::DW, R6, number::VALUE, R2);
 }
 
-/// `escape(text, to, words)`. Most texts have nothing to escape and are copied.
+/// `escape(text, to, words)`. Most texts need no escape and are copied.
 fn escape_sub(name: &str, wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "to", "words"]);
     escape_code(&mut asm, name, wide);
@@ -431,8 +431,8 @@ fn escape_sub(name: &str, wide: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Escapes the text at r1 to r2, with the scratch words at r3, by callbacks. Loses r0 to r8 and the first
-/// words of the stack.
+/// Escapes the text at r1 to r2, with the scratch words at r3, by callbacks. Clobbers r0 to r8 and
+/// the first words of the stack.
 pub(in crate::lower) fn escape_code(asm: &mut Asm, name: &str, wide: u32) {
     let [special, end] = std::array::from_fn(|_| asm.label());
     asm.mov(R6, R1);
@@ -457,14 +457,15 @@ pub(in crate::lower) fn escape_code(asm: &mut Asm, name: &str, wide: u32) {
     asm.bind(end);
 }
 
-/// Name of [`plain_at`].
+/// Name of the callback [`plain_at`].
 fn plain(wide: u32) -> String {
     format!("plain_{wide}")
 }
 
-/// A step of the search for a byte before the NUL that needs an escape: eight bytes, with marks in the
-/// top bits of bytes: a top bit itself, less than a space, one of three others. POS is not 0 where there is
-/// one. (A callback, and no loop, of which the verifier would follow each round.)
+/// The callback that searches for a byte that needs an escape, in front of the NUL, eight bytes at
+/// a time. It marks bytes in their top bits: a set top bit, a value below the space, or one of
+/// three others. POS becomes nonzero if there is one. The verifier would follow each iteration of
+/// an inline loop.
 fn plain_at(wide: u32) -> Result<Function, String> {
     const TOP: u64 = 0x8080_8080_8080_8080;
     const LOW: u64 = !TOP;
@@ -479,7 +480,7 @@ fn plain_at(wide: u32) -> Result<Function, String> {
     asm.load(Size::DW, R9, R2, slot::WORDS);
     asm.ld_imm64(R7, TOP);
     asm.ld_imm64(R8, LOW);
-    // `to` = marks of the bytes of r3 that are not zero, and more below; loses r3.
+    // `to` = marks of the bytes of r3 that are not zero, with other bits below. Clobbers r3.
     let not_zero = |asm: &mut Asm, to: Reg| {
         asm.mov(to, R3);
         asm.alu(AluOp::And, to, R8);
@@ -488,7 +489,7 @@ fn plain_at(wide: u32) -> Result<Function, String> {
     };
     asm.mov(R3, R0);
     not_zero(&mut asm, R6);
-    // r2: marks, of zero bytes too.
+    // r2: marks, including those of zero bytes.
     asm.mov(R2, R0);
     asm.alu(AluOp::Or, R2, R7);
     asm.ld_imm64(R4, every(b' '));
@@ -503,7 +504,7 @@ fn plain_at(wide: u32) -> Result<Function, String> {
         asm.alu(AluOp::Xor, R5, -1);
         asm.alu(AluOp::Or, R2, R5);
     }
-    // Only those before the first zero byte count: all bits below its mark.
+    // Keeps the marks in front of the first zero byte: all bits below its mark.
     asm.alu(AluOp::Xor, R6, -1);
     asm.alu(AluOp::And, R6, R7);
     asm.mov(R3, R6);
@@ -521,8 +522,8 @@ fn plain_at(wide: u32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Appends the escape of one byte, or of the character that it begins, and a NUL; stops at the end of
-/// the text, or of the room, which has some bytes more than `room`.
+/// Appends the escape of one byte, or of the character that starts with it, and a NUL. Stops at the
+/// end of the text, or of the buffer, which has some bytes more than `room`.
 fn escape_at(name: &str, wide: u32, room: u32, table: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
     let [go_on, stop, byte] = std::array::from_fn(|_| asm.label());

@@ -1,4 +1,4 @@
-//! Copies, comparisons and parts of strings.
+//! Copies, comparisons and substrings.
 
 use spile_ir::{CmpOp, Reg as IrReg, TableId, Ty, Val};
 
@@ -22,7 +22,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Word `i` of a string as it is handiest.
+    /// Word `i` of a string in its cheapest form: an immediate, or in `reg`.
     pub(in crate::lower) fn text_word(&mut self, reg: Reg, text: &Text, i: u32) -> Src {
         match text {
             Text::Slot { off, width } if i * 8 < *width => {
@@ -43,7 +43,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Zeros; loses r0-r5 where there are many.
+    /// Zeroes bytes of the CPU's block. Clobbers r0 to r5 if there are many.
     pub(in crate::lower) fn fill_zero(&mut self, off: u32, bytes: u32) {
         if bytes <= UNROLL * 8 {
             let (base, disp) = self.at(R2, off, bytes);
@@ -61,7 +61,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Copies a string into a slot, cut to its width. Loses r0-r5.
+    /// Copies a string into a slot, truncated to its width. Clobbers r0 to r5.
     pub(in crate::lower) fn copy_text(&mut self, off: u32, width: u32, text: &Text) -> Res {
         if matches!(text, Text::Slot { off: from, .. } if *from == off) {
             return Ok(());
@@ -98,7 +98,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Ends the string in a slot that is filled to its last byte, and counts that.
+    /// Terminates a string that fills its slot to the last byte, and counts the truncation.
     pub(in crate::lower) fn cut(&mut self, off: u32, width: u32) {
         let fits = self.asm.label();
         let (base, disp) = self.at(R2, off + width - 1, 1);
@@ -122,7 +122,7 @@ impl Gen<'_> {
         self.set_long(dst, R0)
     }
 
-    /// Compares and always jumps to one of the labels.
+    /// Compares two strings and jumps to one of the labels in every case.
     pub(in crate::lower) fn compare_texts(
         &mut self,
         op: CmpOp,
@@ -157,7 +157,7 @@ impl Gen<'_> {
             CmpOp::Lt | CmpOp::Gt => (no, self.asm.label()),
         };
         let words = match b {
-            // The word with a constant's end decides the rest.
+            // The comparison is decided by the word in which the constant ends at the latest.
             Text::Const { bytes } => bytes.len() as u32 / 8 + 1,
             Text::Slot { .. } => a.width().max(b.width()) / 8,
         };
@@ -195,7 +195,7 @@ impl Gen<'_> {
             CmpOp::Lt | CmpOp::Le => Cond::Lt,
             CmpOp::Gt | CmpOp::Ge => Cond::Gt,
         };
-        // The first byte is the highest of a big-endian word.
+        // A byte-wise order is that of big-endian words.
         self.asm.bind(differ);
         self.asm.swap(Swap::Be, Size::DW, R1);
         self.asm.swap(Swap::Be, Size::DW, R2);
@@ -204,12 +204,12 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r0` = length of a string. Loses r0-r5.
+    /// `r0` = length of a string. Clobbers r0 to r5.
     pub(in crate::lower) fn strlen(&mut self, text: &Text) {
         match text {
             Text::Const { bytes } => self.asm.mov(R0, bytes.len() as i32),
             Text::Slot { width, .. } => {
-                // Copying counts as it goes, which beats a loop here.
+                // The copying helper returns the length, and is faster than a loop here.
                 let to = self.plan.scratch.text + 3 * self.plan.max_string;
                 self.addr(R1, to);
                 self.asm.mov(R2, *width as i32);
@@ -238,7 +238,7 @@ impl Gen<'_> {
         self.table_row(off, width, base, stride, rows)
     }
 
-    /// Copies row `r1` of a table in `.rodata` to a slot; "" where there is none.
+    /// Copies row `r1` of a table in `.rodata` to a slot; "" if there is no such row.
     pub(in crate::lower) fn table_row(
         &mut self,
         off: u32,
@@ -262,14 +262,14 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `dst` = bytes start..start+len of a string, as far as there are any.
+    /// `dst` = bytes start..start+len of a string, limited to its end.
     pub(in crate::lower) fn substr(&mut self, dst: IrReg, s: Val, start: Val, len: Val) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
         let mut text = self.text(s)?;
         if matches!(text, Text::Slot { off: from, .. } if from == off) {
-            // A part of itself: the slot is emptied below.
+            // `dst` can be the source: the slot is cleared below.
             let (off, width) = (self.plan.scratch.text, text.width());
             self.copy_text(off, width, &text)?;
             text = Text::Slot { off, width };
@@ -282,7 +282,7 @@ impl Gen<'_> {
         self.long_into(len, R2)?;
         self.asm.load(Size::DW, R0, R10, TMP[0]);
         self.substr_range(text.width(), width, end);
-        // r1 start, r2 bytes: both in bounds.
+        // r1 start, r2 length: both in bounds.
         self.text_addr(R3, &text);
         self.asm.add(R3, R1);
         self.addr(R1, off);
@@ -291,8 +291,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// From start r1, length r2 and string length r0 makes the first byte r1 and the number
-    /// of bytes r2 > 0, bounded for the verifier; jumps to `none` where there is nothing.
+    /// Takes start r1, length r2 and string length r0. Computes the first byte r1 and the number of
+    /// bytes r2 > 0, bounded for the verifier; goes to `none` if the range is empty.
     fn substr_range(&mut self, text_width: u32, width: u32, none: Label) {
         let asm = &mut *self.asm;
         let (short, fits) = (asm.label(), asm.label());
@@ -312,14 +312,14 @@ impl Gen<'_> {
         asm.jump_if(Cond::Sle, R2, 0, none);
     }
 
-    /// Counts a cut string; loses r3.
+    /// Counts a truncated string, and preserves r1. Clobbers r3.
     fn count_keeping_r1(&mut self) {
         self.asm.load(Size::DW, R3, R7, percpu::TRUNCATED as i16);
         self.asm.add(R3, 1);
         self.asm.store(Size::DW, R7, percpu::TRUNCATED as i16, R3);
     }
 
-    /// `dst` = byte of a string at a position, 0 outside.
+    /// `dst` = byte of a string at a position, 0 if it is out of range.
     pub(in crate::lower) fn stringat(&mut self, dst: IrReg, s: Val, pos: Val) -> Res {
         let text = self.text(s)?;
         let end = self.asm.label();
@@ -334,7 +334,7 @@ impl Gen<'_> {
     }
 }
 
-/// The comparison with its operands exchanged.
+/// The comparison for exchanged operands.
 fn mirrored(op: CmpOp) -> CmpOp {
     match op {
         CmpOp::Eq | CmpOp::Ne => op,

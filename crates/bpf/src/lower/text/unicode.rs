@@ -1,5 +1,5 @@
-//! Strings of 16-bit and 32-bit units in memory, as UTF-8. Each unit is read on its own, so that
-//! nothing behind the end is touched.
+//! Strings of 16-bit and 32-bit units in memory, converted to UTF-8. Each unit is read separately,
+//! so that no memory behind the end is accessed.
 
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Reg as IrReg, Val};
@@ -12,26 +12,26 @@ use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::ErrorKind;
 use crate::lower::{Gen, Res};
 
-/// Scratch words.
+/// Offsets of scratch words.
 mod word {
     /// Address of the next unit.
     pub const ADDR: i16 = 0;
-    /// Bytes of the text so far.
+    /// Length of the text so far.
     pub const POS: i16 = 8;
-    /// A first half that waits for its second, or 0.
+    /// A high surrogate that waits for the low one, or 0.
     pub const HIGH: i16 = 16;
-    /// How it ended.
+    /// The [`status`] at the end.
     pub const STATUS: i16 = 24;
 }
 
-/// How it ended.
+/// Results of a conversion.
 mod status {
     pub const READ: i32 = 0;
     pub const FAULT: i32 = 1;
     pub const INVALID: i32 = 2;
 }
 
-/// Slots that the callback is given: addresses.
+/// Stack slots that the callback reads: addresses.
 mod slot {
     pub const TO: i16 = 0;
     pub const WORDS: i16 = 8;
@@ -39,7 +39,7 @@ mod slot {
 }
 
 impl Gen<'_> {
-    /// `dst` = the text at an address; also without its result an error of it shows.
+    /// `dst` = the text at an address. Errors are raised even if the result is unused.
     pub(in crate::lower) fn unicode(
         &mut self,
         dst: Option<IrReg>,
@@ -87,7 +87,7 @@ impl Gen<'_> {
     }
 }
 
-/// `NAME(address, to, words)`: how it ended.
+/// `NAME(address, to, words)`: returns a [`status`].
 fn unicode_sub(name: &str, room: i32) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["address", "to", "words"]);
     let whole = asm.label();
@@ -106,7 +106,7 @@ fn unicode_sub(name: &str, room: i32) -> Result<Function, String> {
     asm.each(format!("{name}_at"), -slot::SIZE);
     asm.load(Size::DW, R0, R6, word::STATUS);
     asm.jump_if(Cond::Ne, R0, status::READ, whole);
-    // A first half alone at the end, which a full text hides.
+    // A high surrogate alone at the end; a full text hides it.
     asm.load(Size::DW, R1, R6, word::HIGH);
     asm.jump_if(Cond::Eq, R1, 0, whole);
     asm.load(Size::DW, R1, R6, word::POS);
@@ -117,7 +117,7 @@ fn unicode_sub(name: &str, room: i32) -> Result<Function, String> {
     finish(asm)
 }
 
-/// Appends one unit; stops at the end, where there is no room, and where it cannot be.
+/// Appends one unit; stops at the end, without room, or at an invalid unit.
 fn unicode_at(name: &str, unit: Size, helper: Helper, room: i32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
     let [go_on, stop, fault, invalid, plain] = [(); 5].map(|()| asm.label());
@@ -134,7 +134,7 @@ fn unicode_at(name: &str, unit: Size, helper: Helper, room: i32) -> Result<Funct
     asm.jump_if(Cond::Ne, R0, 0, fault);
     asm.load(unit, R8, R10, -8);
     asm.jump_if(Cond::Eq, R8, 0, stop);
-    // r2: what the unit is above the first of the halves.
+    // r2: the unit's distance from the first surrogate.
     asm.mov(R2, R8);
     asm.add(R2, -0xd800);
     if unit == Size::H {
@@ -170,10 +170,10 @@ fn unicode_at(name: &str, unit: Size, helper: Helper, room: i32) -> Result<Funct
     finish(asm)
 }
 
-/// Appends the character r8 at r7, or goes to `stop`.
+/// Appends character r8 at r7, or goes to `stop`.
 fn encode(asm: &mut Asm, room: i32, stop: crate::isa::asm::Label) {
     let end = asm.label();
-    // Above what a form takes; the mark of its first byte.
+    // The limit of each form, and the mark of its first byte.
     let forms = [
         (0x80, 0),
         (0x800, 0xc0),
