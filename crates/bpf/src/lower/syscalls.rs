@@ -19,7 +19,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::shared;
 
-/// What stands where in `struct pt_regs`, and the bits of a number: x86-64.
+/// Offsets in `struct pt_regs`, and bits of system-call numbers: x86-64.
 pub(super) mod arch {
     /// Arguments of a native call: di, si, dx, r10, r8, r9.
     pub const ARGS: [i16; 6] = [112, 104, 96, 56, 72, 64];
@@ -27,13 +27,13 @@ pub(super) mod arch {
     pub const ARGS_COMPAT: [i16; 6] = [40, 88, 96, 104, 112, 32];
     /// The call's number.
     pub const NUMBER: i16 = 120;
-    /// `thread_info.status`: in a 32-bit call.
+    /// Bit of `thread_info.status`: in a 32-bit call.
     pub const TS_COMPAT: i32 = 2;
-    /// Mark of an x32 call in its number.
+    /// Bit of the number: an x32 call.
     pub const X32: i32 = 0x4000_0000;
-    /// `rt_sigreturn`, whose registers tell nothing at its end.
+    /// `rt_sigreturn`, which leaves no call's registers at its end.
     pub const SIGRETURN: i32 = 15;
-    /// The same of the 32-bit table.
+    /// `rt_sigreturn` in the 32-bit table.
     pub const SIGRETURN_COMPAT: i32 = 173;
 }
 
@@ -42,13 +42,13 @@ const NAMES: u32 = u32::MAX;
 /// Bytes of a name in the table.
 const NAME: u32 = 32;
 
-/// Whether a block asks which system call it is.
+/// Whether a block uses the system call's number.
 pub(crate) fn asks_number(block: &spile_ir::Block) -> bool {
     let asks = |i: &spile_ir::Inst| matches!(i, spile_ir::Inst::Intr { f, .. } if of_number(*f));
     block.insts.iter().any(|(i, _)| asks(i))
 }
 
-/// Whether an intrinsic asks for it.
+/// Whether an intrinsic uses the system call's number.
 pub(crate) fn of_number(f: spile_ir::intrinsics::Intrinsic) -> bool {
     use spile_ir::intrinsics::Intrinsic as I;
     matches!(
@@ -57,17 +57,17 @@ pub(crate) fn of_number(f: spile_ir::intrinsics::Intrinsic) -> bool {
     )
 }
 
-/// `to` = the number of the system call, as a value of its own. What tests of it tell the verifier does
-/// not reach the stack, or each way out of a test would be followed to the end of the program: with
-/// hundreds of numbers in a search tree, hundreds of times.
+/// `to` = a copy of the system call's number, detached from the stack slot. Tests of the copy teach
+/// the verifier nothing about the slot. Otherwise it would follow each result of a test to the end
+/// of the program: hundreds of times for a search tree with hundreds of numbers.
 pub(crate) fn unlinked_number(asm: &mut Asm, to: Reg) {
     asm.load(Size::DW, to, R10, NR);
-    // Changes nothing.
+    // Changes nothing, but detaches the copy.
     asm.alu(AluOp::And, to, -1);
 }
 
 impl Gen<'_> {
-    /// `r0` = 1 in a 32-bit call, else 0 (a word with one bit). Loses r1-r5.
+    /// `r0` = 1 in a 32-bit call, else 0 (a word with one bit). Clobbers r1 to r5.
     fn compat(&mut self) {
         match self
             .options
@@ -84,7 +84,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `r0` = registers of the current task, to be read through.
+    /// `r0` = address of the current task's registers, for loads.
     pub(super) fn regs(&mut self) -> Res {
         if !self.options.features.task_pt_regs {
             return Err("arguments of system calls need bpf_task_pt_regs (Linux 5.15)".into());
@@ -95,18 +95,18 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r0` = number of the system call that the current task is in.
+    /// `r0` = number of the current task's system call.
     pub(super) fn call_of_task(&mut self) -> Res {
         self.regs()?;
         self.asm.load(Size::DW, R0, R0, arch::NUMBER);
         Ok(())
     }
 
-    /// The call's number as in `NrSet`, -1 for what no table has, and the current task to the
-    /// stack.
+    /// Stores the call's number as in `NrSet`, or -1 for a number of no table, and the current task
+    /// on the stack.
     ///
-    /// (The verifier tries what a jump falls through to before what it goes to. So that it follows what
-    /// comes behind once, its first way there is by a number of which it knows nothing.)
+    /// The verifier follows the fall-through path of a jump first. The first path has an unknown
+    /// number, so that its state covers the later paths.
     pub(crate) fn number(&mut self, entry: bool) -> Res {
         let [native, small, unknown, end] = [(); 4].map(|()| self.asm.label());
         if !entry || self.options.offsets.task_ti_status.is_some() {
@@ -147,7 +147,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The current task to the stack, if it is not there.
+    /// Stores the current task on the stack, unless it is there.
     pub(crate) fn hold_task(&mut self) {
         if !self.task_kept {
             self.task();
@@ -156,7 +156,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `r1` = that, if it is -1, as registers are after the return from a signal.
+    /// `r1` = `number` if r1 is -1, which is how the registers look after a return from a signal.
     fn sigreturn(&mut self, number: i32) {
         let other = self.asm.label();
         self.asm.jump_if32(Cond::Ne, R1, -1, other);
@@ -164,14 +164,14 @@ impl Gen<'_> {
         self.asm.bind(other);
     }
 
-    /// `r1` = the number, which the verifier does not learn.
+    /// `r1` = `number`, as a value that the verifier does not know.
     fn unknown_number(&mut self, number: i32) {
         self.shared(R1, shared::ZERO);
         self.asm.load(Size::DW, R1, R1, 0);
         self.asm.add(R1, number);
     }
 
-    /// Goes on where the number (on the stack) is in the set, else to the label.
+    /// Falls through if the number on the stack is in the set, else goes to the label.
     pub(crate) fn dispatch(&mut self, set: &NrSet, out: Label) {
         let NrSet::List(list) = set else { return };
         self.call_number(R1);
@@ -210,7 +210,7 @@ impl Gen<'_> {
         self.asm.bind(hit);
     }
 
-    /// `to` = the number, of which the verifier learns nothing: see [`unlinked_number`].
+    /// `to` = the number as a detached copy, see [`unlinked_number`].
     pub(super) fn call_number(&mut self, to: Reg) {
         unlinked_number(self.asm, to);
     }
@@ -232,13 +232,14 @@ impl Gen<'_> {
         self.read_arg(n, R0)
     }
 
-    /// `to` = argument n (0 to 5). Loses r0-r5.
+    /// `to` = argument n (0 to 5). Clobbers r0 to r5.
     pub(super) fn read_arg(&mut self, n: usize, to: Reg) -> Res {
         let (small, end) = (self.asm.label(), self.asm.label());
         self.regs()?;
         self.call_number(R1);
         self.asm.jump_if(Cond::Sge, R1, NrSet::COMPAT as i32, small);
-        // The verifier goes here first, and then finds that it knew less of the argument.
+        // The verifier follows this path first; it leaves the argument less constrained than the
+        // other.
         self.asm.load(Size::DW, to, R0, arch::ARGS[n]);
         self.asm.jump(end);
         self.asm.bind(small);
@@ -251,7 +252,7 @@ impl Gen<'_> {
         if !matches!(self.event(), Event::SysExit(_)) {
             return Err("the result of a system call in another event".into());
         }
-        // Behind the number, which at a raw tracepoint is the registers' place.
+        // At a raw tracepoint this word is the registers' address, and the number follows.
         let at = match self.plan.attach.syscall_events {
             Some(_) => 16,
             None => 8,

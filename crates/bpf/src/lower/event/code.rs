@@ -1,4 +1,4 @@
-//! What a handler at code asks of its event: registers, arguments, the result, which place.
+//! The context of probes in code: registers, arguments, results, probe addresses.
 
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Event, Reg as IrReg, Space, Val};
@@ -10,7 +10,8 @@ use crate::isa::pt_regs::Registers;
 use crate::lower::{CTX, Gen, Res, TMP};
 
 impl Gen<'_> {
-    /// `r0` = what the intrinsic gives; tracepoints have arguments as well. Loses r1-r5.
+    /// `r0` = the intrinsic's value; serves the arguments of tracepoints as well. Clobbers r1 to
+    /// r5.
     pub(in crate::lower) fn of_code(&mut self, f: I, args: &[Val]) -> Res {
         let Event::Code(probe) = self.event() else {
             return match (f, args) {
@@ -45,8 +46,8 @@ impl Gen<'_> {
         }
     }
 
-    /// The same on a trampoline. The helpers give plain numbers, where a load from the context
-    /// would give the verifier a pointer to a structure, with which nothing can be calculated.
+    /// `r0` = the intrinsic's value on a trampoline. Helpers return plain numbers; a load from the
+    /// context would give the verifier a pointer to a structure, which does not allow arithmetic.
     fn of_trampoline(&mut self, f: I, args: &[Val]) -> Res {
         let value = TMP[0];
         let helper = match (f, args) {
@@ -78,8 +79,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r0` = what tells calls of functions apart: where the kernel keeps eight bytes for this
-    /// one. Loses r1 to r5.
+    /// `r0` = an identifier of this call of the function: the address of the eight bytes that the
+    /// kernel keeps for the call. Clobbers r1 to r5.
     pub(in crate::lower) fn call_of_function(&mut self) -> Res {
         let Some(session) = self.options.features.kprobe_session else {
             return self.of_code(I::CtxSite, &[]);
@@ -87,7 +88,7 @@ impl Gen<'_> {
         let word = self.plan.scratch.tmp;
         self.asm.load(Size::DW, R1, R10, CTX);
         self.asm.call_kfunc(session.cookie);
-        // Through memory the address becomes a number.
+        // Goes through memory, which turns the address into a number.
         self.store(word, R0);
         self.load(R0, word);
         Ok(())
@@ -98,14 +99,14 @@ impl Gen<'_> {
         Registers::of(self.options.arch)
     }
 
-    /// Whether the context has the registers of interrupted code: those of perf events lie as
-    /// in `struct pt_regs`.
+    /// Whether the context contains the registers of the interrupted code. In a perf event's
+    /// context they are laid out like `struct pt_regs`.
     fn has_registers(&self) -> bool {
         let event = self.event();
         matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
     }
 
-    /// `r0` = where the interrupted code was.
+    /// `r0` = address of the interrupted instruction.
     pub(in crate::lower) fn interrupted_at(&mut self) -> Res {
         if self.has_registers() {
             return self.register(self.registers().pc.into());
@@ -114,9 +115,9 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r0` = address of the function whose return is probed, where it is in that space. The
-    /// helper knows functions of the kernel since it knows their returns, and those of programs
-    /// since 6.6; before it gives 0. Loses r1-r5.
+    /// `r0` = address of the function whose return is probed, in the given address space. The
+    /// helper knows functions of the kernel on all kernels with return probes, and those of
+    /// programs since 6.6; before, the result is 0. Clobbers r1 to r5.
     pub(in crate::lower) fn returning_from(&mut self, space: Val) {
         let wanted = if space == Val::Imm(0) {
             Space::Kernel
@@ -125,7 +126,7 @@ impl Gen<'_> {
         };
         match self.event() {
             Event::Code(probe) if probe.at_exits() && probe.space == wanted => {
-                // The cookie has the distance from there in its upper half.
+                // The cookie's upper half holds the distance to the function's start.
                 self.asm.load(Size::DW, R1, R10, CTX);
                 self.asm.call(Helper::GetAttachCookie);
                 self.asm.alu(AluOp::Arsh, R0, 32);
@@ -144,11 +145,11 @@ impl Gen<'_> {
         }
     }
 
-    /// `r0` = an address on the kernel's stack: contexts lie there. Loses r1.
+    /// `r0` = an address on the kernel's stack, where contexts lie. Clobbers r1.
     pub(in crate::lower) fn place_on_stack(&mut self) {
         let word = self.plan.scratch.tmp;
         self.asm.load(Size::DW, R1, R10, CTX);
-        // Through memory it becomes a number.
+        // Goes through memory, which turns the address into a number.
         self.store(word, R1);
         self.load(R0, word);
     }
@@ -168,7 +169,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r0` = argument n, counted from `first`, where functions have it in a register.
+    /// `r0` = argument n, counted from `first`, by the calling convention's registers.
     pub(in crate::lower) fn register_arg(&mut self, n: Val, first: i64) -> Res {
         let Val::Imm(n) = n else {
             return Err("the number of an argument is not a constant".into());
@@ -182,8 +183,8 @@ impl Gen<'_> {
         self.register((*number).into())
     }
 
-    /// Whether the event is at an instruction that returns. Handlers see the registers as they
-    /// are behind it, where the kernel's own probes of returns hit.
+    /// Whether the event is at a return instruction. Handlers see the registers as they are behind
+    /// that instruction, where the kernel's own return probes hit.
     fn at_exit(&self) -> bool {
         matches!(self.event(), Event::Code(probe) if probe.at_exits())
     }
@@ -214,9 +215,9 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Where the current program's stack is to be walked from behind the instruction that
-    /// returns, has words of the block hold the program counter, the stack pointer and the
-    /// frame pointer there. Whether they do.
+    /// Stores the program counter, stack pointer and frame pointer behind the return instruction in
+    /// these words of the block, for a walk of the current program's stack. Returns false if the
+    /// event is not at a return instruction.
     pub(in crate::lower) fn stack_behind_return(&mut self, words: [u32; 3]) -> Res<bool> {
         if !self.at_exit() {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! What a handler can tell of the code that its event interrupted, and of the current process.
+//! The interrupted code's mode, and the current process's command line.
 
 use spile_ir::{Event, Reg as IrReg};
 
@@ -10,21 +10,21 @@ use crate::layout::{self, percpu};
 use crate::lower::text::search::ends;
 use crate::lower::{CTX, Gen, Res, TMP};
 
-/// How the registers of a perf event (`struct bpf_perf_event_data`) tell the mode: x86-64.
+/// The processor mode in the registers of a perf event (`struct bpf_perf_event_data`): x86-64.
 mod arch {
     /// Offset of `cs`.
     pub const MODE: i16 = 136;
-    /// Its bits that hold the privilege level.
+    /// Bits of `cs` that hold the privilege level.
     pub const MASK: i32 = 3;
-    /// The level of user mode.
+    /// The privilege level of user mode.
     pub const USER: i32 = 3;
 }
 
 const PAGE: i32 = layout::PAGE as i32;
 
 impl Gen<'_> {
-    /// `r0` = 1 where a perf event interrupted user mode, and at code of programs. Other events
-    /// come from kernel code, system calls too: 0 there, as in SystemTap. Loses r1.
+    /// `r0` = 1 if a perf event interrupted user mode, and at probes in user code. Other events,
+    /// including system calls, come from kernel code; as in SystemTap they give 0. Clobbers r1.
     pub(in crate::lower) fn user_mode(&mut self) {
         let event = &self.program.handlers[self.handler.index()].event;
         let perf = matches!(event, Event::Perf { .. } | Event::Watch(_));
@@ -40,9 +40,9 @@ impl Gen<'_> {
         }
     }
 
-    /// `dst` = the current process's arguments joined by spaces, empty ones as `""`; "" for kernel
-    /// threads. What is not in memory cannot be read here: a command line is read to the end of its page
-    /// then, or not at all.
+    /// `dst` = the current process's arguments, joined by spaces, with empty ones as `""`; "" for
+    /// kernel threads. Memory that is not resident cannot be read here: the command line then ends
+    /// at its page's end, or is empty.
     pub(in crate::lower) fn cmdline(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
@@ -77,7 +77,7 @@ impl Gen<'_> {
         self.addr(R1, off);
         self.asm.call(Helper::ProbeReadUser);
         self.asm.jump_if(Cond::Eq, R0, 0, read);
-        // The first page alone, which is as much as there may be.
+        // Reads the first page alone: the second one may not be resident.
         self.asm.load(Size::DW, R3, R10, from);
         self.asm.mov(R2, R3);
         self.asm.neg(R2);
@@ -109,8 +109,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Makes a command line anew where r0 says that arguments are empty, or the last ones are. `got` has the
-    /// bytes that were read, `from` their address.
+    /// Builds the command line again if r0 reports empty arguments, or if the last arguments are
+    /// empty. `got` holds the number of bytes read, `from` their address.
     fn empty_args(&mut self, off: u32, width: u32, (got, from): (i16, i16)) -> Res {
         let (max, tmp) = (self.plan.max_string, self.plan.scratch.tmp);
         if width > max || width < 8 {
@@ -118,7 +118,7 @@ impl Gen<'_> {
         }
         let [anew, none] = std::array::from_fn(|_| self.asm.label());
         self.asm.jump_if(Cond::Ne, R0, 0, anew);
-        // Those at the end have left zero bytes before the last one.
+        // Empty arguments at the end have left zero bytes in front of the last one.
         self.asm.load(Size::DW, R1, R10, got);
         self.asm.jump_if(Cond::Lt, R1, 2, none);
         self.asm.jump_if(Cond::Gt, R1, width as i32, none);
@@ -155,7 +155,7 @@ impl Gen<'_> {
     }
 }
 
-/// `args(text, out, words)`: arguments, one behind the other, become a command line.
+/// `args(text, out, words)`: turns consecutive arguments into a command line.
 fn args_sub(name: &str, wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "out", "words"]);
     for (slot, reg) in [(args::TEXT, R1), (args::OUT, R2), (args::WORDS, R3)] {
@@ -168,7 +168,7 @@ fn args_sub(name: &str, wide: u32) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// One byte of [`args_sub`].
+/// The callback that takes one byte for [`args_sub`].
 fn args_at(name: &str, wide: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
     let [go_on, stop, cut, space, put] = std::array::from_fn(|_| asm.label());
@@ -179,7 +179,7 @@ fn args_at(name: &str, wide: u32) -> Result<Function, String> {
     asm.load(Size::DW, R3, R2, args::TEXT);
     asm.add(R3, R1);
     asm.load(Size::DW, R5, R6, args::POS);
-    // There is room for `""`, a space and the NUL.
+    // Leaves room for `""`, a space and the NUL.
     asm.jump_if(Cond::Gt, R5, wide as i32 - 4, cut);
     asm.load(Size::DW, R4, R2, args::OUT);
     asm.add(R4, R5);
@@ -193,7 +193,7 @@ fn args_at(name: &str, wide: u32) -> Result<Function, String> {
     asm.add(R5, 2);
     asm.store(Size::DW, R6, args::POS, R5);
     asm.bind(space);
-    // The last one has nothing behind it.
+    // No space follows the last argument.
     asm.add(R1, 1);
     asm.jump_if(Cond::Ge, R1, R7, stop);
     asm.mov(R8, i32::from(b' '));
@@ -209,7 +209,7 @@ fn args_at(name: &str, wide: u32) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Slots and scratch words of [`args_sub`].
+/// Stack slots and scratch words of [`args_sub`].
 mod args {
     /// Slot: the arguments.
     pub const TEXT: i16 = 0;
@@ -217,18 +217,18 @@ mod args {
     pub const OUT: i16 = 8;
     /// Slot: the scratch words.
     pub const WORDS: i16 = 16;
-    /// Bytes of the slots.
+    /// Size of the slots in bytes.
     pub const SIZE: i16 = 24;
-    /// Word: bytes of the arguments.
+    /// Word: length of the arguments.
     pub const COUNT: i16 = 0;
-    /// Word: bytes of the command line.
+    /// Word: length of the command line.
     pub const POS: i16 = 8;
-    /// Word: whether it found no room.
+    /// Word: whether something did not fit.
     pub const CUT: i16 = 16;
 }
 
-/// `join_args(text, words, scratch)`: the zero bytes of a text become spaces, except those behind its
-/// last other byte. Not 0 where two of them stood side by side.
+/// `join_args(text, words, scratch)`: replaces the zero bytes of a text by spaces, except for those
+/// at its end. Returns nonzero if two of them were adjacent.
 fn join_args() -> Result<Function, String> {
     let mut asm = Asm::new("join_args", &["text", "words", "scratch"]);
     let here = -slot::SIZE;
@@ -246,24 +246,24 @@ fn join_args() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// What the callback of `join_args` is given.
+/// Stack slots that the callback of `join_args` reads.
 mod slot {
     /// The text.
     pub const TEXT: i16 = 0;
-    /// Words of it.
+    /// Number of words in the text.
     pub const WORDS: i16 = 8;
-    /// A scratch word whose top byte is not 0 where something stands above.
+    /// A scratch word; its top byte is nonzero if a later byte is nonzero.
     pub const ABOVE: i16 = 16;
-    /// Bytes of them all.
+    /// Size of the slots in bytes.
     pub const SIZE: i16 = 24;
-    /// Behind that scratch word: marks of the spaces in the word above.
+    /// The scratch word behind: marks of the spaces in the next word.
     pub const ZEROS: i16 = 8;
-    /// Behind that: marks of spaces side by side.
+    /// The scratch word behind that: marks of adjacent spaces.
     pub const PAIRS: i16 = 16;
 }
 
-/// Eight bytes, from the last word down. (A callback, and no loop, of which the verifier would follow each
-/// round.)
+/// Takes eight bytes, from the last word down. The verifier would follow each iteration of an
+/// inline loop.
 fn join_args_at(most: u32) -> Result<Function, String> {
     let mut asm = Asm::new("join_args_at", &["index", "slots"]);
     let stop = asm.label();
@@ -278,14 +278,14 @@ fn join_args_at(most: u32) -> Result<Function, String> {
     asm.load(Size::DW, R3, R2, 0);
     asm.ld_imm64(R6, 0x7f7f_7f7f_7f7f_7f7f);
     asm.load(Size::DW, R0, R4, 0);
-    // r3: a byte is not zero where it or one above it is not.
+    // r3: bytes that are nonzero or precede a nonzero byte.
     asm.alu(AluOp::Or, R3, R0);
     for shift in [8, 16, 32] {
         asm.mov(R5, R3);
         asm.alu(AluOp::Rsh, R5, shift);
         asm.alu(AluOp::Or, R3, R5);
     }
-    // Top bits of the bytes that are not zero: r7 in r3, r8 in the word.
+    // Top bits of the nonzero bytes: r7 for r3, r8 for the word.
     for (mark, word) in [(R7, R3), (R8, R0)] {
         asm.mov(mark, word);
         asm.alu(AluOp::And, mark, R6);
@@ -295,7 +295,7 @@ fn join_args_at(most: u32) -> Result<Function, String> {
     }
     asm.alu(AluOp::Xor, R8, -1);
     asm.alu(AluOp::And, R8, R7);
-    // Those whose next byte is one as well, which may be in the word above.
+    // Spaces whose next byte is also a space; it may be in the next word.
     asm.load(Size::DW, R7, R2, slot::ZEROS);
     asm.store(Size::DW, R2, slot::ZEROS, R8);
     asm.alu(AluOp::Lsh, R7, 56);

@@ -1,8 +1,8 @@
-//! Counters of `@perf`: how many events of a perf event each thread has had.
+//! Counters of `@perf`: the number of hardware or software events in each thread.
 //!
-//! A perf event on each CPU counts everybody's. A program at every switch of tasks takes what
-//! was counted since the last one to the thread that is about to leave, in memory that the
-//! kernel keeps with it; what the current thread has is that and what came since.
+//! A perf event on each CPU counts for all threads. At every task switch a program adds the count
+//! since the last switch to the thread that leaves, in task storage of the kernel. The current
+//! thread's count is the stored value plus the count since the last switch.
 
 use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, Val};
 
@@ -14,21 +14,21 @@ use crate::layout::{ErrorKind, counter_map};
 use crate::lower::{Gen, Res};
 use crate::object::elf::{MapSpec, MapType};
 
-/// What each CPU had counted at its last switch.
+/// Map with each CPU's counters at its last switch.
 const BASE_MAP: &str = "counted";
-/// What each thread has: a word of switches, then the counters.
+/// Task storage of each thread: the number of switches, then the counters.
 const TASK_MAP: &str = "counts";
-/// `BPF_F_CURRENT_CPU`
+/// The kernel's `BPF_F_CURRENT_CPU`.
 const CURRENT_CPU: i64 = 0xffff_ffff;
-/// `BPF_LOCAL_STORAGE_GET_F_CREATE`
+/// The kernel's `BPF_LOCAL_STORAGE_GET_F_CREATE`.
 const CREATE: i32 = 1;
-/// `BPF_F_NO_PREALLOC`
+/// The kernel's `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
-/// Results from here on are errors.
+/// Results from this value on, as unsigned numbers, are negated error codes.
 const ERRORS: i32 = -4096;
 /// `-ENOMEM`
 const NO_MEMORY: i32 = -12;
-/// Tries to read a counter between two switches.
+/// Attempts to read a counter without a task switch in between.
 const TRIES: i32 = 4;
 
 /// Type and config of a perf event.
@@ -58,7 +58,7 @@ fn counter(args: &[Val]) -> Option<Counter> {
     }
 }
 
-/// Its maps.
+/// The maps of the counters.
 pub fn maps(count: usize, cpus: u32) -> Vec<MapSpec> {
     if count == 0 {
         return Vec::new();
@@ -85,14 +85,14 @@ pub fn maps(count: usize, cpus: u32) -> Vec<MapSpec> {
     maps
 }
 
-/// `r0` = what the CPU's counter says, or an error.
+/// `r0` = value of the CPU's counter, or an error.
 fn read_event(asm: &mut Asm, n: usize) {
     asm.ld_map(R1, counter_map(n));
     asm.imm(R2, CURRENT_CPU);
     asm.call(Helper::PerfEventRead);
 }
 
-/// `r0` = the CPU's counters at its last switch, or 0. Loses the stack's top word.
+/// `r0` = the CPU's counters at its last switch, or 0. Clobbers the stack's top word.
 fn base(asm: &mut Asm) {
     asm.store(Size::DW, R10, -8, 0);
     asm.ld_map(R1, BASE_MAP);
@@ -101,7 +101,7 @@ fn base(asm: &mut Asm) {
     asm.call(Helper::MapLookupElem);
 }
 
-/// `r0` = the current thread's memory, or 0.
+/// `r0` = the current thread's task storage, or 0.
 fn task(asm: &mut Asm) {
     asm.call(Helper::GetCurrentTaskBtf);
     asm.ld_map(R1, TASK_MAP);
@@ -111,12 +111,12 @@ fn task(asm: &mut Asm) {
     asm.call(Helper::TaskStorageGet);
 }
 
-/// Offset of a counter in a CPU's counters; a thread's are a word behind that.
+/// Offset of a counter in a CPU's counters; a thread's counters start one word later.
 fn at(n: usize) -> i16 {
     8 * n as i16
 }
 
-/// The program at switches.
+/// The program that runs at task switches.
 pub fn switch(name: &str, count: usize) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["ctx"]);
     let out = asm.label();
@@ -149,8 +149,8 @@ pub fn switch(name: &str, count: usize) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// A subprogram: the current thread's count, or an error. Where the thread was switched out
-/// between two reads they do not belong together, and it reads again.
+/// A subprogram that returns the current thread's count, or an error. It reads again if the thread
+/// was switched out between two reads, which then do not belong together.
 fn read(name: &str, n: usize) -> Result<Function, String> {
     let mut asm = Asm::new(name, &[]);
     let (out, none) = (asm.label(), asm.label());
@@ -159,7 +159,7 @@ fn read(name: &str, n: usize) -> Result<Function, String> {
     asm.mov(R7, R0);
     for _ in 0..TRIES {
         let again = asm.label();
-        // r9: switches; r6: events.
+        // r9: number of switches; r6: number of events.
         asm.load(Size::DW, R9, R7, 0);
         read_event(&mut asm, n);
         asm.jump_if(Cond::Gt, R0, ERRORS, out);

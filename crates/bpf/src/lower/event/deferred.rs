@@ -1,15 +1,15 @@
-//! Strings of user memory that only the controller can read.
+//! Deferred reads: strings of user memory that only the controller can read.
 //!
-//! Where a page is not in memory at all, the kernel has to read it from its file or make it,
-//! for which a handler cannot wait. The controller can: it is an ordinary process that reads
-//! another one's memory. So a string that a handler only prints is left to it. `user_defer`
-//! sends at once what to read, and of whom, as a record of its own, and puts a mark in the
-//! string's place that the controller replaces when it prints. The mark is a word that is drawn
-//! for each session and that nobody outside knows, the read's number in hex, and a semicolon;
-//! so no text of a process can be taken for one.
+//! If a page is not in memory, the kernel has to read it from its file or create it, for which a
+//! handler cannot wait. The controller can, because it is an ordinary process that reads another
+//! process's memory. A string that a handler only prints is therefore left to it. `user_defer`
+//! immediately sends a record with the process and the address, and puts a mark in place of the
+//! string, which the controller replaces when it prints. The mark is a secret word of the session,
+//! the read's number in hex, and a semicolon. No text of a process can be mistaken for one, because
+//! the word is random.
 //!
-//! What a handler compares, keeps, or measures is never left: [`modes`] finds the registers
-//! that go nowhere but into output. The read of any other fails, with the address.
+//! A string that a handler compares, stores or measures is never deferred: [`modes`] finds the
+//! registers that are used only in output. All other reads fail, with the address.
 
 use spile_ir::analysis::dataflow::{self, Direction, Lattice, RegisterFacts, Step};
 use spile_ir::fmt::{ConvKind, Piece};
@@ -28,25 +28,25 @@ use crate::target::Options;
 
 /// Name of the subprogram.
 pub(in crate::lower) const USER_DEFER: &str = "user_defer";
-/// Most bytes of a mark: word, number, semicolon.
+/// The largest size of a mark: word, number, semicolon.
 const MARK: u32 = 33;
-/// Digits of the number.
+/// Hexadecimal digits of the read's number.
 const DIGITS: i16 = 16;
-/// Fields of a record that leaves a read, all numbers.
+/// Fields of the record of a deferred read, all numbers.
 const FIELDS: usize = 8;
-/// Bytes of such a record: header, shape, fields.
+/// Size of such a record: header, shape, fields.
 const RECORD: i16 = 16 + 8 * FIELDS as i16;
-/// Where the processor stands in a read's number.
+/// Position of the processor's number within the read's number.
 const CPU_SHIFT: i32 = 40;
 
-/// What is known of a register's uses.
+/// The uses of a register: an element of the analysis's lattice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// None so far.
+    /// No use so far.
     Unused,
-    /// Printed; it is escaped before, or it is not.
+    /// Printed, with or without escapes.
     Printed(Quote),
-    /// Something else.
+    /// Any other use.
     Used,
 }
 
@@ -61,8 +61,8 @@ impl Lattice for Mode {
     }
 }
 
-/// For each register how its text is to be written, where the controller may read it: it goes
-/// nowhere but into output, on all ways the same.
+/// For each register that is used only in output, and there always in the same way, how the
+/// controller writes its text.
 pub(crate) fn modes(program: &Program, body: &Body) -> Vec<Option<Quote>> {
     let start = vec![Mode::Unused; body.regs.len()];
     // What an instruction reads is known from what becomes of its result.
@@ -97,7 +97,7 @@ fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<Mode>) {
             used(*b, of(modes, dst), modes);
         }
         Inst::Print { stream, args, .. } => {
-            // A command for the shell is not guessed at.
+            // Text of a shell command is never deferred.
             let how = match stream {
                 Stream::System => Mode::Used,
                 _ => Mode::Printed(Quote::No),
@@ -131,8 +131,8 @@ fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<Mode>) {
     }
 }
 
-/// The constant that a register's text has where its read fails, if that is all that its `catch`
-/// does: what `user_string2` gives.
+/// The constant that replaces a register's text if its read fails, provided that the `catch` does
+/// nothing else, as that of `user_string2`.
 fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
     let block = body.blocks.get(here.index())?;
     let catch = body.blocks.get(block.catch?.index())?;
@@ -151,7 +151,7 @@ fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
     if *result != dst && !block.insts.iter().any(|(i, _)| *i == copied) {
         return None;
     }
-    // Set once, to a constant.
+    // Assigned once, a constant.
     let all = || body.insts();
     match src {
         Val::Str(text) => Some(*text),
@@ -172,9 +172,9 @@ fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
     }
 }
 
-/// Makes sure of `user_defer(address, room, quote)`, where this kernel has what it needs: it
-/// leaves the read to the controller and appends a mark to the text being built. Not 0 where
-/// that cannot be done.
+/// Defines `user_defer(address, room, quote)` if the kernel supports it. The subprogram defers the
+/// read and appends a mark to the text being built. It returns nonzero if the read cannot be
+/// deferred.
 pub(in crate::lower) fn use_user_defer(
     pool: &mut crate::lower::Pool,
     plan: &Plan,
@@ -206,13 +206,13 @@ pub(in crate::lower) fn use_user_defer(
 }
 
 impl Gen<'_> {
-    /// How the controller is to write the text of a register that it may read later.
+    /// How the controller writes the text of a register whose read may be deferred.
     pub(in crate::lower) fn deferrable(&self, dst: IrReg) -> Option<Quote> {
         self.deferred.get(dst.index()).copied().flatten()
     }
 
-    /// Leaves a string to the controller, where `r0` says that it may be there, with the mark in
-    /// the slot; the address is in `err_aux`. Goes to `read` then, otherwise to `fail`.
+    /// Defers a string if `r0` says that the memory may exist, and puts the mark into the slot. The
+    /// address is in `err_aux`. Goes to `read` if that succeeded, otherwise to `fail`.
     pub(in crate::lower) fn defer(
         &mut self,
         (off, width): (u32, u32),
@@ -240,13 +240,13 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Whether the strings in this text may be left to the controller: 1 or 0.
+    /// 1 if strings in this text may be deferred, otherwise 0.
     pub(in crate::lower) fn may_defer(&self, dst: IrReg) -> i32 {
         i32::from(self.deferrable(dst) == Some(Quote::No))
     }
 }
 
-/// `user_defer(address, room, quote)`: r7 and r8 are the first two.
+/// `user_defer(address, room, quote)`: r7 and r8 are the first two arguments.
 fn user_defer(mut p: Put<'_>, shape: u32, [tid, start, exec]: [i16; 3]) -> Res<Function> {
     let failed = p.asm.label();
     let at = (p.plan.scratch.text + 4 * p.plan.max_string + 64) as i32;
@@ -262,7 +262,7 @@ fn user_defer(mut p: Put<'_>, shape: u32, [tid, start, exec]: [i16; 3]) -> Res<F
     asm.store(Size::W, R9, 0, 0);
     asm.store(Size::W, R9, 4, i32::from(RECORD));
     asm.store(Size::DW, R9, 8, shape as i32);
-    // Without the session's word nobody would know the mark.
+    // Without the session's word the controller would not recognise the mark.
     asm.ld_data(R7, Section::Bss, shared::MARK);
     asm.load(Size::DW, R1, R7, 0);
     asm.jump_if(Cond::Eq, R1, 0, failed);
@@ -303,14 +303,14 @@ fn user_defer(mut p: Put<'_>, shape: u32, [tid, start, exec]: [i16; 3]) -> Res<F
     p.finish()
 }
 
-/// Writes a number's hex digits, a semicolon and a NUL at `base + at`, with no jump: the
-/// verifier follows each way through one. Loses r1 and r2.
+/// Writes a number's hex digits, a semicolon and a NUL to `base + at`. The code has no jumps,
+/// because the verifier follows every path. Clobbers r1 and r2.
 fn hex(asm: &mut Asm, number: Reg, base: Reg, at: i16) {
     for i in 0..DIGITS {
         asm.mov(R1, number);
         asm.alu(AluOp::Rsh, R1, i32::from(4 * (DIGITS - 1 - i)));
         asm.alu(AluOp::And, R1, 15);
-        // From 10 on the 6 carries into the next digit, and letters stand 39 behind digits.
+        // Adding 6 carries into the next digit from 10 on; `a` is 39 above `'0' + 10`.
         asm.mov(R2, R1);
         asm.add(R2, 6);
         asm.alu(AluOp::Rsh, R2, 4);

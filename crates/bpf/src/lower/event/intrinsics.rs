@@ -1,4 +1,4 @@
-//! The table of intrinsics: the event, the current task, time, memory, strings.
+//! Dispatch of intrinsics: the event, the current task, time, memory, strings.
 
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Event, Reg as IrReg, Space, Ty, Val};
@@ -9,12 +9,12 @@ use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{ErrorKind, Quote, shared};
 use crate::lower::{CTX, Gen, Res, TMP};
 
-/// Most arguments of a raw tracepoint.
+/// The largest number of arguments of a raw tracepoint.
 const CTX_ARGS: i64 = 12;
-/// Where the third argument of `sched_switch` is, the task that the processor goes on with.
+/// Offset of the third argument of `sched_switch`: the next task of the processor.
 const NEXT: i16 = 16;
 
-/// There is no code for an operation in kernel handlers.
+/// The error for an operation that kernel handlers do not have.
 fn unknown(f: I) -> Res {
     Err(format!("{} in a kernel handler", f.info().name))
 }
@@ -80,7 +80,7 @@ impl Gen<'_> {
             I::CtxPlace => self.place_on_stack(),
             I::Interrupted => return self.interrupted(dst),
             I::SysArg => self.sys_arg(args[0], 0)?,
-            // At a return, SystemTap's first argument is the result: scripts print it as such.
+            // At a return, SystemTap's first argument is the result, and scripts print it as such.
             I::RegArg if matches!(self.event(), Event::SysExit(_)) && args[0] == Val::Imm(1) => {
                 self.sys_ret()?;
             }
@@ -105,7 +105,8 @@ impl Gen<'_> {
                 self.asm.load(Size::DW, R1, R1, 0);
                 self.asm.add(R0, R1);
             }
-            // BPF has no instruction that reads the counter: a clock of one cycle a nanosecond.
+            // BPF has no instruction to read the cycle counter; the clock counts one cycle per
+            // nanosecond.
             I::MonoNs | I::CpuClock | I::Cycles => self.asm.call(Helper::KtimeGetNs),
             I::Jiffies => self.asm.call(Helper::Jiffies64),
             I::Cpu => self.asm.call(Helper::GetSmpProcessorId),
@@ -132,7 +133,7 @@ impl Gen<'_> {
         self.set_long(dst, R0)
     }
 
-    /// An operation of which only the effect is wanted, or its error.
+    /// Emits an operation whose result is unused, for its effect or its error.
     fn without_result(&mut self, f: I, args: &[Val]) -> Res {
         match f {
             I::Exit => self.exit_session(),
@@ -152,7 +153,7 @@ impl Gen<'_> {
         }
     }
 
-    /// `r0` = a number of the task that `sched_switch` goes on with.
+    /// `r0` = a number of the next task at `sched_switch`.
     fn of_next(&mut self, offset: Option<u32>) -> Res {
         let offset = offset.and_then(|o| i32::try_from(o).ok());
         let offset = offset.ok_or("this kernel does not tell how its tasks look")?;
@@ -167,7 +168,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r0` = whether a process descends from the target.
+    /// `r0` = whether a process descends from the target process.
     fn in_tree(&mut self, pid: Val) -> Res {
         let at = self.plan.tree.ok_or("no processes are followed")?;
         self.long_into(pid, R0)?;
@@ -175,7 +176,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// What the program will say of the packet. Programs may say no more than these two.
+    /// Sets the verdict on the packet. The kernel allows programs only these two values.
     fn set_verdict(&mut self, n: Val) -> Res {
         let fail = self.fail_label(ErrorKind::Verdict);
         self.long_into(n, R0)?;
@@ -184,7 +185,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r0` = a word of the session.
+    /// `r0` = a word of the session's shared block.
     fn session_word(&mut self, off: u32) {
         self.shared(R1, off);
         self.asm.load(Size::DW, R0, R1, 0);
@@ -204,15 +205,15 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R1, R10, CTX);
         self.asm.load(Size::DW, R0, R1, 8 * n as i16);
         if matches!(self.event(), Event::Netfilter(_) | Event::Lsm(_)) {
-            // A pointer that the verifier knows, with which it does not let everything be done: in
-            // memory it becomes a number.
+            // The verifier restricts operations on the pointer; the way through memory turns it
+            // into a number.
             self.store(self.plan.scratch.tmp, R0);
             self.load(R0, self.plan.scratch.tmp);
         }
         Ok(())
     }
 
-    /// `r0` = the current task, a pointer that can be read through.
+    /// `r0` = the current task, as a pointer for loads.
     pub(in crate::lower) fn task(&mut self) {
         if self.task_kept {
             self.asm.load(Size::DW, R0, R10, crate::lower::TASK);
@@ -221,7 +222,7 @@ impl Gen<'_> {
         self.asm.call(Helper::GetCurrentTaskBtf);
     }
 
-    /// `r0` = a number about the current task, read through its pointer or with a helper.
+    /// `r0` = a number of the current task, loaded through its pointer or with a helper.
     fn task_number(&mut self, f: I) -> Res {
         let o = &self.options.offsets;
         // Pointers to follow, then the number; all but the last are 8 bytes.
@@ -287,7 +288,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// The name's 16 bytes, with whatever an older, longer name left behind its end removed.
+    /// `dst` = the task's name. Clears remains of an older, longer name behind the end of the 16
+    /// bytes.
     fn execname(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
@@ -332,13 +334,13 @@ impl Gen<'_> {
         self.asm.store(Size::DW, R6, 8, R2);
     }
 
-    /// Where the name is in the task.
+    /// Offset of the name in the task's structure.
     fn comm(&self) -> Option<i16> {
         let comm = self.options.offsets.task_comm;
         comm.and_then(|o| i16::try_from(o).ok())
     }
 
-    /// `r1` and `r2` = the task's name.
+    /// `r1` and `r2` = the two words of the task's name.
     fn name_words(&mut self, comm: i16) {
         self.task();
         self.asm.load(Size::DW, R1, R0, comm);
@@ -357,10 +359,10 @@ impl Gen<'_> {
         self.asm.bind(end);
     }
 
-    /// The same in 8 bytes.
+    /// Stores the task's name in a slot of 8 bytes.
     fn short_execname(&mut self, off: u32, width: u32, comm: Option<i16>) {
         let Some(comm) = comm else {
-            // Two scratch words side by side.
+            // Uses two adjacent scratch words.
             self.asm.mov(R1, R10);
             self.asm.add(R1, i32::from(TMP[1]));
             self.asm.mov(R2, 16);
@@ -387,8 +389,8 @@ impl Gen<'_> {
         self.cut(off, width);
     }
 
-    /// `r3` = top bit of each zero byte of a word (right for the lowest one at least), with
-    /// r4 all 0x01 and r5 all 0x80. Loses r0.
+    /// `r3` = top bit of each zero byte of a word, with r4 all 0x01 and r5 all 0x80. Only the
+    /// lowest mark is reliable. Clobbers r0.
     fn zero_bytes(&mut self, word: crate::isa::insn::Reg) {
         self.asm.mov(R3, word);
         self.asm.alu(AluOp::Sub, R3, R4);
@@ -426,7 +428,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Where a string goes that nothing reads: as wide as any.
+    /// Offset and width of a buffer for a string that is not used, of the largest width.
     fn unused_room(&self) -> (u32, u32) {
         let width = self.plan.max_string;
         (self.plan.scratch.text + 2 * width, width)
@@ -483,7 +485,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r2` = the bytes that are read for `n` of text: helpers count the NUL.
+    /// `r2` = number of bytes to read for `n` bytes of text: helpers count the NUL.
     pub(in crate::lower) fn room_into(&mut self, n: Val, width: u32) -> Res {
         let Val::Imm(n) = n else {
             let (some, fits) = (self.asm.label(), self.asm.label());
@@ -538,7 +540,7 @@ impl Gen<'_> {
         self.extended(dst, (size, signed))
     }
 
-    /// `dst` = the number of so many bytes in r0, which has zeros above.
+    /// `dst` = sign or zero extension of the `size`-byte number in r0, whose upper bits are zero.
     pub(in crate::lower) fn extended(&mut self, dst: IrReg, (size, signed): (u8, bool)) -> Res {
         if signed && size < 8 {
             let shift = 64 - 8 * i32::from(size);

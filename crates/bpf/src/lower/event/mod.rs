@@ -1,8 +1,8 @@
-//! What a handler asks of its event, the current task and the machine.
+//! The event's context, the current task and the machine.
 //!
 //! | file | what it lowers |
 //! |---|---|
-//! | `intrinsics` | the table of intrinsics; time |
+//! | `intrinsics` | the dispatch of intrinsics; time |
 //! | `code` | registers, arguments and results at probed code |
 //! | `context`, `task_fields` | the interrupted code, the current task |
 //! | `counters` | perf events counted for each thread |

@@ -1,6 +1,7 @@
-//! Fields of the current task, `@cast(task_current(), "task_struct")->x`: read through the pointer that the
-//! verifier knows, where it knows the field as a number. A load takes a nanosecond and cannot fail; reading
-//! an address by the kernel's function takes ten times that, and a way out for the verifier to follow.
+//! Fields of the current task, `@cast(task_current(), "task_struct")->x`. A field that the verifier
+//! knows as a number is loaded through the task's typed pointer. Such a load takes 1 ns and cannot
+//! fail. A read with the kernel's helper takes ten times as long, and gives the verifier a failure
+//! path to follow.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +12,18 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::Size;
 use crate::lower::{Gen, Res};
 
-/// Which of a body's loads are such fields.
+/// The loads of a body that read fields of the current task.
 #[derive(Debug, Default)]
 pub(in crate::lower) struct Fields {
-    /// By register that has the field's address: its offset.
+    /// Registers that hold a field's address, with the field's offset.
     offsets: BTreeMap<IrReg, i16>,
-    /// Registers that nothing else wants: what makes them is left out.
+    /// Registers without any other use; the instructions that define them are omitted.
     idle: Vec<bool>,
 }
 
 impl Fields {
-    /// Looks through a body. `several` says which registers are written in several places, `known` which
-    /// fields are known by offset and size.
+    /// Analyses a body. `several` tells for each register whether it has several definitions;
+    /// `known` lists the readable fields by offset and size.
     fn of(body: &Body, several: &[bool], known: &[(u32, u32)]) -> Fields {
         let mut fields = Fields {
             offsets: BTreeMap::new(),
@@ -64,7 +65,8 @@ impl Fields {
         fields
     }
 
-    /// The addresses that only loads of known fields want, and the tasks that only these want.
+    /// The addresses that only loads of known fields use, and the task pointers that only these
+    /// addresses use.
     fn unwanted(&self, body: &Body, tasks: &[bool], known: &[(u32, u32)]) -> Vec<bool> {
         let mut wanted = vec![false; body.regs.len()];
         let mut want = |v: Val| {
@@ -94,7 +96,7 @@ impl Fields {
         body.blocks
             .iter()
             .for_each(|b| b.term.for_each_use(&mut want));
-        // An address that something else wants as well is made, of its task.
+        // An address with another use is computed, which needs its task pointer.
         for inst in insts() {
             if let Inst::Bin { dst, a, .. } = inst
                 && self.offsets.contains_key(dst)
@@ -120,7 +122,7 @@ impl Gen<'_> {
         })
     }
 
-    /// The offset of the field that an instruction reads, if it is one of the current task's.
+    /// The offset of the field that an instruction reads, if it reads one of the current task's.
     pub(in crate::lower) fn task_field(&self, inst: &Inst) -> Option<i16> {
         match inst {
             Inst::Load {
@@ -132,7 +134,7 @@ impl Gen<'_> {
         }
     }
 
-    /// Whether nothing wants what an instruction makes, as fields are read without it.
+    /// Whether an instruction is folded into loads of fields, so that its result is unused.
     pub(in crate::lower) fn idle(&self, inst: &Inst) -> bool {
         matches!(inst, Inst::Bin { .. } | Inst::Intr { .. })
             && inst
@@ -140,7 +142,7 @@ impl Gen<'_> {
                 .is_some_and(|dst| self.fields().idle.get(dst.index()) == Some(&true))
     }
 
-    /// `dst` = that field.
+    /// `dst` = the field at that offset.
     pub(in crate::lower) fn task_field_load(
         &mut self,
         dst: IrReg,

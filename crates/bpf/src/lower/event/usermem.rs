@@ -1,17 +1,16 @@
-//! User memory that is not resident: read from the page cache.
+//! User memory that is not mapped: read from the page cache.
 //!
-//! The kernel lets a tracing program read only those pages of a process that its page table
-//! has: a string constant of a program that just started, or a file that was just mapped, is a
-//! fault. Most such pages are in memory all the same, in the kernel's cache of the file. So
-//! where a read faults, `user_text` asks for the mapping (`bpf_find_vma`, with the callback
-//! `user_vma`), and `user_page` finds the page in the file's cache (an xarray) and reads it
-//! through the kernel's own mapping of all memory. It looks again afterwards whether the page
-//! is still the file's.
+//! The kernel lets a tracing program read only pages that are in the process's page table. A string
+//! constant of a new program, or a file that was just mapped, causes a fault. Most such pages are
+//! nevertheless in memory, in the page cache of the file. If a read faults, `user_text` therefore
+//! looks for the mapping (`bpf_find_vma`, with the callback `user_vma`). `user_page` then finds the
+//! page in the file's page cache (an xarray), and reads it through the kernel's direct map.
+//! Afterwards it checks that the page still belongs to the file.
 //!
-//! Only pages of which the process can have no copy of its own are read that way: nothing was
-//! ever written to the mapping (`anon_vma` is null), or it is a shared one. Where the kernel's
-//! mapping of memory begins, the loader finds out (words of the shared block, 0 where it could
-//! not); without it, and for all other pages, the read fails as before.
+//! Only pages without a possible private copy are read this way: nothing was ever written to the
+//! mapping (`anon_vma` is null), or the mapping is shared. The loader determines the start of the
+//! direct map, in words of the shared block that are 0 if it could not. Without it, and for all
+//! other pages, the read fails.
 
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
@@ -23,68 +22,68 @@ use crate::lower::{Gen, Res};
 use crate::plan::Plan;
 use crate::target::{Options, PageOffsets};
 
-/// What `user_text` returns.
+/// Results of `user_text`.
 mod status {
-    /// The bytes are there.
+    /// The bytes were read.
     pub const READ: i32 = 0;
-    /// There may be such memory, but it is not resident.
+    /// The address may be valid, but the memory is not resident.
     pub const ABSENT: i32 = 1;
-    /// There is no such memory.
+    /// The address is invalid.
     pub const BAD: i32 = 2;
 }
 
-/// What `user_text` returns for memory that there may be, but that is not resident.
+/// Result of `user_text` for an address that may be valid, in memory that is not resident.
 pub(in crate::lower) const ABSENT: i32 = status::ABSENT;
 
-/// Slots of `user_text`'s stack, which the callback is given.
+/// Stack slots of `user_text` that its callback reads.
 mod slot {
-    /// Address.
+    /// The address.
     pub const ADDR: i16 = 0;
-    /// How many bytes, all in one page.
+    /// Number of bytes, all in one page.
     pub const LEN: i16 = 8;
-    /// How many there are already.
+    /// Number of bytes that were read before.
     pub const DONE: i16 = 16;
     /// The CPU's block.
     pub const BLOCK: i16 = 24;
-    /// Bytes of them all.
+    /// Size of the slots in bytes.
     pub const SIZE: i16 = 32;
 }
 
-/// What the callback finds, in words of the CPU's block: on the stack each value would be
-/// another path for the verifier.
+/// Results of the callback, in words of the CPU's block. On the stack each value would be another
+/// path for the verifier.
 mod found {
-    /// What to return.
+    /// The [`status`].
     pub const STATUS: u32 = 0;
-    /// Address of the head of the file's cache.
+    /// Address of the head of the file's xarray.
     pub const HEAD: u32 = 8;
-    /// The page's number in it.
+    /// The page's index in the file.
     pub const INDEX: u32 = 16;
 }
 
-/// Names of the subprograms; the first needs the words.
+/// Names of the subprograms; the first one needs the words.
 pub(crate) const USER_TEXT: &str = "user_text";
 const USER_PAGE: &str = "user_page";
 const PAGE: i32 = layout::PAGE as i32;
-/// Bits of `vm_flags`: it can be read; it is not made of a file's cache in pages (`VM_PFNMAP`,
-/// `VM_IO`, `VM_HUGETLB`).
+/// Bits of `vm_flags`: the mapping is readable; its pages do not come from a page cache
+/// (`VM_PFNMAP`, `VM_IO`, `VM_HUGETLB`).
 const VM_READ: i32 = 1;
 const VM_SPECIAL: i32 = 0x40_4400;
-/// Levels of an xarray that are gone down: 64 entries each.
+/// The largest number of xarray levels to descend, of 64 entries each.
 const LEVELS: u32 = 5;
-/// Internal entries of an xarray below this are not nodes; those below `SIBLINGS` name another
-/// slot.
+/// Internal entries of an xarray below `NODES` are not nodes; those below `SIBLINGS` refer to
+/// another slot.
 const NODES: i32 = 4096;
 const SIBLINGS: i32 = 256;
-/// Most pages of one folio.
+/// The largest number of pages in a folio.
 const MOST_PAGES: i32 = 1 << 20;
 
-/// Offset in a CPU's block of what was read.
+/// Offset in a CPU's block of the bytes that were read.
 pub(in crate::lower) fn staging(plan: &Plan) -> u32 {
     plan.scratch.text + 2 * plan.max_string
 }
 
-/// Makes sure of `user_text(room, address, raw)`: reads up to `room` bytes, unless `raw` only
-/// to a NUL, into the [`staging`] room, and ends them with a NUL.
+/// Defines `user_text(room, address, raw)`, which reads up to `room` bytes into the [`staging`]
+/// area and terminates them with a NUL. Unless `raw` is set, it stops at a NUL.
 pub(in crate::lower) fn use_user_text(
     pool: &mut crate::lower::Pool,
     plan: &Plan,
@@ -102,8 +101,8 @@ pub(in crate::lower) fn use_user_text(
 }
 
 impl Gen<'_> {
-    /// Reads what a helper could not: up to `room` (in r1) bytes at the address in r2. `r0` is
-    /// not 0 where that fails too. Loses r1-r5.
+    /// Reads memory that a helper could not: up to `room` (in r1) bytes at the address in r2. `r0`
+    /// is nonzero if that fails too. Clobbers r1 to r5.
     pub(in crate::lower) fn read_absent(&mut self, raw: bool) -> Res {
         use_user_text(self.pool, self.plan, self.options)?;
         self.asm.mov(R3, i32::from(raw));
@@ -112,7 +111,7 @@ impl Gen<'_> {
     }
 }
 
-/// `to` = this CPU's block; `out` where there is none. Loses r0.
+/// `to` = this CPU's block; goes to `out` if there is none. Clobbers r0.
 fn block(asm: &mut Asm, plan: &Plan, cpus: u32, to: Reg, out: Label) {
     asm.call(Helper::GetSmpProcessorId);
     asm.jump_if(Cond::Ge, R0, cpus as i32, out);
@@ -121,7 +120,8 @@ fn block(asm: &mut Asm, plan: &Plan, cpus: u32, to: Reg, out: Label) {
     asm.add(to, R0);
 }
 
-/// `r1` = where the next bytes go, `r2` = how many, from the slots below `slots`, both bounded.
+/// `r1` = destination of the next bytes, `r2` = their number, both bounded, from the slots below
+/// `slots`.
 fn destination(asm: &mut Asm, plan: &Plan, block: Reg, slots: (Reg, i16), out: Label) {
     let most = plan.max_string as i32;
     let (base, at) = slots;
@@ -134,7 +134,7 @@ fn destination(asm: &mut Asm, plan: &Plan, block: Reg, slots: (Reg, i16), out: L
     asm.add(R1, staging(plan) as i32);
 }
 
-/// `user_text(room, address, raw)`
+/// `user_text(room, address, raw)`: returns a [`status`].
 fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
     let most = plan.max_string as i32;
     let mut asm = Asm::new(USER_TEXT, &["room", "address", "raw"]);
@@ -154,7 +154,7 @@ fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
         asm.mov(R2, R6);
         asm.alu(AluOp::Sub, R2, R1);
         asm.jump_if(Cond::Sle, R2, 0, done);
-        // To the end of the page.
+        // Limits the bytes to the end of the page.
         asm.load(Size::DW, R3, R10, here + slot::ADDR);
         asm.alu(AluOp::And, R3, PAGE - 1);
         asm.mov(R1, PAGE);
@@ -195,9 +195,9 @@ fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
             asm.jump(failed);
         }
         asm.bind(next);
-        // The NUL is in these bytes, or more are read.
+        // Continues behind the page only if these bytes contain no NUL.
         let all = asm.label();
-        // A copy of its own: what the verifier learns of it does not tell ways apart.
+        // A copy, so that facts about it do not multiply the verifier's paths.
         asm.mov(R1, R7);
         asm.alu(AluOp::And, R1, -1);
         asm.jump_if(Cond::Ne, R1, 0, all);
@@ -244,7 +244,7 @@ fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Code that follows pointers of the kernel: r6 are the slots, r8 the page's number in its file.
+/// Code that follows kernel pointers: r6 is the slots' address, r8 the page's index in its file.
 struct Walk<'a> {
     asm: Asm,
     pages: &'a PageOffsets,
@@ -252,7 +252,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// `to` = word at `base + off` in kernel memory. Loses r0-r5.
+    /// `to` = word at `base + off` in kernel memory. Clobbers r0 to r5.
     fn word(&mut self, to: Reg, base: Reg, off: u32) {
         let asm = &mut self.asm;
         asm.mov(R3, base);
@@ -265,7 +265,7 @@ impl Walk<'_> {
         asm.load(Size::DW, to, R10, -8);
     }
 
-    /// `r9` = the entry of slot r7 + 8 r1 of a node; its address is kept at -16.
+    /// `r9` = the entry in slot r1 of node r7; its address is saved at -16.
     fn entry(&mut self) {
         self.asm.alu(AluOp::Lsh, R1, 3);
         self.asm.add(R1, R7);
@@ -275,7 +275,7 @@ impl Walk<'_> {
         self.word(R9, R9, 0);
     }
 
-    /// From the head of the cache in r9 to the page's folio in r9.
+    /// Descends from the xarray's head in r9 to the page's folio in r9.
     fn descend(&mut self, folio: Label) {
         for level in 0..LEVELS {
             let (node, single) = (self.asm.label(), self.asm.label());
@@ -283,7 +283,7 @@ impl Walk<'_> {
             asm.mov(R1, R9);
             asm.alu(AluOp::And, R1, 3);
             asm.jump_if(Cond::Eq, R1, 2, node);
-            // The head itself is the entry of a file of one page.
+            // For a file of one page the head itself is the entry.
             if level == 0 {
                 asm.jump_if(Cond::Ne, R8, 0, self.out);
             }
@@ -302,7 +302,7 @@ impl Walk<'_> {
             }
             asm.alu(AluOp::And, R1, 63);
             self.entry();
-            // Another slot has the entry of all of a large folio's.
+            // A large folio has its entry in another slot.
             let asm = &mut self.asm;
             asm.mov(R1, R9);
             asm.alu(AluOp::And, R1, 3);
@@ -312,7 +312,7 @@ impl Walk<'_> {
             asm.alu(AluOp::Rsh, R1, 2);
             self.entry();
             self.asm.bind(single);
-            // Read anew, so that what the verifier learnt of it does not multiply its paths.
+            // Loads it again, so that facts about it do not multiply the verifier's paths.
             self.asm.load(Size::DW, R9, R10, -16);
             self.word(R9, R9, 0);
         }
@@ -325,7 +325,7 @@ impl Walk<'_> {
     fn address(&mut self) {
         let out = self.out;
         let asm = &mut self.asm;
-        // Neither nothing nor a mark of what was there.
+        // The entry is neither empty nor a shadow entry.
         asm.mov(R1, R9);
         asm.alu(AluOp::And, R1, 3);
         asm.jump_if(Cond::Ne, R1, 0, out);
@@ -354,7 +354,8 @@ impl Walk<'_> {
     }
 }
 
-/// `user_vma(task, vma, slots)`: where the slots' page is in the cache of the mapping's file.
+/// `user_vma(task, vma, slots)`: finds the head and the page's index in the mapped file's page
+/// cache.
 fn user_vma(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
     let mut asm = Asm::new("user_vma", &["task", "vma", "slots"]);
     let (out, readable) = (asm.label(), asm.label());
@@ -372,10 +373,10 @@ fn user_vma(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
     w.asm.bind(readable);
     w.asm.alu(AluOp::And, R1, VM_SPECIAL);
     w.asm.jump_if(Cond::Ne, R1, 0, out);
-    // Pages of its own, which the cache does not have.
+    // A private mapping with pages of its own, which the page cache does not have.
     w.word(R1, R7, pages.vma_anon);
     w.asm.jump_if(Cond::Ne, R1, 0, out);
-    // The page's number in the file.
+    // The page's index in the file.
     w.word(R1, R7, pages.vma_start);
     w.asm.load(Size::DW, R8, R6, slot::ADDR);
     w.asm.alu(AluOp::Sub, R8, R1);
@@ -398,14 +399,15 @@ fn user_vma(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// `user_page(head, index, address, bytes, done)`: reads bytes of a page of a file's cache to
-/// behind those that are done; not 0 where it could not. Verified once, since its parameters
-/// are numbers. What it reads is freed by RCU, under which tracing programs run.
+/// `user_page(head, index, address, bytes, done)`: reads bytes of a page in the page cache, and
+/// stores them behind the first `done` bytes. Returns nonzero if it could not. A global subprogram,
+/// because its parameters are numbers. The structures that it reads are freed by RCU, which tracing
+/// programs run under.
 fn user_page(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, String> {
     let names = ["head", "index", "address", "bytes", "done"];
     let mut asm = Asm::new(USER_PAGE, &names);
     let (out, folio) = (asm.label(), asm.label());
-    // The callback's slots, below what the walk keeps.
+    // The callback's slots, below the words that the walk saves.
     let here = -24 - slot::SIZE;
     let given = [(slot::ADDR, R3), (slot::LEN, R4), (slot::DONE, R5)];
     for (slot, reg) in given {
@@ -426,7 +428,7 @@ fn user_page(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, St
     w.asm.mov(R3, R9);
     w.asm.call(Helper::ProbeReadKernel);
     w.asm.jump_if(Cond::Ne, R0, 0, out);
-    // Still the file's page?
+    // Checks that the page still belongs to the file.
     w.asm.load(Size::DW, R9, R10, -16);
     w.word(R1, R9, 0);
     w.asm.load(Size::DW, R2, R10, -24);

@@ -1,5 +1,5 @@
-//! Arguments of system calls that are structures or buffers in user space, as text: subprograms
-//! of [`super::argstr`].
+//! System-call arguments that are structures or buffers in user space, as text: subprograms of
+//! [`super::argstr`].
 
 use super::argstr::{Put, kind};
 use crate::isa::asm::{Asm, Function, Label};
@@ -11,29 +11,29 @@ use crate::lower::event::usermem::{USER_TEXT, staging};
 use crate::lower::text::append::flag;
 use crate::lower::text::quote;
 
-/// Bits of a time's descriptor: fields of 32 bits.
+/// Bits of a time's descriptor. This one: 32-bit fields.
 pub(in crate::lower) const NARROW: u8 = 1;
-/// Microseconds behind the point.
+/// Microseconds rather than nanoseconds.
 pub(in crate::lower) const MICRO: u8 = 2;
-/// Interval and value.
+/// Two times, interval and value.
 pub(in crate::lower) const TIMER: u8 = 4;
 
-/// Bytes of a buffer's text with its quotes: `syscall_string_trunc` of SystemTap.
+/// Length of a buffer's text with its quotes: `syscall_string_trunc` of SystemTap.
 const SHOWN: i32 = 50;
-/// Most bytes of a buffer that are read: what does not fit counts as cut.
+/// The largest number of bytes to read of a buffer; more bytes count as truncated.
 const READ: i32 = SHOWN;
 const AF_UNIX: i32 = 1;
 const AF_INET: i32 = 2;
 const AF_INET6: i32 = 10;
-/// Bytes of `struct sockaddr_in` and `sockaddr_in6`.
+/// Sizes of `struct sockaddr_in` and `sockaddr_in6`.
 const SOCKADDR_IN: i32 = 16;
 const SOCKADDR_IN6: i32 = 28;
-/// Bytes of `sun_path`.
+/// Size of `sun_path`.
 const UNIX_PATH: i32 = 108;
 
 type Make<'m, 'a> = &'m dyn Fn(&str, &[&'static str]) -> Put<'a>;
 
-/// Makes sure of the subprograms.
+/// Defines the subprograms.
 pub(in crate::lower) fn parts(pool: &mut Pool, put: Make<'_, '_>) -> Result<(), String> {
     pool.sub("put_time", |_| {
         put_time(put("put_time", &["descriptor", "address"]))
@@ -53,7 +53,7 @@ pub(in crate::lower) fn parts(pool: &mut Pool, put: Make<'_, '_>) -> Result<(), 
 }
 
 /// Reads `size` bytes (a constant or a bounded register) at the address in a register into the
-/// staging room.
+/// staging area.
 fn read(asm: &mut Asm, from: i32, size: Reg, address: Reg, bad: Label) {
     let there = asm.label();
     asm.mov(R1, R6);
@@ -70,7 +70,7 @@ fn read(asm: &mut Asm, from: i32, size: Reg, address: Reg, bad: Label) {
     asm.bind(there);
 }
 
-/// A number of the staging room.
+/// Loads a number from the staging area.
 fn staged(p: &mut Put<'_>, size: Size, at: i32, to: Reg) {
     let from = staging(p.plan) as i32;
     p.asm.mov(to, R6);
@@ -87,7 +87,7 @@ fn padded(p: &mut Put<'_>, base: i32, value: Reg, digits: i32) {
     p.asm.call_sub(format!("append_number_{base}"));
 }
 
-/// `put_time(descriptor, address)`: `[1.000000002]`, of timers interval and value.
+/// `put_time(descriptor, address)`: appends `[1.000000002]`, or interval and value of a timer.
 fn put_time(mut p: Put<'_>) -> Result<Function, String> {
     let from = staging(p.plan) as i32;
     let [some, wide, single, bad, moment, next, close] = std::array::from_fn(|_| p.asm.label());
@@ -112,7 +112,7 @@ fn put_time(mut p: Put<'_>) -> Result<Function, String> {
     p.asm.mov(R9, 0);
     p.asm.bind(moment);
     let [narrow, seconds, micro, both] = std::array::from_fn(|_| p.asm.label());
-    // Seconds to r8, the part of one to the stack.
+    // Seconds to r8, the fraction to the stack.
     p.asm.mov(R2, R6);
     p.asm.add(R2, from);
     p.asm.mov(R1, R7);
@@ -160,12 +160,12 @@ fn put_time(mut p: Put<'_>) -> Result<Function, String> {
     p.finish()
 }
 
-/// `put_buffer(address, length)`: the bytes in quotes, cut where the text gets too long; the
-/// address where they cannot be read.
+/// `put_buffer(address, length)`: appends the bytes in quotes, truncated to the limit, or the
+/// address if they cannot be read.
 fn put_buffer(mut p: Put<'_>, quote: &str) -> Result<Function, String> {
     let from = staging(p.plan) as i32;
     let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
-    // No digits are made meanwhile.
+    // Reuses the digit buffer, which has no digits now.
     let words = p.plan.scratch.digits as i32;
     let [short, bad, none] = std::array::from_fn(|_| p.asm.label());
     p.asm.jump_if(Cond::Eq, R7, 0, bad);
@@ -175,7 +175,7 @@ fn put_buffer(mut p: Put<'_>, quote: &str) -> Result<Function, String> {
     p.asm.jump_if(Cond::Eq, R8, 0, none);
     read(&mut p.asm, from, R8, R7, bad);
     p.asm.bind(none);
-    // As `quote` names them: count, limit, position, cut, quoted, next, kept.
+    // The scratch words of `quote`: count, limit, position, cut, quoted, next, kept.
     let words_of = [
         R8.into(),
         (SHOWN - 1).into(),
@@ -205,7 +205,7 @@ fn put_buffer(mut p: Put<'_>, quote: &str) -> Result<Function, String> {
     p.finish()
 }
 
-/// A register or a number.
+/// A register or an immediate.
 enum Word {
     Reg(Reg),
     Num(i32),
@@ -223,7 +223,7 @@ impl From<i32> for Word {
     }
 }
 
-/// Stores a word in the CPU's block, also far in it.
+/// Stores a word in the CPU's block, at any displacement.
 fn store(asm: &mut Asm, at: i32, value: Word) {
     asm.mov(R1, R6);
     asm.add(R1, at);
@@ -233,7 +233,7 @@ fn store(asm: &mut Asm, at: i32, value: Word) {
     }
 }
 
-/// `r1` = a 16-bit number of the staging room in the network's order.
+/// `r1` = a 16-bit number of the staging area, converted from network byte order.
 fn swapped(p: &mut Put<'_>, at: i32) {
     staged(p, Size::B, at, R1);
     staged(p, Size::B, at + 1, R2);
@@ -241,7 +241,7 @@ fn swapped(p: &mut Put<'_>, at: i32) {
     p.asm.alu(AluOp::Or, R1, R2);
 }
 
-/// `put_inet6()`: eight groups of an address of the staging room.
+/// `put_inet6()`: appends the eight groups of an address in the staging area.
 fn put_inet6(mut p: Put<'_>) -> Result<Function, String> {
     for group in 0..8 {
         if group > 0 {
@@ -254,7 +254,8 @@ fn put_inet6(mut p: Put<'_>) -> Result<Function, String> {
     p.finish()
 }
 
-/// `put_sockaddr(address, length)`: `{AF_INET, 127.0.0.1, 80}`; `{...}` where it cannot be read.
+/// `put_sockaddr(address, length)`: appends `{AF_INET, 127.0.0.1, 80}`, or `{...}` if it cannot be
+/// read.
 fn put_sockaddr(mut p: Put<'_>) -> Result<Function, String> {
     let from = staging(p.plan) as i32;
     let [some, bad, inet, inet6, unix] = std::array::from_fn(|_| p.asm.label());
@@ -312,11 +313,11 @@ fn put_sockaddr(mut p: Put<'_>) -> Result<Function, String> {
     p.finish()
 }
 
-/// `put_unix(address, length)`: the path of a socket, of an abstract one its name.
+/// `put_unix(address, length)`: appends a socket's path, or the name of an abstract socket.
 fn put_unix(mut p: Put<'_>) -> Result<Function, String> {
     let from = staging(p.plan) as i32;
     let [bad, whole, path, text] = std::array::from_fn(|_| p.asm.label());
-    // At least one byte and what follows it.
+    // At least one byte and a following one.
     p.asm.jump_if(Cond::Lt, R8, 4, bad);
     p.asm.add(R8, -2);
     p.asm.jump_if(Cond::Le, R8, UNIX_PATH, whole);

@@ -1,11 +1,11 @@
-//! Arguments of system calls as text.
+//! System-call arguments as text.
 //!
-//! The table of system calls becomes rows in `.rodata`: for each number six descriptors, for
-//! each set of flags or values a list of names. The subprogram `put_arg` turns a descriptor
-//! and a value into text, with the help of one subprogram a piece. All of them are global, so
-//! the verifier checks each one once; checked anew for each argument, string and name, they
-//! took it past its million instructions. User strings are quoted, their unprintable bytes
-//! escaped. What does not fit is cut, and counted.
+//! The table of system calls becomes rows in `.rodata`: six descriptors for each number, and a list
+//! of names for each set of flags or values. The subprogram `put_arg` turns a descriptor and a
+//! value into text, with one subprogram for each kind of piece. All of these are global
+//! subprograms, which the verifier checks once. Checked again for each argument, string and name,
+//! they exceeded its limit of a million instructions. User strings are quoted, with unprintable
+//! bytes escaped. Text that does not fit is truncated and counted.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ use crate::lower::{Gen, Res};
 use crate::plan::Plan;
 use crate::target::{ArgDesc, FlagTable, SyscallDesc};
 
-/// Kinds of descriptors: the low byte.
+/// Kinds of descriptors, in the low byte.
 pub(in crate::lower) mod kind {
     pub const SIGNED: i32 = 1;
     pub const UNSIGNED: i32 = 2;
@@ -39,7 +39,7 @@ pub(in crate::lower) mod kind {
     pub const ENUM: i32 = 8;
     pub const ARGV: i32 = 9;
     pub const OPEN_MODE: i32 = 10;
-    /// The second word of a pair, which the first one has shown.
+    /// The second word of a pair, which is printed with the first.
     pub const SHOWN: i32 = 11;
     pub const PAIR: i32 = 12;
     /// As ENUM, unsigned.
@@ -47,13 +47,13 @@ pub(in crate::lower) mod kind {
     pub const TIME: i32 = 14;
     pub const BUFFER: i32 = 15;
     pub const SOCKADDR: i32 = 16;
-    /// As ARGV, of pointers of 32 bits.
+    /// As ARGV, with 32-bit pointers.
     pub const ARGV_4: i32 = 17;
 }
 
-/// Set in descriptors of all arguments but the first: a comma comes before.
+/// Set in the descriptors of all arguments except for the first: a comma precedes them.
 const FOLLOWS: u64 = 1 << 15;
-/// Flags of `open` that make it use its mode: O_CREAT, and the bit of its own of O_TMPFILE.
+/// Flags of `open` that make it use its mode: O_CREAT, and the bit that only O_TMPFILE has.
 const CREATES: i32 = 0x40_0040;
 
 /// Arguments of a system call.
@@ -64,7 +64,7 @@ const ROW: i32 = 8 * ARGS as i32;
 /// Bytes of a name's entry: mask, bits, name.
 const ENTRY: i32 = 16 + NAME as i32;
 const NAME: usize = 32;
-/// Most names of a list that are tried.
+/// The largest number of names in a list.
 const MAX_NAMES: usize = 64;
 /// `AT_FDCWD`.
 const AT_FDCWD: i32 = -100;
@@ -74,14 +74,14 @@ const SIGNALS: &str = "SIG_0 SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS
 SIGSEGV SIGUSR2 SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN \
 SIGTTOU SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO/SIGPOLL SIGPWR SIGSYS";
 
-/// How a list of names is read: as flags, or as one value with a width in bytes and perhaps a sign.
+/// How a list of names is read: as flags, or as one value with a width in bytes and a sign.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
     Flags,
     Choice(u8, bool),
 }
 
-/// The lists of names, one after the other, as they stand in `.rodata`.
+/// The lists of names as they are laid out in `.rodata`, one after the other.
 #[derive(Default)]
 struct Lists {
     bytes: Vec<u8>,
@@ -97,7 +97,7 @@ impl Lists {
         self.bytes.resize(end, 0);
     }
 
-    /// The end of a list: no name.
+    /// Terminates a list with an empty name.
     fn finish(&mut self) {
         self.entry(0, 0, "");
     }
@@ -112,7 +112,7 @@ impl Lists {
         for flag in table.entries.iter().take(MAX_NAMES) {
             let (mask, bits) = match of {
                 Of::Flags => (flag.mask, flag.bits),
-                // As the argument's value is.
+                // Extended as the argument's value is.
                 Of::Choice(4, true) => (u64::MAX, flag.bits as i32 as i64 as u64),
                 Of::Choice(4, false) => (u64::MAX, u64::from(flag.bits as u32)),
                 Of::Choice(..) => (u64::MAX, flag.bits),
@@ -140,7 +140,7 @@ impl Lists {
         off
     }
 
-    /// Kind, bits to drop from the left of the value, list.
+    /// A descriptor: the kind, the number of upper bits to drop from the value, and the list.
     fn descriptor(&mut self, arg: &ArgDesc) -> u64 {
         let sized = |kind: i32, size: u8| {
             kind as u64 | u64::from(64 - 8 * u32::from(size.clamp(1, 8))) << 8
@@ -180,7 +180,7 @@ impl Lists {
     }
 }
 
-/// Rows of descriptors, and the lists.
+/// The rows of descriptors, their number, and the lists.
 fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, Lists) {
     let most = 2 * NrSet::COMPAT;
     let rows = syscalls
@@ -197,7 +197,7 @@ fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, Lists) {
         let mut at = 0;
         for arg in &s.args {
             let follows = if at > 0 { FOLLOWS } else { 0 };
-            // The place of another argument, for the kinds that look at it.
+            // The index of another argument, for kinds that depend on it.
             let other = match arg {
                 ArgDesc::OpenMode => (at as u64).saturating_sub(1) << 16,
                 ArgDesc::Pair => (at as u64 + 1) << 16,
@@ -227,7 +227,7 @@ impl Gen<'_> {
         self.arg_texts(dst, 0..ARGS)
     }
 
-    /// The text of one argument word.
+    /// `dst` = the text of one argument.
     pub(in crate::lower) fn sys_argtext(&mut self, dst: IrReg, n: Val) -> Res {
         match n {
             Val::Imm(n @ 0..ARGS_LONG) => self.arg_texts(dst, n as usize..n as usize + 1),
@@ -268,7 +268,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r2` = descriptor of argument i; `end` where the call has no such argument.
+    /// `r2` = descriptor of argument i; goes to `end` if the call has no such argument.
     fn descriptor(&mut self, rows: u32, count: u32, i: usize, end: Label) {
         self.call_number(R1);
         self.asm.jump_if(Cond::Ge, R1, count as i32, end);
@@ -279,7 +279,7 @@ impl Gen<'_> {
         self.asm.jump_if(Cond::Eq, R2, 0, end);
     }
 
-    /// All six arguments to the scratch words from the third on.
+    /// Stores all six arguments in the scratch words from the third on.
     fn all_args(&mut self) -> Res {
         let (native, end) = (self.asm.label(), self.asm.label());
         let to = self.plan.scratch.tmp as i16 + 16;
@@ -302,7 +302,7 @@ impl Gen<'_> {
     }
 }
 
-/// The texts between names and strings, in `.rodata`; as many as a mask holds.
+/// The texts between names and strings, in `.rodata`; a mask bounds the index.
 #[rustfmt::skip]
 const LITERALS: [&str; 32] = [
     ", ", "|", "\"", "[", "]", ", ...", "AT_FDCWD", "NULL", ".", ":", "}", "{AF_INET, ",
@@ -310,7 +310,7 @@ const LITERALS: [&str; 32] = [
     "", "", "", "", "", "", "", "", "", "",
 ];
 
-/// The number of a literal.
+/// The index of a literal.
 fn literal(text: &str) -> i32 {
     let at = LITERALS.iter().position(|l| *l == text);
     at.unwrap_or(LITERALS.len() - 1) as i32
@@ -319,7 +319,7 @@ fn literal(text: &str) -> i32 {
 /// Bytes of a literal with its NUL, padded.
 const LITERAL: i32 = 32;
 
-/// A subprogram that appends: r6 is the CPU's block, r7 to r9 its parameters.
+/// The generator of a subprogram that appends: r6 is the CPU's block, r7 to r9 its parameters.
 pub(in crate::lower) struct Put<'a> {
     pub asm: Asm,
     pub plan: &'a Plan,
@@ -357,14 +357,14 @@ impl<'a> Put<'a> {
         self.asm.call_sub("put_literal");
     }
 
-    /// Appends a number as that kind does.
+    /// Appends a number in the format of that kind.
     pub fn number(&mut self, value: Reg, kind: i32) {
         self.asm.mov(R1, kind);
         self.asm.mov(R2, value);
         self.asm.call_sub("put_number");
     }
 
-    /// Appends the text at r2 of that many bytes.
+    /// Appends the text at r2 of `size` bytes.
     pub fn text(&mut self, size: i32) {
         self.asm.mov(R1, R6);
         self.asm.mov(R3, size);
@@ -374,7 +374,7 @@ impl<'a> Put<'a> {
 }
 
 impl Gen<'_> {
-    /// Makes sure of all subprograms that argument strings need.
+    /// Defines all subprograms for arguments as text.
     fn put_subs(&mut self, lists: u32, size: i32) -> Res {
         let (plan, cpus) = (self.plan, self.options.cpus);
         let pool = &mut *self.pool;
@@ -429,7 +429,7 @@ impl Gen<'_> {
     }
 }
 
-/// `put_literal(which)`
+/// `put_literal(which)`: appends a literal.
 fn put_literal(mut p: Put<'_>, texts: u32) -> Result<Function, String> {
     p.asm.alu(AluOp::And, R7, LITERALS.len() as i32 - 1);
     p.asm.alu(AluOp::Mul, R7, LITERAL);
@@ -439,7 +439,7 @@ fn put_literal(mut p: Put<'_>, texts: u32) -> Result<Function, String> {
     p.finish()
 }
 
-/// `put_number(kind, value)`
+/// `put_number(kind, value)`: appends a number.
 fn put_number(mut p: Put<'_>) -> Result<Function, String> {
     let kinds = [
         (kind::UNSIGNED, 10, 0),
@@ -465,11 +465,11 @@ fn put_number(mut p: Put<'_>) -> Result<Function, String> {
     p.finish()
 }
 
-/// `put_escaped(from)`: what was read, from that byte on, escaped.
+/// `put_escaped(from)`: appends the staged bytes from that one on, escaped.
 fn put_escaped(mut p: Put<'_>, escape: &str) -> Result<Function, String> {
     let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
     let from = staging(p.plan) as i32;
-    // No digits are made meanwhile.
+    // Reuses the digit buffer, which has no digits now.
     let words = p.plan.scratch.digits as i32;
     p.asm.jump_if(Cond::Gt, R7, 1, p.end);
     p.asm.mov(R9, R6);
@@ -486,13 +486,13 @@ fn put_escaped(mut p: Put<'_>, escape: &str) -> Result<Function, String> {
     p.finish()
 }
 
-/// `put_user(address)`: the user string in quotes; the address where it cannot be read.
+/// `put_user(address)`: appends the user string in quotes, or the address if it cannot be read.
 fn put_user(mut p: Put<'_>, defer: bool) -> Result<Function, String> {
     let [bad, read] = std::array::from_fn(|_| p.asm.label());
     let (most, from) = (p.plan.max_string as i32, staging(p.plan) as i32);
     p.asm.jump_if(Cond::Eq, R7, 0, bad);
     let asm = &mut p.asm;
-    // Where the text is full nothing is read.
+    // Skips the read if the text is full.
     asm.load(Size::DW, R3, R6, p.plan.scratch.text_pos as i16);
     asm.jump_if(Cond::Gt, R3, most, p.end);
     asm.mov(R1, R6);
@@ -528,14 +528,14 @@ fn put_user(mut p: Put<'_>, defer: bool) -> Result<Function, String> {
     p.finish()
 }
 
-/// `r1` = the entry at the offset in r2, which is checked.
+/// `r1` = the entry at the offset in r2, after a bounds check.
 fn entry_at(asm: &mut Asm, lists: u32, size: i32, bad: Label) {
     asm.jump_if(Cond::Gt, R2, (size - ENTRY).max(0), bad);
     asm.ld_data(R1, Section::Rodata, lists);
     asm.add(R1, R2);
 }
 
-/// `put_name(entry)`: the name of the entry at an offset of the lists.
+/// `put_name(entry)`: appends the name of the entry at an offset of the lists.
 fn put_name(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> {
     p.asm.mov(R2, R7);
     entry_at(&mut p.asm, lists, size, p.end);
@@ -545,15 +545,15 @@ fn put_name(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> {
     p.finish()
 }
 
-/// Scratch word, before the arguments: strings may be left to the controller.
+/// Scratch word in front of the arguments: whether reads of strings may be deferred.
 const DEFER: u32 = 8;
-/// Scratch words, behind the six arguments: the bits that no name stands for yet, and whether
-/// there was a name.
+/// Scratch words behind the six arguments: the bits that no name covers yet, and whether there was
+/// a name.
 pub(in crate::lower) const REST: u32 = 64;
 const ANY: u32 = 72;
 
-/// `put_entry(entry, value)`: the name at an offset of the lists, with what joins it to those
-/// before, where it is part of the value. 1 at the end of the list.
+/// `put_entry(entry, value)`: appends the name at an offset of the lists, with a separator, if it
+/// is part of the value. Returns 1 at the end of the list.
 fn put_entry(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> {
     let tmp = p.plan.scratch.tmp;
     let (rest, any) = ((tmp + REST) as i16, (tmp + ANY) as i16);
@@ -567,7 +567,7 @@ fn put_entry(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> 
     asm.jump_if(Cond::Eq, R2, 0, last);
     asm.alu(AluOp::And, R8, R2);
     asm.jump_if(Cond::Ne, R8, R3, end);
-    // Bits that an earlier name stands for are not named again.
+    // Bits that an earlier name covers are not named again.
     asm.load(Size::DW, R4, R6, rest);
     asm.mov(R5, R4);
     asm.alu(AluOp::And, R5, R3);
@@ -590,7 +590,7 @@ fn put_entry(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> 
     p.finish()
 }
 
-/// `put_names(descriptor, value)`: the names of a value from the list of the descriptor.
+/// `put_names(descriptor, value)`: appends the names of a value from the descriptor's list.
 fn put_names(mut p: Put<'_>, may_goto: bool) -> Result<Function, String> {
     let tmp = p.plan.scratch.tmp;
     let round = Round {
@@ -613,7 +613,7 @@ fn put_names(mut p: Put<'_>, may_goto: bool) -> Result<Function, String> {
     asm.jump_if(Cond::Ne, R0, 0, last);
     round.next(asm, ENTRY, MAX_NAMES as i32 * ENTRY, (again, last));
     asm.bind(last);
-    // What no name stands for, or all of it.
+    // Appends the bits that no name covers, or the whole value.
     asm.load(Size::DW, R1, R6, any);
     asm.jump_if(Cond::Ne, R1, 0, named);
     asm.alu(AluOp::And, R7, 255);
@@ -631,7 +631,7 @@ fn put_names(mut p: Put<'_>, may_goto: bool) -> Result<Function, String> {
     p.finish()
 }
 
-/// `r1` = the argument word that bits of the descriptor in r7 name.
+/// `r1` = the argument whose index is in the descriptor in r7.
 fn other_word(p: &mut Put<'_>) {
     p.asm.mov(R1, R7);
     p.asm.alu(AluOp::Rsh, R1, 16);
@@ -642,7 +642,7 @@ fn other_word(p: &mut Put<'_>) {
     p.asm.load(Size::DW, R1, R1, p.plan.scratch.tmp as i16 + 16);
 }
 
-/// Subprograms by kind, and what they take beside the value.
+/// Subprograms by kind, and their second parameter.
 const SUBS: [(i32, &str, Beside); 9] = [
     (kind::USER_STR, "put_user", Beside::Nothing),
     (kind::ARGV, "put_vector", Beside::Number(0)),
@@ -663,13 +663,13 @@ enum Beside {
     Word,
 }
 
-/// `put_arg(descriptor, value)`
+/// `put_arg(descriptor, value)`: appends an argument.
 fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
     let [signed, sized, cwd, shown, first] = std::array::from_fn(|_| p.asm.label());
     p.asm.mov(R9, R7);
     p.asm.alu(AluOp::And, R9, 255);
     p.asm.jump_if(Cond::Eq, R9, kind::SHOWN, p.end);
-    // Without O_CREAT nobody passes a mode, and its register holds anything.
+    // Without O_CREAT callers pass no mode, and its register holds anything.
     p.asm.jump_if(Cond::Ne, R9, kind::OPEN_MODE, shown);
     other_word(&mut p);
     p.asm.alu(AluOp::And, R1, CREATES);
@@ -681,7 +681,7 @@ fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
     p.asm.jump_if(Cond::Eq, R1, 0, first);
     p.literal(", ");
     p.asm.bind(first);
-    // The value in its size: signed for some kinds.
+    // The value in its size, with sign extension for some kinds.
     p.asm.mov(R1, R7);
     p.asm.alu(AluOp::Rsh, R1, 8);
     p.asm.alu(AluOp::And, R1, 63);
@@ -700,7 +700,7 @@ fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
     p.finish()
 }
 
-/// The value in r8 of the kind in r9, by the descriptor in r7; `cwd` where it is `AT_FDCWD`.
+/// Appends value r8 of kind r9, by the descriptor in r7; goes to `cwd` if it is `AT_FDCWD`.
 fn put_value(p: &mut Put<'_>, cwd: Label) {
     for (code, sub, beside) in SUBS {
         let no = p.asm.label();

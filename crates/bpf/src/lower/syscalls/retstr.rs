@@ -10,7 +10,7 @@ use crate::lower::{Gen, Res, Text};
 
 /// Bytes of a name.
 const NAME: usize = 32;
-/// Largest number of an error.
+/// The largest error number.
 const MAX_ERRNO: i32 = 4095;
 
 /// Names of the errors from 1 on (`include/uapi/asm-generic/errno*.h`).
@@ -29,7 +29,7 @@ EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD ENO
 ERFKILL EHWPOISON";
 
 impl Gen<'_> {
-    /// The result: `-2 (ENOENT)`, or a number in the base that the table says.
+    /// `dst` = the result as text: `-2 (ENOENT)`, or a number in the base that the table specifies.
     pub(in crate::lower) fn sys_retstr(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
@@ -55,7 +55,7 @@ impl Gen<'_> {
             let name = format!("append_number_{n}");
             self.pool.sub(&name, |pool| append_number(plan, pool, n))?;
         }
-        // Also where other texts are appended in another way (`once`).
+        // Needed here even if other texts are appended by a global subprogram.
         self.use_append_text()?;
         let (number, end) = (self.asm.label(), self.asm.label());
         let unnamed = self.asm.label();

@@ -1,4 +1,5 @@
-//! Vectors of strings, as `execve` is given, as text; and loops of the subprograms that append.
+//! Vectors of strings, such as the arguments of `execve`, as text; and loops of the appending
+//! subprograms.
 
 use super::argstr::{Put, REST, kind};
 use crate::isa::asm::{Asm, Function, Label};
@@ -7,11 +8,11 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::lower::event::usermem::{USER_TEXT, staging};
 
-/// Most strings of a vector that are shown.
+/// The largest number of strings of a vector to show.
 const MAX_ARGV: i32 = 16;
 
-/// Where a loop of a subprogram stands, in r9. Where loops need no bound it goes through a word of the
-/// CPU's block, so that the verifier sees each round as the one before and follows the loop once.
+/// The counter of a subprogram's loop, in r9. With unbounded loops it goes through a word of the
+/// CPU's block: each iteration then looks equal to the verifier, and it follows the loop once.
 pub(in crate::lower) struct Round {
     pub may_goto: bool,
     pub word: i16,
@@ -31,7 +32,7 @@ impl Round {
         }
     }
 
-    /// Adds to it, and goes to `again` up to `most`, else to `last`. Loses r1.
+    /// Adds `by` to the counter, and goes to `again` up to `most`, else to `last`. Clobbers r1.
     pub fn next(&self, asm: &mut Asm, by: i32, most: i32, (again, last): (Label, Label)) {
         asm.add(R9, by);
         if self.may_goto {
@@ -46,12 +47,12 @@ impl Round {
     }
 }
 
-/// `put_vector(address, narrow)`: appends the strings that a vector of pointers, of 32 bits where it is
-/// narrow, points to. Where an element cannot be read, its address ends the list.
+/// `put_vector(address, narrow)`: appends the strings of a vector of pointers, which are 32 bits
+/// wide if `narrow` is set. If an element cannot be read, its address ends the list.
 pub(in crate::lower) fn put_vector(mut p: Put<'_>, may_goto: bool) -> Result<Function, String> {
     const POINTER: i16 = -8;
     const BYTES: i16 = -16;
-    // Bits of the pointer's word that are not the pointer's.
+    // Slot: the number of bits of the word that are not the pointer's.
     const OTHERS: i16 = -24;
     let [close, more, first, read, bad, begun, last] = std::array::from_fn(|_| p.asm.label());
     let round = Round {
@@ -60,7 +61,7 @@ pub(in crate::lower) fn put_vector(mut p: Put<'_>, may_goto: bool) -> Result<Fun
     };
     let asm = &mut p.asm;
     asm.alu(AluOp::And, R8, 1);
-    // 8 or 4, in steps of which the verifier knows the bounds.
+    // 8 or 4, computed so that the verifier knows the bounds.
     asm.mov(R9, R8);
     asm.alu(AluOp::Xor, R9, 1);
     asm.alu(AluOp::Lsh, R9, 2);

@@ -1,5 +1,5 @@
-//! Texts of the kernel's stacks where a handler looks into them: `bpf_snprintf` gives a symbol with its
-//! offset, size and module, and what the controller would not write is taken out.
+//! Text of kernel stacks for handlers that inspect it. `bpf_snprintf` writes a symbol with its
+//! offset, size and module; the code removes what the controller would not write.
 
 use spile_ir::Val;
 
@@ -15,19 +15,20 @@ use crate::lower::text::hex::{APPEND_HEX, append_hex};
 use crate::lower::{Gen, Res, Text};
 use crate::plan::StackRoom;
 
-/// What is written of an address.
+/// The parts to write for an address.
 mod how {
     /// The address in front.
     pub const LINE: i32 = 1;
 }
 
-/// Most bytes of a symbol's name (`KSYM_NAME_LEN`), of its size in hex, of a module's name with brackets.
+/// The largest length of a symbol's name (`KSYM_NAME_LEN`), of its size in hex, and of a module's
+/// name in brackets.
 const NAME: i32 = 512;
 const SIZE: i32 = 20;
 const MODULE: i32 = 64;
-/// Bytes that a number of a text is read from, with what ends it.
+/// Bytes from which a number in a text is parsed, including its terminator.
 const NUMBER: i32 = 24;
-/// Most bytes of a text that are looked through for addresses.
+/// The largest number of bytes that are searched for addresses.
 const MOST: u32 = 8192;
 
 fn how_of(form: Symbolic) -> i32 {
@@ -39,7 +40,7 @@ fn how_of(form: Symbolic) -> i32 {
 }
 
 impl Gen<'_> {
-    /// Appends the frames of the room from one on that a mark would have.
+    /// Appends the frames in the room from `first` on, with the text that a mark stands for.
     pub(super) fn append_kernel_lines(&mut self, form: Symbolic, first: Val) -> Res {
         self.use_kernel_line()?;
         let room = self.room()?.clone();
@@ -105,7 +106,8 @@ impl Gen<'_> {
     }
 }
 
-/// `kernel_frame_line(index, how)`: appends the line of a frame in the room; not 0 behind the last.
+/// `kernel_frame_line(index, how)`: appends the line of a frame in the room; returns nonzero behind
+/// the last.
 fn kernel_frame_line(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
     let [last, cut] = std::array::from_fn(|_| p.asm.label());
     address_of_room(&mut p, room, last, cut);
@@ -116,7 +118,7 @@ fn kernel_frame_line(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
     no_more(p, last, cut)
 }
 
-/// `ONEs_of(text, how)`: calls `word` for each address of a text at that place of the block.
+/// `ONEs_of(text, how)`: calls `word` for each address in the text at that offset of the block.
 fn of_text(mut p: Put<'_>, bytes: u32, word: String) -> Res<Function> {
     let again = p.asm.label();
     let next = p.plan.scratch.tmp as i16 + 16;
@@ -134,9 +136,9 @@ fn of_text(mut p: Put<'_>, bytes: u32, word: String) -> Res<Function> {
     p.finish()
 }
 
-/// `ONE_of_word(at, first, how)`: calls `one(address, how)` for the address that begins at a place of the
-/// block, in a text that begins at `first`; the place to go on from, or 0 at the text's end. What is no
-/// address is left out.
+/// `ONE_of_word(at, first, how)`: calls `one(address, how)` for the address at offset `at` of the
+/// block, in a text that begins at `first`. Returns the offset to continue from, or 0 at the text's
+/// end. Skips words that are not addresses.
 fn of_word(mut p: Put<'_>, one: &'static str) -> Res<Function> {
     let [begins, next, found] = std::array::from_fn(|_| p.asm.label());
     let scratch = &p.plan.scratch;
@@ -150,7 +152,7 @@ fn of_word(mut p: Put<'_>, one: &'static str) -> Res<Function> {
     asm.load(Size::B, R1, R5, 0);
     asm.jump_if(Cond::Eq, R1, 0, end);
     asm.jump_if(Cond::Le, R1, i32::from(b' '), next);
-    // An address begins the text, or stands behind a space.
+    // An address begins the text or follows a space.
     asm.jump_if(Cond::Eq, R7, R8, begins);
     asm.load(Size::B, R1, R5, -1);
     asm.jump_if(Cond::Gt, R1, i32::from(b' '), next);
@@ -203,7 +205,7 @@ fn kernel_line(mut p: Put<'_>, format: u32) -> Res<Function> {
     asm.store(Size::DW, R6, value, R7);
     asm.load(Size::DW, R7, R6, pos);
     asm.jump_if(Cond::Gt, R7, most, end);
-    // r9 = where the symbol goes.
+    // r9 = destination of the symbol.
     asm.mov(R9, R6);
     asm.add(R9, text);
     asm.add(R9, R7);
@@ -216,7 +218,7 @@ fn kernel_line(mut p: Put<'_>, format: u32) -> Res<Function> {
     asm.call(Helper::Snprintf);
     asm.jump_if(Cond::Sle, R0, 2, end);
     asm.jump_if(Cond::Le, R0, most, fits);
-    // What is cut is seen behind the string's width, if this is not all of it.
+    // Writes one byte more than the string's width, so that a truncation is noticed.
     asm.mov(R1, most + 1);
     asm.store(Size::DW, R6, pos, R1);
     asm.jump_if(Cond::Ne, R7, 0, end);
@@ -228,7 +230,7 @@ fn kernel_line(mut p: Put<'_>, format: u32) -> Res<Function> {
     asm.add(R0, -1);
     asm.add(R7, R0);
     asm.store(Size::DW, R6, pos, R7);
-    // No name begins with a digit: an address has no module.
+    // No name begins with a digit: a bare address has no module.
     asm.load(Size::B, R1, R9, 0);
     asm.jump_if(Cond::Eq, R1, i32::from(b'0'), ends);
     asm.jump_if(Cond::Eq, R8, 0, simple);
@@ -247,8 +249,8 @@ fn kernel_line(mut p: Put<'_>, format: u32) -> Res<Function> {
     p.finish()
 }
 
-/// Takes the size out of the symbol at r9, `NAME+OFFSET/SIZE [MODULE]`; goes to `known` where no module
-/// stands behind it, else to `ends`.
+/// Removes the size from the symbol at r9, `NAME+OFFSET/SIZE [MODULE]`. Goes to `known` if no
+/// module follows, else to `ends`.
 fn without_size(p: &mut Put<'_>, known: Label, ends: Label) {
     let scratch = &p.plan.scratch;
     let (pos, text) = (scratch.text_pos as i16, scratch.text as i32);
@@ -274,7 +276,7 @@ fn without_size(p: &mut Put<'_>, known: Label, ends: Label) {
     asm.add(R2, -1);
     asm.jump_if(Cond::Ne, R2, 0, module);
     asm.bind(behind);
-    // Forwards byte by byte, so the two may overlap.
+    // Copies forwards byte by byte, so that the ranges may overlap.
     asm.mov(R1, R7);
     asm.mov(R2, MODULE);
     asm.mov(R3, R9);

@@ -1,16 +1,16 @@
-//! Stacks of the kernel, and names of its addresses.
+//! Kernel stacks, and names of kernel addresses.
 //!
-//! `bpf_get_stack` writes the addresses into a room of the CPU's block. In front of the code
-//! that hit the probe stand frames of the probe itself: BPF programs, `bpf_trace_runN`, and the
-//! functions that a tracepoint calls its probes with. `stack_first` leaves them out, by address
-//! ranges that the loader takes from the kernel's symbols. Names of kernel addresses are made by
-//! the kernel itself (`bpf_snprintf` with `%ps`, `%pS`), so they are real text, as stacks are:
-//! keys and comparisons see what is printed.
+//! `bpf_get_stack` writes the addresses to a room of the CPU's block. In front of the probed code
+//! stand frames of the probe itself: BPF programs, `bpf_trace_runN`, and the functions through
+//! which a tracepoint calls its probes. `stack_first` skips them, by address ranges that the loader
+//! takes from the kernel's symbols. The kernel itself names its addresses (`bpf_snprintf` with
+//! `%ps`, `%pS`). Names and addresses are therefore real text: keys and comparisons see what is
+//! printed.
 //!
-//! Texts of stacks go through values as marks, from which the controller makes them: the session's
-//! word, a letter for the form, what the text is made of, a semicolon. [`spile_ir::marks`] finds
-//! what would look into one: there the text is made here (`lines.rs` for those of the kernel, `places.rs` for
-//! places in its source, `names.rs` for those of programs).
+//! A stack as text with symbols is a mark, which the controller renders: the session's word, a
+//! letter for the form, the data of the frames, a semicolon. [`spile_ir::marks`] finds the code
+//! that would inspect a mark; there the handler makes the text itself (`lines.rs` for the kernel's
+//! stacks, `places.rs` for positions in the kernel's source, `names.rs` for programs).
 
 mod lines;
 mod places;
@@ -28,11 +28,11 @@ use crate::lower::text::hex::{APPEND_HEX, append_hex};
 use crate::lower::{CTX, Gen, Res, TMP, Text};
 use crate::plan::StackRoom;
 
-/// Frames of the probe's own that are looked through for `bpf_trace_runN`.
+/// The number of probe frames that are searched for `bpf_trace_runN`.
 pub(crate) const OWN_FRAMES: u32 = 12;
-/// Behind it, frames that a tracepoint may have in between.
+/// The number of frames that a tracepoint may have behind it.
 const BETWEEN: usize = 2;
-/// What stands behind the name of a symbol that no module has.
+/// The suffix of a symbol that is in no module.
 const KERNEL: &[u8; 9] = b" [kernel]";
 
 impl Gen<'_> {
@@ -41,8 +41,8 @@ impl Gen<'_> {
         room.ok_or_else(|| "a stack that was not planned for".into())
     }
 
-    /// Fills the room with the kernel's stack: `r0` = bytes there are, `r9`-like scratch word
-    /// [`StackRoom::first`] = offset of the first frame that counts.
+    /// Fills the room with the kernel's stack. `r0` = number of bytes; scratch word
+    /// [`StackRoom::first`] = offset of the first frame of probed code.
     fn take_kernel_stack(&mut self) -> Res {
         let room = self.room()?.clone();
         let (plan, cpus) = (self.plan, self.options.cpus);
@@ -88,7 +88,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Begins a text with the addresses in the room, at most `n`.
+    /// Starts a text with the addresses in the room, at most `n`.
     pub(in crate::lower) fn begin_stack_text(&mut self, n: Val, width: u32) -> Res {
         let behind = n == Val::Imm(-2);
         let how = if behind { how::BEHIND } else { how::BETWEEN };
@@ -116,7 +116,7 @@ impl Gen<'_> {
         })
     }
 
-    /// `dst` = a mark for a piece of the kernel's stack.
+    /// `dst` = a mark for a part of the kernel's stack.
     pub(in crate::lower) fn kernel_symbolic(&mut self, dst: IrReg, form: Val, first: Val) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
@@ -169,14 +169,14 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `dst` = name of a kernel address, with everything that is known of it where `data`.
+    /// `dst` = name of a kernel address, with offset, size and module if `data` is set.
     pub(in crate::lower) fn symbol(&mut self, dst: IrReg, addr: Val, data: bool) -> Res {
         self.long_into(addr, R0)?;
         self.forget(R0);
         self.symbol_at(dst, data)
     }
 
-    /// The same of the address r0.
+    /// `dst` = name of the kernel address in r0, with the same details.
     pub(in crate::lower) fn symbol_at(&mut self, dst: IrReg, data: bool) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
@@ -200,7 +200,7 @@ impl Gen<'_> {
         if data {
             let room = width as i32 - KERNEL.len() as i32;
             self.asm.jump_if(Cond::Gt, R0, room, end);
-            // No name begins with a digit: an address has no module.
+            // No name begins with a digit: a bare address has no module.
             self.addr(R2, off);
             self.asm.load(Size::B, R1, R2, 0);
             self.asm.jump_if(Cond::Eq, R1, i32::from(b'0'), end);
@@ -253,7 +253,7 @@ impl Gen<'_> {
     }
 }
 
-/// The form of that number.
+/// The form with that number.
 pub(in crate::lower) fn symbolic_form(form: Val) -> Symbolic {
     let form = match form {
         Val::Imm(n) => Symbolic::by_number(n),
@@ -268,8 +268,8 @@ pub(in crate::lower) fn literal(text: &str) -> Text {
     }
 }
 
-/// `stack_first(words)`: finds where the frames begin that are not the probe's own; `words` is
-/// the place of a tracepoint's ranges in the shared block.
+/// `stack_first(words)`: finds the first frame that is not the probe's own. `words` is the offset
+/// of a tracepoint's ranges in the shared block.
 fn stack_first(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
     let asm = &mut p.asm;
     let first = room.first as i16;
@@ -320,21 +320,21 @@ fn stack_first(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
     p.finish()
 }
 
-/// How addresses are appended: [`flag::MARK`], and
+/// How addresses are appended, in addition to [`flag::MARK`].
 mod how {
-    /// a space in front, but for the first,
+    /// With a space in front, except for the first address.
     pub const BETWEEN: i32 = 0x100;
-    /// or behind.
+    /// With a space behind.
     pub const BEHIND: i32 = 0x200;
-    /// The first.
+    /// The first address.
     pub const FIRST: i32 = 0x400;
 }
 
-/// `NAME(how, first, most)`: appends up to `most` of the addresses in the room, by a call of `one(index, how)` for
-/// each.
+/// `NAME(how, first, most)`: appends up to `most` addresses in the room, by a call of `one(index,
+/// how)` for each.
 fn append_stack(mut p: Put<'_>, room: &StackRoom, one: &'static str) -> Res<Function> {
     p.asm.alu(AluOp::Or, R7, how::FIRST);
-    // Once more, to see whether there are more.
+    // One more call, which reports the end.
     for _ in 0..=room.most {
         p.asm.jump_if(Cond::Eq, R9, 0, p.end);
         p.asm.mov(R1, R8);
@@ -348,7 +348,7 @@ fn append_stack(mut p: Put<'_>, room: &StackRoom, one: &'static str) -> Res<Func
     p.finish()
 }
 
-/// `append_address(index, how)`: appends an address in the room; not 0 behind the last.
+/// `append_address(index, how)`: appends an address in the room; returns nonzero behind the last.
 fn append_address(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
     let [bare, last, cut, number] = std::array::from_fn(|_| p.asm.label());
     address_of_room(&mut p, room, last, cut);
@@ -365,7 +365,8 @@ fn append_address(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
     no_more(p, last, cut)
 }
 
-/// `r9` = the address in the room with the index r7; `last` behind the last, `cut` at the limit.
+/// `r9` = the address in the room with index r7; goes to `last` behind the last, to `cut` at the
+/// limit.
 fn address_of_room(p: &mut Put<'_>, room: &StackRoom, last: Label, cut: Label) {
     let asm = &mut p.asm;
     asm.mov(R1, R7);
@@ -377,12 +378,12 @@ fn address_of_room(p: &mut Put<'_>, room: &StackRoom, last: Label, cut: Label) {
     asm.jump_if(Cond::Gt, R9, room.bytes() as i32 - 8, last);
     asm.add(R9, R6);
     asm.load(Size::DW, R9, R9, room.frames as i16);
-    // What ends a chain is no address.
+    // A null entry ends a chain.
     asm.jump_if(Cond::Eq, R9, 0, last);
     asm.jump_if(Cond::Ge, R7, room.most as i32, cut);
 }
 
-/// Ends with 0; and behind these labels, where there are no more addresses, with 1.
+/// Ends with 0; at the labels, where there are no more addresses, with 1.
 fn no_more(mut p: Put<'_>, last: Label, cut: Label) -> Res<Function> {
     let end = p.end;
     p.asm.jump(end);
@@ -396,7 +397,7 @@ fn no_more(mut p: Put<'_>, last: Label, cut: Label) -> Res<Function> {
     p.finish()
 }
 
-/// Appends a byte. Loses r1-r3.
+/// Appends a byte. Clobbers r1 to r3.
 pub(in crate::lower) fn put_byte(p: &mut Put<'_>, byte: u8) {
     let scratch = &p.plan.scratch;
     let asm = &mut p.asm;
@@ -410,12 +411,12 @@ pub(in crate::lower) fn put_byte(p: &mut Put<'_>, byte: u8) {
     asm.store(Size::DW, R6, scratch.text_pos as i16, R1);
 }
 
-/// Appends a number in hex. Loses r0-r5.
+/// Appends a number in hex. Clobbers r0 to r5.
 pub(in crate::lower) fn put_hex(p: &mut Put<'_>, number: Reg) {
     put_hex_as(p, number, 0);
 }
 
-/// Appends a number in hex, with `0x` where `how` has [`flag::MARK`].
+/// Appends a number in hex, with `0x` if `how` has [`flag::MARK`].
 fn put_hex_as(p: &mut Put<'_>, number: Reg, how: impl Into<Src>) {
     p.asm.mov(R1, number);
     p.asm.mov(R2, how);

@@ -1,6 +1,6 @@
-//! Places in the kernel's source where a handler looks into their texts: `kernel_place` finds an address among
-//! the lines that the loader puts into a map (see [`kernel_row`]), and writes what the controller would
-//! write.
+//! Positions in the kernel's source, for handlers that inspect their text. `kernel_place` finds an
+//! address among the lines that the loader puts into a map (see [`kernel_row`]), and writes the
+//! same text as the controller.
 
 use super::{put_byte, put_hex_as};
 use crate::isa::asm::{Function, Label};
@@ -13,18 +13,18 @@ use crate::lower::syscalls::argstr::Put;
 use crate::lower::text::append::{append_number, flag};
 use crate::lower::{Gen, Res, Text};
 
-/// What is written of a place.
+/// The parts to write for a position.
 mod how {
-    /// The source file,
+    /// The source file.
     pub const FILE: i32 = 1;
-    /// the line in it; or the address where they are not known.
+    /// The line number, or the address if the position is unknown.
     pub const NUMBER: i32 = 2;
 }
 
-/// Halvings of a search among rows: [`kernel_row::MAX`].
+/// Steps of a binary search among [`kernel_row::MAX`] rows.
 const HALVINGS: u32 = kernel_row::MAX.trailing_zeros();
 
-/// Words of a search, among those for whatever is needed.
+/// Scratch words of a search.
 #[derive(Clone, Copy)]
 struct Words {
     low: i16,
@@ -33,7 +33,7 @@ struct Words {
 }
 
 impl Gen<'_> {
-    /// Appends the places of the addresses in a text of the block.
+    /// Appends the positions of the addresses in a text of the block.
     pub(super) fn append_places_of(&mut self, form: Symbolic, of: &Text) -> Res {
         let how = match form {
             Symbolic::KernelFile => how::FILE,
@@ -51,7 +51,7 @@ impl Gen<'_> {
     }
 }
 
-/// `kernel_place(address, how)`: appends the place of an address.
+/// `kernel_place(address, how)`: appends the position of an address.
 fn kernel_place(mut p: Put<'_>) -> Res<Function> {
     let [unknown, line] = std::array::from_fn(|_| p.asm.label());
     let end = p.end;
@@ -61,7 +61,7 @@ fn kernel_place(mut p: Put<'_>) -> Res<Function> {
         high: tmp + 40,
         middle: tmp + 48,
     };
-    // r9 = the place.
+    // r9 = the position.
     p.asm.store(Size::DW, R6, words.low, 0);
     element(&mut p, words.low, unknown);
     p.asm.load(Size::DW, R1, R0, kernel_row::BASE);
@@ -69,7 +69,7 @@ fn kernel_place(mut p: Put<'_>) -> Res<Function> {
     p.asm.jump_if(Cond::Eq, R2, 0, unknown);
     p.asm.mov(R9, R7);
     p.asm.alu(AluOp::Sub, R9, R1);
-    // Below the first, this is a large number, too.
+    // An address below the first row gives a large number, too.
     p.asm.ld_imm64(R1, u64::from(u32::MAX));
     p.asm.jump_if(Cond::Gt, R9, R1, unknown);
     p.asm.store(Size::DW, R6, words.low, 1);
@@ -84,7 +84,7 @@ fn kernel_place(mut p: Put<'_>) -> Res<Function> {
     p.asm.alu(AluOp::And, R1, how::FILE);
     p.asm.jump_if(Cond::Eq, R1, 0, line);
     element(&mut p, words.middle, unknown);
-    // Through memory it becomes a number.
+    // Goes through memory, which turns the pointer into a number.
     p.asm.store(Size::DW, R6, words.low, R0);
     p.asm.load(Size::DW, R3, R6, words.low);
     append_kernel_text(&mut p, end);
@@ -99,7 +99,7 @@ fn kernel_place(mut p: Put<'_>) -> Res<Function> {
     p.finish()
 }
 
-/// `r0` = the element whose number is in a word.
+/// `r0` = the element whose index is in a word.
 fn element(p: &mut Put<'_>, word: i16, none: Label) {
     p.asm.ld_map(R1, KERNEL_LINES_MAP);
     p.asm.mov(R2, R6);
@@ -108,7 +108,7 @@ fn element(p: &mut Put<'_>, word: i16, none: Label) {
     p.asm.jump_if(Cond::Eq, R0, 0, none);
 }
 
-/// `r0` = the last row that starts at r9 or before it; `none` where there is none.
+/// `r0` = the last row that starts at or before r9; goes to `none` if there is none.
 fn search(p: &mut Put<'_>, words: Words, none: Label) {
     let found = p.asm.label();
     for _ in 0..HALVINGS {

@@ -1,6 +1,7 @@
-//! Copies of stacks for the controller. A library that was just loaded has no rows yet when its first
-//! frame is met, and no handler can wait for them. So the stack from there on goes to the controller,
-//! with the registers; it has the file's tables, and walks on in the copy.
+//! Copies of user stacks for the controller. When a handler meets the first frame in a library that
+//! was just loaded, the library has no unwind rows yet, and no handler can wait for them. The rest
+//! of the stack therefore goes to the controller, with the registers. The controller has the file's
+//! tables, and continues the walk in the copy.
 
 use spile_ir::Ty;
 
@@ -18,23 +19,23 @@ use crate::lower::{RING, Res};
 const PAGE: i32 = layout::PAGE as i32;
 /// Header, shape and fields.
 const HEAD: i32 = 16 + 8 * COPY_FIELDS as i32;
-/// Bytes of a copy.
+/// Size of a copy in bytes.
 pub(crate) const COPY_BYTES: u32 = (MAPPED + COPY_MAPPINGS as i32 * MAPPING) as u32;
-/// Where the mappings begin, and bytes of one.
+/// Offset of the mappings, and size of one.
 const MAPPED: i32 = HEAD + COPY_PAGES as i32 * PAGE;
 const MAPPING: i32 = 32;
-/// Most mappings and gaps of a process that are looked at.
+/// The largest number of mappings and gaps of a process to look at.
 const LOOKED_AT: i32 = 400;
-/// `VM_EXEC`
+/// The kernel's `VM_EXEC`.
 const EXECUTABLE: i32 = 4;
-/// Data waits in the ring buffer; a flag of `bpf_ringbuf_query`.
+/// Flag of `bpf_ringbuf_query`: number of bytes that wait in the ring buffer.
 const AVAIL_DATA: i32 = 0;
-/// A copy is made only where less bytes wait than this, so that it pushes no output out.
+/// A copy is made only if fewer bytes wait, so that copies do not displace output.
 const WAITING: i32 = 512 << 10;
-/// Where the processor stands in the number of a copy.
+/// Position of the processor's number within the copy's number.
 const CPU_BITS: i32 = 10;
 
-/// How a record is made up.
+/// The shape of a copy's record.
 pub(super) fn shape() -> RecordShape {
     RecordShape {
         what: RecordWhat::Copy,
@@ -44,8 +45,8 @@ pub(super) fn shape() -> RecordShape {
 }
 
 impl Walk<'_> {
-    /// `user_copy()`: sends the rest of the stack, and notes the copy as the next frame; 1 where that
-    /// is done.
+    /// `user_copy()`: sends the rest of the stack, and notes the copy as the next frame. Returns 1
+    /// on success.
     pub(super) fn user_copy(mut self, shape: u32) -> Res<Function> {
         let [none, read, done] = std::array::from_fn(|_| self.p.asm.label());
         let most = self.room.most;
@@ -115,8 +116,8 @@ impl Walk<'_> {
         self.two_ends_at(none)
     }
 
-    /// The mappings of code to the room of a copy at r7. What was known of the frame's own mapping is
-    /// lost.
+    /// Appends the executable mappings to the copy at r7. Overwrites the walk's facts about the
+    /// frame's mapping.
     fn code_mappings(&mut self) {
         let [again, next, end] = std::array::from_fn(|_| self.p.asm.label());
         for field in [at::MAPPINGS, at::NEXT] {
@@ -147,7 +148,7 @@ impl Walk<'_> {
             self.asm().store(Size::DW, R1, 8 * i as i16, R2);
         }
         self.asm().bind(next);
-        // On, behind what the tree has there; not known of the end of it all.
+        // Continues behind the last range of the tree, up to the tree's end.
         self.get(R1, at::LAST);
         self.get(R2, at::NEXT);
         self.asm().jump_if(Cond::Lt, R1, R2, end);
@@ -159,7 +160,7 @@ impl Walk<'_> {
         self.asm().bind(end);
     }
 
-    /// Ends with 1, and behind the label with 0.
+    /// Ends with 1, and at the label with 0.
     fn two_ends_at(mut self, zero: crate::isa::asm::Label) -> Res<Function> {
         self.asm().mov(R0, 1);
         self.asm().exit();

@@ -1,4 +1,4 @@
-//! What marks for stacks of programs are made of: where each frame is in its file.
+//! Frames in marks for user stacks: the file and offset of each frame.
 
 use super::at;
 use crate::isa::asm::Function;
@@ -10,8 +10,8 @@ use crate::lower::event::stacks::{put_byte, put_hex};
 use crate::lower::syscalls::argstr::Put;
 use crate::plan::StackRoom;
 
-/// First instructions of functions: `push %rbp`, `endbr64`, `ret`; and behind the push
-/// `mov %rsp,%rbp`. Mask, code, whether the frame pointer is pushed.
+/// First instructions of functions: `push %rbp`, `endbr64`, `ret`, and `mov %rsp,%rbp` behind the
+/// push. Each has a mask, the code, and whether the frame pointer is pushed.
 pub(super) const CODE: [(u32, u32, bool); 4] = [
     (0xff, 0x55, false),
     (0xffff_ffff, 0xfa1e_0ff3, false),
@@ -27,8 +27,8 @@ pub(super) mod how {
     pub const SPACE: i32 = 2;
 }
 
-/// `NAME(how, first, most)`: appends up to `most` frames, from `first` on, by a call of `one(index, how)`
-/// for each. `joined` is the bits of `how` that hold from the second frame on.
+/// `NAME(how, first, most)`: appends up to `most` frames from `first` on, by a call of `one(index,
+/// how)` for each. `joined` holds the bits of `how` for the second and later frames.
 pub(super) fn append_each(
     mut p: Put<'_>,
     base: i16,
@@ -52,8 +52,9 @@ pub(super) fn append_each(
     p.finish()
 }
 
-/// `append_frame(index, how)`: appends a frame as `FILE.OFFSET`, in full with the address in front;
-/// one that is in no file as the address, 0 and the process. All in hex.
+/// `append_frame(index, how)`: appends a frame as `FILE.OFFSET`, in the full form with the address
+/// in front. A frame outside of files is its address, 0 and the process. All numbers are
+/// hexadecimal.
 pub(super) fn append_frame(mut p: Put<'_>, base: i16, room: &StackRoom) -> Res<Function> {
     let [bare, full, file, anonymous, process] = std::array::from_fn(|_| p.asm.label());
     let (files, offsets) = (

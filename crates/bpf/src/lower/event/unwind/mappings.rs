@@ -1,5 +1,5 @@
-//! The mappings of a program: from an address to its file, and the records that tell the
-//! controller of files.
+//! Mappings of a process: the search from an address to its file, and the records that announce
+//! files to the controller.
 
 use super::{FILE_FIELDS, LEVELS, Walk, at};
 use crate::isa::asm::{Function, Label, Section};
@@ -9,15 +9,15 @@ use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
 use crate::layout::{FILE_NAME, FILE_NAMES, FILES_MAP, VDSO, percpu, shared};
 use crate::lower::{RING, Res};
 
-/// A node of the kernel's maple tree (`include/linux/maple_tree.h`): its type, of which leaves and ranges have
-/// 1 and 2, and how many pivots it has; those are behind a word, and its slots behind them.
+/// The layout of nodes in the kernel's maple tree (`include/linux/maple_tree.h`). Leaves and ranges
+/// have types 1 and 2. The pivots follow the node's first word, and the slots follow the pivots.
 const ARANGE: i32 = 3;
 const ARANGE_PIVOTS: u32 = 9;
 const RANGE_PIVOTS: u32 = 15;
 
 impl Walk<'_> {
-    /// `maple_down()`: from a node of the tree to the entry for the address; not 0 where that is
-    /// no node: the type in a node's pointer says so, of the tree's leaves.
+    /// `maple_down()`: descends from a node of the tree to the entry for the address. Returns
+    /// nonzero if the entry is not a node. The type in a node's pointer marks leaves.
     pub(super) fn maple_down(mut self) -> Res<Function> {
         let [leaf, none, range, found] = std::array::from_fn(|_| self.p.asm.label());
         self.get(R7, at::ENTRY);
@@ -30,8 +30,8 @@ impl Walk<'_> {
         self.asm().mov(R3, R7);
         self.asm().call(Helper::ProbeReadKernel);
         self.asm().jump_if(Cond::Ne, R0, 0, none);
-        // Pivots are the last addresses of whole pages; 0 behind the last one. Pages are
-        // counted from -1, so that 0 is the largest.
+        // Pivots are the last addresses of whole pages, and 0 behind the last pivot. Page numbers
+        // start at -1, so that 0 becomes the largest.
         self.get(R9, at::ADDR);
         self.asm().alu(AluOp::Rsh, R9, 12);
         self.asm().add(R9, -1);
@@ -47,7 +47,7 @@ impl Walk<'_> {
         self.before(ARANGE_PIVOTS..RANGE_PIVOTS);
         self.asm().add(R1, RANGE_PIVOTS as i32);
         self.asm().bind(found);
-        // The slots stand behind the pivots.
+        // The slots follow the pivots.
         self.asm().alu(AluOp::And, R1, 31);
         self.asm().alu(AluOp::Lsh, R1, 3);
         self.asm().add(R1, R6);
@@ -66,8 +66,8 @@ impl Walk<'_> {
         self.p.finish()
     }
 
-    /// Notes the pivot of the slot at r1, counted behind the pivots of such a node (r8). The last slot
-    /// has none: it ends where its parent's does.
+    /// Notes the pivot of the slot at r1, an index behind the pivots of a node of type r8. The last
+    /// slot has no pivot: it ends where its parent's slot ends.
     fn last(&mut self) {
         let [arange, found, none] = std::array::from_fn(|_| self.p.asm.label());
         let before = |pivots: u32| (8 * pivots) as i16;
@@ -92,7 +92,7 @@ impl Walk<'_> {
         self.asm().bind(none);
     }
 
-    /// Adds to r1 how many of these pivots are before the page r9. r3: the mask of a page.
+    /// Adds to r1 the number of these pivots that precede page r9. r3: the page mask.
     fn before(&mut self, pivots: std::ops::Range<u32>) {
         for i in pivots {
             self.get(R2, at::NODE + 8 + 8 * i);
@@ -105,7 +105,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `user_map()`: the mapping and the file of the address; nothing where there is none.
+    /// `user_map()`: finds the mapping and the file of the address; leaves zeros if there is none.
     pub(super) fn user_map(mut self) -> Res<Function> {
         let [found, named, fresh, full] = std::array::from_fn(|_| self.p.asm.label());
         let (o, end) = (self.o, self.p.end);
@@ -117,7 +117,7 @@ impl Walk<'_> {
         self.asm().jump_if(Cond::Eq, R7, 0, end);
         self.word(R8, R7, o.mm_root, end);
         self.set(at::ENTRY, R8);
-        // The root says of itself that it is a node.
+        // The low bits of the root tell that it is a node.
         self.asm().alu(AluOp::And, R8, 3);
         self.asm().jump_if(Cond::Ne, R8, 2, end);
         self.word(R8, R7, o.mm_vdso, end);
@@ -164,7 +164,7 @@ impl Walk<'_> {
         self.asm().mov32(R9, R9);
         self.set(at::KEY, R9);
         self.look_up(named);
-        // The next number.
+        // Allocates the next number.
         let next = self.room.next_file;
         self.asm().ld_data(R1, Section::Bss, next);
         self.asm().mov(R8, 1);
@@ -179,7 +179,7 @@ impl Walk<'_> {
         self.asm().mov(R4, 1);
         self.asm().call(Helper::MapUpdateElem);
         self.asm().jump_if(Cond::Eq, R0, 0, fresh);
-        // Another processor was first, or there is no room.
+        // Another processor was faster, or the map is full.
         self.look_up(named);
         self.asm().jump(full);
         self.asm().bind(fresh);
@@ -205,9 +205,9 @@ impl Walk<'_> {
         self.asm().jump_if(Cond::Ne, R0, 0, found);
     }
 
-    /// The name of a file or folder to a place in the record, and on to the folder that it is in; to
-    /// `last` where there is none. No subprogram: in a handler's loop the frames of calls from the
-    /// program to here are the eight that the kernel allows.
+    /// Appends the name of a file or directory to the record, and goes on to its parent directory;
+    /// goes to `last` at the root. Not a subprogram: in a handler's loop, the call depth here
+    /// already is the kernel's limit of eight frames.
     fn file_name(&mut self, place: u32, last: Label) {
         let o = self.o;
         self.get(R9, at::ENTRY);
@@ -222,7 +222,7 @@ impl Walk<'_> {
         self.asm().call(Helper::ProbeReadKernelStr);
     }
 
-    /// `user_file(file)`: tells the controller of a file.
+    /// `user_file(file)`: announces a file to the controller.
     pub(super) fn user_file(mut self, shape: u32) -> Res<Function> {
         let [send, sent] = std::array::from_fn(|_| self.p.asm.label());
         let o = self.o;

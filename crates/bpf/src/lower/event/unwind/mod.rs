@@ -1,22 +1,19 @@
-//! Stacks of user programs: `user_walk` goes from frame to frame, one `user_frame` after the
-//! other.
+//! User stacks: `user_walk` calls `user_frame` for one frame after the other.
 //!
-//! Each address is looked up in the tree of the process's mappings (`user_map`; no lock: RCU
-//! keeps the tree while a tracing program runs, and what is found is checked), which gives the
-//! file and the place in it. Files are known by device and inode in the map `FILES_MAP`, with the
-//! number by which the controller knows them, and where in the map `ROWS_MAP` the file's unwind
-//! rows are, once the controller has loaded them. A file that is seen for the first time is told
-//! to the controller at once, with the names that lead to it, so that programs which ended by the
-//! time they are printed have names too.
+//! `user_map` looks each address up in the tree of the process's mappings, which gives the file and
+//! the offset (see `crates/bpf/src/lower/event/unwind/mappings.rs`). It takes no lock: RCU keeps
+//! the tree alive while a tracing program runs, and every value is checked. The map `FILES_MAP`
+//! identifies a file by device and inode. It gives the file's number for the controller and, once
+//! the controller has loaded them, the range of the file's unwind rows in the map `ROWS_MAP`. A new
+//! file is announced to the controller at once, with the names of its path, so that programs that
+//! end before they are printed have names too.
 //!
-//! (`crates/bpf/src/lower/event/unwind/mappings.rs` has that part.)
+//! `user_step` finds the row of the address, and with it the caller's registers. Without a row it
+//! follows frame pointers, and counts the guess if the file may have rows. `user_return` restores
+//! return addresses that return probes have replaced.
 //!
-//! `user_step` finds the row of the address and with it the caller's registers. Where no row is,
-//! frame pointers are followed; that is counted where there may be rows. `user_return` puts back
-//! return addresses that probes of returns have replaced.
-//!
-//! Facts: `struct maple_range_64`, `struct maple_arange_64` and the marks in pointers to nodes
-//! from `include/linux/maple_tree.h` (6.1 and later, 64 bits); the frame of a signal from
+//! Sources: `struct maple_range_64`, `struct maple_arange_64` and the tags in node pointers from
+//! `include/linux/maple_tree.h` (6.1 and later, 64 bits); the signal frame from
 //! `arch/x86/include/uapi/asm/ucontext.h`.
 
 mod copies;
@@ -43,38 +40,38 @@ use spile_ir::{Reg as IrReg, Ty, Val};
 
 /// Numbers in a record of a new file, in front of its names.
 const FILE_FIELDS: usize = 6;
-/// Levels of a tree of mappings that are gone down.
+/// The largest number of tree levels to descend.
 const LEVELS: u32 = 8;
-/// Calls in progress whose returns are probed, that are looked through for a frame's.
+/// The largest number of return-probed calls to search for a frame's return address.
 const RETURNS: u32 = 64;
-/// Halvings of a search among rows: [`crate::layout::MAX_ROWS`] of a file.
+/// Steps of a binary search among the [`crate::layout::MAX_ROWS`] rows of a file.
 const HALVINGS: u32 = 22;
 
-/// What `user_step` gives where the file's rows are still to come.
+/// Result of `user_step` if the file's rows are still being loaded.
 const WANTS_COPY: i32 = 2;
 
-/// What `user_walk` is given for all frames of a stack whose registers are there already; numbers of
-/// frames are -2 and more.
+/// Argument of `user_walk` for a whole stack whose registers are already given. Frame indices are
+/// -2 and above.
 const GIVEN: i32 = -3;
 
-/// What a CPU's block has for a walk, as offsets from [`StackRoom::user`].
+/// Words of a walk in a CPU's block, as offsets from [`StackRoom::user`].
 mod at {
     use super::FILE_FIELDS;
     use crate::layout::{FILE_NAME, FILE_NAMES};
     pub const IP: u32 = 0;
     pub const SP: u32 = 8;
     pub const BP: u32 = 16;
-    /// The frame was interrupted, and did not call.
+    /// Whether the frame was interrupted, rather than making a call.
     pub const EXACT: u32 = 24;
-    /// Frames so far.
+    /// Number of frames so far.
     pub const N: u32 = 32;
-    /// The address that is looked up: of the call, not behind it.
+    /// The address to look up: that of the call, not the return address.
     pub const ADDR: u32 = 40;
-    /// The mapping it is in, and what makes an address in it an offset in the file.
+    /// The address range of the mapping, and the difference between addresses and file offsets.
     pub const START: u32 = 48;
     pub const END: u32 = 56;
     pub const OFF: u32 = 64;
-    /// The file's number, its first row, how many.
+    /// The file's number, its first row, the number of rows.
     pub const FILE: u32 = 72;
     pub const FIRST: u32 = 80;
     pub const ROWS: u32 = 88;
@@ -83,42 +80,42 @@ mod at {
     pub const LO: u32 = 104;
     pub const HI: u32 = 112;
     pub const MID: u32 = 120;
-    /// Key and value of a file.
+    /// Key and value of a file in the map.
     pub const KEY: u32 = 128;
     pub const VALUE: u32 = 144;
-    /// What is read.
+    /// Buffer for memory that is read.
     pub const READ: u32 = 168;
     pub const TGID: u32 = 184;
     pub const VDSO: u32 = 192;
-    /// Most frames of this walk.
+    /// The largest number of frames for this walk.
     pub const MOST: u32 = 200;
-    /// Where the search for replaced return addresses goes on.
+    /// The position of the search for replaced return addresses.
     pub const RETURN: u32 = 208;
-    /// Not 0 where the controller may complete the stack.
+    /// Nonzero if the controller may complete the stack.
     pub const COPY: u32 = 216;
-    /// The last address of the mapping or gap that was looked up, where the tree says.
+    /// The last address of the mapping or gap that was looked up.
     pub const LAST: u32 = 224;
     /// Flags of the mapping.
     pub const FLAGS: u32 = 232;
-    /// Mappings in a copy so far, and the address that is looked up next.
+    /// Number of mappings in the copy, and the next address to look up.
     pub const MAPPINGS: u32 = 240;
     pub const NEXT: u32 = 248;
     pub const NODE: u32 = 256;
     pub const RECORD: u32 = NODE + 256;
     pub const RECORD_SIZE: u32 = 16 + 8 * FILE_FIELDS as u32 + (FILE_NAMES * FILE_NAME) as u32;
-    /// Files and offsets of frames; one more is for a single address.
+    /// Files and offsets of frames, with an extra entry for a single address.
     pub const FILES: u32 = RECORD + RECORD_SIZE;
     pub const fn offsets(frames: u32) -> u32 {
         FILES + 8 * (frames + 1)
     }
 }
 
-/// Bytes that walks of so many frames need in each CPU's block.
+/// Bytes in each CPU's block for walks of this number of frames.
 pub(crate) const fn room(frames: u32) -> u32 {
     at::offsets(frames) + 8 * (frames + 1)
 }
 
-/// Makes sure of the subprograms.
+/// Defines the subprograms.
 fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
     let (room, base, offsets) = walks(plan, options)?;
     let new = |name| Walk {
@@ -153,7 +150,8 @@ fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
 }
 
 impl Gen<'_> {
-    /// Fills the room with so many frames of the current program's stack; r1 may have the number.
+    /// Fills the room with at most `most` frames of the current program's stack; r1 holds the
+    /// number for `None`.
     fn take_user_stack(&mut self, most: Option<i32>, marks: bool) -> Res {
         use_walk(self.pool, self.plan, self.options)?;
         let (_, base, _) = walks(self.plan, self.options)?;
@@ -177,9 +175,8 @@ impl Gen<'_> {
         self.frame_of_room(n)
     }
 
-    /// `dst` = a mark for the current program's stack, or for an address in it; of the stack
-    /// that begins with the registers `given`, where there are three: address, stack pointer,
-    /// frame pointer.
+    /// `dst` = a mark for the current program's stack, or for an address. With `given`, the stack
+    /// starts at these three registers: address, stack pointer, frame pointer.
     pub(in crate::lower) fn user_symbolic(
         &mut self,
         dst: IrReg,
@@ -236,12 +233,12 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `dst` = a mark for the name at the address r0 of the current program.
+    /// `dst` = a mark for the name at address r0 of the current program.
     pub(in crate::lower) fn user_name(&mut self, dst: IrReg) -> Res {
         self.user_place(dst, Symbolic::UserName)
     }
 
-    /// `dst` = a mark for the address r0 of the current program.
+    /// `dst` = a mark for address r0 of the current program.
     fn user_place(&mut self, dst: IrReg, form: Symbolic) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
@@ -287,7 +284,8 @@ impl Gen<'_> {
         })
     }
 
-    /// Walks the whole stack; for a later piece of it only if the last walk was not that.
+    /// Walks the whole stack. A later part of it needs a walk only if the last walk was a different
+    /// one.
     fn walk_whole(&mut self, first: Val, base: i16, most: u32, marks: bool) -> Res {
         let walked = self.asm.label();
         if first != Val::Imm(0) {
@@ -300,7 +298,7 @@ impl Gen<'_> {
     }
 }
 
-/// The room of stacks, where walks have their part of it, and what they read.
+/// The room of stacks, in which walks have their part, and the offsets that they read.
 fn walks<'a>(
     plan: &'a Plan,
     options: &'a Options,
@@ -312,7 +310,7 @@ fn walks<'a>(
     }
 }
 
-/// A subprogram of a walk: r6 is the CPU's block.
+/// The generator of a walk's subprogram: r6 is the CPU's block.
 struct Walk<'a> {
     p: Put<'a>,
     base: i16,
@@ -346,7 +344,7 @@ impl<'a> Walk<'a> {
         self.p.asm.add(to, at);
     }
 
-    /// `to` = word at `base + off` in the kernel's memory. Loses r0-r5.
+    /// `to` = word at `base + off` in kernel memory. Clobbers r0 to r5.
     fn word(&mut self, to: Reg, base: Reg, off: u32, fail: Label) {
         self.p.asm.mov(R3, base);
         self.p.asm.add(R3, off as i32);
@@ -357,7 +355,7 @@ impl<'a> Walk<'a> {
         self.get(to, at::READ);
     }
 
-    /// Reads so many bytes at r3 of the program's memory. Loses r0-r5.
+    /// Reads `bytes` bytes at r3 of the program's memory. Clobbers r0 to r5.
     fn user(&mut self, bytes: i32, fail: Label) {
         self.addr(R1, at::READ);
         self.p.asm.mov(R2, bytes);
@@ -365,14 +363,14 @@ impl<'a> Walk<'a> {
         self.p.asm.jump_if(Cond::Ne, R0, 0, fail);
     }
 
-    /// Counts one.
+    /// Increments a counter.
     fn count(&mut self, counter: u32) {
         self.asm().load(Size::DW, R1, R6, counter as i16);
         self.asm().add(R1, 1);
         self.asm().store(Size::DW, R6, counter as i16, R1);
     }
 
-    /// Ends with 0, and behind the label with 1.
+    /// Ends with 0, and at the label with 1.
     fn two_ends(mut self, one: Label) -> Res<Function> {
         let end = self.p.end;
         self.asm().jump(end);
@@ -382,7 +380,7 @@ impl<'a> Walk<'a> {
         self.p.finish()
     }
 
-    /// `user_walk(most)`: fills the room with so many frames, or all that there may be.
+    /// `user_walk(most)`: fills the room with at most `most` frames.
     fn user_walk(mut self) -> Res<Function> {
         let (count, first) = (self.room.count as i16, self.room.first as i16);
         let end = self.p.end;
@@ -425,11 +423,11 @@ impl<'a> Walk<'a> {
             self.set(field, R2);
         }
         self.asm().bind(given);
-        // The segment of 32-bit code: its frames are not followed.
+        // The selector of 32-bit code, whose frames are not followed.
         self.asm().jump_if(Cond::Ne, R1, 0x23, native);
         self.set(at::SP, -1);
         self.asm().bind(native);
-        // Once more, to see whether there is more.
+        // One more call, which reports the end.
         for _ in 0..=self.room.most {
             self.asm().call_sub("user_frame");
             self.asm().jump_if(Cond::Ne, R0, 0, end);
@@ -437,7 +435,7 @@ impl<'a> Walk<'a> {
         self.p.finish()
     }
 
-    /// `user_frame()`: notes a frame and finds the next; not 0 at the end.
+    /// `user_frame()`: notes a frame and finds the next one; returns nonzero at the end.
     fn user_frame(mut self) -> Res<Function> {
         let [stop, exact, look, known, most] = std::array::from_fn(|_| self.p.asm.label());
         let cap = self.room.most as i32;
@@ -488,7 +486,7 @@ impl<'a> Walk<'a> {
         self.asm().jump_if(Cond::Ne, R0, WANTS_COPY, stop);
         self.asm().call_sub("user_copy");
         self.asm().jump_if(Cond::Ne, R0, 0, stop);
-        // By a guess, then; what is known of the mapping is another's now.
+        // Guesses from here on, without the facts about the previous mapping.
         for field in [at::COPY, at::ROWS, at::START, at::END] {
             self.set(field, 0);
         }
@@ -510,7 +508,7 @@ impl<'a> Walk<'a> {
         self.two_ends(stop)
     }
 
-    /// `user_address(address)`: makes it the frame behind all others.
+    /// `user_address(address)`: stores the address as the frame behind all others.
     fn user_address(mut self) -> Res<Function> {
         let place = 8 * self.room.most;
         self.asm().call(Helper::GetCurrentTaskBtf);
@@ -525,7 +523,7 @@ impl<'a> Walk<'a> {
         self.asm().mov(R8, 0);
         self.get(R1, at::FILE);
         self.asm().jump_if(Cond::Ne, R1, 0, known);
-        // Variables that begin as 0 lie behind the mapping of their file.
+        // Zero-initialised variables lie behind the mapping of their file.
         self.get(R1, at::START);
         self.asm().jump_if(Cond::Eq, R1, 0, known);
         self.asm().add(R1, -1);
@@ -544,9 +542,9 @@ impl<'a> Walk<'a> {
         self.p.finish()
     }
 
-    /// `user_return()`: where a probe of returns has replaced the return address that was found
-    /// last, the true one takes its place. The kernel knows it by its place on the stack; it keeps
-    /// them in order, so the search begins where the last one was found.
+    /// `user_return()`: replaces the last return address by the original one if a return probe has
+    /// exchanged it. The kernel identifies it by its position on the stack. Its list is ordered, so
+    /// the search starts where the previous one ended.
     fn user_return(mut self, [utask, first, stack, original, next]: [u32; 5]) -> Res<Function> {
         let [found, begun] = std::array::from_fn(|_| self.p.asm.label());
         let end = self.p.end;
@@ -572,7 +570,7 @@ impl<'a> Walk<'a> {
         self.p.finish()
     }
 
-    /// `r0` = the element of a map with the key in that field; `none` where there is none.
+    /// `r0` = the element of a map with the key in that field; goes to `none` if there is none.
     fn element(&mut self, map: &'static str, key: u32, none: Label) {
         self.asm().ld_map(R1, map);
         self.addr(R2, key);
@@ -580,8 +578,9 @@ impl<'a> Walk<'a> {
         self.asm().jump_if(Cond::Eq, R0, 0, none);
     }
 
-    /// `r0` = the last of a map's rows from [`at::LO`] to [`at::HI`] that starts at r7 or before it, which
-    /// its word at `start` says; `none` where there is none. Halves the rows up to `halvings` times.
+    /// `r0` = the last of a map's rows from [`at::LO`] to [`at::HI`] that starts at or before r7,
+    /// by the word at offset `start`; goes to `none` if there is none. A binary search of up to
+    /// `halvings` steps.
     fn search(&mut self, (map, halvings): (&'static str, u32), start: i16, none: Label) {
         let found = self.asm().label();
         for _ in 0..halvings {
@@ -610,8 +609,8 @@ impl<'a> Walk<'a> {
         self.asm().jump_if(Cond::Gt, R1, R7, none);
     }
 
-    /// `user_step()`: the caller's registers; 1 at the end of the stack, [`WANTS_COPY`] where rows are
-    /// still to come.
+    /// `user_step()`: computes the caller's registers. Returns 1 at the end of the stack,
+    /// [`WANTS_COPY`] if the rows are still being loaded.
     fn user_step(mut self) -> Res<Function> {
         let [stop, guess, chain, taken] = std::array::from_fn(|_| self.p.asm.label());
         self.get(R1, at::ROWS);
@@ -626,7 +625,7 @@ impl<'a> Walk<'a> {
         self.search((ROWS_MAP, HALVINGS), unwind_row::START, chain);
         self.follow(chain, stop, taken);
         self.asm().bind(guess);
-        // Rows may be on their way.
+        // The rows may still arrive.
         self.get(R1, at::FILE);
         self.asm().jump_if(Cond::Eq, R1, 0, chain);
         self.asm().jump_if(Cond::Eq, R1, VDSO as i32, chain);
@@ -645,7 +644,7 @@ impl<'a> Walk<'a> {
         self.two_ends(stop)
     }
 
-    /// By the row at r0.
+    /// Follows the row at r0.
     fn follow(&mut self, chain: Label, stop: Label, taken: Label) {
         use unwind_row::kind;
         let [bp, rsp, plt, later, signal, deref, cfa, same] =
@@ -690,7 +689,7 @@ impl<'a> Walk<'a> {
         self.asm().bind(later);
         self.asm().mov(R9, R2);
         self.asm().bind(cfa);
-        // Callers are above.
+        // Callers have higher stack pointers.
         self.get(R1, at::SP);
         self.asm().jump_if(Cond::Le, R9, R1, stop);
         self.asm().jump_if(Cond::Eq, R7, 0, same);
@@ -709,7 +708,7 @@ impl<'a> Walk<'a> {
         self.set(at::IP, R1);
         self.set(at::EXACT, 0);
         self.asm().jump(taken);
-        // The interrupted registers lie in the frame of a signal, which no call has made.
+        // A signal frame, which no call has made, contains the interrupted registers.
         self.asm().bind(signal);
         let (noted, most) = (self.asm().label(), self.room.most);
         let offsets = self.base + at::offsets(most) as i16;
@@ -734,7 +733,7 @@ impl<'a> Walk<'a> {
         self.asm().jump(taken);
     }
 
-    /// By frame pointers. The first frame may not have made its own yet.
+    /// Follows frame pointers. The first function may not have set up its frame yet.
     fn frame_pointers(&mut self, stop: Label) {
         let [made, entry, pushed, end] = std::array::from_fn(|_| self.p.asm.label());
         let innermost = self.asm().label();

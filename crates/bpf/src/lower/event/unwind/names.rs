@@ -1,6 +1,6 @@
-//! Names of symbols of programs, where a handler looks at them: `append_symbol` finds a frame's
-//! file and symbol in tables that the controller loads with the file (see
-//! [`crate::layout::symbol_row`]), and writes what the controller would write.
+//! Names of user symbols, for handlers that inspect them. `append_symbol` finds a frame's file and
+//! symbol in tables that the controller loads with the file (see [`crate::layout::symbol_row`]),
+//! and writes the same text as the controller.
 
 use spile_ir::marks::In;
 use spile_ir::{Reg as IrReg, Val};
@@ -21,41 +21,41 @@ use crate::lower::text::append::{append_number, flag};
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
 use crate::lower::{Gen, Res};
 
-/// Halvings of a search among rows: [`symbol_row::MAX`] of a file.
+/// Steps of a binary search among the [`symbol_row::MAX`] rows of a file.
 const HALVINGS: u32 = 20;
 
-/// The subprogram that appends lines' numbers.
+/// Name of the subprogram that appends line numbers.
 pub(in crate::lower) const NUMBER: &str = "append_number_10";
 
-/// What is written of a frame.
+/// The parts to write for a frame.
 mod how {
     /// A line of its own, with the address in front.
     pub const LINE: i32 = 1;
     /// The distance from the symbol.
     pub const OFFSET: i32 = 2;
-    /// The symbol's size, or the file's.
+    /// The size of the symbol or of the file.
     pub const SIZE: i32 = 4;
-    /// The file: its path,
+    /// The file's path.
     pub const MODULE: i32 = 8;
-    /// or the last part of it.
+    /// The last component of the file's path.
     pub const BASE: i32 = 16;
     /// The end of a line.
     pub const END: i32 = 32;
-    /// Nothing but the file.
+    /// Nothing except the file.
     pub const ONLY: i32 = 64;
-    /// Frames behind the first are behind calls.
+    /// A stack: frames behind the first are return addresses.
     pub const STACK: i32 = 128;
-    /// The place in the source, behind what says where in the code it is.
+    /// The position in the source, behind the position in the code.
     pub const AT: i32 = 256;
-    /// The source file,
+    /// The source file.
     pub const FILE: i32 = 512;
-    /// the line in it; or the address where they are not known.
+    /// The line number, or the address if the position is unknown.
     pub const NUMBER: i32 = 1024;
-    /// A tab and the place in the source behind the name.
+    /// A tab and the position in the source, behind the name.
     pub const PLACE: i32 = 2048;
 }
 
-/// How a form is written.
+/// The parts that a form consists of.
 fn how_of(form: Symbolic) -> i32 {
     use how::{AT, BASE, END, FILE, LINE, MODULE, NUMBER, OFFSET, ONLY, PLACE, SIZE, STACK};
     match form {
@@ -75,7 +75,7 @@ fn how_of(form: Symbolic) -> i32 {
 }
 
 impl Gen<'_> {
-    /// Whether the text itself is made that an instruction puts into this register.
+    /// Whether the handler makes the text for this register itself.
     pub(in crate::lower) fn makes_text(&self, dst: IrReg) -> bool {
         self.plan.marks.made(In::Handler(self.handler.index()), dst)
     }
@@ -89,7 +89,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Appends the frames from one on that a mark would have.
+    /// Appends the frames from `first` on, with the text that a mark stands for.
     pub(super) fn append_symbols(&mut self, form: Symbolic, first: Val) -> Res {
         self.use_append_symbol()?;
         let (plan, cpus) = (self.plan, self.options.cpus);
@@ -136,25 +136,25 @@ impl Gen<'_> {
     }
 }
 
-/// Words of a look-up, in what a walk needs for one frame only.
+/// Words of a look-up, in those that a walk uses only for one frame.
 mod word {
     use super::at;
     /// Key of the file.
     pub const FILE: u32 = at::KEY;
     /// Address of the symbol's name, 0 for none.
     pub const NAME: u32 = at::VALUE;
-    /// Where the file's name is in the map of names; 0 for none.
+    /// Position of the file's name in the map of names; 0 for none.
     pub const MODULE: u32 = at::VALUE + 8;
-    /// The place.
+    /// The position in the source.
     pub const PLACE: u32 = at::VALUE + 16;
     /// The two words in front of a name.
     pub const BASE: u32 = at::READ;
     pub const SIZE: u32 = at::READ + 8;
-    /// What is looked up in the file's tables.
+    /// The address to look up in the file's tables.
     pub const KEY: u32 = at::MAPPINGS;
 }
 
-/// Appends the text at r3, an address of the kernel; `r0` = its bytes. Loses r1-r5.
+/// Appends the text at kernel address r3; `r0` = its length with the NUL. Clobbers r1 to r5.
 pub(in crate::lower) fn append_kernel_text(p: &mut Put<'_>, out: Label) {
     let scratch = &p.plan.scratch;
     let (pos, text) = (scratch.text_pos as i16, scratch.text as i32);
@@ -173,7 +173,7 @@ pub(in crate::lower) fn append_kernel_text(p: &mut Put<'_>, out: Label) {
     p.asm.store(Size::DW, R6, pos, R2);
 }
 
-/// Appends the number r9 in base 10 by [`NUMBER`]. Loses r0-r5.
+/// Appends number r9 in base 10 by [`NUMBER`]. Clobbers r0 to r5.
 pub(in crate::lower) fn put_decimal(p: &mut Put<'_>) {
     p.asm.mov(R1, -1);
     p.asm.mov(R2, R9);
@@ -183,8 +183,8 @@ pub(in crate::lower) fn put_decimal(p: &mut Put<'_>) {
 }
 
 impl Walk<'_> {
-    /// A register = the frame with the index in it, as a place in the block; `out` where there is
-    /// none.
+    /// Converts the frame index in `reg` to the frame's offset in the block; goes to `out` if it is
+    /// out of range.
     fn frame(&mut self, reg: Reg, out: Label) {
         let most = self.room.most as i32;
         self.asm().jump_if(Cond::Gt, reg, most, out);
@@ -211,7 +211,7 @@ impl Walk<'_> {
         ] {
             self.set(field, 0);
         }
-        // r8 = how many bytes before the place the instruction is.
+        // r8 = 1 if the address is a return address, which belongs to the instruction before it.
         self.asm().alu(AluOp::And, R8, how::STACK);
         self.asm()
             .alu(AluOp::Rsh, R8, how::STACK.trailing_zeros() as i32);
@@ -228,7 +228,7 @@ impl Walk<'_> {
         self.asm().mov(R1, R9);
         self.asm().alu(AluOp::Rsh, R1, 63);
         self.asm().alu(AluOp::Lsh, R1, 31);
-        // Where bit 62 is, the place itself is meant.
+        // Bit 62 marks the address as exact.
         self.asm().mov(R2, R9);
         self.asm()
             .alu(AluOp::Rsh, R2, EXACT.trailing_zeros() as i32);
@@ -262,7 +262,7 @@ impl Walk<'_> {
         let p_end = self.p.end;
         self.asm().jump(p_end);
         self.asm().bind(unnamed);
-        // What no table of symbols has is no loss: code in no file is behind `end`.
+        // A file without a symbol for the address is no loss; code outside of files goes to `end`.
         self.get(R1, word::FILE);
         self.asm().jump_if(Cond::Eq, R1, VDSO as i32, none);
         self.count(percpu::UNNAMED);
@@ -270,7 +270,7 @@ impl Walk<'_> {
         self.p.finish()
     }
 
-    /// `r3` = address of the text of the name at that place, which is in words. Loses r0-r5.
+    /// `r3` = address of the name at that position of the names. Clobbers r0 to r5.
     fn name(&mut self, place: Reg, none: Label) {
         self.asm().alu(AluOp::Lsh, place, 3);
         self.asm().mov(R2, place);
@@ -281,7 +281,7 @@ impl Walk<'_> {
         self.asm().alu(AluOp::Rsh, place, page);
         self.set(at::MID, place);
         self.element(NAMES_MAP, at::MID, none);
-        // Through memory it becomes a number.
+        // Goes through memory, which turns the pointer into a number.
         self.set(at::LO, R0);
         self.get(R3, at::LO);
         self.get(R2, at::HI);
@@ -289,7 +289,7 @@ impl Walk<'_> {
         self.asm().add(R3, 16);
     }
 
-    /// The two words in front of the text at r3.
+    /// Reads the two words in front of the text at r3.
     fn two_words(&mut self, none: Label) {
         self.asm().add(R3, -16);
         self.addr(R1, word::BASE);
@@ -314,7 +314,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes on where none of these is wanted.
+    /// Goes to `to` if none of these parts is wanted.
     fn unless(&mut self, bits: i32, to: Label) {
         self.asm().mov(R1, R8);
         self.asm().alu(AluOp::And, R1, bits);
@@ -366,7 +366,7 @@ impl Walk<'_> {
         self.unless(how::LINE, begun);
         self.append_literal(" ");
         self.asm().bind(begun);
-        // A name that is not there has no bytes.
+        // A missing name has length 0.
         self.get(R1, word::NAME);
         self.asm().jump_if(Cond::Eq, R1, 0, bare);
         self.addr(R1, at::LO);
@@ -397,7 +397,7 @@ impl Walk<'_> {
         self.p.finish()
     }
 
-    /// Appends the place in the source as r1 says, or the address r9.
+    /// Appends the position in the source as r1 specifies, or address r9.
     fn place_or_address(&mut self) {
         let known = self.asm().label();
         self.asm().call_sub("append_place");
@@ -406,7 +406,7 @@ impl Walk<'_> {
         self.asm().bind(known);
     }
 
-    /// Appends the place in the source if it is wanted there.
+    /// Appends the position in the source if it is wanted here.
     fn append_at(&mut self) {
         if !self.room.lines {
             return;
@@ -418,8 +418,8 @@ impl Walk<'_> {
         self.asm().bind(none);
     }
 
-    /// `append_place(how)`: appends the place in the source of what `find_symbol` was asked for; 1 where
-    /// it is not known.
+    /// `append_place(how)`: appends the position in the source for the last call of `find_symbol`;
+    /// returns 1 if it is unknown.
     fn append_place(mut self) -> Res<Function> {
         let [unknown, begun, colon, number] = std::array::from_fn(|_| self.p.asm.label());
         let end = self.p.end;
@@ -454,7 +454,7 @@ impl Walk<'_> {
         self.two_ends(unknown)
     }
 
-    /// A place with a symbol; r9 is its address.
+    /// A frame with a symbol; r9 is its address.
     fn named(&mut self, ends: Label) {
         let [at_name, sized, unsized_, file] = std::array::from_fn(|_| self.p.asm.label());
         self.unless(how::LINE, at_name);
@@ -487,7 +487,7 @@ impl Walk<'_> {
         self.asm().jump(ends);
     }
 
-    /// A place without a symbol: its address, and where it is in the file.
+    /// A frame without a symbol: its address, and its offset in the file.
     fn bare(&mut self, ends: Label) {
         let no_size = self.asm().label();
         self.append_hex(R9);
@@ -504,7 +504,7 @@ impl Walk<'_> {
         self.append_hex(R9);
         self.unless(how::SIZE, no_size);
         self.append_literal("/");
-        // Behind the file's name stands its size.
+        // The file's size follows its name.
         self.get(R9, word::SIZE);
         self.append_hex(R9);
         self.asm().bind(no_size);

@@ -1,5 +1,5 @@
-//! The rest of a stack in texts of addresses: a mark as the last word stands for the frames that only the
-//! controller can find, in a copy (`copies.rs`).
+//! The rest of a stack in texts of addresses. A mark as the last word stands for the frames that
+//! only the controller can find, in a copy (`copies.rs`).
 
 use spile_ir::{Reg as IrReg, Val};
 
@@ -10,10 +10,10 @@ use crate::layout::{COPIED, Symbolic, percpu, shared};
 use crate::lower::text::hex::APPEND_HEX;
 use crate::lower::{Gen, Res, Text};
 
-/// Bytes of the word that marks begin with.
+/// Bytes of the session's word at the start of a mark.
 const MARK_BYTES: u32 = 16;
-/// Most bytes of a mark for the rest of a stack: word, letter, three numbers, what stands between them and
-/// around, and a NUL.
+/// The largest size of a mark for the rest of a stack: word, letter, three numbers, separators, and
+/// a NUL.
 const REST_BYTES: u32 = MARK_BYTES + 40;
 
 impl Gen<'_> {
@@ -34,9 +34,9 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Appends a mark for the rest of the stack where a copy of it went to the controller; as a word with
-    /// a space behind, or in front. One that does not fit in that number of bytes is left out, and counted: a
-    /// part of it would be no text.
+    /// Appends a mark for the rest of the stack if a copy went to the controller, as a word with a
+    /// space behind or in front. A mark that does not fit in `width` bytes is omitted and counted,
+    /// because a part of it would be meaningless.
     fn append_rest(&mut self, behind: bool, width: u32) -> Res {
         let (plan, options) = (self.plan, self.options);
         let (room, base, _) = walks(plan, options)?;
@@ -80,7 +80,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `r0` = 1 where a word of such a text is the mark.
+    /// `r0` = 1 if a word of such a text is a mark.
     pub(in crate::lower) fn stack_mark(&mut self, word: Val) -> Res {
         let no = self.asm.label();
         let text = self.text(word)?;
@@ -104,7 +104,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// `dst` = the mark for lines of what this word is the mark for.
+    /// `dst` = the mark for the lines of the frames that this word's mark stands for.
     pub(in crate::lower) fn stack_rest(&mut self, dst: IrReg, word: Val) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
