@@ -30,6 +30,8 @@ static uint64_t place(void)
     return (uint64_t)&spile_word - thread;
 }
 
+static void register_fork(void);
+
 /* The word says that the system call is the library's own. It is known where that is from the first one on:
  * programs and children of fork without regions make none. */
 static void announce(uint64_t what, uint64_t a, const volatile void *b, uint64_t c)
@@ -39,6 +41,7 @@ static void announce(uint64_t what, uint64_t a, const volatile void *b, uint64_t
     __asm__ volatile("" ::: "memory");
     if (!placed) {
         placed = true;
+        register_fork();
         context_system(SYS_PRCTL, MAGIC, PLACE, (long)place(), 0, 0, 0);
     }
     if (what != PLACE)
@@ -78,7 +81,7 @@ struct description {
 /* By number. Pages that no region needs are never touched. */
 static struct description described[NUMBERS];
 static uint32_t whats[NUMBERS];
-static uint32_t used = 1;
+static uint32_t used;
 static uint64_t refused;
 
 /*
@@ -156,9 +159,10 @@ static __attribute__((noinline)) uint32_t create(uint64_t hash, enum kind kind, 
     uint32_t recursive = around(kind, what, kind == MARK ? 0 : code, parent);
     if (recursive != 0)
         return insert(hash, recursive, true);
-    if (__atomic_load_n(&used, __ATOMIC_RELAXED) >= NUMBERS)
+    /* The first is 1. */
+    if (__atomic_load_n(&used, __ATOMIC_RELAXED) >= NUMBERS - 1)
         return refuse(parent);
-    uint32_t number = __atomic_fetch_add(&used, 1, __ATOMIC_RELAXED);
+    uint32_t number = __atomic_add_fetch(&used, 1, __ATOMIC_RELAXED);
     if (number >= NUMBERS)
         return refuse(parent);
     struct description *d = &described[number];
@@ -372,22 +376,24 @@ uint64_t context_look_up(uint32_t entry, const char *symbol, uint64_t caller)
     __builtin_trap();
 }
 
-/* ---- at the start ---- */
+/* ---- forks ---- */
 
 void context_forked(void)
 {
-    /* (A page that is written to is the child's from then on, at the cost of a fault.) */
-    if (placed)
-        placed = false;
-    uint32_t end = used < NUMBERS ? used : NUMBERS;
-    for (uint32_t n = 1; n < end; n++)
+    placed = false;
+    for (uint32_t n = 1; n <= used && n < NUMBERS; n++)
         if (__atomic_load_n(&described[n].whole, __ATOMIC_ACQUIRE))
             describe(n);
     context_times_in_child();
 }
 
-static __attribute__((constructor)) void start(void)
+/* Before the first region: programs without any run nothing of the library when they fork, which costs each
+ * child page faults. */
+static void register_fork(void)
 {
+    static bool registered;
+    if (__atomic_exchange_n(&registered, true, __ATOMIC_RELAXED))
+        return;
     if (__register_atfork != NULL)
         __register_atfork(NULL, NULL, context_forked, NULL);
     else if (pthread_atfork != NULL)

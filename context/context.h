@@ -48,7 +48,8 @@ static inline uint64_t context_enter(enum kind kind, uint32_t what, uint64_t cod
     return before;
 }
 
-/* 0 in a child of fork that has not noticed that it is one: some are made without what libraries do there. */
+/* On a page that the kernel empties in children of fork, from the first region on: 0 in a child that has not noticed
+ * that it is one. Some are made without what libraries do there. */
 extern uint64_t *context_not_forked;
 
 /* A child of fork has a process number of its own, under which nothing is known yet. */
@@ -56,7 +57,7 @@ void context_forked(void);
 
 static inline void context_notice_fork(void)
 {
-    if (__builtin_expect(*context_not_forked == 0, false))
+    if (context_not_forked != NULL && __builtin_expect(*context_not_forked == 0, false))
         context_forked();
 }
 

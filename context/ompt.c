@@ -182,10 +182,13 @@ EXPORT struct tool *ompt_start_tool(unsigned version, const char *runtime);
  * own goes first. */
 struct tool *ompt_start_tool(unsigned version, const char *runtime)
 {
-    static struct tool tool = {initialize, finalize, {0}};
+    /* (Filled in here: data with values would be a mapping of its own, which each fork copies.) */
+    static struct tool tool;
     static unsigned asked;
     (void)version, (void)runtime;
     if (__atomic_fetch_add(&asked, 1, __ATOMIC_RELAXED) == 0 && others())
         return NULL;
+    tool.initialize = initialize;
+    tool.finalize = finalize;
     return &tool;
 }

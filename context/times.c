@@ -78,13 +78,10 @@ static inline uint32_t place_of(uint32_t number)
     return number < FEW ? 0 : 1 + number / CELLS;
 }
 
-/* On a page that the kernel empties in children of fork. */
-static uint64_t no_page = 1;
-uint64_t *context_not_forked = &no_page;
+uint64_t *context_not_forked;
 
-/* The process's file: its name in the folder, 0 before the first region; and how many chunks it has. (The
- * name is where the library's own addresses are: to read it in a child of fork costs no page fault.) */
-static uint64_t name __attribute__((section(".data")));
+/* The process's file: its name in the folder, 0 before the first region; and how many chunks it has. */
+static uint64_t name;
 static uint32_t chunks;
 static struct chunk *segments[SEGMENTS];
 
@@ -218,7 +215,7 @@ static uint64_t file(void)
     uint64_t now = __atomic_load_n(&name, __ATOMIC_ACQUIRE);
     if (now != 0)
         return now;
-    if (context_not_forked == &no_page)
+    if (context_not_forked == NULL)
         notice_forks();
     uint64_t wanted = 1;
     char path[512];
@@ -407,16 +404,12 @@ void context_change(uint64_t word, uint32_t entered)
 /* A child of fork shares its parent's chunks, and must not write to them. */
 void context_times_in_child(void)
 {
-    /* Nobody has counted. */
-    if (name == 0)
-        return;
     __builtin_memset(&thread, 0, sizeof thread);
     name = 0;
     chunks = 0;
-    for (uint32_t i = 0; i < SEGMENTS; i++)
-        if (segments[i] != NULL)
-            segments[i] = NULL;
-    *context_not_forked = 1;
+    __builtin_memset(segments, 0, sizeof segments);
+    if (context_not_forked != NULL)
+        *context_not_forked = 1;
     /* What it is in goes on, and is not entered again. */
     if ((uint16_t)spile_word != 0)
         context_change(spile_word, 0);

@@ -32,7 +32,8 @@ const FLAGS: &[&str] = &[
     "-shared",
     "-nostdlib",
     "-s",
-    "-Wl,-z,nodelete,-z,relro,-z,noexecstack,--hash-style=both,-soname,libspile-context.so",
+    // (Each mapping of its own costs each fork of the program.)
+    "-Wl,-z,nodelete,-z,relro,-z,noexecstack,-z,noseparate-code,--hash-style=both,-soname,libspile-context.so",
 ];
 
 fn main() {

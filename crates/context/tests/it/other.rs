@@ -46,6 +46,20 @@ fn other_programs_are_undisturbed() {
     }
 }
 
+/// Where there are no regions nothing is announced, by children of fork either; and forks copy few mappings: code,
+/// what is read-only once it is linked, and data.
+#[test]
+fn forks_without_regions() {
+    let seen = watch(&["sh", "-c", "(exit 3); true | true"], &[]);
+    assert!(seen.iter().all(|p| p.places.is_empty()), "{seen:?}");
+    let maps = with_library(&["cat", "/proc/self/maps"]);
+    let maps = String::from_utf8(maps.stdout).expect("text");
+    let ours = maps.lines().filter(|l| l.ends_with("/context.so"));
+    let ours: Vec<&str> = ours.collect();
+    assert_eq!(ours.len(), 2, "{maps}");
+    assert!(!ours.iter().any(|l| l.contains(" rwx")), "{maps}");
+}
+
 #[test]
 fn exports_only_what_has_to_be_interposed() {
     let symbols = |option: &str| {
