@@ -1,5 +1,7 @@
-//! Chores of the project: `cargo xtask bench [PART]...`, `cargo xtask dist`, `cargo xtask soak`,
-//! `cargo xtask fuzz`, `cargo xtask test`, `cargo xtask vm`.
+//! Chores of the project: `cargo xtask bench [PART]...`, `cargo xtask dist`, `cargo xtask soak`, `cargo xtask fuzz`,
+//! `cargo xtask test`, `cargo xtask vm`, `cargo xtask recording`, `cargo xtask performance`.
+
+use std::process::ExitCode;
 
 mod bench;
 mod counts;
@@ -9,34 +11,38 @@ mod keys;
 mod markers;
 mod nginx;
 mod peers;
+mod performance;
 mod profile;
+mod recording;
 mod soak;
 mod stress;
 mod system;
 mod vm;
 
-use std::process::ExitCode;
+const USAGE: &str = "\
+usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [keys] [nginx] [profile] [system]
+       cargo xtask dist [--no-packages] [--vm] [--in FOLDER]...
+       cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]
+       cargo xtask performance
+       cargo xtask recording
+       cargo xtask soak [--cases N] [--seed S]
+       cargo xtask test [ARGUMENT OF CARGO TEST]...
+       cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [--bench] [TEST]...";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let rest = args.get(1..).unwrap_or_default();
     match args.first().map(String::as_str) {
-        Some("bench") => bench::run(&args[1..]),
-        Some("dist") => return dist::run(&args[1..]),
-        Some("fuzz") => fuzz::run(&args[1..]),
-        Some("soak") => soak::run(&args[1..]),
-        Some("test") => counts::run(&args[1..]),
-        Some("vm") => vm::run(&args[1..]),
+        Some("bench") => bench::run(rest),
+        Some("dist") => return dist::run(rest),
+        Some("fuzz") => fuzz::run(rest),
+        Some("performance") => return performance::run(),
+        Some("recording") => return recording::run(),
+        Some("soak") => soak::run(rest),
+        Some("test") => counts::run(rest),
+        Some("vm") => vm::run(rest),
         _ => {
-            eprintln!(
-                "usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [keys] [nginx] [profile] [system]"
-            );
-            eprintln!("       cargo xtask dist [--no-packages] [--vm] [--in FOLDER]...");
-            eprintln!("       cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]");
-            eprintln!("       cargo xtask soak [--cases N] [--seed S]");
-            eprintln!("       cargo xtask test [ARGUMENT OF CARGO TEST]...");
-            eprintln!(
-                "       cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [--bench] [TEST]..."
-            );
+            eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     }

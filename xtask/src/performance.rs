@@ -1,0 +1,112 @@
+//! `cargo xtask performance`: runs parts of the benchmark with the release build, as root, and writes what they
+//! print to `docs/performance.md`, with the version, the machine and the date. So all figures of the document are
+//! of one run.
+
+use std::fmt::Write as _;
+use std::process::{Command, ExitCode};
+
+/// Parts of the benchmark: what a reader must know of each, and its name.
+const PARTS: [(&str, &str, &str); 4] = [
+    (
+        "Start-up, tear-down and memory",
+        "start",
+        "From `exec` to the first line of a `begin` probe, when all probes are attached; from SIGINT to the end of \
+         the process; and the largest resident memory.",
+    ),
+    (
+        "A hit",
+        "hits",
+        "What a system call takes more when a handler runs at its entry. An empty BPF program is the floor: the \
+         kernel's own cost of calling one.",
+    ),
+    (
+        "Exact counts",
+        "exact",
+        "Four threads make a known number of calls; each tool counts them.",
+    ),
+    (
+        "Large scripts",
+        "stress",
+        "Scripts that the kernel's verifier takes long to read.",
+    ),
+];
+
+const HEAD: &str = "\
+# Performance
+
+This document is written by `cargo xtask performance`; do not edit it. All figures are of one run. A shared
+machine disturbs single times, so compare ratios between tools of one run, and not times of two runs. Costs of
+`spile profile` are in [profile.md](profile.md#what-it-costs).
+
+";
+
+/// Runs the benchmark and writes the document.
+pub fn run() -> ExitCode {
+    let mut text = HEAD.to_owned();
+    let _ = writeln!(
+        text,
+        "| version | machine | kernel | date |\n|---|---|---|---|\n| {} | {} | {} | {} |",
+        said("git", &["describe", "--always", "--tags"]),
+        machine(),
+        said("uname", &["-sr"]),
+        said("date", &["+%Y-%m-%d"]),
+    );
+    for (title, part, about) in PARTS {
+        let Some(figures) = bench(part) else {
+            eprintln!("the benchmark's part {part} failed");
+            return ExitCode::FAILURE;
+        };
+        let _ = writeln!(
+            text,
+            "\n## {title}\n\n{about} (`cargo xtask bench {part}`)\n\n```text\n{}\n```",
+            figures.trim_end()
+        );
+    }
+    match std::fs::write("docs/performance.md", text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("docs/performance.md: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a part of the benchmark prints. It runs in a process of its own, as a user runs it.
+fn bench(part: &str) -> Option<String> {
+    let own = std::env::current_exe().ok()?;
+    let out = Command::new(own).args(["bench", part]).output().ok()?;
+    eprint!("{}", String::from_utf8_lossy(&out.stderr));
+    out.status
+        .success()
+        .then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// The first line that a command prints, or "unknown".
+fn said(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output();
+    out.ok()
+        .and_then(|o| {
+            String::from_utf8_lossy(&o.stdout)
+                .lines()
+                .next()
+                .map(String::from)
+        })
+        .unwrap_or_else(|| "unknown".into())
+}
+
+/// The processor's name and how many of them there are.
+fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text
+        .lines()
+        .find_map(|l| l.strip_prefix("model name"))
+        .and_then(|l| l.split_once(": "))
+        .map_or("unknown", |(_, name)| name.trim());
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let guest = if text.contains(" hypervisor") {
+        ", a virtual machine"
+    } else {
+        ""
+    };
+    format!("{count} processors, {name}{guest}")
+}
