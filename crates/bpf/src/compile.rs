@@ -1,4 +1,4 @@
-//! From the IR to an object: which programs there are, and which handlers each one has.
+//! Compilation of a program to an object: the BPF programs, and the handlers of each one.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -30,26 +30,28 @@ use crate::programs::process_tree;
 use crate::regalloc::{self, Alloc};
 use crate::target::Options;
 
-/// More handlers than this in one program are made subprograms.
+/// A larger number of handlers in one program become subprograms.
 const INLINE: usize = 4;
-/// More instructions than this are several programs: the kernel's verifier follows a million in one
-/// (`BPF_COMPLEXITY_LIMIT_INSNS`), and some more than once.
+/// Handlers with more instruction slots are split into several programs: the kernel's verifier
+/// follows a million instructions in one (`BPF_COMPLEXITY_LIMIT_INSNS`), and some of them more than
+/// once.
 const MOST_SLOTS: usize = 400_000;
-/// Most subprograms of a program (`BPF_MAX_SUBPROGS`, of which it is one itself).
+/// Limit on the subprograms of a program (`BPF_MAX_SUBPROGS`, which counts the program itself).
 const MOST_SUBPROGRAMS: usize = 255;
-/// Most subprograms for handlers: the kernel takes 256 in all.
+/// Limit on the subprograms for handlers: the kernel allows 256 in total.
 const MAX_PARTS: usize = 192;
-/// Most bytes of a ring buffer for errors alone: a hundred and more, though the first one
-/// ends a session. Pages of the buffer are allocated when it is made (4 MB: 1.5 ms with mapping).
+/// Bytes of a ring buffer for errors only: enough for a hundred, although the first one ends a
+/// session by default. The kernel allocates the pages when the buffer is created (4 MB: 1.5 ms with
+/// mapping).
 const ERRORS_BYTES: u32 = 64 << 10;
 
-/// Why a program cannot be compiled to BPF. Analysis refuses what kernel handlers cannot do,
-/// with a better message; this names what got past it.
+/// The reason why a program cannot be compiled to BPF. Analysis refuses what kernel handlers cannot
+/// do, with a better message; this error names what analysis missed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileError {
-    /// The handler's probe point; empty where it is about the whole script.
+    /// The handler's probe point; empty if the error concerns the whole script.
     pub handler: String,
-    /// The place in the script.
+    /// The position in the script.
     pub site: String,
     /// The reason.
     pub reason: String,
@@ -82,15 +84,16 @@ fn whole(reason: impl Into<String>) -> CompileError {
 /// Compiles the kernel handlers of a program.
 ///
 /// # Errors
-/// Something that kernel handlers cannot do, or too large; never a matter of the machine.
+/// An operation that kernel handlers do not have, or a limit that is exceeded; never a property of
+/// the machine.
 pub fn compile(program: &Program, options: &Options) -> Result<Object, CompileError> {
     compile_planned(program, options, |_| {})
 }
 
-/// [`compile`]; `planned` gets most of the maps before the code is generated.
+/// Compiles as [`compile`] does; `planned` receives most maps before the code is generated.
 ///
 /// # Errors
-/// As [`compile`].
+/// The same as for [`compile`].
 pub fn compile_planned(
     program: &Program,
     options: &Options,
@@ -158,7 +161,7 @@ pub fn compile_planned(
         let (slots, subs) = depth::size(&function, &pool.subs);
         let much = slots > MOST_SLOTS || subs > MOST_SUBPROGRAMS;
         if much && handlers.len() > 1 && splits(&attach) {
-            // They run one after the other, as they would in one.
+            // Split programs run one after the other, as the handlers would in one program.
             let parts: Vec<_> = handlers.iter().map(|id| format!("h{}", id.0)).collect();
             pool.subs.retain(|name, _| !parts.contains(name));
             for handlers in handlers.rchunks(handlers.len().div_ceil(2)) {
@@ -180,7 +183,7 @@ pub fn compile_planned(
     }
     if let Some(at) = plan.tree {
         let (spec, info) = process_tree::tracker(at, &options.offsets).map_err(whole)?;
-        // It is attached before all others.
+        // Attached before all other programs.
         programs.insert(0, spec);
         infos.insert(0, info);
     }
@@ -191,7 +194,7 @@ pub fn compile_planned(
             words: 0,
         });
         let (spec, info) = exec_notifier::teller(&plan, options.cpus, shape).map_err(whole)?;
-        // Before those that run programs are looked for.
+        // Attached before the search for existing processes.
         programs.insert(0, spec);
         infos.insert(0, info);
     }
@@ -204,7 +207,7 @@ pub fn compile_planned(
         let named = subs.into_iter().map(|s| (s.name.clone(), s));
         pool.subs.extend(named);
     }
-    // Where no handler prints, only errors are sent.
+    // If no handler prints, only errors are sent.
     let error = |r: &RecordShape| {
         matches!(
             r.what,
@@ -261,12 +264,12 @@ pub fn compile_planned(
     Ok(Object { spec, layout })
 }
 
-/// Whether several programs can be attached so, each with some of the handlers.
+/// Whether several programs can share this attachment, each with some of the handlers.
 fn splits(attach: &Attach) -> bool {
     matches!(attach, Attach::RawTracepoint(_) | Attach::TraceEvent { .. })
 }
 
-/// Bytes of the largest piece of output.
+/// Bytes of the largest output record.
 fn largest_piece(program: &Program) -> u32 {
     let max = Ty::str_for_len(program.limits.maxstringlen as usize);
     let mut largest = output_piece(&rethrown_fields(max), 0);
@@ -290,7 +293,7 @@ fn largest_piece(program: &Program) -> u32 {
     largest
 }
 
-/// What a BPF program is made from.
+/// The input of a BPF program.
 struct Unit<'a> {
     program: &'a Program,
     options: &'a Options,
@@ -333,7 +336,7 @@ impl Unit<'_> {
                 Event::SysEnter(NrSet::All) | Event::SysExit(NrSet::All)
             );
             known = self.with(&mut asm, *first, pool, |g| {
-                // What tests turn away needs no number, where no other handler does.
+                // Hits that the tests turn away need no number, unless another handler needs it.
                 let late = any && handlers.len() == 1 && g.split().is_some_and(|s| !s.asks);
                 match late {
                     true => g.hold_task(),
@@ -358,7 +361,7 @@ impl Unit<'_> {
             let (after, before): (Vec<_>, Vec<_>) = handlers
                 .iter()
                 .partition(|id| attach::kind::at_return(self.program, **id));
-            // From 7.0 on it has the context as its argument.
+            // Since 7.0 the argument is the context itself.
             asm.load(Size::DW, R1, R10, CTX);
             asm.call_kfunc(session.is_return);
             asm.alu(AluOp::And, R0, 1);
@@ -368,7 +371,8 @@ impl Unit<'_> {
             asm.bind(returns);
             self.all(&mut asm, &after, Known::default(), pool)?;
         } else if decided {
-            // As at hooks of their own: what one drops others do not see.
+            // Each handler acts as a hook of its own: a packet that one drops does not reach the
+            // next.
             for id in handlers {
                 asm.store(Size::DW, R10, VERDICT, 1);
                 self.inline(&mut asm, *id, known, pool)?;
@@ -379,7 +383,7 @@ impl Unit<'_> {
             self.all(&mut asm, handlers, known, pool)?;
         }
         asm.bind(out);
-        // What the program decides: packets go on (NF_ACCEPT), and nothing is forbidden.
+        // The program's verdict: packets are accepted (NF_ACCEPT), and nothing is forbidden.
         if decided {
             asm.load(Size::DW, R0, R10, VERDICT);
             asm.alu(AluOp::And, R0, 1);
@@ -390,7 +394,7 @@ impl Unit<'_> {
         asm.finish().map_err(|e| whole(e.to_string()))
     }
 
-    /// Handlers one after the other.
+    /// Emits handlers one after the other.
     fn all(
         &self,
         asm: &mut Asm,
@@ -414,7 +418,7 @@ impl Unit<'_> {
             if let [part] = run
                 && let Some(set) = part.many()
             {
-                // One bit of a table instead of ten comparisons, and all of the tree.
+                // One bit of a table replaces ten comparisons of the search tree.
                 let end = asm.label();
                 self.with(asm, part.handlers[0], pool, |g| {
                     g.dispatch(&set, end);
@@ -429,7 +433,7 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// A handler in the program itself, or only its leading tests.
+    /// Emits a handler in the program itself, or only its leading tests.
     fn inline(
         &self,
         asm: &mut Asm,
@@ -477,7 +481,7 @@ impl Unit<'_> {
         Ok(())
     }
 
-    /// The handlers in subprograms, few enough for the kernel.
+    /// Groups the handlers into as many subprograms as the kernel allows.
     fn parts(&self, handlers: &[HandlerId]) -> Vec<Part> {
         let size = handlers.len().div_ceil(MAX_PARTS);
         let numbers = |id: &HandlerId| match &self.program.handlers[id.index()].event {
@@ -495,13 +499,14 @@ impl Unit<'_> {
             }
         };
         let parts = handlers.chunks(size.max(1)).map(part);
-        // Nothing leads to handlers of no system call.
+        // Handlers without any system call are unreachable.
         parts
             .filter(|p| p.numbers.as_ref().is_none_or(|n| !n.is_empty()))
             .collect()
     }
 
-    /// Handlers as a subprogram of the context and the system call's number.
+    /// Emits handlers as a subprogram, whose parameters are the context and the system call's
+    /// number.
     fn part_sub(
         &self,
         part: &Part,
@@ -525,7 +530,7 @@ impl Unit<'_> {
         asm.finish().map_err(|e| whole(e.to_string()))
     }
 
-    /// Whether some handler asks which system call it is.
+    /// Whether some handler uses the system call's number.
     fn number_needed(&self, attach: &Attach, handlers: &[HandlerId]) -> bool {
         let calls = match attach {
             Attach::RawTracepoint(names) => {
@@ -553,7 +558,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Runs a step with a generator for a handler; errors get their place.
+    /// Runs a step with a code generator for a handler; adds the position to errors.
     fn with<T>(
         &self,
         asm: &mut Asm,

@@ -1,26 +1,26 @@
-//! IR to eBPF. No I/O: an object can be compiled elsewhere than where it runs.
+//! IR to eBPF. No I/O: an object can be compiled on another machine than the one it runs on.
 //!
 //! ```text
-//! ir::Program ──attach──► AttachPlan ──plan──► Plan (what lies where) ──lower──► functions ──► Object
-//!                   regalloc: registers of each handler ──────────────┘   programs ──┘    │
+//! ir::Program ──attach──► AttachPlan ──plan──► Plan (state layout) ──lower──► functions ──► Object
+//!                   regalloc: locations of registers ────────────────┘   programs ──┘    │
 //!                                                             object::link (memory), object::elf (file)
 //! ```
 //!
-//! In: an optimised and verified [`spile_ir::Program`], and [`crate::target::Options`] that say what the kernel
-//! can do. Out: a [`layout::Object`]. Invariants: the loader and the controller know only what [`layout`]
-//! says; the two forms of an object hold the same instructions.
+//! In: an optimised and verified [`spile_ir::Program`], and [`crate::target::Options`] with the
+//! features of the kernel. Out: a [`layout::Object`]. Invariants: the loader and the controller
+//! depend only on [`layout`]; the two forms of an object hold the same instructions.
 //!
 //! | module | its one job |
 //! |---|---|
-//! | [`compile`] | which programs there are, and which handlers each one has |
-//! | `attach` | how each handler is attached, decided once |
-//! | [`plan`] | where everything lives: shared memory, maps, stack slots |
-//! | [`regalloc`] | where each register of a handler lives |
+//! | [`compile`] | the BPF programs, and the handlers of each one |
+//! | `attach` | the attach kind of each handler, decided once |
+//! | [`plan`] | the state layout: shared memory, maps |
+//! | [`regalloc`] | the location of each register of a handler |
 //! | `lower` | instruction selection, one handler at a time |
 //! | [`programs`] | programs of spile's own |
 //! | [`isa`] | instructions, assembler, disassembler |
 //! | [`object`] | BTF, linker, ELF writer |
-//! | [`target`] | what the compiler is told of the machine |
+//! | [`target`] | the target machine, as values |
 //! | [`layout`] | the contract with the loader and the controller |
 mod attach;
 pub mod compile;

@@ -1,17 +1,17 @@
-//! Where everything lives: the shared block, each CPU's block, maps; decided before any code
-//! is made.
+//! The state layout: places in the shared block, in each CPU's block and in maps, all decided
+//! before code is generated.
 //!
-//! A CPU's block is ordered so that what code touches most can be reached with a 16-bit
-//! displacement: header, counters, scratch words, per-CPU scalars, small frame slots, then
-//! text buffers, and the caches of arrays last. Behind these are counters and scalars that are too
-//! many for that; their addresses are computed.
+//! A CPU's block is ordered by frequency of use, because only its start is reachable with a 16-bit
+//! displacement: header, counters, scratch words, per-CPU scalars, small frame slots, then text
+//! buffers, and the caches of arrays. Counters and scalars that do not fit at the start follow at
+//! the end; their addresses are computed.
 //!
 //! | module | what it plans |
 //! |---|---|
-//! | `arrays` | hash maps, caches, records of threads, which arrays lie side by side |
-//! | `iterators` | which iterators share room, because they are never open together |
-//! | `stacks` | room for stacks, and what walking them needs |
-//! | `depth` | how deep calls go, and how long programs become |
+//! | `arrays` | hash maps, caches, thread records, co-located elements |
+//! | `iterators` | rooms of iterators, shared by those that are never open together |
+//! | `stacks` | rooms for stacks, and the state of walks |
+//! | `depth` | the depth of calls, and the length of programs |
 
 mod arrays;
 pub(crate) mod depth;
@@ -45,62 +45,63 @@ pub(crate) use stacks::takes_kernel_stack;
 
 use arrays::{Records, map_name, place_array, place_field};
 
-/// Displacements reach so far, with room for the words of a small string.
+/// Displacements below this limit reach their target and the words of a small string behind it.
 const REACH: u32 = 32 << 10;
-/// Per-CPU statistics of more bytes than this are placed last.
+/// Per-CPU statistics above this size in bytes are placed last.
 const SMALL: u32 = 64;
-/// Counters of handlers, and per-CPU scalars, are within reach up to so many bytes of the block.
+/// Handler counters and per-CPU scalars are reachable within this number of bytes of the block.
 const NEAR_COUNTERS: u32 = 4 << 10;
 const NEAR_SCALARS: u32 = 16 << 10;
-/// Most elements of an array that is walked through: `bpf_loop` goes round 8 million times, and
-/// making a heap takes twice as many rounds as there are elements.
+/// Limit on the elements of an array with iterators: `bpf_loop` makes at most 8 million iterations,
+/// and building a heap takes two for each element.
 const MAX_WALKED: u32 = 4_000_000;
-/// Bytes of the output buffer beside the largest record.
+/// Bytes of the output buffer in addition to the largest record.
 const OUT_BYTES: u32 = 8 << 10;
 
-/// Scratch words in each CPU's block, beside the documented header.
+/// Offsets of the scratch words in each CPU's block, which follow the header of
+/// [`crate::layout::percpu`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scratch {
-    /// Bytes in the output buffer; 0 when nothing was printed in this run.
+    /// Number of bytes in the output buffer; 0 if this run has no output yet.
     pub out_pos: u32,
-    /// What is said of a packet, where handlers decide.
+    /// The verdict on a packet, for handlers that decide.
     pub verdict: u32,
-    /// Which error led to a catch block.
+    /// Identifier of the error that led to a catch block.
     pub err_id: u32,
-    /// Its address or number.
+    /// The address or number that the error carries.
     pub err_aux: u32,
     /// Position in the text being built.
     pub text_pos: u32,
-    /// Statements left, where MAXACTION is not proved.
+    /// Statements left, if MAXACTION cannot be proved.
     pub ticks: u32,
-    /// When the handler started.
+    /// Start time of the handler.
     pub start: u32,
-    /// Where a body that runs in steps goes on.
+    /// The resume point of a resumable loop.
     pub resume: u32,
-    /// What is found of a page of user memory.
+    /// Result of the search for a page of user memory.
     pub page: u32,
-    /// Activations in progress of functions that can call themselves.
+    /// Number of active activations of recursive functions.
     pub depth: u32,
     /// Site of the error that led to a catch block.
     pub err_site: u32,
-    /// How many callers it passed, and behind it their sites.
+    /// Number of callers that the error passed, followed by their sites.
     pub err_callers: u32,
-    /// What activations keep, one after the other.
+    /// The saved data of activations, one after the other.
     pub kept: u32,
-    /// Bytes that one keeps.
+    /// Bytes of the saved data of one activation.
     pub kept_size: u32,
-    /// Ten words for whatever an instruction needs. What went through them is a plain
-    /// number to the verifier, so paths that differ in it become one again.
+    /// Ten words for any instruction. A value that went through them is an unknown number for the
+    /// verifier, so that paths that differ in it merge again.
     pub tmp: u32,
     /// Digits of a number: 128 bytes, the second half always zero.
     pub digits: u32,
     /// Words of iterators, see [`state`].
     pub iterators: u32,
-    /// Copies of histograms that are walked through: a room after the other.
+    /// Copies of histograms for iterators, one room after the other.
     pub buckets: u32,
-    /// Bytes of such a room.
+    /// Bytes of one such room.
     pub bucket_room: u32,
-    /// Bytes of all rooms of one activation of a function.
+    /// Bytes of all rooms of one activation.
     pub bucket_rooms: u32,
     /// A key of a map.
     pub key: u32,
@@ -110,115 +111,115 @@ pub struct Scratch {
     pub frame: u32,
     /// The text of the error that led to a catch block.
     pub err_text: u32,
-    /// The text being built: appending goes up to three strings' lengths far; a fourth is
-    /// room for copies that only count.
+    /// The text being built. Appending needs up to the length of three strings; a fourth one is the
+    /// destination of copies that only measure.
     pub text: u32,
-    /// What `tokenize` keeps in one run: the position, the text.
+    /// The state of `tokenize` within one run: the position, the text.
     pub tokens: u32,
-    /// Room for making numbers of decimal texts.
+    /// Work area for the conversion of decimal text.
     pub decimal: u32,
     /// Bytes read by `%m` for a text.
     pub memory: u32,
-    /// The last match of a regular expression; only where one is kept.
+    /// The last match of a regular expression, if the program uses its groups.
     pub last_match: u32,
     /// The output buffer.
     pub out: u32,
-    /// Its size.
+    /// Size of the output buffer in bytes.
     pub out_size: u32,
 }
 
-/// What the compiler needs to know before it makes code.
+/// The state layout of a program.
 #[derive(Debug)]
 pub struct Plan {
     /// Bytes of the shared block.
     pub shared_size: u32,
     /// Bytes of a CPU's block.
     pub stride: u32,
-    /// How many there are.
+    /// Number of CPU blocks.
     pub cpus: u32,
-    /// Per global.
+    /// For each global, its layout; `None` if only the controller has it.
     pub globals: Vec<Option<GlobalLayout>>,
-    /// Per handler.
+    /// For each handler, its counters; `None` for handlers of the controller.
     pub handlers: Vec<Option<HandlerInfo>>,
-    /// What each body contains.
+    /// Summary of what each body contains.
     pub facts: ProgramFacts,
-    /// How they are attached.
+    /// How the handlers are attached.
     pub attach: AttachPlan,
     /// Maps of the globals.
     pub maps: Vec<MapSpec>,
     /// The iterators of each handler.
     pub iterators: Vec<Vec<Option<Foreach>>>,
-    /// Per global: the map of copies for iterators.
+    /// For each global, the map of copies for iterators.
     pub snapshots: Vec<Option<Snapshot>>,
-    /// Scratch words.
+    /// Offsets of scratch words.
     pub scratch: Scratch,
     /// Bytes of the longest string with its NUL.
     pub max_string: u32,
-    /// Bytes of all that activations keep, or of their copies of histograms.
+    /// Bytes of the saved data of all activations, or of their copies of histograms.
     kept_bytes: u32,
-    /// There are so many handlers, or so much code, that they share subprograms.
+    /// Whether handlers share global subprograms, because there are many handlers or much code.
     pub apart: bool,
-    /// There are so many that they share how they begin and end, too.
+    /// Whether there are enough handlers to share entry and exit code, too.
     pub crowded: bool,
-    /// Arrays whose elements lie side by side.
+    /// Co-located arrays.
     pub together: Together,
-    /// Per global: whether there is a subprogram that adds to it.
+    /// For each global, whether a subprogram adds to it.
     pub added: Vec<bool>,
-    /// Where stacks are taken, if they are.
+    /// Rooms for stacks, if any are taken.
     pub stacks: Option<StackRoom>,
-    /// Texts of symbols, and which of them handlers make themselves.
+    /// Texts with symbols, and those that handlers make themselves.
     pub marks: Marks,
     /// What the controller's critical section copies.
     pub critical: Option<crate::layout::critical::Critical>,
-    /// Place in the shared block of the bits of [`crate::programs::process_tree`].
+    /// Offset in the shared block of the bits of [`crate::programs::process_tree`].
     pub tree: Option<u32>,
 }
 
-/// `BPF_F_MMAPABLE` of `linux/bpf.h`: the loader writes to its memory.
+/// `BPF_F_MMAPABLE` of `linux/bpf.h`: the loader writes to the map's memory.
 pub(crate) const MMAPABLE: u32 = 1 << 10;
-/// More handlers than this share subprograms.
+/// A larger number of handlers shares subprograms.
 const MANY_HANDLERS: usize = 4;
-/// More handlers than this share how they begin and end: it takes a call of a helper that the kernel
-/// rewrites (see [`crate::lower`]'s `apart`).
+/// A larger number of handlers shares entry and exit code, which contains a helper call that the
+/// kernel rewrites (see `crates/bpf/src/lower/handler/outline.rs`).
 const CROWD: usize = 32;
-/// More instructions than this in kernel handlers share subprograms.
+/// A larger number of instructions in kernel handlers shares subprograms.
 const MUCH_CODE: usize = 300;
-/// A global that is added to in so many places has a subprogram for that.
+/// A global with this number of additions in the program has a subprogram for them.
 const MANY_PLACES: u32 = 4;
 
-/// Whether handlers share subprograms.
+/// Whether the program is large enough for shared subprograms.
 fn much(program: &Program) -> bool {
     let insts = insts(program).count();
     program.kernel_handlers().count() > MANY_HANDLERS || insts > MUCH_CODE
 }
 
-/// The map that elements of an array are copied to, to be walked through.
+/// The map to which an array's elements are copied for iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     /// Its name.
     pub map: String,
-    /// Rooms of one activation.
+    /// Number of rooms for one activation.
     pub rooms: u32,
-    /// Entries of one iterator's room.
+    /// Number of entries in one iterator's room.
     pub entries: u32,
 }
 
-/// What the handlers' code needs of the frame.
+/// Sizes that the handlers' code needs.
 #[derive(Debug, Clone, Default)]
 pub struct Needs {
-    /// Bytes of frame slots of the hungriest handler.
+    /// Bytes of frame slots, the maximum over all handlers.
     pub frame: u32,
-    /// Bytes of the largest piece of output.
+    /// Bytes of the largest output record.
     pub piece: u32,
-    /// Bytes that an activation of a function keeps.
+    /// Bytes of saved data of one activation.
     pub kept: u32,
-    /// Texts of symbols, and which of them handlers make themselves.
+    /// Texts with symbols, and those that handlers make themselves.
     pub marks: Marks,
-    /// How handlers are attached.
+    /// How the handlers are attached.
     pub attach: AttachPlan,
 }
 
-/// Gives out offsets.
+/// Allocates offsets in a block.
 pub(crate) struct Bump(u32);
 
 impl Bump {
@@ -230,7 +231,7 @@ impl Bump {
 }
 
 impl Plan {
-    /// Places everything. The error is the reason.
+    /// Lays out all state. The error is the reason for a refusal.
     pub fn new(program: &Program, options: &Options, needs: Needs) -> Result<Plan, String> {
         if options.cpus == 0 || options.cpus > 4096 {
             return Err(format!("{} CPUs", options.cpus));
@@ -436,8 +437,8 @@ impl Plan {
 
     /// Bytes of `.bss`.
     pub fn bss_size(&self, options: &Options) -> u32 {
-        // Behind the last block some room that no code reaches, but that bounds on positions
-        // in the output buffer and among activations cannot exclude.
+        // Space behind the last block. No code reaches it, but the verifier's bounds on output
+        // positions and activations include it.
         let beyond =
             (2 * (self.scratch.out_size + 1).next_power_of_two()).max(self.kept_bytes) + 3 * 8192;
         self.shared_size + self.stride * options.cpus + beyond
@@ -480,7 +481,7 @@ fn symbol_maps(lines: bool) -> Vec<MapSpec> {
     maps
 }
 
-/// Which globals kernel handlers add to in many places, or in any with `all`.
+/// For each global, whether kernel handlers add to it in many places, or anywhere if `all` is set.
 fn additions(program: &Program, all: bool) -> Vec<bool> {
     let mut places = vec![0; program.globals.len()];
     for inst in insts(program) {
@@ -517,7 +518,7 @@ fn place_handlers(
     program.handlers.iter().enumerate().map(place).collect()
 }
 
-/// The iterators of all handlers in the kernel.
+/// The iterators of all kernel handlers.
 fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<Foreach>>>, String> {
     let of = |h: &spile_ir::Handler| match h.event.in_kernel() {
         true => iterators::iterators(program, &h.body),
@@ -526,19 +527,18 @@ fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<Foreach>>>, String>
     program.handlers.iter().map(of).collect()
 }
 
-/// The most of something that any handler has: one runs at a time.
+/// The maximum of `count` over all handlers, of which only one runs at a time.
 fn most(iterators: &[Vec<Option<Foreach>>], count: impl Fn(&[Option<Foreach>]) -> u32) -> u32 {
     iterators.iter().map(|i| count(i)).max().unwrap_or(0)
 }
 
-/// Rooms that some iterators of a handler take.
+/// Number of rooms for the selected iterators of a handler.
 fn rooms(iterators: &[Option<Foreach>], which: impl Fn(&Foreach) -> bool) -> u32 {
     let rooms = iterators.iter().flatten().filter(|f| which(f));
     rooms.map(|f| f.room + 1).max().unwrap_or(0)
 }
 
-/// How many activations of functions have rooms of their own: all where there are such
-/// iterators.
+/// Number of activations that have rooms of their own: all if there are deep iterators.
 fn activations(
     program: &Program,
     iterators: &[Vec<Option<Foreach>>],
@@ -550,7 +550,7 @@ fn activations(
     }
 }
 
-/// Bytes of the largest histogram that is walked through.
+/// Bytes of the largest histogram that is iterated.
 fn largest_walk(iterators: &[Vec<Option<Foreach>>]) -> u32 {
     let bytes = |f: &Foreach| match f.walk {
         Walk::Buckets(n) => 8 * n,
@@ -560,7 +560,7 @@ fn largest_walk(iterators: &[Vec<Option<Foreach>>]) -> u32 {
     all.map(bytes).max().unwrap_or(0)
 }
 
-/// The maps of copies.
+/// The maps of copies for iterators.
 fn snapshots(
     program: &Program,
     iterators: &[Vec<Option<Foreach>>],
@@ -604,7 +604,7 @@ fn snapshots(
     Ok(out)
 }
 
-/// Sizes of the buffers for a key and for a value.
+/// Sizes of the key buffer and of the value buffer.
 fn buffer_sizes(program: &Program, max_string: u32) -> (u32, u32) {
     let mut sizes = (8, max_string + 8);
     for global in &program.globals {
@@ -618,7 +618,7 @@ fn buffer_sizes(program: &Program, max_string: u32) -> (u32, u32) {
     sizes
 }
 
-/// Layout of an element.
+/// The layout of an array's element.
 fn element(elem: &ElemTy) -> ValueLayout {
     match elem {
         ElemTy::Scalar(ty) => ValueLayout::Scalar(*ty),
@@ -626,7 +626,7 @@ fn element(elem: &ElemTy) -> ValueLayout {
     }
 }
 
-/// Layout of a statistic.
+/// The layout of a statistic.
 pub fn agg_layout(spec: &StatsSpec) -> AggLayout {
     let mut at = Bump(0);
     let count = at.take(8);
@@ -648,8 +648,8 @@ pub fn agg_layout(spec: &StatsSpec) -> AggLayout {
     }
 }
 
-/// Whether a global stands behind what code reaches by displacement: a per-CPU statistic with
-/// a histogram, whose address is computed anyway.
+/// Whether a global can be out of reach of displacements: a per-CPU statistic with a histogram,
+/// whose address is computed in any case.
 fn is_large(global: &Global) -> bool {
     match (&global.kind, global.storage) {
         (GlobalKind::Stats(spec), Storage::PerCpu { .. }) => agg_layout(spec).size > SMALL,
@@ -662,7 +662,7 @@ fn per_cpu(global: &Global) -> bool {
     matches!(global.storage, Storage::PerCpu { .. })
 }
 
-/// Scalars and single statistics; arrays only get their lock.
+/// Places scalars and single statistics; of arrays only the lock.
 fn place_in_memory(
     index: usize,
     global: &Global,

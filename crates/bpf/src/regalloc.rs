@@ -1,14 +1,15 @@
-//! Register allocation: where each register of a handler's body lives.
+//! Register allocation: the location of each register of a handler's body.
 //!
-//! Linear scan over the blocks in reverse post-order. What is live around a loop is live in all
-//! of its blocks, so an interval from the first to the last place where a register is live is
-//! exact enough. Numbers get one of the callee-saved machine registers, else a word of the frame, of
-//! which the verifier knows nothing: what it knows of words of the stack makes paths differ for all of
-//! the handler. Those of the leading tests, which run before there is a frame, get words of the stack. Strings get frame slots; slots are shared by registers that
-//! are not live together.
+//! Linear scan over the blocks in reverse post-order. A register that is live around a loop is live
+//! in all of its blocks, so one interval from its first to its last live position is exact enough.
+//! Numbers get a callee-saved machine register, or else a word of the frame, whose content the
+//! verifier does not track: tracked stack words would make paths differ in the rest of the handler.
+//! Numbers of the leading tests, which run before the frame exists, get stack words. Strings get
+//! frame slots. Registers that are not live together share slots.
 //!
-//! A body with loops runs in steps (see [`crate::lower`]): a step begins at the entry or at the
-//! target of a jump back. Registers live there are in the frame, which outlives the step.
+//! A body with loops is a resumable loop (see [`crate::lower`]): a step starts at the entry or at
+//! the target of a back edge. Registers that are live there are in the frame, which outlives the
+//! step.
 
 use spile_ir::analysis::liveness::{Liveness, RegSet};
 use spile_ir::analysis::order::reverse_post_order;
@@ -16,51 +17,51 @@ use spile_ir::{BlockId, Body, Ty, Val};
 
 use crate::isa::insn::Reg;
 
-/// Machine registers that hold numbers over calls. r7 is the CPU's block, r10 the stack.
+/// Callee-saved machine registers for numbers. r7 is the CPU's block, r10 the stack.
 const POOL: [Reg; 3] = [Reg::R6, Reg::R8, Reg::R9];
-/// First stack byte for spilled numbers, below what the generator keeps there itself.
+/// Offset of the first spilled number, below the code generator's own slots.
 const STACK_TOP: i16 = -72;
-/// Last but for [`crate::lower::RECORDS`]; subprograms need the rest of the 512 bytes that all frames
-/// share before 6.13.
+/// End of the spilled numbers; only [`crate::lower::RECORDS`] and the verdict follow. Before 6.13
+/// all frames share 512 bytes, and subprograms need the rest.
 const STACK_END: i16 = -240;
-/// The same for a body that runs in steps, whose program has a frame of its own.
+/// End of the spilled numbers in a resumable loop, whose program has a frame of its own.
 const STACK_END_STEPS: i16 = -160;
 
-/// Where a register lives.
+/// The location of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {
-    /// Nowhere: it is never read.
+    /// No location: the register is never read.
     None,
     /// A number in a machine register.
     Reg(Reg),
-    /// A number on the stack, at this displacement.
+    /// A number on the stack, at this displacement from r10.
     Stack(i16),
-    /// At this offset of the frame.
+    /// A frame slot at this offset.
     Frame(u32),
 }
 
-/// The result for one body.
+/// The allocation of one body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Alloc {
-    /// Per register.
+    /// The location of each register.
     pub homes: Vec<Home>,
-    /// Blocks that can run, in the order in which they are laid out.
+    /// Reachable blocks, in their layout order.
     pub order: Vec<BlockId>,
     /// Registers that may be read before they are written.
     pub undefined: Vec<spile_ir::Reg>,
     /// Bytes of frame in use.
     pub frame: u32,
-    /// The blocks where a step begins, the entry first; empty where there is no loop.
+    /// The resume points, starting with the entry; empty without loops.
     pub resume: Vec<BlockId>,
-    /// Place of each block in `order`.
+    /// The index of each block in `order`.
     pub place: Vec<usize>,
     /// Whether some register is live at the start of each block.
     pub carries: Vec<bool>,
 }
 
 impl Alloc {
-    /// The same with the machine registers' numbers in these stack slots: for code that had
-    /// better save none.
+    /// The same allocation with the machine registers replaced by these stack slots, for code that
+    /// should not save registers.
     pub(crate) fn on_stack(&self, slots: [i16; POOL.len()]) -> Alloc {
         let mut alloc = self.clone();
         for home in &mut alloc.homes {
@@ -74,7 +75,7 @@ impl Alloc {
     }
 }
 
-/// Allocates. `None` when the body names registers or blocks that do not exist.
+/// Allocates locations. `None` if the body names registers or blocks that do not exist.
 pub fn allocate(body: &Body) -> Option<Alloc> {
     if body.blocks.is_empty() || !well_formed(body) {
         return None;
@@ -127,7 +128,7 @@ fn uses(v: Val) -> Option<spile_ir::Reg> {
     }
 }
 
-/// Where steps begin: the entry and the targets of jumps back, if there are any.
+/// The resume points: the entry and the targets of back edges, if there are any.
 fn steps(body: &Body, order: &[BlockId], place: &[usize]) -> Vec<BlockId> {
     let mut begins = vec![false; body.blocks.len()];
     for b in order {
@@ -145,8 +146,8 @@ fn steps(body: &Body, order: &[BlockId], place: &[usize]) -> Vec<BlockId> {
         .collect()
 }
 
-/// First and last place where each register is live. An instruction reads at its even place
-/// and writes at the odd one; a string written never shares the slot of a string read.
+/// First and last live position of each register. An instruction reads at its even position and
+/// writes at the odd one; a string result never shares the slot of a string operand.
 fn intervals(body: &Body, order: &[BlockId], live: &Liveness) -> Vec<Option<(u32, u32)>> {
     let mut spans: Vec<Option<(u32, u32)>> = vec![None; body.regs.len()];
     let mut at = 0;
@@ -184,8 +185,7 @@ fn intervals(body: &Body, order: &[BlockId], live: &Liveness) -> Vec<Option<(u32
     spans
 }
 
-/// Where the blocks end that run one after the other from the entry on, as places of
-/// [`intervals`].
+/// End of the blocks that run in sequence from the entry, as a position of [`intervals`].
 fn leading(body: &Body, order: &[BlockId]) -> u32 {
     let predecessors = body.predecessors();
     let alone = |i: &usize| *i == 0 || predecessors[order[*i].index()].len() == 1;
@@ -194,7 +194,7 @@ fn leading(body: &Body, order: &[BlockId]) -> u32 {
     insts.map(|n| 2 * n + 4).sum()
 }
 
-/// A piece of frame or stack, taken until a place.
+/// A range of frame or stack, in use up to a position.
 struct Slot {
     offset: u32,
     size: u32,
@@ -204,7 +204,7 @@ struct Slot {
 fn assign(body: &Body, alloc: &mut Alloc, live: &Liveness) {
     let spans = intervals(body, &alloc.order, live);
     let mut by_start: Vec<usize> = (0..spans.len()).filter(|r| spans[*r].is_some()).collect();
-    // Small slots first: they are the ones reached by displacement.
+    // Small slots come first, because displacements reach them.
     by_start.sort_by_key(|r| spans[*r]);
     let mut pool: Vec<(Reg, Option<u32>)> = POOL.iter().map(|r| (*r, None)).collect();
     let mut outlives = RegSet::new(body.regs.len());

@@ -1,49 +1,49 @@
-//! What the compiler is told of the machine that an object is for, as values: it asks nobody. Who compiles
-//! fills this in (`crates/spile/src/machine.rs` of the running kernel); the object itself and its contract
-//! with the loader are [`crate::layout`].
+//! The target machine as values: the compiler asks no system. The caller fills this in
+//! (`crates/spile/src/machine.rs` for the running kernel). The object and its contract with the
+//! loader are in [`crate::layout`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spile_ir::Arch;
 
-/// What the compiler is told about the machine that the object is for.
+/// Properties of the machine that the object is for, and compiler options.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The processor.
+    /// The processor architecture.
     pub arch: Arch,
-    /// Possible CPUs (highest number plus one).
+    /// Number of possible CPUs (highest number plus one).
     pub cpus: u32,
     /// Size of the ring buffer in bytes, a power of two and whole pages.
     pub ring_bytes: u32,
-    /// Keep run times per handler (`-t`).
+    /// Whether run times are recorded for each handler (`-t`).
     pub timing: bool,
-    /// Instructions carry their script lines, which the verifier's log then shows.
+    /// Whether instructions carry their script lines, which the verifier's log then shows.
     pub lines: bool,
     /// Byte offsets of kernel structure fields that generated code reads.
     pub offsets: KernelOffsets,
-    /// What the kernel's BPF has.
+    /// Features of the kernel's BPF.
     pub features: Features,
-    /// How argument strings of system calls are decoded, by number as in `NrSet`.
+    /// How arguments of system calls are printed, by number as in `NrSet`.
     pub syscalls: Arc<[SyscallDesc]>,
-    /// Functions of the kernel that fentry and fexit may attach to, by name.
+    /// Functions of the kernel that fentry and fexit can attach to, by name.
     pub functions: BTreeMap<String, Typed>,
-    /// Whether handlers share subprograms: quick to load, each hit some nanoseconds slower. `None`:
-    /// where there are many handlers or much code.
+    /// Whether handlers share subprograms, which load faster and add some nanoseconds to each hit.
+    /// `None`: if there are many handlers or much code.
     pub share: Option<bool>,
-    /// The process's memory is read where it is resident, and nowhere else: what reads it from the
-    /// page cache or leaves it to the controller takes the kernel milliseconds to check.
+    /// Whether user memory is read only if it is mapped: code that reads the page cache, or defers
+    /// to the controller, takes the kernel milliseconds to check.
     pub resident: bool,
 }
 
-/// Fields that generated code reads through the current task's pointer, from the kernel's BTF.
-/// A `None` makes intrinsics that need it fall back to a helper, or be refused.
+/// Offsets of fields that generated code reads through the current task's pointer, from the
+/// kernel's BTF. With `None`, intrinsics that need the field use a helper, or are refused.
 #[derive(Debug, Clone, Default)]
 #[allow(missing_docs)]
 pub struct KernelOffsets {
     pub task_pid: Option<u32>,
-    /// Offset and bytes of each field of `task_struct` that is a number, in order; where scripts read
-    /// fields of the current task.
+    /// Offset and size in bytes of each numeric field of `task_struct`, in order; filled in if
+    /// scripts read fields of the current task.
     pub task_numbers: Vec<(u32, u32)>,
     pub task_tgid: Option<u32>,
     pub task_comm: Option<u32>,
@@ -51,7 +51,7 @@ pub struct KernelOffsets {
     pub task_cred: Option<u32>,
     pub task_mm: Option<u32>,
     pub task_signal: Option<u32>,
-    /// `start_boottime`, and `self_exec_id`, which counts a task's programs.
+    /// `start_boottime`, and `self_exec_id`, which counts a task's `execve` calls.
     pub task_start: Option<u32>,
     pub task_exec_id: Option<u32>,
     pub mm_arg_start: Option<u32>,
@@ -62,7 +62,7 @@ pub struct KernelOffsets {
     pub cred_gid: Option<u32>,
     pub cred_euid: Option<u32>,
     pub cred_egid: Option<u32>,
-    /// `user_ns` in it, and `level` in `struct user_namespace`.
+    /// `user_ns` in `struct cred`, and `level` in `struct user_namespace`.
     pub cred_user_ns: Option<u32>,
     pub user_ns_level: Option<u32>,
     /// `thread_info.status` in task_struct (x86: bit 1 marks a 32-bit system call).
@@ -71,13 +71,13 @@ pub struct KernelOffsets {
     pub signal_pgrp: Option<u32>,
     pub signal_session: Option<u32>,
     pub pid_nr: Option<u32>,
-    /// How the page of a file is found, where `bpf_find_vma` (5.17) is there.
+    /// Offsets for the search for a page in its file, if the kernel has `bpf_find_vma` (5.17).
     pub pages: Option<PageOffsets>,
-    /// How stacks of programs are walked.
+    /// Offsets for walks of user stacks.
     pub unwind: Option<UnwindOffsets>,
 }
 
-/// Offsets on the way from a mapping of a process to the page of its file in memory.
+/// Offsets on the path from a mapping of a process to the page of its file in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct PageOffsets {
@@ -97,13 +97,13 @@ pub struct PageOffsets {
     /// In `struct folio`.
     pub folio_flags: u32,
     pub folio_index: u32,
-    /// Bit of the flags: its bytes are the file's.
+    /// Bit of the folio's flags: the content is up to date.
     pub uptodate: u32,
     /// Bytes of a `struct page`.
     pub page_size: u32,
 }
 
-/// What the running kernel's BPF offers to generated code.
+/// BPF features of the running kernel that generated code can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
     /// `may_goto` (6.9).
@@ -122,17 +122,18 @@ pub struct Features {
     pub uprobe_multi: bool,
     /// One link for many functions of the kernel and their returns (6.10).
     pub kprobe_session: Option<Session>,
-    /// How a handler turns off preemption, where handlers may (6.15, see [`Preemption`]).
+    /// Kernel functions to disable preemption, if handlers may call them (6.15, see
+    /// [`Preemption`]).
     pub preemption: Option<Preemption>,
-    /// How a program turns off interrupts (6.14, see [`Interrupts`]).
+    /// Kernel functions to turn off interrupts (6.14, see [`Interrupts`]).
     pub interrupts: Option<Interrupts>,
-    /// The events `raw_syscalls/sys_enter` and `sys_exit`, by their numbers in tracefs, where
-    /// programs at raw tracepoints may be switched out, and those of events are not (6.19).
+    /// Numbers in tracefs of the events `raw_syscalls/sys_enter` and `sys_exit`. They are used if
+    /// programs at raw tracepoints are preemptible and those of trace events are not (6.19).
     pub syscall_events: Option<[u64; 2]>,
 }
 
 impl Features {
-    /// All that Linux has since 6.9, without what is told by numbers of one kernel.
+    /// All features since Linux 6.9, except for those that contain numbers of one kernel.
     pub const SINCE_6_9: Features = Features {
         may_goto: true,
         for_each: true,
@@ -148,21 +149,21 @@ impl Features {
     };
 }
 
-/// What the kernel tells a program that is at functions and at their returns (kprobe.session), by
-/// the ids of its functions in the kernel's BTF.
+/// Kernel functions for programs at functions and their returns (kprobe.session), by their ids in
+/// the kernel's BTF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session {
     /// `bpf_session_is_return`.
     pub is_return: u32,
-    /// `bpf_session_cookie`: eight bytes that belong to one call.
+    /// `bpf_session_cookie`: eight bytes for each call.
     pub cookie: u32,
-    /// Entries are seen whatever there is room for at returns (since 6.14). Before, a call whose
-    /// return the kernel has no room to wait for is not seen at all.
+    /// Whether entries are seen even without room for their returns (since 6.14). Before, a call is
+    /// not seen at all if the kernel has no room to wait for its return.
     pub all_entries: bool,
 }
 
-/// Kernel functions that turn preemption off and on, by their ids in the kernel's BTF. There
-/// since 6.10; since 6.15 global subprograms may be called in between.
+/// Kernel functions that disable and enable preemption, by their ids in the kernel's BTF. They
+/// exist since 6.10; since 6.15 global subprograms may be called in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preemption {
     /// `bpf_preempt_disable`.
@@ -171,8 +172,8 @@ pub struct Preemption {
     pub on: u32,
 }
 
-/// Kernel functions that turn interrupts of the processor off and back, by their ids in the kernel's
-/// BTF. There since 6.14.
+/// Kernel functions that turn interrupts of the processor off and restore them, by their ids in the
+/// kernel's BTF. They exist since 6.14.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interrupts {
     /// `bpf_local_irq_save`.
@@ -181,7 +182,7 @@ pub struct Interrupts {
     pub restore: u32,
 }
 
-/// How one system call's arguments become text.
+/// How the arguments of one system call are printed.
 #[derive(Debug, Clone)]
 pub struct SyscallDesc {
     /// Number as in `NrSet`.
@@ -194,18 +195,18 @@ pub struct SyscallDesc {
     pub ret_base: u8,
 }
 
-/// How an argument is printed.
+/// How one argument is printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArgDesc {
-    /// Signed, of so many bytes.
+    /// Signed number, with this many bytes.
     Int(u8),
-    /// Unsigned, of so many bytes.
+    /// Unsigned number, with this many bytes.
     Uint(u8),
-    /// `0x...`, of so many bytes.
+    /// Hexadecimal number `0x...`, with this many bytes.
     Hex(u8),
     /// Octal mode.
     Octal,
-    /// Octal mode after the flags of `open`; shown only where they say that it is used.
+    /// Octal mode behind the flags of `open`; printed only if the flags use it.
     OpenMode,
     /// Quoted user string.
     UserStr,
@@ -213,28 +214,29 @@ pub enum ArgDesc {
     Dirfd,
     /// Signal number by name.
     Signal,
-    /// The names of set bits, joined by `|`, and the other bits in hex. The width of the value is in bytes.
+    /// The names of set bits, joined by `|`, and the remaining bits in hex. The width of the value
+    /// is in bytes.
     Flags(&'static FlagTable, u8),
-    /// The name of a value, or its number where it has none. The width is in bytes; the flag says that the
-    /// number is signed and decimal, not hexadecimal.
+    /// The name of a value, or its number if it has none. The width is in bytes; the flag selects
+    /// signed decimal numbers instead of hexadecimal ones.
     Enum(&'static FlagTable, u8, bool),
     /// A 64-bit number in this 32-bit word (low) and the next.
     Pair,
-    /// Left out.
+    /// Not printed.
     Unseen,
     /// NULL-terminated vector of user strings: `["a", "b"]`. The width of a pointer is in bytes.
     Argv(u8),
-    /// Bytes in user space, as many as that argument word says, quoted.
+    /// Bytes in user space, quoted; the index of the argument word with their number.
     Buffer(u8),
-    /// A `struct sockaddr` in user space, whose length that argument word says.
+    /// A `struct sockaddr` in user space; the index of the argument word with its length.
     Sockaddr(u8),
     /// A time in user space.
     Time {
-        /// Its fields have 32 bits.
+        /// Whether its fields have 32 bits.
         narrow: bool,
-        /// The part of a second is in microseconds.
+        /// Whether the fraction is in microseconds rather than nanoseconds.
         micro: bool,
-        /// A timer: interval and value.
+        /// Whether it is a timer, with interval and value.
         pair: bool,
     },
 }
@@ -242,41 +244,41 @@ pub enum ArgDesc {
 /// Names of flag bits or values.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FlagTable {
-    /// For messages.
+    /// Name for messages.
     pub name: &'static str,
-    /// In order of output.
+    /// The entries, in order of output.
     pub entries: &'static [Flag],
 }
 
-/// A named flag or value: it is there where the bits of `mask` are those of `bits`.
+/// A named flag or value: it is set if the bits of `mask` equal those of `bits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flag {
-    /// The bits that are looked at; not 0 in sets of flags.
+    /// The bits to compare; nonzero in sets of flags.
     pub mask: u64,
-    /// What they must be.
+    /// The expected value of these bits.
     pub bits: u64,
-    /// Its name, at most 31 bytes.
+    /// Name, at most 31 bytes.
     pub name: &'static str,
 }
 
-/// A function as the kernel's BTF has it, where all parameters are numbers or pointers.
+/// A kernel function in BTF whose parameters are all numbers or pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Typed {
-    /// Its number in BTF.
+    /// Its id in BTF.
     pub id: u32,
-    /// How many parameters it has.
+    /// Number of parameters.
     pub params: u8,
     /// Whether it returns, so that fexit may attach.
     pub returns: bool,
 }
 
-/// What walks of programs' stacks read: offsets on the way from the task to the names of files.
+/// Offsets for walks of user stacks, on the path from the task to the names of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct UnwindOffsets {
     pub task_mm: u32,
     pub task_tgid: u32,
-    /// Root of the tree of mappings, in `struct mm_struct`, and the vDSO's address.
+    /// Root of the tree of mappings in `struct mm_struct`, and the vDSO's address.
     pub mm_root: u32,
     pub mm_vdso: u32,
     /// In `struct vm_area_struct`.
@@ -295,9 +297,9 @@ pub struct UnwindOffsets {
     /// In `struct dentry`: `d_parent`, `d_name.name`.
     pub dentry_parent: u32,
     pub dentry_name: u32,
-    /// `utask` in `struct task_struct`, where the kernel keeps the return addresses that it
-    /// replaced by its own, to see returns of functions: `return_instances` in `struct
-    /// uprobe_task`; `stack`, `orig_ret_vaddr`, `next` in `struct return_instance`.
+    /// Offsets for original return addresses, which return probes replace: `utask` in `struct
+    /// task_struct`; `return_instances` in `struct uprobe_task`; `stack`, `orig_ret_vaddr`, `next`
+    /// in `struct return_instance`.
     pub returns: Option<[u32; 5]>,
     /// In `struct pt_regs`.
     pub regs_ip: u32,

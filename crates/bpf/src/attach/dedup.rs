@@ -1,11 +1,13 @@
-//! One program for several tracepoints, or events of page faults: where all that is done at them came out the same, the kernel
-//! checks, compiles and frees it once, which takes it half a millisecond a program.
+//! Deduplication: one program for several tracepoints, or page-fault events, whose handlers
+//! compiled to the same code. The kernel then checks, compiles and frees the program once, which
+//! takes it half a millisecond per program.
 //!
-//! A processor runs a program once at a time, whichever of its tracepoints is hit; a hit meanwhile is turned
-//! away. So only tracepoints share of which none can be hit while handlers of the others run, not even
-//! those that find that they have nothing to do: those of interrupts, during which there are no others. Soft
-//! interrupts, system calls and all else are interrupted by them. So do the ends of page faults. And those where nothing is done at all, where
-//! nothing can be lost.
+//! A processor runs a program only once at a time, whichever of its tracepoints is hit; a hit in
+//! the meantime is turned away. Tracepoints therefore share a program only if none of them can be
+//! hit while handlers of the others run, including handlers that find nothing to do. This holds for
+//! interrupts, during which no other interrupt runs; soft interrupts, system calls and everything
+//! else can be interrupted. It also holds for the ends of page faults, and for handlers that do
+//! nothing, which have nothing to lose.
 
 use spile_ir::{HandlerId, Inst, Program, Term};
 
@@ -13,9 +15,10 @@ use super::Group;
 use crate::layout::Attach;
 use crate::plan::takes_kernel_stack;
 
-/// What is hit in interrupts of the processor alone, where interrupts are off, without `_entry` and
-/// `_exit`: the system `irq_vectors` of x86 (arch/x86/include/asm/trace/irq_vectors.h; its other
-/// events, of how vectors are given out, come at any time), and handlers of devices' interrupts.
+/// Tracepoints that are hit only in interrupts of the processor, with interrupts off, without
+/// `_entry` and `_exit`: the system `irq_vectors` of x86 (arch/x86/include/asm/trace/irq_vectors.h;
+/// its other events, about the assignment of vectors, come at any time), and handlers of device
+/// interrupts.
 const INTERRUPTS: [&str; 12] = [
     "call_function",
     "call_function_single",
@@ -31,20 +34,20 @@ const INTERRUPTS: [&str; 12] = [
     "x86_platform_ipi",
 ];
 
-/// `PERF_TYPE_SOFTWARE`, and of its events those of page faults that are over, of which a thread has one at
-/// a time: `PERF_COUNT_SW_PAGE_FAULTS_MIN` and `_MAJ`.
+/// `PERF_TYPE_SOFTWARE`, and its events for the end of page faults, of which a thread has one at a
+/// time: `PERF_COUNT_SW_PAGE_FAULTS_MIN` and `_MAJ`.
 const SOFTWARE: u32 = 1;
 const FAULTS: [u64; 2] = [5, 6];
 
-/// Whether a raw tracepoint is one of those.
+/// Whether a raw tracepoint is in [`INTERRUPTS`].
 fn of_interrupts(name: &str) -> bool {
     let what = name.strip_suffix("_entry");
     let what = what.or_else(|| name.strip_suffix("_exit"));
     what.is_some_and(|what| INTERRUPTS.contains(&what))
 }
 
-/// Has tracepoints where the same is done share a program, which is that of the first. Not wanted where
-/// times are taken of each handler, nor in an object for files: there a section names one tracepoint.
+/// Merges groups with the same code into the first one. Callers skip this for per-handler times,
+/// and for objects in files, where a section names one tracepoint.
 pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
     let mut kept: Vec<Group> = Vec::with_capacity(groups.len());
     let mut idle_at = None;
@@ -74,7 +77,7 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
     *groups = kept;
 }
 
-/// Whether a program may serve both.
+/// Whether one program may serve both attachments.
 fn together(a: &Attach, b: &Attach) -> bool {
     let first = |names: &[String]| names.first().is_some_and(|name| of_interrupts(name));
     let faults = |configs: &[u64]| configs.iter().all(|c| FAULTS.contains(c));
@@ -98,7 +101,7 @@ fn together(a: &Attach, b: &Attach) -> bool {
     }
 }
 
-/// Whether a handler does nothing: it is no code, and no hit of it is turned away.
+/// Whether a handler does nothing: it has no code, and none of its hits is turned away.
 pub(crate) fn idle(program: &Program, id: HandlerId) -> bool {
     let ticks = |insts: &[(Inst, _)]| {
         let n = |(i, _): &(Inst, _)| match i {
@@ -116,7 +119,8 @@ pub(crate) fn idle(program: &Program, id: HandlerId) -> bool {
     }
 }
 
-/// Whether handlers do the same one by one. Code for the kernel's stack knows its tracepoint.
+/// Whether the handlers have the same bodies, in order. Code that takes the kernel's stack depends
+/// on its tracepoint.
 fn same(program: &Program, a: &[HandlerId], b: &[HandlerId]) -> bool {
     let body = |id: &HandlerId| &program.handlers[id.index()].body;
     let stack = |id: &HandlerId| {

@@ -1,11 +1,12 @@
-//! Parameters at the return of a function of the kernel, where fexit sees them itself: what a
-//! handler at the entry would keep is computed at the return, and nothing is at the entry.
+//! Fusion of entry handlers into fexit programs. An fexit program sees the function's parameters
+//! itself. Values that an entry handler would save are computed at the return instead, and the
+//! entry needs no program.
 //!
-//! Analysis writes each return handler that asks for values of the entry as two: one at the entry
-//! stores them in arrays, and the other takes them out (`@entry`). Where the function is one that
-//! fexit can be at, the handler is served by it otherwise, and the values are made of parameters
-//! alone, the second handler gets a copy of these calculations. Values that were read from memory
-//! have to be those of the entry, and stay what they are.
+//! Analysis splits each return handler that uses values of the entry (`@entry`) in two: a handler
+//! at the entry stores the values in arrays, and the other one takes them out. If fexit can attach
+//! to the function, suits the handler otherwise, and the values depend only on parameters, the
+//! return handler gets a copy of their calculations. Values that were read from memory have to be
+//! those of the entry, and are left alone.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ use super::kind;
 use crate::layout::CodeAttach;
 use crate::target::Options;
 
-/// The program with such handlers rewritten, and the ones at entries that nobody needs then.
+/// Rewrites such handlers. Returns the program, and the entry handlers that became unnecessary.
 pub(crate) fn rewrite<'p>(
     program: &'p Program,
     options: &Options,
@@ -49,7 +50,7 @@ pub(crate) fn rewrite<'p>(
         changed.handlers[ret].body = body;
         changed.handlers[at].body = nothing();
         for (g, _) in &kept.arrays {
-            // Nobody uses it; its map takes as little memory as can be.
+            // The array is unused now; its map becomes as small as possible.
             if let GlobalKind::Array { max, .. } = &mut changed.globals[g.index()].kind {
                 *max = 1;
             }
@@ -70,15 +71,15 @@ fn nothing() -> Body {
     }
 }
 
-/// What a handler at an entry keeps.
+/// What an entry handler saves.
 struct Kept {
-    /// The calculations, which need parameters and nothing else.
+    /// The calculations, which depend only on parameters.
     insts: Vec<(Inst, SiteId)>,
-    /// The arrays, and what each gets.
+    /// The arrays, and the value that each one gets.
     arrays: Vec<(GlobalId, Val)>,
 }
 
-/// The handler at the return that this one at the entry works for, its event, and what it keeps.
+/// The return handler that this entry handler works for, its event, and the saved values.
 fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, Kept)> {
     let entry = &program.handlers[at];
     let Event::Code(probe) = &entry.event else {
@@ -115,7 +116,7 @@ fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, Kept)> {
     (*ret == same && only).then_some((user, ret, kept))
 }
 
-/// Nothing where the body does more than to keep values made of parameters.
+/// Analyses an entry handler; `None` if it does more than save values computed from parameters.
 fn kept(body: &Body) -> Option<Kept> {
     let [block] = &*body.blocks else {
         return None;
@@ -127,7 +128,7 @@ fn kept(body: &Body) -> Option<Kept> {
         insts: Vec::new(),
         arrays: Vec::new(),
     };
-    // Whether each register holds something made of parameters.
+    // Whether each register holds a value computed from parameters.
     let mut plain = vec![false; body.regs.len()];
     for (inst, site) in &block.insts {
         let mut made = true;
@@ -148,7 +149,7 @@ fn kept(body: &Body) -> Option<Kept> {
             _ => return None,
         }
         let dst = inst.dst()?;
-        // What was kept is copied as it is at the end.
+        // A saved value is copied at the end, so its register must not change.
         if kept.arrays.iter().any(|(_, v)| *v == Val::Reg(dst)) {
             return None;
         }
@@ -173,8 +174,8 @@ impl Kept {
         self.arrays.iter().any(|(array, _)| *array == g)
     }
 
-    /// The body at the return with the calculations ahead of it, in registers of their own, and
-    /// their results in place of what was kept.
+    /// The return handler's body, preceded by the calculations in new registers; their results
+    /// replace the saved values.
     fn instead(&self, entry: &Body, ret: &Body) -> Body {
         let mut body = ret.clone();
         let first = body.regs.len() as u32;
@@ -302,7 +303,7 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
 
     #[test]
     fn other_values_are_kept_at_the_entry() {
-        // Not of parameters; a register at the return; the array is looked at otherwise.
+        // Not from parameters; a register at the return; another access to the array.
         assert_eq!(rewritten("r1", "").1, 0);
         let register = "r4 = intr ctx_reg(3) @0\n    gstore g1, r4 @0";
         assert_eq!(rewritten("r3", register).1, 0);

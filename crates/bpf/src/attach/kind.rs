@@ -1,5 +1,5 @@
-//! How a handler of places in code is attached: the best kind of program that the kernel has for what the handler
-//! asks of its event.
+//! The attach kind of probes in code: the cheapest kind of program of this kernel that offers what
+//! the handler uses.
 
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, Program, Space, Val};
@@ -7,7 +7,7 @@ use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, Pro
 use crate::layout::CodeAttach;
 use crate::target::{Options, Typed};
 
-/// The best kind for these places that the kernel has.
+/// Chooses the attach kind for these places in code.
 pub(crate) fn choose(probe: &CodeProbe, body: &Body, options: &Options) -> CodeAttach {
     if let Some(typed) = trampoline(probe, body, options) {
         return CodeAttach::Trampoline(typed);
@@ -25,13 +25,13 @@ pub(crate) fn choose(probe: &CodeProbe, body: &Body, options: &Options) -> CodeA
     }
 }
 
-/// Whether a handler is at a return.
+/// Whether a handler runs at the return of a function.
 pub(crate) fn at_return(program: &Program, id: HandlerId) -> bool {
     let event = &program.handlers[id.index()].event;
     matches!(event, Event::Code(probe) if probe.ret)
 }
 
-/// The function, where the probe is of one that BTF knows and the handler needs no registers.
+/// The function's BTF entry, if there is one and the handler needs no registers.
 fn trampoline(probe: &CodeProbe, body: &Body, options: &Options) -> Option<Typed> {
     let (Space::Kernel, [site]) = (probe.space, &*probe.sites) else {
         return None;
@@ -53,14 +53,14 @@ fn trampoline(probe: &CodeProbe, body: &Body, options: &Options) -> Option<Typed
     (served && (typed.returns || !probe.ret)).then_some(typed)
 }
 
-/// Whether a program on a trampoline can answer this.
+/// Whether a program on a trampoline can evaluate the intrinsic.
 fn serves(function: Typed, ret: bool, f: I, args: &[Val]) -> bool {
     let argument = |first: i64| match args {
         [Val::Imm(n)] => (first..first + i64::from(function.params)).contains(n),
         _ => false,
     };
     match f {
-        // At a return by `fexit_fusion` alone.
+        // At a return, only `fexit_fusion` produces it.
         I::CtxArg => argument(0),
         I::RegArg => !ret && argument(1),
         f => !f.info().registers,
@@ -153,8 +153,8 @@ mod tests {
         assert_eq!(section(&entry), "fentry/f");
         assert_eq!(section(&ret), "fexit/f");
         assert_eq!(by(&ret, I::CtxArg, &[Val::Imm(0)]), fast);
-        // A parameter that it does not have; what is in its register at the return; registers;
-        // a stack.
+        // A parameter beyond the last; the register of a parameter at the return; registers; a
+        // stack.
         for (probe, f, args) in [
             (&entry, I::CtxArg, &[Val::Imm(2)][..]),
             (&ret, I::RegArg, &[Val::Imm(1)]),

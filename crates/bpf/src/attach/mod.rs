@@ -1,15 +1,15 @@
-//! How handlers are attached, decided once and before code is generated.
+//! How handlers are attached: decided once, before code is generated.
 //!
 //! ```text
 //! program ─► fexit_fusion ─► groups: an attachment and its handlers, in the order of handlers
 //!                              │ kind: for places in code, the best kind of program
 //!                              ├─► merge_into_sessions: a function and its return are one program
-//!                              └─► dedup: tracepoints where the same is done are one program
+//!                              └─► dedup: tracepoints with the same handlers are one program
 //! ```
 //!
-//! In comes the program and what the kernel has ([`Options`]); out come the [`AttachPlan`], in which each kernel
-//! handler that does anything is in one group, and the program with handlers that `fexit_fusion` has changed. How the
-//! loader attaches a group is not here, nor is what the code of a program does.
+//! In: the program, and the features of the kernel ([`Options`]). Out: the [`AttachPlan`], in which
+//! each kernel handler with an effect is in one group, and the program as `fexit_fusion` changed
+//! it. Not done here: attaching (the loader), and the code of programs.
 
 use spile_ir::{CodeProbe, Event, HandlerId, Program, Space};
 
@@ -23,26 +23,27 @@ pub(crate) mod kind;
 /// The handlers of one BPF program, and how it is attached.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
-    /// How.
+    /// The attachment.
     pub attach: Attach,
     /// The handlers, in the order in which they run.
     pub handlers: Vec<HandlerId>,
 }
 
-/// The BPF programs that handlers become.
+/// The BPF programs that the handlers become.
 #[derive(Debug, Clone, Default)]
 pub struct AttachPlan {
-    /// In the order of the programs in the object.
+    /// The groups, in the order of the programs in the object.
     pub(crate) groups: Vec<Group>,
-    /// Per handler: whether it runs on a trampoline, where the event's registers are not at hand.
+    /// For each handler, whether it runs on a trampoline, which provides no registers.
     on_trampoline: Vec<bool>,
-    /// The trace events at which system calls are probed, where those are better than the raw tracepoints: of
-    /// entries, of exits.
+    /// Numbers of the trace events for system-call entries and exits, if they are used instead of
+    /// the raw tracepoints.
     pub(crate) syscall_events: Option<[u64; 2]>,
 }
 
 impl AttachPlan {
-    /// Groups the handlers of a program, without those that `fexit_fusion` has made needless.
+    /// Groups the handlers of a program, except for the `idle` ones that `fexit_fusion` made
+    /// unnecessary.
     pub(crate) fn new(program: &Program, options: &Options, idle: &[HandlerId]) -> AttachPlan {
         let syscall_events = syscall_events(program, options);
         let mut groups = groups(program, options, syscall_events, idle);
@@ -59,7 +60,8 @@ impl AttachPlan {
                 }
             }
         }
-        // Times are taken of each handler; in an object for files a section names one tracepoint.
+        // Not with per-handler times, nor in an object for a file, where a section names one
+        // tracepoint.
         if !options.timing && !options.lines {
             dedup::merge_identical(&mut groups, program);
         }
@@ -76,7 +78,7 @@ impl AttachPlan {
     }
 }
 
-/// The groups, in the order of their first handler.
+/// One group for each attachment, in the order of its first handler.
 fn groups(
     program: &Program,
     options: &Options,
@@ -127,7 +129,7 @@ fn groups(
     groups
 }
 
-/// Has one program serve functions and their returns, where both are probed all at once.
+/// Merges programs at functions with those at their returns if both are attached in one step.
 fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Options) {
     let Some(session) = options.features.kprobe_session else {
         return;
@@ -171,23 +173,23 @@ fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Opt
     groups.retain(|g| !g.handlers.is_empty() || !at_once(&g.attach, false));
 }
 
-/// Whether a handler at an entry loses nothing in a session: one that works for a handler at the
-/// return never does.
+/// Whether an entry handler loses no hit in a session. The entry half of a return handler never
+/// does.
 fn joins(program: &Program, id: HandlerId, session: Session) -> bool {
     session.all_entries || program.handlers[id.index()].point.starts_with('@')
 }
 
 /// The trace events of system calls, if they are better than the raw tracepoints. While a program
-/// of a trace event runs, the kernel drops samples of perf events on that processor and counts
-/// them nowhere; so not where the script wants some that can come then.
+/// of a trace event runs, the kernel drops samples of perf events on that processor without
+/// counting them. The raw tracepoints are used if the script has such events.
 fn syscall_events(program: &Program, options: &Options) -> Option<[u64; 2]> {
     let any = program.handlers.iter().any(|h| interrupts(&h.event));
     options.features.syscall_events.filter(|_| !any)
 }
 
-/// Whether an event is one of perf that can come while a handler with preemption off runs on the
-/// processor: those of clocks, of hardware, and watched memory can. What the kernel counts itself,
-/// as page faults and context switches, happens to a thread at no such time.
+/// Whether this perf event can arrive while a handler runs with preemption off: clock, hardware and
+/// watchpoint events can. The kernel's own software events, such as page faults and context
+/// switches, cannot happen to a thread at that time.
 fn interrupts(event: &Event) -> bool {
     // PERF_COUNT_SW_CPU_CLOCK and PERF_COUNT_SW_TASK_CLOCK of PERF_TYPE_SOFTWARE.
     match event {
@@ -197,7 +199,7 @@ fn interrupts(event: &Event) -> bool {
     }
 }
 
-/// What all system calls pass, at their entry or exit.
+/// The attachment that all system calls pass, at their entry or exit.
 fn syscalls(exit: bool, events: Option<[u64; 2]>) -> Attach {
     let name = ["sys_enter", "sys_exit"][usize::from(exit)];
     match events {
@@ -209,7 +211,7 @@ fn syscalls(exit: bool, events: Option<[u64; 2]>) -> Attach {
     }
 }
 
-/// What the names of an attachment's program and of its section in the object have of it.
+/// The part of the names of program and section that identifies an attachment.
 pub(crate) fn identifier(attach: &Attach) -> String {
     match attach {
         Attach::TraceEvent { name, .. } => (*name).into(),

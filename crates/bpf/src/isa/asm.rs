@@ -1,13 +1,13 @@
 //! The assembler: builds one [`Function`] instruction by instruction.
 //!
-//! Jumps go to [`Label`]s, bound before or after. What only the loader knows (maps, data
-//! sections, other functions) is left to [`Reloc`]s that the linker follows and the ELF writer
-//! turns into ELF relocations. Each instruction can carry a comment and a place in the script: the comment
-//! shows in [`Function::listing`], the place goes into the object's line information, so that
-//! the verifier's log names the script line.
+//! Jumps go to [`Label`]s, bound before or after. References that only the loader can resolve
+//! (maps, data sections, other functions) become [`Reloc`]s, which the linker follows and the ELF
+//! writer turns into ELF relocations. Each instruction can carry a comment and a position in the
+//! script. The comment is shown in [`Function::listing`]; the position goes into the object's line
+//! information, so that the verifier's log names the script line.
 //!
-//! Positions everywhere are *slots* of 8 bytes from the function's start: the numbers that
-//! the verifier's log and `bpftool prog dump` print for the first function of a program.
+//! Positions everywhere are *slots* of 8 bytes from the function's start: the numbers that the
+//! verifier's log and `bpftool prog dump` print for the first function of a program.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -17,7 +17,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Callee, Cond, ImmKind, Insn, Reg, Size, Src, Swap, Width};
 
-/// A place in a function that jumps go to.
+/// The target of jumps in a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Label(u32);
 
@@ -30,7 +30,7 @@ pub enum Section {
     Rodata,
 }
 
-/// What an instruction refers to outside its function.
+/// The target of a reference outside of the function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// `LdImm64`: a map, by name.
@@ -54,29 +54,29 @@ impl fmt::Display for Target {
     }
 }
 
-/// A reference to be filled in by the loader.
+/// A reference that the loader resolves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reloc {
-    /// The instruction.
+    /// Slot of the instruction.
     pub slot: u32,
-    /// What it refers to.
+    /// The target.
     pub target: Target,
 }
 
-/// A place in the script.
+/// A position in the script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceLine {
-    /// File name as shown to the user.
+    /// File name as shown to users.
     pub file: Arc<str>,
     /// Text of the line.
     pub text: Arc<str>,
-    /// Line, from 1 (the format keeps 22 bits).
+    /// Line number, from 1 (the format has 22 bits).
     pub line: u32,
-    /// Column, from 1 (the format keeps 10 bits); 0 for none.
+    /// Column number, from 1 (the format has 10 bits); 0 for none.
     pub column: u32,
 }
 
-/// An assembled function. The lists beside the instructions are sorted by slot.
+/// An assembled function. Its lists are sorted by slot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Function {
     /// Symbol name, unique in the object, a C identifier.
@@ -87,19 +87,20 @@ pub struct Function {
     pub insns: Vec<Insn>,
     /// References.
     pub relocs: Vec<Reloc>,
-    /// Comments for the listing; several at one slot stand one under the other.
+    /// Comments for the listing; a slot can have several.
     pub comments: Vec<(u32, Cow<'static, str>)>,
-    /// Where in the script the instructions from that slot on come from.
+    /// Positions in the script; each one applies to the instructions from its slot on.
     pub lines: Vec<(u32, SourceLine)>,
-    /// A subprogram that the verifier checks once, for all values of its parameters, and not
-    /// anew for each call. All parameters are numbers.
+    /// Whether it is a global subprogram, which the verifier checks once for all values of its
+    /// parameters, not at each call. All parameters are numbers.
     pub separate: bool,
 }
 
-/// Slots that a short jump leaves for what the kernel puts in between when it rewrites calls.
+/// Slots of a short jump's range that are reserved for instructions that the kernel inserts when it
+/// rewrites calls.
 const ROOM: i16 = 8192;
 
-/// A distance that a short jump reaches, also after the kernel's rewriting.
+/// The distance as a short jump, if it is in range even after the kernel's rewriting.
 fn near(distance: i32) -> Option<i16> {
     let short = i16::try_from(distance).ok()?;
     (short.unsigned_abs() <= (i16::MAX - ROOM).unsigned_abs()).then_some(short)
@@ -111,15 +112,15 @@ impl Function {
         self.insns.iter().map(Insn::slots).sum()
     }
 
-    /// Whether it has a jump that needs Linux 6.6 (`gotol`).
+    /// Whether the function has a jump that needs Linux 6.6 (`gotol`).
     pub fn has_long_jump(&self) -> bool {
         self.insns
             .iter()
             .any(|i| matches!(i, Insn::GotoLong { .. }))
     }
 
-    /// The instructions as text, one a line with its slot, under the script lines and
-    /// comments they belong to, followed by what they refer to.
+    /// The instructions as text: one per line with its slot and its references, below its script
+    /// line and comments.
     pub fn listing(&self) -> String {
         let mut out = format!("{}({}):\n", self.name, self.params.join(", "));
         let mut comments = self.comments.iter().peekable();
@@ -145,28 +146,28 @@ impl Function {
     }
 }
 
-/// Why a function cannot be assembled. These are errors of the code generator.
+/// The reason why a function cannot be assembled: an error of the code generator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AsmError {
-    /// A jump at that slot of the function goes to a label that was never bound.
+    /// A jump to a label that was never bound.
     Unbound {
         /// Function name.
         function: String,
-        /// The jump.
+        /// Slot of the jump.
         slot: u32,
     },
-    /// A jump at that slot goes behind the last instruction.
+    /// A jump behind the last instruction.
     PastEnd {
         /// Function name.
         function: String,
-        /// The jump.
+        /// Slot of the jump.
         slot: u32,
     },
-    /// A `may_goto` at that slot is more than 32,767 slots from its target.
+    /// A `may_goto` more than 32,767 slots away from its target.
     OutOfRange {
         /// Function name.
         function: String,
-        /// The jump.
+        /// Slot of the jump.
         slot: u32,
     },
 }
@@ -186,7 +187,7 @@ impl std::error::Error for AsmError {}
 
 const UNBOUND: u32 = u32::MAX;
 
-/// A jump whose distance is still to be filled in.
+/// A jump whose distance is not resolved yet.
 #[derive(Debug, Clone, Copy)]
 struct Fixup {
     /// Index in `insns`.
@@ -201,7 +202,7 @@ pub struct Asm {
     function: Function,
     /// Slot of the next instruction.
     here: u32,
-    /// Where a label was bound last; no slot has that number before.
+    /// Slot at which a label was bound last; initially a number that no slot has.
     bound: u32,
     labels: Vec<u32>,
     fixups: Vec<Fixup>,
@@ -286,7 +287,7 @@ impl Asm {
         self.here
     }
 
-    /// Appends an instruction as it is.
+    /// Appends an instruction unchanged.
     pub fn emit(&mut self, insn: Insn) {
         let insn = match self.known(&insn) {
             Some(None) => return,
@@ -297,8 +298,8 @@ impl Asm {
         self.function.insns.push(insn);
     }
 
-    /// What an instruction can be made because of the one before it, where nothing jumps in
-    /// between: a word of the stack that was just stored is not read, a move is not moved back.
+    /// A replacement for an instruction, from the one before it, if no label is in between: a load
+    /// of a stack word that was just stored, or a move back. `Some(None)` omits it.
     fn known(&self, insn: &Insn) -> Option<Option<Insn>> {
         if self.bound == self.here {
             return None;
@@ -342,8 +343,8 @@ impl Asm {
         }))
     }
 
-    /// Has the last instruction load or move into another register, where that is all it does to
-    /// the first, which nobody reads any more.
+    /// Redirects the last instruction to another register if it only loads or moves to the first
+    /// one, which has no other use.
     pub(crate) fn retarget(&mut self, from: Reg, to: Reg) -> bool {
         if self.bound == self.here {
             return false;
@@ -362,24 +363,24 @@ impl Asm {
         true
     }
 
-    /// `dst = imm` in one slot where it fits, otherwise two.
+    /// `dst = imm` in one slot if it fits, otherwise in two.
     pub fn imm(&mut self, dst: Reg, imm: i64) {
         match i32::try_from(imm) {
             Ok(imm) => self.mov(dst, imm),
             Err(_) => match u32::try_from(imm) {
-                // 32-bit moves zero-extend: one slot for what would need two.
+                // 32-bit moves zero-extend, so one slot is enough for these constants.
                 Ok(imm) => self.mov32(dst, imm as i32),
                 Err(_) => self.ld_imm64(dst, imm as u64),
             },
         }
     }
 
-    /// A comment on the next instruction.
+    /// Attaches a comment to the next instruction.
     pub fn comment(&mut self, text: impl Into<Cow<'static, str>>) {
         self.function.comments.push((self.here, text.into()));
     }
 
-    /// The instructions from here on come from that place. Repeating the place is free.
+    /// Attributes the following instructions to that position. Repeating a position is free.
     pub fn line(&mut self, line: &SourceLine) {
         let lines = &mut self.function.lines;
         if let Some((slot, last)) = lines.last_mut() {
@@ -400,9 +401,9 @@ impl Asm {
         Label(self.labels.len() as u32 - 1)
     }
 
-    /// The label's place is the next instruction. Binding again moves it.
+    /// Binds a label to the next instruction. Binding it again moves it.
     pub fn bind(&mut self, label: Label) {
-        // A jump to the next instruction is none. (The kernel takes them out one by one.)
+        // Omits a jump to the next instruction; the kernel would remove them one by one.
         let last = self.function.insns.len() as u32;
         let jump = |f: &&Fixup| f.label.0 == label.0 && f.index + 1 == last;
         if self.fixups.last().filter(jump).is_some()
@@ -418,7 +419,7 @@ impl Asm {
                     *at = self.here;
                 }
             }
-            // The kernel takes one place an instruction: of two, the one that is in force.
+            // The kernel accepts one position for each instruction: the last one counts.
             let lines = &mut self.function.lines;
             if let [.., (a, _), (b, _)] = lines[..]
                 && a == b
@@ -440,7 +441,7 @@ impl Asm {
         self.emit(insn);
     }
 
-    /// Jumps always.
+    /// Jumps unconditionally.
     pub fn jump(&mut self, label: Label) {
         self.fixup(label, Insn::Goto { off: 0 });
     }
@@ -475,7 +476,7 @@ impl Asm {
         );
     }
 
-    /// Jumps when the loop's budget is used up (Linux 6.9).
+    /// Jumps if the loop's budget is used up (Linux 6.9).
     pub fn may_goto(&mut self, label: Label) {
         self.fixup(label, Insn::MayGoto { off: 0 });
     }
@@ -514,8 +515,8 @@ impl Asm {
         self.address(dst, Target::Func(name.into()));
     }
 
-    /// Calls a subprogram at most so often as r1 says, until it returns 1, with the address of the
-    /// stack at `context` as its second argument (`bpf_loop`). Loses r0-r5.
+    /// Calls a subprogram at most r1 times, until it returns 1 (`bpf_loop`). Its second argument is
+    /// the stack address at `context`. Clobbers r0 to r5.
     pub fn each(&mut self, callback: impl Into<Arc<str>>, context: i16) {
         self.ld_func(R2, callback);
         self.mov(R3, R10);
@@ -541,8 +542,8 @@ impl Asm {
         });
     }
 
-    /// Resolves the jumps. Those that do not fit 16 bits become `gotol` (a condition: jump
-    /// over a `gotol`); [`Function::has_long_jump`] tells.
+    /// Resolves the jumps. Distances beyond 16 bits become `gotol` (a conditional jump: a jump over
+    /// a `gotol`), which [`Function::has_long_jump`] reports.
     pub fn finish(mut self) -> Result<Function, AsmError> {
         while self.lengthen() {}
         let insns = &mut self.function.insns;
@@ -584,9 +585,8 @@ impl Asm {
         Ok(self.function)
     }
 
-    /// Replaces each condition that does not reach by `if cond +1; goto +1; gotol label`.
-    /// Moves all behind it, so it has to be called until nothing is left; true if it
-    /// did something.
+    /// Replaces each conditional jump that is out of range by `if cond +1; goto +1; gotol label`.
+    /// This moves all later code, so the caller repeats it until it returns false.
     fn lengthen(&mut self) -> bool {
         let far: Vec<usize> = (0..self.fixups.len())
             .filter(|&i| {
@@ -599,7 +599,7 @@ impl Asm {
         if far.is_empty() {
             return false;
         }
-        // Slots behind a lengthened jump move by two for each one before them.
+        // Each lengthened jump moves the slots behind it by two.
         let at: Vec<u32> = far.iter().map(|&i| self.fixups[i].slot).collect();
         let moved = |slot: u32| slot + 2 * at.partition_point(|&a| a < slot) as u32;
         let old = std::mem::take(&mut self.function.insns);

@@ -1,5 +1,5 @@
-//! Bytes back to instructions ([`Insn::decode`]) and to text, one instruction a line with its
-//! slot.
+//! The disassembler: bytes to instructions ([`Insn::decode`]), and to text with one instruction per
+//! line.
 
 use std::fmt::{self, Write as _};
 
@@ -8,7 +8,7 @@ use crate::isa::insn::{
     MODE_MEM, MODE_MEMSX, NEG, Raw, Reg, Size, Src, Swap, Width, X, bits, class,
 };
 
-/// The instructions in `code` with the slot each starts at. Ends after an error.
+/// Decodes the instructions in `code`, with the slot of each. Ends after an error.
 pub fn decode(code: &[u8]) -> impl Iterator<Item = Result<(u32, Insn), DecodeError>> + '_ {
     let mut rest = code;
     let mut slot = 0;
@@ -31,7 +31,7 @@ pub fn decode(code: &[u8]) -> impl Iterator<Item = Result<(u32, Insn), DecodeErr
     })
 }
 
-/// A listing of `code`; ends with the error where something is not an instruction.
+/// A listing of `code`; ends with the error if something is not an instruction.
 pub fn text(code: &[u8]) -> String {
     let mut out = String::new();
     for item in decode(code) {
@@ -44,14 +44,14 @@ pub fn text(code: &[u8]) -> String {
     out
 }
 
-/// Why bytes are not an instruction.
+/// The reason why bytes are not an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
-    /// Fewer bytes than the instruction has.
+    /// Fewer bytes than the instruction needs.
     Short,
-    /// No such instruction; the opcode.
+    /// An unknown instruction; the opcode.
     Unknown(u8),
-    /// A field that has to be zero, or a register or code in it, is not right; the opcode.
+    /// A reserved field that is not zero, or an invalid register or code; the opcode.
     Field(u8),
 }
 
@@ -68,8 +68,8 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 impl Insn {
-    /// Reads the instruction at the start of `bytes`. Every field must be as [`Insn::encode`]
-    /// writes it: a field that has no meaning must be 0.
+    /// Decodes the instruction at the start of `bytes`. Every field must be as [`Insn::encode`]
+    /// writes it: fields without a meaning must be 0.
     pub fn decode(bytes: &[u8]) -> Result<Insn, DecodeError> {
         let first = bytes.first_chunk::<8>().ok_or(DecodeError::Short)?;
         let raw = Raw::read(*first);
@@ -106,7 +106,7 @@ fn decode_imm64(raw: &Raw, dst: Reg, bytes: &[u8]) -> Result<Insn, DecodeError> 
     Ok(Insn::LdImm64 { dst, kind, imm })
 }
 
-/// Reads a one-slot instruction; unused fields are checked by the caller.
+/// Decodes a one-slot instruction; the caller checks unused fields.
 fn decode_form(raw: &Raw, dst: Reg, src: Reg) -> Option<Insn> {
     let Raw { code, off, imm, .. } = *raw;
     let operand = if code & X != 0 {

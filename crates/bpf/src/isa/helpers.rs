@@ -1,29 +1,28 @@
-//! The kernel's BPF helpers: number, name, how many arguments, what they return.
+//! The kernel's BPF helpers: number, name, number of arguments, and result.
 //!
 //! Source of facts: `__BPF_FUNC_MAPPER` and the helper descriptions in `include/uapi/linux/bpf.h`
 //! (Linux 6.2 and later; the list has been closed since, new functions are kfuncs).
 
-/// Results of helpers, as code compares them: as 32 bits, because the kernel's functions behind map
-/// operations, which compiled programs call directly, return an int before 6.4, and the upper half of r0
-/// is zero then.
+/// Results of helpers, which code compares as 32 bits. Before 6.4 the kernel's map functions, which
+/// compiled programs call directly, return an int with the upper half of r0 zero.
 pub(crate) mod errno {
-    /// No such thing: of a process's memory, no mapping there.
+    /// Not found; for a process's memory: no mapping at the address.
     pub(crate) const ENOENT: i32 = -2;
-    /// No room in the map.
+    /// The map is full.
     pub(crate) const E2BIG: i32 = -7;
-    /// Somebody else was first.
+    /// The key exists: another processor inserted it first.
     pub(crate) const EEXIST: i32 = -17;
 }
 
-/// `BPF_NOEXIST`, a flag of updates: only where the key is not in the map.
+/// `BPF_NOEXIST`, a flag of updates: insert only if the key is absent.
 pub(crate) const NOEXIST: i32 = 1;
 
-/// What a helper leaves in r0.
+/// The content of r0 after a helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returns {
     /// Nothing useful.
     Void,
-    /// A number; negative error codes.
+    /// A number; errors are negative.
     Int,
     /// A pointer, or null.
     Ptr,
@@ -36,9 +35,9 @@ pub struct HelperInfo {
     pub id: u32,
     /// Its name, as `bpf_map_lookup_elem`.
     pub name: &'static str,
-    /// Arguments, in r1 and up. Helpers with `...` are given as 5.
+    /// Number of arguments, in r1 and up. Helpers with `...` count as 5.
     pub args: u8,
-    /// What r0 has afterwards.
+    /// The content of r0 afterwards.
     pub returns: Returns,
 }
 
@@ -273,12 +272,12 @@ helpers! {
 }
 
 impl Helper {
-    /// Its number.
+    /// The helper's number.
     pub fn id(self) -> u32 {
         self as u32
     }
 
-    /// Its row.
+    /// The helper's row.
     pub fn info(self) -> &'static HelperInfo {
         &TABLE[self as usize - 1]
     }

@@ -21,7 +21,7 @@ pub(crate) mod class {
     pub const JMP32: u8 = 6;
     pub const ALU64: u8 = 7;
 }
-/// Operand is a register and not the immediate (ALU and JMP classes).
+/// The operand is a register rather than the immediate (ALU and JMP classes).
 pub(crate) const X: u8 = 0x08;
 pub(crate) const MODE_MEM: u8 = 0x60;
 pub(crate) const MODE_MEMSX: u8 = 0x80;
@@ -33,8 +33,8 @@ pub(crate) const CALL: u8 = 0x80;
 pub(crate) const EXIT: u8 = 0x90;
 pub(crate) const JCOND: u8 = 0xe0;
 
-/// A register. `r0` return value, `r1`-`r5` arguments (lost in calls), `r6`-`r9` kept over
-/// calls, `r10` frame pointer (read only).
+/// A register. `r0` return value, `r1`-`r5` arguments (clobbered by calls), `r6`-`r9` callee-saved,
+/// `r10` frame pointer (read only).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -53,7 +53,7 @@ pub enum Reg {
 }
 
 impl Reg {
-    /// All, in order.
+    /// All registers, in order.
     pub const ALL: [Reg; 11] = [
         Reg::R0,
         Reg::R1,
@@ -73,7 +73,7 @@ impl Reg {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Its number.
+    /// The register's number.
     pub fn number(self) -> u8 {
         self as u8
     }
@@ -132,7 +132,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// Both.
+    /// Both widths.
     pub const ALL: [Width; 2] = [Width::W32, Width::W64];
 
     fn alu(self) -> u8 {
@@ -190,7 +190,7 @@ impl fmt::Display for Mem {
     }
 }
 
-/// An instruction slot as the kernel has it, before it's laid out in bytes.
+/// An instruction slot with the kernel's fields, before it is laid out in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Raw {
     pub code: u8,
@@ -253,14 +253,14 @@ macro_rules! isa {
             }
 
             impl $op {
-                /// All, in the table's order.
+                /// All operations, in the table's order.
                 pub const ALL: &[$op] = &[$($op::$v),*];
 
                 pub(crate) fn code(self) -> $code {
                     match self { $($op::$v => $c),* }
                 }
 
-                /// How it is written.
+                /// The operator's text.
                 pub fn sign(self) -> &'static str {
                     match self { $($op::$v => $sign),* }
                 }
@@ -296,7 +296,7 @@ macro_rules! isa {
 isa! {
     ops {
         /// Arithmetic with two operands. The code is the operation's bits and the offset field,
-        /// which tells signed from unsigned division (cpu v4, Linux 6.6).
+        /// which distinguishes signed from unsigned division (cpu v4, Linux 6.6).
         AluOp((u8, i16)) {
             /// Addition, wraps.
             Add = (0x00, 0), "+=";
@@ -304,7 +304,7 @@ isa! {
             Sub = (0x10, 0), "-=";
             /// Multiplication, wraps.
             Mul = (0x20, 0), "*=";
-            /// Unsigned division; 0 where the divisor is 0.
+            /// Unsigned division; 0 if the divisor is 0.
             Div = (0x30, 0), "/=";
             /// Signed division, rounds to zero.
             Sdiv = (0x30, 1), "s/=";
@@ -316,7 +316,7 @@ isa! {
             Lsh = (0x60, 0), "<<=";
             /// Shift right, zeros come in.
             Rsh = (0x70, 0), ">>=";
-            /// Unsigned remainder; unchanged where the divisor is 0.
+            /// Unsigned remainder; unchanged if the divisor is 0.
             Mod = (0x90, 0), "%=";
             /// Signed remainder, has the dividend's sign.
             Smod = (0x90, 1), "s%=";
@@ -386,13 +386,13 @@ isa! {
             FetchXor = 0xa1, "atomic_fetch_xor";
             /// Exchange of register and memory.
             Xchg = 0xe1, "xchg";
-            /// If memory equals r0 store the register; r0 gets the old value.
+            /// Stores the register if memory equals r0; r0 gets the old value.
             CmpXchg = 0xf1, "cmpxchg";
         }
 
         /// Byte order conversion: opcode (class and source bit).
         Swap(u8) {
-            /// Host to little endian and back: only truncates here.
+            /// Host to little endian and back: only truncates on little-endian machines.
             Le = 0xd4, "le";
             /// Host to big endian and back.
             Be = 0xdc, "be";
@@ -402,7 +402,7 @@ isa! {
 
         /// What the 64-bit immediate of `LdImm64` means: the source register field.
         ImmKind(u8) {
-            /// A number (or, with a relocation, whatever the loader makes of it).
+            /// A number, or with a relocation the value that the loader computes.
             Plain = 0, "";
             /// Low word: file descriptor of a map.
             MapFd = 1, "map_fd";
@@ -410,8 +410,8 @@ isa! {
             MapValue = 2, "map_value";
             /// BTF id of a kernel variable.
             BtfVar = 3, "btf_var";
-            /// Low word: slots from the next instruction to a subprogram, whose address is
-            /// meant.
+            /// Low word: distance in slots from the next instruction to the subprogram whose
+            /// address is loaded.
             Func = 4, "func";
             /// Low word: index of a map.
             MapIdx = 5, "map_idx";
@@ -419,11 +419,11 @@ isa! {
             MapIdxValue = 6, "map_idx_value";
         }
 
-        /// What a call calls: the source register field.
+        /// The target of a call: the source register field.
         Callee(u8) {
             /// The kernel's helper with that number.
             Helper = 0, "";
-            /// The subprogram so many slots from the next instruction.
+            /// The subprogram at this distance in slots from the next instruction.
             Subprogram = 1, "pc";
             /// The kernel function with that BTF id.
             Kfunc = 2, "kfunc";
@@ -477,19 +477,19 @@ isa! {
                 class::STX | MODE_ATOMIC | width.size().code(), base, src.number(), off, op.code()),
             "{}", AtomicText(width, op, Mem(base, off), src);
 
-        /// If `dst cond src` jump.
+        /// Jump if `dst cond src`.
         Jump { width: Width, cond: Cond, dst: Reg, src: Src, off: i16 } =>
             Raw::new(width.jmp() | cond.code() | src.flag(), dst, src.reg(), off, src.imm()),
             "if {} {} {} goto {:+}", At(width, dst), cond.sign(), At(width, src), off;
 
-        /// Jump always.
+        /// Jump unconditionally.
         Goto { off: i16 } => Raw { code: class::JMP, off, ..Raw::default() }, "goto {:+}", off;
 
-        /// Jump always, 32-bit distance (cpu v4, Linux 6.6).
+        /// Jump unconditionally, with a 32-bit distance (cpu v4, Linux 6.6).
         GotoLong { off: i32 } =>
             Raw { code: class::JMP32, imm: off, ..Raw::default() }, "gotol {:+}", off;
 
-        /// Jump when the loop has used up its budget (Linux 6.9).
+        /// Jump if the loop's budget is used up (Linux 6.9).
         MayGoto { off: i16 } =>
             Raw { code: class::JMP | JCOND, off, ..Raw::default() }, "may_goto {:+}", off;
 
@@ -503,13 +503,13 @@ isa! {
     }
 }
 
-/// Bits of an access.
+/// The size's bits in the opcode.
 pub(crate) fn bits(size: Size) -> i16 {
     i16::from(size.bytes()) * 8
 }
 
 impl Size {
-    /// How many bytes.
+    /// The size in bytes.
     pub fn bytes(self) -> u8 {
         match self {
             Size::B => 1,
@@ -519,7 +519,7 @@ impl Size {
         }
     }
 
-    /// The size of so many bytes.
+    /// The size with this number of bytes.
     pub fn from_bytes(bytes: u32) -> Option<Size> {
         Self::ALL
             .iter()
@@ -529,7 +529,7 @@ impl Size {
 }
 
 impl Cond {
-    /// The condition that holds where this one does not; none for [`Cond::Set`].
+    /// The negated condition; `None` for [`Cond::Set`].
     pub fn inverse(self) -> Option<Cond> {
         Some(match self {
             Cond::Eq => Cond::Ne,
@@ -546,7 +546,7 @@ impl Cond {
         })
     }
 
-    /// The condition with its operands exchanged.
+    /// The condition for exchanged operands.
     pub fn swapped(self) -> Cond {
         match self {
             Cond::Gt => Cond::Lt,
@@ -618,7 +618,7 @@ impl fmt::Display for CallText {
 }
 
 impl Insn {
-    /// Slots of 8 bytes that it takes: 1, or 2 for `LdImm64`.
+    /// Number of 8-byte slots: 1, or 2 for `LdImm64`.
     pub fn slots(&self) -> u32 {
         if matches!(self, Insn::LdImm64 { .. }) {
             2
@@ -627,7 +627,7 @@ impl Insn {
         }
     }
 
-    /// Appends its bytes, little endian.
+    /// Appends the encoded bytes, little endian.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.raw().bytes());
         if let Insn::LdImm64 { imm, .. } = self {

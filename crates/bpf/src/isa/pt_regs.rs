@@ -6,24 +6,24 @@
 
 use spile_ir::Arch;
 
-/// Where one architecture has its registers.
+/// The layout of one architecture's registers.
 #[derive(Debug)]
 pub struct Registers {
     /// Byte offset in `struct pt_regs` by DWARF number; `None` for registers that are not saved.
     offsets: &'static [Option<i16>],
-    /// The same of others that are far behind.
+    /// Offsets of further registers with large DWARF numbers.
     more: &'static [(usize, i16)],
     /// DWARF numbers of the registers that integer arguments are passed in, in order.
     pub args: &'static [u16],
     /// DWARF number of the register with a function's result.
     pub ret: u16,
-    /// DWARF number under which [`Registers::offset`] has the program counter.
+    /// DWARF number that [`Registers::offset`] uses for the program counter.
     pub pc: u16,
     /// DWARF number of the stack pointer.
     pub sp: u16,
 }
 
-/// x86-64; 16 is the return address's column and stands for the program counter.
+/// x86-64. Number 16 is the return address column and stands for the program counter.
 static X86_64: Registers = Registers {
     offsets: &[
         Some(80),
@@ -44,7 +44,7 @@ static X86_64: Registers = Registers {
         Some(0),
         Some(128),
     ],
-    // Flags, cs, ss; a number of our own for what rax was before a system call.
+    // Flags, cs, ss; 63 is our own number for the value of rax before a system call.
     more: &[(49, 144), (51, 136), (52, 160), (63, 120)],
     args: &[5, 4, 1, 2, 8, 9],
     ret: 0,
@@ -71,7 +71,7 @@ static AARCH64: Registers = Registers {
 };
 
 impl Registers {
-    /// Those of a processor.
+    /// The registers of an architecture.
     pub fn of(arch: Arch) -> &'static Registers {
         match arch {
             Arch::Aarch64 => &AARCH64,

@@ -1,12 +1,12 @@
 //! Writer of BTF, the type information that libbpf and the kernel read: `.BTF` ([`Btf`]) and
 //! `.BTF.ext` ([`ext`]).
 //!
-//! libbpf takes maps from it (a map is a variable in the `.maps` data section whose struct type
-//! spells the map's properties, see [`Btf::map_struct`]); the kernel takes from it the names
-//! of functions, which callbacks need, and the source lines for the verifier's log.
+//! libbpf takes maps from it: a map is a variable in the `.maps` data section whose struct type
+//! encodes the map's properties, see [`Btf::map_struct`]. The kernel takes the names of functions
+//! from it, which callbacks need, and the source lines for the verifier's log.
 //!
-//! Equal strings and equal types are stored once. Ids follow the order of the calls, so the
-//! bytes are the same for the same calls.
+//! Equal strings and equal types are stored once. Ids follow the order of the calls, so equal calls
+//! give equal bytes.
 //!
 //! Source of facts: `Documentation/bpf/btf.rst`.
 
@@ -29,32 +29,32 @@ mod kind {
     pub const DATASEC: u32 = 15;
 }
 
-/// A type. `VOID` is 0.
+/// The id of a type. `VOID` is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TypeId(u32);
 
 impl TypeId {
-    /// Its number, as the kernel counts the types of one BTF.
+    /// The id as the kernel numbers the types of one BTF.
     pub fn number(self) -> u32 {
         self.0
     }
 
-    /// No type: the result of a function without one, or what a `void *` points to.
+    /// No type: the result of a function that returns nothing, or the target of a `void *`.
     pub const VOID: TypeId = TypeId(0);
 }
 
-/// A string, as offset in the string section. 0 is the empty one.
+/// A string, as its offset in the string section. 0 is the empty string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StrId(u32);
 
-/// Who can see a function or variable.
+/// The visibility of a function or variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Linkage {
-    /// Only the object. A static function is verified for each of its callers.
+    /// Visible in the object only. A static function is verified for each of its callers.
     Static = 0,
-    /// The loader too.
+    /// Visible to the loader too.
     Global = 1,
-    /// Comes from elsewhere.
+    /// Defined elsewhere.
     Extern = 2,
 }
 
@@ -75,7 +75,7 @@ impl Default for Btf {
 }
 
 impl Btf {
-    /// No types but void.
+    /// An empty set of types, except for void.
     pub fn new() -> Btf {
         Btf {
             types: Vec::new(),
@@ -86,7 +86,7 @@ impl Btf {
         }
     }
 
-    /// The id of a string. It is cut at the first NUL, which the format cannot hold.
+    /// The id of a string, which is cut at its first NUL: the format cannot hold one.
     pub fn string(&mut self, text: &str) -> StrId {
         let text = text.split('\0').next().unwrap_or_default();
         if let Some(id) = self.offsets.get(text) {
@@ -99,7 +99,7 @@ impl Btf {
         id
     }
 
-    /// Adds a type of these words: name, kind, count of parts, size or type, the rest.
+    /// Adds a type with these words: name, kind, number of parts, size or type, the rest.
     fn add(&mut self, name: &str, kind: u32, parts: usize, third: u32, rest: &[u32]) -> TypeId {
         let mut words = vec![self.string(name).0, kind << 24 | parts as u32, third];
         words.extend_from_slice(rest);
@@ -114,7 +114,7 @@ impl Btf {
         id
     }
 
-    /// An integer of so many bytes.
+    /// An integer of `bytes` bytes.
     pub fn int(&mut self, name: &str, bytes: u32, signed: bool) -> TypeId {
         self.add(
             name,
@@ -178,10 +178,10 @@ impl Btf {
         self.add(name, kind::DATASEC, vars.len(), bytes, &rest)
     }
 
-    /// The struct that tells libbpf a map's numeric properties, and its size in bytes. A number
-    /// is spelled as a pointer to an array of that many elements (`__uint` in libbpf's
-    /// headers); elements are bytes, so that all 32-bit numbers are possible. A type is spelled
-    /// as a pointer to it (`__type`).
+    /// The struct that describes a map's numeric properties to libbpf, and its size in bytes. A
+    /// number is encoded as a pointer to an array of that many elements (`__uint` in libbpf's
+    /// headers); elements are bytes, so that all 32-bit numbers are possible. A type is encoded as
+    /// a pointer to it (`__type`).
     pub fn map_struct(
         &mut self,
         properties: &[(&str, u32)],
@@ -211,7 +211,7 @@ impl Btf {
     }
 }
 
-/// Magic, version, flags and header length, which both sections start with.
+/// Magic, version, flags and header length: the start of both sections.
 fn header() -> Vec<u8> {
     let mut out = MAGIC.to_le_bytes().to_vec();
     out.extend([VERSION, 0]);
@@ -226,21 +226,21 @@ fn put(out: &mut Vec<u8>, words: &[u32]) {
 /// A source line of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineInfo {
-    /// Where the instruction is: in `.BTF.ext` its byte offset in the section, for the kernel
-    /// its slot in the program.
+    /// Position of the instruction: its byte offset in the section for `.BTF.ext`, its slot in the
+    /// program for the kernel.
     pub offset: u32,
     /// File name.
     pub file: StrId,
-    /// Text of the line.
+    /// Text of the source line.
     pub text: StrId,
-    /// Line, at most 22 bits.
+    /// Line number, at most 22 bits.
     pub line: u32,
-    /// Column, at most 10 bits.
+    /// Column number, at most 10 bits.
     pub column: u32,
 }
 
 impl LineInfo {
-    /// The record (`struct bpf_line_info`).
+    /// The words of the kernel's `struct bpf_line_info`.
     pub fn words(&self) -> [u32; 4] {
         const LINE_MAX: u32 = (1 << 22) - 1;
         const COLUMN_MAX: u32 = (1 << 10) - 1;
@@ -249,15 +249,15 @@ impl LineInfo {
     }
 }
 
-/// What `.BTF.ext` says about one code section.
+/// The records of `.BTF.ext` for one code section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtSection {
-    /// Its name.
+    /// The section's name.
     pub name: StrId,
-    /// Its functions: byte offset and `FUNC` type, in order.
+    /// The section's functions: byte offset and `FUNC` type, in order.
     pub funcs: Vec<(u32, TypeId)>,
-    /// Its lines, in order. The kernel wants one at the start of each function, or none in
-    /// the whole object.
+    /// The section's lines, in order. The kernel requires one at the start of each function, or
+    /// none in the whole object.
     pub lines: Vec<LineInfo>,
 }
 
@@ -281,7 +281,7 @@ pub fn ext(sections: &[ExtSection]) -> Vec<u8> {
             }
         }
     }
-    // A part without records has no record size either.
+    // A part without records also has no record size.
     for part in [&mut funcs, &mut lines] {
         if part.len() == 4 {
             part.clear();

@@ -1,11 +1,11 @@
-//! What BTF says of functions, source lines and maps: the same in a file (`elf`) and in memory
-//! (`link`).
+//! BTF types of functions and maps, and source lines. Both forms of an object use them: the file
+//! (`elf`) and memory (`link`).
 
 use crate::isa::asm::{Function, SourceLine};
 use crate::object::btf::{Btf, LineInfo, Linkage, TypeId};
 use crate::object::elf::{MapSpec, MapType};
 
-/// The type of a program or subprogram. The kernel takes the parameters of global ones from it.
+/// The type of a program or subprogram, from which the kernel takes the parameters of global ones.
 pub(crate) fn function_type(btf: &mut Btf, function: &Function, program: bool) -> TypeId {
     let (param, result) = if program {
         let context = btf.ptr(TypeId::VOID);
@@ -24,8 +24,8 @@ pub(crate) fn function_type(btf: &mut Btf, function: &Function, program: bool) -
     btf.func(&function.name, proto, linkage)
 }
 
-/// Line information of a function at `start`, where a slot is `unit` long. The first instruction
-/// always gets one, because the kernel wants it so.
+/// Line records of a function at `start`, with slots of `unit` bytes or words. The first
+/// instruction always has one, because the kernel requires it.
 pub(crate) fn lines(
     btf: &mut Btf,
     function: &Function,
@@ -65,7 +65,7 @@ fn line_info(btf: &mut Btf, offset: u32, at: &SourceLine) -> LineInfo {
     }
 }
 
-/// Types of key and value, for maps of which the kernel wants to know them.
+/// Types of key and value, for maps whose types the kernel needs.
 pub(crate) fn map_types(btf: &mut Btf, map: &MapSpec) -> Option<(TypeId, TypeId)> {
     (map.ty == MapType::TaskStorage).then(|| {
         let key = btf.int("int", 4, true);

@@ -31,11 +31,11 @@ use crate::isa::insn::{ImmKind, Insn};
 use crate::object::btf::{self, Btf, ExtSection, Linkage};
 use crate::object::debug_info;
 
-/// Name of the variable that is the whole `.bss`.
+/// Name of the variable that covers `.bss`.
 pub const STATE: &str = "spile_state";
-/// Name of the variable that is the whole `.rodata`.
+/// Name of the variable that covers `.rodata`.
 pub const TABLES: &str = "spile_tables";
-/// The licence that gives programs all helpers.
+/// The licence that allows programs all helpers.
 pub const LICENSE: &str = "Dual MIT/GPL";
 
 /// Kinds of maps, with the kernel's numbers.
@@ -45,7 +45,7 @@ pub enum MapType {
     Hash = 1,
     /// Array.
     Array = 2,
-    /// Perf events, one a CPU.
+    /// Perf events, one for each CPU.
     PerfEventArray = 4,
     /// Hash table with a value for each CPU.
     PercpuHash = 5,
@@ -53,10 +53,10 @@ pub enum MapType {
     PercpuArray = 6,
     /// Stack traces.
     StackTrace = 7,
-    /// Hash table that drops its oldest entries.
+    /// Hash table that evicts its oldest entries.
     LruHash = 9,
-    /// A value for each task, freed with it. One of `spile` has an `int` as key and its value
-    /// is an array of 64-bit words; `max_entries` is 0.
+    /// A value for each task, freed with the task. In spile's maps the key is an `int`, the value
+    /// is an array of 64-bit words, and `max_entries` is 0.
     TaskStorage = 29,
     /// Ring buffer; no key and value, `max_entries` is its size in bytes.
     Ringbuf = 27,
@@ -65,31 +65,31 @@ pub enum MapType {
 /// A map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapSpec {
-    /// Its name, a C identifier. The kernel shows the first 15 characters.
+    /// Name, a C identifier. The kernel shows the first 15 characters.
     pub name: String,
-    /// Its kind.
+    /// Kind of the map.
     pub ty: MapType,
     /// Bytes of a key; 0 if the kind has none.
     pub key_size: u32,
     /// Bytes of a value; 0 if the kind has none.
     pub value_size: u32,
-    /// How many entries it can have.
+    /// Limit on the number of entries.
     pub max_entries: u32,
-    /// `BPF_F_*` of map creation.
+    /// `BPF_F_*` flags of map creation.
     pub flags: u32,
 }
 
 /// A program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramSpec {
-    /// Section name, from which loaders of files take type and attach point: `raw_tp/sys_enter`,
-    /// `perf_event`. Several programs may share one.
+    /// Section name, from which loaders of files derive type and attach point: `raw_tp/sys_enter`,
+    /// `perf_event`. Several programs may share a section.
     pub section: String,
-    /// The code; one parameter, the context.
+    /// The code, with the context as its only parameter.
     pub function: Function,
 }
 
-/// All that goes into an object.
+/// The content of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObjectSpec {
     /// Maps.
@@ -100,26 +100,26 @@ pub struct ObjectSpec {
     pub rodata: Vec<u8>,
     /// Programs, in the order of the symbol table.
     pub programs: Vec<ProgramSpec>,
-    /// Functions that programs and one another call, or that helpers call back.
+    /// Functions that programs or other functions call, or that helpers call back.
     pub subprograms: Vec<Function>,
     /// Licence, usually [`LICENSE`].
     pub license: String,
 }
 
-/// Why an object cannot be written. These are errors of the code generator.
+/// The reason why an object cannot be written: an error of the code generator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElfError {
-    /// Two things have this name.
+    /// Two symbols have this name.
     Duplicate(String),
-    /// The name cannot be a symbol's: empty, or not a C identifier.
+    /// The name is no valid symbol: empty, or not a C identifier.
     BadName(String),
-    /// The function (first) refers to something (second) that is not in the object.
+    /// A function (first) refers to a symbol (second) that is not in the object.
     Undefined(String, String),
-    /// The function (first) has a reference (second) at an instruction that cannot hold it.
+    /// A function (first) has a reference at a slot (second) whose instruction cannot hold it.
     BadReloc(String, u32),
-    /// The section name is one of the object's own, or empty.
+    /// The section name is reserved for the object, or empty.
     BadSection(String),
-    /// The ELF library refuses.
+    /// The ELF library reported an error.
     Write(String),
 }
 
@@ -141,7 +141,7 @@ impl fmt::Display for ElfError {
 impl std::error::Error for ElfError {}
 
 impl ObjectSpec {
-    /// Instructions of all functions; those with a 64-bit constant count twice, as in the kernel.
+    /// Number of instruction slots of all functions; 64-bit constants take two, as in the kernel.
     pub fn slots(&self) -> u32 {
         let programs = self.programs.iter().map(|p| &p.function);
         let all = programs.chain(&self.subprograms);
@@ -158,7 +158,7 @@ impl ObjectSpec {
         writer.finish()
     }
 
-    /// All symbols' names, and that they are distinct and identifiers.
+    /// Checks that all symbol names are distinct and valid.
     pub(crate) fn check_names(&self) -> Result<(), ElfError> {
         let programs = self.programs.iter().map(|p| &*p.function.name);
         let names = programs
@@ -192,11 +192,11 @@ impl ObjectSpec {
     }
 }
 
-/// Where a reference leads.
+/// The target of a reference.
 #[derive(Clone, Copy)]
 struct Place {
     symbol: SymbolId,
-    /// Bytes to go from the symbol, put into the instruction.
+    /// Distance in bytes from the symbol, stored in the instruction.
     addend: u32,
 }
 
@@ -228,7 +228,7 @@ struct Writer<'s> {
     ext: Vec<ExtSection>,
     maps: HashMap<&'s str, Place>,
     functions: HashMap<&'s str, Place>,
-    /// With their sizes.
+    /// Data sections with their sizes.
     bss: Option<(Place, u32)>,
     rodata: Option<(Place, u32)>,
 }
@@ -296,8 +296,8 @@ impl<'s> Writer<'s> {
         Ok(())
     }
 
-    /// Symbol and BTF of a data section that is one variable. It has to be global for libbpf
-    /// to make the map mmap-able.
+    /// Symbol and BTF of a data section with a single variable. The variable has to be global for
+    /// libbpf to make the map mmap-able.
     fn data_section(&mut self, section: &str, var: &str, id: SectionId, size: u32) -> (Place, u32) {
         self.symbol(
             var,
@@ -329,7 +329,7 @@ impl<'s> Writer<'s> {
                 ("map_flags", map.flags),
             ];
             properties.extend(optional.into_iter().filter(|(_, value)| *value != 0));
-            // The kernel wants to know the types of these.
+            // The kernel needs the types of these maps.
             let types = debug_info::map_types(&mut self.btf, map);
             let types = types.map(|(key, value)| vec![("key", key), ("value", value)]);
             let types = types.unwrap_or_default();
@@ -344,7 +344,7 @@ impl<'s> Writer<'s> {
         self.btf.datasec(".maps", end, &vars);
     }
 
-    /// The code sections: places first, because functions refer to later ones.
+    /// The code sections. Offsets are assigned first, because functions refer to later ones.
     fn code(&mut self, spec: &'s ObjectSpec) -> Result<(), ElfError> {
         let mut text = CodeSection::new(".text");
         spec.subprograms.iter().for_each(|f| text.push(f));
@@ -478,8 +478,8 @@ impl<'s> Writer<'s> {
     }
 }
 
-/// Puts the addend of a reference into its instruction; gives the relocation's type. `None`
-/// if the instruction cannot hold the reference.
+/// Stores the addend of a reference in its instruction and returns the relocation's type. `None` if
+/// the instruction cannot hold the reference.
 fn refer(insn: &mut Insn, target: &Target, addend: u32) -> Option<object::elf::RelocationType> {
     match (insn, target) {
         (Insn::LdImm64 { imm, .. }, Target::Map(_) | Target::Data(..)) => {

@@ -1,14 +1,15 @@
-//! Links an object in memory: each program with the subprograms that it reaches, as the kernel
-//! takes it. What libbpf does with the file that `elf` writes, without the file.
+//! Links an object in memory: joins each program with the subprograms that it reaches, as the
+//! kernel expects. libbpf does the same with the file that `elf` writes.
 //!
-//! In: an [`ObjectSpec`]. Out: [`Linked`], whose programs lack only what the kernel alone can
-//! tell: the descriptors of maps, which [`Program::set_maps`] puts in.
+//! In: an [`ObjectSpec`]. Out: [`Linked`], whose programs lack only the descriptors of maps, which
+//! [`Program::set_maps`] inserts.
 //!
-//! - A program's subprograms follow it in the order of their first mention, depth first. That is
-//!   libbpf's order: both ways give the kernel the same instructions (`crates/bpf/tests/link.rs`).
-//! - Positions are slots of the program, and no longer of one function.
-//! - All programs share one BTF, which has the types of functions and of those maps whose types
-//!   the kernel wants to know. A program without a line of the script has no line records.
+//! - A program's subprograms follow it in the order of their first reference, depth first. libbpf
+//!   uses the same order, so that both ways give the kernel the same instructions
+//!   (`crates/bpf/tests/link.rs`).
+//! - Positions are slots of the program, not of one function.
+//! - All programs share one BTF, with the types of functions and of maps whose types the kernel
+//!   needs. A program without script lines has no line records.
 //!
 //! Not done here: maps and system calls (`spile-runtime`).
 
@@ -23,7 +24,7 @@ use crate::object::elf::{ElfError, ObjectSpec};
 /// A map that an instruction refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MapRef {
-    /// That of [`ObjectSpec::maps`], by its place there.
+    /// An index into [`ObjectSpec::maps`].
     Map(usize),
     /// The state memory.
     Bss,
@@ -31,14 +32,14 @@ pub enum MapRef {
     Rodata,
 }
 
-/// An object whose functions have found each other.
+/// A linked object.
 #[derive(Debug, Default)]
 pub struct Linked {
-    /// Types of all programs and maps; empty where there are none.
+    /// BTF of all programs and maps; empty if there are none.
     pub btf: Vec<u8>,
     /// The programs, in the order of [`ObjectSpec::programs`].
     pub programs: Vec<Program>,
-    /// Types of key and value in that BTF, of maps (by their place) that need them.
+    /// Type ids of key and value in that BTF, for the maps (by index) that need them.
     pub map_types: Vec<(usize, [u32; 2])>,
 }
 
@@ -47,18 +48,18 @@ pub struct Linked {
 pub struct Program {
     /// Its name.
     pub name: String,
-    /// The instructions, a word a slot.
+    /// The instructions, one word for each slot.
     pub insns: Vec<u64>,
     /// Functions: slot and type in the BTF (`struct bpf_func_info`).
     pub functions: Vec<[u32; 2]>,
     /// Lines of the script (`struct bpf_line_info`).
     pub lines: Vec<[u32; 4]>,
-    /// The slots that lack the descriptor of a map.
+    /// The slots that need the descriptor of a map.
     maps: Vec<(usize, MapRef)>,
 }
 
 impl Program {
-    /// Puts in the descriptors of maps.
+    /// Inserts the descriptors of maps.
     pub fn set_maps(&mut self, descriptor: impl Fn(MapRef) -> i32) {
         for &(slot, map) in &self.maps {
             set_imm(&mut self.insns[slot], descriptor(map));
@@ -66,7 +67,7 @@ impl Program {
     }
 }
 
-/// The immediate is the upper half of an instruction's word.
+/// Stores the immediate, the upper half of an instruction's word.
 fn set_imm(insn: &mut u64, imm: i32) {
     *insn = *insn & 0xffff_ffff | u64::from(imm as u32) << 32;
 }
@@ -104,7 +105,7 @@ pub fn link(spec: &ObjectSpec) -> Result<Linked, ElfError> {
 struct Linker<'s> {
     spec: &'s ObjectSpec,
     btf: Btf,
-    /// Of functions that a program has already.
+    /// Type ids of the functions of the current program.
     types: HashMap<&'s str, TypeId>,
     maps: HashMap<&'s str, usize>,
     functions: HashMap<&'s str, &'s Function>,
@@ -114,7 +115,7 @@ struct Linker<'s> {
 struct Open<'s> {
     function: &'s Function,
     start: u32,
-    /// Those of its references that are done.
+    /// Number of references that are followed already.
     done: usize,
 }
 
@@ -201,7 +202,7 @@ impl<'s> Linker<'s> {
         })
     }
 
-    /// A reference to a map or to data, whose descriptor is put in later.
+    /// Notes a reference to a map or to data; its descriptor is inserted later.
     fn data(
         &self,
         program: &mut Program,
@@ -223,7 +224,7 @@ impl<'s> Linker<'s> {
     }
 }
 
-/// Has an instruction say what kind of thing it refers to. `None` if it cannot hold the reference.
+/// Sets the kind of reference in an instruction. `None` if it cannot hold the reference.
 fn refer(insn: &mut Insn, target: &Target) -> Option<()> {
     match (insn, target) {
         (Insn::LdImm64 { kind, imm, .. }, Target::Map(_)) => {

@@ -1,7 +1,8 @@
-//! A compiled object: what the kernel or a loader of files is given.
+//! A compiled object, as the kernel or a loader of files receives it.
 //!
-//! In: functions, maps and constants. Out: programs linked in memory ([`link`]), or an ELF file ([`elf`]).
-//! Invariant: both hold the same instructions. Nothing here opens a file or calls the kernel.
+//! In: functions, maps and constants. Out: programs linked in memory ([`link`]), or an ELF file
+//! ([`elf`]). Invariant: both hold the same instructions. Nothing here opens a file or calls the
+//! kernel.
 //!
 //! | module | its one job |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What kind of program each way of attaching needs: the numbers that the kernel is told, and the
-//! section from whose name loaders of files take the same.
+//! The program type of each attach kind: the kernel's numbers, and the section name from which
+//! loaders of files derive the same.
 
 use spile_ir::{CodePlace, Space};
 
@@ -8,15 +8,15 @@ use crate::layout::{Attach, CodeAttach};
 /// A kind of program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramType {
-    /// Number of `enum bpf_prog_type`.
+    /// Value of `enum bpf_prog_type`.
     pub ty: u32,
-    /// Number of `enum bpf_attach_type` that it is loaded for; 0 for none.
+    /// Expected value of `enum bpf_attach_type`; 0 for none.
     pub attach_type: u32,
-    /// Section in the file.
+    /// Section name in the file.
     pub section: String,
 }
 
-/// Numbers of `enum bpf_prog_type`.
+/// Values of `enum bpf_prog_type`.
 mod ty {
     pub const KPROBE: u32 = 2;
     pub const TRACEPOINT: u32 = 5;
@@ -27,7 +27,7 @@ mod ty {
     pub const NETFILTER: u32 = 32;
 }
 
-/// Numbers of `enum bpf_attach_type`.
+/// Values of `enum bpf_attach_type`.
 mod attach {
     pub const TRACE_FENTRY: u32 = 24;
     pub const TRACE_FEXIT: u32 = 25;
@@ -39,7 +39,7 @@ mod attach {
 }
 
 impl Attach {
-    /// The kind of program that is attached so.
+    /// The program type for this attachment.
     pub fn program_type(&self) -> ProgramType {
         let (ty, attach_type, section) = match self {
             Attach::RawTracepoint(points) => {

@@ -1,5 +1,5 @@
-//! Where arrays live: hash maps, fields of records, caches with the maps behind them, and which lie
-//! side by side.
+//! The places of arrays: hash maps, fields of thread records, caches with maps behind them, and
+//! co-located elements.
 
 use spile_ir::storage::{Storage, beside};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
@@ -9,52 +9,54 @@ use crate::layout::{Beside, Field, Front, GlobalLayout, Large, PerCpuArray, Plac
 use crate::object::elf::{MapSpec, MapType};
 use crate::target::Options;
 
-/// `BPF_F_NO_PREALLOC`.
+/// The kernel's `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
-/// Above so many bytes a hash map's elements are allocated when they are needed: filling the
-/// free list of a big one would cost more at the start than the rest of loading.
+/// Hash maps above this size in bytes allocate elements on demand: filling the free list of a large
+/// map takes longer than the rest of loading.
 const PREALLOC_BYTES: u64 = 1 << 20;
-/// Most bytes of one generation of a cache in one CPU's block.
+/// Limit on the bytes of one generation of a cache in one CPU's block.
 const CACHE_BYTES: u32 = 64 << 10;
-/// The same where there are many CPUs.
+/// The same limit for machines with many CPUs.
 const CACHE_BYTES_MANY: u32 = 16 << 10;
-/// Most slots of a cache.
+/// Limit on the slots of a cache.
 const CACHE_SLOTS: u32 = 1024;
-/// Keys of more bytes have no use of the cache: code that goes through their words would soon
-/// be longer than a jump.
+/// Keys above this size in bytes bypass the cache: the code that goes through their words would
+/// soon exceed the range of a jump.
 pub const CACHED: u32 = 256;
-/// Most bytes of elements that lie side by side: there are fewer slots the larger they are.
+/// Limit on the bytes of co-located elements: larger elements leave fewer slots.
 const TOGETHER: u32 = 256;
-/// Most bytes of a value with an element for each CPU in a plain hash map. The kernel has memory for these
-/// at hand sooner than for those of per-CPU maps.
+/// Limit on the bytes of a hash-map value with one element for each CPU. The kernel preallocates
+/// memory for such values earlier than for those of per-CPU maps.
 const LANES: u32 = 8192;
-/// Where there are more CPUs, only elements of so many bytes: those of several CPUs in a cache line would let
-/// these wait for each other.
+/// On machines with more CPUs, only elements of at least a cache line: CPUs whose elements share a
+/// line would delay each other.
 const FEW_CPUS: u32 = 16;
 const LINE: u32 = 64;
-/// Bytes of the sequence number that a value begins with.
+/// Bytes of the sequence number at the start of a value.
 pub const SEQUENCE: u32 = 8;
-/// A full wrapping array loses one element in so many, the oldest, and one more.
+/// A full wrapping array evicts this fraction of its elements, the oldest, plus one.
 pub const EVICT: u32 = 64;
-/// Arrays of more elements are large: their elements have memory from the start, and hits need no helper.
+/// Arrays with more elements are large: their memory is allocated at the start, and hits need no
+/// helper.
 const FEW_ELEMENTS: u32 = 4096;
-/// Most bytes of a large array's elements: offsets of the kernel's verifier end at twice as much.
+/// Limit on the bytes of a large array's elements; the verifier's range of offsets is twice as
+/// large.
 const LARGE_BYTES: u64 = 256 << 20;
-/// Most bytes of a key of a large array.
+/// Limit on the bytes of a large array's key.
 const LARGE_KEY: u32 = 64;
-/// Most slots of records, and fewest: arrays with room for fewer elements have none.
+/// Limits on the number of thread-record slots; smaller arrays have no slots.
 const MOST_SLOTS: u32 = 4096;
 const FEWEST_SLOTS: u32 = 1024;
-/// Name of the map of records.
+/// Name of the map of thread records.
 const RECORDS: &str = "threads";
 
-/// Which arrays have their elements beside those of another.
+/// The arrays whose elements are co-located with those of another array, their host.
 #[derive(Debug)]
 pub struct Together {
-    /// Per global.
+    /// For each global, its part of the host's values.
     parts: Vec<Option<Beside>>,
-    /// Per global beside whose elements others lie: the word of the CPU's block that has its slot last
-    /// added to, or a number that no slot has.
+    /// For each host, the word of the CPU's block with the slot of its last addition, or with a
+    /// number beyond all slots.
     words: Vec<Option<u32>>,
 }
 
@@ -90,22 +92,22 @@ impl Together {
         Together { parts, words }
     }
 
-    /// Where an array's elements lie.
+    /// The part of the host's values that an array uses.
     fn part(&self, g: usize) -> Option<Beside> {
         self.parts.get(g).copied().flatten()
     }
 
-    /// The word that has the slot of the array `g`, if others need it.
+    /// The word with the last slot of array `g`, if it is a host.
     pub fn word(&self, g: GlobalId) -> Option<u32> {
         self.words.get(g.index()).copied().flatten()
     }
 
-    /// The array whose elements those of `g` lie beside.
+    /// The host of array `g`.
     pub fn other(&self, g: usize) -> Option<GlobalId> {
         self.part(g)?.of
     }
 
-    /// The place of an array beside another, which has its own already.
+    /// The place of a co-located array, once its host has one.
     pub(super) fn place(
         &self,
         global: &Global,
@@ -124,8 +126,8 @@ impl Together {
     }
 }
 
-/// Bytes of a value with an element of so many bytes for each CPU, one behind the other, where arrays' maps
-/// are plain hash maps with such values; `None` where they are per-CPU maps, which know no oldest element.
+/// Bytes of a value with one element of `size` bytes for each CPU, if the array's map is a plain
+/// hash map with such values. `None` for a per-CPU map, which cannot find its oldest element.
 pub fn lanes(cpus: u32, size: u32, wraps: bool) -> Option<u32> {
     let bytes = size.checked_mul(cpus)?;
     match wraps {
@@ -148,7 +150,7 @@ fn key_size(global: &Global) -> u32 {
     }
 }
 
-/// A map name from a global's: letters, digits and `_`, made unique by the index.
+/// The name of a global's map: letters, digits and `_`, unique by the index.
 pub(super) fn map_name(index: usize, global: &Global, generation: Option<u32>) -> String {
     let clean: String = global
         .name
@@ -163,7 +165,7 @@ pub(super) fn map_name(index: usize, global: &Global, generation: Option<u32>) -
     }
 }
 
-/// The arrays that are fields of records.
+/// The arrays that are fields of thread records.
 pub(super) struct Records {
     fields: Vec<GlobalId>,
     front: Option<Front>,
@@ -208,7 +210,7 @@ impl Records {
     }
 }
 
-/// A field of the records, whose map comes with the first.
+/// Places a field of the thread records; the first one creates their map.
 pub(super) fn place_field(
     global: &Global,
     field: Field,
@@ -243,7 +245,7 @@ pub(super) fn place_field(
     })
 }
 
-/// Flags of a hash map with that many elements of so many bytes.
+/// Flags of a hash map with `max` elements of `bytes` bytes.
 fn hash_flags(bytes: u32, max: u32) -> u32 {
     match u64::from(bytes + 64) * u64::from(max) > PREALLOC_BYTES {
         true => NO_PREALLOC,
@@ -251,7 +253,7 @@ fn hash_flags(bytes: u32, max: u32) -> u32 {
     }
 }
 
-/// Whether processors can add to an element without one that each has for itself.
+/// Whether processors can add to an element atomically, without one element for each.
 fn atomic(value: &ValueLayout) -> bool {
     match value {
         ValueLayout::Scalar(ty) => *ty == Ty::Long,
@@ -262,12 +264,12 @@ fn atomic(value: &ValueLayout) -> bool {
     }
 }
 
-/// How the elements of an array with keys and values of so many bytes lie, if it is large; without its
-/// place in the CPUs' blocks.
+/// The layout of a large array's elements, or `None` for other arrays; without its place in the
+/// CPUs' blocks.
 fn large((key, value, max): (u32, u32, u32), cpus: u32) -> Option<Large> {
     let large = Large {
         groups: Large::groups(max)?,
-        // Each CPU can keep one that it does not use, and put in one while another fills the array.
+        // Each CPU can hold one unused room, and insert one more while another CPU fills the array.
         rooms: max.checked_add(2 * cpus)?,
         room: key + value,
         spare: 0,
@@ -337,7 +339,7 @@ pub(super) fn place_array(
                 CACHE_BYTES
             };
             let fit = (limit / slot_size).max(1);
-            // What a map drops a cache would keep.
+            // A cache would keep elements that the map evicts.
             let cached = key_size <= CACHED && !*wrap;
             let slots = (max.saturating_mul(2).next_power_of_two())
                 .min(CACHE_SLOTS)

@@ -1,15 +1,15 @@
-//! How deep calls go: the kernel gives a program and what it calls eight frames in all
-//! (`MAX_CALL_FRAMES`), those of callbacks among them. And how long a program is with what it calls.
+//! The depth of calls, and the length of programs. The kernel allows a program and its callees
+//! eight frames in total (`MAX_CALL_FRAMES`), including those of callbacks.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::isa::asm::{Function, Target};
 use crate::object::elf::ObjectSpec;
 
-/// Most frames of a program.
+/// Limit on the frames of a program.
 pub const MOST: usize = 8;
 
-/// The longest chain of calls in an object, from a program on.
+/// The longest chain of calls in an object, starting with a program.
 pub fn deepest(spec: &ObjectSpec) -> Vec<&str> {
     let subs = spec.subprograms.iter().map(|f| (f.name.as_str(), f));
     let mut known = Known {
@@ -20,7 +20,7 @@ pub fn deepest(spec: &ObjectSpec) -> Vec<&str> {
     chains.max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// Instruction slots of a program with all that it calls, and how many subprograms those are.
+/// Instruction slots of a program with all its callees, and the number of callees.
 pub fn size(program: &Function, subs: &BTreeMap<String, Function>) -> (usize, usize) {
     let mut seen = HashSet::new();
     let mut todo = vec![program];
@@ -32,7 +32,7 @@ pub fn size(program: &Function, subs: &BTreeMap<String, Function>) -> (usize, us
     (slots, seen.len())
 }
 
-/// The subprograms that a function mentions.
+/// The subprograms that a function refers to.
 fn called(f: &Function) -> impl Iterator<Item = &str> {
     f.relocs.iter().filter_map(|r| match &r.target {
         Target::Call(name) | Target::Func(name) => Some(&**name),
@@ -50,7 +50,7 @@ impl<'a> Known<'a> {
         if let Some(chain) = self.chains.get(f.name.as_str()) {
             return chain.clone();
         }
-        // What calls itself ends there.
+        // Recursion ends the chain.
         self.chains.insert(&f.name, vec![&f.name]);
         let called: Vec<&Function> = called(f)
             .filter_map(|name| self.subs.get(name).copied())

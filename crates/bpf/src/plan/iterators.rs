@@ -1,17 +1,17 @@
-//! The iterators of kernel handlers: what each one walks through, what it needs of an element,
-//! and which ones can use the same room because they are never open together.
+//! The iterators of kernel handlers: what each one walks through, the parts of an element that it
+//! needs, and the iterators that can use the same room because they are never open together.
 //!
 //! `foreach` copies the matching elements of its array to entries of a map that belongs to the
-//! array (and so to whoever holds the array's lock). In front of each entry is a node; the nodes
-//! are a heap, whose first one says which entry comes next:
+//! array (and so to the holder of the array's lock). In front of each entry is a node. The nodes
+//! form a heap, whose first node refers to the next entry:
 //! ```text
 //! 0   sort word: a number that orders as the sort key does, as far as 64 bits can
 //! 8   sequence number of insertion
-//! 16  which entry
+//! 16  index of the entry
 //! 24  the parts of the element that the loop reads
 //! ```
-//! A map has a room of as many entries as the array has for each iterator that can be open
-//! together with others. A histogram's buckets are copied to the CPU's block.
+//! For each iterator that can be open together with others, a map has a room with as many entries
+//! as the array has elements. The buckets of a histogram are copied to the CPU's block.
 
 use std::collections::BTreeSet;
 
@@ -31,11 +31,11 @@ pub mod node {
 
 /// Words of an iterator in the CPU's block.
 pub mod state {
-    /// Number of its room's first entry.
+    /// Index of its room's first entry.
     pub const BASE: u32 = 0;
-    /// Nodes in the heap; a histogram: buckets that were copied.
+    /// Number of nodes in the heap; for a histogram, of buckets that were copied.
     pub const SIZE: u32 = 8;
-    /// How many elements may still be given; a histogram: the next bucket.
+    /// Number of elements that are left; for a histogram, the next bucket.
     pub const LEFT: u32 = 16;
     pub const BYTES: u32 = 24;
 }
@@ -45,30 +45,30 @@ pub mod state {
 pub enum Part {
     /// A field of the key.
     Key(usize),
-    /// The value; a statistic's count.
+    /// The value; the count of a statistic.
     Value,
 }
 
-/// A part that is copied.
+/// A part of an element that is copied to the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     pub part: Part,
     pub ty: Ty,
-    /// Where it is in the entry.
+    /// Its offset in the entry.
     pub at: u32,
 }
 
-/// What an iterator walks through.
+/// The elements that an iterator walks through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Walk {
     /// The elements of an array.
     Array {
         sort: Option<SortSpec>,
         fields: Vec<Field>,
-        /// The string that elements are sorted by.
+        /// The string that is the sort key.
         text: Option<Field>,
     },
-    /// The buckets of a histogram.
+    /// The buckets of a histogram; their number.
     Buckets(u32),
 }
 
@@ -77,15 +77,15 @@ pub enum Walk {
 pub struct Foreach {
     pub g: GlobalId,
     pub walk: Walk,
-    /// Which room: among those of its array, or of all histograms.
+    /// The index of its room, among those of its array or of all histograms.
     pub room: u32,
-    /// Open around a call of a function that can call itself, and start it again: each
-    /// activation has a room of its own.
+    /// Open around a call of a recursive function, and started again by the call: each activation
+    /// has its own room.
     pub deep: bool,
 }
 
 impl Foreach {
-    /// Bytes of an entry of its map.
+    /// Bytes of an entry in its map.
     pub fn entry(&self) -> u32 {
         match &self.walk {
             Walk::Array { fields, .. } => {
@@ -104,8 +104,8 @@ impl Foreach {
     }
 }
 
-/// Arrays whose elements must know in which order they came: a `foreach` walks through them,
-/// or they are printed at the end.
+/// Arrays that record the order of insertion, because a `foreach` walks through them or they are
+/// printed at the end.
 pub fn iterated(program: &Program) -> Vec<bool> {
     let mut out: Vec<bool> = program.globals.iter().map(|g| g.display).collect();
     for inst in program.bodies().flat_map(Body::insts) {
@@ -118,8 +118,8 @@ pub fn iterated(program: &Program) -> Vec<bool> {
     out
 }
 
-/// The iterators of a body, by number; `None` for those that never start. The error is the
-/// reason.
+/// The iterators of a body, by number; `None` for those that never start. The error is the reason
+/// for a refusal.
 pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<Foreach>>, String> {
     let mut all: Vec<Option<Foreach>> = vec![None; body.iters as usize];
     for inst in body.insts() {
@@ -201,7 +201,7 @@ fn array(
     Ok(Walk::Array { sort, fields, text })
 }
 
-/// The parts of its elements that somebody reads.
+/// The parts of its elements that are read.
 fn wanted(body: &Body, it: IterId) -> Vec<Part> {
     let mut read = vec![false; body.regs.len()];
     for block in &body.blocks {
@@ -245,8 +245,8 @@ fn wanted(body: &Body, it: IterId) -> Vec<Part> {
     parts
 }
 
-/// Gives iterators that can be open together different rooms. One is open where a way leads to
-/// its next element without a new start.
+/// Assigns different rooms to iterators that can be open together. An iterator is open if its next
+/// element can be requested without a new start.
 fn rooms(body: &Body, open: &[Open], all: &mut [Option<Foreach>]) {
     let mut together = vec![BTreeSet::new(); all.len()];
     for_each_start(body, open, |it, open| {
@@ -275,17 +275,17 @@ fn rooms(body: &Body, open: &[Open], all: &mut [Option<Foreach>]) {
     }
 }
 
-/// Iterators that can be asked for their next element without ever having been started.
+/// Iterators whose next element can be requested before any start.
 pub fn unstarted(body: &Body) -> Vec<usize> {
     let first = open_in(body).into_iter().next();
     first.map_or_else(Vec::new, |open| open.0.into_iter().collect())
 }
 
-/// Iterators that go on after a call of a function that can call itself.
+/// Iterators that continue after a call of a recursive function.
 fn around_calls(body: &Body, open: &[Open]) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     for (b, block) in body.blocks.iter().enumerate() {
-        // `Leave` stands at the start of the block that the call returns to.
+        // `Leave` is at the start of the block that the call returns to.
         if block.insts.iter().any(|(i, _)| matches!(i, Inst::Leave)) {
             found.extend(&open[b].0);
         }
@@ -293,7 +293,7 @@ fn around_calls(body: &Body, open: &[Open]) -> BTreeSet<usize> {
     found
 }
 
-/// The iterators that are open at a place.
+/// The iterators that are open at a program point.
 #[derive(Debug, Clone, Default)]
 struct Open(BTreeSet<usize>);
 
@@ -332,7 +332,7 @@ fn open_in(body: &Body) -> Vec<Open> {
     }
 }
 
-/// Calls `f` for each start of an iterator, with those that are open then.
+/// Calls `f` for each start of an iterator, with the iterators that are open at that point.
 fn for_each_start(body: &Body, open: &[Open], mut f: impl FnMut(usize, &BTreeSet<usize>)) {
     for block in &body.blocks {
         let mut set = Open::default();
@@ -346,8 +346,9 @@ fn for_each_start(body: &Body, open: &[Open], mut f: impl FnMut(usize, &BTreeSet
     }
 }
 
-/// Goes back over a block: from what is open at its end to what is at its start. `caught`: what is at
-/// the start of its catch block, and so everywhere in the block.
+/// The transfer function of a block, backwards: from the iterators that are open at its end to
+/// those at its start. `caught`: those at the start of its catch block, which are open in the whole
+/// block.
 fn walk_back(
     block: &Block,
     open: &mut Open,
@@ -399,8 +400,8 @@ mod tests {
         let rooms: Vec<u32> = all.iter().flatten().map(|i| i.room).collect();
         assert_eq!(rooms, [0, 1, 0, 0]);
         let entries: Vec<u32> = all.iter().flatten().map(Foreach::entry).collect();
-        // Of the first the string and the value are read; of the others the number, and the
-        // second is sorted by the string.
+        // The first one reads the string and the value; the others read the number, and the second
+        // one sorts by the string.
         assert_eq!(entries, [24 + 16 + 8, 24 + 8 + 16, 24 + 8, 0]);
         assert_eq!(unstarted(&program.handlers[0].body), []);
         assert_eq!(iterated(&program), [true, false]);

@@ -1,4 +1,4 @@
-//! Room for stacks of the kernel and of programs, and what is needed to walk them.
+//! Rooms for stacks of the kernel and of programs, and the state of walks.
 
 use spile_ir::marks::{In, Marks};
 use spile_ir::{Event, Inst, Program, Val};
@@ -8,36 +8,36 @@ use crate::layout::{Symbolic, stack_words};
 use crate::lower::event::stacks::OWN_FRAMES;
 use crate::lower::event::unwind;
 
-/// Where stacks are taken: offsets in each CPU's block but for the words.
+/// The places for stacks: offsets in each CPU's block, except for `words` and `next_file`.
 #[derive(Debug, Clone)]
 pub struct StackRoom {
-    /// Most frames of a stack: MAXBACKTRACE.
+    /// Limit on the frames of a stack: MAXBACKTRACE.
     pub most: u32,
     /// The addresses.
     pub frames: u32,
-    /// How many bytes of them there are.
+    /// The number of bytes of addresses.
     pub count: u32,
-    /// Offset of the first one that counts.
+    /// Offset of the first frame of probed code.
     pub first: u32,
-    /// Place in the shared block, see [`crate::layout::stack_words`].
+    /// Offset in the shared block, see [`crate::layout::stack_words`].
     pub words: u32,
-    /// The tracepoints whose own frames are left out.
+    /// The tracepoints whose own frames are skipped.
     pub points: Vec<String>,
-    /// Whether stacks of the kernel are taken.
+    /// Whether the kernel's stack is taken.
     pub kernel: bool,
-    /// Whether stacks of programs are walked, and no addresses only looked up.
+    /// Whether user stacks are walked, and not only addresses looked up.
     pub rows: bool,
-    /// Whether kernel handlers make texts of programs' symbols,
+    /// Whether kernel handlers make texts of user symbols.
     pub names: bool,
-    /// and of places in their source.
+    /// Whether these texts contain positions in the source.
     pub lines: bool,
-    /// What walks of programs' stacks need, where there are any.
+    /// Offset of the state of user-stack walks, if there are any.
     pub user: Option<u32>,
-    /// Place in the shared block of the last number that a file got.
+    /// Offset in the shared block of the last file number.
     pub next_file: u32,
 }
 
-/// Whether an instruction walks or looks at the current program.
+/// Whether an instruction walks the current program's stack or looks up its addresses.
 fn takes_user_stack(inst: &Inst) -> bool {
     use spile_ir::intrinsics::Intrinsic::{
         Interrupted, UserFrame, UserStack, UserSymbolic, UserSymbolicFrom,
@@ -63,7 +63,7 @@ pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
     )
 }
 
-/// The texts that kernel handlers make.
+/// The forms of text that kernel handlers make.
 pub(super) fn made(program: &Program, marks: &Marks) -> Vec<Symbolic> {
     let mut all = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
@@ -79,7 +79,7 @@ pub(super) fn made(program: &Program, marks: &Marks) -> Vec<Symbolic> {
 }
 
 impl StackRoom {
-    /// Bytes of all addresses.
+    /// Bytes of all addresses of a stack.
     pub fn bytes(&self) -> u32 {
         8 * (self.most + OWN_FRAMES + 2)
     }
@@ -93,7 +93,7 @@ impl StackRoom {
         use spile_ir::intrinsics::Intrinsic as I;
         let takes = takes_kernel_stack;
         let user = insts(program).any(takes_user_stack);
-        // An address is looked up in the mappings, no stack is walked.
+        // Looks up an address in the mappings without walking a stack.
         let looks_up = |i: &Inst| match i {
             Inst::Intr {
                 f: I::Interrupted, ..

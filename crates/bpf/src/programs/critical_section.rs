@@ -28,34 +28,34 @@ use crate::object::elf::{MapSpec, MapType, ProgramSpec};
 use crate::plan::{Bump, MMAPABLE, Plan, SEQUENCE};
 use crate::target::{Interrupts, Options};
 
-/// The busy word of a processor in the section. (Handlers write their number plus one.)
+/// The busy word of a processor in the section. Handlers write their number plus one.
 pub(crate) const BUSY: i32 = -1;
-/// Tries for a lock that a handler on another processor holds.
+/// Attempts to take a lock that a handler on another processor holds.
 const TRIES: i32 = 64;
-/// Most globals: their bits are compared with a constant of 32 bits, signed.
+/// Limit on the number of globals: their bits are compared with a signed 32-bit constant.
 const MOST: usize = 31;
-/// Most elements of an array: interrupts are off while they are copied.
+/// Limit on the elements of an array: interrupts are off while they are copied.
 const MOST_ELEMENTS: u32 = 4096;
-/// Most bytes of an array's copies.
+/// Limit on the bytes of an array's copies.
 const MOST_BYTES: u64 = 4 << 20;
-/// Most bytes of a scalar or statistic.
+/// Limit on the bytes of a scalar or statistic.
 const MOST_WORDS: u32 = 1024;
-/// Most bytes that are copied word by word; more are copied by a helper's call.
+/// Limit on the bytes that are copied word by word; a helper copies more.
 const FEW_BYTES: u32 = 64;
 
 /// Stack slot: bits of the globals to copy ([`asked::WANTED`]).
 const WANTED: i16 = -8;
 /// Stack slot: bits of the globals to empty ([`asked::TAKEN`]).
 const TAKEN: i16 = -16;
-/// Stack slot: not 0 while the array at hand is emptied.
+/// Stack slot: nonzero while the current array is emptied.
 const EMPTIED: i16 = -24;
 /// Stack slot: the processor's busy word before the section.
 const BEFORE: i16 = -32;
 /// Stack slot: the interrupt flags that the kernel saves.
 const INTERRUPTS: i16 = -40;
 
-/// The globals with locks that handlers of the controller copy while handlers of the kernel run; room for
-/// the copies.
+/// The locked globals that handlers of the controller copy while kernel handlers run, with the
+/// places of the copies.
 pub(crate) fn plan(
     program: &Program,
     options: &Options,
@@ -69,7 +69,7 @@ pub(crate) fn plan(
         interrupts_off: options.features.interrupts.is_some(),
         ..Critical::default()
     };
-    // In another processor's interrupt the walk is the least part.
+    // In another processor's interrupt the walk is the smallest part of the cost.
     let known = options.features.interrupts.is_some() && options.features.bpf_loop;
     for g in copied(program, places) {
         let Some(Some(layout)) = places.get(g.index()) else {
@@ -95,9 +95,10 @@ pub(crate) fn plan(
     (!all.globals.is_empty()).then_some(all)
 }
 
-/// The globals that such handlers touch, where they change none with a lock but those that they take.
+/// The globals that such handlers access, provided that they change none with a lock except for
+/// those that they take.
 fn copied(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSet<GlobalId> {
-    // At the beginning and the end nothing else runs.
+    // At the beginning and at the end nothing else runs.
     let alone = |e: &Event| {
         matches!(
             e,
@@ -207,14 +208,14 @@ fn shared(asm: &mut Asm, dst: Reg, at: u32) {
     asm.ld_data(dst, Section::Bss, at);
 }
 
-/// Goes to `no` where the bit of a global is not set in a word of the stack. Loses r1.
+/// Goes to `no` if the bit of a global is not set in a word of the stack. Clobbers r1.
 fn unless(asm: &mut Asm, slot: i16, n: usize, no: Label) {
     asm.load(Size::DW, R1, R10, slot);
     asm.alu(AluOp::And, R1, 1 << n);
     asm.jump_if(Cond::Eq, R1, 0, no);
 }
 
-/// Calls the kernel function that turns interrupts off or restores them, where there is one.
+/// Calls the kernel function that turns interrupts off or restores them, if the kernel has it.
 fn turn(asm: &mut Asm, function: Option<u32>) {
     if let Some(function) = function {
         asm.mov(R1, R10);
@@ -249,7 +250,7 @@ fn section(
     asm.store(Size::DW, R7, percpu::BUSY as i16, BUSY);
     asm.mov(R6, TRIES);
     asm.jump(entered);
-    // What the handler here holds it gives back only afterwards.
+    // The handler that was interrupted here releases its locks only after the section.
     asm.bind(interrupted);
     asm.mov(R6, 1);
     asm.bind(entered);
@@ -294,7 +295,7 @@ fn section(
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Copies a global, and empties it where it is taken. Keeps r6 to r9.
+/// Copies a global, and empties it if the controller takes it. Preserves r6 to r9.
 fn copy(asm: &mut Asm, n: usize, guarded: &Guarded, next: Label) {
     match &guarded.copy {
         Copied::Words { from, to, value } => {
@@ -346,7 +347,7 @@ fn copy(asm: &mut Asm, n: usize, guarded: &Guarded, next: Label) {
 
 const LOCK: &str = "critical_lock";
 
-/// `critical_lock(word, tries)`: 1 where the lock is taken, else 0.
+/// `critical_lock(word, tries)`: returns 1 if the lock was taken, else 0.
 fn try_lock() -> Result<Function, String> {
     let mut asm = Asm::new(LOCK, &["word", "tries"]);
     let (again, got) = (asm.label(), asm.label());
@@ -365,7 +366,7 @@ fn try_lock() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// `r0` = the entry at an index of a map of copies; goes to `none` where there is none.
+/// `r0` = the entry at an index of a map of copies; goes to `none` if there is none.
 fn entry_of(asm: &mut Asm, copies: &str, index: Reg, none: Label) {
     asm.store(Size::W, R10, -8, index);
     asm.ld_map(R1, copies);
@@ -379,7 +380,7 @@ fn element_name(guarded: &Guarded) -> String {
     format!("critical_{}", guarded.global.0)
 }
 
-/// `critical_N(map, key, value, slot)`: copies an element, and deletes it where the slot is not 0.
+/// `critical_N(map, key, value, slot)`: copies an element, and deletes it if the slot is nonzero.
 fn one_element(guarded: &Guarded) -> Result<Function, String> {
     let Copied::Elements {
         to,
@@ -423,8 +424,8 @@ fn one_element(guarded: &Guarded) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Copies words from `from` to an offset from r1, by a helper's call where there are many. The registers that
-/// calls change are changed.
+/// Copies words from `from` to an offset from r1; larger amounts with a helper call, which clobbers
+/// r0 to r5.
 fn words_or_bytes(asm: &mut Asm, from: Reg, at: u32, size: u32) {
     if size <= FEW_BYTES {
         for off in (0..size).step_by(8) {
@@ -447,8 +448,8 @@ fn key_name(guarded: &Guarded) -> String {
     format!("critical_key_{}", guarded.global.0)
 }
 
-/// `critical_key_N(index, slot)`: copies the element whose key the controller wrote to that entry, and
-/// deletes it where the slot is not 0.
+/// `critical_key_N(index, slot)`: copies the element whose key the controller wrote to that entry,
+/// and deletes it if the slot is nonzero.
 fn one_key(guarded: &Guarded) -> Result<Function, String> {
     let Copied::Elements {
         from,

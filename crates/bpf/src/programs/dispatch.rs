@@ -1,9 +1,9 @@
-//! From the number of a system call to the handlers that want it.
+//! Dispatch from a system call's number to its handlers.
 //!
-//! Handlers of one program run in script order. A script with hundreds of them (`syscall.*`
-//! with something that differs by probe) would test hundreds of sets for each hit, so handlers
-//! in a row whose sets do not meet are reached through a search tree: ten comparisons for the
-//! nine hundred numbers of both tables.
+//! The handlers of one program run in script order. A script with hundreds of handlers (`syscall.*`
+//! with probe-specific code) would test hundreds of sets at each hit. Consecutive handlers with
+//! disjoint sets are therefore reached through a search tree: ten comparisons for the nine hundred
+//! numbers of both tables.
 
 use std::collections::HashSet;
 
@@ -14,21 +14,21 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Size};
 use crate::lower::{CTX, NR, unlinked_number};
 
-/// Up to so many numbers are compared one after the other.
+/// Up to this number of keys, comparisons are linear.
 const LINEAR: usize = 3;
 
-/// Handlers in one subprogram.
+/// The handlers in one subprogram.
 pub(crate) struct Part {
-    /// The subprogram.
+    /// Name of the subprogram.
     pub name: String,
-    /// Its handlers, in running order.
+    /// The handlers, in running order.
     pub handlers: Vec<HandlerId>,
-    /// Numbers of the system calls that some of them want; `None`: any event.
+    /// Numbers of the system calls that some handler probes; `None`: all events.
     pub numbers: Option<Vec<u32>>,
 }
 
 impl Part {
-    /// Calls it.
+    /// Emits the call of the subprogram.
     pub fn call(&self, asm: &mut Asm, number: bool) {
         asm.load(Size::DW, R1, R10, CTX);
         if number {
@@ -37,7 +37,7 @@ impl Part {
         asm.call_sub(self.name.as_str());
     }
 
-    /// The numbers in order, where they are more than are compared one after the other.
+    /// The numbers in order, if there are more than a linear search takes.
     pub fn many(&self) -> Option<NrSet> {
         let mut list = self.numbers.clone()?;
         list.sort_unstable();
@@ -46,7 +46,8 @@ impl Part {
     }
 }
 
-/// Parts in a row of which at most one runs for a number; a part for any number is alone.
+/// Splits consecutive parts into runs, in which at most one part matches a number. A part for all
+/// numbers is a run by itself.
 pub(crate) fn runs(parts: &[Part]) -> Vec<&[Part]> {
     let mut runs = Vec::new();
     let (mut start, mut taken) = (0, HashSet::<u32>::new());
@@ -69,7 +70,7 @@ pub(crate) fn runs(parts: &[Part]) -> Vec<&[Part]> {
     runs
 }
 
-/// Calls the part of the run that wants the number on the stack.
+/// Calls the run's part that matches the number on the stack.
 pub(crate) fn emit(asm: &mut Asm, run: &[Part], number: bool) {
     let end = asm.label();
     let labels: Vec<Label> = run.iter().map(|_| asm.label()).collect();
@@ -92,7 +93,7 @@ pub(crate) fn emit(asm: &mut Asm, run: &[Part], number: bool) {
     asm.bind(end);
 }
 
-/// Goes to the label of the key that r1 is, else to `end`.
+/// Goes to the label of key r1, or to `end` if there is none.
 fn tree(asm: &mut Asm, keys: &[(u32, Label)], end: Label) {
     if keys.len() <= LINEAR {
         for (nr, label) in keys {

@@ -1,7 +1,7 @@
-//! Tells the controller of each process that has become a program: whoever watches memory of all
-//! that run one has to watch the new ones too.
+//! Announces each `execve` to the controller: a watch on the memory of all processes that run a
+//! program has to watch new ones too.
 //!
-//! A program at `sched_process_exec` sends a record of its own, whether or not handlers may run.
+//! A program at `sched_process_exec` sends a record, whether or not handlers may run.
 
 use crate::isa::asm::{Asm, Section};
 use crate::isa::helpers::Helper;
@@ -12,9 +12,9 @@ use crate::lower::RING;
 use crate::object::elf::ProgramSpec;
 use crate::plan::Plan;
 
-/// The tracepoint: the new program's memory is in place, and none of its instructions has run.
+/// The tracepoint: the new program's memory is in place, and none of its instructions has run yet.
 const EXEC: &str = "sched_process_exec";
-/// Bytes of a record: header, shape, two numbers.
+/// Size of a record: header, shape, two numbers.
 const RECORD: i16 = 32;
 
 /// The program; `shape` is that of its records.

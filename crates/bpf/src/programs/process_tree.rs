@@ -1,9 +1,9 @@
-//! Which processes descend from the session's target: a bit for each number of a process.
+//! The descendants of the session's target process, as one bit for each process number.
 //!
-//! A program at `sched_process_fork` gives every new process the bit of the one that made it, so
-//! the bits are right for numbers that are used again, nothing has to be removed, and none can be
-//! missed, whoever else in between has ended. Whether handlers may run is nothing to it. The loader
-//! sets the bits of the target and of the descendants that it has already.
+//! A program at `sched_process_fork` gives every new process its parent's bit. The bits are
+//! therefore correct for reused numbers, need no removal, and miss no process, even if its
+//! ancestors have ended. The program runs whether or not handlers may. The loader sets the bits of
+//! the target and of its existing descendants.
 
 use crate::isa::asm::{Asm, Label, Section};
 use crate::isa::helpers::Helper;
@@ -13,11 +13,11 @@ use crate::layout::{Attach, ProgramInfo};
 use crate::object::elf::ProgramSpec;
 use crate::target::KernelOffsets;
 
-/// A bit for each number that a process can have (`PID_MAX_LIMIT` of 64-bit kernels).
+/// One bit for each possible process number (`PID_MAX_LIMIT` of 64-bit kernels).
 pub const TREE_BYTES: u32 = (4 << 20) / 8;
 
-/// The tracepoint; its arguments are the tasks of the parent, which is the current one, and of
-/// the child.
+/// The tracepoint; its arguments are the tasks of the parent, which is the current task, and of the
+/// child.
 const FORK: &str = "sched_process_fork";
 
 /// The program that keeps the bits at `at` of the shared block.
@@ -41,7 +41,7 @@ pub fn tracker(at: u32, offsets: &KernelOffsets) -> Result<(ProgramSpec, Program
     asm.mov(R2, 4);
     asm.call(Helper::ProbeReadKernel);
     asm.load(Size::W, R6, R10, -8);
-    // A thread.
+    // A new thread, not a process.
     asm.jump_if(Cond::Eq, R6, R7, out);
     asm.mov(R0, R7);
     bit(&mut asm, at);
@@ -82,7 +82,7 @@ pub fn only_within(asm: &mut Asm, at: u32, out: Label) {
     asm.jump_if(Cond::Eq, R0, 0, out);
 }
 
-/// `r0` = the bit of the process with the number in `r0`. Changes `r1` and `r2`.
+/// `r0` = the bit of process number `r0`. Clobbers `r1` and `r2`.
 pub fn bit(asm: &mut Asm, at: u32) {
     asm.mov(R1, R0);
     word(asm, at, R0, R2);
@@ -92,7 +92,7 @@ pub fn bit(asm: &mut Asm, at: u32) {
     asm.alu(AluOp::And, R0, 1);
 }
 
-/// `to` = address of the word with the bit of the process `number`, which becomes an offset.
+/// `to` = address of the word with the bit of process `number`; `number` becomes the bit's offset.
 fn word(asm: &mut Asm, at: u32, number: Reg, to: Reg) {
     asm.alu(AluOp::Rsh, number, 3);
     asm.alu(AluOp::And, number, (TREE_BYTES - 8) as i32);
