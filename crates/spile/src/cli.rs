@@ -1,5 +1,5 @@
-//! The command line: `stap`'s options, their meaning unchanged, and a few of our own; and the
-//! subcommands, which are such only as the very first argument (`./fmt` is a file).
+//! The command line: `stap`'s options with their meanings unchanged, some options of spile's own, and the
+//! subcommands. A subcommand is recognised only as the first argument (`./fmt` is a file).
 
 use std::path::PathBuf;
 
@@ -18,25 +18,25 @@ pub struct Cli {
     /// Run this script instead of a file
     #[arg(short = 'e', value_name = "SCRIPT")]
     pub script: Option<String>,
-    /// Run this script as well (repeatable)
+    /// Also run this script (repeatable)
     #[arg(short = 'E', value_name = "SCRIPT")]
     pub extra: Vec<String>,
-    /// Start CMD when the probes are armed, end with it; target() is its pid
+    /// Start CMD when the probes are armed, and end when it ends; target() is its PID
     #[arg(short = 'c', value_name = "CMD", conflicts_with = "pid")]
     pub command: Option<String>,
-    /// target() is PID; end when it ends
+    /// Set target() to PID, and end when that process ends
     #[arg(short = 'x', value_name = "PID")]
     pub pid: Option<u32>,
     /// End after SECS seconds
     #[arg(short = 'T', value_name = "SECS")]
     pub timeout: Option<f64>,
-    /// Say more: passes with their times, storage of globals (repeatable)
+    /// Print details: passes with their times, storage of globals (repeatable)
     #[arg(short = 'v', action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// Report hits and times of each probe at the end
     #[arg(short = 't')]
     pub timing: bool,
-    /// Write the output to FILE (strftime's % forms are replaced)
+    /// Write the output to FILE (the name may contain % forms of strftime)
     #[arg(short = 'o', value_name = "FILE")]
     pub output: Option<String>,
     /// Stop after pass N: 1 parse, 2 analyse, 3 translate, 4 compile, 5 run
@@ -45,50 +45,49 @@ pub struct Cli {
     /// List the probe points that match PATTERN
     #[arg(short = 'l', value_name = "PATTERN")]
     pub list: Option<String>,
-    /// List them with their variables
+    /// List the probe points that match PATTERN, with their variables
     #[arg(short = 'L', value_name = "PATTERN", conflicts_with = "list")]
     pub list_vars: Option<String>,
-    /// Give the global variable VAR its first value
+    /// Set the initial value of the global variable VAR
     #[arg(short = 'G', value_name = "VAR=VALUE")]
     pub globals: Vec<String>,
     /// Set a limit, e.g. MAXMAPENTRIES=10000
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     pub defines: Vec<String>,
-    /// Look for tapset files in DIR too (repeatable)
+    /// Also look for tapset files in DIR (repeatable)
     #[arg(short = 'I', value_name = "DIR")]
     pub include: Vec<PathBuf>,
-    /// Namespaces of this process: paths of programs, and numbers that ns_pid() and its like give
+    /// Use the namespaces of process PID, for paths of programs and for functions like ns_pid()
     #[arg(long, value_name = "PID")]
     pub target_namespaces: Option<u32>,
-    /// Size of the output buffer in megabytes
+    /// Set the size of the output buffer in megabytes
     #[arg(short = 's', value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=2048))]
     pub buffer_mb: Option<u32>,
-    /// Guru mode
+    /// Enable guru mode
     #[arg(short = 'g')]
     pub guru: bool,
-    /// The kernel of that release, or of the folder that it was built in (-p4 at most, if it is
-    /// not the one that runs)
+    /// Compile for the kernel of this release or build folder (a kernel that is not running: -p4 at most)
     #[arg(short = 'r', value_name = "DIR|RELEASE")]
     pub release: Option<String>,
-    /// Look up symbols and stacks in this program or library too (repeatable)
+    /// Also look up symbols and stacks in this program or library (repeatable)
     #[arg(short = 'd', value_name = "FILE")]
     pub objects: Vec<PathBuf>,
-    /// No optimisation
+    /// Do not optimise
     #[arg(short = 'u')]
     pub unoptimised: bool,
-    /// No warnings
+    /// Suppress warnings
     #[arg(short = 'w')]
     pub no_warnings: bool,
-    /// Warnings are errors
+    /// Treat warnings as errors
     #[arg(short = 'W')]
     pub warnings_are_errors: bool,
     /// Print the version
     #[arg(short = 'V', long = "version")]
     pub version: bool,
-    /// Keep the compiled object (NAME.bpf.o in this directory)
+    /// Save the compiled object as NAME.bpf.o in the current directory
     #[arg(short = 'k')]
     pub keep: bool,
-    /// Name of the compiled object
+    /// Name the compiled object NAME
     #[arg(short = 'm', value_name = "NAME")]
     pub module: Option<String>,
     /// Serve `prometheus` probes over HTTP at ADDR, e.g. 127.0.0.1:9900
@@ -106,37 +105,37 @@ pub struct Cli {
     /// List the kinds of probe points
     #[arg(long)]
     pub dump_probe_types: bool,
-    /// Tell which probe points work on this machine, and why others do not
+    /// Report which probe points work on this machine, and why others do not
     #[arg(long)]
     pub check: bool,
-    /// Print spile/sdt.h, the header with which C and C++ programs get markers
+    /// Print spile/sdt.h, the header that defines markers for C and C++ programs
     #[arg(long)]
     pub sdt_header: bool,
-    /// Print spile/region.h, the header with which C and C++ programs name parts for profiles
+    /// Print spile/region.h, the header that lets C and C++ programs name regions for profiles
     #[arg(long)]
     pub region_header: bool,
-    /// Print the script that has SHELL complete spile's options: bash, zsh, fish
+    /// Print the completion script for SHELL: bash, zsh, fish
     #[arg(long, value_name = "SHELL")]
     pub completions: Option<clap_complete::Shell>,
-    /// Colours in messages: auto, always or never
+    /// Colour messages: auto, always or never
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"])]
     pub color: String,
     /// Do not end the session on errors in handlers
     #[arg(long)]
     pub suppress_handler_errors: bool,
-    /// Let the kernel catch returns where this can kill programs: exceptions that pass, Go
+    /// Let the kernel catch returns even where this can kill the program: exceptions, Go
     #[arg(long)]
     pub unsafe_returns: bool,
-    /// Take 0 for variables that are not there, with a warning
+    /// Replace missing variables by 0, with a warning
     #[arg(long)]
     pub skip_badvars: bool,
-    /// Set no limit to the statements of a handler (MAXACTION)
+    /// Do not limit the statements of a handler (MAXACTION)
     #[arg(long)]
     pub suppress_time_limits: bool,
-    /// The language of this release of SystemTap, the value of systemtap_v
+    /// Use the language of this release of SystemTap, the value of systemtap_v
     #[arg(long, value_name = "VERSION")]
     pub compatible: Option<String>,
-    /// (Of tools only.) Memory of processes is read where it is resident.
+    /// Reads memory of processes only where it is resident; set by tools.
     #[arg(skip)]
     pub resident: bool,
     /// The script and its arguments
@@ -144,13 +143,13 @@ pub struct Cli {
     pub rest: Vec<String>,
 }
 
-/// Options of `stap` that are not here, with the reason and, where there is one, the way out.
+/// Options of `stap` that spile lacks, with the reason and, where there is one, the way out.
 const ABSENT: &[(&str, &str)] = &[
     ("-a", "scripts run on the machine that compiles them"),
     ("-B", "there is no kernel module to build"),
     (
         "-R",
-        "there is no runtime to choose; the library of -I DIR comes first",
+        "there is no runtime to choose; -I DIR adds a library, which comes first",
     ),
     (
         "-F",
@@ -158,16 +157,16 @@ const ABSENT: &[(&str, &str)] = &[
     ),
     (
         "-S",
-        "the output is not split; pipe it into a program that does",
+        "the output is not split; pipe it into a program that splits it",
     ),
     ("-b", "output always goes through a ring buffer"),
     ("-M", "output is always in order"),
-    ("-i", "the script is read at once"),
-    ("--all-modules", "symbols of programs are not available yet"),
-    ("--ldd", "symbols of programs are not available yet"),
+    ("-i", "scripts are not interactive; use -e or a file"),
+    ("--all-modules", "symbols of all loaded modules are available"),
+    ("--ldd", "symbols of a program's libraries are found when they are needed"),
     ("--sysroot", "scripts run on the machine that compiles them"),
     ("--sysenv", "scripts run on the machine that compiles them"),
-    ("--remote", "run it there: `ssh HOST spile ...`"),
+    ("--remote", "run spile on that machine: `ssh HOST spile ...`"),
     ("--runtime", "there is one runtime, eBPF"),
     ("--bpf", "eBPF is the only runtime"),
     ("--dyninst", "eBPF is the only runtime"),
@@ -175,20 +174,20 @@ const ABSENT: &[(&str, &str)] = &[
     ("--unprivileged", "the kernel decides what a user may do"),
     (
         "--monitor",
-        "use `probe timer.s(1)` to print what you watch",
+        "print the values in a `probe timer.s(1)`",
     ),
-    ("--example", "the examples are files; give their path"),
+    ("--example", "the examples are files; give the path of one"),
     ("--poison-cache", "nothing is cached"),
     ("--clean-cache", "nothing is cached"),
     (
         "--use-server",
         "compiling takes milliseconds; there is no server",
     ),
-    ("--interactive", "give the script with -e or as a file"),
+    ("--interactive", "scripts are not interactive; use -e or a file"),
     ("--disable-cache", "nothing is cached"),
 ];
 
-/// What to say of an option of `stap` that spile does not have.
+/// The message about an option of `stap` that spile lacks; `None` for other options.
 pub fn absent(option: &str) -> Option<String> {
     let name = option.split('=').next().unwrap_or(option);
     let (name, why) = ABSENT.iter().find(|(o, _)| *o == name)?;
@@ -205,42 +204,42 @@ pub fn absent(option: &str) -> Option<String> {
     after_help = "Without FILE, or for -, standard input is formatted to standard output."
 )]
 pub struct Fmt {
-    /// Change nothing; print the names of files that would change, and fail if there are any
+    /// Change nothing; print the names of files that would change, and exit with 1 if there are any
     #[arg(long)]
     pub check: bool,
-    /// Look for macros in the tapset files of DIR too (repeatable)
+    /// Also look for macros in the tapset files of DIR (repeatable)
     #[arg(short = 'I', value_name = "DIR")]
     pub include: Vec<PathBuf>,
-    /// The scripts
+    /// Scripts to format
     #[arg(value_name = "FILE")]
     pub files: Vec<String>,
 }
 
-/// A language server for editors, over standard input and output.
+/// Runs a language server for editors over standard input and output.
 #[derive(Debug, Parser)]
 #[command(name = "spile lsp", bin_name = "spile lsp")]
 pub struct Lsp {
-    /// Look for tapset files in DIR too (repeatable)
+    /// Also look for tapset files in DIR (repeatable)
     #[arg(short = 'I', value_name = "DIR")]
     pub include: Vec<PathBuf>,
     /// Set a limit, e.g. MAXMAPENTRIES=10000
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     pub defines: Vec<String>,
-    /// Guru mode
+    /// Enable guru mode
     #[arg(short = 'g')]
     pub guru: bool,
-    /// Standard input and output, which is what it always uses: some editors add this
+    /// Use standard input and output (always so; accepted because some editors pass it)
     #[arg(long)]
     pub stdio: bool,
 }
 
-/// Shows where the time of a command went that was recorded.
+/// Reports where the time of a recorded command went.
 #[derive(Debug, Parser)]
 #[command(
     name = "spile report",
     bin_name = "spile report",
-    after_help = "Files of one run, as those of its ranks, become one report. Of a folder the files \
-                  whose names end in .spile are read."
+    after_help = "The files of one run, such as those of its ranks, become one report. In a folder, \
+                  spile reads the files whose names end in .spile."
 )]
 pub struct Report {
     /// Print the system calls of each thread and their time in nanoseconds
@@ -255,16 +254,16 @@ pub struct Report {
     /// Write the profile in a format of other tools (`help` lists them)
     #[arg(long, value_name = "FORMAT")]
     pub export: Option<String>,
-    /// Where an export is written to; standard output where it is one file
+    /// Write the export to PATH; an export of one file goes to standard output by default
     #[arg(short = 'o', value_name = "PATH", requires = "export")]
     pub output: Option<PathBuf>,
-    /// Rows of a table at most
+    /// Print at most N rows of each table
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub top: usize,
-    /// Where files are of several runs, that whose number begins so
+    /// Report the run whose number begins with RUN, if there are several
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
-    /// Files and folders
+    /// Recorded files and folders
     #[arg(value_name = "FILE|DIR", required_unless_present = "export")]
     pub paths: Vec<PathBuf>,
 }
@@ -276,7 +275,7 @@ pub struct Diff {
     /// Print the differences as one line of JSON
     #[arg(long)]
     pub json: bool,
-    /// Rows of a table at most
+    /// Print at most N rows of each table
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub top: usize,
     /// The first run, a file or a folder

@@ -37,11 +37,11 @@ const FRAMES: u32 = 48;
     name = "spile profile",
     bin_name = "spile profile",
     override_usage = "spile profile [OPTIONS] [--] CMD [ARGS]...\n       spile profile [OPTIONS] -p PID\n       spile profile --system [-d SECS] [--] [CMD]...\n       spile profile --noise [-d SECS] [--cpus LIST]",
-    after_help = "The summary goes to the standard error when the command ends, or at Ctrl-C. Under mpirun, mpiexec \
-                  and srun each rank writes a file instead; `spile report DIR` puts them together."
+    after_help = "The summary goes to standard error when the command ends, or at Ctrl-C. Under mpirun, mpiexec \
+                  and srun each rank writes a file instead; `spile report DIR` merges the files."
 )]
 pub struct Profile {
-    /// A process that runs already, with those that descend from it
+    /// Profile the running process PID and its descendants
     #[arg(
         short = 'p',
         long = "pid",
@@ -52,39 +52,39 @@ pub struct Profile {
     /// Write the profile to this file, or into this folder
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Write an account to the file after SECS seconds, and then after ever longer; 0: only at the end
+    /// Write a checkpoint to the file after SECS seconds, then at growing intervals; 0: only at the end
     #[arg(long, value_name = "SECS", default_value_t = 5)]
     checkpoint: u32,
     /// Print a table of calls for each thread instead of the summary
     #[arg(long)]
     threads: bool,
-    /// Rows of each table of the summary
+    /// Print at most N rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// End after SECS seconds
     #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
     pub duration: Option<std::time::Duration>,
-    /// Tell where in the program calls are made from
+    /// Record the call paths from which the program makes system calls
     #[arg(long, conflicts_with_all = ["system", "noise"])]
     stacks: bool,
-    /// Histograms of how long calls take
+    /// Print histograms of the durations of calls
     #[arg(long, conflicts_with_all = ["system", "noise"])]
     latency: bool,
-    /// Tell which futexes threads wait for, and who wakes whom
+    /// Report which futexes threads wait for, and which thread wakes which
     #[arg(long, conflicts_with_all = ["system", "noise"])]
     futexes: bool,
-    /// Write each call, time off a processor and time in a region to the file, for time lines
+    /// Write each call, each time off a processor and each time in a region to the file, for time lines
     #[arg(long)]
     trace: bool,
-    /// Do not load the library that tells parallel regions, barriers and MPI calls apart
+    /// Do not load the library that reports parallel regions, barriers and MPI calls
     #[arg(long)]
     no_regions: bool,
     #[command(flatten)]
     pub machine: super::system::Machine,
-    /// Print the script and end
+    /// Print the script and exit
     #[arg(long)]
     pub print_script: bool,
-    /// Tell how the script was compiled
+    /// Print details of the script's compilation
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// The command and its arguments

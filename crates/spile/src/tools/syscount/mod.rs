@@ -26,11 +26,11 @@ use crate::report::{Failure, fail, say, tell};
 #[command(
     name = "spile syscount",
     bin_name = "spile syscount",
-    after_help = "Calls are counted until Ctrl-C, until -d SECS have passed, or until the process of -p, the \
+    after_help = "spile counts calls until Ctrl-C, until -d SECS have passed, or until the process of -p, the \
                   thread of -t or the command of -c ends."
 )]
 pub struct Syscount {
-    /// Tell calls apart by these
+    /// Group calls by these keys
     #[arg(
         long,
         value_name = "KEY,...",
@@ -38,25 +38,25 @@ pub struct Syscount {
         default_value = "name"
     )]
     by: Vec<Key>,
-    /// Only calls of this process
+    /// Count only calls of process PID
     #[arg(short = 'p', long = "pid", value_name = "PID")]
     pid: Option<u32>,
-    /// Only calls of this thread
+    /// Count only calls of thread TID
     #[arg(short = 't', long = "tid", value_name = "TID")]
     tid: Option<u32>,
-    /// Only calls of threads with this name
+    /// Count only calls of threads named NAME
     #[arg(long, value_name = "NAME")]
     comm: Option<String>,
-    /// Start CMD, and count its calls and those of the processes that descend from it
+    /// Start CMD, and count its calls and those of its descendants
     #[arg(short = 'c', long = "command", value_name = "CMD", conflicts_with_all = ["pid", "tid", "live"])]
     command: Option<String>,
-    /// Only calls of processes in this control group (version 2) and those below it
+    /// Count only calls of processes in this control group (version 2) or below it
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
-    /// Time the calls: sum, mean and most, and a histogram
+    /// Time the calls: sum, mean, maximum and a histogram
     #[arg(short = 'L', long)]
     latency: bool,
-    /// Only calls that fail
+    /// Count only calls that fail
     #[arg(short = 'x', long)]
     failures: bool,
     /// Report every SECS seconds
@@ -68,27 +68,27 @@ pub struct Syscount {
     /// Show the first N groups, 0 for all [default: 20; all with --json and --csv]
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// Print JSON, a report a line
+    /// Print JSON, one line for each report
     #[arg(long, conflicts_with_all = ["csv", "live"])]
     json: bool,
     /// Print comma-separated values
     #[arg(long, conflicts_with = "live")]
     csv: bool,
-    /// Show a table that is refreshed; without a terminal, print as usual
+    /// Show a live table; without a terminal, print as usual
     #[arg(long)]
     live: bool,
-    /// Print the script that counts, and do nothing else
+    /// Print the script and exit
     #[arg(long)]
     print_script: bool,
-    /// Say more: passes with their times, storage of globals
+    /// Print details: passes with their times, storage of globals
     #[arg(short = 'v', action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
-/// What calls are told apart by.
+/// A key by which calls are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Key {
-    /// Nothing: one sum
+    /// No grouping: one sum
     All,
     /// The call
     Name,
@@ -96,7 +96,7 @@ enum Key {
     Process,
     /// The thread
     Thread,
-    /// The error that it ends with
+    /// The error that the call returns
     Error,
 }
 

@@ -25,16 +25,16 @@ use crate::report::{Failure, fail, say, tell};
 /// Options of `spile profile` about the machine.
 #[derive(Debug, Args, Default)]
 pub struct Machine {
-    /// The whole machine, by processor, interrupt and process, until CMD or -d SECS end, or Ctrl-C
+    /// Profile the whole machine, by processor, interrupt and process, until CMD or -d SECS end, or Ctrl-C
     #[arg(long, conflicts_with_all = ["pid", "output", "threads"])]
     system: bool,
-    /// What interrupts a thread that only computes, one on each processor, for -d SECS (10)
+    /// Measure what interrupts a computing thread on each processor, for -d SECS (10)
     #[arg(long, conflicts_with_all = ["pid", "output", "threads", "system", "command"])]
     noise: bool,
-    /// The processors of --noise, such as 0-3,8; all if nothing is said
+    /// Measure --noise on these processors, such as 0-3,8 [default: all]
     #[arg(long, value_name = "LIST", requires = "noise", value_parser = noise::list)]
     cpus: Option<noise::List>,
-    /// The shortest gap that is noise, in nanoseconds
+    /// Count gaps of at least NS nanoseconds as noise
     #[arg(long, value_name = "NS", requires = "noise", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     threshold: u64,
     /// Print one line of JSON instead of the summary
