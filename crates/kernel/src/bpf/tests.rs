@@ -1,6 +1,10 @@
 //! The funnel on the running kernel; skipped with a reason without privileges.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 
 use super::*;
 
@@ -215,19 +219,21 @@ fn maps_are_listed() {
     assert_eq!(again.info(), map.info());
 }
 
-/// Records of 24 bytes in a ring buffer of a page, many times around, some taken back.
-#[test]
-fn records_of_a_ring_buffer() {
+/// Bytes of the ring buffer.
+const RING: u32 = 4096;
+
+/// A ring buffer of a page, and a program that writes its first argument three times into a record there.
+/// With a second argument it takes the record back. It returns whether there was room.
+fn ring_and_writer() -> (Ring, OwnedFd) {
     const RESERVE: i32 = 131;
     const SUBMIT: i32 = 132;
     const DISCARD: i32 = 133;
-    const SIZE: u32 = 4096;
-    if rustix::param::page_size() != SIZE as usize {
+    if rustix::param::page_size() != RING as usize {
         spile_testing::skip!("pages are not of 4 KB here");
     }
     let spec = MapSpec {
         ty: map_type::RINGBUF,
-        max_entries: SIZE,
+        max_entries: RING,
         name: "ring",
         ..MapSpec::default()
     };
@@ -237,7 +243,6 @@ fn records_of_a_ring_buffer() {
     };
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&fd);
     let call = |helper| insn(0x85, 0, 0, 0, helper);
-    // r6 and r7 are the arguments: what is written, and whether the record is taken back.
     let insns = [
         insn(0x79, 6, 1, 0, 0),
         insn(0x79, 7, 1, 8, 0),
@@ -246,7 +251,7 @@ fn records_of_a_ring_buffer() {
         insn(0xb7, 2, 0, 0, 24),
         insn(0xb7, 3, 0, 0, 0),
         call(RESERVE),
-        insn(0x15, 0, 0, 9, 0),
+        insn(0x15, 0, 0, 10, 0),
         insn(0x7b, 0, 6, 0, 0),
         insn(0x7b, 0, 6, 8, 0),
         insn(0x7b, 0, 6, 16, 0),
@@ -256,31 +261,91 @@ fn records_of_a_ring_buffer() {
         call(DISCARD),
         insn(0x05, 0, 0, 1, 0),
         call(SUBMIT),
-        insn(0xb7, 0, 0, 0, 0),
+        insn(0xb7, 0, 0, 0, 1),
         EXIT,
     ];
     let prog = program(prog_type::RAW_TRACEPOINT, &insns);
-    assert!(Ring::new(fd.try_clone().expect("descriptor"), SIZE - 8).is_err());
-    let mut ring = Ring::new(fd, SIZE).expect("mapped");
+    assert!(Ring::new(fd.try_clone().expect("descriptor"), RING - 8).is_err());
+    (Ring::new(fd, RING).expect("mapped"), prog)
+}
+
+/// What the program wrote.
+fn written(record: &[u8]) -> u64 {
+    let (words, rest) = record.as_chunks();
+    let words: Vec<u64> = words.iter().map(|w| u64::from_ne_bytes(*w)).collect();
+    match (&words[..], rest) {
+        (&[first, second, third], []) if first == second && second == third => first,
+        // What nobody writes.
+        _ => u64::MAX,
+    }
+}
+
+/// Many times around, some records taken back.
+#[test]
+fn records_of_a_ring_buffer() {
+    let (mut ring, prog) = ring_and_writer();
     let mut wanted = Vec::new();
     let mut seen: Vec<u64> = Vec::new();
-    let word = |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
     for n in 0..2000u64 {
         let taken_back = n % 7 == 3;
         test_run(prog.as_fd(), &mut [n, u64::from(taken_back)], None).expect("runs");
         wanted.extend((!taken_back).then_some(n));
         if n % 50 == 49 {
-            let mut take = |most| {
-                ring.consume(most, |record| {
-                    assert_eq!(record.len(), 24);
-                    assert_eq!(word(record, 0), word(record, 16));
-                    seen.push(word(record, 0));
-                })
-            };
+            let mut take = |most| ring.consume(most, |record| seen.push(written(record)));
             assert_eq!(take(10), 10);
             assert!((30..40).contains(&take(usize::MAX)));
             assert_eq!(take(usize::MAX), 0);
         }
     }
     assert_eq!(seen, wanted);
+}
+
+/// Several write while one reads, which sleeps whenever it has read all: nobody is forgotten asleep, no
+/// record is lost, and those of each come in their order.
+#[test]
+fn a_ring_buffer_is_read_while_it_is_written() {
+    const WRITERS: u64 = 3;
+    const EACH: u64 = 20_000;
+    let (mut ring, prog) = ring_and_writer();
+    let ended = AtomicBool::new(false);
+    let write = |writer: u64| {
+        for n in 0..EACH {
+            let mut args = [writer << 32 | n, 0];
+            while test_run(prog.as_fd(), &mut args, None)
+                .expect("runs")
+                .retval
+                == 0
+                && !ended.load(Relaxed)
+            {
+                std::thread::yield_now();
+            }
+        }
+    };
+    let mut next = [0; WRITERS as usize];
+    let mut in_order = true;
+    let mut woken = Ok(1);
+    std::thread::scope(|s| {
+        for writer in 0..WRITERS {
+            s.spawn(move || write(writer));
+        }
+        while woken == Ok(1) && in_order && next != [EACH; WRITERS as usize] {
+            let mut fds = [PollFd::new(&ring, PollFlags::IN)];
+            let limit = Timespec {
+                tv_sec: 30,
+                tv_nsec: 0,
+            };
+            woken = poll(&mut fds, Some(&limit));
+            ring.consume(usize::MAX, |record| {
+                let word = written(record);
+                match next.get_mut((word >> 32) as usize) {
+                    Some(next) if word & 0xffff_ffff == *next => *next += 1,
+                    _ => in_order = false,
+                }
+            });
+        }
+        // Writers wait for room that nobody makes any more.
+        ended.store(true, Relaxed);
+    });
+    assert!(in_order);
+    assert_eq!((woken, next), (Ok(1), [EACH; WRITERS as usize]));
 }
