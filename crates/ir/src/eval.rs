@@ -1,9 +1,9 @@
-//! What the operators compute: one definition for the interpreter and for constant folding.
+//! The results of operators: one definition for the interpreter and for constant folding.
 
 use crate::{BinOp, CmpOp, ElemTy, GlobalKind, StatsSpec, UnOp};
 
 impl UnOp {
-    /// The result.
+    /// The result of the operator.
     pub fn eval(self, a: i64) -> i64 {
         match self {
             UnOp::Neg => a.wrapping_neg(),
@@ -14,7 +14,7 @@ impl UnOp {
 }
 
 impl BinOp {
-    /// The result; `None` for a division by 0.
+    /// The result of the operator; `None` for a division by 0.
     pub fn eval(self, a: i64, b: i64) -> Option<i64> {
         Some(match self {
             BinOp::Add => a.wrapping_add(b),
@@ -40,7 +40,7 @@ impl BinOp {
 }
 
 impl CmpOp {
-    /// The result.
+    /// The result of the comparison.
     pub fn eval(self, a: &[u8], b: &[u8]) -> bool {
         match self {
             CmpOp::Eq => a == b,
@@ -54,7 +54,7 @@ impl CmpOp {
 }
 
 impl GlobalKind {
-    /// The statistic that it is or that its elements are.
+    /// The layout of its statistic, or of its elements' statistics.
     pub fn stats(&self) -> Option<&StatsSpec> {
         match self {
             GlobalKind::Stats(s)
@@ -66,7 +66,7 @@ impl GlobalKind {
         }
     }
 
-    /// The types of the keys; none for a scalar.
+    /// The types of the keys; empty for a scalar.
     pub fn keys(&self) -> &[crate::Ty] {
         match self {
             GlobalKind::Array { keys, .. } => keys,

@@ -1,19 +1,20 @@
-//! What makes handlers run.
+//! Events: what makes handlers run.
 
 use std::sync::Arc;
 
 use crate::program::Space;
 
-/// What makes a handler run. The first group runs in the controller, the rest in the kernel.
+/// What makes a handler run. The first group of variants runs in the controller, the rest in the
+/// kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// At the start, in ascending order.
+    /// Start of the session; handlers run in ascending order of the number.
     Begin(i64),
-    /// At the end, in ascending order.
+    /// End of the session, in ascending order of the number.
     End(i64),
-    /// At the end, when an error ended the session.
+    /// End of a session by an error, in ascending order of the number.
     Error(i64),
-    /// Never: checked and not run.
+    /// Never: the handler is checked and does not run.
     Never,
     /// Every `period_ns`, plus or minus a random part up to `randomize_ns`.
     Timer {
@@ -22,7 +23,7 @@ pub enum Event {
         /// Largest random deviation in nanoseconds.
         randomize_ns: u64,
     },
-    /// A scrape of the metrics address.
+    /// A scrape of the Prometheus address.
     Prometheus,
     /// A line of standard input.
     InputLine,
@@ -30,15 +31,15 @@ pub enum Event {
     InputChar,
     /// A file that the controller serves.
     Procfs(Procfs),
-    /// Once for each process that is there when the session starts; that process is the current
-    /// one for the handler.
+    /// Once for each process that exists when the session starts. That process is the current one
+    /// of the handler.
     Present {
-        /// For each thread but the first of each, and not for processes.
+        /// Run for each thread except main threads, instead of for each process.
         threads: bool,
     },
-    /// Never: a perf event that handlers count with (`@perf`) has a name.
+    /// Never: the declaration names a perf event, which handlers read with `@perf`.
     Counter {
-        /// Its name.
+        /// The perf event's name.
         name: Arc<str>,
         /// `perf_event_attr.type`
         ty: u32,
@@ -46,7 +47,7 @@ pub enum Event {
         config: u64,
     },
 
-    /// A raw tracepoint, by the kernel's name without its system.
+    /// A raw tracepoint, by the kernel's name without the subsystem.
     Tracepoint(Arc<str>),
     /// Entry to a system call.
     SysEnter(NrSet),
@@ -58,18 +59,18 @@ pub enum Event {
         ty: u32,
         /// `perf_event_attr.config`
         config: u64,
-        /// Events between two hits, or hits a second.
+        /// Sampling period or frequency.
         sample: Sample,
-        /// Whose events count.
+        /// The processes whose events count.
         of: PerfOf,
     },
     /// Places in code of the kernel or of programs.
     Code(CodeProbe),
-    /// Accesses to memory, by a debug register of the processor.
+    /// Accesses to memory, caught by a debug register of the processor.
     Watch(Watch),
-    /// Packets at a hook of the network.
+    /// Packets at a netfilter hook.
     Netfilter(Netfilter),
-    /// Decisions of security modules, by the name of the hook.
+    /// Decisions of Linux security modules (LSM), by the name of the hook.
     Lsm(Arc<str>),
 }
 
@@ -89,195 +90,198 @@ impl Event {
         )
     }
 
-    /// Whether it is at code, and the code is a program's.
+    /// Whether the event is a place in a program's code.
     pub fn in_user_code(&self) -> bool {
         matches!(self, Event::Code(probe) if probe.space == Space::User)
     }
 }
 
-/// A file whose readers get what a handler sets, or whose writers make it run.
+/// A procfs file. Its read handler sets the text that readers get; its write handler gets the text
+/// written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Procfs {
     /// Its path in the session's directory.
     pub path: Arc<str>,
-    /// Runs for what is written; otherwise for each reader.
+    /// The handler runs at writes; otherwise at reads.
     pub write: bool,
-    /// Most bytes that a reader gets.
+    /// Maximum number of bytes that a reader gets.
     pub maxsize: u32,
-    /// Permissions that its mode lacks; none: it is its owner's alone.
+    /// Permission bits that the file's mode lacks. With `None` only the owner has access.
     pub umask: Option<u16>,
 }
 
-/// A hook of the network, in the session's network namespace.
+/// A netfilter hook in the session's network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Netfilter {
     /// Protocol family: `NFPROTO_IPV4`, `NFPROTO_IPV6`.
     pub pf: u32,
-    /// Which hook of it.
+    /// Number of the hook within the family.
     pub hook: u32,
-    /// Lower ones run first.
+    /// Priority; hooks with lower ones run first.
     pub priority: i32,
 }
 
-/// Whose events a perf event counts.
+/// The processes whose events a perf event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PerfOf {
-    /// Everybody's, on every CPU.
+    /// All processes, on every CPU.
     All,
-    /// Those of the session's target and its later children.
+    /// The session's target and its descendants.
     Target,
-    /// Those of this process and its later children.
+    /// This process and its later children.
     Process(u32),
 }
 
-/// Whose memory is watched.
+/// The owner of watched memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchOf {
-    /// The kernel's.
+    /// The kernel.
     Kernel,
-    /// That of this process, and its later children.
+    /// This process and its later children.
     Process(u32),
-    /// That of each process that runs this program.
+    /// Each process that runs this program.
     Program(Arc<str>),
 }
 
-/// Memory that is watched.
+/// A range of memory that is watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watch {
-    /// Its address: in the kernel, or in the process; for a program, counted from where the first
-    /// byte of its file is.
+    /// Start address: in the kernel or in the process. For a program, the offset from the address
+    /// that the first byte of its file is mapped to.
     pub address: u64,
-    /// Bytes: 1, 2, 4 or 8, and the address a multiple.
+    /// Length in bytes: 1, 2, 4 or 8. The address is a multiple of it.
     pub length: u8,
-    /// Reads as well as writes.
+    /// Reads hit too, not only writes.
     pub reads: bool,
-    /// Whose memory it is.
+    /// The owner of the memory.
     pub of: WatchOf,
 }
 
-/// Places in code whose hits one handler serves. The intrinsic `ctx_site` gives the number of
-/// the place that was hit.
+/// Places in code that one handler serves. The intrinsic `ctx_site` gives the number of the place
+/// that was hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeProbe {
-    /// Whose code it is; addresses in the handler's variables mean this memory.
+    /// The address space of the code, and of addresses in the handler's variables.
     pub space: Space,
-    /// Runs when the function that begins at the place returns, and not at the place.
+    /// The handler runs when the function that begins at the place returns, instead of at the
+    /// place.
     pub ret: bool,
-    /// Only in this process.
+    /// Hits count only in this process.
     pub pid: Option<u32>,
-    /// Only in the session's target and its descendants.
+    /// Hits count only in the session's target and its descendants.
     pub tree: bool,
-    /// Which places may be left out because they cannot be probed.
+    /// The places that may be left out because they cannot be probed.
     pub leave_out: LeaveOut,
     /// The places.
     pub sites: Vec<CodeSite>,
 }
 
-/// Which places of a probe may be left out, when the kernel refuses them.
+/// The places of a probe that may be left out when the kernel refuses them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum LeaveOut {
-    /// A handler without any is an error.
+    /// Single places; a handler that is left with none is an error.
     #[default]
     Few,
-    /// It is one of a pattern's handlers: an error where all of them have none.
+    /// All of a handler's places, if it is one of a pattern's handlers: an error only where all of
+    /// these have none.
     Some,
-    /// The point is optional.
+    /// All places: the probe point is optional.
     All,
 }
 
-/// One place.
+/// A place in code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeSite {
-    /// Where.
+    /// Where the code is.
     pub place: CodePlace,
-    /// Offset in the file of the marker's semaphore, which is more than 0 while the marker is
-    /// probed; 0 for none.
+    /// File offset of the marker's semaphore, which the kernel raises while the marker is probed; 0
+    /// for none.
     pub semaphore: u64,
-    /// What `ctx_site` gives there. Handlers of one probe share tables by this number, so it need
-    /// not be the index.
+    /// The value of `ctx_site` at this place. Handlers of one probe share tables by this number, so
+    /// it need not be the index.
     pub number: u32,
-    /// Of a return: the instructions that are probed, where it is not left to the kernel to put
-    /// itself in place of the return address.
+    /// For a return: the return instructions to probe, where replacing the return address (as a
+    /// uretprobe does) is not possible.
     pub exits: Option<Arc<Exits>>,
 }
 
 /// The instructions by which a function returns.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Exits {
-    /// Where they are.
+    /// The return instructions.
     pub at: Vec<Exit>,
-    /// Calls are those of goroutines, which change threads, and whose stacks move.
+    /// The function is called by goroutines, which change threads and whose stacks move.
     pub goroutines: bool,
 }
 
 /// A return instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Exit {
-    /// Bytes from the start of the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Bytes from the function's first instruction in memory.
+    /// Distance in bytes from the function's first instruction in memory.
     pub distance: i32,
 }
 
 impl CodeProbe {
-    /// Whether it is at the instructions by which functions return. Probes at returns are either
-    /// all of this kind or none of them.
+    /// Whether the probe is at return instructions. Probes at returns are either all of this kind
+    /// or none of them.
     pub fn at_exits(&self) -> bool {
         self.ret && self.sites.iter().any(|s| s.exits.is_some())
     }
 
-    /// Whether calls of its functions are those of goroutines.
+    /// Whether goroutines call its functions.
     pub fn of_goroutines(&self) -> bool {
         let mut exits = self.sites.iter().filter_map(|s| s.exits.as_deref());
         exits.any(|e| e.goroutines)
     }
 }
 
-/// Where code is.
+/// The place of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodePlace {
     /// A function of the kernel.
     Symbol {
-        /// The module that has it; none for the kernel itself.
+        /// The function's module; `None` for the kernel itself.
         module: Option<Arc<str>>,
-        /// Its name.
+        /// The function's name.
         name: Arc<str>,
-        /// Bytes from its start.
+        /// Offset from its start in bytes.
         offset: u64,
     },
     /// An address in the running kernel.
     Address(u64),
-    /// The same, where a function begins that ftrace can trace.
+    /// An address in the running kernel where a function begins that ftrace can trace.
     Traced(u64),
     /// An instruction in a program or a library.
     File {
         /// The ELF file.
         path: Arc<str>,
-        /// Bytes from the start of the file (not an address).
+        /// Offset in the file (not an address).
         offset: u64,
     },
 }
 
-/// How often a perf event hits.
+/// The sampling rate of a perf event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sample {
-    /// Every so many events.
+    /// One hit for this number of events.
     Period(u64),
-    /// So many times a second.
+    /// This number of hits a second.
     Freq(u64),
 }
 
-/// Which system calls a handler serves. Numbers: the native table's number, or
-/// [`NrSet::COMPAT`] plus the 32-bit table's number.
+/// The system calls that a handler serves. Numbers are those of the native table, or
+/// [`NrSet::COMPAT`] plus those of the 32-bit table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NrSet {
-    /// All, also unknown numbers.
+    /// All calls, including unknown numbers.
     All,
-    /// These, ascending.
+    /// These calls, in ascending order.
     List(Vec<u32>),
 }
 
 impl NrSet {
-    /// Offset of the 32-bit table's numbers.
+    /// Offset of the 32-bit table's numbers in a set.
     pub const COMPAT: u32 = 1024;
 }

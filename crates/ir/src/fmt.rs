@@ -1,5 +1,5 @@
-//! Formats of `print` and `sprint` instructions: parsed once by analysis, rendered here for
-//! the controller and the interpreter, and by generated code in kernel handlers.
+//! Formats of `print` and `sprint` instructions. Analysis parses each once. This module renders
+//! them for the controller and the interpreter; kernel handlers render them by generated code.
 
 mod parse;
 mod render;
@@ -11,53 +11,53 @@ pub use render::{
 
 use crate::Bytes;
 
-/// A format: literal text and conversions; each conversion takes one argument, one more for a
-/// `*` width and one more for a `*` precision (before the value, in that order).
+/// A format: literal text and conversions. Each conversion takes one argument, preceded by one for
+/// a `*` width and one for a `*` precision, in that order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Format {
-    /// In order of output.
+    /// Literal text and conversions in order of output.
     pub pieces: Vec<Piece>,
 }
 
 /// A part of a format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// Text as it is.
+    /// Literal text.
     Lit(Bytes),
-    /// A conversion.
+    /// A conversion of an argument.
     Conv(Conv),
 }
 
-/// A conversion, `%-08.3lld` and the like.
+/// A conversion, for example `%-08.3lld`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conv {
-    /// What is converted.
+    /// The conversion letter.
     pub kind: ConvKind,
-    /// `-`
+    /// `-`: left-aligned.
     pub left: bool,
-    /// `+`
+    /// `+`: a sign before positive numbers too.
     pub plus: bool,
-    /// Space.
+    /// Space: a blank before positive numbers.
     pub space: bool,
-    /// `0`
+    /// `0`: padded with zeros.
     pub zero: bool,
-    /// `#`
+    /// `#`: the alternative form.
     pub alt: bool,
-    /// Least columns.
+    /// Minimum number of columns.
     pub width: Count,
-    /// Digits or most bytes.
+    /// Number of digits, or maximum number of bytes.
     pub precision: Count,
 }
 
 /// A width or a precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Count {
-    /// Not written.
+    /// None written.
     #[default]
     None,
-    /// A number.
+    /// A constant.
     Fixed(u32),
-    /// `*`: from the arguments.
+    /// `*`: taken from the arguments.
     Arg,
 }
 
@@ -84,7 +84,7 @@ pub enum ConvKind {
     Binary,
     /// `%m`: raw bytes of kernel memory (`#`: user memory); the precision is the length
     Mem,
-    /// `%M`: the same, as hex digits
+    /// `%M`: like [`ConvKind::Mem`], as hexadecimal digits
     MemHex,
 }
 

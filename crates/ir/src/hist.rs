@@ -1,4 +1,4 @@
-//! Histograms: which bucket a value goes to, what a bucket stands for, and the picture.
+//! Histograms: the bucket of a value, the label of a bucket, and the picture.
 //!
 //! The picture is 50 columns of `@` wide. The fullest bucket sets the scale: up to 50 one `@`
 //! is one value, above that it is `ceil(fullest / 50)` values. Two rows are shown on each side
@@ -11,7 +11,7 @@ use crate::Hist;
 
 /// Columns of the picture.
 const WIDTH: u64 = 50;
-/// Empty neighbours on each side that make an empty row disappear.
+/// Number of empty neighbours on each side that make an empty row disappear.
 const ELISION: usize = 2;
 /// The bucket of a logarithmic histogram that holds 0.
 const LOG_ZERO: usize = 64;
@@ -39,9 +39,9 @@ impl Hist {
         }
     }
 
-    /// The value that a bucket's row is labelled with: the one nearest to 0 of a logarithmic
-    /// bucket, the lowest of a linear one. The linear underflow bucket is labelled with the
-    /// first value it does not hold, the overflow bucket with the last regular bucket's value.
+    /// The label of a bucket's row: for a logarithmic bucket the value nearest to 0, for a linear
+    /// one the lowest. The linear underflow bucket is labelled with the first value that it does
+    /// not hold, the overflow bucket with the last regular bucket's label.
     pub fn label(self, bucket: usize) -> i64 {
         match self {
             Hist::Log if bucket >= LOG_ZERO => match bucket - LOG_ZERO {
@@ -63,7 +63,7 @@ impl Hist {
         }
     }
 
-    /// Draws the picture; nothing for a histogram without values.
+    /// Draws the picture; "" for a histogram without values.
     pub fn draw(self, buckets: &[u64]) -> String {
         let shown = &buckets[..buckets.len().min(self.buckets() as usize)];
         let (Some(mut low), Some(mut high)) = (
@@ -81,7 +81,7 @@ impl Hist {
         }
         let linear = matches!(self, Hist::Linear { .. });
         if linear {
-            // The outer buckets only show when something is in them.
+            // The outer buckets are drawn only when they are not empty.
             low += usize::from(low == 0 && shown[0] == 0);
             high -= usize::from(high == last && shown[last] == 0);
         }

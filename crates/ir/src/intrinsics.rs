@@ -1,13 +1,14 @@
-//! The operations that tapset functions are made of, as one table: name, parameters, result, where each may run,
-//! what it needs of the event, and how passes may treat it. The enum, the text form, the type rules, the checks of
-//! events and of constants, and the classes that analysis and code generation ask for come from this table. What an
-//! operation does is in the interpreter, in the controller's host and in the code generator.
+//! The table of intrinsics, the operations that tapset functions are made of: name, parameters,
+//! result, the places where each may run, what it needs of the event, and how passes may treat it.
+//! The enum, the text form, the type rules, the checks of events and of constants, and the classes
+//! for analysis and code generation come from this table. The operations are implemented in the
+//! interpreter, the controller's host and the code generator.
 
 use std::ops::RangeInclusive;
 
 use crate::event::Event;
 
-/// Parameter and result kinds in the table.
+/// The type of a parameter or a result in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An integer.
@@ -16,31 +17,31 @@ pub enum Kind {
     Str,
 }
 
-/// Where an intrinsic may run.
+/// The executors that may run an intrinsic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Places {
-    /// In kernel handlers (which ones can be narrower, see the doc text).
+    /// Kernel handlers; [`Info::of`] and the doc text can narrow them.
     pub kernel: bool,
-    /// In controller handlers.
+    /// Controller handlers.
     pub controller: bool,
 }
 
-/// What an operation needs of the event in whose handler it runs.
+/// A property of the event that an intrinsic depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Arguments, as tracepoints and hooks have them, and functions.
+    /// Arguments, as tracepoints, hooks and functions have them.
     Argument,
-    /// Registers of what was interrupted.
+    /// The registers of the interrupted code.
     Registers,
     /// A place in code.
     CodePlace,
-    /// The thread that the processor goes on with.
+    /// The thread that the processor switches to.
     NextTask,
     /// The return of a function.
     FunctionReturn,
-    /// Arguments by the convention of a function's or a system call's callers.
+    /// Arguments in the calling convention of a function or a system call.
     CallArgument,
-    /// A system call, at its entry or return.
+    /// A system call's entry or return.
     SystemCall,
     /// The entry to a system call.
     SystemCallEntry,
@@ -65,7 +66,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// What is missing in an event without it, for messages.
+    /// The missing property, for messages.
     pub fn name(self) -> &'static str {
         match self {
             Need::Argument => "argument of a tracepoint",
@@ -88,7 +89,7 @@ impl Need {
         }
     }
 
-    /// Whether an event of the kernel has it.
+    /// Whether an event of the kernel has the property.
     pub fn in_kernel(self, event: &Event) -> bool {
         match self {
             Need::Argument => matches!(
@@ -115,7 +116,7 @@ impl Need {
                 event => matches!(event, Event::SysExit(_)),
             },
             Need::Packet => matches!(event, Event::Netfilter(_)),
-            // Programs at packets are not let to the helpers for these.
+            // The kernel does not allow these helpers in programs at packets.
             Need::CallInProgress | Need::Stack | Need::ThreadCounter | Need::ControlGroup => {
                 !matches!(event, Event::Netfilter(_))
             }
@@ -123,7 +124,7 @@ impl Need {
         }
     }
 
-    /// Whether a handler of the controller has it.
+    /// Whether an event of the controller has the property.
     pub fn in_controller(self, event: &Event) -> bool {
         match self {
             Need::UserMemory | Need::TaskStruct => matches!(event, Event::Present { .. }),
@@ -132,42 +133,43 @@ impl Need {
     }
 }
 
-/// One row.
+/// A row of the table.
 #[derive(Debug)]
 pub struct Info {
-    /// Name in the text form and in tapset files (`__name`).
+    /// Name in the text form; tapset files write it as `__name`.
     pub name: &'static str,
-    /// Parameters.
+    /// Types of the parameters.
     pub params: &'static [Kind],
-    /// Result.
+    /// Type of the result.
     pub ret: Option<Kind>,
-    /// Largest length in bytes of a string result, 0 = MAXSTRINGLEN.
+    /// Maximum length of a string result in bytes; 0 means MAXSTRINGLEN.
     pub max_len: u16,
-    /// Where.
+    /// The executors that may run it.
     pub places: Places,
-    /// Can fail with an error.
+    /// It can fail with an error.
     pub fails: bool,
-    /// No effect; the same operands give the same result within one run of a handler.
+    /// It has no effect, and the same operands give the same result within one run of a handler.
     pub pure_: bool,
-    /// It needs neither the CPU's block nor can it fail, so tests of it can stand before a handler is entered.
+    /// It needs no CPU block and cannot fail, so a prefilter can use it before the handler is
+    /// entered.
     pub early: bool,
     /// In the kernel it reads through the current task's structure.
     pub task: bool,
-    /// It has an effect besides its result, which cannot be left out with the result.
+    /// It has an effect other than its result, so it stays when the result is unused.
     pub effect: bool,
-    /// Its result in a kernel handler is or has a mark for a text that only the controller can make.
+    /// In a kernel handler its result contains a mark for a text that only the controller can make.
     pub symbolic: bool,
-    /// It makes something of a mark for the rest of a stack.
+    /// It accepts a mark for the rest of a stack as an operand.
     pub stack_marks: bool,
-    /// It asks for registers of the place that was hit, which a trampoline does not have.
+    /// It reads registers of the place that was hit, which a trampoline does not have.
     pub registers: bool,
-    /// It works on its operands alone.
+    /// It depends on its operands alone.
     pub operands: bool,
-    /// What it needs of the event.
+    /// The property of the event that it needs.
     pub of: Option<Need>,
-    /// Where its first operand is part of a kernel handler's code: the constants that it can be.
+    /// The values of its first operand, where that is a constant in a kernel handler's code.
     pub constant: Option<RangeInclusive<i64>>,
-    /// What it does.
+    /// Description.
     pub doc: &'static str,
 }
 
@@ -193,26 +195,26 @@ macro_rules! intrinsics {
         }
 
         impl Intrinsic {
-            /// All of them, in table order.
+            /// All intrinsics, in table order.
             pub const ALL: &'static [Intrinsic] = &[$(Intrinsic::$var),*];
 
-            /// Its row.
+            /// Its row in the table.
             pub fn info(self) -> &'static Info {
                 &TABLE[self as usize]
             }
 
-            /// Whether its operand is part of the code that is generated for a kernel handler.
+            /// Whether its first operand is a constant in a kernel handler's code.
             pub fn wants_constant(self) -> bool {
                 self.info().constant.is_some()
             }
 
-            /// Whether its result in a kernel handler is or has a mark for a text that only the
+            /// Whether its result in a kernel handler contains a mark for a text that only the
             /// controller can make.
             pub fn is_symbolic(self) -> bool {
                 self.info().symbolic
             }
 
-            /// By name in the text form.
+            /// The intrinsic of that name in the text form.
             pub fn by_name(name: &str) -> Option<Intrinsic> {
                 Self::ALL.iter().copied().find(|i| i.info().name == name)
             }
@@ -250,7 +252,7 @@ macro_rules! intrinsics {
     (@constant $range:expr) => { Some($range) };
 }
 
-/// The flags of rows. One that is misspelt does not compile.
+/// The flags of rows. A misspelt flag does not compile.
 const FLAGS: [&str; 9] = [
     "fails",
     "pure",

@@ -1,7 +1,7 @@
-//! Where texts go that only the controller can make: kernel handlers carry marks in their place
-//! (see [`Intrinsic::is_symbolic`]), through registers and globals. A handler of the kernel that
-//! looks at such a text, as a comparison does, needs the text itself: this finds out which
-//! instructions have to make it there.
+//! The data flow of marks. A kernel handler carries a mark (see [`Intrinsic::is_symbolic`]) through
+//! registers and globals in place of a text that only the controller can make. An instruction of a
+//! kernel handler that looks into such a text, as a comparison does, needs the text itself. This
+//! analysis finds the instructions that have to make it in the kernel.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,49 +9,50 @@ use crate::fmt::{Count, Format, Piece};
 use crate::storage::Storage;
 use crate::*;
 
-/// A body: a handler's, or a function's.
+/// The id of a body: a handler's or a function's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum In {
-    /// Of the handler with that number.
+    /// The handler with that index.
     Handler(usize),
-    /// Of the function with that number.
+    /// The function with that index.
     Func(usize),
 }
 
-/// Something that holds a text.
+/// A place that holds a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Holder {
     Reg(In, Reg),
-    /// What an activation keeps.
+    /// A register that an activation saves, by its offset.
     Kept(In, u32),
-    /// What a function gives back.
+    /// The result of a function.
     Result(usize),
     /// A scalar, or the elements of an array.
     Value(GlobalId),
     /// A key of an array.
     Key(GlobalId, usize),
-    /// Messages of errors.
+    /// The messages of errors.
     Error,
 }
 
-/// What a program does with such texts.
+/// The marks of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
     made: HashSet<(In, Reg)>,
-    /// Keys of arrays that can have marks in them.
+    /// Keys of arrays that can contain marks.
     keys: HashSet<(GlobalId, usize)>,
     unfit: HashMap<In, SiteId>,
 }
 
 impl Marks {
-    /// Of a program; `fit` tells the instructions whose text a kernel handler can make itself.
+    /// Analyses a program; `fit` accepts the instructions whose text a kernel handler can make
+    /// itself.
     pub fn of(program: &Program, fit: &dyn Fn(&Inst) -> bool) -> Marks {
         let flows = Flows::of(program, fit);
         if flows.sources.is_empty() {
             return Marks::default();
         }
         let needed = flows.against(flows.looked_at.iter().map(|l| l.0).collect());
-        // Keys that kernel handlers look elements up by: equal where the texts are.
+        // Keys by which kernel handlers look elements up: two are equal where their texts are.
         let mut wanted = needed.clone();
         wanted.extend(flows.against(flows.keys.iter().copied().collect()));
         let is_made = |(at, fit): &(Holder, bool)| *fit && wanted.contains(at);
@@ -87,27 +88,27 @@ impl Marks {
         self.made.contains(&(body, reg))
     }
 
-    /// Whether keys of an array can have marks in them.
+    /// Whether keys of an array can contain marks.
     pub fn in_keys(&self, g: GlobalId) -> bool {
         self.keys.iter().any(|k| k.0 == g)
     }
 
-    /// An instruction of a kernel handler that looks into a text which it cannot make.
+    /// An instruction of a kernel handler that looks into a text which the kernel cannot make.
     pub fn unfit(&self, body: In) -> Option<SiteId> {
         self.unfit.get(&body).copied()
     }
 }
 
-/// Which texts go where.
+/// The flow graph of texts.
 #[derive(Default)]
 struct Flows {
     to: HashMap<Holder, Vec<Holder>>,
     from: HashMap<Holder, Vec<Holder>>,
-    /// Where marks are made, and whether the text can be.
+    /// The origins of marks, and whether the kernel can make the text there.
     sources: Vec<(Holder, bool)>,
-    /// What kernel handlers look into, and where.
+    /// The places that kernel handlers look into, each with the instruction's body and site.
     looked_at: Vec<(Holder, Option<In>, SiteId)>,
-    /// Keys of arrays that kernel handlers look elements up in.
+    /// Keys of arrays that kernel handlers look elements up by.
     keys: HashSet<Holder>,
 }
 
@@ -118,7 +119,7 @@ impl Flows {
         if !facts.makes_marks() {
             return flows;
         }
-        // Functions count as the kernel's where its handlers call any.
+        // Functions count as kernel code as soon as any kernel handler calls a function.
         let called = facts.kernel_handlers().any(|h| h.calls);
         let handlers = program.handlers.iter();
         for (i, handler) in handlers.enumerate() {
@@ -199,7 +200,7 @@ impl Flows {
         }
     }
 
-    /// Instructions on registers.
+    /// Adds the flow of an instruction on registers.
     fn inst(
         &mut self,
         program: &Program,
@@ -241,7 +242,7 @@ impl Flows {
         }
     }
 
-    /// Instructions on globals.
+    /// Adds the flow of an instruction on globals.
     fn global(
         &mut self,
         program: &Program,
@@ -301,18 +302,18 @@ impl Flows {
         seen
     }
 
-    /// All that gets what is there.
+    /// The places that the texts in `start` flow to.
     fn along(&self, start: Vec<Holder>) -> HashSet<Holder> {
         Self::reach(start, &self.to)
     }
 
-    /// All that brings something there.
+    /// The places from which texts flow to `start`.
     fn against(&self, start: Vec<Holder>) -> HashSet<Holder> {
         Self::reach(start, &self.from)
     }
 }
 
-/// The operands whose text an instruction needs, and not only what stands for it.
+/// The operands whose text an instruction looks into; for other operands a mark is enough.
 fn looks_into(program: &Program, inst: &Inst, need: &mut dyn FnMut(Val)) {
     match inst {
         Inst::Copy { .. }
@@ -344,7 +345,7 @@ fn looks_into(program: &Program, inst: &Inst, need: &mut dyn FnMut(Val)) {
     }
 }
 
-/// Whether a format puts its arguments into the text as they are long: no widths, no precisions.
+/// Whether a format copies its arguments unchanged: it has no widths and no precisions.
 pub fn plain(format: &Format) -> bool {
     format.pieces.iter().all(|p| match p {
         Piece::Conv(c) => (c.width, c.precision) == (Count::None, Count::None),

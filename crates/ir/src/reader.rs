@@ -1,5 +1,5 @@
-//! The reader of the text form that [`crate::text`] writes. It checks the form only; what the
-//! ids and types must satisfy is [`crate::verify`]'s part.
+//! The reader of the text form that [`crate::text`] writes. It checks the form only;
+//! [`crate::verify`] checks ids and types.
 
 mod inst;
 mod token;
@@ -12,12 +12,12 @@ use crate::fmt::Format;
 use crate::storage::Storage;
 use crate::*;
 
-/// What is wrong with a text, and where.
+/// A syntax error and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadError {
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What was expected.
+    /// The expected element.
     pub message: String,
 }
 
@@ -31,17 +31,17 @@ impl std::error::Error for ReadError {}
 
 type Res<T> = Result<T, ReadError>;
 
-/// The limits by name, as the text form has them.
+/// The limits by the names that the text form gives them.
 pub(crate) fn limit_fields(l: &mut Limits) -> Vec<(&'static str, u64)> {
     let mut out = Vec::new();
     each_limit(l, &mut |name, get, _| out.push((name, get)));
     out
 }
 
-/// Is given a limit's name, its value, and a way to set it.
+/// A callback that gets a limit's name, its value and its setter.
 type EachLimit<'a> = dyn FnMut(&'static str, u64, &mut dyn FnMut(u64)) + 'a;
 
-/// Calls `f` with each limit's name, value, and a way to set it.
+/// Calls `f` with each limit's name, value and setter.
 fn each_limit(l: &mut Limits, f: &mut EachLimit<'_>) {
     macro_rules! field {
         ($($name:ident),*) => {$(
@@ -61,7 +61,7 @@ fn each_limit(l: &mut Limits, f: &mut EachLimit<'_>) {
 /// Reads a program.
 ///
 /// # Errors
-/// The first place that is not as [`crate::text`] describes.
+/// The first place that departs from the form described in [`crate::text`].
 pub fn read(text: &str) -> Result<Program, ReadError> {
     let mut r = Reader {
         tokens: tokens(text)?,
@@ -120,7 +120,7 @@ impl Reader {
         self.opt_word().map_or_else(|| self.error("a word"), Ok)
     }
 
-    /// Takes a certain word if it comes next.
+    /// Takes the word `want` if it comes next.
     fn opt(&mut self, want: &str) -> bool {
         let yes = matches!(self.peek(), Some(Token::Word(w)) if w == want);
         self.pos += usize::from(yes);
@@ -198,7 +198,7 @@ impl Reader {
         Some(n)
     }
 
-    /// The id of an entry, which must be the next one.
+    /// The id of an entry; entries must come in the order of their numbers.
     fn index(&mut self, prefix: &str, next: usize) -> Res<()> {
         if self.opt_id(prefix) == Some(next as u32) {
             return Ok(());
@@ -206,7 +206,7 @@ impl Reader {
         self.error(&format!("`{prefix}{next}`"))
     }
 
-    /// Items between brackets, with commas.
+    /// Items between brackets, separated by commas.
     fn list<T>(
         &mut self,
         open: char,
@@ -309,7 +309,7 @@ impl Reader {
                     name,
                     params,
                     ret,
-                    // Known at the end.
+                    // Set by `mark_recursive` after the whole program is read.
                     recursive: false,
                     body,
                 });

@@ -6,17 +6,17 @@ use crate::{Extract, Hist, StatsSpec};
 /// kept in 128 bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// Their sum, wrapping at 64 bits.
+    /// Sum of the values, wrapping at 64 bits.
     pub sum: i64,
-    /// The smallest; `i64::MAX` when empty.
+    /// Smallest value; `i64::MAX` when empty.
     pub min: i64,
-    /// The largest; `i64::MIN` when empty.
+    /// Largest value; `i64::MIN` when empty.
     pub max: i64,
-    /// The sum of their squares.
+    /// Sum of the squares of the values.
     pub sumsq: u128,
-    /// The histogram's buckets, none without a histogram.
+    /// The histogram's buckets; empty without a histogram.
     pub buckets: Vec<u64>,
 }
 
@@ -33,7 +33,7 @@ impl Default for Stat {
     }
 }
 
-/// An extractor that needs a value was used on a statistic without one.
+/// The error of an extractor that needs a value and is used on an empty statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmptyAggregate;
 
@@ -44,7 +44,7 @@ impl std::fmt::Display for EmptyAggregate {
 }
 
 impl Stat {
-    /// An empty one, with the buckets that `spec` asks for.
+    /// An empty statistic with the buckets that `spec` asks for.
     pub fn new(spec: &StatsSpec) -> Stat {
         let buckets = spec.hist.map_or(0, |h| h.buckets() as usize);
         Stat {
@@ -68,7 +68,7 @@ impl Stat {
         }
     }
 
-    /// Adds all values of another one.
+    /// Adds all values of another statistic.
     pub fn merge(&mut self, other: &Stat) {
         if other.count == 0 {
             return;
@@ -86,14 +86,14 @@ impl Stat {
         }
     }
 
-    /// Whether nothing was added yet.
+    /// Whether no value was added yet.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// What an extractor gives. The bit shift of `@variance(x, shift)` scales values up before
-    /// the division and the result down after it; the variance here is exact before it is cut
-    /// to an integer, so every shift gives the same number.
+    /// The value of an extractor. The bit shift of `@variance(x, shift)` scales values up before
+    /// the division and the result down after it. The variance here is exact until it is cut to an
+    /// integer, so every shift gives the same number.
     ///
     /// # Errors
     /// `Min`, `Max`, `Avg` and `Variance` of an empty statistic.
@@ -112,8 +112,8 @@ impl Stat {
         })
     }
 
-    /// `(n * sumsq - sum^2) / (n * (n - 1))`, without a rounding step before the division;
-    /// 0 for one value, the largest number where it does not fit.
+    /// `(n * sumsq - sum^2) / (n * (n - 1))`, without a rounding step before the division; 0 for
+    /// one value, `i64::MAX` where the result does not fit.
     fn variance(&self) -> i64 {
         if self.count < 2 {
             return 0;

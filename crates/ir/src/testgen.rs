@@ -9,12 +9,12 @@ pub use programs::{Config, program};
 pub struct Rng(u64);
 
 impl Rng {
-    /// Each seed has its own numbers.
+    /// A generator whose numbers depend only on the seed.
     pub fn new(seed: u64) -> Rng {
         Rng(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x9e37_79b9_7f4a_7c15)
     }
 
-    /// A number below `n`.
+    /// A number from 0 to `n - 1`.
     pub fn below(&mut self, n: u32) -> u32 {
         // Splitmix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -24,12 +24,12 @@ impl Rng {
         ((z ^ (z >> 31)) % u64::from(n.max(1))) as u32
     }
 
-    /// True in so many of a hundred cases.
+    /// True with a probability of `percent` in a hundred.
     pub fn chance(&mut self, percent: u32) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// One of the values in `from`.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u32) as usize]
     }

@@ -17,7 +17,7 @@
 //! }
 //! handler "begin" points 1 begin(0) @1 { ... }
 //! ```
-//! Every id is its kind's letters and its index; entries stand in the order of their indices.
+//! An id is the letters of its kind and its index. Entries stand in the order of their indexes.
 //! Strings are quoted as in Rust byte strings (`\n`, `\"`, `\\`, `\x1b`). Comments go from `;`
 //! to the end of the line. `@n` after an instruction is its site, left out when it is 0.
 
@@ -76,7 +76,7 @@ impl Display for Val {
     }
 }
 
-/// Items with `, ` between them.
+/// Items separated by `, `.
 struct List<I>(I);
 
 impl<I: Iterator<Item: Display> + Clone> Display for List<I> {
@@ -89,7 +89,7 @@ impl<I: Iterator<Item: Display> + Clone> Display for List<I> {
     }
 }
 
-/// The words of operators in the text form.
+/// Operators and their words in the text form.
 macro_rules! words {
     ($table:ident: $ty:ident { $($var:ident $word:literal),* $(,)? }) => {
         pub(crate) const $table: &[($ty, &str)] = &[$(($ty::$var, $word)),*];

@@ -1,41 +1,40 @@
-//! The verifier: what every program must satisfy between passes.
+//! The verifier: what every program satisfies between passes.
 //!
 //! # Invariants
 //! 1. Every body has a block 0; jump targets and catch blocks exist.
 //! 2. Registers, globals, functions, formats, strings, tables, sites, regular
-//!    expressions and iterators named by an
-//!    instruction exist. Sites: index 0 may be missing (unknown).
+//!    expressions and iterators that an instruction names exist. Site 0 (unknown) may be missing.
 //! 3. Operands and results have the type that the instruction asks for: numbers or strings of
 //!    any width. A string operand is a string register or a string constant.
 //! 4. Register and key widths are multiples of 8 from 8 to 4,104; arrays have 1 to 8 keys and
 //!    room for at least one element; a linear histogram has a positive step.
 //! 5. Operations fit the kind of their global: scalar, statistic, array of scalars, array of
 //!    statistics; additions only on numbers; as many keys as the array has. Histogram
-//!    operations only on statistics with a histogram, extractors (other than the count) only on
-//!    statistics that keep what they need. Initial values have the scalar's type.
-//! 6. A format's arguments are as many and of the types that it needs.
-//! 7. Intrinsics have the table's parameters and results, and run where the handler runs;
-//!    functions are checked against the handlers that reach them. A constant parameter of
-//!    `ctx_arg` and the like is an immediate.
-//! 8. Calls pass as many arguments of the right types as the function has parameters, and only
-//!    take a result from a function that has one. `ret` in a function gives a value of its
-//!    type, or nothing; in a handler nothing.
-//! 9. `next` only fetches from iterators, with as many registers as the array has keys (one
-//!    for a histogram) of the types of its keys; an iterator is of one array throughout.
-//! 10. A match that is kept is of a regular expression that was compiled for it.
+//!    operations only on statistics with a histogram. Extractors other than the count only on
+//!    statistics that keep the values they need. Initial values have the scalar's type.
+//! 6. A format has the arguments that it needs, in number and type.
+//! 7. Intrinsics have the table's parameters and results, and run only in the places that the
+//!    table allows. Functions are checked against the handlers that reach them. A constant
+//!    parameter, such as that of `ctx_arg`, is an immediate.
+//! 8. Calls pass one argument of the right type for each parameter, and take a result only
+//!    from a function that has one. `ret` in a function gives a value of its type, or nothing;
+//!    `ret` in a handler gives nothing.
+//! 9. `next` only fetches from iterators, into one register of the key's type for each key of
+//!    the array (one register for a histogram). An iterator is of one array throughout.
+//! 10. A match is captured only by a regular expression that was compiled with captures.
 //! 11. `load` has a size of 1, 2, 4 or 8. `catch_msg` writes a string.
 
 use crate::intrinsics::Kind;
 use crate::*;
 
-/// A broken invariant.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyError {
-    /// The body: a handler's point or a function's name, "" for the program itself.
+    /// The body: a handler's probe point or a function's name; "" for the program itself.
     pub body: String,
-    /// The block, if it is about one.
+    /// The block, where the violation is in one.
     pub block: Option<BlockId>,
-    /// The instruction in text form with what is wrong.
+    /// The instruction in text form, and the violation.
     pub message: String,
 }
 
@@ -57,7 +56,7 @@ fn ensure(ok: bool, message: &str) -> Check {
 /// Checks a program.
 ///
 /// # Errors
-/// All broken invariants found, at most one an instruction.
+/// All violations found, at most one for each instruction.
 pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
     let mut errors = Vec::new();
     for g in &program.globals {
@@ -104,7 +103,7 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
     }
 }
 
-/// Which functions kernel handlers reach, and which controller handlers.
+/// By function: whether kernel handlers reach it, and whether controller handlers do.
 fn reached(program: &Program) -> (Vec<bool>, Vec<bool>) {
     let n = program.funcs.len();
     let mut out = (vec![false; n], vec![false; n]);
@@ -171,9 +170,9 @@ fn global(g: &Global) -> Check {
 struct Checker<'p> {
     program: &'p Program,
     body: &'p Body,
-    /// Runs in the kernel, in the controller.
+    /// Whether the body runs in the kernel, and whether it runs in the controller.
     places: (bool, bool),
-    /// A function's result; `None` in a handler.
+    /// Result type of a function; `None` in a handler.
     ret: Option<Option<Ty>>,
     errors: Vec<(Option<BlockId>, String)>,
 }

@@ -1,9 +1,9 @@
-//! What an instruction reads, writes and can do: the questions every pass asks.
+//! Queries on instructions: what they read, write and can do.
 
 use crate::fmt::{ConvKind, Piece};
 use crate::*;
 
-/// Which register an instruction writes: `$must` where there always is one, `$may` where there
+/// The register that an instruction writes: `$must` where there always is one, `$may` where there
 /// can be one, `$none` for the rest.
 macro_rules! dst {
     ($inst:expr, $dst:ident, $must:expr, $may:expr, $none:expr) => {
@@ -47,7 +47,7 @@ macro_rules! dst {
     };
 }
 
-/// Which operands an instruction has, for reading (`iter`) and for changing (`iter_mut`).
+/// The operands of an instruction, for reading (`iter`) and for changing (`iter_mut`).
 macro_rules! uses {
     ($inst:expr, $f:expr, $iter:ident) => {{
         let mut f = $f;
@@ -171,7 +171,7 @@ impl Inst {
         )
     }
 
-    /// Whether it only adds to its global, with nobody looking at the value.
+    /// Whether it only adds to its global and the value before is unused.
     pub fn add_only(&self) -> bool {
         matches!(
             self,
@@ -179,7 +179,7 @@ impl Inst {
         )
     }
 
-    /// Whether it can fail (a block's `catch` may be entered from it).
+    /// Whether it can fail, that is, enter its block's `catch`.
     pub fn fallible(&self, program: &Program) -> bool {
         let grows = |g: &GlobalId| {
             matches!(
@@ -211,8 +211,8 @@ impl Inst {
         }
     }
 
-    /// Whether all that it does is to read memory that a script names, into its register: what
-    /// fails then is the address.
+    /// Whether it only reads memory that a script names into its register, so that the only error
+    /// is the address.
     pub fn reads_memory(&self) -> bool {
         match self {
             Inst::Load { .. } => true,
@@ -223,8 +223,8 @@ impl Inst {
         }
     }
 
-    /// Whether it does nothing but write its register, from its operands alone: it can be
-    /// dropped when the register is dead, and two with equal operands give the same value.
+    /// Whether its only effect is to write its register, from its operands alone: it can be removed
+    /// when the register is dead, and two with equal operands give the same value.
     pub fn pure_(&self, program: &Program) -> bool {
         match self {
             Inst::Copy { .. }
@@ -240,8 +240,8 @@ impl Inst {
         }
     }
 
-    /// Whether it can be dropped when the register it writes is dead: [`Inst::pure_`], and
-    /// reads of globals that cannot fail.
+    /// Whether it can be removed when its register is dead: [`Inst::pure_`], and reads of globals
+    /// that cannot fail.
     pub fn removable(&self, program: &Program) -> bool {
         match self {
             Inst::GLoad { .. }
@@ -263,7 +263,7 @@ pub fn reads_memory(format: &crate::fmt::Format) -> bool {
         .any(|p| matches!(p, Piece::Conv(c) if matches!(c.kind, ConvKind::Mem | ConvKind::MemHex)))
 }
 
-/// Where a terminator can go, for reading and for changing.
+/// The targets of a terminator, for reading and for changing.
 macro_rules! targets {
     ($term:expr, $f:expr) => {{
         let mut f = $f;
@@ -282,7 +282,7 @@ macro_rules! targets {
     }};
 }
 
-/// Which operands a terminator has, for reading and for changing.
+/// The operands of a terminator, for reading and for changing.
 macro_rules! term_uses {
     ($term:expr, $f:expr) => {{
         let mut f = $f;
@@ -294,7 +294,7 @@ macro_rules! term_uses {
     }};
 }
 
-/// Which registers a terminator writes, for reading (`iter`) and for changing (`iter_mut`).
+/// The registers that a terminator writes, for reading (`iter`) and for changing (`iter_mut`).
 macro_rules! term_dsts {
     ($term:expr, $f:expr, $iter:ident) => {{
         let mut f = $f;
@@ -306,12 +306,12 @@ macro_rules! term_dsts {
 }
 
 impl Term {
-    /// Calls `f` with every block it can go to (not the catch block).
+    /// Calls `f` with every target (not the catch block).
     pub fn for_each_target(&self, mut f: impl FnMut(BlockId)) {
         targets!(self, |b: &BlockId| f(*b));
     }
 
-    /// Calls `f` with every block it can go to, to change it.
+    /// Calls `f` with every target, to change it.
     pub fn targets_mut(&mut self, f: impl FnMut(&mut BlockId)) {
         targets!(self, f);
     }
@@ -331,7 +331,7 @@ impl Term {
         term_dsts!(self, |r: &Reg| f(*r), iter);
     }
 
-    /// Calls `f` with every register it writes.
+    /// Calls `f` with every register it writes, to change it.
     pub fn dsts_mut(&mut self, f: impl FnMut(&mut Reg)) {
         term_dsts!(self, f, iter_mut);
     }
@@ -359,7 +359,8 @@ impl Program {
         self.handlers.iter().filter(|h| h.event.in_kernel())
     }
 
-    /// The bodies of handlers that run in the kernel, then those of all functions, whoever calls them.
+    /// The bodies of handlers that run in the kernel, then those of all functions, whichever
+    /// handlers call them.
     pub fn kernel_bodies(&self) -> impl Iterator<Item = &Body> {
         let functions = self.funcs.iter().map(|f| &f.body);
         self.kernel_handlers().map(|h| &h.body).chain(functions)
@@ -383,7 +384,7 @@ impl Program {
         }) as u32)
     }
 
-    /// The type of an operand in a body; `None` when it names nothing.
+    /// The type of an operand in a body; `None` for an operand that does not exist.
     pub fn type_of(&self, body: &Body, v: Val) -> Option<Ty> {
         match v {
             Val::Reg(r) => body.regs.get(r.index()).copied(),
@@ -397,8 +398,8 @@ impl Program {
 }
 
 impl Body {
-    /// The blocks that can run before each block: jumps, and failing instructions for catch
-    /// blocks (any block may fail).
+    /// The predecessors of each block. Any block may fail, so a catch block follows every block
+    /// that names it.
     pub fn predecessors(&self) -> Vec<Vec<BlockId>> {
         let mut preds = vec![Vec::new(); self.blocks.len()];
         for (i, block) in self.blocks.iter().enumerate() {
@@ -417,7 +418,7 @@ impl Body {
 }
 
 impl Block {
-    /// Every block that can run next: the jumps' targets and the catch block.
+    /// The successors of the block: the terminator's targets and the catch block.
     pub fn successors(&self) -> impl DoubleEndedIterator<Item = BlockId> + use<> {
         let (one, other) = match self.term {
             Term::Jump(to) => (Some(to), None),
@@ -435,12 +436,12 @@ impl Body {
         self.insts_at().map(|(inst, _)| inst)
     }
 
-    /// The instructions of all blocks, each with its place in the script.
+    /// The instructions of all blocks, each with its site.
     pub fn insts_at(&self) -> impl Iterator<Item = &(Inst, SiteId)> {
         self.blocks.iter().flat_map(|b| &b.insts)
     }
 
-    /// The instructions of all blocks, to be changed.
+    /// The instructions of all blocks, mutable.
     pub fn insts_mut(&mut self) -> impl Iterator<Item = &mut Inst> {
         let insts = self.blocks.iter_mut().flat_map(|b| &mut b.insts);
         insts.map(|(inst, _)| inst)

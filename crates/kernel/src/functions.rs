@@ -164,7 +164,7 @@ impl Functions<'static> {
 /// or the kernel has no kprobes.
 fn blacklist() -> impl Iterator<Item = &'static str> {
     static TEXT: OnceLock<String> = OnceLock::new();
-    let text = TEXT.get_or_init(|| match crate::other::is() {
+    let text = TEXT.get_or_init(|| match crate::foreign_kernel::is() {
         true => String::new(),
         false => debugfs("kprobes/blacklist").unwrap_or_default(),
     });
@@ -179,7 +179,7 @@ fn blacklist_line(line: &str) -> Option<&str> {
 
 /// ftrace's list, wherever tracefs is.
 fn traced_text() -> Option<String> {
-    if crate::other::is() {
+    if crate::foreign_kernel::is() {
         return None;
     }
     let tracefs = Tracefs::open().ok()?;
@@ -192,7 +192,7 @@ fn traced_text() -> Option<String> {
 /// takes to write them), and not ftrace's list. Where they are hidden only the blacklist is known.
 #[must_use]
 pub fn sound(name: &str) -> bool {
-    let asked = match crate::other::is() {
+    let asked = match crate::foreign_kernel::is() {
         true => Verdict::Unknown,
         false => PerfEvent::kprobe_verdict(name),
     };
@@ -208,7 +208,7 @@ pub fn sound(name: &str) -> bool {
 
 /// Whether the running kernel has no probes at functions: what they would do there is of no account.
 fn unprobed() -> bool {
-    !crate::other::is()
+    !crate::foreign_kernel::is()
         && features::has(Feature::Kprobes).is_no()
         && features::has(Feature::Fentry) != Answer::Yes
 }

@@ -10,12 +10,12 @@
 //! * [`functions`]: functions by name, which can be probed, their parameters.
 //! * [`machine`]: CPUs, clocks, release and configuration.
 //! * [`names`]: error numbers and signals.
-//! * [`other`]: a kernel that does not run, in place of the one that does.
+//! * [`foreign_kernel`]: the files of another kernel, read in place of the running one.
 //! * [`perf`]: events of `perf_event_open(2)`.
 //! * [`process`]: questions about one process.
 //! * [`symbols`]: the symbols of kernel and modules.
 //! * [`syscalls`]: the system calls and their arguments, as data.
-//! * [`truncated`]: files that become shorter while they are read.
+//! * [`sigbus`]: files that become shorter while they are mapped.
 //! * [`tracepoints`]: tracepoints with their arguments; perf events by name.
 
 #[cfg(test)]
@@ -27,15 +27,15 @@ spile_testing::main!();
 pub mod bpf;
 pub mod btf;
 pub mod features;
+pub mod foreign_kernel;
 pub mod functions;
 pub mod machine;
 pub mod names;
-pub mod other;
 pub mod perf;
 pub mod process;
 pub mod resources;
+pub mod sigbus;
 pub mod symbols;
 pub mod syscalls;
 mod sysfile;
 pub mod tracepoints;
-pub mod truncated;

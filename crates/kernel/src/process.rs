@@ -98,7 +98,7 @@ pub fn end_by(signal: i32) {
 
 /// Does work in a thread that gets no signals: they are for those who wait for them, and would end
 /// the process here as long as nobody does. Where there can be no thread, the work is dropped undone.
-pub fn aside(work: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
+pub fn spawn_masked(work: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
     // SAFETY: sets of signals are plain numbers, and each call only writes to its own or reads it.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =

@@ -94,7 +94,7 @@ impl Symbols {
         static KERNEL: OnceLock<Result<Symbols, SymbolError>> = OnceLock::new();
         KERNEL
             .get_or_init(|| {
-                if let Some(symbols) = crate::other::symbols() {
+                if let Some(symbols) = crate::foreign_kernel::symbols() {
                     return symbols;
                 }
                 let text = crate::sysfile::read_fully(KALLSYMS)

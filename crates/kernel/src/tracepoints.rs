@@ -177,7 +177,7 @@ impl Tracefs {
 
     /// Closes it without waiting for the kernel.
     pub fn close(self) {
-        crate::process::aside(move || drop(self.root));
+        crate::process::spawn_masked(move || drop(self.root));
     }
 
     /// The names of all systems, sorted.

@@ -184,7 +184,7 @@ pub(crate) fn family(point: &ProbePoint) -> Option<&'static Family> {
                 .zip(&point.components)
                 .all(|(want, have)| match want.0 {
                     Word::Is(w) => *have.name == *w,
-                    Word::Syscall | Word::PerfEvent => true,
+                    ComponentName::Syscall | ComponentName::PerfEvent => true,
                 })
     };
     FAMILIES.iter().filter(fits).max_by_key(|f| f.comps.len())

@@ -12,10 +12,10 @@ use crate::dump;
 use crate::facts::Facts;
 use crate::library::Library;
 use crate::lower::{How, lower};
-use crate::probe::{Derived, resolve_file, resolve_script};
+use crate::probe::{ProbeHandler, resolve_file, resolve_script};
 use crate::types::codes;
+use crate::types::dead_stores;
 use crate::types::hir::Tree;
-use crate::types::prune;
 use crate::types::regexes;
 use crate::types::resolve::{Host, Input, Resolved, Resolver};
 use crate::types::sink;
@@ -130,7 +130,7 @@ pub struct Inputs<'a> {
 }
 
 /// Resolves the points of a library file's probes.
-pub type Derive<'a> = dyn FnMut(FileId, &mut Diagnostics) -> Vec<Derived> + 'a;
+pub type Derive<'a> = dyn FnMut(FileId, &mut Diagnostics) -> Vec<ProbeHandler> + 'a;
 
 struct Callbacks<'c, 'd> {
     derive: &'c mut Derive<'d>,
@@ -138,7 +138,7 @@ struct Callbacks<'c, 'd> {
 }
 
 impl Host for Callbacks<'_, '_> {
-    fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<Derived> {
+    fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<ProbeHandler> {
         (self.derive)(file, diags)
     }
 
@@ -169,7 +169,7 @@ pub fn analyse(inputs: &Inputs, diags: &mut Diagnostics) -> Result<Analysis, Fai
 /// When `diags` has errors, its own or older ones; all that can be found are found.
 pub fn analyse_bodies(
     inputs: &Inputs,
-    handlers: Vec<Derived>,
+    handlers: Vec<ProbeHandler>,
     derive: &mut Derive,
     diags: &mut Diagnostics,
 ) -> Result<Analysis, Failed> {
@@ -183,7 +183,7 @@ pub fn analyse_bodies(
 /// As [`analyse_bodies`].
 pub fn analyse_seen(
     inputs: &Inputs,
-    handlers: Vec<Derived>,
+    handlers: Vec<ProbeHandler>,
     derive: &mut Derive,
     diags: &mut Diagnostics,
     seen: &mut dyn FnMut(&Tree, &Types),
@@ -216,7 +216,7 @@ pub fn analyse_seen(
     if diags.has_errors() {
         return Err(Failed);
     }
-    prune::warn(&tree, diags, &is_user);
+    dead_stores::warn(&tree, diags, &is_user);
     let called: HashSet<Span> = tree.units.iter().map(|u| u.span).collect();
     for (file, f) in inputs.library.all_functions() {
         if inputs.library.is_user(file) && !called.contains(&f.name.span) {
@@ -225,7 +225,7 @@ pub fn analyse_seen(
         }
     }
     let dump = dump::dump(&tree, &types);
-    let removed = prune::prune(&mut tree);
+    let removed = dead_stores::prune(&mut tree);
     sink::sink(&mut tree);
     regexes::compile(&mut tree, diags);
     check::check(&mut tree, diags, &is_user);
@@ -260,7 +260,7 @@ pub fn analyse_seen(
 /// The script's own statements one by one, those of the library as a number: aliases set
 /// variables for everybody, and most go.
 fn removed_text(
-    mut removed: Vec<prune::Removed>,
+    mut removed: Vec<dead_stores::Removed>,
     inputs: &Inputs,
     is_user: &dyn Fn(Span) -> bool,
 ) -> String {

@@ -38,7 +38,7 @@ pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) ->
         if matches!(event, Event::Never | Event::Counter { .. }) {
             continue;
         }
-        let mut walk = Walk {
+        let mut walk = BodyCheck {
             tree,
             event,
             point,
@@ -145,7 +145,7 @@ struct Visit {
     open: Vec<UnitIx>,
 }
 
-struct Walk<'a> {
+struct BodyCheck<'a> {
     tree: &'a Tree,
     event: &'a Event,
     point: &'a str,
@@ -164,7 +164,7 @@ struct Walk<'a> {
     out: Vec<(Finding, Vec<Span>)>,
 }
 
-impl Walk<'_> {
+impl BodyCheck<'_> {
     fn found(&mut self, code: &'static str, span: Span, text: String, help: &'static str) {
         self.out.push((
             Finding {

@@ -287,7 +287,7 @@ pub enum Final {
 
 /// A walk from a base value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Walk {
+pub struct MemberWalk {
     /// The steps in order; neighbouring [`Step::Add`]s are one, none adds 0.
     pub steps: Vec<Step>,
     /// What is done at the end.
@@ -325,7 +325,7 @@ pub fn walk(
     access: &[Access],
     addr_of: bool,
     span: Span,
-) -> Result<Walk, Box<Diagnostic>> {
+) -> Result<MemberWalk, Box<Diagnostic>> {
     let mut w = Walker {
         facts,
         steps: Vec::new(),
@@ -443,7 +443,7 @@ impl Walker<'_> {
         Ok(At::Object(elem))
     }
 
-    fn finish(mut self, at: At, addr_of: bool, span: Span) -> Result<Walk, Box<Diagnostic>> {
+    fn finish(mut self, at: At, addr_of: bool, span: Span) -> Result<MemberWalk, Box<Diagnostic>> {
         let (last, ty) = match (at, addr_of) {
             (At::Object(ty), true) => (Final::Address, ty.pointer()),
             (At::Value(_), true) => {
@@ -497,7 +497,7 @@ impl Walker<'_> {
                 (last, ty)
             }
         };
-        Ok(Walk {
+        Ok(MemberWalk {
             steps: self.steps,
             last,
             ty,

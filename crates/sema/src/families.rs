@@ -9,11 +9,11 @@ use spile_ir::Event;
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
-pub(crate) use code::{CodeFound, CodeHit};
+pub(crate) use code::{CodeFound, CodeMatch};
 
 use crate::codes;
 use crate::facts::{Facts, Module, ModuleQuery};
-use crate::probe::{ContextKind, Target};
+use crate::probe::{ContextKind, TargetVar};
 use spile_glob::{is_pattern, matches, matches_point};
 
 mod code;
@@ -43,7 +43,7 @@ pub enum Arg {
 
 /// The name of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum ComponentName {
     /// This word.
     Is(&'static str),
     /// The name of a system call.
@@ -54,7 +54,7 @@ pub enum Word {
 
 /// A component.
 #[derive(Debug, Clone, Copy)]
-pub struct Comp(pub Word, pub Arg);
+pub struct Comp(pub ComponentName, pub Arg);
 
 /// A family of probe points.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ pub(crate) enum Make {
 
 /// What a matched point stands for.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Hit {
+pub(crate) enum PointMatch {
     /// One event and its point.
     Event {
         event: Event,
@@ -127,7 +127,7 @@ pub(crate) enum Hit {
         event: Event,
         point: String,
         name: Arc<str>,
-        targets: Vec<Target>,
+        targets: Vec<TargetVar>,
     },
     /// A tracepoint.
     Trace {
@@ -140,34 +140,34 @@ pub(crate) enum Hit {
     /// All system calls.
     SyscallAny { ret: bool },
     /// Places in code.
-    Code(CodeHit),
+    Code(CodeMatch),
 }
 
 const fn w(word: &'static str) -> Comp {
-    Comp(Word::Is(word), Arg::None)
+    Comp(ComponentName::Is(word), Arg::None)
 }
 const fn n(word: &'static str) -> Comp {
-    Comp(Word::Is(word), Arg::Num)
+    Comp(ComponentName::Is(word), Arg::Num)
 }
 const fn o(word: &'static str) -> Comp {
-    Comp(Word::Is(word), Arg::OptNum)
+    Comp(ComponentName::Is(word), Arg::OptNum)
 }
 const fn s(word: &'static str) -> Comp {
-    Comp(Word::Is(word), Arg::Str)
+    Comp(ComponentName::Is(word), Arg::Str)
 }
-const CALL: Comp = Comp(Word::Syscall, Arg::None);
-const PERF: Comp = Comp(Word::PerfEvent, Arg::None);
+const CALL: Comp = Comp(ComponentName::Syscall, Arg::None);
+const PERF: Comp = Comp(ComponentName::PerfEvent, Arg::None);
 const RANDOM: &[Comp] = &[n("randomize")];
-const PROCESS: Comp = Comp(Word::Is("process"), Arg::Any);
+const PROCESS: Comp = Comp(ComponentName::Is("process"), Arg::Any);
 const MODULE: Comp = s("module");
 const MAXACTIVE: &[Comp] = &[n("maxactive")];
 const LIBRARY: Comp = s("library");
 const PROVIDER: Comp = s("provider");
 const MARK: Comp = s("mark");
-const STATEMENT: Comp = Comp(Word::Is("statement"), Arg::StrOrNum);
-const FUNCTION: Comp = Comp(Word::Is("function"), Arg::StrOrNum);
-const DATA: Comp = Comp(Word::Is("data"), Arg::StrOrNum);
-const PLT: Comp = Comp(Word::Is("plt"), Arg::OptStr);
+const STATEMENT: Comp = Comp(ComponentName::Is("statement"), Arg::StrOrNum);
+const FUNCTION: Comp = Comp(ComponentName::Is("function"), Arg::StrOrNum);
+const DATA: Comp = Comp(ComponentName::Is("data"), Arg::StrOrNum);
+const PLT: Comp = Comp(ComponentName::Is("plt"), Arg::OptStr);
 const OF_FUNCTION: &[Comp] = &[
     w("call"),
     w("return"),
@@ -179,8 +179,8 @@ const OF_STATEMENT: &[Comp] = &[w("nearest"), w("absolute")];
 const OF_PERF: &[Comp] = &[n("sample"), n("hz"), PROCESS, s("counter")];
 const OF_PROCESS: &[Comp] = &[s("counter")];
 const OF_SAMPLE: &[Comp] = &[PROCESS];
-const PROCFS: Comp = Comp(Word::Is("procfs"), Arg::OptStr);
-const PRIORITY: &[Comp] = &[Comp(Word::Is("priority"), Arg::StrOrNum)];
+const PROCFS: Comp = Comp(ComponentName::Is("procfs"), Arg::OptStr);
+const PRIORITY: &[Comp] = &[Comp(ComponentName::Is("priority"), Arg::StrOrNum)];
 const MAXSIZE: &[Comp] = &[n("maxsize")];
 
 const NS: u64 = 1;
@@ -368,7 +368,7 @@ impl Family {
         }
         let (head, tail) = comps.split_at(self.comps.len());
         for (have, want) in head.iter().zip(self.comps) {
-            if let Word::Is(word) = want.0
+            if let ComponentName::Is(word) = want.0
                 && !(*have.name == *word
                     || is_pattern(&have.name) && matches_point(&have.name, word))
             {
@@ -389,7 +389,7 @@ impl Family {
             [c] => match self
                 .options
                 .iter()
-                .find(|o| matches!(o.0, Word::Is(w) if *w == *c.name))
+                .find(|o| matches!(o.0, ComponentName::Is(w) if *w == *c.name))
             {
                 Some(o) if arg_fits(c, o.1) => Fit::Yes(Some(c)),
                 Some(o) => Fit::BadArg(c, o.1),
@@ -404,7 +404,7 @@ impl Family {
     pub(crate) fn shown(&self, comps: &[Component]) -> Vec<Component> {
         let mut shown = comps.to_vec();
         for (c, want) in shown.iter_mut().zip(self.comps) {
-            if let Word::Is(w) = want.0 {
+            if let ComponentName::Is(w) = want.0 {
                 c.name = w.into();
             }
         }
@@ -441,13 +441,13 @@ impl Family {
         facts: &dyn Facts,
         comps: &[Component],
         option: Option<&Component>,
-    ) -> Result<Vec<Hit>, Box<Diagnostic>> {
+    ) -> Result<Vec<PointMatch>, Box<Diagnostic>> {
         let Some(last) = comps.get(self.comps.len() - 1) else {
             return Ok(Vec::new());
         };
         let event = |event| {
             let point = point_text(comps);
-            Ok(vec![Hit::Event {
+            Ok(vec![PointMatch::Event {
                 event,
                 point,
                 kind: self.context,
@@ -477,12 +477,12 @@ impl Family {
             Make::Data => data::hits(facts, comps),
             // Resolution takes the alias instead.
             Make::Process(_) => Ok(Vec::new()),
-            Make::SyscallAny(ret) => Ok(vec![Hit::SyscallAny { ret }]),
+            Make::SyscallAny(ret) => Ok(vec![PointMatch::SyscallAny { ret }]),
             Make::Syscall(ret) => {
                 let Some(name) = comps.get(1) else {
                     return Ok(Vec::new());
                 };
-                Ok(vec![Hit::Syscalls {
+                Ok(vec![PointMatch::Syscalls {
                     calls: syscalls(facts, name)?,
                     ret,
                 }])
@@ -494,8 +494,8 @@ impl Family {
 /// The word of a component, as it is shown.
 fn comp_word(c: &Comp) -> &'static str {
     match c.0 {
-        Word::Is(w) => w,
-        Word::Syscall | Word::PerfEvent => "NAME",
+        ComponentName::Is(w) => w,
+        ComponentName::Syscall | ComponentName::PerfEvent => "NAME",
     }
 }
 
@@ -631,7 +631,7 @@ fn tracepoints(
     facts: &dyn Facts,
     comps: &[Component],
     c: &Component,
-) -> Result<Vec<Hit>, Box<Diagnostic>> {
+) -> Result<Vec<PointMatch>, Box<Diagnostic>> {
     let Some(Literal::Str(bytes)) = &c.arg else {
         return Ok(Vec::new());
     };
@@ -643,9 +643,9 @@ fn tracepoints(
     let known = known_tracepoints(facts, comps, name)?;
     // Some tracepoints are of no system. By their own name they are found in any.
     let any = system == Some("*") || !is_pattern(name) || !facts.knows_systems();
-    let hits: Vec<Hit> = known
+    let hits: Vec<PointMatch> = known
         .into_iter()
-        .map(|name| Hit::Trace {
+        .map(|name| PointMatch::Trace {
             // Systems are dear to ask for: where none is given, whoever needs it asks.
             system: system.and_then(|given| {
                 if !is_pattern(given) && facts.tracepoint_is_of(&name, given) {
@@ -659,7 +659,7 @@ fn tracepoints(
         })
         .filter(|hit| match (hit, system) {
             (
-                Hit::Trace {
+                PointMatch::Trace {
                     system: Some(have), ..
                 },
                 Some(want),

@@ -12,7 +12,7 @@ use spile_syntax::ast::{
 };
 
 use crate::missing::Missing;
-use crate::probe::Part;
+use crate::probe::HandlerPart;
 use crate::probe::mentions::point_functions;
 
 /// All files, indexed.
@@ -58,7 +58,7 @@ struct GlobalEntry {
 #[derive(Debug, Clone)]
 pub(crate) struct ProbeEntry {
     pub points: Vec<PointEntry>,
-    pub part: Part,
+    pub part: HandlerPart,
 }
 
 /// A probe point whose condition can be shared.
@@ -83,8 +83,8 @@ pub(crate) struct AliasEntry {
 #[derive(Debug)]
 pub(crate) struct AliasBody {
     pub points: Vec<PointEntry>,
-    pub before: Option<Part>,
-    pub after: Option<Part>,
+    pub before: Option<HandlerPart>,
+    pub after: Option<HandlerPart>,
     pub file: FileId,
     pub span: ast::Span,
 }
@@ -104,7 +104,7 @@ impl Library {
             match item {
                 Item::Probe(p) => probes.push(ProbeEntry {
                     points: p.points.into_iter().map(point_entry).collect(),
-                    part: Part {
+                    part: HandlerPart {
                         body: Arc::new(p.body),
                         file: id,
                     },
@@ -173,7 +173,7 @@ impl Library {
     fn add_alias(&mut self, file: FileId, a: Alias, user: bool) {
         let part = |b: Block| {
             let empty = b.stmts.is_empty();
-            (!empty).then(|| Part {
+            (!empty).then(|| HandlerPart {
                 body: Arc::new(b),
                 file,
             })

@@ -3,7 +3,7 @@
 mod fake;
 
 use fake::*;
-use spile_sema::ctype::{CTy, Final, From, Step, Walk, parse_type, walk};
+use spile_sema::ctype::{CTy, Final, From, MemberWalk, Step, parse_type, walk};
 use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
 
 fn member(name: &str) -> Access {
@@ -25,7 +25,7 @@ fn num(n: i64) -> Access {
 }
 
 /// A walk from a `struct task_struct *` value.
-fn task(access: &[Access], addr_of: bool) -> Result<Walk, String> {
+fn task(access: &[Access], addr_of: bool) -> Result<MemberWalk, String> {
     let from = From::Value(CTy::id(TASK_PTR));
     walk(&Machine::new(), from, access, addr_of, Span::default()).map_err(|d| d.message)
 }

@@ -30,7 +30,7 @@ const SDT_HEADER: &str = include_str!("../../../include/spile/sdt.h");
 static HEAP: spile_kernel::resources::Heap = spile_kernel::resources::Heap;
 
 fn main() -> ExitCode {
-    spile_kernel::truncated::end_with_a_message();
+    spile_kernel::sigbus::end_with_a_message();
     spile_kernel::process::file_limit_is_an_error();
     spile_kernel::resources::raise_open_files();
     let mut args = std::env::args_os();

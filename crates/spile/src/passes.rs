@@ -114,7 +114,7 @@ pub fn through(
         process::large_heap();
         // With -r it is another kernel's types that are wanted.
         if cli.release.is_none() {
-            process::aside(machine::look);
+            process::spawn_masked(machine::look);
         }
     }
     let mut words = Words::new();
@@ -584,7 +584,7 @@ fn translate(cli: &Cli, program: &mut Program) -> Result<String, Failure> {
     let before = size(program);
     spile_ir::opt::optimise(program, !cli.unoptimised);
     if !cli.unoptimised {
-        spile_ir::opt::statistics::run(program);
+        spile_ir::opt::trim_stats::run(program);
     }
     let explanation = spile_ir::storage::classify(program);
     let after = size(program);

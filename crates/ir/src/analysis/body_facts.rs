@@ -1,36 +1,36 @@
-//! What a body contains, found by one walk over its instructions: for those who decide how code is attached,
-//! where state lies, and what a handler's entry and exit have to do. What depends on more than single
-//! instructions (flows of values, ways through the blocks) is not here.
+//! Facts about a body, found by one walk over its instructions. They decide how code is attached,
+//! where state lies, and what a handler's entry and exit do. Facts that need data flow or control
+//! flow are not here.
 
 use crate::*;
 
-/// What the instructions of one body are.
+/// The facts of one body.
 #[derive(Debug, Clone, Default)]
 pub struct BodyFacts {
-    /// Operations in the order of their first use.
+    /// Intrinsics in the order of their first use.
     intrinsics: Vec<Intrinsic>,
     /// Globals in the order of their first use, and whether the body changes them.
     globals: Vec<(GlobalId, bool)>,
-    /// It loads from memory of the process.
+    /// The body loads from memory of the process.
     pub loads_user: bool,
-    /// It calls a function.
+    /// The body calls a function.
     pub calls: bool,
-    /// It prints.
+    /// The body prints.
     pub prints: bool,
-    /// It asks for the message of the error that it caught.
+    /// The body uses the message of a caught error.
     pub catches_message: bool,
-    /// It is a function that can be in progress several times at once ([`Inst::Enter`]).
+    /// The body is a function's that can be in progress several times at once ([`Inst::Enter`]).
     pub enters: bool,
-    /// An error passes through it from a function that it calls.
+    /// An error of a called function passes through the body.
     pub rethrows: bool,
-    /// It counts towards MAXACTION.
+    /// The body counts statements towards MAXACTION.
     pub ticks: bool,
-    /// An instruction can fail, [`Inst::Tick`] apart.
+    /// An instruction other than [`Inst::Tick`] can fail.
     pub fails: bool,
 }
 
 impl BodyFacts {
-    /// Of a body of that program.
+    /// The facts of a body of that program.
     pub fn of(program: &Program, body: &Body) -> BodyFacts {
         let mut facts = BodyFacts::default();
         body.insts().for_each(|inst| facts.add(program, inst));
@@ -58,42 +58,42 @@ impl BodyFacts {
         self.fails |= !matches!(inst, Inst::Tick { .. }) && inst.fallible(program);
     }
 
-    /// The operations that it uses, each once.
+    /// The intrinsics that the body uses, each once.
     pub fn intrinsics(&self) -> impl Iterator<Item = Intrinsic> {
         self.intrinsics.iter().copied()
     }
 
-    /// Whether it uses an operation.
+    /// Whether the body uses an intrinsic.
     pub fn uses(&self, f: Intrinsic) -> bool {
         self.intrinsics.contains(&f)
     }
 
-    /// Whether it uses one of these operations.
+    /// Whether the body uses one of these intrinsics.
     pub fn uses_any(&self, of: &[Intrinsic]) -> bool {
         of.iter().any(|f| self.uses(*f))
     }
 
-    /// Whether it makes texts that only the controller can complete.
+    /// Whether the body makes texts that only the controller can complete.
     pub fn makes_marks(&self) -> bool {
         self.intrinsics().any(Intrinsic::is_symbolic)
     }
 
-    /// Whether it asks about the last match of a regular expression.
+    /// Whether the body reads the last match of a regular expression.
     pub fn asks_of_match(&self) -> bool {
         self.uses_any(&[Intrinsic::MatchGroups, Intrinsic::MatchGroup])
     }
 
-    /// The globals that it reads or changes, each once.
+    /// The globals that the body reads or changes, each once.
     pub fn globals(&self) -> impl Iterator<Item = GlobalId> {
         self.globals.iter().map(|(g, _)| *g)
     }
 
-    /// Whether it reads or changes a global.
+    /// Whether the body reads or changes a global.
     pub fn touches(&self, g: GlobalId) -> bool {
         self.globals().any(|known| known == g)
     }
 
-    /// Whether it says what becomes of a packet or of a call that a security hook asks about.
+    /// Whether the body sets the verdict on a packet or on a call that a security hook asks about.
     pub fn decides(&self) -> bool {
         self.uses_any(&[Intrinsic::Verdict, Intrinsic::VerdictSet])
     }
@@ -102,14 +102,14 @@ impl BodyFacts {
 /// The facts of each body of a program.
 #[derive(Debug, Clone, Default)]
 pub struct ProgramFacts {
-    /// Of each handler; `true` for those that run in the kernel.
+    /// By handler: whether it runs in the kernel, and its facts.
     handlers: Vec<(bool, BodyFacts)>,
-    /// Of each function.
+    /// The facts of each function.
     funcs: Vec<BodyFacts>,
 }
 
 impl ProgramFacts {
-    /// Walks over all bodies.
+    /// Walks over all bodies of a program.
     pub fn of(program: &Program) -> ProgramFacts {
         let facts = |body: &Body| BodyFacts::of(program, body);
         let handlers = program.handlers.iter();
@@ -121,28 +121,29 @@ impl ProgramFacts {
         }
     }
 
-    /// Of a handler.
+    /// The facts of a handler.
     pub fn handler(&self, id: HandlerId) -> &BodyFacts {
         &self.handlers[id.index()].1
     }
 
-    /// Of all handlers, in the program's order.
+    /// The facts of all handlers, in the program's order.
     pub fn handlers(&self) -> impl Iterator<Item = &BodyFacts> {
         self.handlers.iter().map(|(_, facts)| facts)
     }
 
-    /// Of all functions, in the program's order.
+    /// The facts of all functions, in the program's order.
     pub fn funcs(&self) -> impl Iterator<Item = &BodyFacts> {
         self.funcs.iter()
     }
 
-    /// Of the handlers that run in the kernel.
+    /// The facts of the handlers that run in the kernel.
     pub fn kernel_handlers(&self) -> impl Iterator<Item = &BodyFacts> {
         let kernel = self.handlers.iter().filter(|(kernel, _)| *kernel);
         kernel.map(|(_, facts)| facts)
     }
 
-    /// Of the handlers that run in the kernel, then of all functions, whoever calls them.
+    /// The facts of the handlers that run in the kernel, then of all functions, whichever handlers
+    /// call them.
     pub fn kernel_bodies(&self) -> impl Iterator<Item = &BodyFacts> {
         self.kernel_handlers().chain(&self.funcs)
     }
@@ -158,7 +159,7 @@ impl ProgramFacts {
             || self.kernel_bodies().any(|facts| facts.loads_user)
     }
 
-    /// Whether a kernel handler looks at stacks of programs.
+    /// Whether a kernel handler reads stacks of programs.
     pub fn takes_user_stacks(&self) -> bool {
         use Intrinsic::{Interrupted, UserFrame, UserStack, UserSymbolic, UserSymbolicFrom};
         self.kernel_uses(&[
@@ -170,7 +171,7 @@ impl ProgramFacts {
         ])
     }
 
-    /// Whether a kernel handler asks for the current task's address.
+    /// Whether a kernel handler uses the current task's address.
     pub fn takes_task(&self) -> bool {
         self.kernel_uses(&[Intrinsic::TaskCurrent, Intrinsic::TaskHere])
     }
@@ -182,7 +183,8 @@ impl ProgramFacts {
 
     /// Whether a kernel handler can end the session.
     pub fn kernel_exits(&self) -> bool {
-        // Functions count wherever they are called from: being wrong costs a look at a word.
+        // All functions count, whichever handlers call them: a false positive only costs a test of
+        // a word.
         self.kernel_handlers().next().is_some() && self.kernel_uses(&[Intrinsic::Exit])
     }
 }

@@ -10,10 +10,10 @@ use crate::intrinsics::Kind;
 /// Widths and precisions above this are refused; no string of the language is longer.
 const MAX_COUNT: u32 = 65_536;
 
-/// What is wrong with a format string, and where.
+/// An error in a format string, and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatError {
-    /// Byte position in the format, after its escapes were replaced.
+    /// Byte position in the format, counted after its escapes were replaced.
     pub pos: usize,
     /// A sentence without a full stop.
     pub message: String,
@@ -44,7 +44,7 @@ const LETTERS: &[(u8, ConvKind)] = &[
 ];
 
 impl ConvKind {
-    /// The letter that the text form prints.
+    /// The conversion letter in the text form.
     pub fn letter(self) -> char {
         LETTERS
             .iter()
@@ -83,8 +83,8 @@ impl Format {
         Ok(Format { pieces })
     }
 
-    /// The type of each argument, in order: `*` width, `*` precision, value, for each
-    /// conversion.
+    /// The types of the arguments in order: for each conversion the `*` width, the `*` precision
+    /// and the value.
     pub fn arg_kinds(&self) -> Vec<Kind> {
         let mut kinds = Vec::new();
         for piece in &self.pieces {
@@ -129,7 +129,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A conversion after its `%`.
+    /// Parses a conversion after its `%`.
     fn conversion(&mut self) -> Result<Conv, FormatError> {
         let start = self.pos - 1;
         let mut c = Conv {
@@ -173,7 +173,7 @@ impl Parser<'_> {
         Ok(c)
     }
 
-    /// A number, `*`, or nothing.
+    /// Parses a number, `*`, or nothing.
     fn count(&mut self) -> Result<Count, FormatError> {
         if self.eat(b'*') {
             return Ok(Count::Arg);
@@ -222,7 +222,7 @@ impl std::fmt::Display for Conv {
 }
 
 impl Format {
-    /// The format as it would be written, for the text form.
+    /// The format string, for the text form.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for piece in &self.pieces {

@@ -1,9 +1,13 @@
 //! Rendering of formats, as C's `printf` does with 64-bit integers.
 //!
-//! Departures from C, all SystemTap's: `%p` is `%#x`; `#` marks 0 too (`0x0`, `00`), and a
-//! number has a digit at least; `0` fills up to the width whatever the precision is; `%b` writes
-//! raw bytes, the precision's number of them or the width's, with NULs up to the width; `%m` and `%M` read memory; `%#s` and `%#c` escape as C source does. Where an
-//! argument of `%m` or `%M` is a string, it is the memory's bytes, read before.
+//! Departures from C, all SystemTap's:
+//! - `%p` is `%#x`.
+//! - `#` marks 0 too (`0x0`, `00`), and a number always has a digit.
+//! - `0` fills up to the width whatever the precision is.
+//! - `%b` writes raw bytes. The precision or else the width is their number; NULs fill up to the
+//!   width.
+//! - `%m` and `%M` read memory. A string argument holds the bytes of memory that was read before.
+//! - `%#s` and `%#c` escape as C source does.
 
 use super::{Conv, ConvKind, Count, Format, Piece};
 use crate::Space;
@@ -12,15 +16,15 @@ use crate::interp::{Fault, Value};
 /// Reads memory for `%m` and `%M`: fills the buffer from the address.
 pub type ReadMemory<'a> = dyn FnMut(Space, u64, &mut [u8]) -> Result<(), Fault> + 'a;
 
-/// Most bytes that one `%m` or `%M` reads: a page.
+/// Maximum number of bytes that one `%m` or `%M` reads: a page.
 pub const MAX_MEM: i64 = 4096;
-/// Widths and precisions taken from arguments are cut to this.
+/// Maximum of a width or a precision that comes from an argument.
 const MAX_ARG: i64 = 65_536;
 
 /// Appends the rendered format to `out`. Missing arguments read as 0 or "".
 ///
 /// # Errors
-/// What `memory` fails with.
+/// The errors of `memory`.
 pub fn render(
     format: &Format,
     args: &[Value],
@@ -60,7 +64,7 @@ fn conversion<'v>(
         Count::Fixed(n) => i64::from(n),
         Count::Arg => number(),
     };
-    // A negative precision means none.
+    // A negative precision counts as none.
     let precision = usize::try_from(asked.min(MAX_ARG)).ok();
     let columns = width.unwrap_or(0);
     let value = args.next();
@@ -123,7 +127,7 @@ fn conversion<'v>(
     Ok(())
 }
 
-/// How many bytes `%m` reads for a precision: at least one, at most a page.
+/// The number of bytes that `%m` reads for a precision: from 1 to a page.
 fn memory_len(precision: i64) -> Result<usize, Fault> {
     match precision {
         ..=1 => Ok(1),
@@ -132,10 +136,10 @@ fn memory_len(precision: i64) -> Result<usize, Fault> {
     }
 }
 
-/// What follows the number in the error of a `%m` that would read more than [`MAX_MEM`].
+/// The text after the number in the error of a `%m` that would read more than [`MAX_MEM`].
 pub const TOO_MANY: &str = " is too many bytes for a memory dump";
 
-/// Width, side and precision after `*` was looked up.
+/// Width, alignment and precision, with `*` replaced by the arguments.
 struct Shape {
     columns: usize,
     left: bool,
@@ -200,7 +204,7 @@ pub fn escape_text(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The units of a text that an escape shows as a whole: how many bytes they are, and their escapes.
+/// The units that an escape shows as a whole: the length of each in bytes, and its escape.
 fn escapes(text: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>)> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -221,7 +225,7 @@ fn escapes(text: &[u8]) -> impl Iterator<Item = (usize, Vec<u8>)> {
     })
 }
 
-/// The character of UTF-8 that a text begins with.
+/// The UTF-8 character at the start of a text.
 fn character(text: &[u8]) -> Option<char> {
     let len = match text.first()? {
         ..0x80 => 1,
@@ -232,7 +236,7 @@ fn character(text: &[u8]) -> Option<char> {
     std::str::from_utf8(text.get(..len)?).ok()?.chars().next()
 }
 
-/// One byte as C source shows it in a text.
+/// The escape of one byte in a C string.
 pub fn escape_byte(byte: u8) -> Vec<u8> {
     let letter = match byte {
         b'"' | b'\\' => byte,
@@ -249,7 +253,7 @@ pub fn escape_byte(byte: u8) -> Vec<u8> {
     vec![b'\\', letter]
 }
 
-/// One byte as `%#c` shows it: here single quotes are escaped, and double ones are not.
+/// The escape of one byte for `%#c`: single quotes are escaped, double quotes are not.
 pub fn escape_char(byte: u8) -> Vec<u8> {
     match byte {
         b'"' => vec![byte],
@@ -258,9 +262,9 @@ pub fn escape_char(byte: u8) -> Vec<u8> {
     }
 }
 
-/// A text escaped, in at most `room` bytes; in quotes, when asked for, which count. An escape
-/// that does not fit ends the text; in quotes a text with an end missing has `...` behind it, for which
-/// whole escapes make room.
+/// Escapes a text into at most `room` bytes, in quotes (which count) if `quoted`. The text ends
+/// before an escape that does not fit. A quoted text that was cut has `...` after it; whole escapes
+/// make room for the dots.
 pub fn escape_within(text: &[u8], room: usize, quoted: bool) -> Vec<u8> {
     let room = if quoted { room.max(5) - 2 } else { room };
     let mut out = Vec::new();

@@ -1,5 +1,6 @@
-//! An array in ordinary memory: keys and values one behind the other, in the order in which they came,
-//! and an index of their numbers. An element of a million with a number as key takes some 40 bytes.
+//! An array in ordinary memory: keys and values one after the other in insertion order, and an
+//! index from keys to positions. An element of an array of a million numbers with a number as key
+//! takes some 40 bytes.
 
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};
@@ -10,23 +11,23 @@ use super::{ARRAY_OVERFLOW, Cell, Element, Fault, Value, Walk, matches};
 use crate::stats::Stat;
 use crate::{ElemTy, Hist, SortKey, SortSpec, StatsSpec, Ty};
 
-/// Gaps that deleted elements may leave before the rest is moved together.
+/// Number of gaps, left by deleted elements, from which on the array can be compacted.
 const GAPS: usize = 64;
 
-/// An array in memory.
+/// An array in memory. Elements are numbered by their position.
 #[derive(Debug, Clone)]
 pub struct MemArray {
-    /// Fields of a key.
+    /// Number of fields of a key.
     fields: usize,
     /// The keys, field after field; those of gaps are zeros.
     keys: Vec<Value>,
     values: Values,
-    /// Per element: it is not deleted.
+    /// By element: false for a gap.
     there: Vec<bool>,
-    /// Numbers of elements by their keys.
+    /// Positions of elements by their keys.
     index: HashTable<u32>,
     hasher: RandomState,
-    /// All before this one are gaps.
+    /// All positions before this one are gaps.
     first: usize,
     max: usize,
     wrap: bool,
@@ -39,7 +40,8 @@ enum Values {
     Stats(Words, Vec<u64>),
 }
 
-/// How a statistic lies in words: count, sum, least, greatest, squares, buckets, as far as it is kept.
+/// The layout of a statistic in words: count, sum, minimum, maximum, squares and buckets, each only
+/// where the statistic keeps it.
 #[derive(Debug, Clone, Copy)]
 struct Words {
     sum: Option<usize>,
@@ -134,12 +136,12 @@ impl MemArray {
         }
     }
 
-    /// How many elements.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether there are none.
+    /// Whether the array is empty.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
@@ -154,12 +156,12 @@ impl MemArray {
         found.map(|n| *n as usize)
     }
 
-    /// Whether there is an element.
+    /// Whether there is an element with these keys.
     pub fn has(&self, keys: &[Value]) -> bool {
         self.find(keys).is_some()
     }
 
-    /// An element's number or string; none for a statistic.
+    /// An element's number or string; `None` for a missing element or an array of statistics.
     pub fn value(&self, keys: &[Value]) -> Option<&Value> {
         match &self.values {
             Values::Scalars(_, all) => all.get(self.find(keys)?),
@@ -167,7 +169,7 @@ impl MemArray {
         }
     }
 
-    /// An element's statistic; none for a number or a string.
+    /// An element's statistic; `None` for a missing element or an array of scalars.
     pub fn stat(&self, keys: &[Value]) -> Option<Stat> {
         match self.cell(self.find(keys)?) {
             Cell::Stats(stat) => Some(stat),
@@ -184,7 +186,7 @@ impl MemArray {
         }
     }
 
-    /// The number of an element, which is put in if it is missing.
+    /// The position of an element, which is inserted if it is missing.
     fn place(&mut self, keys: &[Value]) -> Result<usize, Fault> {
         if keys.len() != self.fields {
             return Err("a key with the wrong number of fields".into());
@@ -217,11 +219,11 @@ impl MemArray {
         Ok(n)
     }
 
-    /// An element's number or string, put in as zero if it is missing; none where the array has
+    /// An element's number or string, inserted as zero if it is missing; `None` in an array of
     /// statistics.
     ///
     /// # Errors
-    /// `Array overflow, check MAXMAPENTRIES` when it is full and does not wrap.
+    /// [`ARRAY_OVERFLOW`] when the array is full and does not wrap.
     pub fn value_mut(&mut self, keys: &[Value]) -> Result<Option<&mut Value>, Fault> {
         let n = self.place(keys)?;
         Ok(match &mut self.values {
@@ -230,7 +232,8 @@ impl MemArray {
         })
     }
 
-    /// Changes an element's statistic, put in if it is missing; false where the array has none.
+    /// Changes an element's statistic, which is inserted if it is missing; false in an array of
+    /// scalars.
     fn change(&mut self, keys: &[Value], f: impl FnOnce(&mut Stat)) -> Result<bool, Fault> {
         let n = self.place(keys)?;
         let Values::Stats(words, all) = &mut self.values else {
@@ -243,7 +246,7 @@ impl MemArray {
         Ok(true)
     }
 
-    /// Adds a value to a statistic; false where the array has none.
+    /// Adds a value to an element's statistic; false in an array of scalars.
     ///
     /// # Errors
     /// See [`MemArray::value_mut`].
@@ -255,7 +258,7 @@ impl MemArray {
         self.change(keys, |stat| stat.add(hist, v))
     }
 
-    /// Adds a whole statistic; false where the array has none.
+    /// Adds a whole statistic to an element's; false in an array of scalars.
     ///
     /// # Errors
     /// See [`MemArray::value_mut`].
@@ -274,10 +277,10 @@ impl MemArray {
         }
     }
 
-    /// Leaves a gap where an element was that the index has no more.
+    /// Turns the position of an element that has left the index into a gap.
     fn forget(&mut self, n: usize) {
         self.there[n] = false;
-        // Strings are given back.
+        // Frees the strings.
         self.keys[n * self.fields..(n + 1) * self.fields].fill(Value::Long(0));
         if let Values::Scalars(_, all) = &mut self.values {
             all[n] = Value::Long(0);
@@ -294,7 +297,7 @@ impl MemArray {
         }
     }
 
-    /// Moves elements together where there are more gaps than elements.
+    /// Compacts the array where there are more gaps than elements.
     fn close_gaps(&mut self) {
         let gaps = self.there.len() - self.index.len();
         if gaps < GAPS.max(self.index.len()) {
@@ -340,13 +343,13 @@ impl MemArray {
         self.first = 0;
     }
 
-    /// Numbers of the elements that match, in the order in which they came.
+    /// Positions of the elements that match, in insertion order.
     fn numbers<'a>(&'a self, slice: &'a [Option<Value>]) -> impl Iterator<Item = usize> + 'a {
         let all = self.first..self.there.len();
         all.filter(move |n| self.there[*n] && matches(slice, self.key(*n)))
     }
 
-    /// Whether an element matches.
+    /// Whether any element matches.
     pub fn any(&self, slice: &[Option<Value>]) -> bool {
         self.numbers(slice).next().is_some()
     }
@@ -360,7 +363,7 @@ impl MemArray {
         }
     }
 
-    /// A copy of the elements that match, in the order in which they came.
+    /// A copy of the elements that match, in insertion order.
     pub fn elements(&self, slice: &[Option<Value>]) -> Vec<Element> {
         let element = |n| Element {
             keys: self.key(n).into(),
@@ -369,7 +372,7 @@ impl MemArray {
         self.numbers(slice).map(element).collect()
     }
 
-    /// What `foreach` goes through: the elements that match, sorted, up to the limit.
+    /// The elements of a `foreach`: those that match, sorted, up to the limit.
     pub fn walk(
         &self,
         slice: &[Option<Value>],
@@ -393,8 +396,8 @@ impl MemArray {
         walk
     }
 
-    /// The first `limit` of the numbers of elements, in that order; equal ones stay in their order in both
-    /// directions.
+    /// The first `limit` positions in the order asked for. Equal elements stay in insertion order
+    /// in both directions.
     fn sorted(
         &self,
         numbers: impl Iterator<Item = usize>,
@@ -410,7 +413,7 @@ impl MemArray {
             },
             (Values::Stats(words, all), _) => Some(Value::Long(all[n * words.size] as i64)),
         };
-        // Numbers take less room, and are compared faster.
+        // Numbers take less room, and compare faster.
         let mut numbers = numbers.peekable();
         let one = numbers.peek().and_then(|n| value(*n));
         if matches!(one, Some(Value::Str(_))) {
@@ -423,7 +426,7 @@ impl MemArray {
     }
 }
 
-/// The numbers of the first pairs in that order.
+/// The positions of the first pairs in that order.
 fn first<T: Ord>(mut all: Vec<(T, u32)>, descending: bool, limit: usize) -> Vec<u32> {
     let order = |a: &(T, u32), b: &(T, u32)| match descending {
         true => (Reverse(&a.0), a.1).cmp(&(Reverse(&b.0), b.1)),
@@ -445,7 +448,7 @@ mod tests {
     use crate::interp::sort_elements;
     use proptest::prelude::*;
 
-    /// The array as a list.
+    /// A simple model of the array: a list.
     #[derive(Default)]
     struct Model(Vec<(Vec<Value>, i64)>);
 

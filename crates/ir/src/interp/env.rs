@@ -1,4 +1,4 @@
-//! What the interpreter asks of the world.
+//! The interpreter's interface to the world.
 
 use super::{Cell, Element, Fault, Value, Walk, sort_elements};
 use crate::intrinsics::Intrinsic;
@@ -10,17 +10,17 @@ use crate::{GlobalId, SortKey, SortSpec, Space, Stream, Ty};
 ///
 /// Reads of missing array elements give the type's zero and add nothing.
 pub trait Env {
-    /// A scalar's value.
+    /// The value of a scalar.
     ///
     /// # Errors
-    /// What the memory behind it fails with; like every error here, it goes to the script.
+    /// The errors of the memory behind the global; like every error here, the script can catch it.
     fn gload(&mut self, g: GlobalId) -> Result<Value, Fault>;
     /// Sets a scalar.
     ///
     /// # Errors
     /// See [`Env::gload`].
     fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault>;
-    /// Adds to a number; gives the value before.
+    /// Adds to a number; returns the value before.
     ///
     /// # Errors
     /// See [`Env::gload`].
@@ -35,7 +35,7 @@ pub trait Env {
     /// # Errors
     /// `Array overflow, check MAXMAPENTRIES`.
     fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault>;
-    /// Adds to an element, a missing one counts as 0; gives the value before.
+    /// Adds to an element, where a missing one counts as 0; returns the value before.
     ///
     /// # Errors
     /// `Array overflow, check MAXMAPENTRIES`.
@@ -60,19 +60,19 @@ pub trait Env {
     /// # Errors
     /// `Array overflow, check MAXMAPENTRIES`.
     fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault>;
-    /// A copy of a statistic; `None` when it is missing or empty.
+    /// A copy of a statistic; `None` when the statistic is missing or empty.
     ///
     /// # Errors
     /// See [`Env::gload`].
     fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault>;
-    /// A copy of the elements that match, in the order of their insertion. `slice` is empty
-    /// or has one entry a key; `None` is `*`.
+    /// A copy of the elements that match, in insertion order. `slice` is empty or has one entry for
+    /// each key; `None` is `*`.
     ///
     /// # Errors
     /// See [`Env::gload`].
     fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault>;
-    /// What `foreach` goes through: the elements that match, sorted, up to the limit. Values that stand
-    /// for texts are sorted by these.
+    /// The elements of a `foreach`: those that match, sorted, up to the limit. Marks are sorted by
+    /// the texts that they stand for.
     ///
     /// # Errors
     /// See [`Env::gload`].
@@ -85,32 +85,33 @@ pub trait Env {
     ) -> Result<Walk, Fault> {
         walk_elements(self, g, slice, (sort, limit))
     }
-    /// An intrinsic that needs the world. Pure work on strings does not come here.
+    /// Runs an intrinsic that needs the world. Intrinsics on operands alone do not come here.
     ///
     /// # Errors
-    /// The intrinsic's own, see its row in the table.
+    /// The intrinsic's own errors; see its row in the table.
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault>;
     /// Fills `buf` from memory.
     ///
     /// # Errors
     /// `read fault at 0x...`.
     fn read_memory(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<(), Fault>;
-    /// The text of a string in which something stands for text that is made when it is used;
-    /// `None` for any other.
+    /// The text of a string that contains a mark; `None` for any other value.
     fn text(&self, _: &Value) -> Option<Value> {
         None
     }
-    /// The key that such a string is where keys have that type: its text, cut to the width.
+    /// The array key that a string with a mark becomes, where keys have type `ty`: its text, cut to
+    /// the width. `None` for any other value.
     fn key(&self, _: &Value, _: Ty) -> Option<Value> {
         None
     }
-    /// What a walk gives for a key: what stands for the whole text, where the key is a part of it.
+    /// The value that a walk gives for a key that is part of a marked text: the mark of the whole
+    /// text.
     fn shown(&self, _: &Value) -> Option<Value> {
         None
     }
     /// Output of the script; never split further than the script's own statements.
     fn print(&mut self, stream: Stream, text: &[u8]);
-    /// A string was cut to fit its place.
+    /// Counts a string that was cut to fit its place.
     fn truncated(&mut self);
 }
 

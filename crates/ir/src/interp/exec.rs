@@ -1,4 +1,4 @@
-//! The machine: frames, blocks, instructions.
+//! The interpreter's machine: frames, blocks, instructions.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use super::{Cell, Element, Env, Fault, ScriptError, Value, Walk};
 use crate::fmt::render;
 use crate::*;
 
-/// How much one run may do.
+/// The limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// Statements (`Tick`).
+    /// Number of statements (`Tick`).
     pub actions: u64,
-    /// Calls inside one another.
+    /// Depth of nested calls.
     pub nesting: u32,
 }
 
 impl Limit {
-    /// The program's limits for a handler of this event: those that SystemTap runs on behalf of
-    /// a process may do ten times as much as the others (MAXACTION_INTERRUPTIBLE).
+    /// The program's limits for a handler of this event. Handlers that SystemTap runs on behalf of
+    /// a process may execute ten times as many statements (MAXACTION_INTERRUPTIBLE).
     pub fn of(limits: &Limits, event: &Event) -> Limit {
         let actions = match event {
             Event::Begin(_)
@@ -41,7 +41,7 @@ impl Limit {
 /// Runs a handler to its end. An id that does not exist runs nothing.
 ///
 /// # Errors
-/// The first error that no `catch` took.
+/// The first error that no `catch` handled.
 pub fn run<E: Env + ?Sized>(
     program: &Program,
     handler: HandlerId,
@@ -56,7 +56,7 @@ pub fn run<E: Env + ?Sized>(
 /// Runs a body as a handler, with the limits given.
 ///
 /// # Errors
-/// The first error that no `catch` took.
+/// The first error that no `catch` handled.
 pub fn run_body<E: Env + ?Sized>(
     program: &Program,
     body: &Body,
@@ -81,15 +81,15 @@ pub fn run_body<E: Env + ?Sized>(
     machine.run()
 }
 
-/// A running body.
+/// A body in progress.
 struct Frame<'p> {
     body: &'p Body,
     regs: Vec<Value>,
     iters: Vec<Walk>,
     block: usize,
-    /// The next instruction.
+    /// Index of the next instruction.
     pc: usize,
-    /// Of a function that can call itself.
+    /// Whether the body is a function's that can call itself.
     recursive: bool,
 }
 
@@ -116,17 +116,18 @@ struct Machine<'p, 'e, E: ?Sized> {
     limit: Limit,
     /// The error caught last.
     error: ScriptError,
-    /// Activations of functions that can call themselves, `kept` not counted.
+    /// Number of frames whose function can call itself. Activations in `kept` are not counted.
     active: usize,
-    /// Those begun by `Enter`: the iterators of the activation before, and what was saved.
+    /// Activations begun by `Enter`: the iterators of the activation before, and the saved
+    /// registers.
     kept: Vec<(Vec<Walk>, HashMap<u32, Value>)>,
     tokens: Tokens,
     last: LastMatch,
-    /// Never empty while running; the last one runs.
+    /// Never empty while a handler runs; the last frame is the running one.
     frames: Vec<Frame<'p>>,
 }
 
-/// What happens after a step.
+/// The next action after a step.
 enum Flow<'p> {
     Next,
     Call(&'p Func, Vec<Value>),
@@ -194,7 +195,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         }
     }
 
-    /// The running frame; there is one whenever a step runs.
+    /// The running frame, which exists whenever a step runs.
     fn top(&mut self) -> &mut Frame<'p> {
         let last = self.frames.len() - 1;
         &mut self.frames[last]
@@ -211,7 +212,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         }
     }
 
-    /// Goes to the innermost catch block, out of functions that have none.
+    /// Goes to the innermost catch block, leaving functions that have none.
     fn fail(&mut self, fault: Fault, site: SiteId) -> Result<(), ScriptError> {
         self.fail_with(ScriptError {
             message: fault,
@@ -298,7 +299,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         vs.iter().map(|v| self.val(*v)).collect()
     }
 
-    /// A value cut to the width of the global's place for it.
+    /// A value cut to the width of the global's type.
     fn fitted(&mut self, v: Val, ty: Option<Ty>) -> Result<Value, Fault> {
         let (v, cut) = self.val(v).fit(ty.ok_or_else(invalid)?);
         if cut {
@@ -325,7 +326,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         }
     }
 
-    /// A key of an array. What stands for a text is the key that the text is.
+    /// A key of an array. A mark for a text becomes the text, cut to the key's width.
     fn key(&mut self, g: GlobalId, i: usize, v: Val) -> Result<Value, Fault> {
         let ty = self.key_ty(g, i).ok_or_else(invalid)?;
         if let Val::Reg(_) = v
@@ -363,7 +364,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         spec.and_then(|s| s.hist).ok_or_else(invalid)
     }
 
-    /// Operands whose bytes are looked at.
+    /// The operands with marks replaced by their texts, for instructions that look at the bytes.
     fn texts(&mut self, args: &[Val]) -> Vec<Value> {
         let mut values = self.vals(args);
         for value in &mut values {
@@ -428,7 +429,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                 return Ok(Flow::Call(func, self.vals(args)));
             }
             Inst::Tick { n } => {
-                // Once they have run out, a `catch` has none left either.
+                // After the budget has run out, statements of a `catch` block fail too.
                 let left = self.limit.actions.checked_sub(u64::from(*n));
                 self.limit.actions = left.unwrap_or(0);
                 return match left {
@@ -523,7 +524,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         Ok(Flow::Next)
     }
 
-    /// What flattened calls are made of.
+    /// The instructions that flattened calls consist of.
     fn activation(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
         match inst {
             Inst::Enter if self.nested() => return Err("MAXNESTING exceeded".into()),
@@ -598,7 +599,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         Ok(Flow::Next)
     }
 
-    /// Deletions, statistics and iterators.
+    /// Deletions, operations on statistics, and iterators.
     fn global_rest(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
         match inst {
             Inst::ADel { g, keys } => {

@@ -1,5 +1,5 @@
-//! Globals in ordinary memory. Arrays keep the order in which elements came: an unsorted
-//! `foreach` goes through them so, and a wrapping array gives up the oldest.
+//! Globals in ordinary memory. Arrays keep insertion order: an unsorted `foreach` follows it, and a
+//! wrapping array evicts the oldest element.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// What `foreach (v = ...)` gives: the value, or a statistic's count.
+    /// The value that `foreach (v = ...)` gives: the scalar, or a statistic's count.
     pub fn value(&self) -> Value {
         match self {
             Cell::Scalar(v) => v.clone(),

@@ -1,22 +1,22 @@
-//! The last match of a handler's run: what `matched()` and its kin tell of.
+//! The last match of a handler's run, which `matched()` and its kin report.
 
 use super::Value;
 use crate::regex::{Match, Regex};
 
-/// The last match, or that there was none.
+/// The result of the last regular expression.
 #[derive(Debug, Clone, Default)]
 pub enum LastMatch {
-    /// Nothing was matched yet.
+    /// No expression was matched yet.
     #[default]
     Never,
-    /// The last text had no match.
+    /// The last expression did not match.
     Failed,
-    /// The text as it was then, and the match.
+    /// The text at the time of the match, and the match.
     Found(Value, Match),
 }
 
 impl LastMatch {
-    /// Matches and remembers.
+    /// Matches a text and remembers the result.
     pub fn find(&mut self, re: &Regex, text: Value) -> bool {
         *self = match re.find(text.as_bytes()) {
             Some(m) => LastMatch::Found(text, m),
@@ -25,7 +25,7 @@ impl LastMatch {
         matches!(self, LastMatch::Found(..))
     }
 
-    /// How many groups there were; -1 without a match, -2 when nothing was matched.
+    /// Number of groups; -1 without a match, -2 when no expression was matched yet.
     pub fn groups(&self) -> i64 {
         match self {
             LastMatch::Never => -2,
@@ -34,7 +34,7 @@ impl LastMatch {
         }
     }
 
-    /// Text of a group, 0 for the whole match.
+    /// The text of a group; group 0 is the whole match.
     pub fn group(&self, n: i64) -> &[u8] {
         let LastMatch::Found(text, m) = self else {
             return b"";

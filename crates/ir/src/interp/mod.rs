@@ -1,4 +1,5 @@
-//! The reference interpreter: what every other executor must agree with, and the executor of
+//! The reference interpreter: it defines the results for every other executor, and executes
+//! controller handlers.
 //! controller handlers.
 //!
 //! It keeps its own call stack (bounded by MAXNESTING), so no script can overflow the host's.

@@ -1,10 +1,10 @@
-//! The intrinsics that only work on their arguments.
+//! The intrinsics that depend on their operands only.
 
 use super::Value;
 use crate::fmt::escape_within;
 use crate::intrinsics::Intrinsic;
 
-/// Runs an intrinsic of those whose row says `operands`; `None` for all others.
+/// Runs an intrinsic whose row in the table says `operands`; `None` for all others.
 pub fn evaluate(f: Intrinsic, args: &[Value]) -> Option<Value> {
     let text = |i: usize| args.get(i).map_or(&b""[..], |v| v.as_bytes());
     let num = |i: usize| args.get(i).map_or(0, Value::as_long);
@@ -39,7 +39,7 @@ pub fn evaluate(f: Intrinsic, args: &[Value]) -> Option<Value> {
     })
 }
 
-/// Bytes `start..start + len`, as far as they exist; nothing for a negative start or length.
+/// The bytes `start..start + len` as far as they exist; "" for a negative start or length.
 pub fn substr(text: &[u8], start: i64, len: i64) -> &[u8] {
     let (Ok(start), Ok(len)) = (usize::try_from(start), usize::try_from(len)) else {
         return b"";
@@ -68,9 +68,9 @@ fn replace(mut text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The number at the start of a text as the kernel's `simple_strtol` reads it, which SystemTap takes: a
-/// minus, `0x` or `0` by the base, digits up to `f`; no blanks and no plus. The base is a C `unsigned int`.
-/// Modulo 2^64: addresses of the kernel are such numbers.
+/// The number at the start of a text, modulo 2^64 (addresses of the kernel are such numbers). The
+/// grammar is that of the kernel's `simple_strtol`, which SystemTap uses: a minus, `0x` or `0` by
+/// the base, digits up to `f`; no blanks and no plus. The base is a C `unsigned int`.
 pub fn strtol(text: &[u8], base: i64) -> i64 {
     let negative = text.first() == Some(&b'-');
     let mut text = &text[usize::from(negative)..];
@@ -94,16 +94,17 @@ pub fn strtol(text: &[u8], base: i64) -> i64 {
     if negative { n.wrapping_neg() } else { n }
 }
 
-/// The error of a text in units of so many bytes that is none, without the address at its end.
+/// The error message of a text that is not valid UTF-16 (`unit` 2) or UTF-32 (`unit` 4). The caller
+/// appends the address.
 pub fn invalid_unicode(unit: i32) -> String {
     format!("invalid UTF-{} at 0x", 8 * unit)
 }
 
-/// A text in units of `unit` bytes (2 or 4), which `read` gets by their offsets in bytes, up to
-/// a unit of 0, as UTF-8 of less than `room` bytes.
+/// Converts a text in units of `unit` bytes (2 or 4) to UTF-8 of less than `room` bytes. `read`
+/// gives the unit at an offset in bytes; a unit of 0 ends the text.
 ///
 /// # Errors
-/// What `read` fails with; `None` where the units are no text.
+/// The errors of `read`; `Ok(None)` where the units are not valid text.
 pub fn unicode<E>(
     unit: u64,
     room: usize,
@@ -134,13 +135,12 @@ pub fn unicode<E>(
         }
         out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
     }
-    // A first half alone at the end, which a full text hides.
+    // A high surrogate alone at the end, which is no error where the result is full.
     Ok((high == 0 || out.len() + 4 >= room).then_some(out))
 }
 
-/// The bits of the floating-point number (IEEE 754, 64 bits) that a text begins with, as C's
-/// `strtod` without its hexadecimal forms; 0 where there is none. What is no number is negative
-/// and quiet.
+/// The bits of the floating-point number (IEEE 754, 64 bits) at the start of a text, as C's
+/// `strtod` reads it without hexadecimal forms; 0 where there is none. A NaN is negative and quiet.
 pub fn string_to_fp(text: &[u8]) -> i64 {
     let count = |text: &[u8]| text.iter().take_while(|b| b.is_ascii_digit()).count();
     let spaces = text.iter().take_while(|b| matches!(b, b' ' | 9..=13));
@@ -180,7 +180,7 @@ pub fn string_to_fp(text: &[u8]) -> i64 {
     (magnitude.to_bits() | u64::from(negative) << 63) as i64
 }
 
-/// What `tokenize` keeps from call to call within one run of a handler.
+/// The state of `tokenize` between the calls of one run of a handler.
 #[derive(Debug, Clone, Default)]
 pub struct Tokens {
     text: Vec<u8>,
@@ -188,8 +188,8 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// The next token: of `text`, or of the text before when `text` is empty. Empty tokens
-    /// are passed over; "" means there are no more.
+    /// The next token of `text`, or of the text of the call before when `text` is empty. Empty
+    /// tokens are skipped; "" means that no token is left.
     pub fn next(&mut self, text: &[u8], delims: &[u8]) -> &[u8] {
         if !text.is_empty() {
             (self.text, self.pos) = (text.to_vec(), 0);

@@ -1,27 +1,28 @@
-//! A world for tests: globals in memory, output kept, numbers that depend only on the calls.
+//! An environment for tests: globals in memory, collected output, and numbers that depend only on
+//! the calls.
 
 use super::{Element, Env, Fault, MemGlobals, Value, Walk};
 use crate::intrinsics::{Intrinsic, Kind};
 use crate::stats::Stat;
 use crate::*;
 
-/// The world.
+/// The test environment.
 #[derive(Debug, Clone)]
 pub struct TestEnv {
     /// The globals.
     pub globals: MemGlobals,
-    /// All output; other streams than the script's own are marked `<warn>` and `<system>`.
+    /// All output. Output to streams other than the script's own is marked `<warn>` and `<system>`.
     pub out: Vec<u8>,
-    /// Strings cut.
+    /// Number of strings that were cut.
     pub cuts: u64,
-    /// `exit()` was called.
+    /// Whether `exit()` was called.
     pub exited: bool,
-    /// Answers of intrinsics, instead of the made-up ones.
+    /// Results of intrinsics that replace the made-up ones.
     pub answers: Vec<(Intrinsic, Value)>,
 }
 
 impl TestEnv {
-    /// A world with the program's globals.
+    /// An environment with the program's globals.
     pub fn new(program: &Program) -> TestEnv {
         TestEnv {
             globals: MemGlobals::new(&program.globals),

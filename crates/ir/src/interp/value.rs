@@ -14,7 +14,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What a register or a global of this type holds at first.
+    /// The initial value of a register or a global of this type.
     pub fn zero(ty: Ty) -> Value {
         match ty {
             Ty::Long => Value::Long(0),
@@ -38,9 +38,8 @@ impl Value {
         }
     }
 
-    /// The value as it is after storing it in a place of type `ty`: a string ends at its first
-    /// NUL and is cut to the place's width. The flag tells whether something was cut off for
-    /// want of width.
+    /// The value after a store to a place of type `ty`: a string ends at its first NUL and is cut
+    /// to the place's width. The flag tells whether the width cut bytes off.
     pub fn fit(self, ty: Ty) -> (Value, bool) {
         match (self, ty) {
             (Value::Str(s), Ty::Str(width)) => {
@@ -76,7 +75,7 @@ impl From<&[u8]> for Value {
     }
 }
 
-/// Why an operation failed: the message that `catch` gives to the script.
+/// The error of an operation: the message that `catch` gives to the script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault(Cow<'static, [u8]>);
 
@@ -116,11 +115,11 @@ impl std::error::Error for Fault {}
 /// An error that ended a handler. The caller writes it as `MESSAGE near SITE`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptError {
-    /// What went wrong.
+    /// The error.
     pub message: Fault,
-    /// The statement.
+    /// The statement that failed.
     pub site: SiteId,
-    /// The calls that led there, innermost first.
+    /// The calls in progress at that statement, innermost first.
     pub callers: Vec<SiteId>,
 }
 

@@ -1,8 +1,8 @@
-//! What a `foreach` goes through.
+//! The elements of a `foreach`.
 
 use super::{Element, Value};
 
-/// The elements of a `foreach`, and how far it is: keys and values one behind the other.
+/// The elements of a `foreach`, keys and values one after the other, and the position in them.
 #[derive(Debug, Clone, Default)]
 pub struct Walk {
     fields: usize,
@@ -12,7 +12,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// An empty walk with room for that number of elements, whose keys have that number of fields.
+    /// An empty walk with room for `elements` elements whose keys have `fields` fields.
     pub fn new(fields: usize, elements: usize) -> Walk {
         Walk {
             fields,

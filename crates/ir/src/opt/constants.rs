@@ -1,9 +1,9 @@
-//! Globals that nothing writes: what reads them gets their initial value, so that `-G` settings
-//! cost nothing when the script runs, and what they turn off is not there.
+//! Constant globals: reads of a global that nothing writes become its initial value. So `-G`
+//! settings cost nothing at run time, and code that they turn off disappears.
 
 use crate::*;
 
-/// Runs the pass; for each handler, whether it read such a global.
+/// Runs the pass; returns for each handler whether it read such a global.
 pub fn run(program: &mut Program) -> Vec<bool> {
     let values = values(program);
     let mut handlers = std::mem::take(&mut program.handlers);
@@ -16,8 +16,8 @@ pub fn run(program: &mut Program) -> Vec<bool> {
     read
 }
 
-/// Takes away kernel handlers that are left with nothing to do, of those that `read` says: the
-/// setting of a global turned them off, so their events need not be attached.
+/// Removes kernel handlers that have nothing left to do and that read a constant global (`read`):
+/// the setting turned them off, so their events need not be attached.
 pub fn drop_idle(program: &mut Program, read: &[bool]) {
     let idle = |h: &Handler| {
         let start = h.body.blocks.first();
@@ -32,7 +32,7 @@ pub fn drop_idle(program: &mut Program, read: &[bool]) {
         .retain(|h| !(read.next() == Some(&true) && idle(h)));
 }
 
-/// The value of each scalar that keeps its first one.
+/// The value of each scalar that is never written.
 fn values(program: &mut Program) -> Vec<Option<Val>> {
     let mut written = vec![false; program.globals.len()];
     for inst in program.bodies().flat_map(Body::insts) {

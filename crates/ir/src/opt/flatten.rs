@@ -14,7 +14,7 @@ use super::inline::{calls, clear_registers, shift_inst, shift_term};
 use crate::analysis::liveness::Liveness;
 use crate::*;
 
-/// Runs the pass on all kernel handlers; tells whether there was anything to do.
+/// Runs the pass on all kernel handlers; returns whether there was a call to flatten.
 pub fn run(program: &mut Program) -> bool {
     let todo: Vec<usize> = (0..program.handlers.len())
         .filter(|h| {
@@ -34,7 +34,7 @@ pub fn run(program: &mut Program) -> bool {
     true
 }
 
-/// Which functions each function can come to, through one or more calls.
+/// By function: the functions that it can reach through one or more calls.
 fn reach(program: &Program) -> Vec<Vec<bool>> {
     let direct: Vec<Vec<usize>> = program.funcs.iter().map(|f| calls(&f.body)).collect();
     let from = |start: &Vec<usize>| {
@@ -53,15 +53,15 @@ fn reach(program: &Program) -> Vec<Vec<bool>> {
 struct Region {
     func: usize,
     reg0: u32,
-    /// Its first block.
+    /// The region's first block.
     entry: BlockId,
-    /// Number of the call to return to.
+    /// The register with the number of the call to return to.
     number: Reg,
     result: Option<Reg>,
-    /// Where a `ret` goes, and an error.
+    /// The blocks that dispatch a `ret`, and an error.
     returns: BlockId,
     unwind: BlockId,
-    /// The ways back of each call, by number: after a result, after an error.
+    /// The return blocks of each call, by number: after a result, after an error.
     ways: Vec<(BlockId, BlockId)>,
 }
 
@@ -73,15 +73,15 @@ struct Flat<'a> {
     regions: Vec<Region>,
 }
 
-/// A call and what surrounds it.
+/// A call and its surroundings.
 struct Call {
     dst: Option<Reg>,
     args: Vec<Val>,
     site: SiteId,
     /// Index of the callee's region.
     callee: usize,
-    /// The caller's registers that are read after the call, where the callee can come back to
-    /// the caller.
+    /// The caller's registers that are live after the call; empty where the callee cannot reach the
+    /// caller again.
     saved: Vec<Reg>,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Flat<'a> {
                 todo.extend(calls(&program.funcs[f].body));
             }
         }
-        // Liveness is that of the bodies before any call is replaced.
+        // The liveness is that of the bodies before any call is replaced.
         let live = Liveness::of(&flat.body);
         flat.replace_calls(0..own, None, &live);
         for r in 0..flat.regions.len() {
@@ -125,7 +125,7 @@ impl<'a> Flat<'a> {
         BlockId(self.body.blocks.len() as u32 - 1)
     }
 
-    /// Copies a function's blocks.
+    /// Copies a function's blocks into the handler.
     fn add_region(&mut self, f: usize) {
         let func = &self.program.funcs[f];
         let (reg0, iter0) = (self.body.regs.len() as u32, self.body.iters);
@@ -164,8 +164,8 @@ impl<'a> Flat<'a> {
         });
     }
 
-    /// Replaces the calls in these blocks of a region, or of the handler itself. `live` is of
-    /// the function's (the handler's) body.
+    /// Replaces the calls in these blocks of a region, or of the handler itself. `live` is the
+    /// liveness of the function's (or the handler's) original body.
     fn replace_calls(
         &mut self,
         blocks: std::ops::Range<usize>,
@@ -202,8 +202,8 @@ impl<'a> Flat<'a> {
         }
     }
 
-    /// For each call in a block of a region: the registers, of the handler's body, that are
-    /// read after it. Empty where the callee does not come back here.
+    /// For each call in a block of a region: the registers of the handler's body that are live
+    /// after it. Empty where the callee cannot reach this region again.
     fn live_at_calls(&self, region: usize, block: usize, live: &Liveness) -> Vec<Vec<Reg>> {
         let region = &self.regions[region];
         let block = &self.program.funcs[region.func].body.blocks[block];
@@ -227,7 +227,7 @@ impl<'a> Flat<'a> {
         found
     }
 
-    /// Ends the block `at` with a jump to the callee; gives the block where the caller goes on.
+    /// Ends the block `at` with a jump to the callee; returns the block where the caller goes on.
     fn replace_call(
         &mut self,
         at: usize,
@@ -243,7 +243,7 @@ impl<'a> Flat<'a> {
         let mut args = call.args;
         let mut insts = Vec::new();
         if owner == Some(call.callee) {
-            // The parameters are the caller's own registers: all are read before one is written.
+            // The parameters are the caller's own registers, so all are read before one is written.
             for arg in &mut args {
                 if let Val::Reg(r) = *arg {
                     let dst = self.reg(self.body.regs[r.index()]);
@@ -291,7 +291,7 @@ impl<'a> Flat<'a> {
         after
     }
 
-    /// Makes the ways back.
+    /// Makes the blocks that dispatch returns.
     fn finish(mut self) -> Body {
         for region in std::mem::take(&mut self.regions) {
             let (after, failed): (Vec<_>, Vec<_>) = region.ways.iter().copied().unzip();
@@ -302,7 +302,7 @@ impl<'a> Flat<'a> {
         self.body
     }
 
-    /// From the block `start` to the way of the number in a register.
+    /// Jumps from the block `start` to the return block whose number is in a register.
     fn dispatch(&mut self, start: BlockId, number: Reg, ways: &[BlockId]) {
         let mut at = start;
         for (i, way) in ways.iter().enumerate() {

@@ -17,7 +17,7 @@ use crate::*;
 
 /// Functions with at most this many instructions are inlined into controller handlers.
 const SMALL: usize = 12;
-/// A body does not grow beyond this many instructions by inlining.
+/// Maximum number of instructions that a body can grow to by inlining.
 const MAX_INSTS: usize = 200_000;
 
 /// The functions that can call themselves, directly or through others.
@@ -26,7 +26,7 @@ pub fn recursive(program: &Program) -> Vec<FuncId> {
     let callees: Vec<Vec<usize>> = program.funcs.iter().map(|f| calls(&f.body)).collect();
     let mut found = Vec::new();
     for start in 0..n {
-        // Depth-first search for a way back.
+        // Depth-first search for a path back to the function.
         let (mut seen, mut stack) = (vec![false; n], callees[start].clone());
         while let Some(f) = stack.pop() {
             if f == start {
@@ -41,14 +41,14 @@ pub fn recursive(program: &Program) -> Vec<FuncId> {
     found
 }
 
-/// Notes which functions can call themselves.
+/// Sets [`Func::recursive`].
 pub fn mark_recursive(program: &mut Program) {
     for f in recursive(program) {
         program.funcs[f.index()].recursive = true;
     }
 }
 
-/// The functions that a body calls, by index.
+/// Indexes of the functions that a body calls.
 pub(super) fn calls(body: &Body) -> Vec<usize> {
     let insts = body.insts();
     insts
@@ -59,9 +59,9 @@ pub(super) fn calls(body: &Body) -> Vec<usize> {
         .collect()
 }
 
-/// Inlines calls: into functions and kernel handlers all that are not recursive, into
-/// controller handlers the small ones. Functions that nobody calls any more stay in the table
-/// (ids do not change) with an empty body.
+/// Inlines calls: into functions and kernel handlers all that are not recursive, into controller
+/// handlers the small ones. Functions without callers stay in the table, so that ids do not change,
+/// with an empty body.
 pub fn inline(program: &mut Program) {
     if program.funcs.is_empty() {
         return;
@@ -116,7 +116,7 @@ fn size(body: &Body) -> usize {
     body.blocks.iter().map(|b| b.insts.len() + 1).sum()
 }
 
-/// Empties the functions that no handler reaches.
+/// Empties the bodies of functions that no handler reaches.
 fn drop_uncalled(program: &mut Program, empty: StrId) {
     let mut called = vec![false; program.funcs.len()];
     let mut stack: Vec<usize> = program
@@ -155,14 +155,14 @@ fn drop_uncalled(program: &mut Program, empty: StrId) {
     }
 }
 
-/// The program's places, and those made for inlined code.
+/// The program's sites, and those made for inlined code.
 struct Sites {
     list: Vec<Site>,
     made: HashMap<(SiteId, SiteId), SiteId>,
 }
 
 impl Sites {
-    /// A place of a function's code where that is called from another place.
+    /// The site of a function's code inlined at `call`.
     fn called(&mut self, site: SiteId, call: SiteId) -> SiteId {
         if let Some(id) = self.made.get(&(site, call)) {
             return *id;
@@ -181,7 +181,7 @@ impl Sites {
     }
 }
 
-/// Replaces the calls in a body. `skip` names the functions that stay calls.
+/// Replaces the calls in a body, except those of the functions in `skip`.
 fn inline_body(
     mut body: Body,
     program: &Program,
@@ -199,8 +199,8 @@ fn inline_body(
             _ => false,
         });
         match call {
-            // The second half and the callee's copy are later blocks; callees are complete
-            // (or too large to copy), so only the second half has calls to look at.
+            // The second half and the callee's copy are later blocks. Callees are complete (or too
+            // large to copy), so only the second half has calls left.
             Some(at) => splice(&mut body, (b, at), program, empty, sites),
             None => b += 1,
         }
@@ -265,8 +265,8 @@ fn splice(
     }
 }
 
-/// Copies that set those registers of a function, shifted by `reg0`, that it reads before it
-/// writes them, as a fresh activation finds them.
+/// Copies that clear the registers that a function reads before it writes them, as a fresh
+/// activation finds them. Register numbers are shifted by `reg0`.
 pub(super) fn clear_registers(func: &Func, reg0: u32, empty: StrId, mut push: impl FnMut(Inst)) {
     for r in Liveness::of(&func.body).live_in(BlockId(0)) {
         let src = match func.body.regs.get(r.index()) {

@@ -6,31 +6,31 @@
 //! | [`constants`] | globals that nothing writes; handlers that they turn off |
 //! | [`operands`] | operands that have to be constants become them |
 //! | [`flatten`] | what is left of a kernel handler's calls becomes jumps |
-//! | [`keep`] | matches that nobody asks about need not be kept |
+//! | [`drop_captures`] | matches that nobody asks about need not be kept |
 //! | [`local`] | constants, copies and common subexpressions |
-//! | [`cfg`](mod@cfg) | decided branches, unreachable blocks, chains of blocks, idle `catch`es |
-//! | [`fuse`] | load, add, store of one global becomes one addition |
-//! | [`dead`] | instructions whose result nobody reads |
+//! | [`simplify_cfg`] | decided branches, unreachable blocks, chains of blocks, idle `catch`es |
+//! | [`fuse_rmw`] | load, add, store of one global becomes one addition |
+//! | [`dce`] | instructions whose result nobody reads |
 //! | [`narrow`] | strings get the width of what is written to them |
 //!
-//! [`statistics`] stands by itself: what it takes out a program cannot see, but who looks at its globals
+//! [`trim_stats`] stands by itself: what it takes out a program cannot see, but who looks at its globals
 //! from outside can.
 //!
 //! An instruction that can fail or has an effect is never removed, moved over another such
 //! instruction, or run twice. What may differ afterwards is only the number of strings counted
 //! as cut, where the cut string was never used.
 
-pub mod cfg;
 pub mod constants;
-pub mod dead;
+pub mod dce;
+pub mod drop_captures;
 pub mod flatten;
-pub mod fuse;
+pub mod fuse_rmw;
 pub mod inline;
-pub mod keep;
 pub mod local;
 pub mod narrow;
 pub mod operands;
-pub mod statistics;
+pub mod simplify_cfg;
+pub mod trim_stats;
 
 pub use inline::{inline, recursive};
 
@@ -52,7 +52,7 @@ pub fn optimise(program: &mut Program, on: bool) {
     if on {
         read = constants::run(program);
         check(program, valid, "constants");
-        keep::run(program);
+        drop_captures::run(program);
         check(program, valid, "keep");
         rounds(program, valid);
     }
@@ -81,11 +81,11 @@ fn rounds(program: &mut Program, valid: bool) {
         let before: Vec<Body> = open.iter().map(|i| body(program, *i).clone()).collect();
         each_body(program, &open, local::run);
         check(program, valid, "local");
-        each_body(program, &open, |p, b, _| cfg::run(p, b));
+        each_body(program, &open, |p, b, _| simplify_cfg::run(p, b));
         check(program, valid, "cfg");
-        each_body(program, &open, |p, b, _| fuse::run(p, b));
+        each_body(program, &open, |p, b, _| fuse_rmw::run(p, b));
         check(program, valid, "fuse");
-        each_body(program, &open, |p, b, _| dead::run(p, b));
+        each_body(program, &open, |p, b, _| dce::run(p, b));
         check(program, valid, "dead");
         let mut before = before.into_iter();
         open.retain(|i| before.next().as_ref() != Some(body(program, *i)));

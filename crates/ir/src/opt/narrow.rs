@@ -1,5 +1,5 @@
-//! Widths of string registers: no wider than the widest value ever written to them, so that
-//! frames and keys are small. Values do not change.
+//! Narrows string registers to the widest value ever written to them, so that frames and keys are
+//! small. Values do not change.
 
 use crate::analysis::dataflow::{self, Direction, Lattice, RegisterFacts, Step};
 use crate::fmt::{Conv, ConvKind, Count, Piece};
@@ -106,7 +106,7 @@ fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<Longest>) -> O
     }
 }
 
-/// The longest text of a conversion; takes its argument.
+/// The maximum length of a conversion; takes its argument.
 fn conversion<'v>(
     c: &Conv,
     args: &mut impl Iterator<Item = &'v Val>,
@@ -132,7 +132,7 @@ fn conversion<'v>(
             }
         }
         ConvKind::Binary | ConvKind::Mem | ConvKind::MemHex => return None,
-        // 22 octal digits, a sign or a mark.
+        // 22 octal digits, and a sign or a prefix.
         _ => precision.unwrap_or(0).max(22) + 2,
     };
     Some(len.max(width))

@@ -1,6 +1,6 @@
-//! Operands that are part of the generated code have to be constants. In the program they can be
-//! parameters of functions, which inlining makes copies: these are followed, also where nothing
-//! is optimised.
+//! Replaces operands that are part of the generated code by constants. In the script they can be
+//! parameters of functions. Inlining turns these into copies, which this pass follows; it runs even
+//! without optimisation.
 
 use crate::*;
 
@@ -9,12 +9,12 @@ pub fn run(program: &mut Program) {
     program.bodies_mut().for_each(constant);
 }
 
-/// What a register is known to be copied from.
+/// The single source that a register is copied from.
 #[derive(Clone, Copy)]
 enum Source {
     Nothing,
     One(Val),
-    /// Several, or no copy.
+    /// Several sources, or not a copy.
     Other,
 }
 
@@ -42,7 +42,7 @@ fn constant(body: &mut Body) {
         block.term.for_each_dst(|d| set(d, Source::Other));
     }
     let resolve = |mut v: Val| {
-        // A chain is no longer than there are registers.
+        // A chain is no longer than the number of registers.
         for _ in 0..from.len() {
             v = match v {
                 Val::Reg(r) => match from.get(r.index()) {

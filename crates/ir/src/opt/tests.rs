@@ -1,4 +1,4 @@
-//! Optimised programs do what they did before.
+//! Optimised programs behave as they did before.
 
 use proptest::prelude::*;
 
@@ -8,12 +8,12 @@ use crate::interp::{Env, run};
 use crate::testgen::{self, Config};
 use crate::*;
 
-/// All that a run shows: output, the error, and the globals at the end.
+/// The outcome of a run: output, the error, and the globals at the end.
 fn outcome(p: &Program) -> String {
     let mut env = TestEnv::new(p);
     let mut end = String::new();
     for h in 0..p.handlers.len() {
-        // The second run meets the globals of the first.
+        // The second run starts with the globals that the first one left.
         for _ in 0..2 {
             let result = run(p, HandlerId(h as u32), &mut env);
             let place = |e: &crate::interp::ScriptError| -> Vec<String> {
@@ -83,7 +83,7 @@ fn recursion_is_found_and_flattened() {
     optimise(&mut q, true);
     let text = q.handlers[0].body.to_string();
     assert!(!text.contains("call"), "{text}");
-    // Into a, from a to b, from there back; it never comes to d.
+    // The handler calls a, a calls b, b calls a; nothing calls d.
     assert_eq!(text.matches("    enter").count(), 3, "{text}");
 }
 
@@ -115,7 +115,7 @@ fn what_nobody_asks_of_statistics_is_not_kept() {
            b2: r0 = stat_get max g1[1] r0 = stat_get avg g2[] ret }",
     );
     optimise(&mut p, true);
-    statistics::run(&mut p);
+    trim_stats::run(&mut p);
     verify::verify(&p).unwrap();
     let text = p.to_string();
     assert!(text.contains("\"a\" [long] stats(max)"), "{text}");
@@ -152,6 +152,6 @@ fn strings_are_narrowed() {
     );
     optimise(&mut p, true);
     let regs = &p.handlers[0].body.regs;
-    // 15, 15 + 3, 18 + 1 + 24 bytes.
+    // Lengths 15, 15 + 3 and 18 + 1 + 24 bytes.
     assert_eq!(regs[..], [Ty::Str(16), Ty::Str(24), Ty::Str(48)]);
 }

@@ -5,7 +5,7 @@ use super::{Reader, Res};
 use crate::text::{BIN_OPS, CMP_OPS, EXTRACTS, SPACES, STREAMS, UN_OPS};
 use crate::*;
 
-/// What a word stands for in a table of words.
+/// The value of a word in a table of words.
 fn find<T: Copy>(table: &[(T, &str)], word: &str) -> Option<T> {
     table.iter().find(|(_, w)| *w == word).map(|(t, _)| *t)
 }
@@ -122,7 +122,7 @@ impl Reader {
         }
     }
 
-    /// Lines without a result.
+    /// Parses a line without a result.
     fn plain(&mut self, word: &str) -> Res<Option<Line>> {
         let inst = match word {
             "jump" => return Ok(Some(Line::Term(Term::Jump(self.block()?)))),
@@ -235,7 +235,7 @@ impl Reader {
         })
     }
 
-    /// Lines with a result.
+    /// Parses a line with a result.
     fn assign(&mut self, word: &str, dst: Reg) -> Res<Option<Inst>> {
         if let Some(op) = find(BIN_OPS, word) {
             return Ok(Some(Inst::Bin {
@@ -356,7 +356,7 @@ impl Reader {
         }))
     }
 
-    /// Lines with or without a result.
+    /// Parses a line that can have a result.
     fn either(&mut self, word: &str, dst: Option<Reg>) -> Res<Line> {
         Ok(Line::Inst(match word {
             "intr" => {

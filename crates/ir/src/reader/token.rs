@@ -6,13 +6,13 @@ use super::{ReadError, Res};
 pub(super) enum Token {
     /// Letters, digits, `_` and `@`, not starting with a digit.
     Word(String),
-    /// With its sign.
+    /// A number with its sign.
     Num(i128),
     Str(Vec<u8>),
     Punct(char),
 }
 
-/// Splits a text; each token comes with its line.
+/// Splits a text into tokens, each with its line number.
 pub(super) fn tokens(text: &str) -> Res<Vec<(Token, usize)>> {
     let mut out = Vec::new();
     for (i, line) in text.lines().enumerate() {
@@ -64,7 +64,7 @@ pub(super) fn tokens(text: &str) -> Res<Vec<(Token, usize)>> {
     Ok(out)
 }
 
-/// The string after its opening quote, and what follows it.
+/// The string after its opening quote, and the rest of the text after it.
 fn string(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut out = Vec::new();
     loop {

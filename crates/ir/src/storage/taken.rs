@@ -1,6 +1,7 @@
-//! Globals that a handler takes: all that it does to one, whichever way it goes, is to empty it. What
-//! it reads of it before is then what was there when it began, and what comes meanwhile stays for its
-//! next run: it needs the lock while it takes, and not while it runs.
+//! Globals that a handler takes: its only change to the global, on every path, is to empty it. What
+//! the handler read before was the content when it began. Additions that come in the meantime stay
+//! for its next run. So the handler needs the lock only while it takes the content, and not while
+//! it runs.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +22,8 @@ fn empties(program: &Program, inst: &Inst, of: GlobalId) -> bool {
     }
 }
 
-/// Whether a handler empties a global on each way to its end, and changes it in no other way. What
-/// ends by an error does not count: the controller puts back what was taken.
+/// Whether a handler empties a global on each path to its end, and changes it in no other way.
+/// Paths that end by an error do not count: the controller puts back what was taken.
 pub fn takes(program: &Program, body: &Body, of: GlobalId) -> bool {
     let all = || body.insts();
     let own = |i: &Inst| i.writes_global() && i.global() == Some(of);
@@ -35,7 +36,8 @@ pub fn takes(program: &Program, body: &Body, of: GlobalId) -> bool {
         && always(program, body, of)
 }
 
-/// The globals that code touches and those that it changes, functions included.
+/// The globals that code touches and the globals that it changes, including those of functions that
+/// it calls.
 pub fn touched(program: &Program, body: &Body) -> (BTreeSet<GlobalId>, BTreeSet<GlobalId>) {
     let (mut globals, mut changed) = (BTreeSet::new(), BTreeSet::new());
     let own = body.insts();
@@ -47,7 +49,7 @@ pub fn touched(program: &Program, body: &Body) -> (BTreeSet<GlobalId>, BTreeSet<
     (globals, changed)
 }
 
-/// The functions that instructions call, and those that these call.
+/// The functions that instructions call, directly or through others.
 fn called<'a>(program: &'a Program, insts: impl Iterator<Item = &'a Inst>) -> Vec<&'a Body> {
     let of = |i: &Inst| match i {
         Inst::Call { func, .. } => Some(*func),
@@ -68,9 +70,9 @@ fn called<'a>(program: &'a Program, insts: impl Iterator<Item = &'a Inst>) -> Ve
     found
 }
 
-/// Whether each way from the first block to an end empties the global.
+/// Whether each path from the first block to an end empties the global.
 fn always(program: &Program, body: &Body, of: GlobalId) -> bool {
-    // Where a block can begin with the global as it was.
+    // By block: whether it can begin before the global was emptied.
     let mut full = vec![false; body.blocks.len()];
     let mut todo = vec![0];
     while let Some(n) = todo.pop() {
@@ -84,7 +86,7 @@ fn always(program: &Program, body: &Body, of: GlobalId) -> bool {
         if !emptied && matches!(block.term, Term::Ret(_) | Term::EndHandler) {
             return false;
         }
-        // What fails may fail before.
+        // An instruction can fail before the global is emptied.
         let next = block.successors();
         let next = next.filter(|b| !emptied || Some(*b) == block.catch);
         todo.extend(next.map(|b| b.index()));

@@ -1,7 +1,7 @@
-//! Random programs: every storage class, statistics with every part, histograms, wrapping
-//! arrays, slices, text with all conversions, errors and catch blocks, several handlers on one
-//! event, iterators; for the controller also functions and jumps back. The same seed gives the
-//! same program, and all programs end.
+//! Random programs: every storage class, statistics with every part, histograms, wrapping arrays,
+//! slices, text with all conversions, errors and catch blocks, several handlers of one event, and
+//! iterators; for the controller also functions and jumps back. A seed always gives the same
+//! program, and all programs end.
 
 mod walks;
 
@@ -12,32 +12,32 @@ use crate::fmt::Format;
 use crate::storage::{self, Storage};
 use crate::*;
 
-/// What kind of program.
+/// The kind of program to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// Handlers of a raw tracepoint; otherwise of `begin`, with functions, loops and iterators.
     pub kernel: bool,
-    /// Instructions of a handler, about.
+    /// Approximate number of instructions of a handler.
     pub size: u32,
 }
 
-/// Number registers of a body, then string registers of these widths.
+/// Number of integer registers of a body; string registers of these widths follow.
 const LONGS: u32 = 7;
 const WIDTHS: [u16; 5] = [8, 16, 24, 64, 136];
 
-/// How a global is used in a program.
+/// How a program uses a global.
 #[derive(Clone, Copy, PartialEq)]
 enum Use {
-    /// Everything.
+    /// All operations.
     All,
-    /// Only what keeps it per CPU.
+    /// Only additions, which leave it per CPU.
     Adds,
-    /// Not at all.
+    /// No operation.
     No,
 }
 
-/// Formats with the kinds of their arguments (`d` number, `s` string, `w` width, `c` byte, `m`
-/// address that nothing is at: the interpreter has other memory).
+/// Formats with the kinds of their arguments: `d` number, `s` string, `w` width, `c` byte, `m` an
+/// address that no memory is at, because the interpreter's memory differs.
 const FORMATS: &[(&str, &str)] = &[
     ("%d %5d %-5d|\n", "ddd"),
     ("%05d,%+d,% d", "ddd"),
@@ -107,13 +107,13 @@ struct Generator {
     globals: u32,
     /// Catch blocks of the body.
     catches: Vec<u32>,
-    /// Whether the block at hand is one.
+    /// Whether the current block is a catch block.
     caught: bool,
-    /// What each iterator of the body walks through.
+    /// The global and order of each iterator of the body.
     walks: Vec<Walk>,
 }
 
-/// Makes the program of a seed. Its last format prints all registers.
+/// Makes the program of a seed. Its last `print` shows all registers.
 pub fn program(seed: u64, config: Config) -> Program {
     let Config { kernel, size } = config;
     let mut g = Generator {
@@ -172,7 +172,7 @@ pub fn program(seed: u64, config: Config) -> Program {
 }
 
 impl Generator {
-    /// Makes a function's body begin with a call of itself, a few times.
+    /// Makes a function's body begin with a bounded recursive call.
     fn recursion(&mut self, body: &mut Body, itself: FuncId) {
         let entry = BlockId(body.blocks.len() as u32);
         for block in &mut body.blocks {
@@ -359,7 +359,7 @@ impl Generator {
         };
         self.walks = (0..3).filter_map(|_| self.walk()).collect();
         body.iters = self.walks.len() as u32;
-        // Only errors lead to catch blocks: there alone is a message.
+        // Only errors lead to catch blocks: only these have a message.
         self.catches = (1..blocks - 1).filter(|_| self.rng.chance(25)).collect();
         for b in 0..blocks {
             let mut insts = Vec::new();
@@ -436,7 +436,7 @@ impl Generator {
         }
     }
 
-    /// A jump back, which costs so much that it does not happen often.
+    /// A jump back. It costs much of MAXACTION, so it is not taken often.
     fn back(&mut self, b: u32, els: BlockId, insts: &mut Vec<(Inst, SiteId)>) -> Term {
         insts.push((Inst::Tick { n: 50 }, SiteId(1)));
         let before: Vec<u32> = (0..=b).filter(|b| !self.catches.contains(b)).collect();

@@ -115,7 +115,7 @@ impl Btf {
     pub fn vmlinux() -> Result<&'static Btf, &'static BtfError> {
         static KERNEL: OnceLock<Result<Btf, BtfError>> = OnceLock::new();
         KERNEL
-            .get_or_init(|| crate::other::btf().unwrap_or_else(|| Btf::open(VMLINUX)))
+            .get_or_init(|| crate::foreign_kernel::btf().unwrap_or_else(|| Btf::open(VMLINUX)))
             .as_ref()
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::thread::sched_getaffinity;
-use spile_kernel::process::aside;
+use spile_kernel::process::spawn_masked;
 
 /// Enough for a system call.
 const STACK: usize = 256 << 10;
@@ -84,7 +84,7 @@ pub(crate) fn begin<T: Send + 'static, R: Send + 'static>(
     let queue = Arc::new(Queue::new(items));
     let thread = |_| {
         let queue = Arc::clone(&queue);
-        aside(move || queue.work(each))
+        spawn_masked(move || queue.work(each))
     };
     Begun {
         threads: (0..threads).map_while(thread).collect(),

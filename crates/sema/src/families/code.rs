@@ -6,14 +6,14 @@ use spile_ir::Space;
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Hit, bad, point_text};
+use super::{PointMatch, bad, point_text};
 use crate::codes;
 use crate::facts::*;
 use spile_glob::is_pattern;
 
 /// Places that a point means.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct CodeHit {
+pub(crate) struct CodeMatch {
     /// Whose code it is.
     pub space: Space,
     /// At the return of functions.
@@ -39,7 +39,7 @@ pub(crate) struct CodeFound {
     pub place: FoundPlace,
 }
 
-impl CodeHit {
+impl CodeMatch {
     /// The point of one place, as a script would write it.
     pub(crate) fn point(&self, found: &CodeFound) -> String {
         let place = &found.place;
@@ -77,7 +77,7 @@ impl CodeHit {
 type Fails<T> = Result<T, Box<Diagnostic>>;
 
 /// What a point of such a family stands for.
-pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
+pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().position(|c| &*c.name == name);
     let has = |name: &str| named(name).is_some();
     let mut modules = modules(facts, comps)?;
@@ -115,7 +115,7 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
         tail if tail.is_empty() => tail,
         tail => format!(".{tail}"),
     };
-    Ok(vec![Hit::Code(CodeHit {
+    Ok(vec![PointMatch::Code(CodeMatch {
         space: if user { Space::User } else { Space::Kernel },
         ret,
         tree: user && !one && facts.has_target(),

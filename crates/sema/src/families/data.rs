@@ -4,7 +4,7 @@ use spile_ir::{Event, Watch, WatchOf};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Hit, bad, point_text};
+use super::{PointMatch, bad, point_text};
 use crate::codes;
 use crate::facts::{DataPlace, Facts, Module, ModuleQuery};
 use crate::probe::ContextKind;
@@ -38,7 +38,7 @@ fn owners(facts: &dyn Facts, first: &Component) -> Fails<Vec<WatchOf>> {
 }
 
 /// The watches that a point means.
-pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
+pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let (Some(data), Some(first)) = (named("data"), comps.first()) else {
         return Ok(Vec::new());
@@ -49,7 +49,7 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
 }
 
 /// The watch of the memory of one.
-fn hit(facts: &dyn Facts, comps: &[Component], data: &Component, of: WatchOf) -> Fails<Hit> {
+fn hit(facts: &dyn Facts, comps: &[Component], data: &Component, of: WatchOf) -> Fails<PointMatch> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let place = match &data.arg {
         Some(Literal::Num(n)) => DataPlace {
@@ -82,7 +82,7 @@ fn hit(facts: &dyn Facts, comps: &[Component], data: &Component, of: WatchOf) ->
         reads: named("rw").is_some(),
         of,
     };
-    Ok(Hit::Event {
+    Ok(PointMatch::Event {
         event: Event::Watch(watch),
         point: point_text(comps),
         kind: ContextKind::Perf,

@@ -7,11 +7,11 @@ use spile_ir::{BinOp, Event, Netfilter};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Hit, bad, num, point_text};
+use super::{PointMatch, bad, num, point_text};
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{Facts, Loc, LocOp, VarKind};
-use crate::probe::{Target, TargetSource};
+use crate::probe::{TargetSource, TargetVar};
 use spile_glob::is_pattern;
 
 type Fails<T> = Result<T, Box<Diagnostic>>;
@@ -64,7 +64,7 @@ fn literal(c: &Component) -> String {
 }
 
 /// A place of `netfilter`.
-pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
+pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let (Some(hook), Some(pf)) = (named("hook"), named("pf")) else {
         return Ok(Vec::new());
@@ -74,7 +74,7 @@ pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit
         hook: hook_number(hook)?,
         priority: named("priority").map_or(Ok(0), priority)?,
     };
-    Ok(vec![Hit::Hook {
+    Ok(vec![PointMatch::Hook {
         event: Event::Netfilter(place),
         point: point_text(comps),
         name: literal(hook).into(),
@@ -128,12 +128,12 @@ fn priority(c: &Component) -> Fails<i32> {
     number.ok_or_else(|| bad(c, "a number of 32 bits, or a name such as NF_IP_PRI_FILTER"))
 }
 
-fn target(name: &str, ops: Vec<LocOp>, ty: CTy) -> Target {
+fn target(name: &str, ops: Vec<LocOp>, ty: CTy) -> TargetVar {
     let source = match ops[..] {
         [LocOp::Arg(n)] => TargetSource::CtxArg(n),
         _ => TargetSource::Loc(Arc::new(Loc::Value(ops))),
     };
-    Target {
+    TargetVar {
         name: name.into(),
         source,
         ty,
@@ -143,7 +143,7 @@ fn target(name: &str, ops: Vec<LocOp>, ty: CTy) -> Target {
 
 /// The variables of a packet at a hook: the context is a `struct bpf_nf_ctx`, the hook's state
 /// and the packet.
-fn packet(facts: &dyn Facts) -> Vec<Target> {
+fn packet(facts: &dyn Facts) -> Vec<TargetVar> {
     const STATE: u8 = 0;
     const SKB: u8 = 1;
     let pointer = |name: &str| {
@@ -157,7 +157,7 @@ fn packet(facts: &dyn Facts) -> Vec<Target> {
         target("skb", vec![LocOp::Arg(SKB)], pointer("sk_buff")),
         target("state", vec![LocOp::Arg(STATE)], pointer("nf_hook_state")),
     ];
-    all.push(Target {
+    all.push(TargetVar {
         name: "verdict".into(),
         source: TargetSource::Verdict,
         ty: CTy::int(4, true),
@@ -190,7 +190,7 @@ fn packet(facts: &dyn Facts) -> Vec<Target> {
 }
 
 /// Hooks of security modules.
-pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> Fails<Vec<Hit>> {
+pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> Fails<Vec<PointMatch>> {
     let pattern = literal(c);
     let known = facts.lsm_hooks(&pattern);
     if known.is_empty() {
@@ -207,13 +207,13 @@ pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> Fails<Vec<Hit>> {
     }
     let hit = |name: Arc<str>| {
         let args = facts.lsm_args(&name).into_iter().zip(0u8..);
-        let targets = args.map(|(a, n)| Target {
+        let targets = args.map(|(a, n)| TargetVar {
             name: a.name,
             source: TargetSource::CtxArg(n),
             ty: CTy::id(a.ty),
             kind: VarKind::Parameter,
         });
-        Hit::Hook {
+        PointMatch::Hook {
             event: Event::Lsm(name.clone()),
             point: format!("lsm(\"{name}\")"),
             targets: targets.collect(),

@@ -7,7 +7,7 @@ use spile_ir::{Event, PerfOf, Sample};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Hit, bad, in_u32, num, point_text, positive};
+use super::{PointMatch, bad, in_u32, num, point_text, positive};
 use crate::codes;
 use crate::facts::{Facts, ModuleQuery};
 use crate::probe::ContextKind;
@@ -81,7 +81,7 @@ pub(crate) fn program(comps: &[Component]) -> Option<&Component> {
 }
 
 /// An event by its numbers.
-pub(super) fn raw(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
+pub(super) fn raw(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
     let (ty, config) = (comps.get(1), comps.get(2));
     let ty = ty.map_or(Ok(0), in_u32)?;
     let config = config.and_then(num).unwrap_or(0) as u64;
@@ -93,7 +93,7 @@ pub(super) fn raw(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
 }
 
 /// Events by name.
-pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
+pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
     let (Some(group), Some(name)) = (comps.get(1), comps.get(2)) else {
         return Ok(Vec::new());
     };
@@ -122,7 +122,7 @@ pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Hit>> {
     Ok(hits)
 }
 
-fn hit((ty, config): (u32, u64), rest: &Rest, point: String) -> Hit {
+fn hit((ty, config): (u32, u64), rest: &Rest, point: String) -> PointMatch {
     let (event, kind) = match &rest.counter {
         Some(name) => (
             Event::Counter {
@@ -142,5 +142,5 @@ fn hit((ty, config): (u32, u64), rest: &Rest, point: String) -> Hit {
             ContextKind::Perf,
         ),
     };
-    Hit::Event { event, point, kind }
+    PointMatch::Event { event, point, kind }
 }

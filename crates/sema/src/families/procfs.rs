@@ -4,7 +4,7 @@ use spile_ir::{Event, Procfs};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Hit, bad, num, point_text};
+use super::{PointMatch, bad, num, point_text};
 use crate::probe::ContextKind;
 
 /// The file where none is named.
@@ -15,7 +15,7 @@ const RESERVED: &str = "__stdin";
 const MOST: i64 = 1 << 20;
 
 /// The file that a point means.
-pub(super) fn hits(comps: &[Component]) -> Result<Vec<Hit>, Box<Diagnostic>> {
+pub(super) fn hits(comps: &[Component]) -> Result<Vec<PointMatch>, Box<Diagnostic>> {
     let mut file = Procfs {
         path: DEFAULT.into(),
         write: false,
@@ -46,7 +46,7 @@ pub(super) fn hits(comps: &[Component]) -> Result<Vec<Hit>, Box<Diagnostic>> {
         true => ContextKind::ProcfsWrite,
         false => ContextKind::ProcfsRead,
     };
-    Ok(vec![Hit::Event {
+    Ok(vec![PointMatch::Event {
         event: Event::Procfs(file),
         point: point_text(comps),
         kind,

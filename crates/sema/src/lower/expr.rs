@@ -8,7 +8,7 @@ use crate::types::hir::*;
 use crate::types::unify::Base;
 
 /// A place after its keys are evaluated.
-enum Target {
+enum AssignTarget {
     Local(Reg),
     Scalar(GlobalId, Ty),
     Elem(GlobalId, Vec<Val>, Ty),
@@ -461,26 +461,26 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn target(&mut self, p: &Place) -> Option<Target> {
+    fn target(&mut self, p: &Place) -> Option<AssignTarget> {
         let ty = |g: GlobalIx| self.l.widths.value(self.l.types, self.l.tree, g);
         Some(match p {
-            Place::Local(l) => Target::Local(self.local(*l)),
-            Place::Scalar(g) => Target::Scalar(self.global(*g)?, ty(*g)),
+            Place::Local(l) => AssignTarget::Local(self.local(*l)),
+            Place::Scalar(g) => AssignTarget::Scalar(self.global(*g)?, ty(*g)),
             Place::Elem(g, keys) => {
                 let (id, ty) = (self.global(*g)?, ty(*g));
-                Target::Elem(id, self.operands(keys), ty)
+                AssignTarget::Elem(id, self.operands(keys), ty)
             }
         })
     }
 
-    fn read(&mut self, dst: Reg, t: &Target, span: Span) {
+    fn read(&mut self, dst: Reg, t: &AssignTarget, span: Span) {
         let inst = match t {
-            Target::Local(r) => Inst::Copy {
+            AssignTarget::Local(r) => Inst::Copy {
                 dst,
                 src: Val::Reg(*r),
             },
-            Target::Scalar(g, _) => Inst::GLoad { dst, g: *g },
-            Target::Elem(g, keys, _) => Inst::AGet {
+            AssignTarget::Scalar(g, _) => Inst::GLoad { dst, g: *g },
+            AssignTarget::Elem(g, keys, _) => Inst::AGet {
                 dst,
                 g: *g,
                 keys: keys.clone(),
@@ -489,11 +489,11 @@ impl Builder<'_, '_> {
         self.emit(inst, span);
     }
 
-    fn write(&mut self, t: &Target, val: Val, span: Span) {
+    fn write(&mut self, t: &AssignTarget, val: Val, span: Span) {
         let inst = match t {
-            Target::Local(r) => Inst::Copy { dst: *r, src: val },
-            Target::Scalar(g, _) => Inst::GStore { g: *g, val },
-            Target::Elem(g, keys, _) => Inst::ASet {
+            AssignTarget::Local(r) => Inst::Copy { dst: *r, src: val },
+            AssignTarget::Scalar(g, _) => Inst::GStore { g: *g, val },
+            AssignTarget::Elem(g, keys, _) => Inst::ASet {
                 g: *g,
                 keys: keys.clone(),
                 val,
@@ -519,7 +519,7 @@ impl Builder<'_, '_> {
         let Some(mut t) = self.target(place) else {
             return self.value(rhs);
         };
-        if let Target::Elem(_, keys, _) = &mut t {
+        if let AssignTarget::Elem(_, keys, _) = &mut t {
             for k in keys.iter_mut() {
                 *k = self.keep(*k, &[rhs], span);
             }
@@ -530,10 +530,14 @@ impl Builder<'_, '_> {
                 self.write(&t, val, span);
                 val
             }
-            (Some(AssignOp::Num(BinOp::Add)), Target::Scalar(..) | Target::Elem(..)) => {
-                self.add(&t, val, used, span).0
-            }
-            (Some(AssignOp::Num(BinOp::Sub)), Target::Scalar(..) | Target::Elem(..)) => {
+            (
+                Some(AssignOp::Num(BinOp::Add)),
+                AssignTarget::Scalar(..) | AssignTarget::Elem(..),
+            ) => self.add(&t, val, used, span).0,
+            (
+                Some(AssignOp::Num(BinOp::Sub)),
+                AssignTarget::Scalar(..) | AssignTarget::Elem(..),
+            ) => {
                 let neg = self.negated(val, span);
                 self.add(&t, neg, used, span).0
             }
@@ -560,11 +564,11 @@ impl Builder<'_, '_> {
     }
 
     /// Adds to a global; gives the values after and before.
-    fn add(&mut self, t: &Target, val: Val, used: bool, span: Span) -> (Val, Val) {
+    fn add(&mut self, t: &AssignTarget, val: Val, used: bool, span: Span) -> (Val, Val) {
         let old = used.then(|| self.long());
         match t {
-            Target::Scalar(g, _) => self.emit(Inst::GAdd { g: *g, val, old }, span),
-            Target::Elem(g, keys, _) => {
+            AssignTarget::Scalar(g, _) => self.emit(Inst::GAdd { g: *g, val, old }, span),
+            AssignTarget::Elem(g, keys, _) => {
                 self.emit(
                     Inst::AAdd {
                         g: *g,
@@ -575,7 +579,7 @@ impl Builder<'_, '_> {
                     span,
                 );
             }
-            Target::Local(_) => {}
+            AssignTarget::Local(_) => {}
         }
         let Some(old) = old else {
             return (Val::Imm(0), Val::Imm(0));
@@ -594,10 +598,10 @@ impl Builder<'_, '_> {
     }
 
     /// Reads, computes, writes back.
-    fn update(&mut self, t: &Target, op: AssignOp, val: Val, span: Span) -> Val {
+    fn update(&mut self, t: &AssignTarget, op: AssignOp, val: Val, span: Span) -> Val {
         let (current, dst) = match t {
-            Target::Local(r) => (*r, *r),
-            Target::Scalar(_, ty) | Target::Elem(_, _, ty) => {
+            AssignTarget::Local(r) => (*r, *r),
+            AssignTarget::Scalar(_, ty) | AssignTarget::Elem(_, _, ty) => {
                 let current = self.reg(*ty);
                 self.read(current, t, span);
                 (current, self.reg(*ty))
@@ -611,7 +615,7 @@ impl Builder<'_, '_> {
             },
             span,
         );
-        if !matches!(t, Target::Local(_)) {
+        if !matches!(t, AssignTarget::Local(_)) {
             self.write(t, Val::Reg(dst), span);
         }
         Val::Reg(dst)
@@ -622,7 +626,7 @@ impl Builder<'_, '_> {
             return Val::Imm(0);
         };
         let by = Val::Imm(if inc { 1 } else { -1 });
-        let Target::Local(r) = t else {
+        let AssignTarget::Local(r) = t else {
             let (after, before) = self.add(&t, by, used, span);
             return if prefix { after } else { before };
         };

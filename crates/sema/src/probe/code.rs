@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, LeaveOut, Space};
 
-use super::derived::{Context, ContextKind, SiteNames, Target, TargetSource};
+use super::handler::{Context, ContextKind, SiteNames, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::CTy;
 use crate::facts::{Facts, Loc, LocOp, Module, VarKind, Variable};
-use crate::families::{CodeFound, CodeHit};
+use crate::families::{CodeFound, CodeMatch};
 
 /// Places that one handler serves.
 pub(crate) struct Group<'h> {
@@ -19,7 +19,7 @@ pub(crate) struct Group<'h> {
     /// The number of each among all places of the point.
     numbers: Vec<u32>,
     pid: Option<u32>,
-    targets: Vec<Target>,
+    targets: Vec<TargetVar>,
     module: Option<Module>,
     missing: Option<Arc<str>>,
     names: Option<Arc<SiteNames>>,
@@ -50,7 +50,7 @@ fn at_once(place: &CodePlace) -> bool {
 }
 
 /// Groups the places by what the bodies mean there, in the order of their first place.
-pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> Vec<Group<'h>> {
+pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeMatch, m: &Mentions) -> Vec<Group<'h>> {
     let wanted = m.all_targets || !m.targets.is_empty();
     let mut order: HashMap<Key<'h>, usize> = HashMap::new();
     let mut list: Vec<Group<'h>> = Vec::new();
@@ -121,7 +121,7 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeHit, m: &Mentions) -> V
     list
 }
 
-fn target((name, ty, kind, loc): &(Arc<str>, u32, VarKind, Arc<Loc>)) -> Target {
+fn target((name, ty, kind, loc): &(Arc<str>, u32, VarKind, Arc<Loc>)) -> TargetVar {
     let source = match &**loc {
         Loc::Value(ops) => match ops[..] {
             [LocOp::Arg(n)] => TargetSource::CtxArg(n),
@@ -129,7 +129,7 @@ fn target((name, ty, kind, loc): &(Arc<str>, u32, VarKind, Arc<Loc>)) -> Target 
         },
         _ => TargetSource::Loc(loc.clone()),
     };
-    Target {
+    TargetVar {
         name: name.clone(),
         source,
         ty: CTy::id(*ty),
@@ -138,7 +138,7 @@ fn target((name, ty, kind, loc): &(Arc<str>, u32, VarKind, Arc<Loc>)) -> Target 
 }
 
 /// The event of a group.
-pub(crate) fn event(hit: &CodeHit, group: &Group<'_>, optional: bool) -> Event {
+pub(crate) fn event(hit: &CodeMatch, group: &Group<'_>, optional: bool) -> Event {
     let site = |(found, number): (&&CodeFound, &u32)| CodeSite {
         place: found.place.place.clone(),
         semaphore: found.place.semaphore,
@@ -160,7 +160,7 @@ pub(crate) fn event(hit: &CodeHit, group: &Group<'_>, optional: bool) -> Event {
 }
 
 /// What names mean in a group.
-pub(crate) fn context(hit: &CodeHit, group: Group<'_>) -> Context {
+pub(crate) fn context(hit: &CodeMatch, group: Group<'_>) -> Context {
     let single = match *group.sites {
         [one] => Some(&one.place),
         _ => None,

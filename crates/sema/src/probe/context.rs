@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spile_syntax::ast::{BinOp, Expr, ExprKind, Ident, Name, Span};
 
-use super::derived::{Context, ContextKind, PlainVar, Target, TargetSource};
+use super::handler::{Context, ContextKind, PlainVar, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::{CBase, CTy};
 use crate::facts::{Facts, SysArg, SysArgKind, SysCall, VarKind};
@@ -184,12 +184,16 @@ fn arg_type(kind: SysArgKind) -> CTy {
 }
 
 /// The `$` variables of a call, of which only those that `keep` wants.
-pub(crate) fn call_targets(call: &SysCall, ret: bool, keep: impl Fn(&str) -> bool) -> Vec<Target> {
-    let mut targets: Vec<Target> = call
+pub(crate) fn call_targets(
+    call: &SysCall,
+    ret: bool,
+    keep: impl Fn(&str) -> bool,
+) -> Vec<TargetVar> {
+    let mut targets: Vec<TargetVar> = call
         .args
         .iter()
         .filter(|a| keep(a.kernel))
-        .map(|a| Target {
+        .map(|a| TargetVar {
             name: a.kernel.into(),
             source: TargetSource::SysArg(a.word),
             ty: arg_type(a.kind),
@@ -197,7 +201,7 @@ pub(crate) fn call_targets(call: &SysCall, ret: bool, keep: impl Fn(&str) -> boo
         })
         .collect();
     if ret {
-        targets.push(Target {
+        targets.push(TargetVar {
             name: "return".into(),
             source: TargetSource::SysRet,
             ty: CTy::LONG,
@@ -221,7 +225,7 @@ pub(crate) fn tracepoint(
         .enumerate()
         .filter_map(|(i, a)| {
             let n = u8::try_from(i).ok()?;
-            Some(Target {
+            Some(TargetVar {
                 name: a.name,
                 source: TargetSource::CtxArg(n),
                 ty: CTy::id(a.ty),
@@ -285,7 +289,7 @@ pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) ->
         ..Context::empty(kind)
     };
     let mut target = |name: &str, source, kind| {
-        ctx.targets.push(Target {
+        ctx.targets.push(TargetVar {
             name: name.into(),
             source,
             ty: CTy::LONG,

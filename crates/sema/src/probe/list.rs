@@ -10,12 +10,12 @@ use spile_syntax::diag::Diagnostics;
 use spile_syntax::pretty;
 use spile_syntax::visit::{Visitor, walk_expr, walk_stmt};
 
-use super::Part;
+use super::HandlerPart;
 use super::context::{self, Bind};
 use super::mentions::Mentions;
-use super::resolve::{Found, Search};
+use super::resolve::{ResolvedPoint, Search};
 use crate::facts::{Facts, SysCall};
-use crate::families::{Arg, FAMILIES, Family, Hit, Word};
+use crate::families::{Arg, ComponentName, FAMILIES, Family, PointMatch};
 use crate::library::{Library, PointEntry};
 
 /// A probe point of a listing.
@@ -60,7 +60,7 @@ pub fn list(
         };
         let mut search = Search::new(lib, facts);
         // The part has no statements; listings ask for the bodies of aliases only.
-        let part = Part {
+        let part = HandlerPart {
             body: Default::default(),
             file: p.span.file,
         };
@@ -80,7 +80,7 @@ pub fn list(
 fn listed(
     lib: &Library,
     facts: &dyn Facts,
-    found: &Found,
+    found: &ResolvedPoint,
     variables: bool,
     span: Span,
 ) -> Vec<Listed> {
@@ -103,7 +103,7 @@ fn listed(
     };
     let own = || vars.iter().map(|(n, t)| (n.clone(), *t)).collect();
     match &found.hit {
-        Hit::Event { point, kind, .. } => {
+        PointMatch::Event { point, kind, .. } => {
             let value = || ("value".to_owned(), "string".to_owned());
             vec![Listed {
                 point: named(point.clone()),
@@ -111,15 +111,15 @@ fn listed(
                 targets: kind.has_value().then(value).into_iter().collect(),
             }]
         }
-        Hit::Hook { point, targets, .. } => {
-            let spelled = |t: &super::Target| (t.name.to_string(), t.ty.spell(facts));
+        PointMatch::Hook { point, targets, .. } => {
+            let spelled = |t: &super::TargetVar| (t.name.to_string(), t.ty.spell(facts));
             vec![Listed {
                 point: named(point.clone()),
                 vars: own(),
                 targets: targets.iter().map(spelled).collect(),
             }]
         }
-        Hit::Trace { name, system } => {
+        PointMatch::Trace { name, system } => {
             let system = system.clone().or_else(|| facts.tracepoint_system(name));
             let ctx = context::tracepoint(facts, name, system.clone(), true);
             let system = system.as_deref().map_or(String::new(), |s| format!("{s}:"));
@@ -130,7 +130,7 @@ fn listed(
                 targets: spelled(&ctx),
             }]
         }
-        Hit::Code(hit) => hit
+        PointMatch::Code(hit) => hit
             .places
             .iter()
             .map(|place| {
@@ -155,7 +155,7 @@ fn listed(
                 }
             })
             .collect(),
-        Hit::SyscallAny { ret } => {
+        PointMatch::SyscallAny { ret } => {
             let mut m = Mentions::default();
             let all = ["name", "syscall_nr", "retval", "retstr", "errno", "argstr"];
             m.reads.extend(all.map(Into::into));
@@ -175,7 +175,7 @@ fn listed(
                 targets,
             }]
         }
-        Hit::Syscalls { calls, ret } => {
+        PointMatch::Syscalls { calls, ret } => {
             let all = facts.syscalls();
             calls
                 .iter()
@@ -346,13 +346,13 @@ pub fn family_points(facts: &dyn Facts) -> Vec<String> {
         let mut list = vec![String::new()];
         for c in f.comps {
             let names: Vec<String> = match c.0 {
-                Word::Is(w) => vec![w.to_owned()],
-                Word::Syscall => facts
+                ComponentName::Is(w) => vec![w.to_owned()],
+                ComponentName::Syscall => facts
                     .syscalls()
                     .iter()
                     .map(|s| s.probe.to_owned())
                     .collect(),
-                Word::PerfEvent => {
+                ComponentName::PerfEvent => {
                     let group = list
                         .first()
                         .and_then(|p| p.rsplit('.').next())

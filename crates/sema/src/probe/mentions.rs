@@ -7,7 +7,7 @@ use spile_syntax::ast::{
 };
 use spile_syntax::visit::{Visitor, walk_expr, walk_stmt};
 
-use super::Part;
+use super::HandlerPart;
 use crate::library::Library;
 
 /// Names in the bodies of one handler.
@@ -73,7 +73,7 @@ struct Collect<'a> {
 
 impl Mentions {
     /// Adds those of a part.
-    pub(crate) fn part(&mut self, lib: &Library, part: &Part) {
+    pub(crate) fn part(&mut self, lib: &Library, part: &HandlerPart) {
         Collect {
             lib,
             file: part.file,

@@ -2,25 +2,27 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `derived` | the outcome: event, bodies, context |
+//! | `handler` | the outcome: event, bodies, context |
 //! | `resolve` | aliases, families, wildcards, `?`, `!`, `if` |
 //! | `mentions` | which names the bodies use |
 //! | `missing` | names that only SystemTap's aliases set |
 //! | `context` | what names mean at an event |
 //! | `process` | what happens to processes |
 //! | `code` | places in code to handlers |
-//! | `derive` | events to handlers; grouping of system calls |
+//! | `expand` | events to handlers; grouping of system calls |
 //! | `list` | listings: `-l`, `-L`, `--dump-probe-*` |
 
 pub(crate) mod code;
 pub(crate) mod context;
-pub mod derive;
-pub mod derived;
+pub mod expand;
+pub mod handler;
 pub mod list;
 pub(crate) mod mentions;
 pub(crate) mod missing;
 pub(crate) mod process;
 pub(crate) mod resolve;
 
-pub use derive::{PROBE_NAME_TABLE, resolve_file, resolve_script, syscall_table};
-pub use derived::{Context, ContextKind, Derived, Part, PlainVar, SiteNames, Target, TargetSource};
+pub use expand::{PROBE_NAME_TABLE, resolve_file, resolve_script, syscall_table};
+pub use handler::{
+    Context, ContextKind, HandlerPart, PlainVar, ProbeHandler, SiteNames, TargetSource, TargetVar,
+};

@@ -1,4 +1,4 @@
-//! From probe points to [`Found`] events: aliases, families, wildcards, `?`, `!`, `if`.
+//! From probe points to [`ResolvedPoint`] events: aliases, families, wildcards, `?`, `!`, `if`.
 //!
 //! A point is looked up in this order: the longest alias of exactly its name, the built-in
 //! families, then shorter aliases, which pass the rest of the point on to what they stand for.
@@ -12,10 +12,12 @@ use spile_ir::{Event, Space};
 use spile_syntax::ast::{Component, Expr, FileId, Span};
 use spile_syntax::diag::{Diagnostic, suggest};
 
-use super::Part;
+use super::HandlerPart;
 use crate::codes;
 use crate::facts::Facts;
-use crate::families::{ABSENT, Arg, FAMILIES, Family, Fit, Hit, Make, Word, perf, point_text};
+use crate::families::{
+    ABSENT, Arg, ComponentName, FAMILIES, Family, Fit, Make, PointMatch, perf, point_text,
+};
 use crate::library::{Library, PointEntry};
 use spile_glob::{is_pattern, matches_point};
 
@@ -35,7 +37,7 @@ const MAX_DEPTH: usize = 64;
 pub(crate) struct Layer {
     pub conditions: Vec<(Arc<Expr>, FileId)>,
     /// In the order in which they run.
-    pub parts: Vec<Part>,
+    pub parts: Vec<HandlerPart>,
     /// The outermost alias, as it was named.
     pub alias: Option<Arc<str>>,
     /// The point itself, where it is an event of the library that has no name of its own.
@@ -50,8 +52,8 @@ pub(crate) struct Layer {
 
 /// An event that a point stands for.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
-    pub hit: Hit,
+pub(crate) struct ResolvedPoint {
+    pub hit: PointMatch,
     /// The innermost point, as written.
     pub point: String,
     /// First component of the innermost point.
@@ -63,7 +65,7 @@ pub(crate) struct Found {
 pub(crate) struct Search<'a> {
     pub lib: &'a Library,
     pub facts: &'a dyn Facts,
-    pub found: Vec<Found>,
+    pub found: Vec<ResolvedPoint>,
     pub warnings: Vec<Diagnostic>,
     steps: usize,
 }
@@ -82,7 +84,7 @@ impl<'a> Search<'a> {
     }
 
     /// The points of a probe; the layer's span is set for each.
-    pub(crate) fn probe(&mut self, points: &[PointEntry], part: &Part) -> Errors {
+    pub(crate) fn probe(&mut self, points: &[PointEntry], part: &HandlerPart) -> Errors {
         let layer = Layer {
             parts: vec![part.clone()],
             ..Layer::default()
@@ -138,7 +140,8 @@ impl<'a> Search<'a> {
 
     /// Whether the running kernel can probe what was found from there on.
     fn can_be_had(&self, from: usize) -> bool {
-        let function = |f: &Found| matches!(&f.hit, Hit::Code(c) if c.space == Space::Kernel);
+        let function =
+            |f: &ResolvedPoint| matches!(&f.hit, PointMatch::Code(c) if c.space == Space::Kernel);
         !self.found[from..].iter().any(function) || self.facts.probes_kernel()
     }
 
@@ -257,7 +260,7 @@ impl<'a> Search<'a> {
         if let (Some(program), Some(ix)) = (perf::program(&shown), self.lib.alias(FILTERED)) {
             let file = self.lib.alias_entry(ix).body.file;
             let body = Arc::new(super::process::filter(self.facts, program)?);
-            layer.parts.insert(0, Part { body, file });
+            layer.parts.insert(0, HandlerPart { body, file });
         }
         self.take(family, hits, &shown, &layer);
         Ok(())
@@ -277,12 +280,12 @@ impl<'a> Search<'a> {
         let mut inner = layer.clone();
         let file = self.lib.alias_entry(ix).body.file;
         let body = Arc::new(filter);
-        inner.parts.insert(0, Part { body, file });
+        inner.parts.insert(0, HandlerPart { body, file });
         let text: Arc<str> = point_text(comps).into();
         inner.alias.get_or_insert_with(|| text.clone());
         inner.shown = Some(text.clone());
         if let Some((_, threads)) = PRESENT.iter().find(|(name, _)| *name == alias) {
-            let present = Hit::Event {
+            let present = PointMatch::Event {
                 event: Event::Present { threads: *threads },
                 point: text.to_string(),
                 kind: family.context,
@@ -296,13 +299,13 @@ impl<'a> Search<'a> {
             .map_or(Ok(()), |d| Err(Box::new(d)))
     }
 
-    fn take(&mut self, family: &Family, hits: Vec<Hit>, comps: &[Component], layer: &Layer) {
+    fn take(&mut self, family: &Family, hits: Vec<PointMatch>, comps: &[Component], layer: &Layer) {
         let first = match family.comps.first() {
-            Some(crate::families::Comp(Word::Is(w), _)) => *w,
+            Some(crate::families::Comp(ComponentName::Is(w), _)) => *w,
             _ => "",
         };
         let point = point_text(comps);
-        self.found.extend(hits.into_iter().map(|hit| Found {
+        self.found.extend(hits.into_iter().map(|hit| ResolvedPoint {
             hit,
             point: point.clone(),
             family: first.to_owned(),
@@ -522,8 +525,8 @@ fn bare_text(f: &Family) -> String {
         .comps
         .iter()
         .map(|c| match c.0 {
-            Word::Is(w) => w,
-            Word::Syscall | Word::PerfEvent => "*",
+            ComponentName::Is(w) => w,
+            ComponentName::Syscall | ComponentName::PerfEvent => "*",
         })
         .collect();
     words.join(".")

@@ -6,14 +6,14 @@
 //! | `hir` | the resolved tree |
 //! | `unify` | type variables |
 //! | `resolve` | the walk that makes the tree |
-//! | `prune` | removes what nobody needs; warnings about it |
+//! | `dead_stores` | removes variables and stores that nothing reads; warns about unused ones |
 //! | `regexes` | compiles regular expressions |
 //! | `sink` | moves predefined values to where they are used |
 //! | `width` | string widths |
 
 pub mod codes;
+pub mod dead_stores;
 pub mod hir;
-pub mod prune;
 pub mod regexes;
 pub mod resolve;
 pub mod sink;

@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 
 use spile_ir::intrinsics::Intrinsic;
 
+use super::dead_stores::effects;
 use super::hir::*;
-use super::prune::effects;
 
 /// The largest expression that is repeated.
 const CHEAP: usize = 6;

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use spile_ir::{Event, NrSet};
 use spile_sema::library::Library;
 use spile_sema::missing::Missing;
-use spile_sema::probe::{Derived, resolve_script};
+use spile_sema::probe::{ProbeHandler, resolve_script};
 use spile_syntax::ast::FileId;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_probe_points};
@@ -61,7 +61,7 @@ pub struct Script {
     pub lib: Library,
     pub sources: Sources,
     pub diags: Diagnostics,
-    pub derived: Vec<Derived>,
+    pub derived: Vec<ProbeHandler>,
     pub user: FileId,
     pub tapset: FileId,
 }

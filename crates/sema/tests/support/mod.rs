@@ -11,7 +11,7 @@ use spile_sema::analyse::{Analysis, Inputs, Options, analyse_bodies};
 use spile_sema::ctype::CTy;
 use spile_sema::fake::{INT, Machine, STATE, TASK_PTR};
 use spile_sema::library::Library;
-use spile_sema::probe::{Context, ContextKind, Derived, Part, Target, TargetSource};
+use spile_sema::probe::{Context, ContextKind, HandlerPart, ProbeHandler, TargetSource, TargetVar};
 use spile_syntax::ast::{self, FileId, Literal};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::parse_file;
@@ -99,7 +99,7 @@ pub fn run_lib(tapset: &str, script: &str, options: &Options) -> Run {
     }
 }
 
-fn derive(file: &ast::File, id: FileId) -> Vec<Derived> {
+fn derive(file: &ast::File, id: FileId) -> Vec<ProbeHandler> {
     let mut out = Vec::new();
     for item in &file.items {
         let ast::Item::Probe(p) = item else { continue };
@@ -107,7 +107,7 @@ fn derive(file: &ast::File, id: FileId) -> Vec<Derived> {
         for point in &p.points {
             let (event, ctx) = event(point);
             let text: Vec<&str> = point.components.iter().map(|c| &*c.name).collect();
-            out.push(Derived {
+            out.push(ProbeHandler {
                 event,
                 point: text.join(".").into(),
                 name: text.join(".").into(),
@@ -117,7 +117,7 @@ fn derive(file: &ast::File, id: FileId) -> Vec<Derived> {
                     .iter()
                     .map(|c| (Arc::new((**c).clone()), id))
                     .collect(),
-                parts: vec![Part {
+                parts: vec![HandlerPart {
                     body: body.clone(),
                     file: id,
                 }],
@@ -131,7 +131,7 @@ fn derive(file: &ast::File, id: FileId) -> Vec<Derived> {
 }
 
 fn event(p: &ast::ProbePoint) -> (Event, Context) {
-    let target = |name: &str, source, ty| Target {
+    let target = |name: &str, source, ty| TargetVar {
         name: name.into(),
         source,
         ty,

@@ -1,4 +1,4 @@
-//! Rendering compared with the C library's, and what C does not have.
+//! Rendering compared with the C library's, and cases that C does not have.
 
 use super::*;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn show(format: &str, args: &[Value]) -> Vec<u8> {
     }
 }
 
-/// What the C library's `snprintf` makes of a conversion with one 64-bit argument.
+/// The output of the C library's `snprintf` for a conversion with one 64-bit argument.
 fn c_int(format: &str, v: i64) -> Vec<u8> {
     let format = CString::new(format).unwrap();
     let mut buf = vec![0u8; 4096];
@@ -59,7 +59,7 @@ proptest! {
             Just(0i64), Just(1), Just(-1), Just(i64::MIN), Just(i64::MAX), -1000..1000i64, any::<i64>()
         ],
     ) {
-        // Where SystemTap's are other ones, see below.
+        // SystemTap's output differs from C's here; the tests below have it.
         prop_assume!(!(v == 0 && (flags.contains('#') || precision == Some(0))));
         prop_assume!(!(letter == 'o' && flags.contains('#') && precision.is_some()));
         prop_assume!(!(flags.contains('0') && precision.is_some()));

@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// What an iterator of a body walks through, and in which order.
+/// The global that an iterator walks through, and the order.
 pub(super) type Walk = (GlobalId, Option<SortSpec>);
 
 impl Generator {
-    /// Something to walk through.
+    /// A global to walk through, with an order.
     pub(super) fn walk(&mut self) -> Option<Walk> {
         let n = self.rng.below(self.p.globals.len() as u32);
         if self.uses[n as usize] != Use::All {
@@ -34,8 +34,8 @@ impl Generator {
         Some((GlobalId(n), self.rng.chance(75).then_some(sort)))
     }
 
-    /// Whether an iterator walks through buckets; then it is not sorted, and its array, if it
-    /// is one, has a histogram.
+    /// Whether an iterator walks through histogram buckets; then it is not sorted, and its global
+    /// has a histogram.
     fn buckets(&self, it: usize) -> bool {
         let (g, sort) = self.walks[it];
         let kind = &self.p.globals[g.index()].kind;
@@ -66,7 +66,7 @@ impl Generator {
         }
     }
 
-    /// Asks some iterator for its next element.
+    /// Fetches the next element of some iterator.
     pub(super) fn iter_next(&mut self, body: BlockId, done: BlockId) -> Term {
         let it = self.rng.below(self.walks.len() as u32);
         let kind = &self.p.globals[self.walks[it as usize].0.index()].kind;
@@ -90,8 +90,8 @@ impl Generator {
         }
     }
 
-    /// Starts the iterators of a body in its first block: the optimiser may find that nothing
-    /// leads to another one.
+    /// Starts the iterators of a body in its first block, because the optimiser may find that no
+    /// path leads to another start.
     pub(super) fn start_all(&mut self, body: &mut Body) {
         for it in 0..self.walks.len() as u32 {
             let start = self.iter_new(it);

@@ -14,7 +14,7 @@ use crate::types::codes;
 use crate::types::hir::*;
 use crate::types::unify::Base;
 
-type Found = (FileId, Arc<ast::Function>);
+type FunctionDef = (FileId, Arc<ast::Function>);
 
 impl Resolver<'_> {
     /// A call; `value` says whether its value is used.
@@ -36,7 +36,7 @@ impl Resolver<'_> {
             }
             return self.bad(span);
         }
-        let mut fits: Vec<&Found> = found
+        let mut fits: Vec<&FunctionDef> = found
             .iter()
             .filter(|(_, f)| f.params.len() == args.len())
             .collect();
@@ -46,7 +46,7 @@ impl Resolver<'_> {
         }
         // Bodies of one signature run by priority, then in source order.
         fits.sort_by_key(|(_, f)| f.priority.unwrap_or(0));
-        let fits: Vec<Found> = fits.into_iter().cloned().collect();
+        let fits: Vec<FunctionDef> = fits.into_iter().cloned().collect();
         let func = self.units_of(&fits);
         let args: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
         let UnitKind::Func { params, ret, .. } = &self.tree.units[func.0].kind else {
@@ -68,7 +68,7 @@ impl Resolver<'_> {
     }
 
     /// The unit of the first of these bodies; the others hang behind it for `next`.
-    fn units_of(&mut self, fits: &[Found]) -> UnitIx {
+    fn units_of(&mut self, fits: &[FunctionDef]) -> UnitIx {
         let mut first: Option<UnitIx> = None;
         let mut last: Option<UnitIx> = None;
         for (file, f) in fits {
@@ -185,7 +185,7 @@ impl Resolver<'_> {
         );
     }
 
-    fn wrong_count(&mut self, name: &ast::Ident, n: usize, found: &[Found]) {
+    fn wrong_count(&mut self, name: &ast::Ident, n: usize, found: &[FunctionDef]) {
         let mut counts: Vec<usize> = found.iter().map(|(_, f)| f.params.len()).collect();
         counts.sort_unstable();
         counts.dedup();

@@ -16,7 +16,7 @@ use super::{Cur, Resolver};
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{LocOp, VarKind};
-use crate::probe::{Context, ContextKind, Derived};
+use crate::probe::{Context, ContextKind, ProbeHandler};
 use crate::types::hir::*;
 use crate::types::unify::{Base, TyVar};
 
@@ -253,7 +253,7 @@ impl Resolver<'_> {
     pub(super) fn finish_entries(
         &mut self,
         entries: Entries,
-        d: &Derived,
+        d: &ProbeHandler,
     ) -> (Vec<Stmt>, Option<Unit>) {
         let Some(inner) = entries.inner else {
             return (Vec::new(), None);
@@ -345,7 +345,7 @@ fn entry_event(event: &Event) -> Option<Event> {
 
 /// What names mean at the entry: the arguments.
 fn entry_context(ctx: &Context) -> Context {
-    let arg = |t: &&crate::probe::Target| t.kind != VarKind::Return;
+    let arg = |t: &&crate::probe::TargetVar| t.kind != VarKind::Return;
     let kind = match ctx.kind {
         ContextKind::SysExit => ContextKind::SysEnter,
         kind => kind,

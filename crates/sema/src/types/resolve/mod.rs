@@ -29,12 +29,12 @@ use crate::analyse::UserIds;
 use crate::ctype::CTy;
 use crate::facts::{CTypeId, Facts};
 use crate::library::Library;
-use crate::probe::{Context, Derived};
+use crate::probe::{Context, ProbeHandler};
 
 /// What resolution asks for as it goes.
 pub trait Host {
     /// The probes of a library file; asked once a file, when something of it is first used.
-    fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<Derived>;
+    fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<ProbeHandler>;
     /// Constant tables: entry `i` is the string for `i`.
     fn table(&mut self, name: &str) -> Option<Vec<ast::Bytes>>;
 }
@@ -116,7 +116,7 @@ pub struct Resolver<'a> {
     queue: VecDeque<usize>,
     pulled: HashSet<FileId>,
     /// Probes of pulled files that wait.
-    waiting: Vec<Derived>,
+    waiting: Vec<ProbeHandler>,
     reported: HashSet<(&'static str, Span, String)>,
     /// Depth of `@defined`, and whether something failed in it.
     trial: usize,
@@ -152,7 +152,7 @@ impl<'a> Resolver<'a> {
         host: &'a mut dyn Host,
         diags: &'a mut Diagnostics,
         input: Input<'a>,
-        handlers: Vec<Derived>,
+        handlers: Vec<ProbeHandler>,
     ) -> Resolved {
         let mut r = Resolver {
             facts,
@@ -512,7 +512,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Resolves one handler. Those of the library run before the script's.
-    fn handler(&mut self, d: &Derived, user: bool) {
+    fn handler(&mut self, d: &ProbeHandler, user: bool) {
         self.cur = Cur {
             ctx: Some(Arc::new(d.ctx.clone())),
             event: Some(d.event.clone()),

@@ -12,7 +12,7 @@ use crate::probe::TargetSource;
 use crate::types::hir::Expr;
 
 /// What a member is, and the accesses that are left to go on with.
-type Found<'a> = Result<((Expr, From), &'a [Access]), Arc<str>>;
+type PieceValue<'a> = Result<((Expr, From), &'a [Access]), Arc<str>>;
 
 impl Resolver<'_> {
     /// The member that the first accesses name of a structure in pieces; `None` where it is in no
@@ -24,7 +24,7 @@ impl Resolver<'_> {
         access: &'a [Access],
         space: Space,
         span: Span,
-    ) -> Option<Found<'a>> {
+    ) -> Option<PieceValue<'a>> {
         let pieces = Self::pieces(source)?;
         let (mut ty, mut rest) = (ty, access);
         let (mut first, mut width) = (0, 0);

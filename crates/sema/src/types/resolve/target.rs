@@ -10,9 +10,9 @@ use spile_syntax::diag::Diagnostic;
 use super::Resolver;
 use super::pretty::Shown;
 use crate::codes as probe_codes;
-use crate::ctype::{self, CBase, CTy, Final, From, Shape, Step, Walk};
+use crate::ctype::{self, CBase, CTy, Final, From, MemberWalk, Shape, Step};
 use crate::facts::VarKind;
-use crate::probe::{Context, ContextKind, Target, TargetSource};
+use crate::probe::{Context, ContextKind, TargetSource, TargetVar};
 use crate::types::codes;
 use crate::types::hir::*;
 
@@ -212,7 +212,7 @@ impl Resolver<'_> {
         };
         let ret = matches!(&self.cur.event, Some(Event::Code(probe)) if probe.ret);
         let short = name.trim_start_matches('$');
-        let own = |t: &Target| matches!(t.kind, VarKind::Return | VarKind::Global);
+        let own = |t: &TargetVar| matches!(t.kind, VarKind::Return | VarKind::Global);
         match name {
             "$$vars" | "$$parms" | "$$locals" => ret,
             _ if name.starts_with("$$") => false,
@@ -256,7 +256,7 @@ impl Resolver<'_> {
     ) -> Option<Expr> {
         let text = |s: &Option<Arc<str>>| s.as_deref().unwrap_or("").as_bytes().into();
         let kind = |kind: VarKind| ctx.targets.iter().filter(move |t| t.kind == kind);
-        let listed: Vec<&Target> = match name {
+        let listed: Vec<&TargetVar> = match name {
             "$$name" if ctx.sites.as_ref().is_some_and(|s| s.functions.len() > 1) => {
                 let of = NameOf::Function;
                 return Some(self.str(ExprKind::ProbeName { of }, span));
@@ -318,7 +318,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn apply(&mut self, base: Expr, w: Walk, space: Space, span: Span) -> Expr {
+    fn apply(&mut self, base: Expr, w: MemberWalk, space: Space, span: Span) -> Expr {
         let mut v = base;
         for step in w.steps {
             v = match step {

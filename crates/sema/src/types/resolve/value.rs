@@ -9,7 +9,7 @@ use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
 use crate::codes as probe_codes;
-use crate::probe::{ContextKind, Derived, TargetSource};
+use crate::probe::{ContextKind, ProbeHandler, TargetSource};
 use crate::types::codes;
 use crate::types::hir::*;
 
@@ -17,8 +17,8 @@ use crate::types::hir::*;
 pub(super) type Counters = HashMap<String, (u32, u64)>;
 
 /// The counters of a script.
-pub(super) fn counters(handlers: &[Derived]) -> Counters {
-    let counter = |d: &Derived| match &d.event {
+pub(super) fn counters(handlers: &[ProbeHandler]) -> Counters {
+    let counter = |d: &ProbeHandler| match &d.event {
         Event::Counter { name, ty, config } => Some((name.to_string(), (*ty, *config))),
         _ => None,
     };

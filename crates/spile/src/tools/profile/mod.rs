@@ -1,8 +1,8 @@
 //! `spile profile`: where the time of an application goes.
 
 mod changes;
-mod kept;
 mod ranks;
+mod recording_file;
 mod regions;
 mod rows;
 mod times;
@@ -22,7 +22,7 @@ use spile_runtime::Outcome;
 use spile_runtime::TargetProcess;
 use spile_runtime::machine::pid_namespace::Numbers;
 
-use self::kept::Kept;
+use self::recording_file::RecordingFile;
 use self::rows::{Rows, Who};
 use super::{Run, script};
 use crate::profiles::width;
@@ -173,7 +173,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         tool.limits.push(format!("MAXBACKTRACE={FRAMES}"));
     }
     let kept = destination(cli, &header)
-        .map(|to| Kept::new(&to, &header))
+        .map(|to| RecordingFile::new(&to, &header))
         .transpose()?;
     if cli.trace {
         if kept.is_none() {

@@ -33,7 +33,7 @@
 mod counts;
 mod ends;
 mod intervals;
-mod lives;
+mod lifetimes;
 mod places;
 
 use std::collections::{BTreeMap, HashMap};
@@ -43,7 +43,7 @@ use spile_profile::model::{
     READY, ROOT, Snapshot, Stack, Thread, Times, Wake,
 };
 
-pub use self::lives::Who;
+pub use self::lifetimes::Who;
 use self::places::{ends_path, frame, in_file, variable};
 use super::times::Folder;
 

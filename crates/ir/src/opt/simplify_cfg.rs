@@ -1,5 +1,5 @@
-//! The graph of blocks: jumps over empty blocks, decided branches, chains made one block,
-//! unreachable blocks dropped, `catch` dropped where nothing can fail.
+//! Simplifies the control-flow graph: jumps over empty blocks, decided branches, merged chains of
+//! blocks, unreachable blocks, and `catch` where nothing can fail.
 
 use crate::*;
 
@@ -25,7 +25,7 @@ pub fn run(program: &Program, body: &mut Body) {
     drop_unreachable(body);
 }
 
-/// Jumps to a block that only jumps on go to where that one goes.
+/// Redirects jumps to an empty block that only jumps to that block's target.
 fn skip_empty(body: &mut Body) {
     let next: Vec<Option<BlockId>> = body
         .blocks
@@ -37,7 +37,7 @@ fn skip_empty(body: &mut Body) {
         .collect();
     for block in &mut body.blocks {
         let end = |b: &mut BlockId| {
-            // A ring of empty blocks has no end; stop after once around.
+            // A cycle of empty blocks has no end; stop after one round.
             for _ in 0..next.len() {
                 match next.get(b.index()).copied().flatten() {
                     Some(to) => *b = to,
@@ -50,7 +50,7 @@ fn skip_empty(body: &mut Body) {
     }
 }
 
-/// Appends a block to the one before it where only that one leads to it.
+/// Merges a block into its only predecessor, where that has no other successor.
 fn merge(program: &Program, body: &mut Body) {
     let fails = |b: &Block| b.insts.iter().any(|(i, _)| i.fallible(program));
     let mut count = vec![0usize; body.blocks.len()];

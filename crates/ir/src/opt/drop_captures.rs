@@ -1,11 +1,11 @@
-//! Matches that nobody asks about: they need not say where they are, which is much less work.
+//! Captures that nothing reads: such a match need not say where it is, which is far cheaper.
 
 use crate::*;
 
 /// Runs the pass.
 pub fn run(program: &mut Program) {
     let facts = ProgramFacts::of(program);
-    // Functions match for whoever calls them.
+    // A function's match may be for any of its callers.
     let functions_ask = facts.funcs().any(BodyFacts::asks_of_match);
     let anyone = functions_ask || facts.handlers().any(BodyFacts::asks_of_match);
     for (handler, facts) in program.handlers.iter_mut().zip(facts.handlers()) {

@@ -1,4 +1,4 @@
-//! From [`Found`] events to [`Derived`] handlers.
+//! From [`ResolvedPoint`] events to [`ProbeHandler`] handlers.
 //!
 //! System calls that one point matches share a handler wherever the bodies mean the same: when
 //! all variables that they mention stand for the same argument of the same kind.
@@ -12,13 +12,13 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 
 use super::code;
 use super::context::{self, Bind, Make};
-use super::derived::{Context, ContextKind, Derived, PlainVar};
+use super::handler::{Context, ContextKind, PlainVar, ProbeHandler};
 use super::mentions::Mentions;
 use super::missing;
-use super::resolve::{Found, Search};
+use super::resolve::{ResolvedPoint, Search};
 use crate::codes;
 use crate::facts::{Facts, SysCall};
-use crate::families::Hit;
+use crate::families::PointMatch;
 use crate::library::Library;
 
 /// The name of the constant table from numbers as in [`NrSet`] to the names that probe points
@@ -51,7 +51,11 @@ pub fn syscall_table(facts: &dyn Facts, table: &str) -> Option<Vec<Bytes>> {
 
 /// Resolves all probes of the user's files, in the order of the files and within them. Problems
 /// go to `diags`; a script without any probe is one.
-pub fn resolve_script(lib: &Library, facts: &dyn Facts, diags: &mut Diagnostics) -> Vec<Derived> {
+pub fn resolve_script(
+    lib: &Library,
+    facts: &dyn Facts,
+    diags: &mut Diagnostics,
+) -> Vec<ProbeHandler> {
     let mut derived = Vec::new();
     for (file, user) in lib.file_ids() {
         if user {
@@ -73,7 +77,7 @@ pub fn resolve_file(
     facts: &dyn Facts,
     file: FileId,
     diags: &mut Diagnostics,
-) -> Vec<Derived> {
+) -> Vec<ProbeHandler> {
     let mut derived = Vec::new();
     for probe in lib.probes(file) {
         let mut search = Search::new(lib, facts);
@@ -91,11 +95,11 @@ pub fn resolve_file(
 fn derive(
     lib: &Library,
     facts: &dyn Facts,
-    found: Found,
-    out: &mut Vec<Derived>,
+    found: ResolvedPoint,
+    out: &mut Vec<ProbeHandler>,
     diags: &mut Diagnostics,
 ) {
-    let Found {
+    let ResolvedPoint {
         hit,
         point,
         family,
@@ -110,7 +114,7 @@ fn derive(
     missing::aliases(lib, &layer, &mentions, diags);
     let pattern: Arc<str> = (layer.shown.clone()).unwrap_or_else(|| point.as_str().into());
     let mut push = |event, shown: String, ctx, points| {
-        out.push(Derived {
+        out.push(ProbeHandler {
             event,
             name: layer.alias.clone().unwrap_or_else(|| shown.as_str().into()),
             pattern: pattern.clone(),
@@ -123,8 +127,8 @@ fn derive(
         });
     };
     match hit {
-        Hit::Event { event, point, kind } => push(event, point, Context::empty(kind), 1),
-        Hit::Hook {
+        PointMatch::Event { event, point, kind } => push(event, point, Context::empty(kind), 1),
+        PointMatch::Hook {
             event,
             point,
             name,
@@ -137,7 +141,7 @@ fn derive(
             };
             push(event, point, ctx, 1);
         }
-        Hit::Trace { name, system } => {
+        PointMatch::Trace { name, system } => {
             let asked = || mentions.system.then(|| facts.tracepoint_system(&name))?;
             let system = system.or_else(asked);
             let shown = match &system {
@@ -149,7 +153,7 @@ fn derive(
             let ctx = context::tracepoint(facts, &name, system, wanted);
             push(Event::Tracepoint(name), shown, ctx, 1);
         }
-        Hit::SyscallAny { ret } => {
+        PointMatch::SyscallAny { ret } => {
             let event = if ret {
                 Event::SysExit(NrSet::All)
             } else {
@@ -162,7 +166,7 @@ fn derive(
                 1,
             );
         }
-        Hit::Syscalls { calls, ret } => {
+        PointMatch::Syscalls { calls, ret } => {
             for group in groups(facts, &calls, &mentions, ret) {
                 report_text_only(&group, &mentions, ret, layer.span, diags);
                 let at = (&layer, &*family, &*point);
@@ -182,7 +186,7 @@ fn derive(
                 push(event, shown, ctx, group.names.len() as u32);
             }
         }
-        Hit::Code(hit) => {
+        PointMatch::Code(hit) => {
             for group in code::groups(facts, &hit, &mentions) {
                 let places = &group.sites;
                 let shown = match **places {

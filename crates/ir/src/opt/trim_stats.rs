@@ -1,5 +1,5 @@
-//! Statistics keep what is asked of them after all: what only code asked that other passes have taken
-//! out since, as what a setting turns off, need not be kept. A histogram is 1 KB an element.
+//! Trims statistics to the values that are still read. Other passes may have removed the code that
+//! read a value, for example code that a setting turns off. A histogram takes 1 KB an element.
 
 use crate::*;
 
@@ -31,7 +31,7 @@ pub fn run(program: &mut Program) {
         }
     }
     for ((global, wanted), buckets) in program.globals.iter_mut().zip(wanted).zip(buckets) {
-        // What is shown at the end is asked for by nobody.
+        // The display at the end reads it without an instruction.
         if global.display {
             continue;
         }
@@ -51,7 +51,7 @@ pub fn run(program: &mut Program) {
     }
 }
 
-/// Adds what an extractor needs.
+/// Adds the values that an extractor needs.
 fn want(spec: &mut StatsSpec, what: Extract) {
     match what {
         Extract::Count => {}

@@ -10,7 +10,7 @@ use crate::facts::{Loc, Module, VarKind};
 
 /// One handler: what it is attached to and what it runs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Derived {
+pub struct ProbeHandler {
     /// What makes it run.
     pub event: Event,
     /// `pp()`: the probe point with aliases and wildcards resolved. A handler that serves
@@ -24,7 +24,7 @@ pub struct Derived {
     /// way first, then the script's body, then epilogues, the first alias first. All share one
     /// scope of local variables; globals and functions resolve per part. `next` in any of them
     /// ends all.
-    pub parts: Vec<Part>,
+    pub parts: Vec<HandlerPart>,
     /// What `$x` and predefined variables mean.
     pub ctx: Context,
     /// The probe's point in the script.
@@ -37,7 +37,7 @@ pub struct Derived {
 
 /// A piece of a handler, and the file whose private names it sees.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part {
+pub struct HandlerPart {
     /// The statements.
     pub body: Arc<Block>,
     /// The file.
@@ -80,7 +80,7 @@ pub struct Context {
     pub vars: Vec<PlainVar>,
     /// The `$` variables; those of tracepoints and of handlers for several system calls only
     /// where the bodies mention any.
-    pub targets: Vec<Target>,
+    pub targets: Vec<TargetVar>,
     /// `$$name`: the name of the tracepoint, the system call, the function or the marker.
     pub name: Option<Arc<str>>,
     /// `$$system`: the tracepoint's system, the marker's provider.
@@ -131,7 +131,7 @@ pub struct PlainVar {
 
 /// A `$` variable.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Target {
+pub struct TargetVar {
     /// Its name without the `$`.
     pub name: Arc<str>,
     /// Where its value comes from.
@@ -183,7 +183,7 @@ impl Context {
     }
 
     /// The `$` variable of that name (given without `$`).
-    pub fn target(&self, name: &str) -> Option<&Target> {
+    pub fn target(&self, name: &str) -> Option<&TargetVar> {
         self.targets.iter().find(|t| &*t.name == name)
     }
 }

@@ -12,7 +12,7 @@ use super::rows::Rows;
 use crate::report::{Failure, fail};
 
 /// A file that profiles are written to.
-pub struct Kept {
+pub struct RecordingFile {
     path: PathBuf,
     file: File,
     header: Header,
@@ -21,9 +21,9 @@ pub struct Kept {
     wrong: Option<io::Error>,
 }
 
-impl Kept {
+impl RecordingFile {
     /// Makes the file: within `to` where that is a folder, or where ranks share it.
-    pub fn new(to: &Path, header: &Header) -> Result<Kept, Failure> {
+    pub fn new(to: &Path, header: &Header) -> Result<RecordingFile, Failure> {
         let wrong = |path: &Path, e: io::Error| fail(format_args!("{}: {e}", path.display()));
         let mut path = to.to_owned();
         if to.is_dir() || header.rank.is_some() {
@@ -38,7 +38,7 @@ impl Kept {
             header.pid = header.pid.or(Some(std::process::id()));
             path = to.join(file::name(&name, &header));
         }
-        Ok(Kept {
+        Ok(RecordingFile {
             file: File::create(&path).map_err(|e| wrong(&path, e))?,
             path,
             header: header.clone(),

@@ -1,5 +1,5 @@
-//! Instructions whose result nobody reads: dropped when they do nothing else, otherwise they
-//! lose the result.
+//! Dead code elimination: an instruction whose result nobody reads is removed if it has no effect;
+//! otherwise it loses the result.
 
 use crate::analysis::liveness::Liveness;
 use crate::*;
@@ -12,7 +12,7 @@ pub fn run(program: &Program, body: &mut Body) {
         let mut insts = std::mem::take(&mut body.blocks[i].insts);
         let block = &body.blocks[i];
         live.step_term(block, &mut set);
-        // Those that stay move to the end.
+        // Instructions that stay move to the end.
         let mut kept = insts.len();
         for at in (0..insts.len()).rev() {
             let inst = &mut insts[at].0;

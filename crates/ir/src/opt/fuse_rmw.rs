@@ -1,6 +1,6 @@
-//! `a = g; b = a + c; g = b` becomes `a = (g += c); b = a + c`, for scalars and for elements
-//! with the same keys. Between the three only pure instructions may stand that do not touch
-//! the registers involved.
+//! Fuses read-modify-write sequences: `a = g; b = a + c; g = b` becomes `a = (g += c); b = a + c`,
+//! for scalars and for elements with the same keys. Only pure instructions that do not touch the
+//! registers involved may stand between the three.
 
 use crate::*;
 
@@ -26,7 +26,7 @@ fn load(inst: &Inst) -> Option<(Reg, GlobalId, &[Val])> {
     }
 }
 
-/// The result, and what is added to `a`.
+/// The result register, and the value added to `a`.
 fn addend(inst: &Inst, a: Reg) -> Option<(Reg, Val)> {
     let Inst::Bin {
         dst,
@@ -78,7 +78,7 @@ fn find(program: &Program, insts: &[(Inst, SiteId)]) -> Option<(usize, usize)> {
             sum = Some((k, b, c));
             continue;
         }
-        // Anything else must leave the registers alone.
+        // Any other instruction must leave the registers alone.
         let (b, c) = sum.map_or((None, None), |(_, b, c)| (Some(b), Some(c)));
         let mut clash = false;
         inst.for_each_use(|v| clash |= v == Val::Reg(a) || b.is_some_and(|b| v == Val::Reg(b)));
