@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spile_sema::ctype::CTy;
-use spile_sema::families::{FAMILIES, Family, Word};
+use spile_sema::families::{ComponentName, FAMILIES, Family};
 use spile_syntax::ast::{FileId, Function, ProbePoint, Span};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::parse_probe_points;
@@ -183,7 +183,7 @@ pub(crate) fn family(point: &ProbePoint) -> Option<&'static Family> {
                 .iter()
                 .zip(&point.components)
                 .all(|(want, have)| match want.0 {
-                    Word::Is(w) => *have.name == *w,
+                    ComponentName::Is(w) => *have.name == *w,
                     ComponentName::Syscall | ComponentName::PerfEvent => true,
                 })
     };

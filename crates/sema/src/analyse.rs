@@ -21,12 +21,12 @@ use crate::types::resolve::{Host, Input, Resolved, Resolver};
 use crate::types::sink;
 use crate::types::unify::Types;
 
-/// Calls can nest no deeper, whatever the script asks for.
+/// Maximum depth of nested calls, whatever the script sets.
 const MAX_NESTING: u32 = 1000;
-/// Most frames of a stack that can be asked for.
+/// Maximum number of frames of a stack.
 const MAX_BACKTRACE: u32 = 512;
 
-/// What the command line says about a run.
+/// Settings from the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `-D NAME=VALUE`, in order.
@@ -39,40 +39,40 @@ pub struct Options {
     pub no_time_limits: bool,
     /// Name of the session: `-m`.
     pub session_name: String,
-    /// `--skip-badvars`: variables that are not there, and memory that cannot be read, are 0.
+    /// `--skip-badvars`: missing variables and unreadable memory are 0.
     pub skip_badvars: bool,
-    /// `-g`: packets can be dropped.
+    /// `-g`: verdicts take effect, so packets can be dropped.
     pub guru: bool,
     /// Process id of the session.
     pub session_pid: i64,
     /// User id of the session.
     pub session_uid: i64,
-    /// Inode number of the PID namespace that `ns_pid()` and its like give numbers of.
+    /// Inode number of the PID namespace of the numbers that `ns_pid()` and its kin give.
     pub target_pidns: i64,
-    /// The user namespace that `ns_uid()` and its like give numbers of.
+    /// The user namespace of the numbers that `ns_uid()` and its kin give.
     pub target_users: UserIds,
 }
 
-/// The ids of users, or of groups, that a user namespace has.
+/// The ids of users, or of groups, in a user namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdMap {
-    /// The first id inside, the same as the kernel has it, and how many there are.
+    /// Ranges: first id inside, first id of the kernel, number of ids.
     pub ranges: Vec<(u32, u32, u32)>,
-    /// What stands for all others.
+    /// The id for all others.
     pub others: u32,
 }
 
 /// A user namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserIds {
-    /// Of users.
+    /// The map of user ids.
     pub users: IdMap,
-    /// Of groups.
+    /// The map of group ids.
     pub groups: IdMap,
 }
 
 impl Default for UserIds {
-    /// The first one: the kernel's own numbers.
+    /// The initial namespace: the kernel's own numbers.
     fn default() -> Self {
         let own = IdMap {
             ranges: vec![(0, 0, u32::MAX)],
@@ -103,29 +103,29 @@ impl Default for Options {
     }
 }
 
-/// What analysis gives.
+/// The result of analysis.
 #[derive(Debug)]
 pub struct Analysis {
     /// The program; storage classes are not decided yet.
     pub program: Program,
     /// The text of `-p2`: globals, functions and probes with their types.
     pub dump: String,
-    /// What was removed because nothing needs it, a line each; for `-v`.
+    /// The removed statements, one on each line, for `-v`.
     pub removed: String,
 }
 
-/// Everything that analysis reads.
+/// The input of analysis.
 pub struct Inputs<'a> {
     /// The user's and the library's files, indexed.
     pub library: &'a Library,
-    /// Their texts, for the places that run-time errors name.
+    /// The texts of the files, for the places that run-time errors name.
     pub sources: &'a Sources,
     /// The machine.
     pub facts: &'a dyn Facts,
     /// Constant tables by name: `errno`, `signal`; entry `i` is the string for `i`. The names of
     /// system calls come from `facts`.
     pub tables: &'a dyn Fn(&str) -> Option<Vec<Bytes>>,
-    /// The run.
+    /// The settings of the run.
     pub options: &'a Options,
 }
 
@@ -147,14 +147,14 @@ impl Host for Callbacks<'_, '_> {
     }
 }
 
-/// There are errors among the diagnostics.
+/// The diagnostics contain errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed;
 
 /// From the script's files to the program: probe points, names, types, checks, lowering.
 ///
 /// # Errors
-/// When `diags` has errors, its own or older ones; all that can be found are found.
+/// When `diags` has errors, new or older ones; analysis reports as many as it can find.
 pub fn analyse(inputs: &Inputs, diags: &mut Diagnostics) -> Result<Analysis, Failed> {
     let handlers = resolve_script(inputs.library, inputs.facts, diags);
     let mut derive =
@@ -162,11 +162,11 @@ pub fn analyse(inputs: &Inputs, diags: &mut Diagnostics) -> Result<Analysis, Fai
     analyse_bodies(inputs, handlers, &mut derive, diags)
 }
 
-/// From the script's resolved probes to the program; `derive` resolves the probes of library
-/// files that come in on the way.
+/// From the script's resolved probes to the program. `derive` resolves the probes of library files
+/// that are pulled in on the way.
 ///
 /// # Errors
-/// When `diags` has errors, its own or older ones; all that can be found are found.
+/// When `diags` has errors, new or older ones; analysis reports as many as it can find.
 pub fn analyse_bodies(
     inputs: &Inputs,
     handlers: Vec<ProbeHandler>,
@@ -176,8 +176,8 @@ pub fn analyse_bodies(
     analyse_seen(inputs, handlers, derive, diags, &mut |_, _| {})
 }
 
-/// As [`analyse_bodies`]; `seen` gets the resolved tree and its types before anything is taken
-/// out of it, also where there are errors. For those who ask what names mean, as editors do.
+/// Like [`analyse_bodies`]; `seen` gets the resolved tree and its types before statements are
+/// removed, also where there are errors. Editors use it to look up the meaning of names.
 ///
 /// # Errors
 /// As [`analyse_bodies`].
@@ -233,7 +233,7 @@ pub fn analyse_seen(
         return Err(Failed);
     }
     if !options.defines.iter().any(|(name, _)| name == "MAXNESTING") {
-        // As deep as the calls can go, and the default more where a function calls itself.
+        // As deep as the calls can nest, plus the default if a function calls itself.
         let (depth, recursive) = check::nesting(&tree);
         let more = if recursive { limits.maxnesting } else { 1 };
         limits.maxnesting = (depth + more).min(MAX_NESTING);
@@ -257,8 +257,8 @@ pub fn analyse_seen(
     })
 }
 
-/// The script's own statements one by one, those of the library as a number: aliases set
-/// variables for everybody, and most go.
+/// Lists the script's own statements one by one and counts the library's: aliases set variables for
+/// everybody, and most are removed.
 fn removed_text(
     mut removed: Vec<dead_stores::Removed>,
     inputs: &Inputs,
@@ -267,7 +267,7 @@ fn removed_text(
     let all = removed.len();
     removed.retain(|r| is_user(r.span));
     removed.sort_by_key(|r| (r.span.file, r.span.start));
-    // The copies of a body that serves several points lose the same.
+    // Copies of a body that serves several points lose the same statements.
     let library = all - removed.len();
     removed.dedup();
     let mut text = String::new();
@@ -281,7 +281,7 @@ fn removed_text(
     text
 }
 
-/// The limits after `-D`. Names that mean nothing here are reported and have no effect.
+/// The limits after `-D`. Names without a meaning here are reported and have no effect.
 fn limits(options: &Options, diags: &mut Diagnostics) -> Limits {
     let mut l = Limits::default();
     let mut interruptible = None;
@@ -303,7 +303,7 @@ fn limits(options: &Options, diags: &mut Diagnostics) -> Limits {
             "MAXNESTING" => l.maxnesting = short(1, MAX_NESTING),
             "MAXTRYLOCK" => l.maxtrylock = short(0, 1_000_000),
             "MAXBACKTRACE" => l.maxbacktrace = short(1, MAX_BACKTRACE),
-            // Limits of SystemTap's that nothing here corresponds to.
+            // Limits of SystemTap that have no counterpart here.
             _ => {
                 let known = [
                     "MAXACTION",

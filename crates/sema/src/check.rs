@@ -1,6 +1,6 @@
-//! Placement: what a handler may do where it runs. Kernel handlers cannot do everything yet;
-//! what they cannot do is refused here, at the place in the script, and never left to the
-//! kernel's verifier. Functions are judged for each handler that calls them.
+//! Placement: the operations that a handler may use where it runs. Operations that kernel handlers
+//! cannot do are refused here, at their place in the script, and never left to the kernel's
+//! verifier. Functions are checked for each handler that calls them.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 use crate::types::codes;
 use crate::types::hir::*;
 
-/// Something that a handler does and may not.
+/// An operation that a handler uses and may not.
 struct Finding {
     code: &'static str,
     span: Span,
@@ -22,11 +22,10 @@ struct Finding {
 
 const MOVE_TEXT: &str = "keep the number in a global here, and convert it in `probe timer` or `probe end`, where it is printed";
 
-/// Checks all handlers. `is_user` tells the script's files, whose places come first in
-/// messages.
+/// Checks all handlers. `is_user` accepts the script's files, whose places come first in messages.
 ///
-/// A handler for processes that are there already, which stands beside those for processes to
-/// come, does not run where it asks for what only these have: a warning says so.
+/// A probe for new processes also has a handler for existing ones. If that handler uses an
+/// operation that only new processes have, it does not run, with a warning.
 pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
     let mut seen = HashSet::new();
     let mut unfit = Vec::new();
@@ -51,7 +50,7 @@ pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) ->
             out: Vec::new(),
         };
         walk.body(&u.body);
-        // Not by recursion: chains of calls can be long.
+        // An explicit stack instead of recursion: chains of calls can be long.
         while let Some(visit) = walk.todo.pop() {
             walk.visit(visit);
         }
@@ -81,7 +80,8 @@ pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) ->
     }
 }
 
-/// The finding at the innermost place that is the user's; the calls on the way as other places.
+/// The finding at the innermost place of the user's files; the calls on the way are secondary
+/// places.
 fn diagnostic(f: Finding, chain: &[Span], is_user: &dyn Fn(Span) -> bool) -> Diagnostic {
     let mut places: Vec<Span> = vec![f.span];
     places.extend(chain.iter().rev());
@@ -101,7 +101,7 @@ fn diagnostic(f: Finding, chain: &[Span], is_user: &dyn Fn(Span) -> bool) -> Dia
     if f.help.is_empty() { d } else { d.help(f.help) }
 }
 
-/// The functions that a unit goes to.
+/// The functions that a unit calls or goes on with.
 fn callees(tree: &Tree, unit: UnitIx) -> Vec<UnitIx> {
     let mut found = Vec::new();
     let u = &tree.units[unit.0];
@@ -137,7 +137,7 @@ fn recursive(tree: &Tree) -> HashSet<UnitIx> {
     found
 }
 
-/// A function to be looked at, and the way there.
+/// A function to check, and the calls that lead to it.
 struct Visit {
     func: UnitIx,
     known: Vec<Option<i64>>,
@@ -149,17 +149,17 @@ struct BodyCheck<'a> {
     tree: &'a Tree,
     event: &'a Event,
     point: &'a str,
-    /// Calls that lead to where the walk is.
+    /// Calls that lead to the current function.
     chain: Vec<Span>,
-    /// Functions that the walk is in.
+    /// Functions on the current path.
     open: Vec<UnitIx>,
-    /// Functions still to be looked at.
+    /// Functions still to check.
     todo: Vec<Visit>,
-    /// Functions that were looked at, with the numbers that their parameters are known to be.
+    /// Functions that were checked, with the constant values of their parameters.
     done: HashSet<(UnitIx, Vec<Option<i64>>)>,
-    /// The same for the function that the walk is in.
+    /// The constant values of the current function's parameters.
     known: Vec<Option<i64>>,
-    /// Functions that can call themselves: one code for all their calls.
+    /// Functions that can call themselves: one copy of their code serves all calls.
     recursive: &'a HashSet<UnitIx>,
     out: Vec<(Finding, Vec<Span>)>,
 }
@@ -244,7 +244,7 @@ impl BodyCheck<'_> {
         }
     }
 
-    /// The number that an argument is known to be.
+    /// The constant value of an argument.
     fn constant(&self, e: &Expr, assigned: &HashSet<LocalIx>) -> Option<i64> {
         match &e.kind {
             ExprKind::Num(n) => Some(*n),
@@ -255,7 +255,7 @@ impl BodyCheck<'_> {
         }
     }
 
-    /// Operands that are part of the generated code have to be constants, in range.
+    /// Checks that operands in the generated code are constants, and in range.
     fn constant_operand(
         &mut self,
         f: Intrinsic,
@@ -291,7 +291,7 @@ impl BodyCheck<'_> {
             return;
         }
         if !info.places.kernel {
-            // The library's function is what the script names.
+            // The message names the library function that the script calls.
             let library = self
                 .open
                 .iter()
@@ -327,8 +327,8 @@ fn assigned(exprs: &[&Expr]) -> HashSet<LocalIx> {
     exprs.iter().filter_map(place).collect()
 }
 
-/// The deepest nesting of calls that any handler can reach, and whether a function calls
-/// itself (it then counts once).
+/// The maximum nesting of calls that any handler can reach, and whether a function calls itself
+/// (which then counts once).
 pub fn nesting(tree: &Tree) -> (u32, bool) {
     let calls: Vec<Vec<UnitIx>> = tree
         .units
@@ -350,7 +350,7 @@ pub fn nesting(tree: &Tree) -> (u32, bool) {
     let mut depth: Vec<Option<u32>> = vec![None; calls.len()];
     let mut open = vec![false; calls.len()];
     for root in 0..calls.len() {
-        // A walk with its own stack: chains of calls can be long.
+        // An explicit stack instead of recursion: chains of calls can be long.
         let mut stack = vec![(root, 0)];
         while let Some((unit, next)) = stack.pop() {
             if next == 0 && (depth[unit].is_some() || open[unit]) {

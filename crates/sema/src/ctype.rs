@@ -1,10 +1,10 @@
 //! C types of expressions, and walks through structures.
 //!
-//! A walk turns `$x->a->b[i].c` into a list of [`Step`]s from a base value, and what is done at
-//! the end. All functions are pure functions of [`Facts`]; [`crate::access`] finds the base.
+//! A walk turns `$x->a->b[i].c` into a list of [`Step`]s from a base value, and a final operation.
+//! All functions are pure functions of [`Facts`].
 //!
-//! While walking, a position is either a value in a register or the address of an object in
-//! memory; pointers that lie in memory are followed with [`Step::Deref`].
+//! During a walk, a position is either a value in a register or the address of an object in memory;
+//! [`Step::Deref`] follows pointers in memory.
 
 use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
 use spile_syntax::diag::Diagnostic;
@@ -12,17 +12,17 @@ use spile_syntax::diag::Diagnostic;
 use crate::codes;
 use crate::facts::{CType, CTypeId, Facts, LONG};
 
-/// A C type: something the kernel's type information has, or a plain integer, and pointers
+/// A C type: a type of the kernel's type information or a plain integer, and levels of pointers
 /// around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CTy {
-    /// What is at the bottom.
+    /// The innermost type.
     pub base: CBase,
-    /// How many levels of pointers are around it.
+    /// Number of levels of pointers around it.
     pub ptrs: u8,
 }
 
-/// The bottom of a [`CTy`].
+/// The innermost type of a [`CTy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CBase {
     /// A type of the kernel (it can be a pointer itself).
@@ -38,7 +38,7 @@ pub enum CBase {
     },
 }
 
-/// A C type looked at from outside.
+/// The outermost layer of a C type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
     /// An integer or enumeration.
@@ -56,12 +56,12 @@ pub enum Shape {
     Array {
         /// Element.
         elem: CTy,
-        /// How many; 0 when unknown.
+        /// Number of elements; 0 if unknown.
         count: u32,
     },
     /// A structure or union; its type and size in bytes.
     Struct(CTypeId, u32),
-    /// `void`, functions, floating point, structures that are only declared.
+    /// `void`, functions, floating point, and structures that are only declared.
     Other,
 }
 
@@ -101,7 +101,7 @@ impl CTy {
         }
     }
 
-    /// What it is.
+    /// The outermost layer.
     pub fn shape(self, facts: &dyn Facts) -> Shape {
         if self.ptrs > 0 {
             return Shape::Ptr(CTy {
@@ -129,7 +129,7 @@ impl CTy {
         }
     }
 
-    /// Bytes of a value; `None` where it has no size.
+    /// Size of a value in bytes; `None` where it has no size.
     pub fn size(self, facts: &dyn Facts) -> Option<u64> {
         match self.shape(facts) {
             Shape::Int { size, .. } => Some(size.into()),
@@ -152,7 +152,7 @@ impl CTy {
         }
     }
 
-    /// As C spells it.
+    /// The type's name in C.
     pub fn spell(self, facts: &dyn Facts) -> String {
         let mut text = match self.base {
             CBase::Id(id) => facts.c_name(id),
@@ -187,7 +187,7 @@ pub fn parse_type(facts: &dyn Facts, text: &str) -> Option<CTy> {
     parse_type_with(text, |name| facts.type_by_name(name))
 }
 
-/// [`parse_type`] where `named` knows the types that have names.
+/// Like [`parse_type`]; `named` looks up types that have names.
 pub fn parse_type_with(text: &str, named: impl FnOnce(&str) -> Option<CTypeId>) -> Option<CTy> {
     let mut ptrs: u8 = 0;
     let mut words: Vec<&str> = Vec::new();
@@ -215,7 +215,7 @@ pub fn parse_type_with(text: &str, named: impl FnOnce(&str) -> Option<CTypeId>) 
     Some(CTy { base, ptrs })
 }
 
-/// `unsigned long int` and its like, in any order of words.
+/// A basic type such as `unsigned long int`, its words in any order.
 fn basic_type(words: &[&str]) -> Option<CBase> {
     let count = |w: &str| words.iter().filter(|x| **x == w).count();
     let known = ["unsigned", "signed", "long", "short", "int", "char"];
@@ -236,33 +236,33 @@ fn basic_type(words: &[&str]) -> Option<CBase> {
     })
 }
 
-/// One step of a walk; the walk's value starts as the base's value (a number or an address).
+/// One step of a walk. The walk's value starts as the base's value (a number or an address).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// `v += n`
     Add(i64),
-    /// `v += expr * scale`; the expression is one of the script.
+    /// `v += expr * scale`, where `expr` is an expression of the script.
     Index {
         /// The index.
         expr: Box<Expr>,
-        /// Bytes of an element.
+        /// Size of an element in bytes.
         scale: u32,
     },
     /// `v = *(u64 *)v`: follows a pointer that lies in memory.
     Deref,
 }
 
-/// What is done at the end of a walk.
+/// The final operation of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Final {
-    /// The value itself: its low `size` bytes, extended to 64 bits (8: as it is).
+    /// The value itself: its low `size` bytes, extended to 64 bits (unchanged for 8).
     Value {
         /// 1, 2, 4 or 8.
         size: u8,
         /// Sign.
         signed: bool,
     },
-    /// Reads that many bytes at the address.
+    /// Reads `size` bytes at the address.
     Load {
         /// 1, 2, 4 or 8.
         size: u8,
@@ -281,23 +281,23 @@ pub enum Final {
         /// Sign.
         signed: bool,
     },
-    /// The address is the result: `&`, a structure, or an array.
+    /// The address is the result: for `&`, a structure, or an array.
     Address,
 }
 
 /// A walk from a base value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemberWalk {
-    /// The steps in order; neighbouring [`Step::Add`]s are one, none adds 0.
+    /// The steps in order; neighbouring [`Step::Add`]s are merged, and none adds 0.
     pub steps: Vec<Step>,
-    /// What is done at the end.
+    /// The final operation.
     pub last: Final,
     /// The C type of the result: for [`Final::Address`] a pointer (to the structure, or to an
     /// element of the array), otherwise the object's own type.
     pub ty: CTy,
 }
 
-/// What the base of a walk is.
+/// The base of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
     /// A value of the type.
@@ -307,7 +307,7 @@ pub enum From {
     Object(CTy),
 }
 
-/// A position on the way.
+/// A position during a walk.
 #[derive(Clone, Copy)]
 enum At {
     Value(CTy),
@@ -315,7 +315,7 @@ enum At {
     BitField { bits: u32, width: u32, ty: CTy },
 }
 
-/// Walks from a base through `access`; `addr_of` wants the address of what is there.
+/// Walks from a base through `access`; with `addr_of` the result is the address of the last object.
 ///
 /// # Errors
 /// A diagnostic at the first access that is not possible.
@@ -574,7 +574,7 @@ impl Walker<'_> {
     }
 }
 
-/// The value of a literal index.
+/// The value of a constant index.
 fn constant(e: &Expr) -> Option<i64> {
     match &e.kind {
         ExprKind::Num(n) => Some(*n),

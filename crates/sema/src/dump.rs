@@ -1,4 +1,4 @@
-//! What `-p2` shows: globals, functions and probes with their types.
+//! The text of `-p2`: globals, functions and probes with their types.
 
 use std::fmt::Write;
 

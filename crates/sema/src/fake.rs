@@ -31,7 +31,7 @@ pub const LIST_PTR: CTypeId = 10;
 pub const TASKS: CTypeId = 11;
 /// A structure that is only declared.
 pub const FWD: CTypeId = 12;
-/// A pointer to it.
+/// A pointer to [`FWD`].
 pub const FWD_PTR: CTypeId = 13;
 /// `enum state`
 pub const STATE: CTypeId = 14;

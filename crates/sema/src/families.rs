@@ -1,5 +1,5 @@
-//! The built-in probe families, as one table: how their points are written, what they are for,
-//! what makes them run, and which variables they have.
+//! The built-in probe families, as one table: the form of their points, their documentation, their
+//! events and their variables.
 //!
 //! Resolution ([`crate::probe::resolve`]), listings and `--dump-probe-types` all read it.
 
@@ -22,7 +22,7 @@ mod hooks;
 pub(crate) mod perf;
 mod procfs;
 
-/// What stands in the parentheses of a component.
+/// The argument of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arg {
     /// Nothing.
@@ -41,18 +41,18 @@ pub enum Arg {
     Any,
 }
 
-/// The name of a component.
+/// The name of a component in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ComponentName {
     /// This word.
     Is(&'static str),
     /// The name of a system call.
     Syscall,
-    /// The name of a perf event of the component before.
+    /// The name of a perf event, in the group that the component before names.
     PerfEvent,
 }
 
-/// A component.
+/// A component: its name and its argument.
 #[derive(Debug, Clone, Copy)]
 pub struct Comp(pub ComponentName, pub Arg);
 
@@ -61,22 +61,22 @@ pub struct Comp(pub ComponentName, pub Arg);
 pub struct Family {
     /// The components.
     pub comps: &'static [Comp],
-    /// Components that can follow, at most one of them.
+    /// Components that can follow; a point has at most one of them.
     pub options: &'static [Comp],
-    /// What makes it run.
+    /// The way to make the event.
     pub(crate) make: Make,
-    /// Where its handlers run and which variables they have.
+    /// The place where its handlers run, and their variables.
     pub context: ContextKind,
     /// One line for `--dump-probe-types`.
     pub doc: &'static str,
 }
 
-/// How the event is made.
+/// The way to make an event from a point.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Make {
     /// `begin`, `end`, `error` with a sequence number.
     Ordered(fn(i64) -> Event),
-    /// No argument.
+    /// An event without arguments.
     Plain(fn() -> Event),
     /// `timer.UNIT(N)`: nanoseconds of a unit.
     Timer(u64),
@@ -88,32 +88,32 @@ pub(crate) enum Make {
     Tick,
     /// `timer.profile.freq.hz(N)`
     ProfileHz,
-    /// `perf.type(N).config(M)` and what follows
+    /// `perf.type(N).config(M)`, and the components after it
     PerfRaw,
-    /// `perf.GROUP.NAME` and what follows
+    /// `perf.GROUP.NAME`, and the components after it
     PerfNamed,
-    /// `procfs`: all components have their say.
+    /// `procfs`: made from all components.
     Procfs,
-    /// `netfilter`: all components have their say.
+    /// `netfilter`: made from all components.
     Netfilter,
     /// `lsm("name")`
     Lsm,
     /// `kernel.trace("name")`
     Trace,
-    /// System calls by name; true: on return.
+    /// System calls by name; `true` for their return.
     Syscall(bool),
-    /// All system calls; true: on return.
+    /// All system calls; `true` for their return.
     SyscallAny(bool),
-    /// Places in code: all components have their say.
+    /// Places in code: made from all components.
     Code,
-    /// Memory that is watched.
+    /// Watched memory.
     Data,
-    /// What happens to processes: this alias of the library, in the processes that the first
-    /// component names.
+    /// Events of processes: this alias of the library, in the processes that the first component
+    /// names.
     Process(&'static str),
 }
 
-/// What a matched point stands for.
+/// The meaning of a matched point.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PointMatch {
     /// One event and its point.
@@ -122,7 +122,7 @@ pub(crate) enum PointMatch {
         point: String,
         kind: ContextKind,
     },
-    /// A place where the kernel calls programs, with what it gives them.
+    /// A place where the kernel calls BPF programs, with the arguments it passes.
     Hook {
         event: Event,
         point: String,
@@ -132,7 +132,7 @@ pub(crate) enum PointMatch {
     /// A tracepoint.
     Trace {
         name: Arc<str>,
-        /// Known where the script gives it, also as a pattern.
+        /// `Some` where the script gives the subsystem, also as a pattern.
         system: Option<Arc<str>>,
     },
     /// System calls: indexes into [`Facts::syscalls`].
@@ -294,7 +294,7 @@ families! {
     [w("tp_syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
 }
 
-/// Families of SystemTap that are not there, by their first words, and what to use instead.
+/// Families that only SystemTap has, by their first words, and the way out.
 pub(crate) static ABSENT: &[(&[&str], &str)] = &[
     (
         &["kernel", "inline"],
@@ -337,15 +337,15 @@ pub(crate) static ABSENT: &[(&[&str], &str)] = &[
 
 const LATER: &str = "these aliases of SystemTap's library are not available yet; `kernel.trace` has the tracepoints";
 
-/// How the components of a point fit a family.
+/// The result of comparing a point's components with a family.
 pub(crate) enum Fit<'a> {
-    /// They do; the option that follows, if any.
+    /// They match; the option that follows, if any.
     Yes(Option<&'a Component>),
-    /// They fit up to a component, which has a wrong argument.
+    /// They match up to this component, which has a wrong argument.
     BadArg(&'a Component, Arg),
-    /// They fit, but this component follows.
+    /// They match, but this component follows.
     Extra(&'a Component),
-    /// They do not.
+    /// They do not match.
     No,
 }
 
@@ -361,7 +361,7 @@ impl Family {
         text
     }
 
-    /// Compares with the components of a point. Wildcards match words that need no argument.
+    /// Compares a point's components with the family. Wildcards match words that need no argument.
     pub(crate) fn fit<'a>(&self, comps: &'a [Component]) -> Fit<'a> {
         if comps.len() < self.comps.len() {
             return Fit::No;
@@ -399,8 +399,7 @@ impl Family {
         }
     }
 
-    /// The components with the family's words where wildcards stood for them; wildcards for
-    /// names stay.
+    /// The components with the family's words in place of wildcards; wildcards for names stay.
     pub(crate) fn shown(&self, comps: &[Component]) -> Vec<Component> {
         let mut shown = comps.to_vec();
         for (c, want) in shown.iter_mut().zip(self.comps) {
@@ -411,7 +410,7 @@ impl Family {
         shown
     }
 
-    /// Every way to write a point of it, with the types of its literals.
+    /// Every way to write a point of the family, with the types of its literals.
     pub(crate) fn typed(&self) -> Vec<String> {
         let mut points = vec![String::new()];
         for c in self.comps {
@@ -431,11 +430,11 @@ impl Family {
         points
     }
 
-    /// What a point of this family stands for; the components are as [`Family::shown`] gives
+    /// The meanings of a point of this family; the components are as [`Family::shown`] returns
     /// them.
     ///
     /// # Errors
-    /// A diagnostic when what it names does not exist or a number is out of range.
+    /// A diagnostic when a named object does not exist or a number is out of range.
     pub(crate) fn hits(
         &self,
         facts: &dyn Facts,
@@ -582,7 +581,7 @@ fn in_u32(c: &Component) -> Result<u32, Box<Diagnostic>> {
 }
 
 fn timer(c: &Component, unit: u64, option: Option<&Component>) -> Result<Event, Box<Diagnostic>> {
-    // Longer than a year would overflow elsewhere and is a mistake.
+    // More than a year would overflow elsewhere, and is a mistake.
     const MOST: u64 = 366 * 86_400 * S;
     let period_ns = positive(c)?
         .checked_mul(unit)
@@ -602,8 +601,8 @@ fn timer(c: &Component, unit: u64, option: Option<&Component>) -> Result<Event, 
     })
 }
 
-/// The tracepoints of a name or pattern: of the modules of the kernel that a point names, or
-/// else of the kernel and all of them.
+/// The tracepoints of a name or pattern: of the kernel modules that a point names, or else of the
+/// kernel and all modules.
 fn known_tracepoints(
     facts: &dyn Facts,
     comps: &[Component],
@@ -641,12 +640,13 @@ fn tracepoints(
         None => (None, &*text),
     };
     let known = known_tracepoints(facts, comps, name)?;
-    // Some tracepoints are of no system. By their own name they are found in any.
+    // Some tracepoints have no subsystem. Their own name finds them in any subsystem.
     let any = system == Some("*") || !is_pattern(name) || !facts.knows_systems();
     let hits: Vec<PointMatch> = known
         .into_iter()
         .map(|name| PointMatch::Trace {
-            // Systems are dear to ask for: where none is given, whoever needs it asks.
+            // Subsystems are expensive to look up; where the script gives none, a later use looks
+            // it up.
             system: system.and_then(|given| {
                 if !is_pattern(given) && facts.tracepoint_is_of(&name, given) {
                     return Some(given.into());
@@ -665,7 +665,7 @@ fn tracepoints(
                 Some(want),
             ) => matches(want, have),
             (_, None) => true,
-            // Where the systems are not known, the name alone decides.
+            // Where subsystems are unknown, the name alone decides.
             _ => any,
         })
         .collect();
@@ -678,7 +678,7 @@ fn tracepoints(
         if is_pattern(&text) {
             return Err(Box::new(d));
         }
-        // A name is nearly always right at its start.
+        // The start of a misspelt name is usually right.
         let start: String = name.chars().take(4).collect();
         let near = facts.tracepoints(&format!("{start}*"));
         return Err(Box::new(d.did_you_mean(name, near.iter().map(|n| &**n))));

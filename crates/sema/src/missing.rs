@@ -1,5 +1,5 @@
-//! Names of SystemTap's library that the given one does not have: variables of aliases, which
-//! would be 0 in silence, and aliases, which patterns would leave out in silence.
+//! Names of SystemTap's library that this one lacks: variables of aliases, which would silently be
+//! 0, and aliases, which patterns would silently leave out.
 
 use crate::facts::Facts;
 use spile_glob::matches_point;
@@ -8,11 +8,11 @@ use spile_glob::matches_point;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Missing(&'static str);
 
-/// What stands in the second column of an alias that is missing.
+/// Second column of the table for an alias that is missing as a whole.
 const WHOLE: &str = "-";
 
 impl Missing {
-    /// Over the text of a table.
+    /// Wraps the text of a table.
     pub const fn new(table: &'static str) -> Missing {
         Missing(table)
     }
@@ -26,7 +26,7 @@ impl Missing {
         })
     }
 
-    /// The variables of aliases: alias, variables.
+    /// The missing variables: alias, variables.
     pub fn variables(
         self,
     ) -> impl Iterator<Item = (&'static str, impl Iterator<Item = &'static str>)> {
@@ -51,17 +51,17 @@ impl Missing {
             .any(|(_, mut vars)| vars.any(|v| v == variable))
     }
 
-    /// The aliases that are missing.
+    /// The missing aliases.
     pub fn aliases(self) -> impl Iterator<Item = &'static str> {
         let rows = self.rows().filter(|(_, what, _)| *what == WHOLE);
         rows.map(|(name, ..)| name)
     }
 
-    /// Those of them that a pattern means, as far as the running kernel has what they are over.
+    /// The missing aliases that a pattern matches, as far as the running kernel has their events.
     pub fn left_out(self, pattern: &str, facts: &dyn Facts) -> Vec<&'static str> {
         let words = |text: &str| text.split('.').count();
         let across = pattern.contains("**");
-        // What is cheap to compare first.
+        // The cheap comparison comes first.
         let prefix = spile_glob::literal_prefix(pattern);
         let there = |base: &str| match base.split_once(':') {
             Some(("t", name)) => !facts.tracepoints(name).is_empty(),

@@ -331,7 +331,8 @@ fn large_scripts_take_time_in_proportion() {
     script.push_str("println(f0(\"a\")); println(x20000) }\n");
     let start = std::time::Instant::now();
     program(&script);
-    // A guard against squares, not a measurement: it takes a second, quadratic passes many minutes.
+    // A guard against quadratic passes, not a measurement: it takes a second; quadratic passes take
+    // many minutes.
     assert!(
         start.elapsed() < std::time::Duration::from_secs(300),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Places in code: which of them share a handler, and what variables become.
+//! Places in code: those that share a handler, and the code for variables.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ function pid:long() { return __pid() }";
 /// A machine with one program, `/demo`.
 struct Demo(Machine);
 
-/// An `int` of another unit than [`INT`].
+/// An `int` of another compilation unit than [`INT`].
 const TWIN: CTypeId = 1000;
 
 fn type_of(id: CTypeId) -> CTypeId {
     if id == TWIN { INT } else { id }
 }
 
-/// A function: its name and where `a` is.
+/// The functions, each with the location of `a`.
 fn functions() -> Vec<(&'static str, Loc)> {
     let shifted = vec![LocOp::Reg(7), LocOp::Const(8), LocOp::Bin(BinOp::Add)];
     vec![
@@ -157,7 +157,7 @@ impl Facts for Demo {
     }
 }
 
-/// The program, optimised, or what is wrong.
+/// The optimised program, or the errors.
 fn program(script: &str) -> Result<Program, String> {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
@@ -209,7 +209,7 @@ fn places_share_a_handler_where_variables_are_the_same() {
     let point = String::from_utf8_lossy(&named.tables[1].entries[0]).into_owned();
     assert_eq!(point, r#"process("/demo").function("alpha@demo.c:10")"#);
     let a = format!("probe {all} {{ println(@defined($a) ? $a : -1) }}");
-    // Types of two units that are the same make no difference in the end.
+    // Identical types of two units make no difference in the end.
     assert_eq!(sites(&a), [2, 1, 1]);
     let both = format!("probe {all} {{ println(ppfunc(), @defined($a) ? $a : -1) }}");
     let both = program(&both).expect("fine");
@@ -231,7 +231,7 @@ fn places_share_a_handler_where_variables_are_the_same() {
         sites(&format!("probe {all} {{ println($task->pid) }}")),
         [4]
     );
-    // Where the file is loaded is told from the place itself.
+    // The load address comes from the place itself.
     assert_eq!(sites(&format!("probe {all} {{ println($counter) }}")), [4]);
 }
 
@@ -245,9 +245,9 @@ fn returns_take_values_from_the_entry() {
         .iter()
         .map(|h| matches!(&h.event, Event::Code(probe) if probe.ret))
         .collect();
-    // Handlers that no script has come first.
+    // Hidden handlers come first.
     assert_eq!(rets, [false, true]);
-    // Each value by thread and stack pointer.
+    // Each value has thread and stack pointer as keys.
     let two = |g: &spile_ir::Global| matches!(&g.kind, spile_ir::GlobalKind::Array { keys, .. } if keys.len() == 2);
     assert_eq!(program.globals.len(), 3);
     assert!(program.globals.iter().all(two));

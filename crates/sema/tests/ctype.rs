@@ -69,7 +69,7 @@ fn bit_fields() {
             signed: false
         }
     );
-    // Bits 60 to 69 cross every aligned unit but none of 64 bits holds them: refused.
+    // Bits 60 to 69 lie in no aligned unit of 64 bits: refused.
     assert!(task(&[member("wide")], false).is_err());
     assert!(task(&[member("in_iowait")], true).is_err());
 }

@@ -1,4 +1,4 @@
-//! Every diagnostic of the second half, each with the script that provokes it.
+//! Every diagnostic of the second half of analysis, each with a script that causes it.
 
 mod support;
 
@@ -89,7 +89,7 @@ probe syscall.x { x = 3; println(f(x)); println(f(2)) println(f(7)) }",
     ),
 ];
 
-/// More scripts that must fail, for the pictures.
+/// More invalid scripts, for the rendered diagnostics.
 const MORE: &[&str] = &[
     "probe begin { println($x) }",
     "probe kernel.trace(\"x\") { println($perv) println($prev->piid) }",

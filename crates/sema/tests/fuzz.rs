@@ -1,7 +1,7 @@
-//! No input makes the front end panic, hang or take memory without end: arbitrary bytes, soups of
-//! tokens, and real scripts with damage go through lexer, preprocessor, parser, pretty-printer
-//! and the whole of analysis, with a small machine for facts. A short run under `cargo test`;
-//! `cargo xtask fuzz --minutes N` is the long one.
+//! No input makes the front end panic, hang or use unbounded memory. Arbitrary bytes, random
+//! tokens, and damaged real scripts go through lexer, preprocessor, parser, pretty-printer and the
+//! whole of analysis, over a fake machine. `cargo test` does a short run; `cargo xtask fuzz
+//! --minutes N` does a long one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -20,16 +20,16 @@ use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 use spile_testing::files::{below, example_files, root};
 
-/// Inputs of a run under `cargo test`.
+/// Number of inputs of a run under `cargo test`.
 const SHORT: u64 = 400;
-/// An input that takes longer than this hangs.
+/// Time after which an input counts as hanging.
 const HANG: Duration = Duration::from_secs(60);
-/// Most memory that the process may ever have had, in KB.
+/// Maximum memory of the process, in KB.
 const MEMORY: u64 = 2 << 20;
-/// Longest input.
+/// Length of the longest input.
 const LONGEST: usize = 20_000;
 
-/// Pieces that the grammar knows, with which scripts are damaged.
+/// Tokens of the grammar that damage scripts.
 const PIECES: &[&str] = &[
     "probe ",
     "global ",
@@ -149,7 +149,7 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// One input.
+/// Makes one input.
 fn input(rng: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut below = |n: usize| rng.below(n as u32) as usize;
     match below(20) {
@@ -233,7 +233,7 @@ fn tapset() -> Tapset {
     }
 }
 
-/// The whole front end over one input; whether it is a script.
+/// Runs the whole front end on one input; returns whether it is a script.
 fn front_end(text: &[u8], tapset: &Tapset, facts: &Machine) -> bool {
     let mut sources = tapset.sources.clone();
     let mut diags = Diagnostics::new();
@@ -257,7 +257,7 @@ fn front_end(text: &[u8], tapset: &Tapset, facts: &Machine) -> bool {
         tables: &tables,
         options: &Options::default(),
     };
-    // After errors of the syntax, too: analysis sees what was left of the tree.
+    // Analysis also gets the tree that is left after syntax errors.
     let program = analyse(&inputs, &mut diags);
     let _ = diags.render(&sources, text.len().is_multiple_of(2));
     if let Ok(analysis) = program {
@@ -273,7 +273,7 @@ fn front_end(text: &[u8], tapset: &Tapset, facts: &Machine) -> bool {
     false
 }
 
-/// The most memory that this process ever had, in KB.
+/// The peak memory of this process, in KB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
@@ -281,7 +281,7 @@ fn peak() -> u64 {
     number.unwrap_or(0)
 }
 
-/// When the input that is being looked at was begun, in milliseconds; 0 between them.
+/// Time at which the current input was begun, in milliseconds; 0 between inputs.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 
 #[test]
@@ -290,7 +290,7 @@ fn no_panic_no_hang_bounded_memory() {
     let minutes = number("SPILE_FUZZ_MINUTES");
     let seed = number("SPILE_SEED").unwrap_or(1);
     let start = Instant::now();
-    // What is running stands in a file: a stack overflow leaves nothing else.
+    // The current input is in a file: a stack overflow leaves nothing else.
     let current = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-input.stp");
     let shown = current.display().to_string();
     std::thread::spawn(move || {

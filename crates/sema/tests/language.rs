@@ -1,4 +1,4 @@
-//! What scripts print: the language's surface, through analysis, the optimiser and the
+//! The output of scripts: the language's surface, through analysis, the optimiser and the
 //! interpreter. Expected values are SystemTap's.
 
 mod support;
@@ -403,7 +403,7 @@ fn options() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// Scripts that are wrong, and what the first messages say.
+/// Wrong scripts, and the start of their messages.
 const MISUSE: &[(&str, &[&str])] = &[
     (
         "global s probe begin { s <<< 1; s = 2 }",

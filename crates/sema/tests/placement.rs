@@ -1,5 +1,5 @@
-//! What analysis lets through in a kernel handler, the code generator takes; what that one
-//! cannot do, analysis refuses with a place.
+//! The code generator compiles every kernel handler that analysis accepts; analysis refuses all
+//! others, with a place.
 
 mod support;
 
@@ -8,7 +8,7 @@ use spile_ir::intrinsics::{Intrinsic, Kind};
 use spile_sema::analyse::Options;
 use support::{Run, TAPSET, bpf_options, run, run_lib};
 
-/// Probe points of all kinds of events in the kernel.
+/// Probe points of all kinds of kernel events.
 const POINTS: &[&str] = &[
     "kernel.trace(\"sched_switch\")",
     "syscall.read",
@@ -26,7 +26,7 @@ fn compile(program: &Program, optimised: bool) -> Result<(), String> {
     compiled.map(|_| ()).map_err(|e| e.to_string())
 }
 
-/// Whether analysis lets a script through; then the generator must take it.
+/// Whether analysis accepts a script; then the generator must compile it.
 fn allowed(r: &Run, what: &str, wrong: &mut Vec<String>) -> bool {
     let Some(a) = &r.analysis else {
         let placed = r.diags.iter().all(|d| d.primary.is_some());
@@ -83,8 +83,8 @@ fn intrinsics() {
     assert!(count > 200, "{count}");
 }
 
-/// Bodies of kernel handlers with the globals that they need. The flag says whether analysis
-/// has to let them through.
+/// Bodies of kernel handlers with the globals that they need. The flag says that analysis has to
+/// accept them.
 const BODIES: &[(bool, &str, &str)] = &[
     (
         true,
@@ -267,7 +267,7 @@ fn constructs() {
                 wrong.push(format!("refused: {}", r.diags.render(&r.sources, false)));
             }
             if !must && passed && !wrong.iter().any(|w| w.contains(body)) {
-                // The generator has learnt it: analysis may allow it from now on.
+                // The generator can compile it, so analysis may accept it.
                 wrong.push(format!("allowed and compiled: {body}"));
             }
         }

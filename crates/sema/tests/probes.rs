@@ -112,7 +112,7 @@ fn what_only_systemtap_has() {
     insta::assert_snapshot!(text);
 }
 
-/// `pp()` is the point that was hit, also where a function of the script asks.
+/// `pp()` is the point that was hit, also in a function of the script.
 #[test]
 fn points_in_functions() {
     for call in ["println(pp())", "outer()"] {

@@ -1,7 +1,7 @@
-//! The library itself: every function compiles in a kernel handler or in a controller handler,
-//! or is refused with a place; every alias gives all its variables.
+//! The library itself: every function compiles in a kernel handler or in a controller handler, or
+//! is refused with a place; every alias sets all its variables.
 //!
-//! The machine has every structure with every member, so that only the library is tested.
+//! The machine has every structure with every member, so only the library is tested.
 
 mod support;
 
@@ -22,7 +22,7 @@ const MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"
 const STRUCT: CTypeId = 1;
 const POINTER: CTypeId = 2;
 
-/// A machine that has everything.
+/// A machine where every name exists.
 struct Everything {
     calls: Vec<SysCall>,
     files: Vec<(String, String)>,
@@ -35,7 +35,7 @@ impl Facts for Everything {
     fn tracepoint_system(&self, _: &str) -> Option<Arc<str>> {
         None
     }
-    /// What the library's probes of it mention.
+    /// The arguments that the library's probes of the tracepoint mention.
     fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>> {
         let point = format!("kernel.trace(\"{name}\")");
         let mut names: Vec<&str> = Vec::new();
@@ -83,7 +83,7 @@ impl Facts for Everything {
             exits: None,
         }])
     }
-    /// What the library's probes mention, wherever.
+    /// The variables that the library's probes mention, at every place.
     fn place_variables(&self, _: &Module, _: u64, ret: bool) -> Result<Vec<Variable>, String> {
         let mut names: Vec<&str> = self.files.iter().flat_map(|f| targets(&f.1)).collect();
         names.sort_unstable();
@@ -176,7 +176,7 @@ fn files() -> Vec<(String, String)> {
     files
 }
 
-/// The names behind `$` in a text.
+/// The names after `$` in a text.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
     text.split('$').skip(1).map(|rest| {
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
@@ -285,7 +285,7 @@ fn run(parsed: &Parsed, facts: &Everything, script: &str) -> Result<Analysis, St
     }
 }
 
-/// What analysis lets through compiles.
+/// Asserts that an accepted script compiles.
 fn compile(a: Analysis, script: &str) {
     let mut p = a.program;
     spile_ir::opt::optimise(&mut p, true);
@@ -296,7 +296,7 @@ fn compile(a: Analysis, script: &str) {
     }
 }
 
-/// Where one function may run, with what it says where it may not.
+/// The places where a function may run, and the errors where it may not.
 fn places(parsed: &Parsed, facts: &Everything, call: &str) -> [(&'static str, Option<String>); 4] {
     [
         "begin",
@@ -326,7 +326,7 @@ fn functions() {
         if f.name.name.starts_with("__") {
             continue;
         }
-        // A constant for what wants one.
+        // A constant for operands that have to be one.
         let args = f.params.iter().map(|(_, ty)| match ty {
             Some(TypeName::String) => "execname()",
             _ => "2",
@@ -347,7 +347,7 @@ fn functions() {
     assert!(count > 150, "{count}");
 }
 
-/// Variables that only handlers in user space could compute.
+/// Variables that only handlers in user space can compute.
 const NOT_IN_KERNEL: &[&str] = &[];
 
 #[test]
@@ -380,7 +380,7 @@ fn aliases() {
     assert!(count > 25, "{count}");
 }
 
-/// What the table of missing names has is missing, and is an error.
+/// Every name in the table of missing names is missing, and reading it is an error.
 #[test]
 fn names_that_are_missing() {
     let files = files();

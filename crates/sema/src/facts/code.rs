@@ -1,4 +1,4 @@
-//! Code as analysis asks about it: modules, places in them, variables there.
+//! Facts about code: modules, places in them, and the variables there.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use spile_ir::{CodePlace, Exits};
 
 use super::CTypeId;
 
-/// Something that has code.
+/// A unit of code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Module {
     /// The kernel itself.
@@ -27,12 +27,12 @@ impl std::fmt::Display for Module {
     }
 }
 
-/// How a script names modules.
+/// The way in which a script names modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModuleQuery {
     /// `module("PATTERN")`
     KernelModule(Arc<str>),
-    /// `process("PATTERN")`: a path, or a name that is looked for in `$PATH`.
+    /// `process("PATTERN")`: a path, or a name that is searched in `$PATH`.
     Path(Arc<str>),
     /// `process(PID)`
     Pid(u32),
@@ -52,22 +52,22 @@ pub enum ModuleQuery {
 /// A module that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundModule {
-    /// It.
+    /// The module.
     pub module: Module,
-    /// The process in which it was found, where one was looked at.
+    /// The process in which it was found, where a process was searched.
     pub pid: Option<u32>,
 }
 
-/// Where a variable is in memory.
+/// The location of a variable in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataPlace {
     /// Its address in the running kernel or process.
     pub address: u64,
-    /// Bytes; 0 where not known.
+    /// Size in bytes; 0 where unknown.
     pub size: u64,
 }
 
-/// What the kernel knows a file by.
+/// The kernel's identity of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
     /// The device as `super_block.s_dev` has it.
@@ -76,27 +76,27 @@ pub struct FileIdentity {
     pub inode: u64,
 }
 
-/// Which functions are meant.
+/// The functions that a query selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FunctionKind {
-    /// Functions and inlined copies of them.
+    /// Functions and their inlined copies.
     Any,
-    /// Functions that are called, at their first instruction.
+    /// Out-of-line functions, at their first instruction.
     Call,
-    /// Functions that are called and can be called from other files, at their first instruction.
+    /// Out-of-line functions with external linkage, at their first instruction.
     Exported,
     /// Inlined copies.
     Inline,
-    /// Functions that are called, for their return.
+    /// Out-of-line functions, at their return.
     Return,
 }
 
-/// Lines of a source file.
+/// The lines that a query selects in a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lines {
-    /// Not said.
+    /// Not given.
     Any,
-    /// `:N`, `:N-M`, `:A,B-C`: from and to of each part.
+    /// `:N`, `:N-M`, `:A,B-C`: first and last line of each range.
     Absolute(Vec<(u32, u32)>),
     /// `+N` lines from the function's own.
     Relative(u32),
@@ -104,20 +104,20 @@ pub enum Lines {
     All,
 }
 
-/// Which places are meant. Patterns are of `*`, `?` and `[...]`.
+/// The places that a query selects. Patterns consist of `*`, `?` and `[...]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodeQuery {
     /// `function("NAME@FILE:LINES")`
     Function {
-        /// Pattern of names.
+        /// Pattern of function names.
         name: Arc<str>,
-        /// Pattern of files: the end of a path.
+        /// Pattern of source files: the end of a path.
         file: Option<Arc<str>>,
-        /// The function's lines.
+        /// The lines.
         lines: Lines,
-        /// Which of them.
+        /// The kind of functions.
         kind: FunctionKind,
-        /// `.callee("NAME")`: functions that these call.
+        /// `.callee("NAME")`: the functions that these call.
         callee: Option<Arc<str>>,
     },
     /// `statement("NAME@FILE:LINES")`
@@ -128,10 +128,10 @@ pub enum CodeQuery {
         file: Option<Arc<str>>,
         /// The lines.
         lines: Lines,
-        /// `.nearest`: the next line that has code will do.
+        /// `.nearest`: the next line with code, if the line has none.
         nearest: bool,
     },
-    /// `statement(ADDRESS)`; `absolute`: nothing is asked of debugging information.
+    /// `statement(ADDRESS)`. With `absolute`, debugging information is not used.
     Address {
         /// The address, as the module's symbols have it.
         address: u64,
@@ -142,7 +142,7 @@ pub enum CodeQuery {
     Mark {
         /// Pattern of providers.
         provider: Option<Arc<str>>,
-        /// Pattern of names.
+        /// Pattern of marker names.
         name: Arc<str>,
     },
     /// `.plt("PATTERN")`: calls into libraries.
@@ -152,38 +152,39 @@ pub enum CodeQuery {
 /// A place that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundPlace {
-    /// By which [`super::Facts::place_variables`] knows it, within its module.
+    /// The id for [`super::Facts::place_variables`], unique within the module.
     pub id: u64,
     /// The function, or the marker.
     pub name: Arc<str>,
     /// The source file, where known.
     pub file: Option<Arc<str>>,
-    /// Its line; 0 where not known.
+    /// The source line; 0 where unknown.
     pub line: u32,
-    /// Of a marker: its provider.
+    /// The provider, for a marker.
     pub provider: Option<Arc<str>>,
-    /// It is in an inlined copy of the function: nothing returns from it.
+    /// The place is in an inlined copy of the function, which has no return.
     pub inlined: bool,
-    /// Where it is.
+    /// The location of the code.
     pub place: CodePlace,
     /// Its address as the module's symbols have it.
     pub address: u64,
     /// File offset of the marker's semaphore; 0 for none.
     pub semaphore: u64,
-    /// Of a return: the instructions to probe, where the kernel's way could kill the program.
+    /// For a return: the return instructions to probe, where the kernel's uretprobe could kill the
+    /// program.
     pub exits: Option<Arc<Exits>>,
 }
 
-/// What a variable is.
+/// The kind of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VarKind {
-    /// A parameter of the function, an argument of the marker.
+    /// A parameter of the function, or an argument of the marker.
     Parameter,
     /// A local variable.
     Local,
-    /// A variable of the whole module.
+    /// A global variable of the module.
     Global,
-    /// What the function returns.
+    /// The function's return value.
     Return,
 }
 
@@ -194,69 +195,69 @@ pub struct Variable {
     pub name: Arc<str>,
     /// Its type.
     pub ty: CTypeId,
-    /// What it is.
+    /// Its kind.
     pub kind: VarKind,
-    /// Where it is.
+    /// Its location.
     pub loc: Loc,
 }
 
-/// Where a variable is.
+/// The location of a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Loc {
-    /// The program leaves its value.
+    /// The location program leaves the value.
     Value(Vec<LocOp>),
-    /// The program leaves its address, in the memory of the probed code.
+    /// The location program leaves the address, in the memory of the probed code.
     Address(Vec<LocOp>),
-    /// A structure in pieces, as registers hold it, the first first.
+    /// A structure in pieces, as registers hold it, in order.
     Pieces(Vec<Piece>),
-    /// Nowhere, and why.
+    /// No location, with the reason.
     Absent(Arc<str>),
 }
 
 /// A part of a structure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Piece {
-    /// Its bytes, at most 8.
+    /// Size in bytes, at most 8.
     pub bytes: u32,
-    /// The program leaves its value; or why there is none.
+    /// The location program that leaves its value, or the reason why there is none.
     pub value: Result<Vec<LocOp>, Arc<str>>,
 }
 
-/// A step of a location program: it takes numbers of 64 bits from a stack and leaves some.
+/// A step of a location program: a stack machine on 64-bit numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LocOp {
-    /// Leaves register n by DWARF's numbers.
+    /// Pushes register n by DWARF's numbers.
     Reg(u16),
-    /// Leaves argument n (from 0) of the function, of a kind of probe that has them apart.
+    /// Pushes argument n (from 0) of the function, for probes that have arguments apart from
+    /// registers.
     Arg(u8),
-    /// Leaves the result of the function, of returns.
+    /// Pushes the return value of the function, at returns.
     Ret,
-    /// Leaves the number of the current processor.
+    /// Pushes the number of the current processor.
     Cpu,
-    /// Leaves a number.
+    /// Pushes a constant.
     Const(i64),
-    /// Leaves how far the probed module is from where it was linked; n is the program counter
-    /// by DWARF's numbers.
+    /// Pushes the load bias of the probed module; n is the program counter by DWARF's numbers.
     Bias(u16),
-    /// Takes an address, leaves what is there.
+    /// Pops an address, pushes the value there.
     Load {
-        /// Bytes: 1, 2, 4 or 8.
+        /// Size in bytes: 1, 2, 4 or 8.
         size: u8,
-        /// Extended with its sign.
+        /// Whether the value is sign-extended.
         signed: bool,
     },
-    /// Takes b, then a, and leaves `a op b`.
+    /// Pops b, then a, and pushes `a op b`.
     Bin(spile_ir::BinOp),
-    /// Takes a number, leaves it negated.
+    /// Negates the top.
     Neg,
-    /// Takes a number, leaves its complement.
+    /// Replaces the top by its bitwise complement.
     Not,
-    /// Leaves a copy of the number that is n below the top.
+    /// Pushes a copy of the number that is n below the top.
     Pick(u8),
-    /// Takes the top away.
+    /// Pops the top.
     Drop,
-    /// The two top ones change places.
+    /// Swaps the two topmost numbers.
     Swap,
-    /// The top goes below the two under it.
+    /// Moves the top below the two numbers under it.
     Rot,
 }

@@ -1,4 +1,4 @@
-//! Families of places in code: what their components ask for, and what is found.
+//! Families of places in code: their components become queries, and queries become places.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use spile_glob::is_pattern;
 /// Places that a point means.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CodeMatch {
-    /// Whose code it is.
+    /// The address space of the code.
     pub space: Space,
     /// At the return of functions.
     pub ret: bool,
-    /// In the target's processes only.
+    /// Only in the target's processes.
     pub tree: bool,
-    /// Several places may be meant.
+    /// The point can match several places.
     pub pattern: bool,
     /// The component that names them: `function`.
     word: Arc<str>,
-    /// What follows it: `.call`.
+    /// The components after it: `.call`.
     tail: String,
     /// The places.
     pub places: Vec<CodeFound>,
 }
 
-/// One of them.
+/// A place that a point matches.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CodeFound {
-    /// What has it.
+    /// The module of the place.
     pub module: FoundModule,
-    /// It.
+    /// The place.
     pub place: FoundPlace,
 }
 
@@ -59,7 +59,7 @@ impl CodeMatch {
         }
         let provider = place.provider.as_ref();
         let provider = provider.map_or(String::new(), |p| format!(".provider({})", quoted(p)));
-        // No longer than it is: listings keep tens of thousands.
+        // No spare capacity: listings hold tens of thousands.
         [
             &head,
             &provider,
@@ -76,7 +76,7 @@ impl CodeMatch {
 
 type Fails<T> = Result<T, Box<Diagnostic>>;
 
-/// What a point of such a family stands for.
+/// The matches of a point of such a family.
 pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().position(|c| &*c.name == name);
     let has = |name: &str| named(name).is_some();
@@ -86,7 +86,7 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMat
         .first()
         .is_some_and(|c| matches!(c.arg, Some(Literal::Num(_))));
     if !one {
-        // Where the files are looked for in a process, its children are meant as well.
+        // For a process's files, its children count as well.
         modules.iter_mut().for_each(|m| m.pid = None);
         modules.dedup();
     }
@@ -126,7 +126,7 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMat
     })])
 }
 
-/// Whether a component can mean several places: a pattern, all, or a range of lines.
+/// Whether a component can match several places: a pattern, all lines, or a range of lines.
 fn of_several(c: &Component) -> bool {
     match &c.arg {
         Some(Literal::Str(s)) => {
@@ -182,7 +182,7 @@ fn lossy(bytes: &[u8]) -> Arc<str> {
     String::from_utf8_lossy(bytes).into()
 }
 
-/// What the component asks for; the ones behind it say more.
+/// The query of the component `what`; the components after it narrow it.
 fn query(comps: &[Component], what: &Component) -> Fails<CodeQuery> {
     let option = |name: &str| comps.iter().find(|c| &*c.name == name);
     let has = |name: &str| option(name).is_some();
@@ -235,12 +235,12 @@ fn query(comps: &[Component], what: &Component) -> Fails<CodeQuery> {
     })
 }
 
-/// `NAME@FILE:LINES` in its parts.
+/// Splits `NAME@FILE:LINES` into its parts.
 fn place(text: &str, c: &Component) -> Fails<(Arc<str>, Option<Arc<str>>, Lines)> {
     let Some((name, rest)) = text.split_once('@') else {
         return Ok((text.into(), None, Lines::Any));
     };
-    // Names of files may have these characters: what follows has to be a line.
+    // File names may contain these characters, so the text after the last one has to be a line.
     let split = rest
         .rsplit_once([':', '+'])
         .filter(|(_, n)| n.starts_with(|c: char| c.is_ascii_digit() || c == '*'));
@@ -262,7 +262,7 @@ fn place(text: &str, c: &Component) -> Fails<(Arc<str>, Option<Arc<str>>, Lines)
     Ok((name.into(), Some(file.into()), lines))
 }
 
-/// The error for places that are not there.
+/// The error for places that do not exist.
 fn none(
     facts: &dyn Facts,
     modules: &[FoundModule],
@@ -287,7 +287,7 @@ fn none(
     if is_pattern(name) {
         return Box::new(d);
     }
-    // A name is nearly always right at its start; of markers there are not many.
+    // The start of a misspelt name is usually right; of markers there are only a few.
     let start: String = name.chars().take(3).collect();
     let query = match &*what.name {
         "function" => CodeQuery::Function {

@@ -11,10 +11,10 @@ use crate::probe::ContextKind;
 
 type Fails<T> = Result<T, Box<Diagnostic>>;
 
-/// Most bytes that a debug register watches.
+/// Maximum number of bytes that a debug register watches.
 const MOST: u64 = 8;
 
-/// Whose memory the first component means; of a pattern, the memory of all programs.
+/// The owners of the memory that the first component names; for a pattern, all programs that match.
 fn owners(facts: &dyn Facts, first: &Component) -> Fails<Vec<WatchOf>> {
     match (&*first.name, &first.arg) {
         ("process", Some(Literal::Num(n))) => {
@@ -48,7 +48,7 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMat
     hits.collect()
 }
 
-/// The watch of the memory of one.
+/// The watch on the memory of one owner.
 fn hit(facts: &dyn Facts, comps: &[Component], data: &Component, of: WatchOf) -> Fails<PointMatch> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let place = match &data.arg {
@@ -89,7 +89,8 @@ fn hit(facts: &dyn Facts, comps: &[Component], data: &Component, of: WatchOf) ->
     })
 }
 
-/// As much of a variable as can be watched; four bytes, or what is aligned, of an address.
+/// The number of bytes to watch: as much of a variable as possible; for an address four bytes, or
+/// fewer if it is not aligned.
 fn natural(place: DataPlace) -> u64 {
     let most = match place.size {
         0 => 4,

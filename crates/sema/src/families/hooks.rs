@@ -1,5 +1,5 @@
-//! `netfilter` and `lsm`: places in the kernel where programs stand, called for each packet, and
-//! for each decision of a security module.
+//! `netfilter` and `lsm`: hooks in the kernel where BPF programs run, for each packet, and for each
+//! decision of a security module.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use spile_glob::is_pattern;
 
 type Fails<T> = Result<T, Box<Diagnostic>>;
 
-/// Protocol families (`linux/netfilter.h`), and whether BPF programs can be there.
+/// Protocol families (`linux/netfilter.h`), and whether BPF programs can attach there.
 const FAMILIES: &[(&str, u32, bool)] = &[
     ("NFPROTO_IPV4", 2, true),
     ("PF_INET", 2, true),
@@ -37,7 +37,7 @@ const HOOKS: &[&str] = &[
 ];
 
 /// Names of priorities, without `NF_IP_PRI_` or `NF_IP6_PRI_` (`linux/netfilter_ipv4.h`). The
-/// first and the last of all are the kernel's own: next to them.
+/// kernel reserves the lowest and the highest value, so the first and the last are next to them.
 const PRIORITIES: &[(&str, i32)] = &[
     ("FIRST", i32::MIN + 1),
     ("RAW_BEFORE_DEFRAG", -450),
@@ -63,7 +63,7 @@ fn literal(c: &Component) -> String {
     }
 }
 
-/// A place of `netfilter`.
+/// A netfilter hook.
 pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let (Some(hook), Some(pf)) = (named("hook"), named("pf")) else {

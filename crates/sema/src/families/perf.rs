@@ -1,5 +1,5 @@
-//! `perf.*` and `timer.profile`: events of perf, by number or name, everybody's or a process's,
-//! that sample or only count.
+//! `perf.*` and `timer.profile`: perf events by number or name, of all processes or one, that
+//! sample or only count.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) fn cpu_clock(hz: u64) -> Event {
     }
 }
 
-/// What follows the event's name in a point.
+/// The components after the event's name.
 struct Rest {
     sample: Sample,
     of: PerfOf,
@@ -58,8 +58,8 @@ fn text(c: &Component) -> Fails<Arc<str>> {
     }
 }
 
-/// Whose events are meant. Those of a program, started now or later, are told from others by a
-/// test in front of the handler.
+/// The processes whose events count. For a program, started now or later, a test in front of the
+/// handler selects them.
 fn of(facts: &dyn Facts, c: &Component) -> Fails<PerfOf> {
     match &c.arg {
         None => {
@@ -72,7 +72,7 @@ fn of(facts: &dyn Facts, c: &Component) -> Fails<PerfOf> {
     }
 }
 
-/// The component that names a program, if one does.
+/// The component that names a program, if any.
 pub(crate) fn program(comps: &[Component]) -> Option<&Component> {
     let counts = comps.iter().any(|c| &*c.name == "counter");
     comps

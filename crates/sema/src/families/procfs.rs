@@ -7,11 +7,11 @@ use spile_syntax::diag::Diagnostic;
 use super::{PointMatch, bad, num, point_text};
 use crate::probe::ContextKind;
 
-/// The file where none is named.
+/// The file's name, where the script gives none.
 const DEFAULT: &str = "command";
-/// Where `input.*` probes get their text from in SystemTap; no script's.
+/// The file that feeds `input.*` probes in SystemTap; scripts cannot use it.
 const RESERVED: &str = "__stdin";
-/// Most bytes that a reader can get: what a pipe can be made to hold.
+/// Maximum number of bytes that a reader can get: the largest size of a pipe.
 const MOST: i64 = 1 << 20;
 
 /// The file that a point means.
@@ -53,7 +53,7 @@ pub(super) fn hits(comps: &[Component]) -> Result<Vec<PointMatch>, Box<Diagnosti
     }])
 }
 
-/// A path that stays in its directory, without what means nothing.
+/// A path that stays in its directory, with empty components removed.
 fn path(text: &str, c: &Component) -> Result<String, Box<Diagnostic>> {
     let parts: Vec<&str> = text.split('/').filter(|p| !p.is_empty()).collect();
     let strange = |p: &&str| matches!(*p, "." | "..") || p.len() > 255 || p.contains('\0');

@@ -1,4 +1,4 @@
-//! One body under construction: registers, blocks, the current place.
+//! One body under construction: registers, blocks, the current block.
 
 use spile_ir::{Block, BlockId, Body, Inst, Reg, SiteId, Term, Ty, Val};
 use spile_syntax::ast::Span;
@@ -17,9 +17,9 @@ pub(super) struct Builder<'l, 'a> {
     pub(super) loops: Vec<(BlockId, BlockId)>,
     /// Hidden parameters for `pp()` and its kin.
     pub(super) names: [Option<Reg>; NameOf::COUNT],
-    /// Copies of the arguments as they came, for `next`.
+    /// Copies of the original arguments, for `next`.
     pub(super) saved: Vec<Reg>,
-    /// The Tick that further statements of this block add to.
+    /// The `Tick` that further statements of this block add to.
     tick: Option<(BlockId, usize)>,
 }
 
@@ -75,7 +75,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         }
     }
 
-    /// Keeps the arguments where a `next` will hand them on.
+    /// Copies the arguments for a `next` that passes them on.
     pub(super) fn save_arguments(&mut self) {
         let UnitKind::Func {
             next_alt: Some(_),
@@ -130,7 +130,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         BlockId(self.body.blocks.len() as u32 - 1)
     }
 
-    /// Goes on in that block.
+    /// Makes `b` the current block.
     pub(super) fn go(&mut self, b: BlockId) {
         self.at = b;
     }
@@ -140,13 +140,13 @@ impl<'l, 'a> Builder<'l, 'a> {
         self.body.blocks[self.at.index()].term = term;
     }
 
-    /// Ends the current block with a jump and goes on there.
+    /// Ends the current block with a jump to `to`, which becomes the current one.
     pub(super) fn jump(&mut self, to: BlockId) {
         self.end(Term::Jump(to));
         self.go(to);
     }
 
-    /// Ends the current block; what follows is not reached and goes into a block of its own.
+    /// Ends the current block; code that follows is unreachable and goes into a new block.
     pub(super) fn leave(&mut self, term: Term) {
         self.end(term);
         let dead = self.block();
@@ -159,7 +159,7 @@ impl<'l, 'a> Builder<'l, 'a> {
     }
 
     pub(super) fn emit_at(&mut self, inst: Inst, site: SiteId) {
-        // A `try` of the library says itself what stands for memory that cannot be read.
+        // A `try` of the library gives the replacement for unreadable memory itself.
         let own = self.source().user || self.catch.is_none();
         match inst.dst() {
             Some(dst) if self.l.how.faults_are_nothing && own && inst.reads_memory() => {
@@ -173,7 +173,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         self.body.blocks[self.at.index()].insts.push((inst, site));
     }
 
-    /// An instruction that gives 0 or "" where it fails.
+    /// An instruction that gives 0 or "" if it fails.
     fn or_nothing(&mut self, dst: Reg, inst: Inst, site: SiteId) {
         let src = match self.body.regs[dst.index()] {
             Ty::Long => Val::Imm(0),
@@ -204,7 +204,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         self.emit(Inst::Tick { n: 1 }, span);
     }
 
-    /// The body, without the blocks that nothing reaches.
+    /// The finished body, without unreachable blocks.
     pub(super) fn finish(mut self) -> Body {
         let count = self.body.blocks.len();
         let mut order = vec![None; count];

@@ -7,7 +7,7 @@ use super::builder::Builder;
 use crate::types::hir::*;
 use crate::types::unify::Base;
 
-/// A place after its keys are evaluated.
+/// An assignable place whose keys are evaluated.
 enum AssignTarget {
     Local(Reg),
     Scalar(GlobalId, Ty),
@@ -15,12 +15,12 @@ enum AssignTarget {
 }
 
 impl Builder<'_, '_> {
-    /// A global; `None` where nothing needs it.
+    /// A global; `None` if it was removed as unused.
     pub(super) fn global(&self, g: GlobalIx) -> Option<GlobalId> {
         self.l.globals[g.0]
     }
 
-    /// 0 or "", whichever the register holds.
+    /// The zero value of the register's type: 0 or "".
     pub(super) fn zero(&mut self, r: Reg) -> Val {
         match self.body.regs[r.index()] {
             Ty::Long => Val::Imm(0),
@@ -36,7 +36,7 @@ impl Builder<'_, '_> {
         self.l.types.get(e.ty) == Some(Base::Str)
     }
 
-    /// Evaluates for the effect alone.
+    /// Evaluates an expression for its effect alone.
     pub(super) fn effect(&mut self, e: &Expr) {
         match &e.kind {
             ExprKind::Assign { place, op, rhs } => {
@@ -72,7 +72,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// The operands from left to right. A local that a later one changes is copied first.
+    /// The operands from left to right. A local that a later operand changes is copied first.
     pub(super) fn operands(&mut self, list: &[Expr]) -> Vec<Val> {
         let refs: Vec<&Expr> = list.iter().collect();
         self.operand_refs(&refs)
@@ -128,7 +128,7 @@ impl Builder<'_, '_> {
         (va, self.value(b))
     }
 
-    /// Branches on a condition, without making a number of it where possible.
+    /// Branches on a condition, without computing it as a number where possible.
     pub(super) fn branch(&mut self, cond: &Expr, then: BlockId, els: BlockId) {
         match &cond.kind {
             ExprKind::Logic { and, a, b } => {
@@ -224,7 +224,7 @@ impl Builder<'_, '_> {
         self.emit(Inst::Call { dst, func, args }, span);
     }
 
-    /// `pp()` and its kin for a function that wants them.
+    /// `pp()` and its kin for a function that takes them as hidden parameters.
     pub(super) fn hidden_args(&mut self, func: UnitIx, span: Span) -> Vec<Val> {
         let wanted = self.l.names[func.0];
         NameOf::ALL
@@ -282,8 +282,7 @@ impl Builder<'_, '_> {
         Val::Reg(dst)
     }
 
-    /// Evaluates into a register; an operand may be that register itself, so it is written
-    /// last.
+    /// Evaluates into a register. An operand may be that register itself, so it is written last.
     fn value_to(&mut self, dst: Reg, e: &Expr) {
         match &e.kind {
             ExprKind::Read(p @ (Place::Scalar(_) | Place::Elem(..))) => {
@@ -380,7 +379,7 @@ impl Builder<'_, '_> {
             } => {
                 self.sprint(dst, form, args, e.span);
             }
-            // What `value` does without a register of its own.
+            // The cases that `value` handles without a register of its own.
             _ => {
                 let src = self.value(e);
                 self.emit(Inst::Copy { dst, src }, e.span);
@@ -421,7 +420,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// What is asked of an array or a statistic.
+    /// A read of an array or a statistic.
     fn element_to(&mut self, dst: Reg, e: &Expr) {
         match &e.kind {
             ExprKind::In { g, keys } => {
@@ -515,7 +514,8 @@ impl Builder<'_, '_> {
             self.value_to(dst, rhs);
             return Val::Reg(dst);
         }
-        // Keys first, then the right side, which may change what a key was computed from.
+        // Keys first, then the right side, which may change the variables that a key was computed
+        // from.
         let Some(mut t) = self.target(place) else {
             return self.value(rhs);
         };
@@ -563,7 +563,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// Adds to a global; gives the values after and before.
+    /// Adds to a global; returns the values after and before.
     fn add(&mut self, t: &AssignTarget, val: Val, used: bool, span: Span) -> (Val, Val) {
         let old = used.then(|| self.long());
         match t {
@@ -597,7 +597,7 @@ impl Builder<'_, '_> {
         (Val::Reg(dst), Val::Reg(old))
     }
 
-    /// Reads, computes, writes back.
+    /// Reads, computes and writes back.
     fn update(&mut self, t: &AssignTarget, op: AssignOp, val: Val, span: Span) -> Val {
         let (current, dst) = match t {
             AssignTarget::Local(r) => (*r, *r),

@@ -1,6 +1,7 @@
-//! Handlers of one probe that came out the same become one. Code has a handler for each way in
-//! which its variables are found and typed; copies of a function in many compilation units have
-//! types of their own, which read alike. So do the functions that analysis makes for such types.
+//! Merges handlers of one probe that turned out identical. Code probes have a handler for each
+//! combination of variable locations and types. Copies of a function in many compilation units have
+//! types of their own, which generate the same code. The same holds for the functions that analysis
+//! makes for such types.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 
 use spile_ir::{Body, CodePlace, CodeProbe, Event, Func, FuncId, Handler, Inst, Program, SiteId};
 
-/// Has equal handlers of a probe be one. There is a pattern for each handler: its point where it serves
-/// several.
+/// Merges identical handlers of a probe. `patterns` has an entry for each handler: its point where
+/// it serves several.
 pub(super) fn run(program: &mut Program, patterns: &[Arc<str>]) {
     functions(program);
     let mut seen = Seen::default();
@@ -25,7 +26,7 @@ pub(super) fn run(program: &mut Program, patterns: &[Arc<str>]) {
     program.handlers = kept;
 }
 
-/// Of functions of one name that are the same the first is called; nobody calls the others then.
+/// Of identical functions with one name the first is called; the others lose their callers.
 fn functions(program: &mut Program) {
     loop {
         let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
@@ -44,7 +45,7 @@ fn functions(program: &mut Program) {
                 None => alike.push(at),
             }
         }
-        // Those that call them may be the same now.
+        // Their callers may have become identical.
         let mut changed = false;
         let handlers = program.handlers.iter_mut().map(|h| &mut h.body);
         for body in handlers.chain(program.funcs.iter_mut().map(|f| &mut f.body)) {
@@ -63,13 +64,12 @@ fn functions(program: &mut Program) {
     }
 }
 
-/// Handlers by what they do.
+/// Handlers by their code.
 #[derive(Default)]
 struct Seen(HashMap<(SiteId, u64), Vec<usize>>);
 
 impl Seen {
-    /// Adds a handler, or its places to one that does the same; of several points that one has the
-    /// pattern.
+    /// Adds a handler, or its places to an identical one, which then has the pattern as its point.
     fn add(&mut self, handlers: &mut Vec<Handler>, handler: Handler, pattern: &Arc<str>) {
         let Event::Code(probe) = &handler.event else {
             handlers.push(handler);
@@ -101,7 +101,7 @@ impl Seen {
     }
 }
 
-/// Whether the places of two probes can be those of one, attached by the same means.
+/// Whether the places of two probes can be attached together, as one probe.
 fn together(a: &CodeProbe, b: &CodeProbe) -> bool {
     let at_once = |p: &CodeProbe| {
         p.sites.iter().all(|s| {
@@ -116,7 +116,7 @@ fn together(a: &CodeProbe, b: &CodeProbe) -> bool {
     kind(a) == kind(b) && at_once(a) == at_once(b)
 }
 
-/// A number that is the same for the same bodies.
+/// A hash of a body.
 fn digest(body: &Body) -> u64 {
     struct Text(DefaultHasher);
     impl Write for Text {

@@ -34,18 +34,18 @@ use crate::types::width::{Widths, widths};
 use builder::Builder;
 use sites::Sites;
 
-/// What the run asks of the program.
+/// Settings of the run for lowering.
 #[derive(Debug, Clone)]
 pub(crate) struct How {
-    /// Limits.
+    /// The limits.
     pub limits: Limits,
     /// Globals that are written and never read print themselves at the end.
     pub display: bool,
-    /// Memory that cannot be read is 0, or no text, and no error.
+    /// Unreadable memory is 0 or "" instead of an error.
     pub faults_are_nothing: bool,
 }
 
-/// Everything that bodies share while they are lowered.
+/// The state that bodies share while they are lowered.
 pub(crate) struct Lower<'a> {
     tree: &'a Tree,
     types: &'a Types,
@@ -59,7 +59,7 @@ pub(crate) struct Lower<'a> {
     strings: HashMap<Bytes, StrId>,
     formats: HashMap<String, FormatId>,
     tables: HashMap<usize, TableId>,
-    /// Which units want `pp()` and `pn()` as hidden parameters.
+    /// By unit: the names that it takes as hidden parameters.
     names: Vec<[bool; NameOf::COUNT]>,
     /// Tables of names of handlers' places, which handlers of one probe share.
     name_tables: HashMap<(*const SiteNames, NameOf), TableId>,
@@ -67,7 +67,7 @@ pub(crate) struct Lower<'a> {
     patterns: Vec<Arc<str>>,
 }
 
-/// Lowers all handlers, and the functions that they call. `is_user` tells the script's files.
+/// Lowers all handlers, and the functions that they call. `is_user` accepts the script's files.
 pub(crate) fn lower(
     tree: &Tree,
     types: &Types,
@@ -99,7 +99,7 @@ pub(crate) fn lower(
         let id = l.global(GlobalIx(g));
         l.globals.push(id);
     }
-    // The library's handlers first: they keep what the script's functions ask for.
+    // The library's handlers first: they store the values that the script's functions read.
     let handlers = |user: bool| {
         tree.units
             .iter()
@@ -119,7 +119,8 @@ pub(crate) fn lower(
     l.program
 }
 
-/// Which units mention `pp()` and its kin, themselves or through calls.
+/// By unit: the names of the probe point (`pp()` and its kin) that it uses, directly or through
+/// calls.
 fn probe_names(tree: &Tree) -> Vec<[bool; NameOf::COUNT]> {
     let mut out = vec![[false; NameOf::COUNT]; tree.units.len()];
     let add = |out: &mut Vec<[bool; NameOf::COUNT]>, to: usize, from: UnitIx| {
@@ -212,7 +213,7 @@ impl<'a> Lower<'a> {
             return;
         };
         if u.body.is_empty() && !u.user {
-            // What was left of a library file's probe when nobody needed its variables.
+            // The rest of a library file's probe whose variables nobody reads.
             return;
         }
         let site = self.sites.at(u.span);
@@ -303,14 +304,14 @@ impl<'a> Lower<'a> {
         id
     }
 
-    /// A regular expression, and whether its matches are asked about.
+    /// A regular expression, and whether the script reads its groups.
     fn regex(&mut self, ix: usize) -> Option<(RegexId, bool)> {
         let re = self.tree.regexes.get(ix)?.compiled.clone()?;
         let keep = re.finds();
         Some((self.program.intern_regex(re), keep))
     }
 
-    /// The table of a name of a handler's point, by the index of the place.
+    /// The table of names of a handler's places, by place number.
     fn name_table(&mut self, unit: UnitIx, of: NameOf) -> TableId {
         let kind = &self.tree.units[unit.0].kind;
         let shared = match kind {

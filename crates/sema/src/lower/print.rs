@@ -22,7 +22,7 @@ fn plain(kind: ConvKind) -> Piece {
     })
 }
 
-/// Adds text, joined to text that is already at the end.
+/// Adds text, joined to a literal at the end.
 fn literal(pieces: &mut Vec<Piece>, text: &[u8]) {
     match pieces.last_mut() {
         _ if text.is_empty() => {}
@@ -32,13 +32,13 @@ fn literal(pieces: &mut Vec<Piece>, text: &[u8]) {
 }
 
 impl Builder<'_, '_> {
-    /// A print that writes.
+    /// A print that writes its text.
     pub(super) fn print(&mut self, stream: Stream, form: &PrintForm, args: &[Expr], span: Span) {
         let (fmt, args) = self.form(form, args);
         self.emit(Inst::Print { stream, fmt, args }, span);
     }
 
-    /// A print that gives its text.
+    /// A print whose text is the value.
     pub(super) fn sprint(&mut self, dst: Reg, form: &PrintForm, args: &[Expr], span: Span) {
         let (fmt, args) = self.form(form, args);
         self.emit(Inst::Sprint { dst, fmt, args }, span);

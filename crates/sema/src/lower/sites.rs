@@ -21,7 +21,7 @@ pub(crate) struct Sites<'a> {
 }
 
 impl<'a> Sites<'a> {
-    /// `is_user` tells the script's files.
+    /// `is_user` accepts the script's files.
     pub(crate) fn new(sources: &'a Sources, is_user: &'a dyn Fn(FileId) -> bool) -> Self {
         let unknown = Site {
             near: "unknown".into(),
@@ -84,7 +84,7 @@ impl<'a> Sites<'a> {
         }
     }
 
-    /// The token at the start of a span and where it is.
+    /// The token at the start of a span, and its place.
     fn near(&self, span: Span) -> Arc<str> {
         let (kind, text) = token(self.rest(span));
         let mut near = String::with_capacity(64);
@@ -106,13 +106,14 @@ impl<'a> Sites<'a> {
             .unwrap_or("")
     }
 
-    /// The list, entry 0 "unknown".
+    /// The list; entry 0 is "unknown".
     pub(crate) fn finish(&mut self) -> Vec<Site> {
         std::mem::take(&mut self.list)
     }
 }
 
-/// The kind of a text's first token, and the token, of strings what is in them; none at the end.
+/// The kind of a text's first token, and the token, for strings their content; `None` at the end of
+/// the text.
 fn token(text: &str) -> (&'static str, Option<&str>) {
     let word = |from: usize| {
         let other = |c: char| !(c.is_alphanumeric() || c == '_' || c == '$');

@@ -6,8 +6,8 @@ use spile_syntax::ast::Span;
 use super::builder::Builder;
 use crate::types::hir::*;
 
-/// Whether statements count against MAXACTION, whatever way they take. A `try` catches what
-/// MAXACTION raises in it, so its `catch` has to count as well.
+/// Whether statements count against MAXACTION on every path. A `try` catches the MAXACTION error
+/// raised in it, so its `catch` has to count as well.
 fn counts(list: &[Stmt]) -> bool {
     list.iter().any(|s| match &s.kind {
         StmtKind::Block(list) => counts(list),
@@ -197,7 +197,7 @@ impl Builder<'_, '_> {
         self.go(join);
     }
 
-    /// The statements of a handler, which what aborts leaves without an error.
+    /// The statements of a handler; `abort()` leaves it without an error.
     pub(super) fn handler_stmts(&mut self, body: &[Stmt], span: Span) {
         if !self.l.tree.aborts {
             self.stmts(body);
@@ -215,13 +215,13 @@ impl Builder<'_, '_> {
         self.go(aborted);
         self.end(Term::Ret(None));
         self.go(failed);
-        // It is no caller, and so has no place.
+        // A hidden call has no site, so no message names it as a caller.
         let nowhere = self.l.sites.nowhere();
         self.emit_at(Inst::Rethrow, nowhere);
         self.end(Term::Ret(None));
     }
 
-    /// In a catch block: blocks for what aborts, and for errors.
+    /// In a catch block: the blocks for `abort()`, and for other errors.
     fn aborted(&mut self, span: Span) -> (BlockId, BlockId) {
         let most = self.l.program.limits.maxstringlen as usize;
         let (message, same) = (self.reg(Ty::str_for_len(most)), self.long());

@@ -1,5 +1,5 @@
-//! From places in code to handlers: places where all variables that the bodies mention are the
-//! same, and are found in the same way, share one.
+//! From places in code to handlers. Places share a handler if all variables that the bodies mention
+//! have the same type and location there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::ctype::CTy;
 use crate::facts::{Facts, Loc, LocOp, Module, VarKind, Variable};
 use crate::families::{CodeFound, CodeMatch};
 
-/// Places that one handler serves.
+/// Places that share a handler.
 pub(crate) struct Group<'h> {
     /// The places.
     pub sites: Vec<&'h CodeFound>,
-    /// The number of each among all places of the point.
+    /// The number of each place among all places of the point.
     numbers: Vec<u32>,
     pid: Option<u32>,
     targets: Vec<TargetVar>,
@@ -26,18 +26,18 @@ pub(crate) struct Group<'h> {
     provider: Option<Arc<str>>,
 }
 
-/// What must be equal within a group.
+/// The properties that are equal within a group.
 #[derive(PartialEq, Eq, Hash)]
 struct Key<'h> {
     pid: Option<u32>,
     module: Option<&'h Module>,
     /// Name, type, kind and location of each variable.
     variables: Vec<(Arc<str>, u32, VarKind, Arc<Loc>)>,
-    /// The provider of a marker, where it shows.
+    /// The provider of a marker, where it is visible.
     provider: Option<Arc<str>>,
-    /// A function of the kernel that is attached through ftrace with all others.
+    /// Whether it is a kernel function that is attached through ftrace with all others.
     at_once: bool,
-    /// At return instructions, and of goroutines.
+    /// `Some` at return instructions; `true` for goroutines.
     exits: Option<bool>,
 }
 
@@ -49,12 +49,12 @@ fn at_once(place: &CodePlace) -> bool {
     )
 }
 
-/// Groups the places by what the bodies mean there, in the order of their first place.
+/// Groups the places by the meaning of the bodies, in the order of their first place.
 pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeMatch, m: &Mentions) -> Vec<Group<'h>> {
     let wanted = m.all_targets || !m.targets.is_empty();
     let mut order: HashMap<Key<'h>, usize> = HashMap::new();
     let mut list: Vec<Group<'h>> = Vec::new();
-    // One table for all groups: what differs by name alone stays one handler.
+    // One table for all groups: places that differ only by name share a handler.
     let names = m.point.then(|| {
         let places = hit.places.iter();
         Arc::new(SiteNames::new(
@@ -83,7 +83,7 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeMatch, m: &Mentions) ->
                 Err(why) => missing = missing.or(Some(why.into())),
             }
         }
-        // A message about one place names what there is.
+        // A message about one place names the variables that exist.
         let known = |t: &str| variables.iter().any(|v| *v.name == *t);
         let strange = hit.places.len() == 1 && m.targets.iter().any(|t| !known(t));
         let all = m.all_targets || strange;
@@ -159,7 +159,7 @@ pub(crate) fn event(hit: &CodeMatch, group: &Group<'_>, optional: bool) -> Event
     })
 }
 
-/// What names mean in a group.
+/// The context of a group.
 pub(crate) fn context(hit: &CodeMatch, group: Group<'_>) -> Context {
     let single = match *group.sites {
         [one] => Some(&one.place),

@@ -1,4 +1,4 @@
-//! What names mean at an event: context variables and predefined plain variables.
+//! The meaning of names at an event: context variables and predefined plain variables.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::mentions::Mentions;
 use crate::ctype::{CBase, CTy};
 use crate::facts::{Facts, SysArg, SysArgKind, SysCall, VarKind};
 
-/// What a plain variable stands for at one system call.
+/// The meaning of a plain variable at one system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Bind {
     /// Not predefined.
@@ -22,17 +22,17 @@ pub(crate) enum Bind {
     Unquoted(u8),
     /// Name of a signal.
     SignalName(u8),
-    /// The argument as `argstr` has it.
+    /// The argument's text as in `argstr`.
     Text(u8),
-    /// Text that only SystemTap decodes.
+    /// A text that only SystemTap decodes.
     TextOnly,
 }
 
-/// What the plain variable `name` stands for at a call.
+/// The meaning of the plain variable `name` at a call.
 ///
 /// With BASE for the argument's name less `_uaddr` or `_str`: a number has its name (value) and
-/// BASE_str (text), a signal BASE_name; a string has BASE and BASE_str (in quotes),
-/// BASE_unquoted and BASE_str_unquoted, and BASE_uaddr (address).
+/// BASE_str (text), a signal BASE_name; a string has BASE and BASE_str (in quotes), BASE_unquoted
+/// and BASE_str_unquoted, and BASE_uaddr (address).
 pub(crate) fn bind(call: &SysCall, name: &str) -> Bind {
     let exact = call.args.iter().find(|a| a.var == name);
     exact
@@ -63,8 +63,8 @@ fn bind_arg(a: &SysArg, name: &str) -> Option<Bind> {
 }
 
 /// A 32-bit call with the argument kinds of the native call where that makes no difference:
-/// argument words of 32-bit programs arrive zero-extended, so that an unsigned number of 32
-/// bits is one of 64 bits as well. The two can then share a handler.
+/// argument words of 32-bit programs arrive zero-extended, so an unsigned 32-bit number is also a
+/// 64-bit one. The two calls can then share a handler.
 pub(crate) fn like_native(call: &SysCall, native: &SysCall) -> SysCall {
     let mut call = call.clone();
     for (a, n) in call.args.iter_mut().zip(&native.args) {
@@ -77,7 +77,7 @@ pub(crate) fn like_native(call: &SysCall, native: &SysCall) -> SysCall {
     call
 }
 
-/// Makes expressions for initial values, all at one place.
+/// Makes expressions for initial values, all at one place of the script.
 pub(crate) struct Make(pub Span);
 
 impl Make {
@@ -109,7 +109,7 @@ impl Make {
         self.call("__sys_arg", vec![self.num(n.into())])
     }
 
-    /// The low bytes of a number, extended.
+    /// The low bytes of a number, sign- or zero-extended.
     fn extended(&self, v: Expr, size: u8, signed: bool) -> Expr {
         if size >= 8 || size == 0 {
             return v;
@@ -122,7 +122,7 @@ impl Make {
         }
     }
 
-    /// The value of a binding; `None` where there is none.
+    /// The value of a binding; `None` if it has none.
     pub(crate) fn value(&self, b: Bind) -> Option<Expr> {
         Some(match b {
             Bind::Absent | Bind::TextOnly => return None,
@@ -183,7 +183,7 @@ fn arg_type(kind: SysArgKind) -> CTy {
     }
 }
 
-/// The `$` variables of a call, of which only those that `keep` wants.
+/// The `$` variables of a call that `keep` accepts.
 pub(crate) fn call_targets(
     call: &SysCall,
     ret: bool,
@@ -211,7 +211,7 @@ pub(crate) fn call_targets(
     targets
 }
 
-/// The context of a tracepoint; with its arguments only where they are wanted.
+/// The context of a tracepoint; its arguments only if `wanted`.
 pub(crate) fn tracepoint(
     facts: &dyn Facts,
     name: &Arc<str>,
@@ -241,8 +241,8 @@ pub(crate) fn tracepoint(
     }
 }
 
-/// The context of all system calls; `process`: as `process.syscall`, whose plain variables of
-/// `syscall_any` are an addition.
+/// The context of all system calls. With `process`, that of `process.syscall`, where the plain
+/// variables of `syscall_any` are an addition.
 pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) -> Context {
     let make = Make(span);
     let mut vars = Vec::new();
@@ -264,7 +264,7 @@ pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) ->
     if ret {
         own("retval", make.call("__sys_ret", Vec::new()));
     }
-    // SystemTap does not have these here: a script's own variables come first.
+    // SystemTap does not have these here, so a script's own variables come first.
     let mut extra = |name: &str, init: Expr| {
         if !m.writes.contains(name) {
             add(name, init);

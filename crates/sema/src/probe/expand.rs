@@ -1,7 +1,7 @@
-//! From [`ResolvedPoint`] events to [`ProbeHandler`] handlers.
+//! From [`ResolvedPoint`] events to [`ProbeHandler`]s.
 //!
-//! System calls that one point matches share a handler wherever the bodies mean the same: when
-//! all variables that they mention stand for the same argument of the same kind.
+//! System calls that one point matches share a handler where the bodies mean the same: all
+//! variables that they mention stand for the same argument of the same kind.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::facts::{Facts, SysCall};
 use crate::families::PointMatch;
 use crate::library::Library;
 
-/// The name of the constant table from numbers as in [`NrSet`] to the names that probe points
-/// use. Handlers of several system calls read `name` from it.
+/// The name of the constant table from numbers as in [`NrSet`] to the names that probe points use.
+/// Handlers of several system calls read `name` from it.
 pub const PROBE_NAME_TABLE: &str = "syscall_probe";
 
-/// Entries of the table of that name, by numbers as in [`NrSet`], if it is one of system calls: their names
-/// (`syscall`), or [`PROBE_NAME_TABLE`].
+/// Entries of a table of system call names, by numbers as in [`NrSet`]: the kernel's names
+/// (`syscall`), or those of [`PROBE_NAME_TABLE`]. `None` for any other table.
 pub fn syscall_table(facts: &dyn Facts, table: &str) -> Option<Vec<Bytes>> {
     let name = match table {
         PROBE_NAME_TABLE => |c: &SysCall| c.probe.as_bytes().into(),
@@ -49,8 +49,8 @@ pub fn syscall_table(facts: &dyn Facts, table: &str) -> Option<Vec<Bytes>> {
     Some(table)
 }
 
-/// Resolves all probes of the user's files, in the order of the files and within them. Problems
-/// go to `diags`; a script without any probe is one.
+/// Resolves all probes of the user's files, in the order of the files and within them. Errors go to
+/// `diags`; a script without any probe is one.
 pub fn resolve_script(
     lib: &Library,
     facts: &dyn Facts,
@@ -71,7 +71,7 @@ pub fn resolve_script(
     derived
 }
 
-/// Resolves the probes of one file (of the library: when something of it is first used).
+/// Resolves the probes of one file; for a library file, when one of its items is first used.
 pub fn resolve_file(
     lib: &Library,
     facts: &dyn Facts,
@@ -148,7 +148,7 @@ fn derive(
                 Some(s) => format!("kernel.trace(\"{s}:{name}\")"),
                 None => format!("kernel.trace(\"{name}\")"),
             };
-            // Arguments are dear to look up, and most handlers of many tracepoints want none.
+            // Arguments are expensive to look up, and most handlers of many tracepoints use none.
             let wanted = mentions.all_targets || !mentions.targets.is_empty();
             let ctx = context::tracepoint(facts, &name, system, wanted);
             push(Event::Tracepoint(name), shown, ctx, 1);
@@ -205,38 +205,38 @@ fn derive(
     }
 }
 
-/// System calls that one handler serves.
+/// System calls that share a handler.
 struct Group<'a> {
-    /// Any of them.
+    /// One of them.
     first: &'a SysCall,
-    /// Ascending.
+    /// Their numbers, ascending.
     nrs: Vec<u32>,
-    /// Names as in probe points, sorted.
+    /// Their names in probe points, sorted.
     names: Vec<&'static str>,
-    /// The kernel's own names are the same.
+    /// Whether the kernel's own names are the same.
     own_names: bool,
-    /// The variables that are mentioned.
+    /// The mentioned variables, with their meaning.
     binds: Vec<(Name, Bind)>,
 }
 
-/// So many calls are looked up one by one.
+/// Maximum number of calls that are looked up one by one.
 const FEW: usize = 8;
 
-/// Variables that all system calls have; an argument of such a name is no variable.
+/// Variables that all system calls have; an argument of the same name is not a variable.
 const FIXED: &[&str] = &["name", "argstr", "retval", "retstr", "errno"];
 
-/// What must be equal within a group.
+/// The properties that are equal within a group.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     binds: Vec<String>,
     point: &'static str,
 }
 
-/// Groups the calls by what the bodies mean there, in the order of their first call.
+/// Groups the calls by the meaning of the bodies, in the order of their first call.
 fn groups<'a>(facts: &'a dyn Facts, calls: &[usize], m: &Mentions, ret: bool) -> Vec<Group<'a>> {
     let all = facts.syscalls();
-    // On return the arguments are an addition to SystemTap's variables: a script's own
-    // variable of that name comes first.
+    // On return the arguments are an addition to SystemTap's variables, so a script's own variable
+    // of the same name comes first.
     let own = |n: &Name| ret && m.writes.contains(n);
     let fixed = |n: &Name| FIXED.contains(&&**n);
     let mut reads: Vec<&Name> = m.reads.iter().filter(|n| !own(n) && !fixed(n)).collect();
@@ -244,7 +244,7 @@ fn groups<'a>(facts: &'a dyn Facts, calls: &[usize], m: &Mentions, ret: bool) ->
     let mut targets: Vec<&str> = m.targets.iter().map(|t| &**t).collect();
     targets.sort_unstable();
     let natives = || all.iter().filter(|c| !c.is_compat());
-    // For a few calls a table would cost more than it saves.
+    // For a few calls a table costs more than it saves.
     let table: Option<HashMap<&str, &SysCall>> =
         (calls.len() > FEW).then(|| natives().map(|c| (c.probe, c)).collect());
     let native = |probe: &str| match &table {
@@ -364,7 +364,7 @@ fn group_context(g: &Group<'_>, m: &Mentions, ret: bool, span: spile_syntax::ast
     }
 }
 
-/// Variables whose text only `argstr` has are an error where they are read.
+/// Reports reads of variables whose text only `argstr` has.
 fn report_text_only(
     g: &Group<'_>,
     m: &Mentions,

@@ -1,4 +1,4 @@
-//! A probe after its points are resolved.
+//! Handlers: probes after their points are resolved.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use spile_syntax::ast::{Block, Expr, FileId, Name, Span};
 use crate::ctype::CTy;
 use crate::facts::{Loc, Module, VarKind};
 
-/// One handler: what it is attached to and what it runs.
+/// A handler: its event, its bodies and its context.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProbeHandler {
-    /// What makes it run.
+    /// The event that it is attached to.
     pub event: Event,
     /// `pp()`: the probe point with aliases and wildcards resolved. A handler that serves
     /// several points has the pattern as written.
     pub point: Arc<str>,
     /// `pn()`: the probe point as the script's alias names it.
     pub name: Arc<str>,
-    /// Conditions of the point and of the aliases on the way; all must hold, or nothing runs.
+    /// Conditions of the point and of its aliases; the handler runs only if all hold.
     pub conditions: Vec<(Arc<Expr>, FileId)>,
-    /// The bodies in the order in which they run: prologues of aliases, the last alias on the
-    /// way first, then the script's body, then epilogues, the first alias first. All share one
-    /// scope of local variables; globals and functions resolve per part. `next` in any of them
+    /// The bodies in the order in which they run: prologues of aliases, the innermost alias first,
+    /// then the script's body, then epilogues, the outermost alias first. All share one scope of
+    /// local variables; each part resolves globals and functions for itself. `next` in any of them
     /// ends all.
     pub parts: Vec<HandlerPart>,
-    /// What `$x` and predefined variables mean.
+    /// The meaning of `$x` and of predefined variables.
     pub ctx: Context,
     /// The probe's point in the script.
     pub span: Span,
-    /// How many points this handler serves.
+    /// Number of points that this handler serves.
     pub points: u32,
-    /// The probe point as a handler of several has it.
+    /// The probe point as written, where the handler serves several.
     pub pattern: Arc<str>,
 }
 
-/// A piece of a handler, and the file whose private names it sees.
+/// A body of a handler, and the file whose private names it sees.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HandlerPart {
     /// The statements.
@@ -44,7 +44,7 @@ pub struct HandlerPart {
     pub file: FileId,
 }
 
-/// Which family of contexts a handler runs in.
+/// The family of a handler's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ContextKind {
     /// In the controller: no context variables.
@@ -57,7 +57,7 @@ pub enum ContextKind {
     SysExit,
     /// A perf event.
     Perf,
-    /// A hook of the network or of security modules.
+    /// A netfilter or LSM hook.
     Hook,
     /// In the controller: `$value` can be set.
     ProcfsRead,
@@ -69,46 +69,47 @@ pub enum ContextKind {
     UserCode,
 }
 
-/// What names mean at a probe point.
+/// The meaning of names at a probe point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Context {
     /// The family.
     pub kind: ContextKind,
-    /// Predefined plain variables that the bodies mention, in the order in which they must be
-    /// set. Analysis sets each before the first part runs: `name = init`. They are ordinary
-    /// local variables, scripts may assign to them.
+    /// Predefined plain variables that the bodies mention, in the order in which they must be set.
+    /// Analysis sets each before the first part runs: `name = init`. They are ordinary local
+    /// variables, to which scripts may assign.
     pub vars: Vec<PlainVar>,
-    /// The `$` variables; those of tracepoints and of handlers for several system calls only
-    /// where the bodies mention any.
+    /// The `$` variables. For tracepoints, and for handlers of several system calls, only if the
+    /// bodies mention any.
     pub targets: Vec<TargetVar>,
     /// `$$name`: the name of the tracepoint, the system call, the function or the marker.
     pub name: Option<Arc<str>>,
-    /// `$$system`: the tracepoint's system, the marker's provider.
+    /// `$$system`: the tracepoint's subsystem, or the marker's provider.
     pub system: Option<Arc<str>>,
-    /// At code, for bodies that ask: the names of each place.
+    /// For code probes whose bodies ask: the names of each place.
     pub sites: Option<Arc<SiteNames>>,
-    /// At code: the module, where all places are in one.
+    /// For code probes: the module, if all places are in one.
     pub module: Option<Module>,
-    /// At code that runs where it was probed: the numbers of the places and their addresses as
-    /// linked.
+    /// For code probes that run at the place itself: the numbers of the places and their addresses
+    /// as linked.
     pub addresses: Arc<[(u32, u64)]>,
-    /// Why there are no `$` variables, where that is known.
+    /// The reason why there are no `$` variables, where it is known.
     pub missing: Option<Arc<str>>,
 }
 
-/// Names of all places of a probe point, by their numbers. Handlers of some of them share it.
+/// Names of all places of a probe point, by place number. Handlers of some of the places share it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteNames {
     /// `pp()`
     pub points: Vec<Arc<str>>,
     /// `ppfunc()`, and `$$name`.
     pub functions: Vec<Arc<str>>,
-    /// Bytes of the longest of each: thousands of handlers may share these names.
+    /// Length in bytes of the longest point and of the longest function. Thousands of handlers may
+    /// share these names, so it is computed once.
     pub longest: [usize; 2],
 }
 
 impl SiteNames {
-    /// The names of points and of functions.
+    /// Makes the value from the names of points and of functions.
     pub fn new(points: Vec<Arc<str>>, functions: Vec<Arc<str>>) -> SiteNames {
         let longest = |names: &[Arc<str>]| names.iter().map(|n| n.len()).max().unwrap_or(0);
         SiteNames {
@@ -124,7 +125,7 @@ impl SiteNames {
 pub struct PlainVar {
     /// Its name.
     pub name: Name,
-    /// Its value: calls of `__intrinsics` and of public tapset functions, literals, and
+    /// Its initial value: calls of `__intrinsics` and of public tapset functions, literals, and
     /// variables that stand earlier in the list.
     pub init: Expr,
 }
@@ -134,15 +135,15 @@ pub struct PlainVar {
 pub struct TargetVar {
     /// Its name without the `$`.
     pub name: Arc<str>,
-    /// Where its value comes from.
+    /// The source of its value.
     pub source: TargetSource,
     /// Its C type.
     pub ty: CTy,
-    /// What it is.
+    /// Its kind.
     pub kind: VarKind,
 }
 
-/// Where the value of a `$` variable comes from.
+/// The source of a `$` variable's value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TargetSource {
     /// Argument n of the raw tracepoint, from 0 (intrinsic `ctx_arg`).
@@ -151,16 +152,16 @@ pub enum TargetSource {
     SysArg(u8),
     /// The system call's result (intrinsic `sys_ret`).
     SysRet,
-    /// Its number in its own table.
+    /// The system call's number in its own table.
     SysNr,
-    /// What becomes of the packet (intrinsic `verdict`).
+    /// The verdict on the packet (intrinsic `verdict`).
     Verdict,
-    /// What a location program leaves, at code.
+    /// A location program, at code.
     Loc(Arc<Loc>),
 }
 
 impl ContextKind {
-    /// Whether it has a `$value`, which is a text.
+    /// Whether it has a `$value`, a string.
     pub fn has_value(self) -> bool {
         matches!(self, ContextKind::ProcfsRead | ContextKind::ProcfsWrite)
     }

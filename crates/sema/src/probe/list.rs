@@ -43,8 +43,9 @@ impl Listed {
     }
 }
 
-/// The points that `points` match, sorted, each once. Problems go to `diags`. Variables of places
-/// in code only if they are wanted: there may be tens of thousands of places.
+/// The points that `points` match, sorted and without duplicates. Errors go to `diags`. Variables
+/// of places in code are listed only if `variables` is set: there may be tens of thousands of
+/// places.
 pub fn list(
     lib: &Library,
     facts: &dyn Facts,
@@ -59,7 +60,7 @@ pub fn list(
             condition: None,
         };
         let mut search = Search::new(lib, facts);
-        // The part has no statements; listings ask for the bodies of aliases only.
+        // The part has no statements: listings use only the bodies of aliases.
         let part = HandlerPart {
             body: Default::default(),
             file: p.span.file,
@@ -71,7 +72,7 @@ pub fn list(
             all.append(&mut listed(lib, facts, &found, variables, p.span));
         }
     }
-    // Of equal ones the first stays.
+    // Of equal points the first stays.
     all.sort_by(|a, b| a.point.cmp(&b.point));
     all.dedup_by(|later, first| later.point == first.point);
     all
@@ -232,7 +233,7 @@ struct Assigned<'a> {
 }
 
 impl Assigned<'_> {
-    /// `string` where the expression says so, otherwise `long`.
+    /// `string` where the expression implies it, otherwise `long`.
     fn ty(&self, e: &Expr) -> &'static str {
         let string = match &e.kind {
             ExprKind::Str(_) => true,
@@ -286,7 +287,8 @@ pub fn probe_types() -> Vec<String> {
     lines.into_iter().collect()
 }
 
-/// The lines of `--dump-probe-types`: every way to write a point, with the types of its literals.
+/// The lines of `--dump-probe-types` with every way to write a point, and the types of its
+/// literals.
 pub fn typed_probe_types() -> Vec<String> {
     let lines: BTreeSet<String> = FAMILIES.iter().flat_map(Family::typed).collect();
     lines.into_iter().collect()

@@ -1,4 +1,4 @@
-//! Which names the bodies of a handler mention: only what is mentioned gets computed.
+//! The names that the bodies of a handler mention: only these are computed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,26 +13,26 @@ use crate::library::Library;
 /// Names in the bodies of one handler.
 #[derive(Debug, Default)]
 pub(crate) struct Mentions {
-    /// Plain variables that are read and are no globals.
+    /// Plain variables that are read and are not globals.
     pub reads: HashSet<Name>,
-    /// Plain variables that are written and are no globals.
+    /// Plain variables that are written and are not globals.
     pub writes: HashSet<Name>,
     /// `$` variables, without the `$`.
     pub targets: HashSet<Box<str>>,
-    /// `$$vars`, `$$parms` and the like: all arguments matter.
+    /// `$$vars`, `$$parms` or the like, which need all arguments.
     pub all_targets: bool,
-    /// `pp()` and its like: each point needs its own handler.
+    /// `pp()` or its kin, which need a handler for each point.
     pub point: bool,
-    /// C types are named or walked through, whose meaning depends on the module.
+    /// C types are named or walked through; their meaning depends on the module.
     pub types: bool,
-    /// The system of a tracepoint shows: `$$system`, or in the text of `pp()`.
+    /// The subsystem of a tracepoint is visible: `$$system`, or in the text of `pp()`.
     pub system: bool,
 }
 
 /// Functions whose result depends on the probe point.
 const POINT_FUNCTIONS: &[&str] = &["pp", "pn", "ppfunc", "probefunc", "probemod"];
 
-/// The functions of [`POINT_FUNCTIONS`], and those of the given ones that lead to them.
+/// The functions of [`POINT_FUNCTIONS`], and those among `functions` that call one of them.
 pub(crate) fn point_functions<'a>(functions: impl Iterator<Item = &'a Function>) -> HashSet<Name> {
     let mut callers: HashMap<Name, Vec<Name>> = HashMap::new();
     for f in functions {
@@ -72,7 +72,7 @@ struct Collect<'a> {
 }
 
 impl Mentions {
-    /// Adds those of a part.
+    /// Adds the names of a part.
     pub(crate) fn part(&mut self, lib: &Library, part: &HandlerPart) {
         Collect {
             lib,
@@ -82,7 +82,7 @@ impl Mentions {
         .block(&part.body);
     }
 
-    /// Adds those of a condition.
+    /// Adds the names of a condition.
     pub(crate) fn condition(&mut self, lib: &Library, e: &Expr, file: FileId) {
         Collect {
             lib,

@@ -1,5 +1,5 @@
-//! Variables that SystemTap's alias sets and the library's does not: an error where a script reads
-//! one, which would be 0 or "" in silence.
+//! Variables that SystemTap's alias sets and this library's does not. Reading one is an error;
+//! without it the variable would silently be 0 or "".
 
 use spile_syntax::ast::{Expr, ExprKind, Name, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
@@ -11,7 +11,7 @@ use crate::codes;
 use crate::library::Library;
 use spile_glob::is_pattern;
 
-/// Reports those of the aliases that a point went through.
+/// Reports reads of missing variables of the aliases that a point went through.
 pub(crate) fn aliases(lib: &Library, layer: &Layer, m: &Mentions, diags: &mut Diagnostics) {
     for ix in &layer.stack {
         let alias = lib.alias_entry(*ix);
@@ -21,7 +21,7 @@ pub(crate) fn aliases(lib: &Library, layer: &Layer, m: &Mentions, diags: &mut Di
     }
 }
 
-/// Reports those of system calls, which a point means by its own name or another.
+/// Reports reads of missing variables of system calls, by the call's own name or another.
 pub(crate) fn calls(
     lib: &Library,
     (layer, family, point): (&Layer, &str, &str),
@@ -30,7 +30,7 @@ pub(crate) fn calls(
     m: &Mentions,
     diags: &mut Diagnostics,
 ) {
-    // Nearly always there are none, and a point may be of all calls.
+    // Usually there are none, and a point may match all calls.
     if !m.reads.iter().any(|name| lib.missing().lacks_of_call(name)) {
         return;
     }
@@ -50,7 +50,7 @@ fn report(lib: &Library, layer: &Layer, alias: &str, m: &Mentions, diags: &mut D
     names.sort();
     for name in names {
         let text = format!("`{name}` of `{alias}` is not available yet");
-        // Handlers of calls of both tables can be of one point.
+        // Handlers of calls of both tables can come from one point.
         if diags.iter().any(|d| d.message == text) {
             continue;
         }
@@ -71,7 +71,7 @@ fn report(lib: &Library, layer: &Layer, alias: &str, m: &Mentions, diags: &mut D
     }
 }
 
-/// Where a variable is read first.
+/// The first read of a variable.
 struct Read<'a> {
     name: &'a Name,
     at: Option<Span>,

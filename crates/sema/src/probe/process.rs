@@ -1,8 +1,8 @@
-//! What happens to processes: `process("PATH" or PID).begin`, `.end`, `.thread.*`, `.syscall`.
+//! Events of processes: `process("PATH" or PID).begin`, `.end`, `.thread.*`, `.syscall`.
 //!
-//! Such a point is an alias of the library, which knows the kernel's events, with a test in
-//! front that turns away the processes that were not meant: by number, or by the file they run
-//! and, if there is a target, by their descent from it.
+//! Such a point is an alias of the library, which uses the kernel's events, with a filter in front
+//! that rejects other processes: by number, or by the file they run and, if there is a target, by
+//! descent from it.
 
 use spile_syntax::ast::{
     BinOp, Block, Component, Expr, ExprKind, Literal, Span, Stmt, StmtKind, UnOp,
@@ -13,7 +13,7 @@ use super::context::Make;
 use crate::codes;
 use crate::facts::{Facts, Module, ModuleQuery};
 
-/// `if (!meant) next`
+/// The filter statement `if (!meant) next`.
 pub(crate) fn filter(facts: &dyn Facts, process: &Component) -> Result<Block, Box<Diagnostic>> {
     let span = process.span;
     let cond = not(meant(facts, process)?, span);
@@ -46,7 +46,7 @@ fn both(a: Expr, b: Expr, span: Span) -> Expr {
     }
 }
 
-/// Whether the current process is meant.
+/// The condition that the current process is one of those that the point names.
 fn meant(facts: &dyn Facts, process: &Component) -> Result<Expr, Box<Diagnostic>> {
     let make = Make(process.span);
     match &process.arg {
@@ -66,7 +66,7 @@ fn meant(facts: &dyn Facts, process: &Component) -> Result<Expr, Box<Diagnostic>
     }
 }
 
-/// Whether it runs one of the files that a pattern means.
+/// The condition that the current process runs a file that the pattern matches.
 fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> Result<Expr, Box<Diagnostic>> {
     let make = Make(c.span);
     let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));

@@ -1,9 +1,9 @@
 //! From probe points to [`ResolvedPoint`] events: aliases, families, wildcards, `?`, `!`, `if`.
 //!
 //! A point is looked up in this order: the longest alias of exactly its name, the built-in
-//! families, then shorter aliases, which pass the rest of the point on to what they stand for.
-//! A point with wildcards takes all aliases and families that match. What fails below a
-//! wildcard is left out, as long as something is left.
+//! families, then shorter aliases, which pass the rest of the point on to their own points. A point
+//! with wildcards takes all aliases and families that match. Points below a wildcard that fail are
+//! left out, as long as one is left.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,42 +21,42 @@ use crate::families::{
 use crate::library::{Library, PointEntry};
 use spile_glob::{is_pattern, matches_point};
 
-/// More events of one script than this are a mistake.
+/// Maximum number of events of one script; more are a mistake.
 const MAX_FOUND: usize = 50_000;
-/// An alias of the library's file about processes.
+/// The alias of the library that `process(...).begin` uses.
 const FILTERED: &str = "__process_begin";
-/// Aliases whose events are also there at the start, for each process or each thread that is.
+/// Aliases that also run for existing processes or threads (`true`) at the start of the session.
 const PRESENT: [(&str, bool); 2] = [(FILTERED, false), ("__thread_begin", true)];
-/// So many names of what is left out are shown.
+/// Maximum number of omitted points that a warning names.
 const MAX_SHOWN: usize = 6;
-/// An alias can stand for an alias this often.
+/// Maximum number of aliases on the way from a point to its event.
 const MAX_DEPTH: usize = 64;
 
-/// What lies between a script's probe and the event: the aliases on the way.
+/// The aliases between a script's probe and the event.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Layer {
     pub conditions: Vec<(Arc<Expr>, FileId)>,
-    /// In the order in which they run.
+    /// Bodies in the order in which they run.
     pub parts: Vec<HandlerPart>,
-    /// The outermost alias, as it was named.
+    /// The outermost alias, as the script names it.
     pub alias: Option<Arc<str>>,
-    /// The point itself, where it is an event of the library that has no name of its own.
+    /// The point itself, where it is an event of the library without a name of its own.
     pub shown: Option<Arc<str>>,
     /// The point in the script.
     pub span: Span,
     /// The aliases on the way, the outermost first.
     pub stack: Vec<usize>,
-    /// Nobody minds if it is not there.
+    /// The point is optional: no error if it does not exist.
     pub lenient: bool,
 }
 
-/// An event that a point stands for.
+/// An event that a point resolves to.
 #[derive(Debug, Clone)]
 pub(crate) struct ResolvedPoint {
     pub hit: PointMatch,
     /// The innermost point, as written.
     pub point: String,
-    /// First component of the innermost point.
+    /// First component of the innermost point, which names the family.
     pub family: String,
     pub layer: Layer,
 }
@@ -83,7 +83,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The points of a probe; the layer's span is set for each.
+    /// Resolves the points of a probe; the layer's span is set for each.
     pub(crate) fn probe(&mut self, points: &[PointEntry], part: &HandlerPart) -> Errors {
         let layer = Layer {
             parts: vec![part.clone()],
@@ -92,7 +92,7 @@ impl<'a> Search<'a> {
         self.points(points, &[], &layer, part.file)
     }
 
-    /// A list of points, each followed by `suffix`.
+    /// Resolves a list of points, each followed by `suffix`.
     fn points(
         &mut self,
         points: &[PointEntry],
@@ -122,7 +122,7 @@ impl<'a> Search<'a> {
                     if self.can_be_had(before) {
                         break;
                     }
-                    // Another one may do, and otherwise these say why they do not.
+                    // Another point may resolve; otherwise these errors say why none does.
                     passed.extend(self.found.drain(before..));
                 }
             } else if lenient {
@@ -138,7 +138,7 @@ impl<'a> Search<'a> {
         errors
     }
 
-    /// Whether the running kernel can probe what was found from there on.
+    /// Whether the running kernel can probe the points found from index `from` on.
     fn can_be_had(&self, from: usize) -> bool {
         let function =
             |f: &ResolvedPoint| matches!(&f.hit, PointMatch::Code(c) if c.space == Space::Kernel);
@@ -170,7 +170,7 @@ impl<'a> Search<'a> {
         vec![error.unwrap_or_else(|| self.unknown(comps, layer))]
     }
 
-    /// The alias that is the first `len` components, none of which has an argument.
+    /// The alias whose name is exactly the first `len` components, none of which has an argument.
     fn exact_alias(&self, comps: &[Component], len: usize) -> Option<usize> {
         let head = comps.get(..len)?;
         if head.iter().any(|c| c.arg.is_some()) {
@@ -200,12 +200,12 @@ impl<'a> Search<'a> {
             }
             inner.alias = Some(name.into());
         }
-        // The alias nearest to the event runs first.
+        // The body of the alias nearest to the event runs first.
         inner.parts.splice(0..0, body.before.iter().cloned());
         inner.parts.extend(body.after.iter().cloned());
         let errors = self.points(&body.points, suffix, &inner, body.file);
         let user = self.lib.is_user(body.file);
-        // Places in the library say nothing to the user; the probe itself does.
+        // Places in the library do not help the user; the probe's own place does.
         errors
             .into_iter()
             .map(|mut d| {
@@ -217,7 +217,7 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    /// Tries the families. `false` when none is near.
+    /// Tries the families. `false` when no family is similar.
     fn families(&mut self, comps: &[Component], layer: &Layer) -> Result<bool, Box<Diagnostic>> {
         let mut error = None;
         for f in FAMILIES {
@@ -239,7 +239,7 @@ impl<'a> Search<'a> {
         error.map_or(Ok(false), |d| Err(Box::new(d)))
     }
 
-    /// A point of a family.
+    /// Resolves a point of a family.
     fn fitting(
         &mut self,
         family: &Family,
@@ -266,7 +266,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// `process(...).begin` and its like: an alias of the library, with a filter in front.
+    /// `process(...).begin` and its kin: an alias of the library with a filter in front.
     fn process(
         &mut self,
         (family, alias): (&Family, &str),
@@ -313,7 +313,7 @@ impl<'a> Search<'a> {
         }));
     }
 
-    /// A point with wildcards.
+    /// Resolves a point with wildcards.
     fn pattern(&mut self, comps: &[Component], layer: &Layer) -> Errors {
         let before = self.found.len();
         let mut failed = Vec::new();
@@ -365,7 +365,8 @@ impl<'a> Search<'a> {
         failed
     }
 
-    /// Warns of what a script's pattern does not find here and finds in SystemTap's library.
+    /// Warns about aliases of SystemTap's library that a script's pattern would match and that do
+    /// not exist here.
     fn warn_left_out(&mut self, comps: &[Component], layer: &Layer) {
         if layer.lenient || !layer.stack.is_empty() || comps.iter().any(|c| c.arg.is_some()) {
             return;
@@ -388,7 +389,7 @@ impl<'a> Search<'a> {
             .push(d.note(format!("not available yet: {}", list.join(", "))));
     }
 
-    /// The aliases that match, with the point in which their own names stand for the
+    /// The aliases that match, each with the point in which the alias's own name replaces the
     /// wildcards, sorted by name. Of `a.b` with a suffix and `a.b.c` the longer one counts.
     fn matching_aliases(&self, comps: &[Component]) -> Vec<(usize, Vec<Component>)> {
         let across = comps.iter().any(|c| c.name.contains("**"));
@@ -411,7 +412,8 @@ impl<'a> Search<'a> {
             if !head.iter().zip(&words).all(fits) {
                 continue;
             }
-            // What is passed on has no wildcards: those mean the alias's own names.
+            // The components passed on have no wildcards: wildcards stand for the alias's own
+            // names.
             if comps[entry.len..].iter().any(|c| is_pattern(&c.name)) {
                 continue;
             }
@@ -433,7 +435,7 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    /// The error for a point that nothing defines.
+    /// The error for an unknown point.
     fn unknown(&self, comps: &[Component], layer: &Layer) -> Diagnostic {
         if let Some(d) = absent(comps, layer) {
             return d;
@@ -455,7 +457,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The nearest known point to a dotted name.
+    /// The known point whose name is most similar.
     fn near(&self, name: &str) -> Option<String> {
         let points = super::list::family_points(self.facts);
         let words = FAMILIES.iter().map(bare_text).collect::<Vec<_>>();
@@ -496,7 +498,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The error for a family of SystemTap's that is not there.
+/// The error for a family that only SystemTap has.
 fn absent(comps: &[Component], layer: &Layer) -> Option<Diagnostic> {
     let starts = |words: &[&str]| {
         comps.len() >= words.len() && comps.iter().zip(words).all(|(c, w)| *c.name == **w)

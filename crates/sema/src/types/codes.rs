@@ -1,6 +1,6 @@
 //! The stable codes of the second half of analysis: names, types, checks.
 //!
-//! `E05xx` names and types, `E06xx` placement (what can run where), `W05xx` warnings.
+//! `E05xx` names and types, `E06xx` placement, `W05xx` warnings.
 
 use spile_syntax::code_table;
 

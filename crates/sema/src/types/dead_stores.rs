@@ -1,6 +1,6 @@
 //! Removes assignments to local variables that nobody reads, where computing the value has no
-//! effect. Library aliases set a dozen variables of which a script reads two; the others must
-//! cost nothing, and must not fail. Also the warnings about what the script itself does not use.
+//! effect. Library aliases set a dozen variables of which a script reads two; the others must cost
+//! nothing and must not fail. Also warns about unused variables and functions of the script.
 
 use std::collections::HashSet;
 
@@ -10,9 +10,9 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 use super::codes;
 use super::hir::*;
 
-/// Each round finds what the one before made useless; long chains of that are not worth it.
+/// Maximum number of rounds; each finds assignments that the one before made dead.
 const ROUNDS: usize = 16;
-/// Past this many warnings, looking for near names is not worth the time.
+/// Number of warnings from which on similar names are not searched, which takes long.
 const SUGGESTIONS: usize = 50;
 
 /// For each unit, whether running it has an effect (or may not end).
@@ -20,7 +20,7 @@ pub(super) fn effects(tree: &Tree) -> Vec<bool> {
     let mut out = vec![false; tree.units.len()];
     loop {
         let mut changed = false;
-        // Callers stand before what they call: backwards, most is known in one round.
+        // Callers stand before callees, so going backwards decides most units in one round.
         for (i, u) in tree.units.iter().enumerate().rev() {
             if out[i] {
                 continue;
@@ -47,8 +47,8 @@ pub(super) fn effects(tree: &Tree) -> Vec<bool> {
     }
 }
 
-/// Whether evaluating an expression has an effect besides failing; `locals_free`: assignments
-/// to local variables do not count.
+/// Whether evaluating an expression has an effect other than failing. With `locals_free`,
+/// assignments to local variables do not count.
 fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
     let mut effect = false;
     walk_expr(e, &mut |e| {
@@ -57,7 +57,7 @@ fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
             ExprKind::Intr { f, .. } => f.info().effect,
             ExprKind::Print { to_string, .. } => !to_string,
             ExprKind::Raise(_) | ExprKind::PrintHist { .. } | ExprKind::StatAdd { .. } => true,
-            // `matched()` tells of it.
+            // `matched()` can read it.
             ExprKind::Match { .. } => true,
             ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {
                 !(locals_free && matches!(place, Place::Local(_)))
@@ -71,13 +71,13 @@ fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
 /// A statement that was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removed {
-    /// What, for people.
+    /// A description for messages.
     pub what: String,
-    /// Where it stood.
+    /// Its place.
     pub span: Span,
 }
 
-/// Removes useless assignments in all units, until there are none. The result says what went.
+/// Removes dead assignments in all units, to a fixpoint. Returns the removed statements.
 pub fn prune(tree: &mut Tree) -> Vec<Removed> {
     let effects = effects(tree);
     let mut removed = Vec::new();
@@ -102,7 +102,7 @@ pub fn prune(tree: &mut Tree) -> Vec<Removed> {
     removed
 }
 
-/// Told of each statement that goes: what, the variable it is about, where.
+/// Called for each removed statement, with a description, the variable and the place.
 type Gone<'a> = &'a mut dyn FnMut(&str, Option<LocalIx>, Span);
 
 fn count(body: &[Stmt]) -> usize {
@@ -111,8 +111,8 @@ fn count(body: &[Stmt]) -> usize {
     n
 }
 
-/// The locals whose value something uses. A compound assignment reads its own target, which
-/// alone keeps nothing alive when it stands as a statement.
+/// The locals whose value is used. A compound assignment reads its own target; used as a statement,
+/// it alone keeps nothing alive.
 fn reads(body: &[Stmt], out: &mut HashSet<LocalIx>) {
     walk_stmts(body, &mut |s| {
         let outer = match &s.kind {
@@ -180,7 +180,7 @@ fn drop_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], go
                 let had = !then.is_empty() || !els.is_empty();
                 drop_dead(then, read, effects, gone);
                 drop_dead(els, read, effects, gone);
-                // An `if` that has become empty goes with what it held.
+                // An `if` that became empty is part of the removal.
                 let empty = had && then.is_empty() && els.is_empty();
                 (empty && !expr_effect(cond, effects, false)).then_some(("empty `if`", None))
             }
@@ -198,8 +198,8 @@ fn drop_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], go
     });
 }
 
-/// Warnings about variables and functions of the script. Must run before [`prune`].
-/// `is_user` tells the script's files.
+/// Warns about unused variables and functions of the script. Must run before [`prune`]. `is_user`
+/// accepts the script's files.
 pub fn warn(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
     let mut seen = HashSet::new();
     let mut list = Vec::new();
@@ -250,7 +250,7 @@ pub fn warn(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool
         let near = tree.globals.iter().filter(|o| o.user && o.written);
         list.push(d.did_you_mean(&g.name, near.map(|o| &*o.name)));
     }
-    // In the order of the script.
+    // Warnings come in the order of the script.
     list.sort_by_key(|d| d.primary.as_ref().map(|l| (l.span.file, l.span.start)));
     list.into_iter().for_each(|d| diags.push(d));
 }

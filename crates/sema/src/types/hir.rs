@@ -1,5 +1,5 @@
-//! The resolved tree: what name resolution and type inference make of the syntax tree, and
-//! what lowering reads. Names are indexes, `$variables` are loads, dead branches are gone.
+//! The resolved tree: the result of name resolution and type inference, and the input of lowering.
+//! Names are indexes, `$variables` are loads, and dead branches are gone.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct LocalIx(pub usize);
 /// A resolved script.
 #[derive(Debug, Default)]
 pub struct Tree {
-    /// User globals, then those of the library and synthesised ones, as they were first used.
+    /// The user's globals, then library and synthesised globals in the order of their first use.
     pub globals: Vec<Global>,
     /// Functions and handlers.
     pub units: Vec<Unit>,
@@ -34,21 +34,22 @@ pub struct Tree {
     pub regexes: Vec<Regex>,
     /// Constant tables: name and entries.
     pub tables: Vec<(Arc<str>, Vec<Bytes>)>,
-    /// Whether something ends handlers by [`ABORT`].
+    /// Whether a statement ends handlers by [`ABORT`].
     pub aborts: bool,
 }
 
-/// The message of the error that no `catch` of a script catches, and that is none for its session: `abort()`.
+/// The message of `abort()`: an error that no `catch` of a script catches, and that is not
+/// reported.
 pub const ABORT: &[u8] = b"\x01abort";
 
 /// A regular expression of the script.
 #[derive(Debug)]
 pub struct Regex {
-    /// As written, escapes replaced.
+    /// The pattern with escapes replaced.
     pub pattern: Bytes,
     /// The literal.
     pub span: Span,
-    /// Ready to match; set when all is resolved.
+    /// The compiled tables, set after resolution.
     pub compiled: Option<spile_ir::regex::Regex>,
 }
 
@@ -71,9 +72,9 @@ pub struct Global {
     pub max: Option<i64>,
     /// Initial value.
     pub init: Option<Literal>,
-    /// Types of the keys; `None` until the first use says how many.
+    /// Types of the keys; `None` until the first use decides their number.
     pub keys: Option<Vec<TyVar>>,
-    /// Where the number of keys was first seen.
+    /// The use that decided the number of keys.
     pub keys_at: Span,
     /// Type of the scalar or of the elements.
     pub value: TyVar,
@@ -81,9 +82,9 @@ pub struct Global {
     pub read: bool,
     /// Some code writes it.
     pub written: bool,
-    /// What the script extracts, if it is a statistic.
+    /// The values that the script extracts, if it is a statistic.
     pub stats: StatsSpec,
-    /// Where its histogram was first seen.
+    /// The first use of its histogram.
     pub hist_at: Span,
 }
 
@@ -96,17 +97,17 @@ pub struct Local {
     pub span: Span,
     /// Type.
     pub ty: TyVar,
-    /// Is a parameter.
+    /// Whether it is a parameter.
     pub param: bool,
     /// Some code reads it.
     pub read: bool,
     /// Some code writes it.
     pub written: bool,
-    /// A `foreach` or `catch` sets it, or analysis made it: nobody has to read it.
+    /// A `foreach` or `catch` sets it, or analysis made it: no warning if nothing reads it.
     pub bound: bool,
 }
 
-/// What a unit is.
+/// A function or a handler.
 #[derive(Debug)]
 pub enum UnitKind {
     /// A function.
@@ -115,9 +116,9 @@ pub enum UnitKind {
         params: Vec<LocalIx>,
         /// Type of the result.
         ret: TyVar,
-        /// Some `return` has a value, or the script says the type.
+        /// Some `return` has a value, or the script declares the type.
         has_value: bool,
-        /// The body that `next` falls to.
+        /// The body that `next` goes on with.
         next_alt: Option<UnitIx>,
     },
     /// A handler.
@@ -126,37 +127,37 @@ pub enum UnitKind {
         point: Arc<str>,
         /// `pn()`
         name: Arc<str>,
-        /// How many points it serves.
+        /// Number of points that it serves.
         points: u32,
-        /// Its point where it serves several.
+        /// The probe point as written, where the handler serves several.
         pattern: Arc<str>,
-        /// What makes it run.
+        /// The event.
         event: Event,
-        /// At code, where it matters: names of the places.
+        /// For code probes where it matters: the names of the places.
         sites: Option<Arc<SiteNames>>,
     },
 }
 
-/// Which name of a probe point.
+/// A function that names the probe point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NameOf {
     /// `pp()`
     Point,
     /// `pn()`
     Alias,
-    /// `ppfunc()`: "" where it is not at code.
+    /// `ppfunc()`: "" where the event is not at code.
     Function,
-    /// `probefunc()`: where the event is not at code, the function that it interrupted.
+    /// `probefunc()`: where the event is not at code, the interrupted function.
     Interrupted,
     /// `probe_type()`
     Kind,
 }
 
 impl NameOf {
-    /// How many there are.
+    /// Number of variants.
     pub const COUNT: usize = 5;
 
-    /// All of them, at their own indexes.
+    /// All variants, each at its own index.
     pub const ALL: [NameOf; NameOf::COUNT] = [
         NameOf::Point,
         NameOf::Alias,
@@ -166,7 +167,7 @@ impl NameOf {
     ];
 }
 
-/// What SystemTap's `probe_type()` says of an event.
+/// The text of SystemTap's `probe_type()` for an event.
 pub fn event_kind(event: &Event, point: &str) -> &'static str {
     let of_process = point.starts_with("process");
     match event {
@@ -193,12 +194,12 @@ pub fn event_kind(event: &Event, point: &str) -> &'static str {
 }
 
 impl UnitKind {
-    /// Whether events of the handler interrupt functions that only the event knows.
+    /// Whether the event interrupts arbitrary functions, whose name only the hit knows.
     pub fn interrupts(&self) -> bool {
         matches!(self, UnitKind::Handler { event, .. } if matches!(event, Event::Perf { .. } | Event::Watch(_)))
     }
 
-    /// Bytes of the longest of [`UnitKind::names`].
+    /// Length in bytes of the longest of [`UnitKind::names`].
     pub fn longest_name(&self, of: NameOf) -> usize {
         match (self, of) {
             (UnitKind::Handler { sites: Some(s), .. }, NameOf::Point) => s.longest[0],
@@ -209,7 +210,7 @@ impl UnitKind {
         }
     }
 
-    /// The texts that a name of a handler's point can be, one for each place or one for all.
+    /// The texts of a name of a handler's point: one for each place, or one for all.
     pub fn names(&self, of: NameOf) -> &[Arc<str>] {
         let UnitKind::Handler {
             point, name, sites, ..
@@ -232,7 +233,7 @@ impl UnitKind {
 pub struct Unit {
     /// Name of the function, text of the probe point.
     pub name: Name,
-    /// The item.
+    /// The item's place in the script.
     pub span: Span,
     /// From the user's script.
     pub user: bool,
@@ -245,7 +246,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Whether it runs in the kernel; functions: no.
+    /// Whether it runs in the kernel; false for functions.
     pub fn in_kernel(&self) -> bool {
         matches!(&self.kind, UnitKind::Handler { event, .. } if event.in_kernel())
     }
@@ -254,9 +255,9 @@ impl Unit {
 /// A statement.
 #[derive(Debug, Clone)]
 pub struct Stmt {
-    /// What.
+    /// The statement itself.
     pub kind: StmtKind,
-    /// Where.
+    /// Its place in the script.
     pub span: Span,
 }
 
@@ -271,7 +272,7 @@ pub enum StmtKind {
         then: Vec<Stmt>,
         els: Vec<Stmt>,
     },
-    /// All loops but `foreach`; `continue` goes to `step`.
+    /// All loops except `foreach`; `continue` goes to `step`.
     Loop {
         cond: Option<Expr>,
         step: Option<Expr>,
@@ -308,15 +309,15 @@ pub struct Foreach {
     pub hist: Option<Vec<Expr>>,
     /// Slice; empty for all.
     pub slice: Vec<Option<Expr>>,
-    /// Order.
+    /// Sort order.
     pub sort: Option<SortSpec>,
-    /// Limit.
+    /// Maximum number of elements.
     pub limit: Option<Expr>,
     /// Body.
     pub body: Vec<Stmt>,
 }
 
-/// Something that can be assigned to.
+/// An assignable place.
 #[derive(Debug, Clone)]
 pub enum Place {
     /// A local variable.
@@ -330,24 +331,24 @@ pub enum Place {
 /// An expression.
 #[derive(Debug, Clone)]
 pub struct Expr {
-    /// What.
+    /// The expression itself.
     pub kind: ExprKind,
     /// Its type.
     pub ty: TyVar,
-    /// Where.
+    /// Its place in the script.
     pub span: Span,
 }
 
 /// The operator of a compound assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AssignOp {
-    /// On numbers.
+    /// An arithmetic operation.
     Num(BinOp),
     /// `.=`
     Concat,
 }
 
-/// How a print call makes its text.
+/// The way in which a print call makes its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrintForm {
     /// `printf`
@@ -386,7 +387,7 @@ pub enum ExprKind {
         table: usize,
         idx: Box<Expr>,
     },
-    /// Fails with this message.
+    /// Fails with the given message.
     Raise(Box<Expr>),
     Un(UnOp, Box<Expr>),
     /// On numbers.
@@ -439,7 +440,7 @@ pub enum ExprKind {
         size: u8,
         signed: bool,
     },
-    /// `print` and its family; `to_string` gives the text.
+    /// `print` and its family; with `to_string` the text is the value.
     Print {
         stream: Stream,
         to_string: bool,
@@ -454,7 +455,7 @@ pub enum ExprKind {
 }
 
 impl Place {
-    /// The global it is in, with its keys.
+    /// The global of the place, with its keys.
     pub fn global(&self) -> Option<(GlobalIx, &[Expr])> {
         match self {
             Place::Local(_) => None,

@@ -1,5 +1,5 @@
-//! Compiles the script's regular expressions, once all is resolved: with tables that find
-//! groups where some code asks for them.
+//! Compiles the script's regular expressions after resolution; with tables that find groups where
+//! the script reads groups.
 
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::regex::{self, Regex as Compiled};
@@ -9,7 +9,7 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 use super::codes;
 use super::hir::*;
 
-/// Compiles all of them.
+/// Compiles all regular expressions.
 pub fn compile(tree: &mut Tree, diags: &mut Diagnostics) {
     let mut asked = false;
     for u in &tree.units {
@@ -27,7 +27,7 @@ pub fn compile(tree: &mut Tree, diags: &mut Diagnostics) {
         let (done, rest) = tree.regexes.split_at_mut(i);
         let Some(re) = rest.first_mut() else { break };
         if let Some(same) = done.iter().find(|d| d.pattern == re.pattern) {
-            // One that is wrong has its message already.
+            // An invalid expression was reported already.
             re.compiled = same.compiled.clone();
             continue;
         }
@@ -50,7 +50,7 @@ fn message(re: &Regex, e: &regex::Error) -> Diagnostic {
     }
 }
 
-/// A place in the literal, where that has no escapes; otherwise all of it.
+/// The position in the literal, or the whole literal if it has escapes.
 fn place(re: &Regex, at: Option<usize>) -> Span {
     let whole = re.span;
     let plain = (whole.end - whole.start) as usize == re.pattern.len() + 2;

@@ -1,11 +1,11 @@
-//! Moves the values of predefined variables to where they are used. A library alias sets its
-//! variables before the script's body runs; with most bodies starting with a test that turns
-//! most hits away, computing a name or reading a structure first would be most of the cost.
+//! Moves the values of predefined variables to their uses. A library alias sets its variables
+//! before the script's body runs. Most bodies start with a test that rejects most hits, so
+//! computing a name or reading a structure first would be most of the cost.
 //!
-//! An assignment at the top of a kernel handler moves to the one place that reads its variable,
-//! if nothing it depends on can change in between and if it has no effect. Cheap numbers move
-//! to all places that read them; the optimiser merges them again where that pays. What several
-//! places read moves in front of the first statement with one, behind the tests before it.
+//! An assignment at the top of a kernel handler moves to the single read of its variable, if it has
+//! no effect and nothing it depends on can change in between. Cheap numbers move to all reads; the
+//! optimiser merges them again where that pays. Other values with several reads move in front of
+//! the first statement that reads them, after the tests before it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,12 +14,12 @@ use spile_ir::intrinsics::Intrinsic;
 use super::dead_stores::effects;
 use super::hir::*;
 
-/// The largest expression that is repeated.
+/// Size of the largest expression that is duplicated.
 const CHEAP: usize = 6;
 
-/// The largest expression that moves: moved values nest inside one another.
+/// Size of the largest expression that moves: moved values nest inside one another.
 const LARGEST: usize = 64;
-/// How many assignments at the top are looked at.
+/// Maximum number of assignments at the top that are considered.
 const PREFIX: usize = 256;
 
 /// How a handler uses a local.
@@ -30,10 +30,10 @@ struct Use {
     in_loop: bool,
 }
 
-/// Moves what can be moved, in all kernel handlers.
+/// Moves all values that can move, in all kernel handlers.
 pub fn sink(tree: &mut Tree) {
     let effects = effects(tree);
-    // A function is steady when all that it calls is.
+    // A function is steady when all functions that it calls are.
     let mut quiet: Vec<bool> = tree
         .units
         .iter()
@@ -64,7 +64,7 @@ fn calls_only(u: &Unit, quiet: &[bool]) -> bool {
     ok
 }
 
-/// Whether a function gives the same for the same arguments within one run of a handler.
+/// Whether a function returns the same for the same arguments within one run of a handler.
 fn steady(u: &Unit) -> bool {
     let mut ok = true;
     walk_exprs(&u.body, &mut |e| ok &= steady_node(e, true));
@@ -106,13 +106,13 @@ fn steady_node(e: &Expr, locals: bool) -> bool {
 fn handler(body: &mut Vec<Stmt>, quiet: &[bool]) {
     flatten(body);
     let mut at = 0;
-    // Locals whose one assignment stands before `at`.
+    // Locals whose only assignment stands before `at`.
     let mut settled = HashSet::new();
     for _ in 0..PREFIX {
         if at >= body.len() {
             break;
         }
-        // What `@entry` keeps is deleted ahead of everything; moved values read no globals.
+        // `@entry` deletes its elements ahead of everything; moved values read no globals.
         if let StmtKind::DeleteElem(..) = body[at].kind {
             at += 1;
             continue;
@@ -149,7 +149,7 @@ fn handler(body: &mut Vec<Stmt>, quiet: &[bool]) {
     }
 }
 
-/// How many statements stand in front of the first that reads a local; none where they are all
+/// Number of statements in front of the first that reads a local; `None` where all of them are
 /// assignments, whose order does not matter.
 fn reader_behind_tests(body: &[Stmt], l: LocalIx) -> Option<usize> {
     let reads = |s: &Stmt| {
@@ -173,7 +173,7 @@ fn reader_behind_tests(body: &[Stmt], l: LocalIx) -> Option<usize> {
     (!body[..reader].iter().all(assigns)).then_some(reader)
 }
 
-/// Blocks at the top (bodies of aliases) are as good as their statements.
+/// Flattens blocks at the top, such as bodies of aliases, into their statements.
 fn flatten(body: &mut Vec<Stmt>) {
     while let Some(at) = body
         .iter()
@@ -187,13 +187,13 @@ fn flatten(body: &mut Vec<Stmt>) {
     }
 }
 
-/// Where an assignment may go.
+/// The new place of an assignment.
 enum Motion {
     /// It stays.
     None,
     /// In front of the first statement that reads it.
     Down,
-    /// Its value stands in place of the local.
+    /// Its value replaces the local.
     IntoReads,
 }
 
@@ -218,7 +218,7 @@ fn motion(
                 ok &= quiet[func.0];
                 pure_only = false;
             }
-            // What it is computed from must not change on the way.
+            // The variables that it depends on must not change on the way.
             ExprKind::Read(Place::Local(from)) => {
                 let writes = of(from).writes;
                 ok &= writes == 0 || (writes == 1 && settled.contains(from));

@@ -1,6 +1,6 @@
-//! Type variables. A value is a number, a string or a statistic; there is no subtyping, so
-//! inference is unification: every constraint of the language says that two things have the
-//! same type, or that one has a given type. Each decision remembers where it was made.
+//! Type variables. A value is a number, a string or a statistic. There is no subtyping, so
+//! inference is unification: each constraint says that two values have the same type, or that one
+//! has a given type. Each decision remembers its place in the script.
 
 use spile_syntax::ast::Span;
 
@@ -8,7 +8,7 @@ use spile_syntax::ast::Span;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TyVar(u32);
 
-/// What a value can be.
+/// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Base {
     /// 64-bit number.
@@ -20,7 +20,7 @@ pub enum Base {
 }
 
 impl Base {
-    /// As messages call it.
+    /// The type's name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Base::Long => "a number",
@@ -30,16 +30,16 @@ impl Base {
     }
 }
 
-/// Two decisions that contradict each other: the new one and the older one.
+/// Two decisions that contradict each other: the newer one and the older one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conflict {
-    /// The type that is wanted or found here.
+    /// The type required at the newer place.
     pub here: Base,
-    /// Where `here` was decided, if elsewhere.
+    /// The place that decided `here`, if it is another one.
     pub here_at: Span,
     /// The type decided before.
     pub before: Base,
-    /// Where.
+    /// The place that decided `before`.
     pub before_at: Span,
 }
 
@@ -92,13 +92,12 @@ impl Types {
         }
     }
 
-    /// What is known of it.
+    /// The type, once it is decided.
     pub fn get(&self, v: TyVar) -> Option<Base> {
         self.state(self.root(v)).0.map(|d| d.0)
     }
 
-    /// Says that `v` is `base` because of what stands at `at`. A variable reports only its
-    /// first conflict.
+    /// Decides that `v` is `base`, at `at`. A variable reports only its first conflict.
     pub fn set(&mut self, v: TyVar, base: Base, at: Span) -> Result<(), Conflict> {
         let r = self.find(v);
         let (decided, poisoned) = self.state(r);
@@ -120,7 +119,7 @@ impl Types {
         }
     }
 
-    /// Says that `a` and `b` have the same type; `a` is the newer one in a conflict.
+    /// Decides that `a` and `b` have the same type; `a` is the newer one in a conflict.
     pub fn unify(&mut self, a: TyVar, b: TyVar) -> Result<(), Conflict> {
         let (ra, rb) = (self.find(a), self.find(b));
         if ra == rb {

@@ -1,6 +1,6 @@
-//! String widths: for every local, result, key and value that holds strings, the most bytes it
-//! ever holds. Widths only grow from what is assigned, so this is a fixpoint; whatever still
-//! grows after a few rounds (`s = s . "x"`) gets MAXSTRINGLEN. Narrow widths matter: a key of
+//! String widths: the maximum number of bytes that each local, result, key and value of type string
+//! can hold. Widths only grow from assignments, so they reach a fixpoint. A width that still grows
+//! after a few rounds (`s = s . "x"`) becomes MAXSTRINGLEN. Narrow widths matter: a key of
 //! `a[execname()]` takes 16 bytes instead of 520.
 
 use spile_ir::Ty;
@@ -11,7 +11,7 @@ use spile_syntax::ast::Literal;
 use super::hir::*;
 use super::unify::{Base, TyVar, Types};
 
-/// Rounds of growth before a width is taken to be unbounded.
+/// Number of rounds after which a growing width counts as unbounded.
 const ROUNDS: usize = 6;
 
 /// The widths, in bytes without the NUL.
@@ -26,8 +26,8 @@ pub struct Widths {
     unbounded: bool,
 }
 
-/// Where an expression is evaluated: in a unit, or in a small function as if it stood at the
-/// call, so that `substr(s, 0, 8)` is 8 bytes wide whatever other calls ask for.
+/// The context in which an expression is evaluated: a unit, or a small function as if it were
+/// inlined at the call, so that `substr(s, 0, 8)` is 8 bytes wide whatever other calls pass.
 #[derive(Clone, Copy)]
 struct Frame<'a> {
     unit: usize,
@@ -44,8 +44,8 @@ impl Frame<'_> {
         }
     }
 
-    /// The argument that a parameter stands for. Functions of one `return` cannot change
-    /// their parameters but in that expression, which then is no plain read.
+    /// The argument of a parameter. A function of one `return` can change its parameters only in
+    /// that expression, which is then not a plain read.
     fn argument(&self, p: &Place) -> Option<&Expr> {
         match (p, self.call) {
             (Place::Local(l), Some((args, _))) => args.get(l.0),
@@ -53,7 +53,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The number that an expression is known to be.
+    /// The constant value of an expression.
     fn constant(&self, e: &Expr) -> Option<i64> {
         match (&e.kind, self.call) {
             (ExprKind::Num(n), _) => Some(*n),
@@ -63,7 +63,7 @@ impl Frame<'_> {
     }
 }
 
-/// The expression that a function of one `return` gives.
+/// The expression of a function that consists of one `return`.
 fn single_return(u: &Unit) -> Option<&Expr> {
     match (u.body.as_slice(), &u.kind) {
         (
@@ -79,7 +79,7 @@ fn single_return(u: &Unit) -> Option<&Expr> {
     }
 }
 
-/// What is known besides the widths themselves.
+/// The inputs of the analysis besides the widths themselves.
 struct Env<'a> {
     tree: &'a Tree,
     types: &'a Types,
@@ -142,7 +142,7 @@ impl Widths {
         )
     }
 
-    /// Bytes of the longest of these names, for `pp()` and its kin in functions.
+    /// Length in bytes of the longest of these names, for `pp()` and its kin in functions.
     pub fn probe_name(&self, tree: &Tree, of: NameOf) -> usize {
         self.name_len(tree, of).min(self.max)
     }
@@ -152,7 +152,7 @@ impl Widths {
         names.max().unwrap_or(0)
     }
 
-    /// The longest of these names of a handler's point.
+    /// Length of the longest of these names of a handler's point.
     fn unit_name_len(&self, unit: &UnitKind, of: NameOf) -> usize {
         match of {
             NameOf::Kind => LONGEST_KIND,
@@ -171,7 +171,7 @@ impl Widths {
         self.ty(types, v, self.keys[g.0].get(n).copied().unwrap_or(0))
     }
 
-    /// Type of a global's scalar or element that is no statistic.
+    /// Type of a global scalar or element that is not a statistic.
     pub fn value(&self, types: &Types, tree: &Tree, g: GlobalIx) -> Ty {
         self.ty(types, tree.globals[g.0].value, self.values[g.0])
     }
@@ -219,8 +219,8 @@ impl Widths {
         }
     }
 
-    /// Keys that are read count like those that are written: cut to a narrower width, a long
-    /// key could equal another one.
+    /// Keys that are read count like keys that are written: cut to a narrower width, a long key
+    /// could equal another one.
     fn grow_keys<'k>(
         &mut self,
         env: &Env,
@@ -296,7 +296,7 @@ impl Widths {
             ..
         } = &u.kind
         {
-            // `next` hands the arguments on and the result back.
+            // `next` passes the arguments on and the result back.
             for (n, p) in params.iter().enumerate() {
                 let len = self.locals[unit][p.0];
                 self.grow_local(alt.0, LocalIx(n), len);
@@ -323,7 +323,7 @@ impl Widths {
         }
     }
 
-    /// The most bytes that a string expression gives.
+    /// The maximum length of a string expression in bytes.
     fn len(&self, env: &Env, unit: usize, e: &Expr) -> usize {
         self.len_in(env, &Frame::of(unit), e)
     }
@@ -420,7 +420,7 @@ impl Widths {
 /// Bytes of the longest text of [`event_kind`](crate::types::hir::event_kind).
 const LONGEST_KIND: usize = "hardware_data_breakpoint".len();
 
-/// The most bytes a format gives for arguments of these lengths.
+/// The maximum length of a format's result for arguments of these lengths.
 pub fn format_len(f: &Format, args: &[usize], max: usize) -> usize {
     let mut args = args.iter();
     let mut len = 0;

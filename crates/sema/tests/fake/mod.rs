@@ -1,6 +1,6 @@
-//! A small machine, and scripts run up to their resolved probes.
+//! A fake machine, and scripts resolved up to their probes.
 
-// Each test file uses a part of it.
+// Each test file uses only a part of it.
 #![allow(dead_code)]
 
 use std::fmt::Write;
@@ -45,7 +45,7 @@ function helper:long(a:long) { return 1 }
 probe begin(-7) { hidden = 2 }
 "#;
 
-/// What it does not have of SystemTap's.
+/// Names of SystemTap's library that it lacks.
 const MISSING: &str = "\
 # A comment.
 scheduler.cpu_off\ttask_next idle
@@ -56,7 +56,7 @@ syscall.read\tbuf_text
 syscall.read.return\tbuf_text
 ";
 
-/// A script up to its resolved probes.
+/// A script with its probes resolved.
 pub struct Script {
     pub lib: Library,
     pub sources: Sources,
@@ -92,7 +92,7 @@ pub fn resolve(text: &str) -> Script {
 }
 
 impl Script {
-    /// All diagnostics as pictures.
+    /// All diagnostics, rendered.
     pub fn errors(&self) -> String {
         self.diags.render(&self.sources, false)
     }

@@ -1,6 +1,6 @@
-//! Runs the second half of analysis on a script, with probes made by hand.
+//! Runs the second half of analysis on a script, with hand-made probes.
 
-// Each test file uses a part of it.
+// Each test file uses only a part of it.
 #![allow(dead_code, unused_imports)]
 
 use std::sync::Arc;
@@ -44,7 +44,7 @@ function user_long:long(a:long) { try { return @uderef(8, a) } catch { return 0 
 function substr:string(s:string, start:long, len:long) { return __substr(s, start, len) }
 "#;
 
-/// What came out.
+/// The result of a run.
 pub struct Run {
     pub analysis: Option<Analysis>,
     pub diags: Diagnostics,
@@ -60,7 +60,7 @@ pub fn run_with(script: &str, options: &Options) -> Run {
     run_lib(TAPSET, script, options)
 }
 
-/// With another library.
+/// Like [`run`], with another library.
 pub fn run_lib(tapset: &str, script: &str, options: &Options) -> Run {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();

@@ -17,7 +17,7 @@ use crate::types::unify::Base;
 type FunctionDef = (FileId, Arc<ast::Function>);
 
 impl Resolver<'_> {
-    /// A call; `value` says whether its value is used.
+    /// A call; `value` tells whether its value is used.
     pub(super) fn call(
         &mut self,
         name: &ast::Ident,
@@ -67,7 +67,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The unit of the first of these bodies; the others hang behind it for `next`.
+    /// The unit of the first of these bodies; `next` goes on with the others.
     fn units_of(&mut self, fits: &[FunctionDef]) -> UnitIx {
         let mut first: Option<UnitIx> = None;
         let mut last: Option<UnitIx> = None;
@@ -204,7 +204,7 @@ impl Resolver<'_> {
         self.report(d);
     }
 
-    /// The id that the kernel's is in a user namespace. `id` is looked at for each range.
+    /// The id in a user namespace for an id of the kernel. The code tests `id` against each range.
     fn mapped(&mut self, map: Option<&IdMap>, id: &Expr, span: Span) -> Expr {
         let Some(map) = map else {
             return id.clone();

@@ -1,9 +1,10 @@
 //! `@entry(e)`: values from the entry of a system call or a function, in handlers of its return.
 //!
-//! Each expression has a hidden array by thread, and of functions by activation. One hidden handler at the entry of the same
-//! calls fills all arrays of a return handler, and that one takes its elements first thing. A
-//! return whose entry was not seen (the call was under way when the session began) is turned
-//! away, as with SystemTap's return probes, which exist only where the entry was seen.
+//! Each expression has a hidden array, with the thread as key, and for functions also the
+//! activation. One hidden handler at the entry of the same calls fills all arrays of a return
+//! handler; the return handler first takes its elements. A return whose entry was not seen, because
+//! the call was in progress when the session began, is skipped. SystemTap's return probes do the
+//! same: they exist only where the entry was seen.
 
 use std::sync::Arc;
 
@@ -20,27 +21,27 @@ use crate::probe::{Context, ContextKind, ProbeHandler};
 use crate::types::hir::*;
 use crate::types::unify::{Base, TyVar};
 
-/// How many elements a hidden array has; the oldest makes room, because a thread that ends
-/// inside a system call never comes back for its own.
+/// Number of elements of a hidden array. The oldest element makes room, because a thread that ends
+/// inside a system call never takes its own.
 const ENTRY_MAX: i64 = 8192;
 
-/// DWARF's number of the register in which functions of Go have their goroutine.
+/// DWARF's number of the register that holds the goroutine in functions of Go.
 const GOROUTINE: u16 = 14;
 
 /// The `@entry` expressions of a handler.
 #[derive(Default)]
 pub(super) struct Entries {
-    /// The expressions, with the locals that hold their values.
+    /// The expressions, each with the local that holds its value and its C type.
     known: Vec<(ast::Expr, LocalIx, Option<CTy>)>,
-    /// The local with the distance between where the code is and where it was linked.
+    /// The local with the load bias of the code: its address less the one it was linked at.
     bias: Option<LocalIx>,
     /// State of the handler at the entry.
     inner: Option<Box<Cur>>,
-    /// Its body.
+    /// Body of the handler at the entry.
     stores: Vec<Stmt>,
-    /// What takes the values, ahead of the return handler's body.
+    /// Statements that take the values, ahead of the return handler's body.
     takes: Vec<Stmt>,
-    /// Whether each element was there.
+    /// For each element, whether it existed.
     seen: Vec<Expr>,
 }
 
@@ -63,7 +64,7 @@ impl Resolver<'_> {
         }
         let ((value, cty), inner) = self.there(event, &ctx, |r| r.typed_expr(e));
         if self.trial > 0 {
-            // `@defined(@entry(x))` asks only whether there could be one.
+            // `@defined(@entry(x))` only asks whether the expression resolves.
             return (value, cty);
         }
         self.cur.entries.inner = Some(inner);
@@ -72,8 +73,8 @@ impl Resolver<'_> {
         (self.kept(ix, span), cty)
     }
 
-    /// How far code was from where it was linked at the entry of the function that returns; the
-    /// program counter is at a place of the caller's now. As [`Resolver::bias`].
+    /// The load bias of the code, computed at the entry of the function: at its return the program
+    /// counter is in the caller. See [`Resolver::bias`].
     pub(super) fn entry_bias(&mut self, pc: u16, span: Span) -> Option<Expr> {
         if let Some(ix) = self.cur.entries.bias {
             return Some(self.kept(ix, span));
@@ -97,7 +98,8 @@ impl Resolver<'_> {
         Expr { kind, ty, span }
     }
 
-    /// Resolves something as a part of the handler at the entry, whose state is given too.
+    /// Resolves an expression as part of the handler at the entry; also returns that handler's
+    /// state.
     fn there<T>(
         &mut self,
         event: Event,
@@ -124,9 +126,9 @@ impl Resolver<'_> {
         (made, Box::new(inner))
     }
 
-    /// What tells activations apart: the thread and, of functions, where the stack pointer will
-    /// be when the function has returned, so that calls within calls have their own. Where that
-    /// is not known at the return, the kernel tells them apart.
+    /// The keys that distinguish activations: the thread and, for functions, the value that the
+    /// stack pointer has after the return, so that nested calls have elements of their own. Where
+    /// the return does not know the stack pointer, the kernel distinguishes activations.
     fn entry_keys(&mut self, at_entry: bool, span: Span) -> Vec<Expr> {
         let mut keys = vec![self.intrinsic_of(Intrinsic::Tid, None, span)];
         let Some(Event::Code(probe)) = &self.cur.event else {
@@ -152,10 +154,10 @@ impl Resolver<'_> {
         Arch::named(self.facts.arch()).unwrap_or_default()
     }
 
-    /// Goroutines change threads, and their stacks move: the goroutine, and how far the stack
-    /// pointer is from the stack's end. Both are as `cmd/compile/abi-internal.md` and
-    /// `runtime/runtime2.go` of Go have them: r14 is the goroutine, and its second word the
-    /// stack's end.
+    /// The keys for Go: goroutines change threads, and their stacks move, so the keys are the
+    /// goroutine and the distance of the stack pointer from the stack's end.
+    /// `cmd/compile/abi-internal.md` and `runtime/runtime2.go` of Go define both: r14 is the
+    /// goroutine, and its second word is the stack's end.
     fn goroutine_keys(&mut self, popped: i64, span: Span) -> Vec<Expr> {
         let goroutine = self.intrinsic_of(Intrinsic::CtxReg, Some(GOROUTINE.into()), span);
         let depth = [
@@ -176,7 +178,7 @@ impl Resolver<'_> {
         vec![goroutine, depth]
     }
 
-    /// Stores a value at the entry and takes it at the return; the local that gets it.
+    /// Stores a value at the entry and takes it at the return; returns the local that gets it.
     fn keep(&mut self, value: Expr, span: Span) -> LocalIx {
         let keys = self.entry_keys(true, span);
         let g = self.entry_array(value.ty, keys.len(), span);
@@ -204,8 +206,8 @@ impl Resolver<'_> {
         let kind = ExprKind::Read(place);
         let read = Expr { kind, ty, span };
         let takes = &mut self.cur.entries.takes;
-        // In this order: an element that is there after it was read was there before, also
-        // where others push elements out of the array at the same time.
+        // The order matters: an element that exists after it was read existed before, even while
+        // other threads evict elements from the array.
         takes.push(set(Place::Local(value), read, ty, span));
         takes.push(set(Place::Local(seen), has, seen_ty, span));
         let kind = StmtKind::DeleteElem(g, keys);
@@ -216,7 +218,7 @@ impl Resolver<'_> {
         value
     }
 
-    /// A local that nobody has to read.
+    /// A local that need not be read.
     fn bound_local(&mut self, name: &ast::Name, span: Span) -> LocalIx {
         let ix = self.local(name, span);
         let local = &mut self.cur.locals[ix.0];
@@ -249,7 +251,7 @@ impl Resolver<'_> {
         GlobalIx(self.tree.globals.len() - 1)
     }
 
-    /// After a return handler: what goes ahead of its body, and the handler at the entry.
+    /// Ends a return handler: the statements ahead of its body, and the handler at the entry.
     pub(super) fn finish_entries(
         &mut self,
         entries: Entries,
@@ -305,7 +307,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether functions of the kernel are attached through ftrace, all at once.
+/// Whether the kernel functions of a probe are attached through ftrace, all at once.
 fn at_once(probe: &CodeProbe) -> bool {
     let traced = |site: &CodeSite| {
         matches!(
@@ -327,7 +329,7 @@ fn set(place: Place, value: Expr, ty: TyVar, span: Span) -> Stmt {
     Stmt { kind, span }
 }
 
-/// The entry that belongs to a return.
+/// The entry event of a return event.
 fn entry_event(event: &Event) -> Option<Event> {
     match event {
         Event::SysExit(nrs) => Some(Event::SysEnter(nrs.clone())),
@@ -343,7 +345,7 @@ fn entry_event(event: &Event) -> Option<Event> {
     }
 }
 
-/// What names mean at the entry: the arguments.
+/// The context at the entry: the arguments.
 fn entry_context(ctx: &Context) -> Context {
     let arg = |t: &&crate::probe::TargetVar| t.kind != VarKind::Return;
     let kind = match ctx.kind {

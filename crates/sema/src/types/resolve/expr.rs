@@ -1,4 +1,4 @@
-//! Expressions without calls, prints and target variables, which have their own files.
+//! Expressions, except calls, prints and target variables, which have files of their own.
 
 use spile_ir::{BinOp, CmpOp, Extract, Hist, UnOp};
 use spile_syntax::ast::{self, Key, Span, StatOp};
@@ -47,7 +47,7 @@ impl Resolver<'_> {
         self.typed_expr(e).0
     }
 
-    /// An expression that stands as a statement: a call without a value is fine.
+    /// An expression used as a statement, where a call without a value is allowed.
     pub(super) fn effect(&mut self, e: &ast::Expr) -> Expr {
         match &e.kind {
             ast::ExprKind::Call { name, args } => self.call(name, args, e.span, false),
@@ -72,7 +72,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// An expression that has to be a number.
+    /// An expression of type number.
     pub(super) fn number(&mut self, e: &ast::Expr) -> Expr {
         let v = self.expr(e);
         self.decide(v.ty, Base::Long, v.span);
@@ -97,7 +97,7 @@ impl Resolver<'_> {
         Expr { kind, ty, span }
     }
 
-    /// Stands for an expression that was reported as wrong.
+    /// The stand-in for an expression with an error.
     pub(super) fn bad(&mut self, span: Span) -> Expr {
         let ty = self.types.fresh();
         Expr {
@@ -110,7 +110,7 @@ impl Resolver<'_> {
     /// An expression and its C type where it has one.
     pub(super) fn typed_expr(&mut self, e: &ast::Expr) -> (Expr, Option<CTy>) {
         let span = e.span;
-        // Whether nobody uses the value; true for the outermost expression only.
+        // True while the outermost expression is discarded.
         let used = !std::mem::take(&mut self.cur.discard);
         let plain = match &e.kind {
             ast::ExprKind::Num(n) => self.num(ExprKind::Num(*n), span),
@@ -246,7 +246,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// `a[k]` as a place.
+    /// `a[k]` as an assignable place.
     fn element(
         &mut self,
         base: &ast::Expr,
@@ -267,7 +267,7 @@ impl Resolver<'_> {
         Some((Place::Elem(g, keys), self.tree.globals[g.0].value))
     }
 
-    /// Something that is assigned to (`written`) or also read before (`read`).
+    /// The place of an assignment (`written`) or of a read before it (`read`).
     pub(super) fn place(
         &mut self,
         e: &ast::Expr,
@@ -316,8 +316,8 @@ impl Resolver<'_> {
         self.report(d.at(e.span));
     }
 
-    /// A compound assignment whose value nobody uses does not count as a read: a counter that
-    /// is never read otherwise shows itself at the end.
+    /// Notes a use of a global. A compound assignment whose value is unused does not count as a
+    /// read: a counter that nothing else reads is displayed at the end.
     fn touch(&mut self, g: GlobalIx, written: bool, read: bool) {
         self.tree.globals[g.0].written |= written;
         self.tree.globals[g.0].read |= read;
@@ -365,7 +365,7 @@ impl Resolver<'_> {
             return self.num(kind, span);
         }
         let (a, b) = (self.number(a), self.number(b));
-        // `num_op` knows every operator that is left.
+        // `num_op` knows every remaining operator.
         let op = num_op(op).unwrap_or(BinOp::Add);
         let kind = match (&a.kind, &b.kind) {
             (ExprKind::Num(x), ExprKind::Num(y)) => fold_num(op, *x, *y).map(ExprKind::Num),
@@ -378,7 +378,7 @@ impl Resolver<'_> {
     fn logic(&mut self, and: bool, a: &ast::Expr, b: &ast::Expr, span: Span) -> Expr {
         let a = self.number(a);
         if let ExprKind::Num(n) = a.kind {
-            // The right side of `0 && x` and `1 || x` is dead and not looked at.
+            // The right side of `0 && x` and `1 || x` is dead, and not resolved.
             if (n == 0) == and {
                 return self.num(ExprKind::Num(i64::from(!and)), span);
             }
@@ -502,7 +502,7 @@ impl Resolver<'_> {
         self.num(ExprKind::In { g, keys }, span)
     }
 
-    /// The operand of `@count(...)` and the like.
+    /// The operand of an extractor such as `@count(...)`.
     fn stat_place(&mut self, arg: &ast::Expr) -> Option<(Place, GlobalIx)> {
         let (place, ty) = self.place(arg, false, false)?;
         let Some((g, _)) = place.global() else {
@@ -514,7 +514,7 @@ impl Resolver<'_> {
         Some((place, g))
     }
 
-    /// Notes what is extracted from a statistic.
+    /// Notes an extractor that the script applies to a statistic.
     pub(super) fn extract(&mut self, g: GlobalIx, op: StatOp) -> Extract {
         let s = &mut self.tree.globals[g.0].stats;
         match op {
@@ -563,7 +563,7 @@ impl Resolver<'_> {
         )
     }
 
-    /// `@hist_log(x)`: the statistic, after noting its histogram.
+    /// The statistic in `@hist_log(x)`, whose histogram is noted.
     pub(super) fn histogram(&mut self, e: &ast::Expr) -> Option<Place> {
         let ast::ExprKind::Hist { kind, arg } = &e.kind else {
             self.report(
@@ -610,7 +610,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The value of an operation on two numbers; `None` where it fails.
+/// The result of an operation on two numbers; `None` where it fails.
 fn fold_num(op: BinOp, a: i64, b: i64) -> Option<i64> {
     Some(match op {
         BinOp::Add => a.wrapping_add(b),
@@ -628,7 +628,7 @@ fn fold_num(op: BinOp, a: i64, b: i64) -> Option<i64> {
     })
 }
 
-/// The outcome of comparing two literals.
+/// The result of comparing two literals.
 fn fold_cmp(op: CmpOp, a: &ExprKind, b: &ExprKind) -> Option<bool> {
     let ord = match (a, b) {
         (ExprKind::Num(a), ExprKind::Num(b)) => a.cmp(b),

@@ -1,5 +1,5 @@
-//! What can only be said when everything is resolved: deferred constraints, types that nothing
-//! decides, calls without a value, statistics used as values.
+//! Checks that need everything resolved: deferred constraints, undecided types, calls without a
+//! value, and statistics used as values.
 
 use spile_syntax::ast::Span;
 use spile_syntax::diag::Diagnostic;
@@ -27,7 +27,7 @@ impl Resolver<'_> {
             else {
                 continue;
             };
-            // Where the use says what the value is, it is 0 or "", as in SystemTap.
+            // Where the use decides the type, the value is 0 or "", as in SystemTap.
             if self.types.get(*ret).is_some() {
                 *has_value = true;
                 continue;
@@ -41,7 +41,7 @@ impl Resolver<'_> {
             };
             self.report(d);
         }
-        // With other errors on the table, missing types are only their echo.
+        // After other errors, undecided types are only consequences.
         if !self.diags.has_errors() {
             self.unresolved();
         }
@@ -89,7 +89,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A statistic can only be added to, read by an extractor, walked, and deleted.
+    /// Reports statistics in other uses than adding, extractors, `foreach` and `delete`.
     fn statistics_as_values(&mut self) {
         let mut found: Vec<(Span, String)> = Vec::new();
         for u in &self.tree.units {

@@ -17,20 +17,20 @@ use crate::types::hir::*;
 
 type Typed = (Expr, Option<CTy>);
 
-/// Expressions of more parts than this are not made of location programs.
+/// Maximum number of parts of an expression made from a location program.
 const MOST_PARTS: usize = 2000;
-/// In handlers of more places the place's own address is not looked up.
+/// Maximum number of places of a handler whose own addresses are looked up.
 const MOST_SITES: usize = 64;
 
 impl Resolver<'_> {
-    /// An intrinsic of at most one number.
+    /// An intrinsic with at most one operand, a constant.
     pub(super) fn intrinsic_of(&mut self, f: Intrinsic, n: Option<i64>, span: Span) -> Expr {
         let args = n.map(|n| self.num(ExprKind::Num(n), span));
         let args = args.into_iter().collect();
         self.num(ExprKind::Intr { f, args }, span)
     }
 
-    /// Which memory objects of a type are in, as far as it is known.
+    /// The memory that objects of a type are in, as far as it is known.
     pub(super) fn space_of_type(&self, ty: CTy) -> Space {
         match ty.base {
             CBase::Id(id) => self.facts.type_space(id),
@@ -44,7 +44,7 @@ impl Resolver<'_> {
         ctx.is_some_and(|c| c.kind == ContextKind::UserCode)
     }
 
-    /// The module of the probed code, where it is a program's.
+    /// The module of the probed code, where it belongs to a program.
     fn own_module(&self) -> Option<Module> {
         self.cur.ctx.as_ref()?.module.clone()
     }
@@ -71,7 +71,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// `@cast(address, "type", "module")`, and the memory it means.
+    /// `@cast(address, "type", "module")`, and the memory it refers to.
     pub(super) fn cast(
         &mut self,
         args: &[ast::Expr],
@@ -91,7 +91,7 @@ impl Resolver<'_> {
         let modules = match args.get(2) {
             Some(_) => {
                 let named = self.literal(args, 2, "the module of `@cast`", span);
-                // Several may be given, the first that has the type counts.
+                // Several modules can be given; the first that has the type counts.
                 let names = named.unwrap_or_default();
                 let mut modules = Vec::new();
                 for name in names.split(':') {
@@ -127,7 +127,7 @@ impl Resolver<'_> {
         (typed, space)
     }
 
-    /// `@var("name@file", "module")`, and the memory it means.
+    /// `@var("name@file", "module")`, and the memory it refers to.
     pub(super) fn module_var(
         &mut self,
         args: &[ast::Expr],
@@ -184,7 +184,7 @@ impl Resolver<'_> {
         (self.variable(&found, (access, addr_of), space, span), space)
     }
 
-    /// A variable of the probed code's whole module, by `$name`.
+    /// A global variable of the probed code's module, by `$name`.
     pub(super) fn global(&self, name: &str, ctx: &Context) -> Option<Variable> {
         let module = ctx.module.as_ref()?;
         let (name, file) = match name.split_once('@') {
@@ -194,7 +194,7 @@ impl Resolver<'_> {
         self.facts.module_variable(module, name, file)
     }
 
-    /// A walk from a variable.
+    /// Walks from a variable through member accesses.
     pub(super) fn variable(
         &mut self,
         found: &Variable,
@@ -213,7 +213,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What a location program leaves.
+    /// The value of a location program.
     pub(super) fn location(
         &mut self,
         loc: &Loc,
@@ -236,8 +236,8 @@ impl Resolver<'_> {
         Ok((left, from))
     }
 
-    /// How far the probed code is from where it was linked, and the parts of that: the program
-    /// counter less the place's own address.
+    /// The load bias of the probed code, and the number of parts of the expression: the program
+    /// counter less the place's address as linked.
     pub(super) fn bias(&mut self, pc: u16, span: Span) -> Option<(Expr, usize)> {
         if matches!(&self.cur.event, Some(Event::Code(probe)) if probe.ret) {
             return Some((self.entry_bias(pc, span)?, 1));
@@ -262,9 +262,10 @@ impl Resolver<'_> {
         Some((self.num(distance, span), 2 + 4 * addresses.len()))
     }
 
-    /// Runs a program with expressions for numbers; `None` where it is malformed or large.
+    /// Runs a location program symbolically, on expressions; `None` where it is malformed or too
+    /// large.
     pub(super) fn leaves(&mut self, ops: &[LocOp], space: Space, span: Span) -> Option<Expr> {
-        // With the number of their parts.
+        // Each with the number of its parts.
         let mut stack: Vec<(Expr, usize)> = Vec::new();
         for op in ops {
             let top = stack.len();

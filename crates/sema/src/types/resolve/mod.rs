@@ -1,6 +1,6 @@
 //! Name resolution and type inference in one walk: the syntax tree of handlers and functions
-//! becomes the resolved [`Tree`]. Functions and globals of the library come in as they are
-//! named, and with them their file's probes, until nothing new comes.
+//! becomes the resolved [`Tree`]. Functions and globals of the library come in when they are first
+//! named, and with them the probes of their file, until nothing new comes.
 
 mod call;
 mod entry;
@@ -31,44 +31,45 @@ use crate::facts::{CTypeId, Facts};
 use crate::library::Library;
 use crate::probe::{Context, ProbeHandler};
 
-/// What resolution asks for as it goes.
+/// The callbacks of resolution.
 pub trait Host {
-    /// The probes of a library file; asked once a file, when something of it is first used.
+    /// The probes of a library file; called once for each file, when one of its items is first
+    /// used.
     fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<ProbeHandler>;
-    /// Constant tables: entry `i` is the string for `i`.
+    /// A constant table: entry `i` is the string for `i`.
     fn table(&mut self, name: &str) -> Option<Vec<ast::Bytes>>;
 }
 
-/// What the run says about the script.
+/// Settings of the run that scripts can see or that change their meaning.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Input<'a> {
     /// `-G NAME=VALUE`
     pub globals: &'a [(String, String)],
     /// Process id and user id of the session, for `__session_pid()` and `__session_uid()`.
     pub session: (i64, i64),
-    /// For `__target_pidns()`.
+    /// Inode number of the PID namespace for `__target_pidns()`.
     pub pidns: i64,
-    /// For `__target_uid()` and `__target_gid()`; none: the kernel's own numbers.
+    /// The user namespace for `__target_uid()` and `__target_gid()`; `None`: the initial one.
     pub users: Option<&'a UserIds>,
-    /// Its name, for `__session_name()`.
+    /// The session's name, for `__session_name()`.
     pub name: &'a str,
-    /// Variables that are not there are 0.
+    /// Missing variables are 0.
     pub skip_badvars: bool,
-    /// `-g`: what the script decides has effect on the system.
+    /// `-g`: verdicts of the script take effect.
     pub guru: bool,
 }
 
-/// Past this many errors, looking for near names is not worth the time.
+/// Number of errors from which on similar names are not searched, which takes long.
 const SUGGESTIONS: usize = 50;
 
-/// What a variable's name stands for.
+/// The meaning of a variable's name.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Var {
     Local(LocalIx),
     Global(GlobalIx),
 }
 
-/// A function that was found, and its unit once it is queued.
+/// A resolved function, and its unit once it is queued.
 struct FnDecl {
     func: Arc<ast::Function>,
     file: FileId,
@@ -92,13 +93,13 @@ struct Cur {
     /// The handler's context; `None` in functions.
     ctx: Option<Arc<Context>>,
     event: Option<Event>,
-    /// The next expression's value is not used.
+    /// The value of the next expression is unused.
     discard: bool,
     /// The `@entry` expressions so far.
     entries: entry::Entries,
 }
 
-/// The walk over everything.
+/// The state of the whole walk.
 pub struct Resolver<'a> {
     facts: &'a dyn Facts,
     lib: &'a Library,
@@ -107,27 +108,27 @@ pub struct Resolver<'a> {
     input: Input<'a>,
     pub(super) types: Types,
     pub(super) tree: Tree,
-    /// Names of globals in the program.
+    /// Names of globals that the program has.
     names: HashSet<Name>,
-    /// By the file of the declaration and the name.
+    /// Globals by the file of the declaration and the name.
     globals: HashMap<(FileId, Name), GlobalIx>,
-    /// By address of the syntax tree's node, which the Arc keeps alive.
+    /// Functions by the address of the syntax tree's node, which the Arc keeps alive.
     functions: HashMap<usize, FnDecl>,
     queue: VecDeque<usize>,
     pulled: HashSet<FileId>,
-    /// Probes of pulled files that wait.
+    /// Probes of pulled files, not yet resolved.
     waiting: Vec<ProbeHandler>,
     reported: HashSet<(&'static str, Span, String)>,
-    /// Depth of `@defined`, and whether something failed in it.
+    /// Depth of `@defined`, and whether a resolution in it failed.
     trial: usize,
     trial_failed: bool,
-    /// Value variables of `foreach`, with the array's element type.
+    /// Value variables of `foreach`, each with the array's element type.
     foreach_values: Vec<(TyVar, TyVar, Span)>,
     /// Calls whose value is used.
     value_calls: Vec<(UnitIx, Span)>,
     tables: HashMap<String, usize>,
     entries: usize,
-    /// What `@perf` reads.
+    /// The perf events that `@perf` can read.
     counters: value::Counters,
     /// Conditions of probe points.
     conditions: Vec<Expr>,
@@ -136,7 +137,7 @@ pub struct Resolver<'a> {
     cur: Cur,
 }
 
-/// What resolution gives.
+/// The result of resolution.
 pub struct Resolved {
     /// The tree.
     pub tree: Tree,
@@ -145,7 +146,7 @@ pub struct Resolved {
 }
 
 impl<'a> Resolver<'a> {
-    /// Resolves all handlers and what they use. Problems go to `diags`.
+    /// Resolves all handlers and the functions they use. Errors go to `diags`.
     pub fn run(
         facts: &'a dyn Facts,
         lib: &'a Library,
@@ -192,7 +193,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Functions in the queue and probes of pulled files, until there are none.
+    /// Resolves queued functions and probes of pulled files until none are left.
     fn drain(&mut self) {
         loop {
             if let Some(key) = self.queue.pop_front() {
@@ -209,8 +210,8 @@ impl<'a> Resolver<'a> {
         self.lib.is_user(file)
     }
 
-    /// Passes a diagnostic on; in `@defined` it only counts. The copies of one body that
-    /// serve several points report a problem once.
+    /// Passes a diagnostic on; inside `@defined` it only counts. Copies of one body that serve
+    /// several points report an error once.
     fn report(&mut self, d: Diagnostic) {
         if self.trial > 0 {
             self.trial_failed |= d.severity == spile_syntax::diag::Severity::Error;
@@ -222,7 +223,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The script's globals, used or not, and what `-G` says about them.
+    /// Declares the script's globals, used or not, with the values that `-G` gives.
     fn declare(&mut self) {
         let lib = self.lib;
         let mut public: HashMap<Name, Span> = HashMap::new();
@@ -332,14 +333,14 @@ impl<'a> Resolver<'a> {
         self.scalar_init(ix, base);
     }
 
-    /// The type of `v` is `base` because of what stands at `at`.
+    /// Sets the type of `v` to `base`, decided at `at`.
     fn decide(&mut self, v: TyVar, base: Base, at: Span) {
         if let Err(c) = self.types.set(v, base, at) {
             self.mismatch(c, at);
         }
     }
 
-    /// The newer `a`, which stands at `at`, has the type of `b`.
+    /// Unifies `a`, the newer one, at `at`, with `b`.
     fn same(&mut self, a: TyVar, b: TyVar, at: Span) {
         if let Err(c) = self.types.unify(a, b) {
             self.mismatch(c, at);
@@ -373,7 +374,7 @@ impl<'a> Resolver<'a> {
         self.report(d);
     }
 
-    /// The local of that name, made on first use.
+    /// The local of that name, which the first use makes.
     fn local(&mut self, name: &Name, span: Span) -> LocalIx {
         if let Some(ix) = self.cur.by_name.get(name) {
             return *ix;
@@ -393,7 +394,7 @@ impl<'a> Resolver<'a> {
         ix
     }
 
-    /// What a name means here: a parameter, a visible global, or else a local.
+    /// The meaning of a name: a parameter, a visible global, or else a local.
     fn var(&mut self, name: &Name, span: Span) -> Var {
         if let Some(ix) = self.cur.by_name.get(name)
             && (self.cur.locals[ix.0].param || self.cur.tapset)
@@ -406,7 +407,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// For suggestions; none where there are too many errors for that.
+    /// Candidates for suggestions; empty where there are too many errors for that.
     fn global_names(&self) -> Vec<Name> {
         if self.diags.error_count() > SUGGESTIONS {
             return Vec::new();
@@ -430,7 +431,7 @@ impl<'a> Resolver<'a> {
         Some(g)
     }
 
-    /// Queues the probes of a library file when something of it is first used.
+    /// Queues the probes of a library file when one of its items is first used.
     fn pull(&mut self, file: FileId) {
         if !self.is_user(file) && self.pulled.insert(file) {
             let mut probes = self.host.probes(file, self.diags);
@@ -511,7 +512,7 @@ impl<'a> Resolver<'a> {
         );
     }
 
-    /// Resolves one handler. Those of the library run before the script's.
+    /// Resolves one handler. Handlers of the library run before the script's.
     fn handler(&mut self, d: &ProbeHandler, user: bool) {
         self.cur = Cur {
             ctx: Some(Arc::new(d.ctx.clone())),
@@ -519,7 +520,7 @@ impl<'a> Resolver<'a> {
             ..Cur::default()
         };
         let mut body = Vec::new();
-        // Predefined variables are library code: internal operations are visible to them.
+        // Predefined variables are library code, which sees internal operations.
         self.cur.tapset = true;
         self.cur.file = FileId(u32::MAX);
         let input = match d.event {
@@ -592,7 +593,7 @@ impl<'a> Resolver<'a> {
         self.tree.units.extend(at_entry);
     }
 
-    /// `name = init`, ahead of the body.
+    /// The statement `name = init` ahead of the body.
     fn predefine(&mut self, name: &Name, init: Expr) -> Stmt {
         let span = init.span;
         let ix = self.local(name, span);
@@ -664,7 +665,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// A number as the language writes it, with an optional minus.
+/// Parses a number as the language writes it, with an optional minus.
 fn parse_number(text: &str) -> Option<i64> {
     let (neg, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -1,4 +1,5 @@
-//! Members of structures that are in registers: the piece that has the member, shifted and cut.
+//! Members of structures that lie in registers: finds the piece with the member, shifts and cuts
+//! it.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use crate::facts::{Loc, Piece};
 use crate::probe::TargetSource;
 use crate::types::hir::Expr;
 
-/// What a member is, and the accesses that are left to go on with.
+/// The value of a member, and the accesses that remain.
 type PieceValue<'a> = Result<((Expr, From), &'a [Access]), Arc<str>>;
 
 impl Resolver<'_> {
-    /// The member that the first accesses name of a structure in pieces; `None` where it is in no
-    /// pieces, or none is named.
+    /// The member that the first accesses name in a structure in pieces; `None` where the structure
+    /// is not in pieces, or no member is named.
     pub(super) fn member_in_pieces<'a>(
         &mut self,
         source: &TargetSource,
@@ -48,7 +49,7 @@ impl Resolver<'_> {
         Some(value.map(|value| ((value, From::Value(ty)), rest)))
     }
 
-    /// The pieces of a variable that is in pieces.
+    /// The pieces of a variable that lies in pieces.
     pub(super) fn pieces(source: &TargetSource) -> Option<&[Piece]> {
         match source {
             TargetSource::Loc(loc) => match &**loc {
@@ -59,8 +60,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// A number in pieces: its first bit and how many it has. `None` where a piece's place is too
-    /// complex.
+    /// A number made of pieces, by its first bit and its width in bits. `None` where a piece's
+    /// location is too complex.
     pub(super) fn bits(
         &mut self,
         pieces: &[Piece],
@@ -78,7 +79,7 @@ impl Resolver<'_> {
                     Err(why) => return Some(Err(why.clone())),
                 };
                 let whole = self.leaves(ops, space, span)?;
-                // To the top, and back with what the type extends it by.
+                // Shift to the top and back, which extends the value as its type does.
                 let up = i64::from(64 - width - (first - start));
                 let top = self.op_imm(BinOp::Shl, whole, up, span);
                 let back = if signed { BinOp::Shr } else { BinOp::UShr };

@@ -1,8 +1,8 @@
 //! `$x$` and `$x$$`: a structure as text, `{.pid=1, .comm="init", .se={...}}`.
 //!
-//! A structure's text is made by a hidden function of its address, one a type and depth, which
-//! gives `ERROR` where memory cannot be read. `$` shows the structure's own members, `$$` those
-//! of inner structures too; what lies deeper, or goes past the length of a string, is `...`.
+//! A hidden function, one for each type and depth, makes a structure's text from its address; it
+//! gives `ERROR` where memory cannot be read. `$` shows the structure's own members, `$$` also
+//! those of inner structures. Deeper members, and text past the length of a string, are `...`.
 
 use spile_ir::fmt::{Conv, ConvKind, Count, Format, Piece};
 use spile_ir::intrinsics::Intrinsic;
@@ -15,21 +15,21 @@ use crate::facts::{self, CTypeId, Member};
 use crate::types::hir::*;
 use crate::types::unify::Base;
 
-/// Bytes of a text in a structure that are shown.
+/// Maximum number of bytes shown of a string in a structure.
 const TEXT: i64 = 63;
-/// Elements of an array that are shown.
+/// Maximum number of elements shown of an array.
 const ELEMENTS: u32 = 8;
-/// No more text is made than this; a string ends there or before.
+/// Length at which no more text is added; a string ends there or before.
 const ROOM: usize = 480;
 
-/// A text in the making.
+/// A text under construction.
 struct Text {
-    /// Which memory its objects are in.
+    /// The memory that its objects are in.
     space: Space,
     lit: String,
     pieces: Vec<Piece>,
     args: Vec<Expr>,
-    /// The least length so far.
+    /// The minimum length so far.
     len: usize,
 }
 
@@ -77,17 +77,17 @@ impl Text {
     }
 }
 
-/// What is shown of a variable.
+/// The form in which a variable is shown.
 pub(super) enum Shown {
-    /// It is not there.
+    /// The variable does not exist.
     Nothing,
     /// Its value, or a structure's address.
     Value(Expr),
-    /// A text.
+    /// A ready text.
     Text(Expr),
 }
 
-/// How many levels of members are shown.
+/// Number of levels of members that are shown.
 fn levels(pretty: Pretty) -> u8 {
     match pretty {
         Pretty::None => 0,
@@ -134,7 +134,7 @@ impl Resolver<'_> {
         self.sprint(text, span)
     }
 
-    /// The text of a structure that is in registers.
+    /// The text of a structure that lies in registers.
     pub(super) fn pretty_in_pieces(
         &mut self,
         pieces: &[facts::Piece],
@@ -148,7 +148,7 @@ impl Resolver<'_> {
         self.sprint(text, span)
     }
 
-    /// A structure from a bit of the pieces on.
+    /// Appends a structure that begins at a bit of the pieces.
     fn pieces_struct(
         &mut self,
         text: &mut Text,
@@ -185,7 +185,7 @@ impl Resolver<'_> {
         });
     }
 
-    /// The members of a structure, by name, each with its value.
+    /// Appends the members of a structure, each with its name and value.
     fn members(
         &mut self,
         text: &mut Text,
@@ -223,7 +223,7 @@ impl Resolver<'_> {
         self.str(kind, span)
     }
 
-    /// A value in a register; pointers to structures and texts are followed.
+    /// Appends a value in a register; pointers to structures and strings are followed.
     fn pretty_value(
         &mut self,
         text: &mut Text,
@@ -246,7 +246,7 @@ impl Resolver<'_> {
                 Shape::Int { char: true, .. } => self.quoted(text, value, space, span),
                 _ => text.conv(ConvKind::Pointer, false, value),
             },
-            // A structure by its address.
+            // A structure, by its address.
             Shape::Struct(id, _) => {
                 let func = self.struct_text(id, space, depth, span);
                 let args = vec![value];
@@ -257,7 +257,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A text in memory, in quotes.
+    /// Appends a string from memory, in quotes.
     fn quoted(&mut self, text: &mut Text, addr: Expr, space: Space, span: Span) {
         let f = match space {
             Space::Kernel => Intrinsic::KernelStr,
@@ -269,7 +269,7 @@ impl Resolver<'_> {
         text.conv(ConvKind::Str, false, call);
     }
 
-    /// The hidden function that gives a structure's text.
+    /// The hidden function that makes a structure's text.
     fn struct_text(&mut self, id: CTypeId, space: Space, depth: u8, span: Span) -> UnitIx {
         // Depths are small.
         let key = (id, depth | u8::from(space == Space::User) << 7);
@@ -286,8 +286,7 @@ impl Resolver<'_> {
         unit
     }
 
-    /// The hidden function that reads a text and puts it in quotes; no text, `0x0`, where there is
-    /// no address.
+    /// The hidden function that reads a string and quotes it. A null address gives `0x0`.
     fn text_function(&mut self, f: Intrinsic, span: Span) -> UnitIx {
         let key = (CTypeId::MAX, (f == Intrinsic::UserStr).into());
         if let Some(unit) = self.pretty_units.get(&key) {
@@ -316,7 +315,7 @@ impl Resolver<'_> {
         unit
     }
 
-    /// A function of one number that gives a string; its body comes later.
+    /// A function from one number to a string; its body is added later.
     fn hidden_function(&mut self, name: &str, span: Span) -> UnitIx {
         let ty = self.types.known(Base::Long, span);
         let ret = self.types.known(Base::Str, span);
@@ -365,7 +364,7 @@ impl Resolver<'_> {
         self.tree.units[unit.0].body = vec![Stmt { kind, span }];
     }
 
-    /// The members of a structure at an address.
+    /// Appends the members of a structure at an address.
     fn pretty_struct(&mut self, text: &mut Text, addr: &Expr, id: CTypeId, depth: u8, span: Span) {
         self.members(text, id, depth, |this, text, m| {
             this.pretty_member(text, addr, m, depth - 1, span);
@@ -381,7 +380,7 @@ impl Resolver<'_> {
         let Shape::Int { size, signed, .. } = ty.shape(self.facts) else {
             return text.lit("?");
         };
-        // The word of the field's own type that holds it, or the 8 bytes from its first byte.
+        // The field's storage unit: the word of its own type, or the 8 bytes from its first byte.
         let word = u32::from(size.clamp(1, 8)) * 8;
         let (start, size) = match m.bit_offset % word + m.bit_size <= word {
             true => (m.bit_offset / word * word, size),
@@ -394,7 +393,7 @@ impl Resolver<'_> {
         text.conv(ConvKind::Dec, false, value);
     }
 
-    /// An object in memory.
+    /// Appends an object in memory.
     fn pretty_object(&mut self, text: &mut Text, at: Expr, ty: CTy, depth: u8, span: Span) {
         match ty.shape(self.facts) {
             Shape::Int { size, signed, .. } => {

@@ -1,4 +1,4 @@
-//! `print` and its family; formats are read and checked here, once.
+//! `print` and its family; formats are parsed and checked here, once.
 
 use spile_ir::Stream;
 use spile_ir::fmt::Format;
@@ -12,7 +12,7 @@ use crate::types::hir::*;
 use crate::types::unify::Base;
 
 impl Resolver<'_> {
-    /// A print call. One that writes has the value 0.
+    /// A print call. A call that writes has the value 0.
     pub(super) fn print(&mut self, op: PrintOp, args: &[ast::Expr], span: Span) -> Expr {
         if let [
             arg @ ast::Expr {

@@ -1,6 +1,5 @@
-//! Rules on whole programs: what must not change while something looks at it. An array is not
-//! modified inside a `foreach` over it, neither there nor by a function that is called there;
-//! the condition of a probe point modifies nothing.
+//! Rules on whole programs about changes during iteration: a `foreach` neither modifies its array
+//! nor calls a function that does; the condition of a probe point modifies nothing.
 
 use std::collections::HashSet;
 
@@ -53,7 +52,7 @@ fn check(tree: &Tree, conditions: &[Expr]) -> Vec<Diagnostic> {
     out
 }
 
-/// The arrays and statistics that a body itself modifies.
+/// The arrays and statistics that a body modifies directly.
 fn modified(body: &[Stmt]) -> HashSet<GlobalIx> {
     let mut out = HashSet::new();
     changes(body, &mut |g, scalar, _| {
@@ -69,7 +68,8 @@ fn modified(body: &[Stmt]) -> HashSet<GlobalIx> {
     out
 }
 
-/// Calls `f` for each change of a global variable: which, whether as a scalar, where.
+/// Calls `f` for each change of a global variable, with the global, whether it is used as a scalar,
+/// and the place.
 fn changes(body: &[Stmt], f: &mut dyn FnMut(GlobalIx, bool, Span)) {
     walk_stmts(body, &mut |s| {
         if let StmtKind::DeleteElem(g, _) = &s.kind {
@@ -101,7 +101,7 @@ fn foreach(tree: &Tree, f: &Foreach, modified: &[HashSet<GlobalIx>], out: &mut V
         let ExprKind::Call { func, .. } = &e.kind else {
             return;
         };
-        // All bodies that `next` can fall to.
+        // All bodies that `next` can go on with.
         let mut next = Some(*func);
         while let Some(unit) = next {
             if modified[unit.0].contains(&f.global) {
@@ -123,7 +123,7 @@ fn next_body(tree: &Tree, unit: UnitIx) -> Option<UnitIx> {
     }
 }
 
-/// For each unit, whether it or something that it calls modifies a global variable.
+/// For each unit, whether it or a function that it calls modifies a global variable.
 fn writers(tree: &Tree) -> Vec<bool> {
     let mut out = vec![false; tree.units.len()];
     loop {

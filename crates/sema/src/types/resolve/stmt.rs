@@ -10,7 +10,7 @@ use crate::types::hir::*;
 use crate::types::unify::Base;
 
 impl Resolver<'_> {
-    /// Resolves a block's statements; dead branches leave nothing.
+    /// Resolves a block's statements; dead branches are dropped.
     pub(super) fn block(&mut self, b: &ast::Block) -> Vec<Stmt> {
         let mut out = Vec::new();
         for s in &b.stmts {
@@ -117,7 +117,7 @@ impl Resolver<'_> {
         out.push(Stmt { kind, span: s.span });
     }
 
-    /// An `if`; of one whose condition is constant, only what runs.
+    /// An `if`. With a constant condition only the live branch remains.
     fn if_stmt(
         &mut self,
         cond: &ast::Expr,
@@ -178,8 +178,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// The local that a construct stores into. A global of that name gets its value by an
-    /// assignment added to `pre`.
+    /// The local that a construct stores into. For a global of that name, an assignment is added to
+    /// `pre`.
     fn receiver(&mut self, v: &ast::Ident, base: Base, pre: &mut Vec<Stmt>) -> LocalIx {
         let ix = self.receiver_any(v, pre);
         let ty = self.cur.locals[ix.0].ty;

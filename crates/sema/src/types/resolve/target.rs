@@ -18,7 +18,7 @@ use crate::types::hir::*;
 
 type Typed = (Expr, Option<CTy>);
 
-/// Which memory the addresses in a variable mean.
+/// The memory that addresses in a variable refer to.
 fn space_of(source: &TargetSource, ctx: &Context) -> Space {
     match (source, ctx.kind) {
         (TargetSource::SysArg(_), _) | (_, ContextKind::UserCode) => Space::User,
@@ -27,7 +27,7 @@ fn space_of(source: &TargetSource, ctx: &Context) -> Space {
 }
 
 impl Resolver<'_> {
-    /// The three forms that walk structures, and the operators.
+    /// The three forms that walk structures, and the `@` operators.
     pub(super) fn target_expr(&mut self, e: &ast::Expr) -> Typed {
         let span = e.span;
         if let Some(nothing) = self.skipped(e) {
@@ -88,7 +88,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// With `--skip-badvars`: what stands for a variable that is not there.
+    /// With `--skip-badvars`: the stand-in for a variable that does not exist.
     fn skipped(&mut self, e: &ast::Expr) -> Option<Expr> {
         let (name, pretty) = match &e.kind {
             ast::ExprKind::Target { name, pretty, .. } => (&**name, *pretty),
@@ -110,7 +110,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// The text of a value, where `$` or `$$` asks for it.
+    /// The text of a value, where `$` or `$$` requests it.
     fn prettied(&mut self, typed: Typed, space: Space, pretty: Pretty, span: Span) -> Typed {
         match typed {
             (value, Some(cty)) if pretty != Pretty::None => {
@@ -205,7 +205,7 @@ impl Resolver<'_> {
         self.prettied(typed, space, pretty, span)
     }
 
-    /// Whether a variable in a handler at a function's return means its value at the entry.
+    /// Whether a variable in a handler of a function's return means its value at the entry.
     fn at_entry(&self, name: &str) -> bool {
         let Some(ctx) = &self.cur.ctx else {
             return false;
@@ -220,7 +220,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Where the value, or the object, comes from.
+    /// The base of a walk: the variable's value, or its object's address.
     fn source(
         &mut self,
         source: &TargetSource,
@@ -246,7 +246,7 @@ impl Resolver<'_> {
         ))
     }
 
-    /// `$$name`, `$$system`, `$$vars` and their like.
+    /// `$$name`, `$$system`, `$$vars` and the other `$$` variables.
     fn collective(
         &mut self,
         name: &str,
@@ -276,7 +276,7 @@ impl Resolver<'_> {
         let mut list = Vec::new();
         for t in listed {
             let space = space_of(&t.source, ctx);
-            // What is not there is shown as such, by SystemTap as well.
+            // A variable that does not exist is shown as such, as in SystemTap.
             let Ok((base, from)) = self.source(&t.source, t.ty, space, span) else {
                 let shown = match (Self::pieces(&t.source), t.ty.shape(self.facts)) {
                     (Some(pieces), Shape::Struct(id, _)) if pretty != Pretty::None => {
@@ -287,7 +287,7 @@ impl Resolver<'_> {
                 list.push((t.name.clone(), shown, t.ty, space));
                 continue;
             };
-            // A structure passed by value has no number; its address stands for it.
+            // A structure passed by value is shown by its address.
             let value = match ctype::walk(self.facts, from, &[], false, span) {
                 Ok(w) => self.apply(base, w, space, span),
                 Err(_) => base,
@@ -368,7 +368,7 @@ impl Resolver<'_> {
         )
     }
 
-    /// Bits `shift .. shift + width` of a number.
+    /// Bits `shift .. shift + width` of a number, extended.
     pub(super) fn extend(
         &mut self,
         v: Expr,
@@ -388,7 +388,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// An operation with a constant; nothing where it changes nothing.
+    /// An operation with a constant; left out where it changes nothing.
     pub(super) fn op_imm(&mut self, op: BinOp, v: Expr, n: i64, span: Span) -> Expr {
         match (op, n, &v.kind) {
             (BinOp::Add | BinOp::Shl | BinOp::Shr | BinOp::UShr, 0, _)
@@ -406,7 +406,7 @@ impl Resolver<'_> {
         self.num(ExprKind::Bin(op, Box::new(v), n), span)
     }
 
-    /// The literal that stands at this position of an operator.
+    /// The literal operand of an operator at this position.
     pub(super) fn literal(
         &mut self,
         args: &[ast::Expr],
@@ -476,7 +476,7 @@ impl Resolver<'_> {
         self.bad(span)
     }
 
-    /// Whether an expression resolves; nothing of the attempt stays.
+    /// Whether an expression resolves; the attempt leaves no trace.
     fn is_defined(&mut self, e: &ast::Expr) -> bool {
         let outer = std::mem::replace(&mut self.trial_failed, false);
         let locals = self.cur.locals.len();

@@ -1,4 +1,4 @@
-//! What exists in some events only: `$value` of `procfs` files, the counters of `@perf`.
+//! Constructs that only some events have: `$value` of `procfs` files, and the counters of `@perf`.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::probe::{ContextKind, ProbeHandler, TargetSource};
 use crate::types::codes;
 use crate::types::hir::*;
 
-/// Perf events that have a name: type and config.
+/// Named perf events: name to type and config.
 pub(super) type Counters = HashMap<String, (u32, u64)>;
 
 /// The counters of a script.
@@ -26,13 +26,13 @@ pub(super) fn counters(handlers: &[ProbeHandler]) -> Counters {
 }
 
 impl Resolver<'_> {
-    /// Whether the handler is at a file of its own, which has a `$value`.
+    /// Whether the handler is a procfs file's, which has a `$value`.
     pub(super) fn has_value(&self) -> bool {
         let ctx = self.cur.ctx.as_ref();
         ctx.is_some_and(|c| c.kind.has_value())
     }
 
-    /// `$value`, where it is read.
+    /// A read of `$value`.
     pub(super) fn value(&mut self, name: &str, plain: bool, span: Span) -> Expr {
         if name != "$value" || !plain {
             let text =
@@ -48,7 +48,7 @@ impl Resolver<'_> {
         self.str(kind, span)
     }
 
-    /// `$value = text` and `$value .= text`, where that is what stands there.
+    /// `$value = text` and `$value .= text`; `None` for any other assignment.
     pub(super) fn set_value(
         &mut self,
         op: Option<ast::BinOp>,
@@ -83,7 +83,7 @@ impl Resolver<'_> {
         Some(self.num(ExprKind::Intr { f, args }, span))
     }
 
-    /// `$verdict = n`, where that is what stands there.
+    /// `$verdict = n`; `None` for any other assignment.
     pub(super) fn set_verdict(
         &mut self,
         op: Option<ast::BinOp>,
@@ -139,7 +139,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The name of a target variable, where that is all that an expression is.
+/// The target variable's name, if the expression is nothing else.
 fn plain_target(expr: &ast::Expr) -> Option<&str> {
     match &expr.kind {
         ast::ExprKind::Target {
