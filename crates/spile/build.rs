@@ -1,5 +1,5 @@
-//! Builds the tables of scripts that are in the binary: the files of `tapset/` with the names that
-//! they define and the files that they need, and those of `tools/`.
+//! Builds the tables of scripts in the binary: the files of `tapset/`, each with the names that it
+//! defines and the files that it needs, and those of `tools/`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -39,7 +39,7 @@ fn indexed(files: &[(String, String, String)]) -> String {
     table
 }
 
-/// The files that one of them leads to, itself among them.
+/// The indexes of the files that one of them needs, itself included.
 fn reach(
     from: usize,
     files: &[(String, String, String)],

@@ -1,9 +1,9 @@
-//! `arm PATTERN MOST SINGLE`: how long it takes to attach an empty program to up to MOST
-//! functions of the kernel that match, by one link, and to SINGLE of them one by one; and to detach
-//! it. Both in one run, because times of different runs are not comparable.
+//! `arm PATTERN MOST SINGLE`: measures attaching an empty program by one link to up to MOST
+//! functions of the kernel that match, and to SINGLE of them one by one, and detaching it. Both are
+//! measured in one run, because times of different runs are not comparable.
 //!
-//! `arm start NAME ROUNDS COMMAND...`: how long it takes until a command, which must stay, says
-//! `armed`: the median.
+//! `arm start NAME ROUNDS COMMAND...`: the median time until a command, which must keep running,
+//! prints `armed`.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,7 +30,7 @@ fn fail(why: &str) -> ! {
     std::process::exit(1)
 }
 
-/// Attaches by `how`, and tells how long that and the end of it took.
+/// Attaches by `how`, and prints the times of attaching and detaching.
 fn measure<T>(what: &str, count: usize, how: impl FnOnce() -> T) {
     let start = Instant::now();
     let held = how();
@@ -56,7 +56,7 @@ fn start(command: &[String]) -> f64 {
         .map_while(Result::ok)
         .any(|l| l == "armed");
     let took = start.elapsed();
-    // It ends by the signal that it takes for the end of the session.
+    // The signal is the one that ends a session.
     let pid = child.id().to_string();
     let _ = Command::new("kill").args(["-INT", &pid]).status();
     let _ = child.wait();

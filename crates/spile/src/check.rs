@@ -1,4 +1,4 @@
-//! `--check`: which probe points and features work on this machine, and why others do not. Each
+//! `--check`: the probe points and features that work on this machine, and why others do not. Each
 //! answer is found by trying, not by versions; the kernel's configuration only gives the reason.
 
 use std::fmt::Write as _;
@@ -9,24 +9,25 @@ use spile_kernel::machine;
 use spile_kernel::symbols::Symbols;
 use spile_kernel::tracepoints::Tracefs;
 
-/// The machine that is asked.
+/// The machine to check.
 pub trait Machine {
-    /// What it is: kernel and processor.
+    /// Kernel and processor.
     fn name(&self) -> String;
-    /// Whether something is to be had.
+    /// Whether a feature is available.
     fn has(&self, what: Ask) -> Answer;
-    /// Whether an option of the kernel is set; `None` where its configuration is not known.
+    /// Whether a configuration option of the kernel is set; `None` where the configuration is
+    /// unknown.
     fn option(&self, name: &str) -> Option<bool>;
 }
 
-/// What a row of the table stands on.
+/// The requirement of a row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
-    /// Nothing but spile itself.
+    /// Only spile itself.
     Nothing,
     /// A feature of the kernel.
     Feature(Feature),
-    /// Tracepoints by name: tracefs.
+    /// Tracepoint names: tracefs.
     Tracefs,
     /// The kernel's symbols, with their addresses.
     Symbols,
@@ -34,14 +35,14 @@ pub enum Ask {
     Config,
 }
 
-/// A row: what it is, what it stands on, what the kernel has to have for it.
+/// A row: its subject, its requirement, and the kernel options it needs.
 struct Row {
     what: &'static str,
     ask: Ask,
     needs: &'static [&'static str],
-    /// The release that brought it, where that is after the oldest that spile runs on.
+    /// The kernel release that introduced it, if later than the oldest supported one.
     since: &'static str,
-    /// Needs BPF programs as well.
+    /// Whether it also needs BPF programs.
     bpf: bool,
 }
 
@@ -184,7 +185,7 @@ const TABLE: [(&str, &[Row]); 3] = [
     ),
 ];
 
-/// Columns of what a row is about.
+/// Width of the first column.
 const WIDTH: usize = 56;
 
 /// The table for a machine.
@@ -205,7 +206,7 @@ pub fn table(machine: &dyn Machine) -> String {
                 Answer::No if row.bpf && base.is_no() => ("no", "needs BPF programs".into()),
                 Answer::No => ("no", reason(machine, row)),
                 Answer::Unknown(why) if why.is_empty() => ("?", "needs BPF programs".into()),
-                // All that can be had is allowed: so this is refused.
+                // Every feature of the table is allowed to root, so this one is refused.
                 Answer::Unknown(why) if row.bpf => ("no", why),
                 Answer::Unknown(why) => ("?", why),
             };
@@ -216,7 +217,7 @@ pub fn table(machine: &dyn Machine) -> String {
     out
 }
 
-/// Why the kernel does not have it: the options that it lacks, or those that it would need.
+/// Why the kernel lacks it: the options that are not set, or those that it needs.
 fn reason(machine: &dyn Machine, row: &Row) -> String {
     let set = |need: &str| match need.starts_with("CONFIG_") {
         true => machine.option(need),
@@ -241,7 +242,7 @@ fn reason(machine: &dyn Machine, row: &Row) -> String {
     }
 }
 
-/// The machine that spile runs on.
+/// The running machine.
 pub struct Running;
 
 impl Machine for Running {
@@ -277,7 +278,7 @@ impl Machine for Running {
 mod tests {
     use super::*;
 
-    /// A machine that gives one answer, and whose kernel lacks what begins so.
+    /// A machine that always gives one answer, and whose kernel lacks options with this prefix.
     struct Fake {
         answer: fn(Ask) -> Answer,
         lacks: &'static str,

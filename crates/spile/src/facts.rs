@@ -1,7 +1,7 @@
-//! Answers analysis' questions about the machine from the running kernel.
+//! Facts about the running kernel for analysis.
 //!
-//! Everything is looked up when it is asked for, and what analysis asks again and again
-//! (members of structures, tracepoints) is cheap in the kernel crate's index.
+//! Every fact is looked up when analysis asks for it. Frequent queries (members of structures,
+//! tracepoints) are cheap by the index of crate kernel.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ pub use kernel_code::return_stack;
 use kernel_debug::{Kernel, KernelDebug};
 use types::KernelTypes;
 
-/// The running kernel, as analysis sees it.
+/// The running kernel, for analysis.
 pub struct KernelFacts {
     release: String,
     arch: &'static str,
@@ -46,14 +46,14 @@ pub struct KernelFacts {
     debug: KernelDebug,
     syscalls: OnceLock<Vec<SysCall>>,
     tracefs: OnceLock<Option<Tracefs>>,
-    /// How often the system of a tracepoint was asked for.
+    /// Number of queries for the subsystem of a tracepoint.
     asked: AtomicUsize,
-    /// The systems of all tracepoints, once many were asked for.
+    /// The subsystems of all tracepoints, read after many queries.
     systems: OnceLock<HashMap<String, Arc<str>>>,
     programs: user::Programs,
 }
 
-/// After so many single questions all systems are listed at once.
+/// Number of single queries after which all subsystems are listed at once.
 const SINGLE_QUESTIONS: usize = 8;
 
 impl KernelFacts {
@@ -77,9 +77,9 @@ impl KernelFacts {
         }
     }
 
-    /// With what `process` without a name means, and the process in whose mount namespace
-    /// paths of programs are looked up, if not here.
-    /// `unsafe_returns`: returns are left to the kernel whatever comes of it.
+    /// Sets the meaning of `process` without a name, and the process in whose mount namespace paths
+    /// of programs are looked up (`None`: this one's). With `unsafe_returns`, uretprobes are used
+    /// even where they can kill programs.
     pub fn with_target(
         mut self,
         target: TargetProcess,
@@ -91,20 +91,20 @@ impl KernelFacts {
         self
     }
 
-    /// Functions whose returns cannot be probed though their names match, and why.
+    /// Functions that match but whose returns cannot be probed, with the reason.
     pub fn without_returns(&self) -> Vec<String> {
         self.programs.returns.left_out()
     }
 
-    /// Files of programs that were looked at, as they were then.
+    /// The files of programs that were read, with their state at that time.
     pub fn looked_at(&self) -> Vec<(std::path::PathBuf, spile_runtime::FileState)> {
         self.programs.looked_at()
     }
 
-    /// With the kernel that `-r` names.
+    /// Sets the kernel that `-r` names.
     ///
     /// # Errors
-    /// When nothing is known about a kernel that does not run.
+    /// When the named kernel's files are missing.
     pub fn with_kernel(mut self, kernel: Kernel) -> Result<KernelFacts, String> {
         let other = kernel.other;
         self.debug = KernelDebug::new(kernel);
@@ -114,7 +114,7 @@ impl KernelFacts {
         Ok(self)
     }
 
-    /// Places in the kernel or a module: by symbols and BTF where these say enough.
+    /// Places in the kernel or a module: from symbols and BTF where these are enough.
     fn kernel_places(
         &self,
         module: Option<&Arc<str>>,
@@ -151,12 +151,12 @@ impl KernelFacts {
         }
     }
 
-    /// How many functions of the kernel were left out of answers because they cannot be probed.
+    /// Number of kernel functions that were left out of answers because they cannot be probed.
     pub fn left_out(&self) -> usize {
         self.code.left_out()
     }
 
-    /// What only analysis needs is given back.
+    /// Frees the data that only analysis needs.
     pub fn analysed(&mut self) {
         if let Some(Some(tracefs)) = self.tracefs.take() {
             tracefs.close();
@@ -167,7 +167,7 @@ impl KernelFacts {
         self.tracefs.get_or_init(|| Tracefs::open().ok()).as_ref()
     }
 
-    /// The system of each event; the first in order of names where several have one.
+    /// The subsystem of each event; the alphabetically first where several have one.
     fn all_systems(&self) -> HashMap<String, Arc<str>> {
         let mut all = HashMap::new();
         let Some(tracefs) = self.tracefs() else {
@@ -183,7 +183,7 @@ impl KernelFacts {
     }
 }
 
-/// The kernel's types; without them every look-up finds nothing.
+/// The kernel's types; without BTF every look-up finds nothing.
 fn btf() -> Option<&'static Btf> {
     Btf::vmlinux().ok()
 }
@@ -255,7 +255,7 @@ impl Facts for KernelFacts {
     fn module_tracepoints(&self, module: &str, glob: &str) -> Vec<Arc<str>> {
         let types = self.types.module(module);
         let found = types.and_then(|t| tracepoints::matching(t.btf, glob).ok());
-        // A module's types continue the kernel's, tracepoints among them.
+        // A module's types extend the kernel's, including tracepoints.
         let own = |name: &String| !btf().is_some_and(|btf| tracepoints::exists(btf, name));
         let found = found.unwrap_or_default().into_iter().filter(own);
         found.map(Into::into).collect()

@@ -16,10 +16,10 @@ use crate::passes::{preproc_env, read_limited};
 use crate::report::{Failure, fail, say, tell};
 use crate::tapset;
 
-/// How messages name standard input.
+/// The name of standard input in messages.
 const STDIN: &str = "<standard input>";
 
-/// What formatting needs beside the text.
+/// The formatter's input besides the text.
 struct Formatter {
     sources: Sources,
     env: PreprocEnv,
@@ -27,7 +27,7 @@ struct Formatter {
     color: bool,
 }
 
-/// Does what the command line says; the result is the exit status.
+/// Runs the command; the result is the exit status.
 pub fn run(cli: &Fmt, color: bool) -> Result<u8, Failure> {
     let env = preproc_env(&host::release());
     let mut sources = Sources::new();
@@ -51,7 +51,7 @@ pub fn run(cli: &Fmt, color: bool) -> Result<u8, Failure> {
         match f.file(name, cli.check) {
             Ok(changed) => changes |= changed,
             Err(e) => {
-                // The others are formatted all the same.
+                // The other files are formatted all the same.
                 e.print(color);
                 failed = true;
             }
@@ -61,7 +61,7 @@ pub fn run(cli: &Fmt, color: bool) -> Result<u8, Failure> {
 }
 
 impl Formatter {
-    /// Formats one file; whether it was not formatted before.
+    /// Formats one file; returns whether it changed.
     fn file(&mut self, name: &str, check: bool) -> Result<bool, Failure> {
         if name == "-" {
             let text = read_limited(io::stdin(), STDIN)?;
@@ -112,7 +112,7 @@ impl Formatter {
     }
 }
 
-/// Puts a new text in the place of a file, whole or not at all; owner and mode stay.
+/// Replaces a file's text atomically; owner and mode stay.
 fn replace(path: &Path, old: &File, text: &[u8]) -> io::Result<()> {
     // A symbolic link stays one.
     let path = path.canonicalize()?;

@@ -7,7 +7,7 @@ use crate::cli::Cli;
 use crate::passes::Front;
 use crate::report::{Failure, fail, say};
 
-/// Whether the command line asks for a listing and not for a run.
+/// Whether the command line asks for a listing.
 pub fn wanted(cli: &Cli) -> bool {
     cli.list.is_some()
         || cli.list_vars.is_some()
@@ -16,7 +16,7 @@ pub fn wanted(cli: &Cli) -> bool {
         || cli.dump_probe_types
 }
 
-/// Prints it; fails when nothing matches.
+/// Prints the listing; fails when nothing matches.
 pub fn run(cli: &Cli, front: &mut Front, color: bool) -> Result<u8, Failure> {
     front.report(cli, color)?;
     let lines = if cli.dump_functions {
@@ -55,7 +55,7 @@ fn points(cli: &Cli, front: &mut Front, color: bool) -> Result<Vec<String>, Fail
     if found.is_empty() {
         return Err(fail(format_args!("no probe point matches {pattern}")));
     }
-    // Pointers are written as stap writes them, without a blank.
+    // Like stap, pointers are written without a blank.
     let line = |l: list::Listed| match long {
         true => l.long_line().replace(" *", "*"),
         false => l.point,

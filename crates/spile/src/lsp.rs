@@ -1,7 +1,7 @@
 //! `spile lsp`: gives the language server the tapset and the machine.
 //!
 //! The tapset is built into the program. When an editor goes to a definition in it, the file is
-//! written to the user's cache, `$XDG_CACHE_HOME/spile/tapset`, and nothing else is ever written.
+//! written to the user's cache, `$XDG_CACHE_HOME/spile/tapset`. Nothing else is ever written.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ use crate::passes::{kernel_types, pairs, preproc_env, table};
 use crate::report::{Failure, fail, tell};
 use crate::tapset;
 
-/// Serves until the editor ends; the result is the exit status that the protocol wants.
+/// Serves until the editor ends; the result is the exit status that the protocol requires.
 pub fn run(cli: &Lsp) -> Result<u8, Failure> {
     let release = host::release();
     let (guru, kernel) = (cli.guru, release.clone());
@@ -31,7 +31,8 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
         env
     };
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
-    // Whole paths, which tell them from the built-in files and mean the same to the editor.
+    // Absolute paths, which differ from the names of built-in files and mean the same to the
+    // editor.
     let whole = |p: &PathBuf| p.canonicalize().unwrap_or_else(|_| p.clone());
     let include: Vec<PathBuf> = cli.include.iter().map(whole).collect();
     let plain = env(Vec::new());
@@ -39,7 +40,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
         .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
     let (files, _) = lib.scripts(&mut sources, &plain, None, &mut diags);
     if diags.has_errors() {
-        // Editors keep what a server says there in a log.
+        // Editors write a server's standard error to a log.
         tell(diags.render(&sources, false));
     }
     let mut library = Library::new();
@@ -70,7 +71,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
     Ok(u8::from(!clean))
 }
 
-/// The user's cache, if the environment says where it is.
+/// The user's cache directory, if the environment names it.
 fn cache_dir() -> Option<PathBuf> {
     let var = |name| {
         std::env::var_os(name)
@@ -81,7 +82,8 @@ fn cache_dir() -> Option<PathBuf> {
     Some(cache.join("spile/tapset"))
 }
 
-/// Where tapset files are: those of `-I` folders where they are, the built-in ones in the cache.
+/// The places of tapset files: those of `-I` directories where they are, the built-in ones in the
+/// cache.
 struct Cache(Option<PathBuf>);
 
 impl Places for Cache {
@@ -106,7 +108,7 @@ impl Places for Cache {
     }
 }
 
-/// Writes a file whole or not at all, and not writable: edits would have no effect.
+/// Writes a file atomically, and read-only, because edits would have no effect.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let folder = &trust::own_folder(folder)?;

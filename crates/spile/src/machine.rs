@@ -1,4 +1,4 @@
-//! What the code generator is told about the running machine.
+//! The properties of the running machine that the code generator needs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -19,15 +19,15 @@ use spile_sema::facts::PerfEvent;
 
 use crate::facts::return_stack;
 
-/// Finds out what scripts with probes in the kernel need to be compiled, in the order in which it is
-/// asked for.
+/// Reads the files that scripts with kernel probes need, in the order in which the passes ask for
+/// them.
 pub fn look() {
     let _ = Btf::vmlinux();
     syscall_descs();
     let _ = machine::preempts();
 }
 
-/// The perf events that have names.
+/// The named perf events.
 pub fn perf_events() -> Vec<PerfEvent> {
     let groups = [("sw", perf::TYPE_SOFTWARE), ("hw", perf::TYPE_HARDWARE)];
     groups
@@ -50,12 +50,12 @@ pub fn hz() -> u64 {
     machine::hz().into()
 }
 
-/// CPU blocks that an object for this machine needs.
+/// Number of CPU blocks that an object for this machine needs.
 pub fn cpus() -> u32 {
     machine::possible_cpus().last().map_or(1, |last| last + 1)
 }
 
-/// Byte offset of `a.b.c` in a structure.
+/// Offset in bytes of `a.b.c` in a structure.
 fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
     let mut ty = btf.find_struct(of)?;
     let mut at = 0;
@@ -67,8 +67,9 @@ fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
     Some(at)
 }
 
-/// Where generated code of a script finds facts about the current task; the pages of its files and the
-/// mappings of programs where it needs them: looking those up takes milliseconds.
+/// The offsets of facts about the current task that generated code reads. The page cache and the
+/// mappings of programs are looked up only where the script needs them, because that takes
+/// milliseconds.
 pub fn offsets(btf: &Btf, program: &Program) -> KernelOffsets {
     let facts = ProgramFacts::of(program);
     let (user, stacks) = (facts.reads_user(), facts.takes_user_stacks());
@@ -115,7 +116,7 @@ pub fn arch() -> Arch {
     Arch::named(std::env::consts::ARCH).unwrap_or_default()
 }
 
-/// How stacks of programs are walked, on processors where it is known.
+/// The offsets for walking stacks of programs, on supported processors.
 fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
     if arch() != Arch::X86_64 {
         return None;
@@ -146,7 +147,7 @@ fn unwind_offsets(btf: &Btf) -> Option<UnwindOffsets> {
     })
 }
 
-/// Where the kernel keeps return addresses of programs that it replaced.
+/// The offsets of return addresses of programs that the kernel replaced.
 fn replaced_returns(btf: &Btf) -> Option<[u32; 5]> {
     let at = |of, field| offset(btf, of, &[field]);
     Some([
@@ -158,7 +159,7 @@ fn replaced_returns(btf: &Btf) -> Option<[u32; 5]> {
     ])
 }
 
-/// How the page of a file is found, on processors where it is known.
+/// The offsets for finding the page of a file, on supported processors.
 fn page_offsets(btf: &Btf) -> Option<PageOffsets> {
     let find = Feature::Helper(prog_type::RAW_TRACEPOINT, helper::FIND_VMA);
     if arch() != Arch::X86_64 || !since(5, 17, find) {
@@ -183,14 +184,14 @@ fn page_offsets(btf: &Btf) -> Option<PageOffsets> {
     })
 }
 
-/// Whether the kernel is that new, or has the feature all the same.
+/// Whether the kernel is at least that version, or has the feature backported.
 fn since(major: u32, minor: u32, feature: Feature) -> bool {
     let version = machine::version();
     (version.0, version.1) >= (major, minor) || features::has(feature).is_yes()
 }
 
-/// What the running kernel's BPF has. Features that every kernel of some version has are
-/// told by the version; asking the kernel costs a system call or two each.
+/// The BPF features of the running kernel. Features that every kernel of some version has follow
+/// from the version; a probe costs one or two system calls.
 pub fn bpf_features(btf: &Btf, program: &Program) -> Features {
     let raw = prog_type::RAW_TRACEPOINT;
     Features {
@@ -208,7 +209,7 @@ pub fn bpf_features(btf: &Btf, program: &Program) -> Features {
     }
 }
 
-/// The trace events of system calls, where programs at raw tracepoints lose hits.
+/// The ids of the trace events of system calls, where programs at raw tracepoints lose hits.
 fn syscall_events() -> Option<[u64; 2]> {
     let lost = machine::tracepoints_preempted(machine::version()) && machine::preempts();
     lost.then_some(())?;
@@ -222,8 +223,8 @@ fn syscall_events() -> Option<[u64; 2]> {
     Some([id("sys_enter")?, id("sys_exit")?])
 }
 
-/// What the kernel tells a program that is at functions and at their returns, where there are some.
-/// Its functions for that are there where it has such programs.
+/// The kernel functions for programs attached to both entry and return, if the script needs them.
+/// They exist where the kernel has such programs.
 fn session(btf: &Btf, program: &Program) -> Option<Session> {
     let returns = |h: &Handler| matches!(&h.event, Event::Code(probe) if probe.ret && probe.space == Space::Kernel);
     program.handlers.iter().any(returns).then_some(())?;
@@ -234,8 +235,8 @@ fn session(btf: &Btf, program: &Program) -> Option<Session> {
     })
 }
 
-/// How handlers turn off preemption, where there is any. A kernel older than 6.15 has these functions and does not
-/// allow global subprograms between them.
+/// The kernel functions by which handlers disable preemption, if there are any. Kernels older than
+/// 6.15 have these functions but do not allow global subprograms between them.
 fn preemption(btf: &Btf) -> Option<Preemption> {
     let version = machine::version();
     let id = |name| btf.find_func(name);
@@ -246,7 +247,7 @@ fn preemption(btf: &Btf) -> Option<Preemption> {
     })
 }
 
-/// How programs turn off interrupts, where they can.
+/// The kernel functions by which programs disable interrupts, if there are any.
 fn interrupts(btf: &Btf) -> Option<Interrupts> {
     Some(Interrupts {
         save: btf.find_func("bpf_local_irq_save")?,
@@ -254,9 +255,9 @@ fn interrupts(btf: &Btf) -> Option<Interrupts> {
     })
 }
 
-/// Functions of the kernel that a program probes by name, and that fentry and fexit may attach to.
-/// None where a thread may be switched out within such programs: the kernel turns away all other
-/// hits on the processor until it runs again. Those of kprobes run with preemption off.
+/// Functions of the kernel that a program probes by name and that fentry and fexit may attach to.
+/// Empty where a thread may be preempted within such programs: the kernel rejects all other hits on
+/// the processor until the thread runs again. Kprobe programs run with preemption disabled.
 pub fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, Typed> {
     let names = program.handlers.iter().filter_map(|h| match &h.event {
         Event::Code(CodeProbe {
@@ -290,7 +291,7 @@ pub fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, Typed> 
         .collect()
 }
 
-/// The system calls as the generator prints them.
+/// The system calls in the form that the generator prints.
 pub fn syscall_descs() -> Arc<[SyscallDesc]> {
     static DESCS: OnceLock<Arc<[SyscallDesc]>> = OnceLock::new();
     DESCS.get_or_init(|| make_descs().into()).clone()
@@ -366,7 +367,7 @@ fn arg_desc(arg: &syscalls::Arg, tables: &mut Tables) -> ArgDesc {
     }
 }
 
-/// A time whose fields have so many bits.
+/// A time whose fields have `bits` bits.
 fn time(bits: u8, micro: bool, pair: bool) -> ArgDesc {
     ArgDesc::Time {
         narrow: bits == 32,
@@ -379,7 +380,7 @@ fn time(bits: u8, micro: bool, pair: bool) -> ArgDesc {
 fn flags(name: &'static str, tables: &mut Tables) -> Option<&'static FlagTable> {
     *tables.entry(name).or_insert_with(|| {
         let table = syscalls::flag_table(name)?;
-        // A name for more bits goes before those for some of them, which are then left out.
+        // A name for several bits comes before names for some of them, which are then left out.
         let mut entries: Vec<Flag> = Vec::new();
         for f in &table.flags {
             let flag = Flag {

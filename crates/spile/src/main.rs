@@ -23,7 +23,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use cli::Cli;
 use report::Failure;
 
-/// What `--sdt-header` prints.
+/// The text that `--sdt-header` prints.
 const SDT_HEADER: &str = include_str!("../../../include/spile/sdt.h");
 
 #[global_allocator]
@@ -49,10 +49,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The arguments after the first, or the exit status of what is wrong with them.
+/// The arguments after the first `skip`, or the exit status of an error in them.
 fn parse<C: Parser>(skip: usize) -> Result<C, ExitCode> {
     C::try_parse_from(std::env::args_os().skip(skip)).map_err(|e| {
-        // Help goes to the standard output and is a success.
+        // Help goes to standard output and is a success.
         let wrong = e.use_stderr();
         if e.kind() == ErrorKind::UnknownArgument
             && let Some(ContextValue::String(option)) = e.get(ContextKind::InvalidArg)

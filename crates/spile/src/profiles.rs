@@ -1,4 +1,4 @@
-//! `spile report` and `spile diff`: files of profiles, and what is made of them.
+//! `spile report` and `spile diff`: reads profile files and writes reports.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use spile_profile::{Run, file, html, json, report as text};
 use crate::cli;
 use crate::report::{Failure, fail, say, tell};
 
-/// Reads the files of a run; says of those that are not used why.
+/// Reads the files of a run; prints why files are not used.
 fn read(paths: &[PathBuf], run: Option<&str>) -> Result<Run, Failure> {
     let found = file::find(paths, run);
     for line in &found.said {
@@ -22,7 +22,7 @@ fn read(paths: &[PathBuf], run: Option<&str>) -> Result<Run, Failure> {
     Ok(Run::new(profiles.map(|(_, profile)| profile).collect()))
 }
 
-/// Columns of the terminal that an output is, 80 where it is none.
+/// Columns of the terminal behind an output; 80 if it is not a terminal.
 pub fn width(output: impl std::os::fd::AsFd) -> usize {
     let size = terminal_size::terminal_size_of(output);
     size.map_or(80, |(width, _)| usize::from(width.0))
@@ -31,7 +31,7 @@ pub fn width(output: impl std::os::fd::AsFd) -> usize {
 
 /// `spile report`.
 pub fn report(cli: &cli::Report) -> Result<u8, Failure> {
-    // Before files are read, which may take long.
+    // Checked before files are read, which may take long.
     let format = match cli.export.as_deref() {
         Some("help") => {
             say(formats())?;
@@ -60,13 +60,13 @@ pub fn report(cli: &cli::Report) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A line a format.
+/// The formats, one on each line.
 fn formats() -> String {
     let line = |f: &Format| format!("  {:<16} {}\n", f.name, f.what);
     FORMATS.iter().map(line).collect()
 }
 
-/// Writes an export to its place.
+/// Writes an export to its destination.
 fn export(run: &Run, format: &Format, to: Option<&Path>) -> Result<(), Failure> {
     let files = format.export(run).map_err(fail)?;
     match (to, &files[..]) {

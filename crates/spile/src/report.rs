@@ -1,20 +1,20 @@
-//! How a run fails, and the lines that `-v` prints about passes.
+//! Failures of a run, and the lines that `-v` prints about passes.
 
 use std::fmt;
 use std::io::Write;
 use std::time::Instant;
 
-/// Why there is nothing to run. Diagnostics of the script were printed already.
+/// The reason why a run failed. Diagnostics of the script were printed already.
 #[derive(Debug)]
 pub enum Failure {
-    /// The script is wrong; all that is to be said was said.
+    /// The script has errors, which were printed.
     Reported,
-    /// Something else.
+    /// Any other reason.
     Other(String),
 }
 
 impl Failure {
-    /// Says it on the standard error.
+    /// Prints the reason on standard error.
     pub fn print(&self, color: bool) {
         match self {
             Failure::Reported => {}
@@ -36,24 +36,25 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Prints to standard error, in one piece, with nothing in it that acts on a terminal.
+/// Prints to standard error, in one write, with control characters escaped.
 pub fn tell(text: impl fmt::Display) {
     tell_raw(&spile_plain::lines(&text.to_string()));
 }
 
-/// Prints to standard error as it is. Where that is closed or full nobody can be told.
+/// Prints to standard error unchanged. Where it is closed or full, the text is dropped.
 pub fn tell_raw(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// The same for lines.
+/// Prints lines to standard error, with control characters escaped.
 pub fn tell_lines(lines: &[String]) {
     for line in lines {
         tell(format_args!("{line}\n"));
     }
 }
 
-/// Prints to standard output, with nothing in it that acts on a terminal. A reader that has enough, as `head` does, is no failure.
+/// Prints to standard output, with control characters escaped. A reader that has ended, such as
+/// `head`, is not a failure.
 pub fn say(text: impl fmt::Display) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let text = text.to_string();
@@ -67,7 +68,7 @@ pub fn say(text: impl fmt::Display) -> Result<(), Failure> {
     }
 }
 
-/// Makes a failure of anything with a text.
+/// A failure with this text.
 pub fn fail(text: impl fmt::Display) -> Failure {
     Failure::Other(text.to_string())
 }
@@ -94,7 +95,7 @@ impl Stopwatch {
         }
     }
 
-    /// Ends a pass: says what it did and how long it took, and starts the next.
+    /// Ends a pass: prints its summary and its time, and starts the next.
     pub fn pass(&mut self, number: u8, what: impl fmt::Display) {
         if !self.verbose {
             return;

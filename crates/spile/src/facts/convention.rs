@@ -1,5 +1,5 @@
-//! How functions of programs are handed parameters and hand over results (System V convention of
-//! x86-64), in analysis' terms.
+//! The calling convention for parameters and results of functions of programs (System V, x86-64),
+//! as location programs.
 
 use spile_debuginfo::{Die, Dwarf, Returned, Type, Word};
 use spile_ir::BinOp;
@@ -9,14 +9,14 @@ use super::dwarf::extended;
 
 /// DWARF numbers of the registers of the first integer parameters.
 const PARAMETERS: [u16; 6] = [5, 4, 1, 2, 8, 9];
-/// What the integer registers leave that return a structure: `rax`, `rdx`.
+/// The integer registers that return a structure: `rax`, `rdx`.
 const RESULTS: [LocOp; 2] = [LocOp::Ret, LocOp::Reg(1)];
-/// Most bytes of a structure that registers pass.
+/// Maximum size in bytes of a structure passed in registers.
 const IN_REGISTERS: u32 = 16;
-/// Why a number with a fraction is not there.
+/// The reason why a floating-point number is missing.
 pub(super) const FLOATING: &str = "it is in a floating point register";
 
-/// Where a structure is that a function returns.
+/// The location of a returned structure.
 pub(super) fn structure(returned: &Returned) -> Loc {
     match returned {
         Returned::Memory => Loc::Address(vec![LocOp::Ret]),
@@ -25,7 +25,7 @@ pub(super) fn structure(returned: &Returned) -> Loc {
     }
 }
 
-/// A structure in the registers of results.
+/// A structure in the result registers.
 pub(super) fn in_registers(words: &[Word]) -> Loc {
     let mut results = RESULTS.into_iter();
     let value = |word: &Word| match word {
@@ -37,7 +37,8 @@ pub(super) fn in_registers(words: &[Word]) -> Loc {
     Loc::Pieces(values.map(|value| Piece { bytes: 8, value }).collect())
 }
 
-/// Where a parameter is at the first instruction, when the function moves it to memory later.
+/// The location of a parameter at the first instruction, where the function moves it to memory
+/// later.
 pub(super) fn first_seen(moved: Loc, passed: Option<Vec<LocOp>>, ty: &Type) -> Loc {
     match (passed, ty) {
         (Some(ops), _) => Loc::Value(ops),
@@ -46,15 +47,15 @@ pub(super) fn first_seen(moved: Loc, passed: Option<Vec<LocOp>>, ty: &Type) -> L
     }
 }
 
-/// Parameters as the caller hands them over, counted (psABI).
+/// Parameters as the caller passes them, counted (psABI).
 pub(super) struct Arguments {
     words: usize,
-    /// Something before was of a kind whose registers depend on what is in it.
+    /// An earlier parameter was of a kind whose registers depend on its members.
     lost: bool,
 }
 
 impl Arguments {
-    /// Of a function: the place of what it returns in memory is a parameter of its own.
+    /// The parameters of a function. A result in memory takes one for its address.
     pub(super) fn of(dwarf: &Dwarf, function: Die) -> Arguments {
         let result = dwarf.type_of(function);
         let returned = match dwarf.ctype(result) {
@@ -67,7 +68,7 @@ impl Arguments {
         }
     }
 
-    /// Where the next one of that type is at the first instruction.
+    /// The location of the next parameter, of type `ty`, at the first instruction.
     pub(super) fn next(&mut self, ty: &Type) -> Option<Vec<LocOp>> {
         match ty {
             Type::Float { .. } => return None,
@@ -82,7 +83,7 @@ impl Arguments {
         let ops = match PARAMETERS.get(n) {
             Some(&register) => vec![LocOp::Reg(register)],
             None => {
-                // Above the return address.
+                // Offset above the return address.
                 let offset = 8 * (n - PARAMETERS.len() + 1) as i64;
                 vec![
                     LocOp::Reg(7),

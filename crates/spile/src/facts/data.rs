@@ -1,4 +1,4 @@
-//! Variables by their symbols, and what the kernel knows a file by.
+//! Addresses of variables by their symbols, and the kernel's identity of files.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use spile_kernel::process::mappings;
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{DataPlace, FileIdentity};
 
-/// As [`spile_sema::facts::Facts::file_identity`].
+/// See [`spile_sema::facts::Facts::file_identity`].
 pub fn file_identity(path: &str) -> Option<FileIdentity> {
     let (device, inode) = spile_kernel::process::file_identity(Path::new(path))?;
     Some(FileIdentity { device, inode })
 }
 
-/// As [`spile_sema::facts::Facts::data_place`].
+/// See [`spile_sema::facts::Facts::data_place`].
 pub fn place(of: &WatchOf, name: &str) -> Result<DataPlace, String> {
     match of {
         WatchOf::Kernel => kernel(name),
@@ -31,7 +31,7 @@ fn kernel(name: &str) -> Result<DataPlace, String> {
     Ok(DataPlace { address, size: 0 })
 }
 
-/// In the program, or in the first of its libraries that has one.
+/// Searches the program, then its libraries.
 fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
     let all = mappings(pid).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
@@ -51,7 +51,7 @@ fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
     Err(format!("process {pid} has no variable `{name}`"))
 }
 
-/// In a file whose first byte is at `start`.
+/// Searches a file whose first byte is mapped at `start`.
 fn in_file(path: &str, start: u64, name: &str, search: &Search) -> Option<DataPlace> {
     let file = Module::open(Path::new(path), search).ok()?;
     let symbol = file

@@ -1,7 +1,7 @@
-//! Whose code a file has, and where its addresses are in the running system.
+//! The owner of a file's code, and its addresses in the running system.
 //!
-//! Code of programs is probed by its place in the file. The kernel was moved as a whole when it
-//! started, and each section of a module was put somewhere.
+//! Code of programs is probed by file offset. The kernel was relocated as a whole when it started,
+//! and each section of a module was loaded somewhere.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{At, Loaded};
 use spile_sema::facts::{KernelVar, Loc, LocOp};
 
-/// Whose code a file has.
+/// The owner of a file's code.
 pub enum Home {
-    /// That of a program or a library, by its path.
+    /// A program or a library, by its path.
     Program(Arc<str>),
-    /// That of the kernel or of a module of it.
+    /// The kernel or a module of it.
     Kernel(Loaded),
 }
 
@@ -40,7 +40,7 @@ impl Home {
         }
     }
 
-    /// The place of a linked address.
+    /// The place of an address as linked.
     pub fn place(&self, file: &File, address: u64) -> Option<CodePlace> {
         match self {
             Home::Program(path) => Some(CodePlace::File {
@@ -61,8 +61,8 @@ impl Home {
         }
     }
 
-    /// A location with the addresses in it as they are in memory, where these are the same as
-    /// long as the system runs.
+    /// A location with its addresses as they are in memory, where these are the same for as long as
+    /// the system runs.
     pub fn moved(&self, location: Location) -> Result<Location, Absent> {
         let Home::Kernel(loaded) = self else {
             return Ok(location);
@@ -79,7 +79,8 @@ impl Home {
         })
     }
 
-    /// The location of a variable of the kernel of which each processor may have its own.
+    /// The location of a variable of the kernel; for a per-CPU variable, that of the current
+    /// processor.
     pub fn of_processor(&self, loc: Loc) -> Loc {
         match (self, &loc) {
             (Home::Kernel(_), Loc::Address(ops)) => match **ops {
@@ -94,7 +95,7 @@ impl Home {
     }
 }
 
-/// A program with the addresses in it as they are in memory.
+/// A location program with its addresses as they are in memory.
 fn moved(loaded: &Loaded, ops: Vec<Op>) -> Result<Vec<Op>, Absent> {
     const ADD: Op = Op::Binary(LocBinary::Add);
     let mut out = Vec::with_capacity(ops.len());
@@ -115,8 +116,8 @@ fn moved(loaded: &Loaded, ops: Vec<Op>) -> Result<Vec<Op>, Absent> {
     Ok(out)
 }
 
-/// A variable of the kernel at an address of its symbols; `None` where the address alone would be
-/// wrong.
+/// A variable of the kernel at an address of its symbols; `None` where the address alone is not
+/// enough.
 pub fn kernel_variable(address: u64, ty: u32) -> Option<KernelVar> {
     let symbols = Symbols::kernel().ok()?;
     let edge = |name| symbols.address_of(name);

@@ -1,7 +1,7 @@
-//! Functions of the kernel and of its modules, and their parameters, as analysis asks for them.
+//! Functions of the kernel and of its modules, and their parameters, for analysis.
 //!
-//! What BTF and the symbols say is here. Source files, lines, inlined copies and local variables
-//! are in debugging information.
+//! This module uses BTF and symbols. Source files, lines, inlined copies and local variables come
+//! from debugging information.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,8 @@ use spile_sema::facts::{
 use super::convention::in_registers;
 use super::types::{KernelTypes, Types};
 
-/// What stands above a BTF number in [`FoundPlace::id`] where there are no variables: why.
+/// Flag in [`FoundPlace::id`], above a BTF number: the rest is the reason why there are no
+/// variables.
 const WHY: u64 = 1 << 32;
 const REASONS: [&str; 5] = [
     "the kernel's type information does not have this function",
@@ -38,38 +39,38 @@ enum Why {
     NoTypes,
 }
 
-/// Integer argument registers of x86-64 functions, by DWARF's numbers; the stack pointer.
+/// Number of integer argument registers of x86-64 functions.
 const ARGUMENTS: usize = 6;
 const STACK_POINTER: u16 = 7;
 
-/// In [`FoundPlace::id`]: above the place of a name among the kernel's symbols, whose number in
-/// BTF is looked up when it is needed.
+/// Flag in [`FoundPlace::id`], above an index into the kernel's symbols: the BTF number is looked
+/// up when it is needed.
 const LATER: u64 = 1 << 40;
-/// So many functions are looked up one by one.
+/// Maximum number of functions that are looked up one by one.
 const FEW: usize = 4;
 
-/// What is known about the kernel's code, and was left out of it.
+/// Caches of the kernel's code, and the number of functions left out.
 #[derive(Default)]
 pub struct KernelCode {
     left_out: AtomicUsize,
-    /// The functions of the BTF that was asked about last.
+    /// The functions of the BTF that was used last.
     ids: Mutex<Option<(&'static Btf, HashMap<&'static str, u32>)>>,
 }
 
 type Places = Result<Vec<FoundPlace>, String>;
 
 impl KernelCode {
-    /// How many functions were left out of answers because they cannot be probed.
+    /// Number of functions that were left out of answers because they cannot be probed.
     pub fn left_out(&self) -> usize {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Modules of the kernel that are loaded and match.
+    /// The loaded kernel modules that match.
     pub fn modules(&self, pattern: &str) -> Result<Vec<FoundModule>, String> {
         let loaded = std::fs::read_to_string("/proc/modules").unwrap_or_default();
-        // As the kernel spells names.
+        // The kernel's spelling of names.
         let pattern = pattern.replace('-', "_");
-        if spile_kernel::other::is() && !spile_glob::is_pattern(&pattern) {
+        if spile_kernel::foreign_kernel::is() && !spile_glob::is_pattern(&pattern) {
             return Ok(vec![FoundModule {
                 module: Module::KernelModule(pattern.into()),
                 pid: None,
@@ -90,7 +91,7 @@ impl KernelCode {
         }
     }
 
-    /// The places in the kernel, or in a module of it, that a query means; it is none of those
+    /// The places in the kernel, or in a module of it, that a query matches. The query is not one
     /// that [`needs_source`].
     pub fn places(&self, types: &KernelTypes, module: Option<&str>, query: &CodeQuery) -> Places {
         match query {
@@ -110,8 +111,8 @@ impl KernelCode {
         name: &str,
         exported: bool,
     ) -> Places {
-        // One function of the kernel that may be probed. Several of that name, and copies of it,
-        // are probed by their addresses.
+        // A single function of the kernel that may be probed. Several of one name, and copies, are
+        // probed by address.
         let kernel = KernelTypes::kernel();
         let id = |own: Types, name: &str| match signature(own.btf, name) {
             Some(found) => u64::from(found.id),
@@ -145,7 +146,7 @@ impl KernelCode {
         let many = functions.len() > FEW;
         let id = |f: &Function<'_>| match own {
             None => no_variables(Why::NoTypes),
-            // Only what is asked about its variables is looked up.
+            // Only functions whose variables are used are looked up.
             Some(_) if many => LATER + u64::from(f.at),
             Some(own) => id(own, f.name),
         };
@@ -153,10 +154,10 @@ impl KernelCode {
         Ok(found.map(|f| function(f, id)).collect())
     }
 
-    /// The number in its BTF of one of many functions.
+    /// The BTF number of one of many functions.
     fn looked_up(&self, own: Types, name: &str) -> Option<u32> {
         let mut known = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        // Questions go through one module after the other.
+        // Queries go through one module after the other, so one table is enough.
         let current = known
             .as_ref()
             .is_some_and(|(btf, _)| std::ptr::eq(*btf, own.btf));
@@ -194,10 +195,11 @@ impl KernelCode {
     }
 }
 
-/// As [`spile_sema::facts::Facts::kernel_return_stack`]. Since Linux 6.14 ftrace itself waits for
-/// returns (`return_to_handler` in `arch/x86/kernel/ftrace_64.S`): at first it showed a stack
-/// pointer below what it had saved, later kernels show the right one, and nothing says which.
-/// Before, and for single probes, it is right (`arch_rethook_trampoline_callback`).
+/// See [`spile_sema::facts::Facts::kernel_return_stack`]. Since Linux 6.14 ftrace itself catches
+/// returns (`return_to_handler` in `arch/x86/kernel/ftrace_64.S`). The first versions showed a
+/// stack pointer below the saved registers, later ones show the right one, and nothing tells which
+/// it is. Older kernels, and single probes (`arch_rethook_trampoline_callback`), show the right
+/// one.
 pub fn return_stack() -> bool {
     KernelTypes::kernel().is_none_or(|types| {
         let fprobe = types.btf.find_struct("fprobe");
@@ -205,8 +207,8 @@ pub fn return_stack() -> bool {
     })
 }
 
-/// Whether a query is about source files, lines or inlined copies, which only debugging
-/// information knows; or about an address before the kernel was moved.
+/// Whether a query is about source files, lines or inlined copies, which only debugging information
+/// has, or about an address from before the kernel was relocated.
 pub fn needs_source(query: &CodeQuery) -> bool {
     match query {
         CodeQuery::Function {
@@ -231,7 +233,7 @@ fn no_variables(why: Why) -> u64 {
     WHY * (why as u64 + 1)
 }
 
-/// Names in BTF of what cannot be probed by name.
+/// Names in BTF of functions that cannot be probed by name.
 fn hidden(name: &str) -> bool {
     name.starts_with("__pfx_") || name.starts_with("__cfi_")
 }
@@ -266,7 +268,7 @@ fn function(f: &Function<'_>, id: impl Fn(&Function<'_>) -> u64) -> FoundPlace {
         false => id(f),
     };
     let at = match f.traced {
-        _ if spile_kernel::other::is() => named(f.module, f.symbol),
+        _ if spile_kernel::foreign_kernel::is() => named(f.module, f.symbol),
         true => CodePlace::Traced(f.address),
         false => CodePlace::Address(f.address),
     };
@@ -293,16 +295,16 @@ fn at_address(address: u64) -> FoundPlace {
     }
 }
 
-/// How many registers a parameter takes.
+/// The class of a parameter.
 enum Class {
-    /// So many.
+    /// Passed in this number of registers.
     Registers(usize),
-    /// None: so many bytes of the stack.
+    /// Passed in this number of bytes of the stack.
     Stack(u64),
 }
 
-/// By the System V convention: structures of up to 16 bytes travel in registers, as the kernel
-/// has no floating point; larger ones on the stack.
+/// The class by the System V convention: structures of up to 16 bytes are passed in registers, as
+/// the kernel has no floating point; larger ones on the stack.
 fn class(types: &Types, ty: u32) -> Class {
     let size = types.btf.size_of(ty).unwrap_or(8);
     match size {
@@ -326,7 +328,7 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
         value: Ok(vec![LocOp::Arg(n as u8)]),
     };
     let mut used = 0;
-    // Above the return address.
+    // Offset above the return address.
     let mut stack: i64 = 8;
     for (n, p) in proto.params().enumerate() {
         if p.ty == 0 {

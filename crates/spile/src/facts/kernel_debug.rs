@@ -1,4 +1,4 @@
-//! Debugging information of the kernel and of its modules: found when a question needs it.
+//! Debugging information of the kernel and of its modules, opened when a query needs it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,31 +14,31 @@ use spile_sema::facts::{CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Mod
 use super::dwarf::{Asked, Known};
 use super::home::Home;
 
-/// Which kernel is meant (`-r`).
+/// The kernel that a script is compiled for (`-r`).
 #[derive(Debug, Clone, Default)]
 pub struct Kernel {
     /// Its release.
     pub release: String,
-    /// The folder that it was built in.
+    /// Its build directory.
     pub build: Option<PathBuf>,
-    /// It is not the one that runs.
+    /// Whether it differs from the running kernel.
     pub other: bool,
 }
 
-/// The files that were looked for.
+/// The files that were opened or searched.
 pub struct KernelDebug {
     kernel: Kernel,
     search: Search,
     files: Mutex<HashMap<Option<Arc<str>>, Looked>>,
 }
 
-/// What became of a look-up.
+/// The outcome of a search.
 #[derive(Clone)]
 enum Looked {
     Found(Arc<Opened>),
-    /// Not on this machine; servers were not asked.
+    /// Not on this machine; debuginfod servers were not asked.
     NotHere(String),
-    /// Nowhere.
+    /// Neither on this machine nor on servers.
     Nowhere(String),
 }
 
@@ -49,11 +49,12 @@ struct Opened {
 
 type Places = Result<Vec<FoundPlace>, String>;
 
-/// Up to so many places are named by symbols, which stay right when the kernel is moved.
+/// Maximum number of places that are named by symbols, which stay right when the kernel is
+/// relocated.
 const FEW: usize = 16;
 
 impl KernelDebug {
-    /// For that kernel.
+    /// Without any file opened yet.
     pub fn new(kernel: Kernel) -> KernelDebug {
         KernelDebug {
             kernel,
@@ -65,7 +66,7 @@ impl KernelDebug {
     /// Opens the file of the kernel or of a module, once.
     ///
     /// # Errors
-    /// What was looked for and where, and the way out. `remote`: servers are asked.
+    /// The files that were searched and the way out. `remote`: debuginfod servers are asked.
     fn opened(&self, module: Option<&Arc<str>>, remote: bool) -> Result<Arc<Opened>, String> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         match files.get(&module.cloned()) {
@@ -107,19 +108,18 @@ impl KernelDebug {
         Ok(Opened { file, home })
     }
 
-    /// The file of another kernel than the running one, for what is known without debugging
-    /// information of the one that runs.
+    /// The image of a kernel other than the running one, from which symbols and BTF come.
     ///
     /// # Errors
-    /// As [`KernelDebug::places`].
+    /// Those of [`KernelDebug::places`].
     pub fn image_of_other(&self) -> Result<Arc<File>, String> {
         Ok(self.opened(None, true)?.file.clone())
     }
 
-    /// Functions and statements that a query means.
+    /// Functions and statements that a query matches.
     ///
     /// # Errors
-    /// When there is no debugging information, with the way out; why there are no such places.
+    /// When there is no debugging information, with the way out, or why there are no such places.
     pub fn places(&self, known: &Known, module: Option<&Arc<str>>, query: &CodeQuery) -> Places {
         let opened = self.opened(module, true)?;
         if let CodeQuery::Address { address, .. } = query {
@@ -129,8 +129,8 @@ impl KernelDebug {
         self.settled(module, found)
     }
 
-    /// The functions of that name with what only debugging information knows: inlined copies,
-    /// lines. None where it is not on this machine.
+    /// The functions of that name with inlined copies and lines, which only debugging information
+    /// has. `None` where it is not on this machine.
     pub fn with_lines(
         &self,
         known: &Known,
@@ -157,10 +157,10 @@ impl KernelDebug {
         }
     }
 
-    /// The variables at a place that these questions found.
+    /// The variables at a place that these queries found.
     ///
     /// # Errors
-    /// As [`Asked::variables`].
+    /// Those of [`Asked::variables`].
     pub fn variables(
         &self,
         known: &Known,
@@ -174,7 +174,7 @@ impl KernelDebug {
     /// The variables at the entry or the return of a function that was found by its symbol.
     ///
     /// # Errors
-    /// When there is no debugging information, or it does not have this function.
+    /// When there is no debugging information, or it lacks this function.
     pub fn locals(
         &self,
         known: &Known,
@@ -207,7 +207,7 @@ impl KernelDebug {
         opened.asked(known).global(name, file)
     }
 
-    /// A type by name, where it is on this machine.
+    /// A type by name, if its file is on this machine.
     pub fn type_named(
         &self,
         known: &Known,
@@ -218,7 +218,7 @@ impl KernelDebug {
         opened.asked(known).type_named(name)
     }
 
-    /// Why there is no debugging information, if there is none.
+    /// Why there is no debugging information; `None` if there is.
     pub fn why_not(&self, module: &Module) -> Option<String> {
         let module = match module {
             Module::Kernel => None,
@@ -228,8 +228,8 @@ impl KernelDebug {
         self.opened(module, true).err()
     }
 
-    /// Places as they are attached best: a few by their symbols, many by ftrace where they begin
-    /// functions. Those that the kernel forbids are left out.
+    /// Places in the form in which they attach best: a few by their symbols, many by ftrace where
+    /// they begin functions. Places that the kernel forbids are left out.
     fn settled(&self, module: Option<&Arc<str>>, mut found: Vec<FoundPlace>) -> Places {
         if self.kernel.other || found.is_empty() {
             return Ok(found);
@@ -293,8 +293,8 @@ impl Opened {
     }
 }
 
-/// The place of an address by its symbol, if no other has the name. Functions by name are attached
-/// by ftrace, which has to have all of them: only one that is `alone` is named.
+/// The place of an address by its symbol, if the symbol's name is unique. ftrace attaches functions
+/// by name and has to have all of one name, so only a function that is `alone` is named.
 fn by_symbol(
     symbols: &Symbols,
     module: Option<&Arc<str>>,
@@ -303,7 +303,7 @@ fn by_symbol(
 ) -> Option<CodePlace> {
     let (symbol, offset) = symbols.resolve(at)?;
     let one = symbols.find(symbol.name).count() == 1;
-    // ftrace does not ask whether they may be probed.
+    // ftrace does not check whether they may be probed.
     let allowed = offset != 0 || (alone && functions::sound(symbol.name));
     (one && allowed).then(|| CodePlace::Symbol {
         module: module.cloned(),
@@ -312,7 +312,7 @@ fn by_symbol(
     })
 }
 
-/// The place of an address that no symbol names alone.
+/// The place of an address without a unique symbol.
 fn by_address(symbols: &Symbols, at: u64) -> CodePlace {
     let begins = symbols.resolve(at).is_some_and(|(_, offset)| offset == 0);
     let traced = || Functions::kernel().ok()?.at(at);
@@ -322,7 +322,7 @@ fn by_address(symbols: &Symbols, at: u64) -> CodePlace {
     }
 }
 
-/// Whether two places are one.
+/// Whether two places are the same.
 fn same(a: &CodePlace, b: &CodePlace) -> bool {
     let address = |place: &CodePlace| match place {
         CodePlace::Address(at) | CodePlace::Traced(at) => Some(*at),
@@ -335,7 +335,7 @@ fn same(a: &CodePlace, b: &CodePlace) -> bool {
     a == b || address(a).is_some_and(|at| address(b) == Some(at))
 }
 
-/// The message about debugging information that is not there.
+/// The message for missing debugging information.
 fn missing(wanted: &Wanted<'_>, notes: &[String]) -> String {
     let release = wanted.release;
     let what = match wanted.module {
@@ -363,8 +363,8 @@ fn missing(wanted: &Wanted<'_>, notes: &[String]) -> String {
     )
 }
 
-/// The kernel image of a kernel that does not run: its own types and symbols instead of those of
-/// the one that runs.
+/// Makes the image of another kernel the source of types and symbols, in place of the running
+/// kernel.
 pub fn stand_in(file: &File) {
     let image: &Image = file.image();
     let mut text = String::new();
@@ -377,5 +377,5 @@ pub fn stand_in(file: &File) {
         };
         text.push_str(&format!("{:016x} {kind} {}\n", s.address, s.name));
     }
-    spile_kernel::other::look_at(image.bytes_of(".BTF"), text);
+    spile_kernel::foreign_kernel::look_at(image.bytes_of(".BTF"), text);
 }

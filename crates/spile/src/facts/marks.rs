@@ -1,4 +1,5 @@
-//! Static markers of programs and libraries: places, and arguments as location programs.
+//! Static markers of programs and libraries: their places, and their arguments as location
+//! programs.
 
 use std::sync::Arc;
 
@@ -9,17 +10,16 @@ use spile_sema::facts::{FoundPlace, LONG, Loc, LocOp, VarKind, Variable};
 
 use crate::machine;
 
-/// Set in the number of a place that is a marker; the rest is its index among the markers of
-/// the file. Addresses of programs have it clear.
+/// Flag in the id of a place that is a marker; the rest is its index among the markers of the file.
+/// Addresses of programs have the bit clear.
 pub const MARK: u64 = 1 << 63;
 
-/// DWARF's number of the program counter, as location programs have it; the last register that
-/// is kept.
+/// DWARF's number of the program counter in location programs: the last register that is saved.
 fn pc() -> u16 {
     machine::arch().program_counter()
 }
 
-/// Markers whose provider and name match. `-` in a name stands for `__`, as with SystemTap.
+/// Markers whose provider and name match. As in SystemTap, `-` in a name stands for `__`.
 pub fn places(
     path: &Arc<str>,
     markers: &[Marker],
@@ -27,7 +27,7 @@ pub fn places(
     name: &str,
 ) -> Vec<FoundPlace> {
     let dashed = match glob::is_pattern(name) {
-        // In a pattern it can also be a range.
+        // In a pattern, `-` can also be part of a range.
         true => name.to_owned(),
         false => name.replace('-', "__"),
     };
@@ -59,7 +59,7 @@ pub fn places(
     found
 }
 
-/// `$arg1` and on, at a marker.
+/// The variables `$arg1` and on of a marker.
 pub fn variables(marker: &Marker) -> Vec<Variable> {
     let numbered = marker.args.iter().enumerate();
     numbered
@@ -72,12 +72,12 @@ pub fn variables(marker: &Marker) -> Vec<Variable> {
         .collect()
 }
 
-/// Where an argument is at a marker with that address.
+/// The location of an argument at a marker with that address.
 fn location(operand: &Operand, site: u64) -> Loc {
     if operand.float {
         return Loc::Absent("it is a floating-point number".into());
     }
-    // The distance from the site is the same wherever the file is loaded.
+    // The distance from the site is independent of the load address.
     let loaded = |address: u64| {
         let away = address.wrapping_sub(site).cast_signed();
         vec![LocOp::Reg(pc()), LocOp::Const(away), LocOp::Bin(BinOp::Add)]
@@ -127,14 +127,14 @@ fn location(operand: &Operand, site: u64) -> Loc {
     Loc::Value(ops)
 }
 
-/// An operation with a number, where it changes something.
+/// An operation with a constant; left out where it changes nothing.
 fn binary(ops: &mut Vec<LocOp>, op: BinOp, with: i64) {
     if with != 0 {
         ops.extend([LocOp::Const(with), LocOp::Bin(op)]);
     }
 }
 
-/// Cuts what is in a register to the operand's size.
+/// Extends the low bytes of a register to the operand's size.
 fn extend(ops: &mut Vec<LocOp>, operand: &Operand) {
     let above = 64 - 8 * i64::from(operand.size);
     if above == 0 {
@@ -149,7 +149,7 @@ fn extend(ops: &mut Vec<LocOp>, operand: &Operand) {
     binary(ops, back, above);
 }
 
-/// The same for a number.
+/// Extends the low bytes of a constant to the operand's size.
 fn cut(value: i64, operand: &Operand) -> i64 {
     let above = 64 - 8 * u32::from(operand.size);
     if operand.signed {

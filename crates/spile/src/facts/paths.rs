@@ -1,4 +1,4 @@
-//! From the names that scripts give to the files of programs and libraries.
+//! From names in scripts to the files of programs and libraries.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -8,10 +8,10 @@ use spile_debuginfo::{Image, dynamic};
 use spile_glob as glob;
 use spile_kernel::process;
 
-/// Most libraries that a program is followed to.
+/// Maximum number of libraries that a program is followed to.
 const MAX_LIBRARIES: usize = 512;
 
-/// Most links that are followed to one file, as by the kernel.
+/// Maximum number of symbolic links that are followed to one file, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 /// The program of a process.
@@ -22,7 +22,8 @@ pub fn of_process(pid: u32) -> Result<PathBuf, String> {
     let own = PathBuf::from(format!("/proc/{pid}/exe"));
     let path = process::executable(pid)
         .ok_or_else(|| format!("process {pid} has no program, or it may not be read"))?;
-    // In another mount namespace the path is another file or none; that of a deleted file too.
+    // In another mount namespace the path is another file or none; so is the path of a deleted
+    // file.
     let same = |path: &Path| same_file(path, &own);
     let inside = below(&root_of(pid), &path);
     Ok([path, inside].into_iter().find(|p| same(p)).unwrap_or(own))
@@ -33,12 +34,12 @@ fn same_file(a: &Path, b: &Path) -> bool {
     identity(a).is_some() && identity(a) == identity(b)
 }
 
-/// What `/` is for a process.
+/// The root directory of a process.
 fn root_of(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root"))
 }
 
-/// The file of a path in another root, behind links as they are meant there.
+/// The file of a path below another root; symbolic links are resolved below that root too.
 fn below(root: &Path, path: &Path) -> PathBuf {
     let parts = |path: &Path| -> Vec<PathBuf> {
         let wanted = |c: &Component<'_>| matches!(c, Component::Normal(_) | Component::ParentDir);
@@ -68,7 +69,7 @@ fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(found)
 }
 
-/// A path as a process means it: the plain one where that is the same file.
+/// A path as a process sees it: the plain one where that is the same file.
 fn seen_by(pid: u32, path: &Path) -> PathBuf {
     let inside = below(&root_of(pid), path);
     match same_file(path, &inside) {
@@ -77,7 +78,7 @@ fn seen_by(pid: u32, path: &Path) -> PathBuf {
     }
 }
 
-/// The file of a name in another root: a path, or a name in the usual folders.
+/// The files of a name below another root: a path, or a name in the usual directories.
 fn named_below(root: &Path, name: &str) -> Result<Vec<PathBuf>, String> {
     let folders = [
         "/usr/local/sbin",
@@ -108,8 +109,8 @@ fn named_below(root: &Path, name: &str) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// The libraries of a program that a name or a pattern means: those that a process has mapped,
-/// or those that the file needs, by the rules of the dynamic linker.
+/// The libraries of a program that a name or a pattern matches: those that a process has mapped, or
+/// those that the file needs by the rules of the dynamic linker.
 pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathBuf>, String> {
     if pattern.contains('/') && !glob::is_pattern(pattern) {
         return match pid {
@@ -137,7 +138,7 @@ pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathB
     found.sort();
     found.dedup();
     match found.is_empty() {
-        // Libraries that are loaded later are in the usual folders.
+        // Libraries loaded later are in the usual directories.
         true if !glob::is_pattern(pattern) => {
             let path = usual_folders()
                 .map(|d| d.join(pattern))
@@ -154,7 +155,7 @@ pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathB
     }
 }
 
-/// Files with code that a process has mapped, but its own program.
+/// Files with code that a process has mapped, except its own program.
 pub fn mapped(pid: u32) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let own = process::executable(pid);
@@ -169,7 +170,7 @@ pub fn mapped(pid: u32) -> Vec<PathBuf> {
     files
 }
 
-/// All libraries that a file needs, and that those need.
+/// All libraries that a file needs, directly or through others.
 pub fn needed(of: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut todo = vec![of.to_owned()];
@@ -195,7 +196,7 @@ pub fn needed(of: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Where the dynamic linker looks.
+/// The directories that the dynamic linker searches.
 fn usual_folders() -> impl Iterator<Item = PathBuf> {
     let given = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = given
@@ -220,17 +221,17 @@ fn usual_folders() -> impl Iterator<Item = PathBuf> {
     folders.into_iter()
 }
 
-/// A library of that name where the dynamic linker looks.
+/// A library of that name in the dynamic linker's directories.
 fn library(name: &str) -> Option<PathBuf> {
     let named = name.contains(".so");
     let mut places = usual_folders().filter(|_| named).map(|d| d.join(name));
     places.find(|p| p.is_file())
 }
 
-/// The files that a name or a pattern means: a path, or a name that `$PATH` has, or that of a
-/// library.
+/// The files that a name or a pattern matches: a path, or a name that is searched in `$PATH`, or a
+/// library's name.
 ///
-/// `root` is what `/` is for whoever wrote the name, if not our own.
+/// `root` is the root directory in which the name was written, if it is not this process's.
 pub fn named(name: &str, root: Option<&Path>) -> Result<Vec<PathBuf>, String> {
     if let Some(root) = root {
         return named_below(root, name);
@@ -272,7 +273,7 @@ pub fn named(name: &str, root: Option<&Path>) -> Result<Vec<PathBuf>, String> {
     })
 }
 
-/// The program that runs a script, which has no code of its own.
+/// The interpreter of a script; the script itself has no code.
 fn interpreter(path: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut head = [0; 256];

@@ -1,8 +1,8 @@
-//! Returns of functions of programs: where the kernel's way to catch them could kill the program,
-//! the instructions that return are probed instead.
+//! Returns of functions of programs. Where the kernel's uretprobe could kill the program, the
+//! return instructions are probed instead.
 //!
-//! The kernel puts an address of its own in place of the return address. Unwinders of exceptions
-//! find no caller there and end the program; Go, which moves stacks, does so too.
+//! A uretprobe replaces the return address. Unwinders of exceptions find no caller there and end
+//! the program; so does Go, which moves stacks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use spile_sema::facts::FoundPlace;
 
 use super::paths;
 
-/// What is known about returns.
+/// The decisions about returns so far.
 #[derive(Default)]
 pub struct Returns {
-    /// All are left to the kernel.
+    /// Leave all returns to the kernel.
     pub take_risks: bool,
-    /// In whose processes the code of a file runs, as far as the script says.
+    /// By file: what runs its code, as far as the script says.
     users: Mutex<BTreeMap<PathBuf, BTreeSet<User>>>,
-    /// By which routine each file catches exceptions.
+    /// By file: the routine by which it catches exceptions.
     caught: Mutex<HashMap<PathBuf, Option<String>>>,
     left_out: Mutex<Vec<String>>,
 }
 
-/// What runs the code of a file.
+/// A user of a file's code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum User {
     /// Processes of this program.
@@ -36,27 +36,27 @@ pub enum User {
     Process(u32),
 }
 
-/// Where a function is that returns.
+/// The address ranges of a returning function.
 type Ranges = Vec<(u64, u64)>;
 
 impl Returns {
-    /// Takes down that code of a file runs there.
+    /// Notes that code of a file runs there.
     pub fn runs_in(&self, file: &Path, user: User) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.entry(file.to_owned()).or_default().insert(user);
     }
 
-    /// Functions that match and were left out, and why.
+    /// Functions that match and were left out, with the reason.
     pub fn left_out(&self) -> Vec<String> {
         let all = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
         all.clone()
     }
 
-    /// Has functions of a file caught at their returns in the way that does the program no harm.
-    /// Those for which there is none are left out.
+    /// Probes functions of a file at their returns in a way that does not harm the program.
+    /// Functions without such a way are left out.
     ///
     /// # Errors
-    /// When there is none for any of them.
+    /// When none of the functions has such a way.
     pub fn safe(
         &self,
         path: &Path,
@@ -91,7 +91,7 @@ impl Returns {
         let refused = refused.iter().map(|(name, why)| format!("{name}: {why}"));
         let mut all = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
         for text in refused {
-            // Analysis asks for a point more than once.
+            // Analysis can ask for a point more than once.
             if !all.contains(&text) {
                 all.push(text);
             }
@@ -99,8 +99,8 @@ impl Returns {
         Ok(safe)
     }
 
-    /// Why exceptions could pass through frames of a file's functions: it, a library that it
-    /// needs, or what it runs in catches them.
+    /// Why exceptions could pass through frames of a file's functions: the file, a library that it
+    /// needs, or a program that runs it catches exceptions.
     fn passing(&self, path: &Path) -> Option<String> {
         let mut files = vec![path.to_owned()];
         files.extend(paths::needed(path));
@@ -136,8 +136,8 @@ impl Returns {
     }
 }
 
-/// The instructions by which a function returns; `None` where the kernel's way does no harm:
-/// nothing passes through what calls nothing.
+/// The instructions by which a function returns; `None` where a uretprobe is harmless: nothing
+/// passes through a function without calls.
 fn instructions(
     file: &File,
     place: &FoundPlace,
@@ -171,7 +171,7 @@ fn instructions(
     Ok(Some(Arc::new(Exits { at, goroutines })))
 }
 
-/// What is in the way of a function whose place another takes.
+/// The message for a function that leaves by a jump to another one.
 fn leaves_by(file: &File, jump: Jump) -> String {
     let to = match jump.to.map(|to| (file.symbols().function_at(to), to)) {
         Some((Some((symbol, 0)), _)) => format!("`{}`", symbol.name),
@@ -184,8 +184,8 @@ fn leaves_by(file: &File, jump: Jump) -> String {
     )
 }
 
-/// Whether functions have their goroutine in a register: since Go 1.17, and since 1.18 the
-/// version stands in the file itself (`debug/buildinfo`).
+/// Whether functions have their goroutine in a register, as since Go 1.17; since Go 1.18 the file
+/// itself has the version (`debug/buildinfo`).
 fn hands_over_goroutine(file: &File) -> bool {
     const INLINE: u8 = 2;
     let info = file.image().bytes_of(".go.buildinfo").unwrap_or_default();

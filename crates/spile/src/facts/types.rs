@@ -1,27 +1,27 @@
-//! C types of the kernel and of its modules, as BTF has them, under one space of numbers.
+//! C types of the kernel and of its modules from BTF, in one space of numbers.
 //!
-//! The top 8 bits of a number say whose it is: 0 is the kernel, modules of it count down from
-//! 255 (what else has types counts up from 1). A module's BTF continues the kernel's: types that
-//! it shares with the kernel have the kernel's numbers.
+//! The top 8 bits of a number name the owner: 0 is the kernel, its modules count down from 255, and
+//! files with debugging information count up from 1. A module's BTF extends the kernel's: types
+//! shared with the kernel have the kernel's numbers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_kernel::btf::{Btf, Composite, Type};
 use spile_sema::facts::{CType, CTypeId, Member};
 
-/// Where the number of the module stands.
+/// Position of the owner in a number.
 const SHIFT: u32 = 24;
-/// Modules of the kernel have numbers from here to 255.
+/// Kernel modules have owner numbers from here to 255.
 const FIRST_MODULE: u32 = 128;
 
 /// The types of the running kernel.
 #[derive(Default)]
 pub struct KernelTypes {
-    /// Modules that were asked for; none where one has no BTF.
+    /// Modules that were queried; `None` where a module has no BTF.
     modules: Mutex<Vec<(Arc<str>, Option<&'static Btf>)>>,
 }
 
-/// The BTF of the kernel or of one module, and how its own types are numbered.
+/// The BTF of the kernel or of one module, and the owner of its own types.
 #[derive(Clone, Copy)]
 pub struct Types {
     /// The types.
@@ -30,7 +30,7 @@ pub struct Types {
 }
 
 impl Types {
-    /// A number of this BTF as all others see it.
+    /// A type number of this BTF in the common space.
     pub fn outside(&self, id: u32) -> CTypeId {
         match id < self.btf.first() {
             true => id,
@@ -49,7 +49,8 @@ impl Types {
     fn ctype(&self, id: u32) -> CType {
         match self.btf.ty(self.btf.strip(id)) {
             Type::Void => CType::Void,
-            // Compilers do not mark characters: any one-byte integer called char is one.
+            // Compilers do not mark characters: a one-byte integer whose name contains `char` is
+            // one.
             Type::Int(i) => CType::Int {
                 size: i.size as u8,
                 signed: i.signed,
@@ -83,13 +84,13 @@ impl Types {
 }
 
 impl KernelTypes {
-    /// Those of the kernel itself; without them every look-up finds nothing.
+    /// The kernel's own types; without BTF every look-up finds nothing.
     pub fn kernel() -> Option<Types> {
         let btf = Btf::vmlinux().ok()?;
         Some(Types { btf, tag: 0 })
     }
 
-    /// Those of a module.
+    /// The types of a module.
     pub fn module(&self, name: &str) -> Option<Types> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let at = match modules.iter().position(|m| *m.0 == *name) {
@@ -108,7 +109,7 @@ impl KernelTypes {
         })
     }
 
-    /// Those of the modules that were asked for.
+    /// The types of the modules that were queried.
     pub fn opened(&self) -> Vec<Types> {
         let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let types = |(at, (_, btf)): (usize, &(Arc<str>, Option<&'static Btf>))| {
@@ -121,7 +122,7 @@ impl KernelTypes {
         modules.iter().enumerate().filter_map(types).collect()
     }
 
-    /// Whose a type is, and its number there.
+    /// The owner of a type, and its number there.
     fn of(&self, id: CTypeId) -> Option<(Types, u32)> {
         let number = id >> SHIFT;
         let own = id & ((1 << SHIFT) - 1);
@@ -137,25 +138,25 @@ impl KernelTypes {
         Some((types, own))
     }
 
-    /// As `Facts::ctype`.
+    /// See `Facts::ctype`.
     pub fn ctype(&self, id: CTypeId) -> CType {
         self.of(id)
             .map_or(CType::Unknown, |(types, id)| types.ctype(id))
     }
 
-    /// As `Facts::c_name`.
+    /// See `Facts::c_name`.
     pub fn c_name(&self, id: CTypeId) -> String {
         self.of(id)
             .map_or_else(|| "?".into(), |(types, id)| types.btf.c_name(id))
     }
 
-    /// As `Facts::member`.
+    /// See `Facts::member`.
     pub fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
         let (types, id) = self.of(id)?;
         types.member(id, name)
     }
 
-    /// As `Facts::members`.
+    /// See `Facts::members`.
     pub fn members(&self, id: CTypeId) -> Vec<Member> {
         let Some((types, id)) = self.of(id) else {
             return Vec::new();
@@ -167,7 +168,7 @@ impl KernelTypes {
             .collect()
     }
 
-    /// As `Facts::enum_values`.
+    /// See `Facts::enum_values`.
     pub fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
         let Some((types, id)) = self.of(id) else {
             return Vec::new();
@@ -178,7 +179,7 @@ impl KernelTypes {
         }
     }
 
-    /// A type by name, in the kernel and in a module.
+    /// A type by name, in the kernel or in a module.
     pub fn by_name(types: Types, name: &str) -> Option<CTypeId> {
         let btf = types.btf;
         btf.find_type(name)

@@ -1,5 +1,5 @@
-//! Ready-made tools: a script of `tools/` each, which prints rows, and a front that shows them.
-//! Options of a tool become settings of the script's globals (`-G`), which the optimiser folds.
+//! Ready-made tools: each is a script of `tools/`, which prints rows, and a front end that shows
+//! them. Options of a tool set the script's globals (`-G`), which the optimiser folds.
 
 pub mod profile;
 pub mod syscount;
@@ -35,23 +35,23 @@ pub struct Run {
     pub tool: &'static str,
     /// `$1`, `@1`, ...
     pub args: Vec<String>,
-    /// Settings of globals.
+    /// Values of the script's globals.
     pub settings: Vec<(&'static str, String)>,
-    /// Size of the output buffer in megabytes, where it is not the usual one.
+    /// Size of the output buffer in megabytes, if not the default.
     pub buffer_mb: Option<u32>,
-    /// What handlers read of a process's memory was written by it.
+    /// Handlers read only process memory that is resident, because the process wrote it.
     pub resident: bool,
-    /// Limits, as of `-D`.
+    /// Limits, as for `-D`.
     pub limits: Vec<String>,
     /// Whose handlers run: everybody's until the session is ended, or those of a process, with which it ends.
     pub target: TargetProcess,
-    /// The session ends after this.
+    /// The session ends after this time.
     pub timeout: Option<Duration>,
-    /// What else the session waits for.
+    /// An additional event source of the session.
     pub outside: Option<Outside>,
-    /// Print neither warnings nor the account: who runs it tells them from the outcome.
+    /// Print neither warnings nor the account: the tool reports them from the outcome.
     pub quiet: bool,
-    /// `-v`.
+    /// Verbosity, as for `-v`.
     pub verbose: u8,
     /// Called when the probes are armed.
     pub armed: Option<session::Armed>,
@@ -71,8 +71,8 @@ impl Run {
         self.settings.push((name, value.to_string()));
     }
 
-    /// Compiles the script and runs it to the end; `row` gets each line that it prints, without
-    /// its newline, and says when it wants no more.
+    /// Compiles the script and runs it to the end. `row` gets each printed line without its
+    /// newline, and returns `Break` to end the session.
     pub fn run(
         self,
         color: bool,
@@ -81,7 +81,7 @@ impl Run {
         self.run_printing(color, move |line, _| row(line))
     }
 
-    /// The same; what `row` adds to its second argument goes to standard output.
+    /// Like [`Run::run`]; text that `row` adds to its second argument goes to standard output.
     pub fn run_printing(
         self,
         color: bool,
@@ -98,7 +98,7 @@ impl Run {
             resident: self.resident,
             no_global_var_display: true,
             suppress_time_limits: true,
-            // What is lost is told at the end, and no reason to end.
+            // Losses are reported at the end, and do not end the session.
             suppress_handler_errors: true,
             ..Cli::default()
         };
@@ -125,7 +125,7 @@ impl Run {
             options.output = output::Target::Sink(Box::new(sink));
             options.outside = outside;
             options.ends_with_process = true;
-            // They are told, and count for the status.
+            // Handler errors are reported, and count for the exit status.
             options.suppress_errors = false;
             options.armed = armed.or(options.armed.take());
         })?;
@@ -136,7 +136,7 @@ impl Run {
     }
 }
 
-/// Gives whole lines to `row`; what is left of the last one is kept in `rest`.
+/// Passes whole lines to `row`; an unfinished last line stays in `rest`.
 fn lines(
     rest: &mut Vec<u8>,
     bytes: &[u8],
@@ -154,7 +154,7 @@ fn lines(
     ControlFlow::Continue(())
 }
 
-/// A text in quotes with C's escapes, as `string_quoted` makes it.
+/// A text in quotes with C escapes, as `string_quoted` writes it.
 pub fn unquoted(text: &str) -> Option<String> {
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;
     let mut out = Vec::new();
@@ -180,7 +180,7 @@ pub fn unquoted(text: &str) -> Option<String> {
                 }
                 digits[0] << 6 | digits[1] << 3 | digits[2]
             }
-            // A character by its number.
+            // A character by its code point.
             kind @ (b'u' | b'U') => {
                 let digits = if kind == b'u' { 4 } else { 8 };
                 let mut number = 0;

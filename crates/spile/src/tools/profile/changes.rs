@@ -1,4 +1,4 @@
-//! Changes of regions: what the library in the program writes down for time lines, in rings beside its
+//! Changes of regions, which the library in the program writes for time lines to rings next to its
 //! counts (docs/profile-context.md has their layout).
 
 use std::io;
@@ -9,14 +9,14 @@ use spile_profile::model::Ns;
 
 use super::times::{CELL, CELLS, CHUNK, Folder, HEAD, word, words};
 
-/// Chunks of a thread's ring.
+/// Number of chunks of a thread's ring.
 const RING: usize = 8;
-/// Where the words are of a thread's first chunk.
+/// Offset of the ring's words in a thread's first chunk.
 const WRITTEN: u64 = 32;
 const TAKEN: u64 = 48;
-/// Where a chunk's word is that has the next chunk's place.
+/// Offset in a chunk of the word that names the next chunk.
 const NEXT: u64 = 16;
-/// Bits of a change beside the region's number.
+/// Flags of a change, next to the region's number.
 const ENTERED: u64 = 1 << 32;
 const AFTER_LOST: u64 = 1 << 33;
 
@@ -25,33 +25,33 @@ const AFTER_LOST: u64 = 1 << 33;
 pub struct Change {
     /// The region's number, 0 for none.
     pub number: u32,
-    /// It was entered, and not come back to.
+    /// The region was entered; otherwise the thread came back to it.
     pub entered: bool,
-    /// Changes before it found no room.
+    /// Changes before it were lost because the ring was full.
     pub after_lost: bool,
-    /// The monotonic clock.
+    /// Time on the monotonic clock.
     pub at: Ns,
 }
 
 /// A thread's ring.
 #[derive(Debug, Default)]
 pub struct Ring {
-    /// Changes that were taken.
+    /// Number of changes taken.
     taken: u64,
-    /// Changes that found no room.
+    /// Number of changes lost because the ring was full.
     pub lost: u64,
-    /// Places of the chunks that are known.
+    /// Indexes of the known chunks.
     chunks: Vec<u64>,
-    /// What was taken, as the library wrote it.
+    /// The changes taken, as the library wrote them.
     raw: Vec<u8>,
 }
 
 impl Ring {
-    /// Takes what the library wrote since the last time, and makes nothing of it yet: the program may need the
-    /// processor. `file` and `place` are as in [`Folder::read`].
+    /// Takes the changes that the library wrote since the last time, without interpreting them: the
+    /// program may need the processor. `file` and `place` are as in [`Folder::read`].
     ///
     /// # Errors
-    /// Where there is no such file, or it is none of the library's.
+    /// When the file does not exist, or is not one of the library's.
     pub fn take(&mut self, folder: &Folder, (file, place): (u64, u64)) -> io::Result<()> {
         let wrong = || io::Error::from(io::ErrorKind::InvalidData);
         let file = folder.open(file, true)?;
@@ -89,12 +89,12 @@ impl Ring {
         Ok(())
     }
 
-    /// How many bytes were taken and are there yet.
+    /// Number of bytes taken and not yet interpreted.
     pub fn bytes(&self) -> usize {
         self.raw.len()
     }
 
-    /// The changes that were taken, up to the first of a region that is not `known` yet.
+    /// The changes taken, up to the first whose region is not yet `known`.
     pub fn changes(&mut self, folder: &Folder, mut known: impl FnMut(u32) -> bool) -> Vec<Change> {
         if self.raw.is_empty() {
             return Vec::new();
@@ -115,20 +115,20 @@ impl Ring {
             .collect();
         self.raw.drain(..out.len() * CELL as usize);
         if self.raw.is_empty() {
-            // What many changes took goes back.
+            // Frees the memory that many changes took.
             self.raw = Vec::new();
         }
         out
     }
 
-    /// Gives the ring's memory back: its thread has ended.
+    /// Frees the ring's memory after the thread has ended.
     pub fn release(&self, folder: &Folder, file: u64) {
         let Ok(file) = folder.open(file, true) else {
             return;
         };
         for place in &self.chunks {
             let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // (Where the file system cannot, it goes with the folder.)
+            // Where the file system cannot punch holes, the memory is freed with the folder.
             let _ = rustix::fs::fallocate(&file, how, place * CHUNK, CHUNK);
         }
     }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     impl Library {
-        /// A file with room for a first chunk and a ring, at places 1 to 9.
+        /// A file with a first chunk and a ring, in chunks 1 to 9.
         fn new() -> Library {
             let folder = Folder::new(true).expect("a folder");
             let file = File::create(folder.path_of(5)).expect("made");

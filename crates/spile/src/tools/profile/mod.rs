@@ -96,15 +96,15 @@ pub struct Profile {
     pub command: Vec<String>,
 }
 
-/// Events of a trace that are written at once.
+/// Number of events of a trace that are written at once.
 const EVENTS: usize = 1000;
-/// Room for rows while spile does not run: of 10,000 threads that begin or end. A larger buffer takes
-/// a millisecond more to make, map and free.
+/// Size of the row buffer in megabytes, for rows while spile does not run: enough for 10,000
+/// threads that begin or end. A larger buffer takes a millisecond more to make, map and free.
 const ROWS_MB: u32 = 1;
-/// Room for the trace while spile does not run, in megabytes.
+/// Size of the trace buffer in megabytes, for events while spile does not run.
 const TRACE_MB: u32 = 64;
 
-/// Runs it; the result is the exit status: that of the command.
+/// Runs the command; the result is its exit status.
 pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     if cli.machine.asked() {
         return super::system::run(cli, color);
@@ -122,11 +122,11 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     let mut tool = Run::of("profile");
     tool.verbose = cli.verbose;
     tool.quiet = true;
-    // The libraries' words, and what they announce.
+    // The libraries' words, and the names that they announce.
     tool.resident = true;
     tool.buffer_mb = Some(ROWS_MB);
     tool.timeout = cli.duration;
-    // Losses are a matter of the account, not of the run.
+    // Losses are reported in the account and do not end the run.
     tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
     let mut folder = None;
     match cli.pid {
@@ -242,7 +242,8 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     }
     let signal = status.map_or(0, |status| status & 0x7f);
     if of_launcher && signal != 0 {
-        // The folder goes with them. Launchers end the other ranks when one ends by a signal, and wait else.
+        // The folder is dropped with the rows. Launchers end the other ranks when one ends by a
+        // signal, and wait otherwise.
         drop(rows);
         process::end_by(signal);
     }
@@ -253,7 +254,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     })
 }
 
-/// Who a thread is now; none where it has ended.
+/// The identity of a thread now; `None` if it has ended.
 fn who(tid: u32) -> Option<Who> {
     let name = process::stat(tid)?.comm;
     let pid = process::of_thread(tid)?;
@@ -261,7 +262,7 @@ fn who(tid: u32) -> Option<Who> {
     Some(Who { pid, ppid, name })
 }
 
-/// The system call that a thread is in now; none where it runs, or has ended.
+/// The system call that a thread is in now; `None` if it runs or has ended.
 fn in_call(pid: u32, tid: u32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
     let nr: u32 = text.split(' ').next()?.parse().ok()?;
@@ -288,7 +289,7 @@ fn show(cli: &Profile, profile: Account) {
     tell(left);
 }
 
-/// What is said of processes that outlive their command, as daemons do.
+/// The message about processes that outlive their command, as daemons do.
 fn running_on(profile: &Account) -> String {
     let left = profile
         .data
@@ -310,7 +311,7 @@ fn running_on(profile: &Account) -> String {
     }
 }
 
-/// What a shell makes of how a process ended.
+/// The exit status that a shell derives from a process's wait status.
 pub fn exit_code(status: Option<i32>) -> u8 {
     match status {
         Some(status) if status & 0x7f != 0 => 128 + (status & 0x7f) as u8,
@@ -319,8 +320,8 @@ pub fn exit_code(status: Option<i32>) -> u8 {
     }
 }
 
-/// The command as one text, words in quotes where they need them. What cannot be found is refused
-/// before anything is armed.
+/// The command as one text, words quoted where necessary. A command that cannot be found is refused
+/// before probes are armed.
 pub fn command(words: &[String]) -> Result<String, Failure> {
     let Some(program) = words.first() else {
         return Err(fail("which command? `spile profile ./app`, or -p PID"));
@@ -349,7 +350,7 @@ pub fn command(words: &[String]) -> Result<String, Failure> {
         .map_err(|_| fail("the command holds a NUL byte"))
 }
 
-/// What is known before the recording begins.
+/// The facts that are known before the recording begins.
 pub fn header(cli: &Profile) -> Result<Header, Failure> {
     let system = rustix::system::uname();
     let text = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();
@@ -387,7 +388,7 @@ pub fn header(cli: &Profile) -> Result<Header, Failure> {
     })
 }
 
-/// Where the profile is written, if it is: ranks write without being asked.
+/// The path of the profile, if one is written: ranks always write one.
 fn destination(cli: &Profile, header: &Header) -> Option<PathBuf> {
     match &cli.output {
         Some(path) => Some(path.clone()),
@@ -398,7 +399,7 @@ fn destination(cli: &Profile, header: &Header) -> Option<PathBuf> {
     }
 }
 
-/// What the session lost, in words of the account.
+/// The losses of the session in the account's terms.
 fn losses(outcome: &Outcome, data: &mut Snapshot) {
     let account = &outcome.account;
     let kinds = [

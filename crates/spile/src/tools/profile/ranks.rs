@@ -1,24 +1,26 @@
-//! Which rank of a parallel program a process is: launchers say it in the environment.
+//! The rank of a process in a parallel program, which launchers set in the environment.
 
 use spile_profile::model::{Launcher, Rank};
 
-/// The variables of a launcher, by what they say.
+/// The environment variables of a launcher, by meaning.
 struct Variables {
     launcher: Launcher,
     rank: &'static str,
-    /// One that must be set too: others set the rank's as well.
+    /// A variable that must be set too, because others set the rank's as well.
     with: Option<&'static str>,
     size: &'static [&'static str],
     local_rank: &'static [&'static str],
     local_size: &'static [&'static str],
-    /// What tells one start of the launcher from all others, joined; the first that are all set.
+    /// The variables that identify one start of the launcher, joined; the first group whose
+    /// variables are all set counts.
     job: &'static [&'static [&'static str]],
 }
 
-/// The first whose rank is set counts. Slurm's come after those of launchers that run in its jobs: they
-/// start their helpers by `srun`, one a node, whose number each rank there finds in `SLURM_PROCID`. And
-/// in a batch script, which no `srun` started, it is 0 with no step. What `srun --mpi` sets for an MPI
-/// library (`PMI_RANK`, `PMIX_RANK`) agrees with its own.
+/// The launchers, in order of precedence: the first whose rank is set counts. Slurm comes after
+/// launchers that run in its jobs: they start their helpers by `srun`, one for each node, and each
+/// rank there inherits that helper's `SLURM_PROCID`. In a batch script, which no `srun` started,
+/// `SLURM_PROCID` is 0 and there is no step. The variables that `srun --mpi` sets for an MPI
+/// library (`PMI_RANK`, `PMIX_RANK`) agree with Slurm's own.
 const LAUNCHERS: [Variables; 5] = [
     Variables {
         launcher: Launcher::OpenMpi,
@@ -29,7 +31,7 @@ const LAUNCHERS: [Variables; 5] = [
         local_size: &["OMPI_COMM_WORLD_LOCAL_SIZE"],
         job: &[&["PMIX_NAMESPACE"]],
     },
-    // Hydra, the launcher of MPICH and of those that are made of it.
+    // Hydra, the launcher of MPICH and its derivatives.
     Variables {
         launcher: Launcher::Mpich,
         rank: "PMI_RANK",
@@ -68,7 +70,7 @@ const LAUNCHERS: [Variables; 5] = [
     },
 ];
 
-/// The rank that an environment names, if it names one.
+/// The rank in an environment, if a launcher set one.
 pub fn rank(variable: impl Fn(&str) -> Option<String>) -> Option<Rank> {
     let number = |name: &str| variable(name)?.trim().parse::<u32>().ok();
     let first = |names: &[&str]| names.iter().find_map(|name| number(name));
@@ -97,7 +99,8 @@ pub fn rank(variable: impl Fn(&str) -> Option<String>) -> Option<Rank> {
     })
 }
 
-/// The tasks of a node in Slurm's list: `2(x3),1` is three nodes of two and one of one.
+/// The number of tasks of a node in Slurm's list: `2(x3),1` is three nodes with two tasks and one
+/// with one.
 fn on_node(list: &str, node: u32) -> Option<u32> {
     let mut before = 0u32;
     for group in list.trim().split(',') {
@@ -168,7 +171,7 @@ mod tests {
             (Some(2), Some(2), None)
         );
         assert_eq!(of(&[("PMIX_RANK", "1")]).unwrap().launcher, Launcher::Pmix);
-        // What is no number is no rank.
+        // A value that is not a number is not a rank.
         assert_eq!(of(&[("PMI_RANK", "first")]), None);
     }
 
@@ -179,7 +182,7 @@ mod tests {
             ("SLURM_PROCID", "0"),
             ("SLURM_NTASKS", "2"),
         ];
-        // A script is no rank.
+        // A batch script is not a rank.
         assert_eq!(of(&batch), None);
         let hydra = [
             ("SLURM_STEP_ID", "4"),
@@ -190,7 +193,7 @@ mod tests {
         let rank = of(&[&batch[..], &hydra].concat()).unwrap();
         assert_eq!((rank.launcher, rank.rank), (Launcher::Mpich, 1));
         assert_eq!(rank.job.as_deref(), Some("11.4"));
-        // Without a step each start has the number of the job: it says nothing.
+        // Without a step every start has the job's number, which identifies none.
         assert_eq!(of(&[&batch[..], &hydra[1..]].concat()).unwrap().job, None);
     }
 

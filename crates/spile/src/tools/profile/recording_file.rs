@@ -1,5 +1,5 @@
-//! The file of a profile, written while it is recorded: what ends the recorder leaves the account
-//! so far.
+//! The profile file, written during the recording, so that a recorder that is killed leaves the
+//! account so far.
 
 use std::fs::File;
 use std::io;
@@ -11,18 +11,18 @@ use spile_profile::model::{Header, Profile};
 use super::rows::Rows;
 use crate::report::{Failure, fail};
 
-/// A file that profiles are written to.
+/// A profile file.
 pub struct RecordingFile {
     path: PathBuf,
     file: File,
     header: Header,
-    /// Once there is an account: the header has what the first rows said.
+    /// Created with the first account, because the header includes the first rows.
     writer: Option<Writer<File>>,
     wrong: Option<io::Error>,
 }
 
 impl RecordingFile {
-    /// Makes the file: within `to` where that is a folder, or where ranks share it.
+    /// Creates the file: within `to` where that is a folder, or where ranks share it.
     pub fn new(to: &Path, header: &Header) -> Result<RecordingFile, Failure> {
         let wrong = |path: &Path, e: io::Error| fail(format_args!("{}: {e}", path.display()));
         let mut path = to.to_owned();
@@ -34,7 +34,7 @@ impl RecordingFile {
                 .and_then(|c| Path::new(c).file_name());
             let name = program.map_or("profile".into(), |n| n.to_string_lossy());
             let mut header = header.clone();
-            // The command's number is not known yet; the recorder's is as good a name.
+            // The command's process id is not known yet; the recorder's serves as well.
             header.pid = header.pid.or(Some(std::process::id()));
             path = to.join(file::name(&name, &header));
         }
@@ -55,7 +55,7 @@ impl RecordingFile {
         Ok(self.writer.insert(writer))
     }
 
-    /// Writes a part of the trace. What goes wrong is told at the end.
+    /// Writes a part of the trace. An error is reported at the end.
     pub fn events(&mut self, rows: &mut Rows) {
         self.begins(rows);
         let done = self.writer().and_then(|w| w.events(&rows.events));
@@ -63,7 +63,7 @@ impl RecordingFile {
         self.wrong = self.wrong.take().or(done.err());
     }
 
-    /// What the header lacked before the first rows.
+    /// Completes the header from the first rows.
     fn begins(&mut self, rows: &Rows) {
         if self.writer.is_none() {
             self.header.started_unix_ns = rows.started_unix_ns;
@@ -71,7 +71,7 @@ impl RecordingFile {
         }
     }
 
-    /// Writes the account so far. What goes wrong is told at the end.
+    /// Writes the account so far. An error is reported at the end.
     pub fn account(&mut self, rows: &Rows) {
         self.begins(rows);
         let done = self.writer().and_then(|w| w.snapshot(&rows.so_far()));

@@ -1,4 +1,5 @@
-//! Whether the program's regions are told: the library for it, and why there is none.
+//! Availability of the program's regions: the library that reports them, and the reason where it is
+//! missing.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use spile_kernel::process;
 use super::times::{self, Folder};
 use crate::report::tell;
 
-/// What is not told without the library.
+/// The parts that are missing without the library.
 const ALL: [(&str, &[&str]); 2] = [
     (
         "regions of OpenMP",
@@ -16,11 +17,11 @@ const ALL: [(&str, &[&str]); 2] = [
     ("calls of MPI", &["libmpi.so", "libmpich.so", "libmpi_"]),
 ];
 
-/// Has the command load the library that tells which part of a program a thread is in; the folder where it
-/// counts times, and the library's file.
+/// Makes the command load the library that reports which region of a program a thread is in.
+/// Returns the folder where it counts times, and the library's file.
 ///
 /// # Errors
-/// Why there is no library; the user was told so.
+/// Why there is no library; the user has been told.
 pub fn load(trace: bool) -> Result<(Option<Folder>, String), String> {
     let own = spile_debuginfo::trust::own_folder;
     let found = spile_context::environment(|name| std::env::var_os(name), own);
@@ -41,13 +42,13 @@ pub fn load(trace: bool) -> Result<(Option<Folder>, String), String> {
         )),
     }
     for (name, value) in variables {
-        // SAFETY: no thread was started yet, so none reads the environment meanwhile.
+        // SAFETY: no thread was started yet, so none reads the environment at the same time.
         unsafe { std::env::set_var(name, value) };
     }
     Ok((folder.ok(), library.unwrap_or_default()))
 }
 
-/// What is not told of a process that ran already, and why.
+/// The message about the parts that are missing for a process that ran already.
 pub fn missing(pid: u32) -> String {
     let mut libraries = BTreeMap::new();
     for mapping in process::mappings(pid).unwrap_or_default() {
@@ -68,7 +69,7 @@ pub fn missing(pid: u32) -> String {
     )
 }
 
-/// What is not told, with the library by which it is known that the program has it.
+/// The missing parts, each with the library that shows that the program has them.
 fn what(libraries: &BTreeMap<&str, String>) -> String {
     let each = ALL.iter().map(|(what, _)| match libraries.get(what) {
         Some(library) => format!("{what} (the process has {library})"),

@@ -1,4 +1,4 @@
-//! The rows that `tools/profile.stp` prints, and the account that they make.
+//! The rows that `tools/profile.stp` prints, and the account made from them.
 //!
 //! | row | fields |
 //! |---|---|
@@ -26,9 +26,9 @@
 //! | `account` | monotonic clock, switches that nobody saw, switches to the recorder: ends an account, of all rows since the last |
 //! | `end` | the next account is the last |
 //!
-//! Times are nanoseconds. A thread is its number in the low 22 bits, and above them when it was
-//! started since the beginning, in units of 1,024 ns; below 0 if before. One that was running at the
-//! beginning, or that nobody saw start, has no `start`.
+//! Times are in nanoseconds. A thread key is the thread id in the low 22 bits, and above them its
+//! start time since the beginning, in units of 1,024 ns; negative if before. A thread that ran at
+//! the beginning, or whose start was not seen, has no `start`.
 
 mod counts;
 mod ends;
@@ -47,12 +47,12 @@ pub use self::lifetimes::Who;
 use self::places::{ends_path, frame, in_file, variable};
 use super::times::Folder;
 
-/// How many bits of a thread's key are its number: the kernel's largest is 4,194,304.
+/// Number of bits of a thread's key that hold its id: the kernel's largest id is 4,194,304.
 const TID_BITS: u32 = 22;
-/// What is added to the number of a thread for each earlier thread that had it.
+/// Added to the id of a thread for each earlier thread that had it.
 const REUSED: u32 = 10_000_000;
 
-/// Rows that come when something happens, and belong to no account.
+/// Rows that report single events, and belong to no account.
 const LIVES: [&[u8]; 9] = [
     b"start\t",
     b"exec\t",
@@ -74,62 +74,63 @@ const KINDS: [ContextKind; 5] = [
     ContextKind::Mpi,
 ];
 
-/// What rows said so far.
+/// The state that the rows so far built up.
 #[derive(Debug, Default)]
 pub struct Rows {
     /// The monotonic clock at the beginning: the origin of all times.
     origin: i64,
-    /// Processor time of this process then.
+    /// Processor time of this process at the beginning.
     used_before: Ns,
-    /// The clock of the day then, ns since 1970.
+    /// The clock of the day at the beginning, in nanoseconds since 1970.
     pub started_unix_ns: u64,
     snapshot: Snapshot,
-    /// Places in `snapshot.threads` by the thread's key, of calls by thread, region and name.
+    /// Indexes into `snapshot.threads` by the thread's key, and of calls by thread, region and
+    /// name.
     threads: HashMap<i64, usize>,
     calls: HashMap<(u32, u32, String), usize>,
-    /// Places in `snapshot.context_times` by thread and region.
+    /// Indexes into `snapshot.context_times` by thread and region.
     in_contexts: HashMap<(u32, u32), usize>,
-    /// Where threads count their times in regions.
+    /// The places where threads count their times in regions.
     counts: Vec<counts::Place>,
-    /// Places there, by those of threads that count on.
+    /// Indexes into `counts`, by the index of the thread that still counts there.
     counting: HashMap<usize, usize>,
-    /// Bytes of changes of regions that intervals are still to be made of.
+    /// Bytes of changes of regions that were not made intervals yet.
     raw: usize,
     processes: BTreeMap<u32, Process>,
-    /// Contexts by process and number there.
+    /// Contexts by process and by number there.
     contexts: HashMap<(u32, u64), u32>,
-    /// How many threads had a number before.
+    /// By thread id: the number of earlier threads that had it.
     used: HashMap<u32, u32>,
-    /// When a thread took its leader's number, by the number that it had.
+    /// By former thread id: when a thread took its leader's id.
     renamed: HashMap<u32, Ns>,
     open: Vec<ends::Open>,
     /// Calls that the end of their thread cut short.
     cuts: Vec<ends::Cut>,
     /// The stack whose frames come next.
     stack: Option<Stack>,
-    /// The file of the library that tells regions.
+    /// The file name of the library that reports regions.
     library: Option<String>,
-    /// Places in `snapshot.futexes` by process, address and region.
+    /// Indexes into `snapshot.futexes` by process, address and region.
     futexes: HashMap<(u32, u64, u32), usize>,
-    /// Whether there is a trace.
+    /// Whether a trace is recorded.
     trace: bool,
     /// The trace since it was last taken.
     pub events: Vec<Event>,
     malformed: u64,
     first: Option<u32>,
-    /// The folder of the files that programs count their times in regions in.
+    /// The folder with the files in which programs count their times in regions.
     pub folder: Option<Folder>,
-    /// Who a thread without `start` is while it is alive, by its number.
+    /// Gives the identity of a live thread without `start`, by its id.
     who: Option<fn(u32) -> Option<Who>>,
     /// The process that is known to have ended.
     over: Option<u32>,
-    /// Whether the account to come, or that came, is the last.
+    /// Whether the current account is the last.
     pub ended: bool,
-    /// The account is whole: the next row of sums begins another.
+    /// Whether the account is complete: the next row of sums begins another.
     whole: bool,
 }
 
-/// The fields of a row, one after the other.
+/// The fields of a row, in order.
 struct Fields<'a>(std::str::Split<'a, char>);
 
 impl<'a> Fields<'a> {
@@ -141,7 +142,7 @@ impl<'a> Fields<'a> {
         self.text()?.parse().ok()
     }
 
-    /// A duration. What clocks of different processors make less than 0 is 0.
+    /// A duration; negative differences between clocks of different processors count as 0.
     fn ns(&mut self) -> Option<Ns> {
         Some(self.number::<i64>()?.max(0) as Ns)
     }
@@ -153,14 +154,14 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A name as `string_quoted` gives it.
+    /// A name quoted by `string_quoted`.
     fn quoted(&mut self) -> Option<String> {
         super::super::unquoted(self.text()?)
     }
 }
 
 impl Rows {
-    /// No rows yet; `who` says of a thread without `start` who it is; `trace`: events are kept.
+    /// Without rows. `who` identifies a thread without `start`; `trace`: events are kept.
     pub fn with(who: Option<fn(u32) -> Option<Who>>, trace: bool) -> Rows {
         Rows {
             who,
@@ -169,7 +170,7 @@ impl Rows {
         }
     }
 
-    /// Takes a row and says whether it ends an account. One that is not as it should be is counted.
+    /// Processes a row and returns whether it ends an account. Malformed rows are counted.
     pub fn row(&mut self, row: &[u8]) -> bool {
         if self.whole && !LIVES.iter().any(|life| row.starts_with(life)) {
             self.clear();
@@ -181,7 +182,7 @@ impl Rows {
         self.whole && row.starts_with(b"account\t")
     }
 
-    /// Forgets the sums of the account before.
+    /// Drops the sums of the account before.
     fn clear(&mut self) {
         self.whole = false;
         for thread in &mut self.snapshot.threads {
@@ -298,7 +299,7 @@ impl Rows {
         self.in_context(place, region, add)
     }
 
-    /// Adds to the parts of a thread's time in a region; nothing where it is in none.
+    /// Adds to the parts of a thread's time in a region; does nothing if it is in none.
     fn in_context(&mut self, place: usize, region: u64, add: impl Fn(&mut Parts)) -> Option<()> {
         let thread = self.snapshot.threads.get(place)?;
         let (tid, pid) = (thread.tid, thread.pid);
@@ -336,7 +337,8 @@ impl Rows {
             Some((file, line)) => (Some(file.to_owned()), line.parse().ok()),
             None => (None, None),
         };
-        // What compilers call the body of a region, a part of the function that it stands in.
+        // Compilers make the body of a parallel region a function of its own, named after the
+        // enclosing one.
         let function = function.split("._omp_fn").next().unwrap_or(function);
         let named = matches!(kind, ContextKind::OmpRegion | ContextKind::OmpTask)
             && !function.starts_with("0x")
@@ -400,7 +402,8 @@ impl Rows {
         );
         let thread = self.snapshot.threads.get(place)?;
         let (tid, pid) = (thread.tid, thread.pid);
-        // Calls of the library that tells regions are none of the program's: they are its user code.
+        // Calls of the library that reports regions are not the program's: they count as its user
+        // code.
         let own = is_own(region);
         let add = |parts: &mut Parts| {
             *(if own {
@@ -436,7 +439,7 @@ impl Rows {
         let histogram = call.histogram.get_or_insert_default();
         while let Some(bucket) = f.text() {
             let (n, calls) = bucket.split_once(':')?;
-            // Bucket 64 has those of 0 ns, which stand with those of 1 ns here.
+            // Bucket 64 has calls of 0 ns, which are shown with those of 1 ns.
             let at = n.parse::<usize>().ok()?.saturating_sub(65).min(63);
             if histogram.len() <= at {
                 histogram.resize(at + 1, 0);
@@ -461,12 +464,12 @@ impl Rows {
         })
     }
 
-    /// A line of the stack that is being read, or its end.
+    /// Adds a line to the stack that is being read, or ends it.
     fn frame(&mut self, line: &str) -> Option<()> {
         let stack = self.stack.as_mut()?;
         if line != "." {
             let frame = frame(line);
-            // Functions of our library are on the way, and no part of the program.
+            // Functions of our library are on the path, and not part of the program.
             let own = self.library.get_or_insert_with(spile_context::file_name);
             if frame.module.as_ref() != Some(own) {
                 stack.frames.push(frame);
@@ -512,14 +515,14 @@ impl Rows {
     }
 
     fn wake(&mut self, f: &mut Fields<'_>) -> Option<()> {
-        // Both are fields behind those of the futex.
+        // Both are fields after those of the futex.
         let mut rest = Fields(f.0.clone());
         let _futex = (rest.text()?, rest.text()?, rest.text()?);
         let (waker, woken): (u32, i64) = (rest.number()?, rest.number()?);
         let times = rest.times()?;
         let woken = self.place(woken);
         let woken = self.snapshot.threads.get(woken)?.tid;
-        // The last thread that had the number.
+        // The last thread that had the id.
         let again = self.used.get(&waker).map_or(0, |n| n.saturating_sub(1));
         let wake = Wake {
             waker: waker.saturating_add(again.saturating_mul(REUSED)),
@@ -531,7 +534,7 @@ impl Rows {
         Some(())
     }
 
-    /// A call of the trace.
+    /// Adds a call to the trace.
     fn event(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let place = self.place(f.number()?);
         let (region, call) = (f.number()?, f.text()?);
@@ -542,7 +545,7 @@ impl Rows {
         Some(())
     }
 
-    /// A time of the trace in which a thread was off its processor: it waited for something until it was
+    /// Adds a time off the processor to the trace: the thread waited for an event until it was
     /// ready, and then for a processor.
     fn off(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let place = self.place(f.number()?);
@@ -588,7 +591,7 @@ impl Rows {
         let (region, call) = (f.number()?, f.text()?);
         let context = self.context(pid, region);
         let (error, count) = (f.text()?, f.number()?);
-        // What it returns is the result of what the signal interrupted.
+        // It returns the result of the call that the signal interrupted.
         if call == "rt_sigreturn" {
             return Some(());
         }
@@ -597,8 +600,8 @@ impl Rows {
         Some(())
     }
 
-    /// A process has ended with that, as `wait` gives it. Its last threads may still have been on their
-    /// way out: what they were in ends with the account.
+    /// A process has ended with that wait status. Its last threads may still be exiting: their
+    /// states end with the account.
     pub fn ended_with(&mut self, pid: u32, status: i32) {
         self.over = Some(pid);
         if let Some(process) = self.processes.get_mut(&pid) {
@@ -607,23 +610,23 @@ impl Rows {
         }
     }
 
-    /// The process that ran a program first: the command's.
+    /// The process that ran a program first, which is the command's.
     pub fn first(&self) -> Option<u32> {
         self.first
     }
 
-    /// The account so far, between two rows. What threads are in is not in it.
+    /// The account so far, between two rows. States in progress are not in it.
     pub fn so_far(&self) -> Snapshot {
         let mut snapshot = self.snapshot.clone();
         self.order(&mut snapshot);
         snapshot
     }
 
-    /// Puts processes and contexts in their place.
+    /// Sorts processes and contexts.
     fn order(&self, snapshot: &mut Snapshot) {
         let contexts = snapshot.contexts.iter();
         let parents: HashMap<u32, u32> = contexts.filter_map(|c| Some((c.id, c.parent?))).collect();
-        // Parents come first. What announces itself as its own ancestor has an end, too.
+        // Parents come first. The walk ends even if a context announces itself as its own ancestor.
         let depth = |id: u32| {
             let above = |id: &u32| parents.get(id).copied();
             let way = std::iter::successors(Some(id), above);
@@ -640,7 +643,7 @@ fn used() -> Ns {
     spile_kernel::machine::clock_ns(rustix::time::ClockId::ProcessCPUTime) as Ns
 }
 
-/// Whether a region's number says that the thread was in a system call of the library that tells regions.
+/// Whether a region's number marks a system call of the library that reports regions.
 fn is_own(number: u64) -> bool {
     number as u32 == u32::MAX
 }

@@ -1,7 +1,7 @@
-//! Times in regions: files that the library in the program counts in (docs/profile-context.md has
-//! their layout), the folder that they are in, and the clock that they are counted by.
+//! Times in regions: the files in which the library in the program counts (docs/profile-context.md
+//! has their layout), their folder, and their clock.
 //!
-//! A file belongs to the program that made it, so what is in it is only believed as numbers.
+//! A file belongs to the program that made it, so its content is trusted only as numbers.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -11,44 +11,44 @@ use std::path::{Path, PathBuf};
 
 use spile_profile::model::Ns;
 
-/// The variable that tells the library the folder.
+/// The environment variable that gives the library the folder.
 pub const VARIABLE: &str = "SPILE_REGIONS";
 
-/// A chunk: a head, then for each region number how often the thread entered it, and for how many
-/// ticks it was there.
+/// Size of a chunk's header. After it a chunk has, for each region number, the thread's entries and
+/// its ticks in the region.
 pub(super) const HEAD: u64 = 64;
 pub(super) const CELL: u64 = 16;
 pub(super) const CELLS: u64 = 4096;
 pub(super) const CHUNK: u64 = HEAD + CELL * CELLS;
-/// A thread has no more chunks than that.
+/// Maximum number of chunks of a thread.
 const CHUNKS: usize = 16;
 
-/// The start of the names of folders.
+/// Prefix of the folders' names.
 const NAME: &str = "spile-regions";
 
-/// The folder, until it is dropped.
+/// The folder, which is removed on drop.
 #[derive(Debug)]
 pub struct Folder {
     folder: tempfile::TempDir,
-    /// Locked: the session lives.
+    /// Held locked for as long as the session lives.
     _lock: File,
     pub(super) clock: Clock,
-    /// Whether changes are written down.
+    /// Whether changes are recorded.
     trace: bool,
 }
 
-/// What a thread was in.
+/// The regions that a thread was in.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Region number, entries, time.
+    /// For each region: number, entries, time.
     pub regions: Vec<(u32, u64, Ns)>,
-    /// The number of the region that the thread was in last; 0: in none.
+    /// The number of the region that the thread was in last; 0 for none.
     pub last: u32,
 }
 
 impl Folder {
-    /// Makes the folder, in memory where the system has a place for it. `trace`: changes of regions are
-    /// written down.
+    /// Makes the folder, in memory where the system has a place for it. `trace`: changes of regions
+    /// are recorded.
     ///
     /// # Errors
     /// Those of the file system.
@@ -66,7 +66,8 @@ impl Folder {
                 .tempdir_in(parent)
         };
         let folder = make(&parent).or_else(|_| make(&std::env::temp_dir()))?;
-        // What root starts may go on as another user. It makes files, and sees no others' names.
+        // A program started by root may go on as another user, who can make files but not list
+        // those of others.
         let mode = if uid == 0 { 0o1733 } else { 0o700 };
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode))?;
         let lock = File::open(folder.path())?;
@@ -79,7 +80,8 @@ impl Folder {
         })
     }
 
-    /// The value of [`VARIABLE`]: a plus in front of the path asks for changes, a colon for the kernel's clock.
+    /// The value of [`VARIABLE`]: a plus in front of the path requests changes, a colon the
+    /// kernel's clock.
     pub fn value(&self) -> std::ffi::OsString {
         let mut value = std::ffi::OsString::new();
         if self.trace {
@@ -92,17 +94,17 @@ impl Folder {
         value
     }
 
-    /// Whether times were taken by processors' counters that the kernel does not trust any more.
+    /// Whether times were taken from processor counters that the kernel no longer trusts.
     pub fn distrusted(&self) -> bool {
         self.clock.start.is_some() && !counter_is_trusted()
     }
 
-    /// What a thread counted: the name of its process's file and the place of its first chunk there, as
-    /// the library announced them. `numbers`: region numbers are below it. `until`: the monotonic clock
-    /// when the thread ended, or now.
+    /// The times that a thread counted. `file` is the name of its process's file and `place` its
+    /// first chunk there, as the library announced them. Region numbers are below `numbers`.
+    /// `until` is the monotonic clock when the thread ended, or now.
     ///
     /// # Errors
-    /// Where there is no such file, or it is none of the library's.
+    /// When the file does not exist, or is not one of the library's.
     pub fn read(&self, file: u64, place: u64, numbers: u32, until: Ns) -> io::Result<Counted> {
         let file = self.open(file, false)?;
         let mut out = Counted::default();
@@ -129,7 +131,7 @@ impl Folder {
                 }
             }
         }
-        // It has been in the last one since then.
+        // The thread has been in the last region since then.
         let more = until.saturating_sub(rate.when(since));
         match out.regions.iter_mut().find(|r| r.0 == out.last) {
             Some(region) => region.2 += more,
@@ -153,7 +155,7 @@ impl Folder {
                 (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32,
             )
             .open(self.path_of(file))?;
-        // What is written to must be nothing else by another name.
+        // A file to write to must not be something else under another name.
         let of = file.metadata()?;
         if !of.is_file() || write && of.nlink() > 1 {
             return Err(io::ErrorKind::InvalidData.into());
@@ -170,14 +172,15 @@ pub(super) fn word(bytes: &[u8]) -> u64 {
         .fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// Words of a file, one behind the other.
+/// Consecutive words of a file.
 pub(super) fn words<const N: usize>(file: &File, at: u64) -> io::Result<[u64; N]> {
     let mut bytes = [[0; 8]; N];
     file.read_exact_at(bytes.as_flattened_mut(), at)?;
     Ok(bytes.map(u64::from_le_bytes))
 }
 
-/// Removes the folders that killed sessions of this user left behind: those that nobody has locked.
+/// Removes the folders that killed sessions of this user left behind: those that no process has
+/// locked.
 fn sweep(parent: &Path, uid: u32) {
     let prefix = format!("{NAME}-{uid}-");
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -187,30 +190,30 @@ fn sweep(parent: &Path, uid: u32) {
         let own = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == uid);
         let free = own && File::open(entry.path()).is_ok_and(|dir| dir.try_lock().is_ok());
         if free {
-            // What cannot be removed stays.
+            // Files that cannot be removed stay.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// Makes nanoseconds of the monotonic clock of the processors' counter, by readings of both.
+/// Converts the processors' counter to nanoseconds of the monotonic clock, by readings of both.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// Counter and clock at the start; none where the library reads the kernel's clock.
+    /// Counter and clock at the start; `None` where the library reads the kernel's clock.
     start: Option<(u64, Ns)>,
-    /// The same from time to time, because the kernel makes its clock faster and slower.
+    /// Later readings, because the kernel adjusts the speed of its clock.
     marks: RefCell<Vec<(u64, Ns)>>,
 }
 
-/// How far apart the marks are, in nanoseconds.
+/// Distance of the readings in nanoseconds.
 const APART: Ns = 1_000_000_000;
 
-/// When was it that the counter was at some number? By readings of both clocks in their order.
+/// Readings of both clocks in order, for converting the counter to the monotonic clock.
 #[derive(Debug)]
 pub(super) struct Line(Vec<(u64, Ns)>);
 
 impl Line {
-    /// The monotonic clock when the counter was that.
+    /// The monotonic clock at a reading of the counter.
     pub(super) fn when(&self, ticks: u64) -> Ns {
         let next = self.0.partition_point(|(at, _)| *at < ticks);
         let next = next.clamp(1, self.0.len().max(2) - 1);
@@ -227,11 +230,11 @@ impl Line {
     }
 }
 
-/// A [`Clock`] as of some time after the start.
+/// A [`Clock`] at some time after the start.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     start: (u64, Ns),
-    /// Nanoseconds by ticks.
+    /// Nanoseconds for each tick.
     rate: f64,
 }
 
@@ -244,7 +247,7 @@ impl Clock {
         }
     }
 
-    /// Reads both clocks if that is some time ago.
+    /// Reads both clocks if the last reading is old enough.
     pub(super) fn mark(&self) -> Option<(u64, Ns)> {
         let now = both()?;
         let mut marks = self.marks.borrow_mut();
@@ -255,7 +258,7 @@ impl Clock {
         Some(now)
     }
 
-    /// As of now.
+    /// The readings up to now.
     pub(super) fn line(&self) -> Line {
         let now = self.mark();
         let mut all = self.marks.borrow().clone();
@@ -287,7 +290,7 @@ impl Rate {
         (ticks as f64 * self.rate) as Ns
     }
 
-    /// The monotonic clock when the counter was that.
+    /// The monotonic clock at a reading of the counter.
     fn when(self, ticks: u64) -> Ns {
         let (start, ns) = self.start;
         match ticks.checked_sub(start) {
@@ -297,8 +300,8 @@ impl Rate {
     }
 }
 
-/// Counter and clock at one time: of some readings the pair with least between them, because another
-/// process can have the processor there.
+/// Counter and clock at one time: of several readings the pair with the least time between them,
+/// because another process can be scheduled in between.
 fn both() -> Option<(u64, Ns)> {
     let readings = (0..16).filter_map(|_| {
         let (before, ns, after) = (counter()?, now(), counter()?);
@@ -314,7 +317,8 @@ fn now() -> Ns {
     spile_kernel::machine::monotonic_ns() as Ns
 }
 
-/// The processors' counter; none where the kernel does not trust it, as where processors differ.
+/// The processors' counter; `None` where the kernel does not trust it, for example where processors
+/// differ.
 fn counter() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -337,8 +341,9 @@ fn counter_is_trusted() -> bool {
     )
 }
 
-/// By the clock that the kernel uses and those that it could: one that it found unstable is not among these.
-/// The clocks of hypervisors read the counter, too.
+/// Whether the kernel's current clock source, and the available ones, show that it trusts the
+/// counter: an unstable counter is not among the available ones. The clocks of hypervisors read the
+/// counter, too.
 fn trusts(current: &str, available: &str) -> bool {
     let by_counter = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
     by_counter.contains(&current.trim()) && available.split_whitespace().any(|n| n == "tsc")
@@ -366,7 +371,7 @@ mod tests {
         let counted = folder.read(7, 1, 5000, ns + 1000).expect("read");
         assert_eq!(counted.last, 4097);
         assert_eq!(counted.regions, [(1, 5, 0), (4097, 2, 1000)]);
-        // Numbers that nobody announced are not looked at, nor is a file of another kind.
+        // Unannounced numbers are not read, nor are files of another kind.
         let few = folder.read(7, 1, 1, ns).expect("read").regions;
         assert_eq!(few, [(4097, 0, 0)]);
         for place in [u64::MAX, 1 << 60, 3] {
@@ -402,7 +407,8 @@ mod tests {
         }
     }
 
-    /// A program's measurement against the library's, by the processors' counter and by the kernel's clock.
+    /// A program's own measurement agrees with the library's, by the processors' counter and by the
+    /// kernel's clock.
     #[test]
     fn either_clock_measures_what_a_program_does() {
         let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Whose calls are counted: options as the numbers that the kernel compares.
+//! The filter of `spile syscount`: options become the numbers that the kernel handlers compare.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use spile_runtime::machine::pid_namespace::Numbers;
 
 use crate::report::{Failure, fail};
 
-/// Inode number of the first namespace of control groups (`PROC_CGROUP_INIT_INO`).
+/// Inode number of the initial cgroup namespace (`PROC_CGROUP_INIT_INO`).
 const FIRST_NAMESPACE: u64 = 0xeffffffb;
 
-/// The number that handlers see of a process.
+/// The process id as handlers see it.
 pub fn process(pid: u32) -> Result<u32, Failure> {
     match of_thread(pid) {
         Some(of) if of == pid => Ok(Numbers::now().outside(pid)),
@@ -24,7 +24,7 @@ pub fn process(pid: u32) -> Result<u32, Failure> {
     }
 }
 
-/// The number of a thread, and of the process that it belongs to.
+/// The id of a thread, and that of its process, as handlers see them.
 pub fn thread(tid: u32, pid: Option<u32>) -> Result<(u32, u32), Failure> {
     let of =
         of_thread(tid).ok_or_else(|| fail(format_args!("-t {tid}: there is no such thread")))?;
@@ -32,7 +32,7 @@ pub fn thread(tid: u32, pid: Option<u32>) -> Result<(u32, u32), Failure> {
         Some(pid) if pid != of => Err(fail(format_args!(
             "-t {tid}: this is a thread of process {of} and not of {pid} (-p)"
         ))),
-        // Of processes in a namespace the first thread's number is known.
+        // In a PID namespace only the first thread's number is known.
         _ if tid != of && Numbers::now().outside(of) != of => Err(fail(format_args!(
             "-t {tid}: in a PID namespace only first threads are known by number; give -p {of}"
         ))),
@@ -52,8 +52,8 @@ pub fn comm(name: &str) -> Result<&str, Failure> {
     }
 }
 
-/// A control group by its folder, or by its path below the root of control groups: its number, and how
-/// many steps below the root it is.
+/// A control group by its directory, or by its path below the root of control groups: its id, and
+/// its depth below the root.
 pub fn cgroup(path: &str) -> Result<(u64, u64), Failure> {
     let wrong = |why: &str| fail(format_args!("--cgroup {path}: {why}"));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -96,7 +96,7 @@ fn mount_of(mounts: &str) -> Option<PathBuf> {
     })
 }
 
-/// How many levels of control groups are above the root that this process sees.
+/// Number of levels of control groups above the root that this process sees.
 fn outer_levels() -> Option<u64> {
     let namespace = std::fs::metadata("/proc/self/ns/cgroup").ok();
     if namespace.is_none_or(|m| m.ino() == FIRST_NAMESPACE) {
@@ -108,7 +108,7 @@ fn outer_levels() -> Option<u64> {
     (own_level()?).checked_sub(seen as u64)
 }
 
-/// How deep in the tree this process is, as the kernel has it.
+/// The depth of this process's control group in the kernel's tree.
 fn own_level() -> Option<u64> {
     let btf = Btf::vmlinux().ok()?;
     let offset = |of: &str, name: &str| {

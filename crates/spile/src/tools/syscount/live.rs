@@ -1,5 +1,5 @@
-//! `--live`: the table that is refreshed in place. What it shows and what keys do is [`View`], which
-//! needs no terminal; [`Live`] gives it one and gives that back on every way out.
+//! `--live`: the table that is refreshed in place. [`View`] holds the content and handles keys, and
+//! needs no terminal. [`Live`] gives it a terminal, and restores the terminal on every way out.
 
 mod fit;
 
@@ -21,7 +21,7 @@ use super::rows::{Reader, Report};
 use super::show::{Align, Column, Row, Scale, Shape, ascii_only, headline};
 use crate::report::{Failure, fail};
 
-/// What keys do.
+/// Help on keys.
 const KEYS: [&str; 6] = [
     "q quit",
     "  ←→ column",
@@ -39,17 +39,17 @@ const KEYS_ASCII: [&str; 6] = [
     "  j/k scroll",
 ];
 
-/// What is shown, and how.
+/// The content of the view, and its settings.
 pub struct View {
     shape: Shape,
     ascii: bool,
     order: Column,
     reverse: bool,
-    /// Nothing changes but by keys.
+    /// Only keys change the view.
     frozen: bool,
-    /// Since counting began, and not since the last report.
+    /// Counts since counting began, instead of since the last report.
     whole: bool,
-    /// Rows above the first that is shown.
+    /// Number of rows scrolled off the top.
     above: usize,
     last: Report,
     total: Report,
@@ -57,7 +57,7 @@ pub struct View {
 }
 
 impl View {
-    /// One that has nothing to show yet.
+    /// A view without a report.
     pub fn new(shape: Shape, ascii: bool) -> View {
         View {
             shape: Shape {
@@ -94,7 +94,7 @@ impl View {
         self.shown = shown.clone();
     }
 
-    /// Does what a key says; `Break` ends the session.
+    /// Handles a key; `Break` ends the session.
     pub fn key(&mut self, key: KeyEvent) -> ControlFlow<()> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -125,7 +125,7 @@ impl View {
         ControlFlow::Continue(())
     }
 
-    /// Sorts by the column so many to the right.
+    /// Sorts by the column `by` places to the right.
     fn turn(&mut self, by: isize) {
         let columns = self.shape.columns();
         let at = columns.iter().position(|c| *c == self.order).unwrap_or(0);
@@ -149,7 +149,7 @@ impl View {
         frame.render_widget(Paragraph::new(keys).style(dim), foot);
     }
 
-    /// The line above the table; what is left out is its end, in whole parts.
+    /// The line above the table. Parts at its end that do not fit are left out.
     fn head(&self, width: usize) -> Paragraph<'static> {
         let mut parts = headline(&self.shape, &self.shown, &self.shown.sum());
         if self.whole {
@@ -171,7 +171,7 @@ impl View {
         self.order.sort(&mut rows, self.reverse);
         rows.truncate(self.shape.top);
         let above = self.above.min(rows.len().saturating_sub(1));
-        // A line is the head's.
+        // One line is the head's.
         let fit = usize::from(area.height).saturating_sub(1);
         let rows = &rows[above..(above + fit).min(rows.len())];
         let scale = Scale::of(rows.iter().map(|r| r.1), self.ascii);
@@ -213,7 +213,7 @@ impl View {
         frame.render_widget(table, area);
     }
 
-    /// What stands above a column, marked where rows are sorted by it.
+    /// The title of a column, marked where rows are sorted by it.
     fn title(&self, column: Column, scale: Scale) -> String {
         let title = match column {
             Column::Histogram => scale.title(),
@@ -224,7 +224,7 @@ impl View {
         } else {
             ['▼', '▲']
         };
-        // Numbers are sorted from the largest on, texts from A.
+        // Numbers are sorted in descending order, texts in ascending order.
         let up = self.reverse != (column.align() == Align::Left && column != Column::Histogram);
         match column == self.order {
             true => format!("{title}{}", marks[usize::from(up)]),
@@ -241,8 +241,8 @@ pub struct Live {
     failed: Option<Failure>,
 }
 
-/// A terminal in raw mode, showing its other screen; what was there is back when this is dropped, and
-/// also in a panic.
+/// A terminal in raw mode, showing its alternate screen. Dropping it, also in a panic, restores the
+/// terminal.
 struct Screen {
     terminal: DefaultTerminal,
     size: Option<(u16, u16)>,
@@ -256,7 +256,7 @@ impl Drop for Screen {
 }
 
 impl Live {
-    /// A view that has no terminal yet.
+    /// A view without a terminal.
     pub fn new(shape: Shape) -> Rc<RefCell<Live>> {
         Rc::new(RefCell::new(Live {
             view: View::new(shape, ascii_only()),
@@ -285,7 +285,7 @@ impl Live {
         }
     }
 
-    /// Gives the terminal back; why it could not be used, if so.
+    /// Restores the terminal; returns why it could not be used, if so.
     pub fn close(&mut self) -> Option<Failure> {
         self.screen = None;
         self.failed.take()
@@ -315,12 +315,12 @@ impl Live {
         screen.size = event_size();
         match screen.terminal.draw(|frame| self.view.draw(frame)) {
             Ok(_) => ControlFlow::Continue(()),
-            // A terminal that went away is the end, as of any other reader.
+            // A terminal that went away ends the session, as with any other reader.
             Err(_) => ControlFlow::Break(()),
         }
     }
 
-    /// Looks at the keyboard and at the terminal's size.
+    /// Polls the keyboard and the terminal's size.
     pub fn look(&mut self) -> ControlFlow<()> {
         if self.failed.is_some() {
             return ControlFlow::Break(());
@@ -351,7 +351,7 @@ fn event_size() -> Option<(u16, u16)> {
     ratatui::crossterm::terminal::size().ok()
 }
 
-/// Whether nobody is at the keyboard's other end any more.
+/// Whether the keyboard's other end is closed.
 fn hung_up() -> bool {
     let stdin = rustix::stdio::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
@@ -363,9 +363,9 @@ fn hung_up() -> bool {
     poll(&mut fds, Some(&now)).is_err() || fds[0].revents().intersects(gone)
 }
 
-/// What the session waits for: the keyboard. (It also looks when the terminal's size has changed. The
-/// signal that says so is blocked: `crossterm` forgets keys that come at the same time as the signal until
-/// there is another.)
+/// The keyboard, as an additional source of events for the session. (The session also polls when
+/// the terminal's size has changed. SIGWINCH is blocked: `crossterm` forgets keys that arrive
+/// together with the signal until the next key.)
 pub fn outside(live: &Rc<RefCell<Live>>) -> io::Result<Outside> {
     let live = Rc::clone(live);
     Ok(Outside {

@@ -116,7 +116,7 @@ impl Syscount {
         self.by.contains(&key)
     }
 
-    /// How reports look.
+    /// The shape of reports.
     fn shape(&self) -> Shape {
         let form = match (self.json, self.csv) {
             (true, _) => Form::Json,
@@ -143,7 +143,7 @@ impl Syscount {
     }
 }
 
-/// Does what the command line says; the result is the exit status.
+/// Runs the command; the result is the exit status.
 pub fn run(cli: &Syscount, color: bool) -> Result<u8, Failure> {
     if cli.print_script {
         say(super::script("syscount").unwrap_or_default())?;
@@ -199,7 +199,8 @@ fn prepare(cli: &Syscount) -> Result<Run, Failure> {
     if let Some(interval) = interval {
         let ms = interval.as_millis();
         let whole = cli.duration.map_or(0, |d| d.as_millis());
-        // Where it is a multiple of the interval, the script ends itself, with its last report.
+        // If the duration is a multiple of the interval, the script ends itself, with its last
+        // report.
         let reports = if whole.is_multiple_of(ms) {
             whole / ms
         } else {
@@ -213,11 +214,11 @@ fn prepare(cli: &Syscount) -> Result<Run, Failure> {
     Ok(run)
 }
 
-/// What the rows of a session become.
+/// Prints the rows of a session.
 struct Printer {
     shape: Shape,
     reader: Reader,
-    /// The last report is printed with the account, which comes after it.
+    /// The last report is printed after the session, together with the account.
     last: Option<Report>,
     shown: Shown,
     failed: Option<Failure>,
@@ -242,7 +243,7 @@ impl Printer {
     }
 }
 
-/// Shows them in place.
+/// Shows reports in place.
 fn watch(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
     let shape = Shape {
         top: cli.top.filter(|n| *n > 0).unwrap_or(usize::MAX),
@@ -251,7 +252,7 @@ fn watch(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
     let live = Live::new(shape);
     let outside = live::outside(&live).map_err(|e| fail(format_args!("--live: {e}")))?;
     run.outside = Some(outside);
-    // What would be printed would stand across the view.
+    // Printed lines would disturb the view.
     run.quiet = true;
     let (opening, rows) = (Rc::clone(&live), Rc::clone(&live));
     run.armed = Some(Box::new(move |_| opening.borrow_mut().open()));

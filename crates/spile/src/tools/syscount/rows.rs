@@ -1,4 +1,4 @@
-//! What the script's rows say: reports of groups of calls.
+//! Parses the script's rows into reports of groups of calls.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::super::unquoted;
 /// Calls of 32-bit programs have their numbers from here on, see `NrSet` of the IR.
 const COMPAT: u32 = spile_ir::NrSet::COMPAT;
 
-/// What calls are told apart by; what they are not is empty.
+/// The key of a group; parts that are not used are empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Group {
     /// Name of the call.
@@ -26,7 +26,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// The error's name; nothing where there is none.
+    /// The error's name; "" for none.
     pub fn error_name(&self) -> String {
         match names::errno_name(self.error) {
             Some(name) => name.to_owned(),
@@ -36,21 +36,21 @@ impl Group {
     }
 }
 
-/// How many calls, and how long they took.
+/// Number and duration of calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Calls {
-    /// How many.
+    /// Number of calls.
     pub count: u64,
-    /// Nanoseconds of all; 0 where they are not timed.
+    /// Total time in nanoseconds; 0 if calls are not timed.
     pub total: u64,
-    /// Nanoseconds of the longest.
+    /// Longest time in nanoseconds.
     pub max: u64,
-    /// Calls by their time: entry `n` those below 2^n ns that are in none before.
+    /// Calls by duration: entry `n` has those below 2^n ns that are in no earlier entry.
     pub buckets: Vec<u64>,
 }
 
 impl Calls {
-    /// Adds others.
+    /// Adds other calls.
     pub fn add(&mut self, other: &Calls) {
         self.count = self.count.saturating_add(other.count);
         self.total = self.total.saturating_add(other.total);
@@ -63,22 +63,22 @@ impl Calls {
         }
     }
 
-    /// Nanoseconds of one, on average.
+    /// Mean time of a call in nanoseconds.
     pub fn mean(&self) -> u64 {
         self.total.checked_div(self.count).unwrap_or(0)
     }
 }
 
-/// What was counted between two moments.
+/// The counts between two moments.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Nanoseconds since counting began.
+    /// Begin of the report, in nanoseconds since counting began.
     pub begin: u64,
-    /// The same, of its end.
+    /// End of the report, in nanoseconds since counting began.
     pub end: u64,
-    /// Calls that found no room, since counting began.
+    /// Number of calls that were not counted for lack of room, since counting began.
     pub unfit: u64,
-    /// The session is over.
+    /// Whether it is the last report of the session.
     pub last: bool,
     /// The groups.
     pub rows: HashMap<Group, Calls>,
@@ -90,7 +90,7 @@ impl Report {
         (self.end.saturating_sub(self.begin)) as f64 / 1e9
     }
 
-    /// All groups together.
+    /// The sum of all groups.
     pub fn sum(&self) -> Calls {
         let mut sum = Calls::default();
         self.rows.values().for_each(|calls| sum.add(calls));
@@ -98,7 +98,7 @@ impl Report {
     }
 }
 
-/// Reads rows.
+/// Parses rows.
 #[derive(Debug, Default)]
 pub struct Reader {
     start: u64,
@@ -107,7 +107,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes a line; gives the report that it completes.
+    /// Parses a line; returns the report that it completes.
     pub fn line(&mut self, line: &[u8]) -> Result<Option<Report>, String> {
         let text = String::from_utf8_lossy(line);
         let wrong = || format!("the script printed `{text}`, which is no row");
@@ -144,7 +144,7 @@ impl Reader {
     }
 }
 
-/// The fields behind the group.
+/// The fields after the group.
 fn times_of(count: &str, rest: &[&str]) -> Option<Calls> {
     let mut calls = Calls {
         count: count.parse().ok()?,
@@ -153,7 +153,7 @@ fn times_of(count: &str, rest: &[&str]) -> Option<Calls> {
     let [total, max, buckets @ ..] = rest else {
         return rest.is_empty().then_some(calls);
     };
-    // A clock that another processor sets back a little can give a negative one.
+    // Clocks of different processors can give a slightly negative time.
     let time = |text: &str| Some(text.parse::<i64>().ok()?.max(0).cast_unsigned());
     (calls.total, calls.max) = (time(total)?, time(max)?);
     for bucket in buckets {
@@ -167,7 +167,7 @@ fn times_of(count: &str, rest: &[&str]) -> Option<Calls> {
     Some(calls)
 }
 
-/// The name of a system call; nothing for -1, which is all of them.
+/// The name of a system call; "" for -1, which stands for all.
 fn call_name(nr: i64) -> String {
     let Ok(nr) = u32::try_from(nr) else {
         return String::new();

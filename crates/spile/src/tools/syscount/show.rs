@@ -9,40 +9,40 @@ use spile_runtime::Outcome;
 
 use super::rows::{Calls, Group, Report};
 
-/// What a report is printed as.
+/// The format of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
     /// A table.
     #[default]
     Text,
-    /// An object a line.
+    /// A JSON object on each line.
     Json,
-    /// A head, then a line a group.
+    /// A header line, then a line for each group.
     Csv,
 }
 
-/// How reports look.
+/// The shape of reports.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Shape {
-    /// As what.
+    /// The format.
     pub form: Form,
-    /// Groups have the call's name.
+    /// Groups by the call's name.
     pub name: bool,
-    /// Groups have an error.
+    /// Groups by error.
     pub error: bool,
-    /// Groups have a process, and a name of it or of the thread.
+    /// Groups by process, with the name of the process or the thread.
     pub process: bool,
-    /// Groups have a thread.
+    /// Groups by thread.
     pub thread: bool,
     /// Calls are timed.
     pub timed: bool,
-    /// Most groups that are shown.
+    /// Maximum number of groups shown.
     pub top: usize,
-    /// There are several reports.
+    /// Whether there are several reports.
     pub intervals: bool,
 }
 
-/// Where a column's text stands.
+/// Alignment of a column's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
     /// On the left.
@@ -92,7 +92,7 @@ impl Shape {
         .collect()
     }
 
-    /// The column that rows are sorted by: times before numbers.
+    /// The column that rows are sorted by at first: times before counts.
     pub fn usual_order(&self) -> Column {
         match self.timed {
             true => Column::Total,
@@ -102,7 +102,7 @@ impl Shape {
 }
 
 impl Column {
-    /// What stands above it.
+    /// The column's title.
     pub fn title(self) -> &'static str {
         match self {
             Column::Calls => "CALLS",
@@ -119,7 +119,7 @@ impl Column {
         }
     }
 
-    /// Where its text stands.
+    /// The column's alignment.
     pub fn align(self) -> Align {
         match self {
             Column::Histogram | Column::Comm | Column::Error | Column::Call => Align::Left,
@@ -127,7 +127,7 @@ impl Column {
         }
     }
 
-    /// Its text in a row of a report that is so many seconds long, with this scale of histograms.
+    /// The column's text in a row, for a report of `seconds` seconds and a scale of histograms.
     pub fn text(self, (group, calls): Row<'_>, seconds: f64, scale: Scale) -> String {
         match self {
             Column::Calls => calls.count.to_string(),
@@ -147,7 +147,7 @@ impl Column {
         }
     }
 
-    /// Puts rows in its order, numbers descending and texts ascending, or the other way round.
+    /// Sorts rows by the column, numbers descending and texts ascending, or in reverse.
     pub fn sort(self, rows: &mut [Row<'_>], reverse: bool) {
         rows.sort_unstable_by(|a, b| {
             let order = match self {
@@ -168,7 +168,7 @@ impl Column {
     }
 }
 
-/// Calls a second, with a place behind the point where there are few.
+/// Calls a second, with one decimal where there are few.
 fn rate(count: u64, seconds: f64) -> String {
     let rate = if seconds > 0.0 {
         count as f64 / seconds
@@ -182,7 +182,7 @@ fn rate(count: u64, seconds: f64) -> String {
     }
 }
 
-/// Nanoseconds with three digits that count, and a unit.
+/// A time in nanoseconds as three significant digits and a unit.
 pub fn time(ns: u64) -> String {
     let value = ns as f64;
     for (unit, size, next) in [
@@ -190,7 +190,7 @@ pub fn time(ns: u64) -> String {
         ("ms", 1e6, 1e9),
         ("s", 1e9, f64::INFINITY),
     ] {
-        // What would be rounded up to 1000 is one of the next unit.
+        // A value that would round up to 1000 is shown in the next unit.
         if value < 1e3 || value >= next * 0.9995 {
             continue;
         }
@@ -201,25 +201,25 @@ pub fn time(ns: u64) -> String {
     format!("{ns}ns")
 }
 
-/// Which times the columns of small histograms stand for.
+/// The range of times that the columns of small histograms cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scale {
     /// First bucket.
     first: usize,
-    /// Behind the last.
+    /// One past the last bucket.
     end: usize,
-    /// Glyphs that any terminal has.
+    /// Uses only ASCII characters.
     ascii: bool,
 }
 
-/// Heights of a bar; the first is nothing.
+/// The heights of a bar, from empty to full.
 const BARS: [[char; 9]; 2] = [
     [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
     [' ', '.', ':', '-', '=', '+', '*', '#', '@'],
 ];
 
 impl Scale {
-    /// One for all rows; `ascii`: without block characters.
+    /// A scale for all rows. `ascii`: without block characters.
     pub fn of<'a>(rows: impl Iterator<Item = &'a Calls>, ascii: bool) -> Scale {
         let (mut first, mut end) = (usize::MAX, 0);
         for calls in rows {
@@ -235,7 +235,7 @@ impl Scale {
         }
     }
 
-    /// A bar a bucket, the fullest of the row the highest.
+    /// A bar for each bucket; the row's fullest bucket is the highest.
     fn draw(self, buckets: &[u64]) -> String {
         let most = buckets.iter().copied().max().unwrap_or(0).max(1);
         let bar = |n: u64| {
@@ -246,7 +246,7 @@ impl Scale {
         (self.first..self.end).map(|i| bar(at(i))).collect()
     }
 
-    /// The times at both ends, in the width of a histogram.
+    /// The times at both ends of the scale, in the width of a histogram.
     pub fn title(self) -> String {
         let bound = |bucket: usize| time(1u64.checked_shl(bucket as u32).unwrap_or(u64::MAX));
         let low = match self.first {
@@ -271,14 +271,14 @@ pub fn ascii_only() -> bool {
     !(locale.contains("utf-8") || locale.contains("utf8"))
 }
 
-/// What was printed so far.
+/// The state of printing: the part that was printed already.
 #[derive(Debug, Default)]
 pub struct Shown {
     any: bool,
 }
 
 impl Shown {
-    /// The text of a report; the last one comes with the outcome.
+    /// The text of a report; the last one comes with the outcome of the session.
     pub fn report(&mut self, shape: &Shape, report: &Report, outcome: Option<&Outcome>) -> String {
         let first = !std::mem::replace(&mut self.any, true);
         let mut rows: Vec<Row<'_>> = report.rows.iter().collect();
@@ -298,7 +298,7 @@ impl Shown {
     }
 }
 
-/// The line above the table, in parts.
+/// The parts of the line above the table.
 pub fn headline(shape: &Shape, report: &Report, sum: &Calls) -> Vec<String> {
     let mut parts = Vec::new();
     if shape.intervals {
@@ -359,7 +359,7 @@ fn text(shape: &Shape, report: &Report, rows: &[Row<'_>], left: &[Row<'_>]) -> S
     out
 }
 
-/// Lines of columns that stand below each other, without spaces at their ends.
+/// Lines with aligned columns, without trailing blanks.
 fn aligned(columns: &[Column], table: &[Vec<String>]) -> Vec<String> {
     let width = |i: usize| {
         let cells = table.iter().filter_map(|row| row.get(i));
@@ -380,8 +380,7 @@ fn aligned(columns: &[Column], table: &[Vec<String>]) -> Vec<String> {
     table.iter().map(line).collect()
 }
 
-/// The upper bounds of the buckets that have calls, with how many: of those below the bound that are
-/// not below the one before.
+/// The upper bounds of the non-empty buckets, each with its number of calls.
 fn bounds(calls: &Calls) -> impl Iterator<Item = (u64, u64)> {
     let bound = |i: usize| 1u64.checked_shl(i as u32).unwrap_or(u64::MAX);
     let buckets = calls.buckets.iter().enumerate().filter(|(_, n)| **n > 0);
@@ -443,7 +442,7 @@ fn object(shape: &Shape, report: &Report, rows: &[Row<'_>], outcome: Option<&Out
     out
 }
 
-/// Name of a field, whether it is there, and its text.
+/// Name of a field, whether it is shown, and its text.
 type Field = (&'static str, bool, fn(&Row<'_>) -> String);
 
 fn values(shape: &Shape, report: &Report, rows: &[Row<'_>], head: bool) -> String {

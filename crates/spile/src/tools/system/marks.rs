@@ -1,5 +1,5 @@
-//! What happens while the machine is recorded: a mark on each processor, the command or so many
-//! seconds, and a mark on each again. Beside the session, on a thread of its own.
+//! The work while the machine is recorded, on a thread of its own next to the session: a mark on
+//! each processor, the command or the duration, and a mark on each processor again.
 
 use std::io::{PipeReader, PipeWriter, Read};
 use std::ops::ControlFlow;
@@ -17,31 +17,31 @@ use spile_runtime::{Outside, session::Armed};
 
 use crate::report::tell;
 
-/// The option of `prctl` that the scripts look for.
+/// The option of `prctl` that the scripts recognise as a mark.
 const MARK: i32 = 0x5350_4c33;
 
-/// Tells the script that something begins, or ends, on the processor that this thread runs on.
+/// Marks the beginning, or the end, on the processor that this thread runs on.
 pub fn say(begins: bool) {
     mark(MARK, begins.into(), token());
 }
 
-/// What tells a session's marks from those of others: its process's number.
+/// A number that distinguishes a session's marks from others': its process id.
 pub fn token() -> u64 {
     std::process::id().into()
 }
 
-/// How long it is recorded.
+/// The duration of the recording.
 pub struct Work {
-    /// Until it ends; none: until the time is over.
+    /// Record until it ends; empty: until the duration is over.
     pub command: Vec<String>,
-    /// At most so long.
+    /// Maximum duration.
     pub duration: Option<Duration>,
 }
 
-/// What is known when it is over.
+/// The result of the work.
 #[derive(Default)]
 pub struct Told {
-    /// What the command ended with, as `wait` gives it.
+    /// The command's wait status.
     pub status: Option<i32>,
     /// Processors that could not be marked.
     pub unreached: Vec<u32>,
@@ -49,23 +49,24 @@ pub struct Told {
     pub wrong: Option<String>,
 }
 
-/// [`Told`], from another thread.
+/// [`Told`], shared with another thread.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<Told>>);
 
 impl Shared {
-    /// Changes it.
+    /// Changes the value.
     pub fn with(&self, change: impl FnOnce(&mut Told)) {
         change(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()));
     }
 
-    /// What is known so far.
+    /// The value so far.
     pub fn take(&self) -> Told {
         std::mem::take(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()))
     }
 }
 
-/// What begins the work when the probes are armed, and what ends the session when it is done.
+/// Prepares the work: the callback that begins it when the probes are armed, and the event source
+/// that ends the session when it is done.
 pub fn begin(cpus: Vec<u32>, work: Work) -> std::io::Result<(Armed, Outside, Shared)> {
     let told = Shared::default();
     let shared = told.clone();
@@ -77,7 +78,7 @@ pub fn begin(cpus: Vec<u32>, work: Work) -> std::io::Result<(Armed, Outside, Sha
     Ok((armed, outside, told))
 }
 
-/// Does something on a thread of its own once the probes are armed, and then ends the session.
+/// Runs a closure on a thread of its own once the probes are armed, and then ends the session.
 pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(Armed, Outside)> {
     let (mut reader, writer): (PipeReader, PipeWriter) = std::io::pipe()?;
     let fd = reader.try_clone()?.into();
@@ -87,19 +88,19 @@ pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(Armed, Ou
             drop(writer);
         };
         if let Err(e) = std::thread::Builder::new().spawn(work) {
-            // The pipe is closed, and the session ends.
+            // Closing the pipe ends the session.
             tell(format_args!("ERROR: no thread can be had: {}\n", told(&e)));
         }
     });
     let ready = Box::new(move || {
-        // Nothing is ever written: that it is over is the end of the file.
+        // Nothing is ever written: the end of file ends the session.
         let _ = reader.read(&mut [0]);
         ControlFlow::Break(())
     });
     Ok((armed, Outside { fd, ready }))
 }
 
-/// A set of one processor; none where the kernel's sets do not reach that far.
+/// A set of one processor; `None` beyond the size of the kernel's sets.
 pub fn only(cpu: u32) -> Option<CpuSet> {
     let mut set = CpuSet::new();
     let cpu = usize::try_from(cpu).ok()?;
@@ -107,7 +108,7 @@ pub fn only(cpu: u32) -> Option<CpuSet> {
     Some(set)
 }
 
-/// Marks each processor, and goes back to where the thread may run.
+/// Marks each processor, then restores the thread's affinity.
 fn on_each(cpus: &[u32], begins: bool, told: &Shared) {
     let before = sched_getaffinity(None);
     for cpu in cpus {
@@ -118,7 +119,7 @@ fn on_each(cpus: &[u32], begins: bool, told: &Shared) {
         }
     }
     if let Ok(before) = before {
-        // It was so before.
+        // This affinity was set before.
         let _ = sched_setaffinity(None, &before);
     }
 }
@@ -151,7 +152,7 @@ impl Work {
     }
 }
 
-/// Waits for a command, and ends it after that time.
+/// Waits for a command, and terminates it after that time.
 fn limit(child: &Child, duration: Duration) {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
         return;

@@ -43,13 +43,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Whether it is about the machine.
+    /// Whether one of the machine-wide modes is requested.
     pub fn asked(&self) -> bool {
         self.system || self.noise
     }
 }
 
-/// Runs it; the result is the exit status: that of the command.
+/// Runs the command; the result is its exit status.
 pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     if cli.machine.noise {
         return noise::run(cli, color);
@@ -111,13 +111,13 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         false if cli.command.is_empty() => {
             say(report::system(&system, width(std::io::stdout()), cli.top))?;
         }
-        // The standard output is the command's.
+        // Standard output belongs to the command.
         false => tell(report::system(&system, width(std::io::stderr()), cli.top)),
     }
     Ok(profile::exit_code(told.status))
 }
 
-/// What the session lost.
+/// The losses of the session.
 fn losses(outcome: &Outcome, system: &mut System) {
     let account = &outcome.account;
     for (count, what) in [

@@ -1,5 +1,5 @@
-//! `spile profile --noise`: a thread on each processor reads the clock again and again; where it jumps,
-//! something else had the processor, and the script knows what.
+//! `spile profile --noise`: a thread on each processor reads the clock in a loop. Where the clock
+//! jumps, something else had the processor; the script knows what.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,18 +22,18 @@ use super::{marks, rows};
 use crate::profiles::width;
 use crate::report::{Failure, fail, say};
 
-/// How long it takes if nothing is said.
+/// The default duration.
 const USUAL: Duration = Duration::from_secs(10);
-/// Gaps that a thread keeps; how many more there were is told.
+/// Maximum number of gaps that a thread stores; further gaps are only counted.
 const MOST: usize = 1 << 20;
 /// The script's number of thread 0.
 const THREAD: u64 = 1 << 40;
 
-/// Processors.
+/// A list of processors.
 #[derive(Debug, Clone, Default)]
 pub struct List(Vec<u32>);
 
-/// Reads such as `0-3,8`.
+/// Parses a list such as `0-3,8`.
 pub fn list(text: &str) -> Result<List, String> {
     let list = machine::parse_cpus(text).ok_or("not a list of processors, such as 0-3,8")?;
     let online = machine::online_cpus();
@@ -43,7 +43,7 @@ pub fn list(text: &str) -> Result<List, String> {
     }
 }
 
-/// What a thread saw.
+/// The measurements of a thread.
 #[derive(Default)]
 struct Seen {
     cpu: u32,
@@ -55,7 +55,7 @@ struct Seen {
     threshold: u64,
 }
 
-/// Runs it; the result is the exit status.
+/// Runs the command; the result is the exit status.
 pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     if cli.print_script {
         say(script("noise").unwrap_or_default())?;
@@ -162,7 +162,7 @@ fn clock() -> u64 {
     spile_kernel::machine::monotonic_ns() as u64
 }
 
-/// Computes on a processor for that long.
+/// Computes on a processor for that time.
 fn compute(
     cpu: u32,
     duration: Duration,
@@ -173,7 +173,7 @@ fn compute(
     if !matches!(only, Some(Ok(()))) {
         return Err(format!("spile may not run on processor {cpu}"));
     }
-    // Touched before, so that no page of it is missing later.
+    // Touched in advance, so that no page fault occurs later.
     let mut gaps = vec![(1, 1); MOST];
     gaps.clear();
     let mut seen = Seen {
@@ -181,7 +181,7 @@ fn compute(
         shortest: u64::MAX,
         ..Seen::default()
     };
-    // Where reading the clock is slow, that alone is no gap.
+    // Where reading the clock is slow, the reading alone is not a gap.
     let quickest = (0..1000).fold((u64::MAX, clock()), |(least, last), _| {
         let now = clock();
         (least.min(now.saturating_sub(last)), now)
@@ -211,7 +211,7 @@ fn compute(
     Ok(seen)
 }
 
-/// What the script's rows have told.
+/// The state that the script's rows built up.
 #[derive(Default)]
 struct Rows {
     events: HashMap<u32, Vec<Event>>,
@@ -262,7 +262,7 @@ impl Rows {
         Some(())
     }
 
-    /// Which source a number of the script is.
+    /// The index of the source that a number of the script stands for.
     fn source(&mut self, what: u64) -> usize {
         if let Some(known) = self.known.get(&what) {
             return *known;

@@ -1,4 +1,4 @@
-//! Rows of `tools/system.stp`, and what they are together.
+//! Rows of `tools/system.stp`, and the account made from them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use spile_profile::system::{Cpu, Interrupt, Kind, Process, System};
 const SOFT: [&str; 10] = [
     "HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU",
 ];
-/// The processor's own, in the order of the scripts.
+/// The processor's own interrupts, in the order of the scripts.
 const VECTORS: [&str; 9] = [
     "local timer",
     "rescheduling",
@@ -26,7 +26,7 @@ const VECTORS: [&str; 9] = [
 const VECTOR: u64 = 100;
 const DEVICE: u64 = 1000;
 
-/// Which interrupt a number of the scripts is.
+/// The kind and name of an interrupt by its number in the scripts.
 pub fn interrupt(number: u64) -> (Kind, String) {
     let named = |names: &[&str], n: u64| {
         let name = usize::try_from(n).ok().and_then(|n| names.get(n));
@@ -48,37 +48,37 @@ fn device(irq: u64) -> String {
     }
 }
 
-/// What the rows have told so far.
+/// The state that the rows so far built up.
 #[derive(Default)]
 pub struct Rows {
     cpus: BTreeMap<u32, Bounds>,
-    /// By process and what it is.
+    /// By process and kind of time.
     times: Vec<(u32, i64, u64, u64)>,
     processes: BTreeMap<u32, Process>,
     interrupts: Vec<Interrupt>,
     names: HashMap<u64, (Kind, String)>,
-    /// The latest event that was seen anywhere.
+    /// The time of the latest event on any processor.
     latest: u64,
     started_unix_ns: u64,
     broken: u64,
     malformed: u64,
-    /// The last row came.
+    /// Whether the last row came.
     pub ended: bool,
 }
 
-/// From when to when a processor's account goes.
+/// Begin and end of a processor's account.
 #[derive(Default)]
 struct Bounds {
     began: u64,
     ended: Option<u64>,
-    /// Where nothing said that it ended: its last event, and whether something ran then.
+    /// Where no mark ended it: the time of its last event, and whether a process ran then.
     last: u64,
     busy: bool,
     cpu: Cpu,
 }
 
 impl Rows {
-    /// Takes a line.
+    /// Processes a line.
     pub fn row(&mut self, line: &[u8]) {
         let line = String::from_utf8_lossy(line);
         if self.take(&line).is_none() {
@@ -198,7 +198,7 @@ impl Rows {
         }
     }
 
-    /// The account.
+    /// The final account.
     pub fn finish(mut self) -> System {
         for (cpu, pid, what, ns) in std::mem::take(&mut self.times) {
             self.time(cpu, pid, what, ns);
@@ -251,8 +251,8 @@ impl Rows {
         }
     }
 
-    /// Adds a time between two events: 0 in the program, 1 in system calls, 2 in page faults, 3
-    /// nothing, 4 not seen.
+    /// Adds a time between two events. `what`: 0 in the program, 1 in system calls, 2 in page
+    /// faults, 3 idle, 4 not seen.
     fn time(&mut self, cpu: u32, pid: i64, what: u64, ns: u64) {
         if let Some(Bounds { cpu, .. }) = self.cpus.get_mut(&cpu) {
             let part = match what {
@@ -312,10 +312,10 @@ mod tests {
         assert_eq!((cpu.wall, cpu.user, cpu.system), (1000, 500, 300));
         assert_eq!((cpu.irq, cpu.softirq, cpu.unseen), (100, 90, 10));
         assert_eq!((cpu.switches, cpu.residual()), (7, 0));
-        // Nothing said that it ended, and it was idle: until the last event anywhere.
+        // No mark ended it, and it was idle: its account goes to the last event on any processor.
         assert_eq!((system.cpus[1].wall, system.cpus[1].idle), (800, 0));
         let process = &system.processes[0];
-        // A tab does not reach a terminal.
+        // A tab does not reach the terminal.
         assert_eq!((process.pid, process.name.as_str()), (20, "a\\011b"));
         assert_eq!((process.cpu(), process.waiting), (800, 77));
         assert_eq!(

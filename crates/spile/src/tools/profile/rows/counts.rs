@@ -1,4 +1,4 @@
-//! Times in regions: what the library in the program counted joins what the kernel's events said.
+//! Times in regions: joins the counts of the library in the program with the kernel's events.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,19 +8,20 @@ use super::super::changes::Ring;
 use super::intervals::Inside;
 use super::{Fields, Rows};
 
-/// Where a thread counts.
+/// The place where a thread counts.
 #[derive(Debug, Default)]
 pub struct Place {
-    /// Its place among the threads.
+    /// Its index among the threads.
     pub(super) thread: usize,
-    /// The bits of its program in the numbers of regions.
+    /// The bits of its program in region numbers.
     pub(super) program: u64,
-    /// The name of the file, and the place of the thread's first chunk there.
+    /// The name of the file, and the thread's first chunk there.
     pub(super) file: u64,
     pub(super) chunk: u64,
-    /// When the thread ended or executed another program: nothing comes from there any more.
+    /// When the thread ended or executed another program, after which no counts come.
     pub(super) until: Option<Ns>,
-    /// What it wrote down for time lines, the regions that it is in by that, and whether that could be read.
+    /// The recorded changes, the regions that the thread is in by them, and whether they could be
+    /// read.
     pub(super) ring: Ring,
     pub(super) inside: Inside,
     pub(super) unread: bool,
@@ -41,8 +42,9 @@ impl Rows {
         Some(())
     }
 
-    /// Completes the rows of times in contexts: entries and wall time are the library's, and what no
-    /// event explains is the program's own code. Rows of threads that nobody counted go.
+    /// Completes the rows of times in contexts: entries and wall time come from the library, and
+    /// time that no event explains is the program's own code. Rows of threads without counts are
+    /// removed.
     pub(super) fn count(&self, snapshot: &mut Snapshot) {
         let mut rows: HashMap<(u32, u32), _> = std::mem::take(&mut snapshot.context_times)
             .into_iter()
@@ -54,7 +56,7 @@ impl Rows {
             let end = ends.entry((*pid, number >> 32)).or_default();
             *end = (*end).max((*number as u32).saturating_add(1));
         }
-        // Of some only a part was counted.
+        // Some were counted only in part.
         let mut failed = HashSet::new();
         for place in &self.counts {
             let Some(thread) = snapshot.threads.get(place.thread) else {

@@ -1,10 +1,10 @@
-//! What had not ended when its thread did, or when the recording did.
+//! States that had not ended when their thread ended, or when the recording did.
 
 use spile_profile::model::{BLOCKED, CallParts, Event, Ns, PREEMPTED, ROOT, Snapshot, Thread};
 
 use super::{Fields, REUSED, Rows};
 
-/// A thread that had not ended when the recording did.
+/// A thread that was alive when the recording ended.
 #[derive(Debug)]
 pub struct Open {
     thread: usize,
@@ -28,7 +28,7 @@ pub struct Cut {
     parts: CallParts,
 }
 
-/// Whether a call ends with its thread as it is meant to.
+/// Whether a call ends its thread by design.
 fn ends_a_thread(call: &str) -> bool {
     matches!(call, "exit" | "exit_group")
 }
@@ -85,7 +85,7 @@ impl Rows {
         self.cuts = cuts;
     }
 
-    /// Adds a call that did not end: to its thread, its region, and to the calls.
+    /// Adds an unfinished call: to its thread, to its region, and to the calls.
     fn add_unfinished(
         &mut self,
         place: usize,
@@ -108,11 +108,10 @@ impl Rows {
         call.unfinished_parts = Some(parts);
     }
 
-    /// The account: what was open is added to it, with what rows lacked. `at_end` says which
-    /// system call a thread is in where the recording did not see it enter (its number, its
-    /// process), and `threads` are all of a process that was there before: those of which nothing
-    /// was seen were in one call, or ran, the whole time. The last events of a trace are in
-    /// [`Rows::events`] then.
+    /// The final account, completed by the states that were open. `at_end` gives the system call
+    /// that a thread (process, thread) is in, where its entry was not recorded. `threads` are all
+    /// threads of a process that existed before; a thread without any event was in one call, or
+    /// ran, the whole time. The last events of a trace are in [`Rows::events`] then.
     pub fn finish(
         &mut self,
         threads: &[(u32, u32)],
@@ -136,7 +135,7 @@ impl Rows {
         snapshot
     }
 
-    /// Adds a thread of which nothing was seen.
+    /// Adds a thread without any event.
     fn unseen(&mut self, pid: u32, tid: u32, call: Option<String>) {
         let at = self.snapshot.at_ns;
         self.snapshot.threads.push(Thread {
@@ -166,7 +165,7 @@ impl Rows {
         }
     }
 
-    /// Adds what a thread was in when the recording ended.
+    /// Adds the state of a thread at the end of the recording.
     fn close(&mut self, open: &Open, at_end: &impl Fn(u32, u32) -> Option<String>) {
         let at = self.snapshot.at_ns;
         let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
@@ -217,7 +216,7 @@ impl Rows {
             thread.parts.runnable += away;
             let context = self.context(pid, open.region);
             if context != ROOT {
-                // (Of a thread that was off its processor for part of it, the rest is the program's.)
+                // (If the thread was off its processor for part of it, the rest is the program's.)
                 self.of_context(tid, context).parts.runnable += off.min(away);
             }
             return;

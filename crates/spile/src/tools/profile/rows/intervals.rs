@@ -1,36 +1,37 @@
-//! Intervals of regions, for time lines: made of the changes that the library in the program writes down.
+//! Intervals of regions for time lines, made from the changes that the library in the program
+//! records.
 
 use spile_profile::model::{Context, Event, Ns, REGION, ROOT};
 
 use super::super::changes::Change;
 use super::{Fields, Rows};
 
-/// Regions within each other that a time line shows.
+/// Maximum depth of nested regions on a time line.
 const DEEPEST: usize = 256;
 
 /// The regions that a thread is in, the outermost first, each with its beginning.
 #[derive(Debug, Default)]
 pub struct Inside {
     open: Vec<(u32, Ns)>,
-    /// The last change, and whether there was one.
+    /// The time of the last change, and whether there was one.
     last: Ns,
     begun: bool,
 }
 
-/// Bytes of changes that are kept as they were taken.
+/// Maximum number of bytes of changes that stay uninterpreted.
 const RAW: usize = 16 << 20;
 
 /// An interval: context, beginning, end.
 type Interval = (u32, Ns, Ns);
 
 impl Inside {
-    /// The thread changes to a context at `at`. Intervals that end are added to `out`, what is within others
-    /// before them.
+    /// The thread changes to a context at `at`. Intervals that end are added to `out`, inner ones
+    /// first.
     fn change(&mut self, to: u32, change: Change, contexts: &[Context], out: &mut Vec<Interval>) {
         let at = change.at.max(self.last);
         let is_around = |outer: u32| chain(contexts, to).any(|c| c == outer);
         if change.after_lost {
-            // What was left and entered meanwhile is not known: what it can still be in goes on.
+            // The changes in between are lost: the regions that the thread can still be in go on.
             let before = std::mem::take(&mut self.open);
             out.extend(before.iter().rev().map(|(c, from)| (*c, *from, self.last)));
             let still = before
@@ -51,7 +52,7 @@ impl Inside {
             self.open.pop();
         }
         if to != ROOT && self.open.last().is_none_or(|(top, _)| *top != to) {
-            // A child of fork begins in the middle of its parent's.
+            // A forked child begins in the middle of its parent's regions.
             if !self.begun && !change.entered {
                 let mut outer: Vec<_> = chain(contexts, to).skip(1).map(|c| (c, at)).collect();
                 outer.reverse();
@@ -63,16 +64,17 @@ impl Inside {
         self.last = at;
     }
 
-    /// Whatever it is in ends, or the recording does.
+    /// Ends all regions that the thread is in, or the recording does.
     fn end(&mut self, at: Ns, out: &mut Vec<Interval>) {
         let at = at.max(self.last);
         out.extend(self.open.drain(..).rev().map(|(c, from)| (c, from, at)));
     }
 }
 
-/// A context and what is around it, the innermost first.
+/// A context and those around it, the innermost first.
 fn chain(contexts: &[Context], of: u32) -> impl Iterator<Item = u32> {
-    // Numbers are places, from 1 on. What announces itself as its own ancestor has an end, too.
+    // Numbers are indexes plus 1. The walk ends even if a context announces itself as its own
+    // ancestor.
     let above = |id: &u32| {
         let context = contexts.get(*id as usize - 1)?;
         context.parent.filter(|p| *p != ROOT)
@@ -82,7 +84,7 @@ fn chain(contexts: &[Context], of: u32) -> impl Iterator<Item = u32> {
 }
 
 impl Rows {
-    /// A thread has changes to be taken.
+    /// Handles a `changes` row: a thread has new changes.
     pub(super) fn changes(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.place(f.number()?);
         if let Some(nth) = self.counting.get(&thread).copied() {
@@ -92,7 +94,7 @@ impl Rows {
         Some(())
     }
 
-    /// A thread has ended, or executes another program: no more changes come from where it counted.
+    /// A thread has ended or executes another program: no more changes come from its place.
     pub(super) fn changes_end(&mut self, thread: usize, at: Ns) {
         let Some(nth) = self.counting.remove(&thread) else {
             return;
@@ -117,7 +119,7 @@ impl Rows {
         self.raw = self.counts.iter().map(|place| place.ring.bytes()).sum();
     }
 
-    /// The recording ends: what goes on is open.
+    /// The recording ends: intervals in progress are marked as open.
     pub(super) fn intervals_stay_open(&mut self) {
         for nth in 0..self.counts.len() {
             let place = &self.counts[nth];
@@ -138,7 +140,7 @@ impl Rows {
         }
     }
 
-    /// Takes what a thread has written down.
+    /// Takes the changes that a thread has recorded.
     fn fetch(&mut self, nth: usize) {
         let (true, Some(folder)) = (self.trace, &self.folder) else {
             return;
@@ -150,14 +152,15 @@ impl Rows {
         self.raw += place.ring.bytes() - before;
     }
 
-    /// Changes are kept as they are until there are many, or an account comes: a short program has ended by then.
+    /// Changes stay uninterpreted until there are many, or until an account comes: a short program
+    /// has ended by then.
     fn make_room(&mut self) {
         if self.raw > RAW {
             self.take_changes();
         }
     }
 
-    /// Makes intervals of the changes that were taken. `all`: also of regions that nobody announced.
+    /// Makes intervals of the changes taken. `all`: including regions that were not announced.
     fn make_intervals(&mut self, nth: usize, all: bool) {
         let (Some(place), Some(folder)) = (self.counts.get_mut(nth), &self.folder) else {
             return;
@@ -166,7 +169,7 @@ impl Rows {
             return;
         };
         let (program, contexts, until) = (place.program, &self.contexts, place.until);
-        // Contexts by region's number; 0 where it was not looked up.
+        // Contexts by region number; 0 where not looked up yet.
         let mut ids: Vec<u32> = Vec::new();
         let known = |n: u32| {
             let n = n as usize;
@@ -237,7 +240,7 @@ mod tests {
         parents.into_iter().enumerate().map(with).collect()
     }
 
-    /// Changes at 1, 2, 3 ...: below 0 where the thread goes back to the region.
+    /// Changes at times 1, 2, 3 and on: negative where the thread comes back to the region.
     fn of(changes: &[i32]) -> Vec<Interval> {
         let (mut inside, mut out) = (Inside::default(), Vec::new());
         for (n, to) in changes.iter().enumerate() {
@@ -261,7 +264,8 @@ mod tests {
 
     #[test]
     fn each_entry_is_an_interval() {
-        // As threads of libgomp: the region, its barrier, the region again. And recursion.
+        // The pattern of threads of libgomp: the region, its barrier, the region again. And
+        // recursion.
         assert_eq!(
             of(&[1, 2, 1, 2, 0]),
             [(2, 2, 3), (1, 1, 3), (2, 4, 5), (1, 3, 5)]
@@ -275,14 +279,14 @@ mod tests {
             of(&[1, 2, 4, -2, -1, 0]),
             [(2, 2, 3), (4, 3, 4), (2, 4, 5), (1, 1, 6)]
         );
-        // One that belongs elsewhere.
+        // A region that belongs elsewhere.
         assert_eq!(of(&[1, 5, -1, 0]), [(1, 1, 2), (5, 2, 3), (1, 3, 4)]);
     }
 
     #[test]
     fn a_child_of_fork_begins_within() {
         assert_eq!(of(&[-3, -2, 0]), [(3, 1, 2), (2, 1, 3), (1, 1, 3)]);
-        // A thread of OpenMP is not in what is around the region that it enters.
+        // A thread of OpenMP is not in the regions around the one that it enters.
         assert_eq!(of(&[3, 0]), [(3, 1, 2)]);
         assert_eq!(of(&[5, 0, -2]), [(5, 1, 2), (2, 3, 100)]);
     }

@@ -1,27 +1,27 @@
-//! Threads and processes in the account: who they are, when they begin and end.
+//! Lifetimes of threads and processes in the account: their identity, beginning and end.
 
 use spile_profile::model::{Ns, Process, Thread};
 
 use super::{Fields, REUSED, Rows, TID_BITS};
 
-/// What is known of a thread from elsewhere.
+/// The identity of a thread, from another source than rows.
 #[derive(Debug)]
 pub struct Who {
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// The process's parent.
+    /// Process id of the parent.
     pub ppid: u32,
     /// The thread's name.
     pub name: String,
 }
 
-/// The number of the thread of a key.
+/// The thread id in a key.
 fn number(key: i64) -> u32 {
     (key & ((1 << TID_BITS) - 1)) as u32
 }
 
 impl Rows {
-    /// The place of the thread of a key, which is made where it is new.
+    /// The index of the thread of a key, which is added if it is new.
     pub(super) fn place(&mut self, key: i64) -> usize {
         let (place, new) = self.made(key);
         if new && let Some(who) = self.who.and_then(|who| who(number(key))) {
@@ -30,7 +30,7 @@ impl Rows {
         place
     }
 
-    /// The place, and whether it is new.
+    /// The index of the thread of a key, and whether it is new.
     fn made(&mut self, key: i64) -> (usize, bool) {
         if let Some(place) = self.threads.get(&key) {
             return (*place, false);
@@ -48,7 +48,7 @@ impl Rows {
         (place, true)
     }
 
-    /// Whose a thread is, and what it is called.
+    /// Sets the process and the name of a thread.
     fn is(&mut self, place: usize, pid: u32, ppid: u32, name: String) {
         let Some(thread) = self.snapshot.threads.get_mut(place) else {
             return;
@@ -88,7 +88,7 @@ impl Rows {
         if new && first != 0 {
             thread.started_ns = at;
         } else if let Some(ended) = thread.ended_ns.take() {
-            // Its leader had ended. What lies between belongs to the thread that executes.
+            // Its leader had ended. The time in between belongs to the thread that executes.
             thread.started_ns += at.saturating_sub(ended);
         }
         if before != thread.tid % REUSED {
@@ -118,7 +118,7 @@ impl Rows {
         if leads {
             process.status = Some(status);
         }
-        // The last of its threads to end ends it.
+        // The end of its last thread is the end of the process.
         process.ended_ns = process.ended_ns.max(Some(at));
         Some(())
     }

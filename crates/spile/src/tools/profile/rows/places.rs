@@ -9,7 +9,7 @@ const BEFORE_MAIN: [&str; 3] = [
     "__libc_start_main_impl",
 ];
 
-/// What programs and threads begin with: the C library's and the linker's, not the program's.
+/// The first functions of programs and threads, which belong to the C library and the linker.
 const BEGINNINGS: [&str; 6] = [
     "_start",
     "start_thread",
@@ -19,7 +19,7 @@ const BEGINNINGS: [&str; 6] = [
     "__clone3",
 ];
 
-/// A line: `NAME+0xOFFSET at FILE:LINE [MODULE]`, of which all but the first can be missing.
+/// Parses a line `NAME+0xOFFSET at FILE:LINE [MODULE]`; all parts but the first can be missing.
 pub fn frame(line: &str) -> Frame {
     let (rest, module) = match line.rsplit_once(" [") {
         Some((rest, module)) => (rest, module.strip_suffix(']')),
@@ -30,7 +30,7 @@ pub fn frame(line: &str) -> Frame {
         None => (rest, None),
     };
     let Some(function) = symbol(rest) else {
-        // An address in the process, where there is no name. Where it is in the file says more.
+        // An address in the process, where there is no name. The offset in the file is more useful.
         let (module, offset) = match module.and_then(|m| m.rsplit_once('+')) {
             Some((module, offset)) => (Some(module), Some(offset)),
             None => (module, None),
@@ -42,7 +42,7 @@ pub fn frame(line: &str) -> Frame {
         };
     };
     Frame {
-        // The C library's own names for what it exports.
+        // The C library's internal names of exported functions.
         function: function
             .strip_prefix("__GI_")
             .unwrap_or(function)
@@ -60,19 +60,19 @@ fn symbol(text: &str) -> Option<&str> {
     (digits && !name.is_empty()).then_some(name)
 }
 
-/// File and address there of `FILE+0xADDRESS`, or the address in the process where there is no file. What
-/// announces no place has none.
+/// The file and the address in it of `FILE+0xADDRESS`, or the address in the process where there is
+/// no file. Both are `None` if no place was announced.
 pub fn in_file(text: &str) -> (Option<String>, Option<u64>) {
     let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
     let (module, address) = match text.rsplit_once("+0x") {
         Some((module, digits)) => (Some(module.to_owned()), number(digits)),
         None => (None, text.strip_prefix("0x").and_then(number)),
     };
-    // (One less than no address.)
+    // (One less than a null address.)
     (module, address.filter(|a| *a != u64::MAX))
 }
 
-/// Leaves out what called the program's or the thread's first function.
+/// Leaves out the callers of the program's or the thread's first function.
 pub fn ends_path(frames: &mut Vec<Frame>) {
     let of = |f: &Frame, names: &[&str]| names.contains(&&*f.function);
     if let Some(at) = frames.iter().position(|f| of(f, &BEFORE_MAIN)) {
@@ -83,7 +83,7 @@ pub fn ends_path(frames: &mut Vec<Frame>) {
     }
 }
 
-/// The variable of `NAME+0xOFFSET/0xSIZE [FILE]`, with the offset if it is not 0.
+/// The variable in `NAME+0xOFFSET/0xSIZE [FILE]`, with the offset if it is not 0.
 pub fn variable(text: &str) -> Option<String> {
     let place = text.split(" [").next()?;
     let (place, _size) = place.rsplit_once('/')?;
@@ -134,7 +134,7 @@ mod tests {
         );
         assert_eq!(names("f+0x1 start_thread+0x2 clone3+0x3"), ["f"]);
         assert_eq!(names("clone3+0x3"), ["clone3"]);
-        // Of a program without symbols.
+        // A program without symbols.
         assert_eq!(
             names("f+0x1 0x12 __libc_start_call_main+0x3 0x14"),
             ["f", "0x12"]

@@ -1,4 +1,4 @@
-//! Rows and the accounts that they make.
+//! Rows, and the accounts made from them.
 
 use super::*;
 
@@ -91,7 +91,7 @@ fn a_thread_that_executes_takes_its_leaders_number() {
         format!("exit {leader} 50 80 1 0 \"a\""),
         format!("exec {leader} 1 60 80 1 81 \"b\""),
         format!("exit {leader} 90 80 1 0 \"b\""),
-        // Nobody saw it end: it was in the call that executes since 30.
+        // Its end was not seen: it was in the call that executes since 30.
         format!("open {other} 1 execve 70 0 0 0 0 0"),
         "end".into(),
         "account 100 0 0".into(),
@@ -223,7 +223,7 @@ fn each_account_stands_for_itself() {
         (1000, 300, 3)
     );
     assert_eq!(account.processes.len(), 1);
-    // What happens meanwhile leaves the account as it is.
+    // Rows in the meantime leave the account unchanged.
     take(&mut rows, &[format!("exit {t} 2500 70 1 0 \"app\"")]);
     assert_eq!(rows.so_far().calls.len(), 1);
     let second = [
@@ -325,7 +325,7 @@ fn times_off_a_processor_and_what_is_open() {
         "begin 1000 0".into(),
         format!("start {a} 60 1 \"app\""),
         format!("start {b} 60 1 \"app\""),
-        // Blocked and then ready; blocked to the end; able to run all the time.
+        // Blocked and then ready; blocked to the end; runnable all the time.
         format!("off {a} 0 0 1020 5 1040"),
         format!("off {a} 0 0 1050 0 1060"),
         format!("off {a} 0 1 1070 3 1080"),

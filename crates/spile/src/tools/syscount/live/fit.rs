@@ -1,13 +1,14 @@
-//! What of a table has room on a terminal: columns drop out by their rank, texts are cut, numbers never.
+//! Fits a table to a terminal: columns are dropped by rank, texts are cut, numbers never are.
 
 use ratatui::text::Line;
 
 use super::super::show::Column;
 
-/// Between two columns.
+/// Blanks between two columns.
 pub const SPACING: usize = 2;
 
-/// How important columns are, the most important first. The one that rows are sorted by comes before them.
+/// Columns by importance, the most important first. The column that rows are sorted by comes before
+/// them.
 const RANKS: [Column; 11] = [
     Column::Call,
     Column::Calls,
@@ -22,7 +23,7 @@ const RANKS: [Column; 11] = [
     Column::Histogram,
 ];
 
-/// Of a text that is cut at least so much is shown.
+/// Minimum width of a text that is cut.
 fn least(column: Column, width: usize) -> usize {
     match column {
         Column::Call => width.min(8),
@@ -31,8 +32,8 @@ fn least(column: Column, width: usize) -> usize {
     }
 }
 
-/// The columns that have room, each with its place among those given and the width that it gets.
-/// `widths`: what each needs.
+/// The columns that fit, each with its index among those given and its width. `widths` are the
+/// widths they need.
 pub fn columns(
     columns: &[Column],
     widths: &[usize],
@@ -46,7 +47,7 @@ pub fn columns(
     for (at, column) in ranks.filter_map(|c| Some((place(c)?, c))) {
         let width = least(column, widths[at]);
         let gap = if shown.is_empty() { 0 } else { SPACING };
-        // What is less important than one that has no room is not shown either.
+        // After a column that does not fit, less important ones are not shown either.
         let Some(rest) = left.checked_sub(gap + width) else {
             break;
         };
@@ -62,7 +63,7 @@ pub fn columns(
     shown
 }
 
-/// A text in so many columns of a terminal, with a mark where it is cut.
+/// A text in `width` columns of a terminal, with a mark where it is cut.
 pub fn text(text: &str, width: usize, ascii: bool) -> String {
     if Line::raw(text).width() <= width {
         return text.to_owned();
@@ -76,7 +77,7 @@ pub fn text(text: &str, width: usize, ascii: bool) -> String {
     cut
 }
 
-/// As many of the parts of a line as have room, the earlier the more important.
+/// As many parts of a line as fit; earlier parts are more important.
 pub fn parts(parts: &[String], room: usize) -> String {
     let mut line = String::new();
     for part in parts {

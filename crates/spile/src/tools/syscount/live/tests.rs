@@ -1,4 +1,4 @@
-//! What the live view shows, on terminals in memory.
+//! The output of the live view, on terminals in memory.
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -158,7 +158,7 @@ fn any_size_and_any_keys() {
             screen(&View::new(shape(timed), false), width, height);
         }
     }
-    // Every column can be sorted by, and the first comes again.
+    // The view can be sorted by every column, then starts again with the first.
     let mut view = view(true);
     let columns = shape(true).columns();
     for column in columns.iter().cycle().skip(3).take(columns.len()) {
@@ -176,8 +176,8 @@ fn ends() {
     assert!(view(false).key(key(KeyCode::Char('c'))).is_continue());
 }
 
-/// Every number of the table that a screen shows is a whole one, at all widths; a wider screen shows no
-/// column less, and one that is wide enough shows all.
+/// Numbers in the table are never cut, at any width. A wider screen shows no column less, and a
+/// wide enough one shows all.
 #[test]
 fn numbers_are_whole_at_every_width() {
     let large = [u64::MAX / 8, 999_999_999_999, 2_610_000, 11_360, 7];
