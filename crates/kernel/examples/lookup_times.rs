@@ -1,5 +1,5 @@
-//! Measures what questions to the running kernel cost at start-up:
-//! `cargo run --release -p spile-kernel --example lookup_times`.
+//! Measures the cost of queries to the running kernel at start-up: `cargo run --release -p
+//! spile-kernel --example lookup_times`.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use spile_kernel::symbols::Symbols;
 use spile_kernel::syscalls::{self, Abi};
 use spile_kernel::{machine, tracepoints};
 
-/// One script with one tracepoint and some fields of `task_struct`.
+/// Look-ups of a script with one tracepoint and some fields of `task_struct`.
 fn script() -> Option<()> {
     let btf = Btf::open(spile_kernel::btf::VMLINUX).ok()?;
     let tracepoint = tracepoints::find(&btf, "sched_switch")?;

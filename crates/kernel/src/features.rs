@@ -1,14 +1,13 @@
-//! What the running kernel's BPF can do.
+//! BPF features of the running kernel.
 //!
-//! Versions alone do not tell: distributions carry features to older numbers,
-//! and lock-down takes some away. Each question is answered by trying, mostly
-//! by loading a program of a few instructions; the answer is kept. A failure
-//! that says nothing about the feature (no privileges, for one) is
+//! Versions alone do not decide: distributions backport features, and lockdown takes some away.
+//! Each feature is probed, mostly by loading a program of a few instructions, and the answer is
+//! cached. A failure that says nothing about the feature, for example for lack of privileges, is
 //! [`Answer::Unknown`], never "no".
 //!
-//! Helpers and kfuncs are asked for as libbpf does: the program calls the
-//! function with no arguments set up. The verifier rejects it either way, but
-//! says whether the function or its arguments are at fault.
+//! Helpers and kfuncs are probed as libbpf does: the program calls the function without setting up
+//! arguments. The verifier rejects it either way, and its log says whether the function or its
+//! arguments are at fault.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,11 +22,11 @@ use crate::perf::{self, PerfEvent, Sampling, Target};
 /// Whether the kernel has a feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It has.
+    /// It has the feature.
     Yes,
-    /// It has not.
+    /// It lacks the feature.
     No,
-    /// It could not be found out, and why.
+    /// The probe failed for another reason, which is given.
     Unknown(String),
 }
 
@@ -55,11 +54,11 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Something that a kernel may or may not have.
+/// A feature that a kernel may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Feature {
-    /// `bpf(2)` itself, with the privilege to load tracing programs. No: the
-    /// kernel is built without it. Unknown: it is refused to this process.
+    /// `bpf(2)` itself, with the privilege to load tracing programs. No: the kernel is built
+    /// without it. Unknown: this process may not use it.
     Bpf,
     /// BTF of the kernel itself (`CONFIG_DEBUG_INFO_BTF`).
     Btf,
@@ -89,16 +88,16 @@ pub enum Feature {
     Kprobes,
     /// Probes on user-space code through perf events (`CONFIG_UPROBE_EVENTS`).
     Uprobes,
-    /// Programs on trampolines at functions of the kernel, and at their returns: fentry and fexit.
+    /// Programs on trampolines at kernel functions and at their returns: fentry and fexit.
     Fentry,
-    /// Debug registers of the processor through perf events (`CONFIG_HAVE_HW_BREAKPOINT`).
+    /// Watchpoints by debug registers of the processor, through perf events
+    /// (`CONFIG_HAVE_HW_BREAKPOINT`).
     Breakpoints,
-    /// Programs at hooks of the network (6.4, `CONFIG_NETFILTER_BPF_LINK`).
+    /// Programs at netfilter hooks (6.4, `CONFIG_NETFILTER_BPF_LINK`).
     Netfilter,
-    /// Programs that see the decisions of security modules (`CONFIG_BPF_LSM`, and `bpf` among the
-    /// modules that run).
+    /// Programs at LSM hooks (`CONFIG_BPF_LSM`, and `bpf` among the active modules).
     Lsm,
-    /// One link for many functions of the kernel (5.18, `CONFIG_FPROBE`).
+    /// One link for many kernel functions (5.18, `CONFIG_FPROBE`).
     KprobeMulti,
     /// One link for many places in a file (6.6).
     UprobeMulti,
@@ -107,7 +106,7 @@ pub enum Feature {
     MembarrierGlobal,
 }
 
-/// For messages: what is missing, and the release of Linux that brought it.
+/// The text for messages: the missing feature, and the release of Linux that introduced it.
 impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = |table: &[(u32, &'static str)], number: u32| {
@@ -230,8 +229,8 @@ pub mod helper {
     pub const STRNCMP: u32 = 182;
 }
 
-/// Whether the running kernel has the feature. The first question costs up to
-/// some 0.1 ms, more where BTF is not open yet; later ones nothing.
+/// Whether the running kernel has the feature. The first query costs up to some 0.1 ms, more where
+/// BTF is not open yet; the answer is cached.
 #[must_use]
 pub fn has(feature: Feature) -> Answer {
     static KNOWN: Mutex<Option<HashMap<Feature, Answer>>> = Mutex::new(None);
@@ -308,7 +307,7 @@ fn probe(feature: Feature) -> Answer {
         Feature::KprobeMulti => many(attach_type::KPROBE_MULTI, |prog| {
             bpf::kprobe_multi(prog, bpf::Functions::Addresses(&[]), &[], bpf::At::Entry)
         }),
-        // A folder has no code.
+        // A directory has no code.
         Feature::UprobeMulti => many(attach_type::UPROBE_MULTI, |prog| {
             let spec = bpf::UprobeMulti {
                 path: "/",
@@ -327,7 +326,7 @@ const EXIT: u64 = insn(0x95, 0, 0, 0, 0);
 
 type Loaded = Result<std::os::fd::OwnedFd, BpfError>;
 
-/// Loads a program of that type, with what the type needs besides.
+/// Loads a program of that type, with the additional fields that the type needs.
 fn load(ty: u32, insns: &[u64]) -> Loaded {
     const TRACE_RAW_TP: u32 = 23;
     const SLEEPABLE: u32 = 1 << 4;
@@ -350,7 +349,7 @@ fn load(ty: u32, insns: &[u64]) -> Loaded {
     bpf::load(&spec)
 }
 
-/// For programs that the verifier accepts if and only if the feature is there.
+/// The answer of a program that the verifier accepts if and only if the feature exists.
 fn accepted(loaded: Loaded) -> Answer {
     match loaded {
         Ok(_) => Answer::Yes,
@@ -362,9 +361,9 @@ fn accepted(loaded: Loaded) -> Answer {
     }
 }
 
-/// For requests where "no such thing" has error numbers of its own.
+/// The answer of a request that has error numbers of its own for a missing feature.
 fn answer<T>(result: Result<T, BpfError>) -> Answer {
-    /// The kernel's own, with no name for programs.
+    /// An error number of the kernel without a name in user space.
     const ENOTSUPP: i32 = 524;
     match result {
         Ok(_) => Answer::Yes,
@@ -408,7 +407,7 @@ fn map_of_type(ty: u32) -> Answer {
             max_entries: page,
             ..MapSpec::default()
         },
-        // Local storage wants BTF of its value: not asked for here.
+        // Local storage requires BTF of its value, which is not loaded here.
         map_type::TASK_STORAGE => {
             return has(Feature::Helper(prog_type::RAW_TRACEPOINT, 156));
         }
@@ -423,7 +422,7 @@ fn map_of_type(ty: u32) -> Answer {
     answer(bpf::map_create(&spec))
 }
 
-/// What the verifiers of 5.10 to 6.18 say of a helper that can't be called here.
+/// Messages of the verifiers of 5.10 to 6.18 for a helper that cannot be called here.
 const HELPER_REFUSED: [&str; 5] = [
     "unknown func",
     "invalid func ",
@@ -434,11 +433,11 @@ const HELPER_REFUSED: [&str; 5] = [
 
 fn helper_in(ty: u32, number: u32) -> Answer {
     let loaded = load(ty, &[insn(0x85, 0, 0, 0, number as i32), EXIT]);
-    // Of kernels from 5.10 to now, in this order.
+    // Messages of kernels from 5.10 to now, in this order.
     called(loaded, &HELPER_REFUSED)
 }
 
-/// The same of a kfunc.
+/// Messages of the verifiers for a kfunc that cannot be called here.
 const KFUNC_REFUSED: [&str; 3] = [
     "is not allowed",
     "calling kernel function is not supported",
@@ -458,7 +457,7 @@ fn kfunc_in(ty: u32, name: &str) -> Answer {
     called(load(ty, &[call, EXIT]), &KFUNC_REFUSED)
 }
 
-/// Whether a call to a function was rejected for the function's own sake.
+/// Whether a call was rejected because of the function itself.
 fn called(loaded: Loaded, refusals: &[&str]) -> Answer {
     match loaded {
         Ok(_) => Answer::Yes,
@@ -470,8 +469,8 @@ fn called(loaded: Loaded, refusals: &[&str]) -> Answer {
     }
 }
 
-/// Whether links of a kind exist: a request that cannot succeed is refused in one way where
-/// they do (`EINVAL` for no functions, `EBADF` for no file), in another where they do not.
+/// Whether links of a kind exist: a request that cannot succeed is refused in one way where they do
+/// (`EINVAL` for no functions, `EBADF` for no file), and in another where they do not.
 fn many(
     attach_type: u32,
     link: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> Result<std::os::fd::OwnedFd, BpfError>,
@@ -484,7 +483,7 @@ fn many(
         attach_type,
         ..ProgSpec::default()
     };
-    // Kernels without the kind take the program: they know no attach types of its type.
+    // Kernels without the kind accept the program: they know no attach types of its type.
     let refused = bpf::load(&spec).and_then(|prog| link(prog.as_fd()));
     let uprobe = attach_type == attach_type::UPROBE_MULTI;
     match refused {
@@ -517,7 +516,7 @@ fn in_btf(name: &str) -> Answer {
     }
 }
 
-/// By attaching to a function that the kernel has for its own tests of this.
+/// Probes by attaching to a function that the kernel has for its own tests.
 fn fentry() -> Answer {
     use std::os::fd::AsFd;
     const TRACE_FENTRY: u32 = 24;
@@ -533,7 +532,7 @@ fn fentry() -> Answer {
     taken(loaded.and_then(|prog| bpf::raw_tracepoint_open(None, prog.as_fd())))
 }
 
-/// By loading: to attach would put a program in the way of the whole machine.
+/// Probes by loading only: attaching would affect the whole machine.
 fn lsm() -> Answer {
     const LSM: u32 = 29;
     const LSM_MAC: u32 = 27;
@@ -558,7 +557,7 @@ fn at_function(ty: u32, attach_type: u32, id: u32) -> Loaded {
     })
 }
 
-/// Whether the kernel took a program at a function of its own.
+/// Whether the kernel accepted a program at a function of its own.
 fn taken(result: Loaded) -> Answer {
     match result {
         Ok(_) => Answer::Yes,
@@ -638,7 +637,7 @@ mod tests {
         assert_eq!(Feature::MayGoto.to_string(), "BPF's may_goto (Linux 6.9)");
     }
 
-    /// The names of helpers against those in the running kernel's enumeration.
+    /// The names of helpers agree with the running kernel's enumeration.
     #[test]
     fn helpers_have_the_kernels_numbers() {
         let Ok(btf) = Btf::vmlinux() else {
@@ -663,7 +662,7 @@ mod tests {
         if !bpf.is_yes() {
             spile_testing::skip!("BPF: {bpf}");
         }
-        // All kernels that this project supports have these.
+        // All supported kernels have these.
         for feature in [
             Feature::BoundedLoops,
             Feature::Atomics,

@@ -1,11 +1,11 @@
-//! Another kernel than the running one, for `-r`: its types and symbols are looked at instead.
+//! The files of another kernel, for `-r`: its types and symbols replace the running kernel's.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::btf::{Btf, BtfError};
 use crate::symbols::{SymbolError, Symbols};
 
-/// What is known of it, until it is asked for.
+/// The other kernel's data, until they are taken.
 struct Other {
     btf: Mutex<Option<Result<Btf, BtfError>>>,
     symbols: Mutex<Option<Result<Symbols, SymbolError>>>,
@@ -13,9 +13,9 @@ struct Other {
 
 static OTHER: OnceLock<Other> = OnceLock::new();
 
-/// From now on types and symbols are those of a kernel that does not run: `btf` is its raw type
-/// information where it has any, `symbols` a text in the format of `/proc/kallsyms`. It has to be
-/// called before anything is looked up, and once.
+/// Replaces the running kernel's types and symbols: `btf` is the other kernel's raw type
+/// information, if it has any, `symbols` a text in the format of `/proc/kallsyms`. To be called
+/// once, before anything is looked up.
 pub fn look_at(btf: Option<Vec<u8>>, symbols: String) {
     let none = || BtfError::Format("the kernel of -r has no BTF".into());
     let btf = btf.ok_or_else(none).and_then(Btf::parse);
@@ -25,13 +25,13 @@ pub fn look_at(btf: Option<Vec<u8>>, symbols: String) {
     });
 }
 
-/// Whether it is another kernel that is looked at.
+/// Whether another kernel replaces the running one.
 #[must_use]
 pub fn is() -> bool {
     OTHER.get().is_some()
 }
 
-/// Its types, for who keeps them.
+/// The other kernel's types, for the cache of BTF.
 pub(crate) fn btf() -> Option<Result<Btf, BtfError>> {
     let mut btf = OTHER
         .get()?
@@ -41,7 +41,7 @@ pub(crate) fn btf() -> Option<Result<Btf, BtfError>> {
     btf.take()
 }
 
-/// Its symbols, for who keeps them.
+/// The other kernel's symbols, for the cache of symbols.
 pub(crate) fn symbols() -> Option<Result<Symbols, SymbolError>> {
     let other = OTHER.get()?;
     let mut symbols = other.symbols.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,10 @@
-//! Functions of the running kernel and its modules: which there are, which can be probed, and
-//! what BTF says of their parameters.
+//! Functions of the running kernel and its modules: their names, whether they can be probed, and
+//! their parameters in BTF.
 //!
-//! One function by name is looked up in BTF, and the kernel or its symbols say whether it can be
-//! probed. Patterns, names that BTF does not have, and those that several functions have, need ftrace's
-//! own list of what it can trace as well. Each is read at the first such question and kept.
+//! A single function by name is looked up in BTF, and the kernel or its symbols say whether it can
+//! be probed. Patterns, names missing from BTF, and names that several functions have, also need
+//! ftrace's own list of traceable functions. Each source is read at the first query that needs it
+//! and cached.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
@@ -18,26 +19,26 @@ use spile_glob as glob;
 /// A function that can be probed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function<'a> {
-    /// Its name in the source: `vfs_read`, also of a copy that the compiler made.
+    /// Its name in the source: `vfs_read`, also for a copy that the compiler made.
     pub name: &'a str,
     /// The symbol: `vfs_read.isra.0`.
     pub symbol: &'a str,
-    /// The module that has it; none for the kernel itself.
+    /// The module that has it; `None` for the kernel itself.
     pub module: Option<&'a str>,
     /// Its address.
     pub address: u64,
-    /// Others of the same module have this name as well: nobody knows which one BTF means.
+    /// Other functions of the same module have this name as well, so BTF's signature is ambiguous.
     pub shared: bool,
     /// Visible to other files of the kernel (not `static`).
     pub global: bool,
-    /// ftrace has a place at its start, so that many can be attached at once.
+    /// ftrace can trace its start, so many such functions can be attached at once.
     pub traced: bool,
-    /// By which [`Functions::name_at`] knows its name.
+    /// The id of its name for [`Functions::name_at`].
     pub at: u32,
 }
 
 impl Function<'_> {
-    /// Whether BTF's parameters are those of this code: compilers change them in copies that
+    /// Whether BTF's parameters are those of this code. Compilers change them in the copies that
     /// they make.
     #[must_use]
     pub fn as_declared(&self) -> bool {
@@ -45,13 +46,13 @@ impl Function<'_> {
     }
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Debug, Clone, Default)]
 pub struct Found<'a> {
-    /// By address.
+    /// The functions, by address.
     pub functions: Vec<Function<'a>>,
-    /// Functions of that name that cannot be probed: on the kernel's blacklist, or (of a
-    /// pattern) not traced.
+    /// Number of functions with that name that cannot be probed: on the kernel's blacklist, or (for
+    /// a pattern) not traced.
     pub left_out: usize,
 }
 
@@ -59,13 +60,13 @@ pub struct Found<'a> {
 #[derive(Debug)]
 pub struct Functions<'a> {
     symbols: &'a Symbols,
-    /// What ftrace lists; none where it could not be read.
+    /// ftrace's list; `None` where it could not be read.
     traced: Option<Traced<'a>>,
     /// Names on the blacklist of kprobes.
     blacklist: HashSet<&'a str>,
-    /// Address ranges whose code must not be probed.
+    /// Address ranges that must not be probed.
     forbidden: Vec<(u64, u64)>,
-    /// Code that is gone after the boot.
+    /// Address range of the code that is freed after the boot.
     initial: Option<(u64, u64)>,
 }
 
@@ -79,30 +80,30 @@ const SECTIONS: [[&str; 2]; 4] = [
 ];
 /// `NOKPROBE_SYMBOL(f)` makes a variable of this name.
 const NO_KPROBE: &str = "_kbl_addr_";
-/// Symbols in front of or beside functions that are no functions of their own.
+/// Prefixes of symbols in front of or next to functions that are not functions themselves.
 const NO_FUNCTION: [&str; 4] = ["__pfx_", "__cfi_", "__SCT__", "__SCK__"];
 
-/// Names of the files with what ftrace can trace: with addresses (Linux 6.5), and with names alone.
+/// The files with ftrace's list: with addresses (Linux 6.5), and with names alone.
 const TRACED: [&str; 2] = [
     "available_filter_functions_addrs",
     "available_filter_functions",
 ];
-/// What these have in place of a name where the function is gone (`FTRACE_INVALID_FUNCTION`).
+/// The placeholder in these files for a function that is gone (`FTRACE_INVALID_FUNCTION`).
 const GONE: &str = "__ftrace_invalid_address__";
-/// Bytes of a function within which the place is where ftrace enters: behind an `endbr64`.
+/// Maximum offset of ftrace's place from the function's start, where it follows an `endbr64`.
 const ENTRY: u64 = 16;
 
-/// What ftrace can trace.
+/// ftrace's list of traceable functions.
 #[derive(Debug)]
 enum Traced<'a> {
-    /// Names with modules. Where several functions have a name, nobody knows which one it is.
+    /// Names with modules. A name that several functions have is ambiguous.
     Names(HashSet<(&'a str, &'a str)>),
-    /// Addresses close behind the starts of functions, ascending.
+    /// Addresses close after the starts of functions, ascending.
     Addresses(Vec<u64>),
 }
 
 impl<'a> Traced<'a> {
-    /// From the text of one of the files.
+    /// Parses the text of one of the files.
     fn parse(text: &'a str) -> Traced<'a> {
         let address = |line: &str| {
             let (address, name) = line.split_once(' ')?;
@@ -118,12 +119,12 @@ impl<'a> Traced<'a> {
         Traced::Addresses(addresses)
     }
 
-    /// Whether the function that begins there is one of them.
+    /// Whether ftrace can trace the function that begins there.
     fn has(&self, s: &Symbol<'_>, symbols: &Symbols) -> bool {
         match self {
             Traced::Names(names) => {
                 let module = s.module.unwrap_or("");
-                // The list has one name of each place.
+                // The list has one name for each place.
                 names.contains(&(s.name, module))
                     || (symbols.at(s.address)).any(|o| names.contains(&(o.name, module)))
             }
@@ -136,15 +137,15 @@ impl<'a> Traced<'a> {
 }
 
 impl Functions<'static> {
-    /// Those of the running kernel, found out at the first call and kept.
+    /// The functions of the running kernel, read at the first call and cached.
     ///
     /// # Errors
-    /// Where the kernel does not tell its symbols.
+    /// When the kernel hides its symbols.
     pub fn kernel() -> Result<&'static Functions<'static>, &'static SymbolError> {
         static KERNEL: OnceLock<Result<Functions<'static>, SymbolError>> = OnceLock::new();
         KERNEL
             .get_or_init(|| {
-                // The kernel formats both texts slowly: at the same time on two processors.
+                // The kernel formats both texts slowly, so they are read in parallel.
                 let listing = std::thread::Builder::new().spawn(traced_text);
                 let symbols = Symbols::kernel().map_err(Clone::clone)?;
                 let text = match listing {
@@ -160,8 +161,8 @@ impl Functions<'static> {
     }
 }
 
-/// The kernel's own list of what kprobes must not touch, read once; empty where it cannot be read
-/// or the kernel has no kprobes.
+/// The kernel's own kprobe blacklist, read once; empty where it cannot be read or the kernel has no
+/// kprobes.
 fn blacklist() -> impl Iterator<Item = &'static str> {
     static TEXT: OnceLock<String> = OnceLock::new();
     let text = TEXT.get_or_init(|| match crate::foreign_kernel::is() {
@@ -177,7 +178,7 @@ fn blacklist_line(line: &str) -> Option<&str> {
     Some(name.split([' ', '+']).next().unwrap_or(name))
 }
 
-/// ftrace's list, wherever tracefs is.
+/// The text of ftrace's list, from tracefs wherever it is mounted.
 fn traced_text() -> Option<String> {
     if crate::foreign_kernel::is() {
         return None;
@@ -186,10 +187,10 @@ fn traced_text() -> Option<String> {
     TRACED.iter().find_map(|file| tracefs.read_large(file).ok())
 }
 
-/// Whether the running kernel has one function of that name, no module another, and it may be
-/// probed: kprobe.multi attaches to what breakpoints are forbidden at, and processors hang. Where
-/// the kernel itself cannot be asked this costs a look through its symbols (some 50 ms, which it
-/// takes to write them), and not ftrace's list. Where they are hidden only the blacklist is known.
+/// Whether the running kernel has exactly one function of that name, including modules, and it may
+/// be probed: kprobe.multi also attaches where breakpoints are forbidden, and processors hang.
+/// Where the kernel itself cannot answer, its symbols are searched, which takes some 50 ms, but not
+/// ftrace's list. Where symbols are hidden, only the blacklist is checked.
 #[must_use]
 pub fn sound(name: &str) -> bool {
     let asked = match crate::foreign_kernel::is() {
@@ -206,20 +207,20 @@ pub fn sound(name: &str) -> bool {
     Symbols::kernel().map_or(true, |symbols| one_sound(symbols, name)) && !listed()
 }
 
-/// Whether the running kernel has no probes at functions: what they would do there is of no account.
+/// Whether the running kernel has no probes at functions, so that the answer does not matter.
 fn unprobed() -> bool {
     !crate::foreign_kernel::is()
         && features::has(Feature::Kprobes).is_no()
         && features::has(Feature::Fentry) != Answer::Yes
 }
 
-/// The addresses between two symbols of the kernel.
+/// The address range between two symbols of the kernel.
 fn range(symbols: &Symbols, [start, end]: &[&str; 2]) -> Option<(u64, u64)> {
     let (start, end) = (symbols.address_of(start)?, symbols.address_of(end)?);
     (start < end).then_some((start, end))
 }
 
-/// The addresses that must not be probed.
+/// The address ranges that must not be probed.
 fn forbidden(symbols: &Symbols) -> impl Iterator<Item = (u64, u64)> + '_ {
     SECTIONS.iter().filter_map(|edges| range(symbols, edges))
 }
@@ -237,7 +238,7 @@ fn one_sound(symbols: &Symbols, name: &str) -> bool {
 }
 
 impl<'a> Functions<'a> {
-    /// From a list of symbols, and ftrace's list where there is one.
+    /// From a list of symbols, and ftrace's list if there is one.
     #[must_use]
     pub fn new(symbols: &'a Symbols, traced: Option<&'a str>) -> Functions<'a> {
         let traced = traced.map(Traced::parse);
@@ -285,7 +286,7 @@ impl<'a> Functions<'a> {
             }
         };
         if one {
-            // Copies have more behind the name.
+            // Copies have a suffix.
             self.symbols
                 .find_with(pattern, b"\n\t .")
                 .for_each(&mut take);
@@ -296,8 +297,8 @@ impl<'a> Functions<'a> {
         found
     }
 
-    /// Whether a function can be probed, and whether by ftrace. Of many, only those that
-    /// ftrace has are taken: others need a breakpoint each.
+    /// Whether a function can be probed, and whether ftrace can trace it (`Some(true)`). For a
+    /// pattern only traceable functions are taken: others need a breakpoint each.
     fn means(&self, s: &Symbol<'_>, one: bool) -> Option<bool> {
         let within = |range: &(u64, u64)| (range.0..range.1).contains(&s.address);
         let kernel = s.module.is_none();
@@ -314,13 +315,14 @@ impl<'a> Functions<'a> {
         }
     }
 
-    /// The symbol of a function that was found ([`Function::at`]).
+    /// The symbol of a function found before ([`Function::at`]).
     #[must_use]
     pub fn name_at(&self, at: u32) -> Option<&'a str> {
         self.symbols.name_at(at)
     }
 
-    /// Whether a place in code can be probed, and whether by ftrace because it begins a function.
+    /// Whether a place in code can be probed; `Some(true)` if it is the start of a function that
+    /// ftrace can trace.
     #[must_use]
     pub fn at(&self, address: u64) -> Option<bool> {
         let (symbol, offset) = self.symbols.resolve(address)?;
@@ -331,7 +333,7 @@ impl<'a> Functions<'a> {
         (!gone).then_some(traced && offset == 0)
     }
 
-    /// Whether ftrace's list could be read, so that what was found can be attached.
+    /// Whether ftrace's list could be read, so that the functions found can be attached.
     #[must_use]
     pub fn knows_traced(&self) -> bool {
         self.traced.is_some()
@@ -339,7 +341,7 @@ impl<'a> Functions<'a> {
 }
 
 impl Found<'_> {
-    /// Sorts, and marks names that several have.
+    /// Sorts, and marks names that several functions have.
     fn finish(&mut self) {
         let list = &mut self.functions;
         list.sort_by_key(|f| f.address);
@@ -373,7 +375,7 @@ fn in_module(pattern: Option<&str>, module: Option<&str>) -> bool {
     }
 }
 
-/// Whether a symbol is the start of a function as the source has it.
+/// Whether a symbol is the start of a function in the source.
 fn is_code(s: &Symbol<'_>) -> bool {
     let generated = |m: &str| m == "bpf" || m.starts_with("__builtin__");
     s.is_function()
@@ -382,7 +384,7 @@ fn is_code(s: &Symbol<'_>) -> bool {
         && !s.name.contains(".cold")
 }
 
-/// The name without what compilers append: `f` of `f.isra.0`, `f.constprop.0.isra.0`.
+/// The name without the compiler's suffixes: `f` for `f.isra.0`, `f.constprop.0.isra.0`.
 fn source_name(symbol: &str) -> &str {
     symbol
         .split('.')
@@ -391,29 +393,29 @@ fn source_name(symbol: &str) -> &str {
         .unwrap_or(symbol)
 }
 
-/// What BTF says of a function.
+/// The signature of a function in BTF.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
-    /// Its number in that BTF, as programs of type tracing name it.
+    /// Its type id in that BTF, which programs of type tracing name.
     pub id: TypeId,
     /// Names and types of the parameters; a nameless one has an empty name.
     pub params: Vec<(String, TypeId)>,
-    /// Takes more arguments than it names.
+    /// Whether it takes more arguments than it names.
     pub variadic: bool,
-    /// What it returns; 0 for nothing.
+    /// Its return type; 0 for none.
     pub ret: TypeId,
 }
 
-/// Before the name of a hook of security modules: the function that programs there stand for.
+/// Prefix of the function to which programs at an LSM hook attach.
 const LSM: &str = "bpf_lsm_";
 
-/// A hook of security modules that programs can be at.
+/// The signature of an LSM hook that programs can attach to.
 #[must_use]
 pub fn lsm_hook(btf: &Btf, name: &str) -> Option<Signature> {
     signature(btf, &format!("{LSM}{name}"))
 }
 
-/// The hooks that fit a glob, sorted.
+/// The LSM hooks that match a glob, sorted.
 #[must_use]
 pub fn lsm_hooks(btf: &Btf, glob: &str) -> Vec<String> {
     if !glob::is_pattern(glob) {
@@ -430,7 +432,7 @@ pub fn lsm_hooks(btf: &Btf, glob: &str) -> Vec<String> {
     found
 }
 
-/// The parameters of a function as BTF has them, if it has exactly one of that name.
+/// The signature of a function, if BTF has exactly one function of that name.
 #[must_use]
 pub fn signature(btf: &Btf, name: &str) -> Option<Signature> {
     let mut all = btf.find_all(Kind::Func, name);
@@ -459,7 +461,7 @@ pub fn signature(btf: &Btf, name: &str) -> Option<Signature> {
 }
 
 /// Functions that never return, as `tools/objtool/noreturns.h` of the kernel lists them: fexit
-/// would wait for ever.
+/// would wait forever.
 const NO_RETURN: [&str; 9] = [
     "do_exit",
     "do_group_exit",
@@ -472,8 +474,8 @@ const NO_RETURN: [&str; 9] = [
     "rewind_stack_and_make_dead",
 ];
 
-/// Functions that the verifier takes no tracing programs for: `btf_id_deny` in the kernel's
-/// `kernel/bpf/verifier.c`.
+/// Functions that the verifier refuses as targets of tracing programs: `btf_id_deny` in the
+/// kernel's `kernel/bpf/verifier.c`.
 const DENIED: [&str; 8] = [
     "__rcu_read_lock",
     "__rcu_read_unlock",
@@ -485,8 +487,8 @@ const DENIED: [&str; 8] = [
     "rcu_read_unlock_strict",
 ];
 
-/// Whether fentry may attach to a function, and fexit: not where arguments are structures, or
-/// more than registers have room for, which older kernels refuse.
+/// The signature of a function that fentry may attach to, and whether fexit may. Older kernels
+/// refuse structures as arguments, and more arguments than registers hold.
 #[must_use]
 pub fn trampoline(btf: &Btf, name: &str) -> Option<(Signature, bool)> {
     const REGISTERS: usize = 6;
@@ -500,8 +502,8 @@ pub fn trampoline(btf: &Btf, name: &str) -> Option<(Signature, bool)> {
     (fits && !found.variadic && !DENIED.contains(&name)).then_some((found, returns))
 }
 
-/// The numbers of all functions of a BTF of which there is one of that name: for questions about
-/// many, each of which [`signature`] would search the whole BTF for.
+/// The type ids of all functions with a unique name in a BTF. For many look-ups: [`signature`]
+/// searches the whole BTF for each.
 #[must_use]
 pub fn ids(btf: &Btf) -> HashMap<&str, TypeId> {
     let mut found: HashMap<&str, Option<TypeId>> = HashMap::new();
@@ -606,7 +608,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         let symbols = Symbols::parse(SYMBOLS).expect("sound");
         let sound = |name| one_sound(&symbols, name);
         assert!(sound("vfs_read") && sound("vfs_untraced"));
-        // On the blacklist, in a section of it, several, of a module, a copy, not there.
+        // On the blacklist, in a forbidden section, ambiguous, of a module, a copy, missing.
         for name in [
             "kprobe_handler",
             "vfs_entry",

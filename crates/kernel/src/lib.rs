@@ -1,8 +1,7 @@
 //! The running kernel as values.
 //!
-//! Everything that spile wants to know from the kernel, or asks of its BPF,
-//! goes through this crate. All of it is lazy: nothing is
-//! opened, mapped or parsed before the first question that needs it.
+//! All information about the kernel, and all requests to its BPF, go through this crate. It is
+//! lazy: nothing is opened, mapped or parsed before the first query that needs it.
 //!
 //! * [`btf`]: types of the kernel, by an index over its BTF.
 //! * [`bpf`]: the one funnel for `bpf(2)`.

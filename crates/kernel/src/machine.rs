@@ -4,20 +4,20 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::OnceLock;
 
-/// The CPUs that may ever be there, in order; per-CPU maps have a value for each.
+/// The CPUs that can ever exist, in order; per-CPU maps have a value for each.
 #[must_use]
 pub fn possible_cpus() -> &'static [u32] {
     static CPUS: OnceLock<Vec<u32>> = OnceLock::new();
     CPUS.get_or_init(|| listed_cpus("possible"))
 }
 
-/// The CPUs that run now, in order.
+/// The CPUs that are online, in order.
 #[must_use]
 pub fn online_cpus() -> Vec<u32> {
     listed_cpus("online")
 }
 
-/// Reads a list such as `0-3,8`; without sysfs, as many as the C library counts.
+/// Reads a list such as `0-3,8` from sysfs; without sysfs, counts CPUs by the C library.
 fn listed_cpus(name: &str) -> Vec<u32> {
     let path = format!("/sys/devices/system/cpu/{name}");
     let listed = std::fs::read_to_string(path)
@@ -30,7 +30,7 @@ fn listed_cpus(name: &str) -> Vec<u32> {
     })
 }
 
-/// The processors of a list such as `0-3,8`.
+/// Parses a list of processors such as `0-3,8`.
 #[must_use]
 pub fn parse_cpus(text: &str) -> Option<Vec<u32>> {
     /// More than any kernel is built for.
@@ -74,18 +74,17 @@ pub fn architecture() -> String {
         .into_owned()
 }
 
-/// Version, patch level and sublevel of the running kernel; 0 for what its
-/// release does not say. Distributions carry features to older numbers: ask
-/// [`crate::features`] whether something works.
+/// Version, patch level and sublevel of the running kernel; 0 for a part that its release lacks.
+/// Distributions backport features: ask [`crate::features`] whether one works.
 #[must_use]
 pub fn version() -> (u32, u32, u32) {
     parse_version(&release())
 }
 
-/// Whether the kernel may switch threads within its own code, and so within BPF programs that run
-/// with preemption on. Where that can be set at the boot, debugfs has the setting; where that may
-/// not be read (lockdown, which keeps it from being set there too), the command line and the
-/// configuration. `true` where it cannot be told. Found out at the first call.
+/// Whether the kernel may preempt threads within its own code, and so within BPF programs that run
+/// with preemption enabled. Where this is chosen at boot, debugfs has the setting. Where debugfs
+/// may not be read (under lockdown, which also forbids changing it there), the command line and the
+/// configuration decide. `true` where it is unknown. Found out at the first call.
 #[must_use]
 pub fn preempts() -> bool {
     static PREEMPTS: OnceLock<bool> = OnceLock::new();
@@ -102,7 +101,7 @@ fn preemption_set() -> Option<String> {
     })
 }
 
-/// The setting by its name, as `preempt=` on the kernel's command line has them.
+/// Whether a setting, by its name on the kernel's command line (`preempt=`), preempts.
 fn preempts_by(version: &str, setting: impl FnOnce() -> Option<String>) -> bool {
     let model = version.split(' ').find(|w| w.starts_with("PREEMPT"));
     match model {
@@ -119,8 +118,8 @@ fn marked_word(line: &str) -> Option<&str> {
     Some(line.split_once('(')?.1.split_once(')')?.0)
 }
 
-/// What `preempt_dynamic_init` chooses: the last known word of the command line, else what the
-/// kernel was configured for.
+/// The choice of `preempt_dynamic_init`: the last known word of the command line, else the kernel's
+/// configuration.
 fn preemption_at_boot(cmdline: &str, set: impl Fn(&str) -> bool) -> Option<&'static str> {
     const MODELS: [(&str, &str); 4] = [
         ("none", "CONFIG_PREEMPT_NONE"),
@@ -138,8 +137,8 @@ fn preemption_at_boot(cmdline: &str, set: impl Fn(&str) -> bool) -> Option<&'sta
         .map(|m| m.0)
 }
 
-/// Whether a kernel of that version may switch threads within programs at raw tracepoints: since
-/// 6.19. It then turns away all others on that processor from the program.
+/// Whether a kernel of that version may preempt threads within programs at raw tracepoints: since
+/// 6.19. The kernel then rejects other hits of the program on that processor.
 #[must_use]
 pub fn tracepoints_preempted(version: (u32, u32, u32)) -> bool {
     version > (6, 18, u32::MAX)
@@ -154,9 +153,9 @@ fn parse_version(release: &str) -> (u32, u32, u32) {
     (next(), next(), next())
 }
 
-/// A setting of the running kernel's configuration, such as `CONFIG_HZ`: `y`,
-/// `m`, a number, a string with its quotes. `None` if it is not set, or if
-/// there is no configuration to look at (see [`has_config`]).
+/// A setting of the running kernel's configuration, such as `CONFIG_HZ`: `y`, `m`, a number, a
+/// string with its quotes. `None` if it is not set, or if the configuration cannot be read (see
+/// [`has_config`]).
 #[must_use]
 pub fn config(name: &str) -> Option<&'static str> {
     lookup_config(config_text()?, name)
@@ -199,9 +198,9 @@ fn lookup_config<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// The frequency of the kernel's timer tick (jiffies per second): from the coarse
-/// clock's resolution, else `CONFIG_HZ` (dear: the configuration is compressed),
-/// else 250 as most distributions have it.
+/// The frequency of the kernel's timer tick (jiffies per second): from the coarse clock's
+/// resolution, else from `CONFIG_HZ` (expensive: the configuration is compressed), else 250, the
+/// default of most distributions.
 #[must_use]
 pub fn hz() -> u32 {
     static HZ: OnceLock<u32> = OnceLock::new();
@@ -226,34 +225,33 @@ pub fn user_hz() -> u64 {
     rustix::param::clock_ticks_per_second()
 }
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 #[must_use]
 pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// Nanoseconds of a clock since its start.
+/// The time of a clock in nanoseconds.
 #[must_use]
 pub fn clock_ns(clock: rustix::time::ClockId) -> i64 {
     let t = rustix::time::clock_gettime(clock);
     t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
-/// Nanoseconds since boot, time asleep not counted: what `bpf_ktime_get_ns` gives.
+/// Nanoseconds since boot without suspended time: the clock of `bpf_ktime_get_ns`.
 #[must_use]
 pub fn monotonic_ns() -> i64 {
     clock_ns(rustix::time::ClockId::Monotonic)
 }
 
-/// Nanoseconds since boot, time asleep counted (`bpf_ktime_get_boot_ns`).
+/// Nanoseconds since boot with suspended time: the clock of `bpf_ktime_get_boot_ns`.
 #[must_use]
 pub fn boottime_ns() -> i64 {
     clock_ns(rustix::time::ClockId::Boottime)
 }
 
-/// Nanoseconds to add to the monotonic clock for the time since 1970. Good to
-/// a microsecond or so: of several readings, the one taken fastest counts. It
-/// changes when the clock is set.
+/// The difference between the time since 1970 and the monotonic clock, in nanoseconds. Accurate to
+/// about a microsecond: of several readings, the fastest counts. It changes when the clock is set.
 #[must_use]
 pub fn realtime_offset_ns() -> i64 {
     (0..5)

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 const ERRNO: &str = include_str!("../data/errno.tsv");
 const SIGNALS: &str = include_str!("../data/signals.tsv");
 
-/// The first real-time signal, as the kernel counts.
+/// The first real-time signal by the kernel's numbers.
 pub const SIGRTMIN: u32 = 32;
 /// The last real-time signal.
 pub const SIGRTMAX: u32 = 64;
@@ -46,8 +46,8 @@ fn number_in(table: &Table, name: &str) -> Option<u32> {
         .map(|entry| entry.0)
 }
 
-/// The name of a positive error number, such as `ENOENT` for 2; numbers from
-/// 512 are the kernel's own (`ERESTARTSYS`).
+/// The name of a positive error number, such as `ENOENT` for 2; numbers from 512 on are the
+/// kernel's own (`ERESTARTSYS`).
 #[must_use]
 pub fn errno_name(errno: u32) -> Option<&'static str> {
     name_in(errors(), errno)
@@ -59,8 +59,8 @@ pub fn errno_number(name: &str) -> Option<u32> {
     number_in(errors(), name)
 }
 
-/// An error number for messages: its name, and what the C library says of it
-/// (nothing of the kernel's own numbers).
+/// An error number for messages: its name, and the C library's description (none for the kernel's
+/// own numbers).
 #[must_use]
 pub fn describe_errno(errno: rustix::io::Errno) -> String {
     let code = errno.raw_os_error();
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(errno_name(0), None);
         assert_eq!(errno_number("EWOULDBLOCK"), Some(11));
         assert_eq!(errno_number("EHWPOISON"), Some(libc::EHWPOISON as u32));
-        // 41 and 58 were never given out.
+        // 41 and 58 were never assigned.
         let missing: Vec<u32> = (1..=133).filter(|&n| errno_name(n).is_none()).collect();
         assert_eq!(missing, [41, 58]);
         let kernels = rustix::io::Errno::from_raw_os_error(524);

@@ -1,5 +1,4 @@
-//! Events of `perf_event_open(2)`: timers on each CPU, counters, and the names
-//! by which scripts know them.
+//! Events of `perf_event_open(2)`: timers on each CPU, counters, and their names in scripts.
 
 use std::ffi::CString;
 use std::fmt;
@@ -9,12 +8,12 @@ use rustix::io::Errno;
 
 use crate::bpf::last_errno;
 
-/// What to count: the `type` and `config` of `struct perf_event_attr`.
+/// An event: the `type` and `config` of `struct perf_event_attr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Event {
     /// `PERF_TYPE_...`
     pub ty: u32,
-    /// Which event of that type.
+    /// The event within that type.
     pub config: u64,
 }
 
@@ -29,7 +28,7 @@ pub const TYPE_HW_CACHE: u32 = 3;
 /// `PERF_TYPE_BREAKPOINT`
 pub const TYPE_BREAKPOINT: u32 = 5;
 
-/// The clock that runs on every machine: one event per nanosecond of CPU time.
+/// The software clock that runs on every machine: one event for each nanosecond of CPU time.
 pub const CPU_CLOCK: Event = Event {
     ty: TYPE_SOFTWARE,
     config: 0,
@@ -37,10 +36,10 @@ pub const CPU_CLOCK: Event = Event {
 
 /// `PERF_COUNT_SW_TASK_CLOCK`; the clocks are the first two software events.
 const TASK_CLOCK: u64 = 1;
-/// In a second.
+/// Nanoseconds in a second.
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// Events by name; synonyms as in perf's own list.
+/// Events by name, with the synonyms of perf's own list.
 const EVENTS: [(&str, Event); 24] = [
     ("cpu_clock", CPU_CLOCK),
     ("task_clock", sw(1)),
@@ -82,7 +81,7 @@ const fn hw(config: u64) -> Event {
     }
 }
 
-/// The event of that name; `-` and `_` are the same in it.
+/// The event of that name; `-` and `_` are equal in it.
 #[must_use]
 pub fn event(name: &str) -> Option<Event> {
     let name = name.replace('-', "_");
@@ -100,23 +99,23 @@ pub fn event_names(ty: u32) -> impl Iterator<Item = &'static str> {
         .map(|entry| entry.0)
 }
 
-/// How often an event calls its program.
+/// The rate at which an event runs its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sampling {
     /// Never: it only counts.
     Count,
-    /// Once per so many events (for a clock: nanoseconds).
+    /// Once for this number of events (for a clock: nanoseconds).
     Period(u64),
-    /// So many times a second.
+    /// This number of times a second.
     Frequency(u64),
 }
 
-/// What to watch.
+/// The CPU or the task whose events count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// Everything on that CPU (needs CAP_PERFMON).
+    /// All tasks on that CPU (needs CAP_PERFMON).
     Cpu(u32),
-    /// That task, wherever it runs, and its children from then on.
+    /// That task on every CPU, and its children from then on.
     Task(u32),
 }
 
@@ -125,9 +124,9 @@ pub enum Target {
 pub struct Watch {
     /// Its address.
     pub address: u64,
-    /// Bytes: 1, 2, 4 or 8, and the address a multiple.
+    /// Length in bytes: 1, 2, 4 or 8. The address is a multiple of it.
     pub length: u8,
-    /// Reads as well as writes.
+    /// Reads hit too, not only writes.
     pub reads: bool,
 }
 
@@ -143,11 +142,11 @@ pub enum Place<'a> {
         /// File offset of the marker's semaphore; 0 for none.
         semaphore: u64,
     },
-    /// A function of the kernel, and bytes from its start.
+    /// A function of the kernel, and an offset in it.
     Function {
         /// `name`, or `module:name`.
         name: &'a str,
-        /// Bytes.
+        /// Offset in bytes.
         offset: u64,
     },
     /// An address in the kernel.
@@ -157,27 +156,27 @@ pub enum Place<'a> {
 /// Whether a function can be probed by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It can, and no other has the name.
+    /// It can, and its name is unique.
     Sound,
-    /// It is forbidden, not traced, or several have the name.
+    /// It is forbidden, not traced, or several functions have the name.
     Refused,
-    /// It cannot be told.
+    /// The kernel gives no answer.
     Unknown,
 }
 
-/// The `type` of events of a source that has no fixed one.
+/// The `type` of the events of a source with a dynamic type.
 fn source_type(source: &str) -> Option<u32> {
     let path = format!("/sys/bus/event_source/devices/{source}/type");
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// What was asked when the kernel refused.
+/// A request that the kernel refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerfError {
     /// The call or ioctl.
     pub action: &'static str,
-    /// Why not: `ENOENT` for events that this machine does not have, `EPERM`
-    /// or `EACCES` without privileges, `EOPNOTSUPP` without interrupts.
+    /// The reason: `ENOENT` for events that this machine does not have, `EPERM` or `EACCES` without
+    /// privileges, `EOPNOTSUPP` without interrupts.
     pub errno: Errno,
 }
 
@@ -211,8 +210,8 @@ impl PerfEvent {
         const FREQUENCY: u64 = 1 << 10;
         let clock = event.ty == TYPE_SOFTWARE && event.config <= TASK_CLOCK;
         let (sample, mut flags) = match sampling {
-            // The kernel lowers the highest frequency that it grants when interrupts take it
-            // long. A clock's period says the same and has no such limit.
+            // The kernel lowers its maximum frequency when interrupts take long. A clock's period
+            // has the same effect and no such limit.
             Sampling::Frequency(hz) if clock => (NANOSECONDS / hz.max(1), DISABLED),
             Sampling::Count => (0, DISABLED),
             Sampling::Period(period) => (period, DISABLED),
@@ -241,7 +240,7 @@ impl PerfEvent {
     pub fn open_watch(watch: &Watch, target: Target) -> Result<PerfEvent, PerfError> {
         const DISABLED: u64 = 1 << 0;
         const INHERIT: u64 = 1 << 1;
-        // Another program has other things at the address.
+        // Another program has different contents at the address.
         const REMOVE_ON_EXEC: u64 = 1 << 36;
         const READ: u64 = 1;
         const WRITE: u64 = 2;
@@ -304,12 +303,12 @@ impl PerfEvent {
         open_attr(&attr, pid, cpu, "open a perf probe")
     }
 
-    /// What the kernel says of a probe on a function of its own, without one being made: the
-    /// place is within the function's first instruction, which is looked at last
+    /// Asks the kernel whether it accepts a kprobe at a function, without creating one: the
+    /// requested offset is within the first instruction, which the kernel checks last
     /// (`create_local_trace_kprobe`, `register_kprobe`). Costs a few microseconds.
     #[must_use]
     pub fn kprobe_verdict(name: &str) -> Verdict {
-        /// Since then the kernel looks whether several functions have the name.
+        /// From this version on the kernel checks whether the name is unique.
         const SHARED: (u32, u32, u32) = (6, 7, 0);
         let place = Place::Function { name, offset: 1 };
         match PerfEvent::open_at(&place, false, None).map_err(|e| e.errno) {
@@ -319,8 +318,8 @@ impl PerfEvent {
         }
     }
 
-    /// Has the event call a program of type `PERF_EVENT` (or, for tracepoints
-    /// and probes, `TRACEPOINT` and `KPROBE`).
+    /// Sets the program of type `PERF_EVENT` (or, for tracepoints and probes, `TRACEPOINT` and
+    /// `KPROBE`) that the event runs.
     ///
     /// # Errors
     /// [`PerfError`]: `EEXIST` if it has one.
@@ -329,7 +328,7 @@ impl PerfEvent {
         self.ioctl("PERF_EVENT_IOC_SET_BPF", SET_BPF, prog.as_raw_fd())
     }
 
-    /// Starts it.
+    /// Starts the event.
     ///
     /// # Errors
     /// [`PerfError`].
@@ -338,7 +337,7 @@ impl PerfEvent {
         self.ioctl("PERF_EVENT_IOC_ENABLE", ENABLE, 0)
     }
 
-    /// Stops it; it can be started again.
+    /// Stops the event; it can be started again.
     ///
     /// # Errors
     /// [`PerfError`].

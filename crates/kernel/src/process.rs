@@ -1,18 +1,18 @@
-//! Questions about a process, answered by `/proc`.
+//! Queries about a process, answered by `/proc`, and operations on this process.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread::JoinHandle;
 
-/// From now on a write past the size that a file may have (`ulimit -f`) is an error and no signal, which
-/// would end this process.
+/// Ignores SIGXFSZ: from now on a write past the file size limit (`ulimit -f`) is an error, instead
+/// of a signal that ends this process.
 pub fn file_limit_is_an_error() {
     // SAFETY: nobody else handles this signal.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// What `/proc/PID/stat` says about a process or thread.
+/// The content of `/proc/PID/stat` of a process or thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     /// Its command name (`comm`), up to 15 bytes.
@@ -21,12 +21,12 @@ pub struct Stat {
     pub state: char,
     /// Its parent's number.
     pub ppid: u32,
-    /// When it started, in clock ticks (`sysconf(_SC_CLK_TCK)`) after boot. With
-    /// the number it names a process for good: numbers are used again.
+    /// Start time in clock ticks (`sysconf(_SC_CLK_TCK)`) after boot. Together with the process id
+    /// it is unique: ids are used again.
     pub start_ticks: u64,
 }
 
-/// Whether there is a process or thread of that number, a zombie included.
+/// Whether a process or thread of that id exists, including zombies.
 #[must_use]
 pub fn exists(pid: u32) -> bool {
     pid != 0 && fs::exists(format!("/proc/{pid}/stat")).unwrap_or(false)
@@ -60,7 +60,7 @@ pub fn executable(pid: u32) -> Option<std::path::PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// Has a command begin with all signals let through, whatever the thread that starts it blocks.
+/// Unblocks all signals in a command's process, whatever the thread that starts it blocks.
 pub fn with_all_signals(command: &mut Command) -> &mut Command {
     let all = || {
         // SAFETY: a set of signals is plain numbers, and the calls only write to it or read it; they
@@ -77,12 +77,12 @@ pub fn with_all_signals(command: &mut Command) -> &mut Command {
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: it calls nothing but what is said above.
+    // SAFETY: the closure calls only these functions.
     unsafe { command.pre_exec(all) }
 }
 
-/// Ends this process by a signal, as another ended by it: who waits for it sees the same. No core is written.
-/// Comes back where the signal ends no process.
+/// Ends this process by a signal that ended another one, so that its parent sees the same status.
+/// Writes no core. Returns if the signal does not end the process.
 pub fn end_by(signal: i32) {
     // SAFETY: a set of signals is plain numbers, and the calls only write to it or read it; no handler of
     // this process runs after the first.
@@ -96,8 +96,9 @@ pub fn end_by(signal: i32) {
     }
 }
 
-/// Does work in a thread that gets no signals: they are for those who wait for them, and would end
-/// the process here as long as nobody does. Where there can be no thread, the work is dropped undone.
+/// Runs a closure in a thread with all signals blocked: signals are for the threads that wait for
+/// them, and would end the process here while no thread waits. Where no thread can be made, the
+/// closure is dropped without running.
 pub fn spawn_masked(work: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
     // SAFETY: sets of signals are plain numbers, and each call only writes to its own or reads it.
     unsafe {
@@ -105,23 +106,23 @@ pub fn spawn_masked(work: impl FnOnce() + Send + 'static) -> Option<JoinHandle<(
             (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        // The thread has the mask of the one who makes it.
+        // A thread inherits the mask of its creator.
         let thread = std::thread::Builder::new().spawn(work);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         thread.ok()
     }
 }
 
-/// By how much the heap grows at least, in bytes.
+/// Minimum growth of the heap, in bytes.
 #[cfg(target_env = "gnu")]
 const HEAP: usize = 8 << 20;
-/// Bytes of a huge page, as orders of pages in `/proc/buddyinfo`.
+/// Order of a huge page in `/proc/buddyinfo`.
 #[cfg(target_env = "gnu")]
 const HUGE_ORDER: usize = 9;
 
-/// Has the C library's heap grow by megabytes, on huge pages where some are free: a fault for each
-/// small one takes longer than what the page is for. Where none are free, one would wait for the
-/// kernel to make them. Other C libraries' heaps stay as they are.
+/// Makes the C library's heap grow by megabytes, on huge pages if some are free: a page fault for
+/// each small page takes longer than the work on the page. If none are free, the kernel would stop
+/// to make some. Heaps of other C libraries stay as they are.
 #[cfg(target_env = "gnu")]
 pub fn large_heap() {
     let text = std::fs::read_to_string("/proc/buddyinfo").unwrap_or_default();
@@ -133,10 +134,11 @@ pub fn large_heap() {
     unsafe {
         libc::mallopt(libc::M_TOP_PAD, HEAP as libc::c_int);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 2 * HEAP as libc::c_int);
-        // What is set by hand adapts no more: a mapping of its own for what is as large as this.
+        // A threshold set by hand no longer adapts, so set the one for blocks with mappings of
+        // their own.
         libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
         let start = libc::sbrk(0);
-        // More than is left of the first piece, and less than what gets a mapping of its own.
+        // More than is left of the first piece, and less than the threshold.
         libc::free(std::hint::black_box(libc::malloc(512 << 10)));
         let end = libc::sbrk(0);
         if (start as usize).is_multiple_of(4096) && end as usize > start as usize {
@@ -145,12 +147,12 @@ pub fn large_heap() {
     }
 }
 
-/// See above.
+/// Does nothing: other C libraries have no such setting.
 #[cfg(not(target_env = "gnu"))]
 pub fn large_heap() {}
 
-/// Free blocks of that order and larger ones, counted as of that order: lines are those of zones,
-/// columns from the fifth on the orders from 0.
+/// Number of free blocks of that order, larger blocks included: lines are zones, and columns from
+/// the fifth on are the orders from 0.
 #[cfg(target_env = "gnu")]
 fn free_blocks(buddyinfo: &str, order: usize) -> u64 {
     let of_zone = |line: &str| -> u64 {
@@ -163,38 +165,38 @@ fn free_blocks(buddyinfo: &str, order: usize) -> u64 {
     buddyinfo.lines().map(of_zone).sum()
 }
 
-/// Makes a system call that does nothing and that a script can tell: `prctl(what, argument,
-/// token)`, of an option that no kernel has.
+/// Makes a system call without effect that a script can recognise: `prctl(what, argument, token)`,
+/// of an option that no kernel has.
 pub fn mark(what: i32, argument: u64, token: u64) {
     // SAFETY: the kernel refuses the option, and touches no memory of ours.
     unsafe { libc::prctl(what, argument, token, 0, 0) };
 }
 
-/// A part of a process's memory.
+/// A mapping of a process's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
     /// First address.
     pub start: u64,
-    /// The address behind the last.
+    /// One past the last address.
     pub end: u64,
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Whether code in it runs.
+    /// Whether it is executable.
     pub executable: bool,
-    /// The file, or what the kernel calls it (`[stack]`); empty for plain memory.
+    /// The file, or the kernel's name (`[stack]`); empty for anonymous memory.
     pub path: String,
 }
 
-/// The memory of a process, in order of addresses.
+/// The mappings of a process, in order of addresses.
 ///
 /// # Errors
-/// Of reading `/proc/PID/maps`.
+/// Those of reading `/proc/PID/maps`.
 pub fn mappings(pid: u32) -> std::io::Result<Vec<Mapping>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     Ok(text.lines().filter_map(mapping).collect())
 }
 
-/// The processes that run a program, by its device and inode, each with the address of the first
+/// The processes that run a program (by its device and inode), each with the address of the first
 /// byte of the program's file.
 #[must_use]
 pub fn running(program: &std::path::Path) -> Vec<(u32, u64)> {
@@ -205,7 +207,7 @@ pub fn running(program: &std::path::Path) -> Vec<(u32, u64)> {
     all().into_iter().filter_map(start).collect()
 }
 
-/// The same of one process: the address, if it runs the program.
+/// The address of the first byte of the program's file in one process, if it runs the program.
 #[must_use]
 pub fn start_of(program: &std::path::Path, pid: u32) -> Option<u64> {
     start_where(pid, file_identity(program)?)
@@ -242,11 +244,11 @@ fn mapping(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The device, as `super_block.s_dev` has it, and the inode of a file; links are followed.
+/// The device, as in `super_block.s_dev`, and the inode of a file; symbolic links are followed.
 #[must_use]
 pub fn file_identity(path: &std::path::Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
-    /// Bits of the minor part in the kernel's own numbers.
+    /// Width of the minor part in the kernel's device numbers.
     const MINOR: u32 = 20;
     let meta = std::fs::metadata(path).ok()?;
     let major = u64::from(rustix::fs::major(meta.dev()));
@@ -254,7 +256,7 @@ pub fn file_identity(path: &std::path::Path) -> Option<(u64, u64)> {
     Some((major << MINOR | minor, meta.ino()))
 }
 
-/// The numbers of all processes, in order.
+/// The ids of all processes, in order.
 #[must_use]
 pub fn all() -> Vec<u32> {
     numbers("/proc")
@@ -270,14 +272,14 @@ pub fn pid_namespace(pid: Option<u32>) -> Option<u64> {
     Some(meta.ino())
 }
 
-/// Part of a user namespace's map of user or group ids.
+/// A range in a user namespace's map of user or group ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdRange {
     /// The first id inside.
     pub inside: u32,
-    /// The same outside: the kernel's own number, where this process is of the first namespace.
+    /// The first id outside: the kernel's own number, if this process is in the initial namespace.
     pub outside: u32,
-    /// How many there are.
+    /// Number of ids.
     pub count: u32,
 }
 
@@ -303,7 +305,7 @@ fn id_range(line: &str) -> Option<IdRange> {
     })
 }
 
-/// What stands for a user id and a group id that a user namespace does not have
+/// The user id and the group id that stand for ids without a mapping in a user namespace
 /// (`/proc/sys/kernel/overflowuid`, `overflowgid`).
 #[must_use]
 pub fn overflow_ids() -> [u32; 2] {
@@ -317,7 +319,7 @@ pub fn overflow_ids() -> [u32; 2] {
     })
 }
 
-/// The threads of a process, its own number first; none when it is gone.
+/// The thread ids of a process, the main thread's first; empty when the process is gone.
 #[must_use]
 pub fn threads(pid: u32) -> Vec<u32> {
     let mut all = numbers(&format!("/proc/{pid}/task"));
@@ -325,7 +327,7 @@ pub fn threads(pid: u32) -> Vec<u32> {
     all
 }
 
-/// Names in a folder that are numbers, in order.
+/// Names in a directory that are numbers, in order.
 fn numbers(folder: &str) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -354,7 +356,7 @@ pub fn own_uid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-/// Processor time of this process so far, in milliseconds: in user mode, in the kernel.
+/// Processor time of this process so far in milliseconds: in user mode, and in the kernel.
 #[must_use]
 pub fn own_cpu_ms() -> (f64, f64) {
     // SAFETY: all-zero bytes are a valid `rusage`, and the call writes only to it.

@@ -1,5 +1,5 @@
-//! What this process may use: open files, memory, `/proc`. A limit that is reached is told by its name, with
-//! the way out.
+//! Resource limits of this process: open files, memory, `/proc`. Messages name the limit that is
+//! reached, with the way out.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io;
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that reading a script and looking things up take at most, at a time.
+/// Maximum number of descriptors in use at a time while a script is read and facts are looked up.
 const FILES: usize = 24;
-/// With so many allowed nobody counts those that are free.
+/// Soft limit from which on free descriptors are not counted.
 const PLENTY: u64 = 256;
-/// The soft limit of open files that this process was started with, plus one; 0 where it is as it was.
+/// The soft limit of open files at the start of this process, plus one; 0 if it was not changed.
 static FILES_BEFORE: AtomicU64 = AtomicU64::new(0);
 
-/// The way out where an error says that a limit is reached.
+/// The way out of an error that says that a limit is reached.
 #[must_use]
 pub fn way_out(e: &io::Error) -> Option<String> {
     Some(match e.raw_os_error()? {
@@ -40,7 +40,7 @@ pub fn way_out(e: &io::Error) -> Option<String> {
     })
 }
 
-/// An error with the way out, where there is one.
+/// An error, with the way out if there is one.
 #[must_use]
 pub fn told(e: &io::Error) -> String {
     match way_out(e) {
@@ -56,10 +56,10 @@ fn too_few_files() -> String {
     }
 }
 
-/// Whether this process has what nothing works without.
+/// Whether this process has the resources that every run needs.
 ///
 /// # Errors
-/// What is missing, and the way out.
+/// The missing resource, and the way out.
 pub fn check() -> Result<(), String> {
     if let Some(limit) = getrlimit(Resource::Nofile).current
         && limit < PLENTY
@@ -77,7 +77,7 @@ pub fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// Descriptors below the limit that are not in use.
+/// Number of unused descriptors below the limit.
 fn free_files(limit: u64) -> usize {
     let open = |fd: &u64| {
         // SAFETY: only asks, whatever the number is.
@@ -86,8 +86,8 @@ fn free_files(limit: u64) -> usize {
     (0..limit).filter(|fd| !open(fd)).count()
 }
 
-/// Lets this process have as many open files as it may: large scripts attach to thousands of places.
-/// Commands that it starts get the limit back that it was started with, by [`restore_open_files`].
+/// Raises the soft limit of open files to the hard limit: large scripts attach to thousands of
+/// places. Commands that this process starts get the original limit back by [`restore_open_files`].
 pub fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let Some(before) = limit.current.filter(|_| limit.current != limit.maximum) else {
@@ -102,18 +102,18 @@ pub fn raise_open_files() {
     }
 }
 
-/// In a new process that becomes another program; does nothing that a freshly forked child may not.
+/// Restores the limit in a new process before it executes another program; async-signal-safe.
 pub fn restore_open_files() {
     if let Some(before) = FILES_BEFORE.load(Relaxed).checked_sub(1) {
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = Some(before);
-        // It was so before.
+        // This limit was set before.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// The C library's heap; where it is at its end the process ends with a message and status 1. What it has
-/// attached to the kernel goes with it, as always.
+/// The C library's heap. When it is exhausted, the process ends with a message and status 1; its
+/// attachments to the kernel end with it, as always.
 pub struct Heap;
 
 // SAFETY: all is done by the system's allocator; where that has no memory, nothing is returned at all.

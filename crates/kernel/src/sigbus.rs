@@ -1,11 +1,11 @@
-//! Files that become shorter while they are read through a mapping: the kernel then sends
-//! `SIGBUS`, which would end the process without a word.
+//! Files that become shorter while they are read through a mapping. The kernel then sends `SIGBUS`,
+//! which would end the process without a message.
 
-/// What is said; the file is not known to a signal handler.
+/// The message; a signal handler does not know the file.
 const TEXT: &[u8] = b"error: a file became shorter while it was read: start again\n";
 
-/// From now on such a signal ends this process with a message and status 1. What it has attached
-/// to the kernel goes with it, as always.
+/// Makes SIGBUS end this process with a message and status 1. Its attachments to the kernel end
+/// with it, as always.
 pub fn end_with_a_message() {
     // SAFETY: all-zero bytes are a valid `sigaction`; the handler does nothing but what is safe
     // in one, and does not return.
@@ -30,7 +30,7 @@ mod tests {
 
     const VICTIM: &str = "SPILE_TEST_TRUNCATED";
 
-    /// Runs itself again, where it reads a file that somebody truncates.
+    /// Runs itself again, to read a file that is truncated meanwhile.
     #[test]
     fn a_file_that_becomes_shorter() {
         if let Some(path) = std::env::var_os(VICTIM) {

@@ -1,9 +1,8 @@
 //! Symbols of the running kernel, from `/proc/kallsyms`.
 //!
-//! The text is read once and kept; an index of addresses (sorted) points into
-//! it. Names are searched in the text itself. Some 120,000 symbols take about
-//! as long to read, which the kernel formats line by line, as everything else
-//! together, so nothing is read before the first question.
+//! The text is read once and cached; a sorted index of addresses points into it. Names are searched
+//! in the text itself. The kernel formats the list line by line: reading some 120,000 symbols takes
+//! about as long as the rest of the start-up, so nothing is read before the first query.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -13,12 +12,13 @@ use spile_glob as glob;
 /// Where the kernel lists its symbols.
 pub const KALLSYMS: &str = "/proc/kallsyms";
 
-/// The last symbol of the kernel or of a module ends at its page's end: the list has no sizes.
+/// Assumed size of the last symbol of the kernel or of a module, because the list has no sizes: up
+/// to the page's end.
 const LAST: u64 = 4096;
-/// The same of BPF programs, which are larger.
+/// Assumed maximum size of a BPF program.
 const PROGRAM: u64 = 1 << 20;
 
-/// Why symbols can't be looked up.
+/// The reason why symbols can't be looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SymbolError {
     /// The list could not be read.
@@ -41,8 +41,8 @@ impl fmt::Display for SymbolError {
 
 impl std::error::Error for SymbolError {}
 
-/// Whether the running kernel has a symbol of that name. Most functions stand
-/// in BTF as well, where a look-up is a hundred times cheaper: that is tried first.
+/// Whether the running kernel has a symbol of that name. Most functions are in BTF as well, where a
+/// look-up is a hundred times cheaper, so BTF is tried first.
 #[must_use]
 pub fn exists(name: &str) -> bool {
     let function = |btf: &crate::btf::Btf| btf.find_func(name).is_some();
@@ -74,7 +74,7 @@ impl Symbol<'_> {
 /// All symbols of a kernel.
 pub struct Symbols {
     text: Vec<u8>,
-    /// (address, offset of the line), by address; lines of one address in order.
+    /// (address, offset of the line), sorted by address; lines of one address in order.
     by_address: Vec<(u64, u32)>,
 }
 
@@ -85,11 +85,11 @@ impl fmt::Debug for Symbols {
 }
 
 impl Symbols {
-    /// The running kernel's symbols, read at the first call and kept: modules
-    /// and programs loaded later are not among them.
+    /// The running kernel's symbols, read at the first call and cached. Modules and programs loaded
+    /// later are missing.
     ///
     /// # Errors
-    /// [`SymbolError`], kept as well.
+    /// [`SymbolError`], which is cached as well.
     pub fn kernel() -> Result<&'static Symbols, &'static SymbolError> {
         static KERNEL: OnceLock<Result<Symbols, SymbolError>> = OnceLock::new();
         KERNEL
@@ -104,8 +104,7 @@ impl Symbols {
             .as_ref()
     }
 
-    /// Indexes text in the format of `/proc/kallsyms`; lines that are not
-    /// understood are left out.
+    /// Indexes text in the format of `/proc/kallsyms`; malformed lines are skipped.
     ///
     /// # Errors
     /// [`SymbolError::Hidden`] if no address differs from zero.
@@ -140,15 +139,15 @@ impl Symbols {
         self.by_address.len()
     }
 
-    /// Whether there is none; never so for one that was made.
+    /// Whether there are no symbols; false for every parsed list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_address.is_empty()
     }
 
-    /// The symbol that an address lies in, and the offset from its start. Where
-    /// several start at one place, it is the first, as in the kernel's own messages.
-    /// `None` below the first symbol, and behind the last one of the kernel or a module.
+    /// The symbol that contains an address, and the offset in it. Of several at one address the
+    /// first, as in the kernel's own messages. `None` below the first symbol, and after the last
+    /// one of the kernel or a module.
     #[must_use]
     pub fn resolve(&self, address: u64) -> Option<(Symbol<'_>, u64)> {
         let after = self.by_address.partition_point(|entry| entry.0 <= address);
@@ -187,13 +186,13 @@ impl Symbols {
             .filter_map(|e| self.line(e.1))
     }
 
-    /// A number by which [`Symbols::name_at`] finds the name of one of these symbols again.
+    /// A number by which [`Symbols::name_at`] finds the name of this symbol again.
     #[must_use]
     pub fn offset_of(&self, symbol: &Symbol<'_>) -> u32 {
         (symbol.name.as_ptr() as usize).wrapping_sub(self.text.as_ptr() as usize) as u32
     }
 
-    /// The name that begins there, see [`Symbols::offset_of`].
+    /// The name that begins at `offset`, see [`Symbols::offset_of`].
     #[must_use]
     pub fn name_at(&self, offset: u32) -> Option<&str> {
         let rest = self.text.get(offset as usize..)?;
@@ -201,13 +200,13 @@ impl Symbols {
         std::str::from_utf8(&rest[..end]).ok()
     }
 
-    /// Where the symbol that an address lies in ends: where the next one begins, or by [`LAST`].
+    /// The end of the symbol that contains an address: the start of the next one, or by [`LAST`].
     #[must_use]
     pub fn end_of(&self, address: u64) -> Option<u64> {
         self.end_after(self.by_address.partition_point(|e| e.0 <= address))
     }
 
-    /// Where the symbol before an entry of the index ends.
+    /// The end of the symbol before an entry of the index.
     fn end_after(&self, next: usize) -> Option<u64> {
         let &(start, line) = self.by_address.get(next.checked_sub(1)?)?;
         let module = self.line(line)?.module;
@@ -231,8 +230,8 @@ impl Symbols {
             .filter(move |symbol| symbol.name == name_only)
     }
 
-    /// All symbols whose names begin with `name` and go on with one of `next` (or end there,
-    /// at the end of the text).
+    /// All symbols whose names begin with `name`, followed by one of `next` or by the end of the
+    /// text.
     pub fn find_with<'a>(
         &'a self,
         name: &str,
@@ -258,7 +257,7 @@ impl Symbols {
         })
     }
 
-    /// All symbols whose names begin so, in the order of the text.
+    /// All symbols whose names have this prefix, in the order of the text.
     pub fn starting_with<'a>(&'a self, prefix: &str) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
         let needle = format!(" {prefix}");
         let found: Vec<usize> = memchr::memmem::find_iter(&self.text, needle.as_bytes()).collect();
@@ -281,13 +280,13 @@ impl Symbols {
             .filter_map(|entry| self.line(entry.1))
     }
 
-    /// Functions whose names fit a pattern, by address.
+    /// Functions whose names match a pattern, by address.
     pub fn functions<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = Symbol<'a>> {
         self.all()
             .filter(move |s| s.is_function() && glob::matches(pattern, s.name))
     }
 
-    /// Reads the line that starts there: `ADDRESS KIND NAME[\t[MODULE]]`.
+    /// Parses the line at `start`: `ADDRESS KIND NAME[\t[MODULE]]`.
     fn line(&self, start: u32) -> Option<Symbol<'_>> {
         let rest = self.text.get(start as usize..)?;
         let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
@@ -312,7 +311,7 @@ impl Symbols {
     }
 }
 
-/// The address at the head of a line.
+/// The address at the start of a line.
 fn address(line: &[u8]) -> Option<u64> {
     let len = line.iter().take(17).position(|&c| c == b' ')?;
     if len == 0 {

@@ -1,12 +1,11 @@
 //! The system calls of x86-64 and of i386 programs (compat), as data.
 //!
-//! `data/syscalls.tsv` holds numbers, names, arguments and how each is shown in
-//! `argstr`; `data/flags.tsv` holds the names of flags. The tables are parsed at
-//! the first question for each, in some 0.2 ms.
+//! `data/syscalls.tsv` has numbers, names, arguments and their form in `argstr`; `data/flags.tsv`
+//! has the names of flags. Each table is parsed at its first query, in some 0.2 ms.
 //!
-//! An argument has two names: the tapset's (`syscall.openat` has `dfd`) and the
-//! kernel's own parameter (for `$`-variables). Names derived from the tapset's,
-//! such as `flags_str`, follow one rule: see [`Arg::form`].
+//! An argument has two names: the tapset's (`syscall.openat` has `dfd`) and the kernel's own
+//! parameter (for `$`-variables). Names derived from the tapset's, such as `flags_str`, follow one
+//! rule: see [`Arg::form`].
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -17,13 +16,13 @@ pub const MAX_NR: u32 = 469;
 const TABLE: &str = include_str!("../data/syscalls.tsv");
 const FLAGS: &str = include_str!("../data/flags.tsv");
 
-/// Which table a number belongs to.
+/// A table of system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Abi {
     /// 64-bit calls.
     X86_64,
-    /// Calls of 32-bit programs (`int 0x80`, and `sysenter` there): words of
-    /// 32 bits, other numbers, some other arguments.
+    /// Calls of 32-bit programs (`int 0x80`, and `sysenter` there): 32-bit words, other numbers,
+    /// and some other arguments.
     I386,
 }
 
@@ -34,21 +33,21 @@ pub struct Syscall {
     pub abi: Abi,
     /// Its number there.
     pub nr: u32,
-    /// Its own name (`__NR_name`): what `syscall_any` reports.
+    /// Its own name (`__NR_name`), which `syscall_any` reports.
     pub name: &'static str,
     /// The tapset's probe point and its `name`: `fstatat` for `newfstatat`.
     pub probe: &'static str,
-    /// The probe point that it is a hit of, too: `pipe` for `pipe2`, whose name stays its own.
+    /// A further probe point that it hits: `pipe` for `pipe2`, whose name stays its own.
     pub point: &'static str,
     /// The kernel's function without its `sys_`: `newfstat` for `fstat`.
     pub entry: &'static str,
-    /// How its result is shown.
+    /// The form of its result.
     pub ret: Ret,
     /// Its arguments in order.
     pub args: Box<[Arg]>,
 }
 
-/// How a result is shown. A result from -4095 to -1 is an error number, always.
+/// The form of a result. A result from -4095 to -1 is always an error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ret {
     /// In decimal.
@@ -68,21 +67,21 @@ pub struct Arg {
     pub name: &'static str,
     /// The kernel's parameter, such as `buf`.
     pub kernel_name: &'static str,
-    /// Which argument word it is, from 0; a [`ArgKind::Pair`] takes this and the next.
+    /// Index of its argument word, from 0; an [`ArgKind::Pair`] takes this word and the next.
     pub word: u8,
-    /// What it is.
+    /// Its kind.
     pub kind: ArgKind,
-    /// How many low bits of the word count, as the kernel declares its parameter.
-    /// The rest may hold anything.
+    /// Number of significant low bits of the word, as the kernel declares its parameter. The rest
+    /// may contain anything.
     pub bits: u8,
     /// Whether those bits are sign-extended to the value.
     pub signed: bool,
 }
 
-/// What an argument is, and so how `argstr` shows it.
+/// The kind of an argument, which decides its form in `argstr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgKind {
-    /// Signed, in decimal, of so many bits: `int`, `int16`, `long`.
+    /// Signed, in decimal, of this number of bits: `int`, `int16`, `long`.
     Int(u8),
     /// Unsigned, in decimal: `uint`, `ulong`.
     Uint(u8),
@@ -90,13 +89,13 @@ pub enum ArgKind {
     Hex(u8),
     /// A file mode, in octal: `mode`, `mode32`.
     Mode,
-    /// An address that is shown as such: `ptr`.
+    /// An address, shown as such: `ptr`.
     Ptr,
     /// A string in user space, shown quoted: `str`.
     Str,
     /// A vector of strings in user space, shown one by one: `argv`.
     Argv,
-    /// A vector of strings of which only the number is shown: `envp`.
+    /// A vector of strings, shown by its number of elements: `envp`.
     Envp,
     /// The number of a signal, shown by name: `signal`.
     Signal,
@@ -105,20 +104,20 @@ pub enum ArgKind {
     /// A set of flags: `|table`, `|table:u` where it is unsigned, or `|table:64` where it is an
     /// unsigned long.
     Flags(&'static str),
-    /// One of several values: `=table`, likewise.
+    /// One of several values: `=table`, with the same suffixes.
     Choice(&'static str),
-    /// Bytes in user space, as many as the argument word of that number says,
-    /// shown as a quoted string: `buf2`.
+    /// Bytes in user space, shown as a quoted string; the argument word of that index has their
+    /// number: `buf2`.
     Buf(u8),
-    /// A `struct sockaddr`; the argument word of that number is its length: `sockaddr2`.
+    /// A `struct sockaddr`; the argument word of that index has its length: `sockaddr2`.
     Sockaddr(u8),
-    /// A `struct timespec` whose fields have so many bits: `timespec`.
+    /// A `struct timespec` whose fields have this number of bits: `timespec`.
     Timespec(u8),
-    /// A `struct timeval`, likewise: `timeval`.
+    /// A `struct timeval` whose fields have this number of bits: `timeval`.
     Timeval(u8),
-    /// A `struct itimerspec`, likewise: `itimerspec`.
+    /// A `struct itimerspec` whose fields have this number of bits: `itimerspec`.
     Itimerspec(u8),
-    /// A `struct itimerval`, likewise: `itimerval`.
+    /// A `struct itimerval` whose fields have this number of bits: `itimerval`.
     Itimerval(u8),
     /// A 64-bit number in two 32-bit words, the low one first: `pair`.
     Pair,
@@ -126,12 +125,12 @@ pub enum ArgKind {
     Unseen,
 }
 
-/// In which form a variable gives an argument.
+/// The form in which a variable gives an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// The number itself, sign- or zero-extended as its kind says.
+    /// The number itself, sign- or zero-extended by its kind.
     Value,
-    /// The text that `argstr` shows.
+    /// The text as in `argstr`.
     Text,
     /// The string itself, without quotes.
     Unquoted,
@@ -140,7 +139,7 @@ pub enum Form {
 }
 
 impl Arg {
-    /// Whether it is shown as more than a number.
+    /// Whether `argstr` shows it as more than a number.
     #[must_use]
     pub fn has_text(&self) -> bool {
         !matches!(
@@ -176,7 +175,7 @@ impl Arg {
                 _ => None,
             },
             _ if name == self.name => Some(Form::Value),
-            // Their text is the number again; the tapset has none either.
+            // Their text is the number again, so the tapset has none either.
             ArgKind::Int(_)
             | ArgKind::Uint(_)
             | ArgKind::Hex(_)
@@ -192,7 +191,7 @@ impl Arg {
 }
 
 impl Syscall {
-    /// The argument that a variable of the tapset gives, and in which form.
+    /// The argument that a variable of the tapset gives, and the form.
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<(&Arg, Form)> {
         let exact = self.args.iter().find(|arg| arg.name == name);
@@ -206,8 +205,8 @@ impl Syscall {
         self.args.iter().find(|arg| arg.kernel_name == name)
     }
 
-    /// Whether a probe point `syscall.NAME` means this call: by its own name or
-    /// the tapset's; `compat_NAME` means calls of 32-bit programs only.
+    /// Whether a probe point `syscall.NAME` selects this call: by its own name or the tapset's;
+    /// `compat_NAME` selects calls of 32-bit programs only.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         if [self.name, self.probe, self.point].contains(&name) {
@@ -226,9 +225,9 @@ impl Syscall {
 pub struct FlagTable {
     /// The name by which arguments refer to it.
     pub name: &'static str,
-    /// Values of a choice without a name are shown in decimal, not in hexadecimal.
+    /// Choices without a name are shown in decimal, instead of hexadecimal.
     pub decimal: bool,
-    /// In the order in which they are shown.
+    /// The flags in display order.
     pub flags: Box<[Flag]>,
 }
 
@@ -239,12 +238,12 @@ pub struct Flag {
     pub name: &'static str,
     /// The value.
     pub value: i64,
-    /// In a set: the bits that must equal `value` for the flag to be there.
+    /// In a set: the bits that must equal `value` for the flag to be set.
     pub mask: i64,
 }
 
 impl FlagTable {
-    /// The value of one choice by name; a number if it has none.
+    /// A single choice by name; a number if it has none.
     #[must_use]
     pub fn show_choice(&self, value: i64) -> String {
         match self.flags.iter().find(|flag| flag.value == value) {
@@ -254,8 +253,8 @@ impl FlagTable {
         }
     }
 
-    /// A set of flags joined by `|`, and what has no name in hexadecimal.
-    /// A flag that lies within another that is there is left out.
+    /// A set of flags joined by `|`, with unnamed bits in hexadecimal. A flag whose bits are all in
+    /// another flag that is set is left out.
     #[must_use]
     pub fn show_set(&self, value: i64) -> String {
         let mut text = String::new();
@@ -286,7 +285,7 @@ impl FlagTable {
     }
 }
 
-/// One table, with the place of each number in it.
+/// One table of system calls, with the index of each number in it.
 struct Table {
     calls: Vec<Syscall>,
     by_nr: Vec<u16>,
@@ -319,8 +318,8 @@ pub fn by_nr(abi: Abi, nr: u32) -> Option<&'static Syscall> {
     table.calls.get(usize::from(*table.by_nr.get(nr as usize)?))
 }
 
-/// The calls that `syscall.NAME` means (see [`Syscall::is_called`]): more than
-/// one where the tapset joins several, such as `stat` and `stat64` of i386.
+/// The calls that `syscall.NAME` selects (see [`Syscall::is_called`]): more than one where the
+/// tapset joins several, such as `stat` and `stat64` of i386.
 pub fn by_name(abi: Abi, name: &str) -> impl Iterator<Item = &'static Syscall> {
     all(abi).iter().filter(move |call| call.is_called(name))
 }
@@ -366,7 +365,7 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
         "-" => Ret::Never,
         _ => return None,
     };
-    // From 403 on, i386 has the calls that came with 64-bit time.
+    // From 403 on, i386 has the calls with 64-bit time.
     let word = if abi == Abi::X86_64 { 64 } else { 32 };
     let time = if abi == Abi::I386 && nr < 403 { 32 } else { 64 };
     let mut at = 0;

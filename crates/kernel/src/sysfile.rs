@@ -14,7 +14,7 @@ pub(crate) enum Blob {
 }
 
 impl Blob {
-    /// Maps `len` bytes of a file; `None` where its file system can't.
+    /// Maps `len` bytes of a file; `None` where its file system cannot map it.
     pub(crate) fn map(file: &File, len: usize) -> Option<Blob> {
         if len == 0 {
             return None;
@@ -63,7 +63,7 @@ pub(crate) struct Mapping {
 
 // SAFETY: the memory is read-only and owned by this value alone.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; shared reads of memory that never changes.
+// SAFETY: see above; shared reads of memory that never changes.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
@@ -73,13 +73,13 @@ impl Drop for Mapping {
     }
 }
 
-/// Reads a file of `/proc` or `/sys` whole, in large pieces: such files have
-/// no size of their own, and each read costs the kernel some work.
+/// Reads a file of `/proc` or `/sys` whole, in large pieces: such files report no size, and each
+/// read costs the kernel some work.
 pub(crate) fn read_fully(path: &str) -> std::io::Result<Vec<u8>> {
     read_whole(File::open(path)?)
 }
 
-/// The same of an open file.
+/// Reads an open file whole, in large pieces.
 pub(crate) fn read_whole(mut file: File) -> std::io::Result<Vec<u8>> {
     const PIECE: usize = 1 << 20;
     let mut bytes = Vec::new();

@@ -1,14 +1,12 @@
 //! Tracepoints of the running kernel and their arguments; perf events by name.
 //!
-//! Each tracepoint NAME shows in the kernel's BTF as a typedef
-//! `btf_trace_NAME` (the prototype of its handler) and a function
-//! `__traceiter_NAME`, whose parameters have the names that the kernel's source
-//! gives them. Both start with a `void *` of the tracing itself, which is left
-//! out here: argument 0 is the first one that the tracepoint passes, word 0 of
-//! a raw tracepoint's context.
+//! Each tracepoint NAME is in the kernel's BTF as a typedef `btf_trace_NAME` (the prototype of its
+//! handler) and a function `__traceiter_NAME`, whose parameters have their names from the kernel's
+//! source. Both start with a `void *` that belongs to the tracing itself and is left out here:
+//! argument 0 is the first one that the tracepoint passes, word 0 of a raw tracepoint's context.
 //!
-//! The system of a tracepoint (`sched` of `sched:sched_switch`) is known only
-//! to tracefs, which need not be mounted: see [`Tracefs`].
+//! Only tracefs knows the subsystem of a tracepoint (`sched` in `sched:sched_switch`). It need not
+//! be mounted: see [`Tracefs`].
 
 use std::fmt;
 use std::fs::File;
@@ -25,7 +23,7 @@ use spile_glob as glob;
 const TYPEDEF: &str = "btf_trace_";
 const ITERATOR: &str = "__traceiter_";
 
-/// A tracepoint and what it passes to handlers.
+/// A tracepoint and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tracepoint {
     /// Its name, as for `BPF_RAW_TRACEPOINT_OPEN`.
@@ -94,12 +92,12 @@ pub fn names(btf: &Btf) -> Vec<&str> {
     names
 }
 
-/// The names of tracepoints that fit `name`, `pattern*` or `system:pattern`,
-/// sorted. tracefs is looked at only when a system is given.
+/// The names of tracepoints that match `name`, `pattern*` or `system:pattern`, sorted. tracefs is
+/// read only when a subsystem is given.
 ///
 /// # Errors
-/// [`TracefsError`] if a system is given and tracefs can't be read. A pattern
-/// that nothing fits is no error: the list is empty.
+/// [`TracefsError`] if a subsystem is given and tracefs can't be read. A pattern without a match
+/// gives an empty list.
 pub fn matching(btf: &Btf, spec: &str) -> Result<Vec<String>, TracefsError> {
     let Some((system, pattern)) = spec.split_once(':') else {
         if !glob::is_pattern(spec) {
@@ -129,9 +127,9 @@ pub fn matching(btf: &Btf, spec: &str) -> Result<Vec<String>, TracefsError> {
 /// tracefs could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TracefsError {
-    /// What was tried last.
+    /// The last action tried.
     pub action: &'static str,
-    /// Why it failed.
+    /// The reason.
     pub errno: Errno,
 }
 
@@ -146,9 +144,9 @@ impl std::error::Error for TracefsError {}
 
 /// tracefs, whether or not it is mounted anywhere.
 ///
-/// Where it is not in the usual places it is opened as a detached mount (`fsopen`, `fsmount`; Linux
-/// 5.2), which no other process sees and which goes with this value. The kernel lets the one who
-/// closes such a mount wait for milliseconds: a thread does it.
+/// If it is not in the usual places, it is opened as a detached mount (`fsopen`, `fsmount`; Linux
+/// 5.2), which no other process sees and which ends with this value. Closing such a mount takes
+/// milliseconds, so a thread does it.
 #[derive(Debug)]
 pub struct Tracefs {
     root: OwnedFd,
@@ -158,7 +156,7 @@ impl Tracefs {
     /// Opens it.
     ///
     /// # Errors
-    /// If neither a detached mount can be made nor a mounted tracefs be found.
+    /// If neither a detached mount can be made nor a mounted tracefs found.
     pub fn open() -> Result<Tracefs, TracefsError> {
         let mounted = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
         let root = mounted.iter().find_map(|dir| {
@@ -180,7 +178,7 @@ impl Tracefs {
         crate::process::spawn_masked(move || drop(self.root));
     }
 
-    /// The names of all systems, sorted.
+    /// The names of all subsystems, sorted.
     ///
     /// # Errors
     /// If `events` cannot be listed.
@@ -188,12 +186,11 @@ impl Tracefs {
         self.list("events")
     }
 
-    /// Names of events that fit `pattern` in systems that fit `system`; in the
-    /// order of systems. Events that are no tracepoints (system calls, dynamic
-    /// ones) are among them.
+    /// Names of events that match `pattern` in subsystems that match `system`, in the order of
+    /// subsystems. They include events that are not tracepoints (system calls, dynamic ones).
     ///
     /// # Errors
-    /// If tracefs cannot be read. A system that does not exist has no events.
+    /// If tracefs cannot be read. A missing subsystem has no events.
     pub fn events(&self, system: &str, pattern: &str) -> Result<Vec<String>, TracefsError> {
         if system.contains('/') || pattern.contains('/') {
             return Ok(Vec::new());
@@ -221,7 +218,7 @@ impl Tracefs {
         Ok(found)
     }
 
-    /// The system of an event, by trying each; the first in order of names.
+    /// The subsystem of an event, found by trying each; the alphabetically first.
     ///
     /// # Errors
     /// If tracefs cannot be read.
@@ -230,7 +227,7 @@ impl Tracefs {
         Ok(systems.into_iter().find(|system| self.has(system, event)))
     }
 
-    /// Whether a system has such an event.
+    /// Whether a subsystem has that event.
     pub fn has(&self, system: &str, event: &str) -> bool {
         let path = format!("events/{system}/{event}/enable");
         statat(&self.root, &path, AtFlags::empty()).is_ok()
@@ -239,7 +236,7 @@ impl Tracefs {
     /// The text of a file in it, such as `events/sched/sched_switch/format`.
     ///
     /// # Errors
-    /// If it cannot be read, or is no text.
+    /// If it cannot be read, or is not UTF-8.
     pub fn read(&self, path: &str) -> std::io::Result<String> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut text = String::new();
@@ -247,10 +244,10 @@ impl Tracefs {
         Ok(text)
     }
 
-    /// As [`Tracefs::read`] for files of megabytes, which take large pieces best.
+    /// Like [`Tracefs::read`], for files of megabytes, which are read fastest in large pieces.
     ///
     /// # Errors
-    /// As [`Tracefs::read`].
+    /// See [`Tracefs::read`].
     pub fn read_large(&self, path: &str) -> std::io::Result<String> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = File::from(openat(&self.root, path, flags, Mode::empty())?);
@@ -278,15 +275,14 @@ impl Tracefs {
     }
 }
 
-/// A file of debugfs; none where that cannot be read or does not have it.
+/// A file of debugfs; `None` where it cannot be read or does not exist.
 pub(crate) fn debugfs(path: &str) -> Option<String> {
     let root = detached_mount("debugfs").or_else(|_| open_dir(CWD, "/sys/kernel/debug"));
     let debugfs = Tracefs { root: root.ok()? };
     debugfs.read_large(path).ok()
 }
 
-/// The security modules that are active (`/sys/kernel/security/lsm`), in their order; none where
-/// that cannot be known.
+/// The active security modules in their order (`/sys/kernel/security/lsm`); `None` where unknown.
 pub fn security_modules() -> Option<Vec<String>> {
     let root = detached_mount("securityfs").or_else(|_| open_dir(CWD, "/sys/kernel/security"));
     let securityfs = Tracefs { root: root.ok()? };
@@ -294,7 +290,7 @@ pub fn security_modules() -> Option<Vec<String>> {
     Some(list.trim().split(',').map(str::to_owned).collect())
 }
 
-/// Mounts a file system of that type nowhere, and gives its root directory.
+/// Makes a detached mount of a file system of that type, and returns its root directory.
 fn detached_mount(fs: &str) -> Result<OwnedFd, Errno> {
     let context = fsopen(fs, FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(context.as_fd())?;

@@ -7,8 +7,8 @@ use super::{BpfError, Command, Errno};
 
 const LEN: usize = 160;
 
-/// A `union bpf_attr`: zero but for what is set. The kernel takes a longer one
-/// than it knows, as long as what it does not know is zero.
+/// A `union bpf_attr`: zero except for the fields that are set. The kernel accepts a longer one
+/// than it knows, as long as the unknown part is zero.
 ///
 /// It borrows all memory that it points to for `'a`.
 #[repr(C, align(8))]
@@ -49,7 +49,7 @@ impl<'a> Attr<'a> {
         self.u64(at, memory.as_mut_ptr() as u64)
     }
 
-    /// A name of up to 15 bytes; what the kernel does not allow becomes `_`.
+    /// A name of up to 15 bytes; characters that the kernel forbids become `_`.
     pub(super) fn name(mut self, at: usize, name: &str) -> Self {
         for (slot, c) in self.bytes[at..at + 15].iter_mut().zip(name.bytes()) {
             *slot = if c.is_ascii_alphanumeric() || c == b'.' {
@@ -73,7 +73,7 @@ impl<'a> Attr<'a> {
     /// The lengths that the kernel takes for the memory set with [`Attr::input`]
     /// and [`Attr::output`] must not be above those of the slices.
     pub(super) unsafe fn call(&mut self, command: Command) -> Result<i32, BpfError> {
-        /// Enough for signals; a kernel that always refuses so must not hang us.
+        /// Enough for signals; a kernel that always refuses must not hang us.
         const TRIES: u32 = 16;
         let mut tries = 0;
         loop {
@@ -87,7 +87,7 @@ impl<'a> Attr<'a> {
                 return Ok(ret as i32);
             }
             let errno = last_errno();
-            // The verifier gives up with EAGAIN where a signal is pending.
+            // The verifier gives up with EAGAIN when a signal is pending.
             let again = command == Command::ProgLoad && errno == Errno::AGAIN;
             if tries == TRIES || (errno != Errno::INTR && !again) {
                 return Err(BpfError::Call { command, errno });
@@ -95,17 +95,17 @@ impl<'a> Attr<'a> {
         }
     }
 
-    /// As [`Attr::call`], for commands that give a descriptor.
+    /// Like [`Attr::call`], for commands that return a descriptor.
     ///
     /// # Safety
     /// As for [`Attr::call`]; the command must return a new descriptor.
     pub(super) unsafe fn open(&mut self, command: Command) -> Result<OwnedFd, BpfError> {
-        // SAFETY: the caller's promise; a descriptor that was returned is ours.
+        // SAFETY: the caller's promise; a returned descriptor is ours.
         unsafe { self.call(command).map(|fd| OwnedFd::from_raw_fd(fd)) }
     }
 }
 
-/// The error number that the C library left.
+/// The error number that the C library left in `errno`.
 pub(crate) fn last_errno() -> Errno {
     let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
     Errno::from_raw_os_error(code)

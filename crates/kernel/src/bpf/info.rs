@@ -1,4 +1,4 @@
-//! What is loaded: programs, maps and links by number, and their counters.
+//! Loaded objects: programs, maps and links by id, and their counters.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -26,39 +26,39 @@ impl ObjectKind {
     }
 }
 
-/// What the kernel says about a program.
+/// The kernel's information about a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgInfo {
     /// One of [`super::prog_type`].
     pub ty: u32,
-    /// Its number.
+    /// Its id.
     pub id: u32,
     /// Its name, up to 15 bytes.
     pub name: String,
-    /// Nanoseconds that it ran, while statistics were on.
+    /// Nanoseconds it ran while statistics were on.
     pub run_time_ns: u64,
-    /// How often it ran, while statistics were on.
+    /// Number of runs while statistics were on.
     pub run_count: u64,
-    /// Runs that were skipped because it was running on that CPU already.
+    /// Runs that were skipped because the program was running on that CPU already.
     pub recursion_misses: u64,
-    /// Instructions, as the kernel has rewritten them.
+    /// Number of instructions after the kernel has rewritten them.
     pub insns: u32,
-    /// Instructions that the verifier followed (Linux 5.16).
+    /// Number of instructions that the verifier processed (Linux 5.16).
     pub verified_insns: u32,
 }
 
-/// What the kernel says about a map.
+/// The kernel's information about a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapInfo {
     /// One of [`super::map_type`].
     pub ty: u32,
-    /// Its number.
+    /// Its id.
     pub id: u32,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub key_size: u32,
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     pub value_size: u32,
-    /// Most entries.
+    /// Maximum number of entries.
     pub max_entries: u32,
     /// `BPF_F_...`
     pub flags: u32,
@@ -66,21 +66,21 @@ pub struct MapInfo {
     pub name: String,
 }
 
-/// What the kernel says about a link.
+/// The kernel's information about a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkInfo {
     /// `BPF_LINK_TYPE_...`
     pub ty: u32,
-    /// Its number.
+    /// Its id.
     pub id: u32,
-    /// The program that it attaches.
+    /// Id of the program that it attaches.
     pub prog_id: u32,
-    /// Hits of probed functions that the kernel let pass: in itself, or because too many
-    /// returns were awaited at a time (Linux 6.7).
+    /// Hits of probed functions that the kernel did not report: in the kernel's probe code itself,
+    /// or because too many returns were pending (Linux 6.7).
     pub missed: u64,
 }
 
-/// The numbers of all objects of a kind, in order.
+/// The ids of all objects of a kind, in order.
 ///
 /// # Errors
 /// [`BpfError::Call`]: `EPERM` without CAP_SYS_ADMIN.
@@ -102,7 +102,7 @@ pub fn ids(kind: ObjectKind) -> Result<Vec<u32>, BpfError> {
     }
 }
 
-/// A descriptor of a program by its number.
+/// A descriptor of a program by its id.
 ///
 /// # Errors
 /// [`BpfError::Call`]: `ENOENT` if it is gone.
@@ -110,7 +110,7 @@ pub fn prog_by_id(id: u32) -> Result<OwnedFd, BpfError> {
     by_id(Command::ProgGetFdById, id)
 }
 
-/// A descriptor of a map by its number.
+/// A descriptor of a map by its id.
 ///
 /// # Errors
 /// [`BpfError::Call`]: `ENOENT` if it is gone.
@@ -124,31 +124,31 @@ fn by_id(command: Command, id: u32) -> Result<OwnedFd, BpfError> {
     unsafe { attr.open(command) }
 }
 
-/// All programs that are loaded now.
+/// All loaded programs.
 ///
 /// # Errors
-/// [`BpfError::Call`]; objects that go away meanwhile are left out.
+/// [`BpfError::Call`]; objects that disappear in the meantime are left out.
 pub fn programs() -> Result<Vec<ProgInfo>, BpfError> {
     each(ObjectKind::Prog, Command::ProgGetFdById, prog_info)
 }
 
-/// All maps that exist now.
+/// All existing maps.
 ///
 /// # Errors
-/// [`BpfError::Call`]; objects that go away meanwhile are left out.
+/// [`BpfError::Call`]; objects that disappear in the meantime are left out.
 pub fn maps() -> Result<Vec<MapInfo>, BpfError> {
     each(ObjectKind::Map, Command::MapGetFdById, map_info)
 }
 
-/// All links that exist now.
+/// All existing links.
 ///
 /// # Errors
-/// [`BpfError::Call`]; objects that go away meanwhile are left out.
+/// [`BpfError::Call`]; objects that disappear in the meantime are left out.
 pub fn links() -> Result<Vec<LinkInfo>, BpfError> {
     each(ObjectKind::Link, Command::LinkGetFdById, link_info)
 }
 
-/// What the kernel says about a link.
+/// The kernel's information about a link.
 ///
 /// # Errors
 /// [`BpfError::Call`].
@@ -190,7 +190,7 @@ fn each<T>(
     Ok(found)
 }
 
-/// What the kernel says about a program.
+/// The kernel's information about a program.
 ///
 /// # Errors
 /// [`BpfError::Call`].
@@ -208,7 +208,7 @@ pub fn prog_info(fd: BorrowedFd<'_>) -> Result<ProgInfo, BpfError> {
     })
 }
 
-/// What the kernel says about a map.
+/// The kernel's information about a map.
 ///
 /// # Errors
 /// [`BpfError::Call`].
@@ -229,7 +229,7 @@ pub fn map_info(fd: BorrowedFd<'_>) -> Result<MapInfo, BpfError> {
 /// running one read as zero.
 struct RawInfo([u8; INFO_LEN]);
 
-/// That of a program up to `attach_btf_obj_id`, the longest that is read here.
+/// The length for a program up to `attach_btf_obj_id`, the longest that is read here.
 const INFO_LEN: usize = 224;
 
 impl RawInfo {

@@ -1,5 +1,5 @@
-//! Links: programs attached to code, many places at once or through a perf event, each place
-//! with a cookie that the program can ask for.
+//! Links: attach programs to code, at many places at once or through a perf event, each place with
+//! a cookie that the program can read.
 //!
 //! Source of facts: `union bpf_attr` of `linux/bpf.h`, the part for `BPF_LINK_CREATE`.
 
@@ -9,8 +9,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use super::attr::Attr;
 use super::{BpfError, Command};
 
-/// Kinds of attachment, numbered as in `enum bpf_attach_type`. Programs for many places must be
-/// loaded for theirs.
+/// Attach types, numbered as in `enum bpf_attach_type`. Programs for many places must be loaded
+/// with theirs.
 #[allow(missing_docs)]
 pub mod attach_type {
     pub const PERF_EVENT: u32 = 41;
@@ -30,11 +30,11 @@ pub struct UprobeMulti<'a> {
     pub path: &'a str,
     /// File offsets of instructions.
     pub offsets: &'a [u64],
-    /// File offsets of semaphores, as many; or empty.
+    /// File offsets of semaphores, one for each place; or empty.
     pub semaphores: &'a [u64],
-    /// As many.
+    /// Cookies, one for each place.
     pub cookies: &'a [u64],
-    /// At the return of the functions that begin there.
+    /// Whether to probe the returns of the functions that begin at the places.
     pub ret: bool,
     /// Only in this process.
     pub pid: Option<u32>,
@@ -78,12 +78,12 @@ pub enum Functions<'a> {
     Addresses(&'a [u64]),
 }
 
-/// Where a program is in functions of the kernel.
+/// The points of kernel functions to attach to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// Where they begin.
+    /// Their entry.
     Entry,
-    /// Where they return.
+    /// Their return.
     Return,
     /// Both (Linux 6.10); the program is loaded for [`attach_type::KPROBE_SESSION`].
     Both,
@@ -139,8 +139,8 @@ pub fn kprobe_multi(
     }
 }
 
-/// Puts a program at a hook of the network (Linux 6.4), in this process's network namespace,
-/// until the descriptor closes.
+/// Attaches a program to a netfilter hook (Linux 6.4), in this process's network namespace, until
+/// the descriptor closes.
 ///
 /// # Errors
 /// [`BpfError::Call`]: `EBUSY` where another program has that priority, `EAFNOSUPPORT`,

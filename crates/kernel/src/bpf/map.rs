@@ -1,4 +1,4 @@
-//! Maps: created, read and written by descriptor.
+//! Maps: creating, reading and writing by descriptor.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -26,33 +26,33 @@ pub mod map_flag {
     pub const MMAPABLE: u32 = 1 << 10;
 }
 
-/// What a new map shall be.
+/// The properties of a new map.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MapSpec<'a> {
     /// One of [`map_type`].
     pub ty: u32,
-    /// Bytes of a key; 0 for a ring buffer.
+    /// Size of a key in bytes; 0 for a ring buffer.
     pub key_size: u32,
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     pub value_size: u32,
-    /// Entries; bytes for a ring buffer.
+    /// Maximum number of entries; size in bytes for a ring buffer.
     pub max_entries: u32,
     /// `BPF_F_...`
     pub flags: u32,
-    /// Shown by tools; up to 15 bytes.
+    /// Name for tools; up to 15 bytes.
     pub name: &'a str,
-    /// Types of key and value, which a few kinds of maps need.
+    /// BTF types of key and value, which a few kinds of maps need.
     pub types: Option<MapTypes<'a>>,
 }
 
-/// Types of a map's key and value.
+/// BTF types of a map's key and value.
 #[derive(Debug, Clone, Copy)]
 pub struct MapTypes<'a> {
     /// The BTF that has them.
     pub btf: BorrowedFd<'a>,
-    /// Number of the key's.
+    /// Type id of the key.
     pub key: u32,
-    /// Number of the value's.
+    /// Type id of the value.
     pub value: u32,
 }
 
@@ -78,8 +78,8 @@ pub fn map_create(spec: &MapSpec<'_>) -> Result<OwnedFd, BpfError> {
     unsafe { attr.open(Command::MapCreate) }
 }
 
-/// Lets nobody write a map any more by `bpf(2)`. The verifier then takes the values of one that
-/// programs cannot write either ([`map_flag::RDONLY_PROG`]) for constants.
+/// Forbids writing to a map by `bpf(2)`. For a map that programs cannot write either
+/// ([`map_flag::RDONLY_PROG`]), the verifier then treats the values as constants.
 ///
 /// # Errors
 /// [`BpfError::Call`].
@@ -89,19 +89,19 @@ pub fn map_freeze(map: BorrowedFd<'_>) -> Result<(), BpfError> {
     unsafe { attr.call(Command::MapFreeze) }.map(drop)
 }
 
-/// A map whose sizes are known, so that keys and values can be checked.
+/// A map with its sizes, so that keys and values can be checked.
 #[derive(Debug)]
 pub struct Map<F> {
     fd: F,
     info: MapInfo,
-    /// Bytes that a look-up gives.
+    /// Length of a value as a look-up returns it.
     value_len: usize,
 }
 
-/// What a batched command did.
+/// The result of a batched command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
-    /// Entries read or deleted.
+    /// Number of entries read or deleted.
     pub count: usize,
     /// Whether the end of the map was reached.
     pub done: bool,
@@ -111,11 +111,11 @@ impl<F: AsFd> Map<F> {
     /// Asks the kernel for the sizes of the map behind a descriptor.
     ///
     /// # Errors
-    /// [`BpfError::Call`], for one that is no map as well.
+    /// [`BpfError::Call`], also for a descriptor that is not a map's.
     pub fn new(fd: F) -> Result<Map<F>, BpfError> {
         let info = map_info(fd.as_fd())?;
         let size = info.value_size as usize;
-        // Per-CPU maps give one value per possible CPU, each on 8 bytes.
+        // Per-CPU maps give one value for each possible CPU, each padded to 8 bytes.
         let value_len = match info.ty {
             map_type::PERCPU_HASH
             | map_type::PERCPU_ARRAY
@@ -132,20 +132,20 @@ impl<F: AsFd> Map<F> {
         })
     }
 
-    /// What the kernel says about it.
+    /// The kernel's information about the map.
     #[must_use]
     pub fn info(&self) -> &MapInfo {
         &self.info
     }
 
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     #[must_use]
     pub fn key_len(&self) -> usize {
         self.info.key_size as usize
     }
 
-    /// Bytes of a value as read and written: of a per-CPU map, those of all
-    /// possible CPUs, each rounded up to 8.
+    /// Length of a value in bytes as it is read and written; for a per-CPU map, the values of all
+    /// possible CPUs, each padded to 8.
     #[must_use]
     pub fn value_len(&self) -> usize {
         self.value_len
@@ -201,8 +201,8 @@ impl<F: AsFd> Map<F> {
         present(unsafe { attr.call(Command::MapDeleteElem) })
     }
 
-    /// Gives the key after `key`, or the first; `false` at the end. A key that
-    /// was deleted meanwhile starts a hash map over.
+    /// Gives the key after `key`, or the first key; `false` at the end. If `key` was deleted in the
+    /// meantime, a hash map starts over.
     ///
     /// # Errors
     /// [`BpfError`].
@@ -217,9 +217,9 @@ impl<F: AsFd> Map<F> {
         present(unsafe { attr.call(Command::MapGetNextKey) })
     }
 
-    /// Reads many entries at once, from the start or behind an earlier batch;
-    /// with `delete`, takes them out. `cursor` holds the place between calls:
-    /// start with an empty one. Buffers are cut into entries one after another.
+    /// Reads many entries at once, from the start or after an earlier batch; with `delete`, also
+    /// removes them. `cursor` holds the position between calls; the first call takes an empty one.
+    /// Buffers consist of entries one after another.
     ///
     /// # Errors
     /// [`BpfError`]; `ENOSPC` where a bucket of a hash map holds more entries
@@ -257,8 +257,8 @@ impl<F: AsFd> Map<F> {
         Ok(batch)
     }
 
-    /// Deletes many keys at once, one after another in `keys`; stops at the
-    /// first one that is not there (`done` is then false).
+    /// Deletes many keys at once, which lie one after another in `keys`; stops at the first missing
+    /// one (`done` is then false).
     ///
     /// # Errors
     /// [`BpfError`].
@@ -285,8 +285,8 @@ impl<F: AsFd> Map<F> {
         }
     }
 
-    /// Sets many keys at once, one after another in `keys`, their values in `values`; stops at the
-    /// first one that is refused.
+    /// Sets many entries at once, keys one after another in `keys`, values in `values`; stops at
+    /// the first one that is refused.
     ///
     /// # Errors
     /// [`BpfError`]; `E2BIG` where the map is full.
@@ -313,7 +313,7 @@ impl<F: AsFd> Map<F> {
         }
     }
 
-    /// How many entries the buffers hold.
+    /// The number of entries for which the buffers have room.
     fn entries(&self, keys: usize, values: Option<usize>) -> Result<u32, BpfError> {
         let by_keys = keys.checked_div(self.key_len()).unwrap_or(0);
         let by_values = match values {

@@ -1,11 +1,11 @@
-//! The one funnel for `bpf(2)`.
+//! The only path to `bpf(2)`.
 //!
-//! All that is asked of the kernel's BPF goes through here: maps, programs and
-//! their types, links, ring buffers, lists of what is loaded, test runs,
-//! statistics, and the small programs that probe for features.
+//! All requests to the kernel's BPF go through here: maps, programs and their types, links, ring
+//! buffers, lists of loaded objects, test runs, statistics, and the small programs that probe for
+//! features.
 //!
-//! Memory for programs and maps is charged to the control group since Linux
-//! 5.11: `RLIMIT_MEMLOCK` is never touched.
+//! Since Linux 5.11 memory for programs and maps is charged to the control group, so
+//! `RLIMIT_MEMLOCK` is never touched.
 
 mod attr;
 pub(crate) use attr::last_errno;
@@ -66,25 +66,25 @@ pub enum Command {
 pub enum BpfError {
     /// The kernel refused the command.
     Call {
-        /// What was asked of `bpf(2)`.
+        /// The command.
         command: Command,
-        /// Why not.
+        /// The reason.
         errno: Errno,
     },
     /// The verifier refused a program.
     Rejected {
-        /// What it returned.
+        /// The error number.
         errno: Errno,
-        /// What it said.
+        /// The verifier's log.
         log: String,
     },
-    /// A key or value is not of the map's size, or a name holds a NUL byte;
-    /// nothing was asked of the kernel.
+    /// A key or value does not have the map's size, or a name contains a NUL byte; the kernel was
+    /// not called.
     Argument(&'static str),
 }
 
 impl BpfError {
-    /// The error number, if the kernel gave one.
+    /// The error number, if the kernel returned one.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match self {

@@ -36,13 +36,13 @@ pub struct ProgSpec<'a> {
     pub ty: u32,
     /// Instructions, see [`insn`].
     pub insns: &'a [u64],
-    /// Shown by tools; up to 15 bytes.
+    /// Name for tools; up to 15 bytes.
     pub name: &'a str,
     /// `BPF_F_...`
     pub flags: u32,
     /// `BPF_...` of `enum bpf_attach_type`.
     pub attach_type: u32,
-    /// The function or typedef in vmlinux BTF that it is for; 0 for none.
+    /// The function or typedef in vmlinux BTF that it attaches to; 0 for none.
     pub attach_btf_id: u32,
     /// The program's own BTF.
     pub btf: Option<BorrowedFd<'a>>,
@@ -52,7 +52,7 @@ pub struct ProgSpec<'a> {
     pub lines: &'a [[u32; 4]],
 }
 
-/// What the verifier writes about a rejected program at most; memory that is not written costs
+/// Maximum size of the verifier's log of a rejected program; pages that are not written cost
 /// nothing.
 const LOG: usize = 16 << 20;
 
@@ -141,12 +141,12 @@ pub fn raw_tracepoint_open(name: Option<&str>, prog: BorrowedFd<'_>) -> Result<O
     unsafe { attr.open(Command::RawTracepointOpen) }
 }
 
-/// What a test run gave.
+/// The result of a test run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestResult {
     /// What the program returned.
     pub retval: u32,
-    /// Nanoseconds, for program types that measure it; else 0.
+    /// Duration in nanoseconds for program types that measure it; otherwise 0.
     pub duration_ns: u32,
 }
 

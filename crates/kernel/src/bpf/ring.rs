@@ -1,9 +1,9 @@
 //! The reader of a ring buffer (`BPF_MAP_TYPE_RINGBUF`): records of programs on all processors, in
-//! the order in which their room was taken.
+//! the order in which they were reserved.
 //!
-//! The kernel's pages come in this order: one with the reader's position, which we write; one with
-//! the writers' position; the data, mapped twice in a row, so that a record that goes over the end
-//! is in one piece. A record is a word of length, a word that is the kernel's own, and the bytes,
+//! The kernel's pages come in this order: one with the consumer position, which we write; one with
+//! the producer position; the data, mapped twice in a row, so that a record that wraps around the
+//! end is contiguous. A record is a length word, a word that is the kernel's own, and the bytes,
 //! padded to 8.
 //!
 //! Source of facts: `kernel/bpf/ringbuf.c`.
@@ -15,30 +15,30 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Set in a record's length until its writer is done.
+/// Set in a record's length until its writer submits it.
 const BUSY: u32 = 1 << 31;
-/// Set in the length of a record that its writer took back.
+/// Set in the length of a record that its writer discarded.
 const DISCARDED: u32 = 1 << 30;
-/// Bytes before a record's own.
+/// Length of a record's header in bytes.
 const HEADER: u64 = 8;
 
-/// A ring buffer, mapped. Its descriptor can be waited for: it is readable while there are records.
+/// A mapped ring buffer. Its descriptor can be polled: it is readable while there are records.
 pub struct Ring {
     map: OwnedFd,
-    /// The page with the reader's position.
+    /// The page with the consumer position.
     reader: Pages,
-    /// The page with the writers' position, and the data twice.
+    /// The page with the producer position, and the data twice.
     writers: Pages,
     page: usize,
-    /// Bytes of the buffer, a power of two.
+    /// Size of the buffer in bytes, a power of two.
     size: u64,
 }
 
 impl Ring {
-    /// Maps the ring buffer of so many bytes behind a descriptor.
+    /// Maps the ring buffer of `size` bytes behind a descriptor.
     ///
     /// # Errors
-    /// Those of `mmap`; `InvalidInput` if the size is none that the kernel gives ring buffers.
+    /// Those of `mmap`; `InvalidInput` if the kernel does not allow that size for ring buffers.
     pub fn new(map: OwnedFd, size: u32) -> io::Result<Ring> {
         let page = rustix::param::page_size();
         let bytes = size as usize;
@@ -57,8 +57,8 @@ impl Ring {
         })
     }
 
-    /// Gives at most so many records to a function; how many there were. One that is not
-    /// complete holds up those behind it.
+    /// Passes at most `most` records to a function; returns their number. An unfinished record
+    /// holds up those after it.
     pub fn consume(&mut self, most: usize, mut each: impl FnMut(&[u8])) -> usize {
         let (reader, writers) = (self.reader.position(), self.writers.position());
         let mut at = reader.load(Ordering::Relaxed);
@@ -82,14 +82,14 @@ impl Ring {
                 count += 1;
             }
             at += HEADER + record.len().next_multiple_of(8);
-            // From here on its room can be written again.
+            // From here on a writer can reuse its room.
             reader.store(at, Ordering::Release);
             told = false;
         }
         count
     }
 
-    /// The record at a position; none at the end, and while its writer is not done.
+    /// The record at a position; `None` at the end, and while its writer has not finished.
     fn record(&self, at: u64, end: u64) -> Option<Record<'_>> {
         if at >= end {
             return None;
@@ -102,7 +102,7 @@ impl Ring {
         // With the kernel's exchange: whoever sees the record complete sees its bytes.
         fence(Ordering::Acquire);
         let len = u64::from(word & !(BUSY | DISCARDED));
-        // The second condition holds for all that the kernel writes.
+        // The second condition holds for everything that the kernel writes.
         if word & BUSY != 0 || HEADER + len.next_multiple_of(8) > (end - at).min(self.size) {
             return None;
         }
@@ -136,7 +136,7 @@ impl AsFd for Ring {
 
 enum Record<'r> {
     Bytes(&'r [u8]),
-    /// Of so many bytes.
+    /// A discarded record, with its length in bytes.
     Discarded(u64),
 }
 
@@ -166,7 +166,7 @@ impl Pages {
         Ok(Pages { start, len })
     }
 
-    /// The position that the first word is.
+    /// The position in the first word.
     fn position(&self) -> &AtomicU64 {
         // SAFETY: the mapping is at least a page long, and lives as long as self. Kernel and reader use the
         // word as an atomic one; what is not writable is only loaded here.

@@ -1,4 +1,4 @@
-//! The funnel on the running kernel; skipped with a reason without privileges.
+//! The `bpf(2)` funnel on the running kernel. Without privileges tests are skipped with a reason.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use super::*;
 
 const EXIT: u64 = insn(0x95, 0, 0, 0, 0);
 
-/// A map; the test is skipped where none can be made.
+/// A map; the test is skipped where none can be created.
 fn map(ty: u32, key_size: u32, value_size: u32) -> Map<OwnedFd> {
     let spec = MapSpec {
         ty,
@@ -27,7 +27,7 @@ fn map(ty: u32, key_size: u32, value_size: u32) -> Map<OwnedFd> {
     }
 }
 
-/// A loaded program; the test is skipped where none can be.
+/// A loaded program; the test is skipped where none can be loaded.
 fn program(ty: u32, insns: &[u64]) -> OwnedFd {
     match load(&ProgSpec {
         ty,
@@ -190,7 +190,7 @@ fn programs_are_listed_attached_and_counted() {
     assert_eq!(absent.expect_err("absent").errno(), Some(Errno::NOENT));
     assert!(raw_tracepoint_open(Some("a\0b"), prog.as_fd()).is_err());
     drop(prog);
-    // What a link held is let go of after a grace period.
+    // A link's program is released after a grace period.
     let listed = || ids(ObjectKind::Prog).expect("list").contains(&id);
     for _ in 0..10_000 {
         if !listed() {

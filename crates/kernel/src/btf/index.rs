@@ -1,17 +1,17 @@
-//! Types by the hashes of their names.
+//! An index of types by the hashes of their names.
 
 /// A free slot.
 const FREE: u32 = u32::MAX;
 
-/// The types of a blob by name; a type is its place among them. Which slot a name's hash leads to is
-/// where it begins; those of one name follow in the order in which they were added.
+/// The types of a blob by name; a type is its index in the blob. A search begins at the slot of the
+/// name's hash; types of one name follow in insertion order.
 #[derive(Default)]
 pub(super) struct Index {
-    /// A power of two, more than there are names; or none at all.
+    /// The table; its length is a power of two above the number of names, or 0.
     slots: Vec<u32>,
 }
 
-/// The hash of all bytes before the first zero.
+/// The hash of the bytes before the first zero.
 fn hash(mut bytes: &[u8]) -> u32 {
     let mut hash = 0u64;
     loop {
@@ -23,7 +23,7 @@ fn hash(mut bytes: &[u8]) -> u32 {
                 (u64::from_le_bytes(last), &[][..])
             }
         };
-        // The lowest bit that is set here is that of the first zero byte (Mycroft).
+        // The lowest bit set here belongs to the first zero byte (Mycroft).
         let zeros = word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080;
         let before = zeros & zeros.wrapping_neg();
         let ends = zeros != 0;
@@ -32,7 +32,7 @@ fn hash(mut bytes: &[u8]) -> u32 {
         } else {
             word
         };
-        // The multiplier of FxHash; the upper bits depend on all.
+        // The multiplier of FxHash; the upper bits depend on all input bits.
         hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
         if ends {
             return (hash >> 32) as u32;
@@ -42,9 +42,9 @@ fn hash(mut bytes: &[u8]) -> u32 {
 }
 
 impl Index {
-    /// With room for so many names.
+    /// An empty index with room for `names` names.
     pub(super) fn for_names(names: usize) -> Index {
-        // At least a quarter stays free, so that searches are short.
+        // At least a quarter of the slots stays free, so that searches are short.
         let slots = (names + names / 3 + 1).next_power_of_two();
         Index {
             slots: vec![FREE; slots],

@@ -35,9 +35,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sysfile::Blob;
 
-/// Where the running kernel shows its own BTF.
+/// The running kernel's own BTF.
 pub const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
-/// Where it shows those of its modules.
+/// The directory with the BTF of its modules.
 const MODULES: &str = "/sys/kernel/btf";
 
 const MAGIC: u16 = 0xeb9f;
@@ -68,31 +68,30 @@ impl std::error::Error for BtfError {}
 /// kernel (0 is `void`).
 pub struct Btf {
     blob: Blob,
-    /// Offset in the blob of the record of each id; slot 0 unused.
+    /// Offset in the blob of the record of each id; slot 0 is unused.
     records: Vec<u32>,
     strings: (usize, usize),
-    /// Its types by the hashes of their names; not functions but those that are [`early`].
+    /// Its types by the hashes of their names, without functions that are not [`early`].
     index: index::Index,
-    /// All functions likewise, where many were asked for.
+    /// All functions by the hashes of their names, made after many queries.
     functions: OnceLock<index::Index>,
-    /// How many functions were asked for that are not early.
+    /// Number of queries for functions that are not early.
     asked: AtomicU32,
-    /// What a module's BTF continues: its ids and strings begin where these end.
+    /// The BTF that a module's extends: the module's ids and strings begin where the base's end.
     base: Option<&'static Btf>,
 }
 
-/// So many look-ups of functions search all strings (0.1 ms each); then an index is made of all, which
-/// takes as long as fifteen of them.
+/// Number of function look-ups that search all strings (0.1 ms each) before an index of all
+/// functions is made, which takes as long as fifteen searches.
 const BY_SEARCH: u32 = 4;
 
-/// Whether a name begins as those of functions that scripts without probes of functions lead to:
-/// what tracepoints call, which has the names of their arguments, and what BPF programs may call.
+/// Whether a name has a prefix of the functions that scripts without function probes need: the
+/// handlers of tracepoints, which have the names of their arguments, and kfuncs.
 fn early(name: &[u8]) -> bool {
     name.starts_with(b"__traceiter_") || name.starts_with(b"bpf_")
 }
 
-/// The name's offset and the kind, as in a record that lies there; none of the two at the place of
-/// `void`, which has no record.
+/// The name's offset and the kind in a record; zeros for `void`, which has no record.
 fn head(blob: &[u8], at: u32) -> (u32, u8) {
     let record = blob.get(at as usize..).and_then(|r| r.first_chunk::<8>());
     match record.filter(|_| at != 0) {
@@ -128,10 +127,10 @@ impl Btf {
         Btf::open_over(path.as_ref(), None)
     }
 
-    /// The BTF of a loaded module, which continues that of the kernel.
+    /// The BTF of a loaded module, which extends the kernel's.
     ///
     /// # Errors
-    /// As [`Btf::open`].
+    /// See [`Btf::open`].
     pub fn module(name: &str) -> Result<Btf, BtfError> {
         let base = Btf::vmlinux().map_err(Clone::clone)?;
         if name.contains('/') {
@@ -164,10 +163,10 @@ impl Btf {
         Btf::index(Blob::from(bytes.into()), None)
     }
 
-    /// As [`Btf::parse`], for BTF that continues another (a module's).
+    /// Like [`Btf::parse`], for BTF that extends another (a module's).
     ///
     /// # Errors
-    /// As [`Btf::parse`].
+    /// See [`Btf::parse`].
     pub fn parse_over(base: &'static Btf, bytes: impl Into<Vec<u8>>) -> Result<Btf, BtfError> {
         Btf::index(Blob::from(bytes.into()), Some(base))
     }
@@ -200,7 +199,7 @@ impl Btf {
         let Some((first, end)) = within(types_off, types_len) else {
             return bad("its types lie outside of it");
         };
-        // The strings of a module's follow those of its base: no empty one comes first.
+        // The strings of a module follow those of its base, so no empty string comes first.
         let closed = match base {
             None => strings.0 != strings.1 && bytes[strings.0] == 0 && bytes[strings.1 - 1] == 0,
             Some(_) => strings.0 == strings.1 || bytes[strings.1 - 1] == 0,
@@ -208,7 +207,7 @@ impl Btf {
         if !closed {
             return bad("its string section is not bounded by NUL bytes");
         }
-        // A record with its name and members is some 28 bytes in kernels' BTF.
+        // A record with its name and members takes some 28 bytes in kernels' BTF.
         let guess = types_len / 24 + 1;
         let mut btf = Btf {
             records: Vec::with_capacity(guess),
@@ -224,7 +223,7 @@ impl Btf {
         Ok(btf)
     }
 
-    /// Types, which have names, by these.
+    /// An index of these types, which have names.
     fn indexed(&self, types: impl ExactSizeIterator<Item = u32>) -> index::Index {
         let mut index = index::Index::for_names(types.len());
         for ix in types {
@@ -234,8 +233,7 @@ impl Btf {
         index
     }
 
-    /// The one pass over the records in `first..end` of the blob; gives those that are looked up in the
-    /// index.
+    /// The one pass over the records in `first..end` of the blob; returns the types for the index.
     fn scan(&mut self, first: usize, end: usize) -> Result<Vec<u32>, BtfError> {
         let mut named = Vec::new();
         let bytes = &self.blob[..end];
@@ -260,7 +258,7 @@ impl Btf {
                 return Err(cut());
             }
             let name = types::word(record, 0);
-            // Half of all types are functions, and few are asked for.
+            // Half of all types are functions, and few are looked up.
             let function = kind == Kind::Func as u8;
             if name != 0 && (!function || early(self.string_and_more(name))) {
                 named.push(self.records.len() as u32);
@@ -271,37 +269,37 @@ impl Btf {
         Ok(named)
     }
 
-    /// The name's offset and the kind of one of its own types, as in the record.
+    /// The name's offset and the kind of one of its own types.
     fn own_head(&self, ix: usize) -> (u32, u8) {
         self.records
             .get(ix)
             .map_or((0, 0), |at| head(&self.blob, *at))
     }
 
-    /// Number of types, `void` and those of the base included: every id is below it.
+    /// Number of types, including `void` and those of the base: every id is below it.
     #[must_use]
     pub fn len(&self) -> usize {
         self.first() as usize + self.records.len()
     }
 
-    /// The first id of its own: 0 without a base.
+    /// The first id of its own types: 0 without a base.
     #[must_use]
     pub fn first(&self) -> TypeId {
         self.base.map_or(0, |base| base.len() as TypeId)
     }
 
-    /// Bytes of its own strings.
+    /// Length of its own strings in bytes.
     fn string_bytes(&self) -> u32 {
         (self.strings.1 - self.strings.0) as u32
     }
 
-    /// Where the offsets of its own strings begin.
+    /// Offset at which its own strings begin.
     fn first_string(&self) -> u32 {
         self.base
             .map_or(0, |base| base.first_string() + base.string_bytes())
     }
 
-    /// The base, where an id belongs to it, or its own index.
+    /// The index of an own id; `Err` with the base if the id belongs to the base.
     fn place(&self, id: TypeId) -> Result<usize, &'static Btf> {
         match (self.base, id.checked_sub(self.first())) {
             (Some(base), None) => Err(base),
@@ -309,7 +307,7 @@ impl Btf {
         }
     }
 
-    /// Whether there is no type but `void`.
+    /// Whether there is no type except `void`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() <= 1
@@ -349,14 +347,14 @@ impl Btf {
         below.into_iter().chain(self.find_own(kind, name))
     }
 
-    /// The same without those of the base.
+    /// Like [`Btf::find_all`], without the types of the base.
     fn find_own(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> {
         let first = self.first();
         let fits = move |ix: &usize| {
             let (own, of) = self.own_head(*ix);
             of == kind as u8 && self.string_is(own, name)
         };
-        // What has no name cannot be asked for.
+        // Types without a name cannot be looked up.
         let named = !name.is_empty() && !name.contains('\0');
         let late = named && kind == Kind::Func && !early(name.as_bytes());
         let searched = late && self.asked.fetch_add(1, Ordering::Relaxed) < BY_SEARCH;
@@ -380,7 +378,7 @@ impl Btf {
         self.indexed(functions.into_iter())
     }
 
-    /// Types of that kind and name, without an index.
+    /// Types of that kind and name, found without the index.
     fn search(&self, kind: Kind, name: &str) -> impl Iterator<Item = usize> + use<'_> {
         let offsets = self.string_offsets(name);
         (0..self.records.len()).filter(move |ix| {
@@ -420,9 +418,8 @@ impl Btf {
         self.find(Kind::Func, name)
     }
 
-    /// Resolves what a C programmer writes as a type name: `struct task_struct`,
-    /// `union u`, `enum e`, `pid_t`, `unsigned int`. A bare name is tried as
-    /// typedef, basic type, struct, union and enum, in this order.
+    /// Resolves a type name in C: `struct task_struct`, `union u`, `enum e`, `pid_t`, `unsigned
+    /// int`. A bare name is tried as typedef, basic type, struct, union and enum, in this order.
     #[must_use]
     pub fn find_type(&self, spelling: &str) -> Option<TypeId> {
         let spelling = spelling.trim();
@@ -448,7 +445,7 @@ impl Btf {
         .find_map(|kind| self.find(kind, spelling))
     }
 
-    /// All types of one kind with their names, in the order of ids; without those of the base.
+    /// All types of one kind with their names, in the order of ids, without those of the base.
     pub fn all(&self, kind: Kind) -> impl Iterator<Item = (TypeId, &str)> + '_ {
         let first = self.first();
         let own = (0..self.records.len()).map(|ix| (ix, self.own_head(ix)));
@@ -456,7 +453,8 @@ impl Btf {
             .map(move |(ix, head)| (first + ix as TypeId, self.string(head.0)))
     }
 
-    /// The value of an enumerator of a named enumeration, which is found at once: `pid_type`, `PIDTYPE_PGID`.
+    /// The value of an enumerator of a named enumeration (`pid_type`, `PIDTYPE_PGID`), without a
+    /// search.
     #[must_use]
     pub fn constant(&self, of: &str, name: &str) -> Option<i64> {
         match self.ty(self.find_enum(of)?) {
@@ -465,8 +463,8 @@ impl Btf {
         }
     }
 
-    /// The value of an enumerator, such as `TASK_COMM_LEN`, in whichever
-    /// enumeration has it; the first one if several do.
+    /// The value of an enumerator of any enumeration, such as `TASK_COMM_LEN`; the first one if
+    /// several have it.
     #[must_use]
     pub fn enum_value(&self, name: &str) -> Option<i64> {
         if let Some(value) = self.base.and_then(|base| base.enum_value(name)) {
@@ -497,7 +495,7 @@ impl Btf {
         std::str::from_utf8(&rest[..len]).unwrap_or("")
     }
 
-    /// All from an offset of the string section on; nothing where it lies outside.
+    /// The rest of the string section from an offset on; empty outside of it.
     fn string_and_more(&self, off: u32) -> &[u8] {
         let off = match (self.base, off.checked_sub(self.first_string())) {
             (Some(base), None) => return base.string_and_more(off),
@@ -530,7 +528,7 @@ impl Btf {
             .collect();
         if let Some(base) = self.base {
             offsets.extend(base.string_offsets(name));
-            // The first string of all has nothing before it.
+            // The very first string has no byte before it.
             if table.starts_with(&needle[1..]) {
                 offsets.push(first);
             }

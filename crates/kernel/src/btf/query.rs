@@ -1,19 +1,18 @@
-//! Questions that walk from type to type. A damaged blob may hold cycles, so
-//! each walk is bounded.
+//! Queries that walk from type to type. A damaged blob may contain cycles, so each walk is bounded.
 
 use super::{Btf, Composite, Type, TypeId};
 
 /// Longest chain of qualifiers, typedefs or inner structs that is followed.
 const MAX_DEPTH: u32 = 64;
-/// Most types that one question visits.
+/// Maximum number of types that one query visits.
 const MAX_VISITS: u32 = 10_000;
 
-/// Where a member lies, seen from the struct that was asked.
+/// The location of a member, relative to the struct in the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
-    /// Bits from the start of the struct that was asked.
+    /// Offset in bits from the start of that struct.
     pub bit_offset: u32,
-    /// Bits of a bit-field; 0 for an ordinary member.
+    /// Width of a bit-field in bits; 0 for an ordinary member.
     pub bit_size: u32,
     /// Type of the member as declared.
     pub ty: TypeId,
@@ -27,7 +26,7 @@ impl Btf {
         self.follow(id, true)
     }
 
-    /// As [`Btf::strip`], but stops at a typedef.
+    /// Like [`Btf::strip`], but stops at a typedef.
     #[must_use]
     pub fn strip_qualifiers(&self, id: TypeId) -> TypeId {
         self.follow(id, false)
@@ -54,7 +53,7 @@ impl Btf {
         }
     }
 
-    /// What a pointer points to, seen through typedefs and qualifiers.
+    /// The type that a pointer points to, seen through typedefs and qualifiers.
     #[must_use]
     pub fn pointee(&self, id: TypeId) -> Option<TypeId> {
         match self.ty(self.strip(id)) {
@@ -91,8 +90,8 @@ impl Btf {
         })
     }
 
-    /// All member names of a struct, those of anonymous inner ones included,
-    /// for "did you mean" and for listings.
+    /// All member names of a struct, including those of anonymous inner ones, for suggestions and
+    /// listings.
     #[must_use]
     pub fn member_names(&self, id: TypeId) -> Vec<&str> {
         let mut names = Vec::new();
@@ -117,8 +116,8 @@ impl Btf {
         }
     }
 
-    /// Offset and size in bytes of the members of a struct that are whole numbers, in order, those of
-    /// inner structs too; not what is in unions and arrays.
+    /// Offset and size in bytes of the integer members of a struct, in order, including those of
+    /// inner structs, without those of unions and arrays.
     #[must_use]
     pub fn numbers(&self, id: TypeId) -> Vec<(u32, u32)> {
         let mut found = Vec::new();
@@ -149,8 +148,8 @@ impl Btf {
         }
     }
 
-    /// Bytes of a value of the type; `None` for void, functions, types that are
-    /// only declared, and arrays too large to be real.
+    /// Size of a value in bytes; `None` for void, functions, types that are only declared, and
+    /// arrays too large to be real.
     #[must_use]
     pub fn size_of(&self, id: TypeId) -> Option<u64> {
         self.size_within(id, MAX_DEPTH)
@@ -241,7 +240,7 @@ impl Btf {
         }
     }
 
-    /// A qualifier of a pointer stands behind the star, of anything else in front.
+    /// A pointer's qualifier follows the star, any other precedes the type.
     fn qualify(&self, word: &str, to: TypeId, inner: String, depth: u32, left: &mut u32) -> String {
         match self.ty(to) {
             Type::Ptr(_) => self.declare(to, join(word, &inner), depth, left),

@@ -8,7 +8,7 @@ pub(crate) struct Builder {
     types: Vec<u8>,
     strings: Vec<u8>,
     next: u32,
-    /// Where the offsets of strings begin.
+    /// Offset at which the strings begin.
     first_string: u32,
 }
 
@@ -22,7 +22,7 @@ impl Builder {
         }
     }
 
-    /// A blob that continues one of so many types and bytes of strings.
+    /// A blob that extends one with `types` types and `strings` bytes of strings.
     pub(crate) fn over(types: u32, strings: u32) -> Builder {
         Builder {
             next: types,
@@ -41,7 +41,7 @@ impl Builder {
         at
     }
 
-    /// A record: head, then words.
+    /// Adds a record: its header, then words.
     pub(crate) fn raw(
         &mut self,
         kind: Kind,
@@ -71,7 +71,7 @@ impl Builder {
         )
     }
 
-    /// A record that only refers to another: pointer, typedef, const, func, ...
+    /// Adds a record that only refers to another: pointer, typedef, const, func, ...
     pub(crate) fn link(&mut self, kind: Kind, name: &str, to: u32) -> u32 {
         self.raw(kind, name, false, 0, to, &[])
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::testblob::Builder;
 use super::{Btf, BtfError, Kind, Member, Type};
 
-/// A bit of everything.
+/// A blob with every kind of type.
 fn sample() -> Builder {
     let mut b = Builder::new();
     let int = b.int("int", 4, true);
@@ -182,7 +182,7 @@ fn cycles_end() {
     assert_eq!(btf.size_of(5), None);
 }
 
-/// Asks every question about every type; what matters is that it returns.
+/// Calls every query for every type; the test is that they return.
 fn ask_everything(btf: &Btf) {
     for id in 0..btf.len() as u32 + 2 {
         let _ = (
@@ -232,7 +232,7 @@ proptest! {
         let mut b = sample();
         for w in words.chunks_exact(4) {
             let kind = Kind::from_raw((w[0] % 19 + 1) as u8).expect("in range");
-            // Lengths are whatever comes: most blobs are refused, some are not.
+            // Lengths are arbitrary: most blobs are refused, some are not.
             b.raw(kind, "r", w[1] & 1 != 0, (w[2] % 2) as usize, w[3], &w[..(w[1] % 4) as usize]);
         }
         if let Ok(btf) = Btf::parse(b.bytes()) {

@@ -59,7 +59,7 @@ impl Kind {
     }
 }
 
-/// Bytes behind the 12-byte head of a record.
+/// Sizes of the data after the 12-byte header of a record.
 pub(super) struct Trailer {
     /// Bytes that the kind always has.
     pub(super) once: usize,
@@ -94,7 +94,7 @@ const TRAILERS: [Trailer; KINDS.len()] = [
     t(0, 12), // enum64
 ];
 
-/// What follows the head of a record of that kind; `None` if it is unknown.
+/// The data after the header of a record of that kind; `None` if the kind is unknown.
 pub(super) fn trailer(kind: u8) -> Option<&'static Trailer> {
     TRAILERS.get(usize::from(kind).checked_sub(1)?)
 }
@@ -110,7 +110,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
 /// One type, as a view into the blob.
 #[derive(Debug, Clone, Copy)]
 pub enum Type<'a> {
-    /// `void`, and whatever an id outside of a damaged blob stands for.
+    /// `void`, and any id outside of a damaged blob.
     Void,
     /// A basic integer type.
     Int(Int<'a>),
@@ -169,14 +169,14 @@ pub enum Type<'a> {
     Datasec {
         /// Such as `.data..percpu`.
         name: &'a str,
-        /// Bytes.
+        /// Size in bytes.
         size: u32,
     },
     /// A floating-point type.
     Float {
         /// Such as `double`.
         name: &'a str,
-        /// Bytes.
+        /// Size in bytes.
         size: u32,
     },
     /// An attribute of a declaration.
@@ -185,7 +185,7 @@ pub enum Type<'a> {
         name: &'a str,
         /// The type that it is on.
         ty: TypeId,
-        /// The member or parameter that it is on; -1 for the type itself.
+        /// The member or parameter that it applies to; -1 for the type itself.
         component: i32,
     },
     /// An attribute of a type, such as `user` or `rcu`.
@@ -202,9 +202,9 @@ pub enum Type<'a> {
 pub struct Int<'a> {
     /// Such as `long unsigned int`.
     pub name: &'a str,
-    /// Bytes of storage.
+    /// Size in bytes.
     pub size: u32,
-    /// Bits of value; fewer than the storage only in old bit-field encodings.
+    /// Width of the value in bits; less than the storage only in old bit-field encodings.
     pub bits: u32,
     /// Whether the value is signed.
     pub signed: bool,
@@ -219,14 +219,14 @@ pub struct Int<'a> {
 pub struct Composite<'a> {
     /// Its tag, empty if anonymous.
     pub name: &'a str,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
     btf: &'a Btf,
     entries: &'a [u8],
     bit_fields: bool,
 }
 
-/// One member as it stands in its own struct.
+/// A member as its own struct records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawMember<'a> {
     /// Empty for an anonymous struct or union.
@@ -296,7 +296,7 @@ impl<'a> Composite<'a> {
 pub struct Enum<'a> {
     /// Its tag, empty if anonymous.
     pub name: &'a str,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u32,
     /// Whether its values are signed.
     pub signed: bool,
@@ -310,7 +310,7 @@ pub struct Enum<'a> {
 pub struct EnumValue<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its value; an unsigned 64-bit one is shown as the same 64 bits.
+    /// Its value; an unsigned 64-bit value is shown as the same 64 bits.
     pub value: i64,
 }
 
@@ -336,7 +336,7 @@ impl<'a> Enum<'a> {
         }
     }
 
-    /// The constant whose name stands at one of the offsets.
+    /// The constant whose name is at one of the offsets.
     pub(super) fn values_by_offset(&self, offsets: &[u32]) -> Option<EnumValue<'a>> {
         self.entries
             .chunks_exact(self.stride)
@@ -348,7 +348,7 @@ impl<'a> Enum<'a> {
 /// The type of a function.
 #[derive(Debug, Clone, Copy)]
 pub struct FuncProto<'a> {
-    /// What it returns; 0 for nothing.
+    /// The return type; 0 for none.
     pub ret: TypeId,
     btf: &'a Btf,
     entries: &'a [u8],

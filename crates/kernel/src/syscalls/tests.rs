@@ -61,7 +61,7 @@ fn numbers_are_those_of_libc() {
     }
 }
 
-/// The C library's headers, where they are installed.
+/// The numbers agree with the C library's headers, where they are installed.
 #[test]
 fn numbers_are_those_of_the_headers() {
     let dirs = ["/usr/include/x86_64-linux-gnu/asm", "/usr/include/asm"];
@@ -88,7 +88,7 @@ fn numbers_are_those_of_the_headers() {
     }
 }
 
-/// Bits of a parameter's type as C declares it.
+/// The width in bits of a parameter's C type.
 fn bits_of(ty: &str) -> u8 {
     const LONG: [&str; 9] = [
         "*",
@@ -135,8 +135,8 @@ fn parameters_are_those_of_the_running_kernel() {
         let theirs: Vec<&str> = fields.iter().map(|f| f.1).collect();
         assert_eq!(ours, theirs, "{}", call.name);
         for (arg, (ty, _)) in call.args.iter().zip(&fields) {
-            // Declared long for old reasons, and used as an int: descriptors, pids, counts. Modes are
-            // of 32 bits where programs call, of which the kernel takes 16.
+            // Declared long for historical reasons, and used as an int: descriptors, pids, counts.
+            // Modes have 32 bits in programs, of which the kernel takes 16.
             let narrowed = match arg.kind {
                 ArgKind::Int(32) | ArgKind::Choice(_) => bits_of(ty) == 64,
                 ArgKind::Mode => bits_of(ty) == 16,
