@@ -38,12 +38,6 @@ code_table! { PROBE_CODES:
     NOT_SCALAR = "E0407", "A C value that is neither a number nor an address.";
     NO_CONSTANT = "E0408", "An enumeration constant that the kernel does not have.";
     NO_VARIABLE = "E0409", "A kernel variable of which nothing is known.";
-    LITERAL_NAME = "E0410", "An operator that wants the name of a type, variable or constant as a literal.";
 
     LEFT_OUT = "W0301", "A pattern that leaves out probe points which SystemTap's library has.";
-}
-
-/// The documentation of a code of this table.
-pub fn explain(code: &str) -> Option<&'static str> {
-    PROBE_CODES.iter().find(|c| c.code == code).map(|c| c.doc)
 }

@@ -105,6 +105,9 @@ pub struct Cli {
     /// List the kinds of probe points
     #[arg(long)]
     pub dump_probe_types: bool,
+    /// Explain the code of a message, e.g. E0301: what it means, an example, the way out
+    #[arg(long, value_name = "CODE")]
+    pub explain: Option<String>,
     /// Report which probe points work on this machine, and why others do not
     #[arg(long)]
     pub check: bool,
@@ -162,20 +165,26 @@ const ABSENT: &[(&str, &str)] = &[
     ("-b", "output always goes through a ring buffer"),
     ("-M", "output is always in order"),
     ("-i", "scripts are not interactive; use -e or a file"),
-    ("--all-modules", "symbols of all loaded modules are available"),
-    ("--ldd", "symbols of a program's libraries are found when they are needed"),
+    (
+        "--all-modules",
+        "symbols of all loaded modules are available",
+    ),
+    (
+        "--ldd",
+        "symbols of a program's libraries are found when they are needed",
+    ),
     ("--sysroot", "scripts run on the machine that compiles them"),
     ("--sysenv", "scripts run on the machine that compiles them"),
-    ("--remote", "run spile on that machine: `ssh HOST spile ...`"),
+    (
+        "--remote",
+        "run spile on that machine: `ssh HOST spile ...`",
+    ),
     ("--runtime", "there is one runtime, eBPF"),
     ("--bpf", "eBPF is the only runtime"),
     ("--dyninst", "eBPF is the only runtime"),
     ("--privilege", "the kernel decides what a user may do"),
     ("--unprivileged", "the kernel decides what a user may do"),
-    (
-        "--monitor",
-        "print the values in a `probe timer.s(1)`",
-    ),
+    ("--monitor", "print the values in a `probe timer.s(1)`"),
     ("--example", "the examples are files; give the path of one"),
     ("--poison-cache", "nothing is cached"),
     ("--clean-cache", "nothing is cached"),
@@ -183,7 +192,10 @@ const ABSENT: &[(&str, &str)] = &[
         "--use-server",
         "compiling takes milliseconds; there is no server",
     ),
-    ("--interactive", "scripts are not interactive; use -e or a file"),
+    (
+        "--interactive",
+        "scripts are not interactive; use -e or a file",
+    ),
     ("--disable-cache", "nothing is cached"),
 ];
 

@@ -3,6 +3,7 @@
 mod check;
 mod cli;
 mod completions;
+mod explain;
 mod facts;
 mod fmt;
 mod list;
@@ -106,6 +107,9 @@ fn run() -> ExitCode {
     if cli.check {
         let said = report::say(check::table(&check::Running));
         return exit(said.map(|()| 0), false);
+    }
+    if let Some(code) = &cli.explain {
+        return exit(explain::run(code), false);
     }
     let headers = [
         (cli.sdt_header, SDT_HEADER),

@@ -64,11 +64,6 @@ code_table! { SYNTAX_CODES:
     PRECEDENCE = "W0103", "An operator without brackets takes other operands than it seems, as in `a & b == c`.";
 }
 
-/// The documentation of a code of this crate.
-pub fn explain(code: &str) -> Option<&'static str> {
-    SYNTAX_CODES.iter().find(|c| c.code == code).map(|c| c.doc)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,7 +72,5 @@ mod tests {
     fn codes_are_unique_and_ordered() {
         let errors = SYNTAX_CODES.iter().map(|c| c.code);
         assert!(errors.clone().zip(errors.skip(1)).all(|(a, b)| a < b));
-        assert!(explain(BAD_CHAR).is_some());
-        assert_eq!(explain("E9999"), None);
     }
 }

@@ -21,18 +21,18 @@ code_table! { BODY_CODES:
     NOT_A_STATISTIC = "E0515", "A statistic is needed at this place.";
     HISTOGRAM_CONFLICT = "E0516", "One statistic is used with two different histograms.";
     FOREACH_KEYS = "E0517", "`foreach` has a number of key variables that the array does not have.";
+    FOREACH_CHANGES = "E0518", "An array is modified inside a `foreach` over it.";
+    CONDITION_CHANGES = "E0519", "The condition of a probe point modifies a variable.";
     NOT_SUPPORTED = "E0521", "A part of the language that is not available.";
     INTRINSIC = "E0522", "A wrong use of an internal operation in a library file.";
     DUPLICATE_PARAMETER = "E0523", "Two parameters of a function have the same name.";
     BAD_INITIALISER = "E0525", "An initial value that the variable cannot have.";
     UNKNOWN_OPTION = "E0526", "An option names a variable or limit that does not exist.";
     BAD_OPERAND = "E0527", "An operand that is out of range or has to be a literal.";
-    FOREACH_CHANGES = "E0518", "An array is modified inside a `foreach` over it.";
-    CONDITION_CHANGES = "E0519", "The condition of a probe point modifies a variable.";
+    TYPED_OPERAND = "E0528", "`->` on a value whose C type is not known.";
     BAD_REGEX = "E0529", "A malformed regular expression.";
     LARGE_REGEX = "E0530", "A regular expression whose tables would be too large.";
     NEEDS_GURU = "E0531", "What has an effect on the system is done in guru mode only (`-g`).";
-    TYPED_OPERAND = "E0528", "`->` on a value whose C type is not known.";
 
     KERNEL_UNAVAILABLE = "E0603", "An operation that only controller handlers can do.";
     NO_EVENT = "E0604", "An operation that needs the current kernel event, in a handler that has none.";
@@ -42,12 +42,7 @@ code_table! { BODY_CODES:
     UNUSED_VARIABLE = "W0502", "A variable is never read.";
     NO_EFFECT = "W0503", "A statement has no effect.";
     UNUSED_FUNCTION = "W0504", "A function is never called.";
+    OPTION_WITHOUT_EFFECT = "W0505", "A limit that `-D` sets and that means nothing here.";
     BAD_VARIABLE = "W0506", "A variable that is not there, taken for 0 (`--skip-badvars`).";
     NOT_PRESENT = "W0507", "A probe of processes asks for what those that are there already do not have.";
-    OPTION_WITHOUT_EFFECT = "W0505", "A limit that `-D` sets and that means nothing here.";
-}
-
-/// The documentation of a code of this table.
-pub fn explain(code: &str) -> Option<&'static str> {
-    BODY_CODES.iter().find(|c| c.code == code).map(|c| c.doc)
 }

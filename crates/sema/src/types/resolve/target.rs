@@ -5,6 +5,7 @@ use std::sync::Arc;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, Event, Space};
 use spile_syntax::ast::{self, Access, AtOp, Pretty, Span};
+use spile_syntax::codes::LITERAL_WANTED;
 use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
@@ -418,7 +419,7 @@ impl Resolver<'_> {
             return Some(String::from_utf8_lossy(s).into_owned());
         }
         let text = format!("{what} has to be written as a string literal");
-        self.report(Diagnostic::error(probe_codes::LITERAL_NAME, text).at(span));
+        self.report(Diagnostic::error(LITERAL_WANTED, text).at(span));
         None
     }
 

@@ -1,0 +1,86 @@
+//! `--explain CODE`: the page of a message's code, from `docs/errors.md`.
+
+use spile_sema::codes::PROBE_CODES;
+use spile_sema::types::codes::BODY_CODES;
+use spile_syntax::codes::{CodeDoc, SYNTAX_CODES};
+
+use crate::report::{self, Failure};
+
+/// All pages.
+const PAGES: &str = include_str!("../../../docs/errors.md");
+
+/// Prints the page of a code, written in capitals or not.
+pub fn run(code: &str) -> Result<u8, Failure> {
+    let wanted = code.trim().to_ascii_uppercase();
+    match pages().find(|(code, _)| *code == wanted) {
+        Some((code, text)) => report::say(format_args!("{code}: {text}\n")).map(|()| 0),
+        None => Err(report::fail(unknown(&wanted))),
+    }
+}
+
+/// The codes with their pages.
+fn pages() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let pages = PAGES.split("\n## ").skip(1);
+    pages.filter_map(|page| {
+        page.split_once('\n')
+            .map(|(code, text)| (code, text.trim()))
+    })
+}
+
+fn codes() -> impl Iterator<Item = &'static CodeDoc> {
+    [SYNTAX_CODES, PROBE_CODES, BODY_CODES]
+        .into_iter()
+        .flatten()
+}
+
+/// What to say of a code that there is not: those that differ from it in one place.
+fn unknown(code: &str) -> String {
+    let differs = |other: &str| {
+        let places = other.bytes().zip(code.bytes()).filter(|(a, b)| a != b);
+        places.count() + other.len().abs_diff(code.len())
+    };
+    let near: Vec<&str> = codes()
+        .map(|c| c.code)
+        .filter(|c| differs(c) <= 1)
+        .collect();
+    let help = match &near[..] {
+        [] => "codes are `E0101` and the like, docs/errors.md has all".to_owned(),
+        near => format!("there are {}", near.join(", ")),
+    };
+    format!("--explain: there is no code `{code}`; {help}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One page for each code, which begins with the code's own line.
+    #[test]
+    fn every_code_has_its_page() {
+        let mut codes: Vec<_> = codes().collect();
+        codes.sort_by_key(|c| (&c.code[1..3], &c.code[..1], c.code));
+        let written: Vec<_> = pages().map(|(code, _)| code).collect();
+        let expected: Vec<_> = codes.iter().map(|c| c.code).collect();
+        assert_eq!(written, expected);
+        for (doc, (code, page)) in codes.iter().zip(pages()) {
+            let mut parts = page.split("\n\n");
+            assert_eq!(parts.next(), Some(doc.doc), "{code}");
+            let example = parts.next().unwrap_or_default();
+            let given =
+                example.starts_with("```sh\n") || example.starts_with("No command gives it");
+            assert!(given, "{code}: {example}");
+            assert!(
+                parts.next().is_some_and(|way| way.len() > 10),
+                "{code}: no way out"
+            );
+        }
+    }
+
+    #[test]
+    fn near_codes_are_named() {
+        assert!(unknown("E9999").contains("docs/errors.md"));
+        let near = unknown("E0300");
+        assert!(near.contains("E0301") && !near.contains("E0401"), "{near}");
+        assert!(unknown("E030").contains("E0301"));
+    }
+}
