@@ -39,13 +39,13 @@ use crate::target::Typed;
 
 /// Word offsets (in bytes) in the shared block that every object has.
 pub mod shared {
-    /// Not 0 while handlers may run; the loader sets it when the `begin` probes are done.
+    /// Nonzero while handlers may run; the loader sets it when the `begin` probes are done.
     pub const RUNNING: u32 = 0;
     /// Low bit: the generation that handlers write per-CPU deltas to.
     pub const GENERATION: u32 = 8;
-    /// The pid that `target()` gives.
+    /// The result of `target()`, a process number.
     pub const TARGET: u32 = 16;
-    /// Wall clock minus monotonic clock, nanoseconds; the controller keeps it right.
+    /// Wall clock minus monotonic clock in nanoseconds; the controller updates it.
     pub const CLOCK_OFFSET: u32 = 24;
     /// Seconds west of UTC.
     pub const TZ_OFFSET: u32 = 32;
@@ -53,100 +53,101 @@ pub mod shared {
     pub const TZ_NAME: u32 = 40;
     /// Set to 1 by `exit()`, and by an error when MAXERRORS is used up.
     pub const EXIT: u32 = 56;
-    /// Errors so far in kernel handlers (atomic).
+    /// Number of errors so far in kernel handlers (atomic).
     pub const ERRORS: u32 = 64;
-    /// The last insertion sequence that was given out (atomic).
+    /// The last insertion sequence number (atomic).
     pub const SEQ: u32 = 72;
-    /// Address of the first `struct page`; 0 where the loader could not find it out.
+    /// Address of the first `struct page`; 0 if the loader could not determine it.
     pub const PAGES: u32 = 80;
-    /// Address of the kernel's mapping of all memory.
+    /// Address of the kernel's direct map.
     pub const MEMORY: u32 = 88;
-    /// 16 characters and a NUL: the word that marks a string which the controller reads; see
-    /// [`super::RecordWhat::Deferred`]. Empty where it reads none.
+    /// 16 characters and a NUL: the word that marks a string for the controller to read; see
+    /// [`super::RecordWhat::Deferred`]. Empty if it reads none.
     pub const MARK: u32 = 96;
-    /// Always 0, which the verifier does not know: it follows the ways that a program can go once for
-    /// each number that it knows.
+    /// Always 0, but unknown to the verifier, which would follow every path once for each known
+    /// number.
     pub const ZERO: u32 = 120;
-    /// The flags by which handlers send what is printed: 0, or [`NO_WAKEUP`] while the controller rests.
+    /// Flags with which handlers send output: 0, or [`NO_WAKEUP`] while the controller rests.
     pub const WAKE: u32 = 128;
-    /// New records wake nobody: `BPF_RB_NO_WAKEUP`.
+    /// New records do not wake the controller: `BPF_RB_NO_WAKEUP`.
     pub const NO_WAKEUP: u64 = 1;
-    /// A record wakes the controller even while it rests: `BPF_RB_FORCE_WAKEUP`. Those that ask it to read
-    /// what may be gone soon.
+    /// A record wakes the controller even while it rests: `BPF_RB_FORCE_WAKEUP`. For records that
+    /// ask it to read memory that may soon be gone.
     pub const FORCE_WAKEUP: i32 = 2;
-    /// First free word: locks and shared scalars follow, which change often, on a cache line of their own.
+    /// First free word. Locks and shared scalars follow; they change often, and start on a cache
+    /// line of their own.
     pub const END: u32 = 192;
 }
 
-/// Word offsets (in bytes) from [`Layout::stacks`] in the shared block: address ranges, each the
-/// first address and the one behind the last, that are left out of stacks of the kernel. The
-/// loader sets them before anything is attached; zeros leave nothing out.
+/// Word offsets (in bytes) from [`Layout::stacks`] in the shared block: address ranges that are
+/// skipped in kernel stacks, each with its first address and the one behind its last. The loader
+/// sets them before it attaches anything; a range of zeros skips nothing.
 pub mod stack_words {
-    /// The functions `bpf_trace_runN`: what stands in front of their frame is the probe's own.
+    /// The functions `bpf_trace_runN`: frames in front of theirs belong to the probe.
     pub const RUN: u32 = 0;
-    /// One behind the other, what belongs to each of [`super::StackWords::points`].
+    /// The ranges of each of [`super::StackWords::points`], one after the other.
     pub const POINTS: u32 = 16;
     /// Ranges of a tracepoint: `__bpf_trace_NAME`, `__traceiter_NAME`.
     pub const PAIRS: usize = 2;
-    /// Bytes that a tracepoint takes.
+    /// Bytes of a tracepoint's ranges.
     pub const POINT: u32 = 16 * PAIRS as u32;
 }
 
-/// Where the words of [`stack_words`] are.
+/// Offsets of the words of [`stack_words`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackWords {
     /// Offset in the shared block.
     pub at: u32,
     /// The tracepoints, in order.
     pub points: Vec<String>,
-    /// Whether stacks of the kernel are taken.
+    /// Whether kernel stacks are taken.
     pub kernel: bool,
-    /// Whether stacks of programs are walked, and no addresses only looked up.
+    /// Whether user stacks are walked, and not only addresses looked up.
     pub rows: bool,
-    /// Offset in the shared block of the last number that a file got, where stacks of programs
-    /// are taken.
+    /// Offset in the shared block of the last file number, if user stacks are taken.
     pub files: Option<u32>,
-    /// Whether kernel handlers look symbols of programs up themselves.
+    /// Whether kernel handlers look up user symbols themselves.
     pub symbols: bool,
-    /// Whether they look places in the source up.
+    /// Whether they look up positions in the source.
     pub lines: bool,
 }
 
-/// The file number of the kernel's own code in programs (vDSO).
+/// The file number of the vDSO, the kernel's own code in programs.
 pub const VDSO: u32 = 0xffff;
-/// What stands for the file of a frame where the controller knows all frames from there on, by the number
-/// of a copy of the stack in place of the offset.
+/// In place of a frame's file: the controller has all frames from there on, in the copy of the
+/// stack whose number is in place of the offset.
 pub const COPIED: u32 = 0xfffe;
-/// Map of rooms for copies of stacks, one a CPU: a [`RecordWhat::Copy`] each.
+/// Map with rooms for copies of stacks, one for each CPU: a [`RecordWhat::Copy`] each.
 pub const COPIES_MAP: &str = "stack_copies";
-/// Fields of a copy: number, process, then of the frame that was found last the address, the address to
-/// look up, stack pointer and frame pointer; how many pages of the stack follow, from the beginning of
-/// the stack pointer's; and how many mappings of code behind [`COPY_PAGES`], four words each: beginning,
-/// end, what makes an address an offset in the file, the file's number.
+/// Fields of a copy: number; process; of the frame that was found last, the address, the address to
+/// look up, the stack pointer and the frame pointer; the number of stack pages that follow,
+/// starting with the stack pointer's page; the number of executable mappings behind [`COPY_PAGES`].
+/// A mapping has four words: start, end, the difference between address and file offset, the file's
+/// number.
 pub const COPY_FIELDS: usize = 8;
-/// Most mappings in a copy.
+/// Limit on the mappings in a copy.
 pub const COPY_MAPPINGS: usize = 128;
-/// Most pages of a copy.
+/// Limit on the pages of a copy.
 pub const COPY_PAGES: usize = 8;
-/// In place of a file's first row: it has none, and none will come.
+/// In place of a file's first row: the file has no rows and will get none.
 pub const NO_ROWS: u64 = 1 << 32;
-/// In a place's offset: the address is in memory that lies right behind a mapping of the file.
+/// In a file offset: the address is in memory right behind a mapping of the file.
 pub const BEHIND: u64 = 1 << 63;
-/// In a place's offset: the frame was interrupted there by a signal, or a signal's frame returns there;
-/// it is not behind a call.
+/// In a file offset: the frame was interrupted there by a signal, or is the return of a signal
+/// frame; it is not a return address.
 pub const EXACT: u64 = 1 << 62;
-/// Most names of a file's path in a [`RecordWhat::File`], and bytes of each.
+/// Limit on the names of a file's path in a [`RecordWhat::File`], and bytes of each.
 pub const FILE_NAMES: usize = 12;
-/// See [`FILE_NAMES`].
+/// Bytes of a name, see [`FILE_NAMES`].
 pub const FILE_NAME: usize = 64;
-/// Map of files by device and inode (64 bits each); the value: number, first row, rows.
+/// Map of files by device and inode (64 bits each). The value: number, first row, number of rows.
 pub const FILES_MAP: &str = "stack_files";
 /// Map of unwind rows, see [`unwind_row`].
 pub const ROWS_MAP: &str = "stack_rows";
-/// Unwind rows of all files together.
+/// Limit on the unwind rows of all files together.
 pub const MAX_ROWS: u32 = 1 << 20;
 
-/// Map of the symbols of files: the value has fields as [`symbol_row`] says.
+/// Map of the symbols of files, with the value's fields in [`symbol_row`].
 pub const SYMBOLS_MAP: &str = "stack_symbols";
 /// Map of rows of symbols, see [`symbol_row`].
 pub const SYMBOL_ROWS_MAP: &str = "symbol_rows";
@@ -154,56 +155,57 @@ pub const SYMBOL_ROWS_MAP: &str = "symbol_rows";
 pub const NAMES_MAP: &str = "symbol_names";
 /// Map of rows of line tables, see [`symbol_row`].
 pub const LINE_ROWS_MAP: &str = "line_rows";
-/// Map of the lines of the kernel and its modules, see [`kernel_row`]. The loader makes it as large as they
-/// need.
+/// Map of the lines of the kernel and its modules, see [`kernel_row`]. The loader creates it in the
+/// size that they need.
 pub const KERNEL_LINES_MAP: &str = "kernel_lines";
 
 /// Word offsets (in bytes) in each CPU's block that every object has.
 pub mod percpu {
-    /// Not 0 while a handler runs on this CPU; in some objects its number plus one. All bits in the
-    /// controller's critical section.
+    /// Nonzero while a handler runs on this CPU; in some objects its number plus one. All bits are
+    /// set in the controller's critical section.
     pub const BUSY: u32 = 0;
-    /// Hits turned away because a handler ran on this CPU already.
+    /// Hits turned away because a handler was running on this CPU.
     pub const SKIP_REENTRANT: u32 = 8;
-    /// Hits turned away because a lock could not be had.
+    /// Hits turned away because a lock could not be taken.
     pub const SKIP_LOCK: u32 = 16;
     /// Ring-buffer records that did not fit.
     pub const LOST_OUTPUT: u32 = 24;
-    /// Strings cut to their limit.
+    /// Strings truncated to their limit.
     pub const TRUNCATED: u32 = 32;
-    /// Updates that the kernel refused for want of memory.
+    /// Updates that failed because the kernel had no memory.
     pub const NO_MEMORY: u32 = 40;
-    /// Strings of user memory that were left to the controller.
+    /// Strings of user memory whose read was deferred to the controller.
     pub const DEFERRED: u32 = 48;
-    /// Frames of programs that were found by frame pointers, because the rows of their file
-    /// were not loaded.
+    /// User frames that were found by frame pointers, because the rows of their file were not
+    /// loaded.
     pub const GUESSED: u32 = 56;
-    /// Stacks that were deeper than MAXBACKTRACE.
+    /// Stacks deeper than MAXBACKTRACE.
     pub const CUT_STACKS: u32 = 64;
-    /// Hits that the controller's own actions caused, while it held a lock that they wanted.
+    /// Hits that the controller's own actions caused while it held a lock that they needed.
     pub const SKIP_OWN: u32 = 72;
-    /// The same of events that interrupts and switches of tasks bring: some are others'.
+    /// The same for events of interrupts and task switches, some of which are not the controller's
+    /// own.
     pub const SKIP_HELD: u32 = 80;
-    /// Symbols that handlers looked up in files whose symbols were not there.
+    /// Symbols that handlers looked up in files whose symbols were not loaded.
     pub const UNNAMED: u32 = 88;
     /// First free word: handler counters follow.
     pub const END: u32 = 96;
 }
 
-/// Counters of one handler in each CPU's block, as word offsets from its
-/// [`HandlerInfo::counters`]. `TIME_*` only with [`crate::target::Options::timing`].
+/// Counters of one handler in each CPU's block, as word offsets from its [`HandlerInfo::counters`].
+/// `TIME_*` are used only with [`crate::target::Options::timing`].
 pub mod counters {
     /// Hits that ran (not the ones turned away).
     pub const HITS: u32 = 0;
     /// Sum of run times, nanoseconds.
     pub const TIME_SUM: u32 = 8;
-    /// Shortest, nanoseconds; 0 with no hits.
+    /// Shortest run time, nanoseconds; 0 without hits.
     pub const TIME_MIN: u32 = 16;
-    /// Longest, nanoseconds.
+    /// Longest run time, nanoseconds.
     pub const TIME_MAX: u32 = 24;
     /// Sum of squares of run times.
     pub const TIME_SQ: u32 = 32;
-    /// Bytes a handler takes.
+    /// Bytes of a handler's counters.
     pub const SIZE: u32 = 40;
 }
 
@@ -212,40 +214,41 @@ pub mod counters {
 pub struct Object {
     /// Maps, data, code.
     pub spec: ObjectSpec,
-    /// Where everything is.
+    /// The layout of the state memory and the maps.
     pub layout: Layout,
 }
 
-/// Where things are.
+/// The contract between object, loader and controller.
 #[derive(Debug, Clone)]
 pub struct Layout {
     /// Bytes of the shared block.
     pub shared_size: u32,
     /// Bytes from one CPU's block to the next.
     pub cpu_stride: u32,
-    /// CPU blocks.
+    /// Number of CPU blocks.
     pub cpus: u32,
-    /// Per global, in the program's order; `None` for the ones that only the controller has.
+    /// For each global, in the program's order, its place; `None` if only the controller has it.
     pub globals: Vec<Option<GlobalLayout>>,
-    /// Per handler, in the program's order; `None` for controller handlers.
+    /// For each handler, in the program's order, its counters; `None` for controller handlers.
     pub handlers: Vec<Option<HandlerInfo>>,
     /// The programs to attach.
     pub programs: Vec<ProgramInfo>,
     /// Shapes of [`Record`]s that carry output.
     pub records: Vec<RecordShape>,
-    /// Where the words for stacks of the kernel are, if a handler takes one.
+    /// Offsets of the words for kernel stacks, if a handler takes one.
     pub stacks: Option<StackWords>,
-    /// Offset in the shared block of the bits of [`crate::programs::process_tree`], where processes are followed.
+    /// Offset in the shared block of the bits of [`crate::programs::process_tree`], if descendants
+    /// are followed.
     pub tree: Option<u32>,
-    /// Handlers look pages of files up, for which the words [`shared::PAGES`] and [`shared::MEMORY`]
-    /// are needed.
+    /// Whether handlers look up pages of files, which needs the words [`shared::PAGES`] and
+    /// [`shared::MEMORY`].
     pub pages: bool,
-    /// What the controller copies and takes in its critical section, where it has one.
+    /// The globals that the controller's critical section copies, if there is one.
     pub critical: Option<critical::Critical>,
 }
 
 impl Layout {
-    /// The tracepoints at which the program of a handler is attached beside the handler's own.
+    /// The other tracepoints that share the program of a handler.
     pub fn others(&self, handler: HandlerId) -> &[String] {
         let of = |p: &&ProgramInfo| p.handlers.contains(&handler);
         match self.programs.iter().find(of).map(|p| &p.attach) {
@@ -258,9 +261,9 @@ impl Layout {
 /// A kernel handler.
 #[derive(Debug, Clone)]
 pub struct HandlerInfo {
-    /// Its id in the program.
+    /// Id in the program.
     pub id: HandlerId,
-    /// Offset of its counters in each CPU's block.
+    /// Offset of the handler's counters in each CPU's block.
     pub counters: u32,
 }
 
@@ -269,31 +272,31 @@ pub struct HandlerInfo {
 pub struct ProgramInfo {
     /// Name in the ELF file.
     pub name: String,
-    /// What it is attached to.
+    /// The attachment.
     pub attach: Attach,
     /// The handlers in it, in running order.
     pub handlers: Vec<HandlerId>,
-    /// They do nothing: it does not matter whether it runs.
+    /// Whether the handlers do nothing, so that the program need not run.
     pub idle: bool,
 }
 
-/// Bytes of the smallest page of any machine: memory is there up to a multiple of it, or not. What looks
-/// into pages itself is made for x86-64, whose pages all have this size.
+/// The smallest page size of all machines, in bytes: a page is either resident or not. Code that
+/// looks into pages is for x86-64, whose pages all have this size.
 pub const PAGE: u32 = 4096;
 
 /// The ring buffer in which handlers send [`Record`]s.
 pub const RING: &str = "out";
 
-/// The map that has the perf events of counter `n`.
+/// Name of the map with the perf events of counter `n`.
 pub fn counter_map(n: usize) -> String {
     format!("counter{n}")
 }
 
-/// What a program is attached to.
+/// The event that a program is attached to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attach {
-    /// Raw tracepoints: one as a rule, or several where the same is done at all. The program's handlers
-    /// are those of the first, and hits at the others count as theirs.
+    /// Raw tracepoints: usually one, or several with the same handlers' code. The program's
+    /// handlers are those of the first tracepoint, and count the hits of all.
     RawTracepoint(Vec<String>),
     /// A trace event of the system `raw_syscalls`.
     TraceEvent {
@@ -308,33 +311,34 @@ pub enum Attach {
         ty: u32,
         /// `perf_event_attr.config` of each
         configs: Vec<u64>,
-        /// How often it hits.
+        /// The sampling period or frequency.
         sample: spile_ir::Sample,
-        /// Whose events count.
+        /// The tasks whose events count.
         of: spile_ir::PerfOf,
     },
     /// Packets at a hook of the network.
     Netfilter(spile_ir::Netfilter),
     /// Decisions of security modules, by the hook's name.
     Lsm(String),
-    /// Every switch of tasks. First the perf events of these types and configs are put into
-    /// the maps of their numbers (see [`counter_map`]), an entry for each CPU.
+    /// Every task switch. First the perf events of these types and configs are stored in the maps
+    /// of their numbers (see [`counter_map`]), with an entry for each CPU.
     Switch(Vec<(u32, u64)>),
-    /// Places in code. The attach cookie of each is its number.
+    /// Places in code. The attach cookie of each place is its number.
     Code {
         /// The places.
         probe: spile_ir::CodeProbe,
-        /// By which means.
+        /// The attach kind.
         by: CodeAttach,
     },
     /// Accesses to memory.
     Watch(spile_ir::Watch),
-    /// Nothing: the controller has it run.
+    /// No event: the controller runs the program.
     OnDemand,
 }
 
 impl Attach {
-    /// Whether one program serves both. What may be left out for one need not be for the other.
+    /// Whether one program serves both attachments; places that are optional for one may be
+    /// required for the other.
     pub(crate) fn same_place(&self, other: &Attach) -> bool {
         match (self, other) {
             (
@@ -351,7 +355,7 @@ impl Attach {
         }
     }
 
-    /// What may be left out may be for both.
+    /// Keeps a place optional only if it is optional for both.
     pub(crate) fn no_more_lenient_than(&mut self, other: &Attach) {
         if let (Attach::Code { probe, .. }, Attach::Code { probe: other, .. }) = (self, other) {
             probe.leave_out = probe.leave_out.min(other.leave_out);
@@ -359,7 +363,7 @@ impl Attach {
     }
 }
 
-/// How a program gets to code; the kind of program depends on it.
+/// The attach kind of probes in code, which determines the program type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeAttach {
     /// One link for all places of a file (uprobe.multi), or of the kernel (kprobe.multi).
@@ -368,77 +372,78 @@ pub enum CodeAttach {
     Session,
     /// A perf event for each place.
     Single,
-    /// The one place by fentry or fexit, which cost the least at each hit. Such programs see
-    /// arguments and the result, and no registers.
+    /// One place by fentry or fexit, the kinds with the smallest cost of a hit. Such programs see
+    /// arguments and the result, but no registers.
     Trampoline(Typed),
 }
 
-/// What one piece of output in a record holds.
+/// The shape of an output record: one piece of a ring-buffer record.
 #[derive(Debug, Clone)]
 pub struct RecordShape {
-    /// Format, or the kind of message.
+    /// The format, or the kind of message.
     pub what: RecordWhat,
-    /// Fields in order; a number takes 8 bytes; a string takes 8 bytes of length (without the
-    /// NUL) and then its bytes padded with anything to a multiple of 8.
+    /// Types of the fields in order. A number takes 8 bytes; a string takes 8 bytes of length
+    /// (without the NUL), then its bytes, padded with arbitrary bytes to a multiple of 8.
     pub fields: Vec<Ty>,
-    /// Plain words behind the fields: the buckets of a histogram.
+    /// Number of words behind the fields: the buckets of a histogram.
     pub words: u32,
 }
 
-/// The meaning of a piece of output.
+/// The meaning of an output record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RecordWhat {
     /// `print`: render the format with the fields.
     Print {
         /// Where the text goes.
         stream: spile_ir::Stream,
-        /// What is rendered.
+        /// The format to render.
         fmt: FormatId,
     },
-    /// A string of user memory for the controller to read; eight numbers: which one it is, its
-    /// address, most bytes, a [`Quote`], then whose it is: address of the `task_struct`, thread
-    /// id, `start_boottime`, `self_exec_id`. In later records of the same CPU the word at
-    /// [`shared::MARK`], the first number in hex and a semicolon stand for it.
+    /// A string of user memory for the controller to read. Eight numbers: the read's number; the
+    /// address; the largest length; a [`Quote`]; and the process, as the address of its
+    /// `task_struct`, thread id, `start_boottime` and `self_exec_id`. In later records of the same
+    /// CPU a mark stands for the string: the word at [`shared::MARK`], the read's number in hex and
+    /// a semicolon.
     Deferred,
-    /// A file that is met in a stack for the first time; six numbers: its number, a process that
-    /// has it mapped, where the mapping begins and ends, device, inode; then [`FILE_NAMES`]
-    /// times [`FILE_NAME`] bytes, the names that lead to it, innermost first, NUL-terminated;
-    /// an empty one ends them.
+    /// A file that a stack walk met for the first time. Six numbers: the file's number, a process
+    /// that has it mapped, start and end of the mapping, device, inode. Then [`FILE_NAMES`] times
+    /// [`FILE_NAME`] bytes: the names of its path, innermost first, NUL-terminated; an empty name
+    /// ends them.
     File,
-    /// A process became a program; two numbers: its number, and when, by the monotonic clock.
+    /// A process called `execve`. Two numbers: the process, and the time on the monotonic clock.
     Executed,
-    /// The rest of a program's stack, which a handler could not walk: its words are pages.
+    /// The rest of a user stack that a handler could not walk: its words are pages.
     Copy,
-    /// `print(@hist_log(x))`: draw the words, the buckets of this histogram.
+    /// `print(@hist_log(x))`: the words are the buckets of this histogram.
     Hist(spile_ir::Hist),
-    /// An error that nothing caught; fields: see [`ErrorKind`].
+    /// An uncaught error; for its fields see [`ErrorKind`].
     Error {
-        /// What went wrong.
+        /// The kind of error.
         kind: ErrorKind,
-        /// Where.
+        /// The position in the script.
         site: SiteId,
-        /// In which handler.
+        /// The handler that failed.
         handler: HandlerId,
     },
-    /// The same for an error that passed through calls. Fields: index into `kinds`, site, number
-    /// of callers, [`spile_ir::MAX_CALLERS`] of them (innermost first), the kind's number, the
-    /// kind's text.
+    /// An uncaught error that passed through calls. Fields: index into `kinds`, site, number of
+    /// callers, [`spile_ir::MAX_CALLERS`] of them (innermost first), the kind's number, the kind's
+    /// text.
     Rethrown {
-        /// The kinds it may be.
+        /// The kinds that the error can have.
         kinds: Vec<ErrorKind>,
-        /// In which handler.
+        /// The handler that failed.
         handler: HandlerId,
     },
 }
 
-/// In the field of a deferred read that says how it is written: above this many bits stands the
-/// number, plus one, of the constant that is written where it cannot be read; 0 for none.
+/// In the quoting field of a deferred read, the bits from this one on hold the number plus one of
+/// the constant to print if the memory cannot be read; 0 for none.
 pub const SUBSTITUTE_SHIFT: u32 = 8;
 
-/// How a string of user memory is written.
+/// How a string of user memory is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quote {
-    /// As it is.
+    /// Unchanged.
     No,
     /// Unprintable bytes escaped.
     Escaped,

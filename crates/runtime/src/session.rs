@@ -1,24 +1,31 @@
 //! A session: everything from the loaded object to the last line of the account, on one thread.
 //!
-//! Order: programs are loaded and attached but turned away, `begin` probes run, then kernel
-//! handlers may run, markers with semaphores are attached (programs see that), the command of
-//! `-c` starts, and the event loop waits. At the end kernel
-//! handlers are turned off and detached, what they sent is printed, `end` probes run (after an
-//! error: `error` probes), unread globals print themselves unless there was an error, and the
-//! account closes the session.
-//! Before any handler of the controller runs, all records that the kernel sent so far are
-//! printed, so output has the order of events.
+//! Order:
 //!
-//! In: a loaded object, the controller's handlers, and what runs beside them (a command, a process).
-//! Out: an [`Outcome`]. No text is made here; that is [`crate::controller`]'s and [`crate::text`]'s.
+//! 1. Programs are loaded and attached, with kernel handlers disabled.
+//! 2. `begin` probes run.
+//! 3. Kernel handlers are enabled. Markers with semaphores are attached last, because programs see
+//!    that.
+//! 4. The command of `-c` starts, and the event loop waits.
+//! 5. At the end kernel handlers are disabled and detached, and their remaining records are
+//!    printed.
+//! 6. `end` probes run (after an error: `error` probes). Unless there was an error, unread globals
+//!    print themselves.
+//! 7. The account closes the session.
+//!
+//! Before any handler of the controller runs, all records that the kernel has sent are printed.
+//! Output is therefore in the order of events.
+//!
+//! In: a loaded object, the controller's handlers, and a command or a process to follow. Out: an
+//! [`Outcome`]. No text is made here; that is the job of [`crate::controller`] and [`crate::text`].
 //!
 //! | module | its one job |
 //! |---|---|
-//! | `options` | how a session is to run |
-//! | `prepare`, `arm` | what comes before handlers run, and before ordinary events may hit |
-//! | [`events`] | what the loop waits for |
+//! | `options` | the options of a session |
+//! | `prepare`, `arm` | the steps before handlers run, and before ordinary events can hit |
+//! | [`events`] | the event sources of the loop |
 //! | `intake` | when records of the ring buffer are taken |
-//! | [`account`], [`report`] | what was lost; what each probe cost |
+//! | [`account`], [`report`] | losses; the cost of each probe |
 
 pub mod account;
 mod arm;
@@ -63,38 +70,38 @@ use crate::shared::state::State;
 use crate::text::deferred::Deferred;
 use crate::text::symbolic;
 
-/// How often the counters that the kernel cannot wake anybody for are looked at.
+/// Interval for polling the kernel's counters, which wake nobody.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the word that `exit()` sets is looked at, where a kernel handler can set it: a
-/// handler that prints nothing wakes nobody.
+/// Interval for polling the word that `exit()` sets, if a kernel handler can set it: a handler
+/// without output wakes nobody.
 const EXIT_POLL: Duration = Duration::from_millis(10);
-/// How a session went.
+/// The result of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// 0, or 1 after an error or when the command failed.
     pub exit_code: i32,
-    /// What the command of `-c` ended with, as `wait` gives it: exit status in bits 8 to 15, signal in
-    /// bits 0 to 6. None where it did not end by itself, or there was none.
+    /// The end of the `-c` command, as `wait` reports it: exit status in bits 8 to 15, signal in
+    /// bits 0 to 6. `None` without a command, or if it did not end by itself.
     pub status: Option<i32>,
-    /// What was lost.
+    /// Losses and errors.
     pub account: Account,
-    /// From the wish to end until everything was detached and printed.
+    /// Time from the request to end until everything was detached and printed.
     pub teardown: Duration,
 }
 
-/// Records fetched from the ring buffer, one after the other.
+/// Records from the ring buffer, one after the other.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-/// A session that is loaded and attached, and not yet running.
+/// A session that is loaded and attached, but not running yet.
 pub struct Session {
     // Fields are dropped in this order: programs are detached first.
     links: Option<Links>,
     probed: Probed,
-    /// Hits of functions that the kernel let pass: at entries, and at returns.
+    /// Hits of functions that the kernel skipped: at entries, and at returns.
     missed: (u64, u64),
     ring: Option<Ring>,
     batch: Batch,
@@ -110,10 +117,10 @@ pub struct Session {
     options: Options,
     cycles: CycleClock,
     kernel_exits: bool,
-    /// Until then handlers that print wake nobody.
+    /// Until this time handlers' output wakes nobody.
     rest: Option<Instant>,
     ended: bool,
-    /// A signal ended it.
+    /// Whether a signal ended the session.
     interrupted: bool,
 }
 
@@ -122,8 +129,8 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
 }
 
 impl Session {
-    /// Loads and attaches everything; no handler runs yet. `object` is `None` for a program
-    /// without kernel handlers.
+    /// Loads and attaches everything; no handler runs yet. `object` is `None` for a program without
+    /// kernel handlers.
     pub fn new(
         program: Program,
         object: Option<&Object>,
@@ -174,7 +181,7 @@ impl Session {
             if let (Some(at), TargetProcess::Pid(pid)) = (tree, &options.target) {
                 process_tree::mark_descendants(state, at, *pid);
             }
-            // No handler runs yet.
+            // Handlers are still disabled.
             if let Some(object) = object {
                 programs = user_files(l, state, &object.layout, &program, &options)?;
             }
@@ -229,12 +236,12 @@ impl Session {
         Ok(session)
     }
 
-    /// How each probe of code is attached, a line each.
+    /// The attach kind of each probe in code, one line each.
     pub fn means(&self) -> &[String] {
         self.links.as_ref().map_or(&[], Links::means)
     }
 
-    /// Opens what the event loop waits for.
+    /// Opens the event sources of the loop.
     fn open_sources(&mut self) -> Result<(), Error> {
         let waiting = system("waiting for events");
         self.events
@@ -269,7 +276,7 @@ impl Session {
             if self.has(|e| *e == Event::InputChar) {
                 input.characters(echo);
             }
-            // Files are refused by epoll, and are always ready.
+            // epoll refuses regular files, which are always ready.
             input.always_ready = self.events.add(Input::fd(), Source::Stdin).is_err();
             self.input = Some(input);
         }
@@ -279,7 +286,7 @@ impl Session {
                 .map_err(&waiting)?;
         }
         if let Some(fd) = self.controller.read_files() {
-            // It stays registered while the original is open.
+            // The duplicate stays registered while the original is open.
             let added = self.events.add(fd.as_fd(), Source::Tables);
             added.map_err(&waiting)?;
         }
@@ -302,22 +309,22 @@ impl Session {
         Ok(())
     }
 
-    /// Where metrics are served, if they are.
+    /// The address that serves metrics, if any.
     pub fn prometheus_addr(&self) -> Option<std::net::SocketAddr> {
         self.server.as_ref()?.local_addr().ok()
     }
 
-    /// Where `procfs` files are, if there are any.
+    /// The directory of the `procfs` files, if there are any.
     pub fn files_path(&self) -> Option<&str> {
         self.files.as_ref().map(Files::path)
     }
 
-    /// What was printed to [`output::Target::Memory`] so far.
+    /// The output to [`output::Target::Memory`] so far.
     pub fn take_output(&mut self) -> Vec<u8> {
         self.controller.out.take()
     }
 
-    /// Runs to the end.
+    /// Runs the session to its end.
     pub fn run(&mut self) -> Result<Outcome, Error> {
         self.run_sorted(|e| match e {
             Event::Begin(order) => Some(*order),
@@ -431,7 +438,7 @@ impl Session {
         }
     }
 
-    /// Looks at the words that nobody is woken for.
+    /// Polls the words whose changes wake nobody.
     fn tick(&mut self) {
         self.consume();
         if let Some(kernel) = self.controller.kernel() {
@@ -448,14 +455,14 @@ impl Session {
         }
     }
 
-    /// A warning, unless there are to be none.
+    /// Prints a warning, unless warnings are suppressed.
     fn warn_of(&mut self, text: &str) {
         if !self.options.quiet {
             self.controller.out.warn(text);
         }
     }
 
-    /// Runs the probes of files that somebody reads or writes.
+    /// Runs the probes of files for their readers and writers.
     fn serve_files(&mut self) -> Result<(), Error> {
         self.consume();
         let Some(mut files) = self.files.take() else {
@@ -476,7 +483,7 @@ impl Session {
             self.events.remove(Input::fd());
         }
         self.consume();
-        // A newline is a character and ends a line: both probes see it, in script order.
+        // A newline is a character and also ends a line: both probes get it, in script order.
         for Typed { byte, line } in typed {
             for id in self.ids(|e| matches!(e, Event::InputLine | Event::InputChar)) {
                 let text = match self.program.handlers[id.index()].event {
@@ -494,15 +501,15 @@ impl Session {
         self.ended |= self.waits_in_vain();
     }
 
-    /// The process with which the session ends.
+    /// The process whose end ends the session.
     fn ends_with(&self) -> Option<&Watched> {
         self.watched
             .as_ref()
             .filter(|w| w.is_child() || self.options.ends_with_process)
     }
 
-    /// Whether nothing can happen any more but the end: standard input was all that the script
-    /// waited for.
+    /// Whether the session has nothing left to wait for: standard input was its only source of
+    /// events.
     fn waits_in_vain(&self) -> bool {
         let ended = self.input.as_ref().is_some_and(|i| i.ended);
         let others = self.links.is_some()
@@ -518,7 +525,7 @@ impl Session {
             return;
         };
         while let Some((token, socket)) = server.accept() {
-            // A socket that cannot be waited for is dropped when its time is over.
+            // A socket that cannot be registered is dropped at its timeout.
             let _ = self.events.add(socket, Source::Conn(token));
         }
     }
@@ -539,7 +546,7 @@ impl Session {
         self.server = Some(server);
     }
 
-    /// Whether the session is to end.
+    /// Whether the session has to end.
     fn over(&self) -> bool {
         self.ended || self.controller.exit_wanted() || self.controller.out.broken()
     }
@@ -555,8 +562,8 @@ impl Session {
             .collect()
     }
 
-    /// Runs handlers in ascending order of a number; those with the same in script order. One
-    /// that asks for the end keeps the others from running only while the session starts.
+    /// Runs handlers in ascending order of a number; equal numbers in script order. A request to
+    /// end skips later handlers only while the session starts.
     fn run_sorted(&mut self, order: impl Fn(&Event) -> Option<i64>) {
         let mut ids: Vec<_> = handlers(&self.program)
             .filter_map(|(id, h)| Some((order(&h.event)?, id)))
@@ -570,7 +577,7 @@ impl Session {
         }
     }
 
-    /// Takes the kernel's counters into the account.
+    /// Adds the kernel's counters to the account.
     fn count_kernel(&mut self) {
         let Some(kernel) = self.controller.kernel() else {
             return;
@@ -599,7 +606,7 @@ impl Session {
         self.controller.set_kernel_counts(errors, cut);
     }
 
-    /// Ends the session with an error when too many hits were skipped.
+    /// Ends the session with an error if too many hits were skipped.
     fn check_skipped(&mut self) {
         if !self.controller.failed
             && self
@@ -614,10 +621,10 @@ impl Session {
         }
     }
 
-    /// Everything from the wish to end to the outcome.
+    /// Does everything from the request to end to the outcome.
     fn finish(&mut self) -> Result<Outcome, Error> {
         let since = Instant::now();
-        // Where `begin` ended it, nobody has.
+        // If `begin` ended the session, the commands have not started.
         self.controller.start_commands();
         if let Some(kernel) = self.controller.kernel() {
             kernel.state().set_running(false);
@@ -626,7 +633,7 @@ impl Session {
             self.missed = links.missed();
         }
         self.controller.out.wait_for_readers();
-        // Files that keys tell of become known before the keys become texts.
+        // Announces files that keys refer to, before the keys become text.
         self.consume_all();
         self.controller.kernel_is_off();
         self.consume_all();
@@ -636,7 +643,7 @@ impl Session {
         self.files = None;
         procfs::sweep();
         self.input = None;
-        // From here on `exit()` has nothing left to do.
+        // From here on `exit()` has no effect.
         self.ended = true;
         if self.controller.failed {
             self.run_sorted(|e| match e {
@@ -649,7 +656,7 @@ impl Session {
                 _ => None,
             });
         }
-        // SystemTap shows them in an `end` probe, and those do not run after an error.
+        // SystemTap prints them in an `end` probe, and such probes do not run after an error.
         if self.options.display_globals && !self.controller.failed {
             self.controller.display_globals();
         }
@@ -680,19 +687,19 @@ impl Session {
         })
     }
 
-    /// Drops a session that has run, where the process is about to end: maps, programs and the script go
-    /// with it, which is sooner done than taking them apart.
+    /// Drops a finished session whose process is about to end. The process's end frees maps,
+    /// programs and the script faster than dropping them one by one.
     pub fn leave(mut self) {
         let kernel = self.controller.take_kernel();
         std::mem::forget((kernel, self.ring.take(), Rc::clone(&self.program)));
     }
 
-    /// How the command of `-c` failed, if it did.
+    /// The failure of the `-c` command, if it failed.
     fn child_failed(&mut self) -> Option<String> {
         let watched = self.watched.as_mut()?;
         let ended = watched.ended();
         watched.stop();
-        // Ctrl-C reaches the command as well; that it ended so is no failure.
+        // Ctrl-C also reaches the command, which is no failure.
         let status = ended.filter(|s| !s.success() && !self.interrupted)?;
         Some(match (status.code(), status.signal()) {
             (Some(code), _) => format!("Child process exited with status {code}"),
@@ -729,7 +736,7 @@ impl Session {
         }
     }
 
-    /// Hits of every handler so far.
+    /// The hits of every handler so far.
     pub fn hits(&self) -> Vec<Hits> {
         let mut hits = self.controller.hits.clone();
         if let Some(kernel) = self.controller.kernel() {
@@ -743,7 +750,7 @@ impl Session {
     }
 }
 
-/// Handlers with their ids.
+/// The handlers with their ids.
 fn handlers(program: &Program) -> impl Iterator<Item = (HandlerId, &spile_ir::Handler)> {
     program
         .handlers

@@ -1,5 +1,5 @@
-//! The controller's critical section, see [`crate::programs::critical_section`]: what it is asked, what it answers, and where
-//! the copies are that it makes.
+//! The interface of the controller's critical section, see [`crate::programs::critical_section`]:
+//! its request, its answer, and the places of its copies.
 
 use spile_ir::GlobalId;
 
@@ -10,29 +10,29 @@ pub const PROGRAM: &str = "p_critical";
 
 /// Words of the program's context.
 pub mod asked {
-    /// Which globals are copied, under their locks: a bit for each of [`super::Critical::globals`].
+    /// The globals to copy under their locks: a bit for each of [`super::Critical::globals`].
     pub const WANTED: usize = 0;
-    /// Which of them are emptied then.
+    /// The globals to empty after the copy.
     pub const TAKEN: usize = 1;
-    /// How many there are.
+    /// Number of words.
     pub const WORDS: usize = 2;
 }
 
-/// What the program returns. (0: the kernel did not run it.)
+/// Results of the program. 0: the kernel did not run it.
 pub mod answer {
-    /// It is done.
+    /// The copies are complete.
     pub const DONE: i32 = 1;
-    /// Nothing is: a handler holds one of the locks.
+    /// Nothing was copied: a handler holds one of the locks.
     pub const BUSY: i32 = 2;
 }
 
-/// The globals that it can copy.
+/// The globals that the section can copy.
 #[derive(Debug, Clone, Default)]
 pub struct Critical {
-    /// In the order in which locks are taken.
+    /// The globals, in locking order.
     pub globals: Vec<Guarded>,
-    /// The program turns interrupts off itself: it runs where the controller does. Elsewhere it must run on
-    /// another processor.
+    /// Whether the program turns interrupts off itself, so that it can run on the controller's
+    /// processor. Otherwise it must run on another processor.
     pub interrupts_off: bool,
 }
 
@@ -43,50 +43,51 @@ pub struct Guarded {
     pub global: GlobalId,
     /// Offset of its lock in the shared block.
     pub lock: u32,
-    /// Where its copy is.
+    /// The place of its copy.
     pub copy: Copied,
 }
 
-/// Where a copy is.
+/// The place of a copy.
 #[derive(Debug, Clone)]
 pub enum Copied {
-    /// A scalar's or statistic's, in the shared block.
+    /// The copy of a scalar or statistic, in the shared block.
     Words {
         /// Offset of the global.
         from: u32,
         /// Offset of the copy.
         to: u32,
-        /// What each is.
+        /// Layout of the value.
         value: ValueLayout,
     },
-    /// An array's: an entry for each element: a word that is not 0 where the element is there, the key,
-    /// and the value.
+    /// The copy of an array, with an entry for each element: a word that is nonzero if the element
+    /// exists, the key, and the value.
     Elements {
         /// The array's map.
         from: String,
         /// The map of copies.
         to: String,
-        /// Offset of the word in the shared block that says how many there are.
+        /// Offset of the word in the shared block with the number of entries.
         count: u32,
         /// Bytes of a key.
         key: u32,
         /// Bytes of a value.
         value: u32,
-        /// Most elements.
+        /// Limit on the number of elements.
         max: u32,
-        /// Where the controller can tell which keys there are.
+        /// The words for key lists, if the controller can provide them.
         known: Option<Known>,
     },
 }
 
-/// Words in the shared block by which the section needs not go through the whole array: the controller
-/// clears the first, looks without the lock which keys there are, and writes them to the entries. Where the
-/// first is still 0 under the lock, there are no others.
+/// Words in the shared block with which the section avoids walking through the whole array. The
+/// controller clears the first word, collects the array's keys without the lock, and writes them to
+/// the entries. If the first word is still 0 under the lock, there are no other keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
-    /// Not 0: a handler put in a key.
+    /// Nonzero: a handler inserted a key.
     pub fresh: u32,
-    /// How many keys the controller wrote; more than there can be where it does not know them.
+    /// Number of keys that the controller wrote; a number above the limit means that it does not
+    /// know them.
     pub keys: u32,
 }
 
@@ -94,7 +95,7 @@ pub struct Known {
 pub const ENTRY: u32 = 8;
 
 impl Critical {
-    /// The word that says that a handler put a key into an array.
+    /// The word that reports insertions of keys into an array.
     #[must_use]
     pub fn fresh(&self, g: GlobalId) -> Option<u32> {
         let guarded = self.globals.iter().find(|c| c.global == g)?;

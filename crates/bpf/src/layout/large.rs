@@ -1,38 +1,39 @@
-//! How the elements of a large array lie in the memory of its map.
+//! The layout of a large array's elements in the memory of its map.
 
-/// Where the elements of one generation of a large array are: in an element of an array map, which the
-/// controller maps.
+/// The layout of one generation of a large array: an element of an array map, which the controller
+/// maps.
 ///
 /// ```text
-/// LIVE     how many elements there are (atomic)
-/// GIVEN    how many rooms for elements were given out (atomic)
-/// ZERO     a word that is always 0, in a cache line that nobody writes
+/// LIVE     number of elements (atomic)
+/// GIVEN    number of rooms that were given out (atomic)
+/// ZERO     a word that is always 0, in a cache line that is never written
 /// CELLS    groups of GROUP cells of 32 bits, and WINDOW more: the number of a room, counted from 1, under
 ///          the key's tag (TAG), or 0
 /// rooms()  room after room of `room` bytes: the key, the element
 /// ```
 ///
-/// A hash table with open addressing: [`Large::looks`] gives the cells where a key may be. It is in the
-/// first one that was free when it was put in; a cell keeps its room. Keys whose last words follow one
-/// another have cells that do so too, and share a cache line. Whoever finds a free cell
-/// writes key and element into a room and then puts the room into the cell, if that is still free; if not,
-/// the room is kept in `spare` for the next key. Processors add to an element atomically. Where all
-/// cells of a key are taken it takes the last one's: a room that is in no cell, or a key that has two, is
-/// part of the sum as all others are.
+/// This is a hash table with open addressing: [`Large::looks`] gives the cells where a key may be.
+/// A key is in the first of them that was free at its insertion; a cell never changes its room.
+/// Keys with consecutive last words have consecutive cells, and share a cache line.
+///
+/// To insert a key, a processor writes key and element into a room, and then the room's number into
+/// a free cell, if that is still free. If not, it saves the room in `spare` for its next key.
+/// Additions to an element are atomic. If all cells of a key are taken, the insertion stops at the
+/// last one. The sum is unaffected by a room that is in no cell, or by a key that has two rooms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Large {
-    /// How many groups of cells there are.
+    /// Number of groups of cells.
     pub groups: u32,
-    /// How many rooms there are.
+    /// Number of rooms.
     pub rooms: u32,
     /// Bytes of a room.
     pub room: u32,
-    /// Offset in each CPU's block of a word for each generation: its low half is a room that was given
-    /// out and is not used, or 0; its high half is not 0 where the CPU has put in a key.
+    /// Offset in each CPU's block of a word for each generation. Its low half is a room that was
+    /// given out but not used, or 0. Its high half is nonzero if the CPU has inserted a key.
     pub spare: u32,
 }
 
-/// 2^64 divided by the golden ratio: multiplying by it spreads keys over the high bits.
+/// 2^64 divided by the golden ratio: multiplication by it spreads keys over the high bits.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Large {
@@ -40,26 +41,26 @@ impl Large {
     pub const LIVE: u32 = 0;
     /// Offset of the number of rooms given out.
     pub const GIVEN: u32 = 8;
-    /// Offset of a word that nobody writes: zero.
+    /// Offset of a word that is always zero.
     pub const ZERO: u32 = 64;
     /// Offset of the cells.
     pub const CELLS: u32 = 128;
     /// Cells of a group, a power of two.
     pub const GROUP: u32 = 4;
-    /// Binary logarithm of that.
+    /// Binary logarithm of [`Large::GROUP`].
     pub const GROUP_BITS: u32 = Large::GROUP.ilog2();
-    /// The number of cells one behind the other that are looked at in one place, a power of two.
+    /// Number of consecutive cells to probe in one place, a power of two.
     pub const WINDOW: u32 = 8;
-    /// The number of places that are looked at.
+    /// Number of places to probe.
     pub const PLACES: u32 = 8;
-    /// The bits of a cell that are the tag; the others are the room.
+    /// The bits of a cell that hold the tag; the others hold the room.
     pub const TAG: u32 = 0xff00_0000;
-    /// Bits to the tag.
+    /// Number of bits below the tag.
     pub const TAG_BITS: u32 = Large::TAG.trailing_zeros();
-    /// Bits of a key's hash that choose a cell of a group, from here on.
+    /// Position of the bits of a key's hash that select a cell of a group.
     pub const CELL_BITS: u32 = 20;
 
-    /// The number of groups for a number of elements: half of the cells stay free.
+    /// Number of groups for a number of elements: half of the cells stay free.
     #[must_use]
     pub fn groups(max: u32) -> Option<u32> {
         Some(max.checked_mul(2)?.div_ceil(Large::GROUP))
@@ -72,13 +73,13 @@ impl Large {
         (Large::CELLS + 4 * cells).next_multiple_of(64)
     }
 
-    /// Bytes of all.
+    /// Size of a generation in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         u64::from(self.rooms_at()) + u64::from(self.room) * u64::from(self.rooms)
     }
 
-    /// Where a key of these words may be: the numbers of cells, with the tag that it has there.
+    /// The cells to probe for a key of these words, with the key's tag in each.
     pub fn looks(&self, words: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (last, first) = words.split_last().unwrap_or((&0, &[]));
         let last = *last;

@@ -1,20 +1,20 @@
-//! Where each global lives: in the state memory, in hash maps, or both.
+//! The places of globals: state memory, hash maps, or both.
 
 use spile_ir::{GlobalId, Ty};
 
 use super::Large;
 
-/// Where a global lives.
+/// The place of a global, and its lock.
 #[derive(Debug, Clone)]
 pub struct GlobalLayout {
-    /// Offset of its lock word in the shared block: 0 free, otherwise held (CPU + 1, or
-    /// 0xffff_ffff for the controller).
+    /// Offset of its lock word in the shared block. 0: free. Otherwise the holder: a small number
+    /// for a handler; the controller's process number in the upper half for the controller.
     pub lock: Option<u32>,
     /// The place.
     pub place: Place,
 }
 
-/// Where a global's value is.
+/// The place of a global's value.
 #[derive(Debug, Clone)]
 pub enum Place {
     /// A number or string in the shared block.
@@ -28,12 +28,12 @@ pub enum Place {
     Stats {
         /// Offset in the shared block.
         offset: u32,
-        /// Its words.
+        /// Layout of the statistic.
         agg: AggLayout,
     },
-    /// A hash map: key fields one after the other, each a multiple of 8 bytes; the value is
-    /// 8 bytes of insertion sequence (wrapping arrays, and those that a `foreach` walks), then
-    /// the element.
+    /// A hash map. Its key has the key fields one after the other, each a multiple of 8 bytes. Its
+    /// value has 8 bytes of insertion sequence (in wrapping arrays, and those that a `foreach`
+    /// walks), then the element.
     Hash {
         /// Name of the map.
         map: String,
@@ -41,15 +41,16 @@ pub enum Place {
         key_size: u32,
         /// Types of the key's fields.
         keys: Vec<Ty>,
-        /// Values begin with the insertion sequence.
+        /// Whether values begin with the insertion sequence.
         seq: bool,
-        /// The oldest element makes room, no overflow error; `seq` as well.
+        /// Whether a full array evicts its oldest element instead of raising an overflow error;
+        /// implies `seq`.
         wrap: bool,
-        /// The element.
+        /// Layout of the element.
         value: ValueLayout,
-        /// Most elements.
+        /// Limit on the number of elements.
         max: u32,
-        /// The map is one of records, of which the element is a field.
+        /// The element's field, if the map is the one of thread records.
         field: Option<Field>,
     },
     /// Deltas of a number (8 bytes) or statistic in each CPU's block, at this offset plus
@@ -59,115 +60,122 @@ pub enum Place {
         offset: u32,
         /// Bytes from one generation to the next; 0 with one generation.
         gen_stride: u32,
-        /// The value.
+        /// Layout of the value.
         value: ValueLayout,
     },
     /// Deltas of an array.
     PerCpuArray(PerCpuArray),
 }
 
-/// Where the deltas of an array are: in each CPU's block a direct-mapped cache of `slots` slots at
-/// `cache + generation * gen_stride`, each `slot_size` bytes: a used word (0 = empty), the key, the
-/// element; behind it one hash map a generation, with an element for each CPU one behind the other (a
-/// per-CPU map, or a plain one with such values). A key can be in the cache and in the map; its delta is
-/// the sum over all CPUs of both. Elements of several arrays can lie side by side ([`Beside`]). Elements
-/// of a large array are not in hash maps but in memory that the controller maps ([`Large`]).
+/// The place of an array's deltas.
+///
+/// Each CPU's block has a direct-mapped cache of `slots` slots at `cache + generation *
+/// gen_stride`. A slot has `slot_size` bytes: a used word (0 = empty), the key, the element. Behind
+/// the cache is one hash map for each generation, with an element for each CPU: a per-CPU map, or a
+/// plain map whose values contain one element after the other. A key can be in the cache and in the
+/// map; its delta is the sum of both over all CPUs.
+///
+/// Elements of several arrays can be co-located ([`Beside`]). Elements of a large array are not in
+/// hash maps, but in memory that the controller maps ([`Large`]).
 #[derive(Debug, Clone)]
 pub struct PerCpuArray {
     /// Offset of the cache in each CPU's block.
     pub cache: u32,
-    /// Bytes from one generation's cache to the next; 0 where there is one, or no cache.
+    /// Bytes from one generation's cache to the next; 0 with one generation, or without a cache.
     pub gen_stride: u32,
-    /// Slots of a cache, a power of two; 0 where there is none.
+    /// Number of slots of a cache, a power of two; 0 without a cache.
     pub slots: u32,
     /// Bytes of a slot.
     pub slot_size: u32,
-    /// Names of the maps, one a generation; of a large array one with an element a generation.
+    /// Names of the maps, one for each generation. A large array has one map, with an element for
+    /// each generation.
     pub maps: Vec<String>,
     /// Bytes of a key.
     pub key_size: u32,
     /// Types of the key's fields.
     pub keys: Vec<Ty>,
-    /// The element.
+    /// Layout of the element.
     pub value: ValueLayout,
-    /// What else lies there.
+    /// The part of the values that is this array's.
     pub beside: Beside,
-    /// Offset in each CPU's block of a word for each generation: not 0 where a delta is in the map
-    /// and not in the cache. `None` where there is none.
+    /// Offset in each CPU's block of a word for each generation: nonzero if a delta is in the map
+    /// and not in the cache. `None` if the array has no such word.
     pub spilt: Option<u32>,
-    /// Most elements; the maps of wrapping arrays have room for as many more as are dropped at once.
+    /// Limit on the number of elements; the maps of wrapping arrays have additional room for the
+    /// elements of one eviction.
     pub max: u32,
-    /// A full map loses its oldest elements. Its values (of a plain map) begin with a sequence number, or 0
-    /// while one is put in.
+    /// Whether a full map evicts its oldest elements. Values (of a plain map) then begin with a
+    /// sequence number, which is 0 during an insertion.
     pub wraps: bool,
-    /// How the elements behind the cache lie where they are in no hash map.
+    /// The layout of a large array's elements.
     pub large: Option<Large>,
 }
 
 impl PerCpuArray {
-    /// Whether there are two generations.
+    /// Whether the array has two generations.
     #[must_use]
     pub fn double(&self) -> bool {
         self.gen_stride > 0 || self.maps.len() > 1
     }
 }
 
-/// Which part of the values in a cache and its maps is an array's element (see
+/// The part of the values in a cache and its maps that is an array's element (see
 /// `spile_ir::storage::beside`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Beside {
-    /// The array whose keys these are, where it is another. An element of this one is there only where
+    /// The host, if the keys are those of another array. An element of this array exists only if
     /// its statistic has a value.
     pub of: Option<GlobalId>,
     /// Offset of the element in such a value.
     pub at: u32,
-    /// Bytes of such a value, of all elements.
+    /// Bytes of such a value, with all elements.
     pub size: u32,
 }
 
-/// An element that is a field of a record: the first word of a record says which of its fields are
-/// there, the others are 0. A record without any is in no map and no slot.
+/// An element that is a field of a thread record. The first word of a record has a bit for each
+/// present field; the other fields are 0. A record without any field is in no map and no slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
-    /// Offset of its word.
+    /// Offset of the field's word.
     pub at: u32,
     /// Its bit of the first word.
     pub bit: u32,
     /// Bytes of a record.
     pub record: u32,
-    /// Where most records are; `None` where all are in the map.
+    /// The place of most records; `None` if all are in the map.
     pub front: Option<Front>,
 }
 
-/// Where records are found without a look-up: in the shared block, each thread's in the slot of its
-/// number, behind it a word with its owner ([`Front::owner`]) or 0. The record of a thread whose slot
-/// another one has is in the hash map; a handler that wants it works on a copy in a room of its
-/// processor's behind the slots, which goes back to the map when the handler ends.
+/// Slots for thread records in the shared block, which need no look-up. A thread's record is in the
+/// slot of the thread's number; the word behind it holds the owner ([`Front::owner`]) or 0. If
+/// another thread occupies the slot, the record is in the hash map. A handler then works on a copy
+/// in one of its processor's rooms behind the slots, and writes it back to the map at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Front {
     /// Offset of the first slot in the shared block.
     pub at: u32,
-    /// How many there are, a power of two.
+    /// Number of slots, a power of two.
     pub slots: u32,
     /// Bytes of a slot.
     pub stride: u32,
     /// Offset in the shared block of the number of records in the hash map.
     pub spilt: u32,
-    /// Offset in each CPU's block of a word for each of its rooms: whose record it has, or 0.
+    /// Offset in each CPU's block of a word for each of its rooms: the owner of the record in it,
+    /// or 0.
     pub lent: u32,
 }
 
 impl Front {
-    /// What stands in the word of a thread's slot.
+    /// The value of the owner word of a thread's slot.
     #[must_use]
     pub fn owner(thread: u64) -> u64 {
         thread.wrapping_add(1)
     }
 
-    /// The rooms of each processor: a handler can want as many threads' records.
+    /// Number of rooms of each processor: the number of threads whose records a handler can access.
     pub const ROOMS: u32 = spile_ir::storage::Threads::COUNT as u32;
 
-    /// Slots and rooms.
+    /// Number of slots and rooms.
     #[must_use]
     pub fn all(&self, cpus: u32) -> u32 {
         self.slots + Front::ROOMS * cpus
@@ -199,21 +207,21 @@ impl ValueLayout {
     }
 }
 
-/// The layout of a statistic: byte offsets of its 64-bit words. All zero means empty; `min`
-/// and `max` mean something only where `count` is not 0.
+/// The layout of a statistic: byte offsets of its 64-bit words. All zeros mean empty; `min` and
+/// `max` are valid only if `count` is not 0.
 #[derive(Debug, Clone)]
 pub struct AggLayout {
-    /// How many values.
+    /// Number of values.
     pub count: u32,
-    /// Their sum (wraps).
+    /// Sum of the values (wraps).
     pub sum: Option<u32>,
-    /// Smallest.
+    /// Smallest value.
     pub min: Option<u32>,
-    /// Largest.
+    /// Largest value.
     pub max: Option<u32>,
     /// Sum of squares, 128 bits, low word first.
     pub sumsq: Option<u32>,
-    /// First bucket and how many.
+    /// Offset of the first bucket, and number of buckets.
     pub hist: Option<(u32, u32)>,
     /// Size in bytes.
     pub size: u32,

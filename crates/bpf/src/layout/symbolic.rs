@@ -1,12 +1,12 @@
-//! Forms of texts that only the controller can make.
+//! Forms of symbolic texts, which only the controller can render.
 
 use spile_ir::{Inst, Val};
 
 macro_rules! symbolic {
     ($($(#[$doc:meta])* $name:ident $letter:literal;)*) => {
-        /// Forms of texts that only the controller can make. In strings of kernel handlers
-        /// stands for such a text the session's word ([`super::shared::MARK`]), the form's letter, what
-        /// it is made of, and a semicolon.
+        /// A form of symbolic text, which only the controller can render. In strings of kernel
+        /// handlers a mark stands for such a text: the session's word ([`super::shared::MARK`]),
+        /// the form's letter, the data, and a semicolon.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Symbolic {
             $($(#[$doc])* $name,)*
@@ -19,15 +19,15 @@ macro_rules! symbolic {
 }
 
 symbolic! {
-    /// Addresses of the kernel: a line each, address, symbol, offset, size, module.
+    /// Addresses of the kernel: one line each, with address, symbol, offset, size, module.
     KernelLines b'K';
-    /// The current program's stack, in the same lines.
+    /// The current program's stack, in the same form as [`Symbolic::KernelLines`].
     UserLines b'U';
-    /// The current program's stack: a line each, symbol, offset, name of the file.
+    /// The current program's stack: one line each, with symbol, offset, name of the file.
     UserSimple b'S';
-    /// The current program's stack: a line each, symbol and offset.
+    /// The current program's stack: one line each, with symbol and offset.
     UserBrief b'B';
-    /// The current program's stack: address, symbol, offset, size, file, place in the source.
+    /// The current program's stack: address, symbol, offset, size, file, position in the source.
     UserFileLines b'L';
     /// Name of the symbol at an address of the current program.
     UserName b'N';
@@ -35,45 +35,49 @@ symbolic! {
     UserData b'D';
     /// Path of the file that an address of the current program is in.
     UserModule b'M';
-    /// Place in the source of an address of the current program.
+    /// Position in the source of an address of the current program.
     UserFileLine b'F';
     /// Source file of an address of the current program.
     UserFile b'P';
     /// Line in the source of an address of the current program.
     UserLine b'Q';
-    /// Addresses of the kernel: a line each, symbol, offset, module.
+    /// Addresses of the kernel: one line each, with symbol, offset, module.
     KernelSimple b'C';
-    /// Addresses of the kernel: address, symbol, offset, size, place in the source, module.
+    /// Addresses of the kernel: address, symbol, offset, size, position in the source, module.
     KernelFileLines b'G';
-    /// Place in the source of an address of the kernel.
+    /// Position in the source of an address of the kernel.
     KernelFileLine b'H';
     /// Source file of an address of the kernel.
     KernelFile b'I';
     /// Line in the source of an address of the kernel.
     KernelLine b'J';
-    /// The current program's stack: a line each, symbol, offset, name of the file, place in the
-    /// source.
+    /// The current program's stack: one line each, with symbol, offset, name of the file, position
+    /// in the source.
     UserSimpleLines b'R';
-    /// Name of the symbol at an address of the current program, a tab, and its place in the source.
+    /// Name of the symbol at an address of the current program, a tab, and its position in the
+    /// source.
     UserPlace b'T';
-    /// Addresses of the current program, with spaces between: behind those that a text has.
+    /// Addresses of the current program, separated by spaces, that continue the addresses of a
+    /// text.
     UserAddresses b'A';
-    /// The same: a line each, address, symbol, offset, size, file.
+    /// Addresses of the current program that continue a text: one line each, with address, symbol,
+    /// offset, size, file.
     UserAddressLines b'V';
-    /// As many lines as a string has room for of addresses of the kernel: address, symbol, offset, size, module.
+    /// Addresses of the kernel, limited to whole lines that fit in a string: address, symbol,
+    /// offset, size, module.
     KernelWholeLines b'W';
-    /// File of an address of the current program, and where in the file it is.
+    /// File of an address of the current program, and the offset in the file.
     UserOffset b'E';
 }
 
 impl Symbolic {
-    /// By its number in the intrinsic.
+    /// The form with this number in the intrinsic.
     pub fn by_number(n: i64) -> Option<Symbolic> {
         let at = usize::try_from(n).ok()?;
         Self::ALL.get(at).map(|row| row.0)
     }
 
-    /// Whether it is of the current program's stack, not of one address in it.
+    /// Whether the text is about the current program's stack, rather than one address.
     pub fn of_stack(self) -> bool {
         use Symbolic::{UserBrief, UserFileLines, UserLines, UserSimple, UserSimpleLines};
         matches!(
@@ -84,21 +88,21 @@ impl Symbolic {
 
     /// Whether kernel handlers can make the text themselves.
     pub fn in_kernel(self) -> bool {
-        // These are only printed.
+        // These forms are only printed.
         !matches!(self, Symbolic::KernelFileLines | Symbolic::UserOffset)
     }
 
-    /// Whether kernel handlers make it by the kernel's lines ([`super::kernel_row`]).
+    /// Whether kernel handlers need the kernel's lines ([`super::kernel_row`]) for the text.
     pub fn by_kernel_lines(self) -> bool {
         self.in_kernel() && self.of_kernel() && self.has_lines()
     }
 
-    /// Whether kernel handlers make it by tables of files.
+    /// Whether kernel handlers need the tables of files for the text.
     pub fn by_tables(self) -> bool {
         !self.of_kernel() && self != Symbolic::UserAddresses
     }
 
-    /// Whether it has places in the source.
+    /// Whether the text contains positions in the source.
     pub fn has_lines(self) -> bool {
         use Symbolic::{
             KernelFile, KernelFileLine, KernelFileLines, KernelLine, UserFile, UserFileLine,
@@ -119,7 +123,7 @@ impl Symbolic {
         )
     }
 
-    /// The form of the text that an instruction makes, where it is one.
+    /// The form of the text that an instruction produces, if it produces one.
     pub fn of(inst: &Inst) -> Option<Symbolic> {
         use spile_ir::Intrinsic::{Interrupted, UserStack};
         match inst {
@@ -133,12 +137,12 @@ impl Symbolic {
         }
     }
 
-    /// Whether kernel handlers can make the text themselves that an instruction makes.
+    /// Whether kernel handlers can make the text that this instruction produces.
     pub fn made_in_kernel(inst: &Inst) -> bool {
         Self::of(inst).is_some_and(Symbolic::in_kernel)
     }
 
-    /// Whether it is made of addresses of the kernel.
+    /// Whether the data are addresses of the kernel.
     pub fn of_kernel(self) -> bool {
         use Symbolic::{
             KernelFile, KernelFileLine, KernelFileLines, KernelLine, KernelLines, KernelSimple,
@@ -156,14 +160,14 @@ impl Symbolic {
         )
     }
 
-    /// Whether what it is made of has the addresses themselves. Without them the same code has
-    /// the same mark in all processes.
+    /// Whether the data contain the addresses themselves. Otherwise the same code has the same mark
+    /// in all processes.
     pub fn full(self) -> bool {
         use Symbolic::{UserBrief, UserSimple, UserSimpleLines};
         !matches!(self, UserSimple | UserBrief | UserSimpleLines)
     }
 
-    /// Frames in one mark; as many as a string of the usual width holds for sure.
+    /// Number of frames in one mark: the number that always fits in a string of the default width.
     pub fn piece(self) -> i32 {
         use Symbolic::{KernelFileLines, KernelLines, UserFileLines, UserLines};
         match self {
@@ -172,12 +176,12 @@ impl Symbolic {
         }
     }
 
-    /// Its letter, a capital.
+    /// The form's letter, a capital.
     pub fn letter(self) -> u8 {
         Self::ALL[self as usize].1
     }
 
-    /// By its letter.
+    /// The form with this letter.
     pub fn by_letter(letter: u8) -> Option<Symbolic> {
         Self::ALL
             .iter()

@@ -1,9 +1,9 @@
-//! Attaches programs to places in code: by one link for all places of a file or of the kernel
-//! (there for entries, returns or both) where the kernel has that, else place by place through perf
-//! events; one function of the kernel by fentry or fexit.
+//! Attaches programs to places in code. Where the kernel supports it, one link covers all places of
+//! a file or of the kernel (there for entries, returns or both); otherwise a perf event covers each
+//! place. Fentry and fexit cover one function of the kernel.
 //!
-//! A link is made for all its places or for none. Where the kernel refuses one, halves are
-//! tried, down to single places: those that cannot be probed are left out and counted.
+//! A link is made for all its places or for none. If the kernel refuses one, a bisection finds the
+//! places that cannot be probed; these are left out and counted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -23,18 +23,18 @@ use spile_kernel::symbols::Symbols;
 use crate::error::Error;
 use crate::load::{Links, Refused};
 
-/// A place with its cookie: the number of the site and, in the upper half, how far it is from
-/// the function's first instruction.
+/// A place with its cookie: the site's number, and in the upper half the distance from the
+/// function's first instruction.
 #[derive(Clone, Copy)]
 struct Site<'p> {
     cookie: u64,
     site: &'p CodeSite,
-    /// The instruction of the function that is probed, as an offset in the file.
+    /// The probed return instruction, as an offset in the file.
     exit: Option<u64>,
 }
 
 impl Site<'_> {
-    /// Where to attach.
+    /// The place to attach to.
     fn place(&self) -> CodePlace {
         match (&self.site.place, self.exit) {
             (CodePlace::File { path, .. }, Some(offset)) => CodePlace::File {
@@ -46,7 +46,7 @@ impl Site<'_> {
     }
 }
 
-/// The places of a probe: of one at return instructions these.
+/// The places of a probe; for a probe at return instructions, these instructions.
 fn sites(probe: &CodeProbe) -> Vec<Site<'_>> {
     let mut all = Vec::new();
     for site in &probe.sites {
@@ -70,7 +70,7 @@ fn sites(probe: &CodeProbe) -> Vec<Site<'_>> {
 /// Attaches a program to all places that can be probed.
 ///
 /// # Errors
-/// [`Error::Attach`] when there is none, unless a pattern's other places will do.
+/// [`Error::Attach`] if there is no such place, unless the other places of a pattern are enough.
 pub(crate) fn attach(
     probe: &CodeProbe,
     by: CodeAttach,
@@ -107,7 +107,7 @@ pub(crate) fn attach(
     if links.fds.len() > attached || sites.is_empty() {
         return Ok(());
     }
-    // Functions of the kernel that cannot be attached at once may be one by one.
+    // Kernel functions that cannot be attached together may be attachable one by one.
     let again = by == CodeAttach::Multi && probe.space == Space::Kernel;
     let of_places = |r: &Refused| {
         r.why
@@ -128,7 +128,7 @@ pub(crate) fn attach(
     }
 }
 
-/// Refusals that are not about the place: privileges, resources, a process that has ended.
+/// Errors that are not about a place: privileges, resources, a process that has ended.
 const NOT_OF_PLACES: [i32; 6] = [
     libc::EPERM,
     libc::EACCES,
@@ -138,22 +138,22 @@ const NOT_OF_PLACES: [i32; 6] = [
     libc::ESRCH,
 ];
 
-/// By which means programs of a probe are attached, and to how many places.
+/// The attach kind of a probe's programs, and the number of places.
 #[derive(Debug)]
 pub(crate) struct Means {
-    /// The probe in the script, and what it is called.
+    /// The probe in the script, and its name.
     pub probe: Option<SiteId>,
     pub name: String,
     how: &'static str,
     places: usize,
     left_out: usize,
     programs: usize,
-    /// Those that are called otherwise.
+    /// Number of places with another attach kind.
     others: usize,
 }
 
 impl Means {
-    /// The means of one program.
+    /// The attach kind of one program.
     pub fn of(
         (probe, name): (Option<SiteId>, String),
         code: &CodeProbe,
@@ -171,7 +171,7 @@ impl Means {
         }
     }
 
-    /// Lines for the programs of each probe together.
+    /// Lines of text, with the programs of each probe joined.
     pub fn lines(all: Vec<Means>) -> Vec<String> {
         let mut lines: Vec<Means> = Vec::new();
         let mut known: HashMap<_, usize> = HashMap::new();
@@ -213,7 +213,7 @@ impl fmt::Display for Means {
     }
 }
 
-/// What the kernel calls it.
+/// The kernel's name of the attach kind.
 fn how(probe: &CodeProbe, by: CodeAttach) -> &'static str {
     if probe.at_exits() {
         return match by {
@@ -236,7 +236,7 @@ fn how(probe: &CodeProbe, by: CodeAttach) -> &'static str {
     }
 }
 
-/// The text of a warning about places that were left out.
+/// The warning about places that were left out.
 pub(crate) fn refusals(refused: &[Refused]) -> Option<String> {
     let first = refused.first()?;
     let text = format!("{} cannot be probed: {}", first.place, first.why);
@@ -246,7 +246,7 @@ pub(crate) fn refusals(refused: &[Refused]) -> Option<String> {
     })
 }
 
-/// One link for each file; places of the kernel are in one or two, as they are named.
+/// Groups places for links: one for each file; kernel places in one or two, by address or by name.
 fn by_file<'p>(sites: &[Site<'p>]) -> Vec<Vec<Site<'p>>> {
     let mut files: BTreeMap<&str, Vec<Site<'p>>> = BTreeMap::new();
     for site in sites {
@@ -260,7 +260,7 @@ fn by_file<'p>(sites: &[Site<'p>]) -> Vec<Vec<Site<'p>>> {
     files.into_values().collect()
 }
 
-/// Links all places, or, where some are refused, the others.
+/// Links all places; if the kernel refuses some, bisects and links the others.
 fn halves(
     sites: &[Site<'_>],
     link: &mut impl FnMut(&[Site<'_>]) -> Result<OwnedFd, BpfError>,
@@ -271,7 +271,7 @@ fn halves(
         match (link(part), part) {
             (Ok(fd), _) => links.fds.push(fd),
             (Err(why), [one]) => links.refused.push(refused(one, into_io(why))),
-            // Then no place of the file can be probed.
+            // No place of the file can be probed.
             (Err(why), [one, ..]) if hopeless(&why, &one.site.place) => {
                 links.refused.push(refused(one, into_io(why)));
             }
@@ -283,8 +283,8 @@ fn halves(
     }
 }
 
-/// Whether a refusal is not about single places. Of functions by name `ESRCH` says that ftrace
-/// does not have one of them.
+/// Whether an error is not about single places. For functions by name, `ESRCH` means that ftrace
+/// lacks one of them.
 fn hopeless(why: &BpfError, place: &CodePlace) -> bool {
     let named = matches!(place, CodePlace::Symbol { .. });
     let codes = [libc::EPERM, libc::EACCES, libc::ENOMEM];
@@ -378,7 +378,7 @@ fn single(
     Ok((link, event))
 }
 
-/// What the error numbers of single probes mean.
+/// The meaning of error numbers for single probes.
 fn no_kprobe(space: Space, why: io::Error) -> io::Error {
     let missing = why.raw_os_error() == Some(libc::ENOENT);
     let (feature, options) = match space {
@@ -423,7 +423,7 @@ fn refused(site: &Site<'_>, why: io::Error) -> Refused {
 }
 
 pub(crate) fn into_io(why: BpfError) -> io::Error {
-    /// `ENOTSUPP`, the kernel's own: the C library has no text for it.
+    /// The kernel's own `ENOTSUPP`, for which the C library has no text.
     const ENOTSUPP: i32 = 524;
     match why {
         BpfError::Call { errno, .. } if errno.raw_os_error() == ENOTSUPP => io::Error::new(

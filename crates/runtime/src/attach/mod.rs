@@ -1,14 +1,14 @@
 //! Attaches loaded programs to their events.
 //!
-//! In: programs that the kernel has accepted, and places in files that were resolved before. Out: links,
-//! whose end detaches. Raw tracepoints and perf events of the machine are attached by [`crate::load`]
-//! itself, by one call of the kernel each. Nothing here reads debugging information: places are offsets.
+//! In: loaded programs, and resolved places in files. Out: links, which detach when they are
+//! dropped. Raw tracepoints and machine-wide perf events are attached by [`crate::load`] itself,
+//! with one system call each. Nothing here reads debugging information: places are offsets.
 //!
 //! | module | its one job |
 //! |---|---|
-//! | `code` | uprobes, kprobes, fentry and fexit, by one link for many places where the kernel can |
-//! | `perf_events` | opens perf events and puts programs on them |
-//! | `staleness` | whether a file is still the one that its places were resolved in |
+//! | `code` | uprobes, kprobes, fentry and fexit, with one link for many places where the kernel supports it |
+//! | `perf_events` | opens perf events and attaches programs to them |
+//! | `staleness` | whether a file has changed since its places were resolved |
 
 pub(crate) mod code;
 pub(crate) mod perf_events;

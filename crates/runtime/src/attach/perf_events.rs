@@ -1,4 +1,4 @@
-//! Opens perf events, with programs on them: on every CPU, or in all threads of a process.
+//! Opens perf events with programs attached: on every CPU, or in all threads of a process.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,19 +15,19 @@ use spile_kernel::process::{exists, running, start_of};
 use crate::error::Error;
 use crate::load::Links;
 
-/// The process whose events are meant; none: everybody's.
+/// The process whose events count; `None` for all processes.
 pub fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
     match of {
         PerfOf::All => None,
-        // Analysis made sure that there is one.
+        // Analysis ensures that there is a target.
         PerfOf::Target => target,
         PerfOf::Process(pid) => Some(pid),
     }
 }
 
-/// Whether the kernel waits for a grace period when such an event is closed. It does at trace events
-/// and code; those before tracepoints in `enum perf_type_id`, caches and raw ones it only takes off
-/// their processor.
+/// Whether closing such an event makes the kernel wait for a grace period. It does for trace events
+/// and probes in code; events before tracepoints in `enum perf_type_id`, cache events and raw
+/// events are only taken off their processor.
 pub fn waits(event: Event) -> bool {
     const HARDWARE: u32 = 0;
     const CACHE: u32 = 3;
@@ -54,8 +54,8 @@ pub fn sample(
     .map_err(|errno| not_there(event, errno))
 }
 
-/// Attaches a program to a trace event by its number in tracefs: on all CPUs, whichever the perf
-/// event is for, and whether or not it counts.
+/// Attaches a program to a trace event by its number in tracefs: on all CPUs, whichever CPU the
+/// perf event is for, and even if it does not count.
 pub fn trace_event(id: u64, program: BorrowedFd<'_>) -> std::io::Result<(PerfEvent, OwnedFd)> {
     let event = Event {
         ty: TYPE_TRACEPOINT,
@@ -68,7 +68,7 @@ pub fn trace_event(id: u64, program: BorrowedFd<'_>) -> std::io::Result<(PerfEve
     Ok((event, link))
 }
 
-/// Counts an event on every CPU, where programs find it in a map.
+/// Opens a counting event on every CPU, and stores it in a map for programs.
 pub fn count(event: Event, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(), Error> {
     let wrong = |e| crate::load::refused(name(event), e);
     let map = Map::new(map).map_err(wrong)?;
@@ -84,7 +84,7 @@ pub fn count(event: Event, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(
                     .map_err(wrong)?;
                 links.push(opened);
             }
-            // The CPU went away meanwhile.
+            // The CPU went offline in the meantime.
             Err(e) if e.errno == Errno::NODEV => {}
             Err(e) => return Err(not_there(event, e.errno)),
         }
@@ -92,24 +92,24 @@ pub fn count(event: Event, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(
     Ok(())
 }
 
-/// The watches of memory of processes that run a program, by process. They end with what the
-/// process runs; its children inherit them.
+/// Watchpoints in processes that run a program, by process. They end with the process's program;
+/// its children inherit them.
 #[derive(Default)]
 pub struct Processes(HashMap<u32, Watches>);
 
-/// Of more processes than this those that ended are closed. Children of theirs that are left are
-/// watched up to then: nothing tells whether there are any.
+/// With more processes than this, the watchpoints of ended processes are closed. Their surviving
+/// children are watched until then: there is no way to know whether any exist.
 const MOST: usize = 256;
 
-/// Those of one process.
+/// The watchpoints of one process.
 struct Watches {
-    /// All were opened after this moment of the monotonic clock.
+    /// All of them were opened after this time on the monotonic clock.
     since: u64,
     events: Vec<PerfEvent>,
 }
 
 impl Processes {
-    /// A process became a program at that time: whether its watches are to be opened.
+    /// Whether to open watchpoints for a process that called `execve` at this time.
     pub fn became(&mut self, pid: u32, ns: u64) -> bool {
         if self.0.get(&pid).is_some_and(|w| w.since > ns) {
             return false;
@@ -122,7 +122,7 @@ impl Processes {
     }
 }
 
-/// Watches memory of the kernel, of a process, or of all that run a program.
+/// Watches memory of the kernel, of one process, or of all processes that run a program.
 pub fn watch(
     watch: &spile_ir::Watch,
     program: BorrowedFd<'_>,
@@ -139,7 +139,7 @@ pub fn watch(
     done.map_err(|errno| unwatched(watch, watch.address, errno))
 }
 
-/// Watches memory of the processes that run a program, or of one of them only.
+/// Watches memory of the processes that run a program, or of only one of them.
 pub fn watch_program(
     watch: &spile_ir::Watch,
     path: &str,
@@ -163,7 +163,7 @@ pub fn watch_program(
             events: Vec::new(),
         });
         match watch_at(watch, address, Some(pid), program, &mut watches.events) {
-            // It ended meanwhile.
+            // The process ended in the meantime.
             Err(Errno::SRCH) => {}
             done => done.map_err(|errno| unwatched(watch, address, errno))?,
         }
@@ -197,7 +197,7 @@ fn name(event: Event) -> String {
     format!("perf event of type {} config {}", event.ty, event.config)
 }
 
-/// What a failure to open an event means.
+/// The meaning of a failure to open an event.
 fn not_there(event: Event, errno: Errno) -> Error {
     let missing = matches!(errno, Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV);
     match missing && event.ty != TYPE_SOFTWARE {
@@ -206,7 +206,7 @@ fn not_there(event: Event, errno: Errno) -> Error {
     }
 }
 
-/// Opens on every online CPU what `open` gives, or in all threads of a process.
+/// Calls `open` for every online CPU, or for all threads of a process.
 fn everywhere(
     process: Option<u32>,
     links: &mut Vec<PerfEvent>,
@@ -216,7 +216,7 @@ fn everywhere(
         for cpu in online_cpus() {
             match open(Target::Cpu(cpu)) {
                 Ok(opened) => links.push(opened),
-                // The CPU went away meanwhile.
+                // The CPU went offline in the meantime.
                 Err(e) if e.errno == Errno::NODEV && !links.is_empty() => {}
                 Err(e) => return Err(e.errno),
             }
@@ -230,7 +230,7 @@ fn everywhere(
     for tid in threads {
         match open(Target::Task(tid)) {
             Ok(opened) => links.push(opened),
-            // The thread ended meanwhile.
+            // The thread ended in the meantime.
             Err(e) if e.errno == Errno::SRCH && tid != pid => {}
             Err(e) => return Err(e.errno),
         }

@@ -1,6 +1,6 @@
-//! Files whose code is probed: whether they are still those that were looked at. Places are
-//! offsets, which in another file mean nothing; and a probe stays at the file that it was attached to,
-//! whatever its path means later.
+//! Staleness of probed files. Places are offsets, which are meaningless in another version of the
+//! file. A probe stays at the file that it was attached to, even if the path later refers to
+//! another one.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,18 +9,18 @@ use spile_ir::{CodePlace, Event, Program};
 
 use crate::error::Error;
 
-/// What a file looks like from outside.
+/// The identity and version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileState {
     /// Device and inode.
     identity: (u64, u64),
     size: u64,
-    /// Seconds and nanoseconds.
+    /// Modification time: seconds and nanoseconds.
     modified: (i64, i64),
 }
 
 impl FileState {
-    /// Of the file that a path means now; `None` where there is none.
+    /// The state of the file that a path refers to now; `None` if there is none.
     pub fn of(path: &Path) -> Option<FileState> {
         let meta = std::fs::metadata(path).ok()?;
         Some(FileState {
@@ -39,7 +39,7 @@ pub struct Probed {
 }
 
 impl Probed {
-    /// Those of the files that were looked at which a program probes.
+    /// Keeps the inspected files that the program probes.
     pub fn new(program: &Program, looked_at: &[(PathBuf, FileState)]) -> Probed {
         let mut paths = std::collections::HashSet::new();
         for handler in &program.handlers {
@@ -59,10 +59,10 @@ impl Probed {
         }
     }
 
-    /// Right after probes were attached by path.
+    /// Checks the files right after probes were attached by path.
     ///
     /// # Errors
-    /// [`Error::Changed`] where a file is not what was looked at.
+    /// [`Error::Changed`] if a file differs from the one that was inspected.
     pub fn unchanged(&self) -> Result<(), Error> {
         for (path, then) in &self.files {
             let what = match FileState::of(path) {
@@ -76,12 +76,12 @@ impl Probed {
         Ok(())
     }
 
-    /// Looks at one of the files; a warning where its path means another one now.
+    /// Checks the next file; returns a warning if its path refers to another file now.
     pub fn look(&mut self) -> Option<String> {
         let at = self.next.checked_rem(self.files.len())?;
         self.next = at + 1;
         let (path, then) = &self.files[at];
-        // Such paths end with their process.
+        // Such paths disappear with their process.
         if path.starts_with("/proc") {
             return None;
         }
@@ -98,7 +98,7 @@ impl Probed {
         Some(text)
     }
 
-    /// The same for all of them.
+    /// Checks all files.
     pub fn look_at_all(&mut self) -> Vec<String> {
         (0..self.files.len()).filter_map(|_| self.look()).collect()
     }

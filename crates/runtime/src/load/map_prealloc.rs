@@ -1,5 +1,5 @@
-//! An object's maps, made while its code is still being generated: the kernel takes as long for large
-//! ones as all of the code takes.
+//! Creates an object's maps while its code is still being generated: large maps take the kernel as
+//! long as all of the code takes to compile.
 
 use std::os::fd::OwnedFd;
 
@@ -8,24 +8,25 @@ use spile_kernel::bpf::{self, BpfError, MapTypes};
 
 use crate::load::parallel::{Begun, begin, processors};
 
-/// A table with room for so many elements is worth a thread: its buckets take a millisecond.
+/// A table with this number of elements is worth a thread: creating its buckets takes a
+/// millisecond.
 const MANY_ELEMENTS: u32 = 32 << 10;
-/// The same of an array of so many bytes.
+/// An array with this number of bytes is worth a thread.
 const MANY_BYTES: u64 = 2 << 20;
 
-/// Whether a map of so many elements of so many bytes is worth a thread.
+/// Whether creating a map of this size is worth a thread.
 pub(crate) fn worth_a_thread(elements: u32, bytes: u32) -> bool {
     elements >= MANY_ELEMENTS || u64::from(elements) * u64::from(bytes) >= MANY_BYTES
 }
 
-/// A map as it was asked for; none where the kernel refuses it.
+/// A specification with its map; `None` if the kernel refused it.
 type Made = (MapSpec, Option<OwnedFd>);
 
-/// Maps that are being made.
+/// Maps that are being created.
 pub struct Tables(Begun<MapSpec, Made>);
 
 impl Tables {
-    /// Begins to make them: the large ones first, by threads where there are processors for them.
+    /// Starts to create the maps, the large ones first, in threads if there are several processors.
     pub fn begin(specs: &[MapSpec]) -> Tables {
         let mut specs = specs.to_vec();
         let bytes = |s: &MapSpec| u64::from(s.max_entries) * u64::from(16 + s.value_size);
@@ -40,13 +41,13 @@ impl Tables {
         }))
     }
 
-    /// Those that there are, when all are made.
+    /// Waits for all maps and returns them.
     pub(crate) fn finish(self) -> Vec<Made> {
         self.0.finish()
     }
 }
 
-/// Takes a map like this from those that were made.
+/// Takes a map with this specification from those that were created.
 pub(crate) fn take(made: &mut Vec<Made>, like: &MapSpec) -> Option<OwnedFd> {
     let at = made
         .iter()
@@ -54,7 +55,7 @@ pub(crate) fn take(made: &mut Vec<Made>, like: &MapSpec) -> Option<OwnedFd> {
     made.swap_remove(at).1
 }
 
-/// Makes a map.
+/// Creates a map.
 pub(crate) fn make(spec: &MapSpec, types: Option<MapTypes<'_>>) -> Result<OwnedFd, BpfError> {
     bpf::map_create(&bpf::MapSpec {
         ty: spec.ty as u32,

@@ -1,17 +1,17 @@
-//! Brings a compiled object into the kernel.
+//! Loads a compiled object into the kernel.
 //!
-//! In: the compiler's [`Object`], and maps that were made ahead. Out: [`InKernel`], descriptors
-//! of its maps and programs, by their names.
+//! In: the compiler's [`Object`], and maps that were created ahead. Out: [`InKernel`], the
+//! descriptors of its maps and programs by name.
 //!
 //! - Types come first, because some maps need them; then maps; then programs, whose instructions
-//!   have the maps' descriptors in them.
-//! - Maps that are large, and programs that are long, are made by as many threads as there are
-//!   processors: the verifier is what a start takes longest for.
-//! - The lines of the kernel are read here, where a handler looks them up.
-//! - Nothing is left in the kernel by an error: descriptors close.
+//!   contain the maps' descriptors.
+//! - As many threads as there are processors create large maps and load long programs: the verifier
+//!   takes most of the time of a start.
+//! - The lines of the kernel are read here if a handler looks them up.
+//! - An error leaves nothing in the kernel: dropping closes the descriptors.
 //!
-//! Not done here: relocation (`spile_bpf::object::link`), what a refusal means to the user and what is
-//! attached (`load`).
+//! Not done here: relocation (`spile_bpf::object::link`), messages about refusals, and attaching
+//! (`load`).
 
 use std::collections::HashMap;
 use std::io;
@@ -28,13 +28,13 @@ use crate::load::map_prealloc::{self, Tables, worth_a_thread};
 use crate::load::parallel::{processors, side_by_side};
 use crate::text::kernel_files::places::Places;
 
-/// Below so many instructions a program is not worth a thread.
+/// Programs with fewer instructions are not worth a thread.
 const WORTH_A_THREAD: usize = 500;
-/// The names of the state memory and of the constants, as those of a file's sections would be.
+/// Names of the state memory and of the constants, in the style of a file's sections.
 const BSS: &str = "spile.bss";
 const RODATA: &str = "spile.rodata";
 
-/// An object that the kernel has.
+/// A loaded object.
 pub(crate) struct InKernel {
     /// The object's own maps.
     pub(crate) maps: HashMap<String, OwnedFd>,
@@ -42,26 +42,26 @@ pub(crate) struct InKernel {
     pub(crate) state: Option<OwnedFd>,
     /// Programs.
     pub(crate) programs: HashMap<String, OwnedFd>,
-    /// Why the critical section is not among them, without which a session can do.
+    /// The error if the critical section could not be loaded; a session can do without it.
     pub(crate) uncritical: Option<BpfError>,
 }
 
-/// What keeps an object from being loaded.
+/// The reason why an object cannot be loaded.
 pub(crate) enum Refusal {
-    /// It is not complete: a mistake of the compiler.
+    /// The object is incomplete: a bug of the compiler.
     Incomplete(ElfError),
-    /// The kernel does not take its types.
+    /// The kernel refuses the types.
     Types(BpfError),
-    /// The table of the kernel's lines cannot be made.
+    /// The table of the kernel's lines cannot be created.
     KernelLines(io::Error),
-    /// The kernel does not make this map.
+    /// The kernel refuses to create this map.
     Map(String, BpfError),
-    /// The kernel does not take this program.
+    /// The kernel refuses this program.
     Program(String, BpfError),
 }
 
-/// Loads an object. Programs that are `single` are for places that are attached one by one,
-/// though the layout says at once.
+/// Loads an object. Programs in `single` attach to places one by one, although the layout asks for
+/// one link.
 pub(crate) fn load(
     object: &Object,
     single: &[String],
@@ -87,7 +87,7 @@ pub(crate) fn load(
     })
 }
 
-/// All maps of an object: its own, state memory and constants.
+/// All maps of an object: its own, the state memory and the constants.
 fn map_specs(spec: &ObjectSpec) -> Vec<(MapRef, MapSpec)> {
     let data = |name: &str, bytes: usize, flags| MapSpec {
         name: name.into(),
@@ -152,14 +152,13 @@ fn make_maps(
     Ok(maps)
 }
 
-/// Writes the constants, which nobody changes from then on.
+/// Writes the constants, which are frozen afterwards.
 fn fill(map: &OwnedFd, bytes: &[u8]) -> Result<(), BpfError> {
     Map::new(map.as_fd())?.update(&0u32.to_ne_bytes(), bytes, 0)?;
     map_freeze(map.as_fd())
 }
 
-/// The type of a program, what it is loaded for, and the function in the kernel's BTF that it is
-/// for; 0 for none.
+/// The program type, the expected attach type, and the BTF id of the target function; 0 for none.
 fn kind(info: &ProgramInfo, single: &[String]) -> [u32; 3] {
     let kind = info.attach.program_type();
     let function = match &info.attach {
@@ -167,7 +166,7 @@ fn kind(info: &ProgramInfo, single: &[String]) -> [u32; 3] {
             by: CodeAttach::Trampoline(typed),
             ..
         } => typed.id,
-        // An unknown hook is 0, which the kernel refuses.
+        // An unknown hook has id 0, which the kernel refuses.
         Attach::Lsm(hook) => Btf::vmlinux()
             .ok()
             .and_then(|btf| btf.find_func(&format!("bpf_lsm_{hook}")))
@@ -207,11 +206,11 @@ fn load_programs(
             })
         })
         .collect();
-    // The longest first, so that none is left for the end.
+    // The longest first, so that none of them is left for the end.
     specs.sort_by_key(|s| std::cmp::Reverse(s.insns.len()));
     let worth = specs.iter().filter(|s| s.insns.len() >= WORTH_A_THREAD);
     let threads = worth.count().min(processors());
-    // After a failure the rest is not worth the time.
+    // After a failure the rest need not be loaded.
     let failed = AtomicBool::new(false);
     let outcomes = side_by_side(specs, threads, |spec| {
         if failed.load(Relaxed) {

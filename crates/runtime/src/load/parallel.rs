@@ -1,4 +1,4 @@
-//! Work that the kernel takes long for, done by several threads at a time.
+//! Runs slow system calls in several threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -6,10 +6,10 @@ use std::thread::JoinHandle;
 use rustix::thread::sched_getaffinity;
 use spile_kernel::process::spawn_masked;
 
-/// Enough for a system call.
+/// Stack size in bytes; enough for a system call.
 const STACK: usize = 256 << 10;
 
-/// What several threads take items from, and where their results go.
+/// The queue from which threads take items, and the place for results.
 struct Queue<T, R> {
     rest: Mutex<std::vec::IntoIter<T>>,
     done: Mutex<Vec<R>>,
@@ -23,7 +23,7 @@ impl<T, R> Queue<T, R> {
         }
     }
 
-    /// Takes items until there are none.
+    /// Processes items until the queue is empty.
     fn work(&self, each: impl Fn(T) -> R) {
         loop {
             let next = self
@@ -45,9 +45,9 @@ impl<T, R> Queue<T, R> {
     }
 }
 
-/// Does something with each item, by up to so many threads, this one among them; items are begun in
-/// their order. Gives the results in the order in which they came. Where there can be no more
-/// threads, the others do their work.
+/// Processes each item with up to `threads` threads, including this one. Items start in order, and
+/// results are returned in the order of the items. If threads cannot be created, the existing ones
+/// do the work.
 pub(crate) fn side_by_side<T: Send, R: Send>(
     items: Vec<T>,
     threads: usize,
@@ -67,14 +67,14 @@ pub(crate) fn side_by_side<T: Send, R: Send>(
     queue.take()
 }
 
-/// What other threads do meanwhile.
+/// Items that other threads are processing.
 pub(crate) struct Begun<T, R> {
     queue: Arc<Queue<T, R>>,
     each: fn(T) -> R,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// As [`side_by_side`], by so many other threads until [`Begun::finish`].
+/// Starts to process items in other threads, as [`side_by_side`] does, until [`Begun::finish`].
 pub(crate) fn begin<T: Send + 'static, R: Send + 'static>(
     items: Vec<T>,
     threads: usize,
@@ -94,19 +94,19 @@ pub(crate) fn begin<T: Send + 'static, R: Send + 'static>(
 }
 
 impl<T, R> Begun<T, R> {
-    /// Helps with what is left, and waits for the others.
+    /// Helps with the items that are left, and waits for the other threads.
     pub(crate) fn finish(self) -> Vec<R> {
         self.queue.work(self.each);
         for thread in self.threads {
-            // One that panicked has no result of its item.
+            // The item of a thread that panicked has no result.
             let _ = thread.join();
         }
         self.queue.take()
     }
 }
 
-/// So many threads can be at work in the kernel. (The standard library also looks for quotas, in half
-/// a dozen files of cgroups.)
+/// The number of threads that can work in the kernel at a time. The standard library's function
+/// also reads half a dozen cgroup files for quotas.
 pub(crate) fn processors() -> usize {
     sched_getaffinity(None).map_or(1, |own| own.count().max(1) as usize)
 }

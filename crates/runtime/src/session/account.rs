@@ -1,5 +1,5 @@
-//! The account of a session: what went wrong or was lost, by kind. Everything zero means that
-//! the numbers a script printed are exact.
+//! The account of a session: errors and losses, by kind. If all counts are zero, the numbers that a
+//! script printed are exact.
 
 use std::fmt::Write;
 
@@ -8,30 +8,30 @@ use spile_ir::Limits;
 /// Hits that did not run, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Skipped {
-    /// Another handler ran on the CPU.
+    /// Another handler was running on the CPU.
     pub reentrancy: u64,
-    /// A lock could not be had within MAXTRYLOCK tries.
+    /// A lock could not be taken within MAXTRYLOCK attempts.
     pub lock: u64,
     /// The kernel had no memory for an update.
     pub no_memory: u64,
-    /// The kernel itself turned the hit away because the same program ran on the CPU.
+    /// The kernel itself skipped the hit, because the same program was running on the CPU.
     pub kernel_recursion: u64,
-    /// Returns of functions that the kernel could not wait for: too many at a time.
+    /// Returns of functions that the kernel could not track, because there were too many at a time.
     pub missed_returns: u64,
-    /// The controller's own actions while it held a lock that the hit wanted. They are no part of what
-    /// is observed and count neither in [`Skipped::total`] nor for MAXSKIPPED.
+    /// Hits by the controller's own actions, while it held a lock that they needed. They are not
+    /// part of the observed system, and count neither in [`Skipped::total`] nor for MAXSKIPPED.
     pub own: u64,
-    /// Hits of events that interrupts and switches bring to the controller's thread meanwhile.
+    /// Hits by interrupts and task switches in the controller's thread while it held a lock.
     pub held: u64,
 }
 
 impl Skipped {
-    /// Of all kinds.
+    /// The total of all reasons, without `own` and `held`.
     pub fn total(&self) -> u64 {
         self.by_reason().iter().map(|(n, _)| n).sum()
     }
 
-    /// With a name a reason.
+    /// The counts, each with the name of its reason.
     fn by_reason(&self) -> [(u64, &'static str); 5] {
         [
             (self.lock, "lock timeout"),
@@ -43,44 +43,44 @@ impl Skipped {
     }
 }
 
-/// What a session counted.
+/// The counts of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Account {
-    /// Errors of handlers that nothing caught.
+    /// Uncaught errors of handlers.
     pub errors: u64,
     /// Hits that did not run.
     pub skipped: Skipped,
-    /// Records of output that did not fit in the ring buffer.
+    /// Output records that did not fit in the ring buffer.
     pub lost_output: u64,
-    /// Lines of output that were not written: their reader was gone, the disk was full, or a second signal
-    /// ended the wait.
+    /// Lines of output that were not written: the reader was gone, the disk was full, or a second
+    /// signal ended the wait.
     pub unwritten: u64,
-    /// Strings cut to their limit.
+    /// Strings truncated to their limit.
     pub truncated: u64,
-    /// Elements of arrays that came from several CPUs and did not fit together.
+    /// Array elements from several CPUs that together exceeded the array's limit.
     pub overflows: u64,
-    /// Strings of user memory that nobody could read: their output has the reason.
+    /// Strings of user memory that could not be read; the output contains the reason.
     pub unreadable: u64,
-    /// Files in stacks of programs that could not be opened.
+    /// Files in user stacks that could not be opened.
     pub unnamed: u64,
-    /// Frames of programs that were found without unwind rows, which were not loaded yet.
+    /// User frames that were found without unwind rows, because the rows were not loaded yet.
     pub guessed: u64,
-    /// Files in stacks of programs whose unwind rows the kernel had no room for.
+    /// Files in user stacks whose unwind rows did not fit in the kernel's table.
     pub no_rows: u64,
-    /// Files of programs whose symbols or lines the kernel had no room for.
+    /// User files whose symbols or lines did not fit in the kernel's table.
     pub no_tables: u64,
-    /// Symbols that handlers looked at in files whose symbols were not there.
+    /// Symbols that handlers looked up in files whose symbols were not loaded.
     pub unknown_symbols: u64,
-    /// Stacks that were deeper than MAXBACKTRACE.
+    /// Stacks deeper than MAXBACKTRACE.
     pub cut_stacks: u64,
-    /// Records that were not as the layout says.
+    /// Records that do not match the layout.
     pub malformed: u64,
-    /// Lock names with the misses of controller handlers.
+    /// Names of locks, with the timeouts of controller handlers.
     pub controller_lock_timeouts: Vec<(String, u64)>,
 }
 
 impl Account {
-    /// Hits that did not run, in the kernel and in the controller.
+    /// Hits that did not run, in kernel and controller together.
     pub fn skipped_total(&self) -> u64 {
         self.skipped.total()
             + self
@@ -90,7 +90,7 @@ impl Account {
                 .sum::<u64>()
     }
 
-    /// Counts a controller handler that could not have a lock.
+    /// Counts a controller handler that could not take a lock.
     pub fn controller_missed(&mut self, global: &str) {
         match self
             .controller_lock_timeouts
@@ -102,23 +102,23 @@ impl Account {
         }
     }
 
-    /// Whether nothing is to be told.
+    /// Whether there is nothing to report.
     pub fn is_clean(&self) -> bool {
         *self == Account::default()
     }
 
-    /// Whether errors end the session.
+    /// Whether the errors exceed MAXERRORS, which ends the session.
     pub fn too_many_errors(&self, limits: &Limits) -> bool {
         self.errors > limits.maxerrors
     }
 
-    /// Whether skipped hits end the session.
+    /// Whether the skipped hits exceed MAXSKIPPED, which ends the session.
     pub fn too_many_skipped(&self, limits: &Limits) -> bool {
         self.skipped_total() > limits.maxskipped
     }
 
-    /// The text for standard error at the end: empty when all is well; `details` adds a line a
-    /// reason.
+    /// The text for standard error at the end, empty if there is nothing to report; `details` adds
+    /// a line for each reason.
     pub fn text(&self, details: bool) -> String {
         let mut out = String::new();
         let skipped = self.skipped_total();

@@ -1,4 +1,4 @@
-//! What comes between `begin` and the first hit of an ordinary event.
+//! The steps between `begin` and the first hit of an ordinary event.
 
 use spile_ir::Event;
 use spile_kernel::machine::boottime_ns;
@@ -10,7 +10,7 @@ use crate::machine::existing_tasks;
 use crate::machine::pid_namespace::Numbers;
 
 impl Session {
-    /// Lets kernel handlers run and starts timers, the commands of `begin` and that of `-c`.
+    /// Enables kernel handlers; starts timers, the commands of `begin` and the command of `-c`.
     pub(super) fn arm(&mut self) -> Result<(), Error> {
         self.controller.out.flush();
         let since = boottime_ns();
@@ -32,7 +32,8 @@ impl Session {
         self.release_command()
     }
 
-    /// Lets the command run; where memory of its program is watched, from its first instruction.
+    /// Releases the command. If its memory is watched, the watch covers it from its first
+    /// instruction.
     fn release_command(&mut self) -> Result<(), Error> {
         let Some(watched) = &mut self.watched else {
             return Ok(());
@@ -49,8 +50,8 @@ impl Session {
         done
     }
 
-    /// Watches memory of a process that became a program at that time, if it is one of those that
-    /// are watched.
+    /// Watches memory of a process that called `execve` at this time, if it is one of those to
+    /// watch.
     pub(super) fn watch_new(&mut self, pid: u32, ns: u64) {
         let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel()) else {
             return;
@@ -67,8 +68,8 @@ impl Session {
         }
     }
 
-    /// Attaches the markers that have semaphores: programs take these as a promise that somebody
-    /// listens, so handlers run already.
+    /// Attaches markers with semaphores. Programs take a raised semaphore as a promise that a
+    /// tracer listens, so handlers are enabled before.
     fn raise_semaphores(&mut self) -> Result<(), Error> {
         let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel()) else {
             return Ok(());
@@ -85,8 +86,8 @@ impl Session {
         Ok(())
     }
 
-    /// Runs the handlers for processes that are there already: for those that are older than the
-    /// moment from which on the kernel tells of new ones.
+    /// Runs the handlers for existing processes, those that are older than the time from which the
+    /// kernel reports new ones.
     fn run_present(&mut self, since: u64) {
         let wanted = |threads| self.has(|e| *e == Event::Present { threads });
         let threads = wanted(true);
@@ -98,7 +99,7 @@ impl Session {
                 "processes that are there already are not known: kernel memory cannot be read";
             return self.warn_of(text);
         };
-        // The command of `-c` is no program yet.
+        // The command of `-c` has not called `execve` yet.
         let waits = self.watched.as_ref().is_some_and(|w| !w.released());
         let waiting = self.controller.target().filter(|_| waits);
         for task in tasks {

@@ -1,4 +1,4 @@
-//! What a session waits for, on one epoll instance.
+//! The event sources of a session, on one epoll instance.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,26 +12,26 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// Something that can be ready.
+/// A source of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Records from the kernel.
     Ring,
-    /// A signal arrived.
+    /// A signal.
     Signal,
-    /// The followed process ended.
+    /// The end of the followed process.
     Child,
     /// Standard input.
     Stdin,
-    /// A reader or a writer of a `procfs` file.
+    /// A reader or writer of a `procfs` file.
     Files,
-    /// Tables of files of programs were read.
+    /// Tables of user files that were read.
     Tables,
     /// A client of the metrics address.
     Listener,
-    /// What the program that spile is part of waits for.
+    /// A descriptor of the program that embeds spile.
     Outside,
-    /// A timer, by its place in the session's list.
+    /// A timer, by its index in the session's list.
     Timer(u32),
     /// A connection of the metrics address, by token.
     Conn(u64),
@@ -76,20 +76,20 @@ pub struct Events {
 }
 
 impl Events {
-    /// A new one.
+    /// Creates an empty instance.
     pub fn new() -> io::Result<Events> {
         Ok(Events {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
         })
     }
 
-    /// Waits for bytes to read (or whatever makes a descriptor readable).
+    /// Waits until a descriptor is readable.
     pub fn add(&self, fd: BorrowedFd<'_>, source: Source) -> io::Result<()> {
         let data = epoll::EventData::new_u64(source.pack());
         Ok(epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?)
     }
 
-    /// Waits for room to write, or for bytes to read again.
+    /// Waits until a descriptor is writable, or readable again.
     pub fn want(&self, fd: BorrowedFd<'_>, source: Source, write: bool) -> io::Result<()> {
         let flags = if write {
             epoll::EventFlags::OUT
@@ -104,13 +104,13 @@ impl Events {
         )?)
     }
 
-    /// No longer waits for it.
+    /// Stops waiting for a descriptor.
     pub fn remove(&self, fd: BorrowedFd<'_>) {
-        // It can have been closed already, which removes it too.
+        // A closed descriptor is removed already.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// What is ready, after at most `timeout`; in the order in which it became ready.
+    /// The ready sources, after at most `timeout`, in the order in which they became ready.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Vec<Source>> {
         let timeout = timeout.map(|t| Timespec {
             tv_sec: t.as_secs() as i64,
@@ -128,7 +128,7 @@ impl Events {
     }
 }
 
-/// A timer that hits every `period`, give or take up to `randomize`.
+/// A timer that fires every `period`, with a deviation of up to `randomize`.
 pub struct Timer {
     fd: OwnedFd,
     period: Duration,
@@ -143,7 +143,7 @@ fn timespec(d: Duration) -> Timespec {
 }
 
 impl Timer {
-    /// A new one, not started.
+    /// Creates a timer without starting it.
     pub fn new(period_ns: u64, randomize_ns: u64) -> io::Result<Timer> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         Ok(Timer {
@@ -153,7 +153,7 @@ impl Timer {
         })
     }
 
-    /// Starts it; `random` is any number, used for the deviation.
+    /// Starts the timer; `random` is any number, used for the deviation.
     pub fn start(&self, random: u64) -> io::Result<()> {
         let (first, interval) = if self.randomize.is_zero() {
             (self.period, self.period)
@@ -168,8 +168,8 @@ impl Timer {
         Ok(())
     }
 
-    /// Takes note that it hit and starts it again where its period varies; whether it had
-    /// really hit. Several hits that nobody had time for count as one.
+    /// Acknowledges that the timer fired, and restarts it if its period varies. Returns whether it
+    /// really fired. Several unhandled expirations count as one.
     pub fn hit(&self, random: u64) -> io::Result<bool> {
         let mut count = [0u8; 8];
         match rustix::io::read(&self.fd, &mut count) {
@@ -190,7 +190,7 @@ impl AsFd for Timer {
     }
 }
 
-/// The period with a deviation of at most `most` either way; never zero.
+/// The period with a deviation of at most `most` in both directions; never zero.
 fn deviate(period: Duration, most: Duration, random: u64) -> Duration {
     let most = most.as_nanos() as u64;
     let span = most.saturating_mul(2).saturating_add(1);
@@ -203,7 +203,7 @@ fn deviate(period: Duration, most: Duration, random: u64) -> Duration {
     )
 }
 
-/// What a session takes notice of.
+/// The signals that a session handles.
 const SIGNALS: [libc::c_int; 6] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -223,32 +223,33 @@ fn ignored(signal: libc::c_int) -> bool {
     }
 }
 
-/// The signals that a session takes as events; blocked while this lives.
+/// The signals that a session receives as events; blocked while this value lives.
 pub struct Signals {
     fd: OwnedFd,
     before: libc::sigset_t,
-    /// Those that were looked at and not yet taken.
+    /// Signals that were read but not handled yet.
     seen: RefCell<VecDeque<Signal>>,
-    /// When somebody first wanted the end, and whether somebody wanted it again.
+    /// The time of the first request to end, and whether there was a second one.
     end: Cell<Option<(Instant, bool)>>,
 }
 
-/// Within this time two signals say the same: `timeout` sends one to the process and one to its group.
+/// Two signals within this time are one request: `timeout` sends one to the process and one to its
+/// group.
 pub const SAME_WISH: Duration = Duration::from_millis(100);
 
-/// A signal that a session takes notice of.
+/// A signal that a session handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Somebody wants the session to end.
+    /// A request to end the session.
     End,
     /// A child ended.
     Child,
-    /// The terminal has another size.
+    /// The terminal's size changed.
     Size,
 }
 
 impl Signals {
-    /// Blocks them in this thread and takes them as events from now on.
+    /// Blocks the signals in this thread, and receives them as events from now on.
     pub fn new() -> io::Result<Signals> {
         // SAFETY: a signal set is plain data that the calls below fill.
         let (mut set, mut before) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -279,7 +280,7 @@ impl Signals {
         })
     }
 
-    /// Looks at the signals that arrived, and keeps them for [`Signals::next`]; whether there were any.
+    /// Reads pending signals, and saves them for [`Signals::next`]. Returns whether there were any.
     pub fn look(&self) -> bool {
         let mut any = false;
         while let Some(signal) = self.read() {
@@ -289,22 +290,22 @@ impl Signals {
         any
     }
 
-    /// Whether there are signals that were looked at and not taken.
+    /// Whether there are signals that were read but not handled.
     pub fn seen(&self) -> bool {
         !self.seen.borrow().is_empty()
     }
 
-    /// Whether somebody wanted the session to end.
+    /// Whether there was a request to end the session.
     pub fn wants_end(&self) -> bool {
         self.end.get().is_some()
     }
 
-    /// Whether somebody wanted it a second time.
+    /// Whether there was a second request to end the session.
     pub fn insists(&self) -> bool {
         self.end.get().is_some_and(|(_, again)| again)
     }
 
-    /// The next signal that arrived.
+    /// The next signal to handle.
     pub fn next(&self) -> Option<Signal> {
         let seen = self.seen.borrow_mut().pop_front();
         seen.or_else(|| self.read())

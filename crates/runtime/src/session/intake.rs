@@ -1,4 +1,4 @@
-//! Records of the ring buffer: when they are taken, and that they are printed.
+//! Intake of ring-buffer records: when they are taken, and their printing.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,17 +7,18 @@ use spile_bpf::layout::shared;
 
 use super::Session;
 
-/// Records taken from the ring buffer before anything else has its turn.
+/// Limit on the records that are taken before other sources get their turn.
 const ROUND: usize = 16_384;
-/// How long handlers that print wake nobody after some records were taken. A session that was woken for each
-/// would take the processor from what it watches, and each time make events of its own.
+/// How long new output does not wake the session after a small intake. Waking for every record
+/// would take the processor from the observed programs, and each wake-up would cause events of its
+/// own.
 const REST: Duration = Duration::from_millis(5);
-/// A round that takes fewer bytes is followed by a rest.
+/// An intake of fewer bytes is followed by a rest.
 const LITTLE: usize = 64 << 10;
 
 impl Session {
-    /// Prints what the kernel sent, and rests if that was little. Records that ask the controller to read what
-    /// may be gone soon wake it all the same.
+    /// Prints the kernel's records, and rests if there were few. Records that ask the controller to
+    /// read memory that may soon be gone wake it in any case.
     pub(super) fn consume_and_rest(&mut self) {
         if self.rest.take().is_some() {
             self.wake_for_records(true);
@@ -29,7 +30,7 @@ impl Session {
         }
     }
 
-    /// Whether what handlers print wakes the event loop.
+    /// Sets whether output of handlers wakes the event loop.
     fn wake_for_records(&self, wake: bool) {
         if let Some(kernel) = self.controller.kernel() {
             let flags = if wake { 0 } else { shared::NO_WAKEUP };
@@ -38,20 +39,20 @@ impl Session {
         }
     }
 
-    /// Prints what the kernel sent so far; how many bytes that was.
+    /// Prints the kernel's records so far; returns their size in bytes.
     pub(super) fn consume(&mut self) -> usize {
         let Some(ring) = &mut self.ring else {
             return 0;
         };
         let mut batch = std::mem::take(&mut self.batch);
-        // A buffer that fills as fast as it is emptied must not keep signals from being seen.
+        // Bounded, so that a buffer that fills as fast as it is emptied does not delay signals.
         ring.consume(ROUND, |record| {
             batch.bytes.extend_from_slice(record);
             batch.ends.push(batch.bytes.len());
         });
         let bytes = batch.bytes.len();
         let mut at = 0;
-        // Before anything is printed: the processes go on meanwhile.
+        // Comes before printing, because the processes continue in the meantime.
         if self.program.watches_programs() {
             for end in &batch.ends {
                 if let Some((pid, ns)) = self.controller.executed(&batch.bytes[at..*end]) {
@@ -72,7 +73,7 @@ impl Session {
             self.controller.record(&batch.bytes[at..*end]);
             at = *end;
         }
-        // Its memory is used again.
+        // Reuses the memory.
         batch.bytes.clear();
         batch.ends.clear();
         self.batch = batch;
@@ -82,7 +83,7 @@ impl Session {
         bytes
     }
 
-    /// Prints everything that the kernel sent, at the end.
+    /// Prints all remaining records, at the end.
     pub(super) fn consume_all(&mut self) {
         let Some(kernel) = self.controller.kernel() else {
             return;

@@ -1,4 +1,4 @@
-//! How a session is to run.
+//! The options of a session.
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -13,72 +13,72 @@ use crate::io::child::Watched;
 use crate::io::output;
 use crate::load::map_prealloc::Tables;
 
-/// The process that a session is about, which `target()` and `process` without a name mean.
+/// The session's target process, for `target()` and for `process` without a name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TargetProcess {
-    /// None: `target()` is 0.
+    /// No target: `target()` is 0.
     #[default]
     None,
-    /// `-x`: a process that runs.
+    /// `-x`: a running process.
     Pid(u32),
-    /// `-c`: a command that is started once the probes are armed; the session ends with it.
+    /// `-c`: a command that starts once the probes are armed; its end ends the session.
     Command(String),
 }
 
 /// How a session runs.
 #[derive(Default)]
 pub struct Options {
-    /// `-x` or `-c`.
+    /// The target process (`-x` or `-c`).
     pub target: TargetProcess,
-    /// The session ends with the process of `-x`, too.
+    /// Whether the session also ends with the process of `-x`.
     pub ends_with_process: bool,
-    /// Errors of handlers are counted and not printed, and no reason for another exit status than 0.
+    /// Whether handlers' errors are counted but not printed, and do not change the exit status.
     pub suppress_errors: bool,
-    /// The command of `-c`, where it was forked before.
+    /// The command of `-c`, if it was already forked.
     pub held: Option<Watched>,
-    /// `-o`.
+    /// The destination of output (`-o`).
     pub output: output::Target,
-    /// Files in which places were looked up, as they were then.
+    /// Files in which places were resolved, with their state at that time.
     pub looked_at: Vec<(PathBuf, FileState)>,
-    /// `-T`: the session ends after this.
+    /// `-T`: the session ends after this time.
     pub timeout: Option<Duration>,
-    /// The name of the session, and of the directory of `procfs` files.
+    /// The name of the session, and of the directory of its `procfs` files.
     pub name: String,
-    /// Programs and libraries whose stacks are walked though nothing of them runs yet (`-d`).
+    /// Programs and libraries whose stacks are walked although no process runs them yet (`-d`).
     pub objects: Vec<PathBuf>,
-    /// Where `prometheus` probes are served, `host:port`.
+    /// The address on which `prometheus` probes are served, `host:port`.
     pub prometheus: Option<String>,
-    /// `-t`: the report and the details of the account.
+    /// `-t`: print the report, and the details of the account.
     pub timing: bool,
-    /// `-w`: no `WARNING:` lines.
+    /// `-w`: suppress `WARNING:` lines.
     pub quiet: bool,
-    /// Unread globals print themselves at the end; false with `--no-global-var-display`.
+    /// Whether unread globals print themselves at the end; false with `--no-global-var-display`.
     pub display_globals: bool,
-    /// Called once the probes are armed, right before the command of `-c` starts, with how those
-    /// are attached that [`crate::Session::means`] does not have.
+    /// Called once the probes are armed, right before the command of `-c` starts, with the attach
+    /// kinds that [`crate::Session::means`] does not contain.
     pub armed: Option<Armed>,
-    /// Another descriptor to wait for, as that of a keyboard.
+    /// Another descriptor to wait for, such as a keyboard.
     pub outside: Option<Outside>,
-    /// Maps of the object that are being made already.
+    /// Maps of the object that are already being created.
     pub ahead: Option<Tables>,
-    /// Compiles the program with its script lines: for the message, where the kernel's verifier
-    /// refuses it.
+    /// Compiles the program with its script lines, for the message if the kernel's verifier refuses
+    /// it.
     pub with_lines: Option<Compile>,
-    /// Compiles it without fentry, fexit and sessions, where the kernel refuses them.
+    /// Compiles the program without fentry, fexit and sessions, for a kernel that refuses them.
     pub without: Option<Compile>,
 }
 
-/// What is waited for beside the session's own, and what to do when it can be read: `Break` ends
-/// the session.
+/// An additional event source, and the callback for its events: `Break` ends the session.
 pub struct Outside {
-    /// Of a terminal, a pipe, a socket.
+    /// The descriptor of a terminal, a pipe or a socket.
     pub fd: OwnedFd,
-    /// Called while `fd` can be read; it has to read. Also when the terminal has another size.
+    /// Called while `fd` is readable, and has to read it; called also when the terminal's size
+    /// changes.
     pub ready: Box<dyn FnMut() -> ControlFlow<()>>,
 }
 
-/// Is told how the last probes are attached, a line each.
+/// Callback with the attach kinds of the last probes, one line each.
 pub type Armed = Box<dyn FnOnce(&[String])>;
 
-/// Compiles a program; `None` where that fails.
+/// Compiles a program; `None` on failure.
 pub type Compile = Box<dyn FnOnce(&Program) -> Option<Object>>;

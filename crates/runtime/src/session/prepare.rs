@@ -1,4 +1,4 @@
-//! What a session prepares before handlers run: the process that it follows, files of programs,
+//! Preparation of a session before handlers run: the process to follow, user files for stacks, the
 //! files that scripts serve.
 
 use std::path::PathBuf;
@@ -18,8 +18,8 @@ use crate::shared::state::State;
 use crate::text::user_files::UserFiles;
 use crate::text::user_files::names::NameTables;
 
-/// The files of a program's `procfs` probes, each once, with the permissions that its probes
-/// give it.
+/// The files of a program's `procfs` probes without duplicates, with the permissions that the
+/// probes grant.
 pub fn files(program: &Program) -> Vec<Spec> {
     let mut specs: Vec<Spec> = Vec::new();
     for handler in &program.handlers {
@@ -44,14 +44,14 @@ pub fn files(program: &Program) -> Vec<Spec> {
     specs
 }
 
-/// Its owner's alone, but where the probe says what it lacks.
+/// Access for the owner only, minus the permissions that the probe clears.
 fn mode(file: &Procfs) -> u16 {
     let all = if file.write { 0o222 } else { 0o444 };
     all & !file.umask.unwrap_or(0o077)
 }
 
-/// Finds the process that the session follows, or starts it where that is a command that is not held
-/// already; if `traced`, a command stops when it is its program.
+/// Finds the process to follow, or starts the command unless it is already forked. With `traced`, a
+/// command stops at its `execve`.
 pub fn follow(
     target: &TargetProcess,
     held: Option<Watched>,
@@ -71,8 +71,8 @@ pub fn follow(
     }
 }
 
-/// The files of programs, where stacks of programs are taken; where they are walked with those that
-/// are probed or followed.
+/// The user files, if user stacks are taken. If stacks are walked, they include the files that are
+/// probed or followed.
 pub fn user_files(
     loaded: &Loaded,
     state: &State,
@@ -97,7 +97,7 @@ pub fn user_files(
     let Some(mut files) = UserFiles::new(maps, stacks.rows, names) else {
         return Ok(None);
     };
-    // Others are told of when something meets them.
+    // Other files are announced when a stack contains them.
     if !stacks.rows && !stacks.symbols {
         return Ok(Some(files));
     }

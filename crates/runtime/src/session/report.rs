@@ -1,4 +1,4 @@
-//! The report of `-t`: what each probe cost.
+//! The report of `-t`: the cost of each probe.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -17,9 +17,9 @@ pub struct Hits {
     pub count: u64,
     /// Sum of run times.
     pub sum: u64,
-    /// Shortest.
+    /// Shortest run time.
     pub min: u64,
-    /// Longest.
+    /// Longest run time.
     pub max: u64,
     /// Sum of squares of run times.
     pub sum_sq: u128,
@@ -37,7 +37,7 @@ impl Hits {
         });
     }
 
-    /// Adds the runs of another.
+    /// Adds the runs of another handler.
     pub fn merge(&mut self, other: Hits) {
         if other.count == 0 {
             return;
@@ -53,12 +53,12 @@ impl Hits {
         self.sum_sq = self.sum_sq.wrapping_add(other.sum_sq);
     }
 
-    /// Mean.
+    /// Mean run time.
     pub fn avg(&self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)
     }
 
-    /// Sample variance, in the unit's square; 0 with fewer than two hits.
+    /// Sample variance, in squared nanoseconds or cycles; 0 with fewer than two hits.
     pub fn variance(&self) -> u128 {
         if self.count < 2 {
             return 0;
@@ -68,7 +68,7 @@ impl Hits {
         self.sum_sq.saturating_sub(square_of_sum / n) / (n - 1)
     }
 
-    /// Of a kernel handler, all CPUs together.
+    /// The hits of a kernel handler on all CPUs.
     pub fn of_kernel(state: &State, at: u32, timing: bool) -> Hits {
         let mut all = Hits::default();
         for cpu in 0..state.cpus() {
@@ -89,14 +89,14 @@ impl Hits {
     }
 }
 
-/// Measures how many processor cycles a nanosecond has.
+/// Measures the number of processor cycles per nanosecond.
 pub struct CycleClock {
     cycles: u64,
     since: Instant,
 }
 
 impl CycleClock {
-    /// Starts to measure.
+    /// Starts the measurement.
     pub fn start() -> CycleClock {
         CycleClock {
             cycles: cycles(),
@@ -104,7 +104,7 @@ impl CycleClock {
         }
     }
 
-    /// Cycles a nanosecond since the start; 1 where the processor has no counter.
+    /// Cycles per nanosecond since the start; 1 if the processor has no counter.
     pub fn per_ns(&self) -> f64 {
         let ns = self.since.elapsed().as_nanos() as f64;
         let ran = cycles().wrapping_sub(self.cycles) as f64;
@@ -112,7 +112,7 @@ impl CycleClock {
     }
 }
 
-/// The processor's cycle counter; 0 where it has none for programs.
+/// The processor's cycle counter; 0 if programs cannot read one.
 pub fn cycles() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction is part of the base instruction set and touches no memory.
@@ -129,7 +129,7 @@ pub fn cycles() -> u64 {
     return 0;
 }
 
-/// The report's text: a line a handler that hit, then what slowed them down.
+/// The report's text: a line for each handler with hits, then the reasons for delays.
 pub fn text(
     program: &Program,
     hits: &[Hits],
