@@ -1,17 +1,17 @@
-//! Runs controller handlers through the interpreter, and turns what kernel handlers sent into
-//! output and errors.
+//! Runs controller handlers with the interpreter, and turns kernel handlers' records into output
+//! and errors.
 //!
 //! A handler holds the locks of the globals that it shares with kernel handlers from its first
-//! statement to its last; what it prints is collected and delivered after they are given back.
+//! statement to its last. Its output is collected, and delivered after the locks are released.
 //!
-//! In: the IR of handlers, records of the ring buffer. Out: text for the output, errors, counts of losses.
-//! Nothing here waits: the session's loop calls it.
+//! In: the IR of handlers, records of the ring buffer. Out: text for the output, errors, counts of
+//! losses. Nothing here waits: the session's loop calls it.
 //!
 //! | module | its one job |
 //! |---|---|
-//! | `world` | what the interpreter asks, answered by globals, host and kernel |
+//! | `world` | the interpreter's environment: globals, host and kernel |
 //! | [`globals`] | operations on globals, by storage class |
-//! | [`handler_effects`] | which globals and locks a handler touches, found once |
+//! | [`handler_effects`] | the globals and locks of each handler, computed once |
 //! | `locks`, `deltas` | locks while a handler runs; the last per-CPU deltas |
 //! | [`host`] | intrinsics that ask the machine |
 //! | [`display`], [`message`] | unread globals at the end; texts of run-time errors |
@@ -51,38 +51,38 @@ use crate::shared::ring_record::{self, Field, Piece};
 use crate::text::symbolic::Symbolizer;
 use crate::text::user_files::UserFiles;
 
-/// Controller handlers and everything that they touch.
+/// The controller's handlers and all state that they access.
 pub struct Controller {
     world: World,
     needs: Vec<Needs>,
     /// The script's output.
     pub out: Output,
-    /// What went wrong so far.
+    /// Errors and losses so far.
     pub account: Account,
-    /// Hits of controller handlers, by handler.
+    /// The hits of each controller handler.
     pub hits: Vec<Hits>,
-    /// An error ends the session.
+    /// Whether an error ends the session.
     pub failed: bool,
-    /// Records taken from the ring buffer so far.
+    /// Number of records from the ring buffer so far.
     pub records: u64,
-    /// Strings that kernel handlers leave to the controller, where some may.
+    /// Deferred strings of kernel handlers, if there can be any.
     pub deferred: Option<Deferred>,
-    /// An error record came since the kernel's counters were last read.
+    /// Whether an error record came since the kernel's counters were last read.
     errors_seen: bool,
     controller_errors: u64,
     kernel_errors: u64,
     kernel_truncated: u64,
     quiet: bool,
-    /// Shapes of output in records.
+    /// Shapes of output records.
     shapes: Rc<[RecordShape]>,
-    /// What `system()` runs.
+    /// The commands of `system()`.
     pub commands: Commands,
-    /// Errors of handlers are counted and not printed.
+    /// Whether errors of handlers are only counted, not printed.
     pub silent_errors: bool,
 }
 
 impl Controller {
-    /// For a program and what is loaded of it in the kernel.
+    /// For a program and its loaded object.
     pub fn new(
         program: Rc<Program>,
         kernel: Option<Kernel>,
@@ -103,7 +103,7 @@ impl Controller {
         }
         let mut needs = handler_effects::of_program(&program, kernel.as_ref().map(Kernel::layout));
         for needs in &mut needs {
-            // Put back, marks of texts would be the texts.
+            // Putting globals back would replace the marks in them by texts.
             if needs.taken.iter().any(|g| texts.marks(*g)) {
                 (needs.copies, needs.taken) = (false, Vec::new());
             }
@@ -138,7 +138,7 @@ impl Controller {
         }
     }
 
-    /// What is loaded in the kernel.
+    /// The kernel's half of the session.
     pub fn kernel(&self) -> Option<&Kernel> {
         self.world.kernel.as_ref()
     }
@@ -148,24 +148,24 @@ impl Controller {
         self.world.host.random()
     }
 
-    /// Sets what the next input probe reads.
+    /// Sets the text for the next input probe.
     pub fn set_input(&mut self, text: Vec<u8>) {
         self.world.host.input = text;
     }
 
-    /// Sets what `$value` is before the handlers of a file run, and how long it may become; 0:
-    /// as long as a string.
+    /// Sets `$value` before the handlers of a file run, and its largest length; 0 means the length
+    /// of a string.
     pub fn set_value(&mut self, text: Vec<u8>, most: usize) {
         let longest = self.world.program.limits.maxstringlen as usize;
         self.world.host.value = (text, most.max(longest));
     }
 
-    /// What they made of it.
+    /// The resulting `$value`.
     pub fn take_value(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.world.host.value.0)
     }
 
-    /// Whether a handler, here or in the kernel, wants the session to end.
+    /// Whether a handler, here or in the kernel, called `exit()`.
     pub fn exit_wanted(&self) -> bool {
         self.failed
             || self.world.host.exit
@@ -181,7 +181,7 @@ impl Controller {
         }
     }
 
-    /// Runs a handler for a process that is there, and gives that back; none where it has ended.
+    /// Runs a handler for an existing process, and returns the process; `None` if it has ended.
     pub(crate) fn run_for(&mut self, id: HandlerId, task: Task) -> Option<Task> {
         let host = &mut self.world.host;
         if !task.lives(&mut |at| host.kernel_word(at)) {
@@ -192,13 +192,13 @@ impl Controller {
         self.world.host.task.take()
     }
 
-    /// What `target()` gives, if there is one.
+    /// The result of `target()`, if there is a target.
     pub fn target(&self) -> Option<i64> {
         Some(self.world.host.target).filter(|pid| *pid != 0)
     }
 
-    /// Runs handlers and gives what they print instead of printing it; nothing after an error,
-    /// because half of it would be taken for the whole.
+    /// Runs handlers and returns their output instead of printing it; `None` after an error,
+    /// because partial output would be taken for the whole.
     pub fn capture(&mut self, ids: &[HandlerId]) -> Option<Vec<u8>> {
         let mut body = Vec::new();
         for id in ids {
@@ -222,7 +222,7 @@ impl Controller {
         Some(body)
     }
 
-    /// Runs a handler; what it prints stays collected.
+    /// Runs a handler; its output stays collected.
     fn run_collecting(&mut self, id: HandlerId) -> Result<(), ScriptError> {
         let Some(needs) = self.needs.get(id.index()).cloned() else {
             return Ok(());
@@ -232,7 +232,7 @@ impl Controller {
             self.drained(drained);
         }
         self.world.texts.begin();
-        // One that copies serve does not keep kernel handlers waiting while it runs.
+        // A handler that works on copies does not block kernel handlers while it runs.
         let (mut urgent, mut copied) = (None, Ok(()));
         if needs.copies {
             let Some(all) = self.copies(&needs) else {
@@ -271,15 +271,14 @@ impl Controller {
         result
     }
 
-    /// Writes what a handler printed.
+    /// Writes a handler's output.
     fn deliver(&mut self) {
         for (stream, text) in std::mem::take(&mut self.world.printed) {
             self.write(stream, &text);
         }
     }
 
-    /// Where marks for texts of stacks are known by that word, and files of programs by these
-    /// maps.
+    /// Sets the word that marks symbolic texts, and the known user files.
     pub fn set_mark(&mut self, word: [u8; crate::text::deferred::WORD], files: Option<UserFiles>) {
         let limits = &self.world.program.limits;
         let most = (limits.maxstringlen as usize, limits.maxbacktrace as usize);
@@ -300,9 +299,9 @@ impl Controller {
 
     fn warn(&mut self, text: &str) {
         if !self.quiet {
-            // Both go to the same terminal as often as not: keep the order.
+            // Both often go to the same terminal: keep the order.
             self.out.flush();
-            // What a script says is its own business, as in SystemTap.
+            // As in SystemTap, a script's text is printed unchanged.
             self.out.complain_raw(&format!("WARNING: {text}\n"));
         }
     }
@@ -316,34 +315,34 @@ impl Controller {
         }
     }
 
-    /// Runs the commands that were kept, and from here on each at once.
+    /// Runs the held commands; later commands start at once.
     pub fn start_commands(&mut self) {
         for command in self.commands.release() {
             self.system(&command);
         }
     }
 
-    /// What is readable when tables of files are there for handlers.
+    /// A descriptor that is readable when tables of files are ready for handlers.
     pub fn read_files(&self) -> Option<OwnedFd> {
         self.world.texts.symbolic.ready()
     }
 
-    /// Gives handlers those tables.
+    /// Installs those tables.
     pub fn take_read_files(&self) {
         self.world.texts.symbolic.take_read();
     }
 
-    /// Stacks of programs that could not be completed.
+    /// Number of user stacks that could not be completed.
     pub fn unfinished_stacks(&self) -> u64 {
         self.world.texts.symbolic.unfinished()
     }
 
-    /// Files of programs whose unwind rows, and whose symbols or lines, found no room.
+    /// Numbers of user files whose unwind rows, and whose symbols or lines, did not fit.
     pub fn files_without_room(&self) -> (u64, u64) {
         self.world.texts.symbolic.without_room()
     }
 
-    /// Reads the string that a record leaves to the controller, if it is such a record.
+    /// Reads the deferred string of a record, if it is such a record.
     pub fn read_deferred(&mut self, bytes: &[u8]) {
         let Some(deferred) = &mut self.deferred else {
             return;
@@ -375,7 +374,7 @@ impl Controller {
         }
     }
 
-    /// The process that a record says has become a program, and when.
+    /// The process and the time of an `execve`, if the record reports one.
     pub fn executed(&self, bytes: &[u8]) -> Option<(u32, u64)> {
         ring_record::executed(bytes, &self.shapes)
     }
@@ -395,7 +394,7 @@ impl Controller {
                     RecordWhat::Print { stream, fmt } => {
                         self.kernel_print(&program, *stream, *fmt, &piece);
                     }
-                    // It was taken up when the record came.
+                    // It was handled when the record came.
                     RecordWhat::Deferred
                     | RecordWhat::File
                     | RecordWhat::Executed
@@ -482,14 +481,14 @@ impl Controller {
         std::mem::take(&mut self.errors_seen)
     }
 
-    /// Takes over what the kernel counted: errors, and strings cut short.
+    /// Takes over the kernel's counts of errors and truncated strings.
     pub fn set_kernel_counts(&mut self, errors: u64, truncated: u64) {
         self.kernel_errors = errors;
         self.kernel_truncated = truncated;
         self.sum_up();
     }
 
-    /// Adds up what both halves counted; too many errors end the session.
+    /// Sums the counts of both halves; too many errors end the session.
     pub fn sum_up(&mut self) {
         self.account.errors = self.controller_errors + self.kernel_errors;
         let cut = self.world.truncated + self.world.texts.symbolic.cut_keys();
@@ -520,7 +519,7 @@ impl Controller {
         self.sum_up();
     }
 
-    /// An error that is nobody's in particular and ends the session.
+    /// Reports an error that belongs to no handler and ends the session.
     pub fn fatal(&mut self, text: &str) {
         self.error_line(&format!("ERROR: {text}\n"));
         self.failed = true;

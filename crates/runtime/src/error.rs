@@ -1,50 +1,49 @@
-//! Why a session could not start or go on.
+//! Errors of starting and running a session.
 
 use std::fmt;
 use std::io;
 
 use spile_kernel::resources::told;
 
-/// An error of a session; its text says what to do where something can be done.
+/// An error of a session; its text includes a remedy if there is one.
 #[derive(Debug)]
 pub enum Error {
-    /// BPF programs may not be loaded.
+    /// Loading BPF programs is not permitted.
     Privileges,
     /// The kernel has no BPF.
     NoBpf,
     /// The verifier refused a program.
     Rejected {
-        /// Its name in the object.
+        /// Name of the program in the object.
         program: String,
-        /// The handlers in it.
+        /// The handlers in the program.
         handlers: Vec<String>,
-        /// The place in the script, where the log names one.
+        /// The position in the script, if the log names one.
         place: Option<String>,
         /// The end of the verifier's log.
         log: String,
     },
-    /// A program could not be attached to this.
+    /// A program could not be attached to this event.
     Attach(String, io::Error),
-    /// A file is not the one any more in which places were looked up: its path, and what
-    /// happened to it.
+    /// A file changed since places in it were resolved: its path, and the kind of change.
     Changed(String, &'static str),
-    /// Programs cannot be at hooks of security modules.
+    /// The kernel does not support programs at hooks of security modules.
     NoLsm,
-    /// The machine does not have this perf event, which the processor would count.
+    /// The processor does not support this perf event.
     NoCounter(String),
-    /// The process of `-x` is not there.
+    /// The process of `-x` does not exist.
     NoProcess(u32, io::Error),
     /// The command of `-c` could not be started.
     Command(String, io::Error),
     /// The output file could not be opened.
     Output(String, io::Error),
-    /// The directory of `procfs` files, or a file in it, cannot be made.
+    /// The directory of `procfs` files, or a file in it, cannot be created.
     Directory(String, io::Error),
-    /// The metrics address could not be listened at.
+    /// Listening on the metrics address failed.
     Listen(String, io::Error),
-    /// A system call failed while doing this.
+    /// A system call failed during this step.
     System(&'static str, io::Error),
-    /// The compiler and the runtime disagree: a bug.
+    /// Compiler and runtime disagree: a bug.
     Internal(String),
 }
 

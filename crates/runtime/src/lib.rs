@@ -1,22 +1,21 @@
-//! A session: load, attach, consume, print, run controller handlers, count what was lost,
-//! tear down.
+//! A session: load, attach, consume, print, run controller handlers, count losses, tear down.
 //!
 //! In: a compiled [`Object`](spile_bpf::layout::Object), the IR of the controller's handlers, and
-//! [`Options`]. Out: the script's output, and an [`Outcome`] with its [`Account`]. Invariants: everything
-//! lives in descriptors of this process, so nothing stays behind however it ends; whatever is lost is
-//! counted. Nothing here parses scripts or generates code.
+//! [`Options`]. Out: the script's output, and an [`Outcome`] with its [`Account`]. Invariants:
+//! everything lives in descriptors of this process, so nothing stays behind however it ends; every
+//! loss is counted. Nothing here parses scripts or generates code.
 //!
 //! | module | its one job |
 //! |---|---|
 //! | [`session`] | the whole run: its options, event loop, account and reports |
-//! | [`load`] | brings maps and programs into the kernel |
+//! | [`load`] | loads maps and programs into the kernel |
 //! | `attach` | attaches programs to code and perf events |
 //! | [`controller`] | runs the controller's handlers, on its own globals and the kernel's |
 //! | [`shared`] | memory that programs and the controller share |
 //! | [`machine`] | clocks, processes and kernel memory |
 //! | [`text`] | texts that only the controller can make: stacks, symbols, user memory |
 //! | [`io`] | output, input, child processes, `procfs` files, scrapes |
-//! | [`error`] | why a session could not start or go on |
+//! | [`error`] | errors of starting and running a session |
 
 #[cfg(test)]
 #[macro_use]

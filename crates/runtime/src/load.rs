@@ -1,14 +1,14 @@
 //! Loads a compiled object and attaches its programs. Everything lives in descriptors of this
-//! process: nothing is pinned, so nothing stays behind, however it ends.
+//! process: nothing is pinned, so nothing stays behind however the process ends.
 //!
-//! In: the compiler's object. Out: [`Loaded`], then [`Links`], whose end detaches. A refusal of the verifier
-//! becomes an error that names the line of the script.
+//! In: the compiler's object. Out: [`Loaded`], then [`Links`], which detach when they are dropped.
+//! A refusal by the verifier becomes an error that names the line of the script.
 //!
 //! | module | its one job |
 //! |---|---|
-//! | `object` | brings maps and programs into the kernel |
-//! | [`map_prealloc`] | makes maps while code is still being generated |
-//! | `parallel` | work that the kernel takes long for, by several threads |
+//! | `object` | loads maps and programs into the kernel |
+//! | [`map_prealloc`] | creates maps while code is still being generated |
+//! | `parallel` | runs slow system calls in several threads |
 
 pub mod map_prealloc;
 pub(crate) mod object;
@@ -35,7 +35,7 @@ use crate::load::parallel::side_by_side;
 use crate::session::Compile;
 use crate::shared::state::State;
 
-/// Most lines of a verifier's log in a message.
+/// Limit on the lines of a verifier's log in a message.
 const LOG_LINES: usize = 25;
 
 /// A loaded object.
@@ -45,19 +45,20 @@ pub struct Loaded {
     /// Bytes of the ring buffer.
     ring_bytes: u32,
     layout: Layout,
-    /// Programs that are attached one by one, though the layout says at once.
+    /// Programs that attach to places one by one, although the layout asks for one link.
     single: Vec<String>,
-    /// Why the kernel does not take the critical section: the controller takes the locks itself then.
+    /// The reason why the kernel refused the critical section; the controller then takes the locks
+    /// itself.
     uncritical: Option<String>,
 }
 
-/// A loaded object, its state memory, and what is attached.
+/// A loaded object, its state memory, and its attachments.
 pub type Started = (Loaded, State, Links);
 
 impl Loaded {
-    /// Loads an object, has its state memory prepared, and attaches its programs. A function
-    /// that cannot be attached together with others (ftrace does not have it) may still be one
-    /// by itself, but its program has to be loaded for that: then all is loaded again. The
+    /// Loads an object, calls back to prepare its state memory, and attaches its programs. A
+    /// function that cannot be attached together with others (ftrace does not have it) may be
+    /// attachable alone, which needs another program type: everything is then loaded again. The
     /// target is the process that the session follows.
     pub fn start(
         object: &layout::Object,
@@ -78,8 +79,9 @@ impl Loaded {
         }
     }
 
-    /// As [`Loaded::start`]. Where the kernel refuses fentry, fexit or a session, the object is
-    /// compiled without: then it is given back as well. Some of its maps may be made ahead.
+    /// Starts as [`Loaded::start`] does. If the kernel refuses fentry, fexit or a session, the
+    /// object is compiled again without them, and returned as well. Some of its maps can be created
+    /// ahead.
     pub fn start_any(
         object: &layout::Object,
         program: &Program,
@@ -105,7 +107,7 @@ impl Loaded {
         }
     }
 
-    /// Loads an object and maps its state memory. The program is for messages only.
+    /// Loads an object and maps its state memory. The program is used for messages only.
     pub fn new(object: &layout::Object, program: &Program) -> Result<(Loaded, State), Error> {
         Loaded::load(object, program, Vec::new(), None)
     }
@@ -143,7 +145,7 @@ impl Loaded {
         Ok((loaded, state))
     }
 
-    /// A descriptor of a map of its own.
+    /// A duplicate of a map's descriptor.
     pub fn map_fd(&self, name: &str) -> Result<OwnedFd, Error> {
         let map = self.maps.get(name);
         let map = map.ok_or_else(|| Error::Internal(format!("the object has no map {name}")))?;
@@ -151,7 +153,7 @@ impl Loaded {
             .map_err(|e| Error::System("duplicating a map", e))
     }
 
-    /// The ring buffer; `None` when the object has none.
+    /// The ring buffer; `None` if the object has none.
     pub fn ring(&self) -> Result<Option<Ring>, Error> {
         if !self.maps.contains_key(layout::RING) {
             return Ok(None);
@@ -161,7 +163,7 @@ impl Loaded {
         Ok(Some(ring))
     }
 
-    /// Runs a function on the descriptor of a program.
+    /// Calls a function with the descriptor of a program.
     pub fn with_program<T>(
         &self,
         name: &str,
@@ -173,12 +175,12 @@ impl Loaded {
         Ok(f(program.as_fd()))
     }
 
-    /// Whether the program of the controller's critical section is there.
+    /// Whether the program of the controller's critical section was loaded.
     pub fn has_critical(&self) -> bool {
         self.programs.contains_key(critical::PROGRAM)
     }
 
-    /// Hits that the kernel itself turned away because the program ran on the CPU already.
+    /// Hits that the kernel itself skipped because the same program was running on the CPU.
     pub fn kernel_misses(&self) -> u64 {
         let idle = self.layout.programs.iter().filter(|p| p.idle);
         let idle: Vec<&str> = idle.map(|p| &*p.name).collect();
@@ -189,7 +191,7 @@ impl Loaded {
             .sum()
     }
 
-    /// Whether a program is attached to many functions of the kernel at once.
+    /// Whether a program is attached to many kernel functions with one link.
     fn at_once(&self, name: &str) -> bool {
         self.layout.programs.iter().any(|p| {
             let kernel = |probe: &CodeProbe| probe.space == Space::Kernel;
@@ -200,14 +202,13 @@ impl Loaded {
         })
     }
 
-    /// Attaches all programs but those of markers with semaphores.
+    /// Attaches all programs except for those of markers with semaphores.
     pub fn attach(&self) -> Result<Links, Error> {
         self.attach_for(&Program::default(), None)
             .map_err(|(_, why)| why)
     }
 
-    /// As [`Loaded::attach`], but for markers with semaphores; an error has the name of the
-    /// program.
+    /// Attaches as [`Loaded::attach`] does, for a script; an error has the name of the program.
     fn attach_for(&self, program: &Program, target: Option<u32>) -> Result<Links, (String, Error)> {
         let mut links = Links::default();
         self.attach_some(program, target, &mut links, |info| !raises(info))?;
@@ -218,14 +219,14 @@ impl Loaded {
         Ok(links)
     }
 
-    /// Attaches the markers with semaphores: from then on programs know that they are looked
-    /// at, so the session runs already.
+    /// Attaches the markers with semaphores. From then on programs can see that they are observed,
+    /// so the session already runs.
     pub fn attach_raising(&self, program: &Program, links: &mut Links) -> Result<(), Error> {
         self.attach_some(program, None, links, raises)
             .map_err(|(_, why)| why)
     }
 
-    /// Watches the memory of a process that became its program just now.
+    /// Watches the memory of a process that has just called `execve`.
     pub fn watch_in(&self, process: u32, links: &mut Links) -> Result<(), Error> {
         for info in &self.layout.programs {
             if let Attach::Watch(watch) = &info.attach
@@ -257,7 +258,7 @@ impl Loaded {
         for info in self.layout.programs.iter().filter(attached) {
             let single = self.single.contains(&info.name);
             let handler = |id: &HandlerId| program.handlers.get(id.index());
-            // Those that analysis made come first, and name what they serve.
+            // Handlers that analysis added come first, and name the probe that they serve.
             let all: Vec<&Handler> = info.handlers.iter().filter_map(handler).collect();
             let own = || all.iter().copied().filter(|h| !h.point.starts_with('@'));
             let first = own().next().or(all.first().copied());
@@ -292,12 +293,13 @@ impl Loaded {
     }
 }
 
-/// What became of the programs of each probe in the script: of a pattern's some may have no place that
+/// The results for the programs of each probe. Some programs of a pattern may have no place that
 /// can be probed, but not all.
 #[derive(Default)]
 struct Reached<'n>(HashMap<Option<SiteId>, Outcome<'n>>);
 
-/// Whether a program of the probe is attached, or need not be; the first that is not, and its first refusal.
+/// Whether a program of the probe is attached or optional; the first unattached program with its
+/// first refusal.
 type Outcome<'n> = (bool, Option<(&'n str, usize)>);
 
 impl<'n> Reached<'n> {
@@ -307,7 +309,7 @@ impl<'n> Reached<'n> {
         all.1 = all.1.or(at.map(|at| (name, at)));
     }
 
-    /// The first refusal of a probe that is attached nowhere.
+    /// The first refusal of a probe without any attachment.
     fn nothing(&self) -> Option<(&'n str, usize)> {
         let none = self.0.values().filter(|(any, _)| !any);
         none.filter_map(|(_, first)| *first)
@@ -315,7 +317,7 @@ impl<'n> Reached<'n> {
     }
 }
 
-/// Whether a program's attachment shows in probed programs, by their semaphores.
+/// Whether attaching a program is visible to the probed programs, by their semaphores.
 fn raises(info: &ProgramInfo) -> bool {
     let Attach::Code { probe, .. } = &info.attach else {
         return false;
@@ -323,7 +325,7 @@ fn raises(info: &ProgramInfo) -> bool {
     probe.sites.iter().any(|s| s.semaphore != 0)
 }
 
-/// The error of a load; a rejection by the verifier with the place in the script.
+/// The error of a load; a rejection by the verifier gets its position in the script.
 pub(crate) fn at_its_line(error: Error, program: &Program, with_lines: Option<Compile>) -> Error {
     if !matches!(error, Error::Rejected { .. }) {
         return error;
@@ -333,28 +335,28 @@ pub(crate) fn at_its_line(error: Error, program: &Program, with_lines: Option<Co
     again.unwrap_or(error)
 }
 
-/// Most links that are closed side by side.
+/// Limit on the links that are closed in parallel.
 const MOST_CLOSERS: usize = 128;
 
 /// Attached programs; dropping it detaches them.
 #[derive(Default)]
 pub struct Links {
-    /// Links; first, because those of perf events hold them.
+    /// Links. They come first, because those of perf events hold the events.
     pub(crate) fds: Vec<OwnedFd>,
     pub(crate) events: Vec<PerfEvent>,
-    /// What the kernel detaches without waiting for anything: raw tracepoints (0.04 ms each, one at
-    /// a time whoever asks), and events that the processor or the kernel itself counts.
+    /// Attachments that the kernel detaches without waiting: raw tracepoints (0.04 ms each,
+    /// serialised by the kernel), and events that the processor or the kernel itself counts.
     points: Vec<OwnedFd>,
     counted: Vec<PerfEvent>,
-    /// Memory of those that run a program.
+    /// Watchpoints in processes that run a program.
     pub(crate) processes: perf_events::Processes,
     /// Places in code that could not be probed.
     pub(crate) refused: Vec<Refused>,
-    /// How programs at code are attached, for `-v`.
+    /// The attach kinds of programs in code, for `-v`.
     means: Vec<String>,
-    /// The same of those that are not among them yet.
+    /// Attach kinds that are not in `means` yet.
     told: Vec<Means>,
-    /// Links at returns of functions, as indexes.
+    /// Indexes of links at returns of functions.
     returns: Vec<usize>,
 }
 
@@ -362,12 +364,12 @@ impl Drop for Links {
     fn drop(&mut self) {
         close_all(std::mem::take(&mut self.fds));
         close_all(std::mem::take(&mut self.events));
-        // The others go as they are dropped.
+        // The other fields are dropped after this.
     }
 }
 
-/// Drops values whose end the kernel takes long for: it waits until no processor runs what was
-/// attached, 30 to 80 ms at code of programs. Those who wait at the same time wait for the same.
+/// Drops values whose release blocks in the kernel: it waits until no processor runs the attached
+/// program, 30 to 80 ms for user code. Threads that wait at the same time share one wait.
 fn close_all<T: Send>(all: Vec<T>) {
     side_by_side(all, MOST_CLOSERS, drop);
 }
@@ -377,12 +379,12 @@ fn close_all<T: Send>(all: Vec<T>) {
 pub struct Refused {
     /// The place, for messages.
     pub place: String,
-    /// Why.
+    /// The kernel's error.
     pub why: io::Error,
 }
 
 impl Links {
-    /// How many.
+    /// Number of links.
     pub fn len(&self) -> usize {
         self.fds.len() + self.events.len() + self.points.len() + self.counted.len()
     }
@@ -392,12 +394,12 @@ impl Links {
         self.len() == 0
     }
 
-    /// How programs at code are attached, a line for those of a probe.
+    /// The attach kinds of programs in code, one line for each probe.
     pub fn means(&self) -> &[String] {
         &self.means
     }
 
-    /// Hits of functions that the kernel let pass: at entries, and at returns.
+    /// Hits of functions that the kernel skipped: at entries, and at returns.
     pub fn missed(&self) -> (u64, u64) {
         let mut sums = (0, 0);
         for (at, fd) in self.fds.iter().enumerate() {
@@ -416,10 +418,10 @@ impl Links {
     }
 }
 
-/// What attaching has to know beside the program.
+/// Parameters of attaching a program.
 struct How<'a> {
     loaded: &'a Loaded,
-    /// Place by place, though the layout says at once.
+    /// Attaches to places one by one, although the layout asks for one link.
     single: bool,
     /// The session's target.
     target: Option<u32>,
@@ -490,7 +492,7 @@ fn attach(
                 links.returns.extend(fds..links.fds.len());
             }
             let left_out = links.refused.len() - refused;
-            // Of a session, the entry and the return.
+            // A session has an entry and a return.
             let last = how.last.filter(|_| by == CodeAttach::Session);
             let last = last.map_or(String::new(), |p| format!(", {p}"));
             let name = (how.probe, format!("{}{last}", how.point));
@@ -512,7 +514,7 @@ fn attach(
     Ok(())
 }
 
-/// What `spile-kernel` says, as an error of attaching.
+/// An error of `spile-kernel` as an attach error.
 pub(crate) fn refused(what: String, e: BpfError) -> Error {
     match e {
         BpfError::Call { errno, .. } => Error::Attach(what, errno.into()),
@@ -520,14 +522,14 @@ pub(crate) fn refused(what: String, e: BpfError) -> Error {
     }
 }
 
-/// Whether a limit of this process or of the machine is what is in the way.
+/// Whether the error is caused by a limit of this process or of the machine.
 fn is_limit(e: &io::Error) -> bool {
-    // EAGAIN has other reasons here.
+    // EAGAIN has other causes here.
     let again = e.raw_os_error() == Some(libc::EAGAIN);
     !again && spile_kernel::resources::way_out(e).is_some()
 }
 
-/// What it means to the user that an object cannot be loaded.
+/// The message for an object that cannot be loaded.
 fn explain(refusal: Refusal, layout: &Layout, program: &Program) -> Error {
     let (what, why) = match refusal {
         Refusal::Program(name, why) => return not_taken(&name, why, layout, program),
@@ -548,7 +550,7 @@ fn explain(refusal: Refusal, layout: &Layout, program: &Program) -> Error {
     }
 }
 
-/// What it means to the user that the kernel does not take a program.
+/// The message for a program that the kernel refuses.
 fn not_taken(name: &str, why: BpfError, layout: &Layout, program: &Program) -> Error {
     if let Some(errno) = why.errno()
         && is_limit(&errno.into())
@@ -556,7 +558,7 @@ fn not_taken(name: &str, why: BpfError, layout: &Layout, program: &Program) -> E
         return Error::System("loading programs into the kernel", errno.into());
     }
     if let BpfError::Rejected { log, .. } = &why {
-        // A map has no descriptor: there are none left.
+        // A map has no descriptor: the process has none left.
         let another = rustix::stdio::stdin().try_clone_to_owned();
         if let Err(e) = another
             && is_limit(&e)
@@ -576,7 +578,7 @@ fn not_taken(name: &str, why: BpfError, layout: &Layout, program: &Program) -> E
     }
 }
 
-/// The verifier's rejection of a program.
+/// The message for a rejection by the verifier.
 fn rejection(name: &str, log: &str, layout: &Layout, program: &Program) -> Error {
     let handlers = layout
         .programs
@@ -598,7 +600,7 @@ fn rejection(name: &str, log: &str, layout: &Layout, program: &Program) -> Error
     }
 }
 
-/// The place in the script that the log names last: `; identifier 'x' at a.stp:1:2 @ a.stp:1`.
+/// The script position that the log names last: `; identifier 'x' at a.stp:1:2 @ a.stp:1`.
 fn script_place(log: &str) -> Option<String> {
     let line = log
         .lines()
@@ -677,7 +679,7 @@ mod tests {
         assert_eq!(handlers, ["probe kernel.trace(\"x\") keyword at a.stp:1:1"]);
         assert_eq!(place.as_deref(), Some("operator '+' at a.stp:1:9"));
         assert!(log.ends_with("\n0: r1 = 0\nR1 !read_ok"), "{log}");
-        // Without lines, and as older kernels write them.
+        // Logs without lines, and in the form of older kernels.
         assert_eq!(script_place("0: r1 = 0\n; \n1: exit"), None);
         let older = script_place("; call at b.stp:2:1\n0: exit");
         assert_eq!(older.as_deref(), Some("call at b.stp:2:1"));

@@ -1,4 +1,4 @@
-//! The end of the kernel's side: its last deltas, and what did not fit.
+//! The final drain of the kernel's deltas, and the report of elements that did not fit.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::controller::message;
 use crate::shared::kernel_state::Kernel;
 
 impl Controller {
-    /// Reports what a drain could not keep.
+    /// Reports the elements that a drain could not store.
     pub(super) fn drained(&mut self, result: Result<Vec<(GlobalId, u64)>, Fault>) {
         let program = Rc::clone(&self.world.program);
         match result {
@@ -29,7 +29,7 @@ impl Controller {
         }
     }
 
-    /// All kernel handlers are detached: takes their last deltas.
+    /// Takes the last deltas, after all kernel handlers were detached.
     pub fn kernel_is_off(&mut self) {
         let world = &mut self.world;
         let Some(kernel) = &mut world.kernel else {
@@ -39,7 +39,7 @@ impl Controller {
         self.drained(drained);
     }
 
-    /// Gives up everything in the kernel.
+    /// Drops the kernel's half of the session.
     pub fn take_kernel(&mut self) -> Option<Kernel> {
         self.world.kernel.take()
     }

@@ -1,4 +1,5 @@
-//! Globals that are written and never read print themselves at the end, in SystemTap's forms.
+//! Automatic display: globals that are written and never read print themselves at the end, in
+//! SystemTap's formats.
 
 use std::cmp::Reverse;
 
@@ -9,7 +10,7 @@ use spile_ir::{ElemTy, Extract, GlobalId, GlobalKind, StatsSpec};
 
 use crate::controller::globals::Globals;
 
-/// The text of all globals that are to be shown.
+/// The text of all globals to display.
 pub fn text(globals: &mut Globals<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     for (i, global) in globals
@@ -19,9 +20,9 @@ pub fn text(globals: &mut Globals<'_>) -> Vec<u8> {
         .enumerate()
         .filter(|(_, g)| g.display)
     {
-        // A private global's name goes on with its file.
+        // A private global's name contains its file behind the `@`.
         let name = global.name.split('@').next().unwrap_or_default();
-        // What cannot be read has been reported where it failed.
+        // A read error was reported where it occurred.
         let _ = show(globals, GlobalId(i as u32), name, &global.kind, &mut out);
     }
     out
@@ -63,7 +64,7 @@ fn show(
     Ok(())
 }
 
-/// A value with the texts that it stands for.
+/// A value with its marks replaced by their texts.
 fn whole(globals: &Globals<'_>, cell: Cell) -> Cell {
     match cell {
         Cell::Scalar(Value::Str(s)) => {
@@ -110,7 +111,7 @@ fn value(v: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Only what the statistic keeps is told: the rest has no value.
+/// Only values that the statistic computes are printed.
 fn statistic(stat: &Stat, spec: Option<&StatsSpec>, out: &mut Vec<u8>) {
     let kept = |f: fn(&StatsSpec) -> bool| spec.is_none_or(f);
     let parts = [

@@ -1,25 +1,25 @@
-//! What each controller handler touches, found out once: whose locks it must hold, and whether
+//! The effects of each controller handler, computed once: the locks that it must hold, and whether
 //! per-CPU deltas must be drained before it runs.
 
 use spile_bpf::layout::Layout;
 use spile_ir::storage::{Storage, takes, touched};
 use spile_ir::{Body, GlobalId, Program};
 
-/// What a handler needs before it runs.
+/// The effects of a handler on globals.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Needs {
-    /// Globals to lock with the place of their lock word, in the order in which everybody
-    /// takes locks.
+    /// The globals to lock with the offset of their lock word, in the global locking order.
     pub locks: Vec<(GlobalId, u32)>,
-    /// It changes none of these but those that it takes: a copy, made under the locks, serves it.
+    /// Whether it changes none of these globals except for those that it takes, so that a copy made
+    /// under the locks is enough.
     pub copies: bool,
-    /// Those that it empties, whichever way it goes, and does not change otherwise.
+    /// The globals that it empties on every path, and does not change otherwise.
     pub taken: Vec<GlobalId>,
-    /// It touches a global whose deltas are per CPU and are read while handlers run.
+    /// Whether it accesses a global whose per-CPU deltas are read while handlers run.
     pub drain: bool,
 }
 
-/// The needs of each handler, in the program's order.
+/// The effects of each handler, in the program's order.
 pub fn of_program(program: &Program, layout: Option<&Layout>) -> Vec<Needs> {
     let Some(layout) = layout else {
         return vec![Needs::default(); program.handlers.len()];

@@ -1,6 +1,6 @@
-//! The intrinsics that ask the machine, for controller handlers: this process, clocks, symbols,
-//! kernel memory. What a kernel handler says about the current task, a controller handler says
-//! about the controller itself, or about the process that it runs for.
+//! Intrinsics that ask the machine, for controller handlers: this process, clocks, symbols, kernel
+//! memory. Intrinsics about the current task describe the controller itself, or the process that
+//! the handler runs for.
 
 use std::fs;
 
@@ -15,13 +15,13 @@ use crate::machine::kernel_memory::KernelMemory;
 
 /// The machine, as controller handlers see it.
 pub struct Host {
-    /// What `target()` gives.
+    /// The result of `target()`.
     pub target: i64,
-    /// The line or character of the input probe that runs.
+    /// The line or character for the current input probe.
     pub input: Vec<u8>,
-    /// `$value` of the file that is served, and its most bytes.
+    /// `$value` of the current file, and its largest length.
     pub value: (Vec<u8>, usize),
-    /// A handler called `exit()`.
+    /// Whether a handler called `exit()`.
     pub exit: bool,
     /// The process that the handler runs for.
     pub(crate) task: Option<Task>,
@@ -30,13 +30,13 @@ pub struct Host {
     memory: Option<Result<KernelMemory, String>>,
 }
 
-/// Most bytes of a string that is read from memory.
+/// Limit on the bytes of a string that is read from memory.
 const MOST_STRING: i64 = 4096;
 /// Bytes of a task's name.
 const COMM: i64 = 16;
 
 impl Host {
-    /// For a session with this target.
+    /// A host for a session with this target.
     pub fn new(target: i64) -> Host {
         let seed = clock::mono_ns() as u64 ^ u64::from(std::process::id()) << 32;
         Host {
@@ -60,7 +60,7 @@ impl Host {
         z ^ z >> 31
     }
 
-    /// Runs one of the intrinsics.
+    /// Evaluates an intrinsic.
     pub fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
         let number = |i: usize| args.get(i).map_or(0, Value::as_long);
         if let Some(result) = self.of_task(f, args) {
@@ -77,7 +77,7 @@ impl Host {
                 Value::Long(task.map_err(|e| Fault::from(e.to_string()))? as i64)
             }
             Intrinsic::Jiffies => {
-                // Where no program can be run the clock tells nearly the same.
+                // If no program can be run, the clock gives nearly the same value.
                 let kernel = self.kernel_memory().ok().and_then(|m| m.jiffies().ok());
                 Value::Long(kernel.map_or_else(clock::jiffies, u64::cast_signed))
             }
@@ -101,9 +101,9 @@ impl Host {
         })
     }
 
-    /// The intrinsics about the current task, where the handler runs for one.
+    /// Intrinsics about the current task, if the handler runs for one.
     fn of_task(&mut self, f: Intrinsic, args: &[Value]) -> Option<Result<Value, Fault>> {
-        // Taken, because reading the kernel's memory needs all of this.
+        // Taken out, because reading kernel memory borrows all of `self`.
         let task = self.task.take()?;
         let number = task.number(f, &mut |at| self.kernel_word(at));
         let comm = task.comm();
@@ -124,7 +124,7 @@ impl Host {
         })
     }
 
-    /// The intrinsics that read texts.
+    /// Intrinsics that read strings.
     fn text(&mut self, space: Space, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
         let number = |i: usize| args.get(i).map_or(0, Value::as_long);
         let addr = number(0) as u64;
@@ -146,7 +146,7 @@ impl Host {
         }
     }
 
-    /// Sets `$value`, or adds to it; whether all of it has room.
+    /// Sets `$value`, or appends to it; returns whether all of it fits.
     pub fn set_value(&mut self, text: &[u8], add: bool) -> bool {
         let (value, most) = &mut self.value;
         if !add {
@@ -157,7 +157,7 @@ impl Host {
         room == text.len()
     }
 
-    /// The intrinsics without arguments that give a number.
+    /// Intrinsics without arguments that return a number.
     fn number(&mut self, f: Intrinsic) -> Option<i64> {
         use rustix::process as p;
         let pid = |pid: p::Pid| i64::from(pid.as_raw_nonzero().get());
@@ -201,7 +201,7 @@ impl Host {
             .map_err(|e| Fault::from(format!("reading kernel memory: {e}")))
     }
 
-    /// Fills a buffer from kernel memory, or that of the process that the handler runs for.
+    /// Fills a buffer from kernel memory, or from memory of the process that the handler runs for.
     pub fn read(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<bool, Fault> {
         match space {
             Space::Kernel => self.read_kernel(addr, buf),
@@ -209,23 +209,23 @@ impl Host {
         }
     }
 
-    /// A word of kernel memory, where it can be read.
+    /// A word of kernel memory; `None` if it cannot be read.
     pub fn kernel_word(&mut self, addr: u64) -> Option<u64> {
         let mut word = [0; 8];
         let read = self.read_kernel(addr, &mut word).unwrap_or(false);
         read.then(|| u64::from_ne_bytes(word))
     }
 
-    /// A string at an address.
+    /// Reads a string.
     fn string(&mut self, space: Space, addr: u64, most: i64) -> Result<Value, Fault> {
         let most = most.clamp(0, MOST_STRING) as usize;
         let mut text = Vec::new();
-        // As kernel handlers: a bad address is an error, also where nothing of the string is wanted.
+        // As in kernel handlers, a bad address is an error even if no byte of the string is wanted.
         if most == 0 && !self.read(space, addr, &mut [0])? {
             return Err(string_fault(space, addr));
         }
-        // Piece by piece up to the next multiple of 64, so that no page is touched that the
-        // string does not reach.
+        // Reads up to the next multiple of 64 bytes at a time, so that no page behind the string is
+        // accessed.
         while text.len() < most {
             let at = addr.wrapping_add(text.len() as u64);
             let len = (64 - (at % 64) as usize).min(most - text.len());
@@ -244,7 +244,7 @@ impl Host {
         Ok(Value::from(&text[..]))
     }
 
-    /// A text of 16-bit or 32-bit units at an address.
+    /// Reads a string of 16-bit or 32-bit units.
     fn unicode(&mut self, space: Space, addr: u64, unit: i64, room: i64) -> Result<Value, Fault> {
         let unit = if unit == 2 { 2 } else { 4 };
         let room = room.clamp(1, MOST_STRING) as usize;
@@ -270,7 +270,7 @@ fn string_fault(space: Space, addr: u64) -> Fault {
     Fault::from(format!("{of} string copy fault at {addr:#x}"))
 }
 
-/// The command line of a process of `/proc`, arguments joined by spaces.
+/// The command line of a process in `/proc`, with arguments joined by spaces.
 pub(crate) fn command_line(process: &str) -> Vec<u8> {
     let mut text = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     if text.last() == Some(&0) {
@@ -281,7 +281,7 @@ pub(crate) fn command_line(process: &str) -> Vec<u8> {
         if i > 0 {
             line.push(b' ');
         }
-        // As SystemTap: an empty one is shown, but for the program's name.
+        // As in SystemTap, empty arguments are shown, except for the program's name.
         line.extend_from_slice(match argument {
             b"" if i > 0 => b"\"\"",
             _ => argument,
@@ -290,14 +290,14 @@ pub(crate) fn command_line(process: &str) -> Vec<u8> {
     line
 }
 
-/// Writes to the kernel's trace buffer, where tracefs is mounted.
+/// Writes to the kernel's trace buffer, if tracefs is mounted.
 fn trace(text: &[u8]) {
     let marker = [
         "/sys/kernel/tracing/trace_marker",
         "/sys/kernel/debug/tracing/trace_marker",
     ];
     for path in marker {
-        // Without tracefs nobody reads the buffer either.
+        // Without tracefs the buffer has no readers either.
         if fs::write(path, text).is_ok() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The locks that a handler of the controller holds while it runs.
+//! The locks of a controller handler.
 
 use spile_ir::GlobalId;
 use spile_ir::interp::Fault;
@@ -10,8 +10,8 @@ use crate::shared::critical_section::Missed;
 use crate::shared::realtime_guard::Urgent;
 
 impl Controller {
-    /// Takes the locks, with urgency, which is given; nothing where one could not be had, which is
-    /// counted.
+    /// Takes the locks at real-time priority, and returns the guard of the priority. `None` if a
+    /// lock was not available, which is counted.
     pub(super) fn lock(&mut self, needs: &Needs) -> Option<Option<Urgent>> {
         if needs.locks.is_empty() {
             return Some(None);
@@ -24,7 +24,8 @@ impl Controller {
         None
     }
 
-    /// What the handler copies and takes; nothing where a lock could not be had, which is counted.
+    /// The globals that the handler copies and takes. `None` if a lock was not available, which is
+    /// counted.
     pub(super) fn copies(&mut self, needs: &Needs) -> Option<Result<Vec<(GlobalId, Raw)>, Fault>> {
         let copies = self.kernel().map(|k| k.copies(needs));
         match copies.unwrap_or(Err(Missed::Unable)) {
@@ -41,7 +42,7 @@ impl Controller {
         }
     }
 
-    /// Counts a run without a lock that it needs.
+    /// Counts a handler that did not run because a lock was not available.
     fn missed(&mut self, global: GlobalId) {
         let global = self.world.program.globals.get(global.index());
         let name = global.map(|g| g.name.clone());
@@ -49,8 +50,8 @@ impl Controller {
             .controller_missed(name.as_deref().unwrap_or("?"));
     }
 
-    /// Writes what changed in arrays, and gives the locks back, and then the urgency with which they
-    /// were held.
+    /// Writes back changes of arrays, releases the locks, and then drops the priority with which
+    /// they were held.
     pub(super) fn unlock(&self, needs: &Needs, urgent: Option<Urgent>) -> Result<(), Fault> {
         let mut written = Ok(());
         if let Some(kernel) = self.kernel() {
@@ -61,7 +62,8 @@ impl Controller {
         written
     }
 
-    /// Puts back what a handler took and did not empty; where the locks cannot be had, that is counted.
+    /// Puts back globals that a handler took but did not empty; counts them as lost if the locks
+    /// are not available.
     pub(super) fn put_back(&mut self, needs: &Needs, left: &[GlobalId]) -> Result<(), Fault> {
         let Some(urgent) = self.lock(needs) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The texts of run-time errors, as users of SystemTap know them.
+//! Messages of run-time errors, in SystemTap's words.
 
 use std::fmt::Write;
 
@@ -39,13 +39,13 @@ pub fn kernel_error(kind: ErrorKind, fields: &[Field<'_>], program: &Program) ->
 pub struct Rethrown {
     /// The message.
     pub message: String,
-    /// Where it happened.
+    /// The position of the error.
     pub site: SiteId,
-    /// The calls that it passed, innermost first.
+    /// The calls that the error passed, innermost first.
     pub callers: Vec<SiteId>,
 }
 
-/// Takes apart the fields of a [`RecordWhat::Rethrown`]; `None` where they are not such.
+/// Parses the fields of a [`RecordWhat::Rethrown`]; `None` if they do not match.
 ///
 /// [`RecordWhat::Rethrown`]: spile_bpf::layout::RecordWhat::Rethrown
 pub fn rethrown(kinds: &[ErrorKind], fields: &[Field<'_>], program: &Program) -> Option<Rethrown> {
@@ -68,7 +68,7 @@ pub fn rethrown(kinds: &[ErrorKind], fields: &[Field<'_>], program: &Program) ->
     })
 }
 
-/// What a full array says.
+/// The message for a full array.
 pub fn overflow(name: &str, kind: &GlobalKind) -> String {
     match kind {
         GlobalKind::Array {
@@ -81,8 +81,8 @@ pub fn overflow(name: &str, kind: &GlobalKind) -> String {
     }
 }
 
-/// The whole line: message, place, callers (innermost first) and probe, with other tracepoints at which
-/// its program runs.
+/// The whole line: message, position, callers (innermost first) and probe, with the other
+/// tracepoints that share its program.
 pub fn error_line(
     message: &str,
     site: SiteId,

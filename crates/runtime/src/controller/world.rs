@@ -1,4 +1,4 @@
-//! What the interpreter asks, answered by globals, host and kernel.
+//! The interpreter's environment: globals, host and kernel.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::controller::host::Host;
 use crate::shared::kernel_state::Kernel;
 use crate::shared::process_tree;
 
-/// What the interpreter asks.
+/// The environment of the interpreter.
 pub(super) struct World {
     pub program: Rc<Program>,
     pub kernel: Option<Kernel>,
@@ -23,9 +23,9 @@ pub(super) struct World {
     pub host: Host,
     pub printed: Vec<(Stream, Vec<u8>)>,
     pub truncated: u64,
-    /// Globals that the running handler reads from a copy,
+    /// Globals that the current handler reads from a copy.
     pub copied: Vec<GlobalId>,
-    /// and those of them that it has emptied.
+    /// Those copied globals that the handler has emptied.
     pub emptied: Vec<GlobalId>,
     /// Texts of stacks and symbols.
     pub texts: Texts,
@@ -42,7 +42,8 @@ impl World {
         }
     }
 
-    /// What the locked globals hold, all at one moment; those that the handler takes are empty then.
+    /// The values of the locked globals at one moment. Those that the handler takes are empty
+    /// afterwards.
     pub fn snapshot(&mut self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Fault> {
         let globals = self.globals();
         let mut all = Vec::new();
@@ -55,13 +56,13 @@ impl World {
         Ok(all)
     }
 
-    /// What the handler took and did not empty: an error ended it before.
+    /// Globals that the handler took but did not empty, because an error ended it.
     pub fn left(&self, needs: &Needs) -> Vec<GlobalId> {
         let left = |g: &&GlobalId| self.copied.contains(g) && !self.emptied.contains(g);
         needs.taken.iter().filter(left).copied().collect()
     }
 
-    /// Puts that back, to what came meanwhile.
+    /// Puts these globals back, merging them with newer values.
     pub fn put_back(&mut self, left: &[GlobalId]) -> Result<(), Fault> {
         self.copied.retain(|g| !left.contains(g));
         left.iter().try_for_each(|g| {
@@ -70,7 +71,7 @@ impl World {
         })
     }
 
-    /// Lets the handler read these instead of what the kernel goes on to change.
+    /// Makes the handler read these values, instead of those that the kernel continues to change.
     pub fn copy(&mut self, all: Vec<(GlobalId, Raw)>) -> Result<(), Fault> {
         let ids: Vec<GlobalId> = all.iter().map(|(g, _)| *g).collect();
         for (g, raw) in all {
@@ -84,7 +85,7 @@ impl World {
     pub fn forget(&mut self) {
         self.emptied.clear();
         for g in std::mem::take(&mut self.copied) {
-            // The global exists, or there would be no copy of it.
+            // Cannot fail: the copied global exists.
             let _ = self.mem.gclear(g);
         }
     }
@@ -157,7 +158,7 @@ impl Env for World {
         sort: Option<SortSpec>,
         limit: Option<usize>,
     ) -> Result<Walk, Fault> {
-        // Values can stand for texts, by which they are sorted.
+        // Values with marks are sorted by their texts.
         let by_text = sort.is_some_and(|s| s.by == SortKey::Value)
             && matches!(
                 self.program.globals.get(g.index()).map(|g| &g.kind),
@@ -189,7 +190,7 @@ impl Env for World {
 
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
         if let (Intrinsic::Symbolic, [form, of]) = (f, args) {
-            // Lines of addresses are only printed, as `print_syms` does.
+            // Lines of addresses are only printed, as by `print_syms`.
             if form.as_long() == Symbolic::KernelLines as i64 {
                 let mark = self
                     .texts

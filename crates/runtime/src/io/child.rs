@@ -1,5 +1,5 @@
-//! The processes that a session follows: the command of `-c`, started but held back until the
-//! probes are armed, and the process of `-x`. Both are watched through a process descriptor.
+//! The processes that a session follows: the command of `-c`, forked but held until the probes are
+//! armed, and the process of `-x`. Both are watched through a process descriptor.
 
 use std::ffi::CString;
 use std::io;
@@ -9,29 +9,29 @@ use std::process::{Command, ExitStatus};
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-/// A process that ends the session when it ends.
+/// A process whose end ends the session.
 pub struct Watched {
     pid: Pid,
     pidfd: OwnedFd,
-    /// For a child of ours: the pipe where a byte lets it run its command.
+    /// For a child of ours: the pipe that releases its command with a byte.
     gate: Option<OwnedFd>,
     child: bool,
-    /// It stops once it is its program, until [`Watched::go_on`].
+    /// Whether it stops after its `execve`, until [`Watched::go_on`].
     traced: bool,
 }
 
-/// What a child is told at its gate: to run its command, or to stop once it is its program.
+/// Bytes at a child's gate: run the command, or stop after the `execve`.
 const RUN: u8 = b'!';
 const TRACED: u8 = b't';
 
-/// Characters that mean something to a shell where they are not quoted.
+/// Unquoted characters that are special in a shell.
 const SHELL: &[char] = &[
     '$', '`', '|', '&', ';', '<', '>', '(', ')', '{', '}', '*', '?', '[', ']', '~', '#', '!', '\n',
 ];
-/// Those that mean something in double quotes.
+/// Characters that are special in double quotes.
 const IN_QUOTES: &[char] = &['$', '`'];
 
-/// Whether a command has anything but words, quoted ones among them.
+/// Whether a command is more than a list of words and quoted words.
 fn needs_shell(command: &str) -> bool {
     let mut quote = None;
     let mut chars = command.chars();
@@ -48,10 +48,10 @@ fn needs_shell(command: &str) -> bool {
     false
 }
 
-/// The program and its arguments: the words of the command, or a shell where it needs one.
+/// The program and its arguments: the words of the command, or a shell if the command needs one.
 fn words(command: &str) -> Vec<String> {
     match shlex::split(command) {
-        // `NAME=VALUE command` is for the shell too.
+        // `NAME=VALUE command` also needs the shell.
         Some(words) if words.first().is_some_and(|w| !w.contains('=')) && !needs_shell(command) => {
             words
         }
@@ -59,7 +59,7 @@ fn words(command: &str) -> Vec<String> {
     }
 }
 
-/// A shell that runs the command.
+/// The arguments of a shell that runs the command.
 fn shell(command: &str) -> Vec<String> {
     vec!["/bin/sh".into(), "-c".into(), command.into()]
 }
@@ -81,10 +81,11 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 }
 
 impl Watched {
-    /// Forks a child that waits to become `command`. The earlier, the less memory it shares: what
-    /// this process writes to then is copied page by page.
+    /// Forks a child that waits to become `command`. An early fork shares less memory, every page
+    /// of which is copied when this process writes to it.
     pub fn start(command: &str) -> io::Result<Watched> {
-        // What the command's words do not name, a shell may know: it gets the second try.
+        // If the first word is no program, it may be a shell builtin: the shell is the second
+        // attempt.
         let (args, shell) = (c_strings(words(command))?, c_strings(shell(command))?);
         let (argv, fallback) = (pointers(&args), pointers(&shell));
         let (wait, gate) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
@@ -113,7 +114,7 @@ impl Watched {
         }
     }
 
-    /// Follows a process that runs already.
+    /// Follows a running process.
     pub fn follow(pid: i32) -> io::Result<Watched> {
         let none = || io::Error::from_raw_os_error(libc::ESRCH);
         let pid = Some(pid)
@@ -135,8 +136,8 @@ impl Watched {
         self.pid.as_raw_nonzero().get()
     }
 
-    /// Whether a command that waits stops before the first instruction of its program; this thread,
-    /// which started it, is then the one that lets it go on.
+    /// Sets whether a waiting command stops before the first instruction of its program. Only this
+    /// thread, which started the command, can then let it continue.
     pub fn traced(mut self, traced: bool) -> Watched {
         self.traced = traced;
         self
@@ -146,13 +147,13 @@ impl Watched {
     pub fn release(&mut self) {
         if let Some(gate) = self.gate.take() {
             let word = if self.traced { TRACED } else { RUN };
-            // A child that died meanwhile shows in its status.
+            // The status reports a child that died in the meantime.
             let _ = rustix::io::write(&gate, &[word]);
         }
     }
 
-    /// Waits until a traced command is its program, and stands at its first instruction. False
-    /// where it is none that stops, or has ended.
+    /// Waits until a traced command stops at its program's first instruction. False if it cannot
+    /// stop, or has ended.
     pub fn stands(&self) -> bool {
         if !self.traced || !self.released() {
             return false;
@@ -163,7 +164,7 @@ impl Watched {
         status.is_some_and(|s| s.exit_status().is_none() && s.terminating_signal().is_none())
     }
 
-    /// Lets a command that stands run, and traces it no more.
+    /// Lets a stopped command run, and detaches from it.
     pub fn go_on(&mut self) {
         if !std::mem::take(&mut self.traced) {
             return;
@@ -174,12 +175,13 @@ impl Watched {
         unsafe { libc::ptrace(libc::PTRACE_DETACH, self.pid(), none, none) };
     }
 
-    /// Whether the command may run already.
+    /// Whether the command was released.
     pub fn released(&self) -> bool {
         self.gate.is_none()
     }
 
-    /// How it ended, once it has: `None` while it runs. A process that is not ours ends well.
+    /// The exit status; `None` while the process runs. A process that is not our child counts as
+    /// successful.
     pub fn ended(&self) -> Option<ExitStatus> {
         if !self.child {
             return Some(ExitStatus::from_raw(0));
@@ -194,13 +196,13 @@ impl Watched {
         Some(ExitStatus::from_raw(raw))
     }
 
-    /// Whether it is a command of ours.
+    /// Whether the process is a command of ours.
     pub fn is_child(&self) -> bool {
         self.child
     }
 
-    /// Ends a command that never got to run, or asks a running one to end; and reaps it, if it
-    /// has ended.
+    /// Kills a command that was never released, or asks a running one to end; reaps it if it has
+    /// ended.
     pub fn stop(&mut self) {
         if !self.child {
             return;
@@ -211,7 +213,7 @@ impl Watched {
             Signal::KILL
         };
         if self.ended().is_none() {
-            // It can have ended meanwhile; then there is nothing to do.
+            // A process that has ended needs no signal.
             let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
         }
         let wait = if signal == Signal::KILL {
@@ -240,7 +242,7 @@ impl AsFd for Watched {
     }
 }
 
-/// In a child: no signal is blocked, as the session blocks those that end it.
+/// In a child: unblocks the signals that the session blocks.
 fn own_signals() {
     // SAFETY: all calls are async-signal-safe, and the set lives as long as they take.
     unsafe {
@@ -254,7 +256,7 @@ fn own_signals() {
     }
 }
 
-/// Lets a command that is to be started have signals as others have them.
+/// Makes a command start with unblocked signals.
 pub fn with_own_signals(command: &mut Command) -> &mut Command {
     // SAFETY: `own_signals` does nothing that a freshly forked child may not.
     unsafe {
@@ -268,7 +270,7 @@ pub fn with_own_signals(command: &mut Command) -> &mut Command {
 /// In the child: waits for the gate, then runs the command.
 ///
 /// # Safety
-/// Only to be called in a freshly forked child; the tries are NULL-terminated and alive.
+/// Only for a freshly forked child; the attempts are NULL-terminated and alive.
 unsafe fn become_command([wait, gate]: [i32; 2], tries: [&[*const libc::c_char]; 2]) -> ! {
     // SAFETY: all of these are async-signal-safe, and the memory is alive and ours.
     unsafe {
@@ -280,7 +282,7 @@ unsafe fn become_command([wait, gate]: [i32; 2], tries: [&[*const libc::c_char];
                 break got;
             }
         };
-        // The pipe ends without a byte when the session is over before the probes are armed.
+        // The pipe ends without a byte if the session ends before the probes are armed.
         if got != 1 {
             libc::_exit(127);
         }
@@ -322,7 +324,7 @@ mod tests {
         child.stop();
         let mut child = Watched::start("/nonexistent/program").unwrap().traced(true);
         child.release();
-        // The shell, which gets the second try.
+        // The shell is the second attempt.
         assert!(child.stands());
         child.go_on();
         assert_eq!(wait(&child).code(), Some(127));

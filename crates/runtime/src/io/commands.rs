@@ -1,4 +1,4 @@
-//! The commands that a script runs by `system()`: in the background, each by a shell.
+//! Commands that a script runs with `system()`: in the background, each in a shell.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,29 +7,29 @@ use std::process::{Child, Command};
 
 use crate::io::child::with_own_signals;
 
-/// Commands that wait and that run.
+/// Commands that wait or run.
 #[derive(Debug, Default)]
 pub struct Commands {
-    /// Those that wait; None where a command starts at once.
+    /// The waiting commands; `None` if commands start at once.
     held: Option<Vec<Vec<u8>>>,
     running: Vec<Child>,
 }
 
 impl Commands {
-    /// Keeps commands from here on: what they do is to be seen from the beginning.
+    /// Holds commands from here on, so that probes observe them from their start.
     pub fn hold(&mut self) {
         self.held.get_or_insert_default();
     }
 
-    /// The commands that were kept, in their order; from here on none is.
+    /// Returns the held commands in order; later commands start at once.
     pub fn release(&mut self) -> Vec<Vec<u8>> {
         self.held.take().unwrap_or_default()
     }
 
-    /// Starts a command, or keeps it.
+    /// Starts a command, or holds it.
     ///
     /// # Errors
-    /// Where no process can be had for it.
+    /// The process cannot be created.
     pub fn run(&mut self, command: &[u8]) -> io::Result<()> {
         if let Some(held) = &mut self.held {
             held.push(command.to_owned());
@@ -41,7 +41,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Buries those that ended.
+    /// Reaps commands that have ended.
     pub fn reap(&mut self) {
         self.running
             .retain_mut(|c| matches!(c.try_wait(), Ok(None)));

@@ -1,32 +1,32 @@
-//! Standard input for `input.line` and `input.char` probes. The descriptor is shared with other
-//! processes, so it is not made non-blocking: it is read once whenever it is ready.
+//! Standard input for `input.line` and `input.char` probes. Other processes share the descriptor,
+//! so it stays blocking: it is read once each time it is ready.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 
-/// Most bytes of a line that are kept.
+/// Limit on the bytes of a line.
 const MAX_LINE: usize = 1 << 16;
 
-/// What was typed: a byte, and the line that it ends. Only a last line without a newline comes
+/// An input event: a byte, and the line that the byte ends. Only an unterminated last line comes
 /// without a byte.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Typed {
-    /// For `input.char`.
+    /// The byte for `input.char`.
     pub byte: Option<u8>,
-    /// For `input.line`: with its newline, as scripts expect it.
+    /// The line for `input.line`, with its newline, as scripts expect it.
     pub line: Option<Vec<u8>>,
 }
 
-/// Collects lines.
+/// Collects bytes into lines.
 #[derive(Debug, Default)]
 pub struct Input {
     line: Vec<u8>,
-    /// A regular file is always ready and epoll refuses it.
+    /// Whether it is a regular file, which is always ready and which epoll refuses.
     pub always_ready: bool,
-    /// Nothing more comes.
+    /// Whether the input has ended.
     pub ended: bool,
-    /// As the terminal was before.
+    /// The terminal's original settings.
     terminal: Option<Termios>,
 }
 
@@ -36,8 +36,8 @@ impl Input {
         rustix::stdio::stdin()
     }
 
-    /// From now on a terminal gives characters as they are typed, and shows them if `echo`; it is
-    /// as before when this is dropped.
+    /// Switches a terminal to single characters, shown if `echo` is set. Dropping this restores the
+    /// settings.
     pub fn characters(&mut self, echo: bool) {
         let Ok(before) = tcgetattr(Input::fd()) else {
             return;
@@ -45,7 +45,7 @@ impl Input {
         let mut now = before.clone();
         now.local_modes.remove(LocalModes::ICANON);
         now.local_modes.set(LocalModes::ECHO, echo);
-        // A process in the background would be stopped for it.
+        // A background process would be stopped by this.
         let own = Some(rustix::process::getpgrp());
         if tcgetpgrp(Input::fd()).ok() == own
             && tcsetattr(Input::fd(), OptionalActions::Now, &now).is_ok()
@@ -54,7 +54,7 @@ impl Input {
         }
     }
 
-    /// Reads once; gives what probes are to see, in order.
+    /// Reads once, and returns the events for probes in order.
     pub fn read(&mut self) -> Vec<Typed> {
         let mut chunk = [0; 4096];
         match rustix::io::read(Input::fd(), &mut chunk) {
@@ -96,7 +96,7 @@ impl Input {
 impl Drop for Input {
     fn drop(&mut self) {
         if let Some(before) = &self.terminal {
-            // A terminal that has gone needs nothing.
+            // A terminal that is gone needs no settings.
             let _ = tcsetattr(Input::fd(), OptionalActions::Now, before);
         }
     }

@@ -1,6 +1,6 @@
-//! Where the script's output goes: collected in memory and written in batches, never while a
-//! lock is held. A reader that pauses is waited for. A reader that went away ends the session, and what
-//! could not be written is counted.
+//! The script's output: collected in memory and written in batches, never while a lock is held.
+//! Output waits for a reader that pauses. A reader that is gone ends the session, and unwritten
+//! lines are counted.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,29 +13,29 @@ use crate::error::Error;
 use crate::io::patience::{Patience, Room};
 use crate::machine::clock;
 
-/// Bytes collected before they are written in any case.
+/// Bytes that trigger a write.
 const BATCH: usize = 64 << 10;
-/// A pipe with room takes this many bytes without blocking (PIPE_BUF).
+/// A pipe with room accepts this many bytes without blocking (PIPE_BUF).
 const PIECE: usize = 4096;
-/// Bytes that are kept at most for a session that is about to end; then its end waits for the reader.
+/// Limit on the bytes that a session collects while it ends; above it, the end waits for the
+/// reader.
 const KEPT: usize = 64 << 20;
 
-/// Takes output as it is written, any number of lines or parts of them at a time. What it adds to the second
-/// argument goes to standard output. `Break` says that no more is wanted, which ends the session.
+/// Receives output in arbitrary pieces. The bytes that it adds to the second argument go to
+/// standard output. `Break` ends the session.
 pub type Sink = Box<dyn FnMut(&[u8], &mut Vec<u8>) -> ControlFlow<()>>;
 
-/// Where output goes.
+/// The destination of output.
 #[derive(Default)]
 pub enum Target {
     /// Standard output.
     #[default]
     Stdout,
-    /// A file, made anew; `strftime` forms in its name are replaced, in local time.
+    /// A new file; `strftime` forms in its name are replaced by the local time.
     File(String),
-    /// A descriptor-like sink for embedding and tests: kept in memory, see
-    /// [`crate::Session::take_output`].
+    /// Memory, for embedding and tests; see [`crate::Session::take_output`].
     Memory,
-    /// A function of the program that spile is part of: the tools read rows there.
+    /// A callback of the program that embeds spile; the tools read rows with it.
     Sink(Sink),
 }
 
@@ -43,18 +43,18 @@ pub enum Target {
 pub struct Output {
     collected: Vec<u8>,
     sink: Option<Sink>,
-    /// `None`: kept in memory.
+    /// `None`: collected in memory.
     out: Option<Channel>,
     errors: Option<Channel>,
     patience: Option<Patience>,
-    /// The sink wants no more.
+    /// Whether the sink asked to end.
     enough: bool,
-    /// It broke in another way than by a reader that had enough.
+    /// Whether writing failed, other than by a reader that closed the pipe.
     failed: bool,
 }
 
 impl Output {
-    /// Opens it; without patience a reader is waited for without end.
+    /// Opens the destination. Without `patience`, waits for readers are unlimited.
     pub fn open(target: Target, patience: Option<Patience>) -> Result<Output, Error> {
         let mut sink = None;
         let stdout = || {
@@ -75,7 +75,7 @@ impl Output {
                 Some(stdout()?)
             }
         };
-        // Where it is closed nobody can be told.
+        // With standard error closed there is no place for messages.
         let errors = rustix::stdio::stderr().try_clone_to_owned().ok();
         Ok(Output {
             collected: Vec::new(),
@@ -88,7 +88,7 @@ impl Output {
         })
     }
 
-    /// Collects bytes.
+    /// Appends bytes to the collected output.
     pub fn push(&mut self, bytes: &[u8]) {
         self.collected.extend_from_slice(bytes);
         if self.collected.len() >= BATCH && self.out.is_some() {
@@ -96,8 +96,8 @@ impl Output {
         }
     }
 
-    /// Writes what was collected. Where the session is about to end and the reader pauses it stays
-    /// collected, until [`Output::wait_for_readers`].
+    /// Writes the collected output. If the session is ending and the reader pauses, the output
+    /// stays collected until [`Output::wait_for_readers`].
     pub fn flush(&mut self) {
         let Some(out) = &mut self.out else { return };
         match &mut self.sink {
@@ -110,7 +110,7 @@ impl Output {
             None => out.pending.append(&mut self.collected),
         }
         if let Err(e) = out.write(self.patience.as_ref()) {
-            // A reader that has enough, as `head` does, is no failure.
+            // A reader that closes the pipe, as `head` does, is no failure.
             self.failed |= e.kind() != io::ErrorKind::BrokenPipe;
             if !matches!(
                 e.kind(),
@@ -121,16 +121,16 @@ impl Output {
         }
     }
 
-    /// Text on standard error, with nothing in it that acts on a terminal.
+    /// Prints a message on standard error, without terminal control characters.
     pub fn complain(&mut self, text: &str) {
         self.complain_raw(&spile_plain::lines(text));
     }
 
-    /// Text on standard error as it is; nothing is done about it where that is closed.
+    /// Prints text on standard error unchanged; ignores a closed standard error.
     pub fn complain_raw(&mut self, text: &str) {
         if let Some(errors) = &mut self.errors {
             errors.pending.extend_from_slice(text.as_bytes());
-            // There is nobody else to tell.
+            // A failure here cannot be reported anywhere.
             let _ = errors.write(self.patience.as_ref());
         }
     }
@@ -140,12 +140,12 @@ impl Output {
         self.complain(&format!("WARNING: {text}\n"));
     }
 
-    /// What interrupts a wait for a reader.
+    /// The conditions that interrupt a wait for a reader.
     pub fn patience(&mut self) -> Option<&mut Patience> {
         self.patience.as_mut()
     }
 
-    /// From here on nothing is left to do but to wait for readers.
+    /// From here on the session has nothing left to do except waiting for readers.
     pub fn wait_for_readers(&mut self) {
         if let Some(patience) = &mut self.patience {
             patience.hurry = false;
@@ -154,40 +154,39 @@ impl Output {
         self.complain("");
     }
 
-    /// Whether nobody takes the output any more.
+    /// Whether the output has no reader any more.
     pub fn broken(&self) -> bool {
         self.enough || self.out.as_ref().is_some_and(|o| o.broken)
     }
 
-    /// Whether output was lost because it could not be written, as on a full disk.
+    /// Whether output was lost because writing failed, for example on a full disk.
     pub fn failed(&self) -> bool {
         self.failed
     }
 
-    /// Lines that were not written because nobody takes them any more; the rest of a line that was begun
-    /// is one.
+    /// Number of lines that were not written for lack of a reader; a partly written line counts.
     pub fn unwritten(&self) -> u64 {
         self.out
             .as_ref()
             .map_or(0, |o| o.unwritten + u64::from(o.open_line))
     }
 
-    /// What was collected and not written.
+    /// The collected, unwritten output.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.collected)
     }
 }
 
-/// A descriptor, and what is to be written to it.
+/// A descriptor, and the bytes to write to it.
 struct Channel {
     fd: OwnedFd,
     pending: Vec<u8>,
-    /// A regular file: writing to it never waits for a reader.
+    /// Whether it is a regular file, to which writing never waits for a reader.
     file: bool,
     broken: bool,
-    /// Lines that were dropped since it broke.
+    /// Number of lines that were dropped since the channel broke.
     unwritten: u64,
-    /// The last byte that was dropped ends no line.
+    /// Whether the last dropped byte was inside of a line.
     open_line: bool,
 }
 
@@ -204,7 +203,8 @@ impl Channel {
         }
     }
 
-    /// Writes what is pending. An error breaks it: what is pending then and later is dropped, and counted.
+    /// Writes pending bytes. An error breaks the channel: pending and later bytes are dropped and
+    /// counted.
     fn write(&mut self, patience: Option<&Patience>) -> io::Result<()> {
         let mut done = 0;
         let result = if self.broken {
@@ -248,8 +248,8 @@ impl Channel {
     }
 }
 
-/// A terminal that says that it has room can still keep a writer of more than that waiting, where signals do
-/// not reach it. Opened anew it does not, and nobody else's descriptor changes.
+/// A terminal that reports room can still block a larger write, and signals do not interrupt it. A
+/// new non-blocking descriptor avoids that without changing those of other processes.
 fn unblocked_terminal(fd: &OwnedFd) -> Option<OwnedFd> {
     if !rustix::termios::isatty(fd) {
         return None;
@@ -259,9 +259,9 @@ fn unblocked_terminal(fd: &OwnedFd) -> Option<OwnedFd> {
     rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
-/// A `WARNING:` line on standard error, where there is no session.
+/// Prints a `WARNING:` line on standard error, outside of a session.
 pub fn warn(text: &str) {
-    // Where it is closed nobody can be told.
+    // A failure here cannot be reported anywhere.
     let _ = io::stderr()
         .lock()
         .write_all(format!("WARNING: {text}\n").as_bytes());
@@ -291,7 +291,7 @@ mod tests {
         unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGINT) };
     }
 
-    /// Everything that comes, in a thread that begins when it is told to.
+    /// Reads everything, in a thread that starts on a signal of the test.
     fn slow_reader(
         from: OwnedFd,
     ) -> (
@@ -334,7 +334,7 @@ mod tests {
         let line = [b'x'; 99];
         let mut made = Vec::new();
         interrupt();
-        // The pipe takes a part of it, and the session goes on to its end.
+        // The pipe accepts a part, and the session continues to its end.
         for _ in 0..20_000 {
             let line = [&line[..], b"\n"].concat();
             out.push(&line);
@@ -376,7 +376,7 @@ mod tests {
         interrupt();
         out.push(&b"line\n".repeat(100_000));
         assert!(!out.broken());
-        // One that came with the first is the same wish.
+        // A signal that comes with the first one counts as the same request.
         std::thread::sleep(2 * crate::session::events::SAME_WISH);
         interrupt();
         out.wait_for_readers();

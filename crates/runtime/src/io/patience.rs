@@ -1,6 +1,6 @@
-//! How long output waits for a reader that pauses: until it reads again, or a second signal says that
-//! nobody is to wait any longer. What wants the session to end interrupts the wait before that, so that
-//! handlers are turned off; what was collected is written later.
+//! Waiting for a reader that pauses: until it reads again, or until a second signal cancels the
+//! wait. A request to end the session interrupts the wait earlier, so that handlers are disabled;
+//! the collected output is written later.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,28 +11,28 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::session::events::Signals;
 
-/// What a wait ended with.
+/// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
-    /// Something can be written.
+    /// The destination has room.
     Some,
-    /// The session is to end first.
+    /// The session has to end first.
     Later,
 }
 
-/// What interrupts a wait for a reader.
+/// The conditions that interrupt a wait for a reader.
 pub struct Patience {
     signals: Rc<Signals>,
-    /// Readable when the process ended with which the session ends.
+    /// Readable after the end of the process that ends the session.
     child: Option<OwnedFd>,
-    /// When the session ends.
+    /// The time at which the session ends.
     pub deadline: Option<Instant>,
-    /// The session runs, and whoever wants it to end is not to wait for a reader.
+    /// Whether the session is running, so that a request to end interrupts a wait.
     pub hurry: bool,
 }
 
 impl Patience {
-    /// Of a session that runs.
+    /// The conditions of a running session.
     pub fn new(signals: Rc<Signals>, child: Option<OwnedFd>) -> Patience {
         Patience {
             signals,
@@ -42,11 +42,10 @@ impl Patience {
         }
     }
 
-    /// Waits until a piece can be written without blocking; `may_keep`: what is to be written can be kept
-    /// for later.
+    /// Waits until a piece can be written without blocking. With `may_keep` the bytes can be written later.
     ///
     /// # Errors
-    /// [`io::ErrorKind::Interrupted`] where nobody wants to wait any longer.
+    /// [`io::ErrorKind::Interrupted`] if a second signal cancelled the wait.
     pub fn wait(
         patience: Option<&Patience>,
         to: BorrowedFd<'_>,

@@ -1,20 +1,19 @@
-//! A small HTTP/1.1 responder for scrapes: `GET /metrics` (and `/`) in the text exposition
-//! format 0.0.4. It lives on the session's event loop: sockets never block, a request may take
-//! [`PATIENCE`] and 8 KiB, and one answer closes the connection, so that a slow client costs
-//! nothing but its socket.
+//! A small HTTP/1.1 server for scrapes: `GET /metrics` (and `/`) in the text exposition format
+//! 0.0.4. It runs on the session's event loop. Sockets never block, a request may take [`PATIENCE`]
+//! and 8 KiB, and one answer closes the connection, so that a slow client costs only its socket.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// How long a client may take in all.
+/// Limit on a client's total time.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Most bytes of a request's head.
+/// Limit on the bytes of a request's head.
 const MAX_HEAD: usize = 8192;
-/// Most connections at a time; the oldest makes room.
+/// Limit on concurrent connections; the oldest one is closed for a new one.
 const MAX_CONNS: usize = 64;
-/// Most header lines.
+/// Limit on the number of header lines.
 const MAX_HEADERS: usize = 64;
 
 /// One client.
@@ -25,26 +24,27 @@ struct Conn {
     sent: usize,
     since: Instant,
     token: u64,
-    /// The answer is out and the write side is shut; what the client still sends is thrown
-    /// away, because closing with unread bytes would reset the connection under the answer.
+    /// The answer was sent and the write side is shut down. Further bytes from the client are
+    /// discarded, because closing with unread bytes would reset the connection before the answer
+    /// arrives.
     draining: bool,
 }
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wants {
-    /// Bytes of the client.
+    /// Bytes from the client.
     Read,
     /// Room for the answer.
     Write,
 }
 
-/// What the event loop must do for a connection after it was served.
+/// The next step of the event loop for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Wait for this.
     Wait(Wants),
-    /// Nothing: it is closed.
+    /// Nothing: the connection is closed.
     Gone,
 }
 
@@ -67,17 +67,17 @@ impl Server {
         })
     }
 
-    /// Where it listens (the port, where 0 was asked for).
+    /// The local address, with the actual port if 0 was requested.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// For the event loop.
+    /// The listening socket, for the event loop.
     pub fn listener(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
-    /// Takes one waiting client: its token and socket, for the event loop.
+    /// Accepts one waiting client; returns its token and socket for the event loop.
     pub fn accept(&mut self) -> Option<(u64, BorrowedFd<'_>)> {
         let (stream, _) = self.listener.accept().ok()?;
         stream.set_nonblocking(true).ok()?;
@@ -106,7 +106,7 @@ impl Server {
             .map(|c| c.stream.as_fd())
     }
 
-    /// Goes on with a connection that is ready; `scrape` makes the body, unless it fails.
+    /// Continues a connection that is ready; `scrape` makes the body, and can fail.
     pub fn serve(&mut self, token: u64, scrape: &mut dyn FnMut() -> Option<Vec<u8>>) -> Next {
         let Some(at) = self.conns.iter().position(|c| c.token == token) else {
             return Next::Gone;
@@ -120,7 +120,7 @@ impl Server {
         }
     }
 
-    /// Drops clients that take too long. Gives when the next one would.
+    /// Closes clients that exceed their time; returns the next deadline.
     pub fn expire(&mut self) -> Option<Instant> {
         self.conns.retain(|c| c.since.elapsed() < PATIENCE);
         self.conns.iter().map(|c| c.since + PATIENCE).min()
@@ -128,7 +128,7 @@ impl Server {
 }
 
 impl Conn {
-    /// Reads, answers and writes as far as it goes; `None` when all is done.
+    /// Reads, answers and writes as far as possible; `None` when finished.
     fn advance(
         &mut self,
         scrape: &mut dyn FnMut() -> Option<Vec<u8>>,
@@ -156,7 +156,7 @@ impl Conn {
         self.drain()
     }
 
-    /// Whether the head is whole (or too long, or its end is lost).
+    /// Whether the head is complete, too long, or cut off.
     fn read_head(&mut self) -> io::Result<bool> {
         let mut chunk = [0; 2048];
         loop {
@@ -175,7 +175,7 @@ impl Conn {
         }
     }
 
-    /// Throws away what the client still sends, until it closes.
+    /// Discards the client's further bytes until it closes.
     fn drain(&mut self) -> io::Result<Option<Wants>> {
         let mut chunk = [0; 2048];
         for _ in 0..64 {
@@ -191,7 +191,7 @@ impl Conn {
     }
 }
 
-/// What a request's head says so far.
+/// The state of a request's head.
 #[derive(Debug, PartialEq, Eq)]
 enum Head {
     Partial,

@@ -8,7 +8,7 @@ use rustix::time::ClockId;
 use spile_kernel::machine::{clock_ns, hz};
 pub use spile_kernel::machine::{monotonic_ns as mono_ns, realtime_offset_ns as offset_ns};
 
-/// Wall-clock time, nanoseconds since 1970.
+/// Wall-clock time in nanoseconds since 1970.
 pub fn real_ns() -> i64 {
     clock_ns(ClockId::Realtime)
 }
@@ -18,11 +18,11 @@ pub fn real_ns() -> i64 {
 pub struct Zone {
     /// Seconds west of UTC, daylight saving time included.
     pub west: i64,
-    /// `CET` and the like; at most 15 bytes.
+    /// The abbreviation, such as `CET`; at most 15 bytes.
     pub name: String,
 }
 
-/// The zone that is in force now.
+/// The current time zone.
 pub fn zone() -> Zone {
     let now = real_ns() / 1_000_000_000;
     // SAFETY: both pointers are to live values of the right type; the zone's name is a string
@@ -44,13 +44,12 @@ pub fn zone() -> Zone {
     }
 }
 
-/// Fills in `strftime` forms with the local time of now.
+/// Replaces `strftime` forms by the current local time.
 pub fn strftime(format: &str) -> io::Result<String> {
     if !format.contains('%') {
         return Ok(format.to_owned());
     }
-    // A text that comes out empty looks like one that does not fit: one more byte tells them
-    // apart.
+    // An empty result looks like one that does not fit; an additional byte distinguishes them.
     let padded = CString::new(format!("{format}_"))?;
     let now = real_ns() / 1_000_000_000;
     let mut text = vec![0u8; 4096];
@@ -65,7 +64,7 @@ pub fn strftime(format: &str) -> io::Result<String> {
         let to = text.as_mut_ptr().cast();
         libc::strftime(to, text.len(), padded.as_ptr(), &raw const tm)
     };
-    // 0 says that it did not fit.
+    // 0 means that the text did not fit.
     let len = len.checked_sub(1).ok_or(io::ErrorKind::InvalidFilename)?;
     text.truncate(len);
     String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidFilename.into())
@@ -76,15 +75,15 @@ unsafe extern "C" {
     safe fn tzset();
 }
 
-/// The kernel's `jiffies`: ticks since start plus the value that it starts with (five minutes
-/// before the 32-bit counter wraps).
+/// The kernel's `jiffies`: ticks since boot plus the initial value (five minutes before the 32-bit
+/// counter wraps).
 pub fn jiffies() -> i64 {
     let hz = i64::from(hz());
     let initial = i64::from((-300i32).wrapping_mul(hz as i32) as u32);
     (clock_ns(ClockId::MonotonicCoarse) / (1_000_000_000 / hz.max(1))).wrapping_add(initial)
 }
 
-/// The name of this task, as the kernel has it.
+/// The kernel's name of this task.
 pub fn comm() -> Vec<u8> {
     let mut name = fs::read("/proc/thread-self/comm").unwrap_or_default();
     if name.last() == Some(&b'\n') {

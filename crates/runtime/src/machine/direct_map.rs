@@ -1,8 +1,8 @@
-//! Where the kernel's mapping of all memory begins, and its array of `struct page`: what kernel
-//! handlers need to read pages of files that a process has not mapped yet. Both are placed at
-//! random when the machine starts, and not every kernel tells its symbols. So a page with known
-//! bytes is made, its number is asked for, and its description and its bytes are looked up in
-//! kernel memory: what is found is right because the bytes are there.
+//! The addresses of the kernel's direct map and of its array of `struct page`, with which kernel
+//! handlers read pages of files that a process has not mapped yet. Both are randomised at boot, and
+//! not every kernel exposes its symbols. The search creates a page with known bytes, asks for its
+//! number, and looks for its descriptor and its bytes in kernel memory. A result is correct because
+//! the bytes are there.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -16,23 +16,23 @@ use spile_kernel::btf::Btf;
 use crate::machine::clock;
 use crate::machine::kernel_memory::KernelMemory;
 
-/// Bytes of a page, on all processors where kernel handlers look pages up.
+/// Page size in bytes, on all processors where kernel handlers look up pages.
 const PAGE: usize = spile_bpf::layout::PAGE as usize;
-/// What the kernel's mapping of memory is aligned to.
+/// Alignment of the direct map.
 const ALIGN: u64 = 1 << 30;
-/// So many times [`ALIGN`] of memory are looked through: 4 TB.
+/// Limit of the search in units of [`ALIGN`]: 4 TB.
 const MOST: u64 = 4096;
 
 /// The two addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Places {
-    /// Of the first `struct page`.
+    /// Address of the first `struct page`.
     pub pages: u64,
-    /// Of the first byte of memory.
+    /// Address of the first byte of memory.
     pub memory: u64,
 }
 
-/// Finds them; `None` where this kernel, or what this process may do, does not allow it.
+/// Finds the addresses; `None` if this kernel, or this process's privileges, do not allow it.
 pub fn find() -> Option<Places> {
     let file = File::from(memfd_create("spile", MemfdFlags::CLOEXEC).ok()?);
     let marks: [u64; PAGE / 8] = std::array::from_fn(|i| {
@@ -47,7 +47,7 @@ pub fn find() -> Option<Places> {
         let member = btf.member(btf.find_struct(of)?, name)?;
         Some((u64::from(member.bit_offset / 8), member.ty))
     };
-    // The file of the descriptor, and the one page of its cache.
+    // The descriptor's file, and the only page in its page cache.
     let task = kernel.current_task().ok()?;
     let files = kernel.word(task + field("task_struct", "files")?.0)?;
     let table = kernel.word(files + field("files_struct", "fdt")?.0)?;
@@ -59,7 +59,7 @@ pub fn find() -> Option<Places> {
     let page = kernel.word(mapping + pages + head)?;
     let size = btf.size_of(btf.find_struct("page")?)?;
     let pages = page.checked_sub(number.checked_mul(size)?)?;
-    // The task too is in the kernel's mapping, so that begins at or below it.
+    // The task is also in the direct map, which therefore starts at or below it.
     let top = task & !(ALIGN - 1);
     let memory = (0..MOST).find_map(|n| {
         let base = top.checked_sub(n * ALIGN)?;
@@ -70,7 +70,7 @@ pub fn find() -> Option<Places> {
     Some(Places { pages, memory })
 }
 
-/// The number of the only page of a file, from the page table of this process.
+/// The number of the only page of a file, from this process's page table.
 fn page_number(file: &File) -> Option<u64> {
     let flags = MapFlags::SHARED | MapFlags::POPULATE;
     // SAFETY: a new mapping at a place that the kernel chooses; nothing refers to it.

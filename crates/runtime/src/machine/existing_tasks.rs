@@ -1,5 +1,5 @@
-//! Processes and threads that are there when a session starts, as the kernel's own lists have
-//! them, and what handlers ask about the one that they run for.
+//! Existing tasks: processes and threads that run when a session starts, from the kernel's own
+//! lists, and the properties of the one that a handler runs for.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,13 +12,13 @@ use spile_kernel::process;
 use crate::machine::kernel_memory::KernelMemory;
 use crate::machine::pid_namespace::Numbers;
 
-/// Flags of a task (`linux/sched.h`): it ends (`PF_EXITING`); it is the kernel's own
+/// Flags of a task (`linux/sched.h`): it is exiting (`PF_EXITING`); it is a kernel thread
 /// (`PF_KTHREAD`).
 const EXITING: u64 = 0x4;
 const KERNEL: u64 = 0x20_0000;
-/// Most tasks that are looked at: the most there can be.
+/// Limit on the tasks to look at: the kernel's own limit.
 const MOST: usize = 4 << 20;
-/// How often the list is gone through when tasks that end lead out of it.
+/// Number of walks through the list if exiting tasks lead out of it.
 const ROUNDS: usize = 5;
 
 /// Offsets in the kernel's structures.
@@ -83,26 +83,25 @@ impl Offsets {
     }
 }
 
-/// A process or thread, by numbers of the machine.
+/// A process or thread, with machine-wide numbers.
 #[derive(Debug)]
 pub struct Task {
-    /// Its `task_struct`.
+    /// Address of its `task_struct`.
     pub address: u64,
-    /// Its process.
+    /// Number of its process.
     pub pid: u32,
     /// Its own number.
     pub tid: u32,
     /// When it started, in nanoseconds after boot.
     started: u64,
-    /// Its process's number in `/proc`.
+    /// Number of its process in `/proc`.
     inside: u32,
     offsets: Offsets,
     memory: Option<File>,
 }
 
-/// All that are there and are older than `before` (nanoseconds after boot), each process in front
-/// of its other threads; those only with `threads`. None where the kernel's memory cannot be
-/// read.
+/// All tasks older than `before` (nanoseconds after boot), each process before its other threads,
+/// which are included with `threads`. `None` if kernel memory cannot be read.
 pub fn all(threads: bool, before: u64) -> Option<Vec<Task>> {
     let offsets = Offsets::new()?;
     let memory = KernelMemory::open().ok()?;
@@ -116,7 +115,7 @@ pub fn all(threads: bool, before: u64) -> Option<Vec<Task>> {
     for _ in 0..ROUNDS {
         found = walk.processes().or(found);
         known.retain(|pid| process::exists(*pid));
-        // A task that ends meanwhile can lead out of the list.
+        // A task that exits in the meantime can lead out of the list.
         let seen: HashSet<u32> = found.iter().flatten().map(|t| t.1).collect();
         if known
             .iter()
@@ -178,7 +177,7 @@ impl Walk<'_> {
         None
     }
 
-    /// The other threads of a process; as far as they can be followed.
+    /// The other threads of a process, as far as the list can be followed.
     fn threads(&self, leader: u64) -> Vec<u64> {
         let mut found = Vec::new();
         let Some(signal) = self.memory.word(leader + self.o.signal) else {
@@ -197,7 +196,7 @@ impl Walk<'_> {
         found
     }
 
-    /// Number and start of a task that runs a program.
+    /// Number and start time of a user task that is not exiting.
     fn living(&self, task: u64) -> Option<(u32, u64)> {
         let flags = self.memory.word(task + self.o.flags)?;
         let tid = self.low(task + self.o.pid)?;
@@ -208,23 +207,23 @@ impl Walk<'_> {
     }
 }
 
-/// A word of kernel memory, where it can be read.
+/// Reads a word of kernel memory; `None` if it cannot be read.
 pub type Word<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
 
 impl Task {
-    /// Whether it is still there.
+    /// Whether the task still exists.
     pub fn lives(&self, word: Word<'_>) -> bool {
         let o = &self.offsets;
         let tid = word(self.address + o.pid).map(|w| w as u32);
         tid == Some(self.tid) && word(self.address + o.start) == Some(self.started)
     }
 
-    /// Where its name is.
+    /// Address of the task's name.
     pub fn comm(&self) -> u64 {
         self.address + self.offsets.comm
     }
 
-    /// The number that an intrinsic about the current task gives; none for other intrinsics.
+    /// The value of an intrinsic about the current task; `None` for other intrinsics.
     pub fn number(&self, f: Intrinsic, word: Word<'_>) -> Option<Option<i64>> {
         let o = &self.offsets;
         let [uid, euid, gid, egid] = o.ids;
@@ -253,12 +252,12 @@ impl Task {
         Some(last.map(|n| i64::from(n as u32)))
     }
 
-    /// Its command line, arguments joined by spaces.
+    /// The command line, with arguments joined by spaces.
     pub fn command_line(&self) -> Vec<u8> {
         crate::controller::host::command_line(&self.inside.to_string())
     }
 
-    /// Fills a buffer from its memory, if that can be read.
+    /// Fills a buffer from the task's memory; false if that cannot be read.
     pub fn read(&mut self, addr: u64, buf: &mut [u8]) -> bool {
         if self.memory.is_none() {
             self.memory = File::open(format!("/proc/{}/mem", self.inside)).ok();
@@ -278,7 +277,7 @@ mod tests {
         let Some(mut tasks) = all(true, u64::MAX) else {
             spile_testing::skip!("kernel memory cannot be read");
         };
-        // Numbers of the machine; in the first namespace they are those that the process knows.
+        // These are machine-wide numbers; in the initial namespace the process has the same ones.
         let numbers = Numbers::now();
         let here = numbers.outside(std::process::id());
         tasks.retain(|t| t.pid == here);

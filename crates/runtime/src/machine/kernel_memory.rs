@@ -1,7 +1,6 @@
-//! Reading kernel memory for controller handlers: a short program that copies from an
-//! address into an array map, loaded at the first read and run on demand
-//! (`BPF_PROG_TEST_RUN`). It belongs to no script, so a script without kernel handlers has it
-//! too.
+//! Reads kernel memory for controller handlers. A short program copies from an address into an
+//! array map; it is loaded at the first read and run on demand (`BPF_PROG_TEST_RUN`). It is not
+//! part of a script, so scripts without kernel handlers can use it.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -9,7 +8,7 @@ use spile_kernel::bpf::{
     self, BpfError, Map, MapSpec, ProgSpec, insn, map_type, prog_type, test_run,
 };
 
-/// Most bytes of one read.
+/// Limit on the bytes of one read.
 const MOST: usize = 4096;
 
 /// The loaded program and its map.
@@ -29,7 +28,7 @@ impl KernelMemory {
             name: "spile_kmem",
             ..MapSpec::default()
         })?;
-        /// Source register of a 64-bit load that makes it the address of a map's first value.
+        /// Source register of a 64-bit load that yields the address of a map's first value.
         const PSEUDO_MAP_VALUE: u8 = 2;
         /// `bpf_probe_read_kernel`
         const PROBE_READ_KERNEL: i32 = 113;
@@ -83,7 +82,7 @@ impl KernelMemory {
         self.told(8)
     }
 
-    /// A word that the program tells without an address.
+    /// A word that the program reports without reading an address.
     fn told(&self, at: u32) -> Result<u64, BpfError> {
         let mut value = vec![0; MOST];
         test_run(self.program.as_fd(), &mut [0, 0], None)?;
@@ -91,7 +90,7 @@ impl KernelMemory {
         Ok(crate::shared::state::word_of(&value, at))
     }
 
-    /// The word at a kernel address, where it can be read.
+    /// The word at a kernel address; `None` if it cannot be read.
     pub fn word(&self, addr: u64) -> Option<u64> {
         let mut word = [0; 8];
         self.read(addr, &mut word)

@@ -1,15 +1,15 @@
-//! What the machine tells a session.
+//! What a session needs to know about the machine.
 //!
-//! In: `/proc`, system calls, and small BPF programs of the session's own. Out: numbers. Nothing here
-//! knows of scripts.
+//! In: `/proc`, system calls, and small BPF programs of the session's own. Out: numbers. Nothing
+//! here depends on scripts.
 //!
 //! | module | its one job |
 //! |---|---|
 //! | [`clock`] | clocks and the time zone |
-//! | [`pid_namespace`] | numbers of processes, inside and outside of spile's namespace |
+//! | [`pid_namespace`] | process numbers inside and outside of spile's namespace |
 //! | [`existing_tasks`] | processes and threads that exist when a session starts |
 //! | [`kernel_memory`] | reads kernel memory for controller handlers |
-//! | [`direct_map`] | where the kernel's mapping of all memory begins |
+//! | [`direct_map`] | the address of the kernel's direct map |
 
 pub mod clock;
 pub mod direct_map;

@@ -1,5 +1,5 @@
-//! Numbers of processes where spile itself runs in a PID namespace: `/proc`, `-x` and `fork` have
-//! those of the namespace, handlers in the kernel those of the machine.
+//! Process numbers when spile runs in a PID namespace. `/proc`, `-x` and `fork` use the namespace's
+//! numbers, kernel handlers use machine-wide ones.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -9,33 +9,33 @@ use spile_kernel::process;
 
 use crate::machine::kernel_memory::KernelMemory;
 
-/// Inode number of the first PID namespace (`PROC_PID_INIT_INO`).
+/// Inode number of the initial PID namespace (`PROC_PID_INIT_INO`).
 const INITIAL: u64 = 0xeffffffc;
-/// Most tasks that are looked at: the most there can be.
+/// Limit on the tasks to look at: the kernel's own limit.
 const MOST: usize = 4 << 20;
 
-/// From numbers of processes in spile's namespace to those of the machine.
+/// Maps process numbers of spile's namespace to machine-wide ones.
 pub struct Numbers(Option<HashMap<u32, u32>>);
 
 impl Numbers {
-    /// As things are now.
+    /// The mapping at this moment.
     pub fn now() -> Numbers {
         Numbers((!Numbers::are_those_of_handlers()).then(|| all().unwrap_or_default()))
     }
 
-    /// Whether spile's numbers are those that handlers see.
+    /// Whether spile's numbers are the ones that handlers see.
     pub fn are_those_of_handlers() -> bool {
         process::pid_namespace(None).is_none_or(|inode| inode == INITIAL)
     }
 
-    /// The number of a process on the machine; its own where there is no other.
+    /// The machine-wide number of a process; the same number if there is no other.
     pub fn outside(&self, pid: u32) -> u32 {
         let known = self.0.as_ref().and_then(|all| all.get(&pid));
         known.copied().unwrap_or(pid)
     }
 
-    /// The number in spile's namespace of a process of the machine; its own where there is no
-    /// other.
+    /// The number in spile's namespace of a process with a machine-wide number; the same number if
+    /// there is no other.
     pub fn inside(&self, pid: u32) -> u32 {
         let mut all = self.0.iter().flatten();
         all.find(|(_, outside)| **outside == pid)
@@ -43,7 +43,7 @@ impl Numbers {
     }
 }
 
-/// The number that handlers see of this process.
+/// This process's number as handlers see it.
 pub fn own() -> u32 {
     static OWN: OnceLock<u32> = OnceLock::new();
     *OWN.get_or_init(|| {
@@ -62,7 +62,7 @@ pub fn own() -> u32 {
     })
 }
 
-/// All processes that our namespace has, from the kernel's list.
+/// All processes of our namespace, from the kernel's list.
 fn all() -> Option<HashMap<u32, u32>> {
     let btf = Btf::vmlinux().ok()?;
     let offset = |of: &str, name: &str| {
@@ -78,10 +78,10 @@ fn all() -> Option<HashMap<u32, u32>> {
     let (nr, ns) = (offset("upid", "nr")?, offset("upid", "ns")?);
     let step = btf.size_of(btf.find_struct("upid")?)?;
     let memory = KernelMemory::open().ok()?;
-    // The list has the first thread of each process.
+    // The list contains the first thread of each process.
     let own = memory.word(memory.current_task().ok()? + offset("task_struct", "group_leader")?)?;
     let low = |at: u64| memory.word(at).map(|word| word as u32);
-    // Our own number is the one of the namespace that we are in: the deepest.
+    // Our number in our own namespace, which is the deepest one.
     let own_pid = memory.word(own + pid)?;
     let depth = u64::from(low(own_pid + level)?);
     let own_ns = memory.word(own_pid + numbers + depth * step + ns)?;
@@ -113,7 +113,7 @@ mod tests {
         let Some(all) = all() else {
             spile_testing::skip!("kernel memory cannot be read");
         };
-        // In the first namespace both are the same.
+        // In the initial namespace both are equal.
         if process::pid_namespace(None) == Some(INITIAL) {
             assert_eq!(all.get(&here), Some(&here));
             assert!(all.iter().all(|(inside, outside)| inside == outside));

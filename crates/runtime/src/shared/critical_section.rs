@@ -1,5 +1,6 @@
-//! The controller's critical section as the kernel runs it (`crates/bpf/src/programs/critical_section.rs`): copies of
-//! globals that are of one moment, without this thread ever having their locks.
+//! The controller's critical section, run by the kernel
+//! (`crates/bpf/src/programs/critical_section.rs`): consistent copies of globals, made without this
+//! thread ever holding their locks.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +19,13 @@ use crate::shared::kernel_state::BoxedTable;
 use crate::shared::maps::Entries;
 use crate::shared::state::{Memory, State};
 
-/// Looks at a lock that a handler holds before this thread lets others run.
+/// Checks of a lock that a handler holds before this thread yields.
 const LOOKS: u32 = 200;
-/// Times that the kernel may not run the program. Some kernels run none in threads of process 1.
+/// Attempts while the kernel does not run the program. Some kernels run none in threads of process
+/// 1.
 const REFUSALS: u32 = 64;
 
-/// The program, and where its copies of arrays are.
+/// The program, and the memory of its copies of arrays.
 pub struct CriticalSection {
     layout: Critical,
     rooms: Vec<Option<Memory>>,
@@ -31,16 +33,16 @@ pub struct CriticalSection {
     cpus: Vec<u32>,
 }
 
-/// Why there is no copy.
+/// The reason why there is no copy.
 pub enum Missed {
-    /// Handlers held the lock of this global all the time.
+    /// Handlers held the lock of this global in every attempt.
     Busy(GlobalId),
-    /// It cannot be had here: the locks have to be taken.
+    /// The section is not available; the controller has to take the locks.
     Unable,
 }
 
 impl CriticalSection {
-    /// The section of a loaded object; `None` where it has none, or the kernel does not take it.
+    /// The section of a loaded object; `None` if it has none, or if the kernel refused it.
     pub fn open(loaded: &Loaded, layout: Option<&Critical>) -> Result<Option<Self>, Error> {
         let Some(layout) = layout.filter(|_| loaded.has_critical()) else {
             return Ok(None);
@@ -76,7 +78,7 @@ impl CriticalSection {
         }))
     }
 
-    /// The bits of globals; `None` where one of them is not among those that are copied here.
+    /// The bits of globals; `None` if the section cannot copy one of them.
     fn bits(&self, mut globals: impl Iterator<Item = GlobalId>) -> Option<u64> {
         globals.try_fold(0, |bits, g| {
             let at = self.layout.globals.iter().position(|c| c.global == g)?;
@@ -84,7 +86,8 @@ impl CriticalSection {
         })
     }
 
-    /// What the globals hold that a handler needs, all at one moment; those that it takes are empty then.
+    /// Consistent copies of the globals that a handler needs. Those that it takes are empty
+    /// afterwards.
     pub fn run<'a>(
         &self,
         state: &State,
@@ -127,7 +130,7 @@ impl CriticalSection {
             .collect())
     }
 
-    /// Has the kernel run the program once, on another processor where it must; what it answered.
+    /// Has the kernel run the program once, on another processor if necessary; returns its answer.
     fn once(&self, turn: usize, wanted: u64, taken: u64) -> Option<i32> {
         let mut ctx = [0; asked::WORDS];
         (ctx[asked::WANTED], ctx[asked::TAKEN]) = (wanted, taken);
@@ -137,14 +140,15 @@ impl CriticalSection {
         };
         match test_run(self.program.as_fd(), &mut ctx, cpu) {
             Ok(result) => Some(result.retval as i32),
-            // That processor was turned off.
+            // The other processor went offline.
             Err(e) if e.errno() == Some(Errno::NXIO) => Some(0),
             Err(_) => None,
         }
     }
 
-    /// The processor behind this one, or one of the next. (Should this thread be moved there before the
-    /// kernel looks, the program runs with interrupts on: right, but a handler may have to wait.)
+    /// The processor after this one, or a later one. If this thread moves there before the kernel
+    /// compares, the program runs with interrupts on: still correct, but a handler may have to
+    /// wait.
     fn another(&self, turn: usize) -> Option<u32> {
         // SAFETY: the call has no preconditions.
         let here = unsafe { libc::sched_getcpu() };
@@ -160,7 +164,7 @@ impl CriticalSection {
     }
 }
 
-/// Waits until the locks look free; they are held for microseconds.
+/// Waits until the locks look free; handlers hold them for microseconds.
 fn wait(state: &State, needs: &Needs) {
     for (_, at) in &needs.locks {
         let mut looks = 0;
@@ -174,7 +178,7 @@ fn wait(state: &State, needs: &Needs) {
     }
 }
 
-/// What was copied of a global.
+/// The copy of a global.
 fn copied(state: &State, guarded: &Guarded, room: &Option<Memory>) -> Option<Raw> {
     match (&guarded.copy, room) {
         (Copied::Words { to, value, .. }, _) => Some(Raw::Cell(state.get(*to, value))),
@@ -195,7 +199,7 @@ fn copied(state: &State, guarded: &Guarded, room: &Option<Memory>) -> Option<Raw
     }
 }
 
-/// Looks which keys an array has, without its lock, and writes them to the entries.
+/// Collects the keys of an array without its lock, and writes them to the entries.
 fn tell_keys(state: &State, guarded: &Guarded, room: &Memory, table: Option<&BoxedTable>) {
     let Copied::Elements {
         key,

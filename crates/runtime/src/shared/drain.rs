@@ -1,6 +1,6 @@
-//! Collecting what kernel handlers added up on each CPU: the deltas of one generation are read
-//! and zeroed. The caller has made sure (see [`crate::shared::grace`]) that no handler still writes to
-//! that generation.
+//! Draining: reads and zeroes the deltas of one generation that kernel handlers accumulated on each
+//! CPU. The caller ensures (see [`crate::shared::grace`]) that no handler still writes to that
+//! generation.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,27 +14,27 @@ use spile_ir::interp::{Cell, Value};
 use crate::shared::maps::Table;
 use crate::shared::state::{State, read_cell, word_of};
 
-/// The deltas of one global, all CPUs together.
+/// The deltas of one global, summed over all CPUs.
 #[derive(Debug, PartialEq)]
 pub enum Deltas {
-    /// Of a number or statistic.
+    /// The delta of a number or statistic.
     Scalar(Cell),
-    /// Of an array: key bytes and delta, in no order that means anything, but those of one that wraps from
-    /// the oldest on.
+    /// The deltas of an array, as key bytes and delta. The order is arbitrary, except for a
+    /// wrapping array, which starts with its oldest element.
     Array(Vec<(Vec<u8>, Cell)>),
 }
 
-/// Adds a delta to a sum of deltas.
+/// Adds a delta to a sum.
 fn add(to: &mut Cell, delta: Cell) {
     match (to, delta) {
         (Cell::Scalar(Value::Long(a)), Cell::Scalar(Value::Long(b))) => *a = a.wrapping_add(b),
         (Cell::Stats(a), Cell::Stats(b)) => a.merge(&b),
-        // A text has no deltas.
+        // Strings have no deltas.
         _ => {}
     }
 }
 
-/// Elements in the order in which they were found, with an index by key.
+/// Sums in the order in which elements were found, with an index by key.
 #[derive(Default)]
 struct Sums {
     elements: Vec<(Vec<u8>, Cell)>,
@@ -52,7 +52,7 @@ impl Sums {
         }
     }
 
-    /// Adds a delta of the array number `part` of those side by side: keys are the first one's.
+    /// Adds a delta of array number `part` of co-located arrays; keys are those of the host.
     fn add_part(&mut self, part: usize, key: &[u8], delta: Cell) {
         if part == 0 || !matches!(&delta, Cell::Stats(s) if s.count == 0) {
             self.add(key.to_vec(), delta);
@@ -60,13 +60,14 @@ impl Sums {
     }
 }
 
-/// An array's keys are taken from its map one by one where they are so few, a part of its size: to go
-/// through a large map takes milliseconds.
+/// The keys of an array are taken from its map one by one if they are at most this fraction of its
+/// size: a walk through a large map takes milliseconds.
 const FEW: usize = 16;
 
-/// Takes the deltas of one generation of a global, and of the arrays beside it. `map` is that
-/// generation's hash map of an array; where no handler runs any more (`last`) its keys are left in it if
-/// they have no deltas there. None for a place that has no deltas, or that is beside another.
+/// Takes the deltas of one generation of a global and of the arrays co-located with it. `map` is
+/// that generation's hash map of an array. If no handler runs any more (`last`), keys without
+/// deltas stay in it. `None` for a global without deltas, and for one that is co-located with
+/// another.
 pub fn take(
     state: &State,
     layout: &Layout,
@@ -115,7 +116,7 @@ struct Part<'l> {
     value: &'l ValueLayout,
 }
 
-/// An array, and those beside it.
+/// A host array, and the arrays co-located with it.
 fn parts(layout: &Layout, g: GlobalId) -> Vec<Part<'_>> {
     let arrays = layout.globals.iter().enumerate().filter_map(|(i, global)| {
         let Place::PerCpuArray(array) = &global.as_ref()?.place else {
@@ -133,7 +134,7 @@ fn parts(layout: &Layout, g: GlobalId) -> Vec<Part<'_>> {
     all
 }
 
-/// The deltas of arrays side by side, each by itself.
+/// The deltas of co-located arrays, one for each array.
 fn take_arrays(
     state: &State,
     (array, parts): (&PerCpuArray, &[Part<'_>]),
@@ -290,7 +291,7 @@ mod tests {
         };
         let layout = layout(&[place]);
         let state = State::plain(&layout).unwrap();
-        // CPU 0 has nothing: its greatest value of 0 must not win over -3.
+        // CPU 0 has no values: its zeroed maximum must not win over -3.
         state.cpu(1, 64).store(2, Ordering::Relaxed);
         state.cpu(1, 72).store(-3i64 as u64, Ordering::Relaxed);
         let Deltas::Scalar(Cell::Stats(s)) = one(take(&state, &layout, G, (0, false), None)) else {
@@ -362,7 +363,7 @@ mod tests {
             panic!("no statistic")
         };
         assert_eq!((seven.count, seven.max), (5, 50));
-        // A key that was only put into the map is an element all the same.
+        // A key that was only inserted into the map is an element, too.
         assert_eq!(got[1], (8u64.to_ne_bytes().to_vec(), stat(0, i64::MIN)));
         assert!(map.elements.is_empty());
         assert_eq!(
@@ -397,7 +398,7 @@ mod tests {
         let number = ValueLayout::Scalar(Ty::Long);
         let layout = layout(&[part(None, 0, number), part(Some(G), 8, count_and_max())]);
         let state = State::plain(&layout).unwrap();
-        // By the key 7 both, by 8 the first only.
+        // Key 7 belongs to both arrays, key 8 only to the host.
         for (at, words) in [(64, [1, 7, 5, 2, 30]), (104, [1, 8, 6, 0, 0])] {
             for (i, word) in words.into_iter().enumerate() {
                 let word_at = at + 8 * i as u32;
@@ -411,7 +412,7 @@ mod tests {
         let bytes = |words: [u64; 6]| words.map(u64::to_ne_bytes).concat();
         map.set(&9u64.to_ne_bytes(), &bytes([0, 0, 0, 1, 1, 3]))
             .unwrap();
-        // Elements in the map count where a CPU's word says that there are some.
+        // Elements in the map count only if a CPU's word reports them.
         state.cpu(1, 144).store(1, Ordering::Relaxed);
         let second = take(&state, &layout, GlobalId(1), (0, false), None).unwrap();
         assert!(second.is_empty(), "{second:?}");
@@ -437,7 +438,7 @@ mod tests {
             maxima.collect::<Vec<_>>(),
             [(key(7), 2, 30), (key(9), 1, 3)]
         );
-        // Without it keys in the map are taken away one by one, and at the end stay.
+        // Keys in the map are removed one by one, except at the end.
         for (last, left) in [(false, 0), (true, 1)] {
             map.set(&7u64.to_ne_bytes(), &[0; 48]).unwrap();
             state.cpu(1, 64).store(1, Ordering::Relaxed);

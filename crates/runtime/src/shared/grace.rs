@@ -1,12 +1,12 @@
-//! Grace periods: waiting until no kernel handler still runs that began before some change of
-//! the state memory (another generation, handlers turned off).
+//! Grace periods: wait until no kernel handler is running that started before a change of the state
+//! memory (a new generation, handlers disabled).
 //!
-//! Handlers of the supported events run with preemption off up to Linux 6.18. So once this
-//! thread has run on every online CPU, each handler that began before is over. That costs
-//! 0.05 ms a CPU, where `membarrier(MEMBARRIER_CMD_GLOBAL)`, which is `synchronize_rcu`, took 5
-//! to 30 ms when measured. Newer kernels run handlers of tracepoints with preemption on, where
-//! only the latter is right; it also serves where this thread may not run on every CPU, and
-//! where there are so many CPUs that the visit would take longer.
+//! Up to Linux 6.18, handlers of the supported events run with preemption off. Once this thread has
+//! run on every online CPU, each handler that started before has ended. That costs 0.05 ms per CPU;
+//! `membarrier(MEMBARRIER_CMD_GLOBAL)`, which is `synchronize_rcu`, took 5 to 30 ms when measured.
+//! Newer kernels run tracepoint handlers with preemption on, where only `membarrier` is correct. It
+//! also serves if this thread may not run on every CPU, and on machines with more CPUs than a visit
+//! is worth.
 
 use std::time::{Duration, Instant};
 
@@ -15,22 +15,22 @@ use spile_kernel::machine::{online_cpus, tracepoints_preempted, version};
 
 use crate::shared::state::State;
 
-/// More CPUs than this are not visited one by one.
+/// Machines with more CPUs use the barrier.
 const MOST_VISITS: usize = 64;
-/// How long handlers that are still marked busy after a visit are waited for.
+/// How long to wait for handlers that are still marked busy after a visit.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// How to wait, found out once.
+/// How to wait; chosen once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grace {
     /// Runs on every CPU once.
     Visit,
-    /// Asks the kernel.
+    /// Calls `membarrier`.
     Barrier,
 }
 
 impl Grace {
-    /// The cheapest way that is right on this machine.
+    /// The cheapest method that is correct on this machine.
     pub fn choose() -> Grace {
         if !tracepoints_preempted(version()) && online_cpus().len() <= MOST_VISITS {
             Grace::Visit
@@ -39,8 +39,8 @@ impl Grace {
         }
     }
 
-    /// Waits until every handler that began before the call is over. False when that could
-    /// not be made sure of.
+    /// Waits until every handler that started before the call has ended. Returns false if that is
+    /// not certain.
     pub fn wait(self, state: &State) -> bool {
         (self == Grace::Visit && visit().is_ok() && settled(state)) || barrier() || by_busy(state)
     }
@@ -61,13 +61,13 @@ fn visit() -> rustix::io::Result<()> {
     visits.and(restored)
 }
 
-/// After a visit no handler from before is left. One that is marked busy began later, unless
-/// handlers can be preempted after all; such a mark goes soon.
+/// After a visit no earlier handler is left. A busy mark belongs to a later handler, unless
+/// handlers can be preempted after all; such a mark disappears soon.
 fn settled(state: &State) -> bool {
     by_busy(state)
 }
 
-/// Waits until each CPU was seen without a handler.
+/// Waits until each CPU was observed without a handler.
 fn by_busy(state: &State) -> bool {
     let since = Instant::now();
     (0..state.cpus()).all(|cpu| {
@@ -81,7 +81,7 @@ fn by_busy(state: &State) -> bool {
     })
 }
 
-/// `membarrier(MEMBARRIER_CMD_GLOBAL)`; false where the kernel does not offer it.
+/// Calls `membarrier(MEMBARRIER_CMD_GLOBAL)`; false if the kernel does not offer it.
 fn barrier() -> bool {
     // SAFETY: the call takes three numbers and no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) == 0 }

@@ -1,4 +1,5 @@
-//! Words of the state memory that kernel handlers read, set before anything is attached.
+//! Initial values of state-memory words that kernel handlers read, stored before anything is
+//! attached.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +10,7 @@ use crate::machine::direct_map;
 use crate::shared::state::State;
 use crate::text::deferred::Deferred;
 
-/// Sets the word that marks strings which the controller reads.
+/// Stores the word that marks deferred strings.
 pub fn set_mark(state: &State, deferred: Option<&Deferred>) {
     let Some(deferred) = deferred else { return };
     for at in [0, 8] {
@@ -20,7 +21,7 @@ pub fn set_mark(state: &State, deferred: Option<&Deferred>) {
     }
 }
 
-/// Sets the words with which kernel handlers find the pages of files, where that can be.
+/// Stores the addresses with which kernel handlers find pages of files, if they can be determined.
 pub fn set_page_words(state: &State) {
     let Some(places) = direct_map::find() else {
         return;
@@ -33,7 +34,7 @@ pub fn set_page_words(state: &State) {
     }
 }
 
-/// Sets the words that kernel handlers read, before anything is attached.
+/// Stores the session's words: target, clocks, time zone.
 pub fn set_shared_words(state: &State, target: i64) {
     let zone = clock::zone();
     let mut name = [0u8; 16];

@@ -1,5 +1,5 @@
-//! The kernel's half of a session as the controller sees it: state memory, hash maps, locks,
-//! and the deltas that handlers leave on each CPU.
+//! The kernel's half of a session as the controller sees it: state memory, hash maps, locks, and
+//! per-CPU deltas.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,27 +26,27 @@ use crate::shared::state::{State, read_keys};
 use crate::shared::thread_records::Records;
 use crate::text::symbolic::Symbolizer;
 
-/// How long the controller waits for a lock. A kernel handler holds one for microseconds; only
-/// a controller that is starved for CPU time sees this pass.
+/// How long the controller waits for a lock. A kernel handler holds one for microseconds; only a
+/// controller without CPU time reaches this limit.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A hash map behind a global.
 pub type BoxedTable = RefCell<Box<dyn Table>>;
 
-/// What is loaded in the kernel; or, in tests, what stands for it.
+/// The state of a loaded object; in tests, a substitute in plain memory.
 pub struct Kernel {
     loaded: Option<Loaded>,
     state: Rc<State>,
     layout: Layout,
-    /// Per global: its hash map, or one a generation.
+    /// For each global, its hash map, or one for each generation.
     tables: Vec<Vec<BoxedTable>>,
-    /// Per global: the elements of a large array.
+    /// For each global, the elements of a large array.
     elements: Vec<Option<LargeElements>>,
     critical: Option<CriticalSection>,
     grace: Grace,
-    /// Handlers can run: deltas keep coming.
+    /// Whether handlers can run, so that deltas keep coming.
     live: bool,
-    /// Elements whose keys told of files that were not known yet.
+    /// Elements whose keys refer to files that are not known yet.
     waiting: RefCell<Vec<(GlobalId, Elements)>>,
 }
 
@@ -83,7 +83,7 @@ impl Kernel {
                     let held: Box<dyn Table> = Box::new(Held::new(open(map)?.into_inner()));
                     Ok(vec![RefCell::new(held)])
                 }
-                // Those beside another are drained with it.
+                // Co-located arrays are drained with their host.
                 Some(Place::PerCpuArray(array))
                     if array.beside.of.is_none() && array.large.is_none() =>
                 {
@@ -116,7 +116,7 @@ impl Kernel {
         })
     }
 
-    /// One in plain memory.
+    /// A substitute in plain memory.
     #[cfg(test)]
     pub fn plain(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> Kernel {
         Kernel {
@@ -137,23 +137,23 @@ impl Kernel {
         &self.state
     }
 
-    /// Where everything is.
+    /// The layout of the state memory.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// What is loaded.
+    /// The loaded object, if there is one.
     pub fn loaded(&self) -> Option<&Loaded> {
         self.loaded.as_ref()
     }
 
-    /// Hits that the kernel itself turned away.
+    /// Hits that the kernel itself skipped.
     pub fn misses(&self) -> u64 {
         self.loaded.as_ref().map_or(0, Loaded::kernel_misses)
     }
 
-    /// The place of a global that the controller and the kernel share; `None` for one whose
-    /// value is the controller's.
+    /// The place of a global that controller and kernel share; `None` if its value is the
+    /// controller's.
     pub fn shared(&self, g: GlobalId) -> Option<&GlobalLayout> {
         let layout = self.layout.globals.get(g.index())?.as_ref()?;
         match layout.place {
@@ -167,7 +167,7 @@ impl Kernel {
         self.tables.get(g.index())?.first()
     }
 
-    /// Gives scalars in the shared block their initial values.
+    /// Stores the initial values of scalars in the shared block.
     pub fn initialise(&self, program: &Program) {
         for (i, global) in program.globals.iter().enumerate() {
             let place = self.shared(GlobalId(i as u32)).map(|l| &l.place);
@@ -184,11 +184,12 @@ impl Kernel {
         }
     }
 
-    /// What the globals hold that a handler copies, all at one moment; those that it takes are empty then.
+    /// Consistent copies of the globals that a handler copies. Those that it takes are empty
+    /// afterwards.
     pub fn copies(&self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Missed> {
         match &self.critical {
             Some(critical) => {
-                // It reads maps; see `drain`.
+                // The section reads maps; see `drain`.
                 let _urgent = (self.grace == Grace::Barrier).then(Urgent::begin);
                 critical.run(&self.state, needs, LOCK_PATIENCE, |g| self.table(g))
             }
@@ -196,7 +197,7 @@ impl Kernel {
         }
     }
 
-    /// Takes the locks of a handler, all or none; gives the one that could not be had.
+    /// Takes all locks of a handler, or none; the error is the global whose lock was not available.
     pub fn lock(&self, needs: &Needs) -> Result<(), GlobalId> {
         for (n, (global, at)) in needs.locks.iter().enumerate() {
             if !self.state.lock(*at, LOCK_PATIENCE) {
@@ -211,10 +212,10 @@ impl Kernel {
         Ok(())
     }
 
-    /// Has the arrays of a handler get all that it changed, before their locks are given back.
+    /// Writes a handler's changes of arrays back, before their locks are released.
     pub fn give_back(&self, needs: &Needs) -> Result<(), Fault> {
         let all = self.locked_tables(needs);
-        // Each, whatever becomes of another.
+        // Writes each array back, even if another one fails.
         let done: Vec<_> = all.map(|t| t.borrow_mut().give_back()).collect();
         let done: Result<(), _> = done.into_iter().collect();
         done.map_err(|e| Fault::from(format!("writing a map: {e}")))
@@ -224,7 +225,7 @@ impl Kernel {
         needs.locks.iter().filter_map(|(g, _)| self.table(*g))
     }
 
-    /// Gives them back.
+    /// Releases the locks of a handler.
     pub fn unlock(&self, needs: &Needs) {
         needs
             .locks
@@ -232,8 +233,8 @@ impl Kernel {
             .for_each(|(_, at)| self.state.unlock(*at));
     }
 
-    /// Moves the deltas so far into the controller's values; gives the globals whose elements
-    /// did not all fit, and how many did not.
+    /// Moves the current deltas into the controller's values. Returns the globals whose elements
+    /// did not all fit, with the number of lost elements.
     pub fn drain(
         &mut self,
         program: &Program,
@@ -245,18 +246,18 @@ impl Kernel {
         }
         let old = self.state.flip();
         if !self.grace.wait(&self.state) {
-            // Some handler may still add to the old generation. It keeps its deltas there, and
-            // the next drain finds them.
+            // A handler may still add to the old generation. Its deltas stay there for the next
+            // drain.
             return Ok(Vec::new());
         }
-        // While a map is read the kernel runs no program of a trace event on that processor: hits
-        // of others are lost if this thread is switched out meanwhile, as kernels can that have to
-        // be asked whether handlers are over.
+        // While a map is read, the kernel runs no program of a trace event on that processor. If
+        // this thread is switched out in the meantime, hits of other threads are lost. This can
+        // happen on the kernels that need the barrier.
         let _urgent = (self.grace == Grace::Barrier).then(Urgent::begin);
         self.collect(program, (mem, symbolic), old, (true, false))
     }
 
-    /// No handler runs any more: moves all deltas and remembers that no more come.
+    /// The final drain: no handler runs any more, so all deltas are moved and no more will come.
     pub fn off(
         &mut self,
         program: &Program,
@@ -272,7 +273,7 @@ impl Kernel {
         Ok(full)
     }
 
-    /// Moves the deltas of one generation; only of globals with two, or of all.
+    /// Moves the deltas of one generation: those of globals with two generations, or of all.
     fn collect(
         &self,
         program: &Program,
@@ -281,7 +282,7 @@ impl Kernel {
         (only_double, last): (bool, bool),
     ) -> Result<Vec<(GlobalId, u64)>, Fault> {
         let mut full = Vec::new();
-        // What they tell of has had its time to become known.
+        // The files that these elements refer to had time to become known.
         let waiting = self.waiting.take();
         for (g, elements) in waiting {
             let place = self.layout.globals.get(g.index()).and_then(Option::as_ref);
@@ -301,7 +302,7 @@ impl Kernel {
             if only_double && !double {
                 continue;
             }
-            // A global with one generation has it at both numbers.
+            // A global with one generation has it under both numbers.
             let generation = if double { generation } else { 0 };
             let reading = |e| Fault::from(format!("reading {}: {}", global.name, told(&e)));
             let elements = self.elements.get(i).and_then(Option::as_ref);
@@ -344,11 +345,11 @@ impl Kernel {
     }
 }
 
-/// Elements by the bytes of their keys.
+/// Elements with the bytes of their keys.
 type Elements = Vec<(Vec<u8>, Cell)>;
 
-/// Adds deltas to the controller's value; gives how many elements did not fit, and those whose
-/// keys tell of files that are not known yet, if not `all` are to be taken.
+/// Adds deltas to the controller's value. Returns the number of elements that did not fit, and,
+/// unless `all` are to be taken, those whose keys refer to unknown files.
 fn merge(
     g: GlobalId,
     place: &Place,
@@ -380,13 +381,13 @@ fn merge(
     Ok((missed, unknown))
 }
 
-/// What became of an element.
+/// The result of adding an element.
 enum Added {
     /// It is part of the controller's value.
     Yes,
     /// The array is full.
     Full,
-    /// Its key tells of files that are not known yet.
+    /// Its key refers to files that are not known yet.
     Unknown,
 }
 
@@ -414,6 +415,6 @@ fn add(
         Cell::Scalar(v) => mem.aadd(g, &keys, v.as_long()).map(|_| ()),
         Cell::Stats(s) => mem.stat_merge(g, &keys, s),
     };
-    // Nothing else fails here.
+    // No other error is possible here.
     added.map_or(Added::Full, |()| Added::Yes)
 }

@@ -1,5 +1,5 @@
-//! The elements of large arrays (see [`Large`]), in memory that handlers of the kernel write and the
-//! controller maps. The caller of [`LargeElements::take`] has made sure that no handler uses it any more.
+//! The elements of large arrays (see [`Large`]), in memory that kernel handlers write and the
+//! controller maps. The caller of [`LargeElements::take`] ensures that no handler uses it any more.
 
 use std::cell::OnceCell;
 use std::io;
@@ -11,20 +11,21 @@ use spile_ir::interp::Cell;
 
 use crate::shared::state::{Memory, State, read_cell};
 
-/// Where one in so many groups of cells, or fewer, has a key, cells are cleared one by one.
+/// If at most one of this many groups of cells has a key, cells are cleared one by one.
 const FEW: u32 = 8;
 
-/// The elements of an array.
+/// The elements of one array.
 pub struct LargeElements {
     map: Option<OwnedFd>,
-    /// Bytes of a generation, and of all.
+    /// Bytes of one generation, and of all.
     size: usize,
     bytes: usize,
     memory: OnceCell<Memory>,
 }
 
 impl LargeElements {
-    /// Those in this map, whose memory is mapped when it is needed; with two generations, or one.
+    /// The elements in this map, whose memory is mapped when it is first needed; `double` means two
+    /// generations.
     pub fn new(map: OwnedFd, large: &Large, double: bool) -> LargeElements {
         LargeElements {
             map: Some(map),
@@ -63,8 +64,8 @@ impl LargeElements {
         Ok(memory.words())
     }
 
-    /// Gives each key and its delta, in the order in which the keys were put in, and leaves zeros; not
-    /// where no handler runs any more (`last`).
+    /// Calls back with each key and its delta, in the order of insertion, and zeroes them unless no
+    /// handler runs any more (`last`).
     pub fn take(
         &self,
         state: &State,
@@ -79,7 +80,7 @@ impl LargeElements {
         let spares: Vec<u64> = (0..state.cpus())
             .map(|cpu| spare(cpu).swap(0, Ordering::Acquire))
             .collect();
-        // Nothing was put in, and so no slot of a cache was taken.
+        // Without insertions no slot of a cache was taken either.
         if spares.iter().all(|spare| *spare == 0) {
             return Ok(());
         }
@@ -104,7 +105,7 @@ impl LargeElements {
     }
 }
 
-/// Moves what the caches have to the elements of the same keys.
+/// Adds the deltas in the caches to the elements of the same keys.
 fn take_caches(
     state: &State,
     array: &PerCpuArray,
@@ -132,7 +133,7 @@ fn take_caches(
                             .fetch_add(delta, Ordering::Relaxed);
                     }
                 }
-                // Its room is in no cell.
+                // The key's room is in no cell.
                 None => visit(
                     &state.bytes(cpu, at + 8, array.key_size),
                     state.take(cpu, value, &array.value),
@@ -155,7 +156,7 @@ impl View<'_> {
         &self.words[at as usize / 8]
     }
 
-    /// Half of a word.
+    /// A 32-bit half of a word.
     fn half(&self, at: u32) -> u32 {
         let bytes = self.word(at).load(Ordering::Relaxed).to_ne_bytes();
         let [a, b, c, d, e, f, g, h] = bytes;
@@ -198,7 +199,7 @@ impl View<'_> {
         Large::CELLS + 4 * cell
     }
 
-    /// The rooms of those cells of a key whose tag is its own, with the cells, to the first free one.
+    /// The rooms of a key's cells with matching tags, up to the first free cell, with the cells.
     fn rooms<'v>(&'v self, key: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<'v> {
         self.large
             .looks(key)
@@ -206,7 +207,7 @@ impl View<'_> {
             .take_while(|(_, _, content)| *content != 0)
             .filter(|(_, tag, content)| content & Large::TAG == *tag)
             .map(|(cell, _, content)| (cell, content & !Large::TAG))
-            // The memory is not only ours.
+            // Programs write this memory too, so the number is checked.
             .filter(|(_, room)| (1..=self.large.rooms).contains(room))
     }
 
@@ -216,7 +217,7 @@ impl View<'_> {
         self.rooms(key).map(|(_, room)| room).find(same)
     }
 
-    /// Leaves zeros where so many rooms were given out.
+    /// Zeroes the memory, of which `given` rooms were given out.
     fn clear(&self, given: u32) {
         let zero = |from: u32, to: u32| {
             for word in &self.words[from as usize / 8..to as usize / 8] {
@@ -226,7 +227,7 @@ impl View<'_> {
         if given > self.large.groups / FEW {
             zero(Large::CELLS, self.large.rooms_at());
         } else {
-            // (As long as all are there each leads to the next.)
+            // Each room leads to its cells while all of them are present.
             let cells: Vec<u32> = (1..=given)
                 .filter_map(|room| {
                     let keys = self.keys(room);
@@ -297,7 +298,7 @@ mod tests {
         .expect("a layout that fits")
     }
 
-    /// Puts in a key as handlers do; into a cell, or not.
+    /// Inserts a key as handlers do, into a cell or not.
     fn put(view: &View<'_>, key: u64, value: u64, linked: bool) {
         let room = view.word(Large::GIVEN).fetch_add(1, Ordering::Relaxed) as u32 + 1;
         view.word(Large::LIVE).fetch_add(1, Ordering::Relaxed);
@@ -319,8 +320,8 @@ mod tests {
 
     #[test]
     fn elements_are_taken_in_order_and_cleared() {
-        // So few cells that keys take those of others, and so many that those of few keys are cleared one
-        // by one.
+        // Sizes with few cells, where keys collide, and with many cells, where those of few keys
+        // are cleared one by one.
         for (groups, keys) in [(2, 100), (60, 100), (1000, 100), (60, 3)] {
             let large = Large {
                 groups,
@@ -340,8 +341,8 @@ mod tests {
                 for n in 0..keys {
                     put(&view, n << 20, n, true);
                 }
-                // A room that processor 1 did not use, and a slot of processor 0's cache with
-                // the last key.
+                // A room that processor 1 did not use, and a slot of processor 0's cache with the
+                // last key.
                 put(&view, 7 << 40, 0, false);
                 let used = 1 << 32;
                 state.cpu(0, 512).store(used, Ordering::Relaxed);

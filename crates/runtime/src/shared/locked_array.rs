@@ -1,26 +1,27 @@
-//! An array while the controller holds its lock: nobody else changes it meanwhile, so it is fetched
-//! once, worked on in memory, and what changed is written back at once. Each system call under a
-//! lock makes it longer, hits probes of system calls whose handlers want the same lock, and can be
-//! where the thread is switched out.
+//! An array while the controller holds its lock. Nobody else changes it in the meantime, so it is
+//! fetched once, changed in memory, and written back at once. Each system call under a lock
+//! lengthens it, hits system-call probes whose handlers need the same lock, and is a point where
+//! the thread can be switched out.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use crate::shared::maps::{Entries, Table};
 
-/// An array is fetched when so many of its elements, for each one that was asked for, may be there.
+/// An array is fetched as a whole if it may have at most this many elements for each one that was
+/// requested.
 const WORTH: usize = 64;
 
 /// A table that can be held.
 pub struct Held {
     below: Box<dyn Table>,
     holds: bool,
-    /// Elements that were asked for one by one since it is held.
+    /// Elements that were requested one by one while it is held.
     asked: usize,
     copy: Option<Copy>,
 }
 
-/// What it has, and what of that the table below does not have.
+/// The content, and the changes that the table below does not have yet.
 #[derive(Default)]
 struct Copy {
     elements: HashMap<Vec<u8>, Vec<u8>>,
@@ -29,7 +30,7 @@ struct Copy {
 }
 
 impl Held {
-    /// Over another table.
+    /// Wraps another table.
     pub fn new(below: Box<dyn Table>) -> Held {
         Held {
             below,
@@ -39,7 +40,7 @@ impl Held {
         }
     }
 
-    /// The copy, fetched now where there is none.
+    /// The copy; fetches it if there is none.
     fn fetched(&mut self) -> io::Result<&mut Copy> {
         let copy = match self.copy.take() {
             Some(copy) => copy,
@@ -51,7 +52,7 @@ impl Held {
         Ok(self.copy.insert(copy))
     }
 
-    /// The copy, where it is there or worth its while.
+    /// The copy, if it exists or is worth fetching.
     fn for_one(&mut self) -> io::Result<Option<&mut Copy>> {
         if self.holds && self.copy.is_none() {
             self.asked += 1;
@@ -138,7 +139,7 @@ impl Table for Held {
                 None => gone.push(key),
             }
         }
-        // First, because it makes room.
+        // Removal comes first, because it makes room.
         self.below.remove_all(gone)?;
         match self.below.set_all(new)? {
             true => Ok(()),
@@ -154,7 +155,7 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    /// A table that several look at, and how often it was asked.
+    /// A shared table that counts the requests to it.
     #[derive(Clone, Default)]
     struct Watched(Rc<RefCell<(PlainMap, usize)>>);
 
@@ -235,7 +236,7 @@ mod tests {
         expected.push((bytes(200), bytes(2)));
         expected.sort();
         assert_eq!(map.sorted(), expected);
-        // Afterwards everything comes from below again.
+        // After the release everything comes from the table below again.
         map.clone().set(&bytes(51), &bytes(7)).unwrap();
         assert_eq!(held.get(&bytes(51)).unwrap(), Some(bytes(7)));
     }

@@ -1,5 +1,5 @@
-//! The hash maps behind array globals, as key and value bytes. [`Table`] is what the rest of
-//! the runtime sees: a kernel map, or plain memory in tests.
+//! The hash maps of array globals, as key and value bytes. [`Table`] is the interface for the rest
+//! of the runtime: a kernel map, or plain memory in tests.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,29 +10,29 @@ use spile_kernel::bpf::{BpfError, Errno, Map};
 
 use crate::shared::state::word_of;
 
-/// Elements as byte strings. A per-CPU map's value is one value a possible CPU, one after the
-/// other, each padded to a multiple of 8 bytes.
+/// Elements as byte strings. The value of a per-CPU map has one value for each possible CPU, one
+/// after the other, each padded to a multiple of 8 bytes.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A hash map from byte strings to byte strings.
 pub trait Table {
     /// The value of a key.
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>>;
-    /// Sets a value; `Ok(false)` when the map is full.
+    /// Sets a value; `Ok(false)` if the map is full.
     fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool>;
-    /// Removes a key, if it is there.
+    /// Removes a key; no error if it is absent.
     fn remove(&mut self, key: &[u8]) -> io::Result<()>;
-    /// All elements as they are now.
+    /// All current elements.
     fn entries(&mut self) -> io::Result<Entries>;
-    /// All elements, which are removed.
+    /// Removes and returns all elements.
     fn drain(&mut self) -> io::Result<Entries>;
-    /// Most elements.
+    /// Limit on the number of elements.
     fn capacity(&self) -> usize;
     /// Removes keys.
     fn remove_all(&mut self, keys: Vec<Vec<u8>>) -> io::Result<()> {
         keys.iter().try_for_each(|key| self.remove(key))
     }
-    /// Sets values; `Ok(false)` when the map is full.
+    /// Sets values; `Ok(false)` if the map is full.
     fn set_all(&mut self, entries: Entries) -> io::Result<bool> {
         for (key, value) in entries {
             if !self.set(&key, &value)? {
@@ -41,9 +41,9 @@ pub trait Table {
         }
         Ok(true)
     }
-    /// From here on nobody else touches it,
+    /// From here on the caller is the only user, so that accesses may be buffered.
     fn hold(&mut self) {}
-    /// until now, when it has everything that was set and removed.
+    /// Ends [`Table::hold`]: writes all changes back.
     fn give_back(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -52,12 +52,12 @@ pub trait Table {
 /// A map of the kernel.
 pub struct KernelMap {
     map: Map<OwnedFd>,
-    /// Room for a batch of keys and values, which stays from one to the next: memory is not asked of
-    /// the system while locks are held.
+    /// Buffers for a batch of keys and values, reused from one batch to the next, so that no memory
+    /// is allocated while locks are held.
     room: (Vec<u8>, Vec<u8>),
 }
 
-/// Most elements fetched with one system call, and bytes of them; bounds the memory of a big array.
+/// Limits on the elements and bytes of one batch, which bound the memory for a large array.
 const BATCH: usize = 4096;
 const BATCH_BYTES: usize = 2 << 20;
 
@@ -70,11 +70,11 @@ impl KernelMap {
         })
     }
 
-    /// Fetches everything in batches; removes it if `delete`.
+    /// Fetches all elements in batches; removes them if `delete` is set.
     fn fetch(&mut self, delete: bool) -> io::Result<Entries> {
         let (key_len, value_len) = (self.map.key_len(), self.map.value_len());
         let most = self.map.info().max_entries as usize;
-        // A whole bucket must fit; ENOSPC asks for more room.
+        // A whole bucket must fit; ENOSPC asks for a larger buffer.
         let mut room = most.clamp(
             64,
             (BATCH_BYTES / (key_len + value_len).max(1)).clamp(64, BATCH),
@@ -102,7 +102,7 @@ impl KernelMap {
     }
 }
 
-/// Whether the kernel refused with this number.
+/// Whether the error has this number.
 fn is(e: &BpfError, number: Errno) -> bool {
     matches!(e, BpfError::Call { errno, .. } if *errno == number)
 }
@@ -148,7 +148,7 @@ impl Table for KernelMap {
     fn remove_all(&mut self, mut keys: Vec<Vec<u8>>) -> io::Result<()> {
         while !keys.is_empty() {
             let batch = self.map.delete_batch(&keys.concat()).map_err(into_io)?;
-            // One that is not there ends it.
+            // An absent key ends the batch.
             let done = match batch.done {
                 true => keys.len(),
                 false => (batch.count + 1).min(keys.len()),
@@ -171,12 +171,12 @@ impl Table for KernelMap {
     }
 }
 
-/// An array that is a field of records, as a table of its own. No handler of the kernel touches it
-/// meanwhile.
+/// An array that is a field of thread records, as a table. No kernel handler accesses it in the
+/// meantime.
 pub struct Fields {
     /// The records.
     pub records: Box<dyn Table>,
-    /// Which field of them.
+    /// The field.
     pub field: Field,
 }
 
@@ -185,14 +185,14 @@ impl Fields {
         1 << self.field.bit
     }
 
-    /// The field of a record, if it is there.
+    /// The field's value, if it is present in the record.
     fn of(&self, record: &[u8]) -> Option<Vec<u8>> {
         let at = self.field.at as usize;
         let there = word_of(record, 0) & self.there() != 0;
         record.get(at..at + 8).filter(|_| there).map(<[u8]>::to_vec)
     }
 
-    /// A record with another field; `None` where that was its last.
+    /// The record with the field replaced; `None` if no field is left.
     fn with(&self, record: Option<Vec<u8>>, value: Option<&[u8]>) -> Option<Vec<u8>> {
         let mut record = record.unwrap_or_else(|| vec![0; self.field.record as usize]);
         let there = word_of(&record, 0);
@@ -254,12 +254,12 @@ impl Table for Fields {
     }
 }
 
-/// A table in plain memory, for programs without a kernel part and for tests.
+/// A table in plain memory, for programs without kernel handlers and for tests.
 #[derive(Debug, Default)]
 pub struct PlainMap {
     /// The elements.
     pub elements: HashMap<Vec<u8>, Vec<u8>>,
-    /// Most elements.
+    /// Limit on the number of elements.
     pub max: usize,
 }
 
@@ -304,7 +304,7 @@ mod tests {
     use spile_kernel::bpf::{MapSpec, map_create, map_type};
     use spile_kernel::machine::possible_cpus;
 
-    /// A new map; the test is skipped where BPF is not allowed.
+    /// Creates a map; the test is skipped if BPF is not allowed.
     fn new(ty: u32, value_size: u32, max_entries: u32) -> KernelMap {
         /// `BPF_F_NO_PREALLOC`
         const NO_PREALLOC: u32 = 1;
@@ -345,7 +345,7 @@ mod tests {
         let word = |n: u64| n.to_ne_bytes().to_vec();
         assert!(first.set(&word(1), &word(0)).unwrap());
         assert_eq!(first.get(&word(1)).unwrap(), Some(word(0)));
-        // The other field of the same records.
+        // Another field of the same records.
         let mut second = Fields {
             records: first.records,
             field: field(1),
@@ -357,7 +357,7 @@ mod tests {
         assert!(!second.set(&word(3), &word(7)).unwrap());
         assert_eq!(second.entries().unwrap().len(), 2);
         assert_eq!(second.drain().unwrap().len(), 2);
-        // A record without fields is gone, one with another is not.
+        // A record without fields is deleted, one with another field is not.
         assert_eq!(second.records.entries().unwrap().len(), 1);
         second.field = field(0);
         second.remove(&word(1)).unwrap();
@@ -396,7 +396,7 @@ mod tests {
         assert!(map.set_all(entries(50..100)).unwrap());
         assert!(!map.set_all(entries(100..101)).unwrap());
         assert!(map.set_all(Vec::new()).unwrap());
-        // Keys that are not there, first, last and in between, do not end it.
+        // Absent keys, first, last and in between, do not end the removal.
         let gone = [200, 7, 201, 202, 8, 9, 203];
         map.remove_all(gone.map(key).to_vec()).unwrap();
         map.remove_all(Vec::new()).unwrap();

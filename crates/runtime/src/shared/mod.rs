@@ -1,9 +1,9 @@
 //! Memory that BPF programs and the controller share.
 //!
-//! In: the layout that the compiler chose ([`spile_bpf::layout`]), and the maps' descriptors. Out: typed
-//! values. Invariants: every access to memory that programs write is an atomic one; a lock of a global is
-//! held for a time that does not depend on the script, or not at all (see `docs/concurrency.md`). No value
-//! is formatted here, and no handler runs.
+//! In: the layout that the compiler chose ([`spile_bpf::layout`]), and the maps' descriptors. Out:
+//! typed values. Invariants: every access to memory that programs write is atomic; a global's lock
+//! is held for a time that does not depend on the script, or not at all (see
+//! `docs/concurrency.md`). No value is formatted here, and no handler runs.
 //!
 //! | module | its one job |
 //! |---|---|
@@ -11,11 +11,11 @@
 //! | [`maps`] | hash maps as key and value bytes |
 //! | [`large_arrays`], [`thread_records`] | arrays in memory of their own |
 //! | [`locked_array`] | an array while the controller holds its lock |
-//! | [`ring_record`] | records of the ring buffer taken apart |
+//! | [`ring_record`] | parses records of the ring buffer |
 //! | [`kernel_state`] | all of these as the kernel's half of a session |
 //! | [`drain`], [`grace`] | collects per-CPU deltas; waits until no handler writes to them |
-//! | [`critical_section`], [`realtime_guard`] | copies under locks, with interrupts off or with urgency |
-//! | `init`, `process_tree` | what handlers read of the session, set before they run |
+//! | [`critical_section`], [`realtime_guard`] | copies under locks, with interrupts off or at real-time priority |
+//! | `init`, `process_tree` | initial values that handlers read |
 
 pub(crate) mod critical_section;
 pub mod drain;

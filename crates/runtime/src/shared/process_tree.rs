@@ -1,5 +1,5 @@
-//! The target's processes in the bits that kernel handlers read: the target, and the descendants
-//! that it has already. A program in the kernel adds those to come.
+//! The bits of the target's process tree that kernel handlers read: sets those of the target and of
+//! its existing descendants. A program in the kernel sets those of later descendants.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use spile_kernel::process;
 use crate::machine::pid_namespace::Numbers;
 use crate::shared::state::State;
 
-/// Sets the bit of a process; the bits are at `at` of the shared block.
+/// Sets the bit of a process; the bits are at offset `at` of the shared block.
 pub fn mark(state: &State, at: u32, pid: u32) {
     if let Some((word, bit)) = place(at, pid) {
         state.shared(word).fetch_or(bit, Ordering::Relaxed);
@@ -27,8 +27,9 @@ fn place(at: u32, pid: u32) -> Option<(u32, u64)> {
     (pid < 8 * TREE_BYTES).then(|| (at + pid / 64 * 8, 1 << (pid % 64)))
 }
 
-/// Sets the bits of the descendants that a process has. The kernel follows forks already: what
-/// is forked meanwhile is known there, or found in the next round, until a round finds none.
+/// Sets the bits of the existing descendants of a process. The kernel already follows forks: a
+/// process that is forked in the meantime gets its bit there, or in the next round. The search ends
+/// with a round that finds nothing.
 pub fn mark_descendants(state: &State, at: u32, target: u32) {
     let mut known = HashSet::from([target]);
     loop {

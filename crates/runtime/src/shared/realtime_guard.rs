@@ -1,12 +1,14 @@
-//! A short time in which this thread is not switched out for others.
+//! A short time at real-time priority, in which this thread is not switched out for ordinary
+//! threads.
 //!
 //! A controller handler that is switched out while it holds locks makes kernel handlers on all
-//! processors wait, and then skip their hits. So it holds them as a real-time thread of the
-//! lowest priority: only interrupts and other real-time threads come before it. So it reads maps on
-//! kernels that could switch it out meanwhile, where the others' hits would be lost. Where this is
-//! not allowed (CAP_SYS_NICE), it goes on as it is; skipped hits are counted either way.
+//! processors wait, and then skip their hits. It therefore holds locks as a real-time thread of the
+//! lowest priority, which only interrupts and other real-time threads preempt. It reads maps in the
+//! same way on kernels where a switch at that point would lose other threads' hits. If real-time
+//! priority is not allowed (CAP_SYS_NICE), the thread continues as it is; skipped hits are counted
+//! in both cases.
 
-/// Ends the urgency when it is dropped.
+/// Restores the previous scheduling policy when dropped.
 #[derive(Debug)]
 pub struct Urgent {
     policy: i32,
@@ -14,7 +16,8 @@ pub struct Urgent {
 }
 
 impl Urgent {
-    /// Begins it; `None` where it is not allowed, or the thread is a real-time one already.
+    /// Raises the priority; `None` if that is not allowed, or the thread already is a real-time
+    /// one.
     pub fn begin() -> Option<Urgent> {
         // SAFETY: all-zero bytes are a valid `sched_param`; the calls read and write only it,
         // and 0 means this thread.

@@ -1,6 +1,6 @@
-//! Records of the ring buffer taken apart: see [`spile_bpf::layout::Record`]. A record that is
-//! not as the layout says is an error, never a panic: it would be a bug of the generated code,
-//! and the session goes on and says so.
+//! Parses records of the ring buffer: see [`spile_bpf::layout::Record`]. A record that does not
+//! match the layout is an error, never a panic. It would be a bug of the generated code; the
+//! session continues and reports it.
 
 use spile_bpf::layout::{RecordShape, RecordWhat};
 use spile_ir::{HandlerId, Ty};
@@ -14,29 +14,29 @@ pub enum Field<'a> {
     Str(&'a [u8]),
 }
 
-/// One piece of output.
+/// One output record.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
     /// Index into `Layout::records`.
     pub shape: usize,
-    /// As the shape says.
+    /// The fields, with the types of the shape.
     pub fields: Vec<Field<'a>>,
-    /// The plain words behind them.
+    /// The words behind the fields.
     pub words: Vec<u64>,
 }
 
-/// The record is not as the layout says.
+/// The record does not match the layout.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The pieces of one record, in order.
+/// The output records of one ring-buffer record, in order.
 #[derive(Debug)]
 pub struct Pieces<'a, 's> {
     rest: &'a [u8],
     shapes: &'s [RecordShape],
 }
 
-/// Takes the header off: the handler, and its pieces.
+/// Parses the header: returns the handler and its output records.
 pub fn open<'a, 's>(
     record: &'a [u8],
     shapes: &'s [RecordShape],
@@ -86,8 +86,8 @@ impl<'a> Pieces<'a, '_> {
 }
 
 impl<'a> Pieces<'a, '_> {
-    /// The first piece, if it is for the controller itself: a string left to it, a new file, a
-    /// copy of a stack.
+    /// The first output record if it is for the controller itself: a deferred string, a new file,
+    /// or a copy of a stack.
     pub fn next_if_early(&mut self) -> Option<Result<Piece<'a>, Malformed>> {
         let shape = usize::try_from(u64::from_ne_bytes(*self.rest.first_chunk()?)).ok()?;
         let what = &self.shapes.get(shape)?.what;
@@ -99,7 +99,7 @@ impl<'a> Pieces<'a, '_> {
     }
 }
 
-/// The process that a record is about, and when it became its program, if it is such a record.
+/// The process that called `execve` and the time, if this is such a record.
 pub fn executed(bytes: &[u8], shapes: &[RecordShape]) -> Option<(u32, u64)> {
     let (_, mut pieces) = open(bytes, shapes).ok()?;
     let piece = pieces.next()?.ok()?;

@@ -1,6 +1,6 @@
 //! The state memory: the words that BPF programs and the controller share (see
 //! [`spile_bpf::layout`]). The kernel writes them while they are read here, so every access is
-//! an atomic one; nothing in this file but the mapping itself is unsafe.
+//! atomic; only the mapping itself needs unsafe code.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -18,8 +18,8 @@ use spile_ir::stats::Stat;
 use crate::error::Error;
 use crate::machine::pid_namespace;
 
-/// Reads a statistic by a function from byte offset to word. Parts that the layout does not
-/// keep are as in an empty one.
+/// Reads a statistic with a function from byte offset to word. Fields that the layout does not have
+/// get the values of an empty statistic.
 pub fn read_stats(layout: &AggLayout, word: impl Fn(u32) -> u64) -> Stat {
     let mut stat = Stat {
         count: word(layout.count),
@@ -28,7 +28,7 @@ pub fn read_stats(layout: &AggLayout, word: impl Fn(u32) -> u64) -> Stat {
     if let Some((first, n)) = layout.hist {
         stat.buckets = (0..n).map(|i| word(first + 8 * i)).collect();
     }
-    // Least and greatest mean nothing in an empty one.
+    // Minimum and maximum are undefined in an empty one.
     if stat.count == 0 {
         return stat;
     }
@@ -40,7 +40,7 @@ pub fn read_stats(layout: &AggLayout, word: impl Fn(u32) -> u64) -> Stat {
     stat
 }
 
-/// Gives the words of a statistic, by byte offset, to a function.
+/// Passes the words of a statistic, by byte offset, to a function.
 pub fn write_stats(stat: &Stat, layout: &AggLayout, mut store: impl FnMut(u32, u64)) {
     let empty = stat.count == 0;
     let or_zero = |v: i64| if empty { 0 } else { v as u64 };
@@ -69,7 +69,7 @@ pub fn write_stats(stat: &Stat, layout: &AggLayout, mut store: impl FnMut(u32, u
     }
 }
 
-/// Reads an element or a scalar of the given shape.
+/// Reads an element or a scalar of this layout.
 pub fn read_cell(layout: &ValueLayout, word: impl Fn(u32) -> u64) -> Cell {
     match layout {
         ValueLayout::Scalar(ty) => Cell::Scalar(read_value(*ty, word)),
@@ -88,7 +88,7 @@ pub fn cell_bytes(cell: &Cell, layout: &ValueLayout) -> Vec<u8> {
             }
         }),
         (Cell::Scalar(v), ValueLayout::Scalar(ty)) => return value_bytes(v, *ty),
-        // The layout and the program come from one compiler and agree.
+        // Layout and program come from the same compiler and agree.
         _ => {}
     }
     bytes
@@ -126,7 +126,7 @@ fn read_value(ty: Ty, word: impl Fn(u32) -> u64) -> Value {
     Value::from(&bytes[..])
 }
 
-/// Keys that stand one after the other in a byte string.
+/// The keys that a byte string contains, one after the other.
 pub fn read_keys(types: &[Ty], bytes: &[u8]) -> Vec<Value> {
     let mut at = 0;
     types
@@ -139,7 +139,7 @@ pub fn read_keys(types: &[Ty], bytes: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-/// Keys one after the other.
+/// The bytes of keys, one after the other.
 pub fn key_bytes(types: &[Ty], keys: &[Value]) -> Vec<u8> {
     types
         .iter()
@@ -157,20 +157,20 @@ pub fn word_of(bytes: &[u8], at: u32) -> u64 {
     }
 }
 
-/// Where the words are.
+/// Memory that contains the words.
 pub(crate) enum Memory {
     /// The kernel's array element, mapped.
     Mapped {
         start: NonNull<AtomicU64>,
         words: usize,
     },
-    /// Plain memory, where no kernel program is.
+    /// Plain memory, for programs without kernel handlers.
     Owned(Box<[AtomicU64]>),
 }
 
 impl Memory {
-    /// Maps so many bytes of the elements of an array that programs have, from a place on: both
-    /// are of whole pages.
+    /// Maps `bytes` bytes of an array map's elements, from offset `from` on; both are multiples of
+    /// the page size.
     pub(crate) fn map(fd: BorrowedFd<'_>, from: u64, bytes: usize) -> io::Result<Memory> {
         let prot = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
         let flags = rustix::mm::MapFlags::SHARED;
@@ -216,12 +216,12 @@ pub struct State {
     cpus: u32,
 }
 
-/// What is wrong with a layout.
+/// The fault in a layout.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadLayout(pub String);
 
 impl State {
-    /// Bytes that a layout asks for.
+    /// Size in bytes that a layout requires.
     pub fn size(layout: &Layout) -> usize {
         layout.shared_size as usize + layout.cpu_stride as usize * layout.cpus as usize
     }
@@ -229,7 +229,7 @@ impl State {
     /// Maps the memory of the map `fd`, whose element has `len` bytes.
     ///
     /// # Errors
-    /// Where the layout is wrong, or the memory cannot be mapped.
+    /// The layout is invalid, or the memory cannot be mapped.
     pub fn map(layout: &Layout, fd: BorrowedFd<'_>, len: usize) -> Result<State, Error> {
         check(layout, len).map_err(|e| Error::Internal(e.0))?;
         // The kernel maps whole pages of the array.
@@ -260,7 +260,7 @@ impl State {
         self.memory.words()
     }
 
-    /// CPU blocks.
+    /// Number of CPU blocks.
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
@@ -298,7 +298,7 @@ impl State {
         }
     }
 
-    /// Reads a value of a CPU's block and leaves zeros.
+    /// Reads and zeroes a value of a CPU's block.
     pub fn take(&self, cpu: u32, at: u32, layout: &ValueLayout) -> Cell {
         let value = read_cell(layout, |o| self.cpu(cpu, at + o).load(Ordering::Relaxed));
         self.zero(cpu, at, layout.size());
@@ -320,11 +320,11 @@ impl State {
             .collect()
     }
 
-    /// Takes the lock at `at`; false when it could not be had within `patience`. The holder
-    /// is a handler that runs for microseconds, so it is waited for awake at first.
+    /// Takes the lock at `at`; false after `patience`. The holder is a handler that runs for
+    /// microseconds, so the wait spins at first.
     pub fn lock(&self, at: u32, patience: Duration) -> bool {
         let word = self.shared(at);
-        // Kernel handlers write a small number; in the high half they look for their process.
+        // Kernel handlers write a small number; they recognise their own process in the upper half.
         let holder = u64::from(pid_namespace::own()) << 32;
         let since = Instant::now();
         for turn in 0u32.. {
@@ -345,12 +345,12 @@ impl State {
         false
     }
 
-    /// Gives the lock at `at` back.
+    /// Releases the lock at `at`.
     pub fn unlock(&self, at: u32) {
         self.shared(at).store(0, Ordering::Release);
     }
 
-    /// Lets kernel handlers run, or turns them away from now on.
+    /// Enables or disables kernel handlers.
     pub fn set_running(&self, on: bool) {
         self.shared(shared::RUNNING)
             .store(u64::from(on), Ordering::SeqCst);
@@ -361,13 +361,12 @@ impl State {
         self.shared(shared::RUNNING).load(Ordering::SeqCst) != 0
     }
 
-    /// Whether a handler asked for the end.
+    /// Whether a handler called `exit()`.
     pub fn exit_wanted(&self) -> bool {
         self.shared(shared::EXIT).load(Ordering::Acquire) != 0
     }
 
-    /// Makes handlers that start from now on use the other generation; gives the one that
-    /// they used before.
+    /// Makes handlers that start from now on use the other generation; returns the previous one.
     pub fn flip(&self) -> u32 {
         (self
             .shared(shared::GENERATION)
@@ -375,7 +374,7 @@ impl State {
             & 1) as u32
     }
 
-    /// The generation that handlers use now.
+    /// The current generation.
     pub fn generation(&self) -> u32 {
         (self.shared(shared::GENERATION).load(Ordering::SeqCst) & 1) as u32
     }
@@ -386,7 +385,7 @@ impl State {
     }
 }
 
-/// Checks that everything a layout names lies inside the memory.
+/// Checks that everything in a layout lies inside of the memory.
 fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
     let bad = |what: &str| Err(BadLayout(format!("the object's layout is wrong: {what}")));
     if layout.shared_size < shared::END || !layout.shared_size.is_multiple_of(8) {

@@ -1,5 +1,5 @@
-//! Records of threads, most of them in the shared block (see [`Front`]), as one table. No handler of the
-//! kernel touches them meanwhile.
+//! Thread records, most of them in the shared block (see [`Front`]), as one table. No kernel
+//! handler accesses them in the meantime.
 
 use std::io;
 use std::rc::Rc;
@@ -10,16 +10,16 @@ use spile_bpf::layout::Front;
 use crate::shared::maps::{Entries, Table};
 use crate::shared::state::{State, word_of};
 
-/// The records.
+/// The table of thread records.
 pub struct Records {
     front: Front,
     state: Rc<State>,
-    /// Those of threads whose slot another one has.
+    /// Records of threads whose slot another thread occupies.
     map: Box<dyn Table>,
 }
 
 impl Records {
-    /// Those in the shared block, and in a map.
+    /// The records in the shared block and in a map.
     pub fn new(front: Front, state: Rc<State>, map: Box<dyn Table>) -> Records {
         Records { front, state, map }
     }
@@ -33,7 +33,7 @@ impl Records {
         self.state.shared(slot + self.bytes())
     }
 
-    /// The slot of a thread, if its record is there.
+    /// The slot of a thread, if its record is in it.
     fn slot(&self, key: &[u8]) -> Option<u32> {
         let thread = word_of(key, 0);
         let slot = self.front.slot(thread);
@@ -167,7 +167,8 @@ mod tests {
         let mut all = records();
         let key = |n: u64| n.to_ne_bytes();
         let record = |n: u64| [n.to_ne_bytes(), (10 * n).to_ne_bytes()].concat();
-        // 1, 5, 9 and 13 have one slot, and the map has room for two; 0 has one as well.
+        // Threads 1, 5, 9 and 13 have the same slot, and the map has room for two; 0 has a slot of
+        // its own.
         for n in [0, 1, 5, 9] {
             assert!(all.set(&key(n), &record(n)).unwrap());
         }
@@ -176,7 +177,7 @@ mod tests {
             assert_eq!(all.get(&key(n)).unwrap(), Some(record(n)));
         }
         assert_eq!(all.get(&key(13)).unwrap(), None);
-        // The slot is free, but 5 stays where it is.
+        // The slot is free, but the record of thread 5 stays in the map.
         all.remove(&key(1)).unwrap();
         all.set(&key(5), &record(6)).unwrap();
         assert_eq!(all.get(&key(5)).unwrap(), Some(record(6)));

@@ -1,10 +1,10 @@
-//! Strings of user memory that kernel handlers leave to the controller, because their pages are
-//! not in memory: see [`spile_bpf::layout::RecordWhat::Deferred`]. The controller is an ordinary
-//! process: when it reads another one's memory, the kernel brings the page in.
+//! Deferred strings: user memory that kernel handlers leave to the controller, because its pages
+//! are not in memory (see [`spile_bpf::layout::RecordWhat::Deferred`]). The controller is an
+//! ordinary process: when it reads another process's memory, the kernel brings the page in.
 //!
-//! What is read is the memory of the task that ran the handler, while it still runs the same
-//! program: `/proc/TID/mem` stays with the memory that it was opened on, and after it is opened
-//! the task is looked at. Otherwise the reason stands where the text would.
+//! The memory belongs to the task that ran the handler, provided that it still runs the same
+//! program: `/proc/TID/mem` stays with the address space that it was opened on, and the task is
+//! checked after the open. Otherwise the reason of the failure replaces the text.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -17,11 +17,11 @@ use spile_kernel::btf::Btf;
 
 use crate::shared::ring_record::Field;
 
-/// Bytes of the word of a mark.
+/// Length of the word in a mark.
 pub const WORD: usize = 16;
-/// What is read stays known for so many more reads.
+/// Number of results that are kept.
 const KEEP: usize = 4096;
-/// The first pid namespace (`PROC_PID_INIT_INO`), whose ids kernel handlers give.
+/// The initial PID namespace (`PROC_PID_INIT_INO`), whose numbers kernel handlers send.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Offsets in `struct task_struct`.
@@ -32,14 +32,14 @@ struct TaskOffsets {
     exec: u64,
 }
 
-/// What to read, and of whom.
+/// A requested read: the address and the process.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     id: u64,
     addr: u64,
     room: usize,
     quote: Quote,
-    /// The constant that stands for it where it cannot be read.
+    /// The index of the constant that replaces unreadable text.
     instead: Option<usize>,
     task: u64,
     tid: u64,
@@ -73,7 +73,7 @@ impl Wanted {
     }
 }
 
-/// The strings that were read, or the reasons.
+/// The strings that were read, or the reasons of failures.
 #[derive(Default)]
 pub struct Deferred {
     word: [u8; WORD],
@@ -84,7 +84,7 @@ pub struct Deferred {
 }
 
 impl Deferred {
-    /// For a session; its word is drawn.
+    /// For a new session, with a random word.
     pub fn new() -> Option<Deferred> {
         let mut random = [0; WORD / 2];
         File::open("/dev/urandom")
@@ -109,9 +109,9 @@ impl Deferred {
         &self.word
     }
 
-    /// Reads a string that a record asks for; `kernel` reads a number of kernel memory, and
-    /// `constants` are the program's. False where it could not be read and the script says of no
-    /// text that stands for it; `None` for a record that is not as it should be.
+    /// Reads a string for a record; `kernel` reads a number of kernel memory, and `constants` are
+    /// the program's. False if it could not be read and the script has no replacement; `None` for a
+    /// malformed record.
     pub fn read(
         &mut self,
         fields: &[Field<'_>],
@@ -171,7 +171,7 @@ impl Deferred {
         read_string(&memory, wanted.addr, wanted.room)
     }
 
-    /// A string of a record with its marks replaced.
+    /// A string with its marks replaced.
     pub fn fill<'t>(&self, text: &'t [u8]) -> std::borrow::Cow<'t, [u8]> {
         let mut rest = text;
         let mut out = Vec::new();
@@ -179,12 +179,12 @@ impl Deferred {
             out.extend_from_slice(&rest[..at]);
             rest = &rest[at + WORD..];
             let Some(end) = rest.iter().position(|b| *b == b';') else {
-                // Cut at the end of a long text.
+                // The mark was truncated at the end of a long text.
                 out.extend_from_slice(b"...");
                 rest = b"";
                 break;
             };
-            // Marks of another kind, which are not replaced here.
+            // A mark of another kind, which is not replaced here.
             if rest.first().is_some_and(u8::is_ascii_uppercase) {
                 out.extend_from_slice(&self.word);
                 continue;
@@ -216,18 +216,18 @@ fn offsets() -> Option<TaskOffsets> {
     })
 }
 
-/// The reason that a process's memory cannot be opened or read.
+/// The reason why a process's memory cannot be opened or read.
 fn why(e: &std::io::Error) -> &'static str {
     match e.kind() {
         ErrorKind::NotFound => "process ended",
         ErrorKind::PermissionDenied => "not permitted",
-        // ESRCH while it ends; EIO for memory that is not there.
+        // ESRCH while it exits; EIO for memory that does not exist.
         _ if e.raw_os_error() == Some(3) => "process ended",
         _ => "no such memory",
     }
 }
 
-/// Reads up to a NUL, page by page: behind it there may be nothing.
+/// Reads up to a NUL, page by page, because the next page may not exist.
 fn read_string(memory: &File, addr: u64, room: usize) -> Result<Vec<u8>, &'static str> {
     const PAGE: u64 = layout::PAGE as u64;
     let mut text = Vec::new();
@@ -236,7 +236,7 @@ fn read_string(memory: &File, addr: u64, room: usize) -> Result<Vec<u8>, &'stati
         let len = ((PAGE - at % PAGE) as usize).min(room - text.len());
         let mut piece = vec![0; len];
         let got = memory.read_at(&mut piece, at).map_err(|e| why(&e))?;
-        // Its memory is gone, though it is not.
+        // The process exists, but its memory is gone.
         if got == 0 {
             return Err("process ended");
         }
@@ -295,7 +295,7 @@ mod tests {
         let constants = [Bytes::from(*b""), Bytes::from(*b"a\tb")];
         let mut how = 1;
         let mut ask = |id: i64, exec: u64, kernel_tid: u64| {
-            // The fourth asks for constant 1 and escapes.
+            // The fourth read asks for constant 1 and for escapes.
             if id == 4 {
                 how = 2 << SUBSTITUTE_SHIFT | 1;
             }

@@ -1,4 +1,4 @@
-//! Texts of stacks and symbols that kernel handlers leave to the controller: see
+//! Symbolic texts of stacks and symbols, which kernel handlers leave to the controller: see
 //! [`spile_bpf::layout::Symbolic`].
 
 use std::borrow::Cow;
@@ -20,36 +20,36 @@ use crate::text::deferred::WORD;
 use crate::text::kernel_files::KernelLines;
 use crate::text::user_files::{Found, Place, UserFiles};
 
-/// Makes the texts.
+/// Renders symbolic texts.
 #[derive(Default)]
 pub struct Symbolizer {
-    /// The session's word, if kernel handlers leave texts to the controller.
+    /// The session's word, if kernel handlers send marks.
     word: Option<[u8; WORD]>,
-    /// Bytes of the longest string.
+    /// Limit on the length of a string.
     longest: usize,
-    /// Most frames of a stack.
+    /// Limit on the frames of a stack.
     frames: usize,
     files: RefCell<Option<UserFiles>>,
     kernel: RefCell<KernelLines>,
     keys: RefCell<Keys>,
 }
 
-/// Most keys that are remembered.
+/// Limit on the number of keys that are remembered.
 const KEYS: usize = 1 << 16;
 
-/// Texts as keys of arrays.
+/// Rendered texts as keys of arrays.
 #[derive(Default)]
 struct Keys {
     /// The keys that marks have become.
     made: HashMap<(Value, Ty), Value>,
-    /// Of keys that were cut: the mark of the whole text and the text's hash, or that several texts
-    /// have become this key.
+    /// For each truncated key, the mark of the whole text and the text's hash; `None` if several
+    /// texts have become this key.
     whole: HashMap<Value, Option<(Value, u64)>>,
     cut: u64,
 }
 
 impl Keys {
-    /// Notes the whole text of a key that was cut.
+    /// Notes the whole text of a truncated key.
     fn note(&mut self, cut: &Value, mark: &Value, text: &Value) {
         let mut hasher = DefaultHasher::new();
         text.as_bytes().hash(&mut hasher);
@@ -67,7 +67,7 @@ impl Keys {
 }
 
 impl Symbolizer {
-    /// Without marks, for strings of at most so many bytes.
+    /// Without marks, for strings of at most `longest` bytes.
     pub fn plain(longest: usize) -> Symbolizer {
         Symbolizer {
             longest,
@@ -75,8 +75,8 @@ impl Symbolizer {
         }
     }
 
-    /// For marks with that word in strings of at most so many bytes, of stacks of so many frames, and
-    /// the files of programs.
+    /// For marks with that word, in strings of limited length, with stacks of limited depth, and
+    /// the user files.
     pub fn new(
         word: [u8; WORD],
         (longest, frames): (usize, usize),
@@ -91,33 +91,33 @@ impl Symbolizer {
         }
     }
 
-    /// Files whose unwind rows, and whose symbols or lines, found no room.
+    /// Numbers of files whose unwind rows, and whose symbols or lines, did not fit.
     pub fn without_room(&self) -> (u64, u64) {
         let files = self.files.borrow();
         let files = files.as_ref();
         files.map_or((0, 0), |f| (f.without_rows, f.without_names))
     }
 
-    /// Takes up a file: see [`UserFiles::learn`].
+    /// Learns a new file: see [`UserFiles::learn`].
     pub fn learn(&self, fields: &[Field<'_>]) -> Option<bool> {
         self.keys.borrow_mut().made.clear();
         self.files.borrow_mut().as_mut()?.learn(fields)
     }
 
-    /// What is readable when [`Symbolizer::take_read`] has something to do.
+    /// A descriptor that is readable when [`Symbolizer::take_read`] has work to do.
     pub fn ready(&self) -> Option<OwnedFd> {
         let files = self.files.borrow();
         files.as_ref()?.ready().try_clone_to_owned().ok()
     }
 
-    /// Takes up what was read of files.
+    /// Installs the tables of files that were read.
     pub fn take_read(&self) {
         if let Some(files) = self.files.borrow_mut().as_mut() {
             files.take_read();
         }
     }
 
-    /// Takes up a copy of a stack: see [`UserFiles::learn_copy`].
+    /// Learns a copy of a stack: see [`UserFiles::learn_copy`].
     pub fn learn_copy(&self, piece: &Piece<'_>) -> Option<()> {
         self.files
             .borrow_mut()
@@ -125,13 +125,13 @@ impl Symbolizer {
             .learn_copy(piece, self.frames)
     }
 
-    /// Stacks that could not be completed.
+    /// Number of stacks that could not be completed.
     pub fn unfinished(&self) -> u64 {
         self.files.borrow().as_ref().map_or(0, |f| f.unfinished)
     }
 
-    /// What stands for the lines of addresses until they are printed, as kernel handlers make it: they can be
-    /// more than a string holds.
+    /// A mark for the lines of addresses until they are printed, in the form that kernel handlers
+    /// use: the text can exceed a string's limit.
     pub fn mark(&mut self, form: Symbolic, of: &[u8]) -> Vec<u8> {
         let word = self.word.get_or_insert_with(|| {
             let number = RandomState::new().build_hasher().finish();
@@ -152,7 +152,7 @@ impl Symbolizer {
         mark
     }
 
-    /// A text by the number of its form; nothing where there is no such form.
+    /// The text of a form by its number; empty if there is no such form.
     pub fn text(&self, form: i64, of: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(form) = Symbolic::by_number(form) {
@@ -161,10 +161,10 @@ impl Symbolizer {
         out
     }
 
-    /// The key that a string with marks is: its text, cut to the width of such keys; and whether
-    /// all files that it tells of are known by now. None for any other string.
+    /// The key for a string with marks: its text, truncated to the width of such keys, and whether
+    /// all files in it are known by now. `None` for any other string.
     ///
-    /// Many marks can stand for one text, and many texts be one when they are cut.
+    /// Several marks can have one text, and several texts can be equal after truncation.
     pub fn key(&self, key: &Value, ty: Ty) -> Option<(Value, bool)> {
         if !self.marked(key.as_bytes()) {
             return None;
@@ -190,14 +190,15 @@ impl Symbolizer {
         Some((cut, !unknown))
     }
 
-    /// What a walk gives for a key: the mark whose text begins with it, if that is the only one.
+    /// The value that an iteration returns for a key: the mark whose text begins with it, if there
+    /// is only one.
     pub fn shown(&self, key: &Value) -> Option<Value> {
         let keys = self.keys.borrow();
         let (mark, _) = keys.whole.get(key)?.as_ref()?;
         Some(mark.clone())
     }
 
-    /// Keys that several texts had in common when they were cut.
+    /// Number of truncated keys that several texts share.
     pub fn cut_keys(&self) -> u64 {
         self.keys.borrow().cut
     }
@@ -207,8 +208,8 @@ impl Symbolizer {
         word.is_some_and(|word| text.windows(WORD).any(|w| w == word))
     }
 
-    /// Whether something of a file that is not known was asked for since the last call; and of code
-    /// that a program made.
+    /// Whether an unknown file was requested since the last call, and whether run-time generated
+    /// code was.
     fn forget_met(&self) -> (bool, bool) {
         let mut files = self.files.borrow_mut();
         let Some(files) = files.as_mut() else {
@@ -219,8 +220,8 @@ impl Symbolizer {
         met
     }
 
-    /// A string with the texts that its marks stand for. Of a mark whose end was cut off, the
-    /// frames that are there are used, but not what may be a part of one.
+    /// A string with its marks replaced by their texts. Of a truncated mark, complete frames are
+    /// rendered, but not a possibly incomplete one.
     pub fn fill<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
         let Some(word) = &self.word else {
             return text.into();
@@ -246,9 +247,9 @@ impl Symbolizer {
             rest = end.map_or(&[][..], |end| &rest[end + 1..]);
         }
         if text.len() == self.longest {
-            // A mark of which no more is there than a part of the word.
+            // A mark of which only a part of the word is left.
             let parts = (1..WORD).rev().find(|n| rest.ends_with(&word[..*n]));
-            // A few characters may be text, where no whole mark is.
+            // Without a whole mark, a few characters may be ordinary text.
             let parts = parts.filter(|n| rest.len() < text.len() || *n >= WORD / 2);
             rest = &rest[..rest.len() - parts.unwrap_or(0)];
         }
@@ -266,7 +267,7 @@ impl Symbolizer {
         let mut lines = self.kernel.borrow_mut();
         let start = out.len();
         for (i, addr) in numbers(of).enumerate() {
-            // Behind the first frame stand addresses behind calls.
+            // Frames behind the first are return addresses.
             let back = u64::from(form == Symbolic::KernelFileLines && i > 0);
             let text = kernel_text(form, addr, &mut |addr| {
                 lines.line(addr.saturating_sub(back)).map(plain_file)
@@ -288,7 +289,7 @@ impl Symbolizer {
                 continue;
             };
             let all = if place.file == COPIED.into() {
-                // A text of addresses says how many it has.
+                // The mark for further addresses contains the number of those before.
                 let before = i.max(place.addr.unwrap_or(0).try_into().unwrap_or(i));
                 let left = self.frames.saturating_sub(before);
                 files.copied(place.offset).into_iter().take(left).collect()
@@ -307,7 +308,7 @@ impl Symbolizer {
     }
 }
 
-/// A place from its numbers: see `crates/bpf/src/lower/event/unwind/mod.rs`.
+/// Parses the numbers of a frame: see `crates/bpf/src/lower/event/unwind/mod.rs`.
 fn place(word: &[u8]) -> Option<Place> {
     let word = std::str::from_utf8(word).ok()?;
     let numbers: Vec<u64> = word
@@ -327,8 +328,8 @@ fn place(word: &[u8]) -> Option<Place> {
     })
 }
 
-/// An address of the kernel in a form; `line` gives places in the source. Where none is known,
-/// without debugging information, stands the address, as in SystemTap.
+/// A kernel address in a form; `line` finds positions in the source. As in SystemTap, the address
+/// replaces an unknown position.
 fn kernel_text(
     form: Symbolic,
     addr: u64,
@@ -362,7 +363,7 @@ fn kernel_text(
     }
 }
 
-/// A name that comes from outside, without what would act on a terminal.
+/// An external name without terminal control characters.
 fn plain(name: String) -> String {
     match spile_plain::name(&name) {
         Cow::Owned(plain) => plain,
@@ -374,7 +375,7 @@ fn plain_file((file, line): (String, u32)) -> (String, u32) {
     (plain(file), line)
 }
 
-/// One place in a form. What is not known is left out; without a symbol stands the address.
+/// One frame in a form. Unknown parts are omitted; without a symbol the address is printed.
 fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
     let found = files.find(place);
     let (symbol, module) = (found.symbol, found.module);
@@ -389,7 +390,8 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
     let base = |m: &str| m.rsplit('/').next().unwrap_or(m).to_owned();
     let offset = found.linked + place.back;
     let inside = |m: &str| format!("{addr:#x} [{m}+{offset:#x}]");
-    // `at` is a place in the source: behind the symbol, or behind the module where there is none.
+    // `at` is a position in the source: behind the symbol, or behind the module if there is no
+    // symbol.
     let data = |at: &str| match (&found.symbol, module) {
         (Some((name, offset, size)), Some(m)) => {
             format!("{name}+{offset:#x}/{size:#x}{at} [{m}]")
@@ -454,7 +456,7 @@ fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
     }
 }
 
-/// The hexadecimal numbers of a text, with `0x` or without; others are left out.
+/// The hexadecimal numbers in a text, with `0x` or without; skips other words.
 fn numbers(text: &[u8]) -> impl Iterator<Item = u64> {
     let words = text.split(|b| b.is_ascii_whitespace());
     words.filter_map(|w| {
@@ -463,10 +465,10 @@ fn numbers(text: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// What the names of the functions begin with that run programs at raw tracepoints.
+/// Prefix of the names of functions that run programs at raw tracepoints.
 const RUN: &str = "bpf_trace_run";
 
-/// Tells kernel handlers which functions belong to the machinery of probes.
+/// Stores the address ranges of the probe machinery for kernel handlers.
 pub fn set_stack_words(state: &State, words: &StackWords) {
     let Ok(symbols) = Symbols::kernel() else {
         return;
@@ -479,7 +481,7 @@ pub fn set_stack_words(state: &State, words: &StackWords) {
             .shared(words.at + at + 8)
             .store(end, Ordering::Relaxed);
     };
-    // They are close to each other, in an order of the compiler's: 8 to 12 come before 1 in some.
+    // They are adjacent, in the compiler's order: in some kernels 8 to 12 precede 1.
     let numbered = |name: &str| {
         let number = name.strip_prefix(RUN);
         number.is_some_and(|n| n.bytes().all(|c| c.is_ascii_digit()))
@@ -551,7 +553,7 @@ mod tests {
         let line = key(b"at 0123456789abcdefJ0x8;", 512);
         assert_eq!(line, Some(("at 0x8".into(), true)));
         assert!(key(b"plain", 512).is_none());
-        // Whole while one text begins so, and cut where there are two.
+        // Whole while one text begins with it, truncated once there are two.
         let [one, two] = [
             &b"0123456789abcdefK0x8 0x19;"[..],
             b"0123456789abcdefK0x8 0x1a;",

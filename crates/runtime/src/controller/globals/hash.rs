@@ -1,5 +1,5 @@
-//! Arrays that the controller shares with kernel handlers. Where keys stand for texts, elements
-//! whose keys have the same text are one here.
+//! Arrays that the controller shares with kernel handlers. If keys contain marks, elements whose
+//! keys have the same text are one element here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,22 +17,22 @@ use crate::shared::maps::Table;
 use crate::shared::state::{cell_bytes, key_bytes, read_cell, read_keys, word_of};
 use crate::text::symbolic::Symbolizer;
 
-/// Keys in a map, by the keys that their texts are.
+/// The raw keys in a map, by the keys with their texts.
 type Aliases = HashMap<Vec<Value>, Vec<Vec<u8>>>;
 
-/// The texts that a program's keys can stand for.
+/// The texts that the marks in a program's keys stand for.
 #[derive(Default)]
 pub struct Texts {
-    /// Makes them.
+    /// Renders the texts.
     pub symbolic: Symbolizer,
-    /// Arrays whose keys can, and whether kernel handlers only add to their elements.
+    /// Arrays whose keys can contain marks, and whether kernel handlers only add to their elements.
     arrays: HashMap<GlobalId, bool>,
-    /// What was found since the running handler began.
+    /// Aliases that were found since the current handler started.
     aliases: RefCell<HashMap<GlobalId, Aliases>>,
 }
 
 impl Texts {
-    /// Without marks, for strings of at most so many bytes.
+    /// Without marks, for strings of at most `longest` bytes.
     pub fn of_strings(longest: usize) -> Texts {
         Texts {
             symbolic: Symbolizer::plain(longest),
@@ -40,7 +40,7 @@ impl Texts {
         }
     }
 
-    /// Of a program whose marks go there.
+    /// Notes the arrays of a program that marks can reach.
     pub fn note(&mut self, program: &Program, marks: &Marks) {
         let mut arrays = HashMap::new();
         for (i, global) in program.globals.iter().enumerate() {
@@ -55,24 +55,24 @@ impl Texts {
         self.arrays = arrays;
     }
 
-    /// Whether keys of an array can.
+    /// Whether keys of an array can contain marks.
     pub fn marks(&self, g: GlobalId) -> bool {
         self.arrays.contains_key(&g)
     }
 
-    /// Of one array.
+    /// The texts for the keys of one array.
     pub(super) fn of(&self, g: GlobalId) -> Option<OfArray<'_>> {
         let adds = *self.arrays.get(&g)?;
         Some(OfArray { all: self, g, adds })
     }
 
-    /// A handler begins: maps may have changed.
+    /// Starts a handler: the maps may have changed.
     pub fn begin(&self) {
         self.aliases.borrow_mut().clear();
     }
 }
 
-/// The same of one array.
+/// The texts for the keys of one array.
 #[derive(Clone, Copy)]
 pub(super) struct OfArray<'a> {
     all: &'a Texts,
@@ -92,7 +92,7 @@ impl OfArray<'_> {
         keys
     }
 
-    /// Two elements that are one; of stores the younger counts.
+    /// Merges two elements with the same text; of two stored values, the later one is kept.
     fn merge(&self, old: &mut Cell, young: Cell) {
         match (&mut *old, young) {
             (Cell::Scalar(Value::Long(a)), Cell::Scalar(Value::Long(b))) if self.adds => {
@@ -104,7 +104,7 @@ impl OfArray<'_> {
     }
 }
 
-/// A hash map with what is needed to read it.
+/// A hash map with the data that is needed to read it.
 pub(super) struct Hash<'a> {
     pub kernel: &'a Kernel,
     pub table: std::cell::RefMut<'a, Box<dyn Table>>,
@@ -112,7 +112,7 @@ pub(super) struct Hash<'a> {
     pub seq: bool,
     pub wrap: bool,
     pub value: &'a ValueLayout,
-    /// Where keys can stand for texts.
+    /// The texts of keys, if they can contain marks.
     pub texts: Option<OfArray<'a>>,
 }
 
@@ -121,7 +121,7 @@ pub(super) fn system(e: std::io::Error) -> Fault {
 }
 
 impl Hash<'_> {
-    /// Bytes before the element.
+    /// Bytes in front of the element in a value.
     fn skip(&self) -> usize {
         if self.seq { 8 } else { 0 }
     }
@@ -131,7 +131,7 @@ impl Hash<'_> {
         read_cell(self.value, |o| word_of(element, o))
     }
 
-    /// The keys in the map whose texts are these keys.
+    /// The raw keys in the map whose texts equal these keys.
     fn raw(&mut self, keys: &[Value]) -> Result<Vec<Vec<u8>>, Fault> {
         let Some(texts) = &self.texts else {
             return Ok(vec![key_bytes(self.types, keys)]);
@@ -154,7 +154,7 @@ impl Hash<'_> {
             .unwrap_or_else(|| vec![key_bytes(self.types, keys)]))
     }
 
-    /// An element.
+    /// Reads an element.
     pub fn get(&mut self, keys: &[Value]) -> Result<Option<Cell>, Fault> {
         let mut found: Option<Cell> = None;
         for key in self.raw(keys)? {
@@ -219,7 +219,7 @@ impl Hash<'_> {
         Ok(())
     }
 
-    /// Removes the oldest element; false when there is none.
+    /// Removes the oldest element; false if there is none.
     fn evict(&mut self) -> Result<bool, Fault> {
         let entries = self.table.entries().map_err(system)?;
         let Some((key, _)) = entries.iter().min_by_key(|(_, v)| word_of(v, 0)) else {
@@ -229,14 +229,14 @@ impl Hash<'_> {
         Ok(true)
     }
 
-    /// Elements that match: by age where it is known, otherwise by key, so that the order does
-    /// not change from one time to the next.
+    /// The matching elements, ordered by age if it is recorded, otherwise by key, so that the order
+    /// is reproducible.
     pub fn elements(&mut self, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
         let entries = self.table.entries().map_err(system)?;
         Ok(self.decode(entries, slice))
     }
 
-    /// The elements of these entries that match.
+    /// The matching elements among these entries.
     pub fn decode(
         &self,
         entries: Vec<(Vec<u8>, Vec<u8>)>,

@@ -1,6 +1,6 @@
-//! Operations on globals by storage class: ordinary memory for what is the controller's (with
-//! the per-CPU deltas already drained into it), words of the state memory or system calls on a
-//! hash map for what it shares with the kernel.
+//! Operations on globals by storage class. Globals of the controller are in ordinary memory, with
+//! the per-CPU deltas already drained into it. Globals that it shares with the kernel are words of
+//! the state memory, or need system calls on a hash map.
 
 mod hash;
 
@@ -19,17 +19,17 @@ use hash::{Hash, system};
 pub struct Globals<'a> {
     /// The program.
     pub program: &'a Program,
-    /// The kernel's half, if there is one.
+    /// The kernel's half of the session, if there is one.
     pub kernel: Option<&'a Kernel>,
-    /// Everything that is the controller's.
+    /// The values of the controller's globals.
     pub mem: &'a mut MemGlobals,
     /// Globals that are read from a copy in `mem`, see [`Globals::copy`].
     pub copied: &'a [GlobalId],
-    /// The texts that keys can stand for.
+    /// The texts that marks in keys stand for.
     pub texts: &'a Texts,
 }
 
-/// What a global held at one moment, as it came from the kernel.
+/// The value of a global at one moment, in the kernel's form.
 pub enum Raw {
     /// A number, a string or a statistic.
     Cell(Cell),
@@ -38,13 +38,14 @@ pub enum Raw {
 }
 
 impl<'a> Globals<'a> {
-    /// The place that is shared with the kernel.
+    /// The place of a global that is shared with the kernel.
     fn shared(&self, g: GlobalId) -> Option<(&'a Kernel, &'a Place)> {
         let kernel = self.kernel.filter(|_| !self.copied.contains(&g))?;
         Some((kernel, &kernel.shared(g)?.place))
     }
 
-    /// What a shared global holds now. Little is done here, because its lock is held.
+    /// The current value of a shared global. The global's lock is held, so decoding is left for
+    /// later.
     pub fn raw(&self, g: GlobalId) -> Result<Option<Raw>, Fault> {
         if let Some(mut hash) = self.hash(g) {
             return Ok(Some(Raw::Entries(hash.table.entries().map_err(system)?)));
@@ -58,7 +59,7 @@ impl<'a> Globals<'a> {
         Ok(kernel.map(Raw::Cell))
     }
 
-    /// The same, and leaves it empty.
+    /// Reads the value like [`Globals::raw`], and empties the global.
     pub fn take(&self, g: GlobalId) -> Result<Option<Raw>, Fault> {
         if let Some(mut hash) = self.hash(g) {
             return Ok(Some(Raw::Entries(hash.table.drain().map_err(system)?)));
@@ -70,7 +71,7 @@ impl<'a> Globals<'a> {
         Ok(raw)
     }
 
-    /// Adds what `mem` holds to what the kernel's side holds now; of texts the newer stays.
+    /// Adds the value in `mem` to the kernel's current value; of strings the newer one is kept.
     pub fn put_back(&mut self, g: GlobalId) -> Result<(), Fault> {
         match self.program.globals.get(g.index()).map(|g| &g.kind) {
             Some(GlobalKind::Scalar(Ty::Long)) => {
@@ -106,7 +107,7 @@ impl<'a> Globals<'a> {
         }
     }
 
-    /// Makes `mem` hold what the kernel's side held.
+    /// Replaces the value in `mem` by the kernel's.
     pub fn copy(&mut self, g: GlobalId, raw: Raw) -> Result<(), Fault> {
         let elements = match raw {
             Raw::Cell(cell) => vec![(Vec::new(), cell)],
@@ -156,7 +157,7 @@ impl<'a> Globals<'a> {
         })
     }
 
-    /// What a missing element of an array reads as.
+    /// The value of a missing element of an array.
     fn zero(&self, g: GlobalId) -> Cell {
         match self.program.globals.get(g.index()).map(|g| &g.kind) {
             Some(
@@ -189,7 +190,7 @@ impl<'a> Globals<'a> {
         spec.hist
     }
 
-    /// A scalar's value.
+    /// Reads a scalar.
     pub fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
         match self.shared(g) {
             Some((kernel, Place::Scalar { offset, ty })) => Ok(kernel
@@ -214,7 +215,7 @@ impl<'a> Globals<'a> {
         }
     }
 
-    /// Adds to a number, in one atomic step.
+    /// Adds to a number atomically; returns the old value.
     pub fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
         match self.shared(g) {
             Some((
@@ -231,7 +232,7 @@ impl<'a> Globals<'a> {
         }
     }
 
-    /// An element.
+    /// Reads an element.
     pub fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
         match self.hash(g) {
             Some(mut hash) => Ok(hash.get(keys)?.unwrap_or_else(|| self.zero(g)).value()),
@@ -296,7 +297,7 @@ impl<'a> Globals<'a> {
         }
     }
 
-    /// Empties a number, a text or a statistic of the shared block, if it is one.
+    /// Clears a scalar or a statistic in the shared block; false for other globals.
     fn clear_shared(&self, g: GlobalId) -> bool {
         let (kernel, offset, layout) = match self.shared(g) {
             Some((kernel, Place::Scalar { offset, ty })) => {
@@ -320,7 +321,7 @@ impl<'a> Globals<'a> {
         }
     }
 
-    /// Adds a statistic to another.
+    /// Merges a statistic into an element.
     fn stat_merge(&mut self, g: GlobalId, keys: &[Value], stat: &Stat) -> Result<(), Fault> {
         match self.stat_change(g, keys, &mut |s| s.merge(stat))? {
             true => Ok(()),
@@ -328,7 +329,7 @@ impl<'a> Globals<'a> {
         }
     }
 
-    /// Changes a statistic, if it is shared.
+    /// Changes a statistic in place, if it is shared.
     fn stat_change(
         &mut self,
         g: GlobalId,
@@ -357,7 +358,7 @@ impl<'a> Globals<'a> {
         }
     }
 
-    /// A copy of a statistic; `None` when it is missing or empty.
+    /// A copy of a statistic; `None` if it is missing or empty.
     pub fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
         let cell = match (self.hash(g), self.shared(g)) {
             (Some(mut hash), _) => hash.get(keys)?,
@@ -374,12 +375,12 @@ impl<'a> Globals<'a> {
         })
     }
 
-    /// Whether an array's elements are in a map of the kernel, and not in a copy.
+    /// Whether an array's elements are in a map of the kernel, rather than in a copy.
     pub fn in_kernel(&self, g: GlobalId) -> bool {
         self.hash(g).is_some()
     }
 
-    /// A copy of the elements that match.
+    /// A copy of the matching elements.
     pub fn elements(
         &mut self,
         g: GlobalId,
@@ -482,7 +483,7 @@ mod tests {
         }
     }
 
-    /// The program's globals in plain memory instead of a kernel's.
+    /// The program's globals in plain memory instead of the kernel's.
     fn kernel() -> Kernel {
         let keys = vec![Ty::Str(16), Ty::Long];
         let hash = |seq, value| Place::Hash {
@@ -649,7 +650,7 @@ mod tests {
     fn wrapping_arrays_give_up_the_oldest() {
         with(|g| {
             for n in [0, 1, 2, 0, 3, 4] {
-                // An update, of 0 here, does not make an element younger.
+                // An update, here of 0, does not make an element younger.
                 g.aset(WRAP, &key("k", n), n.into()).unwrap();
             }
             let left: Vec<_> = g

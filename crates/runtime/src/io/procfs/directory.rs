@@ -1,6 +1,6 @@
-//! The directory of a session's files, `/var/tmp/spile-USER/NAME`: belongs to the user, and
-//! nobody else can write there. It is locked while the session lives; one that a killed session
-//! left behind is taken over if it has pipes and files with its mark only.
+//! The directory of a session's files, `/var/tmp/spile-USER/NAME`. It belongs to the user, and
+//! nobody else can write to it. It is locked while the session lives. The directory of a killed
+//! session is taken over if it contains only pipes and marked files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,23 +13,23 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Where the users' directories are.
+/// Parent of the users' directories.
 const PARENT: &str = "/var/tmp";
-/// Name of a pipe before it gets its own.
+/// Name of a pipe before it is renamed into place.
 pub const NEW: &str = ".new";
-/// When a session's empty files were changed last.
+/// Modification time of a session's empty files, their mark.
 const MARK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
-/// Directories inside directories that are looked through.
+/// Limit on the depth of directories to search.
 const DEPTH: usize = 32;
 
-/// Where a file is.
+/// The place of a file.
 pub struct Place {
     /// Its directory.
     pub directory: OwnedFd,
-    /// Its name there.
+    /// Its name in the directory.
     pub name: String,
 }
 
@@ -39,17 +39,17 @@ pub struct Directory {
     name: String,
     user: OwnedFd,
     own: OwnedFd,
-    /// Paths of directories that were made in it.
+    /// Paths of the subdirectories that were created.
     made: BTreeSet<Vec<String>>,
 }
 
 type Fails<T> = Result<T, (String, io::Error)>;
 
 impl Directory {
-    /// Makes it.
+    /// Creates the directory.
     ///
     /// # Errors
-    /// The path, and why not.
+    /// The path, and the reason.
     pub fn new(name: &str) -> Fails<Directory> {
         let uid = rustix::process::geteuid().as_raw();
         let users = format!("{PARENT}/spile-{}", user_name(uid));
@@ -71,11 +71,11 @@ impl Directory {
             Ok((user, own))
         };
         let (user, own) = match both() {
-            // Another session ended just now, and took the user's directory with it.
+            // Another session just ended, and removed the user's directory.
             Err((_, e)) if e.kind() == io::ErrorKind::NotFound => both()?,
             made => made?,
         };
-        // Nothing is removed if anything is not ours.
+        // Nothing is removed if any entry is not ours.
         clear(&own, false, 0).map_err(fail(&path))?;
         clear(&own, true, 0).map_err(fail(&path))?;
         Ok(Directory {
@@ -92,10 +92,10 @@ impl Directory {
         &self.path
     }
 
-    /// The place of a file; directories on the way are made.
+    /// The place of a file; creates the directories on the path.
     ///
     /// # Errors
-    /// Where one cannot be made.
+    /// A directory cannot be created.
     pub fn place(&mut self, path: &str) -> io::Result<Place> {
         let mut parts: Vec<&str> = path.split('/').collect();
         let name = parts.pop().unwrap_or_default().to_owned();
@@ -112,8 +112,8 @@ impl Directory {
         Ok(Place { directory, name })
     }
 
-    /// Removes the files, and all directories that are empty then. Others have something of
-    /// somebody else's and stay.
+    /// Removes the files and all directories that are empty afterwards. Directories with other
+    /// content stay.
     pub fn remove(&self, places: &[Place]) {
         for place in places {
             for name in [&*place.name, NEW] {
@@ -126,7 +126,7 @@ impl Directory {
         }
         let gone = rustix::fs::unlinkat(&self.user, &*self.name, AtFlags::REMOVEDIR);
         if gone.is_ok() {
-            // Other sessions' directories keep it.
+            // Fails if there are directories of other sessions.
             let _ = fs::remove_dir(self.path.trim_end_matches(&*self.name));
         } else {
             crate::io::output::warn(&format!(
@@ -142,7 +142,7 @@ fn open_at(at: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(at, name, flags, Mode::empty())
 }
 
-/// A directory that is there, or is made, and that only its owner, this user, can write to.
+/// Opens or creates a directory that only its owner, this user, can write to.
 fn made(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let mode = Mode::from_bits_truncate(0o755);
     let new = match rustix::fs::mkdirat(at, name, mode) {
@@ -152,7 +152,7 @@ fn made(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     };
     let directory = open_at(at, name)?;
     if new {
-        // Whatever the umask is: the files have their own permissions.
+        // Independent of the umask: files have their own permissions.
         rustix::fs::fchmod(&directory, mode)?;
     }
     let stat = rustix::fs::fstat(&directory)?;
@@ -165,13 +165,14 @@ fn made(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// The directory of that name, which nobody else has: locked, and still there.
+/// Creates and locks the directory of that name, and checks that it still exists.
 fn locked(user: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     for wait in [1, 10, 100, 0] {
         let own = made(user, name)?;
         match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) if is_there(user, name, &own) => return Ok(own),
-            // A session that looked whether anybody has it may just have removed it, or be about to.
+            // Another session that tests the lock may have just removed the directory, or be about
+            // to.
             Ok(()) | Err(Errno::WOULDBLOCK) => {}
             Err(e) => return Err(e.into()),
         }
@@ -182,7 +183,7 @@ fn locked(user: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     ))
 }
 
-/// Whether that name is this directory's.
+/// Whether that name still refers to this directory.
 fn is_there(user: &OwnedFd, name: &str, own: &OwnedFd) -> bool {
     let named = rustix::fs::statat(user, name, AtFlags::SYMLINK_NOFOLLOW);
     match (named, rustix::fs::fstat(own)) {
@@ -191,8 +192,8 @@ fn is_there(user: &OwnedFd, name: &str, own: &OwnedFd) -> bool {
     }
 }
 
-/// Removes the directories that killed sessions of this user left behind: those that nobody has locked,
-/// and that have pipes, marked files and directories only.
+/// Removes the directories of this user's killed sessions: those that are unlocked, and contain
+/// only pipes, marked files and directories.
 pub fn sweep() {
     let uid = rustix::process::geteuid().as_raw();
     let Ok(parent) = open_at(rustix::fs::CWD, PARENT) else {
@@ -209,11 +210,11 @@ pub fn sweep() {
     for entry in entries.flatten().filter(|_| own) {
         let name = entry.file_name().to_string_lossy().into_owned();
         if !name.starts_with('.') {
-            // What cannot be removed stays.
+            // An entry that cannot be removed stays.
             let _ = sweep_one(&user, &name);
         }
     }
-    // The directories of other sessions keep it.
+    // Fails if there are directories of other sessions.
     let _ = rustix::fs::unlinkat(&parent, &*base, AtFlags::REMOVEDIR);
 }
 
@@ -225,7 +226,7 @@ fn sweep_one(user: &OwnedFd, name: &str) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(user, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Marks an empty file as a session's: it was changed last at the beginning of time.
+/// Marks an empty file as a session's, by a modification time at the epoch.
 pub fn mark(file: &OwnedFd) -> Result<(), Errno> {
     let times = Timestamps {
         last_access: MARK,
@@ -238,7 +239,8 @@ fn marked(stat: &Stat) -> bool {
     stat.st_mtime == 0 && stat.st_mtime_nsec == 0
 }
 
-/// Looks through a directory, for pipes, marked files and directories only; removes them if `remove`.
+/// Checks that a directory contains only pipes, marked files and directories; with `remove`,
+/// removes them.
 fn clear(directory: &OwnedFd, remove: bool, depth: usize) -> io::Result<()> {
     if depth > DEPTH {
         return Err(io::Error::other("it is too deep to be a session's"));
@@ -252,7 +254,7 @@ fn clear(directory: &OwnedFd, remove: bool, depth: usize) -> io::Result<()> {
         let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let flags = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Fifo => AtFlags::empty(),
-            // One that has a text has no name any more.
+            // A file with content has no name any more.
             FileType::RegularFile
                 if stat.st_size == 0 && (marked(&stat) || name.to_bytes() == NEW.as_bytes()) =>
             {
@@ -276,7 +278,7 @@ fn clear(directory: &OwnedFd, remove: bool, depth: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The user's name; the number where none is known.
+/// The user's name, or the number if there is no name.
 fn user_name(uid: u32) -> String {
     let text = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = text.lines().find_map(|line| {

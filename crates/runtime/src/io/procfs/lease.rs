@@ -1,17 +1,17 @@
-//! Files that are made when somebody opens them: a lease on a file has the kernel hold whoever opens
-//! it, and tell its owner, until that gives the lease back (`F_SETLEASE`, see `fcntl(2)`).
+//! Files that are generated when they are opened. A lease on a file (`F_SETLEASE`, see `fcntl(2)`)
+//! makes the kernel block an opener and notify the owner, until the owner releases the lease.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// `struct f_owner_ex`: whom the kernel tells.
+/// `struct f_owner_ex`: the receiver of notifications.
 #[repr(C)]
 struct Owner {
     kind: libc::c_int,
     id: libc::pid_t,
 }
 
-/// `F_SETOWN_EX`, and one thread as the owner.
+/// `F_SETOWN_EX`, with one thread as the owner.
 const F_SETOWN_EX: libc::c_int = 15;
 const F_OWNER_TID: libc::c_int = 0;
 
@@ -22,8 +22,8 @@ fn done(result: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// What becomes readable when somebody opens a file whose lease this thread has. The signal stays
-/// blocked in it: by default it would end the process.
+/// A descriptor that becomes readable when somebody opens a file leased by this thread. The signal
+/// stays blocked in the thread: its default action would end the process.
 pub fn news() -> io::Result<OwnedFd> {
     // SAFETY: a signal set is plain data that the calls fill; the descriptor is new and nobody
     // else's.
@@ -40,7 +40,7 @@ pub fn news() -> io::Result<OwnedFd> {
     }
 }
 
-/// Takes note of them.
+/// Acknowledges the notifications.
 pub fn heard(news: &OwnedFd) {
     let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
     while rustix::io::read(news, &mut info).is_ok_and(|n| n > 0) {}
@@ -49,7 +49,7 @@ pub fn heard(news: &OwnedFd) {
 /// Takes the lease of a file that nobody else has open, for this thread.
 ///
 /// # Errors
-/// Somebody has it open, or the file system has no leases.
+/// The file is open elsewhere, or the file system has no leases.
 pub fn take(file: &OwnedFd) -> io::Result<()> {
     let owner = Owner {
         kind: F_OWNER_TID,
@@ -63,7 +63,7 @@ pub fn take(file: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Whether somebody waits for the file, or waited until the kernel took the lease away.
+/// Whether somebody waits for the file, or waited until the kernel broke the lease.
 pub fn wanted(file: &OwnedFd) -> bool {
     // SAFETY: the call takes numbers.
     let lease = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) };

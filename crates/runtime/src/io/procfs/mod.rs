@@ -1,26 +1,27 @@
 //! The files of `procfs` probes, in a directory of the session.
 //!
-//! A file that is only read is a regular one, empty and leased (`lease.rs`): the kernel holds whoever
-//! opens it until the session has put another file in its place, run the handler, written the text and
-//! given the lease back. So each reader has a whole text that was made after it came, however slowly it reads
-//! and however many come; those that come at the same moment have the same one.
+//! A read-only file is a regular file, empty and leased (`lease.rs`). The kernel blocks an opener
+//! until the session has put a new file in its place, run the handler, written the text and
+//! released the lease. Each reader therefore gets a whole text that was made after it came, at any
+//! speed and with any number of readers; readers that come at the same moment get the same text.
 //!
-//! Files that are written to are named pipes, and so are all where the file system has no leases. A
-//! pipe has one stream for all who have it open: as soon as a reader has come (inotify tells), a new
-//! pipe takes the place under the name, and the old one is his. The session holds the pipe's other end, so
-//! that opening it does not wait.
+//! Writable files are named pipes, and so are all files if the file system has no leases. A pipe
+//! has one stream for all processes that have it open. As soon as a reader has come (inotify
+//! reports it), a new pipe replaces it under the name, and the old one belongs to the reader. The
+//! session holds the pipe's other end, so that opening it does not block.
 //!
 //! | pipe | held | a reader, a writer |
 //! |---|---|---|
-//! | read | both ends | gets what the handler sets, then the end |
-//! | write | both ends | each line is one hit; what is left when it closes, too |
-//! | read and write | the writing end | a writer waits for up to [`WINDOW`]: then a new pipe takes the place, and the old one is read. Held open for both, the next reader would take what was written |
+//! | read | both ends | gets the handler's text, then the end |
+//! | write | both ends | each line is one hit; the rest at the close, too |
+//! | read and write | the writing end | a writer waits for up to [`WINDOW`]: then a new pipe replaces the file, and the old one is read. Held open for both, the next reader would take the written data |
 //!
-//! Who looked a name up before another pipe took the place can open the old one later: an old pipe is
-//! kept for a window more, and looked at once more for readers. Several readers of one pipe get their texts
-//! one after the other, which each has a little time to take: on a busy machine one can take another's.
+//! A process that resolved the name before the replacement can open the old pipe later. An old pipe
+//! is therefore kept for another window, and checked for readers once more. Several readers of one
+//! pipe get their texts one after the other, each with a little time to read; on a busy machine one
+//! can take another's.
 //!
-//! Nothing here waits long for anybody: what nobody reads stays in the pipe, which holds it all.
+//! Nothing here waits long: unread data stays in the pipe, which is large enough for it.
 
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
@@ -45,33 +46,33 @@ mod directory;
 mod lease;
 mod readers;
 
-/// How often files that are read and written let writers in.
+/// Interval at which files that are read and written accept writers.
 const WINDOW: Duration = Duration::from_millis(50);
-/// Longest line that is one hit; what SystemTap's text can hold at most.
+/// Limit on a line that is one hit: the limit of SystemTap's strings.
 const MOST_LINE: usize = 4096;
-/// Bytes taken from a pipe before others have their turn.
+/// Bytes to take from a pipe before other pipes get their turn.
 const ROUND: usize = 1 << 16;
-/// Pipes that writers hold open, which no longer have a name.
+/// Limit on unnamed pipes that writers hold open.
 const MOST_OLD: usize = 256;
-/// How long several readers of one pipe have for the part of one of them.
+/// Time for several readers of one pipe to read one text.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Tries to have a new file for oneself.
+/// Attempts to create a file that nobody else has open.
 const TRIES: usize = 10;
 
-/// A file.
+/// A file to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// Its path in the directory.
     pub path: Arc<str>,
-    /// It has probes for readers.
+    /// Whether it has probes for readers.
     pub read: bool,
-    /// It has probes for writers.
+    /// Whether it has probes for writers.
     pub write: bool,
     /// Its permissions.
     pub mode: u16,
 }
 
-/// What a file wants.
+/// A request to a file's handlers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request {
     /// The text for a reader of this file.
@@ -80,7 +81,7 @@ pub enum Request {
     Write(Arc<str>, Vec<u8>),
 }
 
-/// Runs the handlers that a request means; gives what they made of `$value`.
+/// Runs the handlers for a request; returns the resulting `$value`.
 pub fn answer(controller: &mut Controller, program: &Program, request: Request) -> Vec<u8> {
     let (path, text, write) = match request {
         Request::Read(path) => (path, Vec::new(), false),
@@ -104,18 +105,18 @@ pub fn answer(controller: &mut Controller, program: &Program, request: Request) 
     controller.take_value()
 }
 
-/// What the session's end of a pipe is for.
+/// The use of the session's end of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Readers, who wait; a leased file and no pipe.
+    /// Waiting readers; a leased file rather than a pipe.
     Lease,
-    /// Readers; both ends.
+    /// Readers; holds both ends.
     Serve,
-    /// Writers; both ends.
+    /// Writers; holds both ends.
     Collect,
-    /// Readers, and writers wait; the writing end.
+    /// Readers and waiting writers; holds the writing end.
     Both,
-    /// Writers that came while it had a name; the reading end.
+    /// Writers that opened it while it had a name; holds the reading end.
     Drain,
 }
 
@@ -124,36 +125,36 @@ struct Pipe {
     kind: Kind,
     fd: OwnedFd,
     watch: Option<i32>,
-    /// The start of a line.
+    /// The start of an incomplete line.
     line: Vec<u8>,
-    /// Somebody opened it.
+    /// Whether it was opened.
     opened: bool,
-    /// A writer closed it.
+    /// Whether a writer closed it.
     closed: bool,
-    /// It has had no name for a window.
+    /// Whether it has been without a name for a window.
     late: bool,
 }
 
-/// The files of a session. They are removed when this is dropped.
+/// The files of a session, removed when this is dropped.
 pub struct Files {
     specs: Vec<Spec>,
     places: Vec<Place>,
-    /// In the order of the files.
+    /// The current pipes, in the order of the files.
     pipes: Vec<Pipe>,
     old: Vec<Pipe>,
     notify: OwnedFd,
-    /// News of leased files, where there can be some.
+    /// Notifications of leased files, if leases are available.
     leases: Option<OwnedFd>,
-    /// Where a file is both read and written.
+    /// The timer for files that are both read and written.
     timer: Option<OwnedFd>,
     directory: Directory,
 }
 
 impl Files {
-    /// Makes them, in a directory of that name.
+    /// Creates the files in a directory of that name.
     ///
     /// # Errors
-    /// The path, and why not.
+    /// The path, and the reason.
     pub fn new(name: &str, specs: Vec<Spec>) -> Result<Files, (String, io::Error)> {
         let mut directory = Directory::new(name)?;
         let path = directory.path().to_owned();
@@ -194,7 +195,7 @@ impl Files {
         self.directory.path()
     }
 
-    /// What to wait for: the pipes of writers, and news of others.
+    /// The descriptors to wait for: pipes of writers, and notifications.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let collects = |p: &&Pipe| p.kind == Kind::Collect;
         let pipes = self.pipes.iter().filter(collects).map(|p| p.fd.as_fd());
@@ -202,10 +203,10 @@ impl Files {
         pipes.chain(others).chain([self.notify.as_fd()])
     }
 
-    /// Does what there is to do; `answer` runs handlers.
+    /// Handles all pending requests; `answer` runs handlers.
     pub fn serve(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) -> io::Result<()> {
         self.notices();
-        // What was written before a reader came is seen before his text is made.
+        // Data that was written before a reader came is handled before the reader's text is made.
         self.written(answer);
         for file in 0..self.pipes.len() {
             if self.pipes[file].opened && self.pipes[file].kind != Kind::Collect {
@@ -220,12 +221,12 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the texts of leased files that somebody waits for, and lets them in.
+    /// Makes the texts of leased files with waiting readers, and releases the readers.
     fn serve_leased(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) -> io::Result<()> {
         let Some(news) = &self.leases else {
             return Ok(());
         };
-        // Before the look at the files: who comes behind it is news.
+        // Before the check of the files: a later reader causes a new notification.
         lease::heard(news);
         for file in 0..self.pipes.len() {
             let pipe = &self.pipes[file];
@@ -235,7 +236,7 @@ impl Files {
             let old = self.replace(file)?;
             let path = self.specs[file].path.clone();
             let text = answer(Request::Read(path.clone()));
-            // The lease goes with the descriptor.
+            // Closing the descriptor releases the lease.
             if let Err(e) = std::fs::File::from(old.fd).write_all(&text) {
                 crate::io::output::warn(&format!("writing to the file {path}: {e}"));
             }
@@ -243,7 +244,7 @@ impl Files {
         Ok(())
     }
 
-    /// A leased file under the file's name; none where that cannot be.
+    /// Puts a leased file under the file's name; `None` if leases are not available.
     fn make_leased(&self, file: usize) -> Option<Pipe> {
         self.leases.as_ref()?;
         let (spec, place) = (&self.specs[file], &self.places[file]);
@@ -251,7 +252,7 @@ impl Files {
         for _ in 0..TRIES {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(dir, NEW, flags, Mode::RUSR | Mode::WUSR).ok()?;
-            // Somebody else may look at what is new in the directory.
+            // Another process may have opened the new file in the directory.
             let leased = lease::take(&fd).is_ok();
             let mode = Mode::from_bits_truncate(spec.mode.into());
             if leased
@@ -266,7 +267,7 @@ impl Files {
         None
     }
 
-    /// A pipe or a leased file under the file's name; one that was there before loses it.
+    /// Puts a pipe or a leased file under the file's name, in place of a previous one.
     fn make(&self, file: usize) -> Result<Pipe, Errno> {
         let (spec, place) = (&self.specs[file], &self.places[file]);
         if spec.read
@@ -297,13 +298,13 @@ impl Files {
         Ok(Pipe::new(file, kind, fd, Some(watch)))
     }
 
-    /// Puts a new pipe in the place of a file's; gives the old one.
+    /// Puts a new pipe in place of the file's; returns the old one.
     fn replace(&mut self, file: usize) -> io::Result<Pipe> {
         let new = self.make(file)?;
         Ok(std::mem::replace(&mut self.pipes[file], new))
     }
 
-    /// Takes note of who opened and closed what.
+    /// Handles notifications of opened and closed pipes.
     fn notices(&mut self) {
         let mut room = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(&self.notify, &mut room);
@@ -317,7 +318,7 @@ impl Files {
         }
     }
 
-    /// Runs handlers for what was written.
+    /// Runs handlers for written data.
     fn written(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) {
         let mut ended = Vec::new();
         let pipes = self.pipes.iter_mut().chain(&mut self.old).enumerate();
@@ -326,14 +327,14 @@ impl Files {
             for text in texts {
                 answer(Request::Write(self.specs[pipe.file].path.clone(), text));
             }
-            // Others never end: the session itself could write to them.
+            // Named pipes never end: the session itself could write to them.
             if let (true, Some(old)) = (end && pipe.late, at.checked_sub(self.specs.len())) {
                 ended.push(old);
             }
         }
         for at in ended.into_iter().rev() {
             let old = self.old.remove(at);
-            // Where it cannot be opened, nobody waits in it.
+            // If it cannot be opened, nobody waits for it.
             if let Ok(pipe) = old.turned()
                 && pipe.kind == Kind::Both
             {
@@ -342,12 +343,12 @@ impl Files {
         }
     }
 
-    /// Gives the readers of a pipe without a name their texts.
+    /// Writes their texts to the readers of an unnamed pipe.
     fn read(&mut self, pipe: Pipe, answer: &mut dyn FnMut(Request) -> Vec<u8>) {
         self.forget(&pipe);
         let count = readers::count(&pipe.fd).max(1);
         if count > 1 {
-            // Those who wait longest get theirs first: let all of them wait.
+            // The reader that waits longest is served first, so let all of them wait.
             std::thread::sleep(PATIENCE / 4);
         }
         for n in 0..count {
@@ -356,15 +357,15 @@ impl Files {
             }
             let text = answer(Request::Read(self.specs[pipe.file].path.clone()));
             if text.len() > ROUND {
-                // Where that is refused, the reader gets what fits.
+                // If that is refused, the reader gets the part that fits.
                 let _ = rustix::pipe::fcntl_setpipe_size(&pipe.fd, text.len());
             }
-            // A reader that has gone gets nothing.
+            // A reader that is gone gets nothing.
             let _ = rustix::io::write(&pipe.fd, &text);
         }
     }
 
-    /// Reads what writers of files have to say who are waiting because the files are read too.
+    /// Reads from writers that wait because their file is also read.
     fn let_writers_in(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) -> io::Result<()> {
         self.old.iter_mut().for_each(|pipe| pipe.late = true);
         for file in 0..self.pipes.len() {
@@ -383,7 +384,7 @@ impl Files {
             }
             self.forget(&old);
             old.watch = None;
-            // A reader can be in it whose news is still to come.
+            // The pipe can have a reader whose notification is still to come.
             let old = old.turned()?;
             match old.kind {
                 Kind::Both => self.read(old, answer),
@@ -396,7 +397,7 @@ impl Files {
 
     fn forget(&self, pipe: &Pipe) {
         if let Some(watch) = pipe.watch {
-            // It goes with the pipe in any case.
+            // The watch ends with the pipe in any case.
             let _ = inotify::remove_watch(&self.notify, watch);
         }
     }
@@ -422,8 +423,8 @@ impl Pipe {
         }
     }
 
-    /// The pipe with the writing end where somebody reads, else with the reading end. Between the
-    /// two, and where the session had the reading end, it holds none: a reader who comes waits.
+    /// Reopens the pipe for its current users: the writing end if it has a reader, otherwise the
+    /// reading end. In between the session holds no end, so a reader that comes waits.
     fn turned(self) -> io::Result<Pipe> {
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open =
@@ -431,7 +432,7 @@ impl Pipe {
         let place = open(&self.fd, OFlags::PATH)?;
         let reads = match self.kind {
             Kind::Drain => None,
-            // Opened without waiting, the writing end is had only where there is a reader.
+            // A non-blocking open of the writing end succeeds only if there is a reader.
             _ => open(&place, OFlags::WRONLY).ok(),
         };
         drop(self.fd);
@@ -442,7 +443,7 @@ impl Pipe {
         Ok(Pipe { kind, fd, ..self })
     }
 
-    /// The texts that are complete, and whether nothing more can come.
+    /// The complete texts, and whether more can come.
     fn texts(&mut self) -> (Vec<Vec<u8>>, bool) {
         let mut texts = Vec::new();
         let mut end = false;
@@ -469,7 +470,7 @@ impl Pipe {
     }
 }
 
-/// Adds bytes to the start of a line; whole lines go to `texts`.
+/// Appends bytes to the incomplete line; moves whole lines to `texts`.
 fn split(line: &mut Vec<u8>, bytes: &[u8], texts: &mut Vec<Vec<u8>>) {
     for &b in bytes {
         line.push(b);
@@ -479,7 +480,7 @@ fn split(line: &mut Vec<u8>, bytes: &[u8], texts: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// The name by which this process finds an open file again.
+/// The path by which this process can reopen a descriptor.
 fn own_path(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

@@ -1,16 +1,16 @@
-//! Who has a pipe open for reading.
+//! The readers of a pipe.
 
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 
-/// `KCMP_FILE`: whether two descriptors are of one `open`.
+/// `KCMP_FILE`: compares whether two descriptors share one open file description.
 const KCMP_FILE: i32 = 0;
-/// The access mode in the flags of an open file; write-only.
+/// Mask of the access mode in an open file's flags; write-only.
 const ACCESS: u32 = 3;
 const WRITE_ONLY: u32 = 1;
 
-/// How many others have opened a pipe for reading, as far as this process may know.
+/// Number of other processes' open descriptions for reading, as far as this process may see them.
 pub fn count(pipe: &OwnedFd) -> usize {
     let Ok(stat) = rustix::fs::fstat(pipe) else {
         return 0;
@@ -37,7 +37,7 @@ pub fn count(pipe: &OwnedFd) -> usize {
     (0..found.len()).filter(first).count()
 }
 
-/// Whether a descriptor can be read.
+/// Whether a descriptor is readable.
 fn reads(pid: i32, fd: i32) -> bool {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
     let flags = text.lines().find_map(|l| l.strip_prefix("flags:"));
@@ -45,8 +45,8 @@ fn reads(pid: i32, fd: i32) -> bool {
     flags.is_some_and(|f| f & ACCESS != WRITE_ONLY)
 }
 
-/// Whether two descriptors are of one `open`: duplicates, or inherited by a child. Yes, where
-/// that cannot be known.
+/// Whether two descriptors share an open file description, by duplication or inheritance. True if
+/// that cannot be determined.
 fn one_open(a: (i32, i32), b: (i32, i32)) -> bool {
     // SAFETY: the call takes plain numbers.
     let order = unsafe { libc::syscall(libc::SYS_kcmp, a.0, b.0, KCMP_FILE, a.1, b.1) };

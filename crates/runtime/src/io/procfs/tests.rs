@@ -23,7 +23,7 @@ fn spec(path: &str, read: bool, write: bool) -> Spec {
     }
 }
 
-/// Serves until a thread has a result. Readers get `path N`, with N counted up.
+/// Serves until a thread has a result. Readers get `path N`, with increasing N.
 fn served<T: Send + 'static>(
     files: &mut Files,
     work: impl FnOnce(String) -> T + Send + 'static,
@@ -46,7 +46,7 @@ fn served<T: Send + 'static>(
             })
             .unwrap();
         if let Ok(result) = result.try_recv() {
-            // What was written last may still be on its way.
+            // The last write may still be on its way.
             for _ in 0..5 {
                 thread::sleep(WINDOW / 4);
                 let mut more = |request| {
@@ -86,7 +86,7 @@ fn readers_get_texts_of_their_own() {
         [read("a"), read("a"), read("b/c"), read("a")]
     });
     assert_eq!(all, ["a 1", "a 2", "b/c 3", "a 4"]);
-    // Many at once, and some go at once.
+    // Many readers at once, some of which leave at once.
     let (all, _) = served(&mut files, |path| {
         let one = move |n: usize| {
             let path = format!("{path}/a");
@@ -171,7 +171,7 @@ fn directories_are_the_users_own() {
     let path = files.path().to_owned();
     let why = |r: Result<Files, (String, io::Error)>| r.err().unwrap().1.to_string();
     assert!(why(Files::new(&name("dir"), Vec::new())).contains("another session"));
-    // What a killed session leaves is taken over.
+    // The remains of a killed session are taken over.
     fs::write(format!("{path}/foreign"), "x").unwrap();
     drop(files);
     assert!(Path::new(&path).exists());
@@ -212,8 +212,8 @@ fn lines_are_split() {
     assert_eq!(line.len(), 1);
 }
 
-/// The text for a reader who has the file of a read and written name open before or after the name
-/// went to another, and of whom the session has no news.
+/// The text for a reader that opens a read-write file before or after the replacement of the pipe,
+/// without a notification to the session.
 fn unannounced(before: bool) -> String {
     let of = if before { "before" } else { "after" };
     let mut files = Files::new(&name(of), vec![spec("v", true, true)]).unwrap();

@@ -1,5 +1,5 @@
-//! The kernel's and its modules' files with debugging information: where their code is in memory,
-//! and which source lines addresses belong to.
+//! The files of the kernel and its modules with debugging information: their load addresses, and
+//! the source lines of addresses.
 
 pub(crate) mod places;
 
@@ -9,35 +9,35 @@ use std::sync::Arc;
 use spile_debuginfo::{Module as File, Placed, Search, Wanted, build_id_of_notes};
 use spile_kernel::symbols::Symbols;
 
-/// Symbols that say how far the kernel was moved.
+/// Symbols that reveal the kernel's relocation.
 const LANDMARKS: [&str; 2] = ["_stext", "_text"];
-/// Addresses from here on are the kernel's own image (x86-64: `__START_KERNEL_map`); what is
-/// below in its file is not moved with it.
+/// Start of the kernel's own image (x86-64: `__START_KERNEL_map`); lower addresses of its file are
+/// not relocated with it.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 
-/// The kernel or a module of it, as it is in memory.
+/// The kernel or a module, with its load address.
 pub struct Loaded {
-    /// The module; none for the kernel itself.
+    /// The module; `None` for the kernel itself.
     pub module: Option<Arc<str>>,
-    /// Where it is.
+    /// The load address.
     pub at: At,
 }
 
-/// Where the code of a file is.
+/// The load address of a file's code.
 pub enum At {
-    /// Nowhere: another kernel runs.
+    /// Not loaded: another kernel is running.
     Elsewhere,
-    /// So far from where it was linked.
+    /// Relocated by this distance from its link address.
     Moved(u64),
-    /// Each part somewhere: first address, bytes, and where it is.
+    /// Separately loaded parts: link address, size, load address.
     Parts(Vec<(u64, u64, u64)>),
 }
 
 impl Loaded {
-    /// The kernel that runs.
+    /// The running kernel.
     ///
     /// # Errors
-    /// When its addresses are hidden.
+    /// Its addresses are hidden.
     pub fn kernel(file: &File) -> Result<Loaded, String> {
         let symbols = Symbols::kernel().map_err(ToString::to_string)?;
         let distance = LANDMARKS.iter().find_map(|name| {
@@ -51,10 +51,10 @@ impl Loaded {
         })
     }
 
-    /// A module that is loaded.
+    /// A loaded module.
     ///
     /// # Errors
-    /// When the addresses of its sections are hidden.
+    /// The addresses of its sections are hidden.
     pub fn module(file: &File, name: &Arc<str>) -> Result<Loaded, String> {
         let part = |p: &Placed| {
             let path = format!("/sys/module/{name}/sections/{}", p.name);
@@ -75,7 +75,7 @@ impl Loaded {
         }
     }
 
-    /// The kernel, or a module, of another machine.
+    /// The kernel or a module of another machine.
     #[must_use]
     pub fn elsewhere(module: Option<&Arc<str>>) -> Loaded {
         Loaded {
@@ -84,7 +84,7 @@ impl Loaded {
         }
     }
 
-    /// Where a linked address is in memory.
+    /// The load address of a link address.
     #[must_use]
     pub fn address(&self, linked: u64) -> Option<u64> {
         match &self.at {
@@ -98,7 +98,7 @@ impl Loaded {
         }
     }
 
-    /// The linked address of one in memory.
+    /// The link address of a load address.
     fn linked(&self, address: u64) -> Option<u64> {
         match &self.at {
             At::Elsewhere => None,
@@ -112,7 +112,7 @@ impl Loaded {
     }
 }
 
-/// The build-id of the kernel that runs, or of a module of it.
+/// The build-id of the running kernel, or of one of its modules.
 #[must_use]
 pub fn build_id(module: Option<&str>) -> Option<Vec<u8>> {
     let notes = match module {
@@ -122,14 +122,14 @@ pub fn build_id(module: Option<&str>) -> Option<Vec<u8>> {
     build_id_of_notes(&notes.ok()?).map(<[u8]>::to_vec)
 }
 
-/// Lines in the source by addresses. Files are looked for on this machine when they are needed.
+/// Source lines by address. Files are searched on this machine when they are first needed.
 #[derive(Default)]
 pub struct KernelLines {
     files: HashMap<Option<String>, Option<(File, Loaded)>>,
 }
 
 impl KernelLines {
-    /// Source file and line of an address in the kernel's code; `None` where nothing is known.
+    /// Source file and line of an address in the kernel's code; `None` if unknown.
     pub fn line(&mut self, address: u64) -> Option<(String, u32)> {
         let (symbol, _) = Symbols::kernel().ok()?.resolve(address)?;
         let module = symbol.module.map(str::to_owned);
@@ -152,7 +152,7 @@ fn open(module: Option<&str>, search: &Search) -> Option<(File, Loaded)> {
         build_id: build_id.as_deref(),
         build: None,
     };
-    // Servers are not asked: output would wait for hundreds of megabytes.
+    // Debuginfod servers are not asked: output would wait for hundreds of megabytes.
     let file = File::new(search.kernel(&wanted, false).ok()?, search);
     let loaded = match module {
         Some(name) => Loaded::module(&file, &name.into()),
@@ -173,7 +173,7 @@ mod tests {
         };
         assert_eq!(kernel.address(IMAGE), Some(IMAGE + 0x1000));
         assert_eq!(kernel.linked(IMAGE + 0x1000), Some(IMAGE));
-        // Of variables of processors.
+        // Per-CPU variables.
         assert_eq!(kernel.address(0x20), Some(0x20));
         assert_eq!(kernel.linked(0x20), None);
         let module = Loaded {

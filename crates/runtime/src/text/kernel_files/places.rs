@@ -1,4 +1,4 @@
-//! The lines of the kernel and its modules as kernel handlers search them: see
+//! The lines of the kernel and its modules in the form that kernel handlers search: see
 //! [`spile_bpf::layout::kernel_row`].
 
 use std::collections::HashMap;
@@ -17,10 +17,11 @@ use super::open;
 use crate::attach::code::into_io;
 use crate::text::user_files::names::write;
 
-/// Bytes of an element.
+/// Size of an element in bytes.
 const ELEMENT: usize = kernel_row::BYTES as usize;
 
-/// A place that begins at an address: number of the source file's name, line; 0 and 0 for a gap.
+/// A position that starts at an address: number of the source file's name, and line; 0 and 0 for a
+/// gap.
 type Row = (u64, u32, u32);
 
 /// Rows in order, and names of source files.
@@ -32,8 +33,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// Of the kernel that runs and of the modules that are loaded, as far as their debugging information is
-    /// on this machine.
+    /// The rows of the running kernel and its loaded modules, as far as their debugging information
+    /// is on this machine.
     pub fn of_machine() -> Places {
         let mut places = Places::default();
         let Ok(symbols) = Symbols::kernel() else {
@@ -47,7 +48,7 @@ impl Places {
                 continue;
             };
             let lines = file.dwarf().map(|d| d.all_lines()).unwrap_or_default();
-            // Where the code for a module's start was, another can be now.
+            // The memory of a module's freed init code can contain other code now.
             let its_own = |address: u64| {
                 let at = || symbols.resolve(address);
                 module.is_none() || at().is_some_and(|(s, _)| s.module == module)
@@ -83,7 +84,7 @@ impl Places {
         }
     }
 
-    /// The number of a name, from 1 on.
+    /// The number of a name, starting at 1.
     fn name(&mut self, file: Arc<str>) -> u32 {
         *self.known.entry(file).or_insert_with_key(|file| {
             self.names.push(spile_plain::name(file).into_owned());
@@ -96,7 +97,7 @@ impl Places {
         let mut rows: Vec<Row> = Vec::with_capacity(self.rows.len());
         for row in self.rows.drain(..) {
             match rows.last_mut() {
-                // The last of one address counts.
+                // The last row of an address counts.
                 Some(last) if last.0 == row.0 => *last = row,
                 _ => rows.push(row),
             }
@@ -108,7 +109,7 @@ impl Places {
         self.rows = rows;
     }
 
-    /// As handlers see them.
+    /// The words that handlers search.
     fn words(&self) -> Vec<u64> {
         let base = self.rows.first().map_or(0, |r| r.0);
         let mut words = vec![base, self.rows.len() as u64];
@@ -129,10 +130,10 @@ impl Places {
         words
     }
 
-    /// A map with them.
+    /// A map with the rows.
     ///
     /// # Errors
-    /// The kernel's, where it has no room.
+    /// The kernel has no memory for it.
     pub fn map(&self, flags: u32) -> io::Result<OwnedFd> {
         let words = self.words();
         let map = map_create(&MapSpec {
@@ -154,7 +155,7 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// What a handler finds for an address.
+    /// The result of a handler's search for an address.
     fn found(words: &[u64], address: u64) -> Option<(String, u64)> {
         let (base, count) = (words[0], words[1] as usize);
         let place = address.checked_sub(base)?;

@@ -1,5 +1,5 @@
-//! Stacks that kernel handlers could not walk to their ends, because a file had just been loaded: the
-//! rest of each is walked here, in a copy, by the same rows.
+//! User stacks that kernel handlers could not walk to the end, because a file had just been loaded:
+//! the walk continues here in a copy of the stack, with the same rows.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -10,22 +10,22 @@ use spile_debuginfo::cfi;
 use super::{Place, UserFiles, packed, packed_rule};
 use crate::shared::ring_record::{Field, Piece};
 
-/// Copies that are remembered.
+/// Number of copies that are remembered.
 const KEEP: usize = 4096;
 const PAGE: u64 = layout::PAGE as u64;
 
-/// The frames that were found in copies, by the number of the copy.
+/// The frames found in copies, by the number of the copy.
 #[derive(Default)]
 pub struct Copies {
     frames: HashMap<u64, Vec<Place>>,
     order: VecDeque<u64>,
 }
 
-/// A mapping of code.
+/// An executable mapping.
 struct Mapping {
     start: u64,
     end: u64,
-    /// What makes an address in it an offset in the file.
+    /// The difference between an address and its offset in the file.
     offset: u64,
     file: u64,
 }
@@ -53,7 +53,7 @@ impl Walk<'_> {
         Some(low >> (8 * part) | high << (64 - 8 * part))
     }
 
-    /// Goes to the caller by a frame pointer.
+    /// Steps to the caller by a frame pointer.
     fn by_frame_pointer(&mut self) -> Option<()> {
         if self.bp < self.sp || !self.bp.is_multiple_of(8) {
             return None;
@@ -64,8 +64,8 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Goes to the caller by a row, as `user_step` of kernel handlers does; whether it is that of a
-    /// signal. None at the end.
+    /// Steps to the caller by a row, as `user_step` of kernel handlers does. Returns whether the
+    /// row is that of a signal frame; `None` at the end.
     fn by_row(&mut self, row: Option<u64>) -> Option<bool> {
         let Some(row) = row else {
             return self.by_frame_pointer().map(|()| false);
@@ -91,7 +91,7 @@ impl Walk<'_> {
             }
             _ => return self.by_frame_pointer().map(|()| false),
         };
-        // Callers are above.
+        // Callers have higher stack pointers.
         if cfa <= self.sp {
             return None;
         }
@@ -104,7 +104,7 @@ impl Walk<'_> {
     }
 }
 
-/// Where an address is.
+/// The file and offset of an address.
 fn place_of(maps: &[Mapping], address: u64, process: u64) -> Place {
     let mapping = maps.iter().find(|m| (m.start..m.end).contains(&address));
     let (file, offset) = mapping.map_or((0, process), |m| (m.file, address.wrapping_add(m.offset)));
@@ -117,7 +117,7 @@ fn place_of(maps: &[Mapping], address: u64, process: u64) -> Place {
 }
 
 impl UserFiles {
-    /// Walks on in a copy of a stack; `None` for a record that is not as it should be.
+    /// Continues the walk in a copy of a stack; `None` for a malformed record.
     pub fn learn_copy(&mut self, piece: &Piece<'_>, most: usize) -> Option<()> {
         let mut numbers = [0; COPY_FIELDS];
         for (to, field) in numbers.iter_mut().zip(&piece.fields) {
@@ -168,7 +168,7 @@ impl UserFiles {
             }
             let mut place = place_of(&maps, walk.at, process);
             place.addr = Some(walk.ip);
-            // The offset is that of the address itself.
+            // The offset belongs to the address itself.
             if place.file != 0 {
                 place.offset += walk.ip.wrapping_sub(walk.at);
             }
@@ -186,12 +186,12 @@ impl UserFiles {
         Some(())
     }
 
-    /// The frames that were found in a copy.
+    /// The frames found in a copy.
     pub fn copied(&self, id: u64) -> Vec<Place> {
         self.copies.frames.get(&id).cloned().unwrap_or_default()
     }
 
-    /// The row of an address; and whether its file is known.
+    /// The row of an address, and whether its file is known.
     fn row(&mut self, maps: &[Mapping], address: u64) -> (Option<u64>, bool) {
         let place = place_of(maps, address, 0);
         if let Some(row) = self.header_row(place) {
@@ -204,7 +204,7 @@ impl UserFiles {
         (behind.checked_sub(1).map(|at| rows[at]), true)
     }
 
-    /// The row by the table of functions that most files have: all rows take long to read.
+    /// The row, from the table of functions that most files have: reading all rows takes long.
     fn header_row(&mut self, place: Place) -> Option<u64> {
         let file = self.file(place.file)?;
         if file.rows.is_some() {

@@ -1,9 +1,9 @@
-//! Files of programs as stacks meet them: by the number that kernel handlers know them by, with
-//! their symbols; and their unwind rows, which are loaded into a map that kernel handlers search.
+//! The files in user stacks, by the number that kernel handlers use: their symbols, and their
+//! unwind rows, which are loaded into a map that kernel handlers search.
 //!
-//! A file is opened as soon as its first frame is told of: through the process that has it
-//! mapped, or where that is gone by the names that lead to it and the mount points of its
-//! device. Whatever is opened stays open, so it is right also when the file is replaced.
+//! A file is opened as soon as its first frame is announced: through the process that has it
+//! mapped, or, if that is gone, through the names of its path and the mount points of its device.
+//! It stays open, so that a replacement of the file does no harm.
 
 mod copies;
 pub mod names;
@@ -32,9 +32,9 @@ use copies::Copies;
 use names::{NameTables, linked_at, loaded_size, symbol_at};
 use reader::{Contents, Job, Reader, Wanted};
 
-/// Most bytes of a file with names of code that a program made.
+/// Limit on the size of a file with names of run-time generated code.
 const MOST_NAMES: u64 = 64 << 20;
-/// Where libraries are that programs name.
+/// Directories of the libraries that programs name.
 const LIBRARIES: [&str; 8] = [
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -46,34 +46,34 @@ const LIBRARIES: [&str; 8] = [
     "/usr/local/lib64",
 ];
 
-/// A place in a program, as kernel handlers tell of it.
+/// A frame in a program, as kernel handlers send it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The address, where it was told.
+    /// The address, if it was sent.
     pub addr: Option<u64>,
-    /// The file, 0 for none.
+    /// The file's number, 0 for none.
     pub file: u64,
-    /// The offset in it; without a file the process.
+    /// The offset in the file; without a file, the process.
     pub offset: u64,
-    /// How many bytes before the place the instruction is that is meant: a return address lies
-    /// behind the call.
+    /// Distance in bytes back to the instruction in question: a return address lies behind the
+    /// call.
     pub back: u64,
 }
 
-/// What is known of a place.
+/// The description of a frame.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Symbol, distance from its start, its size.
+    /// The symbol, the distance from its start, its size.
     pub symbol: Option<(String, u64, u64)>,
-    /// Path of the file, or the name that stands for one.
+    /// Path of the file, or a name in place of one.
     pub module: Option<String>,
-    /// Address in the file as it was linked.
+    /// Link-time address in the file.
     pub linked: u64,
-    /// Bytes that the file takes in memory.
+    /// Size of the file in memory, in bytes.
     pub size: u64,
 }
 
-/// A file.
+/// A known file.
 struct File {
     name: String,
     module: Option<Arc<Module>>,
@@ -81,30 +81,30 @@ struct File {
     rows: Option<Rc<[u64]>>,
 }
 
-/// The files, and the maps that kernel handlers look them up in.
+/// The known files, and the maps that kernel handlers search.
 pub struct UserFiles {
     files: Map<OwnedFd>,
     rows: OwnedFd,
-    /// Whether stacks are walked, for which rows are needed.
+    /// Whether stacks are walked, which needs unwind rows.
     walks: bool,
-    /// The symbols that kernel handlers look at.
+    /// The symbols that kernel handlers inspect.
     names: Option<NameTables>,
-    /// Files whose symbols or lines found no room there.
+    /// Number of files whose symbols or lines did not fit.
     pub without_names: u64,
     reader: Reader,
     used: u32,
     known: HashMap<u64, File>,
     copies: Copies,
-    /// Stacks that could not be completed.
+    /// Number of stacks that could not be completed.
     pub unfinished: u64,
     search: Search,
-    /// Names of code that programs made themselves, by process.
+    /// Names of run-time generated code, by process.
     made: HashMap<u64, Made>,
-    /// Files whose rows found no room.
+    /// Number of files whose rows did not fit.
     pub without_rows: u64,
-    /// Something was asked for of a file that nothing had told of; whoever looks clears it.
+    /// Whether an unannounced file was requested; the reader clears it.
     pub met_unknown: bool,
-    /// The same of code that a program made, whose names can still come.
+    /// Whether run-time generated code was requested, whose names can still come.
     pub met_made: bool,
 }
 
@@ -132,7 +132,7 @@ impl UserFiles {
             met_unknown: false,
             met_made: false,
         };
-        // Without rows it is read when it is asked for.
+        // Without rows the file is read when it is first needed.
         let wanted = walks || all.names.is_some();
         let image = wanted.then(vdso).flatten();
         if image.is_some() || !wanted {
@@ -142,8 +142,8 @@ impl UserFiles {
         Some(all)
     }
 
-    /// Takes up the files of a program and of the libraries that it names, before anything runs;
-    /// `next` gives numbers.
+    /// Reads the files of a program, and of the libraries that it names, before anything runs;
+    /// `next` allocates numbers.
     pub fn preload(&mut self, paths: Vec<PathBuf>, next: &mut dyn FnMut() -> u64) {
         let given = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let given: Vec<PathBuf> = std::env::split_paths(&given)
@@ -179,20 +179,20 @@ impl UserFiles {
         }
     }
 
-    /// What is readable when [`UserFiles::take_read`] has something to do.
+    /// A descriptor that is readable when [`UserFiles::take_read`] has work to do.
     pub fn ready(&self) -> BorrowedFd<'_> {
         self.reader.ready()
     }
 
-    /// Gives handlers the tables of files that were read.
+    /// Installs the tables of files that were read.
     pub fn take_read(&mut self) {
         for read in self.reader.take() {
             self.install(read);
         }
     }
 
-    /// Takes up a file that a record tells of; `None` for a record that is not as it should be,
-    /// else whether it could be opened.
+    /// Learns the file that a record announces. Returns whether it could be opened; `None` for a
+    /// malformed record.
     pub fn learn(&mut self, fields: &[Field<'_>]) -> Option<bool> {
         let numbers: Vec<u64> = fields
             .iter()
@@ -207,7 +207,7 @@ impl UserFiles {
         let path = path_of(&names);
         let link = PathBuf::from(format!("/proc/{process}/map_files/{start:x}-{end:x}"));
         let mut found = None;
-        // The process may have become another one.
+        // The process may have called `execve` in the meantime.
         if let (Ok(image), Ok(meta), Ok(name)) = (
             Image::open(&link),
             fs::metadata(&link),
@@ -231,14 +231,14 @@ impl UserFiles {
         };
         let name = name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned();
         let job = self.take_up(number, (device, inode), name, image);
-        // Nobody waits for it: until it is read, hits find what they find without.
+        // Runs in the background: until it is finished, hits work without the tables.
         if let Some(job) = self.reader.read(job) {
             self.install(job.read());
         }
         Some(good)
     }
 
-    /// Knows a file from now on; what is to be read of it.
+    /// Adds a file; returns the job to read it.
     fn take_up(&mut self, number: u64, key: (u64, u64), name: String, image: Option<Image>) -> Job {
         let module = image.map(|i| Arc::new(Module::new(i, &self.search)));
         let file = File {
@@ -259,7 +259,7 @@ impl UserFiles {
         }
     }
 
-    /// Gives handlers what was read of a file.
+    /// Installs what was read of a file for handlers.
     fn install(&mut self, read: Contents) {
         if let Some(rows) = &read.rows {
             self.install_rows(read.number, read.key, rows);
@@ -291,7 +291,8 @@ impl UserFiles {
         }
     }
 
-    /// Gives rows to the kernel; the index of the first, `None` where there is no room.
+    /// Loads rows into the kernel's table; returns the index of the first, or `None` if the table
+    /// is full.
     fn load(&mut self, rows: &[u64]) -> Option<u32> {
         let first = self.used;
         let count = u32::try_from(rows.len()).ok()?;
@@ -310,8 +311,8 @@ impl UserFiles {
         Some(first)
     }
 
-    /// Writes rows to the map's memory, from an index on. Only their pages are mapped, and not
-    /// for longer than that: the whole would count as the session's memory.
+    /// Writes rows to the map's memory, starting at an index. Only the affected pages are mapped,
+    /// and only for this time: the whole map would count as the session's memory.
     fn write(&self, first: u32, rows: &[u64]) -> io::Result<()> {
         let page = rustix::param::page_size() / 8;
         let first = first as usize;
@@ -319,13 +320,13 @@ impl UserFiles {
         let to = (first + rows.len()).next_multiple_of(page);
         let memory = Memory::map(self.rows.as_fd(), 8 * from as u64, 8 * (to - from))?;
         for (to, row) in memory.words()[first - from..].iter().zip(rows) {
-            // Handlers look there when the file is told to them, which is a system call.
+            // Handlers look here once the file is in the map of files, which takes a system call.
             to.store(*row, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// What is known of a place.
+    /// Describes a frame.
     pub fn find(&mut self, place: Place) -> Found {
         if place.file == 0 {
             return self.find_made(place);
@@ -365,7 +366,7 @@ impl UserFiles {
         Some(file)
     }
 
-    /// Code that is in no file.
+    /// Describes a frame in code without a file.
     fn find_made(&mut self, place: Place) -> Found {
         self.met_made = true;
         let made = self.made.entry(place.offset).or_default();
@@ -374,7 +375,7 @@ impl UserFiles {
         if !made.names.iter().any(|n| holds(&n)) {
             made.read_again(place.offset);
         }
-        // What was written last is what is there now.
+        // The entry that was written last is current.
         let symbol = made.names.iter().rev().find(holds);
         Found {
             symbol: symbol.map(|n| (n.2.clone(), addr - n.0 + place.back, n.1)),
@@ -382,7 +383,7 @@ impl UserFiles {
         }
     }
 
-    /// Source file and line of a place.
+    /// Source file and line of a frame.
     pub fn line(&mut self, place: Place) -> Option<(String, u32)> {
         let linked = self.find(place).linked;
         let file = self.file(place.file)?;
@@ -392,7 +393,7 @@ impl UserFiles {
     }
 }
 
-/// The files that a process has mapped as code.
+/// The files with executable mappings in a process.
 pub fn mapped(process: u32) -> Vec<PathBuf> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
     let code = maps
@@ -402,7 +403,7 @@ pub fn mapped(process: u32) -> Vec<PathBuf> {
     code.filter_map(path).collect()
 }
 
-/// The programs that a command line names: the first word, and whatever is a path, as behind
+/// The programs that a command line names: the first word, and all words that are paths, as behind
 /// `env` or `taskset`.
 pub fn programs_of(command: &str) -> Vec<PathBuf> {
     let words = shlex::split(command).unwrap_or_default();
@@ -418,7 +419,7 @@ pub fn programs_of(command: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The path that names lead to, innermost first.
+/// The path from names, innermost first.
 fn path_of(names: &[u8]) -> PathBuf {
     let mut parts: Vec<&[u8]> = names
         .chunks(FILE_NAME)
@@ -430,7 +431,7 @@ fn path_of(names: &[u8]) -> PathBuf {
     parts.iter().rev().map(|p| OsStr::from_bytes(p)).collect()
 }
 
-/// Where a path of a device's file system may be in ours.
+/// Possible paths in our mounts for a path in a device's file system.
 fn mounted(device: u64, path: &Path) -> Vec<PathBuf> {
     let device = format!("{}:{}", device >> 20, device & 0xf_ffff);
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -446,23 +447,23 @@ fn mounted(device: u64, path: &Path) -> Vec<PathBuf> {
     mounts.lines().filter_map(place).collect()
 }
 
-/// Names that a program gives to code it makes, in the file that `perf` and its kin read.
+/// Names of run-time generated code, from the file that `perf` and similar tools read.
 #[derive(Default)]
 struct Made {
-    /// Length of the file when it was read.
+    /// Length of the file when it was last read.
     length: u64,
-    /// Start, bytes, name.
+    /// Start, size, name.
     names: Vec<(u64, u64, String)>,
 }
 
 impl Made {
-    /// Reads the file of a process if there is more of it than before.
+    /// Reads the file of a process again if it has grown.
     fn read_again(&mut self, process: u64) {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
         let own = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
         let own = own.and_then(|l| l.split_whitespace().next_back());
         let owner = fs::metadata(format!("/proc/{process}")).map(|m| m.uid());
-        // In its own name spaces, if it is still there.
+        // In its own namespaces, if it still exists.
         let places = [
             own.map(|own| {
                 (
@@ -491,9 +492,9 @@ impl Made {
     }
 }
 
-/// Opens the file with a program's names. Everybody may write to `/tmp`: what was opened has to be a
-/// file of the process's owner, or of root, that has no other name, and no link leads there; links
-/// on the way stay within the process's root.
+/// Opens the file with a program's names. Everybody can write to `/tmp`: the opened file must
+/// belong to the process's owner or to root, have only one name, and not be a symbolic link. Links
+/// in the path stay within the process's root.
 fn names_file(root: &Path, path: &str, owner: Option<u32>) -> Option<fs::File> {
     use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
     let root = open(
@@ -512,7 +513,7 @@ fn names_file(root: &Path, path: &str, owner: Option<u32>) -> Option<fs::File> {
     (is.is_file() && is.nlink() == 1 && own).then_some(file)
 }
 
-/// A line each: start and bytes in hex, name.
+/// Parses one line per name: start and size in hex, name.
 fn made_names(text: &str) -> Vec<(u64, u64, String)> {
     let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x").unwrap_or(w), 16).ok();
     let row = |line: &str| {
@@ -526,7 +527,7 @@ fn made_names(text: &str) -> Vec<(u64, u64, String)> {
     text.lines().filter_map(row).collect()
 }
 
-/// The kernel's code in programs, as this process has it.
+/// The vDSO of this process.
 fn vdso() -> Option<Image> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|l| l.ends_with("[vdso]"))?;
@@ -539,8 +540,8 @@ fn vdso() -> Option<Image> {
     Image::from_bytes(bytes, Path::new("[vdso]")).ok()
 }
 
-/// A file's rows. Where much of its code has none, as without `.eh_frame`, those of functions'
-/// first instructions are added.
+/// A file's rows. If much of its code has none, as without `.eh_frame`, rows for functions' first
+/// instructions are added.
 fn rows_of(module: &Module) -> Vec<UnwindRow> {
     let rows = cfi::rows(module.image(), None);
     let code = module.image().segments().iter().filter(|s| s.executable);
@@ -553,7 +554,7 @@ fn rows_of(module: &Module) -> Vec<UnwindRow> {
     cfi::with_entries(rows, functions.collect())
 }
 
-/// A file's rows as kernel handlers read them, in order.
+/// A file's rows in the form that kernel handlers search, in order.
 fn packed(module: &Module) -> Vec<u64> {
     const EM_X86_64: u16 = 62;
     let image = module.image();
@@ -567,7 +568,7 @@ fn packed(module: &Module) -> Vec<u64> {
     })
 }
 
-/// Packs rows; `offset` gives the offset in the file of an address.
+/// Packs rows; `offset` maps an address to its offset in the file.
 fn pack(rows: &[UnwindRow], offset: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
     let mut out: Vec<u64> = Vec::new();
     let mut last = None;
@@ -661,13 +662,13 @@ mod tests {
         assert!(!there(Some(mine)), "a pipe, without a wait for a writer");
         fs::remove_file(&map).expect("there");
 
-        // Folders on the way may be links, which stay below the process's own root.
+        // Directories of the path may be links, which stay below the process's own root.
         fs::rename(root.join("tmp"), root.join("elsewhere")).expect("moved");
         symlink("/elsewhere", root.join("tmp")).expect("linked");
         fs::write(root.join("elsewhere/perf-1.map"), "").expect("written");
         assert!(there(Some(mine)));
 
-        // Only root can give things away.
+        // Only root can change owners.
         if mine == 0 {
             let map = root.join("elsewhere/perf-1.map");
             chown(&map, Some(65534), None).expect("given");
@@ -723,7 +724,7 @@ mod tests {
     }
 
     proptest! {
-        /// What kernel handlers find for an address is what the row of the address says.
+        /// A kernel handler's search for an address finds the address's row.
         #[test]
         fn packed_rows_say_the_same(mut rows in prop::collection::vec(row(), 0..60), at in 0..320u64) {
             rows.sort_by_key(|r| r.start);

@@ -1,6 +1,6 @@
-//! Tables of symbols and lines for kernel handlers that look at names themselves: see
-//! [`spile_bpf::layout::symbol_row`]. They are made of a file alone, on whatever thread, and are copied
-//! to the maps' memory when they are whole.
+//! Tables of symbols and lines for kernel handlers that inspect names: see
+//! [`spile_bpf::layout::symbol_row`]. They are built from a file alone, in any thread, and copied
+//! to the maps' memory when they are complete.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,28 +16,27 @@ use spile_kernel::bpf::Map;
 
 use crate::shared::state::Memory;
 
-/// Bit 31 of a place: it is in memory behind what is in the file.
+/// Bit 31 of a position: it is in memory behind the file's content.
 const BEHIND_BIT: u64 = 1 << 31;
-/// How far a function without a size reaches at most.
+/// Limit on the extent of a function without a size.
 const UNSIZED: u64 = 1 << 20;
-/// From so many names on several threads make them readable.
+/// From this number of names on, several threads demangle them.
 const MANY: usize = 4096;
-/// Most of them.
+/// Limit on the number of these threads.
 const MOST_THREADS: usize = 8;
 
-/// Where handlers of signals return to: `mov $15,%rax; syscall`. The symbol is the library's own,
-/// which files without debugging information lack.
+/// The code to which signal handlers return: `mov $15,%rax; syscall`. Its symbol is local to the
+/// library, and missing without debugging information.
 const RETURN_OF_SIGNALS: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-/// Its name.
+/// Name of that symbol.
 const RESTORE: &str = "__restore_rt";
 
-/// What handlers look up of a file. Places of names are counted from the first of the file's own, which
-/// is its path.
+/// The tables of one file. Positions of names count from the file's first name, which is its path.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     rows: Vec<u64>,
     words: Vec<u64>,
-    /// First place, place of the source file's name or 0, line.
+    /// First position, position of the source file's name or 0, line.
     lines: Vec<[u32; 3]>,
 }
 
@@ -53,7 +52,7 @@ pub struct NameTables {
 }
 
 impl NameTables {
-    /// In these maps: of files, of rows, of names, and of lines where they are looked up.
+    /// For these maps: of files, of rows, of names, and of lines if they are needed.
     pub fn new([files, rows, names]: [OwnedFd; 3], lines: Option<OwnedFd>) -> Option<NameTables> {
         Some(NameTables {
             files: Map::new(files).ok()?,
@@ -61,18 +60,18 @@ impl NameTables {
             names,
             lines,
             rows_used: 0,
-            // 0 is no name.
+            // Position 0 means no name.
             words_used: 1,
             lines_used: 0,
         })
     }
 
-    /// Whether lines are looked up.
+    /// Whether lines are needed.
     pub fn with_lines(&self) -> bool {
         self.lines.is_some()
     }
 
-    /// Loads a file's tables; false where there is no room.
+    /// Loads a file's tables; false if they do not fit.
     pub fn add(&mut self, number: u64, tables: &Tables) -> bool {
         let Tables { rows, words, lines } = tables;
         let fits = self.rows_used + rows.len() <= symbol_row::MAX as usize
@@ -109,7 +108,7 @@ impl NameTables {
 }
 
 impl Tables {
-    /// Of a file of that path; with its lines if they are wanted.
+    /// The tables of a file with that path; with its lines if `lines` is set.
     pub fn of(path: &str, module: Option<&Module>, lines: bool) -> Tables {
         let mut tables = Tables::default();
         let base = path.rfind('/').map_or(0, |at| at as u64 + 1);
@@ -174,7 +173,7 @@ impl Tables {
         lines.sort_by_key(|l| l[0]);
         for line in lines {
             match self.lines.last_mut() {
-                // The last of one place counts.
+                // The last line of a position counts.
                 Some(last) if last[0] == line[0] => *last = line,
                 _ => self.lines.push(line),
             }
@@ -183,7 +182,7 @@ impl Tables {
     }
 }
 
-/// Names as in the source, with nothing that acts on a terminal; in the order of these.
+/// Demangles names and removes terminal control characters; keeps the order.
 fn readable(mangled: &[&str]) -> Vec<String> {
     let one = |name: &&str| {
         let short = spile_debuginfo::demangle::short(name);
@@ -198,7 +197,7 @@ fn readable(mangled: &[&str]) -> Vec<String> {
     thread::scope(|scope| {
         let mut parts = mangled.chunks(part);
         let first = parts.next().unwrap_or_default();
-        // A thread that cannot be had leaves its part to this one.
+        // If a thread cannot be created, this one does its part.
         let others: Vec<_> = parts
             .map(|names| {
                 let work = move || names.iter().map(one).collect::<Vec<_>>();
@@ -215,7 +214,7 @@ fn readable(mangled: &[&str]) -> Vec<String> {
     })
 }
 
-/// Bytes that a file takes in memory, as texts of places have it.
+/// Size of a file in memory, as texts print it.
 pub fn loaded_size(module: &Module) -> u64 {
     let segments = module.image().segments().iter();
     let ends = segments.map(|s| s.address.saturating_add(s.file_size));
@@ -225,7 +224,7 @@ pub fn loaded_size(module: &Module) -> u64 {
 /// Appends a name.
 fn push(words: &mut Vec<u64>, base: u64, size: u64, name: &str) {
     words.extend([base, size]);
-    // A NUL is behind it in any case.
+    // A NUL follows in any case.
     let bytes: Vec<u8> = name.bytes().filter(|b| *b != 0).collect();
     for i in 0..bytes.len() / 8 + 1 {
         let mut word = [0; 8];
@@ -235,7 +234,7 @@ fn push(words: &mut Vec<u64>, base: u64, size: u64, name: &str) {
     }
 }
 
-/// Writes words to a map's memory, of which only their pages are mapped.
+/// Writes words to a map's memory, of which only the affected pages are mapped.
 pub(crate) fn write(
     map: &OwnedFd,
     first: usize,
@@ -250,13 +249,13 @@ pub(crate) fn write(
     let to = (first + words.len()).next_multiple_of(page);
     let memory = Memory::map(map.as_fd(), 8 * from as u64, 8 * (to - from))?;
     for (to, word) in memory.words()[first - from..].iter().zip(words) {
-        // Handlers look there when the file is told to them, which is a system call.
+        // Handlers look here once the file is in the map of files, which takes a system call.
         to.store(word, Ordering::Relaxed);
     }
     Ok(())
 }
 
-/// Linked address of a place, as [`spile_bpf::layout::BEHIND`] says.
+/// Link-time address of a position, see [`spile_bpf::layout::BEHIND`].
 pub fn linked_at(image: &Image, place: u64) -> Option<u64> {
     let offset = place & !BEHIND;
     if place & BEHIND != 0 {
@@ -266,7 +265,7 @@ pub fn linked_at(image: &Image, place: u64) -> Option<u64> {
     in_file.or_else(|| image.address_behind(offset))
 }
 
-/// The symbol at a linked address: as it is in the file, and the distance from its start.
+/// The symbol at a link-time address, under its name in the file, and the distance from its start.
 fn found_at<'s>(
     image: &Image,
     symbols: &'s Symbols<'_>,
@@ -279,12 +278,12 @@ fn found_at<'s>(
     }
 }
 
-/// Whether handlers of signals return to an address that no symbol has.
+/// Whether signal handlers return to this address, which has no symbol.
 fn returns_from_signal(image: &Image, linked: u64) -> bool {
     image.at(linked, RETURN_OF_SIGNALS.len()) == Some(RETURN_OF_SIGNALS)
 }
 
-/// The symbol at a linked address: name as in the source, distance from its start, size.
+/// The symbol at a link-time address: demangled name, distance from its start, size.
 pub fn symbol_at(image: &Image, symbols: &Symbols<'_>, linked: u64) -> Option<(String, u64, u64)> {
     let Some((s, offset)) = found_at(image, symbols, linked) else {
         return returns_from_signal(image, linked).then(|| (RESTORE.to_owned(), 0, 0));
@@ -294,8 +293,8 @@ pub fn symbol_at(image: &Image, symbols: &Symbols<'_>, linked: u64) -> Option<(S
     Some((name, offset, s.size))
 }
 
-/// The symbol at a place: the place that its offsets are counted from, its size, its name as in the file;
-/// or no name, and the distance of linked addresses.
+/// The symbol at a position: the position from which its offsets count, its size, its name in the
+/// file. Or no name, and the distance to link-time addresses.
 #[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
 struct Row<'a> {
     base: u64,
@@ -303,7 +302,7 @@ struct Row<'a> {
     name: Option<&'a str>,
 }
 
-/// A file's rows: places at which another symbol begins, or none.
+/// A file's rows: positions at which another symbol or a gap begins.
 fn rows_of(module: &Module) -> Vec<(u64, Row<'_>)> {
     let (image, symbols) = (module.image(), module.symbols());
     let mut rows: Vec<(u64, Row<'_>)> = Vec::new();
@@ -335,7 +334,7 @@ fn rows_of(module: &Module) -> Vec<(u64, Row<'_>)> {
     rows
 }
 
-/// Places in order at which a symbol can begin or end.
+/// Positions at which a symbol can begin or end, in order.
 fn edges(image: &Image, symbols: &Symbols<'_>) -> Vec<u64> {
     let mut places = Vec::new();
     let mut addresses: Vec<u64> = Vec::with_capacity(2 * symbols.all().len());
@@ -379,7 +378,7 @@ mod tests {
 
     use super::*;
 
-    /// Base, size and text of the name at that place.
+    /// Base, size and text of the name at that position.
     fn named(tables: &Tables, at: u64) -> (u64, u64, String) {
         let at = at as usize;
         let bytes = tables.words[at + 2..].iter().flat_map(|w| w.to_ne_bytes());

@@ -1,5 +1,5 @@
-//! Reads files of programs beside the event loop: the tables of one with 100,000 symbols take longer than
-//! output and timers can wait.
+//! Reads user files in a separate thread: the tables of a file with 100,000 symbols take longer
+//! than output and timers can wait.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use spile_debuginfo::Module;
 use super::names::Tables;
 use super::packed;
 
-/// A file that is to be read.
+/// A file to read.
 pub struct Job {
     /// Its number.
     pub number: u64,
@@ -21,28 +21,28 @@ pub struct Job {
     pub key: (u64, u64),
     /// Its path.
     pub path: String,
-    /// The file; none where it could not be opened.
+    /// The file; `None` if it could not be opened.
     pub module: Option<Arc<Module>>,
-    /// What is wanted of it.
+    /// The tables to read.
     pub wanted: Wanted,
 }
 
-/// What kernel handlers look up.
+/// The tables that kernel handlers need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// Unwind rows.
     pub rows: bool,
-    /// Symbols, and lines.
+    /// Symbols, and whether lines are included.
     pub names: Option<bool>,
 }
 
-/// What was read of a file.
+/// The tables that were read from a file.
 pub struct Contents {
     /// The file's number.
     pub number: u64,
     /// Device and inode.
     pub key: (u64, u64),
-    /// Its unwind rows; none if these are only its tables.
+    /// Its unwind rows; `None` if these are only its tables.
     pub rows: Option<Vec<u64>>,
     /// Its symbols.
     pub tables: Option<Tables>,
@@ -61,7 +61,7 @@ impl Job {
         }
     }
 
-    /// Reads its tables, if they are wanted.
+    /// Reads its tables, if they are needed.
     fn tables(&self) -> Option<Contents> {
         let lines = self.wanted.names?;
         Some(Contents {
@@ -72,7 +72,7 @@ impl Job {
         })
     }
 
-    /// Reads all of it.
+    /// Reads everything that is needed.
     pub fn read(&self) -> Contents {
         Contents {
             tables: self.tables().and_then(|c| c.tables),
@@ -81,7 +81,7 @@ impl Job {
     }
 }
 
-/// Reads several at once; in their order.
+/// Reads several files in parallel; keeps their order.
 pub fn read_all(jobs: Vec<Job>) -> Vec<Contents> {
     let threads = thread::available_parallelism().map_or(1, Into::into);
     let threads = threads.min(jobs.len());
@@ -106,16 +106,16 @@ pub fn read_all(jobs: Vec<Job>) -> Vec<Contents> {
     all.into_iter().map(|(_, read)| read).collect()
 }
 
-/// The thread that reads, and the way to it and back.
+/// The reading thread, with channels in both directions.
 pub struct Reader {
     jobs: Option<Sender<Job>>,
     done: Option<Receiver<Contents>>,
-    /// Readable when something was read.
+    /// Readable when a file was read.
     ready: Arc<OwnedFd>,
 }
 
 impl Reader {
-    /// One whose thread begins with the first job.
+    /// Creates a reader, whose thread starts with the first job.
     pub fn new() -> io::Result<Reader> {
         let ready = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Reader {
@@ -125,12 +125,12 @@ impl Reader {
         })
     }
 
-    /// What is readable when something was read.
+    /// A descriptor that is readable when a file was read.
     pub fn ready(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 
-    /// Has a file read; gives it back where there is no thread.
+    /// Has a file read; returns the job if the thread cannot be created.
     pub fn read(&mut self, job: Job) -> Option<Job> {
         if self.jobs.is_none()
             && let Err(_refused) = self.start()
@@ -147,12 +147,12 @@ impl Reader {
         let (jobs, todo) = channel::<Job>();
         let (give, done) = channel();
         let ready = Arc::clone(&self.ready);
-        // It ends when the session drops its end, after the file that it reads.
+        // The thread ends after its current file when the session drops its end.
         thread::Builder::new()
             .name("spile files".into())
             .spawn(move || {
                 for job in todo {
-                    // Rows first: they are there sooner, and stacks wait for them.
+                    // Rows first: they take less time, and stacks wait for them.
                     let rows = std::iter::once_with(|| Some(job.rows()));
                     let tables = std::iter::once_with(|| job.tables());
                     for read in rows.chain(tables).flatten() {
@@ -167,7 +167,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What was read since the last call.
+    /// The results since the last call.
     pub fn take(&self) -> Vec<Contents> {
         let _ = rustix::io::read(&*self.ready, &mut [0; 8]);
         self.done.iter().flat_map(Receiver::try_iter).collect()
