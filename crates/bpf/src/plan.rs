@@ -68,7 +68,7 @@ pub struct Scratch {
     pub verdict: u32,
     /// Identifier of the error that led to a catch block.
     pub err_id: u32,
-    /// The address or number that the error carries.
+    /// The address or number that the error has_live_in.
     pub err_aux: u32,
     /// Position in the text being built.
     pub text_pos: u32,
@@ -158,9 +158,9 @@ pub struct Plan {
     /// Bytes of the saved data of all activations, or of their copies of histograms.
     kept_bytes: u32,
     /// Whether handlers share global subprograms, because there are many handlers or much code.
-    pub apart: bool,
+    pub outline: bool,
     /// Whether there are enough handlers to share entry and exit code, too.
-    pub crowded: bool,
+    pub outline_entry: bool,
     /// Co-located arrays.
     pub together: Together,
     /// For each global, whether a subprogram adds to it.
@@ -422,8 +422,8 @@ impl Plan {
             scratch,
             max_string,
             kept_bytes: kept_bytes.max(bucket_bytes),
-            apart: options.share.unwrap_or_else(|| much(program)),
-            crowded: options
+            outline: options.share.unwrap_or_else(|| much(program)),
+            outline_entry: options
                 .share
                 .unwrap_or_else(|| program.kernel_handlers().count() > CROWD),
             together,

@@ -29,7 +29,7 @@ const STACK_END_STEPS: i16 = -160;
 
 /// The location of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Home {
+pub enum Location {
     /// No location: the register is never read.
     None,
     /// A number in a machine register.
@@ -44,7 +44,7 @@ pub enum Home {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Alloc {
     /// The location of each register.
-    pub homes: Vec<Home>,
+    pub locations: Vec<Location>,
     /// Reachable blocks, in their layout order.
     pub order: Vec<BlockId>,
     /// Registers that may be read before they are written.
@@ -54,9 +54,9 @@ pub struct Alloc {
     /// The resume points, starting with the entry; empty without loops.
     pub resume: Vec<BlockId>,
     /// The index of each block in `order`.
-    pub place: Vec<usize>,
+    pub layout_index: Vec<usize>,
     /// Whether some register is live at the start of each block.
-    pub carries: Vec<bool>,
+    pub has_live_in: Vec<bool>,
 }
 
 impl Alloc {
@@ -64,11 +64,11 @@ impl Alloc {
     /// should not save registers.
     pub(crate) fn on_stack(&self, slots: [i16; POOL.len()]) -> Alloc {
         let mut alloc = self.clone();
-        for home in &mut alloc.homes {
-            if let Home::Reg(reg) = *home
+        for home in &mut alloc.locations {
+            if let Location::Reg(reg) = *home
                 && let Some(i) = POOL.iter().position(|r| *r == reg)
             {
-                *home = Home::Stack(slots[i]);
+                *home = Location::Stack(slots[i]);
             }
         }
         alloc
@@ -82,19 +82,19 @@ pub fn allocate(body: &Body) -> Option<Alloc> {
     }
     let order = reverse_post_order(body);
     let live = Liveness::of(body);
-    let mut place = vec![usize::MAX; body.blocks.len()];
+    let mut layout_index = vec![usize::MAX; body.blocks.len()];
     for (i, b) in order.iter().enumerate() {
-        place[b.index()] = i;
+        layout_index[b.index()] = i;
     }
     let mut alloc = Alloc {
-        homes: vec![Home::None; body.regs.len()],
+        locations: vec![Location::None; body.regs.len()],
         undefined: live.live_in(BlockId(0)).collect(),
-        resume: steps(body, &order, &place),
-        carries: (0..body.blocks.len() as u32)
+        resume: steps(body, &order, &layout_index),
+        has_live_in: (0..body.blocks.len() as u32)
             .map(|b| live.live_in(BlockId(b)).next().is_some())
             .collect(),
         order,
-        place,
+        layout_index,
         frame: 0,
     };
     assign(body, &mut alloc, &live);
@@ -129,11 +129,11 @@ fn uses(v: Val) -> Option<spile_ir::Reg> {
 }
 
 /// The resume points: the entry and the targets of back edges, if there are any.
-fn steps(body: &Body, order: &[BlockId], place: &[usize]) -> Vec<BlockId> {
+fn steps(body: &Body, order: &[BlockId], layout_index: &[usize]) -> Vec<BlockId> {
     let mut begins = vec![false; body.blocks.len()];
     for b in order {
         for next in body.blocks[b.index()].successors() {
-            begins[next.index()] |= place[next.index()] <= place[b.index()];
+            begins[next.index()] |= layout_index[next.index()] <= layout_index[b.index()];
         }
     }
     if begins.contains(&true) {
@@ -224,18 +224,18 @@ fn assign(body: &Body, alloc: &mut Alloc, live: &Liveness) {
         let Some((start, end)) = spans[r] else {
             continue;
         };
-        alloc.homes[r] = if outlives.contains(spile_ir::Reg(r as u32)) {
-            Home::Frame(take(&mut frame, &mut alloc.frame, 8, (start, end)))
+        alloc.locations[r] = if outlives.contains(spile_ir::Reg(r as u32)) {
+            Location::Frame(take(&mut frame, &mut alloc.frame, 8, (start, end)))
         } else if let Some(p) = pool.iter_mut().find(|p| free(&p.1, start)) {
             p.1 = Some(end);
-            Home::Reg(p.0)
+            Location::Reg(p.0)
         } else if start < early
             && let Some(i) = stack.iter().position(|s| free(s, start))
         {
             stack[i] = Some(end);
-            Home::Stack(STACK_TOP - 8 - 8 * i as i16)
+            Location::Stack(STACK_TOP - 8 - 8 * i as i16)
         } else {
-            Home::Frame(take(&mut frame, &mut alloc.frame, 8, (start, end)))
+            Location::Frame(take(&mut frame, &mut alloc.frame, 8, (start, end)))
         };
     }
     let mut widths: Vec<u32> = body.regs.iter().map(|t| t.size()).collect();
@@ -245,7 +245,7 @@ fn assign(body: &Body, alloc: &mut Alloc, live: &Liveness) {
         let mine = |r: &usize| body.regs[*r] != Ty::Long && body.regs[*r].size() == width;
         for r in by_start.iter().copied().filter(mine) {
             let Some(span) = spans[r] else { continue };
-            alloc.homes[r] = Home::Frame(take(&mut frame, &mut alloc.frame, width, span));
+            alloc.locations[r] = Location::Frame(take(&mut frame, &mut alloc.frame, width, span));
         }
     }
 }

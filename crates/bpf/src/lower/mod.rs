@@ -54,7 +54,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Reg, Size, Src};
 use crate::layout::ErrorKind;
 use crate::plan::Plan;
-use crate::regalloc::{Alloc, Home};
+use crate::regalloc::{Alloc, Location};
 use crate::target::Options;
 
 /// The result of lowering; the error says why an instruction cannot be compiled.
@@ -109,13 +109,13 @@ impl Text {
 }
 
 /// Code that is emitted behind the handler, off the straight path.
-pub(crate) enum Cold {
+pub(crate) enum OutOfLine {
     /// The failure path of an instruction.
     Fail(crate::lower::handler::errors::Fail),
     /// A miss in the cache of a per-CPU array.
     Miss(crate::lower::data::aggregates::Miss),
     /// A back edge of a resumable loop.
-    Back(crate::lower::handler::resumable_loop::Back),
+    BackEdge(crate::lower::handler::resumable_loop::BackEdge),
 }
 
 /// The code generator of one handler.
@@ -139,8 +139,8 @@ pub(crate) struct Gen<'a> {
     /// The catch block of the current block.
     pub catch: Option<BlockId>,
     /// The current block.
-    pub here: BlockId,
-    pub cold: Vec<Cold>,
+    pub cur_block: BlockId,
+    pub out_of_line: Vec<OutOfLine>,
     /// The number of reads of each register.
     uses: Vec<u32>,
     /// The global that the current instruction accesses.
@@ -182,7 +182,7 @@ impl<'a> Gen<'a> {
     }
 
     /// A generator for another function of the same handler.
-    fn beside<'b>(&'b mut self, asm: &'b mut Asm) -> Gen<'b> {
+    fn sub_codegen<'b>(&'b mut self, asm: &'b mut Asm) -> Gen<'b> {
         let (program, options, plan) = (self.program, self.options, self.plan);
         Gen::new(
             asm,
@@ -232,8 +232,8 @@ impl<'a> Gen<'a> {
             done,
             site: SiteId(0),
             catch: None,
-            here: BlockId(0),
-            cold: Vec::new(),
+            cur_block: BlockId(0),
+            out_of_line: Vec::new(),
             uses,
             current: None,
             ticking: false,
@@ -251,8 +251,8 @@ impl<'a> Gen<'a> {
 
     // Operands.
 
-    fn home(&self, r: spile_ir::Reg) -> Home {
-        self.alloc.homes[r.index()]
+    fn location(&self, r: spile_ir::Reg) -> Location {
+        self.alloc.locations[r.index()]
     }
 
     pub fn ty(&self, v: Val) -> Res<Ty> {
@@ -263,16 +263,16 @@ impl<'a> Gen<'a> {
 
     /// Base and displacement for `len` bytes at an offset of the CPU's block. Loads the address
     /// into `scratch` if a displacement does not reach.
-    pub fn at(&mut self, scratch: Reg, off: u32, len: u32) -> (Reg, i16) {
+    pub fn block_operand(&mut self, scratch: Reg, off: u32, len: u32) -> (Reg, i16) {
         if off + len <= REACH {
             return (R7, off as i16);
         }
-        self.addr(scratch, off);
+        self.block_addr(scratch, off);
         (scratch, 0)
     }
 
     /// `reg` = address of an offset of the CPU's block.
-    pub fn addr(&mut self, reg: Reg, off: u32) {
+    pub fn block_addr(&mut self, reg: Reg, off: u32) {
         self.asm.mov(reg, R7);
         if off != 0 {
             self.asm.add(reg, off as i32);
@@ -281,14 +281,14 @@ impl<'a> Gen<'a> {
 
     /// `reg` = word at an offset of the CPU's block.
     pub fn load(&mut self, reg: Reg, off: u32) {
-        let (base, disp) = self.at(reg, off, 8);
+        let (base, disp) = self.block_operand(reg, off, 8);
         self.asm.load(Size::DW, reg, base, disp);
     }
 
     /// Word at an offset of the CPU's block = `src`. Clobbers r5 if the displacement is out of
     /// range.
     pub fn store(&mut self, off: u32, src: impl Into<Src>) {
-        let (base, disp) = self.at(R5, off, 8);
+        let (base, disp) = self.block_operand(R5, off, 8);
         self.asm.store(Size::DW, base, disp, src);
     }
 
@@ -298,7 +298,7 @@ impl<'a> Gen<'a> {
     }
 
     /// A number in its cheapest form: an immediate, its own register, or loaded into `scratch`.
-    pub fn long(&mut self, v: Val, scratch: Reg) -> Res<Src> {
+    pub fn use_int(&mut self, v: Val, scratch: Reg) -> Res<Src> {
         match v {
             Val::Imm(n) => match i32::try_from(n) {
                 Ok(n) => return Ok(Src::Imm(n)),
@@ -309,11 +309,11 @@ impl<'a> Gen<'a> {
                 if self.body.regs[r.index()] != Ty::Long {
                     return Err("a string where a number belongs".into());
                 }
-                match self.home(r) {
-                    Home::Reg(reg) => return Ok(Src::Reg(reg)),
-                    Home::Stack(off) => self.asm.load(Size::DW, scratch, R10, off),
-                    Home::Frame(off) => self.load(scratch, self.plan.scratch.frame + off),
-                    Home::None => self.asm.mov(scratch, 0),
+                match self.location(r) {
+                    Location::Reg(reg) => return Ok(Src::Reg(reg)),
+                    Location::Stack(off) => self.asm.load(Size::DW, scratch, R10, off),
+                    Location::Frame(off) => self.load(scratch, self.plan.scratch.frame + off),
+                    Location::None => self.asm.mov(scratch, 0),
                 }
             }
         }
@@ -321,8 +321,8 @@ impl<'a> Gen<'a> {
     }
 
     /// A number in a register: its own, or `scratch`.
-    pub fn long_reg(&mut self, v: Val, scratch: Reg) -> Res<Reg> {
-        match self.long(v, scratch)? {
+    pub fn use_in_reg(&mut self, v: Val, scratch: Reg) -> Res<Reg> {
+        match self.use_int(v, scratch)? {
             Src::Reg(r) => Ok(r),
             Src::Imm(n) => {
                 self.asm.mov(scratch, n);
@@ -332,8 +332,8 @@ impl<'a> Gen<'a> {
     }
 
     /// Loads a number into `reg`, which the caller may then change.
-    pub fn long_into(&mut self, v: Val, reg: Reg) -> Res {
-        let src = self.long(v, reg)?;
+    pub fn use_in(&mut self, v: Val, reg: Reg) -> Res {
+        let src = self.use_int(v, reg)?;
         if src != Src::Reg(reg) {
             self.asm.mov(reg, src);
         }
@@ -341,18 +341,18 @@ impl<'a> Gen<'a> {
     }
 
     /// `dst = src`. Clobbers r5 if the displacement is out of range.
-    pub fn set_long(&mut self, dst: spile_ir::Reg, src: impl Into<Src>) -> Res {
+    pub fn def_int(&mut self, dst: spile_ir::Reg, src: impl Into<Src>) -> Res {
         let src = src.into();
         if self.body.regs.get(dst.index()) != Some(&Ty::Long) {
             return Err("a number for a string register".into());
         }
-        match self.home(dst) {
-            Home::Reg(reg) if src == Src::Reg(reg) => {}
-            Home::Reg(reg) if src == Src::Reg(R0) && self.asm.retarget(R0, reg) => {}
-            Home::Reg(reg) => self.asm.mov(reg, src),
-            Home::Stack(off) => self.asm.store(Size::DW, R10, off, src),
-            Home::Frame(off) => self.store(self.plan.scratch.frame + off, src),
-            Home::None => {}
+        match self.location(dst) {
+            Location::Reg(reg) if src == Src::Reg(reg) => {}
+            Location::Reg(reg) if src == Src::Reg(R0) && self.asm.retarget(R0, reg) => {}
+            Location::Reg(reg) => self.asm.mov(reg, src),
+            Location::Stack(off) => self.asm.store(Size::DW, R10, off, src),
+            Location::Frame(off) => self.store(self.plan.scratch.frame + off, src),
+            Location::None => {}
         }
         Ok(())
     }
@@ -366,12 +366,12 @@ impl<'a> Gen<'a> {
                 }),
                 None => Err("a string constant does not exist".into()),
             },
-            Val::Reg(r) => match (self.home(r), self.body.regs[r.index()]) {
-                (Home::Frame(off), Ty::Str(width)) => Ok(Text::Slot {
+            Val::Reg(r) => match (self.location(r), self.body.regs[r.index()]) {
+                (Location::Frame(off), Ty::Str(width)) => Ok(Text::Slot {
                     off: self.plan.scratch.frame + off,
                     width: width.into(),
                 }),
-                (Home::None, Ty::Str(_)) => Ok(Text::Const {
+                (Location::None, Ty::Str(_)) => Ok(Text::Const {
                     bytes: (*b"").into(),
                 }),
                 _ => Err("a number where a string belongs".into()),
@@ -382,9 +382,11 @@ impl<'a> Gen<'a> {
 
     /// Offset and width of the slot of a string register; `None` if it is never read.
     pub fn slot(&self, dst: spile_ir::Reg) -> Res<Option<(u32, u32)>> {
-        match (self.home(dst), self.body.regs[dst.index()]) {
-            (Home::Frame(off), Ty::Str(w)) => Ok(Some((self.plan.scratch.frame + off, w.into()))),
-            (Home::None, Ty::Str(_)) => Ok(None),
+        match (self.location(dst), self.body.regs[dst.index()]) {
+            (Location::Frame(off), Ty::Str(w)) => {
+                Ok(Some((self.plan.scratch.frame + off, w.into())))
+            }
+            (Location::None, Ty::Str(_)) => Ok(None),
             _ => Err("a string for a number register".into()),
         }
     }
@@ -405,7 +407,7 @@ impl<'a> Gen<'a> {
             self.asm.bind(label);
             let block = &self.body.blocks[id.index()];
             self.catch = block.catch;
-            self.here = *id;
+            self.cur_block = *id;
             self.begin_seen();
             self.block(block, order.get(i + 1).copied())?;
         }
@@ -433,7 +435,7 @@ impl<'a> Gen<'a> {
             Term::Branch { cond, then, els } => {
                 // A constant condition is tested too: both targets must stay reachable for the
                 // verifier.
-                let cond = self.long_reg(*cond, R0)?;
+                let cond = self.use_in_reg(*cond, R0)?;
                 self.branch(Cond::Ne, cond, Src::Imm(0), (*then, *els), next);
                 Ok(())
             }
@@ -479,7 +481,7 @@ impl<'a> Gen<'a> {
 
     fn go(&mut self, to: BlockId, next: Option<BlockId>) {
         if Some(to) != next {
-            let label = self.way_to(to);
+            let label = self.branch_target(to);
             self.asm.jump(label);
         }
     }
@@ -495,11 +497,11 @@ impl<'a> Gen<'a> {
     ) {
         match cond.inverse() {
             Some(inverse) if Some(then) == next => {
-                let label = self.way_to(els);
+                let label = self.branch_target(els);
                 self.asm.jump_if(inverse, a, b, label);
             }
             _ => {
-                let label = self.way_to(then);
+                let label = self.branch_target(then);
                 self.asm.jump_if(cond, a, b, label);
                 self.go(els, next);
             }
@@ -538,17 +540,17 @@ impl<'a> Gen<'a> {
             Inst::Bin { op, a, b, .. } => {
                 let cond =
                     crate::lower::handler::arith::condition(*op).ok_or("not a comparison")?;
-                let a = self.long_reg(*a, R0)?;
-                let b = self.long(*b, R1)?;
+                let a = self.use_in_reg(*a, R0)?;
+                let b = self.use_int(*b, R1)?;
                 self.branch(cond, a, b, (then, els), next);
             }
             Inst::Un { a, .. } => {
-                let a = self.long_reg(*a, R0)?;
+                let a = self.use_in_reg(*a, R0)?;
                 self.branch(Cond::Eq, a, Src::Imm(0), (then, els), next);
             }
             Inst::StrCmp { op, a, b, .. } => {
                 let (a, b) = (self.text(*a)?, self.text(*b)?);
-                let (yes, no) = (self.way_to(then), self.way_to(els));
+                let (yes, no) = (self.branch_target(then), self.branch_target(els));
                 self.compare_texts(*op, &a, &b, yes, no)?;
             }
             _ => return Err("not a comparison".into()),
@@ -630,21 +632,21 @@ impl<'a> Gen<'a> {
     fn copy(&mut self, dst: spile_ir::Reg, src: Val) -> Res {
         if self.ty(src)? == Ty::Long {
             // Paths with different constants would stay separate for the verifier.
-            let several = self.plan.apart && self.several.get(dst.index()) == Some(&true);
+            let several = self.plan.outline && self.several.get(dst.index()) == Some(&true);
             if let (Val::Imm(n), true) = (src, several && self.seen.is_some()) {
-                let reg = match self.home(dst) {
-                    Home::Reg(reg) => reg,
+                let reg = match self.location(dst) {
+                    Location::Reg(reg) => reg,
                     _ => R1,
                 };
                 self.asm.imm(reg, n);
                 self.forget(reg);
-                return self.set_long(dst, reg);
+                return self.def_int(dst, reg);
             }
-            if let Home::Reg(reg) = self.home(dst) {
-                return self.long_into(src, reg);
+            if let Location::Reg(reg) = self.location(dst) {
+                return self.use_in(src, reg);
             }
-            let src = self.long(src, R1)?;
-            return self.set_long(dst, src);
+            let src = self.use_int(src, R1)?;
+            return self.def_int(dst, src);
         }
         let text = self.text(src)?;
         match self.slot(dst)? {
@@ -654,12 +656,12 @@ impl<'a> Gen<'a> {
     }
 
     /// Emits the out-of-line code.
-    pub fn finish_cold(&mut self) -> Res {
-        while let Some(cold) = self.cold.pop() {
-            match cold {
-                Cold::Fail(fail) => self.emit_fail(fail)?,
-                Cold::Miss(miss) => self.emit_miss(miss)?,
-                Cold::Back(back) => self.emit_back(back),
+    pub fn emit_out_of_line(&mut self) -> Res {
+        while let Some(out_of_line) = self.out_of_line.pop() {
+            match out_of_line {
+                OutOfLine::Fail(fail) => self.emit_fail(fail)?,
+                OutOfLine::Miss(miss) => self.emit_miss(miss)?,
+                OutOfLine::BackEdge(back) => self.emit_back_edge(back),
             }
         }
         Ok(())

@@ -285,7 +285,7 @@ impl Gen<'_> {
         self.table_row(off, width, base, NAME, rows)?;
         // A number without a name.
         let named = self.asm.label();
-        let (r, disp) = self.at(R1, off, 8);
+        let (r, disp) = self.block_operand(R1, off, 8);
         self.asm.load(Size::B, R1, r, disp);
         self.asm.jump_if(Cond::Ne, R1, 0, named);
         self.unnamed(off, width)?;

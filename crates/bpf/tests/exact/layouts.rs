@@ -3,7 +3,7 @@
 
 use spile_bpf::layout::{PerCpuArray, Place, counters, percpu, shared};
 use spile_bpf::plan::{Needs, Plan, agg_layout};
-use spile_bpf::regalloc::{self, Alloc, Home};
+use spile_bpf::regalloc::{self, Alloc, Location};
 use spile_bpf::target::Options;
 use spile_ir::analysis::liveness::Liveness;
 use spile_ir::storage::Storage;
@@ -193,11 +193,11 @@ fn statistics_keep_what_is_asked() {
 
 /// The bytes of a home: kind, first, how many.
 fn bytes(alloc: &Alloc, body: &Body, r: Reg) -> Option<(u8, i64, i64)> {
-    Some(match alloc.homes[r.index()] {
-        Home::None => return None,
-        Home::Reg(reg) => (0, reg as i64, 1),
-        Home::Stack(off) => (1, i64::from(off), 8),
-        Home::Frame(off) => (2, i64::from(off), i64::from(body.regs[r.index()].size())),
+    Some(match alloc.locations[r.index()] {
+        Location::None => return None,
+        Location::Reg(reg) => (0, reg as i64, 1),
+        Location::Stack(off) => (1, i64::from(off), 8),
+        Location::Frame(off) => (2, i64::from(off), i64::from(body.regs[r.index()].size())),
     })
 }
 
@@ -212,12 +212,12 @@ fn apart(alloc: &Alloc, body: &Body, a: Reg, b: Reg) {
 fn check_alloc(body: &Body) {
     let alloc = regalloc::allocate(body).expect("well-formed");
     for r in (0..body.regs.len() as u32).map(Reg) {
-        match alloc.homes[r.index()] {
-            Home::Reg(_) | Home::Stack(_) => assert_eq!(body.regs[r.index()], Ty::Long),
-            Home::Frame(off) => {
+        match alloc.locations[r.index()] {
+            Location::Reg(_) | Location::Stack(_) => assert_eq!(body.regs[r.index()], Ty::Long),
+            Location::Frame(off) => {
                 assert!(off % 8 == 0 && off + body.regs[r.index()].size() <= alloc.frame);
             }
-            Home::None => {}
+            Location::None => {}
         }
     }
     let live = Liveness::of(body);
@@ -228,7 +228,7 @@ fn check_alloc(body: &Body) {
         for (inst, _) in block.insts.iter().rev() {
             let after: Vec<Reg> = set.iter().collect();
             for (i, a) in after.iter().enumerate() {
-                assert_ne!(alloc.homes[a.index()], Home::None, "{a} is alive");
+                assert_ne!(alloc.locations[a.index()], Location::None, "{a} is alive");
                 after[..i].iter().for_each(|b| apart(&alloc, body, *a, *b));
             }
             if let Some(dst) = inst.dst() {

@@ -12,7 +12,7 @@ use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{AggLayout, GOLDEN, PerCpuArray, Place, ValueLayout, percpu};
-use crate::lower::{Cold, GEN, Gen, Res, TMP, Text, UNROLL};
+use crate::lower::{GEN, Gen, OutOfLine, Res, TMP, Text, UNROLL};
 use crate::plan::{SEQUENCE, lanes};
 
 /// Value of the word for the last updated slot when the element is in the map instead.
@@ -99,7 +99,7 @@ impl Gen<'_> {
 
     fn key_word(&mut self, word: &Word, scratch: crate::isa::insn::Reg) -> Res<Src> {
         match word {
-            Word::Long(v) => self.long(*v, scratch),
+            Word::Long(v) => self.use_int(*v, scratch),
             Word::Text(text, i) => Ok(self.text_word(scratch, text, *i)),
         }
     }
@@ -154,8 +154,8 @@ impl Gen<'_> {
             } => {
                 let skip = self.asm.label();
                 self.build_key(&types, keys)?;
-                if self.shares() {
-                    return self.stat_once(g, val, &value);
+                if self.uses_subprograms() {
+                    return self.stat_global(g, val, &value);
                 }
                 let full = self.full_label(g);
                 self.hash_element(g, full, skip)?;
@@ -178,14 +178,14 @@ impl Gen<'_> {
             return Err("not a per-CPU scalar".into());
         };
         if let (0, ValueLayout::Scalar(_)) = (gen_stride, &value) {
-            let v = self.long(val, R3)?;
-            let (base, disp) = self.at(R1, offset, 8);
+            let v = self.use_int(val, R3)?;
+            let (base, disp) = self.block_operand(R1, offset, 8);
             self.asm.load(Size::DW, R2, base, disp);
             self.asm.alu(AluOp::Add, R2, v);
             self.asm.store(Size::DW, base, disp, R2);
             return Ok(());
         }
-        self.addr(R1, offset);
+        self.block_addr(R1, offset);
         self.of_generation(gen_stride);
         self.update(&value, val)
     }
@@ -204,9 +204,9 @@ impl Gen<'_> {
         if array.beside.of.is_some() {
             return self.beside_add(g, words, val);
         }
-        if self.adds_once(g) {
+        if self.adds_global(g) {
             self.store_key(&words)?;
-            return self.per_cpu_once(g, val, array.double());
+            return self.per_cpu_global(g, val, array.double());
         }
         let full = self.full_label(g);
         self.cached_add(g, words, val, full)
@@ -248,8 +248,8 @@ impl Gen<'_> {
         if slots == 0 {
             let (element, skip) = (self.asm.label(), self.asm.label());
             self.store_key(&words)?;
-            match self.shares() {
-                true => self.element_apart(&array, full, (element, skip))?,
+            match self.uses_subprograms() {
+                true => self.element_outlined(&array, full, (element, skip))?,
                 false => self.element_in_map(&array, full, (element, skip))?,
             }
             self.asm.bind(element);
@@ -267,7 +267,7 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R2, R1, 0);
         self.asm.jump_if(Cond::Eq, R2, 0, entry);
         self.compare_key(&words, entry)?;
-        self.cold.push(Cold::Miss(Miss {
+        self.out_of_line.push(OutOfLine::Miss(Miss {
             entry,
             hit,
             element,
@@ -333,7 +333,7 @@ impl Gen<'_> {
         }
         self.product(words)?;
         self.asm.alu(AluOp::Rsh, R1, 64 - bits as i32);
-        if self.plan.apart && words.iter().any(|w| !matches!(w, Word::Text(..))) {
+        if self.plan.outline && words.iter().any(|w| !matches!(w, Word::Text(..))) {
             // Hides the value from the verifier, which would otherwise follow one path for each way
             // to compute the key's numbers.
             self.forget(R1);
@@ -408,7 +408,7 @@ impl Gen<'_> {
         if let Some(large) = array.large {
             return self.large_miss(&miss, &array, large);
         }
-        if self.shares() {
+        if self.uses_subprograms() {
             // The global subprogram repeats the whole addition.
             self.asm.bind(miss.entry);
             self.current = Some(miss.g);
@@ -447,7 +447,7 @@ impl Gen<'_> {
             self.store(word, NO_SLOT);
         }
         if let Some(word) = spilt {
-            self.addr(R1, word);
+            self.block_addr(R1, word);
             if array.double() {
                 self.asm.load(Size::DW, R2, R10, GEN);
                 self.asm.alu(AluOp::Lsh, R2, 3);
@@ -493,7 +493,7 @@ impl Gen<'_> {
     /// `r0` = this processor's element of the key in the key buffer, or 0.
     pub(in crate::lower) fn lookup(&mut self, array: &PerCpuArray) {
         self.generation_map(&array.maps);
-        self.addr(R2, self.plan.scratch.key);
+        self.block_addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
         let size = array.beside.size;
         if lanes(self.plan.cpus, size, array.wraps).is_none() {
@@ -527,7 +527,7 @@ impl Gen<'_> {
         self.insert_evicting(&array.maps, array.max, |sub| sub.try_insert(array))?;
         self.asm.jump_if(Cond::Ne, R0, 0, end);
         self.generation_map(&array.maps);
-        self.addr(R2, self.plan.scratch.key);
+        self.block_addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
         self.asm.jump_if(Cond::Eq, R0, 0, end);
         self.next_sequence(R2);
@@ -540,7 +540,7 @@ impl Gen<'_> {
     fn try_insert(&mut self, array: &PerCpuArray) -> Res {
         let size = array.beside.size;
         self.generation_map(&array.maps);
-        self.addr(R2, self.plan.scratch.key);
+        self.block_addr(R2, self.plan.scratch.key);
         self.zero_value(lanes(self.plan.cpus, size, array.wraps).unwrap_or(size))?;
         self.asm.mov(R4, NOEXIST);
         self.asm.call(Helper::MapUpdateElem);
@@ -573,7 +573,7 @@ impl Gen<'_> {
     pub(in crate::lower) fn update(&mut self, layout: &ValueLayout, val: Val) -> Res {
         match layout {
             ValueLayout::Scalar(_) => {
-                let v = self.long(val, R3)?;
+                let v = self.use_int(val, R3)?;
                 self.asm.load(Size::DW, R2, R1, 0);
                 self.asm.alu(AluOp::Add, R2, v);
                 self.asm.store(Size::DW, R1, 0, R2);
@@ -584,7 +584,7 @@ impl Gen<'_> {
     }
 
     fn update_stats(&mut self, agg: &AggLayout, val: Val) -> Res {
-        let v = self.long(val, R3)?;
+        let v = self.use_int(val, R3)?;
         let at = |o: u32| o as i16;
         self.asm.load(Size::DW, R2, R1, at(agg.count));
         if agg.min.is_some() || agg.max.is_some() {
@@ -626,7 +626,7 @@ impl Gen<'_> {
         if let Some(off) = agg.sumsq {
             self.pool.sub("add_square", |_| add_square())?;
             self.asm.add(R1, off as i32);
-            self.long_into(val, R2)?;
+            self.use_in(val, R2)?;
             self.asm.call_sub("add_square");
         }
         if let Some((off, buckets)) = agg.hist {
@@ -665,8 +665,8 @@ impl Gen<'_> {
         match hist {
             Hist::Log => {
                 self.pool.sub("log_bucket", |_| log_bucket())?;
-                self.long_into(val, R1)?;
-                self.addr(R2, self.plan.scratch.tmp);
+                self.use_in(val, R1)?;
+                self.block_addr(R2, self.plan.scratch.tmp);
                 self.asm.call_sub("log_bucket");
                 // Goes through memory, which merges 128 verifier paths into one.
                 self.load(R2, self.plan.scratch.tmp);
@@ -674,7 +674,7 @@ impl Gen<'_> {
             }
             Hist::Linear { low, step, .. } => {
                 let (inside, end) = (self.asm.label(), self.asm.label());
-                self.long_into(val, R1)?;
+                self.use_in(val, R1)?;
                 self.asm.imm(R3, low);
                 self.asm.mov(R2, 0);
                 self.asm.jump_if(Cond::Slt, R1, R3, end);

@@ -9,7 +9,7 @@ use crate::isa::asm::Label;
 use crate::isa::insn::Cond;
 use crate::isa::insn::Reg::*;
 use crate::layout::{PerCpuArray, percpu};
-use crate::lower::{Cold, Gen, Res};
+use crate::lower::{Gen, OutOfLine, Res};
 
 impl Gen<'_> {
     /// Adds to the element that is co-located with the host's last addition.
@@ -29,7 +29,7 @@ impl Gen<'_> {
         let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
         self.load(R1, word);
         self.asm.jump_if(Cond::Ge, R1, slots as i32, entry);
-        self.cold.push(Cold::Miss(Miss {
+        self.out_of_line.push(OutOfLine::Miss(Miss {
             entry,
             hit,
             element,

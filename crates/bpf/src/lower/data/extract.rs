@@ -32,7 +32,7 @@ impl Gen<'_> {
             } => {
                 self.build_key(&types, keys)?;
                 self.asm.ld_map(R1, &*map);
-                self.addr(R2, self.plan.scratch.key);
+                self.block_addr(R2, self.plan.scratch.key);
                 self.asm.call(Helper::MapLookupElem);
                 self.asm.jump_if(Cond::Eq, R0, 0, missing);
                 self.asm.mov(R1, R0);
@@ -73,7 +73,7 @@ impl Gen<'_> {
                 self.asm.mov(R0, 0);
                 self.asm.bind(end);
             }
-            return self.set_long(dst, R0);
+            return self.def_int(dst, R0);
         }
         let empty = self.fail_label(ErrorKind::EmptyAggregate);
         if array {
@@ -89,12 +89,12 @@ impl Gen<'_> {
             Extract::Variance => {
                 self.variance_subs()?;
                 variance::call(self.asm, &agg)?;
-                self.addr(R5, self.plan.scratch.tmp);
+                self.block_addr(R5, self.plan.scratch.tmp);
                 self.asm.call_sub(variance::NAME);
             }
             _ => {}
         }
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     pub(in crate::lower) fn variance_subs(&mut self) -> Res {
@@ -128,7 +128,7 @@ impl Gen<'_> {
         let array = !matches!(self.place(g)?, Place::Stats { .. });
         let agg = self.statistic(g, keys, missing)?;
         let (off, _) = agg.hist.ok_or("a statistic without a histogram")?;
-        self.long_into(idx, R2)?;
+        self.use_in(idx, R2)?;
         self.asm.jump_if(Cond::Ge, R2, buckets, range);
         self.asm.alu(AluOp::Lsh, R2, 3);
         self.asm.add(R1, R2);
@@ -136,12 +136,12 @@ impl Gen<'_> {
         if array {
             self.asm.jump(end);
             self.asm.bind(missing);
-            self.long_into(idx, R2)?;
+            self.use_in(idx, R2)?;
             self.asm.jump_if(Cond::Ge, R2, buckets, range);
             self.asm.mov(R0, 0);
             self.asm.bind(end);
         }
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     /// Sends a histogram's buckets; the controller draws them.

@@ -28,7 +28,7 @@ impl Gen<'_> {
         match ty {
             Ty::Long => {
                 self.asm.load(Size::DW, R0, R3, 0);
-                self.set_long(dst, R0)
+                self.def_int(dst, R0)
             }
             Ty::Str(width) => self.text_from_r3(dst, width.into()),
         }
@@ -47,13 +47,13 @@ impl Gen<'_> {
     pub(in crate::lower) fn fill_from_r3(&mut self, off: u32, width: u32, from: u32) {
         let bytes = from.min(width);
         if bytes <= UNROLL * 8 {
-            let (to, disp) = self.at(R2, off, bytes);
+            let (to, disp) = self.block_operand(R2, off, bytes);
             for i in (0..bytes as i16).step_by(8) {
                 self.asm.load(Size::DW, R1, R3, i);
                 self.asm.store(Size::DW, to, disp + i, R1);
             }
         } else {
-            self.addr(R1, off);
+            self.block_addr(R1, off);
             self.asm.mov(R2, bytes as i32);
             self.asm.call(Helper::ProbeReadKernel);
         }
@@ -71,7 +71,7 @@ impl Gen<'_> {
         };
         match ty {
             Ty::Long => {
-                let v = self.long(val, R2)?;
+                let v = self.use_int(val, R2)?;
                 self.shared(R1, offset);
                 self.asm.store(Size::DW, R1, 0, v);
                 Ok(())
@@ -142,7 +142,7 @@ impl Gen<'_> {
                 },
                 old,
             ) => {
-                self.long_into(val, R2)?;
+                self.use_in(val, R2)?;
                 self.shared(R1, offset);
                 self.atomic_add(old)
             }
@@ -156,7 +156,7 @@ impl Gen<'_> {
             None => self.asm.atomic(AtomicOp::Add, R1, 0, R2),
             Some(old) => {
                 self.asm.atomic(AtomicOp::FetchAdd, R1, 0, R2);
-                return self.set_long(old, R2);
+                return self.def_int(old, R2);
             }
         }
         Ok(())
@@ -183,11 +183,11 @@ impl Gen<'_> {
 
     /// `r0` = the element's value (with its sequence number) or null.
     pub(in crate::lower) fn look_up(&mut self, map: &str) -> Res {
-        if self.shares() {
-            return self.look_up_apart(map);
+        if self.uses_subprograms() {
+            return self.look_up_outlined(map);
         }
         self.asm.ld_map(R1, map);
-        self.addr(R2, self.plan.scratch.key);
+        self.block_addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
         Ok(())
     }
@@ -209,14 +209,14 @@ impl Gen<'_> {
         let skip = if seq { 8 } else { 0 };
         let (none, end) = (self.asm.label(), self.asm.label());
         self.build_key(&types, keys)?;
-        if self.shares() {
+        if self.uses_subprograms() {
             if ty == Ty::Long {
-                self.get_once(g, &map, skip, false)?;
-                return self.set_long(dst, R0);
+                self.get_global(g, &map, skip, false)?;
+                return self.def_int(dst, R0);
             }
             let done = match self.slot(dst)? {
                 Some((off, width)) if ty.size() == width => {
-                    self.get_text_once(g, &map, skip, (off, width))?
+                    self.get_text_global(g, &map, skip, (off, width))?
                 }
                 _ => false,
             };
@@ -229,7 +229,7 @@ impl Gen<'_> {
         if ty == Ty::Long {
             self.asm.load(Size::DW, R0, R0, skip);
             self.asm.bind(none);
-            return self.set_long(dst, R0);
+            return self.def_int(dst, R0);
         }
         self.asm.mov(R3, R0);
         self.asm.add(R3, i32::from(skip));
@@ -258,14 +258,16 @@ impl Gen<'_> {
         let skip = self.asm.label();
         self.build_key(&types, keys)?;
         match ty {
-            Ty::Long if self.shares() => self.set_once(g, val)?,
-            Ty::Str(width) if self.shares() && u32::from(width) <= self.plan.max_string => {
-                self.set_text_once(g, val, width.into())?;
+            Ty::Long if self.uses_subprograms() => self.set_global(g, val)?,
+            Ty::Str(width)
+                if self.uses_subprograms() && u32::from(width) <= self.plan.max_string =>
+            {
+                self.set_text_global(g, val, width.into())?;
             }
             Ty::Long => {
                 let full = self.full_label(g);
                 self.hash_element(g, full, skip)?;
-                let v = self.long(val, R2)?;
+                let v = self.use_int(val, R2)?;
                 self.asm.store(Size::DW, R1, 0, v);
             }
             Ty::Str(width) => {
@@ -300,17 +302,17 @@ impl Gen<'_> {
             } => {
                 let (skip, end) = (self.asm.label(), self.asm.label());
                 self.build_key(&types, keys)?;
-                if self.shares() {
-                    return self.add_once(g, val, old);
+                if self.uses_subprograms() {
+                    return self.add_global(g, val, old);
                 }
                 let full = self.full_label(g);
                 self.hash_element(g, full, skip)?;
-                self.long_into(val, R2)?;
+                self.use_in(val, R2)?;
                 self.atomic_add(old)?;
                 self.asm.jump(end);
                 self.asm.bind(skip);
                 if let Some(old) = old {
-                    self.set_long(old, 0)?;
+                    self.def_int(old, 0)?;
                 }
                 self.asm.bind(end);
                 Ok(())
@@ -380,9 +382,9 @@ impl Gen<'_> {
             self.store(value, R2);
         }
         self.asm.ld_map(R1, map);
-        self.addr(R2, self.plan.scratch.key);
+        self.block_addr(R2, self.plan.scratch.key);
         if seq {
-            self.addr(R3, value);
+            self.block_addr(R3, value);
         } else {
             let zeros = if size <= crate::lower::handler::pool::RUN {
                 self.pool.run(0)
@@ -414,7 +416,7 @@ impl Gen<'_> {
         insert: impl FnOnce(&mut Gen<'_>) -> Res,
     ) -> Res {
         let name = format!("insert_{}", maps.first().map_or("", |m| m));
-        self.once(&name, &["generation"], |g| {
+        self.define_global(&name, &["generation"], |g| {
             let [again, end] = [(); 2].map(|()| g.asm.label());
             g.at_most(R6, 1);
             g.asm.store(Size::DW, R10, GEN, R6);
@@ -516,19 +518,19 @@ impl Gen<'_> {
         if let Some(exact) = keys.iter().copied().collect::<Option<Vec<Val>>>() {
             let end = self.asm.label();
             self.build_key(&types, &exact)?;
-            if self.shares() {
-                self.get_once(g, &map, 0, true)?;
-                return self.set_long(dst, R0);
+            if self.uses_subprograms() {
+                self.get_global(g, &map, 0, true)?;
+                return self.def_int(dst, R0);
             }
             self.look_up(&map)?;
             self.asm.jump_if(Cond::Eq, R0, 0, end);
             self.asm.mov(R0, 1);
             self.asm.bind(end);
-            return self.set_long(dst, R0);
+            return self.def_int(dst, R0);
         }
         self.walk_slice(g, &map, &types, keys, false)?;
         self.asm.load(Size::DW, R0, R10, TMP[1]);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     pub(in crate::lower) fn array_delete(&mut self, g: GlobalId, keys: &[Option<Val>]) -> Res {
@@ -544,7 +546,7 @@ impl Gen<'_> {
         if let Some(exact) = keys.iter().copied().collect::<Option<Vec<Val>>>() {
             self.build_key(&types, &exact)?;
             self.asm.ld_map(R1, &*map);
-            self.addr(R2, self.plan.scratch.key);
+            self.block_addr(R2, self.plan.scratch.key);
             self.asm.call(Helper::MapDeleteElem);
             return Ok(());
         }
@@ -576,7 +578,7 @@ impl Gen<'_> {
             .map(|(t, k)| (*t, k.is_some()))
             .collect();
         self.pool.sub(&name, |_| slice(&name, &fields, delete))?;
-        self.addr(R1, self.plan.scratch.key);
+        self.block_addr(R1, self.plan.scratch.key);
         self.asm.store(Size::DW, R10, TMP[2], R1);
         self.asm.store(Size::DW, R10, TMP[1], 0);
         self.walk_in(map, &name);
@@ -589,7 +591,7 @@ impl Gen<'_> {
         for (ty, key) in types.iter().zip(keys) {
             match (ty, key) {
                 (Ty::Long, Some(key)) => {
-                    let v = self.long(*key, R1)?;
+                    let v = self.use_int(*key, R1)?;
                     self.store(off, v);
                 }
                 (Ty::Str(width), Some(key)) => {

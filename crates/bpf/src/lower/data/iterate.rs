@@ -127,7 +127,7 @@ impl Gen<'_> {
         match limit {
             None => self.store(left, -1),
             Some(limit) => {
-                self.long_into(limit, R1)?;
+                self.use_in(limit, R1)?;
                 let some = self.asm.label();
                 self.asm.jump_if(Cond::Sgt, R1, 0, some);
                 self.asm.mov(R1, 0);
@@ -174,7 +174,7 @@ impl Gen<'_> {
         self.store(self.work(work::BASE), R1);
         self.load(R1, size);
         self.store(self.work(work::SIZE), R1);
-        self.addr(R1, self.plan.scratch.tmp);
+        self.block_addr(R1, self.plan.scratch.tmp);
         self.asm.call_sub(heap.name("make"));
         self.asm.bind(none);
         Ok(())
@@ -228,7 +228,7 @@ impl Gen<'_> {
         self.store(self.work(work::SIZE), R1);
         self.load(R1, base);
         self.store(self.work(work::BASE), R1);
-        self.addr(R1, self.plan.scratch.tmp);
+        self.block_addr(R1, self.plan.scratch.tmp);
         self.asm.call_sub(heap.name("take"));
         if fields.is_empty() {
             return Ok(());
@@ -238,7 +238,7 @@ impl Gen<'_> {
         self.asm.add(R0, R1);
         self.store(key, R0);
         self.asm.ld_map(R1, &*snapshot.map);
-        self.addr(R2, key);
+        self.block_addr(R2, key);
         self.asm.call(Helper::MapLookupElem);
         self.asm.jump_if(Cond::Eq, R0, 0, done);
         self.asm.store(Size::DW, R10, TMP[0], R0);
@@ -252,7 +252,7 @@ impl Gen<'_> {
             match field.ty {
                 Ty::Long => {
                     self.asm.load(Size::DW, R0, R3, field.at as i16);
-                    self.set_long(dst, R0)?;
+                    self.def_int(dst, R0)?;
                 }
                 Ty::Str(from) => {
                     let Some((off, width)) = self.slot(dst)? else {
@@ -289,7 +289,7 @@ impl Gen<'_> {
     /// `r1` = address of a histogram's copy. Clobbers r2.
     fn bucket_room(&mut self, foreach: &Foreach) {
         let scratch = self.plan.scratch;
-        self.addr(R1, scratch.buckets + foreach.room * scratch.bucket_room);
+        self.block_addr(R1, scratch.buckets + foreach.room * scratch.bucket_room);
         if foreach.deep {
             self.load(R2, scratch.depth);
             // Always false; bounds the index for the verifier.
@@ -318,19 +318,19 @@ impl Gen<'_> {
         self.load(R1, size);
         self.asm.jump_if(Cond::Eq, R1, 0, done);
         self.bucket_room(foreach);
-        self.addr(R2, self.plan.scratch.tmp);
+        self.block_addr(R2, self.plan.scratch.tmp);
         self.asm.call_sub(&*name);
         self.load(R1, self.work(bucket::NEXT));
         self.store(left, R1);
         self.load(R1, self.work(bucket::COUNT));
         self.asm.jump_if(Cond::Eq, R1, 0, done);
         if let Some(value) = value {
-            self.set_long(value, R1)?;
+            self.def_int(value, R1)?;
         }
         if let Some(key) = keys.first() {
             self.load(R0, left);
             self.asm.add(R0, -1);
-            self.set_long(*key, R0)?;
+            self.def_int(*key, R0)?;
         }
         Ok(())
     }
@@ -344,7 +344,7 @@ impl Gen<'_> {
         (body, done): (BlockId, BlockId),
         next: Option<BlockId>,
     ) -> Res {
-        let out = self.way_to(done);
+        let out = self.branch_target(done);
         self.iter_next(it, keys, value, out)?;
         self.go(body, next);
         Ok(())

@@ -43,7 +43,7 @@ impl Gen<'_> {
         self.current = Some(miss.g);
         self.asm.store(Size::DW, R10, SLOT, R1);
         self.store_key(&miss.words)?;
-        self.long_into(miss.val, R1)?;
+        self.use_in(miss.val, R1)?;
         self.asm.load(Size::DW, R2, R10, SLOT);
         self.asm.mov(R3, R2);
         self.asm.alu(AluOp::Sub, R3, R7);
@@ -57,7 +57,7 @@ impl Gen<'_> {
         }
         let name = format!("put_{}", miss.g.0);
         let params = ["value", "generation", "slot"];
-        self.once_or_full(miss.full, &name, &params, |sub, full| {
+        self.call_global_or_full(miss.full, &name, &params, |sub, full| {
             let full = full.ok_or("a large array that wraps")?;
             sub.large_put(array, large, full)
         })?;
@@ -272,7 +272,7 @@ impl Gen<'_> {
 
     /// `to` = address of this generation's spare room. Clobbers r0.
     fn spare(&mut self, to: Reg, array: &PerCpuArray, large: Large) {
-        self.addr(to, large.spare);
+        self.block_addr(to, large.spare);
         if array.double() {
             self.asm.load(Size::DW, R0, R10, GEN);
             self.asm.alu(AluOp::Lsh, R0, 3);

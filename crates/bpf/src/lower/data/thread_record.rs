@@ -198,7 +198,7 @@ impl Gen<'_> {
     /// Sets the facts for the start of a block. Resumable loops have none, because no stack
     /// outlives a step.
     pub(in crate::lower) fn begin_seen(&mut self) {
-        let BlockId(at) = self.here;
+        let BlockId(at) = self.cur_block;
         self.seen = Some(match self.alloc.resume.is_empty() {
             true => self.known().seen[at as usize],
             false => Seen::default(),
@@ -268,7 +268,7 @@ impl Gen<'_> {
     /// `r0` = the address of the record for the key in the key buffer, or 0.
     fn record_of_key(&mut self, field: &Field, key: Val) {
         self.asm.ld_map(R1, &*field.map);
-        self.addr(R2, self.plan.scratch.key);
+        self.block_addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
         self.keep_record(key);
     }
@@ -306,9 +306,9 @@ impl Gen<'_> {
         }
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
         let full = self.full_label(field.g);
-        if self.shares() {
+        if self.uses_subprograms() {
             let name = format!("make_{}", field.map);
-            self.once_or_full(full, &name, &[], |sub, full| {
+            self.call_global_or_full(full, &name, &[], |sub, full| {
                 sub.make(field, sub.done, full)
             })?;
         } else {
@@ -349,12 +349,12 @@ impl Gen<'_> {
         self.record_or(field, one(keys)?, none)?;
         self.asm.load(Size::DW, R0, R0, field.at);
         self.asm.bind(none);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     pub(in crate::lower) fn field_set(&mut self, field: &Field, keys: &[Val], val: Val) -> Res {
         self.record_made(field, one(keys)?)?;
-        let v = self.long(val, R2)?;
+        let v = self.use_int(val, R2)?;
         self.asm.store(Size::DW, R1, field.at, v);
         self.present(field);
         Ok(())
@@ -368,13 +368,13 @@ impl Gen<'_> {
         old: Option<IrReg>,
     ) -> Res {
         self.record_made(field, one(keys)?)?;
-        self.long_into(val, R2)?;
+        self.use_in(val, R2)?;
         self.asm.load(Size::DW, R3, R1, field.at);
         self.asm.add(R2, R3);
         self.asm.store(Size::DW, R1, field.at, R2);
         self.present(field);
         match old {
-            Some(old) => self.set_long(old, R3),
+            Some(old) => self.def_int(old, R3),
             None => Ok(()),
         }
     }
@@ -392,7 +392,7 @@ impl Gen<'_> {
             .alu(AluOp::Rsh, R0, field.mask.trailing_zeros() as i32);
         self.asm.alu(AluOp::And, R0, 1);
         self.asm.bind(end);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     pub(in crate::lower) fn field_delete(&mut self, field: &Field, keys: &[Option<Val>]) -> Res {
@@ -410,7 +410,7 @@ impl Gen<'_> {
         } else {
             self.build_key(&[spile_ir::Ty::Long], &[key])?;
             self.asm.ld_map(R1, &*field.map);
-            self.addr(R2, self.plan.scratch.key);
+            self.block_addr(R2, self.plan.scratch.key);
             self.asm.call(Helper::MapDeleteElem);
         }
         if let Some(which) = self.thread_of(key) {

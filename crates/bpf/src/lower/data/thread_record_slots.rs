@@ -25,7 +25,7 @@ impl Gen<'_> {
         key: Val,
     ) -> Res {
         let (end, which) = (self.asm.label(), self.room_of(key)?);
-        self.long_into(key, R1)?;
+        self.use_in(key, R1)?;
         self.slot_of(front, R0, R1);
         self.asm.add(R1, 1);
         self.asm.load(Size::DW, R2, R0, field.record as i16);
@@ -44,7 +44,7 @@ impl Gen<'_> {
     /// `r0` = the address of a thread's record, created if absent. Without memory the handler ends.
     pub(in crate::lower) fn make_in_front(&mut self, field: &Field, front: Front, key: Val) -> Res {
         let (which, full) = (self.room_of(key)?, self.full_label(field.g));
-        self.long_into(key, R1)?;
+        self.use_in(key, R1)?;
         self.asm.add(R1, 1);
         self.call_record(field, front, (which, MAKE))?;
         if let Some(full) = full {
@@ -61,7 +61,7 @@ impl Gen<'_> {
             let end = self.asm.label();
             self.load(R1, front.lent + 8 * which);
             self.asm.jump_if(Cond::Eq, R1, 0, end);
-            self.once("give_back", &["room"], |sub| {
+            self.define_global("give_back", &["room"], |sub| {
                 sub.give_back(&field, front);
                 Ok(())
             })?;
@@ -133,7 +133,7 @@ impl Gen<'_> {
         front: Front,
         (which, how): (u32, &'static str),
     ) -> Res {
-        self.once(how, &["owner", "room"], |sub| {
+        self.define_global(how, &["owner", "room"], |sub| {
             sub.record_sub(field, front, how)
         })?;
         self.asm.mov(R2, which as i32);
@@ -170,7 +170,7 @@ impl Gen<'_> {
     fn record_in_map(&mut self, field: &Field) {
         self.key_of_owner();
         self.asm.ld_map(R1, &*field.map);
-        self.addr(R2, self.plan.scratch.key);
+        self.block_addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
     }
 
@@ -258,7 +258,7 @@ impl Gen<'_> {
         self.asm.jump(done);
         self.asm.bind(empty);
         self.asm.ld_map(R1, &*field.map);
-        self.addr(R2, self.plan.scratch.key);
+        self.block_addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapDeleteElem);
         self.asm.jump_if32(Cond::Ne, R0, 0, done);
         self.shared(R1, front.spilt);

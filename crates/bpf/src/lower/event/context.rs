@@ -74,7 +74,7 @@ impl Gen<'_> {
         self.asm.mov(R2, width as i32 - 1);
         self.asm.bind(fits);
         self.asm.store(Size::DW, R10, got, R2);
-        self.addr(R1, off);
+        self.block_addr(R1, off);
         self.asm.call(Helper::ProbeReadUser);
         self.asm.jump_if(Cond::Eq, R0, 0, read);
         // Reads the first page alone: the second one may not be resident.
@@ -92,13 +92,13 @@ impl Gen<'_> {
         self.asm.mov(R2, width as i32 - 1);
         self.asm.bind(inside);
         self.asm.store(Size::DW, R10, got, R2);
-        self.addr(R1, off);
+        self.block_addr(R1, off);
         self.asm.call(Helper::ProbeReadUser);
         self.asm.jump_if(Cond::Ne, R0, 0, done);
         self.asm.bind(read);
-        self.addr(R1, off);
+        self.block_addr(R1, off);
         self.asm.mov(R2, width as i32 / 8);
-        self.addr(R3, self.plan.scratch.tmp);
+        self.block_addr(R3, self.plan.scratch.tmp);
         self.asm.call_sub("join_args");
         self.empty_args(off, width, (got, from))?;
         self.cut(off, width);
@@ -122,7 +122,7 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R1, R10, got);
         self.asm.jump_if(Cond::Lt, R1, 2, none);
         self.asm.jump_if(Cond::Gt, R1, width as i32, none);
-        self.addr(R2, off);
+        self.block_addr(R2, off);
         self.asm.add(R2, R1);
         self.asm.load(Size::B, R1, R2, -2);
         self.asm.jump_if(Cond::Ne, R1, 0, none);
@@ -130,7 +130,7 @@ impl Gen<'_> {
         self.asm.load(Size::DW, R2, R10, got);
         self.asm.jump_if(Cond::Gt, R2, width as i32, none);
         self.asm.load(Size::DW, R3, R10, from);
-        self.addr(R1, self.plan.scratch.text);
+        self.block_addr(R1, self.plan.scratch.text);
         self.asm.call(Helper::ProbeReadUser);
         self.asm.jump_if(Cond::Ne, R0, 0, none);
         let name = format!("args_{width}");
@@ -142,11 +142,11 @@ impl Gen<'_> {
         self.store(tmp + args::COUNT as u32, R1);
         self.store(tmp + args::POS as u32, 0);
         self.store(tmp + args::CUT as u32, 0);
-        self.addr(R1, self.plan.scratch.text);
-        self.addr(R2, off);
-        self.addr(R3, tmp);
+        self.block_addr(R1, self.plan.scratch.text);
+        self.block_addr(R2, off);
+        self.block_addr(R3, tmp);
         self.asm.call_sub(name);
-        let (base, disp) = self.at(R5, tmp + args::CUT as u32, 8);
+        let (base, disp) = self.block_operand(R5, tmp + args::CUT as u32, 8);
         self.asm.load(Size::DW, R1, base, disp);
         self.asm.jump_if(Cond::Eq, R1, 0, none);
         self.count(percpu::TRUNCATED);

@@ -197,7 +197,7 @@ impl Gen<'_> {
         self.asm.call_sub(name);
         self.asm.jump_if(Cond::Gt, R0, ERRORS, fail);
         match dst {
-            Some(dst) => self.set_long(dst, R0),
+            Some(dst) => self.def_int(dst, R0),
             None => Ok(()),
         }
     }

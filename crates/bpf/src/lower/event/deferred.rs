@@ -229,7 +229,7 @@ impl Gen<'_> {
         self.room_into(room, width)?;
         self.asm.add(R2, -1);
         self.load(R1, self.plan.scratch.err_aux);
-        let instead = substitute(self.body, self.here, dst);
+        let instead = substitute(self.body, self.cur_block, dst);
         let instead = instead.map_or(0, |s| s.index() as i64 + 1);
         let how = quote as i64 | instead << SUBSTITUTE_SHIFT;
         self.asm.imm(R3, how);
@@ -310,7 +310,7 @@ fn hex(asm: &mut Asm, number: Reg, base: Reg, at: i16) {
         asm.mov(R1, number);
         asm.alu(AluOp::Rsh, R1, i32::from(4 * (DIGITS - 1 - i)));
         asm.alu(AluOp::And, R1, 15);
-        // Adding 6 carries into the next digit from 10 on; `a` is 39 above `'0' + 10`.
+        // Adding 6 has_live_in into the next digit from 10 on; `a` is 39 above `'0' + 10`.
         asm.mov(R2, R1);
         asm.add(R2, 6);
         asm.alu(AluOp::Rsh, R2, 4);

@@ -116,7 +116,7 @@ impl Gen<'_> {
             I::InCall => self.call_of_task()?,
             I::CgroupId => self.asm.call(Helper::GetCurrentCgroupId),
             I::CgroupAncestor => {
-                self.long_into(args[0], R1)?;
+                self.use_in(args[0], R1)?;
                 self.asm.call(Helper::GetCurrentAncestorCgroupId);
             }
             I::PerfCount => return self.perf_count(Some(dst), args),
@@ -130,7 +130,7 @@ impl Gen<'_> {
             I::InputText | I::ValueText | I::ValueSet | I::ValueAppend => return unknown(f),
             I::Ftrace | I::MetricText => return unknown(f),
         }
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     /// Emits an operation whose result is unused, for its effect or its error.
@@ -171,7 +171,7 @@ impl Gen<'_> {
     /// `r0` = whether a process descends from the target process.
     fn in_tree(&mut self, pid: Val) -> Res {
         let at = self.plan.tree.ok_or("no processes are followed")?;
-        self.long_into(pid, R0)?;
+        self.use_in(pid, R0)?;
         crate::programs::process_tree::bit(self.asm, at);
         Ok(())
     }
@@ -179,7 +179,7 @@ impl Gen<'_> {
     /// Sets the verdict on the packet. The kernel allows programs only these two values.
     fn set_verdict(&mut self, n: Val) -> Res {
         let fail = self.fail_label(ErrorKind::Verdict);
-        self.long_into(n, R0)?;
+        self.use_in(n, R0)?;
         self.asm.jump_if(Cond::Gt, R0, 1, fail);
         self.store(self.plan.scratch.verdict, R0);
         Ok(())
@@ -299,18 +299,18 @@ impl Gen<'_> {
             self.short_execname(off, width, comm);
             return Ok(());
         }
-        if self.shares() && self.execname_once(off, width)? {
+        if self.uses_subprograms() && self.execname_global(off, width)? {
             return Ok(());
         }
         let Some(comm) = comm else {
             self.fill_zero(off, width);
-            self.addr(R1, off);
+            self.block_addr(R1, off);
             self.asm.mov(R2, 16);
             self.asm.call(Helper::GetCurrentComm);
             return Ok(());
         };
         self.name_words(comm);
-        let (base, disp) = self.at(R3, off, 16);
+        let (base, disp) = self.block_operand(R3, off, 16);
         self.asm.store(Size::DW, base, disp, R1);
         self.asm.store(Size::DW, base, disp + 8, R2);
         if width > 16 {
@@ -384,7 +384,7 @@ impl Gen<'_> {
         self.asm.jump_if(Cond::Eq, R3, 0, long);
         self.keep_before_zero(R1);
         self.asm.bind(long);
-        let (base, disp) = self.at(R3, off, 8);
+        let (base, disp) = self.block_operand(R3, off, 8);
         self.asm.store(Size::DW, base, disp, R1);
         self.cut(off, width);
     }
@@ -417,7 +417,7 @@ impl Gen<'_> {
         self.shared(R3, shared::TZ_NAME);
         for i in (0..width.min(16)).step_by(8) {
             self.asm.load(Size::DW, R1, R3, i as i16);
-            let (base, disp) = self.at(R2, off + i, 8);
+            let (base, disp) = self.block_operand(R2, off + i, 8);
             self.asm.store(Size::DW, base, disp, R1);
         }
         if width > 16 {
@@ -450,9 +450,9 @@ impl Gen<'_> {
         };
         self.fill_zero(off, width);
         self.room_into(n, width)?;
-        self.long_into(addr, R3)?;
+        self.use_in(addr, R3)?;
         self.set_aux(R3);
-        self.addr(R1, off);
+        self.block_addr(R1, off);
         self.asm.call(if user {
             Helper::ProbeReadUserStr
         } else {
@@ -478,8 +478,8 @@ impl Gen<'_> {
         }
         self.asm.bind(copy);
         self.room_into(n, width)?;
-        self.addr(R1, off);
-        self.addr(R3, super::usermem::staging(self.plan));
+        self.block_addr(R1, off);
+        self.block_addr(R3, super::usermem::staging(self.plan));
         self.asm.call(Helper::ProbeReadKernelStr);
         self.asm.bind(read);
         Ok(())
@@ -489,7 +489,7 @@ impl Gen<'_> {
     pub(in crate::lower) fn room_into(&mut self, n: Val, width: u32) -> Res {
         let Val::Imm(n) = n else {
             let (some, fits) = (self.asm.label(), self.asm.label());
-            self.long_into(n, R2)?;
+            self.use_in(n, R2)?;
             self.asm.jump_if(Cond::Sge, R2, 0, some);
             self.asm.mov(R2, 0);
             self.asm.bind(some);
@@ -513,7 +513,7 @@ impl Gen<'_> {
         signed: bool,
     ) -> Res {
         let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
-        self.long_into(addr, R3)?;
+        self.use_in(addr, R3)?;
         self.set_aux(R3);
         self.asm.mov(R1, R10);
         self.asm.add(R1, i32::from(TMP[0]));
@@ -548,6 +548,6 @@ impl Gen<'_> {
             self.asm.alu(AluOp::Arsh, R0, shift);
         }
         debug_assert!(matches!(self.body.regs[dst.index()], Ty::Long));
-        self.set_long(dst, Src::Reg(R0))
+        self.def_int(dst, Src::Reg(R0))
     }
 }

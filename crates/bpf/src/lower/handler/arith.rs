@@ -7,7 +7,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Src};
 use crate::layout::ErrorKind;
 use crate::lower::{Gen, Res};
-use crate::regalloc::Home;
+use crate::regalloc::Location;
 
 /// Maps a comparison to the condition of a jump; `None` for other operations.
 pub(in crate::lower) fn condition(op: BinOp) -> Option<Cond> {
@@ -40,13 +40,13 @@ fn operation(op: BinOp) -> Option<AluOp> {
 
 impl Gen<'_> {
     pub(in crate::lower) fn unary(&mut self, dst: IrReg, op: UnOp, a: Val) -> Res {
-        self.long_into(a, R0)?;
+        self.use_in(a, R0)?;
         match op {
             UnOp::Neg => self.asm.neg(R0),
             UnOp::BitNot => self.asm.alu(AluOp::Xor, R0, -1),
             UnOp::Not => self.truth(Cond::Eq, Src::Imm(0)),
         }
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     /// `r0` = 1 if `r0 cond b` holds, else 0.
@@ -63,10 +63,10 @@ impl Gen<'_> {
 
     pub(in crate::lower) fn binary(&mut self, dst: IrReg, op: BinOp, a: Val, b: Val) -> Res {
         if let Some(cond) = condition(op) {
-            self.long_into(a, R0)?;
-            let b = self.long(b, R1)?;
+            self.use_in(a, R0)?;
+            let b = self.use_int(b, R1)?;
             self.truth(cond, b);
-            return self.set_long(dst, R0);
+            return self.def_int(dst, R0);
         }
         let alu = operation(op).ok_or("no such operation")?;
         // The verifier refuses constant shifts of 64 and more. Shifts by a register use its low six
@@ -75,13 +75,13 @@ impl Gen<'_> {
             (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Val::Imm(n)) => Val::Imm(n & 63),
             _ => b,
         };
-        let b = self.long(b, R1)?;
+        let b = self.use_int(b, R1)?;
         // Computes in the result's own register, unless that would overwrite the other operand.
-        let target = match self.home(dst) {
-            Home::Reg(r) if b != Src::Reg(r) => r,
+        let target = match self.location(dst) {
+            Location::Reg(r) if b != Src::Reg(r) => r,
             _ => R0,
         };
-        self.long_into(a, target)?;
+        self.use_in(a, target)?;
         if let (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Src::Reg(r)) = (alu, b) {
             self.asm.mov(R2, r);
             self.asm.alu(AluOp::And, R2, 63);
@@ -89,7 +89,7 @@ impl Gen<'_> {
         } else {
             self.asm.alu(alu, target, b);
         }
-        self.set_long(dst, target)
+        self.def_int(dst, target)
     }
 
     /// Signed division by way of unsigned division: the signed instruction needs Linux 6.6.
@@ -103,8 +103,8 @@ impl Gen<'_> {
         {
             return Ok(());
         }
-        self.long_into(a, R0)?;
-        self.long_into(b, R1)?;
+        self.use_in(a, R0)?;
+        self.use_in(b, R1)?;
         if !matches!(b, Val::Imm(_)) {
             let fail = self.fail_label(ErrorKind::DivisionByZero);
             self.asm.jump_if(Cond::Eq, R1, 0, fail);
@@ -114,11 +114,11 @@ impl Gen<'_> {
         } else {
             AluOp::Mod
         };
-        match self.shares() {
-            true => self.divide_once(alu)?,
+        match self.uses_subprograms() {
+            true => self.divide_global(alu)?,
             false => signed(self.asm, alu),
         }
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     /// Divides by a constant, without the comparison with 0. Returns false if the constant does not
@@ -127,7 +127,7 @@ impl Gen<'_> {
         let Ok(divisor @ 1..) = i32::try_from(b.unsigned_abs()) else {
             return Ok(false);
         };
-        self.long_into(a, R0)?;
+        self.use_in(a, R0)?;
         self.asm.mov(R3, R0);
         self.asm.alu(AluOp::Arsh, R3, 63);
         self.asm.alu(AluOp::Xor, R0, R3);
@@ -142,7 +142,7 @@ impl Gen<'_> {
         }
         self.asm.alu(AluOp::Xor, R0, R3);
         self.asm.alu(AluOp::Sub, R0, R3);
-        self.set_long(dst, R0)?;
+        self.def_int(dst, R0)?;
         Ok(true)
     }
 }

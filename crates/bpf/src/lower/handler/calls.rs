@@ -87,7 +87,7 @@ impl Gen<'_> {
     fn save(&mut self, src: Val, at: u32) -> Res {
         if self.ty(src)? == Ty::Long {
             self.kept(R2, at);
-            let value = self.long(src, R1)?;
+            let value = self.use_int(src, R1)?;
             self.asm.store(Size::DW, R2, 0, value);
             return Ok(());
         }
@@ -103,11 +103,11 @@ impl Gen<'_> {
         if self.body.regs[dst.index()] == Ty::Long {
             self.kept(R2, at);
             self.asm.load(Size::DW, R1, R2, 0);
-            return self.set_long(dst, R1);
+            return self.def_int(dst, R1);
         }
         if let Some((off, width)) = self.slot(dst)? {
             self.kept(R3, at);
-            self.addr(R1, off);
+            self.block_addr(R1, off);
             self.asm.mov(R2, width as i32);
             self.asm.call(Helper::ProbeReadKernel);
         }
@@ -130,8 +130,8 @@ impl Gen<'_> {
         self.store(scratch.err_callers, R1);
         self.asm.bind(full);
         if let Some(catch) = self.catch {
-            let label = self.way_to(catch);
-            self.always(label);
+            let label = self.branch_target(catch);
+            self.jump_opaque(label);
             return Ok(());
         }
         let max = self.plan.max_string;
@@ -163,7 +163,7 @@ impl Gen<'_> {
         })?;
         self.count_error();
         let done = self.done;
-        self.always(done);
+        self.jump_opaque(done);
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
 use crate::layout::{Place, counters, percpu, shared};
 use crate::lower::{CTX, GEN, Gen, NR, Res, TASK, VERDICT};
 use crate::programs::critical_section;
-use crate::regalloc::Home;
+use crate::regalloc::Location;
 use crate::target::Preemption;
 
 /// The largest number of lock attempts that the verifier is made to follow.
@@ -89,8 +89,8 @@ impl Gen<'_> {
     fn prepare(&mut self) -> Res {
         self.ticking = self.must_tick();
         for r in self.alloc.undefined.clone() {
-            if matches!(self.home(r), Home::Reg(_) | Home::Stack(_)) {
-                self.set_long(r, 0)?;
+            if matches!(self.location(r), Location::Reg(_) | Location::Stack(_)) {
+                self.def_int(r, 0)?;
             }
         }
         Ok(())
@@ -113,9 +113,9 @@ impl Gen<'_> {
         self.clear_tokens();
         match self.alloc.resume.is_empty() {
             true => self.blocks(&order)?,
-            false => self.in_steps(first, &order)?,
+            false => self.emit_resumable_loop(first, &order)?,
         }
-        self.finish_cold()?;
+        self.emit_out_of_line()?;
         self.asm.bind(self.done);
         self.leave()?;
         if let Some(p) = preemption {
@@ -236,7 +236,7 @@ impl Gen<'_> {
             self.asm.load(Size::DW, reg, R10, slot.0);
         }
         for (r, reg) in split.carried.iter().zip(&mut to) {
-            self.long_into(Val::Reg(*r), reg)?;
+            self.use_in(Val::Reg(*r), reg)?;
         }
         if let (true, Some(reg)) = (split.task, to.next()) {
             self.asm.load(Size::DW, reg, R10, TASK);
@@ -251,7 +251,7 @@ impl Gen<'_> {
         let from = [R1, R2, R3, R4, R5].into_iter();
         let mut from = from.skip(1 + usize::from(number));
         for (r, reg) in split.carried.iter().zip(&mut from) {
-            self.set_long(*r, reg)?;
+            self.def_int(*r, reg)?;
         }
         if let (true, Some(reg)) = (split.task, from.next()) {
             self.asm.store(Size::DW, R10, TASK, reg);
@@ -311,7 +311,7 @@ impl Gen<'_> {
             let label = std::mem::replace(&mut self.labels[end.index()], out);
             let entry = self.labels[at.index()];
             self.asm.bind(entry);
-            self.here = at;
+            self.cur_block = at;
             self.block(&self.body.blocks[at.index()], Some(go_on))?;
             self.labels[end.index()] = label;
             let next = self.labels[go_on.index()];
@@ -347,7 +347,7 @@ impl Gen<'_> {
             };
             let joins = predecessors[go_on.index()].len() > 1;
             // A step of a resumable loop finds only values in the frame.
-            let lost = !self.alloc.resume.is_empty() && self.alloc.carries[go_on.index()];
+            let lost = !self.alloc.resume.is_empty() && self.alloc.has_live_in[go_on.index()];
             if joins || lost || !self.early_block(block) {
                 break;
             }
@@ -359,7 +359,7 @@ impl Gen<'_> {
 
     /// Whether a block can run before entry: it computes only numbers and cannot fail.
     fn early_block(&self, block: &spile_ir::Block) -> bool {
-        let low = |r: spile_ir::Reg| !matches!(self.home(r), Home::Frame(_));
+        let low = |r: spile_ir::Reg| !matches!(self.location(r), Location::Frame(_));
         let inst = |i: &Inst| {
             let mut ok = i.dst().is_none_or(low);
             i.for_each_use(|v| {
@@ -442,14 +442,14 @@ impl Gen<'_> {
     fn enter(&mut self, out: Label) -> Res {
         let plan = self.plan;
         let locks = self.locks();
-        if plan.crowded {
-            self.enter_apart(&locks, out)?;
+        if plan.outline_entry {
+            self.enter_outlined(&locks, out)?;
         } else {
             self.enter_here(out);
             self.lock(&locks, out)?;
         }
         let hits = self.counters() + counters::HITS;
-        let (base, disp) = self.at(R2, hits, 8);
+        let (base, disp) = self.block_operand(R2, hits, 8);
         self.asm.load(Size::DW, R1, base, disp);
         self.asm.add(R1, 1);
         self.asm.store(Size::DW, base, disp, R1);
@@ -587,7 +587,7 @@ impl Gen<'_> {
     fn clear_undefined(&mut self) -> Res {
         self.close_unstarted();
         for r in self.alloc.undefined.clone() {
-            if let Home::Frame(off) = self.home(r) {
+            if let Location::Frame(off) = self.location(r) {
                 let bytes = self.body.regs[r.index()].size();
                 self.fill_zero(self.plan.scratch.frame + off, bytes);
             }
@@ -605,8 +605,8 @@ impl Gen<'_> {
         self.give_back_records()?;
         let locks = self.locks();
         let sends = self.facts.prints || self.facts.fails || self.facts.ticks && self.ticking;
-        if self.plan.crowded && !self.options.timing && (sends || !locks.is_empty()) {
-            return self.leave_apart(&locks);
+        if self.plan.outline_entry && !self.options.timing && (sends || !locks.is_empty()) {
+            return self.leave_outlined(&locks);
         }
         for lock in locks.into_iter().rev() {
             self.unlock(lock);
@@ -623,7 +623,7 @@ impl Gen<'_> {
 
     fn timing(&mut self) {
         self.asm.call(Helper::KtimeGetNs);
-        let (base, first) = self.at(R2, self.counters(), counters::SIZE);
+        let (base, first) = self.block_operand(R2, self.counters(), counters::SIZE);
         let [sum, least, most, square] = [
             counters::TIME_SUM,
             counters::TIME_MIN,

@@ -6,7 +6,7 @@ use crate::isa::asm::Label;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, RecordShape, RecordWhat, shared};
-use crate::lower::{Cold, Gen, Res};
+use crate::lower::{Gen, OutOfLine, Res};
 
 /// An instruction's failure path, placed behind the handler's code.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub(crate) struct Fail {
     catch: Option<(BlockId, Label)>,
 }
 
-/// The type of the value that an error of this kind carries, if any.
+/// The type of the value that an error of this kind has_live_in, if any.
 fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
     match kind {
         ErrorKind::ReadFault | ErrorKind::KernelStrFault | ErrorKind::UserStrFault => {
@@ -32,18 +32,18 @@ impl Gen<'_> {
     /// The jump target for an error at the current instruction. The caller has put the address of a
     /// fault into the scratch word `err_aux`, or the text of `error()` into `err_text`.
     pub(in crate::lower) fn fail_label(&mut self, kind: ErrorKind) -> Label {
-        let catch = self.catch.map(|c| (c, self.way_to(c)));
-        let same = |c: &Cold| match c {
-            Cold::Fail(f) if f.kind == kind && f.site == self.site && f.catch == catch => {
+        let catch = self.catch.map(|c| (c, self.branch_target(c)));
+        let same = |c: &OutOfLine| match c {
+            OutOfLine::Fail(f) if f.kind == kind && f.site == self.site && f.catch == catch => {
                 Some(f.label)
             }
             _ => None,
         };
-        if let Some(label) = self.cold.iter().find_map(same) {
+        if let Some(label) = self.out_of_line.iter().find_map(same) {
             return label;
         }
         let label = self.asm.label();
-        self.cold.push(Cold::Fail(Fail {
+        self.out_of_line.push(OutOfLine::Fail(Fail {
             label,
             kind,
             site: self.site,
@@ -55,11 +55,11 @@ impl Gen<'_> {
     /// Fails unconditionally. The code behind stays reachable for the verifier.
     pub(in crate::lower) fn fail_now(&mut self, kind: ErrorKind) {
         let label = self.fail_label(kind);
-        self.always(label);
+        self.jump_opaque(label);
     }
 
     /// Jumps unconditionally. The code behind stays reachable for the verifier.
-    pub(in crate::lower) fn always(&mut self, label: Label) {
+    pub(in crate::lower) fn jump_opaque(&mut self, label: Label) {
         self.asm.mov(R0, 0);
         self.asm.jump_if(Cond::Eq, R0, 0, label);
     }
@@ -93,9 +93,9 @@ impl Gen<'_> {
             fields: fields.clone(),
             words: 0,
         };
-        if self.shares() {
+        if self.uses_subprograms() {
             let record = self.pool.record(shape);
-            self.error_once(record, fields.first().copied())?;
+            self.error_global(record, fields.first().copied())?;
         } else {
             let record = self.pool.record(shape);
             self.error_piece(Src::Imm(record as i32), fields.first().copied())?;

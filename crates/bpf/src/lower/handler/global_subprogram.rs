@@ -16,7 +16,7 @@ use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, ValueLayout, percpu};
 use crate::lower::handler::outline;
 use crate::lower::{GEN, Gen, Res, Text};
-use crate::regalloc::{Alloc, Home};
+use crate::regalloc::{Alloc, Location};
 
 /// The registers that hold a subprogram's arguments while it runs; r7 is the CPU's block.
 const NUMBERS: [Reg; 3] = [R6, R8, R9];
@@ -29,13 +29,13 @@ const CONSTANT: i32 = 1 << 30;
 
 impl Gen<'_> {
     /// Whether this code calls global subprograms. Subprograms themselves do not.
-    pub(in crate::lower) fn shares(&self) -> bool {
-        self.plan.apart && !self.inside
+    pub(in crate::lower) fn uses_subprograms(&self) -> bool {
+        self.plan.outline && !self.inside
     }
 
     /// Defines the subprogram `name` unless the object has it. It returns 0 unless `code` sets a
     /// result and exits.
-    pub(in crate::lower) fn once(
+    pub(in crate::lower) fn define_global(
         &mut self,
         name: &str,
         params: &[&'static str],
@@ -54,7 +54,7 @@ impl Gen<'_> {
             ..Body::default()
         };
         let alloc = Alloc {
-            homes: NUMBERS.map(Home::Reg).to_vec(),
+            locations: NUMBERS.map(Location::Reg).to_vec(),
             ..Alloc::default()
         };
         let facts = BodyFacts::default();
@@ -73,7 +73,7 @@ impl Gen<'_> {
         sub.asm.jump_if(Cond::Ge, R0, options.cpus as i32, done);
         outline::block(sub.asm, plan, R7);
         code(&mut sub)?;
-        sub.finish_cold()?;
+        sub.emit_out_of_line()?;
         sub.asm.bind(done);
         sub.asm.mov(R0, 0);
         sub.asm.exit();
@@ -104,13 +104,13 @@ impl Gen<'_> {
 
     /// Sends an error record of this shape: without a field, with the address in `err_aux`, or with
     /// the text in `err_text`.
-    pub(in crate::lower) fn error_once(&mut self, record: u32, field: Option<Ty>) -> Res {
+    pub(in crate::lower) fn error_global(&mut self, record: u32, field: Option<Ty>) -> Res {
         let name = match field {
             None => "error",
             Some(Ty::Long) => "error_at",
             Some(Ty::Str(_)) => "error_text",
         };
-        self.once(name, &["record"], |g| {
+        self.define_global(name, &["record"], |g| {
             g.error_piece(Src::Reg(R6), field)?;
             g.count_error();
             Ok(())
@@ -126,9 +126,9 @@ impl Gen<'_> {
     }
 
     /// `r4` = position behind the header of a new record of at most `room` bytes.
-    pub(in crate::lower) fn begin_once(&mut self, record: u32, room: i32) -> Res {
+    pub(in crate::lower) fn begin_global(&mut self, record: u32, room: i32) -> Res {
         let size = self.plan.scratch.out_size as i32;
-        self.once("begin", &["record", "limit"], |g| {
+        self.define_global("begin", &["record", "limit"], |g| {
             let (fits, flush) = (g.asm.label(), g.asm.label());
             g.load(R4, g.plan.scratch.out_pos);
             g.asm.jump_if(Cond::Gt, R4, R8, flush);
@@ -158,7 +158,7 @@ impl Gen<'_> {
 
     /// Appends a string of the CPU's block to the output at position r4, and moves r4 behind it.
     /// Returns false if no subprogram does this for `text`.
-    pub(in crate::lower) fn put_once(&mut self, text: &Text) -> Res<bool> {
+    pub(in crate::lower) fn put_global(&mut self, text: &Text) -> Res<bool> {
         let Text::Slot { off, width } = *text else {
             return Ok(false);
         };
@@ -166,7 +166,7 @@ impl Gen<'_> {
             return Ok(false);
         }
         let (out, size) = (self.plan.scratch.out, self.plan.scratch.out_size);
-        self.once("put", &["position", "text", "width"], |g| {
+        self.define_global("put", &["position", "text", "width"], |g| {
             g.at_most(R6, size);
             g.at_most(R8, g.plan.scratch.out);
             g.at_most(R9, g.plan.max_string);
@@ -199,12 +199,12 @@ impl Gen<'_> {
     // Text.
 
     /// Calls [`Gen::begin_text`] as a subprogram.
-    pub(in crate::lower) fn begin_text_once(&mut self, width: u32) -> Res {
+    pub(in crate::lower) fn begin_text_global(&mut self, width: u32) -> Res {
         let zeros = self.pool.run(0);
-        self.once("text_begin", &["width"], |g| {
+        self.define_global("text_begin", &["width"], |g| {
             g.at_most(R6, g.plan.max_string);
             g.store(g.plan.scratch.text_pos, 0);
-            g.addr(R1, g.plan.scratch.text);
+            g.block_addr(R1, g.plan.scratch.text);
             g.asm.mov(R2, R6);
             g.asm.ld_data(R3, Section::Rodata, zeros);
             g.asm.call(Helper::ProbeReadKernel);
@@ -216,11 +216,11 @@ impl Gen<'_> {
     }
 
     /// Calls [`Gen::end_text`] as a subprogram. Returns false if the slot is out of reach.
-    pub(in crate::lower) fn end_text_once(&mut self, off: u32, width: u32) -> Res<bool> {
+    pub(in crate::lower) fn end_text_global(&mut self, off: u32, width: u32) -> Res<bool> {
         if !self.in_reach(off, width) || width == 0 {
             return Ok(false);
         }
-        self.once("text_end", &["to", "width"], |g| {
+        self.define_global("text_end", &["to", "width"], |g| {
             let done = g.done;
             g.at_most(R6, g.plan.scratch.out);
             g.asm.jump_if(Cond::Eq, R8, 0, done);
@@ -228,7 +228,7 @@ impl Gen<'_> {
             g.asm.add(R6, R7);
             g.asm.mov(R1, R6);
             g.asm.mov(R2, R8);
-            g.addr(R3, g.plan.scratch.text);
+            g.block_addr(R3, g.plan.scratch.text);
             g.asm.call(Helper::ProbeReadKernel);
             // A string that fills its last byte is truncated.
             g.asm.add(R6, R8);
@@ -244,7 +244,7 @@ impl Gen<'_> {
         Ok(true)
     }
 
-    /// `r1` = a string as an argument of [`Gen::append_once`]. Returns false if it has no such
+    /// `r1` = a string as an argument of [`Gen::append_global`]. Returns false if it has no such
     /// form.
     pub(in crate::lower) fn text_number(&mut self, text: &Text) -> bool {
         let number = match text {
@@ -258,10 +258,10 @@ impl Gen<'_> {
     }
 
     /// Appends string r1 of r2 bytes and width r3 to the text being built.
-    pub(in crate::lower) fn append_once(&mut self) -> Res {
+    pub(in crate::lower) fn append_global(&mut self) -> Res {
         if !self.pool.subs.contains_key("text_append") {
             let plan = self.plan;
-            let append = crate::lower::text::append::append_text_once(plan, self.pool, CONSTANT)?;
+            let append = crate::lower::text::append::append_text_global(plan, self.pool, CONSTANT)?;
             self.pool.subs.insert("text_append".into(), append);
         }
         self.asm.call_sub("text_append");
@@ -272,25 +272,25 @@ impl Gen<'_> {
 
     /// Runs `code` on the element of the key in the key buffer, with a number as its argument.
     /// Raises the overflow error if the array is full.
-    fn element_once(
+    fn element_global(
         &mut self,
         name: &str,
         g: GlobalId,
         code: impl FnOnce(&mut Gen<'_>, Option<Label>) -> Res,
     ) -> Res {
         let full = self.full_label(g);
-        self.once_or_full(full, name, &["value", "generation"], code)
+        self.call_global_or_full(full, name, &["value", "generation"], code)
     }
 
     /// Defines and calls a subprogram that can find an array full; goes to `full` in this case.
-    pub(in crate::lower) fn once_or_full(
+    pub(in crate::lower) fn call_global_or_full(
         &mut self,
         full: Option<Label>,
         name: &str,
         params: &[&'static str],
         code: impl FnOnce(&mut Gen<'_>, Option<Label>) -> Res,
     ) -> Res {
-        self.once(name, params, |sub| {
+        self.define_global(name, params, |sub| {
             let inside = full.map(|_| sub.asm.label());
             code(sub, inside)?;
             let done = sub.done;
@@ -318,10 +318,10 @@ impl Gen<'_> {
     }
 
     /// `a[key] = number`, for an array in a hash map.
-    pub(in crate::lower) fn set_once(&mut self, g: GlobalId, val: Val) -> Res {
-        self.long_into(val, R1)?;
+    pub(in crate::lower) fn set_global(&mut self, g: GlobalId, val: Val) -> Res {
+        self.use_in(val, R1)?;
         self.asm.mov(R2, 0);
-        self.element_once(&format!("set_{}", g.0), g, |sub, full| {
+        self.element_global(&format!("set_{}", g.0), g, |sub, full| {
             let skip = sub.done;
             sub.hash_element(g, full, skip)?;
             sub.asm.store(Size::DW, R1, 0, R6);
@@ -330,15 +330,20 @@ impl Gen<'_> {
     }
 
     /// `a[key] += number`, for an array in a hash map. `old` receives the element's old value.
-    pub(in crate::lower) fn add_once(&mut self, g: GlobalId, val: Val, old: Option<IrReg>) -> Res {
+    pub(in crate::lower) fn add_global(
+        &mut self,
+        g: GlobalId,
+        val: Val,
+        old: Option<IrReg>,
+    ) -> Res {
         let tmp = self.plan.scratch.tmp;
-        self.long_into(val, R1)?;
+        self.use_in(val, R1)?;
         self.asm.mov(R2, 0);
         let name = match old {
             None => format!("add_{}", g.0),
             Some(_) => format!("exchange_{}", g.0),
         };
-        self.element_once(&name, g, |sub, full| {
+        self.element_global(&name, g, |sub, full| {
             let skip = sub.done;
             if old.is_some() {
                 sub.store(tmp, 0);
@@ -355,13 +360,13 @@ impl Gen<'_> {
         })?;
         if let Some(old) = old {
             self.load(R1, tmp);
-            self.set_long(old, R1)?;
+            self.def_int(old, R1)?;
         }
         Ok(())
     }
 
     /// `a[key] = string`, for a string of the element's width.
-    pub(in crate::lower) fn set_text_once(&mut self, g: GlobalId, val: Val, width: u32) -> Res {
+    pub(in crate::lower) fn set_text_global(&mut self, g: GlobalId, val: Val, width: u32) -> Res {
         let text = self.text(val)?;
         let off = match text {
             Text::Slot { off, width: w } if w == width && self.in_reach(off, w) => off,
@@ -373,7 +378,7 @@ impl Gen<'_> {
         };
         self.asm.mov(R1, off as i32);
         self.asm.mov(R2, 0);
-        self.element_once(&format!("set_{}", g.0), g, |sub, full| {
+        self.element_global(&format!("set_{}", g.0), g, |sub, full| {
             let skip = sub.done;
             sub.at_most(R6, sub.plan.scratch.out);
             sub.hash_element(g, full, skip)?;
@@ -386,7 +391,7 @@ impl Gen<'_> {
     }
 
     /// `r0` = the number at the key, or whether the element exists.
-    pub(in crate::lower) fn get_once(
+    pub(in crate::lower) fn get_global(
         &mut self,
         g: GlobalId,
         map: &str,
@@ -394,7 +399,7 @@ impl Gen<'_> {
         has: bool,
     ) -> Res {
         let name = format!("{}_{}", if has { "has" } else { "get" }, g.0);
-        self.once(&name, &[], |sub| {
+        self.define_global(&name, &[], |sub| {
             let done = sub.done;
             sub.look_up(map)?;
             sub.asm.jump_if(Cond::Eq, R0, 0, done);
@@ -410,7 +415,7 @@ impl Gen<'_> {
     }
 
     /// The slot at `off` = the string at the key, of the same width.
-    pub(in crate::lower) fn get_text_once(
+    pub(in crate::lower) fn get_text_global(
         &mut self,
         g: GlobalId,
         map: &str,
@@ -422,7 +427,7 @@ impl Gen<'_> {
         }
         let zeros = self.pool.run(0);
         let name = format!("get_{}", g.0);
-        self.once(&name, &["to"], |sub| {
+        self.define_global(&name, &["to"], |sub| {
             let none = sub.asm.label();
             sub.at_most(R6, sub.plan.scratch.out);
             sub.asm.add(R6, R7);
@@ -447,12 +452,12 @@ impl Gen<'_> {
     }
 
     /// Whether a subprogram adds to this statistic or per-CPU array.
-    pub(in crate::lower) fn adds_once(&self, g: GlobalId) -> bool {
-        self.shares() && self.plan.added.get(g.index()) == Some(&true)
+    pub(in crate::lower) fn adds_global(&self, g: GlobalId) -> bool {
+        self.uses_subprograms() && self.plan.added.get(g.index()) == Some(&true)
     }
 
     /// `a[key] <<< number` or `a[key] += number`, for a per-CPU array.
-    pub(in crate::lower) fn per_cpu_once(
+    pub(in crate::lower) fn per_cpu_global(
         &mut self,
         g: GlobalId,
         val: Val,
@@ -462,7 +467,7 @@ impl Gen<'_> {
         self.per_cpu_or(full, g, val, generations)
     }
 
-    /// Adds to a per-CPU array as [`Gen::per_cpu_once`] does, with an explicit target for a full
+    /// Adds to a per-CPU array as [`Gen::per_cpu_global`] does, with an explicit target for a full
     /// array.
     pub(in crate::lower) fn per_cpu_or(
         &mut self,
@@ -471,13 +476,13 @@ impl Gen<'_> {
         val: Val,
         generations: bool,
     ) -> Res {
-        self.long_into(val, R1)?;
+        self.use_in(val, R1)?;
         match generations {
             true => self.asm.load(Size::DW, R2, R10, GEN),
             false => self.asm.mov(R2, 0),
         }
         let name = format!("add_{}", g.0);
-        self.once_or_full(full, &name, &["value", "generation"], |sub, full| {
+        self.call_global_or_full(full, &name, &["value", "generation"], |sub, full| {
             if generations {
                 sub.asm.alu(AluOp::And, R8, 1);
                 sub.asm.store(Size::DW, R10, GEN, R8);
@@ -487,15 +492,15 @@ impl Gen<'_> {
     }
 
     /// `a[key] <<< number`, for statistics in a hash map.
-    pub(in crate::lower) fn stat_once(
+    pub(in crate::lower) fn stat_global(
         &mut self,
         g: GlobalId,
         val: Val,
         value: &ValueLayout,
     ) -> Res {
-        self.long_into(val, R1)?;
+        self.use_in(val, R1)?;
         self.asm.mov(R2, 0);
-        self.element_once(&format!("add_{}", g.0), g, |sub, full| {
+        self.element_global(&format!("add_{}", g.0), g, |sub, full| {
             let skip = sub.done;
             sub.hash_element(g, full, skip)?;
             sub.update(value, FIRST)
@@ -505,7 +510,7 @@ impl Gen<'_> {
     // Numbers, the task.
 
     /// `r0` = signed quotient or remainder of `r0 / r1`; r1 is not 0.
-    pub(in crate::lower) fn divide_once(&mut self, op: AluOp) -> Res {
+    pub(in crate::lower) fn divide_global(&mut self, op: AluOp) -> Res {
         let name = if op == AluOp::Div { "divide" } else { "modulo" };
         self.pool.sub(name, |_| {
             let mut asm = Asm::new(name, &["a", "b"]);
@@ -523,11 +528,11 @@ impl Gen<'_> {
     }
 
     /// The slot = the current task's name.
-    pub(in crate::lower) fn execname_once(&mut self, off: u32, width: u32) -> Res<bool> {
+    pub(in crate::lower) fn execname_global(&mut self, off: u32, width: u32) -> Res<bool> {
         if width != 16 || !self.in_reach(off, width) {
             return Ok(false);
         }
-        self.once("execname", &["to"], |g| {
+        self.define_global("execname", &["to"], |g| {
             g.at_most(R6, g.plan.scratch.out);
             g.asm.add(R6, R7);
             g.execname_to_r6();

@@ -15,18 +15,18 @@ use crate::lower::handler::global_subprogram::FULL;
 use crate::lower::{GEN, Gen, Res};
 use crate::plan::Plan;
 
-/// Values that the subprogram of [`Gen::element_apart`] leaves in the first scratch word.
+/// Values that the subprogram of [`Gen::element_outlined`] leaves in the first scratch word.
 const NO_MEMORY: i32 = 0;
 
 impl Gen<'_> {
     /// `r7` = this CPU's block, marked busy, with the locks taken. Goes to `out` if the handler may
     /// not run.
-    pub(in crate::lower) fn enter_apart(&mut self, locks: &[u32], out: Label) -> Res {
+    pub(in crate::lower) fn enter_outlined(&mut self, locks: &[u32], out: Label) -> Res {
         let (plan, cpus) = (self.plan, self.options.cpus);
         // Events that an interrupt can bring use another counter.
         let held = !locks.is_empty() && self.own_hits() == percpu::SKIP_HELD;
         let name = with_locks(if held { "enter_held" } else { "enter" }, locks);
-        self.once(&name, &["handler"], |g| {
+        self.define_global(&name, &["handler"], |g| {
             let (done, free) = (g.done, g.asm.label());
             g.shared(R1, shared::RUNNING);
             g.asm.load(Size::DW, R1, R1, 0);
@@ -51,9 +51,9 @@ impl Gen<'_> {
     }
 
     /// Releases the locks, sends the output buffer and marks the processor idle.
-    pub(in crate::lower) fn leave_apart(&mut self, locks: &[u32]) -> Res {
+    pub(in crate::lower) fn leave_outlined(&mut self, locks: &[u32]) -> Res {
         let name = with_locks("leave", locks);
-        self.once(&name, &[], |g| {
+        self.define_global(&name, &[], |g| {
             for lock in locks.iter().rev() {
                 g.unlock(*lock);
             }
@@ -66,7 +66,7 @@ impl Gen<'_> {
     }
 
     /// Sends the output buffer. Clobbers r0 to r5.
-    pub(in crate::lower) fn flush_apart(&mut self) {
+    pub(in crate::lower) fn flush_outlined(&mut self) {
         let plan = self.plan;
         let end = self.asm.label();
         self.load(R3, plan.scratch.out_pos);
@@ -79,16 +79,16 @@ impl Gen<'_> {
     }
 
     /// `r0` = element of a hash map by the key in the key buffer, or 0.
-    pub(in crate::lower) fn look_up_apart(&mut self, map: &str) -> Res {
+    pub(in crate::lower) fn look_up_outlined(&mut self, map: &str) -> Res {
         let name = format!("find_{map}");
         self.pool.sub(&name, |_| find(&name, map))?;
-        self.addr(R1, self.plan.scratch.key);
+        self.block_addr(R1, self.plan.scratch.key);
         self.asm.call_sub(name);
         Ok(())
     }
 
     /// Calls [`Gen::element_in_map`] as a subprogram.
-    pub(in crate::lower) fn element_apart(
+    pub(in crate::lower) fn element_outlined(
         &mut self,
         array: &PerCpuArray,
         full: Option<Label>,
@@ -98,7 +98,7 @@ impl Gen<'_> {
         let name = format!("{any}element_{}", array.maps.first().map_or("", |m| m));
         if !self.pool.subs.contains_key(&name) {
             let mut asm = Asm::new(&name, &["block", "generation"]);
-            let mut sub = self.beside(&mut asm);
+            let mut sub = self.sub_codegen(&mut asm);
             sub.element_sub(array, full.is_some())?;
             let function = asm.finish().map_err(|e| e.to_string())?;
             self.pool.subs.insert(name.clone(), function);

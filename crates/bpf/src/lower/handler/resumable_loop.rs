@@ -24,32 +24,33 @@ const BLOCK: i16 = TMP[0];
 
 /// A back edge, emitted behind the body's code.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Back {
+pub(crate) struct BackEdge {
     label: Label,
     to: BlockId,
 }
 
 impl Gen<'_> {
     /// The label to jump to from the current block to reach `to`.
-    pub(in crate::lower) fn way_to(&mut self, to: BlockId) -> Label {
-        let place = |b: BlockId| self.alloc.place[b.index()];
-        if self.alloc.resume.is_empty() || place(to) > place(self.here) {
+    pub(in crate::lower) fn branch_target(&mut self, to: BlockId) -> Label {
+        let place = |b: BlockId| self.alloc.layout_index[b.index()];
+        if self.alloc.resume.is_empty() || place(to) > place(self.cur_block) {
             return self.labels[to.index()];
         }
-        let same = |c: &crate::lower::Cold| match c {
-            crate::lower::Cold::Back(b) if b.to == to => Some(b.label),
+        let same = |c: &crate::lower::OutOfLine| match c {
+            crate::lower::OutOfLine::BackEdge(b) if b.to == to => Some(b.label),
             _ => None,
         };
-        if let Some(label) = self.cold.iter().find_map(same) {
+        if let Some(label) = self.out_of_line.iter().find_map(same) {
             return label;
         }
         let label = self.asm.label();
-        self.cold.push(crate::lower::Cold::Back(Back { label, to }));
+        self.out_of_line
+            .push(crate::lower::OutOfLine::BackEdge(BackEdge { label, to }));
         label
     }
 
     /// Ends the step; the next one resumes at the edge's target.
-    pub(in crate::lower) fn emit_back(&mut self, back: Back) {
+    pub(in crate::lower) fn emit_back_edge(&mut self, back: BackEdge) {
         self.asm.bind(back.label);
         let number = self.alloc.resume.iter().position(|b| *b == back.to);
         debug_assert!(number.is_some(), "no step begins at {:?}", back.to);
@@ -59,11 +60,15 @@ impl Gen<'_> {
     }
 
     /// Runs the body from `first` on as a sequence of steps.
-    pub(in crate::lower) fn in_steps(&mut self, first: BlockId, order: &[BlockId]) -> Res {
+    pub(in crate::lower) fn emit_resumable_loop(
+        &mut self,
+        first: BlockId,
+        order: &[BlockId],
+    ) -> Res {
         let name = format!("steps{}", self.handler.0);
         let mut asm = Asm::new(&name, &["index", "stack"]);
         let (ticking, task_kept) = (self.ticking, self.task_kept);
-        let mut body = self.beside(&mut asm);
+        let mut body = self.sub_codegen(&mut asm);
         (body.ticking, body.task_kept) = (ticking, task_kept);
         body.step(first, order)?;
         let function = asm.finish().map_err(|e| e.to_string())?;
@@ -109,7 +114,7 @@ impl Gen<'_> {
         }
         self.asm.jump(entry);
         self.blocks(order)?;
-        self.finish_cold()?;
+        self.emit_out_of_line()?;
         self.asm.bind(self.done);
         self.store(self.plan.scratch.resume, ENDED);
         self.asm.mov(R0, 1);

@@ -125,7 +125,7 @@ pub(in crate::lower) fn append_text(plan: &Plan, pool: &mut Pool) -> Result<Func
 
 /// `text_append(text, size, width)`: a global subprogram. The text is an offset in the CPU's block,
 /// or the offset of a constant with that bit set.
-pub(in crate::lower) fn append_text_once(
+pub(in crate::lower) fn append_text_global(
     plan: &Plan,
     pool: &mut Pool,
     constant: i32,

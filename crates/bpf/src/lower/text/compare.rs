@@ -171,7 +171,7 @@ impl Gen<'_> {
         self.asm.add(R1, first as i32 * 8);
         self.text_addr(R2, b);
         self.asm.add(R2, first as i32 * 8);
-        self.addr(R3, tmp);
+        self.block_addr(R3, tmp);
         self.asm.mov(R4, chunks as i32);
         self.asm.call_sub(NAME);
         self.asm.jump_if(Cond::Eq, R0, 0, equal);

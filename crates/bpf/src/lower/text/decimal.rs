@@ -120,7 +120,7 @@ impl Gen<'_> {
         let text = self.text(text)?;
         if let Text::Const { bytes } = &text {
             self.asm.imm(R0, string_to_fp(bytes));
-            return self.set_long(dst, R0);
+            return self.def_int(dst, R0);
         }
         self.needs_loop("string_to_fp()")?;
         let plan = self.plan;
@@ -135,7 +135,7 @@ impl Gen<'_> {
         self.pool.sub(NAME, |_| string_to_fp_sub(plan))?;
         self.asm.mov(R1, width as i32);
         self.asm.call_sub(NAME);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 }
 

@@ -111,7 +111,7 @@ impl Gen<'_> {
         match field.width {
             Amount::Known(n) => self.asm.mov(reg, if field.left { -n } else { n }),
             Amount::At(v) => {
-                self.long_into(v, reg)?;
+                self.use_in(v, reg)?;
                 self.forget(reg);
                 for (cond, bound) in [(Cond::Sle, MAX_COUNT), (Cond::Sge, -MAX_COUNT)] {
                     let inside = self.asm.label();
@@ -149,7 +149,7 @@ impl Gen<'_> {
             Amount::At(v) => {
                 // A negative precision is none; the size has room for the NUL.
                 let (none, fits) = (self.asm.label(), self.asm.label());
-                self.long_into(v, R3)?;
+                self.use_in(v, R3)?;
                 self.forget(R3);
                 self.asm.jump_if(Cond::Slt, R3, 0, none);
                 self.asm.jump_if(Cond::Sge, R3, size, none);
@@ -167,10 +167,10 @@ impl Gen<'_> {
             }
         }
         self.width_into(field, R4)?;
-        if self.shares() && self.text_number(text) {
+        if self.uses_subprograms() && self.text_number(text) {
             self.asm.mov(R2, R3);
             self.asm.mov(R3, R4);
-            return self.append_once();
+            return self.append_global();
         }
         self.use_append_text()?;
         self.text_addr(R2, text);
@@ -181,9 +181,9 @@ impl Gen<'_> {
 
     /// Starts a text for a slot of that width.
     pub(in crate::lower) fn begin_text(&mut self, width: u32) {
-        if self.shares() && width <= self.plan.max_string {
+        if self.uses_subprograms() && width <= self.plan.max_string {
             // The subprogram is constant and always assembles.
-            let made = self.begin_text_once(width);
+            let made = self.begin_text_global(width);
             debug_assert!(made.is_ok(), "{made:?}");
             return;
         }
@@ -197,8 +197,8 @@ impl Gen<'_> {
             off: self.plan.scratch.text,
             width,
         };
-        if self.shares() {
-            let made = self.end_text_once(off, width);
+        if self.uses_subprograms() {
+            let made = self.end_text_global(off, width);
             debug_assert!(made.is_ok(), "{made:?}");
             if made == Ok(true) {
                 return;
@@ -222,10 +222,10 @@ impl Gen<'_> {
         precision: Option<u32>,
     ) -> Res {
         let size = precision.map_or(text.width(), |p| text.width().min(p.saturating_add(1)));
-        if self.shares() && self.text_number(text) {
+        if self.uses_subprograms() && self.text_number(text) {
             self.asm.mov(R2, size as i32);
             self.asm.mov(R3, width);
-            return self.append_once();
+            return self.append_global();
         }
         self.use_append_text()?;
         self.text_addr(R2, text);
@@ -244,7 +244,7 @@ impl Gen<'_> {
             precision: Amount::Known(-1),
             ..field
         };
-        self.long_into(value, R1)?;
+        self.use_in(value, R1)?;
         self.forget(R1);
         if c.alt {
             self.escaped_char(tmp);
@@ -291,7 +291,7 @@ impl Gen<'_> {
                 Amount::Known(_) => {}
                 Amount::At(v) => {
                     let positive = self.asm.label();
-                    self.long_into(v, R3)?;
+                    self.use_in(v, R3)?;
                     self.forget(R3);
                     self.asm.jump_if(Cond::Sge, R3, 0, positive);
                     self.asm.neg(R3);
@@ -306,7 +306,7 @@ impl Gen<'_> {
         self.asm.bind(known);
         self.forget(R3);
         self.width_into(field, R4)?;
-        self.long_into(value, R2)?;
+        self.use_in(value, R2)?;
         self.forget(R2);
         self.asm.mov(R1, R7);
         self.asm.call_sub("append_bytes");
@@ -336,7 +336,7 @@ impl Gen<'_> {
         let name = format!("append_number_{base}");
         self.pool
             .sub(&name, |pool| append_number(plan, pool, base))?;
-        self.long_into(value, R2)?;
+        self.use_in(value, R2)?;
         self.asm.mov(R3, flags);
         if let (Amount::Known(precision), Amount::Known(_)) = (field.precision, field.width) {
             self.width_into(field, R4)?;
@@ -349,7 +349,7 @@ impl Gen<'_> {
             Amount::Known(n) => self.asm.mov(R5, n),
             Amount::At(v) => {
                 let (none, inside, end) = (self.asm.label(), self.asm.label(), self.asm.label());
-                self.long_into(v, R5)?;
+                self.use_in(v, R5)?;
                 self.forget(R5);
                 self.asm.jump_if(Cond::Slt, R5, 0, none);
                 self.asm.jump_if(Cond::Sle, R5, MAX_COUNT, inside);

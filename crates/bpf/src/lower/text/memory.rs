@@ -110,7 +110,7 @@ impl Gen<'_> {
     pub(in crate::lower) fn print_field(&mut self, arg: Val, memory: Option<Memory>) -> Res<Field> {
         Ok(match (memory, self.ty(arg)?) {
             (Some(memory), _) => Field::Memory(memory),
-            (None, Ty::Long) => Field::Long(self.long(arg, R1)?),
+            (None, Ty::Long) => Field::Long(self.use_int(arg, R1)?),
             (None, Ty::Str(_)) => Field::Text(self.text(arg)?),
         })
     }
@@ -157,7 +157,7 @@ impl Gen<'_> {
             }
             Amount::Known(n) => self.asm.mov(R1, n),
             Amount::At(v) => {
-                self.long_into(v, R1)?;
+                self.use_in(v, R1)?;
                 self.forget(R1);
             }
         }
@@ -180,7 +180,7 @@ impl Gen<'_> {
     fn read_memory(&mut self, memory: &Memory) -> Res {
         self.load(R2, self.plan.scratch.tmp + LEN);
         self.bounded(R2, MOST);
-        self.long_into(memory.addr, R3)?;
+        self.use_in(memory.addr, R3)?;
         self.set_aux(R3);
         self.asm.call(match memory.space {
             Space::Kernel => Helper::ProbeReadKernel,
@@ -205,7 +205,7 @@ impl Gen<'_> {
         );
         let bytes = self.plan.scratch.memory;
         self.memory_len(memory.len)?;
-        self.addr(R1, bytes);
+        self.block_addr(R1, bytes);
         self.read_memory(memory)?;
         self.width_into(shape, R4)?;
         self.store(tmp + COLUMNS, R4);
@@ -226,14 +226,14 @@ impl Gen<'_> {
             self.pool.sub("hex_at", |pool| hex_at(pool, room))?;
             self.pool.sub("hex", |_| hex_sub())?;
             self.store(tmp + LEN + 24, R3);
-            self.addr(R1, bytes);
-            self.addr(R2, from);
+            self.block_addr(R1, bytes);
+            self.block_addr(R2, from);
             self.asm.call_sub("hex");
             self.load(R3, tmp + LEN + 24);
             self.bounded(R3, room as i32);
             self.asm.alu(AluOp::Lsh, R3, 1);
         }
-        self.addr(R2, from);
+        self.block_addr(R2, from);
         self.asm.mov(R1, R2);
         self.asm.add(R1, R3);
         self.asm.store(Size::B, R1, 0, 0);

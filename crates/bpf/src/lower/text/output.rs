@@ -89,7 +89,7 @@ impl Gen<'_> {
             }
         }
         self.asm.add(R4, i32::from(at));
-        let (base, disp) = self.at(R5, pos, 8);
+        let (base, disp) = self.block_operand(R5, pos, 8);
         self.asm.store(Size::DW, base, disp, R4);
         Ok(())
     }
@@ -102,8 +102,8 @@ impl Gen<'_> {
         if room + HEADER > size {
             return Err("a piece of output that is larger than the buffer".into());
         }
-        if let (Src::Imm(record), true) = (record, self.shares()) {
-            self.begin_once(record as u32, room)?;
+        if let (Src::Imm(record), true) = (record, self.uses_subprograms()) {
+            self.begin_global(record as u32, room)?;
             return Ok(0);
         }
         let fits = self.asm.label();
@@ -152,7 +152,7 @@ impl Gen<'_> {
 
     /// `r5` = address of position r4 in the output buffer.
     pub(in crate::lower) fn cursor(&mut self) {
-        self.addr(R5, self.plan.scratch.out);
+        self.block_addr(R5, self.plan.scratch.out);
         self.asm.add(R5, R4);
     }
 
@@ -175,10 +175,10 @@ impl Gen<'_> {
                 return Ok(());
             }
         }
-        if self.shares() && self.put_once(text)? {
+        if self.uses_subprograms() && self.put_global(text)? {
             return Ok(());
         }
-        let (base, disp) = self.at(R5, tmp, 8);
+        let (base, disp) = self.block_operand(R5, tmp, 8);
         self.asm.store(Size::DW, base, disp, R4);
         self.cursor();
         self.asm.mov(R1, R5);
@@ -209,8 +209,8 @@ impl Gen<'_> {
 
     /// Sends the output buffer. Clobbers r0 to r5.
     pub(in crate::lower) fn flush(&mut self) {
-        if self.plan.apart {
-            return self.flush_apart();
+        if self.plan.outline {
+            return self.flush_outlined();
         }
         let end = self.asm.label();
         let pos = self.plan.scratch.out_pos;
@@ -218,7 +218,7 @@ impl Gen<'_> {
         self.load(R3, pos);
         self.asm.jump_if(Cond::Eq, R3, 0, end);
         self.asm.jump_if(Cond::Gt, R3, size, end);
-        self.addr(R2, self.plan.scratch.out);
+        self.block_addr(R2, self.plan.scratch.out);
         self.asm.store(Size::W, R2, 0, self.handler.0 as i32);
         self.asm.store(Size::W, R2, 4, R3);
         self.shared(R4, shared::WAKE);

@@ -67,8 +67,8 @@ impl Gen<'_> {
         let name = self.quote_subs(wide)?;
         self.begin_text(width);
         self.text_addr(R1, &text);
-        self.addr(R2, self.plan.scratch.text);
-        self.addr(R3, self.plan.scratch.tmp);
+        self.block_addr(R2, self.plan.scratch.text);
+        self.block_addr(R3, self.plan.scratch.tmp);
         self.asm.call_sub(name);
         self.end_text(off, width);
         Ok(())
@@ -84,7 +84,7 @@ impl Gen<'_> {
         let (tmp, max) = (self.plan.scratch.tmp, self.plan.max_string);
         let bytes = self.plan.scratch.memory;
         let [some, fits, empty] = std::array::from_fn(|_| self.asm.label());
-        self.long_into(args[1], R2)?;
+        self.use_in(args[1], R2)?;
         self.forget(R2);
         self.asm.jump_if(Cond::Sge, R2, 0, some);
         self.asm.mov(R2, 0);
@@ -94,9 +94,9 @@ impl Gen<'_> {
         self.asm.bind(fits);
         self.store(tmp + word::COUNT as u32, R2);
         self.asm.jump_if(Cond::Eq, R2, 0, empty);
-        self.long_into(args[0], R3)?;
+        self.use_in(args[0], R3)?;
         self.set_aux(R3);
-        self.addr(R1, bytes);
+        self.block_addr(R1, bytes);
         let (helper, kind) = match f {
             I::UserQuoted => (Helper::ProbeReadUser, ErrorKind::UserStrFault),
             _ => (Helper::ProbeReadKernel, ErrorKind::KernelStrFault),
@@ -111,9 +111,9 @@ impl Gen<'_> {
         self.quote_room(args[2], Val::Imm(1))?;
         let name = self.quote_subs(max)?;
         self.begin_text(width);
-        self.addr(R1, bytes);
-        self.addr(R2, self.plan.scratch.text);
-        self.addr(R3, tmp);
+        self.block_addr(R1, bytes);
+        self.block_addr(R2, self.plan.scratch.text);
+        self.block_addr(R3, tmp);
         self.asm.call_sub(name);
         self.end_text(off, width);
         Ok(())
@@ -139,11 +139,11 @@ impl Gen<'_> {
             return Ok(());
         }
         let [some, fits, plain, end, large] = std::array::from_fn(|_| self.asm.label());
-        self.long_into(quoted, R2)?;
-        self.long_into(room, R1)?;
+        self.use_in(quoted, R2)?;
+        self.use_in(room, R1)?;
         // Facts that the verifier learns about the copies must not reach the originals.
         for (reg, at) in [(R1, word::LIMIT), (R2, word::QUOTED)] {
-            let (base, disp) = self.at(R5, tmp + at as u32, 8);
+            let (base, disp) = self.block_operand(R5, tmp + at as u32, 8);
             self.asm.store(Size::DW, base, disp, reg);
             self.asm.load(Size::DW, reg, base, disp);
         }

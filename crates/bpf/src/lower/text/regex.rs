@@ -101,7 +101,7 @@ impl Gen<'_> {
     /// Resets the match at a handler's entry.
     pub(in crate::lower) fn forget_match(&mut self) {
         if self.facts.asks_of_match() {
-            self.addr(R1, self.plan.scratch.last_match);
+            self.block_addr(R1, self.plan.scratch.last_match);
             self.asm.store(Size::DW, R1, area::STATE, -2);
         }
     }
@@ -123,10 +123,10 @@ impl Gen<'_> {
             return self.find_match(dst, re, &compiled.classes, finder, &text);
         }
         if let Text::Const { bytes } = &text {
-            return self.set_long(dst, i32::from(regex.is_match(bytes)));
+            return self.def_int(dst, i32::from(regex.is_match(bytes)));
         }
         if compiled.test.start >= compiled.test.accept {
-            return self.set_long(dst, 1);
+            return self.def_int(dst, 1);
         }
         self.needs_loop("a regular expression")?;
         let name = format!("match_{}", re.0);
@@ -135,10 +135,10 @@ impl Gen<'_> {
             match_sub(&name, pool, &compiled.classes, &compiled.test)
         })?;
         self.text_addr(R1, &text);
-        self.addr(R2, self.plan.scratch.tmp);
+        self.block_addr(R2, self.plan.scratch.tmp);
         self.asm.mov(R3, text.width() as i32 / CHUNK);
         self.asm.call_sub(name);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     fn find_match(
@@ -161,19 +161,19 @@ impl Gen<'_> {
             find_sub(&name, pool, classes, finder, max as i32)
         })?;
         // The copied text is kept for its groups, and ends with a NUL.
-        self.addr(R1, last + area::TEXT as u32);
+        self.block_addr(R1, last + area::TEXT as u32);
         self.asm.mov(R2, text.width().min(max) as i32);
         self.text_addr(R3, text);
         self.asm.call(Helper::ProbeReadKernelStr);
-        self.addr(R1, last);
+        self.block_addr(R1, last);
         self.asm.mov(R2, R0);
         self.asm.call_sub(name);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     /// `r0` = number of groups of the last match, or the reason for none.
     pub(in crate::lower) fn match_groups(&mut self) {
-        self.addr(R1, self.plan.scratch.last_match);
+        self.block_addr(R1, self.plan.scratch.last_match);
         self.asm.load(Size::DW, R0, R1, area::STATE);
     }
 
@@ -186,11 +186,11 @@ impl Gen<'_> {
         let max = longest(self.program, &self.plan.facts, self.plan.max_string) as i32;
         let (end, fits) = (self.asm.label(), self.asm.label());
         // Saved first: the number can be in a register that is clobbered below.
-        self.long_into(n, R1)?;
+        self.use_in(n, R1)?;
         self.store(self.plan.scratch.tmp, R1);
         self.fill_zero(off, width);
         self.load(R1, self.plan.scratch.tmp);
-        self.addr(R3, last);
+        self.block_addr(R3, last);
         self.asm.load(Size::DW, R2, R3, area::STATE);
         let asm = &mut *self.asm;
         asm.jump_if(Cond::Gt, R1, MAX_GROUPS as i32, end);
@@ -212,7 +212,7 @@ impl Gen<'_> {
         asm.jump_if(Cond::Sle, R2, 0, end);
         asm.add(R3, area::TEXT);
         asm.add(R3, R1);
-        self.addr(R1, off);
+        self.block_addr(R1, off);
         self.asm.call(Helper::ProbeReadKernel);
         self.asm.bind(end);
         Ok(())

@@ -93,8 +93,8 @@ impl Gen<'_> {
         self.text_addr(R1, &text);
         self.text_addr(R2, &part);
         self.text_addr(R3, &new);
-        self.addr(R4, scratch.text);
-        self.addr(R5, scratch.tmp);
+        self.block_addr(R4, scratch.text);
+        self.block_addr(R5, scratch.tmp);
         self.asm.call_sub(name);
         self.end_text(off, width);
         Ok(())
@@ -111,7 +111,7 @@ impl Gen<'_> {
             Text::Const { bytes } if bytes.is_empty() => {}
             Text::Const { .. } => self.new_tokens(&text)?,
             Text::Slot { off, .. } => {
-                let (base, disp) = self.at(R1, *off, 1);
+                let (base, disp) = self.block_operand(R1, *off, 1);
                 self.asm.load(Size::B, R1, base, disp);
                 self.asm.jump_if(Cond::Eq, R1, 0, same_text);
                 self.new_tokens(&text)?;
@@ -129,9 +129,9 @@ impl Gen<'_> {
         self.pool.sub(&name, |_| token_sub(&name, max))?;
         self.load(R1, scratch.tokens);
         self.store(scratch.tmp + token::FROM as u32, R1);
-        self.addr(R1, kept);
+        self.block_addr(R1, kept);
         self.text_addr(R2, &delims);
-        self.addr(R3, scratch.tmp);
+        self.block_addr(R3, scratch.tmp);
         self.asm.call_sub(name);
         self.load(R1, scratch.tmp + token::NEXT as u32);
         self.store(scratch.tokens, R1);
@@ -149,9 +149,9 @@ impl Gen<'_> {
         self.asm.mov(R2, width as i32 - 1);
         self.count(crate::layout::percpu::TRUNCATED);
         self.asm.bind(fits);
-        self.addr(R1, kept);
+        self.block_addr(R1, kept);
         self.asm.add(R3, R1);
-        self.addr(R1, off);
+        self.block_addr(R1, off);
         self.asm.call(Helper::ProbeReadKernel);
         self.asm.bind(none);
         Ok(())

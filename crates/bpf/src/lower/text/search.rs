@@ -89,22 +89,22 @@ impl Gen<'_> {
     /// `dst` = 1 if the first string contains the second.
     pub(in crate::lower) fn isinstr(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
         if let Some(at) = self.find(text, part)? {
-            return self.set_long(dst, i32::from(at > 0));
+            return self.def_int(dst, i32::from(at > 0));
         }
         let absent = self.asm.label();
         self.asm.jump_if(Cond::Eq, R0, 0, absent);
         self.asm.mov(R0, 1);
         self.asm.bind(absent);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     /// `dst` = position of the second string in the first, or -1.
     pub(in crate::lower) fn strpos(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
         if let Some(at) = self.find(text, part)? {
-            return self.set_long(dst, at - 1);
+            return self.def_int(dst, at - 1);
         }
         self.asm.add(R0, -1);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     /// `r0` = position of the second string in the first, plus one, or 0 if it does not occur.
@@ -133,7 +133,7 @@ impl Gen<'_> {
         self.text_addr(R1, &text);
         self.text_addr(R2, &part);
         self.asm.load(Size::DW, R3, R10, TMP[0]);
-        self.addr(R5, self.plan.scratch.tmp);
+        self.block_addr(R5, self.plan.scratch.tmp);
         self.asm.call_sub(name);
         Ok(None)
     }
@@ -143,7 +143,7 @@ impl Gen<'_> {
         let text = self.text(text)?;
         if let (Text::Const { bytes }, Val::Imm(base)) = (&text, base) {
             self.asm.imm(R0, strtol(bytes, base));
-            return self.set_long(dst, R0);
+            return self.def_int(dst, R0);
         }
         self.needs_loop("strtol()")?;
         let text = self.in_block(text)?;
@@ -152,11 +152,11 @@ impl Gen<'_> {
         self.pool
             .sub(&format!("{name}_at"), |_| strtol_at(&name, wide))?;
         self.pool.sub(&name, |_| strtol_sub(&name, wide))?;
-        self.long_into(base, R2)?;
+        self.use_in(base, R2)?;
         self.text_addr(R1, &text);
-        self.addr(R3, self.plan.scratch.tmp);
+        self.block_addr(R3, self.plan.scratch.tmp);
         self.asm.call_sub(name);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     /// A copy of a string with its bytes escaped as in C source, in the copy buffer.
@@ -173,8 +173,8 @@ impl Gen<'_> {
         let name = use_escape(self.pool, self.plan, text.width())?;
         let off = self.plan.scratch.text + 3 * self.plan.max_string;
         self.text_addr(R1, text);
-        self.addr(R2, off);
-        self.addr(R3, self.plan.scratch.tmp);
+        self.block_addr(R2, off);
+        self.block_addr(R3, self.plan.scratch.tmp);
         self.asm.call_sub(name);
         // Wider than the limit, so that a truncation is detected and counted.
         let width = width + 16;

@@ -14,7 +14,7 @@ impl Gen<'_> {
     /// `reg` = address of a string.
     pub(in crate::lower) fn text_addr(&mut self, reg: Reg, text: &Text) {
         match text {
-            Text::Slot { off, .. } => self.addr(reg, *off),
+            Text::Slot { off, .. } => self.block_addr(reg, *off),
             Text::Const { bytes } => {
                 let off = self.pool.constant(bytes);
                 self.asm.ld_data(reg, Section::Rodata, off);
@@ -46,7 +46,7 @@ impl Gen<'_> {
     /// Zeroes bytes of the CPU's block. Clobbers r0 to r5 if there are many.
     pub(in crate::lower) fn fill_zero(&mut self, off: u32, bytes: u32) {
         if bytes <= UNROLL * 8 {
-            let (base, disp) = self.at(R2, off, bytes);
+            let (base, disp) = self.block_operand(R2, off, bytes);
             for i in 0..bytes / 8 {
                 self.asm.store(Size::DW, base, disp + 8 * i as i16, 0);
             }
@@ -54,7 +54,7 @@ impl Gen<'_> {
         }
         let zeros = self.pool.run(0);
         for at in (0..bytes).step_by(RUN as usize) {
-            self.addr(R1, off + at);
+            self.block_addr(R1, off + at);
             self.asm.mov(R2, (bytes - at).min(RUN) as i32);
             self.asm.ld_data(R3, Section::Rodata, zeros);
             self.asm.call(Helper::ProbeReadKernel);
@@ -68,9 +68,9 @@ impl Gen<'_> {
         }
         let bytes = width.min(text.width());
         if bytes <= UNROLL * 8 {
-            let (to, disp) = self.at(R2, off, bytes);
+            let (to, disp) = self.block_operand(R2, off, bytes);
             let from = match text {
-                Text::Slot { off, .. } => Some(self.at(R3, *off, bytes)),
+                Text::Slot { off, .. } => Some(self.block_operand(R3, *off, bytes)),
                 Text::Const { .. } => None,
             };
             for i in 0..bytes / 8 {
@@ -84,7 +84,7 @@ impl Gen<'_> {
                 self.asm.store(Size::DW, to, disp + 8 * i as i16, src);
             }
         } else {
-            self.addr(R1, off);
+            self.block_addr(R1, off);
             self.asm.mov(R2, bytes as i32);
             self.text_addr(R3, text);
             self.asm.call(Helper::ProbeReadKernel);
@@ -101,7 +101,7 @@ impl Gen<'_> {
     /// Terminates a string that fills its slot to the last byte, and counts the truncation.
     pub(in crate::lower) fn cut(&mut self, off: u32, width: u32) {
         let fits = self.asm.label();
-        let (base, disp) = self.at(R2, off + width - 1, 1);
+        let (base, disp) = self.block_operand(R2, off + width - 1, 1);
         self.asm.load(Size::B, R1, base, disp);
         self.asm.jump_if(Cond::Eq, R1, 0, fits);
         self.asm.store(Size::B, base, disp, 0);
@@ -119,7 +119,7 @@ impl Gen<'_> {
         self.asm.bind(yes);
         self.asm.mov(R0, 1);
         self.asm.bind(end);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 
     /// Compares two strings and jumps to one of the labels in every case.
@@ -211,7 +211,7 @@ impl Gen<'_> {
             Text::Slot { width, .. } => {
                 // The copying helper returns the length, and is faster than a loop here.
                 let to = self.plan.scratch.text + 3 * self.plan.max_string;
-                self.addr(R1, to);
+                self.block_addr(R1, to);
                 self.asm.mov(R2, *width as i32);
                 self.text_addr(R3, text);
                 self.asm.call(Helper::ProbeReadKernelStr);
@@ -234,7 +234,7 @@ impl Gen<'_> {
         let rows = table_ref.entries.len() as u32;
         let entries = table_ref.entries.iter().map(|e| &**e);
         let base = self.pool.table(table.0, stride, entries);
-        self.long_into(idx, R1)?;
+        self.use_in(idx, R1)?;
         self.table_row(off, width, base, stride, rows)
     }
 
@@ -278,14 +278,14 @@ impl Gen<'_> {
         self.strlen(&text);
         self.asm.store(Size::DW, R10, TMP[0], R0);
         self.fill_zero(off, width);
-        self.long_into(start, R1)?;
-        self.long_into(len, R2)?;
+        self.use_in(start, R1)?;
+        self.use_in(len, R2)?;
         self.asm.load(Size::DW, R0, R10, TMP[0]);
         self.substr_range(text.width(), width, end);
         // r1 start, r2 length: both in bounds.
         self.text_addr(R3, &text);
         self.asm.add(R3, R1);
-        self.addr(R1, off);
+        self.block_addr(R1, off);
         self.asm.call(Helper::ProbeReadKernel);
         self.asm.bind(end);
         Ok(())
@@ -323,14 +323,14 @@ impl Gen<'_> {
     pub(in crate::lower) fn stringat(&mut self, dst: IrReg, s: Val, pos: Val) -> Res {
         let text = self.text(s)?;
         let end = self.asm.label();
-        self.long_into(pos, R1)?;
+        self.use_in(pos, R1)?;
         self.asm.mov(R0, 0);
         self.asm.jump_if(Cond::Ge, R1, text.width() as i32, end);
         self.text_addr(R2, &text);
         self.asm.add(R2, R1);
         self.asm.load(Size::B, R0, R2, 0);
         self.asm.bind(end);
-        self.set_long(dst, R0)
+        self.def_int(dst, R0)
     }
 }
 

@@ -53,7 +53,7 @@ impl Gen<'_> {
             let p = Put::new("kernel_frame_lines", &["how", "first", "most"], plan, cpus);
             append_stack(p, &room, "kernel_frame_line")
         })?;
-        self.long_into(first, R2)?;
+        self.use_in(first, R2)?;
         self.forget(R2);
         self.asm.mov(R1, how_of(form));
         self.asm.mov(R3, form.piece());

@@ -47,7 +47,7 @@ impl Gen<'_> {
         let room = self.room()?.clone();
         let (plan, cpus) = (self.plan, self.options.cpus);
         self.asm.load(Size::DW, R1, R10, CTX);
-        self.addr(R2, room.frames);
+        self.block_addr(R2, room.frames);
         self.asm.mov(R3, room.bytes() as i32);
         self.asm.mov(R4, 0);
         self.asm.call(Helper::GetStack);
@@ -94,7 +94,7 @@ impl Gen<'_> {
         let how = if behind { how::BEHIND } else { how::BETWEEN };
         self.use_append_stack()?;
         self.begin_text(width);
-        self.long_into(n, R3)?;
+        self.use_in(n, R3)?;
         self.forget(R3);
         self.asm.mov(R1, flag::MARK | how);
         self.asm.mov(R2, 0);
@@ -132,7 +132,7 @@ impl Gen<'_> {
         self.use_append_stack()?;
         self.begin_text(width);
         self.begin_mark(form)?;
-        self.long_into(first, R2)?;
+        self.use_in(first, R2)?;
         self.forget(R2);
         self.asm.mov(R1, how::BETWEEN);
         self.asm.mov(R3, form.piece());
@@ -152,7 +152,7 @@ impl Gen<'_> {
     pub(in crate::lower) fn frame_of_room(&mut self, n: Val) -> Res {
         let room = self.room()?.clone();
         let end = self.asm.label();
-        self.long_into(n, R1)?;
+        self.use_in(n, R1)?;
         self.forget(R1);
         self.asm.mov(R0, 0);
         self.asm.jump_if(Cond::Ge, R1, room.most as i32, end);
@@ -162,7 +162,7 @@ impl Gen<'_> {
         self.load(R2, room.count);
         self.asm.jump_if(Cond::Ge, R1, R2, end);
         self.asm.jump_if(Cond::Gt, R1, room.bytes() as i32 - 8, end);
-        self.addr(R2, room.frames);
+        self.block_addr(R2, room.frames);
         self.asm.add(R2, R1);
         self.asm.load(Size::DW, R0, R2, 0);
         self.asm.bind(end);
@@ -171,7 +171,7 @@ impl Gen<'_> {
 
     /// `dst` = name of a kernel address, with offset, size and module if `data` is set.
     pub(in crate::lower) fn symbol(&mut self, dst: IrReg, addr: Val, data: bool) -> Res {
-        self.long_into(addr, R0)?;
+        self.use_in(addr, R0)?;
         self.forget(R0);
         self.symbol_at(dst, data)
     }
@@ -184,7 +184,7 @@ impl Gen<'_> {
         self.asm.store(Size::DW, R10, TMP[0], R0);
         self.fill_zero(off, width);
         let format = self.pool.constant(if data { b"%pS" } else { b"%ps" });
-        self.addr(R1, off);
+        self.block_addr(R1, off);
         self.asm.mov(R2, width as i32);
         self.asm.ld_data(R3, Section::Rodata, format);
         self.asm.mov(R4, R10);
@@ -201,7 +201,7 @@ impl Gen<'_> {
             let room = width as i32 - KERNEL.len() as i32;
             self.asm.jump_if(Cond::Gt, R0, room, end);
             // No name begins with a digit: a bare address has no module.
-            self.addr(R2, off);
+            self.block_addr(R2, off);
             self.asm.load(Size::B, R1, R2, 0);
             self.asm.jump_if(Cond::Eq, R1, i32::from(b'0'), end);
             self.asm.add(R2, R0);

@@ -168,7 +168,7 @@ impl Gen<'_> {
 
     /// `r0` = address `n` of the current program's stack, or 0.
     pub(in crate::lower) fn user_frame(&mut self, n: Val) -> Res {
-        self.long_into(n, R1)?;
+        self.use_in(n, R1)?;
         self.forget(R1);
         self.asm.add(R1, 1);
         self.take_user_stack(None, false)?;
@@ -186,7 +186,7 @@ impl Gen<'_> {
     ) -> Res {
         let form = super::stacks::symbolic_form(form);
         if !form.of_stack() {
-            self.long_into(of, R0)?;
+            self.use_in(of, R0)?;
             self.forget(R0);
             return self.user_place(dst, form);
         }
@@ -206,7 +206,7 @@ impl Gen<'_> {
             append_each(p, base, room, "append_frame", how::SPACE)
         })?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
-            self.long_into(*value, R1)?;
+            self.use_in(*value, R1)?;
             self.forget(R1);
             self.store(base as u32 + field, R1);
         }
@@ -223,7 +223,7 @@ impl Gen<'_> {
             return Ok(());
         }
         self.begin_mark(form)?;
-        self.long_into(of, R2)?;
+        self.use_in(of, R2)?;
         self.forget(R2);
         self.asm.mov(R1, if form.full() { how::FULL } else { 0 });
         self.asm.mov(R3, form.piece());

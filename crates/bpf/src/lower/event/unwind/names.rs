@@ -98,7 +98,7 @@ impl Gen<'_> {
             let p = Put::new("append_symbols", &["how", "first", "most"], plan, cpus);
             append_each(p, base, room, "append_symbol", 0)
         })?;
-        self.long_into(first, R2)?;
+        self.use_in(first, R2)?;
         self.forget(R2);
         self.asm.mov(R1, how_of(form));
         self.asm.mov(R3, form.piece());

@@ -22,7 +22,7 @@ impl Gen<'_> {
         let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
-        self.long_into(n, R1)?;
+        self.use_in(n, R1)?;
         self.forget(R1);
         let whole = self.makes_text(dst);
         self.take_user_stack(None, !whole)?;
@@ -47,7 +47,7 @@ impl Gen<'_> {
         self.asm.add(R1, -1);
         self.store(base as u32 + at::LO, R1);
         self.asm.alu(AluOp::Lsh, R1, 3);
-        self.addr(R2, base as u32);
+        self.block_addr(R2, base as u32);
         self.asm.add(R2, R1);
         let offset = at::offsets(room.most) as i16;
         self.asm.load(Size::DW, R1, R2, at::FILES as i16);
@@ -113,7 +113,7 @@ impl Gen<'_> {
         self.begin_text(width);
         self.append_text(&text, 0, None)?;
         let letter = i32::from(Symbolic::UserAddressLines.letter());
-        self.addr(R1, self.plan.scratch.text + MARK_BYTES);
+        self.block_addr(R1, self.plan.scratch.text + MARK_BYTES);
         self.asm.store(Size::B, R1, 0, letter);
         self.end_text(off, width);
         Ok(())
