@@ -15,7 +15,7 @@ use crate::layout::{
     Symbolic,
 };
 use crate::lower::event::counters;
-use crate::lower::handler::entry::Known;
+use crate::lower::handler::entry::EntryState;
 use crate::lower::{
     CTX, Gen, NR, Pool, TMP, USER_TEXT, VERDICT, asks_number, field_types, kept_bytes,
     output_piece, rethrown_fields,
@@ -161,7 +161,7 @@ pub fn compile_planned(
         let (slots, subs) = depth::size(&function, &pool.subs);
         let much = slots > MOST_SLOTS || subs > MOST_SUBPROGRAMS;
         if much && handlers.len() > 1 && splits(&attach) {
-            // Split programs run one after the other, as the handlers would in one program.
+            // PrefilterSplit programs run one after the other, as the handlers would in one program.
             let parts: Vec<_> = handlers.iter().map(|id| format!("h{}", id.0)).collect();
             pool.subs.retain(|name, _| !parts.contains(name));
             for handlers in handlers.rchunks(handlers.len().div_ceil(2)) {
@@ -323,10 +323,10 @@ impl Unit<'_> {
             asked = self.with(&mut asm, *only, pool, |g| Ok(g.asks_late()))?;
             number &= !asked;
         }
-        let mut known = Known {
+        let mut known = EntryState {
             number,
             asked,
-            ..Known::default()
+            ..EntryState::default()
         };
         if let (true, Some(first)) = (number, handlers.first()) {
             let event = &self.program.handlers[first.index()].event;
@@ -343,7 +343,7 @@ impl Unit<'_> {
                     false => g.number(entry)?,
                 }
                 let task = g.task_kept;
-                Ok(Known {
+                Ok(EntryState {
                     number,
                     late,
                     task,
@@ -366,10 +366,10 @@ impl Unit<'_> {
             asm.call_kfunc(session.is_return);
             asm.alu(AluOp::And, R0, 1);
             asm.jump_if(Cond::Ne, R0, 0, returns);
-            self.all(&mut asm, &before, Known::default(), pool)?;
+            self.all(&mut asm, &before, EntryState::default(), pool)?;
             asm.jump(out);
             asm.bind(returns);
-            self.all(&mut asm, &after, Known::default(), pool)?;
+            self.all(&mut asm, &after, EntryState::default(), pool)?;
         } else if decided {
             // Each handler acts as a hook of its own: a packet that one drops does not reach the
             // next.
@@ -399,7 +399,7 @@ impl Unit<'_> {
         &self,
         asm: &mut Asm,
         handlers: &[HandlerId],
-        known: Known,
+        known: EntryState,
         pool: &mut Pool,
     ) -> Result<(), CompileError> {
         if handlers.len() <= INLINE {
@@ -438,7 +438,7 @@ impl Unit<'_> {
         &self,
         asm: &mut Asm,
         id: HandlerId,
-        known: Known,
+        known: EntryState,
         pool: &mut Pool,
     ) -> Result<(), CompileError> {
         let (out, number) = (asm.label(), known.number);
@@ -464,7 +464,7 @@ impl Unit<'_> {
         let end = sub.label();
         self.with(&mut sub, id, pool, |g| {
             g.late_number = known.asked;
-            g.late(&split, number, end)
+            g.body_sub(&split, number, end)
         })?;
         sub.bind(end);
         sub.mov(R0, 0);
@@ -475,7 +475,7 @@ impl Unit<'_> {
         self.with_alloc(asm, id, &alloc, pool, |g| {
             g.task_kept = known.task;
             g.late_number = known.asked;
-            g.early(&split, known, &name, out)
+            g.prefilter(&split, known, &name, out)
         })?;
         asm.bind(out);
         Ok(())

@@ -71,7 +71,7 @@ pub(crate) const TMP: [i16; 5] = [-32, -40, -48, -56, -64];
 /// Stack slot of the current task, where the handler saves it.
 pub(crate) const TASK: i16 = -72;
 /// Stack slots of the addresses of thread records, below those of numbers.
-pub(crate) const RECORDS: [i16; spile_ir::storage::Threads::COUNT] = [-248, -256];
+pub(crate) const THREAD_RECORDS: [i16; spile_ir::storage::Threads::COUNT] = [-248, -256];
 /// Stack slot of the verdict on a packet, for handlers that decide. A hit that is turned away
 /// leaves the earlier verdict.
 pub(crate) const VERDICT: i16 = -264;
@@ -156,12 +156,12 @@ pub(crate) struct Gen<'a> {
     /// Whether this is the code of a global subprogram.
     pub inside: bool,
     /// Facts about thread records in the whole body.
-    records: OnceCell<crate::lower::data::thread_record::Known>,
+    records: OnceCell<crate::lower::data::thread_record::RecordFacts>,
     /// Facts about thread records at the current instruction; `None` before the first block.
-    seen: Option<crate::lower::data::thread_record::Seen>,
+    seen: Option<crate::lower::data::thread_record::RecordState>,
     /// Whether each register has several definitions.
     several: Vec<bool>,
-    fields: OnceCell<crate::lower::event::task_fields::Fields>,
+    fields: OnceCell<crate::lower::event::task_fields::TaskFields>,
     kinds: OnceCell<Vec<ErrorKind>>,
 }
 
@@ -560,7 +560,7 @@ impl<'a> Gen<'a> {
 
     /// Emits one instruction.
     pub fn inst(&mut self, inst: &Inst) -> Res {
-        if self.idle(inst) {
+        if self.is_folded(inst) {
             return Ok(());
         }
         match inst {

@@ -48,7 +48,7 @@ const LARGE_KEY: u32 = 64;
 const MOST_SLOTS: u32 = 4096;
 const FEWEST_SLOTS: u32 = 1024;
 /// Name of the map of thread records.
-const RECORDS: &str = "threads";
+const THREAD_RECORDS: &str = "threads";
 
 /// The arrays whose elements are co-located with those of another array, their host.
 #[derive(Debug)]
@@ -222,7 +222,7 @@ pub(super) fn place_field(
     let max = (*max).max(1);
     if field.bit == 0 {
         maps.push(MapSpec {
-            name: RECORDS.into(),
+            name: THREAD_RECORDS.into(),
             ty: MapType::Hash,
             key_size: 8,
             value_size: field.record,
@@ -233,7 +233,7 @@ pub(super) fn place_field(
     Some(GlobalLayout {
         lock: None,
         place: Place::Hash {
-            map: RECORDS.into(),
+            map: THREAD_RECORDS.into(),
             key_size: 8,
             keys: keys.clone(),
             seq: false,

@@ -16,7 +16,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{self, Front, Place, percpu};
 use crate::lower::data::thread_record_slots::key_of;
-use crate::lower::{Gen, RECORDS, Res};
+use crate::lower::{Gen, Res, THREAD_RECORDS};
 
 /// An array that is a field of the thread record.
 pub(in crate::lower) struct Field {
@@ -31,17 +31,17 @@ pub(in crate::lower) struct Field {
 
 /// Facts about thread records at one program point, as a bit for each thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::lower) struct Seen {
+pub(in crate::lower) struct RecordState {
     /// The record was looked up, so its slot is valid.
     found: u8,
     /// The record exists: it was written to, or a read returned a number other than 0.
     there: u8,
 }
 
-impl Seen {
+impl RecordState {
     /// The meet of two facts: what holds on both paths.
-    fn both(self, other: Seen) -> Seen {
-        Seen {
+    fn both(self, other: RecordState) -> RecordState {
+        RecordState {
             found: self.found & other.found,
             there: self.there & other.there,
         }
@@ -61,15 +61,15 @@ impl Seen {
 }
 
 /// Facts about thread records in a body.
-pub(in crate::lower) struct Known {
+pub(in crate::lower) struct RecordFacts {
     threads: Threads,
     /// The facts at the start of each block.
-    seen: Vec<Seen>,
+    seen: Vec<RecordState>,
 }
 
-impl Known {
+impl RecordFacts {
     /// Computes the facts; `fields` tests whether a global is a field.
-    fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> Known {
+    fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> RecordFacts {
         let mut accesses = Accesses {
             body,
             threads: Threads::of(body),
@@ -79,15 +79,15 @@ impl Known {
         let tests = body.blocks.iter().map(|block| accesses.test(block));
         accesses.tests = tests.collect();
         let starts = dataflow::forward(body, &accesses).into_iter();
-        Known {
+        RecordFacts {
             seen: starts.map(Option::unwrap_or_default).collect(),
             threads: accesses.threads,
         }
     }
 }
 
-impl Lattice for Seen {
-    fn join(&mut self, other: &Seen) -> bool {
+impl Lattice for RecordState {
+    fn join(&mut self, other: &RecordState) -> bool {
         let both = self.both(*other);
         std::mem::replace(self, both) != both
     }
@@ -136,13 +136,13 @@ impl<F: Fn(GlobalId) -> bool> Accesses<'_, F> {
 }
 
 impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
-    type Fact = Seen;
+    type Fact = RecordState;
 
-    fn entry(&self) -> Seen {
-        Seen::default()
+    fn entry(&self) -> RecordState {
+        RecordState::default()
     }
 
-    fn block(&self, id: BlockId, start: &Seen) -> Exit<Seen> {
+    fn block(&self, id: BlockId, start: &RecordState) -> Exit<RecordState> {
         let (mut end, mut anywhere) = (*start, *start);
         for (inst, _) in &self.body.blocks[id.index()].insts {
             if let Some(which) = self.access(inst) {
@@ -153,7 +153,7 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
         Exit { end, anywhere }
     }
 
-    fn jump(&self, id: BlockId, to: BlockId, fact: &mut Seen) {
+    fn jump(&self, id: BlockId, to: BlockId, fact: &mut RecordState) {
         if let Term::Branch { then, els, .. } = self.body.blocks[id.index()].term
             && then == to
             && els != to
@@ -190,9 +190,9 @@ impl Gen<'_> {
         }))
     }
 
-    fn known(&self) -> &Known {
+    fn known(&self) -> &RecordFacts {
         let is = |g: GlobalId| matches!(self.field(g), Ok(Some(_)));
-        self.records.get_or_init(|| Known::of(self.body, is))
+        self.records.get_or_init(|| RecordFacts::of(self.body, is))
     }
 
     /// Sets the facts for the start of a block. Resumable loops have none, because no stack
@@ -201,7 +201,7 @@ impl Gen<'_> {
         let BlockId(at) = self.cur_block;
         self.seen = Some(match self.alloc.resume.is_empty() {
             true => self.known().seen[at as usize],
-            false => Seen::default(),
+            false => RecordState::default(),
         });
     }
 
@@ -246,7 +246,7 @@ impl Gen<'_> {
     fn record(&mut self, field: &Field, key: Val) -> Res {
         match self.thread_of(key) {
             Some(which) if self.seen.is_some_and(|s| s.found & 1 << which != 0) => {
-                self.asm.load(Size::DW, R0, R10, RECORDS[which]);
+                self.asm.load(Size::DW, R0, R10, THREAD_RECORDS[which]);
                 Ok(())
             }
             _ => self.record_anew(field, key),
@@ -256,7 +256,7 @@ impl Gen<'_> {
     /// `r0` = the address of the record by a look-up, or 0.
     fn record_anew(&mut self, field: &Field, key: Val) -> Res {
         if let Some(front) = field.front {
-            self.record_in_front(field, front, key)?;
+            self.record_in_slot(field, front, key)?;
             self.keep_record(key);
             return Ok(());
         }
@@ -276,7 +276,7 @@ impl Gen<'_> {
     /// Saves the record's address from r0.
     fn keep_record(&mut self, key: Val) {
         if let Some(which) = self.thread_of(key) {
-            self.asm.store(Size::DW, R10, RECORDS[which], R0);
+            self.asm.store(Size::DW, R10, THREAD_RECORDS[which], R0);
             if let Some(seen) = &mut self.seen {
                 seen.found |= 1 << which;
             }
@@ -296,7 +296,7 @@ impl Gen<'_> {
         self.record(field, key)?;
         self.asm.jump_if(Cond::Ne, R0, 0, found);
         if let Some(front) = field.front {
-            self.make_in_front(field, front, key)?;
+            self.make_in_slot(field, front, key)?;
             self.keep_record(key);
             self.asm.jump_if(Cond::Eq, R0, 0, end);
             self.asm.bind(found);
@@ -414,7 +414,8 @@ impl Gen<'_> {
             self.asm.call(Helper::MapDeleteElem);
         }
         if let Some(which) = self.thread_of(key) {
-            self.asm.store(Size::DW, R10, RECORDS[which], Src::Imm(0));
+            self.asm
+                .store(Size::DW, R10, THREAD_RECORDS[which], Src::Imm(0));
         }
         self.asm.bind(end);
         Ok(())

@@ -18,7 +18,7 @@ const MAKE: &str = "make_record";
 
 impl Gen<'_> {
     /// `r0` = the address of a thread's record, or 0.
-    pub(in crate::lower) fn record_in_front(
+    pub(in crate::lower) fn record_in_slot(
         &mut self,
         field: &Field,
         front: Front,
@@ -42,7 +42,7 @@ impl Gen<'_> {
     }
 
     /// `r0` = the address of a thread's record, created if absent. Without memory the handler ends.
-    pub(in crate::lower) fn make_in_front(&mut self, field: &Field, front: Front, key: Val) -> Res {
+    pub(in crate::lower) fn make_in_slot(&mut self, field: &Field, front: Front, key: Val) -> Res {
         let (which, full) = (self.room_of(key)?, self.full_label(field.g));
         self.use_in(key, R1)?;
         self.asm.add(R1, 1);

@@ -1,4 +1,4 @@
-//! Fields of the current task, `@cast(task_current(), "task_struct")->x`. A field that the verifier
+//! TaskFields of the current task, `@cast(task_current(), "task_struct")->x`. A field that the verifier
 //! knows as a number is loaded through the task's typed pointer. Such a load takes 1 ns and cannot
 //! fail. A read with the kernel's helper takes ten times as long, and gives the verifier a failure
 //! path to follow.
@@ -14,20 +14,20 @@ use crate::lower::{Gen, Res};
 
 /// The loads of a body that read fields of the current task.
 #[derive(Debug, Default)]
-pub(in crate::lower) struct Fields {
+pub(in crate::lower) struct TaskFields {
     /// Registers that hold a field's address, with the field's offset.
     offsets: BTreeMap<IrReg, i16>,
     /// Registers without any other use; the instructions that define them are omitted.
-    idle: Vec<bool>,
+    folded: Vec<bool>,
 }
 
-impl Fields {
+impl TaskFields {
     /// Analyses a body. `several` tells for each register whether it has several definitions;
     /// `known` lists the readable fields by offset and size.
-    fn of(body: &Body, several: &[bool], known: &[(u32, u32)]) -> Fields {
-        let mut fields = Fields {
+    fn of(body: &Body, several: &[bool], known: &[(u32, u32)]) -> TaskFields {
+        let mut fields = TaskFields {
             offsets: BTreeMap::new(),
-            idle: vec![false; body.regs.len()],
+            folded: vec![false; body.regs.len()],
         };
         if known.is_empty() {
             return fields;
@@ -60,8 +60,8 @@ impl Fields {
                 fields.offsets.insert(*dst, n);
             }
         }
-        fields.idle = fields.unwanted(body, &tasks, known);
-        fields.offsets.retain(|r, _| fields.idle[r.index()]);
+        fields.folded = fields.unwanted(body, &tasks, known);
+        fields.offsets.retain(|r, _| fields.folded[r.index()]);
         fields
     }
 
@@ -106,19 +106,19 @@ impl Fields {
                 wanted[task.index()] = true;
             }
         }
-        let idle = |r: usize| {
+        let folded = |r: usize| {
             let made = tasks[r] || self.offsets.contains_key(&IrReg(r as u32));
             made && !wanted[r]
         };
-        (0..body.regs.len()).map(idle).collect()
+        (0..body.regs.len()).map(folded).collect()
     }
 }
 
 impl Gen<'_> {
-    fn fields(&self) -> &Fields {
+    fn fields(&self) -> &TaskFields {
         self.fields.get_or_init(|| {
             let known = &self.options.offsets.task_numbers;
-            Fields::of(self.body, &self.several, known)
+            TaskFields::of(self.body, &self.several, known)
         })
     }
 
@@ -135,11 +135,11 @@ impl Gen<'_> {
     }
 
     /// Whether an instruction is folded into loads of fields, so that its result is unused.
-    pub(in crate::lower) fn idle(&self, inst: &Inst) -> bool {
+    pub(in crate::lower) fn is_folded(&self, inst: &Inst) -> bool {
         matches!(inst, Inst::Bin { .. } | Inst::Intr { .. })
             && inst
                 .dst()
-                .is_some_and(|dst| self.fields().idle.get(dst.index()) == Some(&true))
+                .is_some_and(|dst| self.fields().folded.get(dst.index()) == Some(&true))
     }
 
     /// `dst` = the field at that offset.

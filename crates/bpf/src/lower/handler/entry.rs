@@ -39,7 +39,7 @@ const MAX_CARRIED: usize = 3;
 /// Measured on 6.18 (AMD, return thunks) for `if (pid() != target()) next`, compared with an empty
 /// program: 17 ns with the rest in the same function, 5 to 10 ns with a subprogram. One helper call
 /// accounts for 5 to 7 of these.
-pub(crate) struct Split {
+pub(crate) struct PrefilterSplit {
     /// The block that the subprogram begins with.
     first: BlockId,
     /// Registers that the tests write and the rest reads.
@@ -52,7 +52,7 @@ pub(crate) struct Split {
 
 /// Values that are on the stack where a handler begins.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Known {
+pub(crate) struct EntryState {
     /// The system call's number.
     pub number: bool,
     /// The number is there only behind the leading tests.
@@ -173,12 +173,12 @@ impl Gen<'_> {
     }
 
     /// Finds the cut behind the leading tests, if there is one.
-    pub(crate) fn split(&mut self) -> Option<Split> {
+    pub(crate) fn split(&mut self) -> Option<PrefilterSplit> {
         self.ticking = self.must_tick();
         if self.facts.decides() {
             return None;
         }
-        let path = self.early_path();
+        let path = self.prefilter_path();
         let first = path.last()?.go_on;
         let mut read = vec![false; self.body.regs.len()];
         for b in self.reachable(first) {
@@ -206,7 +206,7 @@ impl Gen<'_> {
             .iter()
             .any(|step| crate::lower::asks_number(&self.body.blocks[step.at.index()]));
         let task = carried.len() < MAX_CARRIED && self.task_wanted(&self.reachable(first)) > 0;
-        (carried.len() <= MAX_CARRIED).then_some(Split {
+        (carried.len() <= MAX_CARRIED).then_some(PrefilterSplit {
             first,
             carried,
             asks,
@@ -215,7 +215,13 @@ impl Gen<'_> {
     }
 
     /// Emits the leading tests and the call of the subprogram with the carried numbers.
-    pub(crate) fn early(&mut self, split: &Split, known: Known, sub: &str, out: Label) -> Res {
+    pub(crate) fn prefilter(
+        &mut self,
+        split: &PrefilterSplit,
+        known: EntryState,
+        sub: &str,
+        out: Label,
+    ) -> Res {
         let event = &self.program.handlers[self.handler.index()].event;
         if let Event::SysEnter(set) | Event::SysExit(set) = event {
             self.dispatch(set, out);
@@ -246,7 +252,7 @@ impl Gen<'_> {
     }
 
     /// Emits the subprogram behind the tests.
-    pub(crate) fn late(&mut self, split: &Split, number: bool, out: Label) -> Res {
+    pub(crate) fn body_sub(&mut self, split: &PrefilterSplit, number: bool, out: Label) -> Res {
         self.prepare()?;
         let from = [R1, R2, R3, R4, R5].into_iter();
         let mut from = from.skip(1 + usize::from(number));
@@ -306,7 +312,7 @@ impl Gen<'_> {
     /// Returns the block to continue with.
     fn prefix(&mut self, out: Label) -> Res<BlockId> {
         let mut first = BlockId(0);
-        for Step { at, go_on, end } in self.early_path() {
+        for Step { at, go_on, end } in self.prefilter_path() {
             // A failed test leaves the handler, not the block.
             let label = std::mem::replace(&mut self.labels[end.index()], out);
             let entry = self.labels[at.index()];
@@ -322,7 +328,7 @@ impl Gen<'_> {
     }
 
     /// The leading tests, in order.
-    fn early_path(&self) -> Vec<Step> {
+    fn prefilter_path(&self) -> Vec<Step> {
         let mut path = Vec::new();
         let mut at = BlockId(0);
         let predecessors = self.body.predecessors();
@@ -348,7 +354,7 @@ impl Gen<'_> {
             let joins = predecessors[go_on.index()].len() > 1;
             // A step of a resumable loop finds only values in the frame.
             let lost = !self.alloc.resume.is_empty() && self.alloc.has_live_in[go_on.index()];
-            if joins || lost || !self.early_block(block) {
+            if joins || lost || !self.prefilter_block(block) {
                 break;
             }
             path.push(Step { at, go_on, end });
@@ -358,7 +364,7 @@ impl Gen<'_> {
     }
 
     /// Whether a block can run before entry: it computes only numbers and cannot fail.
-    fn early_block(&self, block: &spile_ir::Block) -> bool {
+    fn prefilter_block(&self, block: &spile_ir::Block) -> bool {
         let low = |r: spile_ir::Reg| !matches!(self.location(r), Location::Frame(_));
         let inst = |i: &Inst| {
             let mut ok = i.dst().is_none_or(low);
