@@ -17,6 +17,8 @@
 //! | [`storage`] | how each global is stored |
 //! | [`visit`], [`eval`] | what instructions read, write and compute |
 //! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
+//! | [`event`] | the events that handlers run at |
+//! | `testgen` | random programs, for tests |
 pub mod analysis;
 pub mod arch;
 pub mod eval;

@@ -17,6 +17,7 @@
 //! | [`report`] | text: the summary, the table by thread, differences; machines |
 //! | [`noise`] | what interrupts a program that only computes |
 //! | [`system`] | what a machine did: processors, interrupts, processes |
+//! | `testgen` | made-up profiles, for tests |
 
 pub mod asleep;
 pub mod export;

@@ -1,0 +1,552 @@
+//! The structure of the sources: cycles of imports, tables of modules, lengths of functions, parameters,
+//! `unsafe`. Where the code does not keep a rule yet, the present number is a bound that only goes down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+/// Most files that may import one another in a circle.
+const CYCLE: usize = 5;
+/// Crates with a larger circle, and how many files it has.
+const CYCLES: &[(&str, usize)] = &[
+    ("bpf", 25),
+    ("ir", 33),
+    ("kernel", 6),
+    ("profile", 8),
+    ("runtime", 14),
+    ("sema", 11),
+    ("spile", 6),
+];
+
+/// Longest function, in lines.
+const LINES: usize = 80;
+/// Crates with longer functions that are no tables, and how many.
+const LONG: &[(&str, usize)] = &[
+    ("bpf", 9),
+    ("debuginfo", 1),
+    ("ir", 7),
+    ("lsp", 1),
+    ("profile", 5),
+    ("runtime", 2),
+    ("sema", 7),
+    ("spile", 3),
+];
+
+/// Crates with parameters that are tuples of three and more, and how many. A struct has names.
+const TUPLES: &[(&str, usize)] = &[
+    ("bpf", 7),
+    ("ir", 1),
+    ("kernel", 1),
+    ("runtime", 2),
+    ("sema", 2),
+];
+
+/// Where shipped code may have `unsafe`, as CONTRIBUTING.md has it.
+const UNSAFE: &[&str] = &[
+    "crates/kernel/src",
+    "crates/runtime/src",
+    "crates/debuginfo/src",
+    "crates/sdt/src",
+    "crates/spile/src/tools/profile",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// What the tests want to know of a source file.
+struct Source {
+    krate: String,
+    path: PathBuf,
+    /// Its place in the tree of modules: `["lower", "text"]`.
+    module: Vec<String>,
+    text: String,
+    /// The modules that it declares in files of their own.
+    declares: Vec<String>,
+    /// What its `use` items name, from the top of the crate.
+    imports: Vec<Vec<String>>,
+    functions: Functions,
+    unsafe_lines: Vec<usize>,
+}
+
+/// All source files, without those of tests.
+static SOURCES: LazyLock<Vec<Source>> =
+    LazyLock::new(|| crates().iter().flat_map(|krate| read(krate)).collect());
+
+/// The files of a crate.
+fn sources(krate: &str) -> Vec<&'static Source> {
+    SOURCES.iter().filter(|s| s.krate == krate).collect()
+}
+
+fn read(krate: &str) -> Vec<Source> {
+    let top = root().join("crates").join(krate).join("src");
+    let mut found = Vec::new();
+    walk(&top, &mut found);
+    found.sort();
+    let is_test = |path: &Path| {
+        path.iter()
+            .any(|part| part == "tests" || part == "tests.rs")
+    };
+    let inner = |path: &Path| path.strip_prefix(&top).expect("below").with_extension("");
+    found
+        .into_iter()
+        .filter(|path| !is_test(path))
+        .map(|path| {
+            let inner = inner(&path);
+            let parts = inner.iter().map(|p| p.to_string_lossy().into_owned());
+            source(krate, path.clone(), parts.collect())
+        })
+        .collect()
+}
+
+fn source(krate: &str, path: PathBuf, mut module: Vec<String>) -> Source {
+    let text = std::fs::read_to_string(&path).expect("text");
+    let syntax = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    if module
+        .last()
+        .is_some_and(|l| ["mod", "lib", "main"].contains(&&**l))
+    {
+        module.pop();
+    }
+    let declares = syntax.items.iter().filter_map(|item| match item {
+        syn::Item::Mod(m) if m.content.is_none() && !for_tests(&m.attrs) => {
+            Some(m.ident.to_string())
+        }
+        _ => None,
+    });
+    let mut imports = Imports {
+        module: &module,
+        found: Vec::new(),
+        depth: 0,
+    };
+    imports.visit_file(&syntax);
+    let mut functions = Functions::default();
+    functions.visit_file(&syntax);
+    let mut unsafe_lines = Unsafe::default();
+    unsafe_lines.visit_file(&syntax);
+    Source {
+        krate: krate.to_owned(),
+        path,
+        declares: declares.collect(),
+        imports: imports.found,
+        functions,
+        unsafe_lines: unsafe_lines.0,
+        module,
+        text,
+    }
+}
+
+fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            walk(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn crates() -> Vec<String> {
+    let entries = std::fs::read_dir(root().join("crates"))
+        .expect("crates")
+        .flatten();
+    let mut names: Vec<String> = entries
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Where a file is, as a message has it.
+fn place(path: &Path) -> String {
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .display()
+        .to_string()
+}
+
+/// Whether an item is compiled for tests only.
+fn for_tests(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|a| {
+        a.path().is_ident("cfg")
+            && a.parse_args::<syn::Ident>()
+                .is_ok_and(|word| word == "test")
+    })
+}
+
+/// Compares what there is with what is allowed, crate by crate; the message has all places.
+fn bounded(what: &str, found: &BTreeMap<String, Vec<String>>, allowed: &[(&str, usize)]) {
+    let mut wrong = String::new();
+    for (krate, places) in found {
+        let bound = allowed
+            .iter()
+            .find(|(k, _)| k == krate)
+            .map_or(0, |(_, n)| *n);
+        if places.len() > bound {
+            wrong += &format!(
+                "{krate}: {} {what}, {bound} allowed:\n  {}\n",
+                places.len(),
+                places.join("\n  ")
+            );
+        } else if places.len() < bound {
+            eprintln!(
+                "{krate}: {} {what}: the bound can go down from {bound}",
+                places.len()
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The modules that the `use` items of a file name.
+struct Imports<'a> {
+    module: &'a [String],
+    found: Vec<Vec<String>>,
+    depth: usize,
+}
+
+impl Imports<'_> {
+    fn tree(&mut self, tree: &syn::UseTree, mut path: Vec<String>) {
+        match tree {
+            syn::UseTree::Path(p) => {
+                path.push(p.ident.to_string());
+                self.tree(&p.tree, path);
+            }
+            syn::UseTree::Name(n) => {
+                path.push(n.ident.to_string());
+                self.found.extend(self.absolute(path));
+            }
+            syn::UseTree::Rename(n) => {
+                path.push(n.ident.to_string());
+                self.found.extend(self.absolute(path));
+            }
+            syn::UseTree::Glob(_) => self.found.extend(self.absolute(path)),
+            syn::UseTree::Group(g) => g.items.iter().for_each(|t| self.tree(t, path.clone())),
+        }
+    }
+
+    /// From the top of the crate; nothing for other crates.
+    fn absolute(&self, path: Vec<String>) -> Option<Vec<String>> {
+        let (first, rest) = path.split_first()?;
+        let mut at = match first.as_str() {
+            "crate" => Vec::new(),
+            "self" => self.module.to_vec(),
+            // Within a module in the file it is the file itself.
+            "super" if self.depth > 0 => self.module.to_vec(),
+            "super" => self.module[..self.module.len().checked_sub(1)?].to_vec(),
+            _ => self.module.iter().cloned().chain([first.clone()]).collect(),
+        };
+        for word in rest {
+            match word.as_str() {
+                "super" => drop(at.pop()),
+                "self" => {}
+                _ => at.push(word.clone()),
+            }
+        }
+        Some(at)
+    }
+}
+
+impl<'ast> Visit<'ast> for Imports<'_> {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        if !for_tests(&item.attrs) {
+            self.tree(&item.tree, Vec::new());
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !for_tests(&item.attrs) {
+            self.depth += 1;
+            visit::visit_item_mod(self, item);
+            self.depth -= 1;
+        }
+    }
+}
+
+/// Which files each file imports.
+fn graph(files: &[&Source]) -> Vec<BTreeSet<usize>> {
+    let by_module: BTreeMap<&[String], usize> = files
+        .iter()
+        .enumerate()
+        .map(|(i, f)| (&f.module[..], i))
+        .collect();
+    files
+        .iter()
+        .enumerate()
+        .map(|(i, file)| {
+            let files = file.imports.iter().filter_map(|path| {
+                // The longest part that is a file; what is behind it is in the file.
+                (0..=path.len())
+                    .rev()
+                    .find_map(|n| by_module.get(&path[..n]).copied())
+            });
+            files.filter(|f| *f != i).collect()
+        })
+        .collect()
+}
+
+/// The largest set of files of which each leads to each other.
+fn largest_cycle(graph: &[BTreeSet<usize>]) -> Vec<usize> {
+    let reach: Vec<BTreeSet<usize>> = (0..graph.len())
+        .map(|from| {
+            let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+            while let Some(at) = next.pop() {
+                next.extend(graph[at].iter().filter(|to| seen.insert(**to)));
+            }
+            seen
+        })
+        .collect();
+    let circle = |a: usize| -> Vec<usize> {
+        (0..graph.len())
+            .filter(|b| reach[a].contains(b) && reach[*b].contains(&a))
+            .collect()
+    };
+    (0..graph.len())
+        .map(circle)
+        .max_by_key(Vec::len)
+        .unwrap_or_default()
+}
+
+#[test]
+fn no_large_circle_of_imports() {
+    let mut wrong = String::new();
+    for krate in crates() {
+        let files = sources(&krate);
+        let circle = largest_cycle(&graph(&files));
+        let bound = CYCLES
+            .iter()
+            .find(|(k, _)| *k == krate)
+            .map_or(CYCLE, |(_, n)| *n);
+        if circle.len() > bound {
+            let names: Vec<_> = circle.iter().map(|f| place(&files[*f].path)).collect();
+            wrong += &format!(
+                "{krate}: {} files, {bound} allowed:\n  {}\n",
+                circle.len(),
+                names.join("\n  ")
+            );
+        } else if bound > CYCLE && circle.len() < bound {
+            eprintln!(
+                "{krate}: {} files: the bound can go down from {bound}",
+                circle.len()
+            );
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "files that import one another in a circle:\n{wrong}"
+    );
+}
+
+#[test]
+fn headers_name_the_modules() {
+    let mut wrong = Vec::new();
+    for krate in crates() {
+        for file in sources(&krate) {
+            let header: String = file
+                .text
+                .lines()
+                .take_while(|l| l.starts_with("//!"))
+                .collect::<Vec<_>>()
+                .join("\n");
+            let tabular = header.lines().any(|l| l.starts_with("//! | module |"));
+            if !tabular {
+                continue;
+            }
+            // Names in backquotes, without the brackets of links and what is behind them.
+            let named: BTreeSet<String> = header
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .flat_map(|n| {
+                    n.split(['/', ',', ' '])
+                        .map(|w| w.trim_end_matches(".rs").to_owned())
+                })
+                .collect();
+            for module in file.declares.iter().filter(|m| !named.contains(*m)) {
+                wrong.push(format!(
+                    "{}: `{module}` is not in the table",
+                    place(&file.path)
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Functions and their lengths, and tuples among their parameters.
+#[derive(Default)]
+struct Functions {
+    long: Vec<(usize, String)>,
+    tuples: Vec<(usize, String)>,
+}
+
+impl Functions {
+    fn function(&mut self, signature: &syn::Signature, block: Option<&syn::Block>) {
+        let at = signature.ident.span().start().line;
+        let name = signature.ident.to_string();
+        let tuple = |input: &syn::FnArg| matches!(input, syn::FnArg::Typed(t) if of_three(&t.ty));
+        if signature.inputs.iter().any(tuple) {
+            self.tuples.push((at, name.clone()));
+        }
+        if let Some(block) = block {
+            let lines = block.span().end().line - at + 1;
+            if lines > LINES && !is_table(block) {
+                self.long.push((at, format!("{name}, {lines} lines")));
+            }
+        }
+    }
+}
+
+/// Whether a type is a tuple of three or more, or a reference to one.
+fn of_three(ty: &syn::Type) -> bool {
+    match ty {
+        syn::Type::Tuple(t) => t.elems.len() >= 3,
+        syn::Type::Reference(r) => of_three(&r.elem),
+        _ => false,
+    }
+}
+
+/// Whether a function is a table: a `match`, an array or a macro's rows make up nearly all of it.
+fn is_table(block: &syn::Block) -> bool {
+    let lines = |span: proc_macro2::Span| span.end().line - span.start().line + 1;
+    let widest = block
+        .stmts
+        .iter()
+        .map(|s| (lines(s.span()), s))
+        .max_by_key(|(n, _)| *n);
+    let Some((most, statement)) = widest else {
+        return false;
+    };
+    let expression = match statement {
+        syn::Stmt::Expr(e, _) => Some(e),
+        syn::Stmt::Local(l) => l.init.as_ref().map(|i| &*i.expr),
+        _ => None,
+    };
+    let table = expression.is_some_and(|e| match e {
+        syn::Expr::Match(m) => m.arms.iter().all(|arm| lines(arm.span()) <= 12),
+        syn::Expr::Array(_) | syn::Expr::Macro(_) | syn::Expr::Struct(_) => true,
+        syn::Expr::Reference(r) => matches!(&*r.expr, syn::Expr::Array(_)),
+        _ => false,
+    });
+    table && lines(block.span()) - most <= LINES / 2
+}
+
+impl<'ast> Visit<'ast> for Functions {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.function(&item.sig, Some(&item.block));
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.function(&item.sig, Some(&item.block));
+        visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        self.function(&item.sig, item.default.as_ref());
+        visit::visit_trait_item_fn(self, item);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+}
+
+/// What the functions of each crate have, with places.
+fn of_functions(which: impl Fn(&Functions) -> &[(usize, String)]) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in SOURCES.iter() {
+        let places = which(&file.functions).iter();
+        let places = places.map(|(line, what)| format!("{}:{line}: {what}", place(&file.path)));
+        found.entry(file.krate.clone()).or_default().extend(places);
+    }
+    found
+}
+
+#[test]
+fn functions_are_short() {
+    let found = of_functions(|f| &f.long);
+    bounded("functions longer than 80 lines", &found, LONG);
+}
+
+#[test]
+fn parameters_have_names() {
+    let found = of_functions(|f| &f.tuples);
+    bounded(
+        "functions with a parameter of three and more",
+        &found,
+        TUPLES,
+    );
+}
+
+/// Counts blocks, implementations and functions that are `unsafe`.
+#[derive(Default)]
+struct Unsafe(Vec<usize>);
+
+impl<'ast> Visit<'ast> for Unsafe {
+    fn visit_expr_unsafe(&mut self, e: &'ast syn::ExprUnsafe) {
+        self.0.push(e.span().start().line);
+        visit::visit_expr_unsafe(self, e);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        self.0.extend(item.unsafety.map(|u| u.span.start().line));
+        visit::visit_item_impl(self, item);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+}
+
+#[test]
+fn unsafe_is_where_contributing_says() {
+    let rules = std::fs::read_to_string(root().join("CONTRIBUTING.md")).expect("text");
+    let rule = rules
+        .split("\n- ")
+        .find(|r| r.starts_with("`unsafe`"))
+        .expect("a rule");
+    let mut used = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for file in SOURCES.iter() {
+        let path = place(&file.path);
+        let part = UNSAFE.iter().find(|part| path.contains(**part));
+        match part {
+            // Within macros as well, which are not read as code.
+            Some(part) if file.text.contains("unsafe {") => drop(used.insert(*part)),
+            Some(_) => {}
+            None => wrong.extend(
+                file.unsafe_lines
+                    .iter()
+                    .map(|line| format!("{path}:{line}")),
+            ),
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "unsafe where CONTRIBUTING.md has none:\n{}",
+        wrong.join("\n")
+    );
+    for part in UNSAFE {
+        let name = part
+            .strip_prefix("crates/")
+            .and_then(|p| p.strip_suffix("/src"))
+            .unwrap_or(part);
+        assert!(
+            rule.contains(&format!("`{name}`")),
+            "CONTRIBUTING.md has no `{name}`: {rule}"
+        );
+        assert!(
+            used.contains(part),
+            "no unsafe left in {part}: CONTRIBUTING.md has it"
+        );
+    }
+}
